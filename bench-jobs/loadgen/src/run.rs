@@ -1,0 +1,253 @@
+//! Runs the whole load: resolves the server, starts the load threads, lets
+//! them go together, prints progress, obeys signals and gathers the result.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Interval, interval_at};
+
+use crate::assemble::{self, Gathered};
+use crate::clock::ClockAnchor;
+use crate::configuration::Configuration;
+use crate::connect;
+use crate::connection::ProgressCounters;
+use crate::cpu::{self, CpuTime};
+use crate::report::{Failure, Report};
+use crate::worker::{self, Phase, WorkerEvent, WorkerPlan, client_failure};
+
+/// How a run ended.
+#[derive(Clone, Debug)]
+pub(crate) enum Ending {
+    Completed,
+    Interrupted(Stopper),
+    Failed(Failure),
+}
+
+/// Signals that end a run.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Stopper {
+    Interrupt,
+    Terminate,
+}
+
+/// Runs the load that `configuration` describes. Whatever happens, the report
+/// says how it ended and what was done until then.
+pub async fn run(configuration: Configuration) -> Report {
+    let configuration = Arc::new(configuration);
+    let mut gathered = Gathered::new();
+    let ending = match conduct(&configuration, &mut gathered).await {
+        Ok(()) => Ending::Completed,
+        Err(ending) => ending,
+    };
+    assemble::report(&configuration, gathered, ending)
+}
+
+async fn conduct(configuration: &Arc<Configuration>, gathered: &mut Gathered) -> Result<(), Ending> {
+    let failed =
+        |step: &str, problem: &dyn std::fmt::Display| client_failure(step, configuration.target(), problem);
+    let mut signals =
+        Signals::listen().map_err(|error| Ending::Failed(failed("listen for signals", &error)))?;
+    cpu::allow_open_files(configuration.connections())
+        .map_err(|error| Ending::Failed(failed("open so many connections", &error)))?;
+    let addresses = tokio::select! {
+        biased;
+        stopper = signals.next() => return Err(Ending::Interrupted(stopper)),
+        found = connect::resolve(configuration) => found.map_err(|error| Ending::Failed(error.failure()))?,
+    };
+    gathered.addresses.clone_from(&addresses);
+    let mut crew = Crew::start(configuration, &addresses.into())
+        .map_err(|error| Ending::Failed(failed("start a load thread", &error)))?;
+    crew.until_ready(&mut signals).await;
+    let origin = if crew.ending.is_none() {
+        crew.release(configuration, gathered)
+    } else {
+        Instant::now()
+    };
+    let cpu_before = CpuTime::of_process();
+    crew.until_finished(&mut signals, configuration, origin).await;
+    gathered.process_cpu = CpuTime::of_process().since(cpu_before);
+    gathered.outcomes = crew.outcomes;
+    crew.ending.map_or(Ok(()), Err)
+}
+
+/// SIGINT and SIGTERM.
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Signals {
+    fn listen() -> std::io::Result<Self> {
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+        })
+    }
+
+    async fn next(&mut self) -> Stopper {
+        tokio::select! {
+            _ = self.interrupt.recv() => Stopper::Interrupt,
+            _ = self.terminate.recv() => Stopper::Terminate,
+        }
+    }
+}
+
+/// The load threads.
+struct Crew {
+    target: String,
+    phase: watch::Sender<Phase>,
+    events: mpsc::UnboundedReceiver<WorkerEvent>,
+    progress: Vec<Arc<ProgressCounters>>,
+    ready: usize,
+    outcomes: Vec<worker::WorkerOutcome>,
+    /// Why the run ends before its time; the first reason stays.
+    ending: Option<Ending>,
+}
+
+impl Crew {
+    fn start(configuration: &Arc<Configuration>, addresses: &Arc<[SocketAddr]>) -> std::io::Result<Self> {
+        let (phase, phase_seen) = watch::channel(Phase::Prepare);
+        let (event_sender, events) = mpsc::unbounded_channel();
+        let mut progress = Vec::with_capacity(configuration.threads);
+        for thread in 0..configuration.threads {
+            let counters = Arc::new(ProgressCounters::default());
+            progress.push(Arc::clone(&counters));
+            let plan = WorkerPlan {
+                thread,
+                configuration: Arc::clone(configuration),
+                addresses: Arc::clone(addresses),
+                phase: phase_seen.clone(),
+                events: event_sender.clone(),
+                progress: counters,
+            };
+            std::thread::Builder::new()
+                .name(format!("load-{thread}"))
+                .spawn(move || worker::run(plan))?;
+        }
+        let target = configuration.target();
+        Ok(Self {
+            target,
+            phase,
+            events,
+            progress,
+            ready: 0,
+            outcomes: Vec::new(),
+            ending: None,
+        })
+    }
+
+    async fn until_ready(&mut self, signals: &mut Signals) {
+        while self.ending.is_none() && self.ready < self.progress.len() {
+            tokio::select! {
+                biased;
+                stopper = signals.next() => self.stop(Ending::Interrupted(stopper)),
+                event = self.events.recv() => self.note(event),
+            }
+        }
+    }
+
+    /// Sends the threads off at the wanted instant, or at once if it has
+    /// passed, and returns the instant at which the load begins.
+    fn release(&mut self, configuration: &Configuration, gathered: &mut Gathered) -> Instant {
+        gathered.clock = ClockAnchor::now();
+        let now = gathered.clock.instant();
+        let wanted = configuration
+            .start_at_unix_nanos
+            .and_then(|nanos| gathered.clock.instant_at(nanos));
+        let line = wanted.unwrap_or(now);
+        let origin = line.max(now);
+        gathered.line = Some(line);
+        self.phase.send_replace(Phase::Load { origin });
+        origin
+    }
+
+    async fn until_finished(&mut self, signals: &mut Signals, configuration: &Configuration, since: Instant) {
+        let mut progress = ProgressLines::new(configuration.progress_interval, since);
+        while self.outcomes.len() < self.progress.len() {
+            tokio::select! {
+                biased;
+                stopper = signals.next() => self.stop(Ending::Interrupted(stopper)),
+                event = self.events.recv() => {
+                    let channel_closed = event.is_none();
+                    self.note(event);
+                    if channel_closed { return }
+                }
+                () = progress.next() => progress.print(&self.progress),
+            }
+        }
+    }
+
+    fn note(&mut self, event: Option<WorkerEvent>) {
+        match event {
+            Some(WorkerEvent::Ready) => self.ready += 1,
+            Some(WorkerEvent::Finished(outcome)) => {
+                if let Some(failure) = outcome.failure.clone() {
+                    self.stop(Ending::Failed(failure));
+                }
+                self.outcomes.push(*outcome);
+            }
+            None => {
+                let problem = "it ended without a result";
+                let failure = client_failure("run a load thread", self.target.clone(), &problem);
+                self.stop(Ending::Failed(failure));
+            }
+        }
+    }
+
+    fn stop(&mut self, ending: Ending) {
+        self.ending.get_or_insert(ending);
+        self.phase.send_replace(Phase::Stop);
+    }
+}
+
+/// Prints one line of totals to standard error at every interval.
+struct ProgressLines {
+    ticks: Option<Interval>,
+    since: Instant,
+    last_operations: u64,
+    last_printed: Instant,
+}
+
+impl ProgressLines {
+    fn new(every: Option<Duration>, since: Instant) -> Self {
+        let ticks = every.map(|every| interval_at((since + every).into(), every));
+        Self {
+            ticks,
+            since,
+            last_operations: 0,
+            last_printed: since,
+        }
+    }
+
+    async fn next(&mut self) {
+        match &mut self.ticks {
+            Some(ticks) => {
+                ticks.tick().await;
+            }
+            None => std::future::pending().await,
+        }
+    }
+
+    fn print(&mut self, counters: &[Arc<ProgressCounters>]) {
+        let sum =
+            |read: fn(&ProgressCounters) -> u64| counters.iter().map(|thread| read(thread)).sum::<u64>();
+        let operations = sum(|thread| thread.operations.load(Ordering::Relaxed));
+        let errors = sum(|thread| thread.errors.load(Ordering::Relaxed));
+        let now = Instant::now();
+        let seconds = now
+            .saturating_duration_since(self.last_printed)
+            .as_secs_f64()
+            .max(1e-9);
+        let rate = (operations - self.last_operations) as f64 / seconds;
+        let elapsed = now.saturating_duration_since(self.since).as_secs_f64();
+        eprintln!(
+            "progress elapsed_seconds={elapsed:.3} operations={operations} \
+             operations_per_second={rate:.0} errors={errors}"
+        );
+        (self.last_operations, self.last_printed) = (operations, now);
+    }
+}

@@ -1,0 +1,505 @@
+//! Incremental scanner for RESP2 and RESP3 reply streams.
+//!
+//! It counts complete replies in whatever pieces the network delivers them and
+//! tells a [`ReplySink`] what each one was. It keeps no payload, allocates only
+//! to hold the text of error replies, and touches nothing outside itself.
+
+use thiserror::Error;
+
+/// Longest error message kept, in bytes; the rest of the line is skipped.
+const MAXIMUM_ERROR_BYTES: usize = 1024;
+/// Longest accepted string or aggregate header value; anything above is a
+/// stream that lost its framing (no datastore sends a value of 1 TiB).
+const MAXIMUM_LENGTH: u64 = 1 << 40;
+
+/// What a complete, successful top-level reply was.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum ReplyKind {
+    /// A simple string such as `+OK`.
+    Simple,
+    /// A bulk string, possibly empty.
+    Bulk,
+    /// RESP2 `$-1` or `*-1`, RESP3 `_`.
+    Null,
+    /// Any other type; the byte is its RESP type marker.
+    Other(u8),
+}
+
+/// Receives what the scanner finds, in the order of the stream.
+pub trait ReplySink {
+    /// A complete reply that is not an error; `bytes` is its size on the wire.
+    fn reply(&mut self, kind: ReplyKind, bytes: u64);
+    /// A complete error reply; `message` has no marker and no line end.
+    fn error(&mut self, message: &[u8], bytes: u64);
+    /// A complete RESP3 push message, which answers no request.
+    fn push(&mut self, bytes: u64);
+}
+
+/// The stream is not RESP, or lost its framing.
+#[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
+pub enum ScanError {
+    /// A reply began with a byte that marks no RESP type.
+    #[error("a reply begins with byte 0x{marker:02x}, which marks no RESP type")]
+    UnknownMarker {
+        /// The byte found.
+        marker: u8,
+    },
+    /// A length held something other than digits.
+    #[error("the length of a '{}' reply contains byte 0x{byte:02x}", char::from(*marker))]
+    ReadLength {
+        /// RESP type marker of the reply.
+        marker: u8,
+        /// The byte found.
+        byte: u8,
+    },
+    /// A length is negative (other than -1) or absurdly large.
+    #[error("the length of a '{}' reply is out of range", char::from(*marker))]
+    LengthOutOfRange {
+        /// RESP type marker of the reply.
+        marker: u8,
+    },
+}
+
+/// Where in the current value the scanner stands.
+#[derive(Clone, Copy, Debug)]
+enum State {
+    /// Before a type marker.
+    Marker,
+    /// Inside the line of a simple type whose text does not matter.
+    Line { marker: u8 },
+    /// Inside the line of a simple error.
+    ErrorLine,
+    /// Inside the decimal length of a string or aggregate.
+    Length { marker: u8, value: u64, negative: bool },
+    /// Inside a payload; `remaining` includes the final CR LF.
+    Payload { marker: u8, remaining: u64 },
+}
+
+/// Incremental reply scanner; one per connection.
+#[derive(Debug)]
+pub struct ReplyScanner {
+    state: State,
+    /// Values still to come before the current top-level message is complete.
+    outstanding: u64,
+    /// Values of attributes that precede the top-level value itself.
+    attribute_values: u64,
+    /// Type marker of the current top-level value and whether it was null.
+    top: Option<(u8, bool)>,
+    /// Bytes of the current top-level message seen so far.
+    bytes: u64,
+    error_text: Vec<u8>,
+}
+
+impl Default for ReplyScanner {
+    fn default() -> Self {
+        Self {
+            state: State::Marker,
+            outstanding: 1,
+            attribute_values: 0,
+            top: None,
+            bytes: 0,
+            error_text: Vec::new(),
+        }
+    }
+}
+
+impl ReplyScanner {
+    /// A scanner at the beginning of a stream.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Consumes the next piece of the stream and reports every message that it
+    /// completes. After an error the stream cannot be scanned any further.
+    #[inline]
+    pub fn scan<S: ReplySink>(&mut self, input: &[u8], sink: &mut S) -> Result<(), ScanError> {
+        let mut rest = input;
+        while let Some(&first) = rest.first() {
+            if self.bytes == 0
+                && let Some(after) = rest.strip_prefix(b"+OK\r\n")
+            {
+                sink.reply(ReplyKind::Simple, 5);
+                rest = after;
+                continue;
+            }
+            let used = match self.state {
+                State::Marker => self.take_marker(first)?,
+                State::Line { marker } => self.take_line(marker, rest, sink),
+                State::ErrorLine => self.take_error_line(rest, sink),
+                State::Length {
+                    marker,
+                    value,
+                    negative,
+                } => self.take_length(marker, value, negative, rest, sink)?,
+                State::Payload { marker, remaining } => self.take_payload(marker, remaining, rest, sink),
+            };
+            rest = rest.get(used..).unwrap_or_default();
+        }
+        Ok(())
+    }
+
+    fn take_marker(&mut self, marker: u8) -> Result<usize, ScanError> {
+        self.bytes += 1;
+        self.state = match marker {
+            b'+' | b':' | b'_' | b'#' | b',' | b'(' => State::Line { marker },
+            b'-' => {
+                self.error_text.clear();
+                State::ErrorLine
+            }
+            b'!' => {
+                self.error_text.clear();
+                State::Length {
+                    marker,
+                    value: 0,
+                    negative: false,
+                }
+            }
+            b'$' | b'=' | b'*' | b'%' | b'~' | b'>' | b'|' => State::Length {
+                marker,
+                value: 0,
+                negative: false,
+            },
+            _ => return Err(ScanError::UnknownMarker { marker }),
+        };
+        Ok(1)
+    }
+
+    fn take_line<S: ReplySink>(&mut self, marker: u8, rest: &[u8], sink: &mut S) -> usize {
+        let end = rest.iter().position(|&byte| byte == b'\n');
+        let used = end.map_or(rest.len(), |index| index + 1);
+        self.bytes += used as u64;
+        if end.is_some() {
+            self.finish_value(marker, marker == b'_', sink);
+        }
+        used
+    }
+
+    fn take_error_line<S: ReplySink>(&mut self, rest: &[u8], sink: &mut S) -> usize {
+        let end = rest.iter().position(|&byte| byte == b'\n');
+        let used = end.map_or(rest.len(), |index| index + 1);
+        self.bytes += used as u64;
+        self.keep_error_text(rest.get(..used).unwrap_or_default());
+        if end.is_some() {
+            self.finish_value(b'-', false, sink);
+        }
+        used
+    }
+
+    fn take_length<S: ReplySink>(
+        &mut self,
+        marker: u8,
+        mut value: u64,
+        mut negative: bool,
+        rest: &[u8],
+        sink: &mut S,
+    ) -> Result<usize, ScanError> {
+        for (index, &byte) in rest.iter().enumerate() {
+            match byte {
+                b'0'..=b'9' => value = value * 10 + u64::from(byte - b'0'),
+                b'-' if value == 0 => negative = true,
+                b'\r' => {}
+                b'\n' => {
+                    self.bytes += index as u64 + 1;
+                    self.finish_length(marker, value, negative, sink)?;
+                    return Ok(index + 1);
+                }
+                _ => return Err(ScanError::ReadLength { marker, byte }),
+            }
+            if value > MAXIMUM_LENGTH {
+                return Err(ScanError::LengthOutOfRange { marker });
+            }
+        }
+        self.bytes += rest.len() as u64;
+        self.state = State::Length {
+            marker,
+            value,
+            negative,
+        };
+        Ok(rest.len())
+    }
+
+    fn finish_length<S: ReplySink>(
+        &mut self,
+        marker: u8,
+        value: u64,
+        negative: bool,
+        sink: &mut S,
+    ) -> Result<(), ScanError> {
+        if negative {
+            if value != 1 || !matches!(marker, b'$' | b'*') {
+                return Err(ScanError::LengthOutOfRange { marker });
+            }
+            self.finish_value(marker, true, sink);
+            return Ok(());
+        }
+        match marker {
+            b'$' | b'=' | b'!' => {
+                self.state = State::Payload {
+                    marker,
+                    remaining: value + 2,
+                }
+            }
+            b'|' => self.begin_attribute(value),
+            b'%' => self.finish_aggregate_header(marker, value * 2, sink),
+            _ => self.finish_aggregate_header(marker, value, sink),
+        }
+        Ok(())
+    }
+
+    fn take_payload<S: ReplySink>(&mut self, marker: u8, remaining: u64, rest: &[u8], sink: &mut S) -> usize {
+        let used = usize::try_from(remaining).map_or(rest.len(), |wanted| wanted.min(rest.len()));
+        self.bytes += used as u64;
+        if marker == b'!' {
+            self.keep_error_text(rest.get(..used).unwrap_or_default());
+        }
+        let left = remaining - used as u64;
+        if left == 0 {
+            self.finish_value(marker, false, sink);
+        } else {
+            self.state = State::Payload {
+                marker,
+                remaining: left,
+            };
+        }
+        used
+    }
+
+    fn keep_error_text(&mut self, text: &[u8]) {
+        let room = MAXIMUM_ERROR_BYTES.saturating_sub(self.error_text.len());
+        self.error_text
+            .extend_from_slice(text.get(..room.min(text.len())).unwrap_or_default());
+    }
+
+    /// An attribute is not a value: its pairs come before the value they describe.
+    fn begin_attribute(&mut self, pairs: u64) {
+        self.state = State::Marker;
+        if self.top.is_none() {
+            self.attribute_values = self.attribute_values.saturating_add(pairs * 2);
+        } else {
+            self.outstanding = self.outstanding.saturating_add(pairs * 2);
+        }
+    }
+
+    /// An aggregate's header is one of the expected values and announces more.
+    fn finish_aggregate_header<S: ReplySink>(&mut self, marker: u8, elements: u64, sink: &mut S) {
+        if self.attribute_values > 0 {
+            self.attribute_values = self.attribute_values.saturating_add(elements);
+        } else {
+            self.outstanding = self.outstanding.saturating_add(elements);
+        }
+        self.finish_value(marker, false, sink);
+    }
+
+    fn finish_value<S: ReplySink>(&mut self, marker: u8, null: bool, sink: &mut S) {
+        self.state = State::Marker;
+        if self.attribute_values > 0 {
+            self.attribute_values -= 1;
+            return;
+        }
+        let (top_marker, top_null) = *self.top.get_or_insert((marker, null));
+        self.outstanding -= 1;
+        if self.outstanding > 0 {
+            return;
+        }
+        let bytes = std::mem::take(&mut self.bytes);
+        self.outstanding = 1;
+        self.top = None;
+        match top_marker {
+            b'-' | b'!' => sink.error(self.error_text.trim_ascii_end(), bytes),
+            b'>' => sink.push(bytes),
+            _ if top_null => sink.reply(ReplyKind::Null, bytes),
+            b'+' => sink.reply(ReplyKind::Simple, bytes),
+            b'$' | b'=' => sink.reply(ReplyKind::Bulk, bytes),
+            other => sink.reply(ReplyKind::Other(other), bytes),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[derive(Debug, Default, Eq, PartialEq)]
+    struct Collected {
+        replies: Vec<(ReplyKind, u64)>,
+        errors: Vec<(String, u64)>,
+        pushes: Vec<u64>,
+    }
+
+    impl ReplySink for Collected {
+        fn reply(&mut self, kind: ReplyKind, bytes: u64) {
+            self.replies.push((kind, bytes));
+        }
+        fn error(&mut self, message: &[u8], bytes: u64) {
+            self.errors
+                .push((String::from_utf8_lossy(message).into_owned(), bytes));
+        }
+        fn push(&mut self, bytes: u64) {
+            self.pushes.push(bytes);
+        }
+    }
+
+    fn scan_whole(input: &[u8]) -> Result<Collected, ScanError> {
+        let mut collected = Collected::default();
+        ReplyScanner::new().scan(input, &mut collected)?;
+        Ok(collected)
+    }
+
+    #[test]
+    fn every_type_is_one_reply_with_its_size() {
+        let cases: [(&[u8], ReplyKind); 16] = [
+            (b"+OK\r\n", ReplyKind::Simple),
+            (b"+QUEUED\r\n", ReplyKind::Simple),
+            (b":42\r\n", ReplyKind::Other(b':')),
+            (b"$0\r\n\r\n", ReplyKind::Bulk),
+            (b"$5\r\na\r\nbc\r\n", ReplyKind::Bulk),
+            (b"$-1\r\n", ReplyKind::Null),
+            (b"*-1\r\n", ReplyKind::Null),
+            (b"_\r\n", ReplyKind::Null),
+            (b"#t\r\n", ReplyKind::Other(b'#')),
+            (b",1.5\r\n", ReplyKind::Other(b',')),
+            (b"(12345678901234567890\r\n", ReplyKind::Other(b'(')),
+            (b"=7\r\ntxt:abc\r\n", ReplyKind::Bulk),
+            (b"*2\r\n$1\r\na\r\n*1\r\n:1\r\n", ReplyKind::Other(b'*')),
+            (b"%1\r\n+key\r\n*0\r\n", ReplyKind::Other(b'%')),
+            (b"~2\r\n:1\r\n_\r\n", ReplyKind::Other(b'~')),
+            (b"*0\r\n", ReplyKind::Other(b'*')),
+        ];
+        for (input, kind) in cases {
+            let found = scan_whole(input).unwrap();
+            assert_eq!(
+                found.replies,
+                vec![(kind, input.len() as u64)],
+                "{}",
+                input.escape_ascii()
+            );
+        }
+    }
+
+    #[test]
+    fn errors_keep_their_text_and_pushes_are_not_replies() {
+        let input = b"-ERR no such thing\r\n!10\r\nOOM too big\r\n>2\r\n+message\r\n$2\r\nhi\r\n+OK\r\n";
+        let found = scan_whole(&input.map(|byte| byte)).unwrap_err();
+        // "OOM too big" has 11 bytes, so the declared 10 break the framing.
+        assert_eq!(found, ScanError::UnknownMarker { marker: b'\n' });
+        let input = b"-ERR no such thing\r\n!11\r\nOOM too big\r\n>2\r\n+message\r\n$2\r\nhi\r\n+OK\r\n";
+        let found = scan_whole(input).unwrap();
+        assert_eq!(
+            found.errors,
+            vec![("ERR no such thing".into(), 20), ("OOM too big".into(), 18)]
+        );
+        assert_eq!(found.pushes, vec![22]);
+        assert_eq!(found.replies, vec![(ReplyKind::Simple, 5)]);
+    }
+
+    #[test]
+    fn attributes_belong_to_the_reply_that_follows() {
+        let input = b"|1\r\n+ttl\r\n*2\r\n:1\r\n:2\r\n$2\r\nhi\r\n|1\r\n+a\r\n+b\r\n-ERR x\r\n*1\r\n|1\r\n+c\r\n+d\r\n:9\r\n";
+        let found = scan_whole(input).unwrap();
+        assert_eq!(
+            found.replies.iter().map(|reply| reply.0).collect::<Vec<_>>(),
+            vec![ReplyKind::Bulk, ReplyKind::Other(b'*')]
+        );
+        assert_eq!(found.errors.len(), 1);
+    }
+
+    #[test]
+    fn broken_streams_are_refused() {
+        assert_eq!(
+            scan_whole(b"HTTP/1.1"),
+            Err(ScanError::UnknownMarker { marker: b'H' })
+        );
+        assert_eq!(
+            scan_whole(b"$?\r\n"),
+            Err(ScanError::ReadLength {
+                marker: b'$',
+                byte: b'?'
+            })
+        );
+        assert_eq!(
+            scan_whole(b"$-2\r\n"),
+            Err(ScanError::LengthOutOfRange { marker: b'$' })
+        );
+        assert_eq!(
+            scan_whole(b"*99999999999999999999999999\r\n"),
+            Err(ScanError::LengthOutOfRange { marker: b'*' })
+        );
+    }
+
+    #[test]
+    fn a_long_error_is_kept_bounded() {
+        let mut input = b"-ERR ".to_vec();
+        input.resize(100_000, b'x');
+        input.extend_from_slice(b"\r\n");
+        let found = scan_whole(&input).unwrap();
+        assert_eq!(found.errors[0].0.len(), MAXIMUM_ERROR_BYTES);
+        assert_eq!(found.errors[0].1, input.len() as u64);
+    }
+
+    fn any_value() -> impl Strategy<Value = Vec<u8>> {
+        let bulk = |marker: u8| {
+            proptest::collection::vec(any::<u8>(), 0..40).prop_map(move |payload| {
+                let mut text = vec![marker];
+                text.extend_from_slice(format!("{}\r\n", payload.len()).as_bytes());
+                text.extend_from_slice(&payload);
+                text.extend_from_slice(b"\r\n");
+                text
+            })
+        };
+        let line = "[-+:_#,(][ -~]{0,20}".prop_map(|text| format!("{text}\r\n").into_bytes());
+        let leaf = prop_oneof![
+            line,
+            bulk(b'$'),
+            bulk(b'='),
+            bulk(b'!'),
+            Just(b"$-1\r\n".to_vec()),
+            Just(b"+OK\r\n".to_vec())
+        ];
+        leaf.prop_recursive(3, 24, 4, |inner| {
+            (
+                prop_oneof![Just(b'*'), Just(b'~'), Just(b'>'), Just(b'%')],
+                proptest::collection::vec(inner, 0..4),
+            )
+                .prop_map(|(marker, elements)| {
+                    let (count, repeat) = if marker == b'%' {
+                        (elements.len(), 2)
+                    } else {
+                        (elements.len(), 1)
+                    };
+                    let mut text = format!("{}{count}\r\n", char::from(marker)).into_bytes();
+                    for element in elements {
+                        (0..repeat).for_each(|_| text.extend_from_slice(&element));
+                    }
+                    text
+                })
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn any_split_gives_the_same_replies(
+            values in proptest::collection::vec(any_value(), 1..12),
+            cuts in proptest::collection::vec(any::<prop::sample::Index>(), 0..30),
+        ) {
+            let stream = values.concat();
+            let whole = scan_whole(&stream).unwrap();
+            prop_assert_eq!(whole.replies.len() + whole.errors.len() + whole.pushes.len(), values.len());
+            let mut positions: Vec<usize> = cuts.iter().map(|cut| cut.index(stream.len() + 1)).collect();
+            positions.extend([0, stream.len()]);
+            positions.sort_unstable();
+            let mut pieces = Collected::default();
+            let mut scanner = ReplyScanner::new();
+            for pair in positions.windows(2) {
+                scanner.scan(&stream[pair[0]..pair[1]], &mut pieces).unwrap();
+            }
+            prop_assert_eq!(&pieces, &whole);
+            let mut bytewise = Collected::default();
+            let mut scanner = ReplyScanner::new();
+            for byte in &stream {
+                scanner.scan(std::slice::from_ref(byte), &mut bytewise).unwrap();
+            }
+            prop_assert_eq!(&bytewise, &whole);
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! Runs the real binary against real redis servers on free loopback ports.
+//!
+//! Needs `redis-server` on the PATH; touches only temporary directories.
+
+#[cfg(test)]
+mod accounting;
+#[cfg(test)]
+mod failures;
+#[cfg(test)]
+mod support;

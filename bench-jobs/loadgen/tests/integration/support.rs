@@ -1,0 +1,237 @@
+//! A redis server and a load generator that end with the test.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use dragstrip_loadgen::report::Report;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tempfile::TempDir;
+
+/// Nothing in these tests may take longer.
+const DEADLINE: Duration = Duration::from_secs(20);
+
+/// A port that nothing listens on at the moment.
+pub(crate) fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port()
+}
+
+/// Asks again and again until `probe` has an answer.
+fn wait_for<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + DEADLINE;
+    loop {
+        if let Some(found) = probe() {
+            return found;
+        }
+        assert!(
+            Instant::now() < deadline,
+            "waited {DEADLINE:?} in vain for {what}"
+        );
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+pub(crate) struct RedisServer {
+    pub(crate) port: u16,
+    child: Child,
+    _directory: TempDir,
+}
+
+impl RedisServer {
+    pub(crate) fn start(options: &[&str]) -> Self {
+        // Another process may take the free port first; then the next one is tried.
+        wait_for("redis-server", || Self::start_on(free_port(), options))
+    }
+
+    fn start_on(port: u16, options: &[&str]) -> Option<Self> {
+        let directory = tempfile::tempdir().unwrap();
+        let child = Command::new("redis-server")
+            .args([
+                "--port",
+                &port.to_string(),
+                "--bind",
+                "127.0.0.1",
+                "--save",
+                "",
+                "--appendonly",
+                "no",
+            ])
+            .args(["--dir".as_ref(), directory.path().as_os_str()])
+            .args(options)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("redis-server must be on the PATH (package redis-server) for these tests");
+        let mut server = Self {
+            port,
+            child,
+            _directory: directory,
+        };
+        let alive = wait_for("redis-server to listen", || {
+            let ended = server.child.try_wait().unwrap().is_some();
+            let listens = TcpStream::connect(("127.0.0.1", port)).is_ok();
+            (ended || listens).then_some(!ended)
+        });
+        alive.then_some(server)
+    }
+
+    /// Runs commands, one a line, on one connection and returns everything the
+    /// server says until it closes.
+    pub(crate) fn ask(&self, commands: &[&str]) -> String {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        stream.set_read_timeout(Some(DEADLINE)).unwrap();
+        let lines = format!("{}\r\nQUIT\r\n", commands.join("\r\n"));
+        stream.write_all(lines.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    /// The number after `field` in `INFO section`, up to a comma or line end; 0 without the field.
+    pub(crate) fn info(&self, section: &str, field: &str) -> u64 {
+        let text = self.ask(&[&format!("INFO {section}")]);
+        let Some((_, after)) = text.split_once(field) else {
+            return 0;
+        };
+        after.split([',', '\r']).next().unwrap().parse().unwrap()
+    }
+
+    pub(crate) fn calls(&self, command: &str) -> u64 {
+        self.info("commandstats", &format!("cmdstat_{command}:calls="))
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.child.id().try_into().unwrap()), signal).unwrap();
+    }
+}
+
+impl Drop for RedisServer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// How a run of the binary ended.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) code: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+    pub(crate) json: Option<String>,
+    /// Time from the start of the process.
+    pub(crate) took: Duration,
+}
+
+impl Ended {
+    pub(crate) fn report(&self) -> Report {
+        Report::from_json(
+            self.json
+                .as_deref()
+                .unwrap_or_else(|| panic!("no JSON was written: {self:?}")),
+        )
+        .unwrap()
+    }
+}
+
+/// A run of the binary.
+pub(crate) struct Running {
+    child: Child,
+    stderr: BufReader<std::process::ChildStderr>,
+    stderr_text: String,
+    json_file: PathBuf,
+    _directory: TempDir,
+    started: Instant,
+}
+
+impl Running {
+    /// Starts the binary against `port`, with options separated by blanks.
+    pub(crate) fn start(port: u16, options: &str, password: Option<&str>) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let json_file = directory.path().join("result.json");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_dragstrip-loadgen"));
+        command
+            .args(["--port", &port.to_string(), "--json-out-file"])
+            .arg(&json_file)
+            .args(options.split_whitespace())
+            .env_remove("DRAGSTRIP_PASSWORD")
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        if let Some(password) = password {
+            command.env("DRAGSTRIP_PASSWORD", password);
+        }
+        let mut child = command.spawn().unwrap();
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        Self {
+            child,
+            stderr,
+            stderr_text: String::new(),
+            json_file,
+            _directory: directory,
+            started: Instant::now(),
+        }
+    }
+
+    /// Waits for the first progress line that counts an operation.
+    pub(crate) fn until_loading(&mut self) {
+        loop {
+            let mut line = String::new();
+            let length = self.stderr.read_line(&mut line).unwrap();
+            assert!(
+                length > 0,
+                "the run ended before it made progress: {}",
+                self.stderr_text
+            );
+            self.stderr_text.push_str(&line);
+            if line.starts_with("progress ") && !line.contains(" operations=0 ") {
+                return;
+            }
+        }
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.child.id().try_into().unwrap()), signal).unwrap();
+    }
+
+    pub(crate) fn wait(mut self) -> Ended {
+        let child = &mut self.child;
+        let status = wait_for("the load generator to end", || child.try_wait().unwrap());
+        let took = self.started.elapsed();
+        self.stderr.read_to_string(&mut self.stderr_text).unwrap();
+        let mut stdout = String::new();
+        self.child
+            .stdout
+            .take()
+            .unwrap()
+            .read_to_string(&mut stdout)
+            .unwrap();
+        let json = std::fs::read_to_string(&self.json_file).ok();
+        let code = status.code().expect("the load generator must exit by itself");
+        Ended {
+            code,
+            stdout,
+            stderr: std::mem::take(&mut self.stderr_text),
+            json,
+            took,
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Runs the binary to its end, without a password.
+pub(crate) fn run(port: u16, options: &str) -> Ended {
+    Running::start(port, options, None).wait()
+}

@@ -1,0 +1,193 @@
+//! The command line.
+
+use crate::{install, job, observe, run};
+use clap::{Args, Parser, Subcommand};
+use dragstrip_crds::protocol::{OBSERVER_PORT, RUNNER_PORT};
+use std::{
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    path::PathBuf,
+    process::ExitCode,
+};
+
+/// Runs benchmark clients, and observes servers, for the Dragstrip operator.
+#[derive(Debug, Parser)]
+#[command(name = "dragstrip-runner", version, about, max_term_width = 100)]
+pub struct Cli {
+    /// What to be.
+    #[command(subcommand)]
+    pub role: Role,
+}
+
+/// What the program can be.
+#[derive(Debug, Subcommand)]
+pub enum Role {
+    /// Copy this program, and the load generator beside it, into a directory.
+    ///
+    /// For an init container: the main container, made from the tool's own
+    /// image, then starts the runner from the volume they share.
+    Install {
+        /// Where to; is made when it does not exist.
+        directory: PathBuf,
+    },
+    /// Check the target, wait for the order to start, run the tool, deliver its result.
+    #[command(after_long_help = RUN_HELP)]
+    Run(RunArguments),
+    /// Answer questions about the server beside this container.
+    #[command(after_long_help = OBSERVE_HELP)]
+    Observe(ObserveArguments),
+}
+
+const RUN_HELP: &str = "\
+Environment:
+  DRAGSTRIP_JOB          the job as JSON (JobSpec)
+  DRAGSTRIP_PASSWORD     the target's password, if it wants one
+  POD_NAME               the pod's own name
+  JOB_COMPLETION_INDEX   the pod's index among the clients, from 0
+
+HTTP:
+  GET  /ready        200 at the start line or later, 503 with the stage before
+  POST /v1/start     a StartOrder; the first one stands; 409 before the start line
+  GET  /v1/progress  where the runner stands
+  GET  /metrics      the same for Prometheus
+  /v1 wants the job's token in the header x-dragstrip-token.
+
+The result is written for every ending: as one line DRAGSTRIP-RESULT {json} on
+stdout, and in a short form of at most 4096 bytes to the termination log.
+
+SIGTERM and SIGINT end the tool in the way it needs to write its result, which
+is then marked as interrupted; before the start line they end the runner at once.
+
+Exit codes:
+  0  the numbers may be used
+  2  the command line is not usable
+  3  the delivered result says why they may not
+  4  the result could not be delivered to both places";
+
+const OBSERVE_HELP: &str = "\
+Environment:
+  DRAGSTRIP_PASSWORD   the server's password, if it wants one
+  DRAGSTRIP_TOKEN      what /v1/observed wants in the header x-dragstrip-token
+
+HTTP:
+  GET /ready        200 when the server answers PING and is not loading
+  GET /v1/observed  what the server, its container and its machine are
+  GET /metrics      live metrics of the server for Prometheus
+
+The server's container is found through a process namespace that the pod's
+containers share, by the same user id; without one, no CPU or memory of the
+container is told.";
+
+/// Options of `run`.
+#[derive(Debug, Args)]
+pub struct RunArguments {
+    /// Directory for the tool's files; must be empty or not exist.
+    #[arg(long, default_value = "/dragstrip/output")]
+    output_directory: PathBuf,
+    /// File that Kubernetes reads the termination message from.
+    #[arg(long, default_value = "/dev/termination-log")]
+    termination_log: PathBuf,
+    /// Address and port of the HTTP server.
+    #[arg(long, default_value_t = everywhere(RUNNER_PORT))]
+    listen: SocketAddr,
+}
+
+/// Options of `observe`.
+#[derive(Debug, Args)]
+pub struct ObserveArguments {
+    /// Port of the server.
+    #[arg(long, default_value_t = 6379)]
+    port: u16,
+    /// IP address of the server.
+    #[arg(long, default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
+    server_address: IpAddr,
+    /// Address and port of the HTTP server.
+    #[arg(long, default_value_t = everywhere(OBSERVER_PORT))]
+    listen: SocketAddr,
+    /// The server's process name [default: any known server, else any other process].
+    #[arg(long, value_name = "NAME")]
+    server_process: Option<String>,
+}
+
+fn everywhere(port: u16) -> SocketAddr {
+    SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), port)
+}
+
+impl Cli {
+    /// Does what the command line says.
+    pub async fn execute(self) -> ExitCode {
+        match self.role {
+            Role::Install { directory } => report(install::install(&directory).map(|files| {
+                for file in files {
+                    crate::say(&format!("installed {}", file.display()));
+                }
+            })),
+            Role::Run(arguments) => ExitCode::from(run::run(&arguments.into()).await),
+            Role::Observe(arguments) => report(observe::observe(arguments.into()).await),
+        }
+    }
+}
+
+impl From<RunArguments> for run::Options {
+    fn from(arguments: RunArguments) -> Self {
+        let RunArguments {
+            output_directory,
+            termination_log,
+            listen,
+        } = arguments;
+        Self {
+            output_directory,
+            termination_log,
+            listen,
+        }
+    }
+}
+
+impl From<ObserveArguments> for observe::Options {
+    fn from(arguments: ObserveArguments) -> Self {
+        Self {
+            server: SocketAddr::new(arguments.server_address, arguments.port),
+            listen: arguments.listen,
+            process_name: arguments.server_process,
+            password: job::password(),
+            token: std::env::var(observe::TOKEN_VARIABLE)
+                .ok()
+                .filter(|token| !token.is_empty()),
+        }
+    }
+}
+
+/// Success, or the error with all its causes on stderr.
+fn report<E: std::error::Error>(outcome: Result<(), E>) -> ExitCode {
+    let Err(error) = outcome else {
+        return ExitCode::SUCCESS;
+    };
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(deeper) = cause {
+        text = format!("{text}: {deeper}");
+        cause = deeper.source();
+    }
+    eprintln!("{text}");
+    ExitCode::FAILURE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn the_defaults_are_those_of_a_pod() {
+        let cli = Cli::parse_from(["dragstrip-runner", "run"]);
+        let Role::Run(arguments) = cli.role else {
+            panic!("another role")
+        };
+        assert_eq!(arguments.listen.to_string(), "0.0.0.0:9181");
+        assert_eq!(arguments.termination_log, PathBuf::from("/dev/termination-log"));
+    }
+}

@@ -1,0 +1,225 @@
+//! The runner's HTTP server: readiness, the order to start, progress, metrics.
+//! Touches the listening socket and the shared state.
+
+use crate::{
+    clock,
+    exposition::{CONTENT_TYPE, Exposition, Kind},
+    state::{Shared, Snapshot},
+};
+use axum::{
+    Json, Router,
+    extract::State,
+    http::{HeaderMap, StatusCode, header},
+    response::{IntoResponse, Response},
+    routing::{get, post},
+};
+use dragstrip_crds::protocol::{
+    JobSpec, PROGRESS_PATH, READY_PATH, RunnerStage, START_PATH, StartOrder, TOKEN_HEADER,
+};
+use std::{io, net::SocketAddr, sync::Arc};
+use tokio::net::TcpListener;
+
+/// Whose numbers these are: the labels of every metric.
+#[derive(Debug, Clone)]
+pub struct Labels {
+    /// Run's name.
+    pub run: String,
+    /// Phase's name.
+    pub phase: String,
+    /// Which repetition, from 1.
+    pub repetition: String,
+    /// The pod's index among the clients.
+    pub client: String,
+}
+
+/// What the handlers know.
+#[derive(Debug)]
+struct Desk {
+    shared: Arc<Shared>,
+    token: String,
+    labels: Labels,
+}
+
+/// Binds `listen` and serves in the background; returns the address bound.
+pub async fn serve(
+    listen: SocketAddr,
+    job: &JobSpec,
+    client: u32,
+    shared: Arc<Shared>,
+) -> io::Result<SocketAddr> {
+    let listener = TcpListener::bind(listen).await?;
+    let address = listener.local_addr()?;
+    let labels = Labels {
+        run: job.run.clone(),
+        phase: job.phase.clone(),
+        repetition: job.repetition.to_string(),
+        client: client.to_string(),
+    };
+    let router = router(Desk {
+        shared,
+        token: job.token.clone(),
+        labels,
+    });
+    tokio::spawn(async move {
+        // Serving ends with the process; accepting retries by itself.
+        let _ = axum::serve(listener, router).await;
+    });
+    Ok(address)
+}
+
+fn router(desk: Desk) -> Router {
+    Router::new()
+        .route(READY_PATH, get(ready))
+        .route(START_PATH, post(start))
+        .route(PROGRESS_PATH, get(progress))
+        .route("/metrics", get(metrics))
+        .with_state(Arc::new(desk))
+}
+
+/// Whether a request carries the token it must.
+pub fn authorised(headers: &HeaderMap, token: &str) -> bool {
+    headers
+        .get(TOKEN_HEADER)
+        .is_some_and(|value| value.as_bytes() == token.as_bytes())
+}
+
+/// The answer to a request with another token, or none.
+pub fn refusal() -> Response {
+    let message = format!("the header {TOKEN_HEADER} does not hold the token of this run or Datastore\n");
+    (StatusCode::FORBIDDEN, message).into_response()
+}
+
+async fn ready(State(desk): State<Arc<Desk>>) -> Response {
+    let stage = desk.shared.snapshot().stage;
+    let status = if stage == RunnerStage::Preflight {
+        StatusCode::SERVICE_UNAVAILABLE
+    } else {
+        StatusCode::OK
+    };
+    (status, format!("{}\n", stage_name(stage))).into_response()
+}
+
+async fn start(State(desk): State<Arc<Desk>>, headers: HeaderMap, Json(order): Json<StartOrder>) -> Response {
+    if !authorised(&headers, &desk.token) {
+        return refusal();
+    }
+    let now = clock::unix_nanos();
+    let accepted = desk.shared.offer(order, now);
+    let status = if accepted {
+        StatusCode::OK
+    } else {
+        StatusCode::CONFLICT
+    };
+    (status, Json(desk.shared.snapshot().answer(now))).into_response()
+}
+
+async fn progress(State(desk): State<Arc<Desk>>, headers: HeaderMap) -> Response {
+    if !authorised(&headers, &desk.token) {
+        return refusal();
+    }
+    Json(desk.shared.snapshot().answer(clock::unix_nanos())).into_response()
+}
+
+async fn metrics(State(desk): State<Arc<Desk>>) -> Response {
+    let page = page(&desk.labels, &desk.shared.snapshot(), clock::unix_nanos());
+    ([(header::CONTENT_TYPE, CONTENT_TYPE)], page).into_response()
+}
+
+const STAGES: [RunnerStage; 5] = [
+    RunnerStage::Preflight,
+    RunnerStage::AtStartLine,
+    RunnerStage::Armed,
+    RunnerStage::Running,
+    RunnerStage::Finished,
+];
+
+fn stage_name(stage: RunnerStage) -> &'static str {
+    match stage {
+        RunnerStage::Preflight => "preflight",
+        RunnerStage::AtStartLine => "atStartLine",
+        RunnerStage::Armed => "armed",
+        RunnerStage::Running => "running",
+        RunnerStage::Finished => "finished",
+    }
+}
+
+fn page(labels: &Labels, snapshot: &Snapshot, now_unix_nanos: i64) -> String {
+    let common = [
+        ("run", labels.run.as_str()),
+        ("phase", &labels.phase),
+        ("repetition", &labels.repetition),
+        ("client", &labels.client),
+    ];
+    let mut page = Exposition::default();
+    let name = "dragstrip_runner_stage";
+    page.heading(name, Kind::Gauge, "1 for the stage the runner is in.");
+    for stage in STAGES {
+        let labels: Vec<_> = common.into_iter().chain([("stage", stage_name(stage))]).collect();
+        page.sample(name, &labels, f64::from(u8::from(stage == snapshot.stage)));
+    }
+    for (name, kind, help, value) in [
+        (
+            "dragstrip_runner_operations_total",
+            Kind::Counter,
+            "Operations so far.",
+            snapshot.progress.operations as f64,
+        ),
+        (
+            "dragstrip_runner_errors_total",
+            Kind::Counter,
+            "Errors so far.",
+            snapshot.progress.errors as f64,
+        ),
+        (
+            "dragstrip_runner_elapsed_seconds",
+            Kind::Gauge,
+            "Seconds since the load began.",
+            snapshot.elapsed_seconds(now_unix_nanos),
+        ),
+    ] {
+        page.single(name, kind, help, &common, value);
+    }
+    page.into_text()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_names_the_stage_and_the_counts() {
+        let shared = Shared::default();
+        shared.note_progress(crate::tool::Progress {
+            operations: 12,
+            errors: 3,
+        });
+        let labels = Labels {
+            run: "r".into(),
+            phase: "p".into(),
+            repetition: "2".into(),
+            client: "0".into(),
+        };
+        let page = page(&labels, &shared.snapshot(), 0);
+        let common = r#"run="r",phase="p",repetition="2",client="0""#;
+        assert!(
+            page.contains(&format!(
+                "dragstrip_runner_stage{{{common},stage=\"preflight\"}} 1\n"
+            )),
+            "{page}"
+        );
+        assert!(
+            page.contains(&format!(
+                "dragstrip_runner_stage{{{common},stage=\"running\"}} 0\n"
+            )),
+            "{page}"
+        );
+        assert!(
+            page.contains(&format!("dragstrip_runner_operations_total{{{common}}} 12\n")),
+            "{page}"
+        );
+        assert!(
+            page.contains(&format!("dragstrip_runner_errors_total{{{common}}} 3\n")),
+            "{page}"
+        );
+    }
+}

@@ -1,0 +1,43 @@
+//! The runner: PID 1 of every client container. It checks the target, waits at
+//! the start line, starts the tool, watches it, reads its output into a
+//! [`dragstrip_crds::result::PodResult`] and delivers that so that it cannot be
+//! lost. The same binary is the observer beside every server.
+//!
+//! It must run as a static program in an empty, read-only root: no C library
+//! resolver, no shell, no /tmp, no HOME.
+
+pub mod activity;
+pub mod cgroup;
+pub mod check;
+pub mod cli;
+pub mod clock;
+pub mod deliver;
+pub mod exposition;
+pub mod failure;
+pub mod flush;
+pub mod host;
+pub mod http;
+pub mod install;
+pub mod job;
+pub mod loadgen;
+pub mod memtier;
+pub mod observe;
+pub mod output;
+pub mod preflight;
+pub mod process;
+pub mod resolve;
+pub mod run;
+pub mod server;
+pub mod state;
+pub mod stop;
+pub mod tool;
+pub mod usage;
+pub mod watch;
+
+use std::io::Write as _;
+
+/// Writes a line to stdout. A log that is gone must not end a measurement.
+pub(crate) fn say(line: &str) {
+    let mut stdout = std::io::stdout().lock();
+    let _ = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
+}

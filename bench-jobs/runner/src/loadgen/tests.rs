@@ -1,0 +1,312 @@
+//! Tests of the load generator's adapter.
+
+use super::*;
+use crate::tool::Exit;
+use dragstrip_crds::protocol::{JobTarget, JobTool};
+use dragstrip_loadgen::{
+    cli::Arguments,
+    histogram,
+    report::{ErrorReport, FailureKind, SecondOperation, SecondReport, Totals},
+};
+use proptest::prelude::*;
+use std::path::Path;
+
+fn spec(options: &str) -> LoadgenSpec {
+    serde_json::from_str(options).unwrap()
+}
+
+fn job(clients: u32) -> JobSpec {
+    JobSpec {
+        run: "run".into(),
+        phase: "phase".into(),
+        repetition: 1,
+        clients,
+        token: "token".into(),
+        target: JobTarget {
+            host: "db".into(),
+            port: 6379,
+            cluster: false,
+            run_id: None,
+        },
+        flush: false,
+        tool: JobTool::Loadgen(spec(r#"{"duration": "5s"}"#)),
+        watchdog_seconds: 30.0,
+    }
+}
+
+fn context(client_index: u32, directory: &Path) -> LaunchContext {
+    LaunchContext {
+        address: "10.0.0.7:6379".parse().unwrap(),
+        client_index,
+        password: Some("hush".into()),
+        output_directory: directory.to_path_buf(),
+        start_at_unix_nanos: 1_790_000_000_000_000_000,
+    }
+}
+
+fn ended(code: Option<i32>, signal: Option<i32>) -> Ended {
+    Ended {
+        exit: Exit {
+            code,
+            signal,
+            interrupted: false,
+            watchdog: false,
+        },
+        wall: Duration::from_secs(5),
+        active: Duration::from_secs(5),
+        last_lines: vec!["the last line".into()],
+        stdout: String::new(),
+    }
+}
+
+/// A report of 3 GETs and 2 SETs, as the generator writes it.
+fn report() -> Report {
+    let latencies = |count: u64| {
+        let mut latencies = histogram::empty().unwrap();
+        (1..=count).for_each(|n| latencies.record(n * 100).unwrap());
+        histogram::encode(&latencies).unwrap()
+    };
+    let operation = |name: &str, count, hits| OperationReport {
+        operation: name.into(),
+        count,
+        hits,
+        misses: if name == "GET" { count - hits } else { 0 },
+        bytes_sent: 10,
+        bytes_received: 20,
+        histogram: latencies(count),
+        ..OperationReport::default()
+    };
+    let second = |second, count| SecondReport {
+        second,
+        operations: ["SET", "GET"]
+            .map(|name| SecondOperation {
+                operation: name.into(),
+                count,
+                ..SecondOperation::default()
+            })
+            .to_vec(),
+    };
+    Report {
+        version: "0.1.0".into(),
+        status: RunStatus::Completed,
+        started_at_unix_nanos: Some(1_790_000_000_001_000_000),
+        window_seconds: 4.5,
+        totals: Totals {
+            count: 5,
+            operations_per_second: 1.1,
+            ..Totals::default()
+        },
+        operations: vec![operation("SET", 2, 0), operation("GET", 3, 1)],
+        per_second: vec![second(0, 2), second(1, 0)],
+        ..Report::default()
+    }
+}
+
+fn directory_with(report: &Report) -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join(REPORT_NAME), report.to_json().unwrap()).unwrap();
+    directory
+}
+
+fn judged(report: &Report, ended: &Ended) -> Result<Measured, Box<Rejected>> {
+    let directory = directory_with(report);
+    let adapter = LoadgenAdapter::new(spec(r#"{"duration": "5s", "pipeline": 4}"#));
+    adapter.judge(&job(1), &context(0, directory.path()), ended)
+}
+
+fn refused(report: &Report, ended: &Ended) -> Failure {
+    judged(report, ended).unwrap_err().failure
+}
+
+#[test]
+fn the_generator_understands_every_command_line() {
+    for options in [
+        r#"{"duration": "5s"}"#,
+        r#"{"requestsPerConnection": 1000, "ratio": "1:0", "keyPattern": "Sequential", "resp3": true}"#,
+        r#"{"duration": "1m30s", "keyPattern": "Zipfian", "zipfExponent": 1.2, "keyPrefix": "k:", "seed": 7}"#,
+        r#"{"duration": "250ms", "keyPattern": "Gaussian", "threads": 2, "connectionsPerThread": 3}"#,
+    ] {
+        let launch = LoadgenAdapter::new(spec(options)).launch(&job(2), &context(1, Path::new("/out")));
+        let line = [launch.program].into_iter().chain(launch.arguments);
+        let arguments = <Arguments as clap::Parser>::try_parse_from(line).unwrap();
+        assert_eq!(arguments.host, "10.0.0.7");
+        assert_eq!(arguments.start_at_unix_nanos, Some(1_790_000_000_000_000_000));
+        assert_eq!(arguments.json_out_file, Some("/out/loadgen.json".into()));
+    }
+}
+
+#[test]
+fn the_password_is_in_the_environment_alone() {
+    let adapter = LoadgenAdapter::new(spec(r#"{"duration": "5s"}"#));
+    let launch = adapter.launch(&job(1), &context(0, Path::new("/out")));
+    assert_eq!(
+        launch.environment,
+        [("DRAGSTRIP_PASSWORD".to_owned(), "hush".to_owned())]
+    );
+    assert!(launch.arguments.iter().all(|argument| !argument.contains("hush")));
+    assert_eq!(launch.stop_signal, StopSignal::Terminate);
+}
+
+#[test]
+fn pods_draw_different_keys_and_divide_sequential_ones() {
+    assert_eq!(seed(Some(7), 0), 7);
+    assert_ne!(seed(Some(7), 1), seed(Some(8), 0));
+    assert_eq!(
+        (share(0, 9, 0, 3), share(0, 9, 1, 3), share(0, 9, 2, 3)),
+        ((0, 2), (3, 5), (6, 9))
+    );
+    assert_eq!(share(5, 6, 1, 3), (5, 6));
+    assert_eq!(share(0, i64::MAX, 1, 2).1, i64::MAX);
+}
+
+proptest! {
+    #[test]
+    fn shares_cover_every_key_once(minimum in 0i64..1_000_000, keys in 1i64..10_000, clients in 1u32..50) {
+        let maximum = minimum + keys - 1;
+        prop_assume!(keys >= i64::from(clients));
+        let mut next = minimum;
+        for index in 0..clients {
+            let (first, last) = share(minimum, maximum, index, clients);
+            prop_assert_eq!(first, next);
+            prop_assert!(last >= first);
+            next = last + 1;
+        }
+        prop_assert_eq!(next, maximum + 1);
+    }
+}
+
+#[test]
+fn progress_lines_are_told_from_others() {
+    let mut adapter = LoadgenAdapter::new(spec(r#"{"duration": "5s"}"#));
+    let line = "progress elapsed_seconds=3.000 operations=457120 operations_per_second=152345 errors=2";
+    assert_eq!(
+        adapter.stderr_line(line),
+        Some(Progress {
+            operations: 457_120,
+            errors: 2
+        })
+    );
+    assert_eq!(
+        adapter.stderr_line("error: progress was made operations=1 errors=1"),
+        None
+    );
+    assert_eq!(adapter.stderr_line("progress nothing"), None);
+}
+
+#[test]
+fn a_whole_report_is_a_measurement() {
+    let measured = judged(&report(), &ended(Some(0), None)).unwrap();
+    assert_eq!(measured.window, Some((1_790_000_000_001_000_000, 4.5)));
+    assert_eq!(measured.per_second, [4, 0]);
+    assert_eq!((measured.tool.connections, measured.tool.pipeline), (20, 4));
+    let [set, get] = measured.operations.as_slice() else {
+        panic!("not two operations")
+    };
+    assert_eq!((set.count, set.hits, set.bytes), (2, None, 30));
+    assert_eq!((get.count, get.hits, get.misses), (3, Some(1), Some(2)));
+    assert!(
+        (get.latency_milliseconds.max - 0.3).abs() < 0.001,
+        "{:?}",
+        get.latency_milliseconds
+    );
+}
+
+#[test]
+fn a_missing_or_damaged_report_is_a_failure_with_the_exit() {
+    let directory = tempfile::tempdir().unwrap();
+    let adapter = LoadgenAdapter::new(spec(r#"{"duration": "5s"}"#));
+    let judge = |ended: &Ended| {
+        adapter
+            .judge(&job(1), &context(0, directory.path()), ended)
+            .unwrap_err()
+            .failure
+    };
+    assert_eq!(judge(&ended(Some(0), None)).step, FailureStep::Output);
+    let refused = judge(&ended(Some(2), None));
+    assert_eq!((refused.step, refused.exit_code), (FailureStep::Tool, Some(2)));
+    assert_eq!(refused.last_lines, ["the last line"]);
+    assert!(judge(&ended(None, Some(9))).message.contains("ended by signal 9"));
+    fs::write(directory.path().join(REPORT_NAME), "{\"tool\":").unwrap();
+    assert!(judge(&ended(Some(0), None)).message.contains("cannot be read"));
+}
+
+#[test]
+fn the_generators_own_failure_is_told_word_by_word() {
+    let failure = dragstrip_loadgen::report::Failure {
+        kind: FailureKind::ConnectionLost,
+        message: "10.0.0.7:6379 closed the connection".into(),
+        ..dragstrip_loadgen::report::Failure::default()
+    };
+    let report = Report {
+        status: RunStatus::Failed,
+        failure: Some(failure),
+        ..report()
+    };
+    let refused = refused(&report, &ended(Some(7), None));
+    assert_eq!(
+        (refused.step, refused.message.as_str()),
+        (FailureStep::Tool, "10.0.0.7:6379 closed the connection")
+    );
+}
+
+#[test]
+fn error_replies_are_counted_by_kind_with_the_first() {
+    let error = ErrorReport {
+        operation: "SET".into(),
+        kind: "OOM".into(),
+        count: 1_200,
+        first_message: "OOM command not allowed".into(),
+    };
+    let totals = Totals {
+        errors: 1_200,
+        ..report().totals
+    };
+    let report = Report {
+        errors: vec![error],
+        totals,
+        ..report()
+    };
+    let refused = refused(&report, &ended(Some(10), None));
+    assert_eq!(refused.step, FailureStep::ErrorReplies);
+    assert!(
+        refused.message.contains("1,200 OOM to SET"),
+        "{}",
+        refused.message
+    );
+    assert!(
+        refused.message.ends_with("the first: OOM command not allowed"),
+        "{}",
+        refused.message
+    );
+}
+
+#[test]
+fn an_interrupted_report_keeps_its_numbers() {
+    let report = Report {
+        status: RunStatus::Interrupted,
+        interrupted: Some("SIGTERM".into()),
+        ..report()
+    };
+    let rejected = judged(&report, &ended(Some(143), None)).unwrap_err();
+    assert_eq!(rejected.failure.step, FailureStep::Interrupted);
+    assert_eq!(rejected.partial.unwrap().operations.len(), 2);
+}
+
+#[test]
+fn counts_must_match_latencies_and_exits_must_be_good() {
+    let mut contradiction = report();
+    contradiction.operations[0].count += 1;
+    let refusal = refused(&contradiction, &ended(Some(0), None));
+    assert_eq!(refusal.step, FailureStep::Output);
+    assert!(
+        refusal.message.contains("SET: 3 replies but 2 latencies"),
+        "{}",
+        refusal.message
+    );
+    assert_eq!(refused(&report(), &ended(Some(11), None)).step, FailureStep::Tool);
+    let unknown = Report {
+        status: RunStatus::Unknown,
+        ..report()
+    };
+    assert_eq!(refused(&unknown, &ended(Some(0), None)).step, FailureStep::Tool);
+}

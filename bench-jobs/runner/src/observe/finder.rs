@@ -1,0 +1,106 @@
+//! Finds the server's container: in a shared process namespace each process's
+//! root, and so its cgroup, is reachable through /proc by the same user.
+//! Touches /proc.
+
+use crate::cgroup;
+use dragstrip_crds::observed::CgroupUsage;
+use std::{fs, path::PathBuf};
+
+/// Process names of the engines' servers, as the kernel cuts them.
+const SERVER_NAMES: [&str; 5] = [
+    "dragonfly",
+    "redis-server",
+    "valkey-server",
+    "keydb-server",
+    "GarnetServer",
+];
+/// The process that keeps a pod's namespaces.
+const SANDBOX_NAME: &str = "pause";
+/// Longest name that the kernel keeps of a process.
+const MAXIMUM_NAME_BYTES: usize = 15;
+
+/// A process and its name.
+type Process = (u32, String);
+
+/// The usage of the server's container; `None` where no other process of the
+/// pod can be seen. `name` is the server's process name where it is declared.
+pub fn server_usage(name: Option<&str>) -> Option<CgroupUsage> {
+    let candidates = candidates(processes(), std::process::id(), name);
+    candidates
+        .into_iter()
+        .find_map(|id| cgroup::read(&PathBuf::from(format!("/proc/{id}/root{}", cgroup::OWN_ROOT))))
+}
+
+/// Which processes may be the server's, best first. Pure.
+fn candidates(processes: Vec<Process>, own: u32, name: Option<&str>) -> Vec<u32> {
+    let rank = |process: &str| match name {
+        Some(wanted) if process == cut(wanted) => Some(0),
+        Some(_) => None,
+        None if SERVER_NAMES.contains(&process) => Some(0),
+        // The container's entry point, or a server of another name.
+        None => Some(1),
+    };
+    let mut ranked: Vec<(u8, u32)> = processes
+        .into_iter()
+        .filter(|(id, process)| *id != own && process != SANDBOX_NAME)
+        .filter_map(|(id, process)| Some((rank(&process)?, id)))
+        .collect();
+    ranked.sort_unstable();
+    ranked.into_iter().map(|(_, id)| id).collect()
+}
+
+fn cut(name: &str) -> &str {
+    name.get(..MAXIMUM_NAME_BYTES).unwrap_or(name)
+}
+
+fn processes() -> Vec<Process> {
+    let Ok(entries) = fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    entries
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok())
+        .filter_map(|id| {
+            Some((
+                id,
+                fs::read_to_string(format!("/proc/{id}/comm"))
+                    .ok()?
+                    .trim()
+                    .to_owned(),
+            ))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pod() -> Vec<Process> {
+        [
+            (1, "pause"),
+            (7, "tini"),
+            (9, "dragstrip-runne"),
+            (12, "dragonfly"),
+            (30, "sh"),
+        ]
+        .map(|(id, name)| (id, name.to_owned()))
+        .to_vec()
+    }
+
+    #[test]
+    fn a_known_server_comes_first() {
+        assert_eq!(candidates(pod(), 9, None), [12, 7, 30]);
+    }
+
+    #[test]
+    fn a_declared_name_is_the_only_one() {
+        assert_eq!(candidates(pod(), 9, Some("sh")), [30]);
+        let pod = vec![(4, "a-very-long-ser".to_owned())];
+        assert_eq!(candidates(pod, 9, Some("a-very-long-server")), [4]);
+    }
+
+    #[test]
+    fn alone_there_is_no_server() {
+        assert!(candidates(vec![(1, "pause".into()), (9, "x".into())], 9, None).is_empty());
+    }
+}

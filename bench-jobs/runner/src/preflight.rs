@@ -1,0 +1,298 @@
+//! What must be true before a load may start: the server is reachable, lets us
+//! in, is the one that was verified, and the tool can write its files. Touches
+//! the network and the output directory.
+
+use crate::{
+    failure::failure,
+    job::Assignment,
+    resolve::{self, ResolveError},
+    server::{ANSWER_TIMEOUT, Server, ServerError},
+};
+use dragstrip_crds::{
+    observed::ServerTruth,
+    protocol::JobTarget,
+    result::{Failure, FailureStep},
+};
+use std::{fs, io, net::SocketAddr, path::Path, time::Duration};
+
+/// How often an address is looked up and connected to before it counts as
+/// unreachable: network policies take a moment to let a new pod out.
+const ATTEMPTS: u32 = 3;
+/// Pause between attempts.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// A check that failed. Every message says what to do about it.
+#[derive(Debug, thiserror::Error)]
+pub enum PreflightError {
+    /// The host has no address.
+    #[error(
+        "{target}: {source}. Check the target's address, and that its Service exists in the namespace named"
+    )]
+    Resolve {
+        /// Host and port as declared.
+        target: String,
+        /// Why not.
+        source: ResolveError,
+    },
+    /// Nobody listens, or the way is blocked.
+    #[error(
+        "{target}: {source}. Check that the server runs and listens there, and that no NetworkPolicy stands between"
+    )]
+    Connect {
+        /// Host, port and address tried.
+        target: String,
+        /// Why not.
+        source: ServerError,
+    },
+    /// The server does not let us in.
+    #[error(
+        "{target}: {source}. Check authSecretRef: it must name the password that the server was started with"
+    )]
+    Authenticate {
+        /// Host, port and address.
+        target: String,
+        /// The server's own words.
+        source: ServerError,
+    },
+    /// The server does not answer as it should.
+    #[error("{target}: {source}. Check that a RESP server without TLS listens there")]
+    Ask {
+        /// Host, port and address.
+        target: String,
+        /// What failed.
+        source: ServerError,
+    },
+    /// The server is still reading its data set.
+    #[error(
+        "{0}: the server is still loading its data set. Wait until INFO says loading:0, or start it empty"
+    )]
+    Loading(String),
+    /// The server is in cluster mode and should not be, or the other way round.
+    #[error(
+        "{target}: declared cluster mode {declared}, the server says {actual}. Declare the mode it runs in, or restart it in the declared one"
+    )]
+    ClusterMode {
+        /// Host, port and address.
+        target: String,
+        /// What the job says.
+        declared: &'static str,
+        /// What the server says.
+        actual: &'static str,
+    },
+    /// Another process than the one that was verified answers.
+    #[error(
+        "{target}: the server was restarted or replaced: verified was {verified}, now {actual} answers. Start the run again"
+    )]
+    Replaced {
+        /// Host, port and address.
+        target: String,
+        /// The `run_id` the job names.
+        verified: String,
+        /// The `run_id` the server has.
+        actual: String,
+    },
+    /// The tool could not leave its files.
+    #[error(
+        "the output directory {directory} cannot be used: {source}. Mount an empty, writable volume there"
+    )]
+    Output {
+        /// The directory.
+        directory: String,
+        /// Why not.
+        source: io::Error,
+    },
+}
+
+impl PreflightError {
+    /// The same as a result's failure.
+    pub fn failure(&self) -> Failure {
+        failure(FailureStep::Preflight, self.to_string())
+    }
+
+    /// Whether another attempt may succeed.
+    fn may_pass(&self) -> bool {
+        matches!(self, Self::Resolve { .. } | Self::Connect { .. })
+    }
+}
+
+/// What the checks found out.
+#[derive(Debug, Clone)]
+pub struct Ready {
+    /// The server, resolved.
+    pub address: SocketAddr,
+    /// What it is.
+    pub truth: ServerTruth,
+}
+
+/// Makes all checks.
+pub async fn check(assignment: &Assignment, output_directory: &Path) -> Result<Ready, PreflightError> {
+    check_output(output_directory)?;
+    let target = &assignment.job.target;
+    let (address, mut server) = connect(target, assignment.password.as_deref()).await?;
+    let name = named(target, Some(address));
+    let ask = |source| refusal(name.clone(), source);
+    server.ping().await.map_err(ask)?;
+    let truth = server.truth().await.map_err(ask)?;
+    check_truth(target, name, &truth)?;
+    Ok(Ready { address, truth })
+}
+
+async fn connect(target: &JobTarget, password: Option<&str>) -> Result<(SocketAddr, Server), PreflightError> {
+    let mut attempt = 1;
+    loop {
+        match connect_once(target, password).await {
+            Err(error) if error.may_pass() && attempt < ATTEMPTS => {
+                attempt += 1;
+                tokio::time::sleep(PAUSE).await;
+            }
+            outcome => return outcome,
+        }
+    }
+}
+
+/// Tries all addresses of the target; the last one's error counts.
+async fn connect_once(
+    target: &JobTarget,
+    password: Option<&str>,
+) -> Result<(SocketAddr, Server), PreflightError> {
+    let unresolved = |source| PreflightError::Resolve {
+        target: named(target, None),
+        source,
+    };
+    let addresses = resolve::resolve(&target.host, target.port)
+        .await
+        .map_err(unresolved)?;
+    let mut outcome = Err(unresolved(ResolveError::NoAddress));
+    for address in addresses {
+        match Server::connect(address, password, ANSWER_TIMEOUT).await {
+            Ok(server) => return Ok((address, server)),
+            Err(source) => outcome = Err(refusal(named(target, Some(address)), source)),
+        }
+    }
+    outcome
+}
+
+/// `host:port`, with the address behind it where that says more.
+fn named(target: &JobTarget, address: Option<SocketAddr>) -> String {
+    let declared = format!("{}:{}", target.host, target.port);
+    match address.map(|address| address.to_string()) {
+        Some(address) if address != declared => format!("{declared} ({address})"),
+        _ => declared,
+    }
+}
+
+fn refusal(target: String, source: ServerError) -> PreflightError {
+    match source {
+        ServerError::Connect(_) | ServerError::ConnectTimeout => PreflightError::Connect { target, source },
+        ServerError::Authenticate(_) => PreflightError::Authenticate { target, source },
+        _ if matches!(source.code(), Some("NOAUTH" | "WRONGPASS")) => {
+            PreflightError::Authenticate { target, source }
+        }
+        _ if source.code() == Some("LOADING") => PreflightError::Loading(target),
+        _ => PreflightError::Ask { target, source },
+    }
+}
+
+fn check_truth(target: &JobTarget, name: String, truth: &ServerTruth) -> Result<(), PreflightError> {
+    let mode = |cluster| if cluster { "on" } else { "off" };
+    if truth.loading {
+        return Err(PreflightError::Loading(name));
+    }
+    if truth.cluster_enabled != target.cluster {
+        let (declared, actual) = (mode(target.cluster), mode(truth.cluster_enabled));
+        return Err(PreflightError::ClusterMode {
+            target: name,
+            declared,
+            actual,
+        });
+    }
+    match &target.run_id {
+        Some(verified) if *verified != truth.run_id => Err(PreflightError::Replaced {
+            target: name,
+            verified: verified.clone(),
+            actual: truth.run_id.clone(),
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// The directory must take files and hold none: an old result must never be
+/// read as a new one.
+fn check_output(directory: &Path) -> Result<(), PreflightError> {
+    let steps = || {
+        fs::create_dir_all(directory)?;
+        if let Some(entry) = fs::read_dir(directory)?.next() {
+            let name = entry?.file_name();
+            return Err(io::Error::other(format!(
+                "it is not empty: it holds {}",
+                name.display()
+            )));
+        }
+        let probe = directory.join("probe");
+        fs::write(&probe, "probe")?;
+        fs::remove_file(probe)
+    };
+    steps().map_err(|source| PreflightError::Output {
+        directory: directory.display().to_string(),
+        source,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::{info::Info, truth::read_truth};
+
+    fn target(cluster: bool, run_id: Option<&str>) -> JobTarget {
+        JobTarget {
+            host: "db".into(),
+            port: 6379,
+            cluster,
+            run_id: run_id.map(str::to_owned),
+        }
+    }
+
+    fn verdict(target: &JobTarget, info: &str) -> String {
+        let truth = read_truth(&Info::parse(info), None);
+        check_truth(target, "db:6379".into(), &truth).map_or_else(|e| e.to_string(), |()| "fine".to_owned())
+    }
+
+    #[test]
+    fn the_declared_server_passes() {
+        assert_eq!(verdict(&target(false, Some("a")), "run_id:a"), "fine");
+        assert_eq!(
+            verdict(&target(true, None), "run_id:a\ncluster_enabled:1"),
+            "fine"
+        );
+    }
+
+    #[test]
+    fn a_replaced_server_is_named_with_both_ids() {
+        let message = verdict(&target(false, Some("aaa")), "run_id:bbb");
+        assert!(
+            message.contains("restarted or replaced: verified was aaa, now bbb"),
+            "{message}"
+        );
+    }
+
+    #[test]
+    fn loading_and_the_wrong_mode_are_refused() {
+        assert!(verdict(&target(false, None), "loading:1").contains("still loading"));
+        let message = verdict(&target(true, None), "cluster_enabled:0");
+        assert!(
+            message.contains("declared cluster mode on, the server says off"),
+            "{message}"
+        );
+    }
+
+    #[test]
+    fn an_output_directory_is_made_but_must_be_empty() {
+        let root = tempfile::tempdir().unwrap();
+        let directory = root.path().join("a/b");
+        check_output(&directory).unwrap();
+        fs::write(directory.join("old.json"), "").unwrap();
+        let message = check_output(&directory).unwrap_err().to_string();
+        assert!(message.contains("it holds old.json"), "{message}");
+        assert!(check_output(&directory.join("old.json")).is_err());
+    }
+}

@@ -1,0 +1,240 @@
+//! The tool's process: starts it in a process group of its own, signals that
+//! group, and takes in what it writes. Touches processes and pipes.
+
+use crate::{
+    install::LOADGEN_NAME,
+    output::{LineSplitter, Redactor, Tail},
+    tool::{Adapter, Launch, Progress, StopSignal},
+};
+use dragstrip_crds::protocol::{JOB_VARIABLE, PASSWORD_VARIABLE};
+use nix::{
+    sys::signal::{Signal, killpg},
+    unistd::Pid,
+};
+use std::{
+    io,
+    path::{Path, PathBuf},
+    process::Stdio,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt as _},
+    process::{Child, Command},
+    task::JoinHandle,
+    time::timeout,
+};
+
+/// Most of stdout that is kept, in bytes.
+const MAXIMUM_STDOUT_BYTES: usize = 1 << 20;
+/// How long the pipes may stay open once the whole process group is gone.
+const PIPE_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// A step in handling the process that failed.
+#[derive(Debug, thiserror::Error)]
+pub enum ProcessError {
+    /// It could not be started.
+    #[error(
+        "cannot start {program}: {source}. Check that the tool's image holds it and fits the node's architecture"
+    )]
+    Spawn {
+        /// The program.
+        program: String,
+        /// Why not.
+        source: io::Error,
+    },
+    /// Its process id or pipes are missing.
+    #[error("the started tool has no {0}")]
+    Incomplete(&'static str),
+    /// Something outside its process group holds its pipes open.
+    #[error("the tool ended, but something that it started outside its process group keeps its output open")]
+    PipesOpen,
+}
+
+/// The last lines of both streams, in the order of arrival.
+type SharedTail = Arc<Mutex<Tail>>;
+
+/// The running tool.
+pub struct Tool {
+    child: Child,
+    group: Pid,
+    stdout: JoinHandle<String>,
+    stderr: JoinHandle<Box<dyn Adapter>>,
+    tail: SharedTail,
+}
+
+/// What a tool left on its pipes, and its adapter, which has read them.
+pub struct Written {
+    /// The adapter.
+    pub adapter: Box<dyn Adapter>,
+    /// All of stdout, up to 1 MiB, secrets removed.
+    pub stdout: String,
+    /// The last lines of both streams without progress, secrets removed.
+    pub last_lines: Vec<String>,
+}
+
+impl Tool {
+    /// Starts the tool. Every line of stderr goes to `adapter`, every progress
+    /// report that it finds there to `on_progress`.
+    pub fn start(
+        launch: &Launch,
+        directory: &Path,
+        adapter: Box<dyn Adapter>,
+        redactor: Redactor,
+        on_progress: impl FnMut(Progress) + Send + 'static,
+    ) -> Result<Self, ProcessError> {
+        let mut child = Command::new(locate(&launch.program))
+            .args(&launch.arguments)
+            // The job holds the token, and the password is the adapter's to pass on.
+            .env_remove(JOB_VARIABLE)
+            .env_remove(PASSWORD_VARIABLE)
+            .envs(launch.environment.iter().map(|(name, value)| (name, value)))
+            .current_dir(directory)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .kill_on_drop(true)
+            .spawn()
+            .map_err(|source| ProcessError::Spawn {
+                program: launch.program.clone(),
+                source,
+            })?;
+        let id = child
+            .id()
+            .and_then(|id| i32::try_from(id).ok())
+            .ok_or(ProcessError::Incomplete("process id"))?;
+        let stdout = child
+            .stdout
+            .take()
+            .ok_or(ProcessError::Incomplete("standard output"))?;
+        let stderr = child
+            .stderr
+            .take()
+            .ok_or(ProcessError::Incomplete("standard error"))?;
+        let tail = SharedTail::default();
+        let stdout = tokio::spawn(read_stdout(stdout, redactor.clone(), Arc::clone(&tail)));
+        let stderr = tokio::spawn(read_stderr(
+            stderr,
+            adapter,
+            redactor,
+            Arc::clone(&tail),
+            on_progress,
+        ));
+        Ok(Self {
+            child,
+            group: Pid::from_raw(id),
+            stdout,
+            stderr,
+            tail,
+        })
+    }
+
+    /// The tool's process id.
+    pub fn id(&self) -> i32 {
+        self.group.as_raw()
+    }
+
+    /// Returns when the process has ended. May be dropped and called again.
+    pub async fn ended(&mut self) -> io::Result<std::process::ExitStatus> {
+        self.child.wait().await
+    }
+
+    /// Asks the process group to end.
+    pub fn ask_to_stop(&self, signal: StopSignal) {
+        self.signal(match signal {
+            StopSignal::Interrupt => Signal::SIGINT,
+            StopSignal::Terminate => Signal::SIGTERM,
+        });
+    }
+
+    /// Kills the process group.
+    pub fn kill(&self) {
+        self.signal(Signal::SIGKILL);
+    }
+
+    fn signal(&self, signal: Signal) {
+        // An error means that the group is gone already, which is the aim.
+        let _ = killpg(self.group, signal);
+    }
+
+    /// What the tool wrote; to be called when it has ended.
+    pub async fn written(self) -> Result<Written, ProcessError> {
+        // What it may have left behind would keep the pipes open.
+        self.kill();
+        let both = async { tokio::join!(self.stdout, self.stderr) };
+        let (stdout, adapter) = timeout(PIPE_TIMEOUT, both)
+            .await
+            .map_err(|_| ProcessError::PipesOpen)?;
+        let (stdout, adapter) = stdout
+            .ok()
+            .zip(adapter.ok())
+            .ok_or(ProcessError::Incomplete("readable output"))?;
+        let tail = std::mem::take(&mut *self.tail.lock().unwrap_or_else(PoisonError::into_inner));
+        Ok(Written {
+            adapter,
+            stdout,
+            last_lines: tail.into_lines(),
+        })
+    }
+}
+
+/// Our own load generator lies beside the runner; everything else is the image's.
+fn locate(program: &str) -> PathBuf {
+    let beside = std::env::current_exe().map(|own| own.with_file_name(LOADGEN_NAME));
+    match beside {
+        Ok(path) if program == LOADGEN_NAME && path.is_file() => path,
+        _ => PathBuf::from(program),
+    }
+}
+
+async fn read_stdout(mut pipe: impl AsyncRead + Unpin, redactor: Redactor, tail: SharedTail) -> String {
+    let (mut kept, mut splitter) = (Vec::new(), LineSplitter::default());
+    let keep = |line: &str| {
+        tail.lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(redactor.clean(line));
+    };
+    let mut buffer = vec![0; 8192];
+    while let Some(bytes) = read_some(&mut pipe, &mut buffer).await {
+        let room = MAXIMUM_STDOUT_BYTES - kept.len();
+        kept.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        splitter.push(bytes, keep);
+    }
+    splitter.finish(keep);
+    redactor.clean(&String::from_utf8_lossy(&kept))
+}
+
+async fn read_stderr(
+    mut pipe: impl AsyncRead + Unpin,
+    mut adapter: Box<dyn Adapter>,
+    redactor: Redactor,
+    tail: SharedTail,
+    mut on_progress: impl FnMut(Progress),
+) -> Box<dyn Adapter> {
+    let mut splitter = LineSplitter::default();
+    // Progress lines come every second and would push what matters out of the tail.
+    let mut take_in = |line: &str| {
+        if let Some(progress) = adapter.stderr_line(line) {
+            on_progress(progress);
+        } else {
+            tail.lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .push(redactor.clean(line));
+        }
+    };
+    let mut buffer = vec![0; 8192];
+    while let Some(bytes) = read_some(&mut pipe, &mut buffer).await {
+        splitter.push(bytes, &mut take_in);
+    }
+    splitter.finish(&mut take_in);
+    adapter
+}
+
+/// The next bytes; `None` at the end, and when the pipe breaks, which is its end too.
+async fn read_some<'a>(pipe: &mut (impl AsyncRead + Unpin), buffer: &'a mut [u8]) -> Option<&'a [u8]> {
+    match pipe.read(buffer).await {
+        Ok(0) | Err(_) => None,
+        Ok(count) => buffer.get(..count),
+    }
+}

@@ -1,0 +1,222 @@
+//! One connection to a RESP server: connect, authenticate, ask what it is and
+//! what it counted. Touches the network and nothing else; what the answers
+//! mean is read by the pure modules below.
+
+pub mod counters;
+pub mod info;
+pub mod truth;
+
+use dragstrip_crds::observed::{ServerCounters, ServerTruth};
+use info::Info;
+use redis::{
+    AsyncConnectionConfig, Cmd, FromRedisValue, RedisConnectionInfo, RedisError, Value,
+    aio::MultiplexedConnection, cmd,
+};
+use std::{collections::HashMap, fmt, io, net::SocketAddr, time::Duration};
+use tokio::{net::TcpStream, task::JoinHandle, time::timeout};
+
+/// How long a connection may take.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long an ordinary answer may take.
+pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A step in talking to the server that failed. A server's error reply is given word by word.
+#[derive(Debug, thiserror::Error)]
+pub enum ServerError {
+    /// No TCP connection.
+    #[error("no TCP connection: {0}")]
+    Connect(#[source] io::Error),
+    /// No TCP connection, and no refusal either.
+    #[error("no TCP connection within {} s", CONNECT_TIMEOUT.as_secs())]
+    ConnectTimeout,
+    /// The connection did not become a RESP connection.
+    #[error("no RESP conversation: {0}")]
+    Handshake(Reply),
+    /// The password was refused.
+    #[error("AUTH was refused: {0}")]
+    Authenticate(Reply),
+    /// A command was answered with an error, or not at all.
+    #[error("{command} failed: {reply}")]
+    Command {
+        /// The command.
+        command: &'static str,
+        /// What came instead of an answer.
+        reply: Reply,
+    },
+}
+
+impl ServerError {
+    /// The first word of the server's error reply, such as WRONGPASS.
+    pub fn code(&self) -> Option<&str> {
+        match self {
+            Self::Connect(_) | Self::ConnectTimeout => None,
+            Self::Handshake(reply) | Self::Authenticate(reply) | Self::Command { reply, .. } => {
+                reply.0.code()
+            }
+        }
+    }
+}
+
+/// An error of the RESP client, shown as the server wrote it where it is an error reply.
+#[derive(Debug)]
+pub struct Reply(pub RedisError);
+
+impl fmt::Display for Reply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.0.code(), self.0.detail()) {
+            (Some(code), Some(detail)) => write!(f, "{code} {detail}"),
+            (Some(code), None) => f.write_str(code),
+            (None, _) => write!(f, "{}", self.0),
+        }
+    }
+}
+
+impl std::error::Error for Reply {}
+
+/// An authenticated connection.
+#[derive(Debug)]
+pub struct Server {
+    connection: MultiplexedConnection,
+    driver: JoinHandle<()>,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.driver.abort();
+    }
+}
+
+impl Server {
+    /// Connects and authenticates. Every later answer must come within `answer_timeout`.
+    pub async fn connect(
+        address: SocketAddr,
+        password: Option<&str>,
+        answer_timeout: Duration,
+    ) -> Result<Self, ServerError> {
+        let stream = timeout(CONNECT_TIMEOUT, TcpStream::connect(address))
+            .await
+            .map_err(|_| ServerError::ConnectTimeout)?
+            .map_err(ServerError::Connect)?;
+        stream.set_nodelay(true).map_err(ServerError::Connect)?;
+        // Nothing is sent on connecting: AUTH follows below, where its refusal can be told apart.
+        let settings = RedisConnectionInfo::default().set_skip_set_lib_name();
+        let config = AsyncConnectionConfig::new().set_response_timeout(Some(answer_timeout));
+        let (connection, driver) = MultiplexedConnection::new_with_config(&settings, stream, config)
+            .await
+            .map_err(|e| ServerError::Handshake(Reply(e)))?;
+        let mut server = Self {
+            connection,
+            driver: tokio::spawn(driver),
+        };
+        if let Some(password) = password {
+            let authenticate = cmd("AUTH").arg(password).to_owned();
+            let answer = authenticate.query_async::<()>(&mut server.connection).await;
+            answer.map_err(|e| ServerError::Authenticate(Reply(e)))?;
+        }
+        Ok(server)
+    }
+
+    /// PING.
+    pub async fn ping(&mut self) -> Result<(), ServerError> {
+        self.ask("PING", &cmd("PING")).await
+    }
+
+    /// Every section of INFO.
+    pub async fn info(&mut self) -> Result<Info, ServerError> {
+        // ALL, since only few engines take several sections in one request.
+        self.ask("INFO ALL", cmd("INFO").arg("ALL"))
+            .await
+            .map(|text: String| Info::parse(&text))
+    }
+
+    /// Whether the server is still loading its data set.
+    pub async fn loading(&mut self) -> Result<bool, ServerError> {
+        let text: String = self
+            .ask("INFO persistence", cmd("INFO").arg("persistence"))
+            .await?;
+        Ok(Info::parse(&text).flag("loading"))
+    }
+
+    /// What the server is.
+    pub async fn truth(&mut self) -> Result<ServerTruth, ServerError> {
+        let info = self.info().await?;
+        let io_threads = self.setting("io-threads").await;
+        Ok(truth::read_truth(
+            &info,
+            io_threads.and_then(|value| value.parse().ok()),
+        ))
+    }
+
+    /// What the server counted.
+    pub async fn counters(&mut self) -> Result<ServerCounters, ServerError> {
+        Ok(counters::read_counters(&self.info().await?))
+    }
+
+    /// Deletes all keys and returns when they are gone.
+    pub async fn flush_all(&mut self) -> Result<(), ServerError> {
+        self.ask("FLUSHALL SYNC", cmd("FLUSHALL").arg("SYNC")).await
+    }
+
+    /// Number of keys in the first database.
+    pub async fn key_count(&mut self) -> Result<u64, ServerError> {
+        self.ask("DBSIZE", &cmd("DBSIZE")).await
+    }
+
+    /// The addresses of a cluster's primaries, as host and port.
+    pub async fn cluster_primaries(&mut self) -> Result<Vec<(String, u16)>, ServerError> {
+        let ranges: Vec<Vec<Value>> = self.ask("CLUSTER SLOTS", cmd("CLUSTER").arg("SLOTS")).await?;
+        let mut primaries: Vec<_> = ranges.into_iter().filter_map(primary_of_range).collect();
+        primaries.sort();
+        primaries.dedup();
+        Ok(primaries)
+    }
+
+    /// One setting; `None` where the engine has it not or hides it, which is no fault.
+    async fn setting(&mut self, name: &str) -> Option<String> {
+        let pairs: HashMap<String, String> = cmd("CONFIG")
+            .arg("GET")
+            .arg(name)
+            .query_async(&mut self.connection)
+            .await
+            .ok()?;
+        pairs.get(name).cloned()
+    }
+
+    async fn ask<T: FromRedisValue>(
+        &mut self,
+        command: &'static str,
+        request: &Cmd,
+    ) -> Result<T, ServerError> {
+        request
+            .query_async(&mut self.connection)
+            .await
+            .map_err(|e| ServerError::Command {
+                command,
+                reply: Reply(e),
+            })
+    }
+}
+
+/// A range of CLUSTER SLOTS is first slot, last slot, primary, replicas; a node
+/// begins with its host and port.
+fn primary_of_range(range: Vec<Value>) -> Option<(String, u16)> {
+    let node: Vec<Value> = Vec::from_redis_value(range.into_iter().nth(2)?).ok()?;
+    let mut fields = node.into_iter();
+    let host = String::from_redis_value(fields.next()?).ok()?;
+    let port = u16::from_redis_value(fields.next()?).ok()?;
+    Some((host, port))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slot_range_names_its_primary() {
+        let text = |text: &str| Value::BulkString(text.as_bytes().to_vec());
+        let node = |port| Value::Array(vec![text("10.0.0.7"), Value::Int(port), text("id")]);
+        let range = vec![Value::Int(0), Value::Int(16383), node(6379), node(6380)];
+        assert_eq!(primary_of_range(range), Some(("10.0.0.7".to_owned(), 6379)));
+        assert_eq!(primary_of_range(vec![Value::Int(0)]), None);
+    }
+}

@@ -1,0 +1,99 @@
+//! A server's counters, out of its INFO. Pure.
+
+use crate::server::{
+    info::{Info, listed_number},
+    truth,
+};
+use dragstrip_crds::observed::{CommandCounter, ServerCounters};
+use std::collections::BTreeMap;
+
+/// All counters of one INFO answer.
+pub fn read_counters(info: &Info) -> ServerCounters {
+    ServerCounters {
+        run_id: truth::run_id(info),
+        commands: commands(info),
+        commands_processed: info.number("total_commands_processed"),
+        errors: errors(info),
+        evicted_keys: info.number("evicted_keys").unwrap_or_default(),
+        expired_keys: info.number("expired_keys").unwrap_or_default(),
+        keyspace_hits: info.number("keyspace_hits").unwrap_or_default(),
+        keyspace_misses: info.number("keyspace_misses").unwrap_or_default(),
+    }
+}
+
+fn commands(info: &Info) -> BTreeMap<String, CommandCounter> {
+    info.with_prefix("cmdstat_")
+        .map(|(command, list)| {
+            let number = |name| listed_number(list, name).unwrap_or_default();
+            let counter = CommandCounter {
+                calls: number("calls"),
+                failed: number("failed_calls"),
+                rejected: number("rejected_calls"),
+            };
+            (command.to_lowercase(), counter)
+        })
+        .collect()
+}
+
+/// Redis writes `errorstat_ERR:count=2`, Dragonfly `errorstat_ERR:2`.
+fn errors(info: &Info) -> BTreeMap<String, u64> {
+    info.with_prefix("errorstat_")
+        .filter_map(|(kind, value)| {
+            Some((
+                kind.to_owned(),
+                listed_number(value, "count").or_else(|| value.parse().ok())?,
+            ))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dragonfly_counts_calls_only() {
+        let text = include_str!("../../tests/fixtures/dragonfly/info_all_after_memtier_2t.txt");
+        let counters = read_counters(&Info::parse(text));
+        assert_eq!(
+            counters.commands["set"],
+            CommandCounter {
+                calls: 239_331,
+                failed: 0,
+                rejected: 0
+            }
+        );
+        assert_eq!(counters.commands["get"].calls, 121_436);
+        assert_eq!(counters.commands_processed, Some(360_769));
+        assert_eq!((counters.keyspace_hits, counters.keyspace_misses), (121_436, 0));
+    }
+
+    #[test]
+    fn redis_tells_failures_and_refusals_too() {
+        let counters = read_counters(&Info::parse(
+            "cmdstat_get:calls=5,usec=9,usec_per_call=1.80,rejected_calls=2,failed_calls=1\n\
+             cmdstat_config|get:calls=1,usec=9,usec_per_call=9.00,rejected_calls=0,failed_calls=0\n\
+             errorstat_NOAUTH:count=2\nerrorstat_OOM:7",
+        ));
+        assert_eq!(
+            counters.commands["get"],
+            CommandCounter {
+                calls: 5,
+                failed: 1,
+                rejected: 2
+            }
+        );
+        assert!(counters.commands.contains_key("config|get"));
+        assert_eq!(
+            counters.errors,
+            BTreeMap::from([("NOAUTH".to_owned(), 2), ("OOM".to_owned(), 7)])
+        );
+    }
+
+    #[test]
+    fn a_server_without_statistics_has_none() {
+        let counters = read_counters(&Info::parse("total_commands_processed:N/A"));
+        assert_eq!(counters.commands_processed, None);
+        assert!(counters.commands.is_empty());
+    }
+}

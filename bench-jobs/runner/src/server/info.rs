@@ -1,0 +1,94 @@
+//! Reading INFO and CONFIG GET answers. Pure: text in, fields out.
+
+use std::{collections::BTreeMap, str::FromStr};
+
+/// The fields of an INFO answer. Names are unique over its sections; where an
+/// engine repeats one (`module:`), the first stands.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Info(BTreeMap<String, String>);
+
+impl Info {
+    /// Takes in any number of sections. Lines that are no `name:value` are passed over.
+    pub fn parse(text: &str) -> Self {
+        let mut fields = BTreeMap::new();
+        for line in text
+            .lines()
+            .map(str::trim_end)
+            .filter(|line| !line.starts_with('#'))
+        {
+            if let Some((name, value)) = line.split_once(':') {
+                fields.entry(name.to_owned()).or_insert_with(|| value.to_owned());
+            }
+        }
+        Self(fields)
+    }
+
+    /// A field's text; `None` when absent or empty.
+    pub fn text(&self, name: &str) -> Option<&str> {
+        self.0
+            .get(name)
+            .map(String::as_str)
+            .filter(|value| !value.is_empty())
+    }
+
+    /// A field's number; `None` when absent or no number (Dragonfly writes -1
+    /// for counters that it does not keep, which is no `u64`).
+    pub fn number<T: FromStr>(&self, name: &str) -> Option<T> {
+        self.text(name)?.parse().ok()
+    }
+
+    /// Whether a field is 1.
+    pub fn flag(&self, name: &str) -> bool {
+        self.text(name) == Some("1")
+    }
+
+    /// The fields whose name begins with `prefix`, without it.
+    pub fn with_prefix<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
+        self.0
+            .iter()
+            .filter_map(move |(name, value)| Some((name.strip_prefix(prefix)?, value.as_str())))
+    }
+}
+
+/// The number called `name` in a list such as `calls=3,usec=7`.
+pub fn listed_number(list: &str, name: &str) -> Option<u64> {
+    list.split(',').find_map(|item| {
+        item.split_once('=')
+            .filter(|(key, _)| *key == name)?
+            .1
+            .parse()
+            .ok()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_read_over_all_sections() {
+        let info = Info::parse(
+            "# Server\r\nredis_version:7.0.15\r\nempty:\r\n\r\n# Stats\r\ncount:12\r\nn:-1\r\nnoise\r\n",
+        );
+        assert_eq!(info.text("redis_version"), Some("7.0.15"));
+        assert_eq!(info.text("empty"), None);
+        assert_eq!(info.number::<u64>("count"), Some(12));
+        assert_eq!(info.number::<u64>("n"), None);
+        assert!(!info.flag("count"));
+    }
+
+    #[test]
+    fn values_may_hold_colons() {
+        assert_eq!(Info::parse("a:b:c").text("a"), Some("b:c"));
+    }
+
+    #[test]
+    fn lists_give_their_numbers() {
+        assert_eq!(
+            listed_number("calls=3,usec=70,failed_calls=1", "failed_calls"),
+            Some(1)
+        );
+        assert_eq!(listed_number("calls=3", "rejected_calls"), None);
+        assert_eq!(listed_number("", "calls"), None);
+    }
+}

@@ -1,0 +1,155 @@
+//! The observer as a whole: the real program beside a real redis-server.
+
+// A helper of a test is a test too, which clippy cannot see.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+#[path = "support/redis.rs"]
+mod redis;
+
+use dragstrip_crds::{Engine, observed::Observation};
+use redis::{Redis, wait_for};
+use std::{
+    io::{BufRead as _, BufReader},
+    process::{Child, Command, Stdio},
+};
+
+const PASSWORD: &str = "Correct-Horse-77";
+const TOKEN: &str = "token-of-this-datastore";
+
+struct Observer {
+    child: Child,
+    address: String,
+    client: reqwest::Client,
+}
+
+impl Drop for Observer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Observer {
+    fn start(port: u16, password: &str) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_dragstrip-runner"))
+            .args(["observe", "--listen", "127.0.0.1:0", "--port", &port.to_string()])
+            .env("DRAGSTRIP_PASSWORD", password)
+            .env("DRAGSTRIP_TOKEN", TOKEN)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        let address = line
+            .strip_prefix("listening on ")
+            .and_then(|rest| rest.split(',').next())
+            .unwrap();
+        Self {
+            child,
+            address: format!("http://{address}"),
+            client: reqwest::Client::new(),
+        }
+    }
+
+    async fn get(&self, path: &str, token: &str) -> (u16, String) {
+        let request = self
+            .client
+            .get(format!("{}{path}", self.address))
+            .header("x-dragstrip-token", token);
+        let answer = request.send().await.unwrap();
+        (answer.status().as_u16(), answer.text().await.unwrap())
+    }
+
+    /// CPU time so far, in seconds. The program has one thread.
+    fn cpu_seconds(&self) -> f64 {
+        let text = std::fs::read_to_string(format!("/proc/{}/schedstat", self.child.id())).unwrap();
+        text.split_whitespace().next().unwrap().parse::<f64>().unwrap() / 1e9
+    }
+}
+
+#[tokio::test]
+async fn the_truth_is_told_to_who_may_ask() {
+    let server = Redis::start(&[
+        "--requirepass",
+        PASSWORD,
+        "--io-threads",
+        "2",
+        "--maxmemory",
+        "64mb",
+    ])
+    .await;
+    let observer = Observer::start(server.port, PASSWORD);
+    assert_eq!(observer.get("/ready", "").await.0, 200);
+    assert_eq!(observer.get("/v1/observed", "another token").await.0, 403);
+    let (status, text) = observer.get("/v1/observed", TOKEN).await;
+    assert_eq!(status, 200, "{text}");
+    let observation: Observation = serde_json::from_str(&text).unwrap();
+    assert_eq!(
+        (observation.server.engine, observation.server.threads),
+        (Some(Engine::Redis), Some(2))
+    );
+    assert_eq!(observation.server.max_memory_bytes, Some(64 << 20));
+    assert_eq!(observation.server.run_id, server.run_id());
+    assert!(observation.host.cpus > 0 && !observation.host.kernel.is_empty());
+    let (_, metrics) = observer.get("/metrics", "").await;
+    assert!(
+        metrics.contains("dragstrip_server_up{engine=\"Redis\"} 1\n"),
+        "{metrics}"
+    );
+    assert!(
+        metrics.contains("dragstrip_server_max_memory_bytes{engine=\"Redis\"} 67108864\n"),
+        "{metrics}"
+    );
+    assert!(!metrics.contains(PASSWORD) && !text.contains(PASSWORD));
+}
+
+#[tokio::test]
+async fn readiness_follows_the_server() {
+    let mut server = Redis::start(&["--requirepass", PASSWORD]).await;
+    let observer = Observer::start(server.port, PASSWORD);
+    assert_eq!(observer.get("/ready", "").await.0, 200);
+    server.stop();
+    let (status, text) = observer.get("/ready", "").await;
+    assert_eq!(status, 503);
+    assert!(text.contains("no TCP connection"), "{text}");
+    assert!(
+        observer
+            .get("/metrics", "")
+            .await
+            .1
+            .contains("dragstrip_server_up{engine=\"\"} 0")
+    );
+    server.restart().await;
+    wait_for("readiness", async || {
+        (observer.get("/ready", "").await.0 == 200).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_wrong_password_is_never_ready() {
+    let server = Redis::start(&["--requirepass", "another-password"]).await;
+    let observer = Observer::start(server.port, PASSWORD);
+    let (status, text) = observer.get("/ready", "").await;
+    assert_eq!(status, 503);
+    assert!(text.contains("WRONGPASS") && !text.contains(PASSWORD), "{text}");
+}
+
+#[tokio::test]
+async fn a_probe_keeps_one_connection_and_costs_little() {
+    let server = Redis::start(&["--requirepass", PASSWORD]).await;
+    let observer = Observer::start(server.port, PASSWORD);
+    observer.get("/ready", "").await;
+    let probes = 50;
+    let before = observer.cpu_seconds();
+    for _ in 0..probes {
+        assert_eq!(observer.get("/ready", "").await.0, 200);
+    }
+    let each = (observer.cpu_seconds() - before) / f64::from(probes);
+    // Asked once a second this is the share of a core.
+    assert!(each < 0.005, "{each} s of CPU per probe");
+    let clients = server.ask("CLIENT LIST").unwrap().matches("id=").count();
+    assert_eq!(clients, 2, "the observer and this question");
+}

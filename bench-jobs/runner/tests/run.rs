@@ -1,0 +1,428 @@
+//! The runner as a whole: the real program against a real redis-server, with
+//! our load generator, and with scripts in the shape of a tool that fails.
+
+// A helper of a test is a test too, which clippy cannot see.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+#[path = "support/redis.rs"]
+mod redis;
+#[path = "support/runner.rs"]
+mod runner;
+
+use dragstrip_crds::{protocol::RunnerStage, result::FailureStep};
+use redis::{Redis, free_port, wait_for};
+use runner::{PASSWORD, Pod, TOKEN, alive, job, loadgen, order_in, stand_in};
+use serde_json::json;
+use std::{
+    fs,
+    time::{Duration, Instant},
+};
+
+const SOON: Duration = Duration::from_millis(1300);
+
+#[tokio::test]
+async fn a_good_run_agrees_with_the_servers_own_counters() {
+    let server = Redis::start(&["--requirepass", PASSWORD]).await;
+    server.ask("SET leftover 1").unwrap();
+    let mut job = job(server.port, &loadgen(2));
+    job["flush"] = json!(true);
+    job["target"]["runId"] = json!(server.run_id());
+    let pod = Pod::new(&job).password(PASSWORD).at_the_line().await;
+    assert!(
+        server.ask("DBSIZE").unwrap().starts_with(":0"),
+        "the server was not flushed"
+    );
+    assert_eq!(pod.order(order_in(SOON), TOKEN).await.0, 200);
+    let progress = wait_for("progress", async || {
+        pod.progress().await.filter(|state| state.operations > 0)
+    })
+    .await;
+    assert_eq!(progress.stage, RunnerStage::Running);
+    let metrics = pod.metrics().await;
+    let labels = r#"run="run",phase="phase",repetition="1",client="0""#;
+    assert!(
+        metrics.contains(&format!("dragstrip_runner_stage{{{labels},stage=\"running\"}} 1")),
+        "{metrics}"
+    );
+
+    let finished = pod.finished().await;
+    assert_eq!(finished.result.failure, None);
+    assert_eq!(finished.code, Some(0));
+    let record = finished.result.server.as_ref().unwrap();
+    let after = record.after.as_ref().unwrap();
+    for operation in &finished.result.operations {
+        let calls = |counters: &dragstrip_crds::observed::ServerCounters| {
+            counters
+                .commands
+                .get(&operation.operation.to_lowercase())
+                .map_or(0, |counter| counter.calls)
+        };
+        assert!(operation.count > 100, "{operation:?}");
+        assert_eq!(
+            calls(after) - calls(&record.before),
+            operation.count,
+            "{}",
+            operation.operation
+        );
+    }
+    let window = &finished.result.window;
+    assert!(
+        window.seconds > 1.5 && window.start_skew_seconds.abs() < 0.5,
+        "{window:?}"
+    );
+    assert!(finished.result.client.cpu_seconds > 0.0);
+    assert!(finished.stdout.contains(" ops/s  "), "{}", finished.stdout);
+    assert!(finished.termination.contains("\"operation\":\"GET\""));
+}
+
+#[tokio::test]
+async fn an_order_counts_once_and_only_with_the_token() {
+    let server = Redis::start(&[]).await;
+    let pod = Pod::new(&job(server.port, &loadgen(1))).at_the_line().await;
+    let order = order_in(SOON);
+    assert_eq!(pod.order(order, "another token").await.0, 403);
+    let (_, first) = pod.order(order, TOKEN).await;
+    let (status, again) = pod.order(order_in(Duration::from_secs(500)), TOKEN).await;
+    assert_eq!(status, 200);
+    assert_eq!(
+        first.unwrap().start_at_unix_nanos,
+        Some(order.start_at_unix_nanos)
+    );
+    assert_eq!(
+        again.unwrap().start_at_unix_nanos,
+        Some(order.start_at_unix_nanos)
+    );
+    assert_eq!(pod.finished().await.result.failure, None);
+}
+
+#[tokio::test]
+async fn two_runners_start_together() {
+    let server = Redis::start(&[]).await;
+    let mut job = job(server.port, &loadgen(1));
+    job["clients"] = json!(2);
+    let first = Pod::new(&job).at_the_line().await;
+    let second = Pod::new(&job)
+        .variable("JOB_COMPLETION_INDEX", "1")
+        .at_the_line()
+        .await;
+    let order = order_in(SOON);
+    let answers = tokio::join!(first.order(order, TOKEN), second.order(order, TOKEN));
+    assert_eq!((answers.0.0, answers.1.0), (200, 200));
+    let (first, second) = tokio::join!(first.finished(), second.finished());
+    assert_eq!((&first.result.failure, &second.result.failure), (&None, &None));
+    let apart = first.result.window.start_skew_seconds - second.result.window.start_skew_seconds;
+    // Two load generators on a machine that also runs the other tests.
+    assert!(apart.abs() < 0.25, "{apart} s apart");
+}
+
+#[tokio::test]
+async fn an_order_that_comes_too_late_is_refused_work() {
+    let server = Redis::start(&[]).await;
+    let pod = Pod::new(&job(server.port, &loadgen(1))).at_the_line().await;
+    let mut order = order_in(Duration::ZERO);
+    order.start_at_unix_nanos -= 1_000_000_000;
+    pod.order(order, TOKEN).await;
+    let finished = pod.finished().await;
+    assert_eq!(finished.failure().step, FailureStep::StartLine);
+    assert!(finished.failure().message.contains("after the start line"));
+}
+
+#[tokio::test]
+async fn a_wrong_password_is_told_in_the_servers_words() {
+    let server = Redis::start(&["--requirepass", "another-password"]).await;
+    let finished = Pod::new(&job(server.port, &loadgen(1)))
+        .password(PASSWORD)
+        .run()
+        .await;
+    let failure = finished.failure();
+    assert_eq!(failure.step, FailureStep::Preflight);
+    assert!(
+        failure
+            .message
+            .contains("AUTH was refused: WRONGPASS invalid username-password"),
+        "{failure:?}"
+    );
+    let finished = Pod::new(&job(server.port, &loadgen(1))).run().await;
+    assert!(
+        finished
+            .failure()
+            .message
+            .contains("NOAUTH Authentication required"),
+        "{:?}",
+        finished.failure()
+    );
+}
+
+#[tokio::test]
+async fn a_refused_connection_is_told_with_the_address() {
+    let port = free_port();
+    let finished = Pod::new(&job(port, &loadgen(1))).run().await;
+    let failure = finished.failure();
+    assert_eq!(failure.step, FailureStep::Preflight);
+    assert!(
+        failure
+            .message
+            .starts_with(&format!("127.0.0.1:{port}: no TCP connection: ")),
+        "{failure:?}"
+    );
+    assert!(failure.message.contains("refused"), "{failure:?}");
+}
+
+#[tokio::test]
+async fn the_declared_cluster_mode_must_be_the_servers() {
+    let server = Redis::start(&[]).await;
+    let mut job = job(server.port, &loadgen(1));
+    job["target"]["cluster"] = json!(true);
+    let finished = Pod::new(&job).run().await;
+    assert_eq!(finished.failure().step, FailureStep::Preflight);
+    assert!(
+        finished
+            .failure()
+            .message
+            .contains("declared cluster mode on, the server says off")
+    );
+}
+
+#[tokio::test]
+async fn a_restarted_server_is_another_one() {
+    let mut server = Redis::start(&[]).await;
+    let mut job = job(server.port, &loadgen(1));
+    let verified = server.run_id();
+    job["target"]["runId"] = json!(verified);
+    server.restart().await;
+    let finished = Pod::new(&job).run().await;
+    let failure = finished.failure();
+    assert_eq!(failure.step, FailureStep::Preflight);
+    let both = format!(
+        "restarted or replaced: verified was {verified}, now {} answers",
+        server.run_id()
+    );
+    assert!(failure.message.contains(&both), "{failure:?}");
+}
+
+#[tokio::test]
+async fn a_server_that_dies_under_load_is_the_reason() {
+    let mut server = Redis::start(&[]).await;
+    let pod = Pod::new(&job(server.port, &loadgen(20))).at_the_line().await;
+    pod.order(order_in(SOON), TOKEN).await;
+    wait_for("load", async || {
+        pod.progress().await.filter(|state| state.operations > 0)
+    })
+    .await;
+    server.stop();
+    let finished = pod.finished().await;
+    assert_eq!(finished.failure().step, FailureStep::ServerIdentity);
+    assert!(
+        finished.failure().message.contains("unreachable after the load"),
+        "{:?}",
+        finished.failure()
+    );
+}
+
+#[tokio::test]
+async fn error_replies_spoil_a_run() {
+    let server = Redis::start(&["--maxmemory", "1", "--maxmemory-policy", "noeviction"]).await;
+    let pod = Pod::new(&job(server.port, &loadgen(1))).at_the_line().await;
+    pod.order(order_in(SOON), TOKEN).await;
+    let finished = pod.finished().await;
+    assert_eq!(finished.failure().step, FailureStep::ErrorReplies);
+    assert!(
+        finished
+            .failure()
+            .message
+            .contains("the first: OOM command not allowed"),
+        "{:?}",
+        finished.failure()
+    );
+    assert!(finished.result.errors["OOM"] > 0);
+}
+
+#[tokio::test]
+async fn a_second_client_is_found_by_the_counters() {
+    let server = Redis::start(&[]).await;
+    let pod = Pod::new(&job(server.port, &loadgen(2))).at_the_line().await;
+    pod.order(order_in(SOON), TOKEN).await;
+    wait_for("load", async || {
+        pod.progress().await.filter(|state| state.operations > 0)
+    })
+    .await;
+    server.ask(&"GET stranger\r\n".repeat(200_000)).unwrap();
+    let finished = pod.finished().await;
+    assert_eq!(
+        finished.failure().step,
+        FailureStep::CounterCheck,
+        "{:?}",
+        finished.failure()
+    );
+    assert!(
+        finished.failure().message.contains("GET, the tool"),
+        "{:?}",
+        finished.failure()
+    );
+}
+
+#[tokio::test]
+async fn sigterm_keeps_what_was_measured_and_leaves_no_tool() {
+    let server = Redis::start(&[]).await;
+    let pod = Pod::new(&job(server.port, &loadgen(60))).at_the_line().await;
+    pod.order(order_in(SOON), TOKEN).await;
+    wait_for("load", async || {
+        pod.progress().await.filter(|state| state.operations > 0)
+    })
+    .await;
+    let asked = Instant::now();
+    pod.terminate();
+    let finished = pod.finished().await;
+    assert!(asked.elapsed() < Duration::from_secs(10));
+    assert_eq!(finished.failure().step, FailureStep::Interrupted);
+    assert!(
+        finished
+            .result
+            .operations
+            .iter()
+            .all(|operation| operation.count > 0)
+    );
+    wait_for("the tool to be gone", async || {
+        server
+            .ask("CLIENT LIST")
+            .filter(|list| list.matches("id=").count() == 1)
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn sigterm_before_the_line_ends_the_runner_at_once() {
+    let server = Redis::start(&[]).await;
+    let waiting = Pod::new(&job(server.port, &loadgen(1))).at_the_line().await;
+    let armed = Pod::new(&job(server.port, &loadgen(1))).at_the_line().await;
+    armed.order(order_in(Duration::from_secs(600)), TOKEN).await;
+    for pod in [waiting, armed] {
+        let asked = Instant::now();
+        pod.terminate();
+        let finished = pod.finished().await;
+        assert!(asked.elapsed() < Duration::from_secs(3));
+        assert_eq!(finished.failure().step, FailureStep::Interrupted);
+        assert!(finished.failure().message.contains("before the load began"));
+    }
+}
+
+#[tokio::test]
+async fn a_tool_that_hangs_is_killed_with_its_children() {
+    let server = Redis::start(&[]).await;
+    let mut job = job(server.port, &stand_in());
+    job["watchdogSeconds"] = json!(1.0);
+    let script = "sleep 600 & echo $! > child; trap '' TERM INT; while true; do sleep 1; done";
+    let pod = Pod::new(&job).script(script).at_the_line().await;
+    pod.order(order_in(SOON), TOKEN).await;
+    let note = pod.path("output/child");
+    let child = wait_for("the script", async || {
+        fs::read_to_string(&note).ok().filter(|id| !id.is_empty())
+    })
+    .await;
+    assert!(alive(&child));
+    let finished = pod.finished().await;
+    let failure = finished.failure();
+    assert_eq!((failure.step, failure.signal), (FailureStep::Watchdog, Some(9)));
+    assert!(
+        failure.message.contains("within 1 s after the start line"),
+        "{failure:?}"
+    );
+    assert!(!alive(&child), "the tool's child lives on");
+}
+
+#[tokio::test]
+async fn a_tool_is_asked_in_its_own_way_to_stop() {
+    let server = Redis::start(&[]).await;
+    let script = "trap 'echo asked nicely; exit 0' INT; trap 'echo asked wrongly' TERM; echo > up; \
+                  while true; do sleep 0.1; done";
+    let pod = Pod::new(&job(server.port, &stand_in()))
+        .script(script)
+        .at_the_line()
+        .await;
+    pod.order(order_in(SOON), TOKEN).await;
+    let up = pod.path("output/up");
+    wait_for("the script", async || up.exists().then_some(())).await;
+    pod.terminate();
+    let finished = pod.finished().await;
+    let failure = finished.failure();
+    assert_eq!(
+        (failure.step, failure.exit_code),
+        (FailureStep::Interrupted, Some(0))
+    );
+    assert!(
+        failure.last_lines.contains(&"asked nicely".to_owned()),
+        "{failure:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_good_exit_without_a_result_is_a_failure() {
+    let server = Redis::start(&[]).await;
+    let pod = Pod::new(&job(server.port, &stand_in()))
+        .script("exit 0")
+        .at_the_line()
+        .await;
+    pod.order(order_in(SOON), TOKEN).await;
+    let finished = pod.finished().await;
+    assert!(
+        matches!(finished.failure().step, FailureStep::Output | FailureStep::Tool),
+        "{:?}",
+        finished.failure()
+    );
+    assert!(finished.result.operations.is_empty());
+}
+
+#[tokio::test]
+async fn a_flood_of_output_is_bounded_and_clean() {
+    let server = Redis::start(&["--requirepass", PASSWORD]).await;
+    let script = format!(
+        "yes 'noise with {PASSWORD} in it' | head -c 30000000 >&2; yes '{PASSWORD}' | head -c 5000000; \
+         echo 'the end {PASSWORD}' >&2; exit 1"
+    );
+    let pod = Pod::new(&job(server.port, &stand_in()))
+        .password(PASSWORD)
+        .script(&script)
+        .at_the_line()
+        .await;
+    pod.order(order_in(SOON), TOKEN).await;
+    let finished = pod.finished().await;
+    assert!(finished.failure().last_lines.len() <= 40);
+    assert!(
+        finished.stdout.len() < 100_000,
+        "{} bytes of log",
+        finished.stdout.len()
+    );
+}
+
+#[tokio::test]
+async fn a_tool_that_is_not_there_is_a_failed_launch() {
+    let server = Redis::start(&[]).await;
+    let pod = Pod::new(&job(server.port, &stand_in()))
+        .variable("PATH", "/nowhere")
+        .at_the_line()
+        .await;
+    pod.order(order_in(SOON), TOKEN).await;
+    let finished = pod.finished().await;
+    assert_eq!(finished.failure().step, FailureStep::Launch);
+    assert!(
+        finished
+            .failure()
+            .message
+            .contains("cannot start memtier_benchmark"),
+        "{:?}",
+        finished.failure()
+    );
+}
+
+#[tokio::test]
+async fn an_unreadable_job_is_a_result_too() {
+    let finished = Pod::new(&json!({"run": "of another version"})).run().await;
+    assert_eq!(finished.failure().step, FailureStep::Job);
+    assert!(
+        finished
+            .failure()
+            .message
+            .contains("DRAGSTRIP_JOB does not hold a job")
+    );
+    assert_eq!(finished.result.pod, "pod-0");
+}

@@ -1,0 +1,109 @@
+//! Dragstrip's command line.
+
+mod follow;
+mod report;
+
+use clap::{Parser, Subcommand};
+use dragstrip_crds::BenchmarkRun;
+use kube::{Api, Client, config::KubeConfigOptions};
+use std::process::ExitCode;
+
+/// Follows BenchmarkRuns and prints their results.
+#[derive(Debug, Parser)]
+#[command(version)]
+struct Arguments {
+    /// Namespace of the runs; the current context's when absent.
+    #[arg(short, long, global = true)]
+    namespace: Option<String>,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Show what runs do until all have ended. Exit code 0 when all passed, 1 when one did not.
+    Follow {
+        /// Names of the runs.
+        #[arg(required = true)]
+        runs: Vec<String>,
+        /// Give up after so many seconds, with exit code 2.
+        #[arg(long, default_value_t = 3600)]
+        timeout_seconds: u64,
+    },
+    /// Print a table of results, several runs side by side. Exit code 1 when one of them has none.
+    Report {
+        /// Names of the runs.
+        #[arg(required = true)]
+        runs: Vec<String>,
+    },
+}
+
+/// A command that failed.
+#[derive(Debug, thiserror::Error)]
+enum Error {
+    #[error("failed to read the kubeconfig")]
+    Kubeconfig(#[source] kube::config::KubeconfigError),
+    #[error("failed to make a Kubernetes client")]
+    Client(#[source] kube::Error),
+    #[error("failed to read BenchmarkRun {1}")]
+    Read(#[source] kube::Error, String),
+    #[error(transparent)]
+    Follow(#[from] follow::Error),
+}
+
+async fn run(arguments: Arguments) -> Result<ExitCode, Error> {
+    let config = kube::Config::from_kubeconfig(&KubeConfigOptions::default())
+        .await
+        .map_err(Error::Kubeconfig)?;
+    let namespace = arguments
+        .namespace
+        .unwrap_or_else(|| config.default_namespace.clone());
+    let client = Client::try_from(config).map_err(Error::Client)?;
+    match arguments.command {
+        Command::Follow {
+            runs,
+            timeout_seconds,
+        } => Ok(follow::follow(
+            client,
+            &namespace,
+            &runs,
+            std::time::Duration::from_secs(timeout_seconds),
+        )
+        .await?),
+        Command::Report { runs } => {
+            let api: Api<BenchmarkRun> = Api::namespaced(client, &namespace);
+            let mut found = Vec::new();
+            for name in runs {
+                found.push(api.get(&name).await.map_err(|error| Error::Read(error, name))?);
+            }
+            print!("{}", report::report(&found));
+            let complete = found.iter().all(|run| {
+                run.status
+                    .as_ref()
+                    .is_some_and(|status| !status.phases.is_empty())
+            });
+            Ok(if complete {
+                ExitCode::SUCCESS
+            } else {
+                ExitCode::from(1)
+            })
+        }
+    }
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    match run(Arguments::parse()).await {
+        Ok(code) => code,
+        Err(error) => {
+            let mut text = error.to_string();
+            let mut next = std::error::Error::source(&error);
+            while let Some(cause) = next {
+                text = format!("{text}: {cause}");
+                next = cause.source();
+            }
+            eprintln!("error: {text}");
+            ExitCode::from(2)
+        }
+    }
+}

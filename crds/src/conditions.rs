@@ -1,0 +1,155 @@
+//! Conditions as `metav1.Condition`s: named types, and an upsert that moves
+//! `lastTransitionTime` only when the status itself changes.
+
+use k8s_openapi::{
+    apimachinery::pkg::apis::meta::v1::{Condition, Time},
+    jiff::Timestamp,
+};
+
+/// Condition types of both kinds.
+pub mod types {
+    /// The datastore answers and is what was declared; clients may use it.
+    pub const READY: &str = "Ready";
+    /// What the server says of itself agrees with the declaration.
+    pub const VERIFIED: &str = "Verified";
+    /// The run has ended, well or badly. `kubectl wait --for=condition=Complete`.
+    pub const COMPLETE: &str = "Complete";
+    /// The run ended with every phase measured and every check passed.
+    pub const PASSED: &str = "Passed";
+    /// The run's target is there and verified.
+    pub const TARGET_READY: &str = "TargetReady";
+    /// The run's client pods are up and at the start line.
+    pub const CLIENTS_READY: &str = "ClientsReady";
+}
+
+/// What a condition says, before it gets its times.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// One of [`types`].
+    pub kind: &'static str,
+    /// `Some(true)`, `Some(false)` or unknown.
+    pub status: Option<bool>,
+    /// A constant in UpperCamelCase.
+    pub reason: &'static str,
+    /// For people; names the field and the remedy when something is wrong.
+    pub message: String,
+}
+
+impl Finding {
+    /// A condition that holds.
+    pub fn yes(kind: &'static str, reason: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            kind,
+            status: Some(true),
+            reason,
+            message: message.into(),
+        }
+    }
+
+    /// A condition that does not hold.
+    pub fn no(kind: &'static str, reason: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            kind,
+            status: Some(false),
+            reason,
+            message: message.into(),
+        }
+    }
+
+    /// A condition nobody can tell yet.
+    pub fn unknown(kind: &'static str, reason: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            kind,
+            status: None,
+            reason,
+            message: message.into(),
+        }
+    }
+}
+
+/// `old` with `findings` written into it: others stay, and a condition whose
+/// status did not change keeps its `lastTransitionTime`.
+pub fn upsert(old: &[Condition], findings: &[Finding], generation: i64, now: Timestamp) -> Vec<Condition> {
+    let mut conditions: Vec<Condition> = old
+        .iter()
+        .filter(|c| findings.iter().all(|f| f.kind != c.type_))
+        .cloned()
+        .collect();
+    conditions.extend(findings.iter().map(|finding| {
+        let status = match finding.status {
+            Some(true) => "True",
+            Some(false) => "False",
+            None => "Unknown",
+        };
+        let since = old
+            .iter()
+            .find(|c| c.type_ == finding.kind && c.status == status)
+            .map_or(Time(now), |c| c.last_transition_time.clone());
+        Condition {
+            type_: finding.kind.to_owned(),
+            status: status.to_owned(),
+            reason: finding.reason.to_owned(),
+            message: finding.message.clone(),
+            observed_generation: Some(generation),
+            last_transition_time: since,
+        }
+    }));
+    conditions.sort_by(|a, b| a.type_.cmp(&b.type_));
+    conditions
+}
+
+/// Whether the condition `kind` holds, as observed for `generation`.
+pub fn holds(conditions: &[Condition], kind: &str, generation: Option<i64>) -> bool {
+    conditions.iter().any(|c| {
+        c.type_ == kind && c.status == "True" && (generation.is_none() || c.observed_generation == generation)
+    })
+}
+
+/// The condition `kind`, if it was ever set.
+pub fn find<'a>(conditions: &'a [Condition], kind: &str) -> Option<&'a Condition> {
+    conditions.iter().find(|c| c.type_ == kind)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_second(seconds).unwrap()
+    }
+
+    #[test]
+    fn the_transition_time_moves_only_when_the_status_changes() {
+        let first = upsert(
+            &[],
+            &[Finding::no(types::READY, "Starting", "pod starts")],
+            1,
+            at(10),
+        );
+        let same = upsert(
+            &first,
+            &[Finding::no(types::READY, "Loading", "loads data")],
+            1,
+            at(20),
+        );
+        assert_eq!(same[0].last_transition_time.0, at(10), "the status stayed False");
+        assert_eq!(same[0].reason, "Loading");
+        let changed = upsert(&same, &[Finding::yes(types::READY, "Ready", "")], 2, at(30));
+        assert_eq!(changed[0].last_transition_time.0, at(30));
+        assert!(holds(&changed, types::READY, Some(2)));
+        assert!(
+            !holds(&changed, types::READY, Some(3)),
+            "a stale generation does not count"
+        );
+    }
+
+    #[test]
+    fn conditions_of_others_stay() {
+        let old = upsert(&[], &[Finding::yes("Foreign", "Because", "")], 1, at(1));
+        let new = upsert(&old, &[Finding::yes(types::READY, "Ready", "")], 1, at(2));
+        assert_eq!(
+            new.iter().map(|c| c.type_.as_str()).collect::<Vec<_>>(),
+            ["Foreign", "Ready"]
+        );
+    }
+}

@@ -1,0 +1,218 @@
+//! Latency histograms: HdrHistogram V2, deflated, in base64, as memtier and
+//! our load generator both write them; decoded, merged and read here alone, so
+//! that every percentile Dragstrip prints comes from the same few lines.
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use hdrhistogram::{
+    Histogram,
+    serialization::{Deserializer, Serializer, V2DeflateSerializer},
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A step in handling a histogram that failed.
+#[derive(Debug, thiserror::Error)]
+pub enum HistogramError {
+    /// Not base64.
+    #[error("the histogram is not base64")]
+    Base64(#[source] base64::DecodeError),
+    /// Base64 of something that is no V2 histogram, or of a cut one.
+    #[error("the histogram is damaged or not HdrHistogram V2: {0}")]
+    Decode(String),
+    /// Could not be written.
+    #[error("the histogram cannot be encoded: {0}")]
+    Encode(String),
+    /// The histograms have other bounds or another precision.
+    #[error("the histograms cannot be added exactly: {0}")]
+    Merge(String),
+}
+
+/// An encoded histogram of latencies in microseconds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub struct EncodedHistogram(pub String);
+
+/// A histogram of latencies in microseconds.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Latencies(Histogram<u64>);
+
+impl Latencies {
+    /// Takes a histogram whose values are microseconds.
+    pub fn from_microseconds(histogram: Histogram<u64>) -> Self {
+        Self(histogram)
+    }
+
+    /// Reads an encoded histogram. Empty (zero count) histograms are fine.
+    pub fn decode(encoded: &EncodedHistogram) -> Result<Self, HistogramError> {
+        let bytes = STANDARD.decode(&encoded.0).map_err(HistogramError::Base64)?;
+        Deserializer::new()
+            .deserialize(&mut bytes.as_slice())
+            .map(Self)
+            .map_err(|e| HistogramError::Decode(e.to_string()))
+    }
+
+    /// Writes it the way [`Latencies::decode`] reads it.
+    pub fn encode(&self) -> Result<EncodedHistogram, HistogramError> {
+        let mut bytes = Vec::new();
+        V2DeflateSerializer::new()
+            .serialize(&self.0, &mut bytes)
+            .map_err(|e| HistogramError::Encode(e.to_string()))?;
+        Ok(EncodedHistogram(STANDARD.encode(bytes)))
+    }
+
+    /// Adds `other`, bucket by bucket; exact, since both must have the same
+    /// smallest value and precision.
+    pub fn add(&mut self, other: &Self) -> Result<(), HistogramError> {
+        if (self.0.low(), self.0.sigfig()) != (other.0.low(), other.0.sigfig()) {
+            return Err(HistogramError::Merge(format!(
+                "lowest value {} µs with {} digits against {} µs with {} digits",
+                self.0.low(),
+                self.0.sigfig(),
+                other.0.low(),
+                other.0.sigfig()
+            )));
+        }
+        self.0
+            .add(&other.0)
+            .map_err(|e| HistogramError::Merge(format!("{e:?}")))
+    }
+
+    /// How many latencies were recorded.
+    pub fn count(&self) -> u64 {
+        self.0.len()
+    }
+
+    /// The latency in microseconds at or below which `percentile` (0..=100)
+    /// percent of all lie: the upper end of the bucket that holds the
+    /// `round(percentile / 100 * count)`-th smallest, which is the rule of
+    /// HdrHistogram's C implementation and so of memtier's own table.
+    /// 0 when nothing was recorded.
+    pub fn percentile(&self, percentile: f64) -> u64 {
+        let total = self.0.len();
+        // Percentiles are within 0..=100 and counts below 2^53: the cast is exact.
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        let wanted =
+            ((percentile.clamp(0.0, 100.0) / 100.0 * total as f64 + 0.5) as u64).clamp(1, total.max(1));
+        let mut seen = 0;
+        for bucket in self.0.iter_recorded() {
+            seen += bucket.count_since_last_iteration();
+            if seen >= wanted {
+                return self.0.highest_equivalent(bucket.value_iterated_to());
+            }
+        }
+        0
+    }
+
+    /// Mean, percentiles and maximum, in milliseconds.
+    pub fn summary(&self) -> LatencySummary {
+        let milliseconds = |percentile| self.percentile(percentile) as f64 / 1000.0;
+        LatencySummary {
+            mean: if self.count() == 0 {
+                0.0
+            } else {
+                self.0.mean() / 1000.0
+            },
+            p50: milliseconds(50.0),
+            p90: milliseconds(90.0),
+            p95: milliseconds(95.0),
+            p99: milliseconds(99.0),
+            p999: milliseconds(99.9),
+            p9999: milliseconds(99.99),
+            max: if self.count() == 0 {
+                0.0
+            } else {
+                self.0.max() as f64 / 1000.0
+            },
+        }
+    }
+}
+
+/// Latencies in milliseconds, read from a histogram: resolution is the tool's
+/// (1 µs for loadgen, 8 µs for memtier).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LatencySummary {
+    /// Arithmetic mean, in milliseconds.
+    pub mean: f64,
+    /// Median, in milliseconds.
+    pub p50: f64,
+    /// 90th percentile, in milliseconds.
+    pub p90: f64,
+    /// 95th percentile, in milliseconds.
+    pub p95: f64,
+    /// 99th percentile, in milliseconds.
+    pub p99: f64,
+    /// 99.9th percentile, in milliseconds.
+    pub p999: f64,
+    /// 99.99th percentile, in milliseconds.
+    pub p9999: f64,
+    /// Largest latency, in milliseconds.
+    pub max: f64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn latencies(values: &[u64]) -> Latencies {
+        let mut histogram = Histogram::new_with_bounds(1, 3_600_000_000, 3).unwrap();
+        for value in values {
+            histogram.record(*value).unwrap();
+        }
+        Latencies(histogram)
+    }
+
+    #[test]
+    fn percentiles_are_those_of_the_sorted_values() {
+        let hundred = latencies(&(1..=100).collect::<Vec<_>>());
+        assert_eq!(
+            (
+                hundred.percentile(50.0),
+                hundred.percentile(99.0),
+                hundred.percentile(100.0)
+            ),
+            (50, 99, 100)
+        );
+        assert_eq!(hundred.percentile(0.0), 1);
+    }
+
+    #[test]
+    fn an_empty_histogram_reads_as_zero() {
+        let empty = latencies(&[]);
+        assert_eq!(empty.percentile(99.0), 0);
+        assert_eq!(empty.summary(), LatencySummary::default());
+    }
+
+    #[test]
+    fn histograms_of_another_precision_are_refused() {
+        let coarse = Latencies(Histogram::new_with_bounds(10, 600_000_000, 2).unwrap());
+        let message = latencies(&[1]).add(&coarse).unwrap_err().to_string();
+        assert!(message.contains("2 digits"), "{message}");
+    }
+
+    #[test]
+    fn a_damaged_histogram_is_an_error() {
+        let mut encoded = latencies(&[5, 6, 7]).encode().unwrap();
+        encoded.0.truncate(encoded.0.len() / 2 / 4 * 4);
+        assert!(Latencies::decode(&encoded).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn merging_any_split_equals_the_whole(
+            values in prop::collection::vec(1u64..10_000_000, 1..300), split in 0usize..300
+        ) {
+            let split = split.min(values.len());
+            let mut merged = latencies(&values[..split]);
+            merged.add(&latencies(&values[split..])).unwrap();
+            prop_assert_eq!(merged, latencies(&values));
+        }
+
+        #[test]
+        fn encoding_loses_nothing(values in prop::collection::vec(1u64..3_600_000_000, 0..100)) {
+            let original = latencies(&values);
+            prop_assert_eq!(Latencies::decode(&original.encode().unwrap()).unwrap(), original);
+        }
+    }
+}

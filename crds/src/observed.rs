@@ -1,0 +1,115 @@
+//! What a server says about itself when asked over RESP, and what its node is:
+//! the answers of an observer, and the counters a runner reads before and after.
+
+use crate::datastore::Engine;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// A running server's own account of itself (INFO and CONFIG GET).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ServerTruth {
+    /// The engine, told from INFO's fields; absent when none is recognised.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub engine: Option<Engine>,
+    /// The engine's own version, such as 7.0.15.
+    pub version: String,
+    /// Threads serving commands; absent where the engine does not tell (Garnet).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub threads: Option<i32>,
+    /// I/O interface: epoll, iouring, ...
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub io_interface: Option<String>,
+    /// Memory limit in bytes; 0 means unlimited.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_memory_bytes: Option<i64>,
+    /// Eviction policy, such as noeviction.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_memory_policy: Option<String>,
+    /// Whether the server runs in cluster mode.
+    pub cluster_enabled: bool,
+    /// Whether the server is still loading its data set.
+    pub loading: bool,
+    /// Identifies this process: another value means that the server was restarted.
+    pub run_id: String,
+    /// Memory used by data and the server, in bytes.
+    pub used_memory_bytes: i64,
+}
+
+/// The machine a server runs on, as its pod sees it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct HostTruth {
+    /// Kernel release.
+    pub kernel: String,
+    /// CPU model name.
+    pub cpu_model: String,
+    /// Number of online CPUs.
+    pub cpus: i32,
+}
+
+/// CPU and memory of a container, from its cgroup.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CgroupUsage {
+    /// CPU time used since the container started, in seconds.
+    pub cpu_seconds: f64,
+    /// Time the container wanted to run but its CPU limit did not let it, in seconds.
+    pub throttled_seconds: f64,
+    /// Scheduling periods in which it was throttled.
+    pub throttled_periods: u64,
+    /// CPUs it may run on, as a kernel list such as 0-3.
+    pub cpuset: String,
+    /// Memory in use now, in bytes.
+    pub memory_bytes: u64,
+    /// Largest memory use so far, in bytes.
+    pub memory_peak_bytes: u64,
+}
+
+/// An observer's answer to `GET /v1/observed`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Observation {
+    /// The server's account.
+    pub server: ServerTruth,
+    /// The machine.
+    pub host: HostTruth,
+    /// The server container's cgroup; absent where it cannot be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cgroup: Option<CgroupUsage>,
+}
+
+/// Calls and failures of one command, from INFO commandstats.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CommandCounter {
+    /// Times the command ran, failures included.
+    pub calls: u64,
+    /// Times it ran and answered an error.
+    pub failed: u64,
+    /// Times it was refused before it ran (no permission, out of memory).
+    pub rejected: u64,
+}
+
+/// A server's counters at one moment.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ServerCounters {
+    /// Identifies the process that counted.
+    pub run_id: String,
+    /// By command in lower case; empty where the engine does not tell.
+    pub commands: BTreeMap<String, CommandCounter>,
+    /// All commands processed; absent where the engine does not tell.
+    pub commands_processed: Option<u64>,
+    /// Error replies by their first word.
+    pub errors: BTreeMap<String, u64>,
+    /// Keys evicted for memory.
+    pub evicted_keys: u64,
+    /// Keys that expired.
+    pub expired_keys: u64,
+    /// Successful key look-ups.
+    pub keyspace_hits: u64,
+    /// Failed key look-ups.
+    pub keyspace_misses: u64,
+}

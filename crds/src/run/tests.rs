@@ -1,0 +1,176 @@
+//! Admission rules of BenchmarkRun, tried without a cluster.
+
+use super::*;
+use serde_json::{Value, json};
+
+fn run(spec: Value) -> BenchmarkRun {
+    serde_json::from_value(json!({
+        "apiVersion": "dragstrip.dev/v1alpha1", "kind": "BenchmarkRun",
+        "metadata": {"name": "sprint", "namespace": "races"}, "spec": spec
+    }))
+    .unwrap()
+}
+
+fn good() -> Value {
+    json!({
+        "target": {"datastoreRef": {"name": "redis"}},
+        "phases": [{"name": "read", "loadgen": {"duration": "10s"}}]
+    })
+}
+
+/// The messages with which the rules refuse `spec`, joined.
+fn refusal(spec: Value) -> String {
+    match run(spec).validate_cel() {
+        Ok(()) => String::new(),
+        Err(errors) => format!("{errors:?}"),
+    }
+}
+
+fn with(change: impl FnOnce(&mut Value)) -> Value {
+    let mut spec = good();
+    change(&mut spec);
+    spec
+}
+
+#[test]
+fn a_plain_run_is_admitted() {
+    assert_eq!(refusal(good()), "");
+}
+
+#[test]
+fn defaults_are_those_of_the_documentation() {
+    let spec = run(good()).spec;
+    assert_eq!(
+        (
+            spec.repetitions,
+            spec.clients.pods,
+            spec.timeout.to_string().as_str()
+        ),
+        (1, 1, "30m")
+    );
+    assert_eq!(spec.timeout.seconds(), 1800.0);
+    let loadgen = spec.phases[0].loadgen.clone().unwrap();
+    assert_eq!(
+        (loadgen.threads, loadgen.connections_per_thread, loadgen.pipeline),
+        (1, 20, 1)
+    );
+}
+
+#[test]
+fn each_mistake_is_refused_with_its_remedy() {
+    let external = json!({"external": {"address": "10.0.0.7:6379"}});
+    let table: Vec<(&str, Value, &str)> = vec![
+        (
+            "no target",
+            with(|s| s["target"] = json!({})),
+            "target needs exactly one of",
+        ),
+        (
+            "two targets",
+            with(|s| s["target"]["external"] = external["external"].clone()),
+            "target needs exactly one of",
+        ),
+        (
+            "no workload",
+            with(|s| s["phases"][0] = json!({"name": "read"})),
+            "exactly one workload",
+        ),
+        (
+            "two workloads",
+            with(|s| s["phases"][0]["memtier"] = json!({"testTime": "10s"})),
+            "exactly one workload",
+        ),
+        (
+            "a name twice",
+            with(|s| {
+                let phase = s["phases"][0].clone();
+                s["phases"].as_array_mut().unwrap().push(phase);
+            }),
+            "phase names must be unique",
+        ),
+        (
+            "neither duration nor requests",
+            with(|s| s["phases"][0]["loadgen"] = json!({})),
+            "exactly one of duration and requestsPerConnection",
+        ),
+        (
+            "a ratio of nothing",
+            with(|s| s["phases"][0]["loadgen"]["ratio"] = json!("0:0")),
+            "ratio is SETs:GETs",
+        ),
+        (
+            "keys upside down",
+            with(|s| {
+                s["phases"][0]["loadgen"]["keyMinimum"] = json!(10);
+                s["phases"][0]["loadgen"]["keyMaximum"] = json!(1);
+            }),
+            "keyMaximum must not be below keyMinimum",
+        ),
+        (
+            "flushing a stranger",
+            with(|s| {
+                s["target"] = external.clone();
+                s["phases"][0]["flush"] = json!(true);
+            }),
+            "allowFlush",
+        ),
+        (
+            "an address without a port",
+            with(|s| s["target"] = json!({"external": {"address": "redis"}})),
+            "address is HOST:PORT",
+        ),
+        (
+            "the runner's own business",
+            with(|s| {
+                s["phases"][0] =
+                    json!({"name": "read", "memtier": {"testTime": "10s", "extraArgs": ["--run-count=3"]}});
+            }),
+            "extraArgs may not set --run-count",
+        ),
+    ];
+    for (mistake, spec, message) in table {
+        let refusal = refusal(spec);
+        assert!(
+            refusal.contains(message),
+            "{mistake}: expected {message:?}, got {refusal:?}"
+        );
+    }
+}
+
+#[test]
+fn a_started_run_may_only_be_cancelled_or_expire() {
+    let mut old = run(good());
+    old.status = Some(
+        serde_json::from_value(json!({"phase": "Running", "startedAt": "2026-01-01T00:00:00Z"})).unwrap(),
+    );
+    let mut cancelled = old.clone();
+    cancelled.spec.cancel = true;
+    cancelled.spec.ttl_after_finished = Some("1h".parse().unwrap());
+    assert!(cancelled.validate_cel_update(&old).is_ok(), "cancel was refused");
+    let mut changed = old.clone();
+    changed.spec.repetitions = 5;
+    let refusal = format!("{:?}", changed.validate_cel_update(&old));
+    assert!(refusal.contains("the run has started"), "{refusal}");
+}
+
+#[test]
+fn a_run_that_has_not_started_may_change() {
+    let old = run(good());
+    let mut changed = old.clone();
+    changed.spec.repetitions = 5;
+    assert!(changed.validate_cel_update(&old).is_ok());
+}
+
+#[test]
+fn unknown_fields_are_refused_when_read() {
+    let read: Result<BenchmarkRunSpec, _> = serde_json::from_value(with(|s| s["fases"] = json!([])));
+    assert!(read.unwrap_err().to_string().contains("unknown field `fases`"));
+}
+
+#[test]
+fn names_leave_room_for_those_made_from_them() {
+    let mut long = run(good());
+    long.metadata.name = Some("a".repeat(36));
+    let refusal = format!("{:?}", long.validate_cel());
+    assert!(refusal.contains("at most 35 characters"), "{refusal}");
+}

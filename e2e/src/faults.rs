@@ -1,0 +1,69 @@
+//! Faults of the testbed. Whatever was stopped is started again when its
+//! [`Fault`] goes out of scope, however the test ends.
+
+use anyhow::{Context, Result, bail};
+use std::process::{Command, Stdio};
+
+/// Whether the cluster is the testbed's own, whose faults can be made.
+pub fn local() -> bool {
+    std::env::var("CLUSTER").map_or(true, |cluster| cluster == "local")
+}
+
+fn testbed(arguments: &[&str]) -> Result<()> {
+    let program = concat!(env!("CARGO_MANIFEST_DIR"), "/../testbed/cluster");
+    let output = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .with_context(|| format!("cannot run {program}"))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        bail!("testbed/cluster {} failed: {said}", arguments.join(" "));
+    }
+    Ok(())
+}
+
+/// Stopped components of the cluster.
+#[must_use = "the fault ends when this goes out of scope"]
+pub struct Fault {
+    components: Vec<&'static str>,
+}
+
+impl Fault {
+    /// Stops `components`; with a containerd the processes of its pods too, when `with_pods`.
+    pub fn stop(components: &[&'static str], with_pods: bool) -> Result<Self> {
+        // Made first: what was half stopped must be started too.
+        let fault = Self {
+            components: components.to_vec(),
+        };
+        let mut arguments = vec!["stop"];
+        arguments.extend(components);
+        if with_pods {
+            arguments.push("--with-pods");
+        }
+        testbed(&arguments)?;
+        Ok(fault)
+    }
+
+    /// Starts them again.
+    pub fn mend(mut self) -> Result<()> {
+        self.start()
+    }
+
+    fn start(&mut self) -> Result<()> {
+        let mut arguments = vec!["start"];
+        arguments.append(&mut self.components);
+        if arguments.len() > 1 {
+            testbed(&arguments)?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Fault {
+    fn drop(&mut self) {
+        if let Err(error) = self.start() {
+            eprintln!("the cluster is left broken, run 'testbed/cluster up': {error:#}");
+        }
+    }
+}

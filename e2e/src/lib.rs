@@ -1,0 +1,43 @@
+//! Harness of the end-to-end tests: a namespace per test that is always
+//! removed, manifests as users write them, waiting with deadlines whose message
+//! says what was awaited and what was last seen, faults that are always mended.
+//!
+//! The tests need a cluster with Dragstrip installed (`make install`), its
+//! KUBECONFIG and kubectl (`eval "$(testbed/cluster env)"`), and a way to pod
+//! addresses. They run one at a time, however they are started.
+
+mod cluster;
+mod dump;
+mod events;
+pub mod faults;
+pub mod kubectl;
+pub mod manifests;
+mod namespace;
+pub mod operator;
+pub mod processes;
+pub mod results;
+pub mod server;
+pub mod table;
+mod wait;
+
+pub use namespace::{Env, with_namespace};
+pub use wait::{Look, until};
+
+use std::time::Duration;
+
+/// How soon a condition and an event must say what is wrong.
+pub const NOTICE: Duration = Duration::from_secs(5);
+/// How soon a stopped or deleted run's load must be gone.
+pub const LOAD_GONE: Duration = Duration::from_secs(10);
+/// How long a server may take to become ready.
+pub const SERVER_UP: Duration = Duration::from_secs(60);
+/// How long a short run (three phases of two seconds) may take.
+pub const SHORT_RUN: Duration = Duration::from_secs(90);
+
+/// Says that part of a test was not run, past the capture of test output: what
+/// is skipped must be seen even when all is green.
+pub fn not_run(what: &str, why: &str) {
+    use std::io::Write;
+    // A terminal that is gone is no reason to fail.
+    let _ = writeln!(std::io::stderr(), "\nNOT RUN: {what}: {why}");
+}

@@ -1,0 +1,267 @@
+//! A namespace for one test, and what a test does in it.
+
+use crate::{
+    Look, SERVER_UP, cluster, dump,
+    manifests::{object, resource},
+    operator, until,
+};
+use anyhow::{Context, Result, bail};
+use dragstrip_crds::{
+    BenchmarkRun, Datastore,
+    conditions::{self, types::READY},
+    run::RunPhase,
+};
+use futures::FutureExt;
+use k8s_openapi::{NamespaceResourceScope, api::core::v1::Namespace};
+use kube::{
+    Api, Client, Resource, ResourceExt,
+    api::{DeleteParams, DynamicObject, ListParams, ObjectMeta, Patch, PatchParams, PostParams},
+    core::params::ValidationDirective,
+};
+use serde::de::DeserializeOwned;
+use std::{
+    fmt::Debug,
+    future::Future,
+    panic::{AssertUnwindSafe, resume_unwind},
+    time::Duration,
+};
+use tokio::sync::Mutex;
+
+/// Tests share nodes, the operator and the cluster's faults.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
+
+/// How long a namespace may take to go.
+const NAMESPACE_GONE: Duration = Duration::from_secs(120);
+
+/// A test's namespace.
+#[derive(Clone)]
+pub struct Env {
+    /// The cluster.
+    pub client: Client,
+    /// The namespace's name.
+    pub namespace: String,
+}
+
+/// Runs `test` in a namespace of its own, named after `name`. When it fails,
+/// what can be known is printed. The namespace is removed in any case.
+pub async fn with_namespace<F, Fut>(name: &str, test: F) -> Result<()>
+where
+    F: FnOnce(Env) -> Fut,
+    Fut: Future<Output = Result<()>>,
+{
+    let _turn = ONE_AT_A_TIME.lock().await;
+    let client = cluster::connect().await?;
+    operator::await_ready(&client, None).await?;
+    let env = Env::make(client, name).await?;
+    let outcome = AssertUnwindSafe(test(env.clone())).catch_unwind().await;
+    if !matches!(outcome, Ok(Ok(()))) {
+        dump::print(&env).await;
+    }
+    let removed = env.remove().await;
+    match outcome {
+        Ok(result) => result.and(removed),
+        Err(panic) => resume_unwind(panic),
+    }
+}
+
+impl Env {
+    async fn make(client: Client, name: &str) -> Result<Self> {
+        let namespace = Namespace {
+            metadata: ObjectMeta {
+                generate_name: Some(format!("e2e-{name}-")),
+                labels: Some([("dragstrip.dev/e2e".to_owned(), "true".to_owned())].into()),
+                ..ObjectMeta::default()
+            },
+            ..Namespace::default()
+        };
+        let made = Api::all(client.clone())
+            .create(&PostParams::default(), &namespace)
+            .await
+            .context("failed to make the test's namespace")?;
+        Ok(Self {
+            client,
+            namespace: made.name_any(),
+        })
+    }
+
+    async fn remove(&self) -> Result<()> {
+        let namespaces: Api<Namespace> = Api::all(self.client.clone());
+        let name = &self.namespace;
+        until(&format!("namespace {name} gone"), NAMESPACE_GONE, || async {
+            let Some(found) = namespaces.get_opt(name).await? else {
+                return Ok(Look::Done(()));
+            };
+            if found.metadata.deletion_timestamp.is_none() {
+                namespaces.delete(name, &DeleteParams::default()).await?;
+            }
+            Ok(Look::NotYet(format!("{:?}", found.status)))
+        })
+        .await
+    }
+
+    /// Objects of one kind in this namespace.
+    pub fn api<K>(&self) -> Api<K>
+    where
+        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
+    {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    /// Applies an object as the apiserver takes it: unknown fields are refused.
+    async fn apply(&self, kind: &str, name: &str, spec: &str) -> Result<kube::Result<DynamicObject>> {
+        let api: Api<DynamicObject> =
+            Api::namespaced_with(self.client.clone(), &self.namespace, &resource(kind)?);
+        let parameters = PatchParams {
+            field_validation: Some(ValidationDirective::Strict),
+            ..PatchParams::apply("dragstrip-e2e").force()
+        };
+        let object = object(kind, name, spec)?;
+        Ok(api.patch(name, &parameters, &Patch::Apply(&object)).await)
+    }
+
+    /// Applies a Datastore with this spec, in YAML.
+    pub async fn datastore(&self, name: &str, spec: &str) -> Result<()> {
+        let applied = self.apply("Datastore", name, spec).await?;
+        applied.with_context(|| format!("failed to apply Datastore {name}"))?;
+        Ok(())
+    }
+
+    /// Applies a BenchmarkRun with this spec, in YAML.
+    pub async fn run(&self, name: &str, spec: &str) -> Result<()> {
+        let applied = self.apply("BenchmarkRun", name, spec).await?;
+        applied.with_context(|| format!("failed to apply BenchmarkRun {name}"))?;
+        Ok(())
+    }
+
+    /// The message with which the apiserver refuses this object; an error when it takes it.
+    pub async fn refusal(&self, kind: &str, name: &str, spec: &str) -> Result<String> {
+        match self.apply(kind, name, spec).await? {
+            Err(kube::Error::Api(status)) => Ok(status.message.clone()),
+            Err(error) => Err(error.into()),
+            Ok(_) => bail!("the apiserver took a {kind} that it should refuse: {spec}"),
+        }
+    }
+
+    /// Applies a Secret with one password.
+    pub async fn secret(&self, name: &str, password: &str) -> Result<()> {
+        let secret = serde_json::from_value(serde_json::json!({
+            "metadata": {"name": name}, "stringData": {"password": password},
+        }))?;
+        let secrets: Api<k8s_openapi::api::core::v1::Secret> = self.api();
+        secrets.create(&PostParams::default(), &secret).await?;
+        Ok(())
+    }
+
+    /// Waits until `holds` is true of the Datastore.
+    pub async fn datastore_is(
+        &self,
+        name: &str,
+        what: &str,
+        within: Duration,
+        holds: impl Fn(&Datastore) -> bool,
+    ) -> Result<Datastore> {
+        let api: Api<Datastore> = self.api();
+        until(&format!("Datastore {name}: {what}"), within, || async {
+            Ok(match api.get_opt(name).await? {
+                None => Look::NotYet("it does not exist".to_owned()),
+                Some(found) if holds(&found) => Look::Done(found),
+                Some(found) => Look::NotYet(dump::datastore_line(&found)),
+            })
+        })
+        .await
+    }
+
+    /// Waits until the Datastore is Ready.
+    pub async fn datastore_ready(&self, name: &str) -> Result<Datastore> {
+        self.datastore_is(name, "Ready=True", SERVER_UP, |datastore| {
+            let status = datastore.status.clone().unwrap_or_default();
+            conditions::holds(&status.conditions, READY, datastore.metadata.generation)
+        })
+        .await
+    }
+
+    /// Waits until `holds` is true of the run; fails at once when it has ended otherwise.
+    pub async fn run_is(
+        &self,
+        name: &str,
+        what: &str,
+        within: Duration,
+        holds: impl Fn(&BenchmarkRun) -> bool,
+    ) -> Result<BenchmarkRun> {
+        let api: Api<BenchmarkRun> = self.api();
+        until(&format!("BenchmarkRun {name}: {what}"), within, || async {
+            Ok(match api.get_opt(name).await? {
+                None => Look::NotYet("it does not exist".to_owned()),
+                Some(found) if holds(&found) => Look::Done(found),
+                Some(found) if phase(&found).finished() => Look::Never(dump::run_line(&found)),
+                Some(found) => Look::NotYet(dump::run_line(&found)),
+            })
+        })
+        .await
+    }
+
+    /// Waits until the run's status shows `wanted`.
+    pub async fn run_in(&self, name: &str, wanted: RunPhase, within: Duration) -> Result<BenchmarkRun> {
+        self.run_is(name, &format!("phase {wanted}"), within, |run| {
+            phase(run) == wanted
+        })
+        .await
+    }
+
+    /// Waits until load runs in the run's phase called `of`.
+    pub async fn load_runs(&self, name: &str, of: &str, within: Duration) -> Result<BenchmarkRun> {
+        self.run_is(name, &format!("load of phase {of} running"), within, |run| {
+            phase(run) == RunPhase::Running && message(run).starts_with(&format!("phase {of},"))
+        })
+        .await
+    }
+
+    /// All objects of one kind that carry the label `label`.
+    pub async fn labelled<K>(&self, label: &str) -> Result<Vec<K>>
+    where
+        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()> + Clone + Debug + DeserializeOwned,
+    {
+        let list = self.api::<K>().list(&ListParams::default().labels(label)).await;
+        Ok(list?.items)
+    }
+
+    /// Deletes an object.
+    pub async fn delete<K>(&self, name: &str) -> Result<()>
+    where
+        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()> + Clone + Debug + DeserializeOwned,
+    {
+        let deleted = self.api::<K>().delete(name, &DeleteParams::background()).await;
+        deleted.with_context(|| format!("failed to delete {} {name}", K::kind(&())))?;
+        Ok(())
+    }
+
+    /// Waits until no object of one kind carries `label`.
+    pub async fn none_labelled<K>(&self, label: &str, within: Duration) -> Result<()>
+    where
+        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()> + Clone + Debug + DeserializeOwned,
+    {
+        let what = format!("no {} labelled {label}", K::kind(&()));
+        until(&what, within, || async {
+            let left: Vec<String> = self.labelled::<K>(label).await?.iter().map(K::name_any).collect();
+            Ok(if left.is_empty() {
+                Look::Done(())
+            } else {
+                Look::NotYet(left.join(", "))
+            })
+        })
+        .await
+    }
+}
+
+/// The phase in a run's status.
+pub fn phase(run: &BenchmarkRun) -> RunPhase {
+    run.status.as_ref().map(|status| status.phase).unwrap_or_default()
+}
+
+/// The message in a run's status.
+pub fn message(run: &BenchmarkRun) -> String {
+    run.status
+        .as_ref()
+        .and_then(|status| status.message.clone())
+        .unwrap_or_default()
+}

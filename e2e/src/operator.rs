@@ -1,0 +1,123 @@
+//! The operator under test: its pod, its death and return, its metrics.
+
+use crate::{Look, until};
+use anyhow::{Context, Result, bail};
+use k8s_openapi::api::core::v1::Pod;
+use kube::{
+    Api, Client, ResourceExt,
+    api::{DeleteParams, ListParams, LogParams},
+};
+use std::{collections::BTreeMap, time::Duration};
+
+/// Where `make install` puts it.
+pub const NAMESPACE: &str = "dragstrip-system";
+const SELECTOR: &str = "app.kubernetes.io/name=dragstrip,app.kubernetes.io/component=operator";
+/// How long it may take to come up, or back.
+const UP_WITHIN: Duration = Duration::from_secs(60);
+
+fn pods(client: &Client) -> Api<Pod> {
+    Api::namespaced(client.clone(), NAMESPACE)
+}
+
+fn ready(pod: &Pod) -> bool {
+    pod.metadata.deletion_timestamp.is_none()
+        && pod
+            .status
+            .iter()
+            .flat_map(|status| status.conditions.iter().flatten())
+            .any(|condition| condition.type_ == "Ready" && condition.status == "True")
+}
+
+/// Waits for a ready operator pod, other than the one with uid `not`.
+pub async fn await_ready(client: &Client, not: Option<&str>) -> Result<Pod> {
+    let pods = pods(client);
+    let what = format!("a ready operator in namespace {NAMESPACE} (installed by 'make install')");
+    until(&what, UP_WITHIN, || async {
+        let found = pods.list(&ListParams::default().labels(SELECTOR)).await?.items;
+        if found.is_empty() && not.is_none() {
+            return Ok(Look::Never("there is no operator pod".to_owned()));
+        }
+        let seen: Vec<String> = found.iter().map(ResourceExt::name_any).collect();
+        let other = found
+            .into_iter()
+            .find(|pod| ready(pod) && pod.uid().as_deref() != not);
+        Ok(other.map_or_else(|| Look::NotYet(format!("pods {seen:?}")), Look::Done))
+    })
+    .await
+}
+
+/// Kills the operator; the killed pod's uid.
+pub async fn kill(client: &Client) -> Result<String> {
+    let pod = await_ready(client, None).await?;
+    let parameters = DeleteParams::default().grace_period(0);
+    pods(client)
+        .delete(&pod.name_any(), &parameters)
+        .await
+        .context("failed to kill the operator")?;
+    pod.uid().context("the operator's pod has no uid")
+}
+
+/// Kills the operator and waits until its Deployment has brought it back.
+pub async fn restart(client: &Client) -> Result<()> {
+    let killed = kill(client).await?;
+    await_ready(client, Some(&killed)).await?;
+    Ok(())
+}
+
+/// The end of the operator's log.
+pub async fn log_tail(client: &Client, lines: i64) -> Result<String> {
+    log(client, Some(lines)).await
+}
+
+/// The whole log of the operator.
+pub async fn whole_log(client: &Client) -> Result<String> {
+    log(client, None).await
+}
+
+async fn log(client: &Client, tail_lines: Option<i64>) -> Result<String> {
+    let pods = pods(client);
+    let list = pods.list(&ListParams::default().labels(SELECTOR)).await?;
+    let Some(pod) = list.items.first() else {
+        bail!("there is no operator pod");
+    };
+    let parameters = LogParams {
+        tail_lines,
+        ..LogParams::default()
+    };
+    Ok(pods.logs(&pod.name_any(), &parameters).await?)
+}
+
+/// The samples of the operator's metric `name`, by their labels as written.
+pub async fn metric(client: &Client, name: &str) -> Result<BTreeMap<String, f64>> {
+    let pod = await_ready(client, None).await?.name_any();
+    let uri = format!("/api/v1/namespaces/{NAMESPACE}/pods/{pod}:8080/proxy/metrics");
+    let request = http::Request::get(uri).body(Vec::new())?;
+    let text = client
+        .request_text(request)
+        .await
+        .context("no metrics of the operator")?;
+    let mut samples = BTreeMap::new();
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        let Some((series, value)) = line.rsplit_once(' ') else {
+            continue;
+        };
+        if series == name || series.starts_with(&format!("{name}{{")) {
+            samples.insert(series[name.len()..].to_owned(), value.parse()?);
+        }
+    }
+    Ok(samples)
+}
+
+/// Requests that change something, which the operator has sent so far.
+pub async fn writes(client: &Client) -> Result<BTreeMap<String, f64>> {
+    let mut requests = metric(client, "dragstrip_api_requests_total").await?;
+    if requests.is_empty() {
+        bail!("the operator does not count its requests: no dragstrip_api_requests_total");
+    }
+    requests.retain(|labels, _| {
+        ["POST", "PATCH", "PUT", "DELETE"]
+            .iter()
+            .any(|verb| labels.contains(&format!("\"{verb}\"")))
+    });
+    Ok(requests)
+}

@@ -1,0 +1,179 @@
+//! Results of a run: read back from its ConfigMaps, and checked against its status.
+
+use crate::Env;
+use anyhow::{Context, Result, ensure};
+use dragstrip_crds::{
+    BenchmarkRun, BenchmarkRunStatus,
+    histogram::LatencySummary,
+    result::RepetitionResult,
+    run::{OperationStatus, PhaseStatus},
+};
+use flate2::read::GzDecoder;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::ResourceExt;
+use std::io::Read;
+
+/// Key of the compressed result in its ConfigMap.
+const KEY: &str = "result.json.gz";
+
+impl Env {
+    /// The result that the ConfigMap `name` holds.
+    pub async fn result(&self, name: &str) -> Result<RepetitionResult> {
+        let config_map = self.api::<ConfigMap>().get(name).await?;
+        let bytes = config_map.binary_data.unwrap_or_default().remove(KEY);
+        let bytes = bytes.with_context(|| format!("ConfigMap {name} has no {KEY}"))?.0;
+        let mut json = String::new();
+        GzDecoder::new(bytes.as_slice())
+            .read_to_string(&mut json)
+            .with_context(|| format!("ConfigMap {name} holds no gzip"))?;
+        serde_json::from_str(&json).with_context(|| format!("ConfigMap {name} holds no result: {json:.200}"))
+    }
+
+    /// All results that a run's status points to, in the order measured.
+    pub async fn results(&self, run: &BenchmarkRun) -> Result<Vec<RepetitionResult>> {
+        let mut results = Vec::new();
+        for phase in status(run)?.phases {
+            for repetition in &phase.repetitions {
+                results.push(self.result(&repetition.config_map).await?);
+            }
+        }
+        results.sort_by_key(|result| window(result).0);
+        Ok(results)
+    }
+}
+
+/// A run's status; an error when it has none.
+pub fn status(run: &BenchmarkRun) -> Result<BenchmarkRunStatus> {
+    let name = run.name_any();
+    run.status
+        .clone()
+        .with_context(|| format!("run {name} has no status"))
+}
+
+/// Start and end of a result's load, in nanoseconds of Unix time.
+pub fn window(result: &RepetitionResult) -> (i64, i64) {
+    let starts = result.pods.iter().map(|pod| pod.window.start_unix_nanos);
+    let end = |pod: &dragstrip_crds::result::PodResult| {
+        // A load lasts seconds to days: far below what an i64 of nanoseconds holds.
+        #[allow(clippy::cast_possible_truncation)]
+        let nanos = (pod.window.seconds * 1e9) as i64;
+        pod.window.start_unix_nanos + nanos
+    };
+    (
+        starts.min().unwrap_or_default(),
+        result.pods.iter().map(end).max().unwrap_or_default(),
+    )
+}
+
+/// Whether no two of these loads ran at the same time. Takes them in order of their start.
+pub fn never_together(results: &[RepetitionResult]) -> Result<()> {
+    for pair in results.windows(2) {
+        let ((_, end), (start, _)) = (window(&pair[0]), window(&pair[1]));
+        ensure!(
+            end <= start,
+            "load of {} began {} ms before that of {} ended",
+            pair[1].phase,
+            (end - start) / 1_000_000,
+            pair[0].phase
+        );
+    }
+    Ok(())
+}
+
+/// The phase called `name` in a status.
+pub fn phase<'a>(status: &'a BenchmarkRunStatus, name: &str) -> Result<&'a PhaseStatus> {
+    let found = status.phases.iter().find(|phase| phase.name == name);
+    found.with_context(|| format!("the status shows no phase {name}"))
+}
+
+/// The row of `operation` in a phase.
+pub fn operation<'a>(phase: &'a PhaseStatus, operation: &str) -> Result<&'a OperationStatus> {
+    let found = phase.operations.iter().find(|row| row.operation == operation);
+    found.with_context(|| format!("phase {} shows no {operation}", phase.name))
+}
+
+/// All successful operations that the status shows for `name`, over all phases.
+pub fn count(status: &BenchmarkRunStatus, name: &str) -> u64 {
+    let rows = status.phases.iter().flat_map(|phase| &phase.operations);
+    rows.filter(|row| row.operation == name)
+        .map(|row| row.count)
+        .sum()
+}
+
+fn ordered(latency: &LatencySummary) -> bool {
+    let line = [
+        latency.p50,
+        latency.p90,
+        latency.p95,
+        latency.p99,
+        latency.p999,
+        latency.p9999,
+        latency.max,
+    ];
+    line.windows(2).all(|pair| pair[0] <= pair[1]) && latency.p50 > 0.0 && latency.mean > 0.0
+}
+
+/// Whether a phase's numbers can be true at all.
+pub fn plausible(phase: &PhaseStatus) -> Result<()> {
+    let name = &phase.name;
+    ensure!(
+        phase.tool.starts_with("loadgen") || phase.tool.contains("memtier"),
+        "phase {name}: tool {:?}",
+        phase.tool
+    );
+    ensure!(
+        phase
+            .operations
+            .last()
+            .is_some_and(|row| row.operation == "TOTAL"),
+        "phase {name}: TOTAL is not the last row: {:?}",
+        phase.operations
+    );
+    for row in &phase.operations {
+        ensure!(
+            row.count > 0
+                && row.errors == 0
+                && row.bytes_per_second > 0.0
+                && row.operations_per_second.mean > 100.0,
+            "phase {name}: implausible {row:?}"
+        );
+        ensure!(
+            ordered(&row.latency_milliseconds),
+            "phase {name}: percentiles out of order in {row:?}"
+        );
+    }
+    for repetition in &phase.repetitions {
+        let total = repetition.operations_per_second;
+        let tool = repetition.tool_operations_per_second.unwrap_or(total);
+        ensure!(
+            (tool - total).abs() < 0.05 * total
+                && repetition.client_cpus > 0.0
+                && repetition.window_seconds > 0.0,
+            "phase {name}: implausible {repetition:?}"
+        );
+    }
+    Ok(())
+}
+
+/// Whether a stored result says what the status says, for a phase measured once.
+pub fn agrees(result: &RepetitionResult, phase: &PhaseStatus) -> Result<()> {
+    ensure!(
+        result.failure.is_none(),
+        "phase {}: stored with failure {:?}",
+        phase.name,
+        result.failure
+    );
+    for row in &phase.operations {
+        let stored = result.operations.iter().find(|op| op.operation == row.operation);
+        let stored = stored.with_context(|| format!("phase {}: no stored {}", phase.name, row.operation))?;
+        ensure!(
+            (stored.count, stored.errors, stored.hits, stored.misses)
+                == (row.count, row.errors, row.hits, row.misses)
+                && stored.latency_milliseconds == row.latency_milliseconds
+                && stored.histogram.is_some(),
+            "phase {}: status says {row:?}, the result {stored:?}",
+            phase.name
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,125 @@
+//! The measured server, asked over RESP by the test itself, and killed.
+
+use crate::{Env, kubectl};
+use anyhow::{Context, Result};
+use dragstrip_crds::Datastore;
+use k8s_openapi::api::core::v1::Pod;
+use redis::{
+    ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo, aio::MultiplexedConnection, cmd,
+};
+use std::collections::BTreeMap;
+
+/// Ends the server's process from within its container: no shutdown, no reply.
+const KILL: &str = "for process in /proc/[0-9]*; do \
+    read -r name < $process/comm && case $name in redis-server|valkey-server) kill -9 ${process#/proc/};; esac; \
+    done 2>/dev/null; true";
+
+/// A connection to a server.
+pub struct Server(MultiplexedConnection);
+
+impl Server {
+    /// Connects to `address` (IP:PORT).
+    pub async fn connect(address: &str, password: Option<&str>) -> Result<Self> {
+        let (host, port) = address.rsplit_once(':').context("not IP:PORT")?;
+        let mut settings = RedisConnectionInfo::default().set_skip_set_lib_name();
+        if let Some(password) = password {
+            settings = settings.set_password(password);
+        }
+        let info: ConnectionInfo = ConnectionAddr::Tcp(host.to_owned(), port.parse()?)
+            .into_connection_info()?
+            .set_redis_settings(settings);
+        let connection = redis::Client::open(info)?
+            .get_multiplexed_async_connection()
+            .await
+            .with_context(|| format!("cannot talk to {address}: this machine must reach pod addresses"))?;
+        Ok(Self(connection))
+    }
+
+    async fn text(&mut self, words: &[&str]) -> Result<String> {
+        let mut command = cmd(words[0]);
+        for word in &words[1..] {
+            command.arg(word);
+        }
+        let asked = command.query_async(&mut self.0).await;
+        asked.with_context(|| format!("the server refused {}", words.join(" ")))
+    }
+
+    /// Changes a setting behind everybody's back.
+    pub async fn configure(&mut self, setting: &str, value: &str) -> Result<()> {
+        self.text(&["CONFIG", "SET", setting, value]).await?;
+        Ok(())
+    }
+
+    /// Number of keys.
+    pub async fn keys(&mut self) -> Result<u64> {
+        Ok(cmd("DBSIZE").query_async(&mut self.0).await?)
+    }
+
+    /// Calls per command since the server started, by INFO commandstats.
+    pub async fn calls(&mut self) -> Result<BTreeMap<String, u64>> {
+        let text = self.text(&["INFO", "commandstats"]).await?;
+        let calls = |line: &str| {
+            let (name, numbers) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
+            let (calls, _) = numbers.split_once(',')?;
+            Some((name.to_owned(), calls.parse().ok()?))
+        };
+        Ok(text.lines().filter_map(calls).collect())
+    }
+
+    /// How many connections come from `ip`.
+    pub async fn connections_from(&mut self, ip: &str) -> Result<usize> {
+        let clients = self.text(&["CLIENT", "LIST"]).await?;
+        let from = format!(" addr={ip}:");
+        Ok(clients.lines().filter(|line| line.contains(&from)).count())
+    }
+}
+
+impl Env {
+    /// The pod of a Datastore that is ready.
+    pub async fn server_pod(&self, datastore: &str) -> Result<Pod> {
+        let found = self.api::<Datastore>().get(datastore).await?;
+        let pod = found.status.and_then(|status| status.pod);
+        let pod = pod.with_context(|| format!("Datastore {datastore} names no pod"))?;
+        Ok(self.api::<Pod>().get(&pod).await?)
+    }
+
+    /// IP:PORT of a Datastore's pod.
+    pub async fn server_address(&self, datastore: &str) -> Result<String> {
+        let ip = self
+            .server_pod(datastore)
+            .await?
+            .status
+            .and_then(|status| status.pod_ip);
+        Ok(format!("{}:6379", ip.context("the server's pod has no address")?))
+    }
+
+    /// A connection to a Datastore's server.
+    pub async fn server(&self, datastore: &str) -> Result<Server> {
+        Server::connect(&self.server_address(datastore).await?, None).await
+    }
+
+    /// Kills a Datastore's server process with SIGKILL.
+    pub async fn kill_server(&self, datastore: &str) -> Result<()> {
+        let pod = self
+            .server_pod(datastore)
+            .await?
+            .metadata
+            .name
+            .unwrap_or_default();
+        let exec = [
+            "exec",
+            "-n",
+            &self.namespace,
+            &pod,
+            "-c",
+            "server",
+            "--",
+            "sh",
+            "-c",
+            KILL,
+        ];
+        // The container may end before the shell says how it went.
+        kubectl::run(&exec, "").await?;
+        Ok(())
+    }
+}

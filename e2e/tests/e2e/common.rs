@@ -1,0 +1,153 @@
+//! What several tests do and assert.
+
+use anyhow::{Context, Result, ensure};
+use dragstrip_crds::{
+    BenchmarkRun, Datastore,
+    conditions::{find, types::COMPLETE},
+    run::{FailureStatus, RunPhase},
+};
+use dragstrip_e2e::{Env, LOAD_GONE, Look, NOTICE, manifests::REDIS, operator, processes, results, until};
+use k8s_openapi::api::{batch::v1::Job, coordination::v1::Lease, core::v1::Pod};
+use kube::{
+    Api, ResourceExt,
+    api::{ListParams, WatchEvent, WatchParams},
+};
+use std::time::Duration;
+
+/// Makes a Redis called redis and waits until it is ready.
+pub async fn redis(env: &Env) -> Result<Datastore> {
+    env.datastore("redis", REDIS).await?;
+    env.datastore_ready("redis").await
+}
+
+/// Waits until a run has failed; why it did.
+pub async fn failed(env: &Env, name: &str, within: Duration) -> Result<(BenchmarkRun, FailureStatus)> {
+    let run = env.run_in(name, RunPhase::Failed, within).await?;
+    let failure = results::status(&run)?.failure;
+    let failure = failure.with_context(|| format!("run {name} failed without saying why"))?;
+    Ok((run, failure))
+}
+
+/// Asserts that a condition of a run becomes False with `reason` and says all
+/// of `texts`, and that an event says the first, soon enough to be of use.
+pub async fn run_says(env: &Env, name: &str, kind: &str, reason: &str, texts: &[&str]) -> Result<()> {
+    let what = format!("{kind}=False, {reason}, that says {texts:?}");
+    env.run_is(name, &what, NOTICE, |run| {
+        let conditions = run.status.clone().unwrap_or_default().conditions;
+        find(&conditions, kind).is_some_and(|c| {
+            c.status == "False" && c.reason == reason && texts.iter().all(|text| c.message.contains(text))
+        })
+    })
+    .await?;
+    env.event("BenchmarkRun", name, "HeldUp", texts[0], NOTICE).await
+}
+
+/// The same of a Datastore, whose events carry the condition's reason.
+pub async fn datastore_says(env: &Env, name: &str, kind: &str, reason: &str, texts: &[&str]) -> Result<()> {
+    let what = format!("{kind}=False, {reason}, that says {texts:?}");
+    env.datastore_is(name, &what, NOTICE, |datastore| {
+        let conditions = datastore.status.clone().unwrap_or_default().conditions;
+        find(&conditions, kind).is_some_and(|c| {
+            c.status == "False" && c.reason == reason && texts.iter().all(|text| c.message.contains(text))
+        })
+    })
+    .await?;
+    env.event("Datastore", name, reason, texts[0], NOTICE).await
+}
+
+/// Asserts that `text` holds all of `parts`.
+pub fn says(text: &str, parts: &[&str]) -> Result<()> {
+    for part in parts {
+        ensure!(text.contains(part), "{text:?} does not say {part:?}");
+    }
+    Ok(())
+}
+
+/// Asserts that a condition Complete says how the run ended.
+pub fn complete(run: &BenchmarkRun, reason: &str) -> Result<()> {
+    let conditions = results::status(run)?.conditions;
+    let complete = find(&conditions, COMPLETE).context("no condition Complete")?;
+    ensure!(complete.status == "True" && complete.reason == reason, "{complete:?}");
+    Ok(())
+}
+
+/// The label of what a run made.
+pub fn of_run(name: &str) -> String {
+    format!("dragstrip.dev/run={name}")
+}
+
+/// The only client pod of a run that has not ended.
+pub async fn client_pod(env: &Env, run: &str) -> Result<Pod> {
+    let pods: Vec<Pod> = env.labelled(&of_run(run)).await?;
+    let ended = |pod: &Pod| {
+        let phase = pod.status.as_ref().and_then(|status| status.phase.clone());
+        matches!(phase.as_deref(), Some("Succeeded" | "Failed"))
+    };
+    let mut alive: Vec<Pod> = pods.into_iter().filter(|pod| !ended(pod)).collect();
+    ensure!(alive.len() == 1, "{} client pods of run {run} are alive", alive.len());
+    alive.pop().context("no client pod")
+}
+
+/// The address of a pod.
+pub fn ip(pod: &Pod) -> Result<String> {
+    let ip = pod.status.as_ref().and_then(|status| status.pod_ip.clone());
+    ip.with_context(|| format!("pod {} has no address", pod.name_any()))
+}
+
+/// Waits until the load of `pod` is gone: no connection at the server, no process.
+pub async fn load_gone(env: &Env, datastore: &str, pod: &Pod) -> Result<()> {
+    let (ip, uid) = (ip(pod)?, pod.uid().unwrap_or_default());
+    let mut server = env.server(datastore).await?;
+    until(&format!("no connection from {ip}"), LOAD_GONE, async || {
+        Ok(match server.connections_from(&ip).await? {
+            0 => Look::Done(()),
+            some => Look::NotYet(format!("{some} connections")),
+        })
+    })
+    .await?;
+    processes::await_none(&uid).await
+}
+
+/// Waits until no Lease names the run.
+pub async fn leases_gone(env: &Env, run: &str) -> Result<()> {
+    let holder = format!("{}/{run}/", env.namespace);
+    until(&format!("no Lease of {holder}"), LOAD_GONE, || async {
+        let mut held = Vec::new();
+        for namespace in [&env.namespace, operator::NAMESPACE] {
+            let leases: Api<Lease> = Api::namespaced(env.client.clone(), namespace);
+            for lease in leases.list(&ListParams::default()).await?.items {
+                let of = lease.spec.clone().and_then(|spec| spec.holder_identity);
+                if of.is_some_and(|of| of.starts_with(&holder)) {
+                    held.push(format!("{namespace}/{}", lease.name_any()));
+                }
+            }
+        }
+        Ok(if held.is_empty() {
+            Look::Done(())
+        } else {
+            Look::NotYet(held.join(", "))
+        })
+    })
+    .await
+}
+
+/// A point in the history of a namespace's Jobs.
+pub async fn jobs_now(env: &Env) -> Result<String> {
+    let list = env.api::<Job>().list(&ListParams::default()).await?;
+    list.metadata.resource_version.context("no resource version")
+}
+
+/// Names of all Jobs made since, one for each time one was made, in order.
+pub async fn jobs_made_since(env: &Env, then: &str) -> Result<Vec<String>> {
+    use futures::TryStreamExt;
+    let jobs = env.api::<Job>();
+    // The apiserver replays history at once, then ends the watch.
+    let events = jobs.watch(&WatchParams::default().timeout(1), then).await?;
+    let made = events.try_filter_map(async |event| {
+        Ok(match event {
+            WatchEvent::Added(job) => Some(job.name_any()),
+            _ => None,
+        })
+    });
+    Ok(made.try_collect().await?)
+}

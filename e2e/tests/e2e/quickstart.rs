@@ -1,0 +1,118 @@
+//! The manifests people start from.
+
+use crate::common::complete;
+use anyhow::{Context, Result, ensure};
+use dragstrip_crds::{BenchmarkRun, conditions::{holds, types::PASSED}, run::RunPhase};
+use dragstrip_e2e::{
+    Env, SHORT_RUN, kubectl,
+    results::{self, agrees, count, never_together, operation, phase, plausible},
+    with_namespace,
+};
+
+const QUICKSTART: &str = include_str!("../../../examples/quickstart.yaml");
+/// Both runs, one after the other, with their servers' start.
+const BOTH: std::time::Duration = SHORT_RUN.saturating_mul(2);
+const DURATION_SECONDS: f64 = 4.0;
+
+#[tokio::test]
+async fn the_quickstart_ends_in_numbers_that_the_servers_confirm() -> Result<()> {
+    with_namespace("quickstart", |env| async move {
+        kubectl::must(&["apply", "-n", &env.namespace, "-f", "-"], QUICKSTART).await?;
+        let mut all = Vec::new();
+        for datastore in ["redis", "valkey"] {
+            let name = format!("quickstart-{datastore}");
+            let run = env.run_in(&name, RunPhase::Succeeded, BOTH).await?;
+            check_status(&run, datastore).with_context(|| name.clone())?;
+            check_results(&env, &run).await.with_context(|| name.clone())?;
+            check_server(&env, &run, datastore).await.with_context(|| name.clone())?;
+            check_columns(&env, &run, datastore).await.with_context(|| name.clone())?;
+            check_events(&env, &name).await?;
+            all.extend(env.results(&run).await?);
+        }
+        // Both servers are on one node: the second run had to wait for the first.
+        all.sort_by_key(|result| results::window(result).0);
+        never_together(&all)
+    })
+    .await
+}
+
+fn check_status(run: &BenchmarkRun, datastore: &str) -> Result<()> {
+    complete(run, "Succeeded")?;
+    let status = results::status(run)?;
+    ensure!(holds(&status.conditions, PASSED, run.metadata.generation), "not Passed: {:?}", status.conditions);
+    ensure!(status.observed_generation == run.metadata.generation, "observedGeneration is old");
+    ensure!(status.progress.as_deref() == Some("3/3"), "progress {:?}", status.progress);
+    ensure!(status.started_at <= status.finished_at && status.started_at.is_some(), "started after it ended");
+    ensure!(status.failure.is_none() && status.queue.is_none(), "leftovers: {status:?}");
+    let target = status.target.clone().context("no target")?;
+    let observed = target.observed.context("the target's server was not observed")?;
+    ensure!(
+        target.name == datastore && target.node.is_some() && observed.threads == Some(1),
+        "target {:?}",
+        status.target
+    );
+    for name in ["write", "read", "pipelined-read"] {
+        plausible(phase(&status, name)?)?;
+    }
+    ensure!(operation(phase(&status, "write")?, "SET")?.count == 300_000, "20 connections wrote 15000 keys each");
+    for name in ["read", "pipelined-read"] {
+        let phase = phase(&status, name)?;
+        let reads = operation(phase, "GET")?;
+        ensure!(reads.hits == Some(reads.count) && reads.misses == Some(0), "every key exists: {reads:?}");
+        let window = phase.repetitions[0].window_seconds;
+        ensure!((window - DURATION_SECONDS).abs() < 0.2, "{name} ran {window} s, declared {DURATION_SECONDS} s");
+    }
+    Ok(())
+}
+
+async fn check_results(env: &Env, run: &BenchmarkRun) -> Result<()> {
+    let status = results::status(run)?;
+    let stored = env.results(run).await?;
+    ensure!(stored.len() == 3, "{} results are stored", stored.len());
+    for (result, name) in stored.iter().zip(["write", "read", "pipelined-read"]) {
+        ensure!((result.phase.as_str(), result.repetition) == (name, 1), "{} came when {name} should", result.phase);
+        agrees(result, phase(&status, name)?)?;
+    }
+    never_together(&stored)
+}
+
+async fn check_server(env: &Env, run: &BenchmarkRun, datastore: &str) -> Result<()> {
+    let status = results::status(run)?;
+    let mut server = env.server(datastore).await?;
+    ensure!(server.keys().await? == 100_000, "the server holds {} keys", server.keys().await?);
+    let calls = server.calls().await?;
+    let calls = |command: &str| calls.get(command).copied().unwrap_or_default();
+    ensure!(calls("set") == count(&status, "SET"), "the server counted {} SETs", calls("set"));
+    // What was in flight when the time was over: one request of 20 connections, and ten.
+    let (server, tool) = (calls("get"), count(&status, "GET"));
+    ensure!((tool..=tool + 220).contains(&server), "the server counted {server} GETs, the tool {tool}");
+    Ok(())
+}
+
+async fn check_columns(env: &Env, run: &BenchmarkRun, datastore: &str) -> Result<()> {
+    let headline = results::status(run)?.headline.context("no headline")?;
+    ensure!(headline.operations_per_second.split(" / ").count() == 3, "{headline:?}");
+    let columns = env.columns("BenchmarkRun", run.metadata.name.as_deref().unwrap_or_default()).await?;
+    for (column, wanted) in [
+        ("Phase", "Succeeded"),
+        ("Target", datastore),
+        ("Progress", "3/3"),
+        ("Ops/s", &headline.operations_per_second),
+        ("p99 ms", &headline.p99_milliseconds),
+        ("Passed", "True"),
+    ] {
+        ensure!(columns.get(column).is_some_and(|cell| cell == wanted), "{column} should be {wanted}: {columns:?}");
+    }
+    let columns = env.columns("Datastore", datastore).await?;
+    for (column, wanted) in [("Ready", "True"), ("Threads", "1")] {
+        ensure!(columns.get(column).is_some_and(|cell| cell == wanted), "{column} should be {wanted}: {columns:?}");
+    }
+    Ok(())
+}
+
+async fn check_events(env: &Env, run: &str) -> Result<()> {
+    for (reason, text) in [("Running", "phase write"), ("Running", "phase pipelined-read"), ("Succeeded", "3")] {
+        env.event("BenchmarkRun", run, reason, text, dragstrip_e2e::NOTICE).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,9 @@
+//! What the kinds share of the cluster's API: applying objects, events, Leases,
+//! facts about nodes and pods, and the HTTP side of runners and observers.
+
+pub mod agents;
+pub mod apply;
+pub mod events;
+pub mod lease;
+pub mod nodes;
+pub mod pods;

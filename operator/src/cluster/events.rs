@@ -1,0 +1,76 @@
+//! Events on objects.
+
+use kube::{
+    Client, Resource,
+    runtime::events::{Event, EventType, Recorder, Reporter},
+};
+
+/// Longest note the apiserver takes, in bytes.
+const NOTE_LIMIT: usize = 1024;
+
+/// Publishes events. A failure to publish is logged and never fails a
+/// reconcile: events inform, conditions are the record.
+pub struct Announcer {
+    client: Client,
+    reporter: Reporter,
+}
+
+/// `note` cut at a character boundary so that the apiserver takes it.
+fn fit(note: &str) -> &str {
+    &note[..note.floor_char_boundary(NOTE_LIMIT)]
+}
+
+impl Announcer {
+    /// An announcer for this process.
+    pub fn new(client: Client) -> Self {
+        Self {
+            client,
+            reporter: Reporter {
+                controller: "dragstrip".into(),
+                instance: None,
+            },
+        }
+    }
+
+    /// Publishes `note` on `object`.
+    ///
+    /// Each event gets a recorder of its own: kube's recorder keeps a cache
+    /// whose key leaves out the note, and would repeat the first note of a
+    /// reason for as long as that reason recurs.
+    pub async fn publish<K>(&self, object: &K, warning: bool, reason: &str, action: &str, note: &str)
+    where
+        K: Resource<DynamicType = ()>,
+    {
+        let event = Event {
+            type_: if warning {
+                EventType::Warning
+            } else {
+                EventType::Normal
+            },
+            reason: reason.to_owned(),
+            note: Some(fit(note).to_owned()),
+            action: action.to_owned(),
+            secondary: None,
+        };
+        let recorder = Recorder::new(self.client.clone(), self.reporter.clone());
+        if let Err(error) = recorder.publish(&event, &object.object_ref(&())).await {
+            tracing::warn!(%error, reason, "failed to publish an event");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_notes_are_cut_between_characters() {
+        assert_eq!(fit("short"), "short");
+        let long = "é".repeat(600);
+        assert_eq!(fit(&long).len(), 1024);
+        assert!(
+            fit(&format!("x{long}")).len() < 1024,
+            "a cut through a character must move back"
+        );
+    }
+}

@@ -1,0 +1,134 @@
+//! What a pod's status says about why it does not run, for people. Pure.
+
+use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodCondition, PodStatus};
+use kube::ResourceExt;
+
+/// A pod that is held up: a reason for a condition, and a sentence.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Trouble {
+    /// Kubernetes' own reason, such as `ImagePullBackOff` or `Unschedulable`.
+    pub reason: String,
+    /// What is wrong, with the remedy where one is known.
+    pub message: String,
+}
+
+fn condition<'a>(status: &'a PodStatus, kind: &str) -> Option<&'a PodCondition> {
+    status
+        .conditions
+        .iter()
+        .flatten()
+        .find(|condition| condition.type_ == kind)
+}
+
+/// Whether the pod's Ready condition holds.
+pub fn ready(pod: &Pod) -> bool {
+    pod.status
+        .as_ref()
+        .and_then(|status| condition(status, "Ready"))
+        .is_some_and(|c| c.status == "True")
+}
+
+/// Whether the pod has ended, well or badly.
+pub fn ended(pod: &Pod) -> bool {
+    matches!(
+        pod.status.as_ref().and_then(|s| s.phase.as_deref()),
+        Some("Succeeded" | "Failed")
+    )
+}
+
+/// The pod's containers of every kind.
+pub fn containers(pod: &Pod) -> impl Iterator<Item = &ContainerStatus> {
+    pod.status.iter().flat_map(|status| {
+        status
+            .init_container_statuses
+            .iter()
+            .flatten()
+            .chain(status.container_statuses.iter().flatten())
+    })
+}
+
+/// Reasons a container waits for in the ordinary course of things.
+const ORDINARY: [&str; 2] = ["ContainerCreating", "PodInitializing"];
+
+fn waiting(pod: &Pod) -> Option<Trouble> {
+    containers(pod).find_map(|container| {
+        let waiting = container.state.as_ref()?.waiting.as_ref()?;
+        let reason = waiting
+            .reason
+            .clone()
+            .filter(|reason| !ORDINARY.contains(&reason.as_str()))?;
+        let detail = waiting.message.as_deref().unwrap_or("no details given");
+        let last = container
+            .last_state
+            .as_ref()
+            .and_then(|state| state.terminated.as_ref())
+            .map(|ended| format!(" (last exit code {})", ended.exit_code))
+            .unwrap_or_default();
+        let message = format!(
+            "pod {}, container {}, image {}: {detail}{last}",
+            pod.name_any(),
+            container.name,
+            container.image
+        );
+        Some(Trouble { reason, message })
+    })
+}
+
+fn unschedulable(pod: &Pod) -> Option<Trouble> {
+    let scheduled = condition(pod.status.as_ref()?, "PodScheduled")?;
+    let refused = scheduled.status == "False" && scheduled.reason.as_deref() == Some("Unschedulable");
+    refused.then(|| Trouble {
+        reason: "Unschedulable".to_owned(),
+        message: format!(
+            "pod {}: {}",
+            pod.name_any(),
+            scheduled.message.as_deref().unwrap_or("no node fits")
+        ),
+    })
+}
+
+/// What holds the pod up, if anything does.
+pub fn trouble(pod: &Pod) -> Option<Trouble> {
+    unschedulable(pod).or_else(|| waiting(pod))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pod(status: serde_json::Value) -> Pod {
+        serde_json::from_value(serde_json::json!({"metadata": {"name": "p"}, "status": status})).unwrap()
+    }
+
+    #[test]
+    fn an_image_that_cannot_be_pulled_is_named() {
+        let found = trouble(&pod(serde_json::json!({"containerStatuses": [{
+            "name": "client", "image": "example.com/none:1", "imageID": "", "ready": false, "restartCount": 0,
+            "state": {"waiting": {"reason": "ErrImagePull", "message": "not found"}}
+        }]})))
+        .unwrap();
+        assert_eq!(found.reason, "ErrImagePull");
+        assert!(found.message.contains("example.com/none:1"), "{}", found.message);
+    }
+
+    #[test]
+    fn a_pod_that_fits_no_node_says_what_the_scheduler_says() {
+        let found = trouble(&pod(serde_json::json!({"conditions": [{
+            "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/2 nodes are available"
+        }]})))
+        .unwrap();
+        assert_eq!(
+            (found.reason.as_str(), found.message.as_str()),
+            ("Unschedulable", "pod p: 0/2 nodes are available")
+        );
+    }
+
+    #[test]
+    fn a_pod_that_is_being_created_is_no_trouble() {
+        let creating = pod(serde_json::json!({"containerStatuses": [{
+            "name": "client", "image": "i", "imageID": "", "ready": false, "restartCount": 0,
+            "state": {"waiting": {"reason": "ContainerCreating"}}
+        }]}));
+        assert_eq!(trouble(&creating), None);
+    }
+}

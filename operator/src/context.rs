@@ -1,0 +1,35 @@
+//! What both controllers are given: a client, a recorder of events, the images
+//! to use, a way to talk to runners and observers, and metrics.
+
+use crate::{
+    cluster::{agents::Agents, events::Announcer},
+    metrics::Metrics,
+};
+use kube::Client;
+use std::sync::Arc;
+
+/// Images and names the operator was started with.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Image with `dragstrip-runner` and `dragstrip-loadgen`.
+    pub runner_image: String,
+    /// Image with `memtier_benchmark`, where a phase names none.
+    pub memtier_image: String,
+    /// Namespace of the operator: the Leases of nodes are kept there.
+    pub namespace: String,
+}
+
+/// Shared by all reconciles.
+#[derive(Clone)]
+pub struct Context {
+    /// The apiserver.
+    pub client: Client,
+    /// Publishes events.
+    pub announcer: Arc<Announcer>,
+    /// Start-up settings.
+    pub settings: Arc<Settings>,
+    /// Runners and observers, by pod address.
+    pub agents: Agents,
+    /// Counters of the process.
+    pub metrics: Metrics,
+}

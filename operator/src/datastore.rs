@@ -1,0 +1,158 @@
+//! The Datastore controller.
+
+mod apply;
+mod build;
+pub mod engines;
+mod fetch;
+mod status;
+mod validate;
+pub mod verify;
+
+pub(crate) use build::{empty_directory, locked_down, prefer_role, secret_variable, tolerations, variable};
+pub(crate) use fetch::observe;
+
+use crate::{context::Context, labels, metrics::Outcome, process::Parts};
+use dragstrip_crds::{BenchmarkRun, Datastore, DatastoreStatus, conditions, run::RunPhase};
+use futures::{Future, StreamExt};
+use jiff::Timestamp;
+use k8s_openapi::api::{
+    apps::v1::StatefulSet,
+    core::v1::{Pod, Service},
+};
+use kube::{
+    Api, ResourceExt,
+    runtime::{
+        Controller, WatchStreamExt,
+        controller::{Action, Config},
+        reflector::{self, ObjectRef, Store},
+        watcher,
+    },
+};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+/// A reconcile's step that failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Reading the cluster failed.
+    #[error("failed to fetch what exists for the datastore")]
+    Fetch(#[from] fetch::Error),
+    /// Writing the cluster failed.
+    #[error("failed to apply the datastore's objects")]
+    Apply(#[from] apply::Error),
+    /// Writing the status failed.
+    #[error(transparent)]
+    Status(#[from] status::Error),
+}
+
+/// Datastores reconciled at the same time.
+const CONCURRENCY: u16 = 4;
+/// A pass without cause, in case an event was missed.
+const SAFETY_NET: Duration = Duration::from_secs(3600);
+/// Before asking again a server that is up but did not answer, or a cluster without a fitting node.
+const ASK_AGAIN: Duration = Duration::from_secs(2);
+
+async fn reconcile(datastore: Arc<Datastore>, ctx: Arc<Context>) -> Result<Action, Error> {
+    if datastore.metadata.deletion_timestamp.is_some() {
+        // Everything it made has it as owner: the garbage collector removes it.
+        return Ok(Action::await_change());
+    }
+    let started = Instant::now();
+    let result = pass(&datastore, &ctx).await;
+    let outcome = match &result {
+        Ok((outcome, _)) => *outcome,
+        Err(_) => Outcome::Failed,
+    };
+    ctx.metrics.reconciled("datastore", outcome, started.elapsed());
+    result.map(|(_, action)| action)
+}
+
+async fn pass(datastore: &Datastore, ctx: &Context) -> Result<(Outcome, Action), Error> {
+    let old = datastore.status.clone().unwrap_or_default();
+    let fetched = fetch::fetch(ctx, datastore).await?; // client
+    let now = Timestamp::now();
+    let validated = match validate::validate(datastore, &fetched.nodes) {
+        Ok(validated) => validated, // pure
+        Err(invalid) => {
+            status::publish(ctx, datastore, status::of_invalid(datastore, &old, &invalid, now)).await?;
+            return Ok((Outcome::Invalid, Action::requeue(Duration::from_secs(30))));
+        }
+    };
+    let resources = build::build(&validated, &ctx.settings.runner_image); // pure
+    apply::apply(ctx, resources).await?; // client
+    let status = status::of_valid(&validated, &old, &fetched, now); // pure
+    let action = next_look(&status, &fetched);
+    status::publish(ctx, datastore, status).await?; // client
+    Ok((Outcome::Done, action))
+}
+
+/// Pod events bring the next pass; only a ready pod whose server could not be
+/// asked makes none.
+fn next_look(status: &DatastoreStatus, fetched: &fetch::Fetched) -> Action {
+    let pod_ready = fetched.pod.as_ref().is_some_and(crate::cluster::pods::ready);
+    let unknown = conditions::find(&status.conditions, conditions::types::VERIFIED)
+        .is_none_or(|c| c.status == "Unknown");
+    Action::requeue(if pod_ready && unknown {
+        ASK_AGAIN
+    } else {
+        SAFETY_NET
+    })
+}
+
+// The controller hands over an Arc that this signature must take.
+#[allow(clippy::needless_pass_by_value)]
+fn on_error(datastore: Arc<Datastore>, error: &Error, _: Arc<Context>) -> Action {
+    tracing::warn!(datastore = %datastore.name_any(), namespace = ?datastore.namespace(), error = %crate::process::chain(error), "reconcile failed");
+    Action::requeue(Duration::from_secs(2))
+}
+
+/// Which Datastore a pod belongs to.
+fn of_pod(pod: &Pod) -> Option<ObjectRef<Datastore>> {
+    let name = pod.labels().get(labels::DATASTORE)?.clone();
+    Some(ObjectRef::new(&name).within(&pod.namespace()?))
+}
+
+/// Which Datastore a run is about to use or has used: it is looked at again, so
+/// that its status tells what the run found. Not while load runs: asking a
+/// server costs it something.
+fn of_run(run: &BenchmarkRun) -> Option<ObjectRef<Datastore>> {
+    let phase = run.status.as_ref().map(|status| status.phase).unwrap_or_default();
+    let name = run.spec.target.datastore_ref.as_ref()?.name.clone();
+    let idle = phase == RunPhase::Pending || phase.finished();
+    idle.then_some(ObjectRef::new(&name).within(&run.namespace()?))
+}
+
+/// The controller, and the store of Datastores it keeps. Runs until shutdown.
+pub fn controller(ctx: Arc<Context>, parts: &Parts) -> (Store<Datastore>, impl Future<Output = ()> + use<>) {
+    let client = ctx.client.clone();
+    let (reader, writer) = reflector::store();
+    // managedFields are three quarters of an object in memory and nobody reads them.
+    let datastores = watcher(Api::<Datastore>::all(client.clone()), watcher::Config::default())
+        .modify(|datastore| datastore.managed_fields_mut().clear())
+        .default_backoff()
+        .reflect(writer)
+        .touched_objects();
+    let ours = watcher::Config::default().labels("app.kubernetes.io/managed-by=dragstrip-operator");
+    let server_pods = watcher::Config::default().labels(&format!("{}={}", labels::COMPONENT, labels::SERVER));
+    let run = Controller::for_stream(datastores, reader.clone())
+        .with_config(Config::default().concurrency(CONCURRENCY))
+        .owns(Api::<StatefulSet>::all(client.clone()), ours.clone())
+        .owns(Api::<Service>::all(client.clone()), ours)
+        .watches(Api::<Pod>::all(client.clone()), server_pods, |pod| of_pod(&pod))
+        .watches(
+            Api::<BenchmarkRun>::all(client),
+            watcher::Config::default(),
+            |run| of_run(&run),
+        )
+        .graceful_shutdown_on(parts.shutdown())
+        .run(reconcile, on_error, ctx)
+        .for_each(|result| {
+            if let Err(error) = result {
+                tracing::debug!(error = %crate::process::chain(&error), "datastore controller");
+            }
+            std::future::ready(())
+        });
+    (reader, run)
+}

@@ -1,0 +1,134 @@
+//! What would be applied for each engine, as whole objects: `snapshots/` holds
+//! them, and a change to any of them shows in the review of that file.
+
+use super::*;
+use crate::datastore::validate::{Invalid, validate};
+use dragstrip_crds::Datastore;
+use k8s_openapi::api::core::v1::Node;
+use serde_json::{Value, json};
+
+fn node(cpus: &str) -> Node {
+    serde_json::from_value(json!({
+        "metadata": {"name": "worker", "labels": {"pool": "servers"}}, "status": {"capacity": {"cpu": cpus}}
+    }))
+    .unwrap()
+}
+
+fn datastore(spec: Value) -> Datastore {
+    serde_json::from_value(json!({
+        "apiVersion": "dragstrip.dev/v1alpha1", "kind": "Datastore",
+        "metadata": {"name": "racer", "namespace": "pits", "uid": "datastore-uid", "generation": 3},
+        "spec": spec,
+    }))
+    .unwrap()
+}
+
+fn built(spec: Value) -> Resources {
+    build(&validate(&datastore(spec), &[node("64")]).unwrap(), "example.com/runner:1")
+}
+
+fn refused(spec: Value, cpus: &str) -> Invalid {
+    validate(&datastore(spec), &[node(cpus)]).unwrap_err()
+}
+
+#[test]
+fn dragonfly_as_a_whole() {
+    let Resources { service, stateful_set } = built(json!({
+        "engine": "Dragonfly", "version": "1.40.1", "threads": 8, "maxMemory": "4Gi", "ioUring": "Require",
+        "authSecretRef": {"name": "pit-pass"}, "extraArgs": ["--cluster_mode=emulated"],
+        "placement": {
+            "nodeSelector": {"pool": "servers"},
+            "tolerations": [{"key": "dedicated", "operator": "Exists"}],
+        },
+    }));
+    insta::assert_yaml_snapshot!("dragonfly_service", service);
+    insta::assert_yaml_snapshot!("dragonfly_stateful_set", stateful_set);
+}
+
+#[test]
+fn keydb_as_a_whole() {
+    let built = built(json!({"engine": "KeyDB", "threads": 4, "authSecretRef": {"name": "pit-pass", "key": "code"}}));
+    insta::assert_yaml_snapshot!("keydb_stateful_set", built.stateful_set);
+}
+
+#[test]
+fn garnet_as_a_whole() {
+    let built = built(json!({"engine": "Garnet", "threads": 4, "maxMemory": "2Gi", "authSecretRef": {"name": "pit-pass"}}));
+    insta::assert_yaml_snapshot!("garnet_stateful_set", built.stateful_set);
+}
+
+#[test]
+fn redis_as_a_whole() {
+    let built = built(json!({
+        "engine": "Redis", "version": "7.4", "threads": 2, "port": 7000,
+        "env": [{"name": "TZ", "value": "UTC"}],
+        "resources": {"requests": {"cpu": "500m"}},
+    }));
+    insta::assert_yaml_snapshot!("redis_stateful_set", built.stateful_set);
+}
+
+#[test]
+fn valkey_as_a_whole() {
+    insta::assert_yaml_snapshot!("valkey_stateful_set", built(json!({"engine": "Valkey", "threads": 3})).stateful_set);
+}
+
+fn command(spec: Value) -> String {
+    let stateful_set = built(spec).stateful_set;
+    let pod = stateful_set.spec.unwrap().template.spec.unwrap();
+    pod.containers[0].command.clone().unwrap().join(" ")
+}
+
+#[test]
+fn a_password_is_only_ever_referred_to() {
+    for engine in ["Redis", "Valkey", "KeyDB", "Garnet", "Dragonfly"] {
+        let spec = json!({"engine": engine, "threads": 1, "authSecretRef": {"name": "pit-pass"}});
+        let stateful_set = serde_json::to_string(&built(spec.clone()).stateful_set).unwrap();
+        assert!(stateful_set.contains(r#""secretKeyRef":{"key":"password","name":"pit-pass""#), "{engine}: {stateful_set}");
+        let command = command(spec);
+        match engine {
+            "Dragonfly" => assert!(!command.contains("pass"), "Dragonfly reads its environment: {command}"),
+            _ => assert!(command.contains("$(DRAGSTRIP_PASSWORD)"), "{engine}: {command}"),
+        }
+    }
+}
+
+#[test]
+fn io_uring_can_be_left_out() {
+    assert!(command(json!({"engine": "Dragonfly", "threads": 1, "ioUring": "Disable"})).contains("--force_epoll"));
+    assert!(!command(json!({"engine": "Dragonfly", "threads": 1})).contains("--force_epoll"));
+}
+
+#[test]
+fn dragonfly_with_too_little_memory_is_refused() {
+    let refusal = refused(json!({"engine": "Dragonfly", "threads": 8, "maxMemory": "1Gi"}), "64").to_string();
+    assert!(refusal.contains("spec.maxMemory is 1024 MiB"), "{refusal}");
+    assert!(refusal.contains("set maxMemory to 2048Mi or more"), "{refusal}");
+}
+
+#[test]
+fn more_threads_than_any_node_has_cpus_are_refused() {
+    let refusal = refused(json!({"engine": "Redis", "threads": 8}), "4");
+    assert_eq!(refusal.reason(), "ThreadsExceedNode");
+    assert!(refusal.to_string().contains("use at most 4 threads"), "{refusal}");
+}
+
+#[test]
+fn a_selector_that_no_node_has_is_refused() {
+    let refusal = refused(
+        json!({"engine": "Redis", "threads": 1, "placement": {"nodeSelector": {"pool": "none"}}}),
+        "4",
+    );
+    assert_eq!(refusal.reason(), "NoMatchingNode");
+    assert!(refusal.to_string().contains("pool=none"), "{refusal}");
+}
+
+#[test]
+fn default_resources_make_a_guaranteed_pod_with_whole_cpus() {
+    let stateful_set = built(json!({"engine": "Redis", "threads": 4, "maxMemory": "1Gi"})).stateful_set;
+    let pod = stateful_set.spec.unwrap().template.spec.unwrap();
+    let resources = pod.containers[0].resources.clone().unwrap();
+    assert_eq!(resources.requests, resources.limits);
+    assert_eq!(resources.limits.unwrap()["cpu"].0, "4");
+    let observer = pod.init_containers.unwrap()[0].resources.clone().unwrap();
+    assert_eq!(observer.requests, observer.limits, "a sidecar without limits would cost the pod its guarantee");
+}

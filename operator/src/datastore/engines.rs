@@ -1,0 +1,146 @@
+//! What is particular to each engine, one file each. Adding an engine touches
+//! its file, [`rules`] and the enum in the API.
+
+mod dragonfly;
+mod garnet;
+mod keydb;
+mod redis;
+mod valkey;
+
+use dragstrip_crds::{DatastoreSpec, Engine, observed::ServerTruth, protocol::PASSWORD_VARIABLE};
+use k8s_openapi::api::core::v1::SeccompProfile;
+
+/// Bytes in a MiB.
+pub const MIB: u64 = 1 << 20;
+
+/// Everything the operator must know about an engine.
+pub trait EngineRules: Sync {
+    /// The image when the manifest names none; `version` becomes the tag.
+    fn default_image(&self, version: Option<&str>) -> String;
+
+    /// Program and arguments of the server, persistence off. A password is
+    /// referred to as `$(DRAGSTRIP_PASSWORD)` or left to [`EngineRules::password_variable`].
+    fn command(&self, spec: &DatastoreSpec) -> Vec<String>;
+
+    /// Environment variable the server itself reads its password from; `None`
+    /// where it can only be an argument.
+    fn password_variable(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// Environment variables with plain values.
+    fn environment(&self) -> Vec<(&'static str, &'static str)> {
+        Vec::new()
+    }
+
+    /// User and group id the image's server runs as.
+    fn user(&self) -> i64 {
+        999
+    }
+
+    /// `maxMemory` when the manifest names none, in bytes.
+    fn default_max_memory(&self, _threads: u64) -> u64 {
+        1024 * MIB
+    }
+
+    /// Memory the container needs beside the data, in bytes.
+    fn memory_overhead(&self, threads: u64) -> u64 {
+        (64 + 8 * threads) * MIB
+    }
+
+    /// What is wrong with the declaration, naming the field and the remedy.
+    fn refuse(&self, _spec: &DatastoreSpec) -> Option<String> {
+        None
+    }
+
+    /// Seccomp profile of the server.
+    fn seccomp(&self, _spec: &DatastoreSpec) -> SeccompProfile {
+        SeccompProfile {
+            type_: "RuntimeDefault".to_owned(),
+            localhost_profile: None,
+        }
+    }
+
+    /// Differences between declaration and truth that only this engine knows of.
+    fn disagreements(&self, _spec: &DatastoreSpec, _truth: &ServerTruth) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Things worth knowing that are no fault.
+    fn notes(&self, _spec: &DatastoreSpec) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+/// The rules of `engine`.
+pub fn rules(engine: Engine) -> &'static dyn EngineRules {
+    match engine {
+        Engine::Dragonfly => &dragonfly::Dragonfly,
+        Engine::Redis => &redis::Redis,
+        Engine::Valkey => &valkey::Valkey,
+        Engine::KeyDB => &keydb::KeyDb,
+        Engine::Garnet => &garnet::Garnet,
+    }
+}
+
+/// `maxMemory` in bytes, declared or the engine's default.
+pub fn max_memory(spec: &DatastoreSpec) -> u64 {
+    spec.max_memory.as_ref().map_or_else(
+        || rules(spec.engine).default_max_memory(threads(spec)),
+        dragstrip_crds::units::Memory::bytes,
+    )
+}
+
+/// Declared threads as an unsigned number; the schema keeps them above zero.
+pub fn threads(spec: &DatastoreSpec) -> u64 {
+    u64::try_from(spec.threads).unwrap_or(1)
+}
+
+/// How a password is written into an argument: the kubelet puts in the value.
+fn password_argument() -> String {
+    format!("$({PASSWORD_VARIABLE})")
+}
+
+/// Arguments that Redis and its descendants share. `--protected-mode no`
+/// because clients come from other pods; a backlog of 4096 because thousands
+/// of connections arrive within a moment.
+fn redis_family(program: &str, threads_flags: &[&str], spec: &DatastoreSpec) -> Vec<String> {
+    let mut command: Vec<String> = [
+        program,
+        "--port",
+        &spec.port.to_string(),
+        "--save",
+        "",
+        "--appendonly",
+        "no",
+    ]
+    .iter()
+    .map(|part| (*part).to_owned())
+    .collect();
+    let threads = spec.threads.to_string();
+    command.extend(threads_flags.iter().map(|flag| {
+        if *flag == "N" {
+            threads.clone()
+        } else {
+            (*flag).to_owned()
+        }
+    }));
+    let max_memory = max_memory(spec).to_string();
+    for part in [
+        "--maxmemory",
+        &max_memory,
+        "--maxmemory-policy",
+        "noeviction",
+        "--protected-mode",
+        "no",
+        "--tcp-backlog",
+        "4096",
+    ] {
+        command.push(part.to_owned());
+    }
+    if spec.auth_secret_ref.is_some() {
+        command.push("--requirepass".to_owned());
+        command.push(password_argument());
+    }
+    command
+}

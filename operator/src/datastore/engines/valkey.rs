@@ -1,0 +1,17 @@
+//! Valkey. `--io-threads` counts the main thread; reads are always threaded.
+
+use super::{EngineRules, redis_family};
+use dragstrip_crds::DatastoreSpec;
+
+/// Valkey's rules.
+pub(super) struct Valkey;
+
+impl EngineRules for Valkey {
+    fn default_image(&self, version: Option<&str>) -> String {
+        format!("docker.io/valkey/valkey:{}", version.unwrap_or("9.1"))
+    }
+
+    fn command(&self, spec: &DatastoreSpec) -> Vec<String> {
+        redis_family("valkey-server", &["--io-threads", "N"], spec)
+    }
+}

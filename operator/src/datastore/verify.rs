@@ -1,0 +1,150 @@
+//! Declared against true: what the running server says of itself must be what
+//! the manifest says. Pure.
+
+use super::engines;
+use dragstrip_crds::{DatastoreSpec, observed::ServerTruth};
+
+/// Whether `actual` is `declared` or a longer form of it: 8.0 allows 8.0.2, not 8.01.
+fn version_agrees(declared: &str, actual: &str) -> bool {
+    let (declared, actual) = (declared.trim_start_matches('v'), actual.trim_start_matches('v'));
+    actual
+        .strip_prefix(declared)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '-']))
+}
+
+/// Every difference, as a sentence with both values; empty when all agrees.
+/// What an engine does not tell (absent in `truth`) is not compared.
+pub fn disagreements(spec: &DatastoreSpec, truth: &ServerTruth) -> Vec<String> {
+    let mut found = Vec::new();
+    match truth.engine {
+        Some(engine) if engine == spec.engine => {}
+        Some(engine) => found.push(format!(
+            "engine: declared {}, the server is {engine}",
+            spec.engine
+        )),
+        None => found.push(format!(
+            "engine: declared {}, the server is none that is known",
+            spec.engine
+        )),
+    }
+    if let Some(declared) = &spec.version
+        && !version_agrees(declared, &truth.version)
+    {
+        found.push(format!(
+            "version: declared {declared}, the server is {}",
+            truth.version
+        ));
+    }
+    if let Some(threads) = truth.threads
+        && threads != spec.threads
+    {
+        found.push(format!(
+            "threads: declared {}, the server runs {threads}",
+            spec.threads
+        ));
+    }
+    let declared_memory = i64::try_from(engines::max_memory(spec)).unwrap_or(i64::MAX);
+    if let Some(bytes) = truth.max_memory_bytes
+        && bytes != declared_memory
+    {
+        found.push(format!(
+            "maxMemory: declared {declared_memory} bytes, the server has {bytes}"
+        ));
+    }
+    if let Some(policy) = truth.max_memory_policy.as_deref()
+        && policy != "noeviction"
+    {
+        found.push(format!(
+            "eviction policy: declared noeviction, the server has {policy}"
+        ));
+    }
+    found.extend(engines::rules(spec.engine).disagreements(spec, truth));
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use dragstrip_crds::Engine;
+
+    fn declared() -> DatastoreSpec {
+        serde_json::from_value(serde_json::json!({
+            "engine": "Redis", "version": "8.0", "threads": 2, "maxMemory": "1Gi"
+        }))
+        .unwrap()
+    }
+
+    fn truth() -> ServerTruth {
+        ServerTruth {
+            engine: Some(Engine::Redis),
+            version: "8.0.2".into(),
+            threads: Some(2),
+            io_interface: Some("epoll".into()),
+            max_memory_bytes: Some(1 << 30),
+            max_memory_policy: Some("noeviction".into()),
+            cluster_enabled: false,
+            loading: false,
+            run_id: "abc".into(),
+            used_memory_bytes: 1,
+        }
+    }
+
+    #[test]
+    fn a_server_that_is_what_was_declared_has_no_disagreement() {
+        assert_eq!(disagreements(&declared(), &truth()), Vec::<String>::new());
+    }
+
+    #[test]
+    fn each_difference_names_both_values() {
+        let other = ServerTruth {
+            engine: Some(Engine::Valkey),
+            version: "8.01".into(),
+            threads: Some(1),
+            max_memory_bytes: Some(5),
+            max_memory_policy: Some("allkeys-lru".into()),
+            ..truth()
+        };
+        assert_eq!(
+            disagreements(&declared(), &other),
+            [
+                "engine: declared Redis, the server is Valkey",
+                "version: declared 8.0, the server is 8.01",
+                "threads: declared 2, the server runs 1",
+                "maxMemory: declared 1073741824 bytes, the server has 5",
+                "eviction policy: declared noeviction, the server has allkeys-lru",
+            ]
+        );
+    }
+
+    #[test]
+    fn what_an_engine_does_not_tell_is_not_held_against_it() {
+        let silent = ServerTruth {
+            threads: None,
+            max_memory_bytes: None,
+            max_memory_policy: None,
+            ..truth()
+        };
+        assert_eq!(disagreements(&declared(), &silent), Vec::<String>::new());
+    }
+
+    #[test]
+    fn dragonfly_on_epoll_is_refused_only_where_io_uring_is_required() {
+        let spec = |io_uring: &str| -> DatastoreSpec {
+            serde_json::from_value(serde_json::json!({
+                "engine": "Dragonfly", "threads": 2, "maxMemory": "1Gi", "ioUring": io_uring
+            }))
+            .unwrap()
+        };
+        let epoll = ServerTruth {
+            engine: Some(Engine::Dragonfly),
+            version: "1.40.1".into(),
+            ..truth()
+        };
+        assert_eq!(disagreements(&spec("Prefer"), &epoll), Vec::<String>::new());
+        let found = disagreements(&spec("Require"), &epoll);
+        assert!(
+            found[0].contains("declared Require, the server uses epoll"),
+            "{found:?}"
+        );
+    }
+}

@@ -1,0 +1,11 @@
+//! The Dragstrip operator. Each kind is one module whose reconcile reads as
+//! fetch (client), validate (pure), decide or build (pure), apply (client),
+//! status (client); what they share of the cluster is in [`cluster`].
+
+pub mod cluster;
+pub mod context;
+pub mod datastore;
+pub mod labels;
+pub mod metrics;
+pub mod process;
+pub mod run;

@@ -1,0 +1,90 @@
+//! Metrics of the operator's own work, and their text form.
+
+use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, Opts, Registry, TextEncoder};
+use std::time::Duration;
+
+/// Why metrics could not be set up or written.
+#[derive(Debug, thiserror::Error)]
+pub enum MetricsError {
+    /// Registering or encoding failed.
+    #[error("failed to set up or write metrics")]
+    Prometheus(#[from] prometheus::Error),
+}
+
+/// How a reconcile ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// It did what there was to do.
+    Done,
+    /// The object is invalid; nothing is retried until it changes.
+    Invalid,
+    /// It failed and will be retried.
+    Failed,
+}
+
+impl Outcome {
+    fn label(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Invalid => "invalid",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+/// Shared counters.
+#[derive(Clone)]
+pub struct Metrics {
+    registry: Registry,
+    reconciles: HistogramVec,
+    requests: IntCounterVec,
+}
+
+impl Metrics {
+    /// Registers everything.
+    pub fn new() -> Result<Self, MetricsError> {
+        let registry = Registry::new();
+        let reconciles = HistogramVec::new(
+            HistogramOpts::new(
+                "dragstrip_reconcile_duration_seconds",
+                "Duration of reconciles by controller and outcome.",
+            )
+            // A pass costs a few API calls of some milliseconds each; seconds mean a struggling apiserver.
+            .buckets(vec![
+                0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
+            ]),
+            &["controller", "outcome"],
+        )?;
+        registry.register(Box::new(reconciles.clone()))?;
+        let requests = IntCounterVec::new(
+            Opts::new(
+                "dragstrip_api_requests_total",
+                "Requests to the apiserver by HTTP method, watches included.",
+            ),
+            &["method"],
+        )?;
+        registry.register(Box::new(requests.clone()))?;
+        Ok(Self {
+            registry,
+            reconciles,
+            requests,
+        })
+    }
+
+    /// Records one pass.
+    pub fn reconciled(&self, controller: &str, outcome: Outcome, took: Duration) {
+        self.reconciles
+            .with_label_values(&[controller, outcome.label()])
+            .observe(took.as_secs_f64());
+    }
+
+    /// Counts one request to the apiserver.
+    pub fn requested(&self, method: &str) {
+        self.requests.with_label_values(&[method]).inc();
+    }
+
+    /// All metrics in Prometheus' text format.
+    pub fn text(&self) -> Result<String, MetricsError> {
+        Ok(TextEncoder::new().encode_to_string(&self.registry.gather())?)
+    }
+}

@@ -1,0 +1,168 @@
+//! The process around the controllers: shutdown, waiting for the CRDs, health
+//! and metrics over HTTP.
+
+use crate::{context::Context, datastore, metrics::Metrics, run};
+use axum::{Router, extract::State, http::StatusCode, response::IntoResponse, routing::get};
+use futures::{Future, FutureExt, future::Shared};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::{
+    Api, Client,
+    runtime::wait::{await_condition, conditions::is_crd_established},
+};
+use std::{
+    net::SocketAddr,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+/// A step of the process that failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Waiting for a CRD failed.
+    #[error("failed to wait for the CRD {1}")]
+    AwaitCrd(#[source] kube::runtime::wait::Error, &'static str),
+    /// The address could not be listened on.
+    #[error("failed to listen on {1}")]
+    Listen(#[source] std::io::Error, SocketAddr),
+    /// The HTTP server ended.
+    #[error("failed to serve health and metrics")]
+    Serve(#[source] std::io::Error),
+    /// A controller ended without being told to.
+    #[error("the {0} controller ended by itself")]
+    ControllerEnded(&'static str),
+    /// Signals could not be waited for.
+    #[error("failed to wait for signals")]
+    Signals(#[source] std::io::Error),
+}
+
+/// `error` and all its causes, joined by colons.
+pub fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        text = format!("{text}: {cause}");
+        next = cause.source();
+    }
+    text
+}
+
+/// A shutdown that several can wait for.
+type Shutdown = Shared<Pin<Box<dyn Future<Output = ()> + Send>>>;
+
+/// What controllers need of the process.
+#[derive(Clone)]
+pub struct Parts {
+    shutdown: Shutdown,
+}
+
+impl Parts {
+    /// Ends when the process is told to stop.
+    pub fn shutdown(&self) -> Shutdown {
+        self.shutdown.clone()
+    }
+}
+
+fn shutdown() -> Result<Shutdown, Error> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut terminate = signal(SignalKind::terminate()).map_err(Error::Signals)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(Error::Signals)?;
+    let either: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    });
+    Ok(either.shared())
+}
+
+#[derive(Clone)]
+struct Health {
+    ready: Arc<AtomicBool>,
+    metrics: Metrics,
+}
+
+async fn readyz(State(health): State<Health>) -> impl IntoResponse {
+    if health.ready.load(Ordering::Relaxed) {
+        (StatusCode::OK, "ready")
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, "waiting for the CRDs")
+    }
+}
+
+async fn metrics(State(health): State<Health>) -> impl IntoResponse {
+    health
+        .metrics
+        .text()
+        .map_err(|error| (StatusCode::INTERNAL_SERVER_ERROR, chain(&error)))
+}
+
+async fn serve(listen: SocketAddr, health: Health, shutdown: Shutdown) -> Result<(), Error> {
+    let router = Router::new()
+        .route("/healthz", get(|| async { "alive" }))
+        .route("/readyz", get(readyz))
+        .route("/metrics", get(metrics))
+        .with_state(health);
+    let listener = tokio::net::TcpListener::bind(listen)
+        .await
+        .map_err(|error| Error::Listen(error, listen))?;
+    axum::serve(listener, router)
+        .with_graceful_shutdown(shutdown)
+        .await
+        .map_err(Error::Serve)
+}
+
+/// Waits until both kinds are served, however long that takes: a chart may
+/// install CRDs after the operator, and exiting would only make a crash loop.
+async fn await_crds(client: &Client) -> Result<(), Error> {
+    let crds: Api<CustomResourceDefinition> = Api::all(client.clone());
+    for name in ["datastores.dragstrip.dev", "benchmarkruns.dragstrip.dev"] {
+        tracing::info!(crd = name, "waiting for the CRD");
+        await_condition(crds.clone(), name, is_crd_established())
+            .await
+            .map_err(|error| Error::AwaitCrd(error, name))?;
+    }
+    Ok(())
+}
+
+async fn controllers(ctx: Arc<Context>, ready: Arc<AtomicBool>, parts: Parts) -> Result<(), Error> {
+    let stop = parts.shutdown();
+    tokio::select! {
+        established = await_crds(&ctx.client) => established?,
+        () = parts.shutdown() => return Ok(()),
+    }
+    ready.store(true, Ordering::Relaxed);
+    tracing::info!("controllers start");
+    let (_, datastores) = datastore::controller(ctx.clone(), &parts);
+    let runs = run::controller(ctx, &parts);
+    let ended = tokio::select! {
+        () = datastores => "datastore",
+        () = runs => "run",
+    };
+    // A controller that ends while nobody asked must not leave half an operator behind.
+    if stop.now_or_never().is_some() {
+        Ok(())
+    } else {
+        Err(Error::ControllerEnded(ended))
+    }
+}
+
+/// Runs the operator until it is told to stop.
+pub async fn run(ctx: Context, listen: SocketAddr) -> Result<(), Error> {
+    let parts = Parts {
+        shutdown: shutdown()?,
+    };
+    let health = Health {
+        ready: Arc::new(AtomicBool::new(false)),
+        metrics: ctx.metrics.clone(),
+    };
+    let ready = health.ready.clone();
+    tokio::try_join!(
+        serve(listen, health, parts.shutdown()),
+        controllers(Arc::new(ctx), ready, parts.clone())
+    )?;
+    tracing::info!("stopped");
+    Ok(())
+}

@@ -1,0 +1,236 @@
+//! The BenchmarkRun controller.
+
+mod apply;
+mod build;
+mod collect;
+pub mod decide;
+mod fetch;
+#[cfg(test)]
+mod fixtures;
+mod status;
+mod summary;
+mod turn;
+pub mod validate;
+mod view;
+
+use crate::{
+    context::Context,
+    labels,
+    metrics::Outcome,
+    process::{Parts, chain},
+};
+use apply::Applied;
+use decide::{Step, decide};
+use dragstrip_crds::{BenchmarkRun, Datastore, run::RunPhase};
+use futures::{Future, StreamExt};
+use jiff::Timestamp;
+use k8s_openapi::api::{batch::v1::Job, coordination::v1::Lease, core::v1::Pod};
+use kube::{
+    Api, ResourceExt,
+    runtime::{
+        Controller, WatchStreamExt,
+        controller::{Action, Config},
+        reflector::{self, ObjectRef, Store},
+        watcher,
+    },
+};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+/// A reconcile's step that failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Reading the cluster failed.
+    #[error("failed to fetch what exists for the run")]
+    Fetch(#[from] fetch::Error),
+    /// Carrying out the step failed.
+    #[error("failed to carry out a step of the run")]
+    Apply(#[from] apply::Error),
+    /// Writing the status failed.
+    #[error(transparent)]
+    Status(#[from] status::Error),
+    /// A finished run could not be removed.
+    #[error("failed to remove a run whose ttlAfterFinished is over")]
+    Expire(#[source] kube::Error),
+}
+
+/// Runs reconciled at the same time.
+const CONCURRENCY: u16 = 16;
+/// A pass without cause, in case an event was missed.
+const SAFETY_NET: Duration = Duration::from_secs(3600);
+
+/// What the run controller works with: the shared context and its own store.
+#[derive(Clone)]
+pub struct RunContext {
+    shared: Arc<Context>,
+    runs: Store<BenchmarkRun>,
+}
+
+async fn reconcile(run: Arc<BenchmarkRun>, ctx: Arc<RunContext>) -> Result<Action, Error> {
+    if run.metadata.deletion_timestamp.is_some() {
+        // Everything it made has it as owner; its Leases count as free once it is gone.
+        return Ok(Action::await_change());
+    }
+    let started = Instant::now();
+    let result = pass(&run, &ctx).await;
+    let outcome = match &result {
+        Ok((outcome, _)) => *outcome,
+        Err(_) => Outcome::Failed,
+    };
+    ctx.shared.metrics.reconciled("run", outcome, started.elapsed());
+    result.map(|(_, action)| action)
+}
+
+async fn pass(run: &BenchmarkRun, ctx: &RunContext) -> Result<(Outcome, Action), Error> {
+    let shared = &ctx.shared;
+    let validated = match validate::validate(run) {
+        Ok(validated) => validated, // pure
+        Err(invalid) => {
+            status::publish(shared, run, &status::of_invalid(run, &invalid, Timestamp::now())).await?;
+            return Ok((Outcome::Invalid, Action::await_change()));
+        }
+    };
+    // That a run has ended is a record, like a Job's completion time, not a phase to act on.
+    if turn::ended(run) {
+        apply::clear_up(shared, &validated).await?;
+        return Ok((Outcome::Done, expire(shared, run).await?));
+    }
+    let fetched = fetch::fetch(shared, &validated, &ctx.runs.state()).await?; // client
+    let now = Timestamp::now();
+    let step = decide(&validated, &view::view(&validated, &fetched), now); // pure
+    let applied = apply::apply(shared, &validated, &fetched, &step).await?; // client
+    if applied == Applied::Progressed {
+        return Ok((Outcome::Done, Action::requeue(Duration::ZERO)));
+    }
+    let old = run.status.clone().unwrap_or_default();
+    let status = status::of_step(&validated, &old, &fetched, &step, now); // pure
+    status::publish(shared, run, &status).await?; // client
+    Ok((Outcome::Done, next_look(&step, now)))
+}
+
+/// Events bring the next pass; a deadline is the only thing a clock must bring.
+fn next_look(step: &Step, now: Timestamp) -> Action {
+    match step {
+        Step::Wait(_, Some(until)) => {
+            let left = Duration::try_from(until.duration_since(now)).unwrap_or(Duration::ZERO);
+            Action::requeue(left.saturating_add(Duration::from_millis(100)).min(SAFETY_NET))
+        }
+        // The status just written brings it.
+        _ => Action::requeue(SAFETY_NET),
+    }
+}
+
+/// Removes a finished run when its time is over, else says when that will be.
+async fn expire(ctx: &Context, run: &BenchmarkRun) -> Result<Action, Error> {
+    let finished = run.status.as_ref().and_then(|status| status.finished_at.as_ref());
+    let (Some(period), Some(finished)) = (&run.spec.ttl_after_finished, finished) else {
+        return Ok(Action::await_change());
+    };
+    let over = finished
+        .0
+        .saturating_add(period.signed())
+        .unwrap_or(Timestamp::MAX);
+    match Duration::try_from(over.duration_since(Timestamp::now())) {
+        Ok(left) if !left.is_zero() => Ok(Action::requeue(left)),
+        _ => {
+            crate::cluster::apply::delete(&ctx.client, run)
+                .await
+                .map_err(Error::Expire)?;
+            Ok(Action::await_change())
+        }
+    }
+}
+
+// The controller hands over an Arc that this signature must take.
+#[allow(clippy::needless_pass_by_value)]
+fn on_error(run: Arc<BenchmarkRun>, error: &Error, _: Arc<RunContext>) -> Action {
+    tracing::warn!(run = %run.name_any(), namespace = ?run.namespace(), error = %chain(error), "reconcile failed");
+    Action::requeue(Duration::from_secs(1))
+}
+
+fn waiting(runs: &Store<BenchmarkRun>) -> impl Iterator<Item = ObjectRef<BenchmarkRun>> + use<> {
+    let queued = |run: &BenchmarkRun| run.status.as_ref().is_some_and(|status| status.queue.is_some());
+    runs.state()
+        .into_iter()
+        .filter(move |run| queued(run))
+        .map(|run| ObjectRef::from_obj(&*run))
+}
+
+/// A client pod concerns its run and, since it may be the last one of a deleted
+/// run, those that wait.
+fn of_pod(pod: &Pod, runs: &Store<BenchmarkRun>) -> Vec<ObjectRef<BenchmarkRun>> {
+    let own = pod.labels().get(labels::RUN).zip(pod.namespace());
+    let own = own.map(|(name, namespace)| ObjectRef::new(name).within(&namespace));
+    let gone = pod.metadata.deletion_timestamp.is_some();
+    own.into_iter().chain(waiting(runs).filter(|_| gone)).collect()
+}
+
+/// The runs against a Datastore that have not ended.
+fn of_datastore(datastore: &Datastore, runs: &Store<BenchmarkRun>) -> Vec<ObjectRef<BenchmarkRun>> {
+    let (name, namespace) = (datastore.name_any(), datastore.namespace());
+    let concerned = |run: &BenchmarkRun| {
+        let target = &run.spec.target;
+        let referred = target
+            .datastore_ref
+            .as_ref()
+            .is_some_and(|reference| reference.name == name);
+        let own = target.datastore.is_some() && run.name_any() == name;
+        let phase = run.status.as_ref().map(|status| status.phase).unwrap_or_default();
+        let before_load = matches!(
+            phase,
+            RunPhase::Pending | RunPhase::Provisioning | RunPhase::Queued
+        );
+        run.namespace() == namespace && (referred || own) && before_load
+    };
+    runs.state()
+        .iter()
+        .filter(|run| concerned(run))
+        .map(|run| ObjectRef::from_obj(&**run))
+        .collect()
+}
+
+/// The controller. Runs until shutdown.
+pub fn controller(shared: Arc<Context>, parts: &Parts) -> impl Future<Output = ()> + use<> {
+    let client = shared.client.clone();
+    let (runs, writer) = reflector::store();
+    // managedFields are three quarters of an object in memory and nobody reads them.
+    let stream = watcher(
+        Api::<BenchmarkRun>::all(client.clone()),
+        watcher::Config::default(),
+    )
+    .modify(|run| run.managed_fields_mut().clear())
+    .default_backoff()
+    .reflect(writer)
+    .touched_objects();
+    let ours = watcher::Config::default().labels("app.kubernetes.io/managed-by=dragstrip-operator");
+    let client_pods = watcher::Config::default().labels(&format!("{}={}", labels::COMPONENT, labels::CLIENT));
+    let context = Arc::new(RunContext {
+        shared,
+        runs: runs.clone(),
+    });
+    let (for_pods, for_datastores, for_leases) = (runs.clone(), runs.clone(), runs.clone());
+    Controller::for_stream(stream, runs)
+        .with_config(Config::default().concurrency(CONCURRENCY))
+        .owns(Api::<Job>::all(client.clone()), ours.clone())
+        .watches(Api::<Pod>::all(client.clone()), client_pods, move |pod| {
+            of_pod(&pod, &for_pods)
+        })
+        .watches(Api::<Lease>::all(client.clone()), ours, move |_| {
+            waiting(&for_leases).collect::<Vec<_>>()
+        })
+        .watches(
+            Api::<Datastore>::all(client),
+            watcher::Config::default(),
+            move |datastore| of_datastore(&datastore, &for_datastores),
+        )
+        .graceful_shutdown_on(parts.shutdown())
+        .run(reconcile, on_error, context)
+        .for_each(|result| {
+            if let Err(error) = result {
+                tracing::debug!(error = %chain(&error), "run controller");
+            }
+            std::future::ready(())
+        })
+}

@@ -1,0 +1,332 @@
+//! What a run's status says. [`publish`] needs the client, the rest is pure:
+//! derived on every pass from what exists.
+
+use super::{
+    collect::TOTAL,
+    decide::{Ending, ReadyTarget, Step, TargetState, Waiting},
+    fetch::{Fetched, since},
+    summary,
+    validate::{Invalid, ValidatedRun},
+};
+use crate::{cluster::apply::apply_status, context::Context, labels::RUN_MANAGER};
+use dragstrip_crds::{
+    BenchmarkRun, BenchmarkRunStatus,
+    conditions::{
+        self, Finding,
+        types::{CLIENTS_READY, COMPLETE, PASSED, TARGET_READY},
+    },
+    run::{FailureStatus, Headline, PhaseStatus, RunPhase, TargetStatus},
+    units::thousands,
+};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+/// Writing the status failed.
+#[derive(Debug, thiserror::Error)]
+#[error("failed to write the status of the run")]
+pub struct Error(#[source] kube::Error);
+
+fn phase(step: &Step) -> RunPhase {
+    match step {
+        Step::Wait(Waiting::TargetNotReady { own: true, .. }, _) | Step::MakeDatastore => {
+            RunPhase::Provisioning
+        }
+        Step::Wait(Waiting::TargetMissing(_) | Waiting::TargetNotReady { own: false, .. }, _) => {
+            RunPhase::Pending
+        }
+        Step::Wait(Waiting::Queue(_), _) | Step::TakeTurn => RunPhase::Queued,
+        Step::Wait(Waiting::Clients { .. }, _) | Step::CreateJob(_) => RunPhase::Preparing,
+        Step::Wait(Waiting::Load { .. }, _) | Step::GiveOrder(_) => RunPhase::Running,
+        Step::Collect(_) => RunPhase::Collecting,
+        Step::Finish(Ending::Succeeded) => RunPhase::Succeeded,
+        Step::Finish(Ending::Failed(_)) => RunPhase::Failed,
+        Step::Finish(Ending::Cancelled) => RunPhase::Cancelled,
+    }
+}
+
+fn message(run: &ValidatedRun, step: &Step) -> String {
+    let name = |index: &usize| {
+        let attempt = &run.attempts[*index];
+        format!(
+            "phase {}, repetition {} of {}",
+            attempt.phase, attempt.repetition, run.spec.repetitions
+        )
+    };
+    match step {
+        Step::Wait(Waiting::TargetMissing(message) | Waiting::TargetNotReady { message, .. }, _) => {
+            message.clone()
+        }
+        Step::Wait(Waiting::Queue(queue), _) => {
+            format!(
+                "waits for {}, which holds Lease {}; position {} in the queue",
+                queue.held_by, queue.lease, queue.position
+            )
+        }
+        Step::Wait(
+            Waiting::Clients {
+                attempt,
+                trouble: Some(trouble),
+            },
+            _,
+        ) => {
+            format!(
+                "{}: {} ({}); check spec.clients and the phase's image",
+                name(attempt),
+                trouble.message,
+                trouble.reason
+            )
+        }
+        Step::Wait(
+            Waiting::Clients {
+                attempt,
+                trouble: None,
+            },
+            _,
+        ) => format!("{}: client pods are starting", name(attempt)),
+        Step::Wait(Waiting::Load { attempt }, _) => format!("{}: load is running", name(attempt)),
+        Step::Finish(Ending::Succeeded) => format!("all {} measurements are stored", run.attempts.len()),
+        Step::Finish(Ending::Failed(failure)) => match (&failure.phase, failure.repetition, &failure.pod) {
+            (Some(phase), Some(repetition), Some(pod)) => {
+                format!(
+                    "phase {phase}, repetition {repetition}, pod {pod}: {}",
+                    failure.message
+                )
+            }
+            _ => failure.message.clone(),
+        },
+        Step::Finish(Ending::Cancelled) => "stopped by spec.cancel".to_owned(),
+        Step::MakeDatastore | Step::TakeTurn | Step::CreateJob(_) | Step::GiveOrder(_) | Step::Collect(_) => {
+            String::new()
+        }
+    }
+}
+
+fn target_finding(step: &Step) -> Option<Finding> {
+    Some(match step {
+        Step::Wait(Waiting::TargetMissing(message), _) => {
+            Finding::no(TARGET_READY, "NotFound", message.clone())
+        }
+        Step::Wait(Waiting::TargetNotReady { message, .. }, _) => {
+            Finding::no(TARGET_READY, "NotReady", message.clone())
+        }
+        Step::Finish(Ending::Failed(failure)) if failure.step == "Verification" => {
+            Finding::no(TARGET_READY, "NotAsDeclared", failure.message.clone())
+        }
+        Step::Wait(Waiting::Queue(_) | Waiting::Clients { .. } | Waiting::Load { .. }, _) => {
+            Finding::yes(TARGET_READY, "Ready", "the target is there")
+        }
+        _ => return None,
+    })
+}
+
+fn clients_finding(step: &Step) -> Option<Finding> {
+    Some(match step {
+        Step::Wait(
+            Waiting::Clients {
+                trouble: Some(trouble),
+                ..
+            },
+            _,
+        ) => Finding::no(
+            CLIENTS_READY,
+            "HeldUp",
+            format!("{}: {}", trouble.reason, trouble.message),
+        ),
+        Step::Wait(Waiting::Clients { trouble: None, .. }, _) => {
+            Finding::no(CLIENTS_READY, "Starting", "client pods are starting")
+        }
+        Step::Wait(Waiting::Load { .. }, _) => {
+            Finding::yes(CLIENTS_READY, "Started", "all client pods were at the start line")
+        }
+        _ => return None,
+    })
+}
+
+fn end_findings(run: &ValidatedRun, step: &Step) -> [Finding; 2] {
+    match step {
+        Step::Finish(Ending::Succeeded) => [
+            Finding::yes(COMPLETE, "Succeeded", "every phase was measured"),
+            Finding::yes(
+                PASSED,
+                "Succeeded",
+                "every phase was measured and every check passed",
+            ),
+        ],
+        Step::Finish(Ending::Failed(_)) => [
+            Finding::yes(COMPLETE, "Failed", message(run, step)),
+            Finding::no(PASSED, "Failed", message(run, step)),
+        ],
+        Step::Finish(Ending::Cancelled) => [
+            Finding::yes(COMPLETE, "Cancelled", "stopped by spec.cancel"),
+            Finding::no(PASSED, "Cancelled", "stopped by spec.cancel"),
+        ],
+        _ => [
+            Finding::no(COMPLETE, "InProgress", "the run has not ended"),
+            Finding::unknown(PASSED, "InProgress", "the run has not ended"),
+        ],
+    }
+}
+
+fn target_status(target: &ReadyTarget) -> TargetStatus {
+    TargetStatus {
+        name: target.name.clone(),
+        address: Some(if target.host.contains(':') {
+            format!("[{}]:{}", target.host, target.port)
+        } else {
+            format!("{}:{}", target.host, target.port)
+        }),
+        observed: target.truth.clone(),
+        node: target.node.clone(),
+    }
+}
+
+/// The target's name before anything is known of it.
+fn declared_target(run: &ValidatedRun) -> TargetStatus {
+    let target = &run.spec.target;
+    let name = match (&target.datastore_ref, &target.external) {
+        (Some(reference), _) => reference.name.clone(),
+        (None, Some(external)) => external.address.clone(),
+        (None, None) => run.holder.name.clone(),
+    };
+    TargetStatus {
+        name,
+        ..TargetStatus::default()
+    }
+}
+
+fn headline(phases: &[PhaseStatus]) -> Option<Headline> {
+    let totals: Vec<_> = phases
+        .iter()
+        .filter_map(|phase| phase.operations.iter().find(|op| op.operation == TOTAL))
+        .collect();
+    // Throughput is far below 2^63 and never negative: rounding is safe.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    let rate = |mean: f64| thousands(mean.round() as u64);
+    (!totals.is_empty()).then(|| Headline {
+        operations_per_second: totals
+            .iter()
+            .map(|t| rate(t.operations_per_second.mean))
+            .collect::<Vec<_>>()
+            .join(" / "),
+        p99_milliseconds: totals
+            .iter()
+            .map(|t| format!("{:.3}", t.latency_milliseconds.p99))
+            .collect::<Vec<_>>()
+            .join(" / "),
+    })
+}
+
+/// The status of `run` when the next step is `step`.
+pub fn of_step(
+    run: &ValidatedRun,
+    old: &BenchmarkRunStatus,
+    fetched: &Fetched,
+    step: &Step,
+    now: Timestamp,
+) -> BenchmarkRunStatus {
+    let done = run
+        .attempts
+        .iter()
+        .filter(|attempt| {
+            fetched
+                .stored
+                .get(&attempt.name)
+                .is_some_and(|r| r.failure.is_none())
+        })
+        .count();
+    let phases = summary::phases(run, &fetched.stored);
+    let mut findings = Vec::from(end_findings(run, step));
+    findings.extend(target_finding(step));
+    findings.extend(clients_finding(step));
+    let failure: Option<FailureStatus> = match step {
+        Step::Finish(Ending::Failed(failure)) => Some(failure.clone()),
+        _ => None,
+    };
+    BenchmarkRunStatus {
+        observed_generation: Some(run.generation),
+        phase: phase(step),
+        message: Some(message(run, step)).filter(|message| !message.is_empty()),
+        progress: Some(format!("{done}/{}", run.attempts.len())),
+        started_at: (!fetched.jobs.is_empty())
+            .then(|| Time(since(run, fetched)))
+            .or_else(|| old.started_at.clone()),
+        finished_at: matches!(step, Step::Finish(_)).then_some(Time(now)),
+        queue: match step {
+            Step::Wait(Waiting::Queue(queue), _) => Some(queue.clone()),
+            _ => None,
+        },
+        target: match &fetched.target {
+            TargetState::Ready(target) => Some(target_status(target)),
+            _ => old.target.clone().or_else(|| Some(declared_target(run))),
+        },
+        headline: headline(&phases),
+        phases,
+        failure,
+        conditions: conditions::upsert(&old.conditions, &findings, run.generation, now),
+    }
+}
+
+/// The status of a run nothing can be made of.
+pub fn of_invalid(run: &BenchmarkRun, invalid: &Invalid, now: Timestamp) -> BenchmarkRunStatus {
+    let generation = run.metadata.generation.unwrap_or(0);
+    let message = invalid.to_string();
+    BenchmarkRunStatus {
+        observed_generation: Some(generation),
+        phase: RunPhase::Failed,
+        message: Some(message.clone()),
+        finished_at: Some(Time(now)),
+        conditions: conditions::upsert(
+            &[],
+            &[
+                Finding::yes(COMPLETE, "Invalid", message.clone()),
+                Finding::no(PASSED, "Invalid", message),
+            ],
+            generation,
+            now,
+        ),
+        ..BenchmarkRunStatus::default()
+    }
+}
+
+/// The event a change of status deserves: whether it warns, its reason, its note.
+fn announcement(old: &BenchmarkRunStatus, new: &BenchmarkRunStatus) -> Option<(bool, &'static str, String)> {
+    let note = new.message.clone().unwrap_or_default();
+    let held_up = |status: &BenchmarkRunStatus| {
+        [TARGET_READY, CLIENTS_READY].iter().any(|kind| {
+            conditions::find(&status.conditions, kind)
+                .is_some_and(|c| c.status == "False" && c.reason != "Starting")
+        })
+    };
+    match new.phase {
+        RunPhase::Succeeded => Some((false, "Succeeded", note)),
+        RunPhase::Failed => Some((true, "Failed", note)),
+        RunPhase::Cancelled => Some((false, "Cancelled", note)),
+        _ if held_up(new) && (old.message != new.message) => Some((true, "HeldUp", note)),
+        RunPhase::Queued if old.phase != RunPhase::Queued => Some((false, "Queued", note)),
+        RunPhase::Running
+            if old.phase != RunPhase::Running
+                && old.progress.as_deref() != Some(&new.progress.clone().unwrap_or_default()) =>
+        {
+            Some((false, "Running", note))
+        }
+        RunPhase::Running if old.phase == RunPhase::Preparing => Some((false, "Running", note)),
+        _ => None,
+    }
+}
+
+/// Writes `status` if it says anything new, and announces what deserves it.
+pub async fn publish(ctx: &Context, run: &BenchmarkRun, status: &BenchmarkRunStatus) -> Result<(), Error> {
+    let old = run.status.clone().unwrap_or_default();
+    if old == *status {
+        return Ok(());
+    }
+    apply_status(&ctx.client, RUN_MANAGER, run, status)
+        .await
+        .map_err(Error)?;
+    if let Some((warning, reason, note)) = announcement(&old, status) {
+        ctx.announcer
+            .publish(run, warning, reason, "Reconcile", &note)
+            .await;
+    }
+    Ok(())
+}

@@ -1,0 +1,284 @@
+//! Whose turn it is: which Leases a run needs, who holds them, and its place in
+//! the queue. [`look`] needs the client; the ordering is pure.
+
+use super::{
+    decide::{ReadyTarget, Turn},
+    validate::ValidatedRun,
+};
+use crate::{
+    cluster::{
+        lease::{self, Found, Holder, LeaseKey},
+        pods,
+    },
+    context::Context,
+    labels,
+};
+use dragstrip_crds::{
+    BenchmarkRun,
+    conditions::{holds, types::COMPLETE},
+    run::QueueStatus,
+};
+use jiff::Timestamp;
+use k8s_openapi::api::{coordination::v1::Lease, core::v1::Pod};
+use kube::{Api, ResourceExt, api::ListParams};
+use sha2::{Digest, Sha256};
+use std::{fmt::Write, sync::Arc};
+
+/// The Leases a run against `target` must hold: the target's, and that of the
+/// server's node, since two servers loaded on one node disturb each other.
+/// In a fixed order, so that two runs never wait for each other.
+pub fn keys(run: &ValidatedRun, target: &ReadyTarget, operator_namespace: &str) -> Vec<LeaseKey> {
+    if !target.datastore {
+        // An address is the same target from every namespace.
+        let digest = Sha256::digest(target.name.as_bytes());
+        let mut short = String::with_capacity(12);
+        for byte in digest.iter().take(6) {
+            // Writing into a String cannot fail.
+            let _ = write!(short, "{byte:02x}");
+        }
+        return vec![LeaseKey {
+            namespace: operator_namespace.to_owned(),
+            name: format!("dragstrip-external-{short}"),
+        }];
+    }
+    let own = LeaseKey {
+        namespace: run.holder.namespace.clone(),
+        name: format!("dragstrip-{}", target.name),
+    };
+    let node = target.node.iter().map(|node| LeaseKey {
+        namespace: operator_namespace.to_owned(),
+        name: format!("dragstrip-node-{node}"),
+    });
+    std::iter::once(own).chain(node).collect()
+}
+
+/// Whether `run` has ended.
+pub fn ended(run: &BenchmarkRun) -> bool {
+    run.status
+        .as_ref()
+        .is_some_and(|status| holds(&status.conditions, COMPLETE, None))
+}
+
+/// A run that published that it is queued: its ticket.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Ticket {
+    created: Timestamp,
+    run: String,
+    lease: String,
+}
+
+fn tickets(runs: &[Arc<BenchmarkRun>], except_uid: &str) -> Vec<Ticket> {
+    let queued = runs
+        .iter()
+        .filter(|run| run.uid().as_deref() != Some(except_uid) && !ended(run));
+    queued
+        .filter_map(|run| {
+            Some(Ticket {
+                created: run.metadata.creation_timestamp.as_ref()?.0,
+                run: format!("{}/{}", run.namespace()?, run.name_any()),
+                lease: run.status.as_ref()?.queue.as_ref()?.lease.clone(),
+            })
+        })
+        .collect()
+}
+
+/// Tickets for one of `keys` that were drawn before this run was made.
+fn ahead<'a>(tickets: &'a [Ticket], keys: &[LeaseKey], created: Timestamp, own: &str) -> Vec<&'a Ticket> {
+    let mut ahead: Vec<&Ticket> = tickets
+        .iter()
+        .filter(|ticket| keys.iter().any(|key| key.to_string() == ticket.lease))
+        .filter(|ticket| (ticket.created, ticket.run.as_str()) < (created, own))
+        .collect();
+    ahead.sort_by(|a, b| (a.created, &a.run).cmp(&(b.created, &b.run)));
+    ahead
+}
+
+/// The Leases as they were found, and what they mean.
+pub struct Looked {
+    /// In the order of [`keys`].
+    pub found: Vec<Found>,
+    /// Whose turn it is.
+    pub turn: Turn,
+    /// Since when this run holds the first of them.
+    pub since: Option<Timestamp>,
+}
+
+/// A Lease of a run that has ended or is gone is free.
+async fn holds_on(ctx: &Context, holder: &Holder) -> kube::Result<bool> {
+    let runs: Api<BenchmarkRun> = Api::namespaced(ctx.client.clone(), &holder.namespace);
+    let run = runs.get_opt(&holder.name).await?;
+    Ok(run.is_some_and(|run| run.uid().as_deref() == Some(&holder.uid) && !ended(&run)))
+}
+
+/// A client pod of a run that lost its turn (it was deleted) and is still stopping.
+async fn straggler(ctx: &Context, run: &ValidatedRun, key: &LeaseKey) -> kube::Result<Option<String>> {
+    let pods: Api<Pod> = Api::namespaced(ctx.client.clone(), &run.holder.namespace);
+    let selector = format!(
+        "{}={},{}!={}",
+        labels::TARGET_LEASE,
+        key.name,
+        labels::RUN_UID,
+        run.holder.uid
+    );
+    let list = pods.list(&ListParams::default().labels(&selector)).await?;
+    Ok(list
+        .items
+        .iter()
+        .find(|pod| !pods::ended(pod))
+        .map(|pod| format!("pod {}, which is stopping", pod.name_any())))
+}
+
+/// Finds out whose turn it is.
+pub async fn look(
+    ctx: &Context,
+    run: &ValidatedRun,
+    target: &ReadyTarget,
+    runs: &[Arc<BenchmarkRun>],
+) -> kube::Result<Looked> {
+    let keys = keys(run, target, &ctx.settings.namespace);
+    let mut found = Vec::new();
+    let mut busy: Option<(LeaseKey, String)> = None;
+    for key in &keys {
+        let lease = lease::find(&ctx.client, key).await?;
+        if let Some(holder) = lease.holder().filter(|holder| *holder != run.holder)
+            && busy.is_none()
+            && holds_on(ctx, &holder).await?
+        {
+            busy = Some((key.clone(), holder.run()));
+        }
+        found.push(lease);
+    }
+    let since = found
+        .first()
+        .filter(|first| first.holder().as_ref() == Some(&run.holder))
+        .and_then(Found::since);
+    if found
+        .iter()
+        .all(|lease| lease.holder().as_ref() == Some(&run.holder))
+    {
+        return Ok(Looked {
+            found,
+            turn: Turn::Held,
+            since,
+        });
+    }
+    let tickets = tickets(runs, &run.holder.uid);
+    let ahead = ahead(&tickets, &keys, run.created, &run.holder.run());
+    if busy.is_none() {
+        busy = ahead
+            .first()
+            .zip(keys.first())
+            .map(|(ticket, key)| (key.clone(), ticket.run.clone()));
+    }
+    if busy.is_none()
+        && let Some(key) = keys.first()
+    {
+        busy = straggler(ctx, run, key).await?.map(|pod| (key.clone(), pod));
+    }
+    let turn = busy.map_or(Turn::Free, |(key, held_by)| {
+        let position = i32::try_from(ahead.len()).unwrap_or(i32::MAX).saturating_add(1);
+        Turn::Busy(QueueStatus {
+            position,
+            lease: key.to_string(),
+            held_by,
+        })
+    });
+    Ok(Looked { found, turn, since })
+}
+
+/// Gives back every Lease the run holds, found by the run's label, since the
+/// target and its node may be gone.
+pub async fn give_back(ctx: &Context, run: &ValidatedRun) -> kube::Result<()> {
+    for namespace in [&run.holder.namespace, &ctx.settings.namespace] {
+        let leases: Api<Lease> = Api::namespaced(ctx.client.clone(), namespace);
+        let selector = format!("{}={}", labels::RUN, run.holder.name);
+        for lease in leases.list(&ListParams::default().labels(&selector)).await?.items {
+            let key = LeaseKey {
+                namespace: namespace.clone(),
+                name: lease.name_any(),
+            };
+            lease::release(&ctx.client, &key, &run.holder).await?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::{fixtures::run, validate::validate};
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_second(seconds).unwrap()
+    }
+
+    fn target(datastore: bool) -> ReadyTarget {
+        ReadyTarget {
+            name: if datastore {
+                "redis".into()
+            } else {
+                "10.0.0.7:6379".into()
+            },
+            host: "10.0.0.7".into(),
+            port: 6379,
+            cluster: false,
+            auth: None,
+            truth: None,
+            node: datastore.then(|| "worker-3".into()),
+            datastore,
+        }
+    }
+
+    fn names(target: &ReadyTarget) -> Vec<String> {
+        let run = validate(&run(&["write"], 1)).unwrap();
+        keys(&run, target, "dragstrip-system")
+            .iter()
+            .map(ToString::to_string)
+            .collect()
+    }
+
+    #[test]
+    fn a_datastore_needs_its_own_lease_and_its_nodes() {
+        assert_eq!(
+            names(&target(true)),
+            [
+                "races/dragstrip-redis",
+                "dragstrip-system/dragstrip-node-worker-3"
+            ]
+        );
+    }
+
+    #[test]
+    fn an_external_address_has_one_lease_for_all_namespaces() {
+        let names = names(&target(false));
+        assert_eq!(names.len(), 1);
+        assert!(
+            names[0].starts_with("dragstrip-system/dragstrip-external-"),
+            "{names:?}"
+        );
+    }
+
+    #[test]
+    fn older_runs_that_wait_for_the_same_lease_go_first() {
+        let ticket = |created, run: &str, lease: &str| Ticket {
+            created: at(created),
+            run: run.into(),
+            lease: lease.into(),
+        };
+        let all = [
+            ticket(30, "races/later", "races/dragstrip-redis"),
+            ticket(10, "races/first", "races/dragstrip-redis"),
+            ticket(5, "races/elsewhere", "races/dragstrip-valkey"),
+            ticket(20, "races/a-tie", "races/dragstrip-redis"),
+        ];
+        let keys = [LeaseKey {
+            namespace: "races".into(),
+            name: "dragstrip-redis".into(),
+        }];
+        let order: Vec<&str> = ahead(&all, &keys, at(20), "races/me")
+            .iter()
+            .map(|t| t.run.as_str())
+            .collect();
+        assert_eq!(order, ["races/first", "races/a-tie"]);
+    }
+}

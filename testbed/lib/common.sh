@@ -1,0 +1,151 @@
+# shellcheck shell=bash
+# What every part of the testbed shares: where things are, how it speaks,
+# how it waits.
+
+readonly KUBERNETES_VERSION=v1.34.4
+readonly COREDNS_VERSION=v1.12.1
+readonly HELM_VERSION=v3.19.0
+
+readonly CACHE=${DRAGSTRIP_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/dragstrip}/testbed
+readonly STATE=${DRAGSTRIP_STATE:-/var/lib/dragstrip-testbed}
+readonly CLUSTER=${CLUSTER:-local}
+
+readonly BIN=$CACHE/bin
+readonly PIDS=$STATE/pids
+readonly LOGS=$STATE/logs
+readonly CONF=$STATE/conf
+readonly PKI=$STATE/pki
+
+# shellcheck disable=SC2034  # read by the files that source this one
+readonly NODES=(server client)
+readonly BRIDGE=dragstrip0
+readonly BRIDGE_RANGE=10.88.0.0/16
+readonly SERVICE_RANGE=10.96.0.0/16
+readonly APISERVER_IP=10.88.0.1
+readonly DNS_IP=10.96.0.10
+readonly KUBECTL_IMAGE=dragstrip.dev/testbed/kubectl:${KUBERNETES_VERSION#v}
+readonly PAUSE_IMAGE=dragstrip.dev/testbed/pause:1
+readonly COREDNS_IMAGE=dragstrip.dev/testbed/coredns:${COREDNS_VERSION#v}
+
+# Says that the kept state cannot be used, and that a clean start may help.
+readonly UNUSABLE_STATE=75
+
+BEGAN=$EPOCHREALTIME
+
+elapsed() {
+  local microseconds=$((${EPOCHREALTIME/[.,]/} - ${BEGAN/[.,]/}))
+  printf '%d.%d' $((microseconds / 1000000)) $((microseconds / 100000 % 10))
+}
+
+say() { printf '%6ss  %s\n' "$(elapsed)" "$*"; }
+
+die() {
+  printf 'testbed: %s\n' "$*" >&2
+  exit 1
+}
+
+# wait_for WHAT SECONDS COMMAND...: until COMMAND succeeds, or fails at the deadline.
+wait_for() {
+  local what=$1 seconds=$2 deadline=$((SECONDS + $2))
+  shift 2
+  until "$@" >/dev/null 2>&1; do
+    if ((SECONDS >= deadline)); then
+      printf 'testbed: waited %s s for %s, in vain\n' "$seconds" "$what" >&2
+      return 1
+    fi
+    sleep 0.1
+  done
+}
+
+node_name() { echo "dragstrip-$1"; }
+node_dir() { echo "$STATE/nodes/$1"; }
+
+node_ip() {
+  case $1 in
+  server) echo 10.88.0.2 ;;
+  client) echo 10.88.0.3 ;;
+  *) die "no such node: $1 (there are: ${NODES[*]})" ;;
+  esac
+}
+
+# As root's super-admin.conf the testbed is not locked out by a broken RBAC test.
+kube() { "$BIN/kubectl" --kubeconfig "$PKI/super-admin.conf" "$@"; }
+
+ctr_node() {
+  local node=$1
+  shift
+  ctr --address "$(node_dir "$node")/containerd.sock" --namespace k8s.io "$@"
+}
+
+require_root() {
+  ((EUID == 0)) || die "needs root (bridge, cgroups, mounts): run it as root, for example with sudo -E"
+}
+
+require_local() {
+  [[ $CLUSTER == local ]] || die "'$1' works on the local testbed only, and CLUSTER is '$CLUSTER'"
+}
+
+require_disk() {
+  local path=$1 free
+  mkdir -p "$path"
+  free=$(df --output=avail -k "$path" | tail -1)
+  ((free >= 6 * 1024 * 1024)) ||
+    die "$path has $((free / 1024)) MiB free and 6 GiB are needed: free some, or point DRAGSTRIP_CACHE and DRAGSTRIP_STATE to another disk"
+}
+
+# package_of COMMAND: the Debian package that brings it.
+package_of() {
+  case $1 in
+  containerd | ctr) echo containerd ;;
+  ip | ss) echo iproute2 ;;
+  sysctl) echo procps ;;
+  gcc) echo gcc libc6-dev ;;
+  pip3) echo python3-pip ;;
+  flock | setsid) echo util-linux ;;
+  *) echo "$1" ;;
+  esac
+}
+
+cni_plugins() {
+  local dir
+  for dir in /usr/lib/cni /opt/cni/bin; do
+    [[ -x $dir/bridge && -x $dir/host-local ]] && echo "$dir" && return
+  done
+  return 1
+}
+
+# require_commands COMMAND...: installs the packages of those that are missing.
+require_commands() {
+  local command packages=()
+  for command in "$@"; do
+    if [[ $command == cni ]]; then
+      cni_plugins >/dev/null || packages+=(containernetworking-plugins)
+    elif ! command -v "$command" >/dev/null; then
+      read -ra more <<<"$(package_of "$command")"
+      packages+=("${more[@]}")
+    fi
+  done
+  ((${#packages[@]})) || return 0
+  command -v apt-get >/dev/null ||
+    die "missing: ${packages[*]} (Debian package names): install them; this machine has no apt-get to do it with"
+  require_root
+  say "installing ${packages[*]}"
+  local log
+  log=$(mktemp)
+  if ! { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${packages[@]}"; } >"$log" 2>&1; then
+    tail -20 "$log" >&2
+    die "apt-get could not install ${packages[*]}: see above, and $log"
+  fi
+  rm -f "$log"
+}
+
+# One command at a time changes the cluster, and one the images: helpers that
+# call `up` together would otherwise start everything twice.
+lock() {
+  local file=/run/lock/dragstrip-testbed-$1.lock
+  mkdir -p /run/lock
+  exec 9>"$file"
+  flock --nonblock 9 && return
+  say "waiting for another testbed command to finish ($file)"
+  flock --timeout 900 9 || die "another testbed command has held $file for 15 minutes: end it, then try again"
+}

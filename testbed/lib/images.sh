@@ -1,0 +1,166 @@
+# shellcheck shell=bash
+# Builds images with buildah, keeps them as archives in the cache, and loads
+# them into both nodes. Work whose inputs have not changed is skipped.
+
+readonly ARCHIVES=$CACHE/images
+
+builder() {
+  buildah --root "$CACHE/storage" --runroot /run/dragstrip-testbed-images --storage-driver overlay "$@"
+}
+
+archive_of() { echo "$ARCHIVES/$(tr '/:' '__' <<<"$1").tar"; }
+
+# hash_inputs FILE DIRECTORY: of names, modes and contents.
+hash_inputs() {
+  {
+    sha256sum <"$1"
+    cd "$2" && find . \( -type f -o -type l \) -printf '%p %m %l\n' | sort
+    find . -type f -print0 | sort -z | xargs -0r sha256sum
+  } | sha256sum | cut -d' ' -f1
+}
+
+# quietly LOG COMMAND...: its output matters only when it fails.
+quietly() {
+  local log=$1
+  shift
+  mkdir -p "$(dirname "$log")"
+  "$@" >"$log" 2>&1 || {
+    tail -20 "$log" >&2
+    die "failed: $* (see above, and $log)"
+  }
+}
+
+# The mirror this machine uses itself is one that it can reach.
+apt_mirror() {
+  # shellcheck disable=SC2016  # apt-get fills it in
+  apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Label: Debian' 2>/dev/null | sort -u | head -1
+}
+
+# A registry that swallows packets would otherwise hold the build for minutes.
+pull() {
+  builder pull --quiet "$1" &
+  wait_for "$1 to be pulled" 120 ended $! || kill $!
+  wait $!
+}
+
+ended() { ! kill -0 "$1"; }
+
+# make_base IMAGE: under its public name, from packages where it cannot be pulled.
+make_base() {
+  local image=$1 suite=${1##*:} mirror work
+  suite=${suite%-slim}
+  if builder inspect --type image "$image" >/dev/null 2>&1; then return; fi
+  require_disk "$CACHE"
+  say "pulling $image"
+  mkdir -p "$LOGS_BUILD"
+  if (pull "$image") >"$LOGS_BUILD/pull.log" 2>&1; then return; fi
+  require_commands mmdebstrap
+  mirror=$(apt_mirror)
+  say "cannot be pulled (see $LOGS_BUILD/pull.log): making $image with mmdebstrap"
+  work=$CACHE/base-$suite.tar
+  # policy-rc.d: as in the public image, packages must not start their daemons,
+  # which in a chroot build would run on this very machine.
+  # shellcheck disable=SC2016  # mmdebstrap's hook fills it in
+  quietly "$LOGS_BUILD/base-$suite.log" mmdebstrap --variant=minbase \
+    --customize-hook='printf "#!/bin/sh\nexit 101\n" >"$1/usr/sbin/policy-rc.d"; chmod 0755 "$1/usr/sbin/policy-rc.d"' \
+    "$suite" "$work" ${mirror:+"$mirror"}
+  import_base "$image" "$work"
+  rm -f "$work"
+}
+
+import_base() {
+  local container
+  container=$(builder from scratch)
+  builder add --quiet "$container" "$2" / >/dev/null
+  builder config --cmd bash "$container"
+  builder commit --quiet --rm "$container" "$1" >/dev/null
+}
+
+# build_image NAME CONTAINERFILE CONTEXT: into the archive of that name.
+build_image() {
+  local name=$1 containerfile=$2 context=$3 archive inputs base
+  [[ -r $containerfile ]] || die "no such Containerfile: $containerfile"
+  [[ -d $context ]] || die "no such context directory: $context"
+  archive=$(archive_of "$name")
+  inputs=$(hash_inputs "$containerfile" "$context")
+  if [[ -s $archive && $(cat "$archive.inputs" 2>/dev/null) == "$inputs" ]]; then return; fi
+  mkdir -p "$ARCHIVES" "$LOGS_BUILD"
+  while read -r base; do make_base "$base"; done < <(sed -nE 's|^FROM +(docker.io/library/debian:[a-z]+-slim).*|\1|p' "$containerfile")
+  say "building image $name"
+  quietly "$LOGS_BUILD/image.log" builder bud --isolation chroot --pull-never --timestamp 0 --tag "$name" \
+    --file "$containerfile" "$context"
+  rm -f "$archive"
+  quietly "$LOGS_BUILD/image.log" builder push "$name" "docker-archive:$archive.new:$name"
+  mv "$archive.new" "$archive"
+  echo "$inputs" >"$archive.inputs"
+}
+
+# image_digest NODE NAME: empty where the node lacks it.
+image_digest() { ctr_node "$1" images ls "name==$2" | awk 'NR > 1 { print $3 }'; }
+
+# load_into NODE NAME ARCHIVE: unless the node has this very content.
+load_into() {
+  local node=$1 name=$2 archive=$3 record wanted
+  record=$(node_dir "$node")/loaded/$(basename "$archive")
+  wanted=$(stat -c '%s %Y' "$archive")
+  if [[ -n $(image_digest "$node" "$name") && $(cat "$record" 2>/dev/null) == "$wanted $(image_digest "$node" "$name")" ]]; then return; fi
+  ctr_node "$node" images import --snapshotter overlayfs "$archive" >/dev/null
+  mkdir -p "$(dirname "$record")"
+  echo "$wanted $(image_digest "$node" "$name")" >"$record"
+  say "loaded $name into $(node_name "$node")"
+}
+
+# load_archive ARCHIVE: a docker-archive, into the cluster of the current mode.
+load_archive() {
+  local archive=$1 name node jobs=() job
+  [[ -r $archive ]] || die "no such image archive: $archive"
+  case $CLUSTER in
+  kind)
+    kind load image-archive --name dragstrip "$archive"
+    return
+    ;;
+  current) die "CLUSTER=current takes images from its registries only: push $archive to one that the cluster reaches" ;;
+  esac
+  name=$(tar -xOf "$archive" manifest.json | jq -er '.[0].RepoTags[0]') ||
+    die "$archive is not a docker-archive with a name in it (make it with: buildah push IMAGE docker-archive:FILE:NAME)"
+  for node in "${NODES[@]}"; do
+    running "containerd:$node" || die "containerd of node $node does not run: 'testbed/cluster up' first"
+    load_into "$node" "$name" "$archive" &
+    jobs+=($!)
+  done
+  for job in "${jobs[@]}"; do wait "$job" || die "could not load $archive: see above"; done
+}
+
+# build_program_image NAME PROGRAM ENTRYPOINT: a static program in an empty image.
+build_program_image() {
+  local name=$1 program=$2 context
+  context=$(mktemp -d)
+  cp "$program" "$context/$(basename "$program")"
+  printf 'FROM scratch\nCOPY %s /\nENTRYPOINT ["/%s"]\n' "$(basename "$program")" "$(basename "$program")" >"$context.Containerfile"
+  build_image "$name" "$context.Containerfile" "$context"
+  rm -rf "$context" "$context.Containerfile"
+}
+
+# What a cluster cannot start without.
+build_system_images() {
+  mkdir -p "$BIN"
+  [[ $BIN/pause -nt $TESTBED/images/pause/pause.c ]] ||
+    gcc -Os -static -s -Wall -o "$BIN/pause" "$TESTBED/images/pause/pause.c"
+  build_program_image "$PAUSE_IMAGE" "$BIN/pause"
+  build_program_image "$COREDNS_IMAGE" "$BIN/coredns"
+}
+
+# build_testbed_image DIRECTORY: where there is a `prepare`, it brings what the
+# Containerfile copies and no package manager has.
+build_testbed_image() {
+  local directory=$1 name context=$1
+  name=$(sed -n 's/^LABEL org.opencontainers.image.ref.name="\(.*\)"$/\1/p' "$directory/Containerfile")
+  [[ -n $name ]] || die "$directory/Containerfile has no LABEL org.opencontainers.image.ref.name"
+  if [[ -x $directory/prepare ]]; then
+    context=$CACHE/contexts/$(basename "$directory")
+    mkdir -p "$context"
+    quietly "$LOGS_BUILD/prepare-$(basename "$directory").log" "$directory/prepare" "$context"
+  fi
+  build_image "$name" "$directory/Containerfile" "$context"
+  load_archive "$(archive_of "$name")"
+}
