@@ -75,8 +75,9 @@ cluster-down: ## Remove that cluster and all it made
 .PHONY: install
 install: cluster images ## Install CRDs and operator into the cluster
 	testbed/cluster images
-	$(CLUSTER_ENV); helm upgrade --install dragstrip charts/dragstrip --namespace dragstrip-system --create-namespace --wait --timeout 120s
-	$(CLUSTER_ENV); kubectl -n dragstrip-system rollout status deployment/dragstrip-operator --timeout=60s
+	@# The annotation makes a rebuilt image of the same tag roll out.
+	$(CLUSTER_ENV); helm upgrade --install dragstrip charts/dragstrip --namespace dragstrip-system --create-namespace \
+	  --set-string podAnnotations.build=$$(cat $(DIST)/operator/* $(DIST)/runner/* | sha256sum | cut -c1-16) --wait --timeout 120s
 
 ##### Trying
 

@@ -36,20 +36,12 @@ pub enum Error {
 fn line(run: &BenchmarkRun) -> String {
     let status = run.status.clone().unwrap_or_default();
     let progress = status.progress.unwrap_or_default();
-    format!(
-        "{:<10} {progress:<5} {}",
-        status.phase.to_string(),
-        status.message.unwrap_or_default()
-    )
+    format!("{:<10} {progress:<5} {}", status.phase.to_string(), status.message.unwrap_or_default())
 }
 
 /// Prints the progress lines of `pod` until its log ends.
 async fn print_log(pods: Api<Pod>, pod: String, prefix: String) {
-    let parameters = LogParams {
-        follow: true,
-        container: Some("client".to_owned()),
-        ..LogParams::default()
-    };
+    let parameters = LogParams { follow: true, container: Some("client".to_owned()), ..LogParams::default() };
     // The pod may be gone already: its result is in the status then, only the live view is lost.
     let Ok(stream) = pods.log_stream(&pod, &parameters).await else {
         return;
@@ -72,17 +64,10 @@ async fn follow_pods(
     let pods: Api<Pod> = Api::namespaced(client, &namespace);
     let mut seen = BTreeSet::new();
     let config = watcher::Config::default().labels("dragstrip.dev/component=client");
-    let mut stream = watcher(pods.clone(), config)
-        .default_backoff()
-        .touched_objects()
-        .boxed();
+    let mut stream = watcher(pods.clone(), config).default_backoff().touched_objects().boxed();
     while let Some(event) = stream.next().await {
         let pod = event.map_err(|error| Error::Watch(Box::new(error)))?;
-        let Some(run) = pod
-            .labels()
-            .get("dragstrip.dev/run")
-            .filter(|run| runs.contains(*run))
-        else {
+        let Some(run) = pod.labels().get("dragstrip.dev/run").filter(|run| runs.contains(*run)) else {
             continue;
         };
         let running = pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Running");
@@ -104,10 +89,7 @@ async fn follow_runs(
     let api: Api<BenchmarkRun> = Api::namespaced(client, namespace);
     let mut last: BTreeMap<String, String> = BTreeMap::new();
     let mut ended: BTreeMap<String, bool> = BTreeMap::new();
-    let mut stream = watcher(api, watcher::Config::default())
-        .default_backoff()
-        .touched_objects()
-        .boxed();
+    let mut stream = watcher(api, watcher::Config::default()).default_backoff().touched_objects().boxed();
     while ended.len() < names.len() {
         let Some(event) = stream.next().await else { break };
         let run = event.map_err(|error| Error::Watch(Box::new(error)))?;
@@ -117,10 +99,7 @@ async fn follow_runs(
         }
         let text = line(&run);
         if last.get(&name) != Some(&text) {
-            println!(
-                "{:>6.1}s  {name:<width$}  {text}",
-                started.elapsed().as_secs_f64()
-            );
+            println!("{:>6.1}s  {name:<width$}  {text}", started.elapsed().as_secs_f64());
             last.insert(name.clone(), text);
         }
         let conditions = run.status.as_ref().map_or(&[][..], |status| &status.conditions);

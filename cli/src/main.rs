@@ -52,24 +52,15 @@ enum Error {
 }
 
 async fn run(arguments: Arguments) -> Result<ExitCode, Error> {
-    let config = kube::Config::from_kubeconfig(&KubeConfigOptions::default())
-        .await
-        .map_err(Error::Kubeconfig)?;
-    let namespace = arguments
-        .namespace
-        .unwrap_or_else(|| config.default_namespace.clone());
+    let config =
+        kube::Config::from_kubeconfig(&KubeConfigOptions::default()).await.map_err(Error::Kubeconfig)?;
+    let namespace = arguments.namespace.unwrap_or_else(|| config.default_namespace.clone());
     let client = Client::try_from(config).map_err(Error::Client)?;
     match arguments.command {
-        Command::Follow {
-            runs,
-            timeout_seconds,
-        } => Ok(follow::follow(
-            client,
-            &namespace,
-            &runs,
-            std::time::Duration::from_secs(timeout_seconds),
-        )
-        .await?),
+        Command::Follow { runs, timeout_seconds } => {
+            Ok(follow::follow(client, &namespace, &runs, std::time::Duration::from_secs(timeout_seconds))
+                .await?)
+        }
         Command::Report { runs } => {
             let api: Api<BenchmarkRun> = Api::namespaced(client, &namespace);
             let mut found = Vec::new();
@@ -77,16 +68,9 @@ async fn run(arguments: Arguments) -> Result<ExitCode, Error> {
                 found.push(api.get(&name).await.map_err(|error| Error::Read(error, name))?);
             }
             print!("{}", report::report(&found));
-            let complete = found.iter().all(|run| {
-                run.status
-                    .as_ref()
-                    .is_some_and(|status| !status.phases.is_empty())
-            });
-            Ok(if complete {
-                ExitCode::SUCCESS
-            } else {
-                ExitCode::from(1)
-            })
+            let complete =
+                found.iter().all(|run| run.status.as_ref().is_some_and(|status| !status.phases.is_empty()));
+            Ok(if complete { ExitCode::SUCCESS } else { ExitCode::from(1) })
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Results as a table like memtier's own summary, several runs side by side.
 //! Pure.
 
-use comfy_table::{CellAlignment, Table, presets};
+use comfy_table::{CellAlignment, Table, TableComponent, presets};
 use dragstrip_crds::{
     BenchmarkRun,
     run::{OperationStatus, PhaseStatus},
@@ -33,10 +33,7 @@ fn row(phase: &str, target: &str, operation: &OperationStatus) -> Vec<String> {
         target.to_owned(),
         operation.operation.clone(),
         whole(operation.operations_per_second.mean),
-        operation
-            .operations_per_second
-            .confidence95
-            .map_or_else(|| "---".to_owned(), whole),
+        operation.operations_per_second.confidence95.map_or_else(|| "---".to_owned(), whole),
         or_dashes(operation.hits),
         or_dashes(operation.misses),
         thousands(operation.errors),
@@ -70,10 +67,7 @@ fn phases(run: &BenchmarkRun) -> &[PhaseStatus] {
 /// The rows worth showing: every operation, and the total only where there are several.
 fn shown(phase: &PhaseStatus) -> impl Iterator<Item = &OperationStatus> {
     let several = phase.operations.len() > 2;
-    phase
-        .operations
-        .iter()
-        .filter(move |op| several || op.operation != "TOTAL")
+    phase.operations.iter().filter(move |op| several || op.operation != "TOTAL")
 }
 
 /// All results of `runs`: phase by phase in the order of the first run that has
@@ -86,8 +80,10 @@ pub fn report(runs: &[BenchmarkRun]) -> String {
         }
     }
     let mut table = Table::new();
+    // One rule under the header; a rule between all rows would double the table's height.
     table
         .load_preset(presets::UTF8_HORIZONTAL_ONLY)
+        .remove_style(TableComponent::HorizontalLines)
         .set_header(HEADER);
     for name in names {
         for run in runs {
@@ -120,12 +116,8 @@ mod tests {
     use dragstrip_crds::{histogram::LatencySummary, run::ClientsSpec};
 
     fn run(name: &str, target: &str, rate: f64) -> BenchmarkRun {
-        let latency = |p50: f64| LatencySummary {
-            mean: p50,
-            p50,
-            p99: 2.0 * p50,
-            ..LatencySummary::default()
-        };
+        let latency =
+            |p50: f64| LatencySummary { mean: p50, p50, p99: 2.0 * p50, ..LatencySummary::default() };
         let operation = |name: &str| OperationStatus {
             operation: name.into(),
             count: 10,
@@ -139,11 +131,7 @@ mod tests {
         let mut run = BenchmarkRun::new(
             name,
             dragstrip_crds::BenchmarkRunSpec {
-                target: dragstrip_crds::run::Target {
-                    datastore_ref: None,
-                    datastore: None,
-                    external: None,
-                },
+                target: dragstrip_crds::run::Target { datastore_ref: None, datastore: None, external: None },
                 phases: vec![],
                 repetitions: 1,
                 clients: ClientsSpec::default(),
@@ -154,10 +142,7 @@ mod tests {
         );
         run.status = Some(dragstrip_crds::BenchmarkRunStatus {
             message: Some("all 1 measurements are stored".into()),
-            target: Some(dragstrip_crds::run::TargetStatus {
-                name: target.into(),
-                ..Default::default()
-            }),
+            target: Some(dragstrip_crds::run::TargetStatus { name: target.into(), ..Default::default() }),
             phases: vec![PhaseStatus {
                 name: "read".into(),
                 tool: "loadgen".into(),
@@ -178,17 +163,8 @@ mod tests {
             lines[0].contains("redis") && lines[0].contains("151,234") && lines[0].contains("0.250"),
             "{text}"
         );
-        assert!(
-            lines[1].contains("valkey") && lines[1].contains("160,000"),
-            "{text}"
-        );
-        assert!(
-            !text.contains("TOTAL"),
-            "a total of one operation says nothing new:\n{text}"
-        );
-        assert!(
-            text.contains("a: Pending - all 1 measurements are stored"),
-            "{text}"
-        );
+        assert!(lines[1].contains("valkey") && lines[1].contains("160,000"), "{text}");
+        assert!(!text.contains("TOTAL"), "a total of one operation says nothing new:\n{text}");
+        assert!(text.contains("a: Pending - all 1 measurements are stored"), "{text}");
     }
 }

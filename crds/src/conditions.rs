@@ -38,43 +38,25 @@ pub struct Finding {
 impl Finding {
     /// A condition that holds.
     pub fn yes(kind: &'static str, reason: &'static str, message: impl Into<String>) -> Self {
-        Self {
-            kind,
-            status: Some(true),
-            reason,
-            message: message.into(),
-        }
+        Self { kind, status: Some(true), reason, message: message.into() }
     }
 
     /// A condition that does not hold.
     pub fn no(kind: &'static str, reason: &'static str, message: impl Into<String>) -> Self {
-        Self {
-            kind,
-            status: Some(false),
-            reason,
-            message: message.into(),
-        }
+        Self { kind, status: Some(false), reason, message: message.into() }
     }
 
     /// A condition nobody can tell yet.
     pub fn unknown(kind: &'static str, reason: &'static str, message: impl Into<String>) -> Self {
-        Self {
-            kind,
-            status: None,
-            reason,
-            message: message.into(),
-        }
+        Self { kind, status: None, reason, message: message.into() }
     }
 }
 
 /// `old` with `findings` written into it: others stay, and a condition whose
 /// status did not change keeps its `lastTransitionTime`.
 pub fn upsert(old: &[Condition], findings: &[Finding], generation: i64, now: Timestamp) -> Vec<Condition> {
-    let mut conditions: Vec<Condition> = old
-        .iter()
-        .filter(|c| findings.iter().all(|f| f.kind != c.type_))
-        .cloned()
-        .collect();
+    let mut conditions: Vec<Condition> =
+        old.iter().filter(|c| findings.iter().all(|f| f.kind != c.type_)).cloned().collect();
     conditions.extend(findings.iter().map(|finding| {
         let status = match finding.status {
             Some(true) => "True",
@@ -120,36 +102,20 @@ mod tests {
 
     #[test]
     fn the_transition_time_moves_only_when_the_status_changes() {
-        let first = upsert(
-            &[],
-            &[Finding::no(types::READY, "Starting", "pod starts")],
-            1,
-            at(10),
-        );
-        let same = upsert(
-            &first,
-            &[Finding::no(types::READY, "Loading", "loads data")],
-            1,
-            at(20),
-        );
+        let first = upsert(&[], &[Finding::no(types::READY, "Starting", "pod starts")], 1, at(10));
+        let same = upsert(&first, &[Finding::no(types::READY, "Loading", "loads data")], 1, at(20));
         assert_eq!(same[0].last_transition_time.0, at(10), "the status stayed False");
         assert_eq!(same[0].reason, "Loading");
         let changed = upsert(&same, &[Finding::yes(types::READY, "Ready", "")], 2, at(30));
         assert_eq!(changed[0].last_transition_time.0, at(30));
         assert!(holds(&changed, types::READY, Some(2)));
-        assert!(
-            !holds(&changed, types::READY, Some(3)),
-            "a stale generation does not count"
-        );
+        assert!(!holds(&changed, types::READY, Some(3)), "a stale generation does not count");
     }
 
     #[test]
     fn conditions_of_others_stay() {
         let old = upsert(&[], &[Finding::yes("Foreign", "Because", "")], 1, at(1));
         let new = upsert(&old, &[Finding::yes(types::READY, "Ready", "")], 1, at(2));
-        assert_eq!(
-            new.iter().map(|c| c.type_.as_str()).collect::<Vec<_>>(),
-            ["Foreign", "Ready"]
-        );
+        assert_eq!(new.iter().map(|c| c.type_.as_str()).collect::<Vec<_>>(), ["Foreign", "Ready"]);
     }
 }

@@ -72,9 +72,7 @@ impl Latencies {
                 other.0.sigfig()
             )));
         }
-        self.0
-            .add(&other.0)
-            .map_err(|e| HistogramError::Merge(format!("{e:?}")))
+        self.0.add(&other.0).map_err(|e| HistogramError::Merge(format!("{e:?}")))
     }
 
     /// How many latencies were recorded.
@@ -107,22 +105,14 @@ impl Latencies {
     pub fn summary(&self) -> LatencySummary {
         let milliseconds = |percentile| self.percentile(percentile) as f64 / 1000.0;
         LatencySummary {
-            mean: if self.count() == 0 {
-                0.0
-            } else {
-                self.0.mean() / 1000.0
-            },
+            mean: if self.count() == 0 { 0.0 } else { self.0.mean() / 1000.0 },
             p50: milliseconds(50.0),
             p90: milliseconds(90.0),
             p95: milliseconds(95.0),
             p99: milliseconds(99.0),
             p999: milliseconds(99.9),
             p9999: milliseconds(99.99),
-            max: if self.count() == 0 {
-                0.0
-            } else {
-                self.0.max() as f64 / 1000.0
-            },
+            max: if self.count() == 0 { 0.0 } else { self.0.max() as f64 / 1000.0 },
         }
     }
 }
@@ -167,11 +157,7 @@ mod tests {
     fn percentiles_are_those_of_the_sorted_values() {
         let hundred = latencies(&(1..=100).collect::<Vec<_>>());
         assert_eq!(
-            (
-                hundred.percentile(50.0),
-                hundred.percentile(99.0),
-                hundred.percentile(100.0)
-            ),
+            (hundred.percentile(50.0), hundred.percentile(99.0), hundred.percentile(100.0)),
             (50, 99, 100)
         );
         assert_eq!(hundred.percentile(0.0), 1);

@@ -111,11 +111,7 @@ fn default_pods() -> i32 {
 
 impl Default for ClientsSpec {
     fn default() -> Self {
-        Self {
-            pods: default_pods(),
-            resources: None,
-            placement: Placement::default(),
-        }
+        Self { pods: default_pods(), resources: None, placement: Placement::default() }
     }
 }
 

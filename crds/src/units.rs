@@ -54,10 +54,7 @@ impl FromStr for Memory {
             _ => return Err(refuse()),
         };
         let bytes = number.checked_mul(factor).ok_or_else(refuse)?;
-        Ok(Self {
-            text: text.to_owned(),
-            bytes,
-        })
+        Ok(Self { text: text.to_owned(), bytes })
     }
 }
 
@@ -106,10 +103,7 @@ pub struct Period {
 impl Period {
     /// So many minutes.
     pub fn from_minutes(minutes: u32) -> Self {
-        Self {
-            text: format!("{minutes}m"),
-            duration: Duration::from_secs(u64::from(minutes) * 60),
-        }
+        Self { text: format!("{minutes}m"), duration: Duration::from_secs(u64::from(minutes) * 60) }
     }
 
     /// The length as a duration.
@@ -134,14 +128,9 @@ impl FromStr for Period {
     fn from_str(text: &str) -> Result<Self, UnitError> {
         let refuse = || UnitError::Duration(text.to_owned());
         let span: Span = text.parse().map_err(|_| refuse())?;
-        let signed = span
-            .to_duration(jiff::SpanRelativeTo::days_are_24_hours())
-            .map_err(|_| refuse())?;
+        let signed = span.to_duration(jiff::SpanRelativeTo::days_are_24_hours()).map_err(|_| refuse())?;
         let duration = Duration::try_from(signed).map_err(|_| refuse())?;
-        Ok(Self {
-            text: text.to_owned(),
-            duration,
-        })
+        Ok(Self { text: text.to_owned(), duration })
     }
 }
 
@@ -206,27 +195,15 @@ mod tests {
     #[test]
     fn memory_refuses_nonsense_and_overflow() {
         for text in ["", "Mi", "1.5Gi", "-1", "12mb", "99999999999Ti"] {
-            assert!(
-                text.parse::<Memory>().is_err(),
-                "{text:?} was taken for a memory quantity"
-            );
+            assert!(text.parse::<Memory>().is_err(), "{text:?} was taken for a memory quantity");
         }
     }
 
     #[test]
     fn periods_add_their_parts() {
-        assert_eq!(
-            "1m30s".parse::<Period>().unwrap().duration(),
-            Duration::from_secs(90)
-        );
-        assert_eq!(
-            "250ms".parse::<Period>().unwrap().duration(),
-            Duration::from_millis(250)
-        );
-        assert_eq!(
-            "24h".parse::<Period>().unwrap().duration(),
-            Duration::from_secs(86_400)
-        );
+        assert_eq!("1m30s".parse::<Period>().unwrap().duration(), Duration::from_secs(90));
+        assert_eq!("250ms".parse::<Period>().unwrap().duration(), Duration::from_millis(250));
+        assert_eq!("24h".parse::<Period>().unwrap().duration(), Duration::from_secs(86_400));
         assert!("fast".parse::<Period>().is_err());
         assert!("-3s".parse::<Period>().is_err());
     }

@@ -16,12 +16,7 @@ pub async fn connect() -> Result<Client> {
     let Some(kubeconfig) = std::env::var_os("KUBECONFIG") else {
         bail!("no cluster to test on: KUBECONFIG is not set; {REMEDY}");
     };
-    let named = || {
-        format!(
-            "no cluster to test on: KUBECONFIG is {}; {REMEDY}",
-            kubeconfig.display()
-        )
-    };
+    let named = || format!("no cluster to test on: KUBECONFIG is {}; {REMEDY}", kubeconfig.display());
     let mut config = Config::infer().await.with_context(named)?;
     config.connect_timeout = Some(Duration::from_secs(5));
     config.read_timeout = Some(ANSWER_WITHIN);

@@ -51,19 +51,13 @@ fn pod_line(pod: &Pod) -> String {
         .chain(status.container_statuses.iter().flatten())
         .map(|c| {
             let state = serde_json::to_string(&c.state).unwrap_or_default();
-            format!(
-                "{} ready={} restarts={} {state}",
-                c.name, c.ready, c.restart_count
-            )
+            format!("{} ready={} restarts={} {state}", c.name, c.ready, c.restart_count)
         })
         .collect();
     format!(
         "{} on {} {} {} {:?}",
         pod.name_any(),
-        pod.spec
-            .as_ref()
-            .and_then(|spec| spec.node_name.as_deref())
-            .unwrap_or("no node"),
+        pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).unwrap_or("no node"),
         status.phase.unwrap_or_default(),
         status.pod_ip.unwrap_or_default(),
         states,
@@ -105,7 +99,7 @@ pub(crate) async fn print(env: &Env) {
     section::<Event>(env, events::line).await;
     eprintln!("--- operator");
     match operator::log_tail(&env.client, 40).await {
-        Ok(log) => eprintln!("{log}"),
+        Ok(log) => log.lines().for_each(|line| eprintln!("  {line:.400}")),
         Err(error) => eprintln!("  no log: {error:#}"),
     }
     eprintln!("=====");

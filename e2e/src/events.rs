@@ -22,10 +22,7 @@ impl Env {
     /// The events of an object.
     pub async fn events(&self, kind: &str, name: &str) -> Result<Vec<Event>> {
         let fields = format!("involvedObject.kind={kind},involvedObject.name={name}");
-        let list = self
-            .api::<Event>()
-            .list(&ListParams::default().fields(&fields))
-            .await;
+        let list = self.api::<Event>().list(&ListParams::default().fields(&fields)).await;
         Ok(list?.items)
     }
 
@@ -43,17 +40,10 @@ impl Env {
             let events = self.events(kind, name).await?;
             let found = events.iter().any(|event| {
                 event.reason.as_deref() == Some(reason)
-                    && event
-                        .message
-                        .as_ref()
-                        .is_some_and(|message| message.contains(text))
+                    && event.message.as_ref().is_some_and(|message| message.contains(text))
             });
             let seen: Vec<String> = events.iter().map(line).collect();
-            Ok(if found {
-                Look::Done(())
-            } else {
-                Look::NotYet(format!("{seen:?}"))
-            })
+            Ok(if found { Look::Done(()) } else { Look::NotYet(format!("{seen:?}")) })
         })
         .await
     }

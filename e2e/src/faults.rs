@@ -33,9 +33,7 @@ impl Fault {
     /// Stops `components`; with a containerd the processes of its pods too, when `with_pods`.
     pub fn stop(components: &[&'static str], with_pods: bool) -> Result<Self> {
         // Made first: what was half stopped must be started too.
-        let fault = Self {
-            components: components.to_vec(),
-        };
+        let fault = Self { components: components.to_vec() };
         let mut arguments = vec!["stop"];
         arguments.extend(components);
         if with_pods {

@@ -78,10 +78,7 @@ impl Env {
             .create(&PostParams::default(), &namespace)
             .await
             .context("failed to make the test's namespace")?;
-        Ok(Self {
-            client,
-            namespace: made.name_any(),
-        })
+        Ok(Self { client, namespace: made.name_any() })
     }
 
     async fn remove(&self) -> Result<()> {
@@ -202,10 +199,7 @@ impl Env {
 
     /// Waits until the run's status shows `wanted`.
     pub async fn run_in(&self, name: &str, wanted: RunPhase, within: Duration) -> Result<BenchmarkRun> {
-        self.run_is(name, &format!("phase {wanted}"), within, |run| {
-            phase(run) == wanted
-        })
-        .await
+        self.run_is(name, &format!("phase {wanted}"), within, |run| phase(run) == wanted).await
     }
 
     /// Waits until load runs in the run's phase called `of`.
@@ -243,11 +237,7 @@ impl Env {
         let what = format!("no {} labelled {label}", K::kind(&()));
         until(&what, within, || async {
             let left: Vec<String> = self.labelled::<K>(label).await?.iter().map(K::name_any).collect();
-            Ok(if left.is_empty() {
-                Look::Done(())
-            } else {
-                Look::NotYet(left.join(", "))
-            })
+            Ok(if left.is_empty() { Look::Done(()) } else { Look::NotYet(left.join(", ")) })
         })
         .await
     }
@@ -260,8 +250,5 @@ pub fn phase(run: &BenchmarkRun) -> RunPhase {
 
 /// The message in a run's status.
 pub fn message(run: &BenchmarkRun) -> String {
-    run.status
-        .as_ref()
-        .and_then(|status| status.message.clone())
-        .unwrap_or_default()
+    run.status.as_ref().and_then(|status| status.message.clone()).unwrap_or_default()
 }

@@ -38,9 +38,7 @@ pub async fn await_ready(client: &Client, not: Option<&str>) -> Result<Pod> {
             return Ok(Look::Never("there is no operator pod".to_owned()));
         }
         let seen: Vec<String> = found.iter().map(ResourceExt::name_any).collect();
-        let other = found
-            .into_iter()
-            .find(|pod| ready(pod) && pod.uid().as_deref() != not);
+        let other = found.into_iter().find(|pod| ready(pod) && pod.uid().as_deref() != not);
         Ok(other.map_or_else(|| Look::NotYet(format!("pods {seen:?}")), Look::Done))
     })
     .await
@@ -50,10 +48,7 @@ pub async fn await_ready(client: &Client, not: Option<&str>) -> Result<Pod> {
 pub async fn kill(client: &Client) -> Result<String> {
     let pod = await_ready(client, None).await?;
     let parameters = DeleteParams::default().grace_period(0);
-    pods(client)
-        .delete(&pod.name_any(), &parameters)
-        .await
-        .context("failed to kill the operator")?;
+    pods(client).delete(&pod.name_any(), &parameters).await.context("failed to kill the operator")?;
     pod.uid().context("the operator's pod has no uid")
 }
 
@@ -80,10 +75,7 @@ async fn log(client: &Client, tail_lines: Option<i64>) -> Result<String> {
     let Some(pod) = list.items.first() else {
         bail!("there is no operator pod");
     };
-    let parameters = LogParams {
-        tail_lines,
-        ..LogParams::default()
-    };
+    let parameters = LogParams { tail_lines, ..LogParams::default() };
     Ok(pods.logs(&pod.name_any(), &parameters).await?)
 }
 
@@ -92,10 +84,7 @@ pub async fn metric(client: &Client, name: &str) -> Result<BTreeMap<String, f64>
     let pod = await_ready(client, None).await?.name_any();
     let uri = format!("/api/v1/namespaces/{NAMESPACE}/pods/{pod}:8080/proxy/metrics");
     let request = http::Request::get(uri).body(Vec::new())?;
-    let text = client
-        .request_text(request)
-        .await
-        .context("no metrics of the operator")?;
+    let text = client.request_text(request).await.context("no metrics of the operator")?;
     let mut samples = BTreeMap::new();
     for line in text.lines().filter(|line| !line.starts_with('#')) {
         let Some((series, value)) = line.rsplit_once(' ') else {
@@ -115,9 +104,7 @@ pub async fn writes(client: &Client) -> Result<BTreeMap<String, f64>> {
         bail!("the operator does not count its requests: no dragstrip_api_requests_total");
     }
     requests.retain(|labels, _| {
-        ["POST", "PATCH", "PUT", "DELETE"]
-            .iter()
-            .any(|verb| labels.contains(&format!("\"{verb}\"")))
+        ["POST", "PATCH", "PUT", "DELETE"].iter().any(|verb| labels.contains(&format!("\"{verb}\"")))
     });
     Ok(requests)
 }

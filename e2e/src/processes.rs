@@ -22,10 +22,7 @@ fn threads(pid: u32) -> Vec<String> {
         return Vec::new();
     };
     let name = |id: String| read(&format!("/proc/{pid}/task/{id}/comm")).map(|name| name.trim().to_owned());
-    entries
-        .flatten()
-        .filter_map(|entry| name(entry.file_name().into_string().ok()?))
-        .collect()
+    entries.flatten().filter_map(|entry| name(entry.file_name().into_string().ok()?)).collect()
 }
 
 /// The processes in the cgroups of the pod with this uid; none of them when the
@@ -40,10 +37,7 @@ pub fn of_pod(uid: &str) -> Result<Vec<Process>> {
         // A process may end between the two looks.
         let cgroups = read(&format!("/proc/{pid}/cgroup")).unwrap_or_default();
         if cgroups.contains(uid) || cgroups.contains(&systemd) {
-            found.push(Process {
-                pid,
-                threads: threads(pid),
-            });
+            found.push(Process { pid, threads: threads(pid) });
         }
     }
     Ok(found)
@@ -57,11 +51,7 @@ pub async fn await_none(uid: &str) -> Result<()> {
     }
     until(&format!("no process of pod {uid}"), LOAD_GONE, || async {
         let left = of_pod(uid)?;
-        Ok(if left.is_empty() {
-            Look::Done(())
-        } else {
-            Look::NotYet(format!("{left:?}"))
-        })
+        Ok(if left.is_empty() { Look::Done(()) } else { Look::NotYet(format!("{left:?}")) })
     })
     .await
 }

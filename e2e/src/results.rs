@@ -45,9 +45,7 @@ impl Env {
 /// A run's status; an error when it has none.
 pub fn status(run: &BenchmarkRun) -> Result<BenchmarkRunStatus> {
     let name = run.name_any();
-    run.status
-        .clone()
-        .with_context(|| format!("run {name} has no status"))
+    run.status.clone().with_context(|| format!("run {name} has no status"))
 }
 
 /// Start and end of a result's load, in nanoseconds of Unix time.
@@ -59,10 +57,7 @@ pub fn window(result: &RepetitionResult) -> (i64, i64) {
         let nanos = (pod.window.seconds * 1e9) as i64;
         pod.window.start_unix_nanos + nanos
     };
-    (
-        starts.min().unwrap_or_default(),
-        result.pods.iter().map(end).max().unwrap_or_default(),
-    )
+    (starts.min().unwrap_or_default(), result.pods.iter().map(end).max().unwrap_or_default())
 }
 
 /// Whether no two of these loads ran at the same time. Takes them in order of their start.
@@ -95,21 +90,11 @@ pub fn operation<'a>(phase: &'a PhaseStatus, operation: &str) -> Result<&'a Oper
 /// All successful operations that the status shows for `name`, over all phases.
 pub fn count(status: &BenchmarkRunStatus, name: &str) -> u64 {
     let rows = status.phases.iter().flat_map(|phase| &phase.operations);
-    rows.filter(|row| row.operation == name)
-        .map(|row| row.count)
-        .sum()
+    rows.filter(|row| row.operation == name).map(|row| row.count).sum()
 }
 
 fn ordered(latency: &LatencySummary) -> bool {
-    let line = [
-        latency.p50,
-        latency.p90,
-        latency.p95,
-        latency.p99,
-        latency.p999,
-        latency.p9999,
-        latency.max,
-    ];
+    let line = [latency.p50, latency.p90, latency.p95, latency.p99, latency.p999, latency.p9999, latency.max];
     line.windows(2).all(|pair| pair[0] <= pair[1]) && latency.p50 > 0.0 && latency.mean > 0.0
 }
 
@@ -122,10 +107,7 @@ pub fn plausible(phase: &PhaseStatus) -> Result<()> {
         phase.tool
     );
     ensure!(
-        phase
-            .operations
-            .last()
-            .is_some_and(|row| row.operation == "TOTAL"),
+        phase.operations.last().is_some_and(|row| row.operation == "TOTAL"),
         "phase {name}: TOTAL is not the last row: {:?}",
         phase.operations
     );
@@ -137,10 +119,7 @@ pub fn plausible(phase: &PhaseStatus) -> Result<()> {
                 && row.operations_per_second.mean > 100.0,
             "phase {name}: implausible {row:?}"
         );
-        ensure!(
-            ordered(&row.latency_milliseconds),
-            "phase {name}: percentiles out of order in {row:?}"
-        );
+        ensure!(ordered(&row.latency_milliseconds), "phase {name}: percentiles out of order in {row:?}");
     }
     for repetition in &phase.repetitions {
         let total = repetition.operations_per_second;
@@ -157,12 +136,7 @@ pub fn plausible(phase: &PhaseStatus) -> Result<()> {
 
 /// Whether a stored result says what the status says, for a phase measured once.
 pub fn agrees(result: &RepetitionResult, phase: &PhaseStatus) -> Result<()> {
-    ensure!(
-        result.failure.is_none(),
-        "phase {}: stored with failure {:?}",
-        phase.name,
-        result.failure
-    );
+    ensure!(result.failure.is_none(), "phase {}: stored with failure {:?}", phase.name, result.failure);
     for row in &phase.operations {
         let stored = result.operations.iter().find(|op| op.operation == row.operation);
         let stored = stored.with_context(|| format!("phase {}: no stored {}", phase.name, row.operation))?;

@@ -85,11 +85,7 @@ impl Env {
 
     /// IP:PORT of a Datastore's pod.
     pub async fn server_address(&self, datastore: &str) -> Result<String> {
-        let ip = self
-            .server_pod(datastore)
-            .await?
-            .status
-            .and_then(|status| status.pod_ip);
+        let ip = self.server_pod(datastore).await?.status.and_then(|status| status.pod_ip);
         Ok(format!("{}:6379", ip.context("the server's pod has no address")?))
     }
 
@@ -100,24 +96,8 @@ impl Env {
 
     /// Kills a Datastore's server process with SIGKILL.
     pub async fn kill_server(&self, datastore: &str) -> Result<()> {
-        let pod = self
-            .server_pod(datastore)
-            .await?
-            .metadata
-            .name
-            .unwrap_or_default();
-        let exec = [
-            "exec",
-            "-n",
-            &self.namespace,
-            &pod,
-            "-c",
-            "server",
-            "--",
-            "sh",
-            "-c",
-            KILL,
-        ];
+        let pod = self.server_pod(datastore).await?.metadata.name.unwrap_or_default();
+        let exec = ["exec", "-n", &self.namespace, &pod, "-c", "server", "--", "sh", "-c", KILL];
         // The container may end before the shell says how it went.
         kubectl::run(&exec, "").await?;
         Ok(())

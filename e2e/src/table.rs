@@ -19,9 +19,7 @@ impl Env {
             "/apis/{}/namespaces/{}/{}/{name}",
             resource.api_version, self.namespace, resource.plural
         );
-        let request = http::Request::get(uri)
-            .header(http::header::ACCEPT, TABLE)
-            .body(Vec::new())?;
+        let request = http::Request::get(uri).header(http::header::ACCEPT, TABLE).body(Vec::new())?;
         let table: Value = self.client.request(request).await?;
         let columns = table["columnDefinitions"].as_array().context("no columns")?;
         let cells = table["rows"][0]["cells"].as_array().context("no row")?;

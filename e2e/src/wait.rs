@@ -1,10 +1,7 @@
 //! Waiting for a condition, with a deadline.
 
 use anyhow::{Result, bail};
-use std::{
-    future::Future,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(150);
@@ -22,11 +19,11 @@ pub enum Look<T> {
 
 /// Looks until the condition `what` holds. A look that fails (an apiserver that
 /// is down) counts as not yet; what was last seen is told at the deadline.
-pub async fn until<T, F, Fut>(what: &str, within: Duration, mut look: F) -> Result<T>
-where
-    F: FnMut() -> Fut,
-    Fut: Future<Output = Result<Look<T>>>,
-{
+pub async fn until<T>(
+    what: &str,
+    within: Duration,
+    mut look: impl AsyncFnMut() -> Result<Look<T>>,
+) -> Result<T> {
     let begun = Instant::now();
     let mut seen = "nothing".to_owned();
     loop {

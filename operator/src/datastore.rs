@@ -94,11 +94,7 @@ fn next_look(status: &DatastoreStatus, fetched: &fetch::Fetched) -> Action {
     let pod_ready = fetched.pod.as_ref().is_some_and(crate::cluster::pods::ready);
     let unknown = conditions::find(&status.conditions, conditions::types::VERIFIED)
         .is_none_or(|c| c.status == "Unknown");
-    Action::requeue(if pod_ready && unknown {
-        ASK_AGAIN
-    } else {
-        SAFETY_NET
-    })
+    Action::requeue(if pod_ready && unknown { ASK_AGAIN } else { SAFETY_NET })
 }
 
 // The controller hands over an Arc that this signature must take.
@@ -141,11 +137,7 @@ pub fn controller(ctx: Arc<Context>, parts: &Parts) -> (Store<Datastore>, impl F
         .owns(Api::<StatefulSet>::all(client.clone()), ours.clone())
         .owns(Api::<Service>::all(client.clone()), ours)
         .watches(Api::<Pod>::all(client.clone()), server_pods, |pod| of_pod(&pod))
-        .watches(
-            Api::<BenchmarkRun>::all(client),
-            watcher::Config::default(),
-            |run| of_run(&run),
-        )
+        .watches(Api::<BenchmarkRun>::all(client), watcher::Config::default(), |run| of_run(&run))
         .graceful_shutdown_on(parts.shutdown())
         .run(reconcile, on_error, ctx)
         .for_each(|result| {

@@ -26,10 +26,8 @@ pub const START_AT: &str = "dragstrip.dev/start-at-unix-nanos";
 /// Node label and taint key that says what a node is for: server or client.
 pub const NODE_ROLE: &str = "dragstrip.dev/role";
 /// Node labels that name its placement group, strongest first.
-pub const PLACEMENT_GROUPS: [&str; 2] = [
-    "karpenter.k8s.aws/placement-group-id",
-    "dragstrip.dev/placement-group",
-];
+pub const PLACEMENT_GROUPS: [&str; 2] =
+    ["karpenter.k8s.aws/placement-group-id", "dragstrip.dev/placement-group"];
 
 /// Field manager of the Datastore controller.
 pub const DATASTORE_MANAGER: &str = "dragstrip/datastore";
@@ -38,12 +36,9 @@ pub const RUN_MANAGER: &str = "dragstrip/run";
 
 /// Labels every object of ours carries, with `own` added.
 pub fn common<const N: usize>(own: [(&str, &str); N]) -> BTreeMap<String, String> {
-    [
-        ("app.kubernetes.io/name", "dragstrip"),
-        ("app.kubernetes.io/managed-by", "dragstrip-operator"),
-    ]
-    .into_iter()
-    .chain(own)
-    .map(|(key, value)| (key.to_owned(), value.to_owned()))
-    .collect()
+    [("app.kubernetes.io/name", "dragstrip"), ("app.kubernetes.io/managed-by", "dragstrip-operator")]
+        .into_iter()
+        .chain(own)
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .collect()
 }

@@ -2,6 +2,9 @@
 //! fetch (client), validate (pure), decide or build (pure), apply (client),
 //! status (client); what they share of the cluster is in [`cluster`].
 
+// Tests hand over json!(..) literals, which a reference would only make longer.
+#![cfg_attr(test, allow(clippy::needless_pass_by_value))]
+
 pub mod cluster;
 pub mod context;
 pub mod datastore;

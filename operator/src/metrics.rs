@@ -50,9 +50,7 @@ impl Metrics {
                 "Duration of reconciles by controller and outcome.",
             )
             // A pass costs a few API calls of some milliseconds each; seconds mean a struggling apiserver.
-            .buckets(vec![
-                0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
-            ]),
+            .buckets(vec![0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0]),
             &["controller", "outcome"],
         )?;
         registry.register(Box::new(reconciles.clone()))?;
@@ -64,18 +62,12 @@ impl Metrics {
             &["method"],
         )?;
         registry.register(Box::new(requests.clone()))?;
-        Ok(Self {
-            registry,
-            reconciles,
-            requests,
-        })
+        Ok(Self { registry, reconciles, requests })
     }
 
     /// Records one pass.
     pub fn reconciled(&self, controller: &str, outcome: Outcome, took: Duration) {
-        self.reconciles
-            .with_label_values(&[controller, outcome.label()])
-            .observe(took.as_secs_f64());
+        self.reconciles.with_label_values(&[controller, outcome.label()]).observe(took.as_secs_f64());
     }
 
     /// Counts one request to the apiserver.

@@ -93,10 +93,7 @@ async fn readyz(State(health): State<Health>) -> impl IntoResponse {
 }
 
 async fn metrics(State(health): State<Health>) -> impl IntoResponse {
-    health
-        .metrics
-        .text()
-        .map_err(|error| (StatusCode::INTERNAL_SERVER_ERROR, chain(&error)))
+    health.metrics.text().map_err(|error| (StatusCode::INTERNAL_SERVER_ERROR, chain(&error)))
 }
 
 async fn serve(listen: SocketAddr, health: Health, shutdown: Shutdown) -> Result<(), Error> {
@@ -105,13 +102,9 @@ async fn serve(listen: SocketAddr, health: Health, shutdown: Shutdown) -> Result
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics))
         .with_state(health);
-    let listener = tokio::net::TcpListener::bind(listen)
-        .await
-        .map_err(|error| Error::Listen(error, listen))?;
-    axum::serve(listener, router)
-        .with_graceful_shutdown(shutdown)
-        .await
-        .map_err(Error::Serve)
+    let listener =
+        tokio::net::TcpListener::bind(listen).await.map_err(|error| Error::Listen(error, listen))?;
+    axum::serve(listener, router).with_graceful_shutdown(shutdown).await.map_err(Error::Serve)
 }
 
 /// Waits until both kinds are served, however long that takes: a chart may
@@ -136,28 +129,21 @@ async fn controllers(ctx: Arc<Context>, ready: Arc<AtomicBool>, parts: Parts) ->
     ready.store(true, Ordering::Relaxed);
     tracing::info!("controllers start");
     let (_, datastores) = datastore::controller(ctx.clone(), &parts);
-    let runs = run::controller(ctx, &parts);
+    let runs = run::controller(ctx.clone(), &parts);
+    let keeper = run::keeper(ctx, &parts);
     let ended = tokio::select! {
         () = datastores => "datastore",
         () = runs => "run",
+        () = keeper => "turn",
     };
     // A controller that ends while nobody asked must not leave half an operator behind.
-    if stop.now_or_never().is_some() {
-        Ok(())
-    } else {
-        Err(Error::ControllerEnded(ended))
-    }
+    if stop.now_or_never().is_some() { Ok(()) } else { Err(Error::ControllerEnded(ended)) }
 }
 
 /// Runs the operator until it is told to stop.
 pub async fn run(ctx: Context, listen: SocketAddr) -> Result<(), Error> {
-    let parts = Parts {
-        shutdown: shutdown()?,
-    };
-    let health = Health {
-        ready: Arc::new(AtomicBool::new(false)),
-        metrics: ctx.metrics.clone(),
-    };
+    let parts = Parts { shutdown: shutdown()? };
+    let health = Health { ready: Arc::new(AtomicBool::new(false)), metrics: ctx.metrics.clone() };
     let ready = health.ready.clone();
     tokio::try_join!(
         serve(listen, health, parts.shutdown()),

@@ -7,6 +7,7 @@ pub mod decide;
 mod fetch;
 #[cfg(test)]
 mod fixtures;
+mod keeper;
 mod status;
 mod summary;
 mod turn;
@@ -19,6 +20,8 @@ use crate::{
     metrics::Outcome,
     process::{Parts, chain},
 };
+pub use keeper::controller as keeper;
+
 use apply::Applied;
 use decide::{Step, decide};
 use dragstrip_crds::{BenchmarkRun, Datastore, run::RunPhase};
@@ -70,7 +73,7 @@ pub struct RunContext {
 
 async fn reconcile(run: Arc<BenchmarkRun>, ctx: Arc<RunContext>) -> Result<Action, Error> {
     if run.metadata.deletion_timestamp.is_some() {
-        // Everything it made has it as owner; its Leases count as free once it is gone.
+        // Everything it made has it as owner; the keeper of turns removes its Leases.
         return Ok(Action::await_change());
     }
     let started = Instant::now();
@@ -101,13 +104,14 @@ async fn pass(run: &BenchmarkRun, ctx: &RunContext) -> Result<(Outcome, Action),
     let now = Timestamp::now();
     let step = decide(&validated, &view::view(&validated, &fetched), now); // pure
     let applied = apply::apply(shared, &validated, &fetched, &step).await?; // client
-    if applied == Applied::Progressed {
-        return Ok((Outcome::Done, Action::requeue(Duration::ZERO)));
+    if status::worth_telling(&step) {
+        let old = run.status.clone().unwrap_or_default();
+        let status = status::of_step(&validated, &old, &fetched, &step, now); // pure
+        status::publish(shared, run, &status).await?; // client
     }
-    let old = run.status.clone().unwrap_or_default();
-    let status = status::of_step(&validated, &old, &fetched, &step, now); // pure
-    status::publish(shared, run, &status).await?; // client
-    Ok((Outcome::Done, next_look(&step, now)))
+    let action =
+        if applied == Applied::Progressed { Action::requeue(Duration::ZERO) } else { next_look(&step, now) };
+    Ok((Outcome::Done, action))
 }
 
 /// Events bring the next pass; a deadline is the only thing a clock must bring.
@@ -128,16 +132,11 @@ async fn expire(ctx: &Context, run: &BenchmarkRun) -> Result<Action, Error> {
     let (Some(period), Some(finished)) = (&run.spec.ttl_after_finished, finished) else {
         return Ok(Action::await_change());
     };
-    let over = finished
-        .0
-        .saturating_add(period.signed())
-        .unwrap_or(Timestamp::MAX);
+    let over = finished.0.saturating_add(period.signed()).unwrap_or(Timestamp::MAX);
     match Duration::try_from(over.duration_since(Timestamp::now())) {
         Ok(left) if !left.is_zero() => Ok(Action::requeue(left)),
         _ => {
-            crate::cluster::apply::delete(&ctx.client, run)
-                .await
-                .map_err(Error::Expire)?;
+            crate::cluster::apply::delete(&ctx.client, run).await.map_err(Error::Expire)?;
             Ok(Action::await_change())
         }
     }
@@ -152,19 +151,13 @@ fn on_error(run: Arc<BenchmarkRun>, error: &Error, _: Arc<RunContext>) -> Action
 
 fn waiting(runs: &Store<BenchmarkRun>) -> impl Iterator<Item = ObjectRef<BenchmarkRun>> + use<> {
     let queued = |run: &BenchmarkRun| run.status.as_ref().is_some_and(|status| status.queue.is_some());
-    runs.state()
-        .into_iter()
-        .filter(move |run| queued(run))
-        .map(|run| ObjectRef::from_obj(&*run))
+    runs.state().into_iter().filter(move |run| queued(run)).map(|run| ObjectRef::from_obj(&*run))
 }
 
-/// A client pod concerns its run and, since it may be the last one of a deleted
-/// run, those that wait.
-fn of_pod(pod: &Pod, runs: &Store<BenchmarkRun>) -> Vec<ObjectRef<BenchmarkRun>> {
-    let own = pod.labels().get(labels::RUN).zip(pod.namespace());
-    let own = own.map(|(name, namespace)| ObjectRef::new(name).within(&namespace));
-    let gone = pod.metadata.deletion_timestamp.is_some();
-    own.into_iter().chain(waiting(runs).filter(|_| gone)).collect()
+/// The run a client pod belongs to.
+fn of_pod(pod: &Pod) -> Option<ObjectRef<BenchmarkRun>> {
+    let name = pod.labels().get(labels::RUN)?;
+    Some(ObjectRef::new(name).within(&pod.namespace()?))
 }
 
 /// The runs against a Datastore that have not ended.
@@ -172,23 +165,13 @@ fn of_datastore(datastore: &Datastore, runs: &Store<BenchmarkRun>) -> Vec<Object
     let (name, namespace) = (datastore.name_any(), datastore.namespace());
     let concerned = |run: &BenchmarkRun| {
         let target = &run.spec.target;
-        let referred = target
-            .datastore_ref
-            .as_ref()
-            .is_some_and(|reference| reference.name == name);
+        let referred = target.datastore_ref.as_ref().is_some_and(|reference| reference.name == name);
         let own = target.datastore.is_some() && run.name_any() == name;
         let phase = run.status.as_ref().map(|status| status.phase).unwrap_or_default();
-        let before_load = matches!(
-            phase,
-            RunPhase::Pending | RunPhase::Provisioning | RunPhase::Queued
-        );
+        let before_load = matches!(phase, RunPhase::Pending | RunPhase::Provisioning | RunPhase::Queued);
         run.namespace() == namespace && (referred || own) && before_load
     };
-    runs.state()
-        .iter()
-        .filter(|run| concerned(run))
-        .map(|run| ObjectRef::from_obj(&**run))
-        .collect()
+    runs.state().iter().filter(|run| concerned(run)).map(|run| ObjectRef::from_obj(&**run)).collect()
 }
 
 /// The controller. Runs until shutdown.
@@ -196,35 +179,23 @@ pub fn controller(shared: Arc<Context>, parts: &Parts) -> impl Future<Output = (
     let client = shared.client.clone();
     let (runs, writer) = reflector::store();
     // managedFields are three quarters of an object in memory and nobody reads them.
-    let stream = watcher(
-        Api::<BenchmarkRun>::all(client.clone()),
-        watcher::Config::default(),
-    )
-    .modify(|run| run.managed_fields_mut().clear())
-    .default_backoff()
-    .reflect(writer)
-    .touched_objects();
+    let stream = watcher(Api::<BenchmarkRun>::all(client.clone()), watcher::Config::default())
+        .modify(|run| run.managed_fields_mut().clear())
+        .default_backoff()
+        .reflect(writer)
+        .touched_objects();
     let ours = watcher::Config::default().labels("app.kubernetes.io/managed-by=dragstrip-operator");
     let client_pods = watcher::Config::default().labels(&format!("{}={}", labels::COMPONENT, labels::CLIENT));
-    let context = Arc::new(RunContext {
-        shared,
-        runs: runs.clone(),
-    });
-    let (for_pods, for_datastores, for_leases) = (runs.clone(), runs.clone(), runs.clone());
+    let context = Arc::new(RunContext { shared, runs: runs.clone() });
+    let (for_datastores, for_leases) = (runs.clone(), runs.clone());
     Controller::for_stream(stream, runs)
         .with_config(Config::default().concurrency(CONCURRENCY))
         .owns(Api::<Job>::all(client.clone()), ours.clone())
-        .watches(Api::<Pod>::all(client.clone()), client_pods, move |pod| {
-            of_pod(&pod, &for_pods)
+        .watches(Api::<Pod>::all(client.clone()), client_pods, |pod| of_pod(&pod))
+        .watches(Api::<Lease>::all(client.clone()), ours, move |_| waiting(&for_leases).collect::<Vec<_>>())
+        .watches(Api::<Datastore>::all(client), watcher::Config::default(), move |datastore| {
+            of_datastore(&datastore, &for_datastores)
         })
-        .watches(Api::<Lease>::all(client.clone()), ours, move |_| {
-            waiting(&for_leases).collect::<Vec<_>>()
-        })
-        .watches(
-            Api::<Datastore>::all(client),
-            watcher::Config::default(),
-            move |datastore| of_datastore(&datastore, &for_datastores),
-        )
         .graceful_shutdown_on(parts.shutdown())
         .run(reconcile, on_error, context)
         .for_each(|result| {

@@ -2,8 +2,15 @@
 //! program in an empty image has no name service modules to load. Touches
 //! /etc/resolv.conf, /etc/hosts and the network.
 
-use hickory_resolver::{TokioResolver, net::NetError};
-use std::net::{IpAddr, SocketAddr};
+use hickory_resolver::{TokioResolver, config::LookupIpStrategy, net::NetError};
+use std::{
+    net::{IpAddr, SocketAddr},
+    time::Duration,
+};
+use tokio::time::timeout;
+
+/// How long a look-up may take, search domains and repetitions included.
+const LOOKUP_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A step of the look-up that failed.
 #[derive(Debug, thiserror::Error)]
@@ -11,7 +18,10 @@ pub enum ResolveError {
     /// /etc/resolv.conf is missing or makes no sense.
     #[error("the resolver's configuration /etc/resolv.conf cannot be used: {0}")]
     Configuration(#[source] NetError),
-    /// No answer, or a negative one.
+    /// No answer from any name server.
+    #[error("the name servers of /etc/resolv.conf do not answer within {} s", LOOKUP_TIMEOUT.as_secs())]
+    Timeout,
+    /// A negative answer.
     #[error("the name cannot be resolved: {0}")]
     Lookup(#[source] NetError),
     /// The name exists and has no address.
@@ -25,10 +35,14 @@ pub async fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, ResolveEr
     if let Some(address) = literal(host) {
         return Ok(vec![SocketAddr::new(address, port)]);
     }
-    let resolver = TokioResolver::builder_tokio()
-        .and_then(hickory_resolver::ResolverBuilder::build)
-        .map_err(ResolveError::Configuration)?;
-    let found = resolver.lookup_ip(host).await.map_err(ResolveError::Lookup)?;
+    let mut builder = TokioResolver::builder_tokio().map_err(ResolveError::Configuration)?;
+    // One question is enough where there is an IPv4 address.
+    builder.options_mut().ip_strategy = LookupIpStrategy::Ipv4thenIpv6;
+    let resolver = builder.build().map_err(ResolveError::Configuration)?;
+    let found = timeout(LOOKUP_TIMEOUT, resolver.lookup_ip(host))
+        .await
+        .map_err(|_| ResolveError::Timeout)?;
+    let found = found.map_err(ResolveError::Lookup)?;
     let addresses: Vec<_> = found
         .iter()
         .map(|address| SocketAddr::new(address, port))

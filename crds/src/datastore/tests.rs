@@ -22,33 +22,18 @@ fn a_plain_datastore_is_admitted_with_its_defaults() {
 fn io_uring_is_for_dragonfly() {
     let refusal = format!(
         "{:?}",
-        datastore(
-            "redis",
-            json!({"engine": "Redis", "threads": 4, "ioUring": "Require"})
-        )
-        .validate_cel()
+        datastore("redis", json!({"engine": "Redis", "threads": 4, "ioUring": "Require"})).validate_cel()
     );
-    assert!(
-        refusal.contains("ioUring is for engine Dragonfly only"),
-        "{refusal}"
-    );
-    let dragonfly = datastore(
-        "fly",
-        json!({"engine": "Dragonfly", "threads": 4, "ioUring": "Require"}),
-    );
+    assert!(refusal.contains("ioUring is for engine Dragonfly only"), "{refusal}");
+    let dragonfly = datastore("fly", json!({"engine": "Dragonfly", "threads": 4, "ioUring": "Require"}));
     assert!(dragonfly.validate_cel().is_ok());
 }
 
 #[test]
 fn a_name_must_serve_as_a_service_name() {
     for bad in ["7-up", &"a".repeat(46), "Redis"] {
-        let refusal = format!(
-            "{:?}",
-            datastore(bad, json!({"engine": "Redis", "threads": 1})).validate_cel()
-        );
-        assert!(
-            refusal.contains("beginning with a letter"),
-            "{bad:?} was admitted: {refusal}"
-        );
+        let refusal =
+            format!("{:?}", datastore(bad, json!({"engine": "Redis", "threads": 1})).validate_cel());
+        assert!(refusal.contains("beginning with a letter"), "{bad:?} was admitted: {refusal}");
     }
 }

@@ -40,41 +40,23 @@ fn a_plain_run_is_admitted() {
 #[test]
 fn defaults_are_those_of_the_documentation() {
     let spec = run(good()).spec;
-    assert_eq!(
-        (
-            spec.repetitions,
-            spec.clients.pods,
-            spec.timeout.to_string().as_str()
-        ),
-        (1, 1, "30m")
-    );
+    assert_eq!((spec.repetitions, spec.clients.pods, spec.timeout.to_string().as_str()), (1, 1, "30m"));
     assert_eq!(spec.timeout.seconds(), 1800.0);
     let loadgen = spec.phases[0].loadgen.clone().unwrap();
-    assert_eq!(
-        (loadgen.threads, loadgen.connections_per_thread, loadgen.pipeline),
-        (1, 20, 1)
-    );
+    assert_eq!((loadgen.threads, loadgen.connections_per_thread, loadgen.pipeline), (1, 20, 1));
 }
 
 #[test]
 fn each_mistake_is_refused_with_its_remedy() {
     let external = json!({"external": {"address": "10.0.0.7:6379"}});
     let table: Vec<(&str, Value, &str)> = vec![
-        (
-            "no target",
-            with(|s| s["target"] = json!({})),
-            "target needs exactly one of",
-        ),
+        ("no target", with(|s| s["target"] = json!({})), "target needs exactly one of"),
         (
             "two targets",
             with(|s| s["target"]["external"] = external["external"].clone()),
             "target needs exactly one of",
         ),
-        (
-            "no workload",
-            with(|s| s["phases"][0] = json!({"name": "read"})),
-            "exactly one workload",
-        ),
+        ("no workload", with(|s| s["phases"][0] = json!({"name": "read"})), "exactly one workload"),
         (
             "two workloads",
             with(|s| s["phases"][0]["memtier"] = json!({"testTime": "10s"})),
@@ -130,10 +112,7 @@ fn each_mistake_is_refused_with_its_remedy() {
     ];
     for (mistake, spec, message) in table {
         let refusal = refusal(spec);
-        assert!(
-            refusal.contains(message),
-            "{mistake}: expected {message:?}, got {refusal:?}"
-        );
+        assert!(refusal.contains(message), "{mistake}: expected {message:?}, got {refusal:?}");
     }
 }
 

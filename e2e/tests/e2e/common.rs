@@ -122,11 +122,7 @@ pub async fn leases_gone(env: &Env, run: &str) -> Result<()> {
                 }
             }
         }
-        Ok(if held.is_empty() {
-            Look::Done(())
-        } else {
-            Look::NotYet(held.join(", "))
-        })
+        Ok(if held.is_empty() { Look::Done(()) } else { Look::NotYet(held.join(", ")) })
     })
     .await
 }

@@ -60,7 +60,8 @@ fn check(datastore: &Datastore, kind: &str, version: &str) -> Result<()> {
     let observed = status.observed.context("nothing observed")?;
     ensure!(observed.threads == Some(2), "observed {:?} threads", observed.threads);
     ensure!(
-        observed.engine.is_some_and(|engine| engine.to_string() == kind) && observed.version.starts_with(version),
+        observed.engine.is_some_and(|engine| engine.to_string() == kind)
+            && observed.version.starts_with(version),
         "observed {observed:?}"
     );
     ensure!(observed.max_memory_bytes == Some(256 << 20), "observed {observed:?}");

@@ -2,7 +2,11 @@
 
 use crate::common::complete;
 use anyhow::{Context, Result, ensure};
-use dragstrip_crds::{BenchmarkRun, conditions::{holds, types::PASSED}, run::RunPhase};
+use dragstrip_crds::{
+    BenchmarkRun,
+    conditions::{holds, types::PASSED},
+    run::RunPhase,
+};
 use dragstrip_e2e::{
     Env, SHORT_RUN, kubectl,
     results::{self, agrees, count, never_together, operation, phase, plausible},
@@ -39,7 +43,11 @@ async fn the_quickstart_ends_in_numbers_that_the_servers_confirm() -> Result<()>
 fn check_status(run: &BenchmarkRun, datastore: &str) -> Result<()> {
     complete(run, "Succeeded")?;
     let status = results::status(run)?;
-    ensure!(holds(&status.conditions, PASSED, run.metadata.generation), "not Passed: {:?}", status.conditions);
+    ensure!(
+        holds(&status.conditions, PASSED, run.metadata.generation),
+        "not Passed: {:?}",
+        status.conditions
+    );
     ensure!(status.observed_generation == run.metadata.generation, "observedGeneration is old");
     ensure!(status.progress.as_deref() == Some("3/3"), "progress {:?}", status.progress);
     ensure!(status.started_at <= status.finished_at && status.started_at.is_some(), "started after it ended");
@@ -54,13 +62,19 @@ fn check_status(run: &BenchmarkRun, datastore: &str) -> Result<()> {
     for name in ["write", "read", "pipelined-read"] {
         plausible(phase(&status, name)?)?;
     }
-    ensure!(operation(phase(&status, "write")?, "SET")?.count == 300_000, "20 connections wrote 15000 keys each");
+    ensure!(
+        operation(phase(&status, "write")?, "SET")?.count == 300_000,
+        "20 connections wrote 15000 keys each"
+    );
     for name in ["read", "pipelined-read"] {
         let phase = phase(&status, name)?;
         let reads = operation(phase, "GET")?;
         ensure!(reads.hits == Some(reads.count) && reads.misses == Some(0), "every key exists: {reads:?}");
         let window = phase.repetitions[0].window_seconds;
-        ensure!((window - DURATION_SECONDS).abs() < 0.2, "{name} ran {window} s, declared {DURATION_SECONDS} s");
+        ensure!(
+            (window - DURATION_SECONDS).abs() < 0.2,
+            "{name} ran {window} s, declared {DURATION_SECONDS} s"
+        );
     }
     Ok(())
 }
@@ -70,7 +84,11 @@ async fn check_results(env: &Env, run: &BenchmarkRun) -> Result<()> {
     let stored = env.results(run).await?;
     ensure!(stored.len() == 3, "{} results are stored", stored.len());
     for (result, name) in stored.iter().zip(["write", "read", "pipelined-read"]) {
-        ensure!((result.phase.as_str(), result.repetition) == (name, 1), "{} came when {name} should", result.phase);
+        ensure!(
+            (result.phase.as_str(), result.repetition) == (name, 1),
+            "{} came when {name} should",
+            result.phase
+        );
         agrees(result, phase(&status, name)?)?;
     }
     never_together(&stored)
@@ -101,17 +119,25 @@ async fn check_columns(env: &Env, run: &BenchmarkRun, datastore: &str) -> Result
         ("p99 ms", &headline.p99_milliseconds),
         ("Passed", "True"),
     ] {
-        ensure!(columns.get(column).is_some_and(|cell| cell == wanted), "{column} should be {wanted}: {columns:?}");
+        ensure!(
+            columns.get(column).is_some_and(|cell| cell == wanted),
+            "{column} should be {wanted}: {columns:?}"
+        );
     }
     let columns = env.columns("Datastore", datastore).await?;
     for (column, wanted) in [("Ready", "True"), ("Threads", "1")] {
-        ensure!(columns.get(column).is_some_and(|cell| cell == wanted), "{column} should be {wanted}: {columns:?}");
+        ensure!(
+            columns.get(column).is_some_and(|cell| cell == wanted),
+            "{column} should be {wanted}: {columns:?}"
+        );
     }
     Ok(())
 }
 
 async fn check_events(env: &Env, run: &str) -> Result<()> {
-    for (reason, text) in [("Running", "phase write"), ("Running", "phase pipelined-read"), ("Succeeded", "3")] {
+    for (reason, text) in
+        [("Running", "phase write"), ("Running", "phase pipelined-read"), ("Succeeded", "3")]
+    {
         env.event("BenchmarkRun", run, reason, text, dragstrip_e2e::NOTICE).await?;
     }
     Ok(())

@@ -66,26 +66,13 @@ impl Agents {
         url: String,
         token: &str,
     ) -> Result<T, AgentError> {
-        let unreachable = |source| AgentError::Unreachable {
-            url: url.clone(),
-            source,
-        };
-        let response = request
-            .header(TOKEN_HEADER, token)
-            .send()
-            .await
-            .map_err(unreachable)?;
+        let unreachable = |source| AgentError::Unreachable { url: url.clone(), source };
+        let response = request.header(TOKEN_HEADER, token).send().await.map_err(unreachable)?;
         let status = response.status();
         if status.is_success() {
             return response.json().await.map_err(unreachable);
         }
-        let text = response
-            .text()
-            .await
-            .map_err(unreachable)?
-            .chars()
-            .take(500)
-            .collect();
+        let text = response.text().await.map_err(unreachable)?.chars().take(500).collect();
         Err(AgentError::Refused { url, status, text })
     }
 

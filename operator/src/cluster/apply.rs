@@ -18,12 +18,7 @@ where
         + DeserializeOwned,
 {
     let api: Api<K> = Api::namespaced(client.clone(), &object.namespace().unwrap_or_default());
-    api.patch(
-        &object.name_any(),
-        &PatchParams::apply(manager).force(),
-        &Patch::Apply(object),
-    )
-    .await
+    api.patch(&object.name_any(), &PatchParams::apply(manager).force(), &Patch::Apply(object)).await
 }
 
 /// Writes `status` and nothing else.
@@ -38,12 +33,7 @@ where
         "kind": K::kind(&()),
         "status": status,
     });
-    api.patch_status(
-        &object.name_any(),
-        &PatchParams::apply(manager).force(),
-        &Patch::Apply(&body),
-    )
-    .await?;
+    api.patch_status(&object.name_any(), &PatchParams::apply(manager).force(), &Patch::Apply(&body)).await?;
     Ok(())
 }
 
@@ -56,10 +46,7 @@ where
     let api: Api<K> = Api::namespaced(client.clone(), &object.namespace().unwrap_or_default());
     let parameters = DeleteParams {
         propagation_policy: Some(PropagationPolicy::Background),
-        preconditions: Some(Preconditions {
-            uid: object.uid(),
-            ..Preconditions::default()
-        }),
+        preconditions: Some(Preconditions { uid: object.uid(), ..Preconditions::default() }),
         ..DeleteParams::default()
     };
     match api.delete(&object.name_any(), &parameters).await {

@@ -23,13 +23,7 @@ fn fit(note: &str) -> &str {
 impl Announcer {
     /// An announcer for this process.
     pub fn new(client: Client) -> Self {
-        Self {
-            client,
-            reporter: Reporter {
-                controller: "dragstrip".into(),
-                instance: None,
-            },
-        }
+        Self { client, reporter: Reporter { controller: "dragstrip".into(), instance: None } }
     }
 
     /// Publishes `note` on `object`.
@@ -42,11 +36,7 @@ impl Announcer {
         K: Resource<DynamicType = ()>,
     {
         let event = Event {
-            type_: if warning {
-                EventType::Warning
-            } else {
-                EventType::Normal
-            },
+            type_: if warning { EventType::Warning } else { EventType::Normal },
             reason: reason.to_owned(),
             note: Some(fit(note).to_owned()),
             action: action.to_owned(),
@@ -68,9 +58,6 @@ mod tests {
         assert_eq!(fit("short"), "short");
         let long = "é".repeat(600);
         assert_eq!(fit(&long).len(), 1024);
-        assert!(
-            fit(&format!("x{long}")).len() < 1024,
-            "a cut through a character must move back"
-        );
+        assert!(fit(&format!("x{long}")).len() < 1024, "a cut through a character must move back");
     }
 }

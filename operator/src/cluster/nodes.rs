@@ -7,10 +7,7 @@ use kube::{Api, Client, ResourceExt, api::ListParams};
 
 /// All nodes of the cluster.
 pub async fn list(client: &Client) -> kube::Result<Vec<Node>> {
-    Ok(Api::<Node>::all(client.clone())
-        .list(&ListParams::default())
-        .await?
-        .items)
+    Ok(Api::<Node>::all(client.clone()).list(&ListParams::default()).await?.items)
 }
 
 /// CPU capacity in whole CPUs; `None` when the node does not tell.
@@ -31,42 +28,24 @@ pub fn facts(node: &Node) -> NodeFacts {
         zone: label("topology.kubernetes.io/zone"),
         placement_group: labels::PLACEMENT_GROUPS.iter().find_map(|key| label(key)),
         cpus: cpus(node),
-        kernel: node
-            .status
-            .as_ref()
-            .and_then(|s| s.node_info.as_ref())
-            .map(|i| i.kernel_version.clone()),
+        kernel: node.status.as_ref().and_then(|s| s.node_info.as_ref()).map(|i| i.kernel_version.clone()),
         cpu_model: None,
     }
 }
 
 /// Whether `node` has all labels that `placement` asks for.
 pub fn selected(node: &Node, placement: &Placement) -> bool {
-    placement
-        .node_selector
-        .iter()
-        .all(|(key, value)| node.labels().get(key) == Some(value))
+    placement.node_selector.iter().all(|(key, value)| node.labels().get(key) == Some(value))
 }
 
 /// Most CPUs of any node that `placement` selects; `None` when it selects none.
 pub fn most_cpus(nodes: &[Node], placement: &Placement) -> Option<i32> {
-    nodes
-        .iter()
-        .filter(|node| selected(node, placement))
-        .filter_map(cpus)
-        .max()
+    nodes.iter().filter(|node| selected(node, placement)).filter_map(cpus).max()
 }
 
 /// `key=value, key=value`, for messages.
 pub fn describe(placement: &Placement) -> String {
-    let pairs: Vec<String> = placement
-        .node_selector
-        .iter()
-        .map(|(key, value)| format!("{key}={value}"))
-        .collect();
-    if pairs.is_empty() {
-        "any node".to_owned()
-    } else {
-        pairs.join(", ")
-    }
+    let pairs: Vec<String> =
+        placement.node_selector.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    if pairs.is_empty() { "any node".to_owned() } else { pairs.join(", ") }
 }

@@ -13,37 +13,23 @@ pub struct Trouble {
 }
 
 fn condition<'a>(status: &'a PodStatus, kind: &str) -> Option<&'a PodCondition> {
-    status
-        .conditions
-        .iter()
-        .flatten()
-        .find(|condition| condition.type_ == kind)
+    status.conditions.iter().flatten().find(|condition| condition.type_ == kind)
 }
 
 /// Whether the pod's Ready condition holds.
 pub fn ready(pod: &Pod) -> bool {
-    pod.status
-        .as_ref()
-        .and_then(|status| condition(status, "Ready"))
-        .is_some_and(|c| c.status == "True")
+    pod.status.as_ref().and_then(|status| condition(status, "Ready")).is_some_and(|c| c.status == "True")
 }
 
 /// Whether the pod has ended, well or badly.
 pub fn ended(pod: &Pod) -> bool {
-    matches!(
-        pod.status.as_ref().and_then(|s| s.phase.as_deref()),
-        Some("Succeeded" | "Failed")
-    )
+    matches!(pod.status.as_ref().and_then(|s| s.phase.as_deref()), Some("Succeeded" | "Failed"))
 }
 
 /// The pod's containers of every kind.
 pub fn containers(pod: &Pod) -> impl Iterator<Item = &ContainerStatus> {
     pod.status.iter().flat_map(|status| {
-        status
-            .init_container_statuses
-            .iter()
-            .flatten()
-            .chain(status.container_statuses.iter().flatten())
+        status.init_container_statuses.iter().flatten().chain(status.container_statuses.iter().flatten())
     })
 }
 
@@ -53,10 +39,7 @@ const ORDINARY: [&str; 2] = ["ContainerCreating", "PodInitializing"];
 fn waiting(pod: &Pod) -> Option<Trouble> {
     containers(pod).find_map(|container| {
         let waiting = container.state.as_ref()?.waiting.as_ref()?;
-        let reason = waiting
-            .reason
-            .clone()
-            .filter(|reason| !ORDINARY.contains(&reason.as_str()))?;
+        let reason = waiting.reason.clone().filter(|reason| !ORDINARY.contains(&reason.as_str()))?;
         let detail = waiting.message.as_deref().unwrap_or("no details given");
         let last = container
             .last_state

@@ -18,15 +18,8 @@ pub enum Error {
 /// get their names from it.
 pub async fn apply(ctx: &Context, resources: Resources) -> Result<(), Error> {
     // No `..`: a new resource that nobody applies must not compile.
-    let Resources {
-        service,
-        stateful_set,
-    } = resources;
-    apply_object(&ctx.client, DATASTORE_MANAGER, &service)
-        .await
-        .map_err(Error::Service)?;
-    apply_object(&ctx.client, DATASTORE_MANAGER, &stateful_set)
-        .await
-        .map_err(Error::StatefulSet)?;
+    let Resources { service, stateful_set } = resources;
+    apply_object(&ctx.client, DATASTORE_MANAGER, &service).await.map_err(Error::Service)?;
+    apply_object(&ctx.client, DATASTORE_MANAGER, &stateful_set).await.map_err(Error::StatefulSet)?;
     Ok(())
 }

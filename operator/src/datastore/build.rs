@@ -62,20 +62,14 @@ fn metadata(datastore: &ValidatedDatastore) -> ObjectMeta {
 }
 
 fn pod_labels(datastore: &ValidatedDatastore) -> BTreeMap<String, String> {
-    labels::common([
-        (labels::COMPONENT, labels::SERVER),
-        (labels::DATASTORE, &datastore.name),
-    ])
+    labels::common([(labels::COMPONENT, labels::SERVER), (labels::DATASTORE, &datastore.name)])
 }
 
 fn selector(datastore: &ValidatedDatastore) -> BTreeMap<String, String> {
-    [
-        (labels::COMPONENT, labels::SERVER),
-        (labels::DATASTORE, datastore.name.as_str()),
-    ]
-    .into_iter()
-    .map(|(key, value)| (key.to_owned(), value.to_owned()))
-    .collect()
+    [(labels::COMPONENT, labels::SERVER), (labels::DATASTORE, datastore.name.as_str())]
+        .into_iter()
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .collect()
 }
 
 /// An environment variable with a Secret's value.
@@ -96,11 +90,7 @@ pub(crate) fn secret_variable(name: &str, reference: &SecretKeyReference) -> Env
 
 /// An environment variable with a plain value.
 pub(crate) fn variable(name: &str, value: &str) -> EnvVar {
-    EnvVar {
-        name: name.to_owned(),
-        value: Some(value.to_owned()),
-        ..EnvVar::default()
-    }
+    EnvVar { name: name.to_owned(), value: Some(value.to_owned()), ..EnvVar::default() }
 }
 
 /// What every container of ours is denied.
@@ -108,21 +98,14 @@ pub(crate) fn locked_down() -> SecurityContext {
     SecurityContext {
         allow_privilege_escalation: Some(false),
         read_only_root_filesystem: Some(true),
-        capabilities: Some(Capabilities {
-            drop: Some(vec!["ALL".to_owned()]),
-            add: None,
-        }),
+        capabilities: Some(Capabilities { drop: Some(vec!["ALL".to_owned()]), add: None }),
         ..SecurityContext::default()
     }
 }
 
 /// An empty directory as a volume.
 pub(crate) fn empty_directory(name: &str) -> Volume {
-    Volume {
-        name: name.to_owned(),
-        empty_dir: Some(EmptyDirVolumeSource::default()),
-        ..Volume::default()
-    }
+    Volume { name: name.to_owned(), empty_dir: Some(EmptyDirVolumeSource::default()), ..Volume::default() }
 }
 
 /// Prefers nodes labelled for `role`, where there are any.
@@ -151,9 +134,7 @@ pub(crate) fn tolerations(role: &str, placement: &Placement) -> Vec<Toleration> 
         value: Some(role.to_owned()),
         ..Toleration::default()
     };
-    std::iter::once(own)
-        .chain(placement.tolerations.iter().cloned())
-        .collect()
+    std::iter::once(own).chain(placement.tolerations.iter().cloned()).collect()
 }
 
 /// `{cpu, memory}` as requests and limits alike.
@@ -176,21 +157,13 @@ fn fixed_resources(cpu: &str, memory: &str) -> ResourceRequirements {
 fn observer(datastore: &ValidatedDatastore, runner_image: &str) -> Container {
     let mut env = vec![variable("DRAGSTRIP_TOKEN", &datastore.uid)];
     env.extend(
-        datastore
-            .spec
-            .auth_secret_ref
-            .as_ref()
-            .map(|secret| secret_variable(PASSWORD_VARIABLE, secret)),
+        datastore.spec.auth_secret_ref.as_ref().map(|secret| secret_variable(PASSWORD_VARIABLE, secret)),
     );
     Container {
         name: "observer".to_owned(),
         image: Some(runner_image.to_owned()),
         command: Some(vec!["/dragstrip-runner".to_owned()]),
-        args: Some(vec![
-            "observe".to_owned(),
-            "--port".to_owned(),
-            datastore.spec.port.to_string(),
-        ]),
+        args: Some(vec!["observe".to_owned(), "--port".to_owned(), datastore.spec.port.to_string()]),
         env: Some(env),
         restart_policy: Some("Always".to_owned()),
         ports: Some(vec![ContainerPort {
@@ -217,16 +190,10 @@ fn observer(datastore: &ValidatedDatastore, runner_image: &str) -> Container {
 
 fn server_environment(datastore: &ValidatedDatastore) -> Vec<EnvVar> {
     let rules = engines::rules(datastore.spec.engine);
-    let mut env: Vec<EnvVar> = rules
-        .environment()
-        .into_iter()
-        .map(|(name, value)| variable(name, value))
-        .collect();
+    let mut env: Vec<EnvVar> =
+        rules.environment().into_iter().map(|(name, value)| variable(name, value)).collect();
     if let Some(secret) = &datastore.spec.auth_secret_ref {
-        env.push(secret_variable(
-            rules.password_variable().unwrap_or(PASSWORD_VARIABLE),
-            secret,
-        ));
+        env.push(secret_variable(rules.password_variable().unwrap_or(PASSWORD_VARIABLE), secret));
     }
     env.extend(datastore.spec.env.iter().cloned());
     env
@@ -249,10 +216,7 @@ fn server(datastore: &ValidatedDatastore) -> Container {
         }]),
         // Holds readiness back until the port is open; nothing probes the server after that.
         startup_probe: Some(Probe {
-            tcp_socket: Some(TCPSocketAction {
-                port: IntOrString::Int(spec.port),
-                host: None,
-            }),
+            tcp_socket: Some(TCPSocketAction { port: IntOrString::Int(spec.port), host: None }),
             period_seconds: Some(1),
             failure_threshold: Some(120),
             ..Probe::default()
@@ -263,16 +227,8 @@ fn server(datastore: &ValidatedDatastore) -> Container {
             ..locked_down()
         }),
         volume_mounts: Some(vec![
-            VolumeMount {
-                name: "data".to_owned(),
-                mount_path: "/data".to_owned(),
-                ..VolumeMount::default()
-            },
-            VolumeMount {
-                name: "tmp".to_owned(),
-                mount_path: "/tmp".to_owned(),
-                ..VolumeMount::default()
-            },
+            VolumeMount { name: "data".to_owned(), mount_path: "/data".to_owned(), ..VolumeMount::default() },
+            VolumeMount { name: "tmp".to_owned(), mount_path: "/tmp".to_owned(), ..VolumeMount::default() },
         ]),
         working_dir: Some("/data".to_owned()),
         ..Container::default()
@@ -304,10 +260,7 @@ fn pod(datastore: &ValidatedDatastore, runner_image: &str) -> PodSpec {
             ..PodSecurityContext::default()
         }),
         node_selector: Some(placement.node_selector.clone()).filter(|labels| !labels.is_empty()),
-        affinity: Some(Affinity {
-            node_affinity: Some(prefer_role(labels::SERVER)),
-            ..Affinity::default()
-        }),
+        affinity: Some(Affinity { node_affinity: Some(prefer_role(labels::SERVER)), ..Affinity::default() }),
         tolerations: Some(tolerations(labels::SERVER, placement)),
         volumes: Some(vec![empty_directory("data"), empty_directory("tmp")]),
         ..PodSpec::default()
@@ -339,25 +292,16 @@ pub fn build(datastore: &ValidatedDatastore, runner_image: &str) -> Resources {
             // With OrderedReady a pod that never became ready would block its own repair.
             pod_management_policy: Some("Parallel".to_owned()),
             service_name: Some(datastore.name.clone()),
-            selector: LabelSelector {
-                match_labels: Some(selector(datastore)),
-                ..LabelSelector::default()
-            },
+            selector: LabelSelector { match_labels: Some(selector(datastore)), ..LabelSelector::default() },
             template: PodTemplateSpec {
-                metadata: Some(ObjectMeta {
-                    labels: Some(pod_labels(datastore)),
-                    ..ObjectMeta::default()
-                }),
+                metadata: Some(ObjectMeta { labels: Some(pod_labels(datastore)), ..ObjectMeta::default() }),
                 spec: Some(pod(datastore, runner_image)),
             },
             ..StatefulSetSpec::default()
         }),
         ..StatefulSet::default()
     };
-    Resources {
-        service,
-        stateful_set,
-    }
+    Resources { service, stateful_set }
 }
 
 #[cfg(test)]

@@ -55,10 +55,7 @@ pub trait EngineRules: Sync {
 
     /// Seccomp profile of the server.
     fn seccomp(&self, _spec: &DatastoreSpec) -> SeccompProfile {
-        SeccompProfile {
-            type_: "RuntimeDefault".to_owned(),
-            localhost_profile: None,
-        }
+        SeccompProfile { type_: "RuntimeDefault".to_owned(), localhost_profile: None }
     }
 
     /// Differences between declaration and truth that only this engine knows of.
@@ -105,26 +102,17 @@ fn password_argument() -> String {
 /// because clients come from other pods; a backlog of 4096 because thousands
 /// of connections arrive within a moment.
 fn redis_family(program: &str, threads_flags: &[&str], spec: &DatastoreSpec) -> Vec<String> {
-    let mut command: Vec<String> = [
-        program,
-        "--port",
-        &spec.port.to_string(),
-        "--save",
-        "",
-        "--appendonly",
-        "no",
-    ]
-    .iter()
-    .map(|part| (*part).to_owned())
-    .collect();
+    let mut command: Vec<String> =
+        [program, "--port", &spec.port.to_string(), "--save", "", "--appendonly", "no"]
+            .iter()
+            .map(|part| (*part).to_owned())
+            .collect();
     let threads = spec.threads.to_string();
-    command.extend(threads_flags.iter().map(|flag| {
-        if *flag == "N" {
-            threads.clone()
-        } else {
-            (*flag).to_owned()
-        }
-    }));
+    command.extend(threads_flags.iter().map(
+        |flag| {
+            if *flag == "N" { threads.clone() } else { (*flag).to_owned() }
+        },
+    ));
     let max_memory = max_memory(spec).to_string();
     for part in [
         "--maxmemory",

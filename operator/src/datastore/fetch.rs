@@ -55,10 +55,7 @@ pub async fn observe(agents: &Agents, pod: &Pod, token: &str) -> Option<Observed
         .any(|container| container.name == "observer" && container.started == Some(true));
     let address = status.pod_ip.as_ref().filter(|_| started)?.parse().ok()?;
     Some(agents.observe(address, token).await.map_err(|error| {
-        let cause = error
-            .source()
-            .map(|cause| format!(": {cause}"))
-            .unwrap_or_default();
+        let cause = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
         format!("{error}{cause}")
     }))
 }
@@ -67,13 +64,8 @@ pub async fn observe(agents: &Agents, pod: &Pod, token: &str) -> Option<Observed
 pub async fn fetch(ctx: &Context, datastore: &Datastore) -> Result<Fetched, Error> {
     let nodes = nodes::list(&ctx.client).await.map_err(Error::ListNodes)?;
     let pods: Api<Pod> = Api::namespaced(ctx.client.clone(), &datastore.namespace().unwrap_or_default());
-    let selector = format!(
-        "{}={},{}={}",
-        labels::COMPONENT,
-        labels::SERVER,
-        labels::DATASTORE,
-        datastore.name_any()
-    );
+    let selector =
+        format!("{}={},{}={}", labels::COMPONENT, labels::SERVER, labels::DATASTORE, datastore.name_any());
     let pod = pods
         .list(&ListParams::default().labels(&selector))
         .await

@@ -29,11 +29,9 @@ pub struct Error(#[source] kube::Error);
 fn verified(datastore: &ValidatedDatastore, observed: Option<&Observed>) -> Finding {
     match observed {
         None => Finding::unknown(VERIFIED, "NotObserved", "the server has not been asked yet"),
-        Some(Err(error)) => Finding::unknown(
-            VERIFIED,
-            "ObserverSilent",
-            format!("the server could not be asked: {error}"),
-        ),
+        Some(Err(error)) => {
+            Finding::unknown(VERIFIED, "ObserverSilent", format!("the server could not be asked: {error}"))
+        }
         Some(Ok(observation)) => {
             let found = verify::disagreements(&datastore.spec, &observation.server);
             if found.is_empty() {
@@ -82,17 +80,11 @@ pub fn of_valid(
 ) -> DatastoreStatus {
     let verified = verified(datastore, fetched.observed.as_ref());
     let ready = ready(fetched, &verified);
-    let observation = fetched
-        .observed
-        .as_ref()
-        .and_then(|observed| observed.as_ref().ok());
+    let observation = fetched.observed.as_ref().and_then(|observed| observed.as_ref().ok());
     let node = fetched.node().map(nodes::facts);
     DatastoreStatus {
         observed_generation: Some(datastore.generation),
-        endpoint: Some(format!(
-            "{}.{}.svc:{}",
-            datastore.name, datastore.namespace, datastore.spec.port
-        )),
+        endpoint: Some(format!("{}.{}.svc:{}", datastore.name, datastore.namespace, datastore.spec.port)),
         observed: observation.map(|o| o.server.clone()),
         node: match (node, observation) {
             (Some(node), Some(observation)) => Some(node.with_host(&observation.host)),
@@ -136,20 +128,14 @@ pub async fn publish(ctx: &Context, datastore: &Datastore, status: DatastoreStat
     if same(&old, &status) {
         return Ok(());
     }
-    apply_status(&ctx.client, DATASTORE_MANAGER, datastore, &status)
-        .await
-        .map_err(Error)?;
-    let (before, after) = (
-        conditions::find(&old.conditions, READY),
-        conditions::find(&status.conditions, READY),
-    );
+    apply_status(&ctx.client, DATASTORE_MANAGER, datastore, &status).await.map_err(Error)?;
+    let (before, after) =
+        (conditions::find(&old.conditions, READY), conditions::find(&status.conditions, READY));
     if let Some(after) = after
         && before.is_none_or(|before| (&before.reason, &before.message) != (&after.reason, &after.message))
     {
         let quiet = ["Ready", "Starting", "NoPod", "NotVerified"].contains(&after.reason.as_str());
-        ctx.announcer
-            .publish(datastore, !quiet, &after.reason, "Reconcile", &after.message)
-            .await;
+        ctx.announcer.publish(datastore, !quiet, &after.reason, "Reconcile", &after.message).await;
     }
     Ok(())
 }

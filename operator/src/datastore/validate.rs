@@ -88,11 +88,9 @@ fn check_nodes(spec: &DatastoreSpec, known: &[Node]) -> Result<(), Invalid> {
     let placement = nodes::describe(&spec.placement);
     match nodes::most_cpus(known, &spec.placement) {
         None => Err(Invalid::NoNode(placement)),
-        Some(cpus) if cpus < spec.threads => Err(Invalid::ThreadsExceedNode {
-            threads: spec.threads,
-            cpus,
-            placement,
-        }),
+        Some(cpus) if cpus < spec.threads => {
+            Err(Invalid::ThreadsExceedNode { threads: spec.threads, cpus, placement })
+        }
         Some(_) => Ok(()),
     }
 }
@@ -110,10 +108,7 @@ pub fn validate(datastore: &Datastore, known_nodes: &[Node]) -> Result<Validated
         namespace: datastore.namespace().ok_or(Invalid::Incomplete("namespace"))?,
         uid: datastore.uid().ok_or(Invalid::Incomplete("uid"))?,
         generation: datastore.metadata.generation.unwrap_or(0),
-        image: spec
-            .image
-            .clone()
-            .unwrap_or_else(|| rules.default_image(spec.version.as_deref())),
+        image: spec.image.clone().unwrap_or_else(|| rules.default_image(spec.version.as_deref())),
         resources: spec.resources.clone().unwrap_or_else(|| default_resources(&spec)),
         spec,
     })

@@ -7,9 +7,7 @@ use dragstrip_crds::{DatastoreSpec, observed::ServerTruth};
 /// Whether `actual` is `declared` or a longer form of it: 8.0 allows 8.0.2, not 8.01.
 fn version_agrees(declared: &str, actual: &str) -> bool {
     let (declared, actual) = (declared.trim_start_matches('v'), actual.trim_start_matches('v'));
-    actual
-        .strip_prefix(declared)
-        .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '-']))
+    actual.strip_prefix(declared).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '-']))
 }
 
 /// Every difference, as a sentence with both values; empty when all agrees.
@@ -18,45 +16,29 @@ pub fn disagreements(spec: &DatastoreSpec, truth: &ServerTruth) -> Vec<String> {
     let mut found = Vec::new();
     match truth.engine {
         Some(engine) if engine == spec.engine => {}
-        Some(engine) => found.push(format!(
-            "engine: declared {}, the server is {engine}",
-            spec.engine
-        )),
-        None => found.push(format!(
-            "engine: declared {}, the server is none that is known",
-            spec.engine
-        )),
+        Some(engine) => found.push(format!("engine: declared {}, the server is {engine}", spec.engine)),
+        None => found.push(format!("engine: declared {}, the server is none that is known", spec.engine)),
     }
     if let Some(declared) = &spec.version
         && !version_agrees(declared, &truth.version)
     {
-        found.push(format!(
-            "version: declared {declared}, the server is {}",
-            truth.version
-        ));
+        found.push(format!("version: declared {declared}, the server is {}", truth.version));
     }
     if let Some(threads) = truth.threads
         && threads != spec.threads
     {
-        found.push(format!(
-            "threads: declared {}, the server runs {threads}",
-            spec.threads
-        ));
+        found.push(format!("threads: declared {}, the server runs {threads}", spec.threads));
     }
     let declared_memory = i64::try_from(engines::max_memory(spec)).unwrap_or(i64::MAX);
     if let Some(bytes) = truth.max_memory_bytes
         && bytes != declared_memory
     {
-        found.push(format!(
-            "maxMemory: declared {declared_memory} bytes, the server has {bytes}"
-        ));
+        found.push(format!("maxMemory: declared {declared_memory} bytes, the server has {bytes}"));
     }
     if let Some(policy) = truth.max_memory_policy.as_deref()
         && policy != "noeviction"
     {
-        found.push(format!(
-            "eviction policy: declared noeviction, the server has {policy}"
-        ));
+        found.push(format!("eviction policy: declared noeviction, the server has {policy}"));
     }
     found.extend(engines::rules(spec.engine).disagreements(spec, truth));
     found
@@ -118,12 +100,8 @@ mod tests {
 
     #[test]
     fn what_an_engine_does_not_tell_is_not_held_against_it() {
-        let silent = ServerTruth {
-            threads: None,
-            max_memory_bytes: None,
-            max_memory_policy: None,
-            ..truth()
-        };
+        let silent =
+            ServerTruth { threads: None, max_memory_bytes: None, max_memory_policy: None, ..truth() };
         assert_eq!(disagreements(&declared(), &silent), Vec::<String>::new());
     }
 
@@ -135,16 +113,9 @@ mod tests {
             }))
             .unwrap()
         };
-        let epoll = ServerTruth {
-            engine: Some(Engine::Dragonfly),
-            version: "1.40.1".into(),
-            ..truth()
-        };
+        let epoll = ServerTruth { engine: Some(Engine::Dragonfly), version: "1.40.1".into(), ..truth() };
         assert_eq!(disagreements(&spec("Prefer"), &epoll), Vec::<String>::new());
         let found = disagreements(&spec("Require"), &epoll);
-        assert!(
-            found[0].contains("declared Require, the server uses epoll"),
-            "{found:?}"
-        );
+        assert!(found[0].contains("declared Require, the server uses epoll"), "{found:?}");
     }
 }

@@ -4,7 +4,6 @@ use super::{
     build, collect,
     decide::{ReadyTarget, Step, TargetState},
     fetch::Fetched,
-    turn,
     validate::{Attempt, ValidatedRun},
 };
 use crate::{
@@ -104,10 +103,7 @@ async fn make_datastore(ctx: &Context, run: &ValidatedRun) -> Result<(), Error> 
     };
     let datastores: Api<Datastore> = Api::namespaced(ctx.client.clone(), &run.holder.namespace);
     // Created, not applied: a Datastore of the same name may be somebody else's.
-    match datastores
-        .create(&PostParams::default(), &build::datastore(run, spec))
-        .await
-    {
+    match datastores.create(&PostParams::default(), &build::datastore(run, spec)).await {
         Err(error) if !already_there(&error) => Err(Error::MakeDatastore(error)),
         _ => Ok(()),
     }
@@ -118,10 +114,10 @@ async fn make_datastore(ctx: &Context, run: &ValidatedRun) -> Result<(), Error> 
 async fn take_turn(ctx: &Context, run: &ValidatedRun, fetched: &Fetched) -> Result<(), Error> {
     let now = Timestamp::now();
     for found in fetched.turn.iter().flat_map(|looked| &looked.found) {
-        if found.holder().as_ref() == Some(&run.holder) {
+        if found.holder.as_ref() == Some(&run.holder) {
             continue;
         }
-        let taken = lease::take(&ctx.client, found, &run.holder, now).await;
+        let taken = lease::take(&ctx.client, &found.key, &run.holder, now).await;
         if !taken.map_err(|error| Error::TakeTurn(error, found.key.to_string()))? {
             break;
         }
@@ -135,22 +131,15 @@ async fn create_job(
     attempt: &Attempt,
     fetched: &Fetched,
 ) -> Result<(), Error> {
-    let (Some(target), Some(first)) = (
-        ready_target(fetched),
-        fetched.turn.as_ref().and_then(|looked| looked.found.first()),
-    ) else {
+    let (Some(target), Some(first)) =
+        (ready_target(fetched), fetched.turn.as_ref().and_then(|looked| looked.found.first()))
+    else {
         return Ok(());
     };
     let job = build::job(run, attempt, target, &first.key, &ctx.settings).map_err(Error::WriteJob)?;
     let jobs: Api<Job> = Api::namespaced(ctx.client.clone(), &run.holder.namespace);
     match jobs
-        .create(
-            &PostParams {
-                field_manager: Some(RUN_MANAGER.to_owned()),
-                ..PostParams::default()
-            },
-            &job,
-        )
+        .create(&PostParams { field_manager: Some(RUN_MANAGER.to_owned()), ..PostParams::default() }, &job)
         .await
     {
         Err(error) if !already_there(&error) => Err(Error::CreateJob(error, attempt.name.clone())),
@@ -170,10 +159,7 @@ async fn fix_start_line(ctx: &Context, run: &ValidatedRun, job: &Job) -> Result<
         "annotations": {labels::START_AT: start.as_nanosecond().to_string()},
     }});
     let jobs: Api<Job> = Api::namespaced(ctx.client.clone(), &run.holder.namespace);
-    let parameters = PatchParams {
-        field_manager: Some(RUN_MANAGER.to_owned()),
-        ..PatchParams::default()
-    };
+    let parameters = PatchParams { field_manager: Some(RUN_MANAGER.to_owned()), ..PatchParams::default() };
     jobs.patch(&job.name_any(), &parameters, &Patch::Merge(&patch))
         .await
         .map_err(|error| Error::FixStartLine(error, job.name_any()))?;
@@ -227,8 +213,8 @@ async fn store(ctx: &Context, run: &ValidatedRun, attempt: &Attempt, fetched: &F
     Ok(())
 }
 
-/// After a run: its load stopped, its turn given back, its own Datastore
-/// removed. Safe to repeat; does nothing when there is nothing left.
+/// After a run: its load stopped and its own Datastore removed; the keeper of
+/// turns does the rest. Safe to repeat; does nothing when there is nothing left.
 pub async fn clear_up(ctx: &Context, run: &ValidatedRun) -> Result<(), Error> {
     let jobs: Api<Job> = Api::namespaced(ctx.client.clone(), &run.holder.namespace);
     let selector = format!("{}={}", labels::RUN_UID, run.holder.uid);
@@ -241,13 +227,10 @@ pub async fn clear_up(ctx: &Context, run: &ValidatedRun) -> Result<(), Error> {
     }
     if run.spec.target.datastore.is_some() {
         let datastores: Api<Datastore> = Api::namespaced(ctx.client.clone(), &run.holder.namespace);
-        let own = datastores
-            .get_opt(&run.holder.name)
-            .await
-            .map_err(Error::ClearUp)?;
+        let own = datastores.get_opt(&run.holder.name).await.map_err(Error::ClearUp)?;
         if let Some(own) = own.filter(|own| own.owner_references().iter().any(|o| o.uid == run.holder.uid)) {
             delete(&ctx.client, &own).await.map_err(Error::ClearUp)?;
         }
     }
-    turn::give_back(ctx, run).await.map_err(Error::ClearUp)
+    Ok(())
 }

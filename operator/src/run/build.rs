@@ -82,11 +82,7 @@ fn attempt_labels(run: &ValidatedRun, attempt: &Attempt) -> BTreeMap<String, Str
 /// The Datastore made for the run, under the run's own name.
 pub fn datastore(run: &ValidatedRun, spec: &DatastoreSpec) -> Datastore {
     let mut datastore = Datastore::new(&run.holder.name, spec.clone());
-    datastore.metadata = metadata(
-        run,
-        &run.holder.name,
-        labels::common([(labels::RUN, &run.holder.name)]),
-    );
+    datastore.metadata = metadata(run, &run.holder.name, labels::common([(labels::RUN, &run.holder.name)]));
     datastore
 }
 
@@ -124,10 +120,7 @@ fn from_field(name: &str, path: &str) -> EnvVar {
     EnvVar {
         name: name.to_owned(),
         value_from: Some(EnvVarSource {
-            field_ref: Some(ObjectFieldSelector {
-                field_path: path.to_owned(),
-                api_version: None,
-            }),
+            field_ref: Some(ObjectFieldSelector { field_path: path.to_owned(), api_version: None }),
             ..EnvVarSource::default()
         }),
         ..EnvVar::default()
@@ -148,11 +141,7 @@ fn installer(settings: &Settings) -> Container {
     Container {
         name: "install-runner".to_owned(),
         image: Some(settings.runner_image.clone()),
-        command: Some(vec![
-            "/dragstrip-runner".to_owned(),
-            "install".to_owned(),
-            BIN.to_owned(),
-        ]),
+        command: Some(vec!["/dragstrip-runner".to_owned(), "install".to_owned(), BIN.to_owned()]),
         security_context: Some(locked_down()),
         volume_mounts: Some(vec![mount("bin", BIN, false)]),
         ..Container::default()
@@ -164,17 +153,9 @@ fn client_environment(job: &JobSpec, target: &ReadyTarget) -> Result<Vec<EnvVar>
         variable(JOB_VARIABLE, &serde_json::to_string(job)?),
         from_field(POD_NAME_VARIABLE, "metadata.name"),
         // The tool's own directories first would hide nothing: the runner's names are unique.
-        variable(
-            "PATH",
-            &format!("{BIN}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"),
-        ),
+        variable("PATH", &format!("{BIN}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")),
     ];
-    env.extend(
-        target
-            .auth
-            .as_ref()
-            .map(|secret| secret_variable(PASSWORD_VARIABLE, secret)),
-    );
+    env.extend(target.auth.as_ref().map(|secret| secret_variable(PASSWORD_VARIABLE, secret)));
     Ok(env)
 }
 
@@ -186,10 +167,7 @@ fn client(
 ) -> Result<Container, serde_json::Error> {
     let image = match &attempt.tool {
         JobTool::Loadgen(_) => settings.runner_image.clone(),
-        JobTool::Memtier(memtier) => memtier
-            .image
-            .clone()
-            .unwrap_or_else(|| settings.memtier_image.clone()),
+        JobTool::Memtier(memtier) => memtier.image.clone().unwrap_or_else(|| settings.memtier_image.clone()),
     };
     Ok(Container {
         name: CLIENT_CONTAINER.to_owned(),
@@ -301,12 +279,7 @@ fn client_pod(
             ..Affinity::default()
         }),
         tolerations: Some(tolerations(labels::CLIENT, placement)),
-        volumes: Some(
-            ["bin", "output", "tmp"]
-                .map(empty_directory)
-                .into_iter()
-                .collect::<Vec<Volume>>(),
-        ),
+        volumes: Some(["bin", "output", "tmp"].map(empty_directory).into_iter().collect::<Vec<Volume>>()),
         ..PodSpec::default()
     })
 }

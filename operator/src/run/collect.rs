@@ -37,9 +37,7 @@ pub fn pack(result: &RepetitionResult) -> Result<Vec<u8>, Error> {
 
 /// The last whole result in a runner's log.
 fn from_log(log: &str) -> Option<PodResult> {
-    log.lines()
-        .rev()
-        .find_map(|line| serde_json::from_str(line.strip_prefix(LOG_MARKER)?).ok())
+    log.lines().rev().find_map(|line| serde_json::from_str(line.strip_prefix(LOG_MARKER)?).ok())
 }
 
 fn terminated(pod: &Pod) -> Option<&ContainerStateTerminated> {
@@ -56,10 +54,7 @@ fn without_result(attempt: &Attempt, pod: &Pod) -> PodResult {
         .and_then(|s| s.reason.clone())
         .or_else(|| ended.and_then(|e| e.reason.clone()))
         .unwrap_or_else(|| "no reason given".to_owned());
-    let detail = status
-        .and_then(|s| s.message.clone())
-        .map(|m| format!(" ({m})"))
-        .unwrap_or_default();
+    let detail = status.and_then(|s| s.message.clone()).map(|m| format!(" ({m})")).unwrap_or_default();
     PodResult::failed(
         &attempt.phase,
         attempt.repetition,
@@ -78,10 +73,7 @@ fn without_result(attempt: &Attempt, pod: &Pod) -> PodResult {
 /// termination message, else why there is none.
 async fn read_pod(client: &Client, attempt: &Attempt, pod: &Pod) -> PodResult {
     let api: Api<Pod> = Api::namespaced(client.clone(), &pod.namespace().unwrap_or_default());
-    let parameters = LogParams {
-        container: Some(CLIENT_CONTAINER.to_owned()),
-        ..LogParams::default()
-    };
+    let parameters = LogParams { container: Some(CLIENT_CONTAINER.to_owned()), ..LogParams::default() };
     match api.logs(&pod.name_any(), &parameters).await {
         Ok(log) => {
             if let Some(result) = from_log(&log) {
@@ -110,18 +102,11 @@ pub async fn read(client: &Client, run: &ValidatedRun, attempt: &Attempt, pods: 
 /// The window in which every client was active, as start and end in seconds
 /// after the earliest start.
 fn common_window(results: &[PodResult]) -> (f64, f64) {
-    let first = results
-        .iter()
-        .map(|r| r.window.start_unix_nanos)
-        .min()
-        .unwrap_or(0);
+    let first = results.iter().map(|r| r.window.start_unix_nanos).min().unwrap_or(0);
     // Differences of pods of one repetition are seconds: exact as floats.
     let start = |r: &PodResult| (r.window.start_unix_nanos - first) as f64 / 1e9;
     let begin = results.iter().map(start).fold(0.0, f64::max);
-    let end = results
-        .iter()
-        .map(|r| start(r) + r.window.seconds)
-        .fold(f64::INFINITY, f64::min);
+    let end = results.iter().map(|r| start(r) + r.window.seconds).fold(f64::INFINITY, f64::min);
     (begin, end.max(begin))
 }
 
@@ -129,11 +114,7 @@ fn common_window(results: &[PodResult]) -> (f64, f64) {
 /// several, the share of each pod's count that falls into the common window,
 /// at that pod's own mean rate.
 fn rates(results: &[PodResult], count: impl Fn(&PodResult) -> u64) -> f64 {
-    results
-        .iter()
-        .filter(|r| r.window.seconds > 0.0)
-        .map(|r| count(r) as f64 / r.window.seconds)
-        .sum()
+    results.iter().filter(|r| r.window.seconds > 0.0).map(|r| count(r) as f64 / r.window.seconds).sum()
 }
 
 fn merged_histogram<'a>(
@@ -159,11 +140,7 @@ fn sum_known(values: impl Iterator<Item = Option<u64>>) -> Option<u64> {
 
 fn merge_operation(name: &str, results: &[PodResult]) -> Result<MergedOperation, String> {
     let of = |r: &PodResult| {
-        r.operations
-            .iter()
-            .filter(|op| name == TOTAL || op.operation == name)
-            .cloned()
-            .collect::<Vec<_>>()
+        r.operations.iter().filter(|op| name == TOTAL || op.operation == name).cloned().collect::<Vec<_>>()
     };
     let all: Vec<_> = results.iter().flat_map(of).collect();
     let histogram =
@@ -183,10 +160,7 @@ fn merge_operation(name: &str, results: &[PodResult]) -> Result<MergedOperation,
         misses: sum_known(all.iter().map(|op| op.misses)),
         errors: all.iter().map(|op| op.errors).sum(),
         latency_milliseconds: latency,
-        histogram: histogram
-            .map(|h| h.encode())
-            .transpose()
-            .map_err(|e| e.to_string())?,
+        histogram: histogram.map(|h| h.encode()).transpose().map_err(|e| e.to_string())?,
     })
 }
 
@@ -201,11 +175,7 @@ fn merge_operations(results: &[PodResult]) -> Result<Vec<MergedOperation>, Strin
             names.push(&operation.operation);
         }
     }
-    names
-        .iter()
-        .chain(std::iter::once(&TOTAL))
-        .map(|name| merge_operation(name, results))
-        .collect()
+    names.iter().chain(std::iter::once(&TOTAL)).map(|name| merge_operation(name, results)).collect()
 }
 
 /// One repetition out of what its pods said. A failed or missing pod makes the
@@ -225,10 +195,8 @@ pub fn merge(attempt: &Attempt, expected: u32, results: Vec<PodResult>) -> Repet
     let failed = |interrupted: bool| {
         results.iter().find_map(|r| {
             let failure = r.failure.clone()?;
-            (interrupted == (failure.step == FailureStep::Interrupted)).then(|| PodFailure {
-                pod: r.pod.clone(),
-                failure,
-            })
+            (interrupted == (failure.step == FailureStep::Interrupted))
+                .then(|| PodFailure { pod: r.pod.clone(), failure })
         })
     };
     let missing = || {
@@ -247,10 +215,7 @@ pub fn merge(attempt: &Attempt, expected: u32, results: Vec<PodResult>) -> Repet
     let (begin, end) = common_window(&results);
     let operations = merge_operations(&results).unwrap_or_else(|error| {
         failure.get_or_insert_with(|| {
-            own(
-                &attempt.name,
-                format!("the clients' histograms cannot be merged: {error}"),
-            )
+            own(&attempt.name, format!("the clients' histograms cannot be merged: {error}"))
         });
         Vec::new()
     });
@@ -278,39 +243,21 @@ mod tests {
 
     #[test]
     fn two_pods_are_summed_and_their_histograms_added() {
-        let merged = merge(
-            &attempt(),
-            2,
-            vec![pod_result("a", 1000, 2.0, 100), pod_result("b", 3000, 2.0, 900)],
-        );
+        let merged =
+            merge(&attempt(), 2, vec![pod_result("a", 1000, 2.0, 100), pod_result("b", 3000, 2.0, 900)]);
         assert_eq!(merged.failure, None);
         let total = merged.operations.last().unwrap();
         assert_eq!((total.operation.as_str(), total.count), ("TOTAL", 4000));
         assert!((total.operations_per_second - 2000.0).abs() < 1e-9);
         // A quarter of all latencies is 100 µs, the rest 900 µs: no average of medians gives that.
-        assert!(
-            (total.latency_milliseconds.p50 - 0.9).abs() < 0.001,
-            "{:?}",
-            total.latency_milliseconds
-        );
-        assert!(
-            (total.latency_milliseconds.mean - 0.7).abs() < 0.001,
-            "{:?}",
-            total.latency_milliseconds
-        );
+        assert!((total.latency_milliseconds.p50 - 0.9).abs() < 0.001, "{:?}", total.latency_milliseconds);
+        assert!((total.latency_milliseconds.mean - 0.7).abs() < 0.001, "{:?}", total.latency_milliseconds);
     }
 
     #[test]
     fn a_missing_pod_fails_the_repetition() {
         let merged = merge(&attempt(), 2, vec![pod_result("a", 1000, 2.0, 100)]);
-        assert!(
-            merged
-                .failure
-                .unwrap()
-                .failure
-                .message
-                .contains("1 of 2 client pods")
-        );
+        assert!(merged.failure.unwrap().failure.message.contains("1 of 2 client pods"));
     }
 
     #[test]
@@ -335,10 +282,7 @@ mod tests {
         let mut late = pod_result("b", 10, 2.0, 100);
         late.window.start_unix_nanos += 500_000_000;
         let (begin, end) = common_window(&[pod_result("a", 10, 2.0, 100), late]);
-        assert!(
-            (begin - 0.5).abs() < 1e-9 && (end - 2.0).abs() < 1e-9,
-            "{begin}..{end}"
-        );
+        assert!((begin - 0.5).abs() < 1e-9 && (end - 2.0).abs() < 1e-9, "{begin}..{end}");
     }
 
     #[test]

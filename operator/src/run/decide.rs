@@ -202,13 +202,7 @@ fn describe(step: &Step) -> String {
         Step::Wait(Waiting::TargetMissing(message) | Waiting::TargetNotReady { message, .. }, _) => {
             message.clone()
         }
-        Step::Wait(
-            Waiting::Clients {
-                trouble: Some(trouble),
-                ..
-            },
-            _,
-        ) => trouble.message.clone(),
+        Step::Wait(Waiting::Clients { trouble: Some(trouble), .. }, _) => trouble.message.clone(),
         Step::Wait(Waiting::Clients { trouble: None, .. }, _) => "its client pods did not come up".to_owned(),
         Step::Wait(Waiting::Load { .. }, _) => "its load had not ended".to_owned(),
         _ => "it was not done".to_owned(),
@@ -217,20 +211,17 @@ fn describe(step: &Step) -> String {
 
 /// Seconds after the start line at which the runner kills the tool.
 pub fn watchdog_seconds(run: &ValidatedRun, attempt: &Attempt) -> f64 {
-    attempt.tool.planned_seconds().map_or_else(
-        || run.spec.timeout.seconds(),
-        |planned| planned + WATCHDOG_GRACE_SECONDS,
-    )
+    attempt
+        .tool
+        .planned_seconds()
+        .map_or_else(|| run.spec.timeout.seconds(), |planned| planned + WATCHDOG_GRACE_SECONDS)
 }
 
 /// When the result of an attempt that started at `start` counts as lost.
 fn lost_at(run: &ValidatedRun, attempt: &Attempt, start: Timestamp) -> Timestamp {
     let watchdog =
         SignedDuration::try_from_secs_f64(watchdog_seconds(run, attempt)).unwrap_or(SignedDuration::MAX);
-    start
-        .saturating_add(watchdog)
-        .and_then(|at| at.saturating_add(RESULT_GRACE))
-        .unwrap_or(Timestamp::MAX)
+    start.saturating_add(watchdog).and_then(|at| at.saturating_add(RESULT_GRACE)).unwrap_or(Timestamp::MAX)
 }
 
 /// The next step of `run` at `now`.
@@ -246,17 +237,11 @@ pub fn decide(run: &ValidatedRun, observed: &Observed, now: Timestamp) -> Step {
         }
     }
     // The first attempt without a stored result is the current one.
-    let Some(current) = observed
-        .attempts
-        .iter()
-        .position(|state| !matches!(state, AttemptState::Stored(_)))
+    let Some(current) = observed.attempts.iter().position(|state| !matches!(state, AttemptState::Stored(_)))
     else {
         return Step::Finish(Ending::Succeeded);
     };
-    let deadline = observed
-        .since
-        .saturating_add(run.spec.timeout.signed())
-        .unwrap_or(Timestamp::MAX);
+    let deadline = observed.since.saturating_add(run.spec.timeout.signed()).unwrap_or(Timestamp::MAX);
     let step = match &observed.attempts[current] {
         // A result that exists is stored, however late it is.
         AttemptState::Ended | AttemptState::Stored(_) => return Step::Collect(current),
@@ -275,24 +260,17 @@ pub fn decide(run: &ValidatedRun, observed: &Observed, now: Timestamp) -> Step {
             let until = lost_at(run, &run.attempts[current], *start).min(deadline);
             Step::Wait(Waiting::Load { attempt: current }, Some(until))
         }
-        AttemptState::Starting(trouble) => Step::Wait(
-            Waiting::Clients {
-                attempt: current,
-                trouble: trouble.clone(),
-            },
-            Some(deadline),
-        ),
+        AttemptState::Starting(trouble) => {
+            Step::Wait(Waiting::Clients { attempt: current, trouble: trouble.clone() }, Some(deadline))
+        }
         AttemptState::Absent => before_job(run, observed, current, deadline),
     };
     // Waiting for other runs costs nobody anything and does not count, however
     // long it took; every other wait is bounded.
     let queued = matches!(step, Step::Wait(Waiting::Queue(_), _) | Step::TakeTurn);
     if now >= deadline && !queued {
-        let message = format!(
-            "the run did not end within spec.timeout ({}): {}",
-            run.spec.timeout,
-            describe(&step)
-        );
+        let message =
+            format!("the run did not end within spec.timeout ({}): {}", run.spec.timeout, describe(&step));
         return failed(Some(&run.attempts[current]), "Timeout", message);
     }
     step
@@ -305,11 +283,7 @@ fn before_job(run: &ValidatedRun, observed: &Observed, current: usize, deadline:
             Step::Wait(Waiting::TargetMissing(message.clone()), Some(deadline))
         }
         (TargetState::NotReady { own, reason, message }, _) => Step::Wait(
-            Waiting::TargetNotReady {
-                own: *own,
-                reason: reason.clone(),
-                message: message.clone(),
-            },
+            Waiting::TargetNotReady { own: *own, reason: reason.clone(), message: message.clone() },
             Some(deadline),
         ),
         (TargetState::ToBeMade, _) => Step::MakeDatastore,
@@ -356,20 +330,11 @@ mod tests {
     }
 
     fn observed(first: AttemptState, second: AttemptState) -> Observed {
-        Observed {
-            target: ready(),
-            turn: Turn::Held,
-            since: at(0),
-            attempts: vec![first, second],
-        }
+        Observed { target: ready(), turn: Turn::Held, since: at(0), attempts: vec![first, second] }
     }
 
     fn queue() -> QueueStatus {
-        QueueStatus {
-            position: 1,
-            lease: "races/dragstrip-redis".into(),
-            held_by: "races/first".into(),
-        }
+        QueueStatus { position: 1, lease: "races/dragstrip-redis".into(), held_by: "races/first".into() }
     }
 
     fn failure() -> PodFailure {
@@ -395,68 +360,29 @@ mod tests {
         let table: Vec<(&str, Observed, Step)> = vec![
             (
                 "its own datastore is made first",
-                Observed {
-                    target: TargetState::ToBeMade,
-                    turn: Turn::Free,
-                    ..observed(Absent, Absent)
-                },
+                Observed { target: TargetState::ToBeMade, turn: Turn::Free, ..observed(Absent, Absent) },
                 Step::MakeDatastore,
             ),
             (
                 "a free turn is taken",
-                Observed {
-                    turn: Turn::Free,
-                    ..observed(Absent, Absent)
-                },
+                Observed { turn: Turn::Free, ..observed(Absent, Absent) },
                 Step::TakeTurn,
             ),
-            (
-                "the first job is created with the turn held",
-                observed(Absent, Absent),
-                Step::CreateJob(0),
-            ),
-            (
-                "pods at the line get the order",
-                observed(AtStartLine, Absent),
-                Step::GiveOrder(0),
-            ),
+            ("the first job is created with the turn held", observed(Absent, Absent), Step::CreateJob(0)),
+            ("pods at the line get the order", observed(AtStartLine, Absent), Step::GiveOrder(0)),
             (
                 "a pod that was not told is told again",
-                observed(
-                    Ordered {
-                        start: at(1),
-                        untold: true,
-                    },
-                    Absent,
-                ),
+                observed(Ordered { start: at(1), untold: true }, Absent),
                 Step::GiveOrder(0),
             ),
-            (
-                "an ended job is collected",
-                observed(Ended, Absent),
-                Step::Collect(0),
-            ),
-            (
-                "the second phase follows the first",
-                observed(done(), Absent),
-                Step::CreateJob(1),
-            ),
+            ("an ended job is collected", observed(Ended, Absent), Step::Collect(0)),
+            ("the second phase follows the first", observed(done(), Absent), Step::CreateJob(1)),
             (
                 "its pods start",
                 observed(done(), Starting(None)),
-                Step::Wait(
-                    Waiting::Clients {
-                        attempt: 1,
-                        trouble: None,
-                    },
-                    Some(at(1800)),
-                ),
+                Step::Wait(Waiting::Clients { attempt: 1, trouble: None }, Some(at(1800))),
             ),
-            (
-                "everything stored is success",
-                observed(done(), done()),
-                Step::Finish(Ending::Succeeded),
-            ),
+            ("everything stored is success", observed(done(), done()), Step::Finish(Ending::Succeeded)),
         ];
         for (sentence, observed, expected) in table {
             assert_eq!(decide(&two_phases(), &observed, at(2)), expected, "{sentence}");
@@ -468,37 +394,14 @@ mod tests {
         let missing = TargetState::Missing("no Datastore named redis".into());
         let absent = || observed(AttemptState::Absent, AttemptState::Absent);
         assert_eq!(
-            decide(
-                &two_phases(),
-                &Observed {
-                    target: missing,
-                    ..absent()
-                },
-                at(1)
-            ),
-            Step::Wait(
-                Waiting::TargetMissing("no Datastore named redis".into()),
-                Some(at(1800))
-            )
+            decide(&two_phases(), &Observed { target: missing, ..absent() }, at(1)),
+            Step::Wait(Waiting::TargetMissing("no Datastore named redis".into()), Some(at(1800)))
         );
         assert_eq!(
-            decide(
-                &two_phases(),
-                &Observed {
-                    turn: Turn::Busy(queue()),
-                    ..absent()
-                },
-                at(1)
-            ),
+            decide(&two_phases(), &Observed { turn: Turn::Busy(queue()), ..absent() }, at(1)),
             Step::Wait(Waiting::Queue(queue()), None)
         );
-        let running = observed(
-            AttemptState::Ordered {
-                start: at(5),
-                untold: false,
-            },
-            AttemptState::Absent,
-        );
+        let running = observed(AttemptState::Ordered { start: at(5), untold: false }, AttemptState::Absent);
         // 4 s of load, 15 s of watchdog, 30 s for the result.
         assert_eq!(
             decide(&two_phases(), &running, at(6)),
@@ -531,10 +434,7 @@ mod tests {
         let disagrees = TargetState::Disagrees("threads: declared 2, the server runs 1".into());
         let found = ending(decide(
             &two_phases(),
-            &Observed {
-                target: disagrees,
-                ..observed(AttemptState::Absent, AttemptState::Absent)
-            },
+            &Observed { target: disagrees, ..observed(AttemptState::Absent, AttemptState::Absent) },
             at(1),
         ));
         assert_eq!(found.step, "Verification");
@@ -546,32 +446,18 @@ mod tests {
         let missing = TargetState::Missing("no Datastore named redis".into());
         let found = ending(decide(
             &two_phases(),
-            &Observed {
-                target: missing,
-                ..observed(AttemptState::Absent, AttemptState::Absent)
-            },
+            &Observed { target: missing, ..observed(AttemptState::Absent, AttemptState::Absent) },
             at(1800),
         ));
-        assert_eq!(
-            found.message,
-            "the run did not end within spec.timeout (30m): no Datastore named redis"
-        );
+        assert_eq!(found.message, "the run did not end within spec.timeout (30m): no Datastore named redis");
     }
 
     #[test]
     fn time_in_the_queue_does_not_count() {
-        let queued = Observed {
-            turn: Turn::Busy(queue()),
-            ..observed(AttemptState::Absent, AttemptState::Absent)
-        };
-        assert_eq!(
-            decide(&two_phases(), &queued, at(99_999)),
-            Step::Wait(Waiting::Queue(queue()), None)
-        );
-        let next = Observed {
-            turn: Turn::Free,
-            ..observed(AttemptState::Absent, AttemptState::Absent)
-        };
+        let queued =
+            Observed { turn: Turn::Busy(queue()), ..observed(AttemptState::Absent, AttemptState::Absent) };
+        assert_eq!(decide(&two_phases(), &queued, at(99_999)), Step::Wait(Waiting::Queue(queue()), None));
+        let next = Observed { turn: Turn::Free, ..observed(AttemptState::Absent, AttemptState::Absent) };
         assert_eq!(
             decide(&two_phases(), &next, at(99_999)),
             Step::TakeTurn,
@@ -582,24 +468,14 @@ mod tests {
     #[test]
     fn a_result_that_is_there_is_stored_even_after_the_timeout() {
         assert_eq!(
-            decide(
-                &two_phases(),
-                &observed(AttemptState::Ended, AttemptState::Absent),
-                at(99_999)
-            ),
+            decide(&two_phases(), &observed(AttemptState::Ended, AttemptState::Absent), at(99_999)),
             Step::Collect(0)
         );
     }
 
     #[test]
     fn a_result_that_never_comes_fails_the_run() {
-        let ordered = observed(
-            AttemptState::Ordered {
-                start: at(5),
-                untold: false,
-            },
-            AttemptState::Absent,
-        );
+        let ordered = observed(AttemptState::Ordered { start: at(5), untold: false }, AttemptState::Absent);
         let found = ending(decide(&two_phases(), &ordered, at(5 + 4 + 15 + 30)));
         assert_eq!(found.step, "ResultLost");
     }
@@ -608,11 +484,7 @@ mod tests {
     fn cancel_beats_everything_but_stored_results_stay() {
         let mut cancelled = two_phases();
         cancelled.spec.cancel = true;
-        for state in [
-            AttemptState::Absent,
-            AttemptState::AtStartLine,
-            AttemptState::Ended,
-        ] {
+        for state in [AttemptState::Absent, AttemptState::AtStartLine, AttemptState::Ended] {
             assert_eq!(
                 decide(&cancelled, &observed(done(), state), at(1)),
                 Step::Finish(Ending::Cancelled),

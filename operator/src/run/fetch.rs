@@ -70,38 +70,28 @@ pub struct Fetched {
 impl Fetched {
     /// Whose turn it is, as far as it was looked at.
     pub fn turn(&self) -> Turn {
-        self.turn
-            .as_ref()
-            .map_or(Turn::Free, |looked| looked.turn.clone())
+        self.turn.as_ref().map_or(Turn::Free, |looked| looked.turn.clone())
     }
 
     /// The pods of the Job called `job`.
     pub fn pods_of<'a>(&'a self, job: &'a str) -> impl Iterator<Item = &'a Pod> {
         self.pods.iter().filter(move |pod| {
-            pod.labels()
-                .get("batch.kubernetes.io/job-name")
-                .is_some_and(|name| name == job)
+            pod.labels().get("batch.kubernetes.io/job-name").is_some_and(|name| name == job)
         })
     }
 }
 
 /// Whether the Job has ended, well or badly.
 pub fn job_ended(job: &Job) -> bool {
-    job.status
-        .iter()
-        .flat_map(|status| status.conditions.iter().flatten())
-        .any(|condition| {
-            condition.status == "True" && matches!(condition.type_.as_str(), "Complete" | "Failed")
-        })
+    job.status.iter().flat_map(|status| status.conditions.iter().flatten()).any(|condition| {
+        condition.status == "True" && matches!(condition.type_.as_str(), "Complete" | "Failed")
+    })
 }
 
 fn unpack(config_map: &ConfigMap) -> Result<RepetitionResult, Error> {
     let name = config_map.name_any();
-    let bytes = config_map
-        .binary_data
-        .as_ref()
-        .and_then(|data| data.get(RESULT_KEY))
-        .map(|bytes| bytes.0.as_slice());
+    let bytes =
+        config_map.binary_data.as_ref().and_then(|data| data.get(RESULT_KEY)).map(|bytes| bytes.0.as_slice());
     let mut json = String::new();
     GzDecoder::new(bytes.unwrap_or_default())
         .read_to_string(&mut json)
@@ -119,8 +109,7 @@ where
     let api: Api<K> = Api::namespaced(ctx.client.clone(), &run.holder.namespace);
     let selector = format!("{}={}", labels::RUN_UID, run.holder.uid);
     let list = api.list(&ListParams::default().labels(&selector)).await;
-    list.map(|list| list.items)
-        .map_err(|error| Error::List(error, what))
+    list.map(|list| list.items).map_err(|error| Error::List(error, what))
 }
 
 /// The target of a run: an address, or a Datastore and what its server says now.
@@ -129,10 +118,7 @@ async fn target(ctx: &Context, run: &ValidatedRun) -> Result<TargetState, Error>
     if let Some(external) = &spec.external {
         // Checked by validate.
         let Ok((host, port)) = host_and_port(&external.address) else {
-            return Ok(TargetState::Missing(format!(
-                "{:?} is not HOST:PORT",
-                external.address
-            )));
+            return Ok(TargetState::Missing(format!("{:?} is not HOST:PORT", external.address)));
         };
         return Ok(TargetState::Ready(Box::new(ReadyTarget {
             name: external.address.clone(),
@@ -146,10 +132,7 @@ async fn target(ctx: &Context, run: &ValidatedRun) -> Result<TargetState, Error>
         })));
     }
     let own = spec.datastore.is_some();
-    let name = spec
-        .datastore_ref
-        .as_ref()
-        .map_or(&run.holder.name, |reference| &reference.name);
+    let name = spec.datastore_ref.as_ref().map_or(&run.holder.name, |reference| &reference.name);
     let datastores: Api<Datastore> = Api::namespaced(ctx.client.clone(), &run.holder.namespace);
     match datastores.get_opt(name).await.map_err(Error::Target)? {
         None if own => Ok(TargetState::ToBeMade),
@@ -165,10 +148,7 @@ async fn target(ctx: &Context, run: &ValidatedRun) -> Result<TargetState, Error>
 }
 
 fn owned_by(datastore: &Datastore, run: &ValidatedRun) -> bool {
-    datastore
-        .owner_references()
-        .iter()
-        .any(|owner| owner.uid == run.holder.uid)
+    datastore.owner_references().iter().any(|owner| owner.uid == run.holder.uid)
 }
 
 async fn consult(
@@ -179,21 +159,15 @@ async fn consult(
 ) -> Result<TargetState, Error> {
     let status = datastore.status.clone().unwrap_or_default();
     let ready = conditions::find(&status.conditions, READY);
-    let not_ready = |reason: &str, message: String| TargetState::NotReady {
-        own,
-        reason: reason.to_owned(),
-        message,
-    };
+    let not_ready =
+        |reason: &str, message: String| TargetState::NotReady { own, reason: reason.to_owned(), message };
     let name = datastore.name_any();
     if !conditions::holds(&status.conditions, READY, datastore.metadata.generation) {
         let (reason, message) = ready.map_or(("Starting", "not looked at yet"), |c| (&c.reason, &c.message));
         if reason == "NotAsDeclared" {
             return Ok(TargetState::Disagrees(format!("Datastore {name}: {message}")));
         }
-        return Ok(not_ready(
-            reason,
-            format!("Datastore {name} is not ready ({reason}): {message}"),
-        ));
+        return Ok(not_ready(reason, format!("Datastore {name} is not ready ({reason}): {message}")));
     }
     let pods: Api<Pod> = Api::namespaced(ctx.client.clone(), &run.holder.namespace);
     let pod = match &status.pod {
@@ -201,10 +175,7 @@ async fn consult(
         None => None,
     };
     let Some(pod) = pod.filter(pods::ready) else {
-        return Ok(not_ready(
-            "Starting",
-            format!("the pod of Datastore {name} is not ready"),
-        ));
+        return Ok(not_ready("Starting", format!("the pod of Datastore {name} is not ready")));
     };
     // The condition may be hours old: the server is asked again before load is sent.
     let token = datastore.uid().unwrap_or_default();
@@ -212,25 +183,15 @@ async fn consult(
         Some(Ok(observation)) => observation,
         Some(Err(error)) => return Ok(not_ready("ObserverSilent", format!("Datastore {name}: {error}"))),
         None => {
-            return Ok(not_ready(
-                "Starting",
-                format!("Datastore {name} has no observer yet"),
-            ));
+            return Ok(not_ready("Starting", format!("Datastore {name} has no observer yet")));
         }
     };
     let found = verify::disagreements(&datastore.spec, &observation.server);
     if !found.is_empty() {
-        return Ok(TargetState::Disagrees(format!(
-            "Datastore {name}: {}",
-            found.join("; ")
-        )));
+        return Ok(TargetState::Disagrees(format!("Datastore {name}: {}", found.join("; "))));
     }
     Ok(TargetState::Ready(Box::new(ReadyTarget {
-        host: pod
-            .status
-            .as_ref()
-            .and_then(|s| s.pod_ip.clone())
-            .unwrap_or_default(),
+        host: pod.status.as_ref().and_then(|s| s.pod_ip.clone()).unwrap_or_default(),
         port: u16::try_from(datastore.spec.port).unwrap_or(6379),
         cluster: false,
         auth: datastore.spec.auth_secret_ref.clone(),
@@ -244,11 +205,8 @@ async fn consult(
 async fn runners(ctx: &Context, run: &ValidatedRun, attempt: &Attempt, fetched: &mut Fetched) {
     let mut answers = BTreeMap::new();
     for pod in fetched.pods_of(&attempt.name).filter(|pod| !pods::ended(pod)) {
-        let address = pod
-            .status
-            .as_ref()
-            .and_then(|status| status.pod_ip.as_ref())
-            .and_then(|ip| ip.parse().ok());
+        let address =
+            pod.status.as_ref().and_then(|status| status.pod_ip.as_ref()).and_then(|ip| ip.parse().ok());
         if let Some(address) = address {
             match ctx.agents.progress(address, &run.token(attempt)).await {
                 Ok(state) => {
@@ -272,15 +230,9 @@ pub async fn fetch(ctx: &Context, run: &ValidatedRun, runs: &[Arc<BenchmarkRun>]
         jobs: jobs.into_iter().map(|job| (job.name_any(), job)).collect(),
         pods: own_objects(ctx, run, "pods").await?,
         runners: BTreeMap::new(),
-        stored: stored
-            .iter()
-            .map(|map| Ok((map.name_any(), unpack(map)?)))
-            .collect::<Result<_, Error>>()?,
+        stored: stored.iter().map(|map| Ok((map.name_any(), unpack(map)?))).collect::<Result<_, Error>>()?,
     };
-    let Some(current) = run
-        .attempts
-        .iter()
-        .find(|attempt| !fetched.stored.contains_key(&attempt.name))
+    let Some(current) = run.attempts.iter().find(|attempt| !fetched.stored.contains_key(&attempt.name))
     else {
         return Ok(fetched);
     };
@@ -309,7 +261,5 @@ pub fn since(run: &ValidatedRun, fetched: &Fetched) -> Timestamp {
         .filter_map(|job| job.metadata.creation_timestamp.as_ref())
         .map(|time| time.0)
         .min();
-    first_job
-        .or_else(|| fetched.turn.as_ref().and_then(|looked| looked.since))
-        .unwrap_or(run.created)
+    first_job.or_else(|| fetched.turn.as_ref().and_then(|looked| looked.since)).unwrap_or(run.created)
 }

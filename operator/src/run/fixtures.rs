@@ -9,10 +9,8 @@ use dragstrip_crds::{
 /// A run named sprint in namespace races against Datastore redis, with loadgen
 /// phases of 4 s.
 pub(crate) fn run(phases: &[&str], repetitions: i32) -> BenchmarkRun {
-    let phases: Vec<_> = phases
-        .iter()
-        .map(|name| serde_json::json!({"name": name, "loadgen": {"duration": "4s"}}))
-        .collect();
+    let phases: Vec<_> =
+        phases.iter().map(|name| serde_json::json!({"name": name, "loadgen": {"duration": "4s"}})).collect();
     serde_json::from_value(serde_json::json!({
         "apiVersion": "dragstrip.dev/v1alpha1",
         "kind": "BenchmarkRun",

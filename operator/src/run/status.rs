@@ -15,11 +15,17 @@ use dragstrip_crds::{
         self, Finding,
         types::{CLIENTS_READY, COMPLETE, PASSED, TARGET_READY},
     },
+    observed::ServerTruth,
+    result::RepetitionResult,
     run::{FailureStatus, Headline, PhaseStatus, RunPhase, TargetStatus},
     units::thousands,
 };
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use std::collections::BTreeMap;
+
+/// Reason of a condition that only needs time.
+const STARTING: &str = "Starting";
 
 /// Writing the status failed.
 #[derive(Debug, thiserror::Error)]
@@ -47,10 +53,7 @@ fn phase(step: &Step) -> RunPhase {
 fn message(run: &ValidatedRun, step: &Step) -> String {
     let name = |index: &usize| {
         let attempt = &run.attempts[*index];
-        format!(
-            "phase {}, repetition {} of {}",
-            attempt.phase, attempt.repetition, run.spec.repetitions
-        )
+        format!("phase {}, repetition {} of {}", attempt.phase, attempt.repetition, run.spec.repetitions)
     };
     match step {
         Step::Wait(Waiting::TargetMissing(message) | Waiting::TargetNotReady { message, .. }, _) => {
@@ -62,13 +65,7 @@ fn message(run: &ValidatedRun, step: &Step) -> String {
                 queue.held_by, queue.lease, queue.position
             )
         }
-        Step::Wait(
-            Waiting::Clients {
-                attempt,
-                trouble: Some(trouble),
-            },
-            _,
-        ) => {
+        Step::Wait(Waiting::Clients { attempt, trouble: Some(trouble) }, _) => {
             format!(
                 "{}: {} ({}); check spec.clients and the phase's image",
                 name(attempt),
@@ -76,64 +73,50 @@ fn message(run: &ValidatedRun, step: &Step) -> String {
                 trouble.reason
             )
         }
-        Step::Wait(
-            Waiting::Clients {
-                attempt,
-                trouble: None,
-            },
-            _,
-        ) => format!("{}: client pods are starting", name(attempt)),
+        Step::Wait(Waiting::Clients { attempt, trouble: None }, _) | Step::CreateJob(attempt) => {
+            format!("{}: client pods are starting", name(attempt))
+        }
         Step::Wait(Waiting::Load { attempt }, _) => format!("{}: load is running", name(attempt)),
         Step::Finish(Ending::Succeeded) => format!("all {} measurements are stored", run.attempts.len()),
         Step::Finish(Ending::Failed(failure)) => match (&failure.phase, failure.repetition, &failure.pod) {
             (Some(phase), Some(repetition), Some(pod)) => {
-                format!(
-                    "phase {phase}, repetition {repetition}, pod {pod}: {}",
-                    failure.message
-                )
+                format!("phase {phase}, repetition {repetition}, pod {pod}: {}", failure.message)
             }
             _ => failure.message.clone(),
         },
         Step::Finish(Ending::Cancelled) => "stopped by spec.cancel".to_owned(),
-        Step::MakeDatastore | Step::TakeTurn | Step::CreateJob(_) | Step::GiveOrder(_) | Step::Collect(_) => {
-            String::new()
-        }
+        Step::MakeDatastore | Step::TakeTurn | Step::GiveOrder(_) | Step::Collect(_) => String::new(),
     }
 }
+
+/// Reasons of a Datastore that is on its way: no cause for alarm.
+const ON_ITS_WAY: [&str; 3] = ["Starting", "NoPod", "NotVerified"];
 
 fn target_finding(step: &Step) -> Option<Finding> {
     Some(match step {
         Step::Wait(Waiting::TargetMissing(message), _) => {
             Finding::no(TARGET_READY, "NotFound", message.clone())
         }
-        Step::Wait(Waiting::TargetNotReady { message, .. }, _) => {
-            Finding::no(TARGET_READY, "NotReady", message.clone())
+        Step::Wait(Waiting::TargetNotReady { reason, message, .. }, _) => {
+            let reason = if ON_ITS_WAY.contains(&reason.as_str()) { STARTING } else { "NotReady" };
+            Finding::no(TARGET_READY, reason, message.clone())
         }
         Step::Finish(Ending::Failed(failure)) if failure.step == "Verification" => {
             Finding::no(TARGET_READY, "NotAsDeclared", failure.message.clone())
         }
-        Step::Wait(Waiting::Queue(_) | Waiting::Clients { .. } | Waiting::Load { .. }, _) => {
-            Finding::yes(TARGET_READY, "Ready", "the target is there")
-        }
+        Step::Wait(Waiting::Queue(_) | Waiting::Clients { .. } | Waiting::Load { .. }, _)
+        | Step::CreateJob(_) => Finding::yes(TARGET_READY, "Ready", "the target is there"),
         _ => return None,
     })
 }
 
 fn clients_finding(step: &Step) -> Option<Finding> {
     Some(match step {
-        Step::Wait(
-            Waiting::Clients {
-                trouble: Some(trouble),
-                ..
-            },
-            _,
-        ) => Finding::no(
-            CLIENTS_READY,
-            "HeldUp",
-            format!("{}: {}", trouble.reason, trouble.message),
-        ),
-        Step::Wait(Waiting::Clients { trouble: None, .. }, _) => {
-            Finding::no(CLIENTS_READY, "Starting", "client pods are starting")
+        Step::Wait(Waiting::Clients { trouble: Some(trouble), .. }, _) => {
+            Finding::no(CLIENTS_READY, "HeldUp", format!("{}: {}", trouble.reason, trouble.message))
+        }
+        Step::Wait(Waiting::Clients { trouble: None, .. }, _) | Step::CreateJob(_) => {
+            Finding::no(CLIENTS_READY, STARTING, "client pods are starting")
         }
         Step::Wait(Waiting::Load { .. }, _) => {
             Finding::yes(CLIENTS_READY, "Started", "all client pods were at the start line")
@@ -146,11 +129,7 @@ fn end_findings(run: &ValidatedRun, step: &Step) -> [Finding; 2] {
     match step {
         Step::Finish(Ending::Succeeded) => [
             Finding::yes(COMPLETE, "Succeeded", "every phase was measured"),
-            Finding::yes(
-                PASSED,
-                "Succeeded",
-                "every phase was measured and every check passed",
-            ),
+            Finding::yes(PASSED, "Succeeded", "every phase was measured and every check passed"),
         ],
         Step::Finish(Ending::Failed(_)) => [
             Finding::yes(COMPLETE, "Failed", message(run, step)),
@@ -188,17 +167,12 @@ fn declared_target(run: &ValidatedRun) -> TargetStatus {
         (None, Some(external)) => external.address.clone(),
         (None, None) => run.holder.name.clone(),
     };
-    TargetStatus {
-        name,
-        ..TargetStatus::default()
-    }
+    TargetStatus { name, ..TargetStatus::default() }
 }
 
 fn headline(phases: &[PhaseStatus]) -> Option<Headline> {
-    let totals: Vec<_> = phases
-        .iter()
-        .filter_map(|phase| phase.operations.iter().find(|op| op.operation == TOTAL))
-        .collect();
+    let totals: Vec<_> =
+        phases.iter().filter_map(|phase| phase.operations.iter().find(|op| op.operation == TOTAL)).collect();
     // Throughput is far below 2^63 and never negative: rounding is safe.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     let rate = |mean: f64| thousands(mean.round() as u64);
@@ -216,6 +190,28 @@ fn headline(phases: &[PhaseStatus]) -> Option<Headline> {
     })
 }
 
+/// Whether a step changes what people should read. The others lead to the next
+/// look within milliseconds, and that tells.
+pub fn worth_telling(step: &Step) -> bool {
+    matches!(step, Step::Wait(..) | Step::Finish(_) | Step::CreateJob(_))
+}
+
+/// The server's own account as an external target's clients got it.
+fn truth_from(stored: &BTreeMap<String, RepetitionResult>) -> Option<ServerTruth> {
+    let servers = stored.values().flat_map(|result| &result.pods).filter_map(|pod| pod.server.as_ref());
+    servers.map(|server| server.truth.clone()).next()
+}
+
+/// The target as far as it is known: looked at just now, else as last told.
+fn target(run: &ValidatedRun, old: &BenchmarkRunStatus, fetched: &Fetched) -> TargetStatus {
+    let mut target = match &fetched.target {
+        TargetState::Ready(target) => target_status(target),
+        _ => old.target.clone().unwrap_or_else(|| declared_target(run)),
+    };
+    target.observed = target.observed.or_else(|| truth_from(&fetched.stored));
+    target
+}
+
 /// The status of `run` when the next step is `step`.
 pub fn of_step(
     run: &ValidatedRun,
@@ -227,12 +223,7 @@ pub fn of_step(
     let done = run
         .attempts
         .iter()
-        .filter(|attempt| {
-            fetched
-                .stored
-                .get(&attempt.name)
-                .is_some_and(|r| r.failure.is_none())
-        })
+        .filter(|attempt| fetched.stored.get(&attempt.name).is_some_and(|r| r.failure.is_none()))
         .count();
     let phases = summary::phases(run, &fetched.stored);
     let mut findings = Vec::from(end_findings(run, step));
@@ -255,10 +246,7 @@ pub fn of_step(
             Step::Wait(Waiting::Queue(queue), _) => Some(queue.clone()),
             _ => None,
         },
-        target: match &fetched.target {
-            TargetState::Ready(target) => Some(target_status(target)),
-            _ => old.target.clone().or_else(|| Some(declared_target(run))),
-        },
+        target: Some(target(run, old, fetched)),
         headline: headline(&phases),
         phases,
         failure,
@@ -277,10 +265,7 @@ pub fn of_invalid(run: &BenchmarkRun, invalid: &Invalid, now: Timestamp) -> Benc
         finished_at: Some(Time(now)),
         conditions: conditions::upsert(
             &[],
-            &[
-                Finding::yes(COMPLETE, "Invalid", message.clone()),
-                Finding::no(PASSED, "Invalid", message),
-            ],
+            &[Finding::yes(COMPLETE, "Invalid", message.clone()), Finding::no(PASSED, "Invalid", message)],
             generation,
             now,
         ),
@@ -294,7 +279,7 @@ fn announcement(old: &BenchmarkRunStatus, new: &BenchmarkRunStatus) -> Option<(b
     let held_up = |status: &BenchmarkRunStatus| {
         [TARGET_READY, CLIENTS_READY].iter().any(|kind| {
             conditions::find(&status.conditions, kind)
-                .is_some_and(|c| c.status == "False" && c.reason != "Starting")
+                .is_some_and(|c| c.status == "False" && c.reason != STARTING)
         })
     };
     match new.phase {
@@ -303,13 +288,7 @@ fn announcement(old: &BenchmarkRunStatus, new: &BenchmarkRunStatus) -> Option<(b
         RunPhase::Cancelled => Some((false, "Cancelled", note)),
         _ if held_up(new) && (old.message != new.message) => Some((true, "HeldUp", note)),
         RunPhase::Queued if old.phase != RunPhase::Queued => Some((false, "Queued", note)),
-        RunPhase::Running
-            if old.phase != RunPhase::Running
-                && old.progress.as_deref() != Some(&new.progress.clone().unwrap_or_default()) =>
-        {
-            Some((false, "Running", note))
-        }
-        RunPhase::Running if old.phase == RunPhase::Preparing => Some((false, "Running", note)),
+        RunPhase::Running if old.phase != RunPhase::Running => Some((false, "Running", note)),
         _ => None,
     }
 }
@@ -320,13 +299,9 @@ pub async fn publish(ctx: &Context, run: &BenchmarkRun, status: &BenchmarkRunSta
     if old == *status {
         return Ok(());
     }
-    apply_status(&ctx.client, RUN_MANAGER, run, status)
-        .await
-        .map_err(Error)?;
+    apply_status(&ctx.client, RUN_MANAGER, run, status).await.map_err(Error)?;
     if let Some((warning, reason, note)) = announcement(&old, status) {
-        ctx.announcer
-            .publish(run, warning, reason, "Reconcile", &note)
-            .await;
+        ctx.announcer.publish(run, warning, reason, "Reconcile", &note).await;
     }
     Ok(())
 }

@@ -17,11 +17,7 @@ fn latencies(rows: &[&MergedOperation]) -> LatencySummary {
     }
     let mut merged: Option<Latencies> = None;
     for row in rows {
-        let Some(decoded) = row
-            .histogram
-            .as_ref()
-            .and_then(|encoded| Latencies::decode(encoded).ok())
-        else {
+        let Some(decoded) = row.histogram.as_ref().and_then(|encoded| Latencies::decode(encoded).ok()) else {
             // A repetition whose log was lost has no histogram to merge: no number rather than a wrong one.
             return LatencySummary::default();
         };
@@ -38,10 +34,8 @@ fn latencies(rows: &[&MergedOperation]) -> LatencySummary {
 }
 
 fn operation(name: &str, repetitions: &[&RepetitionResult]) -> Option<OperationStatus> {
-    let rows: Vec<&MergedOperation> = repetitions
-        .iter()
-        .filter_map(|r| r.operations.iter().find(|op| op.operation == name))
-        .collect();
+    let rows: Vec<&MergedOperation> =
+        repetitions.iter().filter_map(|r| r.operations.iter().find(|op| op.operation == name)).collect();
     let rates: Vec<f64> = rows.iter().map(|row| row.operations_per_second).collect();
     let bytes: Vec<f64> = rows.iter().map(|row| row.bytes_per_second).collect();
     let sum = |pick: fn(&MergedOperation) -> Option<u64>| {
@@ -61,11 +55,8 @@ fn operation(name: &str, repetitions: &[&RepetitionResult]) -> Option<OperationS
 
 fn repetition(config_map: &str, result: &RepetitionResult) -> Option<RepetitionStatus> {
     let total = result.operations.iter().find(|op| op.operation == TOTAL)?;
-    let tool: Option<Vec<f64>> = result
-        .pods
-        .iter()
-        .map(|pod| pod.tool.reported_operations_per_second)
-        .collect();
+    let tool: Option<Vec<f64>> =
+        result.pods.iter().map(|pod| pod.tool.reported_operations_per_second).collect();
     let cpus = result.pods.iter().filter(|pod| pod.window.seconds > 0.0);
     Some(RepetitionStatus {
         repetition: result.repetition,
@@ -79,13 +70,10 @@ fn repetition(config_map: &str, result: &RepetitionResult) -> Option<RepetitionS
 }
 
 fn tool(result: &RepetitionResult) -> String {
-    result
-        .pods
-        .first()
-        .map_or_else(String::new, |pod| match &pod.tool.version {
-            Some(version) => format!("{} {version}", pod.tool.name),
-            None => pod.tool.name.clone(),
-        })
+    result.pods.first().map_or_else(String::new, |pod| match &pod.tool.version {
+        Some(version) => format!("{} {version}", pod.tool.name),
+        None => pod.tool.name.clone(),
+    })
 }
 
 /// The phases that have at least one good repetition, in the order declared. A
@@ -109,10 +97,7 @@ pub fn phases(run: &ValidatedRun, stored: &BTreeMap<String, RepetitionResult>) -
                 name: phase.name.clone(),
                 tool: tool(first),
                 operations: names.filter_map(|name| operation(name, &results)).collect(),
-                repetitions: good
-                    .iter()
-                    .filter_map(|(name, result)| repetition(name, result))
-                    .collect(),
+                repetitions: good.iter().filter_map(|(name, result)| repetition(name, result)).collect(),
             })
         })
         .collect()
@@ -135,10 +120,7 @@ mod tests {
             .iter()
             .zip([(1000, 100), (3000, 900)])
             .map(|(attempt, (count, latency))| {
-                (
-                    attempt.name.clone(),
-                    merge(attempt, 1, vec![pod_result("p", count, 1.0, latency)]),
-                )
+                (attempt.name.clone(), merge(attempt, 1, vec![pod_result("p", count, 1.0, latency)]))
             })
             .collect();
         let phases = phases(&run, &stored);

@@ -6,12 +6,8 @@ use super::{
     validate::ValidatedRun,
 };
 use crate::{
-    cluster::{
-        lease::{self, Found, Holder, LeaseKey},
-        pods,
-    },
+    cluster::lease::{self, Found, LeaseKey},
     context::Context,
-    labels,
 };
 use dragstrip_crds::{
     BenchmarkRun,
@@ -19,8 +15,7 @@ use dragstrip_crds::{
     run::QueueStatus,
 };
 use jiff::Timestamp;
-use k8s_openapi::api::{coordination::v1::Lease, core::v1::Pod};
-use kube::{Api, ResourceExt, api::ListParams};
+use kube::ResourceExt;
 use sha2::{Digest, Sha256};
 use std::{fmt::Write, sync::Arc};
 
@@ -41,10 +36,8 @@ pub fn keys(run: &ValidatedRun, target: &ReadyTarget, operator_namespace: &str) 
             name: format!("dragstrip-external-{short}"),
         }];
     }
-    let own = LeaseKey {
-        namespace: run.holder.namespace.clone(),
-        name: format!("dragstrip-{}", target.name),
-    };
+    let own =
+        LeaseKey { namespace: run.holder.namespace.clone(), name: format!("dragstrip-{}", target.name) };
     let node = target.node.iter().map(|node| LeaseKey {
         namespace: operator_namespace.to_owned(),
         name: format!("dragstrip-node-{node}"),
@@ -54,9 +47,7 @@ pub fn keys(run: &ValidatedRun, target: &ReadyTarget, operator_namespace: &str) 
 
 /// Whether `run` has ended.
 pub fn ended(run: &BenchmarkRun) -> bool {
-    run.status
-        .as_ref()
-        .is_some_and(|status| holds(&status.conditions, COMPLETE, None))
+    run.status.as_ref().is_some_and(|status| holds(&status.conditions, COMPLETE, None))
 }
 
 /// A run that published that it is queued: its ticket.
@@ -68,9 +59,7 @@ struct Ticket {
 }
 
 fn tickets(runs: &[Arc<BenchmarkRun>], except_uid: &str) -> Vec<Ticket> {
-    let queued = runs
-        .iter()
-        .filter(|run| run.uid().as_deref() != Some(except_uid) && !ended(run));
+    let queued = runs.iter().filter(|run| run.uid().as_deref() != Some(except_uid) && !ended(run));
     queued
         .filter_map(|run| {
             Some(Ticket {
@@ -103,31 +92,6 @@ pub struct Looked {
     pub since: Option<Timestamp>,
 }
 
-/// A Lease of a run that has ended or is gone is free.
-async fn holds_on(ctx: &Context, holder: &Holder) -> kube::Result<bool> {
-    let runs: Api<BenchmarkRun> = Api::namespaced(ctx.client.clone(), &holder.namespace);
-    let run = runs.get_opt(&holder.name).await?;
-    Ok(run.is_some_and(|run| run.uid().as_deref() == Some(&holder.uid) && !ended(&run)))
-}
-
-/// A client pod of a run that lost its turn (it was deleted) and is still stopping.
-async fn straggler(ctx: &Context, run: &ValidatedRun, key: &LeaseKey) -> kube::Result<Option<String>> {
-    let pods: Api<Pod> = Api::namespaced(ctx.client.clone(), &run.holder.namespace);
-    let selector = format!(
-        "{}={},{}!={}",
-        labels::TARGET_LEASE,
-        key.name,
-        labels::RUN_UID,
-        run.holder.uid
-    );
-    let list = pods.list(&ListParams::default().labels(&selector)).await?;
-    Ok(list
-        .items
-        .iter()
-        .find(|pod| !pods::ended(pod))
-        .map(|pod| format!("pod {}, which is stopping", pod.name_any())))
-}
-
 /// Finds out whose turn it is.
 pub async fn look(
     ctx: &Context,
@@ -137,76 +101,43 @@ pub async fn look(
 ) -> kube::Result<Looked> {
     let keys = keys(run, target, &ctx.settings.namespace);
     let mut found = Vec::new();
-    let mut busy: Option<(LeaseKey, String)> = None;
     for key in &keys {
-        let lease = lease::find(&ctx.client, key).await?;
-        if let Some(holder) = lease.holder().filter(|holder| *holder != run.holder)
-            && busy.is_none()
-            && holds_on(ctx, &holder).await?
-        {
-            busy = Some((key.clone(), holder.run()));
-        }
-        found.push(lease);
+        found.push(lease::find(&ctx.client, key).await?);
     }
+    let turn = whose(run, &found, &tickets(runs, &run.holder.uid));
     let since = found
         .first()
-        .filter(|first| first.holder().as_ref() == Some(&run.holder))
-        .and_then(Found::since);
-    if found
-        .iter()
-        .all(|lease| lease.holder().as_ref() == Some(&run.holder))
-    {
-        return Ok(Looked {
-            found,
-            turn: Turn::Held,
-            since,
-        });
-    }
-    let tickets = tickets(runs, &run.holder.uid);
-    let ahead = ahead(&tickets, &keys, run.created, &run.holder.run());
-    if busy.is_none() {
-        busy = ahead
-            .first()
-            .zip(keys.first())
-            .map(|(ticket, key)| (key.clone(), ticket.run.clone()));
-    }
-    if busy.is_none()
-        && let Some(key) = keys.first()
-    {
-        busy = straggler(ctx, run, key).await?.map(|pod| (key.clone(), pod));
-    }
-    let turn = busy.map_or(Turn::Free, |(key, held_by)| {
-        let position = i32::try_from(ahead.len()).unwrap_or(i32::MAX).saturating_add(1);
-        Turn::Busy(QueueStatus {
-            position,
-            lease: key.to_string(),
-            held_by,
-        })
-    });
+        .filter(|first| first.holder.as_ref() == Some(&run.holder))
+        .and_then(|first| first.since);
     Ok(Looked { found, turn, since })
 }
 
-/// Gives back every Lease the run holds, found by the run's label, since the
-/// target and its node may be gone.
-pub async fn give_back(ctx: &Context, run: &ValidatedRun) -> kube::Result<()> {
-    for namespace in [&run.holder.namespace, &ctx.settings.namespace] {
-        let leases: Api<Lease> = Api::namespaced(ctx.client.clone(), namespace);
-        let selector = format!("{}={}", labels::RUN, run.holder.name);
-        for lease in leases.list(&ListParams::default().labels(&selector)).await?.items {
-            let key = LeaseKey {
-                namespace: namespace.clone(),
-                name: lease.name_any(),
-            };
-            lease::release(&ctx.client, &key, &run.holder).await?;
-        }
+/// Whose turn it is: this run's when it holds every Lease, somebody else's when
+/// another run holds one of them or was there first.
+fn whose(run: &ValidatedRun, found: &[Found], tickets: &[Ticket]) -> Turn {
+    if found.iter().all(|lease| lease.holder.as_ref() == Some(&run.holder)) {
+        return Turn::Held;
     }
-    Ok(())
+    let keys: Vec<LeaseKey> = found.iter().map(|lease| lease.key.clone()).collect();
+    let ahead = ahead(tickets, &keys, run.created, &run.holder.run());
+    let held = found.iter().find_map(|lease| {
+        let holder = lease.holder.as_ref().filter(|holder| **holder != run.holder)?;
+        Some((lease.key.to_string(), holder.run()))
+    });
+    let first = || ahead.first().map(|ticket| (ticket.lease.clone(), ticket.run.clone()));
+    held.or_else(first).map_or(Turn::Free, |(lease, held_by)| {
+        let position = i32::try_from(ahead.len()).unwrap_or(i32::MAX).saturating_add(1);
+        Turn::Busy(QueueStatus { position, lease, held_by })
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run::{fixtures::run, validate::validate};
+    use crate::{
+        cluster::lease::Holder,
+        run::{fixtures::run, validate::validate},
+    };
 
     fn at(seconds: i64) -> Timestamp {
         Timestamp::from_second(seconds).unwrap()
@@ -214,11 +145,7 @@ mod tests {
 
     fn target(datastore: bool) -> ReadyTarget {
         ReadyTarget {
-            name: if datastore {
-                "redis".into()
-            } else {
-                "10.0.0.7:6379".into()
-            },
+            name: if datastore { "redis".into() } else { "10.0.0.7:6379".into() },
             host: "10.0.0.7".into(),
             port: 6379,
             cluster: false,
@@ -231,20 +158,14 @@ mod tests {
 
     fn names(target: &ReadyTarget) -> Vec<String> {
         let run = validate(&run(&["write"], 1)).unwrap();
-        keys(&run, target, "dragstrip-system")
-            .iter()
-            .map(ToString::to_string)
-            .collect()
+        keys(&run, target, "dragstrip-system").iter().map(ToString::to_string).collect()
     }
 
     #[test]
     fn a_datastore_needs_its_own_lease_and_its_nodes() {
         assert_eq!(
             names(&target(true)),
-            [
-                "races/dragstrip-redis",
-                "dragstrip-system/dragstrip-node-worker-3"
-            ]
+            ["races/dragstrip-redis", "dragstrip-system/dragstrip-node-worker-3"]
         );
     }
 
@@ -252,10 +173,7 @@ mod tests {
     fn an_external_address_has_one_lease_for_all_namespaces() {
         let names = names(&target(false));
         assert_eq!(names.len(), 1);
-        assert!(
-            names[0].starts_with("dragstrip-system/dragstrip-external-"),
-            "{names:?}"
-        );
+        assert!(names[0].starts_with("dragstrip-system/dragstrip-external-"), "{names:?}");
     }
 
     #[test]
@@ -271,14 +189,41 @@ mod tests {
             ticket(5, "races/elsewhere", "races/dragstrip-valkey"),
             ticket(20, "races/a-tie", "races/dragstrip-redis"),
         ];
-        let keys = [LeaseKey {
-            namespace: "races".into(),
-            name: "dragstrip-redis".into(),
-        }];
-        let order: Vec<&str> = ahead(&all, &keys, at(20), "races/me")
-            .iter()
-            .map(|t| t.run.as_str())
-            .collect();
+        let keys = [LeaseKey { namespace: "races".into(), name: "dragstrip-redis".into() }];
+        let order: Vec<&str> =
+            ahead(&all, &keys, at(20), "races/me").iter().map(|t| t.run.as_str()).collect();
         assert_eq!(order, ["races/first", "races/a-tie"]);
+    }
+
+    fn holder(name: &str) -> Holder {
+        Holder {
+            namespace: "races".into(),
+            name: name.into(),
+            uid: if name == "sprint" { "run-uid" } else { "u" }.into(),
+        }
+    }
+
+    fn found(name: &str, holder: Option<Holder>) -> Found {
+        Found { key: LeaseKey { namespace: "races".into(), name: name.into() }, holder, since: None }
+    }
+
+    #[test]
+    fn a_turn_is_held_only_with_every_lease() {
+        let run = validate(&run(&["write"], 1)).unwrap();
+        let own = || Some(holder("sprint"));
+        let whose = |a, b| whose(&run, &[found("target", a), found("node", b)], &[]);
+        assert_eq!(whose(own(), own()), Turn::Held);
+        assert_eq!(whose(own(), None), Turn::Free, "the second is still to be taken");
+        assert_eq!(whose(None, None), Turn::Free);
+        let busy = QueueStatus { position: 1, lease: "races/node".into(), held_by: "races/other".into() };
+        assert_eq!(whose(own(), Some(holder("other"))), Turn::Busy(busy));
+    }
+
+    #[test]
+    fn a_free_lease_is_left_to_who_came_first() {
+        let run = validate(&run(&["write"], 1)).unwrap();
+        let earlier = Ticket { created: at(0), run: "races/first".into(), lease: "races/target".into() };
+        let busy = QueueStatus { position: 2, lease: "races/target".into(), held_by: "races/first".into() };
+        assert_eq!(whose(&run, &[found("target", None)], &[earlier]), Turn::Busy(busy));
     }
 }

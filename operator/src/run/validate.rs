@@ -80,15 +80,9 @@ fn tool(phase: &PhaseSpec) -> Result<JobTool, Invalid> {
     match (&phase.loadgen, &phase.memtier) {
         (Some(loadgen), None) => Ok(JobTool::Loadgen(loadgen.clone())),
         (None, Some(memtier)) => {
-            if let Some(time) = memtier
-                .test_time
-                .as_ref()
-                .filter(|time| time.duration().subsec_nanos() != 0)
+            if let Some(time) = memtier.test_time.as_ref().filter(|time| time.duration().subsec_nanos() != 0)
             {
-                return Err(Invalid::TestTime {
-                    phase: phase.name.clone(),
-                    given: time.to_string(),
-                });
+                return Err(Invalid::TestTime { phase: phase.name.clone(), given: time.to_string() });
             }
             Ok(JobTool::Memtier(memtier.clone()))
         }
@@ -101,10 +95,7 @@ pub fn host_and_port(address: &str) -> Result<(String, u16), Invalid> {
     let refuse = || Invalid::Address(address.to_owned());
     let (host, port) = address.rsplit_once(':').ok_or_else(refuse)?;
     let port: u16 = port.parse().ok().filter(|port| *port > 0).ok_or_else(refuse)?;
-    Ok((
-        host.trim_start_matches('[').trim_end_matches(']').to_owned(),
-        port,
-    ))
+    Ok((host.trim_start_matches('[').trim_end_matches(']').to_owned(), port))
 }
 
 /// Checks the whole run and lays out its attempts.
@@ -136,11 +127,7 @@ pub fn validate(run: &BenchmarkRun) -> Result<ValidatedRun, Invalid> {
             uid: run.uid().ok_or(Invalid::Incomplete("uid"))?,
         },
         generation: run.metadata.generation.unwrap_or(0),
-        created: run
-            .metadata
-            .creation_timestamp
-            .as_ref()
-            .map_or(Timestamp::UNIX_EPOCH, |time| time.0),
+        created: run.metadata.creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0),
         spec: run.spec.clone(),
         attempts,
     })
@@ -153,21 +140,9 @@ mod tests {
 
     #[test]
     fn a_repetition_holds_all_phases_before_the_next_begins() {
-        let names: Vec<String> = validate(&run(&["write", "read"], 2))
-            .unwrap()
-            .attempts
-            .into_iter()
-            .map(|a| a.name)
-            .collect();
-        assert_eq!(
-            names,
-            [
-                "sprint-write-1",
-                "sprint-read-1",
-                "sprint-write-2",
-                "sprint-read-2"
-            ]
-        );
+        let names: Vec<String> =
+            validate(&run(&["write", "read"], 2)).unwrap().attempts.into_iter().map(|a| a.name).collect();
+        assert_eq!(names, ["sprint-write-1", "sprint-read-1", "sprint-write-2", "sprint-read-2"]);
     }
 
     #[test]
@@ -186,9 +161,6 @@ mod tests {
         bad.spec.phases[0].memtier =
             serde_json::from_value(serde_json::json!({"testTime": "1500ms"})).unwrap();
         let message = validate(&bad).unwrap_err().to_string();
-        assert!(
-            message.contains("spec.phases[write].memtier.testTime is 1500ms"),
-            "{message}"
-        );
+        assert!(message.contains("spec.phases[write].memtier.testTime is 1500ms"), "{message}");
     }
 }

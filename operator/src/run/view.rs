@@ -34,10 +34,7 @@ fn attempt_state(run: &ValidatedRun, attempt: &Attempt, fetched: &Fetched) -> At
             .any(|state| matches!(state.stage, RunnerStage::Preflight | RunnerStage::AtStartLine));
         return AttemptState::Ordered { start, untold };
     }
-    let at_line = fetched
-        .pods_of(&attempt.name)
-        .filter(|pod| pods::ready(pod))
-        .count();
+    let at_line = fetched.pods_of(&attempt.name).filter(|pod| pods::ready(pod)).count();
     if u32::try_from(at_line).is_ok_and(|count| count >= run.pods()) {
         return AttemptState::AtStartLine;
     }
@@ -50,10 +47,6 @@ pub fn view(run: &ValidatedRun, fetched: &Fetched) -> Observed {
         target: fetched.target.clone(),
         turn: fetched.turn(),
         since: since(run, fetched),
-        attempts: run
-            .attempts
-            .iter()
-            .map(|attempt| attempt_state(run, attempt, fetched))
-            .collect(),
+        attempts: run.attempts.iter().map(|attempt| attempt_state(run, attempt, fetched)).collect(),
     }
 }

@@ -47,13 +47,16 @@ fn dragonfly_as_a_whole() {
 
 #[test]
 fn keydb_as_a_whole() {
-    let built = built(json!({"engine": "KeyDB", "threads": 4, "authSecretRef": {"name": "pit-pass", "key": "code"}}));
+    let built =
+        built(json!({"engine": "KeyDB", "threads": 4, "authSecretRef": {"name": "pit-pass", "key": "code"}}));
     insta::assert_yaml_snapshot!("keydb_stateful_set", built.stateful_set);
 }
 
 #[test]
 fn garnet_as_a_whole() {
-    let built = built(json!({"engine": "Garnet", "threads": 4, "maxMemory": "2Gi", "authSecretRef": {"name": "pit-pass"}}));
+    let built = built(
+        json!({"engine": "Garnet", "threads": 4, "maxMemory": "2Gi", "authSecretRef": {"name": "pit-pass"}}),
+    );
     insta::assert_yaml_snapshot!("garnet_stateful_set", built.stateful_set);
 }
 
@@ -69,7 +72,10 @@ fn redis_as_a_whole() {
 
 #[test]
 fn valkey_as_a_whole() {
-    insta::assert_yaml_snapshot!("valkey_stateful_set", built(json!({"engine": "Valkey", "threads": 3})).stateful_set);
+    insta::assert_yaml_snapshot!(
+        "valkey_stateful_set",
+        built(json!({"engine": "Valkey", "threads": 3})).stateful_set
+    );
 }
 
 fn command(spec: Value) -> String {
@@ -83,7 +89,10 @@ fn a_password_is_only_ever_referred_to() {
     for engine in ["Redis", "Valkey", "KeyDB", "Garnet", "Dragonfly"] {
         let spec = json!({"engine": engine, "threads": 1, "authSecretRef": {"name": "pit-pass"}});
         let stateful_set = serde_json::to_string(&built(spec.clone()).stateful_set).unwrap();
-        assert!(stateful_set.contains(r#""secretKeyRef":{"key":"password","name":"pit-pass""#), "{engine}: {stateful_set}");
+        assert!(
+            stateful_set.contains(r#""secretKeyRef":{"key":"password","name":"pit-pass""#),
+            "{engine}: {stateful_set}"
+        );
         let command = command(spec);
         match engine {
             "Dragonfly" => assert!(!command.contains("pass"), "Dragonfly reads its environment: {command}"),
@@ -94,7 +103,9 @@ fn a_password_is_only_ever_referred_to() {
 
 #[test]
 fn io_uring_can_be_left_out() {
-    assert!(command(json!({"engine": "Dragonfly", "threads": 1, "ioUring": "Disable"})).contains("--force_epoll"));
+    assert!(
+        command(json!({"engine": "Dragonfly", "threads": 1, "ioUring": "Disable"})).contains("--force_epoll")
+    );
     assert!(!command(json!({"engine": "Dragonfly", "threads": 1})).contains("--force_epoll"));
 }
 
@@ -130,5 +141,8 @@ fn default_resources_make_a_guaranteed_pod_with_whole_cpus() {
     assert_eq!(resources.requests, resources.limits);
     assert_eq!(resources.limits.unwrap()["cpu"].0, "4");
     let observer = pod.init_containers.unwrap()[0].resources.clone().unwrap();
-    assert_eq!(observer.requests, observer.limits, "a sidecar without limits would cost the pod its guarantee");
+    assert_eq!(
+        observer.requests, observer.limits,
+        "a sidecar without limits would cost the pod its guarantee"
+    );
 }

@@ -71,15 +71,8 @@ impl EngineRules for Dragonfly {
     }
 
     fn seccomp(&self, spec: &DatastoreSpec) -> SeccompProfile {
-        let kind = if spec.io_uring == IoUring::Require {
-            "Unconfined"
-        } else {
-            "RuntimeDefault"
-        };
-        SeccompProfile {
-            type_: kind.to_owned(),
-            localhost_profile: None,
-        }
+        let kind = if spec.io_uring == IoUring::Require { "Unconfined" } else { "RuntimeDefault" };
+        SeccompProfile { type_: kind.to_owned(), localhost_profile: None }
     }
 
     fn disagreements(&self, spec: &DatastoreSpec, truth: &ServerTruth) -> Vec<String> {
@@ -93,23 +86,15 @@ impl EngineRules for Dragonfly {
     }
 
     fn notes(&self, spec: &DatastoreSpec) -> Vec<String> {
-        let old = spec
-            .version
-            .as_deref()
-            .and_then(major_minor)
-            .is_some_and(|version| version < OBEYS_THREADS);
+        let old =
+            spec.version.as_deref().and_then(major_minor).is_some_and(|version| version < OBEYS_THREADS);
         let mut notes = Vec::new();
         if old {
             notes.push(
                 "Dragonfly before 1.38.0 ignores the thread count when the pod has a CPU limit".to_owned(),
             );
         }
-        if spec
-            .version
-            .as_deref()
-            .and_then(major_minor)
-            .is_some_and(|version| version >= (2, 1))
-        {
+        if spec.version.as_deref().and_then(major_minor).is_some_and(|version| version >= (2, 1)) {
             notes.push("Dragonfly 2.1 and later are under the Dragonfly Source Available License; do not compare with 1.x without saying so".to_owned());
         }
         notes

@@ -16,11 +16,8 @@ impl EngineRules for Garnet {
     /// not fit most pods. The metrics sampling is what makes Garnet count the
     /// commands that the run is checked against.
     fn command(&self, spec: &DatastoreSpec) -> Vec<String> {
-        let (port, memory, threads) = (
-            spec.port.to_string(),
-            max_memory(spec).to_string(),
-            spec.threads.to_string(),
-        );
+        let (port, memory, threads) =
+            (spec.port.to_string(), max_memory(spec).to_string(), spec.threads.to_string());
         let mut command: Vec<String> = [
             "/app/GarnetServer",
             "--port",

@@ -44,7 +44,10 @@ fn lease() -> LeaseKey {
 #[test]
 fn a_loadgen_job_as_a_whole() {
     let run = validate(&run(&["read"], 1)).unwrap();
-    insta::assert_yaml_snapshot!("loadgen_job", job(&run, &run.attempts[0], &target(), &lease(), &settings()).unwrap());
+    insta::assert_yaml_snapshot!(
+        "loadgen_job",
+        job(&run, &run.attempts[0], &target(), &lease(), &settings()).unwrap()
+    );
 }
 
 #[test]

@@ -1,0 +1,128 @@
+//! What only the cluster can tell is wrong: a condition and an event say so at once.
+
+use crate::common::{datastore_says, failed, redis, run_says, says};
+use anyhow::{Result, ensure};
+use dragstrip_crds::{
+    conditions::types::{CLIENTS_READY, READY, TARGET_READY},
+    run::RunPhase,
+};
+use dragstrip_e2e::{
+    Env, Look, SERVER_UP, SHORT_RUN,
+    manifests::{ONE_PHASE, REDIS, against, against_address},
+    until, with_namespace,
+};
+use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
+use kube::{Api, api::ListParams};
+
+#[tokio::test]
+async fn more_threads_than_the_node_has_cpus_are_refused() -> Result<()> {
+    with_namespace("threads", |env| async move {
+        env.datastore("huge", &REDIS.replace("threads: 1", "threads: 1000")).await?;
+        let texts = ["spec.threads is 1000 but the largest node", "CPUs: use at most"];
+        datastore_says(&env, "huge", READY, "ThreadsExceedNode", &texts).await?;
+        env.datastore("nowhere", &format!("{REDIS}\nplacement: {{nodeSelector: {{shelf: top}}}}")).await?;
+        let texts = ["no node matches spec.placement.nodeSelector (shelf=top)"];
+        datastore_says(&env, "nowhere", READY, "NoMatchingNode", &texts).await
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_run_waits_for_a_target_that_does_not_exist_yet() -> Result<()> {
+    with_namespace("missing", |env| async move {
+        env.run("early", &against("redis", ONE_PHASE)).await?;
+        let texts = ["there is no Datastore named redis", "spec.target.datastoreRef.name"];
+        run_says(&env, "early", TARGET_READY, "NotFound", &texts).await?;
+        env.datastore("redis", REDIS).await?;
+        env.run_in("early", RunPhase::Preparing, SERVER_UP).await?;
+        env.run_in("early", RunPhase::Succeeded, SHORT_RUN).await?;
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn an_unreachable_address_fails_the_run_with_the_address() -> Result<()> {
+    with_namespace("unreachable", |env| async move {
+        redis(&env).await?;
+        let address = env.server_address("redis").await?;
+        let closed = address.replace(":6379", ":6399");
+        env.run("closed-port", &against_address(&closed, ONE_PHASE)).await?;
+        let nobody = format!("{}:6379", free_address(&env, &address).await?);
+        let nobody_there =
+            |failure: &str| says(failure, &[&nobody, "Check that the server runs and listens there"]);
+
+        let (_, failure) = failed(&env, "closed-port", SHORT_RUN).await?;
+        ensure!(failure.step == "Preflight" && failure.pod.is_some(), "{failure:?}");
+        says(&failure.message, &[&closed, "refused", "Check that the server runs and listens there"])?;
+
+        env.run("nobody-there", &against_address(&nobody, ONE_PHASE)).await?;
+        let (_, failure) = failed(&env, "nobody-there", SHORT_RUN).await?;
+        ensure!(failure.step == "Preflight", "{failure:?}");
+        nobody_there(&failure.message)?;
+
+        env.run("no-name", &against_address("no-such-host.invalid:6379", ONE_PHASE)).await?;
+        let (_, failure) = failed(&env, "no-name", SHORT_RUN).await?;
+        says(&failure.message, &["no-such-host.invalid:6379", "Check the target's address"])
+    })
+    .await
+}
+
+/// An address of the server's pod network that no pod has.
+async fn free_address(env: &Env, near: &str) -> Result<String> {
+    let pods = Api::<Pod>::all(env.client.clone()).list(&ListParams::default()).await?;
+    let taken: Vec<String> = pods.items.into_iter().filter_map(|pod| pod.status?.pod_ip).collect();
+    let network = near.rsplit_once('.').map_or(near, |(network, _)| network);
+    let free = (1..255).rev().map(|last| format!("{network}.{last}")).find(|ip| !taken.contains(ip));
+    free.ok_or_else(|| anyhow::anyhow!("no free address in {network}"))
+}
+
+#[tokio::test]
+async fn images_that_cannot_be_pulled_are_named_at_once() -> Result<()> {
+    with_namespace("images", |env| async move {
+        env.datastore("unpulled", &REDIS.replace("redis:7.0", "no-such-image:1")).await?;
+        let texts = ["dragstrip.dev/testbed/no-such-image:1"];
+        datastore_says(&env, "unpulled", READY, "ImageUnavailable", &texts).await?;
+
+        redis(&env).await?;
+        let phases = "
+phases: [{name: write, memtier: {image: 'dragstrip.dev/testbed/no-memtier:1', testTime: 2s}}]
+timeout: 12s
+";
+        env.run("unpulled", &against("redis", phases)).await?;
+        preparing(&env, "unpulled").await?;
+        let texts = ["dragstrip.dev/testbed/no-memtier:1", "container client"];
+        run_says(&env, "unpulled", CLIENTS_READY, "HeldUp", &texts).await?;
+        let (_, failure) = failed(&env, "unpulled", SHORT_RUN).await?;
+        ensure!(failure.step == "Timeout", "{failure:?}");
+        says(&failure.message, &["spec.timeout (12s)", "dragstrip.dev/testbed/no-memtier:1"])
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_client_node_pool_that_does_not_exist_is_told_at_once() -> Result<()> {
+    with_namespace("pool", |env| async move {
+        redis(&env).await?;
+        let phases = ONE_PHASE
+            .replace("timeout: 2m", "timeout: 8s\nclients: {placement: {nodeSelector: {pool: none}}}");
+        env.run("homeless", &against("redis", &phases)).await?;
+        preparing(&env, "homeless").await?;
+        let texts = ["Unschedulable", "node affinity/selector"];
+        run_says(&env, "homeless", CLIENTS_READY, "HeldUp", &texts).await?;
+        let (_, failure) = failed(&env, "homeless", SHORT_RUN).await?;
+        ensure!(failure.step == "Timeout", "{failure:?}");
+        says(&failure.message, &["spec.timeout (8s)", "0/"])
+    })
+    .await
+}
+
+/// Waits for the run's Job: from then on its pods' troubles must show.
+async fn preparing(env: &Env, run: &str) -> Result<()> {
+    let label = crate::common::of_run(run);
+    until(&format!("a Job of run {run}"), SHORT_RUN, || async {
+        let jobs: Vec<Job> = env.labelled(&label).await?;
+        Ok(if jobs.is_empty() { Look::NotYet("none".to_owned()) } else { Look::Done(()) })
+    })
+    .await
+}

@@ -1,0 +1,71 @@
+//! Where clients and servers run.
+
+use crate::common::{failed, of_run, redis, run_says, says};
+use anyhow::{Context, Result, ensure};
+use dragstrip_crds::{conditions::types::CLIENTS_READY, run::RunPhase};
+use dragstrip_e2e::{
+    Env, SHORT_RUN,
+    manifests::{ONE_PHASE, against},
+    with_namespace,
+};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::{Api, ResourceExt};
+
+const ROLE: &str = "dragstrip.dev/role";
+
+async fn role(env: &Env, pod: &Pod) -> Result<String> {
+    let node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
+    let node = node.with_context(|| format!("pod {} has no node", pod.name_any()))?;
+    let node = Api::<Node>::all(env.client.clone()).get(&node).await?;
+    Ok(node.labels().get(ROLE).cloned().unwrap_or_default())
+}
+
+#[tokio::test]
+async fn clients_run_on_client_nodes_and_servers_on_server_nodes() -> Result<()> {
+    with_namespace("placement", |env| async move {
+        redis(&env).await?;
+        env.run("apart", &against("redis", &format!("{ONE_PHASE}clients: {{pods: 2}}\n"))).await?;
+        let run = env.run_in("apart", RunPhase::Succeeded, SHORT_RUN).await?;
+        let pods: Vec<Pod> = env.labelled(&of_run("apart")).await?;
+        ensure!(pods.len() == 2, "{} client pods", pods.len());
+        for pod in &pods {
+            ensure!(role(&env, pod).await? == "client", "{} ran on a wrong node", pod.name_any());
+        }
+        ensure!(
+            role(&env, &env.server_pod("redis").await?).await? == "server",
+            "the server runs on a wrong node"
+        );
+        // Both clients started together and their counts are one result.
+        let results = env.results(&run).await?;
+        let result = results.first().context("no result")?;
+        ensure!(result.pods.len() == 2, "{} pods are in the result", result.pods.len());
+        let skew = result.pods.iter().map(|pod| pod.window.start_skew_seconds);
+        ensure!(skew.clone().all(|skew| skew.abs() < 0.25), "start skew {:?} s", skew.collect::<Vec<_>>());
+        let counts = result.pods.iter().flat_map(|pod| &pod.operations).map(|op| op.count);
+        let total = result.operations.last().map(|op| op.count);
+        ensure!(total == Some(counts.sum()), "TOTAL is {total:?}");
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_client_is_never_put_beside_the_server_it_measures() -> Result<()> {
+    with_namespace("separation", |env| async move {
+        redis(&env).await?;
+        let beside = format!("timeout: 8s\nclients: {{placement: {{nodeSelector: {{{ROLE}: server}}}}}}");
+        env.run("beside", &against("redis", &ONE_PHASE.replace("timeout: 2m", &beside))).await?;
+        env.run_in("beside", RunPhase::Preparing, SHORT_RUN).await?;
+        let texts = ["Unschedulable", "anti-affinity"];
+        run_says(&env, "beside", CLIENTS_READY, "HeldUp", &texts).await?;
+        let pods: Vec<Pod> = env.labelled(&of_run("beside")).await?;
+        ensure!(
+            pods.iter().all(|pod| pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_none())),
+            "scheduled"
+        );
+        let (_, failure) = failed(&env, "beside", SHORT_RUN).await?;
+        ensure!(failure.step == "Timeout", "{failure:?}");
+        says(&failure.message, &["spec.timeout (8s)", "anti-affinity"])
+    })
+    .await
+}

@@ -1,0 +1,118 @@
+//! The keeper of turns: removes the Lease of a run that has ended or is gone,
+//! once the last of its client pods has stopped. Nobody else gives a turn back
+//! and nobody takes over a Lease, so a turn is never free while load still runs.
+
+use super::turn::ended;
+use crate::{
+    cluster::{
+        apply::delete,
+        lease::{Holder, LeaseKey, holder_of},
+        pods,
+    },
+    context::Context,
+    labels,
+    process::{Parts, chain},
+};
+use dragstrip_crds::BenchmarkRun;
+use futures::{Future, StreamExt};
+use k8s_openapi::api::{coordination::v1::Lease, core::v1::Pod};
+use kube::{
+    Api, ResourceExt,
+    api::ListParams,
+    runtime::{
+        Controller,
+        controller::{Action, Config},
+        reflector::{ObjectRef, Store},
+        watcher,
+    },
+};
+use std::{sync::Arc, time::Duration};
+
+/// A look at a Lease that failed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Error {
+    /// Its holder could not be read.
+    #[error("failed to read the run that holds Lease {1}")]
+    ReadHolder(#[source] kube::Error, LeaseKey),
+    /// The holder's pods could not be listed.
+    #[error("failed to list the client pods of the run that held Lease {1}")]
+    ListPods(#[source] kube::Error, LeaseKey),
+    /// It could not be removed.
+    #[error("failed to remove Lease {1}")]
+    Remove(#[source] kube::Error, LeaseKey),
+}
+
+/// Leases looked at in the same moment.
+const CONCURRENCY: u16 = 4;
+/// A look without cause, in case an event was missed.
+const SAFETY_NET: Duration = Duration::from_secs(600);
+
+async fn still_runs(ctx: &Context, holder: &Holder) -> kube::Result<bool> {
+    let runs: Api<BenchmarkRun> = Api::namespaced(ctx.client.clone(), &holder.namespace);
+    let run = runs.get_opt(&holder.name).await?;
+    Ok(run.is_some_and(|run| run.uid().as_deref() == Some(&holder.uid) && !ended(&run)))
+}
+
+async fn still_stopping(ctx: &Context, holder: &Holder) -> kube::Result<bool> {
+    let pods: Api<Pod> = Api::namespaced(ctx.client.clone(), &holder.namespace);
+    let selector = format!("{}={},{}={}", labels::COMPONENT, labels::CLIENT, labels::RUN_UID, holder.uid);
+    let list = pods.list(&ListParams::default().labels(&selector)).await?;
+    Ok(list.items.iter().any(|pod| !pods::ended(pod)))
+}
+
+async fn reconcile(lease: Arc<Lease>, ctx: Arc<Context>) -> Result<Action, Error> {
+    let Some(holder) = holder_of(&lease) else {
+        return Ok(Action::await_change());
+    };
+    let key = || LeaseKey { namespace: lease.namespace().unwrap_or_default(), name: lease.name_any() };
+    if still_runs(&ctx, &holder).await.map_err(|error| Error::ReadHolder(error, key()))?
+        || still_stopping(&ctx, &holder).await.map_err(|error| Error::ListPods(error, key()))?
+    {
+        return Ok(Action::requeue(SAFETY_NET));
+    }
+    delete(&ctx.client, &*lease).await.map_err(|error| Error::Remove(error, key()))?;
+    Ok(Action::await_change())
+}
+
+// The controller hands over an Arc that this signature must take.
+#[allow(clippy::needless_pass_by_value)]
+fn on_error(_: Arc<Lease>, error: &Error, _: Arc<Context>) -> Action {
+    tracing::warn!(error = %chain(error), "keeping turns failed");
+    Action::requeue(Duration::from_secs(1))
+}
+
+/// The Leases held by the run called `namespace/name`, whatever its uid.
+fn held_by(leases: &Store<Lease>, namespace: Option<&str>, name: &str) -> Vec<ObjectRef<Lease>> {
+    let held = |lease: &Lease| {
+        holder_of(lease)
+            .is_some_and(|holder| Some(holder.namespace.as_str()) == namespace && holder.name == name)
+    };
+    leases.state().iter().filter(|lease| held(lease)).map(|lease| ObjectRef::from_obj(&**lease)).collect()
+}
+
+/// The controller. Runs until shutdown.
+pub fn controller(ctx: Arc<Context>, parts: &Parts) -> impl Future<Output = ()> + use<> {
+    let client = ctx.client.clone();
+    let ours = watcher::Config::default()
+        .labels(&format!("app.kubernetes.io/managed-by=dragstrip-operator,{}", labels::RUN));
+    let client_pods = watcher::Config::default().labels(&format!("{}={}", labels::COMPONENT, labels::CLIENT));
+    let controller = Controller::new(Api::<Lease>::all(client.clone()), ours);
+    let (for_runs, for_pods) = (controller.store(), controller.store());
+    controller
+        .with_config(Config::default().concurrency(CONCURRENCY))
+        .watches(Api::<BenchmarkRun>::all(client.clone()), watcher::Config::default(), move |run| {
+            held_by(&for_runs, run.namespace().as_deref(), &run.name_any())
+        })
+        .watches(Api::<Pod>::all(client), client_pods, move |pod| {
+            let run = pod.labels().get(labels::RUN).cloned().unwrap_or_default();
+            held_by(&for_pods, pod.namespace().as_deref(), &run)
+        })
+        .graceful_shutdown_on(parts.shutdown())
+        .run(reconcile, on_error, ctx)
+        .for_each(|result| {
+            if let Err(error) = result {
+                tracing::debug!(error = %chain(&error), "keeper of turns");
+            }
+            std::future::ready(())
+        })
+}
