@@ -50,8 +50,8 @@ format: ## Format the code
 check: generate tools ## Format, lint, licences, generated files, shell scripts
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets --all-features -- -D warnings
-	$(DRAGSTRIP_CACHE)/tools/bin/cargo-deny --offline check bans licenses sources
-	shellcheck $$(git ls-files testbed bench-jobs hack .ci | xargs -r grep -lE '^#!.*(ba)?sh')
+	$(DRAGSTRIP_CACHE)/tools/bin/cargo-deny --locked check bans licenses sources
+	shellcheck -x -P testbed $$(git ls-files testbed bench-jobs .ci | xargs -r grep -lE '^#!.*(ba)?sh')
 	git diff --exit-code -- crds/yaml charts/dragstrip/templates/crds \
 	  || { echo "generated files are stale: run 'make generate' and commit the result"; exit 1; }
 
@@ -60,7 +60,7 @@ tools: ## Install what the checks need
 	@command -v shellcheck >/dev/null || { echo "==> installing shellcheck"; apt-get install -y -qq shellcheck >/dev/null; }
 	@command -v redis-server >/dev/null || { echo "==> installing redis-server, which the tests start"; apt-get install -y -qq redis-server redis-tools >/dev/null; }
 	@[ -x $(DRAGSTRIP_CACHE)/tools/bin/cargo-deny ] || { echo "==> installing cargo-deny (once, some minutes)"; \
-	  CARGO_TARGET_DIR=$(DRAGSTRIP_CACHE)/target-tools cargo install --quiet --locked --root $(DRAGSTRIP_CACHE)/tools cargo-deny@0.18.9; }
+	  CARGO_TARGET_DIR=$(DRAGSTRIP_CACHE)/target-tools cargo install --quiet --locked --root $(DRAGSTRIP_CACHE)/tools cargo-deny@0.20.2; }
 
 ##### The cluster
 

@@ -43,17 +43,19 @@ impl Fault {
         Ok(fault)
     }
 
-    /// Starts them again.
+    /// Starts them again, in the opposite order: a kubelet needs its containerd.
     pub fn mend(mut self) -> Result<()> {
         self.start()
     }
 
     fn start(&mut self) -> Result<()> {
-        let mut arguments = vec!["start"];
-        arguments.append(&mut self.components);
-        if arguments.len() > 1 {
-            testbed(&arguments)?;
+        if self.components.is_empty() {
+            return Ok(());
         }
+        let mut arguments = vec!["start"];
+        arguments.extend(self.components.iter().rev());
+        testbed(&arguments)?;
+        self.components.clear();
         Ok(())
     }
 }

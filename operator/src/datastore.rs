@@ -11,7 +11,12 @@ pub mod verify;
 pub(crate) use build::{empty_directory, locked_down, prefer_role, secret_variable, tolerations, variable};
 pub(crate) use fetch::observe;
 
-use crate::{context::Context, labels, metrics::Outcome, process::Parts};
+use crate::{
+    context::Context,
+    labels,
+    metrics::Outcome,
+    process::{Parts, log_failure},
+};
 use dragstrip_crds::{BenchmarkRun, Datastore, DatastoreStatus, conditions, run::RunPhase};
 use futures::{Future, StreamExt};
 use jiff::Timestamp;
@@ -100,7 +105,7 @@ fn next_look(status: &DatastoreStatus, fetched: &fetch::Fetched) -> Action {
 // The controller hands over an Arc that this signature must take.
 #[allow(clippy::needless_pass_by_value)]
 fn on_error(datastore: Arc<Datastore>, error: &Error, _: Arc<Context>) -> Action {
-    tracing::warn!(datastore = %datastore.name_any(), namespace = ?datastore.namespace(), error = %crate::process::chain(error), "reconcile failed");
+    log_failure("Datastore", &datastore.name_any(), datastore.namespace().as_deref(), error);
     Action::requeue(Duration::from_secs(2))
 }
 

@@ -23,6 +23,9 @@ pub const TARGET_LEASE: &str = "dragstrip.dev/target-lease";
 /// Annotation on a Job: the start line in nanoseconds of Unix time, written
 /// before the order is given, so that a restarted operator repeats the same one.
 pub const START_AT: &str = "dragstrip.dev/start-at-unix-nanos";
+/// Annotation on a client pod: its runner ends the load this many seconds after
+/// the start line, whatever happens to the node's connection.
+pub const LOAD_BOUND: &str = "dragstrip.dev/load-ends-within-seconds";
 /// Node label and taint key that says what a node is for: server or client.
 pub const NODE_ROLE: &str = "dragstrip.dev/role";
 /// Node labels that name its placement group, strongest first.

@@ -1,7 +1,7 @@
 //! The process around the controllers: shutdown, waiting for the CRDs, health
 //! and metrics over HTTP.
 
-use crate::{context::Context, datastore, metrics::Metrics, run};
+use crate::{cluster::apply::namespace_ends, context::Context, datastore, metrics::Metrics, run};
 use axum::{Router, extract::State, http::StatusCode, response::IntoResponse, routing::get};
 use futures::{Future, FutureExt, future::Shared};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -47,6 +47,25 @@ pub fn chain(error: &dyn std::error::Error) -> String {
         next = cause.source();
     }
     text
+}
+
+/// Writes a failed pass to the log, unless its namespace is being deleted: what
+/// was asked for cannot be made then and will not be missed.
+pub fn log_failure(
+    kind: &'static str,
+    name: &str,
+    namespace: Option<&str>,
+    error: &(dyn std::error::Error + 'static),
+) {
+    let mut next = Some(error);
+    while let Some(cause) = next {
+        if cause.downcast_ref::<kube::Error>().is_some_and(namespace_ends) {
+            tracing::debug!(kind, name, namespace, "the namespace is being deleted");
+            return;
+        }
+        next = cause.source();
+    }
+    tracing::warn!(kind, name, namespace, error = %chain(error), "reconcile failed");
 }
 
 /// A shutdown that several can wait for.

@@ -18,7 +18,7 @@ use crate::{
     context::Context,
     labels,
     metrics::Outcome,
-    process::{Parts, chain},
+    process::{Parts, chain, log_failure},
 };
 pub use keeper::controller as keeper;
 
@@ -145,7 +145,7 @@ async fn expire(ctx: &Context, run: &BenchmarkRun) -> Result<Action, Error> {
 // The controller hands over an Arc that this signature must take.
 #[allow(clippy::needless_pass_by_value)]
 fn on_error(run: Arc<BenchmarkRun>, error: &Error, _: Arc<RunContext>) -> Action {
-    tracing::warn!(run = %run.name_any(), namespace = ?run.namespace(), error = %chain(error), "reconcile failed");
+    log_failure("BenchmarkRun", &run.name_any(), run.namespace().as_deref(), error);
     Action::requeue(Duration::from_secs(1))
 }
 

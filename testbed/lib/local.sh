@@ -7,13 +7,13 @@ preflight() {
   ((${#STATE} <= 60)) || die "DRAGSTRIP_STATE is too long for the sockets below it (60 characters at most): $STATE"
   require_commands containerd runc cni iptables conntrack ip ss sysctl flock setsid buildah jq curl openssl gcc
   running etcd || require_disk "$STATE"
-  require_free_ports etcd 2379 2380
-  require_free_ports apiserver 6443
-  require_free_ports controller-manager 10257
-  require_free_ports scheduler 10259
-  require_free_ports kube-proxy 10249 10256
-  require_free_ports kubelet:server 10248 10250
-  require_free_ports kubelet:client 10248 10250
+  require_free_ports etcd 127.0.0.1 2379 2380
+  require_free_ports apiserver "$APISERVER_IP" 6443
+  require_free_ports controller-manager 127.0.0.1 10257
+  require_free_ports scheduler 127.0.0.1 10259
+  require_free_ports kube-proxy 127.0.0.1 10249 10256
+  require_free_ports kubelet:server "$(node_ip server)" 10248 10250
+  require_free_ports kubelet:client "$(node_ip client)" 10248 10250
 }
 
 local_up() {

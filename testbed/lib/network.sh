@@ -139,13 +139,14 @@ unmount_below() {
     while read -r mount; do umount --lazy "$mount"; done
 }
 
-# require_free_ports PROCESS PORT...: unless the process is ours and runs.
+# require_free_ports PROCESS ADDRESS PORT...: unless the process is ours and
+# runs. The same port on the other node's address is no conflict.
 require_free_ports() {
-  local process=$1 port holder
-  shift
+  local process=$1 address=${2//./\\.} port holder
+  shift 2
   if running "$process"; then return; fi
   for port in "$@"; do
-    holder=$(ss -Hltnp "sport = :$port" | grep -E "(0\.0\.0\.0|\*|\[::\]|127\.0\.0\.1|10\.88\.0\.[0-9]+)[^ ]*:$port " || true)
+    holder=$(ss -Hltnp "sport = :$port" | grep -E "(0\.0\.0\.0|\*|\[::\]|$address)[^ ]*:$port " || true)
     [[ -z $holder ]] ||
       die "$process needs port $port, which is in use: $(grep -o 'users:.*' <<<"$holder" || echo "$holder"): stop that program"
   done

@@ -1,6 +1,6 @@
 //! What only the cluster can tell is wrong: a condition and an event say so at once.
 
-use crate::common::{datastore_says, failed, redis, run_says, says};
+use crate::common::{datastore_says, failed, of_run, redis, run_says, says, unpulled};
 use anyhow::{Result, ensure};
 use dragstrip_crds::{
     conditions::types::{CLIENTS_READY, READY, TARGET_READY},
@@ -81,6 +81,7 @@ async fn free_address(env: &Env, near: &str) -> Result<String> {
 async fn images_that_cannot_be_pulled_are_named_at_once() -> Result<()> {
     with_namespace("images", |env| async move {
         env.datastore("unpulled", &REDIS.replace("redis:7.0", "no-such-image:1")).await?;
+        unpulled(&env, "dragstrip.dev/datastore=unpulled").await?;
         let texts = ["dragstrip.dev/testbed/no-such-image:1"];
         datastore_says(&env, "unpulled", READY, "ImageUnavailable", &texts).await?;
 
@@ -90,7 +91,7 @@ phases: [{name: write, memtier: {image: 'dragstrip.dev/testbed/no-memtier:1', te
 timeout: 12s
 ";
         env.run("unpulled", &against("redis", phases)).await?;
-        preparing(&env, "unpulled").await?;
+        unpulled(&env, &of_run("unpulled")).await?;
         let texts = ["dragstrip.dev/testbed/no-memtier:1", "container client"];
         run_says(&env, "unpulled", CLIENTS_READY, "HeldUp", &texts).await?;
         let (_, failure) = failed(&env, "unpulled", SHORT_RUN).await?;
@@ -119,7 +120,7 @@ async fn a_client_node_pool_that_does_not_exist_is_told_at_once() -> Result<()> 
 
 /// Waits for the run's Job: from then on its pods' troubles must show.
 async fn preparing(env: &Env, run: &str) -> Result<()> {
-    let label = crate::common::of_run(run);
+    let label = of_run(run);
     until(&format!("a Job of run {run}"), SHORT_RUN, || async {
         let jobs: Vec<Job> = env.labelled(&label).await?;
         Ok(if jobs.is_empty() { Look::NotYet("none".to_owned()) } else { Look::Done(()) })

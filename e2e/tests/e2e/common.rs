@@ -6,7 +6,9 @@ use dragstrip_crds::{
     conditions::{find, types::COMPLETE},
     run::{FailureStatus, RunPhase},
 };
-use dragstrip_e2e::{Env, LOAD_GONE, Look, NOTICE, manifests::REDIS, operator, processes, results, until};
+use dragstrip_e2e::{
+    Env, LOAD_GONE, Look, NOTICE, SHORT_RUN, manifests::REDIS, operator, processes, results, until,
+};
 use k8s_openapi::api::{batch::v1::Job, coordination::v1::Lease, core::v1::Pod};
 use kube::{
     Api, ResourceExt,
@@ -53,6 +55,26 @@ pub async fn datastore_says(env: &Env, name: &str, kind: &str, reason: &str, tex
     })
     .await?;
     env.event("Datastore", name, reason, texts[0], NOTICE).await
+}
+
+/// Waits until Kubernetes itself says that a pod's image cannot be pulled. How
+/// long that takes is the registry's business, not the operator's.
+pub async fn unpulled(env: &Env, label: &str) -> Result<()> {
+    until(&format!("a pod {label} whose image cannot be pulled"), SHORT_RUN, || async {
+        let pods: Vec<Pod> = env.labelled(label).await?;
+        let waits: Vec<String> = pods
+            .iter()
+            .flat_map(|pod| pod.status.iter().flat_map(|status| status.container_statuses.iter().flatten()))
+            .filter_map(|container| container.state.as_ref()?.waiting.as_ref()?.reason.clone())
+            .collect();
+        let unpulled = |reason: &String| ["ErrImagePull", "ImagePullBackOff"].contains(&reason.as_str());
+        Ok(if waits.iter().any(unpulled) {
+            Look::Done(())
+        } else {
+            Look::NotYet(format!("containers wait for {waits:?}"))
+        })
+    })
+    .await
 }
 
 /// Asserts that `text` holds all of `parts`.

@@ -24,6 +24,12 @@ phases:
   loadgen: {ratio: '0:1', keyMaximum: 9999, duration: 2s}
 timeout: 10m
 ";
+const SHORT_PHASE: &str = "
+phases:
+- name: write
+  loadgen: {ratio: '1:0', keyMaximum: 9999, duration: 3s}
+timeout: 10m
+";
 /// From the loss of a client: the rest of its load, the watchdog's and the result's grace.
 const LOST: Duration = Duration::from_secs(75);
 const NODES_BACK: Duration = Duration::from_secs(60);
@@ -82,7 +88,7 @@ async fn a_client_node_lost_under_load_fails_the_run() -> Result<()> {
     }
     with_namespace("node-lost", |env| async move {
         redis(&env).await?;
-        env.run("cut-off", &against("redis", PHASES)).await?;
+        env.run("cut-off", &against("redis", SHORT_PHASE)).await?;
         env.load_runs("cut-off", "write", SHORT_RUN).await?;
         let fault = Fault::stop(&["kubelet:client", "containerd:client"], true)?;
         let (run, failure) = failed(&env, "cut-off", LOST).await?;

@@ -1,6 +1,6 @@
 //! memtier_benchmark: for real where an image with it is given.
 
-use crate::common::{redis, run_says};
+use crate::common::{of_run, redis, run_says, unpulled};
 use anyhow::{Context, Result, ensure};
 use dragstrip_crds::{
     conditions::types::CLIENTS_READY,
@@ -64,6 +64,7 @@ async fn a_memtier_phase_runs_its_image_under_our_runner() -> Result<()> {
         let job = job(&env, "upstream-write-1").await?;
         check_job(&job)?;
         // As far as it gets without the image.
+        unpulled(&env, &of_run("upstream")).await?;
         run_says(&env, "upstream", CLIENTS_READY, "HeldUp", &[NO_IMAGE]).await
     })
     .await

@@ -37,6 +37,15 @@ where
     Ok(())
 }
 
+/// Whether the namespace is being deleted: nothing can be made in it any more,
+/// and nothing needs to be.
+pub fn namespace_ends(error: &kube::Error) -> bool {
+    let kube::Error::Api(status) = error else { return false };
+    let causes = status.details.iter().flat_map(|details| &details.causes);
+    status.is_forbidden()
+        && causes.map(|cause| cause.reason.as_str()).any(|reason| reason == "NamespaceTerminating")
+}
+
 /// Deletes `object` if it is still the very one that was looked at, with what
 /// it owns following in the background. An object that is already gone is fine.
 pub async fn delete<K>(client: &Client, object: &K) -> kube::Result<()>

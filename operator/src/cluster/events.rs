@@ -1,5 +1,6 @@
 //! Events on objects.
 
+use super::apply::namespace_ends;
 use kube::{
     Client, Resource,
     runtime::events::{Event, EventType, Recorder, Reporter},
@@ -43,7 +44,9 @@ impl Announcer {
             secondary: None,
         };
         let recorder = Recorder::new(self.client.clone(), self.reporter.clone());
-        if let Err(error) = recorder.publish(&event, &object.object_ref(&())).await {
+        if let Err(error) = recorder.publish(&event, &object.object_ref(&())).await
+            && !namespace_ends(&error)
+        {
             tracing::warn!(%error, reason, "failed to publish an event");
         }
     }

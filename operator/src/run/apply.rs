@@ -27,6 +27,9 @@ use kube::{
 /// tools that connect first to do so.
 const START_LEAD: SignedDuration = SignedDuration::from_millis(1500);
 
+/// Longest time that telling all pods may take.
+const TELLING: SignedDuration = SignedDuration::from_millis(300);
+
 /// A step that failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -147,23 +150,46 @@ async fn create_job(
     }
 }
 
-/// The start line of `job`, written on it if it has none: first fixed, then
-/// told, so that an operator that dies in between repeats the same instant.
-async fn fix_start_line(ctx: &Context, run: &ValidatedRun, job: &Job) -> Result<Timestamp, Error> {
-    if let Some(start) = super::view::start_line(job) {
-        return Ok(start);
+/// Whether the start line `start` can still be told: it lies far enough ahead,
+/// or some pod has it already and the others must not get another.
+fn still_good(start: Timestamp, now: Timestamp, job: &str, fetched: &Fetched) -> bool {
+    let told_to_some = || {
+        fetched.pods_of(job).any(|pod| match fetched.runners.get(&pod.name_any()) {
+            Some(runner) => runner.start_at_unix_nanos.is_some(),
+            // A pod that does not answer may have it.
+            None => true,
+        })
+    };
+    start > now + TELLING || told_to_some()
+}
+
+/// The start line of `job`, written on it first: an operator that dies between
+/// writing and telling finds it again, and replaces it only if it has passed
+/// before anybody was told. `None` when the Job changed since it was looked at.
+async fn fix_start_line(
+    ctx: &Context,
+    run: &ValidatedRun,
+    job: &Job,
+    fetched: &Fetched,
+) -> Result<Option<Timestamp>, Error> {
+    let now = Timestamp::now();
+    if let Some(start) =
+        super::view::start_line(job).filter(|start| still_good(*start, now, &job.name_any(), fetched))
+    {
+        return Ok(Some(start));
     }
-    let start = Timestamp::now() + START_LEAD;
+    let start = now + START_LEAD;
     let patch = serde_json::json!({"metadata": {
         "resourceVersion": job.resource_version(),
         "annotations": {labels::START_AT: start.as_nanosecond().to_string()},
     }});
     let jobs: Api<Job> = Api::namespaced(ctx.client.clone(), &run.holder.namespace);
     let parameters = PatchParams { field_manager: Some(RUN_MANAGER.to_owned()), ..PatchParams::default() };
-    jobs.patch(&job.name_any(), &parameters, &Patch::Merge(&patch))
-        .await
-        .map_err(|error| Error::FixStartLine(error, job.name_any()))?;
-    Ok(start)
+    match jobs.patch(&job.name_any(), &parameters, &Patch::Merge(&patch)).await {
+        Ok(_) => Ok(Some(start)),
+        Err(kube::Error::Api(status)) if status.is_conflict() => Ok(None),
+        Err(error) => Err(Error::FixStartLine(error, job.name_any())),
+    }
 }
 
 fn nanoseconds(instant: Timestamp) -> i64 {
@@ -180,7 +206,10 @@ async fn give_order(
     let Some(job) = fetched.jobs.get(&attempt.name) else {
         return Ok(());
     };
-    let start_at_unix_nanos = nanoseconds(fix_start_line(ctx, run, job).await?);
+    let Some(start) = fix_start_line(ctx, run, job, fetched).await? else {
+        return Ok(());
+    };
+    let start_at_unix_nanos = nanoseconds(start);
     let token = run.token(attempt);
     let told = fetched.pods_of(&attempt.name).filter_map(|pod| {
         let address = pod.status.as_ref()?.pod_ip.as_ref()?.parse().ok()?;

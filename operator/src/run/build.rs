@@ -284,6 +284,19 @@ fn client_pod(
     })
 }
 
+fn pod_annotations(run: &ValidatedRun, attempt: &Attempt) -> BTreeMap<String, String> {
+    let bound = watchdog_seconds(run, attempt).ceil().to_string();
+    [
+        // An autoscaler must not move a pod that measures.
+        ("karpenter.sh/do-not-disrupt", "true"),
+        ("cluster-autoscaler.kubernetes.io/safe-to-evict", "false"),
+        (labels::LOAD_BOUND, &bound),
+    ]
+    .into_iter()
+    .map(|(key, value)| (key.to_owned(), value.to_owned()))
+    .collect()
+}
+
 /// The Job of `attempt`: all its pods at once, none of them ever retried.
 pub fn job(
     run: &ValidatedRun,
@@ -309,15 +322,7 @@ pub fn job(
             template: PodTemplateSpec {
                 metadata: Some(ObjectMeta {
                     labels: Some(pod_labels),
-                    // An autoscaler must not move a pod that measures.
-                    annotations: Some(
-                        [
-                            ("karpenter.sh/do-not-disrupt", "true"),
-                            ("cluster-autoscaler.kubernetes.io/safe-to-evict", "false"),
-                        ]
-                        .map(|(key, value)| (key.to_owned(), value.to_owned()))
-                        .into(),
-                    ),
+                    annotations: Some(pod_annotations(run, attempt)),
                     ..ObjectMeta::default()
                 }),
                 spec: Some(client_pod(run, attempt, target, settings)?),

@@ -15,6 +15,7 @@ use crate::{
 };
 use dragstrip_crds::BenchmarkRun;
 use futures::{Future, StreamExt};
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::{coordination::v1::Lease, core::v1::Pod};
 use kube::{
     Api, ResourceExt,
@@ -53,11 +54,29 @@ async fn still_runs(ctx: &Context, holder: &Holder) -> kube::Result<bool> {
     Ok(run.is_some_and(|run| run.uid().as_deref() == Some(&holder.uid) && !ended(&run)))
 }
 
-async fn still_stopping(ctx: &Context, holder: &Holder) -> kube::Result<bool> {
+/// The moment from which a client pod certainly sends no load: at once when it
+/// has ended; when it was deleted but its node does not answer, once the bound
+/// of its load is over, counted from the deletion, before which it must have
+/// started; never as long as it was not deleted.
+fn silent_from(pod: &Pod) -> Option<Timestamp> {
+    if pods::ended(pod) {
+        return Some(Timestamp::MIN);
+    }
+    let deleted = pod.metadata.deletion_timestamp.as_ref()?.0;
+    let bound: i64 = pod.annotations().get(labels::LOAD_BOUND)?.parse().ok()?;
+    deleted.checked_add(SignedDuration::from_secs(bound)).ok()
+}
+
+/// When all client pods of `holder` are certainly silent: `None` when only an event can tell.
+async fn silence(ctx: &Context, holder: &Holder) -> kube::Result<Option<Timestamp>> {
     let pods: Api<Pod> = Api::namespaced(ctx.client.clone(), &holder.namespace);
     let selector = format!("{}={},{}={}", labels::COMPONENT, labels::CLIENT, labels::RUN_UID, holder.uid);
     let list = pods.list(&ListParams::default().labels(&selector)).await?;
-    Ok(list.items.iter().any(|pod| !pods::ended(pod)))
+    Ok(list
+        .items
+        .iter()
+        .map(silent_from)
+        .try_fold(Timestamp::MIN, |latest, from| from.map(|from| latest.max(from))))
 }
 
 async fn reconcile(lease: Arc<Lease>, ctx: Arc<Context>) -> Result<Action, Error> {
@@ -65,13 +84,20 @@ async fn reconcile(lease: Arc<Lease>, ctx: Arc<Context>) -> Result<Action, Error
         return Ok(Action::await_change());
     };
     let key = || LeaseKey { namespace: lease.namespace().unwrap_or_default(), name: lease.name_any() };
-    if still_runs(&ctx, &holder).await.map_err(|error| Error::ReadHolder(error, key()))?
-        || still_stopping(&ctx, &holder).await.map_err(|error| Error::ListPods(error, key()))?
-    {
+    if still_runs(&ctx, &holder).await.map_err(|error| Error::ReadHolder(error, key()))? {
         return Ok(Action::requeue(SAFETY_NET));
     }
-    delete(&ctx.client, &*lease).await.map_err(|error| Error::Remove(error, key()))?;
-    Ok(Action::await_change())
+    let silence = silence(&ctx, &holder).await.map_err(|error| Error::ListPods(error, key()))?;
+    let left = silence
+        .map(|from| Duration::try_from(from.duration_since(Timestamp::now())).unwrap_or(Duration::ZERO));
+    match left {
+        Some(Duration::ZERO) => {
+            delete(&ctx.client, &*lease).await.map_err(|error| Error::Remove(error, key()))?;
+            Ok(Action::await_change())
+        }
+        Some(left) => Ok(Action::requeue(left + Duration::from_secs(1))),
+        None => Ok(Action::requeue(SAFETY_NET)),
+    }
 }
 
 // The controller hands over an Arc that this signature must take.
@@ -115,4 +141,29 @@ pub fn controller(ctx: Arc<Context>, parts: &Parts) -> impl Future<Output = ()> 
             }
             std::future::ready(())
         })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pod(value: serde_json::Value) -> Pod {
+        serde_json::from_value(value).unwrap()
+    }
+
+    #[test]
+    fn a_turn_outlives_load_that_may_still_run() {
+        let bound = serde_json::json!({"dragstrip.dev/load-ends-within-seconds": "75"});
+        let running =
+            pod(serde_json::json!({"metadata": {"annotations": bound}, "status": {"phase": "Running"}}));
+        assert_eq!(silent_from(&running), None, "a pod that was not deleted may load");
+        let ended =
+            pod(serde_json::json!({"metadata": {"annotations": bound}, "status": {"phase": "Failed"}}));
+        assert_eq!(silent_from(&ended), Some(Timestamp::MIN));
+        let cut_off = pod(serde_json::json!({
+            "metadata": {"annotations": bound, "deletionTimestamp": "2026-01-01T00:00:00Z"},
+            "status": {"phase": "Running"}
+        }));
+        assert_eq!(silent_from(&cut_off), Some("2026-01-01T00:01:15Z".parse().unwrap()));
+    }
 }
