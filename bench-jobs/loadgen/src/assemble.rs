@@ -40,9 +40,7 @@ impl Gathered {
     }
 
     fn recorders(&self) -> impl Iterator<Item = &Recorder> {
-        self.outcomes
-            .iter()
-            .filter_map(|outcome| outcome.recorder.as_ref())
+        self.outcomes.iter().filter_map(|outcome| outcome.recorder.as_ref())
     }
 }
 
@@ -78,11 +76,7 @@ fn set_ending(report: &mut Report, ending: Ending) {
     match ending {
         Ending::Completed => {
             report.status = RunStatus::Completed;
-            report.exit_code = if report.totals.errors == 0 {
-                exit::COMPLETED
-            } else {
-                exit::ERROR_REPLIES
-            };
+            report.exit_code = if report.totals.errors == 0 { exit::COMPLETED } else { exit::ERROR_REPLIES };
         }
         Ending::Interrupted(stopper) => {
             let (name, code) = match stopper {
@@ -102,14 +96,8 @@ fn set_ending(report: &mut Report, ending: Ending) {
 }
 
 fn set_window(report: &mut Report, gathered: &Gathered) {
-    let first = gathered
-        .recorders()
-        .filter_map(|recorder| recorder.first_send)
-        .min();
-    let last = gathered
-        .recorders()
-        .filter_map(|recorder| recorder.last_reply)
-        .max();
+    let first = gathered.recorders().filter_map(|recorder| recorder.first_send).min();
+    let last = gathered.recorders().filter_map(|recorder| recorder.last_reply).max();
     report.started_at_unix_nanos = first.map(|instant| gathered.clock.unix_nanos_at(instant));
     report.ended_at_unix_nanos = last.map(|instant| gathered.clock.unix_nanos_at(instant));
     if let (Some(first), Some(last)) = (first, last) {
@@ -139,14 +127,8 @@ fn start(gathered: &Gathered) -> StartReport {
         .collect();
     StartReport {
         line_unix_nanos: Some(gathered.clock.unix_nanos_at(line)),
-        first_send_min_micros: threads
-            .iter()
-            .map(|thread| thread.first_send_min_micros)
-            .reduce(f64::min),
-        first_send_max_micros: threads
-            .iter()
-            .map(|thread| thread.first_send_max_micros)
-            .reduce(f64::max),
+        first_send_min_micros: threads.iter().map(|thread| thread.first_send_min_micros).reduce(f64::min),
+        first_send_max_micros: threads.iter().map(|thread| thread.first_send_max_micros).reduce(f64::max),
         threads,
     }
 }
@@ -182,20 +164,14 @@ fn operations(
 
 fn wanted_operations(configuration: &Configuration) -> impl Iterator<Item = Operation> {
     let ratio = configuration.ratio;
-    Operation::ALL
-        .into_iter()
-        .filter(move |operation| match operation {
-            Operation::Set => ratio.sets > 0,
-            Operation::Get => ratio.gets > 0,
-        })
+    Operation::ALL.into_iter().filter(move |operation| match operation {
+        Operation::Set => ratio.sets > 0,
+        Operation::Get => ratio.gets > 0,
+    })
 }
 
 fn rate(count: u64, seconds: f64) -> f64 {
-    if seconds > 0.0 {
-        count as f64 / seconds
-    } else {
-        0.0
-    }
+    if seconds > 0.0 { count as f64 / seconds } else { 0.0 }
 }
 
 fn totals(operations: &[OperationReport], window_seconds: f64) -> Totals {
@@ -216,9 +192,7 @@ fn errors(gathered: &Gathered) -> Vec<ErrorReport> {
     for entry in gathered.recorders().flat_map(|recorder| &recorder.errors.entries) {
         merged.merge(entry);
     }
-    merged
-        .entries
-        .sort_by(|one, other| (one.operation, &one.kind).cmp(&(other.operation, &other.kind)));
+    merged.entries.sort_by(|one, other| (one.operation, &one.kind).cmp(&(other.operation, &other.kind)));
     let written = |entry: crate::recorder::ErrorCount| ErrorReport {
         operation: entry.operation.name().into(),
         kind: entry.kind,
@@ -265,11 +239,7 @@ fn client_cpu(gathered: &Gathered) -> ClientCpu {
             let cpu_seconds = outcome.cpu.total().as_secs_f64();
             let busy = outcome.busy.as_secs_f64();
             let share = if busy > 0.0 { cpu_seconds / busy } else { 0.0 };
-            ThreadCpu {
-                thread: outcome.thread,
-                cpu_seconds,
-                share,
-            }
+            ThreadCpu { thread: outcome.thread, cpu_seconds, share }
         })
         .collect();
     ClientCpu {

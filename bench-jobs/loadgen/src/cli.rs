@@ -154,12 +154,9 @@ impl FromStr for RatioText {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let parsed = text.split_once(':').and_then(|(sets, gets)| {
-            Some(Ratio {
-                sets: sets.parse().ok()?,
-                gets: gets.parse().ok()?,
-            })
-        });
+        let parsed = text
+            .split_once(':')
+            .and_then(|(sets, gets)| Some(Ratio { sets: sets.parse().ok()?, gets: gets.parse().ok()? }));
         match parsed {
             Some(ratio) if ratio.sets > 0 || ratio.gets > 0 => Ok(Self(ratio)),
             _ => Err("expected SET:GET, two whole numbers that are not both 0".into()),
@@ -179,10 +176,7 @@ impl FromStr for RangeText {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let parsed = text.split_once('-').and_then(|(minimum, maximum)| {
-            Some(Self {
-                minimum: minimum.parse().ok()?,
-                maximum: maximum.parse().ok()?,
-            })
+            Some(Self { minimum: minimum.parse().ok()?, maximum: maximum.parse().ok()? })
         });
         match parsed {
             Some(range) if range.minimum <= range.maximum => Ok(range),
@@ -207,30 +201,22 @@ impl FromStr for RequestsText {
         if text == "allkeys" {
             return Ok(Self::AllKeys);
         }
-        text.parse()
-            .map(Self::Count)
-            .map_err(|_| "expected a number above 0, or allkeys".into())
+        text.parse().map(Self::Count).map_err(|_| "expected a number above 0, or allkeys".into())
     }
 }
 
 fn any_duration(text: &str) -> Result<Duration, String> {
     let parsed: SignedDuration = text.parse().map_err(|error: jiff::Error| error.to_string())?;
     let duration = Duration::try_from(parsed).map_err(|_| "must not be negative".to_owned())?;
-    if duration > MAXIMUM_DURATION {
-        Err("must be at most 8760h".into())
-    } else {
-        Ok(duration)
-    }
+    if duration > MAXIMUM_DURATION { Err("must be at most 8760h".into()) } else { Ok(duration) }
 }
 
 fn positive_duration(text: &str) -> Result<Duration, String> {
-    any_duration(text).and_then(|duration| {
-        if duration.is_zero() {
-            Err("must be above 0".into())
-        } else {
-            Ok(duration)
-        }
-    })
+    any_duration(text).and_then(
+        |duration| {
+            if duration.is_zero() { Err("must be above 0".into()) } else { Ok(duration) }
+        },
+    )
 }
 
 /// The command line or the environment is not usable.
@@ -323,10 +309,7 @@ impl Arguments {
             ("pipeline", self.pipeline),
         ] {
             if value == 0 {
-                return Err(ArgumentError::OutOfRange {
-                    option,
-                    expected: "above 0",
-                });
+                return Err(ArgumentError::OutOfRange { option, expected: "above 0" });
             }
         }
         Ok(())
@@ -341,48 +324,31 @@ impl Arguments {
             (Some(RequestsText::AllKeys), _) => Ok(Limit::AllKeys),
             (None, Some(duration)) => Ok(Limit::Duration(duration)),
             // The parser demands one of both.
-            (None, None) => Err(ArgumentError::OutOfRange {
-                option: "duration",
-                expected: "given",
-            }),
+            (None, None) => Err(ArgumentError::OutOfRange { option: "duration", expected: "given" }),
         }
     }
 
     fn data(&self) -> Result<Data, ArgumentError> {
-        let sizes = self.data_size_range.unwrap_or(RangeText {
-            minimum: self.data_size,
-            maximum: self.data_size,
-        });
-        let too_large = ArgumentError::OutOfRange {
-            option: "data-size",
-            expected: "at most 536870912 (512 MiB)",
-        };
+        let sizes =
+            self.data_size_range.unwrap_or(RangeText { minimum: self.data_size, maximum: self.data_size });
+        let too_large =
+            ArgumentError::OutOfRange { option: "data-size", expected: "at most 536870912 (512 MiB)" };
         if sizes.maximum > MAXIMUM_VALUE_BYTES {
             return Err(too_large);
         }
         let request_bytes = sizes.maximum + self.key_prefix.len() as u64 + REQUEST_OVERHEAD_BYTES;
         if request_bytes.saturating_mul(self.pipeline.into()) > MAXIMUM_BATCH_BYTES {
-            return Err(ArgumentError::BatchTooLarge {
-                pipeline: self.pipeline,
-            });
+            return Err(ArgumentError::BatchTooLarge { pipeline: self.pipeline });
         }
         if self.expiry_range.is_some_and(|range| range.minimum == 0) {
-            return Err(ArgumentError::OutOfRange {
-                option: "expiry-range",
-                expected: "above 0 seconds",
-            });
+            return Err(ArgumentError::OutOfRange { option: "expiry-range", expected: "above 0 seconds" });
         }
         let (Ok(minimum_bytes), Ok(maximum_bytes)) = (sizes.minimum.try_into(), sizes.maximum.try_into())
         else {
             return Err(too_large);
         };
         let expiry_seconds = self.expiry_range.map(|range| (range.minimum, range.maximum));
-        Ok(Data {
-            minimum_bytes,
-            maximum_bytes,
-            random: self.random_data,
-            expiry_seconds,
-        })
+        Ok(Data { minimum_bytes, maximum_bytes, random: self.random_data, expiry_seconds })
     }
 
     fn pattern(&self) -> KeyPattern {
@@ -394,9 +360,7 @@ impl Arguments {
                 median: self.key_median.unwrap_or(f64::midpoint(minimum, maximum)),
                 deviation: self.key_stddev.unwrap_or((maximum - minimum + 1.0) / 6.0),
             },
-            PatternName::Zipfian => KeyPattern::Zipfian {
-                exponent: self.zipf_exponent,
-            },
+            PatternName::Zipfian => KeyPattern::Zipfian { exponent: self.zipf_exponent },
         }
     }
 
@@ -411,10 +375,7 @@ impl Arguments {
         };
         match password {
             Some(password) if password.is_empty() => Err(ArgumentError::EmptyPassword),
-            Some(password) => Ok(Some(Credentials {
-                username: self.username.clone(),
-                password,
-            })),
+            Some(password) => Ok(Some(Credentials { username: self.username.clone(), password })),
             None if self.username.is_some() => Err(ArgumentError::MissingPassword),
             None => Ok(None),
         }
@@ -422,10 +383,8 @@ impl Arguments {
 }
 
 fn read_password(path: &Path) -> Result<String, ArgumentError> {
-    let text = std::fs::read_to_string(path).map_err(|source| ArgumentError::ReadPassword {
-        path: path.to_path_buf(),
-        source,
-    })?;
+    let text = std::fs::read_to_string(path)
+        .map_err(|source| ArgumentError::ReadPassword { path: path.to_path_buf(), source })?;
     let line = text.strip_suffix('\n').unwrap_or(&text);
     Ok(line.strip_suffix('\r').unwrap_or(line).to_owned())
 }
@@ -433,10 +392,7 @@ fn read_password(path: &Path) -> Result<String, ArgumentError> {
 /// Every connection must be able to draw keys; the last share is the smallest.
 fn check_keys(configuration: &Configuration) -> Result<(), ArgumentError> {
     let connections = configuration.connections() as u64;
-    let share = Share {
-        index: connections.saturating_sub(1),
-        connections,
-    };
+    let share = Share { index: connections.saturating_sub(1), connections };
     let keys = &configuration.keys;
     KeyPicker::new(keys.pattern, keys.minimum, keys.maximum, share)?;
     Ok(())
@@ -445,9 +401,7 @@ fn check_keys(configuration: &Configuration) -> Result<(), ArgumentError> {
 /// A valid configuration for the tests of other modules.
 #[cfg(test)]
 pub(crate) fn example() -> Configuration {
-    Arguments::parse_from(["dragstrip-loadgen", "--requests", "1"])
-        .into_configuration()
-        .unwrap()
+    Arguments::parse_from(["dragstrip-loadgen", "--requests", "1"]).into_configuration().unwrap()
 }
 
 #[cfg(test)]
@@ -473,19 +427,10 @@ mod tests {
             --progress-interval 0s";
         let configuration = parse(&words.split_whitespace().collect::<Vec<_>>()).unwrap();
         assert_eq!(configuration.ratio, Ratio { sets: 2, gets: 3 });
-        assert_eq!(
-            (configuration.data.minimum_bytes, configuration.data.maximum_bytes),
-            (10, 20)
-        );
+        assert_eq!((configuration.data.minimum_bytes, configuration.data.maximum_bytes), (10, 20));
         assert_eq!(configuration.data.expiry_seconds, Some((60, 120)));
         assert_eq!(configuration.limit, Limit::Duration(Duration::from_secs(90)));
-        assert_eq!(
-            configuration.keys.pattern,
-            KeyPattern::Gaussian {
-                median: 7.0,
-                deviation: 5.0 / 6.0
-            }
-        );
+        assert_eq!(configuration.keys.pattern, KeyPattern::Gaussian { median: 7.0, deviation: 5.0 / 6.0 });
         assert_eq!(configuration.progress_interval, None);
     }
 
@@ -503,29 +448,14 @@ mod tests {
             ("--requests 1 --threads 0", "--threads must be above 0"),
             ("--requests allkeys", "needs --key-pattern sequential"),
             ("--requests 1 --key-minimum 2 --key-maximum 1", "is empty"),
-            (
-                "--requests 1 --key-pattern sequential --key-maximum 18",
-                "cannot be divided over 20",
-            ),
+            ("--requests 1 --key-pattern sequential --key-maximum 18", "cannot be divided over 20"),
             ("--requests 1 --data-size 999999999", "at most 536870912"),
-            (
-                "--requests 1 --data-size 100000000 --pipeline 100",
-                "exceed 1 GiB",
-            ),
-            (
-                "--requests 1 --expiry-range 0-5",
-                "--expiry-range must be above 0",
-            ),
+            ("--requests 1 --data-size 100000000 --pipeline 100", "exceed 1 GiB"),
+            ("--requests 1 --expiry-range 0-5", "--expiry-range must be above 0"),
             ("--requests 1 --data-size-range 5-4", "ascending order"),
             ("--requests 1 --username me", "needs a password"),
-            (
-                "--requests 1 --password-file /nonexistent/file",
-                "cannot read --password-file",
-            ),
-            (
-                "--requests 1 --key-pattern zipfian --zipf-exponent 0",
-                "must be above 0",
-            ),
+            ("--requests 1 --password-file /nonexistent/file", "cannot read --password-file"),
+            ("--requests 1 --key-pattern zipfian --zipf-exponent 0", "must be above 0"),
         ] {
             let refusal = parse(&words.split_whitespace().collect::<Vec<_>>()).unwrap_err();
             assert!(refusal.contains(reason), "{words}: {refusal}");

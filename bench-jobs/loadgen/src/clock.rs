@@ -14,10 +14,7 @@ pub(crate) struct ClockAnchor {
 impl ClockAnchor {
     pub(crate) fn now() -> Self {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Self {
-            instant: Instant::now(),
-            unix_nanos: whole_nanos(since_epoch),
-        }
+        Self { instant: Instant::now(), unix_nanos: whole_nanos(since_epoch) }
     }
 
     pub(crate) fn instant(self) -> Instant {
@@ -34,11 +31,9 @@ impl ClockAnchor {
     /// The instant of a wall time, unless the monotonic clock cannot express it.
     pub(crate) fn instant_at(self, unix_nanos: u64) -> Option<Instant> {
         if unix_nanos >= self.unix_nanos {
-            self.instant
-                .checked_add(Duration::from_nanos(unix_nanos - self.unix_nanos))
+            self.instant.checked_add(Duration::from_nanos(unix_nanos - self.unix_nanos))
         } else {
-            self.instant
-                .checked_sub(Duration::from_nanos(self.unix_nanos - unix_nanos))
+            self.instant.checked_sub(Duration::from_nanos(self.unix_nanos - unix_nanos))
         }
     }
 }

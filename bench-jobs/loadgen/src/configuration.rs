@@ -30,10 +30,7 @@ pub struct Credentials {
 
 impl fmt::Debug for Credentials {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("Credentials")
-            .field("username", &self.username)
-            .finish_non_exhaustive()
+        formatter.debug_struct("Credentials").field("username", &self.username).finish_non_exhaustive()
     }
 }
 

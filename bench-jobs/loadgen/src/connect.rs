@@ -48,34 +48,15 @@ pub(crate) enum ConnectError {
     #[error("cannot set up the socket to {address}: {source}")]
     ConfigureSocket { address: SocketAddr, source: io::Error },
     #[error("cannot {} with {address}: {source}", step.name())]
-    Exchange {
-        step: HandshakeStep,
-        address: SocketAddr,
-        source: io::Error,
-    },
+    Exchange { step: HandshakeStep, address: SocketAddr, source: io::Error },
     #[error("cannot {} with {address}: no answer within {seconds} s", step.name())]
-    ExchangeTimeout {
-        step: HandshakeStep,
-        address: SocketAddr,
-        seconds: f64,
-    },
+    ExchangeTimeout { step: HandshakeStep, address: SocketAddr, seconds: f64 },
     #[error("cannot {} with {address}: the server closed the connection", step.name())]
-    Closed {
-        step: HandshakeStep,
-        address: SocketAddr,
-    },
+    Closed { step: HandshakeStep, address: SocketAddr },
     #[error("cannot {} with {address}: the server says: {reply}", step.name())]
-    Refused {
-        step: HandshakeStep,
-        address: SocketAddr,
-        reply: String,
-    },
+    Refused { step: HandshakeStep, address: SocketAddr, reply: String },
     #[error("cannot {} with {address}: {source}", step.name())]
-    Unreadable {
-        step: HandshakeStep,
-        address: SocketAddr,
-        source: ScanError,
-    },
+    Unreadable { step: HandshakeStep, address: SocketAddr, source: ScanError },
 }
 
 impl ConnectError {
@@ -98,12 +79,7 @@ impl ConnectError {
                 (refusal_kind(*step, reply), step.name(), address.to_string())
             }
         };
-        Failure {
-            kind,
-            step: step.into(),
-            address,
-            message: self.to_string(),
-        }
+        Failure { kind, step: step.into(), address, message: self.to_string() }
     }
 }
 
@@ -127,11 +103,7 @@ pub(crate) async fn resolve(configuration: &Configuration) -> Result<Vec<SocketA
         Ok(Err(source)) => return Err(ConnectError::Resolve { target, source }),
         Ok(Ok(found)) => found.collect(),
     };
-    if addresses.is_empty() {
-        Err(ConnectError::NoAddress { target })
-    } else {
-        Ok(addresses)
-    }
+    if addresses.is_empty() { Err(ConnectError::NoAddress { target }) } else { Ok(addresses) }
 }
 
 /// A connection ready for load, made with the first address that accepts one.
@@ -139,9 +111,7 @@ pub(crate) async fn establish(
     configuration: &Configuration,
     addresses: &[SocketAddr],
 ) -> Result<(TcpStream, SocketAddr), ConnectError> {
-    let mut last_error = ConnectError::NoAddress {
-        target: configuration.target(),
-    };
+    let mut last_error = ConnectError::NoAddress { target: configuration.target() };
     for &address in addresses {
         match connect(address, configuration.connect_timeout).await {
             Ok(mut stream) => {
@@ -157,17 +127,12 @@ pub(crate) async fn establish(
 async fn connect(address: SocketAddr, limit: Duration) -> Result<TcpStream, ConnectError> {
     let stream = match timeout(limit, TcpStream::connect(address)).await {
         Err(_) => {
-            return Err(ConnectError::ConnectTimeout {
-                address,
-                seconds: limit.as_secs_f64(),
-            });
+            return Err(ConnectError::ConnectTimeout { address, seconds: limit.as_secs_f64() });
         }
         Ok(Err(source)) => return Err(ConnectError::Connect { address, source }),
         Ok(Ok(stream)) => stream,
     };
-    stream
-        .set_nodelay(true)
-        .map_err(|source| ConnectError::ConfigureSocket { address, source })?;
+    stream.set_nodelay(true).map_err(|source| ConnectError::ConfigureSocket { address, source })?;
     Ok(stream)
 }
 
@@ -178,25 +143,12 @@ async fn greet(
 ) -> Result<(), ConnectError> {
     if let Some(credentials) = &configuration.credentials {
         let request = authentication_request(credentials);
-        ask(
-            stream,
-            address,
-            HandshakeStep::Authenticate,
-            &request,
-            configuration.connect_timeout,
-        )
-        .await?;
+        ask(stream, address, HandshakeStep::Authenticate, &request, configuration.connect_timeout).await?;
     }
     if configuration.protocol == Protocol::Resp3 {
         let request = encode_command(&["HELLO", "3"]);
-        ask(
-            stream,
-            address,
-            HandshakeStep::NegotiateProtocol,
-            &request,
-            configuration.connect_timeout,
-        )
-        .await?;
+        ask(stream, address, HandshakeStep::NegotiateProtocol, &request, configuration.connect_timeout)
+            .await?;
     }
     Ok(())
 }
@@ -225,11 +177,7 @@ async fn ask(
 ) -> Result<(), ConnectError> {
     match timeout(limit, exchange(stream, address, step, request)).await {
         Ok(outcome) => outcome,
-        Err(_) => Err(ConnectError::ExchangeTimeout {
-            step,
-            address,
-            seconds: limit.as_secs_f64(),
-        }),
+        Err(_) => Err(ConnectError::ExchangeTimeout { step, address, seconds: limit.as_secs_f64() }),
     }
 }
 
@@ -239,11 +187,7 @@ async fn exchange(
     step: HandshakeStep,
     request: &[u8],
 ) -> Result<(), ConnectError> {
-    let broken = |source| ConnectError::Exchange {
-        step,
-        address,
-        source,
-    };
+    let broken = |source| ConnectError::Exchange { step, address, source };
     stream.write_all(request).await.map_err(broken)?;
     let mut scanner = ReplyScanner::new();
     let mut answer = Answer::default();
@@ -254,13 +198,11 @@ async fn exchange(
             return Err(ConnectError::Closed { step, address });
         }
         let bytes = buffer.get(..length).unwrap_or_default();
-        scanner
-            .scan(bytes, &mut answer)
-            .map_err(|source| ConnectError::Unreadable {
-                step,
-                address,
-                source,
-            })?;
+        scanner.scan(bytes, &mut answer).map_err(|source| ConnectError::Unreadable {
+            step,
+            address,
+            source,
+        })?;
         if let Some(reply) = answer.error.take() {
             return Err(ConnectError::Refused { step, address, reply });
         }
@@ -295,28 +237,16 @@ mod tests {
 
     #[test]
     fn commands_are_encoded_exactly() {
-        let credentials = Credentials {
-            username: Some("user".into()),
-            password: "pässword".into(),
-        };
+        let credentials = Credentials { username: Some("user".into()), password: "pässword".into() };
         let request = authentication_request(&credentials);
-        assert_eq!(
-            request,
-            "*3\r\n$4\r\nAUTH\r\n$4\r\nuser\r\n$9\r\npässword\r\n".as_bytes()
-        );
-        assert!(
-            !format!("{credentials:?}").contains("ssword\""),
-            "{credentials:?}"
-        );
+        assert_eq!(request, "*3\r\n$4\r\nAUTH\r\n$4\r\nuser\r\n$9\r\npässword\r\n".as_bytes());
+        assert!(!format!("{credentials:?}").contains("ssword\""), "{credentials:?}");
     }
 
     #[test]
     fn a_refused_hello_for_lack_of_credentials_is_an_authentication_failure() {
         let hello = HandshakeStep::NegotiateProtocol;
-        assert_eq!(
-            refusal_kind(hello, "NOAUTH HELLO must be called"),
-            FailureKind::Authentication
-        );
+        assert_eq!(refusal_kind(hello, "NOAUTH HELLO must be called"), FailureKind::Authentication);
         assert_eq!(refusal_kind(hello, "ERR unknown command"), FailureKind::Handshake);
     }
 }

@@ -31,42 +31,17 @@ const READ_BUFFER_BYTES: usize = 64 * 1024;
 #[derive(Debug, Error)]
 pub(crate) enum LoadError {
     #[error("connection {connection} to {address} failed while sending requests: {source}")]
-    Send {
-        connection: usize,
-        address: SocketAddr,
-        source: io::Error,
-    },
+    Send { connection: usize, address: SocketAddr, source: io::Error },
     #[error("connection {connection} to {address} failed with {outstanding} replies outstanding: {source}")]
-    Receive {
-        connection: usize,
-        address: SocketAddr,
-        outstanding: u64,
-        source: io::Error,
-    },
+    Receive { connection: usize, address: SocketAddr, outstanding: u64, source: io::Error },
     #[error("{address} closed connection {connection} with {outstanding} replies outstanding")]
-    Closed {
-        connection: usize,
-        address: SocketAddr,
-        outstanding: u64,
-    },
+    Closed { connection: usize, address: SocketAddr, outstanding: u64 },
     #[error("cannot read a reply from {address} on connection {connection}: {source}")]
-    Scan {
-        connection: usize,
-        address: SocketAddr,
-        source: ScanError,
-    },
+    Scan { connection: usize, address: SocketAddr, source: ScanError },
     #[error("{address} sent {surplus} more replies than requests on connection {connection}")]
-    Surplus {
-        connection: usize,
-        address: SocketAddr,
-        surplus: u64,
-    },
+    Surplus { connection: usize, address: SocketAddr, surplus: u64 },
     #[error("{address} was silent for {seconds:.1} s on connection {connection} with replies outstanding")]
-    Silent {
-        connection: usize,
-        address: SocketAddr,
-        seconds: f64,
-    },
+    Silent { connection: usize, address: SocketAddr, seconds: f64 },
 }
 
 impl LoadError {
@@ -82,12 +57,7 @@ impl LoadError {
             }
             Self::Silent { address, .. } => (FailureKind::ResponseTimeout, "await replies", address),
         };
-        Failure {
-            kind,
-            step: step.into(),
-            address: address.to_string(),
-            message: self.to_string(),
-        }
+        Failure { kind, step: step.into(), address: address.to_string(), message: self.to_string() }
     }
 }
 
@@ -242,8 +212,7 @@ impl LoadConnection {
         let counts = self.source.write_batch(&mut buffer, size);
         self.outstanding = size as u64;
         self.batch_sent_at = Instant::now();
-        self.context
-            .set_waiting(self.name.within_thread, Some(self.batch_sent_at));
+        self.context.set_waiting(self.name.within_thread, Some(self.batch_sent_at));
         {
             let mut recorder = self.context.recorder.borrow_mut();
             recorder.note_batch(counts);
@@ -255,20 +224,11 @@ impl LoadConnection {
             Ok(taken) => taken,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
             Err(source) => {
-                let ConnectionName {
-                    within_run: connection,
-                    address,
-                    ..
-                } = self.name;
-                return Err(LoadError::Send {
-                    connection,
-                    address,
-                    source,
-                });
+                let ConnectionName { within_run: connection, address, .. } = self.name;
+                return Err(LoadError::Send { connection, address, source });
             }
         };
-        self.unsent
-            .extend_from_slice(buffer.get(taken..).unwrap_or_default());
+        self.unsent.extend_from_slice(buffer.get(taken..).unwrap_or_default());
         Ok(())
     }
 
@@ -288,25 +248,13 @@ impl LoadConnection {
     }
 
     fn poll_unsent(&mut self, task: &mut Context<'_>) -> Result<(), LoadError> {
-        let ConnectionName {
-            within_run: connection,
-            address,
-            ..
-        } = self.name;
-        while let Some(rest) = self
-            .unsent
-            .get(self.unsent_from..)
-            .filter(|rest| !rest.is_empty())
-        {
+        let ConnectionName { within_run: connection, address, .. } = self.name;
+        while let Some(rest) = self.unsent.get(self.unsent_from..).filter(|rest| !rest.is_empty()) {
             match Pin::new(&mut self.stream).poll_write(task, rest) {
                 Poll::Pending => return Ok(()),
                 Poll::Ready(Ok(taken)) => self.unsent_from += taken,
                 Poll::Ready(Err(source)) => {
-                    return Err(LoadError::Send {
-                        connection,
-                        address,
-                        source,
-                    });
+                    return Err(LoadError::Send { connection, address, source });
                 }
             }
         }
@@ -316,28 +264,14 @@ impl LoadConnection {
     }
 
     fn poll_replies(&mut self, task: &mut Context<'_>) -> Poll<Result<(), LoadError>> {
-        let ConnectionName {
-            within_run: connection,
-            address,
-            within_thread,
-        } = self.name;
+        let ConnectionName { within_run: connection, address, within_thread } = self.name;
         let outstanding = self.outstanding;
         let mut buffer = self.context.read_buffer.borrow_mut();
         let mut read = ReadBuf::new(&mut buffer);
-        ready!(Pin::new(&mut self.stream).poll_read(task, &mut read)).map_err(|source| {
-            LoadError::Receive {
-                connection,
-                address,
-                outstanding,
-                source,
-            }
-        })?;
+        ready!(Pin::new(&mut self.stream).poll_read(task, &mut read))
+            .map_err(|source| LoadError::Receive { connection, address, outstanding, source })?;
         if read.filled().is_empty() {
-            return Poll::Ready(Err(LoadError::Closed {
-                connection,
-                address,
-                outstanding,
-            }));
+            return Poll::Ready(Err(LoadError::Closed { connection, address, outstanding }));
         }
         let arrived = Instant::now();
         self.last_arrival = arrived;
@@ -346,28 +280,13 @@ impl LoadConnection {
         let mut sorter = ReplySorter::new(&mut self.replies, &mut self.outstanding, &mut recorder.errors);
         let scanned = self.scanner.scan(read.filled(), &mut sorter);
         let tallies = sorter.tallies();
-        recorder.note_arrival(
-            tallies,
-            arrived.saturating_duration_since(self.batch_sent_at),
-            arrived,
-        );
+        recorder.note_arrival(tallies, arrived.saturating_duration_since(self.batch_sent_at), arrived);
         let (operations, errors) = recorder.progress();
-        self.context
-            .progress
-            .operations
-            .store(operations, Ordering::Relaxed);
+        self.context.progress.operations.store(operations, Ordering::Relaxed);
         self.context.progress.errors.store(errors, Ordering::Relaxed);
-        scanned.map_err(|source| LoadError::Scan {
-            connection,
-            address,
-            source,
-        })?;
+        scanned.map_err(|source| LoadError::Scan { connection, address, source })?;
         if tallies.surplus > 0 {
-            return Poll::Ready(Err(LoadError::Surplus {
-                connection,
-                address,
-                surplus: tallies.surplus,
-            }));
+            return Poll::Ready(Err(LoadError::Surplus { connection, address, surplus: tallies.surplus }));
         }
         Poll::Ready(Ok(()))
     }

@@ -70,10 +70,7 @@ impl CpuTime {
     fn of(who: UsageWho) -> Self {
         getrusage(who).map_or_else(
             |_| Self::default(),
-            |usage| Self {
-                user: duration(usage.user_time()),
-                system: duration(usage.system_time()),
-            },
+            |usage| Self { user: duration(usage.user_time()), system: duration(usage.system_time()) },
         )
     }
 }
@@ -109,10 +106,7 @@ mod tests {
         let mut sum = 0_u64;
         let deadline = std::time::Instant::now() + Duration::from_secs(4);
         while CpuTime::of_thread().since(thread).total() < Duration::from_millis(20) {
-            assert!(
-                std::time::Instant::now() < deadline,
-                "no CPU time was counted ({sum})"
-            );
+            assert!(std::time::Instant::now() < deadline, "no CPU time was counted ({sum})");
             sum = (0..10_000).fold(sum, |sum, number| sum.wrapping_mul(31).wrapping_add(number));
         }
         assert!(CpuTime::of_process().since(process).total() >= Duration::from_millis(20));
@@ -122,9 +116,6 @@ mod tests {
     fn an_impossible_number_of_files_is_refused() {
         assert!(allow_open_files(1).is_ok());
         let refused = allow_open_files(1 << 40).unwrap_err();
-        assert!(matches!(
-            refused,
-            LimitError::LimitTooLow { .. } | LimitError::RaiseLimit { .. }
-        ));
+        assert!(matches!(refused, LimitError::LimitTooLow { .. } | LimitError::RaiseLimit { .. }));
     }
 }

@@ -39,28 +39,20 @@ pub enum HistogramError {
 
 /// An empty histogram of latencies in microseconds.
 pub fn empty() -> Result<Histogram<u64>, HistogramError> {
-    Ok(Histogram::new_with_bounds(
-        LOWEST_MICROS,
-        HIGHEST_MICROS,
-        SIGNIFICANT_DIGITS,
-    )?)
+    Ok(Histogram::new_with_bounds(LOWEST_MICROS, HIGHEST_MICROS, SIGNIFICANT_DIGITS)?)
 }
 
 /// Base64 of the V2 deflate form, which begins with `HISTF`.
 pub fn encode(histogram: &Histogram<u64>) -> Result<String, HistogramError> {
     let mut bytes = Vec::new();
-    V2DeflateSerializer::new()
-        .serialize(histogram, &mut bytes)
-        .map_err(HistogramError::Serialize)?;
+    V2DeflateSerializer::new().serialize(histogram, &mut bytes).map_err(HistogramError::Serialize)?;
     Ok(STANDARD.encode(bytes))
 }
 
 /// The histogram that [`encode`], or any other HDR implementation, wrote.
 pub fn decode(text: &str) -> Result<Histogram<u64>, HistogramError> {
     let bytes = STANDARD.decode(text)?;
-    Deserializer::new()
-        .deserialize(&mut bytes.as_slice())
-        .map_err(HistogramError::Deserialize)
+    Deserializer::new().deserialize(&mut bytes.as_slice()).map_err(HistogramError::Deserialize)
 }
 
 #[cfg(test)]

@@ -106,20 +106,9 @@ pub struct KeyPicker {
 #[derive(Clone, Debug)]
 enum Picker {
     Uniform(Uniform<u64>),
-    Sequential {
-        first: u64,
-        count: u64,
-        next: u64,
-    },
-    Gaussian {
-        normal: Normal<f64>,
-        minimum: u64,
-        maximum: u64,
-    },
-    Zipfian {
-        ranks: ZipfRanks,
-        minimum: u64,
-    },
+    Sequential { first: u64, count: u64, next: u64 },
+    Gaussian { normal: Normal<f64>, minimum: u64, maximum: u64 },
+    Zipfian { ranks: ZipfRanks, minimum: u64 },
 }
 
 impl KeyPicker {
@@ -134,42 +123,23 @@ impl KeyPicker {
             KeyPattern::Sequential => {
                 let (first, count) = share.of_range(minimum, maximum);
                 if count == 0 {
-                    return Err(KeyError::DivideRange {
-                        keys,
-                        connections: share.connections,
-                    });
+                    return Err(KeyError::DivideRange { keys, connections: share.connections });
                 }
-                Picker::Sequential {
-                    first,
-                    count,
-                    next: 0,
-                }
+                Picker::Sequential { first, count, next: 0 }
             }
             KeyPattern::Gaussian { median, deviation } => {
                 let centred = (minimum as f64..=maximum as f64).contains(&median);
                 if !(centred && deviation > 0.0 && deviation <= keys as f64) {
-                    return Err(KeyError::GaussianOutOfRange {
-                        median,
-                        deviation,
-                        minimum,
-                        maximum,
-                    });
+                    return Err(KeyError::GaussianOutOfRange { median, deviation, minimum, maximum });
                 }
                 let normal = Normal::new(median, deviation).map_err(KeyError::BuildGaussian)?;
-                Picker::Gaussian {
-                    normal,
-                    minimum,
-                    maximum,
-                }
+                Picker::Gaussian { normal, minimum, maximum }
             }
             KeyPattern::Zipfian { exponent } => {
                 if !(exponent > 0.0 && exponent.is_finite()) {
                     return Err(KeyError::ZipfExponent { exponent });
                 }
-                Picker::Zipfian {
-                    ranks: ZipfRanks::new(keys, exponent),
-                    minimum,
-                }
+                Picker::Zipfian { ranks: ZipfRanks::new(keys, exponent), minimum }
             }
         };
         Ok(Self { picker })
@@ -185,11 +155,9 @@ impl KeyPicker {
                 *next = if *next + 1 == *count { 0 } else { *next + 1 };
                 key
             }
-            Picker::Gaussian {
-                normal,
-                minimum,
-                maximum,
-            } => draw_gaussian(normal, *minimum, *maximum, random),
+            Picker::Gaussian { normal, minimum, maximum } => {
+                draw_gaussian(normal, *minimum, *maximum, random)
+            }
             Picker::Zipfian { ranks, minimum } => *minimum + (ranks.draw(random) - 1),
         }
     }
@@ -233,9 +201,7 @@ impl ZipfRanks {
 
     #[inline]
     fn draw(&self, random: &mut SmallRng) -> u64 {
-        let curve = Curve {
-            exponent: self.exponent,
-        };
+        let curve = Curve { exponent: self.exponent };
         loop {
             let area =
                 self.integral_last + random.random::<f64>() * (self.integral_first - self.integral_last);
@@ -263,20 +229,12 @@ impl Curve {
     fn integral(&self, position: f64) -> f64 {
         let logarithm = position.ln();
         let slope = 1.0 - self.exponent;
-        if slope.abs() < 1e-12 {
-            logarithm
-        } else {
-            (slope * logarithm).exp_m1() / slope
-        }
+        if slope.abs() < 1e-12 { logarithm } else { (slope * logarithm).exp_m1() / slope }
     }
 
     fn inverse(&self, area: f64) -> f64 {
         let slope = 1.0 - self.exponent;
-        if slope.abs() < 1e-12 {
-            area.exp()
-        } else {
-            ((slope * area).max(-1.0).ln_1p() / slope).exp()
-        }
+        if slope.abs() < 1e-12 { area.exp() } else { ((slope * area).max(-1.0).ln_1p() / slope).exp() }
     }
 }
 
@@ -292,10 +250,7 @@ mod tests {
     use proptest::prelude::*;
     use rand::SeedableRng;
 
-    const ALONE: Share = Share {
-        index: 0,
-        connections: 1,
-    };
+    const ALONE: Share = Share { index: 0, connections: 1 };
 
     fn histogram(pattern: KeyPattern, keys: u64, draws: usize) -> Vec<f64> {
         let mut picker = KeyPicker::new(pattern, 1000, 1000 + keys - 1, ALONE).unwrap();
@@ -308,11 +263,7 @@ mod tests {
     }
 
     fn chi_squared(counts: &[f64], expected: &[f64]) -> f64 {
-        counts
-            .iter()
-            .zip(expected)
-            .map(|(count, wanted)| (count - wanted).powi(2) / wanted)
-            .sum()
+        counts.iter().zip(expected).map(|(count, wanted)| (count - wanted).powi(2) / wanted).sum()
     }
 
     #[test]
@@ -336,32 +287,14 @@ mod tests {
 
     #[test]
     fn gaussian_draws_have_the_wanted_centre_and_width() {
-        let counts = histogram(
-            KeyPattern::Gaussian {
-                median: 1500.0,
-                deviation: 100.0,
-            },
-            1000,
-            200_000,
-        );
-        let mean: f64 = counts
-            .iter()
-            .enumerate()
-            .map(|(key, count)| key as f64 * count)
-            .sum::<f64>()
-            / 200_000.0;
-        let variance: f64 = counts
-            .iter()
-            .enumerate()
-            .map(|(key, count)| (key as f64 - mean).powi(2) * count)
-            .sum::<f64>()
-            / 200_000.0;
+        let counts = histogram(KeyPattern::Gaussian { median: 1500.0, deviation: 100.0 }, 1000, 200_000);
+        let mean: f64 =
+            counts.iter().enumerate().map(|(key, count)| key as f64 * count).sum::<f64>() / 200_000.0;
+        let variance: f64 =
+            counts.iter().enumerate().map(|(key, count)| (key as f64 - mean).powi(2) * count).sum::<f64>()
+                / 200_000.0;
         assert!((mean - 500.0).abs() < 1.0, "mean {mean}");
-        assert!(
-            (variance.sqrt() - 100.0).abs() < 1.0,
-            "deviation {}",
-            variance.sqrt()
-        );
+        assert!((variance.sqrt() - 100.0).abs() < 1.0, "deviation {}", variance.sqrt());
     }
 
     #[test]
@@ -378,24 +311,12 @@ mod tests {
     #[test]
     fn unusable_parameters_are_refused() {
         let build = |pattern, minimum, maximum| KeyPicker::new(pattern, minimum, maximum, ALONE);
-        assert!(matches!(
-            build(KeyPattern::Uniform, 2, 1),
-            Err(KeyError::EmptyRange { .. })
-        ));
-        let wide = KeyPattern::Gaussian {
-            median: 5.0,
-            deviation: 100.0,
-        };
-        assert!(matches!(
-            build(wide, 0, 9),
-            Err(KeyError::GaussianOutOfRange { .. })
-        ));
+        assert!(matches!(build(KeyPattern::Uniform, 2, 1), Err(KeyError::EmptyRange { .. })));
+        let wide = KeyPattern::Gaussian { median: 5.0, deviation: 100.0 };
+        assert!(matches!(build(wide, 0, 9), Err(KeyError::GaussianOutOfRange { .. })));
         let flat = KeyPattern::Zipfian { exponent: 0.0 };
         assert!(matches!(build(flat, 0, 9), Err(KeyError::ZipfExponent { .. })));
-        let share = Share {
-            index: 4,
-            connections: 5,
-        };
+        let share = Share { index: 4, connections: 5 };
         let divided = KeyPicker::new(KeyPattern::Sequential, 0, 3, share);
         assert!(matches!(divided, Err(KeyError::DivideRange { .. })));
     }

@@ -15,12 +15,7 @@ fn main() -> ExitCode {
         Ok(configuration) => configuration,
         Err(error) => return complain(&error, exit::USAGE),
     };
-    let json = match configuration
-        .json_out_file
-        .as_deref()
-        .map(JsonOutput::open)
-        .transpose()
-    {
+    let json = match configuration.json_out_file.as_deref().map(JsonOutput::open).transpose() {
         Ok(json) => json,
         Err(error) => return complain(&error, exit::RESULT_NOT_WRITTEN),
     };
@@ -42,9 +37,7 @@ fn main() -> ExitCode {
 
 /// Runs the load on this thread's event loop; load threads have their own.
 fn run_to_end(configuration: Configuration) -> std::io::Result<Report> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let report = runtime.block_on(run::run(configuration));
     // A name resolution that never ends must not hold up the exit.
     runtime.shutdown_background();

@@ -92,31 +92,19 @@ impl JsonOutput {
 
     /// Writes the report and makes it durable under its name.
     pub fn write(self, report: &Report) -> Result<(), OutputError> {
-        let mut text = report
-            .to_json()
-            .map_err(|source| OutputError::Serialize { source })?;
+        let mut text = report.to_json().map_err(|source| OutputError::Serialize { source })?;
         text.push('\n');
         match self {
             Self::Standard => io::stdout()
                 .write_all(text.as_bytes())
-                .map_err(|source| OutputError::Write {
-                    path: "-".into(),
-                    source,
-                }),
-            Self::InPlace { path, mut file } => file
-                .write_all(text.as_bytes())
-                .map_err(|source| OutputError::Write { path, source }),
-            Self::Renamed {
-                path,
-                partial,
-                mut file,
-            } => {
+                .map_err(|source| OutputError::Write { path: "-".into(), source }),
+            Self::InPlace { path, mut file } => {
+                file.write_all(text.as_bytes()).map_err(|source| OutputError::Write { path, source })
+            }
+            Self::Renamed { path, partial, mut file } => {
                 let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
                 if let Err(source) = written {
-                    return Err(OutputError::Write {
-                        path: partial,
-                        source,
-                    });
+                    return Err(OutputError::Write { path: partial, source });
                 }
                 std::fs::rename(&partial, &path).map_err(|source| OutputError::Rename { path, source })
             }
@@ -189,13 +177,7 @@ mod tests {
     fn an_unusable_place_is_found_out_before_the_run() {
         let refused = JsonOutput::open(Path::new("/nonexistent/directory/result.json"));
         assert!(matches!(refused, Err(OutputError::Create { .. })));
-        assert!(matches!(
-            JsonOutput::open(Path::new("/")),
-            Err(OutputError::Create { .. })
-        ));
-        JsonOutput::open(Path::new("/dev/null"))
-            .unwrap()
-            .write(&Report::default())
-            .unwrap();
+        assert!(matches!(JsonOutput::open(Path::new("/")), Err(OutputError::Create { .. })));
+        JsonOutput::open(Path::new("/dev/null")).unwrap().write(&Report::default()).unwrap();
     }
 }

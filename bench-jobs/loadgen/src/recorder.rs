@@ -53,12 +53,7 @@ impl ErrorTable {
         }
         let kind = String::from_utf8_lossy(kind).into_owned();
         let first_message = String::from_utf8_lossy(message).into_owned();
-        self.merge(&ErrorCount {
-            operation,
-            kind,
-            count: 1,
-            first_message,
-        });
+        self.merge(&ErrorCount { operation, kind, count: 1, first_message });
     }
 
     pub(crate) fn merge(&mut self, added: &ErrorCount) {
@@ -72,10 +67,7 @@ impl ErrorTable {
         } else if let Some(entry) = self.entries.iter_mut().find(|entry| same(entry, OTHER_KINDS)) {
             entry.count += added.count;
         } else {
-            self.entries.push(ErrorCount {
-                kind: OTHER_KINDS.into(),
-                ..added.clone()
-            });
+            self.entries.push(ErrorCount { kind: OTHER_KINDS.into(), ..added.clone() });
         }
     }
 }
@@ -254,10 +246,7 @@ impl Recorder {
 
     /// Successful and error replies so far.
     pub(crate) fn progress(&self) -> (u64, u64) {
-        (
-            self.sets.count + self.gets.count,
-            self.sets.errors + self.gets.errors,
-        )
+        (self.sets.count + self.gets.count, self.sets.errors + self.gets.errors)
     }
 
     /// Closes the second in progress; call once, when nothing more is recorded.
@@ -326,12 +315,7 @@ impl<'a> ReplySorter<'a> {
         outstanding: &'a mut u64,
         errors: &'a mut ErrorTable,
     ) -> Self {
-        Self {
-            sequence,
-            outstanding,
-            errors,
-            tallies: Tallies::default(),
-        }
+        Self { sequence, outstanding, errors, tallies: Tallies::default() }
     }
 
     pub(crate) fn tallies(self) -> Tallies {
@@ -372,8 +356,7 @@ impl ReplySink for ReplySorter<'_> {
             (_, kind) => {
                 tally.errors += 1;
                 let message = format!("{UNEXPECTED_REPLY} {kind:?} to {}", operation.name());
-                self.errors
-                    .note_kind(operation, UNEXPECTED_REPLY.as_bytes(), message.as_bytes());
+                self.errors.note_kind(operation, UNEXPECTED_REPLY.as_bytes(), message.as_bytes());
             }
         }
     }
@@ -413,31 +396,10 @@ mod tests {
         let stream =
             b"+OK\r\n$1\r\nx\r\n$-1\r\n-OOM no room\r\n$-1\r\n-OOM other text\r\n+OK\r\n>1\r\n:1\r\n";
         let (tallies, errors) = sorted(stream, Ratio { sets: 1, gets: 2 }, 7);
-        assert_eq!(
-            tallies.sets,
-            Tally {
-                count: 2,
-                errors: 1,
-                bytes: 24,
-                ..Tally::default()
-            }
-        );
-        assert_eq!(
-            tallies.gets,
-            Tally {
-                count: 3,
-                hits: 1,
-                misses: 2,
-                errors: 1,
-                bytes: 34
-            }
-        );
+        assert_eq!(tallies.sets, Tally { count: 2, errors: 1, bytes: 24, ..Tally::default() });
+        assert_eq!(tallies.gets, Tally { count: 3, hits: 1, misses: 2, errors: 1, bytes: 34 });
         assert_eq!((tallies.pushes, tallies.surplus), (1, 0));
-        let counts: Vec<_> = errors
-            .entries
-            .iter()
-            .map(|entry| (entry.operation, entry.count))
-            .collect();
+        let counts: Vec<_> = errors.entries.iter().map(|entry| (entry.operation, entry.count)).collect();
         assert_eq!(counts, vec![(Operation::Set, 1), (Operation::Get, 1)]);
         assert_eq!(errors.entries[0].first_message, "OOM no room");
     }
@@ -445,10 +407,7 @@ mod tests {
     #[test]
     fn a_reply_of_the_wrong_type_is_an_error_and_a_surplus_is_seen() {
         let (tallies, errors) = sorted(b"$1\r\nx\r\n+OK\r\n+OK\r\n", Ratio { sets: 1, gets: 0 }, 2);
-        assert_eq!(
-            (tallies.sets.count, tallies.sets.errors, tallies.surplus),
-            (1, 1, 1)
-        );
+        assert_eq!((tallies.sets.count, tallies.sets.errors, tallies.surplus), (1, 1, 1));
         assert_eq!(errors.entries[0].kind, UNEXPECTED_REPLY);
     }
 
@@ -466,13 +425,7 @@ mod tests {
     fn silent_seconds_are_kept_as_zeros() {
         let origin = Instant::now();
         let mut recorder = Recorder::new(origin).unwrap();
-        let tallies = Tallies {
-            sets: Tally {
-                count: 2,
-                ..Tally::default()
-            },
-            ..Tallies::default()
-        };
+        let tallies = Tallies { sets: Tally { count: 2, ..Tally::default() }, ..Tallies::default() };
         let at = |millis| origin + Duration::from_millis(millis);
         recorder.note_arrival(tallies, Duration::from_nanos(1_499), at(100));
         recorder.note_arrival(tallies, Duration::from_micros(7), at(900));

@@ -70,9 +70,7 @@ impl Report {
 
     /// The results of one operation, by its name.
     pub fn operation(&self, name: &str) -> Option<&OperationReport> {
-        self.operations
-            .iter()
-            .find(|operation| operation.operation == name)
+        self.operations.iter().find(|operation| operation.operation == name)
     }
 }
 
@@ -415,10 +413,7 @@ mod tests {
             tool: "dragstrip-loadgen".into(),
             status: RunStatus::Failed,
             pipeline_mode: PipelineMode::Batch,
-            failure: Some(Failure {
-                kind: FailureKind::ResponseTimeout,
-                ..Failure::default()
-            }),
+            failure: Some(Failure { kind: FailureKind::ResponseTimeout, ..Failure::default() }),
             started_at_unix_nanos: Some(1_790_000_000_123_456_789),
             operations: vec![OperationReport {
                 operation: "GET".into(),
@@ -435,10 +430,7 @@ mod tests {
         let report = sample();
         let text = report.to_json().unwrap();
         assert_eq!(Report::from_json(&text).unwrap(), report);
-        assert!(
-            text.contains("\"p99.9\": 999") && text.contains("\"pipelineMode\": \"batch\""),
-            "{text}"
-        );
+        assert!(text.contains("\"p99.9\": 999") && text.contains("\"pipelineMode\": \"batch\""), "{text}");
         let histogram = report.operation("GET").unwrap().decode_histogram().unwrap();
         assert_eq!((histogram.len(), histogram.max()), (1000, 1000));
     }

@@ -51,20 +51,12 @@ impl OperationSequence {
     /// from its first instant.
     pub(crate) fn new(ratio: Ratio, connection: u64) -> Self {
         let cycle = u64::from(ratio.sets) + u64::from(ratio.gets);
-        Self {
-            sets: ratio.sets.into(),
-            cycle,
-            position: connection % cycle.max(1),
-        }
+        Self { sets: ratio.sets.into(), cycle, position: connection % cycle.max(1) }
     }
 
     #[inline]
     pub(crate) fn next(&mut self) -> Operation {
-        let operation = if self.position < self.sets {
-            Operation::Set
-        } else {
-            Operation::Get
-        };
+        let operation = if self.position < self.sets { Operation::Set } else { Operation::Get };
         self.position += 1;
         if self.position >= self.cycle {
             self.position = 0;
@@ -108,15 +100,9 @@ pub(crate) struct RequestTemplates {
 impl RequestTemplates {
     pub(crate) fn new(configuration: &Configuration) -> Result<Self, RequestError> {
         let prefix = &configuration.keys.prefix;
-        let set_arguments = if configuration.data.expiry_seconds.is_some() {
-            5
-        } else {
-            3
-        };
+        let set_arguments = if configuration.data.expiry_seconds.is_some() { 5 } else { 3 };
         let heads = |arguments: u8, name: &str| {
-            (0..=MAXIMUM_DIGITS)
-                .map(|digits| request_head(arguments, name, prefix, digits))
-                .collect()
+            (0..=MAXIMUM_DIGITS).map(|digits| request_head(arguments, name, prefix, digits)).collect()
         };
         Ok(Self {
             set_heads: heads(set_arguments, "SET"),
@@ -143,9 +129,7 @@ impl RequestSource {
     ) -> Result<Self, RequestError> {
         let space = &configuration.keys;
         // The odd constant spreads neighbouring connections over the seed space.
-        let seed = configuration
-            .seed
-            .wrapping_add(share.index.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let seed = configuration.seed.wrapping_add(share.index.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         Ok(Self {
             templates,
             sequence: OperationSequence::new(configuration.ratio, share.index),
@@ -182,12 +166,8 @@ impl RequestSource {
 
 /// Everything of a request up to the digits of its key number.
 fn request_head(arguments: u8, name: &str, prefix: &str, digits: usize) -> Vec<u8> {
-    format!(
-        "*{arguments}\r\n${}\r\n{name}\r\n${}\r\n{prefix}",
-        name.len(),
-        prefix.len() + digits
-    )
-    .into_bytes()
+    format!("*{arguments}\r\n${}\r\n{name}\r\n${}\r\n{prefix}", name.len(), prefix.len() + digits)
+        .into_bytes()
 }
 
 #[inline]
@@ -249,12 +229,7 @@ impl ValueTail {
             .transpose()
             .map_err(|_| RequestError::EmptyRange { what: "expiries" })?;
         let block = filler(data, seed);
-        Ok(Self::Drawn(DrawnValue {
-            block,
-            sizes,
-            expiries,
-            random: data.random,
-        }))
+        Ok(Self::Drawn(DrawnValue { block, sizes, expiries, random: data.random }))
     }
 
     #[inline]
@@ -278,11 +253,7 @@ fn filler(data: Data, seed: u64) -> Vec<u8> {
 impl DrawnValue {
     fn write(&self, buffer: &mut Vec<u8>, random: &mut SmallRng) {
         let size = self.sizes.sample(random);
-        let position = if self.random {
-            random.random_range(0..RANDOM_POSITIONS)
-        } else {
-            0
-        };
+        let position = if self.random { random.random_range(0..RANDOM_POSITIONS) } else { 0 };
         let value = self.block.get(position..position + size).unwrap_or_default();
         let mut digits = [0_u8; MAXIMUM_DIGITS];
         buffer.extend_from_slice(b"\r\n$");
@@ -309,27 +280,15 @@ mod tests {
     use crate::configuration::KeySpace;
     use crate::keys::KeyPattern;
 
-    const ALONE: Share = Share {
-        index: 0,
-        connections: 1,
-    };
-    const SMALL: Data = Data {
-        minimum_bytes: 3,
-        maximum_bytes: 3,
-        random: false,
-        expiry_seconds: None,
-    };
+    const ALONE: Share = Share { index: 0, connections: 1 };
+    const SMALL: Data = Data { minimum_bytes: 3, maximum_bytes: 3, random: false, expiry_seconds: None };
 
     fn written(ratio: Ratio, data: Data, count: usize) -> (String, BatchCounts) {
         let mut configuration = crate::cli::example();
         configuration.ratio = ratio;
         configuration.data = data;
-        configuration.keys = KeySpace {
-            prefix: "k:".into(),
-            minimum: 9,
-            maximum: 10,
-            pattern: KeyPattern::Sequential,
-        };
+        configuration.keys =
+            KeySpace { prefix: "k:".into(), minimum: 9, maximum: 10, pattern: KeyPattern::Sequential };
         let templates = Rc::new(RequestTemplates::new(&configuration).unwrap());
         let mut source = RequestSource::new(&configuration, templates, ALONE).unwrap();
         let mut buffer = Vec::new();
@@ -340,42 +299,20 @@ mod tests {
     #[test]
     fn requests_are_exact_and_counted() {
         let (text, counts) = written(Ratio { sets: 1, gets: 2 }, SMALL, 3);
-        assert_eq!(
-            text,
-            "*3 $3 SET $3 k:9 $3 xxx *2 $3 GET $4 k:10 *2 $3 GET $3 k:9 "
-        );
-        assert_eq!(
-            counts,
-            BatchCounts {
-                sets: 1,
-                gets: 2,
-                set_bytes: 31,
-                get_bytes: 45
-            }
-        );
+        assert_eq!(text, "*3 $3 SET $3 k:9 $3 xxx *2 $3 GET $4 k:10 *2 $3 GET $3 k:9 ");
+        assert_eq!(counts, BatchCounts { sets: 1, gets: 2, set_bytes: 31, get_bytes: 45 });
     }
 
     #[test]
     fn expiry_is_written_with_the_value() {
-        let (text, _) = written(
-            Ratio { sets: 1, gets: 0 },
-            Data {
-                expiry_seconds: Some((60, 60)),
-                ..SMALL
-            },
-            1,
-        );
+        let (text, _) =
+            written(Ratio { sets: 1, gets: 0 }, Data { expiry_seconds: Some((60, 60)), ..SMALL }, 1);
         assert_eq!(text, "*5 $3 SET $3 k:9 $3 xxx $2 EX $2 60 ");
     }
 
     #[test]
     fn drawn_sizes_cover_their_range_and_random_data_varies() {
-        let data = Data {
-            minimum_bytes: 0,
-            maximum_bytes: 9,
-            random: true,
-            expiry_seconds: None,
-        };
+        let data = Data { minimum_bytes: 0, maximum_bytes: 9, random: true, expiry_seconds: None };
         let tail = ValueTail::new(data, 1).unwrap();
         let mut random = SmallRng::seed_from_u64(1);
         let mut sizes = [0_u32; 10];
@@ -395,23 +332,13 @@ mod tests {
     #[test]
     fn decimals_match_the_standard_library() {
         for number in [0, 7, 10, 99, 100, 12_345, u64::MAX] {
-            assert_eq!(
-                decimal(number, &mut [0; MAXIMUM_DIGITS]),
-                number.to_string().as_bytes()
-            );
+            assert_eq!(decimal(number, &mut [0; MAXIMUM_DIGITS]), number.to_string().as_bytes());
         }
     }
 
     #[test]
     fn empty_ranges_are_refused() {
-        let data = Data {
-            minimum_bytes: 2,
-            maximum_bytes: 1,
-            ..SMALL
-        };
-        assert!(matches!(
-            ValueTail::new(data, 0),
-            Err(RequestError::EmptyRange { .. })
-        ));
+        let data = Data { minimum_bytes: 2, maximum_bytes: 1, ..SMALL };
+        assert!(matches!(ValueTail::new(data, 0), Err(RequestError::EmptyRange { .. })));
     }
 }

@@ -62,11 +62,7 @@ async fn conduct(configuration: &Arc<Configuration>, gathered: &mut Gathered) ->
     let mut crew = Crew::start(configuration, &addresses.into())
         .map_err(|error| Ending::Failed(failed("start a load thread", &error)))?;
     crew.until_ready(&mut signals).await;
-    let origin = if crew.ending.is_none() {
-        crew.release(configuration, gathered)
-    } else {
-        Instant::now()
-    };
+    let origin = if crew.ending.is_none() { crew.release(configuration, gathered) } else { Instant::now() };
     let cpu_before = CpuTime::of_process();
     crew.until_finished(&mut signals, configuration, origin).await;
     gathered.process_cpu = CpuTime::of_process().since(cpu_before);
@@ -82,10 +78,7 @@ struct Signals {
 
 impl Signals {
     fn listen() -> std::io::Result<Self> {
-        Ok(Self {
-            interrupt: signal(SignalKind::interrupt())?,
-            terminate: signal(SignalKind::terminate())?,
-        })
+        Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
     }
 
     async fn next(&mut self) -> Stopper {
@@ -124,20 +117,10 @@ impl Crew {
                 events: event_sender.clone(),
                 progress: counters,
             };
-            std::thread::Builder::new()
-                .name(format!("load-{thread}"))
-                .spawn(move || worker::run(plan))?;
+            std::thread::Builder::new().name(format!("load-{thread}")).spawn(move || worker::run(plan))?;
         }
         let target = configuration.target();
-        Ok(Self {
-            target,
-            phase,
-            events,
-            progress,
-            ready: 0,
-            outcomes: Vec::new(),
-            ending: None,
-        })
+        Ok(Self { target, phase, events, progress, ready: 0, outcomes: Vec::new(), ending: None })
     }
 
     async fn until_ready(&mut self, signals: &mut Signals) {
@@ -155,9 +138,7 @@ impl Crew {
     fn release(&mut self, configuration: &Configuration, gathered: &mut Gathered) -> Instant {
         gathered.clock = ClockAnchor::now();
         let now = gathered.clock.instant();
-        let wanted = configuration
-            .start_at_unix_nanos
-            .and_then(|nanos| gathered.clock.instant_at(nanos));
+        let wanted = configuration.start_at_unix_nanos.and_then(|nanos| gathered.clock.instant_at(nanos));
         let line = wanted.unwrap_or(now);
         let origin = line.max(now);
         gathered.line = Some(line);
@@ -215,12 +196,7 @@ struct ProgressLines {
 impl ProgressLines {
     fn new(every: Option<Duration>, since: Instant) -> Self {
         let ticks = every.map(|every| interval_at((since + every).into(), every));
-        Self {
-            ticks,
-            since,
-            last_operations: 0,
-            last_printed: since,
-        }
+        Self { ticks, since, last_operations: 0, last_printed: since }
     }
 
     async fn next(&mut self) {
@@ -238,10 +214,7 @@ impl ProgressLines {
         let operations = sum(|thread| thread.operations.load(Ordering::Relaxed));
         let errors = sum(|thread| thread.errors.load(Ordering::Relaxed));
         let now = Instant::now();
-        let seconds = now
-            .saturating_duration_since(self.last_printed)
-            .as_secs_f64()
-            .max(1e-9);
+        let seconds = now.saturating_duration_since(self.last_printed).as_secs_f64().max(1e-9);
         let rate = (operations - self.last_operations) as f64 / seconds;
         let elapsed = now.saturating_duration_since(self.since).as_secs_f64();
         eprintln!(

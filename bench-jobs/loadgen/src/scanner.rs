@@ -126,11 +126,9 @@ impl ReplyScanner {
                 State::Marker => self.take_marker(first)?,
                 State::Line { marker } => self.take_line(marker, rest, sink),
                 State::ErrorLine => self.take_error_line(rest, sink),
-                State::Length {
-                    marker,
-                    value,
-                    negative,
-                } => self.take_length(marker, value, negative, rest, sink)?,
+                State::Length { marker, value, negative } => {
+                    self.take_length(marker, value, negative, rest, sink)?
+                }
                 State::Payload { marker, remaining } => self.take_payload(marker, remaining, rest, sink),
             };
             rest = rest.get(used..).unwrap_or_default();
@@ -148,17 +146,11 @@ impl ReplyScanner {
             }
             b'!' => {
                 self.error_text.clear();
-                State::Length {
-                    marker,
-                    value: 0,
-                    negative: false,
-                }
+                State::Length { marker, value: 0, negative: false }
             }
-            b'$' | b'=' | b'*' | b'%' | b'~' | b'>' | b'|' => State::Length {
-                marker,
-                value: 0,
-                negative: false,
-            },
+            b'$' | b'=' | b'*' | b'%' | b'~' | b'>' | b'|' => {
+                State::Length { marker, value: 0, negative: false }
+            }
             _ => return Err(ScanError::UnknownMarker { marker }),
         };
         Ok(1)
@@ -210,11 +202,7 @@ impl ReplyScanner {
             }
         }
         self.bytes += rest.len() as u64;
-        self.state = State::Length {
-            marker,
-            value,
-            negative,
-        };
+        self.state = State::Length { marker, value, negative };
         Ok(rest.len())
     }
 
@@ -233,12 +221,7 @@ impl ReplyScanner {
             return Ok(());
         }
         match marker {
-            b'$' | b'=' | b'!' => {
-                self.state = State::Payload {
-                    marker,
-                    remaining: value + 2,
-                }
-            }
+            b'$' | b'=' | b'!' => self.state = State::Payload { marker, remaining: value + 2 },
             b'|' => self.begin_attribute(value),
             b'%' => self.finish_aggregate_header(marker, value * 2, sink),
             _ => self.finish_aggregate_header(marker, value, sink),
@@ -256,18 +239,14 @@ impl ReplyScanner {
         if left == 0 {
             self.finish_value(marker, false, sink);
         } else {
-            self.state = State::Payload {
-                marker,
-                remaining: left,
-            };
+            self.state = State::Payload { marker, remaining: left };
         }
         used
     }
 
     fn keep_error_text(&mut self, text: &[u8]) {
         let room = MAXIMUM_ERROR_BYTES.saturating_sub(self.error_text.len());
-        self.error_text
-            .extend_from_slice(text.get(..room.min(text.len())).unwrap_or_default());
+        self.error_text.extend_from_slice(text.get(..room.min(text.len())).unwrap_or_default());
     }
 
     /// An attribute is not a value: its pairs come before the value they describe.
@@ -332,8 +311,7 @@ mod tests {
             self.replies.push((kind, bytes));
         }
         fn error(&mut self, message: &[u8], bytes: u64) {
-            self.errors
-                .push((String::from_utf8_lossy(message).into_owned(), bytes));
+            self.errors.push((String::from_utf8_lossy(message).into_owned(), bytes));
         }
         fn push(&mut self, bytes: u64) {
             self.pushes.push(bytes);
@@ -368,12 +346,7 @@ mod tests {
         ];
         for (input, kind) in cases {
             let found = scan_whole(input).unwrap();
-            assert_eq!(
-                found.replies,
-                vec![(kind, input.len() as u64)],
-                "{}",
-                input.escape_ascii()
-            );
+            assert_eq!(found.replies, vec![(kind, input.len() as u64)], "{}", input.escape_ascii());
         }
     }
 
@@ -385,10 +358,7 @@ mod tests {
         assert_eq!(found, ScanError::UnknownMarker { marker: b'\n' });
         let input = b"-ERR no such thing\r\n!11\r\nOOM too big\r\n>2\r\n+message\r\n$2\r\nhi\r\n+OK\r\n";
         let found = scan_whole(input).unwrap();
-        assert_eq!(
-            found.errors,
-            vec![("ERR no such thing".into(), 20), ("OOM too big".into(), 18)]
-        );
+        assert_eq!(found.errors, vec![("ERR no such thing".into(), 20), ("OOM too big".into(), 18)]);
         assert_eq!(found.pushes, vec![22]);
         assert_eq!(found.replies, vec![(ReplyKind::Simple, 5)]);
     }
@@ -406,21 +376,9 @@ mod tests {
 
     #[test]
     fn broken_streams_are_refused() {
-        assert_eq!(
-            scan_whole(b"HTTP/1.1"),
-            Err(ScanError::UnknownMarker { marker: b'H' })
-        );
-        assert_eq!(
-            scan_whole(b"$?\r\n"),
-            Err(ScanError::ReadLength {
-                marker: b'$',
-                byte: b'?'
-            })
-        );
-        assert_eq!(
-            scan_whole(b"$-2\r\n"),
-            Err(ScanError::LengthOutOfRange { marker: b'$' })
-        );
+        assert_eq!(scan_whole(b"HTTP/1.1"), Err(ScanError::UnknownMarker { marker: b'H' }));
+        assert_eq!(scan_whole(b"$?\r\n"), Err(ScanError::ReadLength { marker: b'$', byte: b'?' }));
+        assert_eq!(scan_whole(b"$-2\r\n"), Err(ScanError::LengthOutOfRange { marker: b'$' }));
         assert_eq!(
             scan_whole(b"*99999999999999999999999999\r\n"),
             Err(ScanError::LengthOutOfRange { marker: b'*' })
@@ -462,11 +420,8 @@ mod tests {
                 proptest::collection::vec(inner, 0..4),
             )
                 .prop_map(|(marker, elements)| {
-                    let (count, repeat) = if marker == b'%' {
-                        (elements.len(), 2)
-                    } else {
-                        (elements.len(), 1)
-                    };
+                    let (count, repeat) =
+                        if marker == b'%' { (elements.len(), 2) } else { (elements.len(), 1) };
                     let mut text = format!("{}{count}\r\n", char::from(marker)).into_bytes();
                     for element in elements {
                         (0..repeat).for_each(|_| text.extend_from_slice(&element));

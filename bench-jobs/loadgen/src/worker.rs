@@ -62,13 +62,7 @@ pub(crate) struct WorkerOutcome {
 
 impl WorkerOutcome {
     fn idle(thread: usize, failure: Option<Failure>) -> Self {
-        Self {
-            thread,
-            recorder: None,
-            cpu: CpuTime::default(),
-            busy: Duration::ZERO,
-            failure,
-        }
+        Self { thread, recorder: None, cpu: CpuTime::default(), busy: Duration::ZERO, failure }
     }
 }
 
@@ -86,12 +80,7 @@ pub(crate) struct WorkerPlan {
 /// The failure of a client that could not do its own work.
 pub(crate) fn client_failure(step: &str, target: String, problem: &dyn std::fmt::Display) -> Failure {
     let message = format!("cannot {step}: {problem}");
-    Failure {
-        kind: FailureKind::Client,
-        step: step.into(),
-        address: target,
-        message,
-    }
+    Failure { kind: FailureKind::Client, step: step.into(), address: target, message }
 }
 
 /// Body of a load thread. Always ends with [`WorkerEvent::Finished`].
@@ -110,9 +99,7 @@ pub(crate) fn run(mut plan: WorkerPlan) {
 
 fn work_on(runtime: &LocalRuntime, plan: &mut WorkerPlan) -> WorkerOutcome {
     let thread = plan.thread;
-    runtime
-        .block_on(work(plan))
-        .unwrap_or_else(|failure| WorkerOutcome::idle(thread, Some(failure)))
+    runtime.block_on(work(plan)).unwrap_or_else(|failure| WorkerOutcome::idle(thread, Some(failure)))
 }
 
 async fn work(plan: &mut WorkerPlan) -> Result<WorkerOutcome, Failure> {
@@ -146,32 +133,16 @@ async fn prepare(plan: &WorkerPlan) -> Result<Prepared, Failure> {
     let mut connections = Vec::with_capacity(configuration.connections_per_thread);
     for within_thread in 0..configuration.connections_per_thread {
         let within_run = plan.thread * configuration.connections_per_thread + within_thread;
-        let share = Share {
-            index: within_run as u64,
-            connections: configuration.connections() as u64,
-        };
+        let share = Share { index: within_run as u64, connections: configuration.connections() as u64 };
         let source = RequestSource::new(configuration, Rc::clone(&templates), share)
             .map_err(|error| client(&error))?;
-        let (stream, address) = connect::establish(configuration, &plan.addresses)
-            .await
-            .map_err(|error| error.failure())?;
-        let name = ConnectionName {
-            within_run,
-            within_thread,
-            address,
-        };
+        let (stream, address) =
+            connect::establish(configuration, &plan.addresses).await.map_err(|error| error.failure())?;
+        let name = ConnectionName { within_run, within_thread, address };
         let replies = OperationSequence::new(configuration.ratio, share.index);
-        connections.push(ConnectionParts {
-            name,
-            stream,
-            source,
-            replies,
-        });
+        connections.push(ConnectionParts { name, stream, source, replies });
     }
-    Ok(Prepared {
-        connections,
-        recorder,
-    })
+    Ok(Prepared { connections, recorder })
 }
 
 /// Returns when the run is to stop, or when there is no coordinator any more.
@@ -193,9 +164,7 @@ async fn wait_at_line(phase: &mut watch::Receiver<Phase>) -> Option<Instant> {
             () = sleep_until(coarse.into()) => {}
         }
     }
-    let fine = origin
-        .saturating_duration_since(Instant::now())
-        .saturating_sub(FINE_WAIT_MARGIN);
+    let fine = origin.saturating_duration_since(Instant::now()).saturating_sub(FINE_WAIT_MARGIN);
     std::thread::sleep(fine);
     while Instant::now() < origin {
         std::hint::spin_loop();
@@ -209,17 +178,10 @@ async fn run_load(
     origin: Instant,
 ) -> Result<WorkerOutcome, Failure> {
     let configuration = Arc::clone(&plan.configuration);
-    let Prepared {
-        connections,
-        mut recorder,
-    } = prepared;
+    let Prepared { connections, mut recorder } = prepared;
     recorder.set_origin(origin);
     let names: Vec<ConnectionName> = connections.iter().map(|parts| parts.name).collect();
-    let context = Rc::new(ThreadContext::new(
-        recorder,
-        connections.len(),
-        Arc::clone(&plan.progress),
-    ));
+    let context = Rc::new(ThreadContext::new(recorder, connections.len(), Arc::clone(&plan.progress)));
     let cpu_before = CpuTime::of_thread();
     let mut tasks = JoinSet::new();
     for parts in connections {
@@ -228,29 +190,17 @@ async fn run_load(
         let connection = LoadConnection::new(parts, context, configuration.pipeline, remaining, origin);
         tasks.spawn_local(connection.run());
     }
-    let failure = watch_over(&mut tasks, &context, &configuration, &names, &mut plan.phase)
-        .await
-        .err();
+    let failure = watch_over(&mut tasks, &context, &configuration, &names, &mut plan.phase).await.err();
     tasks.shutdown().await;
     let cpu = CpuTime::of_thread().since(cpu_before);
     let busy = origin.elapsed();
     let finished = Rc::into_inner(context).map(|context| context.recorder.into_inner());
     let Some(mut recorder) = finished else {
         let problem = "a connection outlived its thread";
-        return Err(client_failure(
-            "collect the counts",
-            configuration.target(),
-            &problem,
-        ));
+        return Err(client_failure("collect the counts", configuration.target(), &problem));
     };
     recorder.finish();
-    Ok(WorkerOutcome {
-        thread: plan.thread,
-        recorder: Some(recorder),
-        cpu,
-        busy,
-        failure,
-    })
+    Ok(WorkerOutcome { thread: plan.thread, recorder: Some(recorder), cpu, busy, failure })
 }
 
 fn remaining(configuration: &Configuration, index: usize, origin: Instant) -> Remaining {
@@ -258,10 +208,7 @@ fn remaining(configuration: &Configuration, index: usize, origin: Instant) -> Re
         Limit::Requests(requests) => Remaining::Requests(requests.get()),
         Limit::Duration(duration) => Remaining::Until(origin + duration),
         Limit::AllKeys => {
-            let share = Share {
-                index: index as u64,
-                connections: configuration.connections() as u64,
-            };
+            let share = Share { index: index as u64, connections: configuration.connections() as u64 };
             let (_, keys) = share.of_range(configuration.keys.minimum, configuration.keys.maximum);
             Remaining::Requests(keys)
         }
@@ -307,9 +254,7 @@ async fn drain(
         Ok(())
     };
     // What has not ended by then is cut off; its requests stay unanswered in the counts.
-    timeout(STOP_GRACE.min(configuration.response_timeout), all_ended)
-        .await
-        .unwrap_or(Ok(()))
+    timeout(STOP_GRACE.min(configuration.response_timeout), all_ended).await.unwrap_or(Ok(()))
 }
 
 fn ended_well(
@@ -334,10 +279,5 @@ fn fail_when_silent(
         return Ok(());
     };
     let (connection, address) = (name.within_run, name.address);
-    Err(LoadError::Silent {
-        connection,
-        address,
-        seconds: silence.as_secs_f64(),
-    }
-    .failure())
+    Err(LoadError::Silent { connection, address, seconds: silence.as_secs_f64() }.failure())
 }

@@ -14,11 +14,7 @@ pub const OWN_ROOT: &str = "/sys/fs/cgroup";
 /// Reads a cgroup's usage; `None` where its CPU time cannot be read. What else
 /// is missing reads as 0 or as an empty text.
 pub fn read(root: &Path) -> Option<CgroupUsage> {
-    if root.join("cgroup.controllers").exists() {
-        read_unified(root)
-    } else {
-        read_legacy(root)
-    }
+    if root.join("cgroup.controllers").exists() { read_unified(root) } else { read_legacy(root) }
 }
 
 /// What was used between two readings.
@@ -66,11 +62,7 @@ fn read_legacy(root: &Path) -> Option<CgroupUsage> {
 /// The first of the directories that exists: distributions mount the CPU
 /// controllers together or apart.
 fn controller(root: &Path, names: &[&str]) -> PathBuf {
-    names
-        .iter()
-        .map(|name| root.join(name))
-        .find(|path| path.is_dir())
-        .unwrap_or_else(|| root.to_path_buf())
+    names.iter().map(|name| root.join(name)).find(|path| path.is_dir()).unwrap_or_else(|| root.to_path_buf())
 }
 
 fn text(path: &Path) -> Option<String> {
@@ -83,9 +75,7 @@ fn number(path: &Path) -> Option<u64> {
 
 /// The number behind `name` in lines of `name number`.
 fn keyed(lines: &str, name: &str) -> Option<u64> {
-    lines
-        .lines()
-        .find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok())
+    lines.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok())
 }
 
 #[cfg(test)]
@@ -137,10 +127,7 @@ mod tests {
             write(
                 root.path(),
                 &[
-                    (
-                        &format!("{cpu}/cpu.stat"),
-                        "nr_periods 9\nnr_throttled 3\nthrottled_time 250000000\n",
-                    ),
+                    (&format!("{cpu}/cpu.stat"), "nr_periods 9\nnr_throttled 3\nthrottled_time 250000000\n"),
                     (&format!("{accounting}/cpuacct.usage"), "12500000000\n"),
                     ("cpuset/cpuset.cpus", "0-3\n"),
                     ("memory/memory.usage_in_bytes", "4096\n"),
@@ -158,11 +145,7 @@ mod tests {
 
     #[test]
     fn usage_is_a_difference() {
-        let before = CgroupUsage {
-            cpu_seconds: 10.0,
-            throttled_periods: 1,
-            ..CgroupUsage::default()
-        };
+        let before = CgroupUsage { cpu_seconds: 10.0, throttled_periods: 1, ..CgroupUsage::default() };
         let usage = usage_between(&before, expected());
         assert!((usage.cpu_seconds - 2.5).abs() < 1e-9);
         assert_eq!((usage.throttled_periods, usage.cgroup), (2, Some(expected())));

@@ -55,30 +55,19 @@ pub fn counters_agree(
         for (command, tool) in by_command(operations) {
             let server = calls(after, &command).saturating_sub(calls(before, &command));
             let agree = within(server, tool, TOLERANCE, in_flight);
-            agree.then_some(()).ok_or_else(|| Disagreement {
-                what: command.to_uppercase(),
-                server,
-                tool,
-            })?;
+            agree.then_some(()).ok_or_else(|| Disagreement { what: command.to_uppercase(), server, tool })?;
         }
         return Ok(Agreement::PerCommand);
     }
     let (Some(first), Some(last)) = (before.commands_processed, after.commands_processed) else {
         return Ok(Agreement::Unknown);
     };
-    let tool = operations
-        .iter()
-        .map(|operation| operation.count + operation.errors)
-        .sum();
+    let tool = operations.iter().map(|operation| operation.count + operation.errors).sum();
     let server = last.saturating_sub(first);
     if within(server, tool, TOTAL_TOLERANCE, in_flight + TOTAL_SLACK) {
         Ok(Agreement::Total)
     } else {
-        Err(Disagreement {
-            what: "commands".to_owned(),
-            server,
-            tool,
-        })
+        Err(Disagreement { what: "commands".to_owned(), server, tool })
     }
 }
 
@@ -94,10 +83,7 @@ fn by_command(operations: &[OperationResult]) -> BTreeMap<String, u64> {
 
 /// Runs of a command, and refusals before it ran: each answers a request.
 fn calls(counters: &ServerCounters, command: &str) -> u64 {
-    counters
-        .commands
-        .get(command)
-        .map_or(0, |counter| counter.calls + counter.rejected)
+    counters.commands.get(command).map_or(0, |counter| counter.calls + counter.rejected)
 }
 
 fn within(server: u64, tool: u64, tolerance: f64, more: u64) -> bool {
@@ -114,9 +100,7 @@ pub fn same_server<'a>(
 ) -> Result<&'a ServerCounters, Failure> {
     let identity = |message| failure(FailureStep::ServerIdentity, message);
     match after {
-        Err(reason) => Err(identity(format!(
-            "the server {before} is unreachable after the load: {reason}"
-        ))),
+        Err(reason) => Err(identity(format!("the server {before} is unreachable after the load: {reason}"))),
         Ok(after) if after.run_id != before => Err(identity(format!(
             "the server was restarted or replaced during the load: it began as {before} and ended as {}",
             after.run_id
@@ -134,26 +118,14 @@ pub fn replies_are_good(
     let failed: u64 = operations.iter().map(|operation| operation.errors).sum();
     let failed = failed.max(errors.values().sum());
     if failed > 0 {
-        let kinds: Vec<_> = errors
-            .iter()
-            .map(|(kind, count)| format!("{} {kind}", thousands(*count)))
-            .collect();
-        let kinds = if kinds.is_empty() {
-            String::new()
-        } else {
-            format!(" ({})", kinds.join(", "))
-        };
-        let message = format!(
-            "the server answered {} requests with errors{kinds}",
-            thousands(failed)
-        );
+        let kinds: Vec<_> =
+            errors.iter().map(|(kind, count)| format!("{} {kind}", thousands(*count))).collect();
+        let kinds = if kinds.is_empty() { String::new() } else { format!(" ({})", kinds.join(", ")) };
+        let message = format!("the server answered {} requests with errors{kinds}", thousands(failed));
         return Err(failure(FailureStep::ErrorReplies, message));
     }
     if total == 0 {
-        return Err(failure(
-            FailureStep::Tool,
-            "the tool ended without a single answered request",
-        ));
+        return Err(failure(FailureStep::Tool, "the tool ended without a single answered request"));
     }
     Ok(())
 }
@@ -178,14 +150,7 @@ mod tests {
 
     fn counters(commands: &[(&str, u64, u64)], processed: Option<u64>) -> ServerCounters {
         let commands = commands.iter().map(|(name, calls, rejected)| {
-            (
-                (*name).to_owned(),
-                CommandCounter {
-                    calls: *calls,
-                    failed: 0,
-                    rejected: *rejected,
-                },
-            )
+            ((*name).to_owned(), CommandCounter { calls: *calls, failed: 0, rejected: *rejected })
         });
         ServerCounters {
             commands: commands.collect(),
@@ -228,12 +193,7 @@ mod tests {
         let after = counters(&[("get", 1_500, 0)], None);
         let error =
             counters_agree(&[operation("GET", 12_000, 0)], 0, &counters(&[], None), &after).unwrap_err();
-        assert!(
-            error
-                .to_string()
-                .contains("the server counted 1,500 GET, the tool 12,000"),
-            "{error}"
-        );
+        assert!(error.to_string().contains("the server counted 1,500 GET, the tool 12,000"), "{error}");
     }
 
     #[test]
@@ -248,24 +208,13 @@ mod tests {
 
     #[test]
     fn the_server_must_stay_the_same() {
-        let after = ServerCounters {
-            run_id: "b".into(),
-            ..ServerCounters::default()
-        };
+        let after = ServerCounters { run_id: "b".into(), ..ServerCounters::default() };
         assert!(same_server("b", Ok(&after)).is_ok());
         let failure = same_server("a", Ok(&after)).unwrap_err();
         assert_eq!(failure.step, FailureStep::ServerIdentity);
-        assert!(
-            failure.message.contains("began as a and ended as b"),
-            "{}",
-            failure.message
-        );
+        assert!(failure.message.contains("began as a and ended as b"), "{}", failure.message);
         let failure = same_server("a", Err("connection refused")).unwrap_err();
-        assert!(
-            failure
-                .message
-                .contains("unreachable after the load: connection refused")
-        );
+        assert!(failure.message.contains("unreachable after the load: connection refused"));
     }
 
     #[test]
@@ -273,10 +222,7 @@ mod tests {
         let errors = BTreeMap::from([("OOM".to_owned(), 1_200), ("LOADING".to_owned(), 3)]);
         let failure = replies_are_good(&[operation("SET", 10, 1_203)], &errors).unwrap_err();
         assert_eq!(failure.step, FailureStep::ErrorReplies);
-        assert_eq!(
-            failure.message,
-            "the server answered 1,203 requests with errors (3 LOADING, 1,200 OOM)"
-        );
+        assert_eq!(failure.message, "the server answered 1,203 requests with errors (3 LOADING, 1,200 OOM)");
         let failure = replies_are_good(&[operation("SET", 0, 0)], &BTreeMap::new()).unwrap_err();
         assert_eq!(failure.step, FailureStep::Tool);
         assert!(replies_are_good(&[operation("SET", 1, 0)], &BTreeMap::new()).is_ok());

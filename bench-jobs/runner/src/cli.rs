@@ -129,16 +129,8 @@ impl Cli {
 
 impl From<RunArguments> for run::Options {
     fn from(arguments: RunArguments) -> Self {
-        let RunArguments {
-            output_directory,
-            termination_log,
-            listen,
-        } = arguments;
-        Self {
-            output_directory,
-            termination_log,
-            listen,
-        }
+        let RunArguments { output_directory, termination_log, listen } = arguments;
+        Self { output_directory, termination_log, listen }
     }
 }
 
@@ -149,9 +141,7 @@ impl From<ObserveArguments> for observe::Options {
             listen: arguments.listen,
             process_name: arguments.server_process,
             password: job::password(),
-            token: std::env::var(observe::TOKEN_VARIABLE)
-                .ok()
-                .filter(|token| !token.is_empty()),
+            token: std::env::var(observe::TOKEN_VARIABLE).ok().filter(|token| !token.is_empty()),
         }
     }
 }
@@ -184,9 +174,7 @@ mod tests {
     #[test]
     fn the_defaults_are_those_of_a_pod() {
         let cli = Cli::parse_from(["dragstrip-runner", "run"]);
-        let Role::Run(arguments) = cli.role else {
-            panic!("another role")
-        };
+        let Role::Run(arguments) = cli.role else { panic!("another role") };
         assert_eq!(arguments.listen.to_string(), "0.0.0.0:9181");
         assert_eq!(arguments.termination_log, PathBuf::from("/dev/termination-log"));
     }

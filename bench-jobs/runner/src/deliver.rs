@@ -35,19 +35,15 @@ pub enum DeliverError {
 pub fn deliver(result: &PodResult, termination_log: &Path) -> Result<(), DeliverError> {
     let logged = log(result);
     let message = termination_message(result).map_err(DeliverError::Encode)?;
-    std::fs::write(termination_log, message).map_err(|source| DeliverError::Termination {
-        path: termination_log.to_path_buf(),
-        source,
-    })?;
+    std::fs::write(termination_log, message)
+        .map_err(|source| DeliverError::Termination { path: termination_log.to_path_buf(), source })?;
     logged
 }
 
 fn log(result: &PodResult) -> Result<(), DeliverError> {
     let json = serde_json::to_string(result).map_err(DeliverError::Encode)?;
     let mut stdout = io::stdout().lock();
-    writeln!(stdout, "{LOG_MARKER}{json}")
-        .and_then(|()| stdout.flush())
-        .map_err(DeliverError::Log)
+    writeln!(stdout, "{LOG_MARKER}{json}").and_then(|()| stdout.flush()).map_err(DeliverError::Log)
 }
 
 /// The compact result, made to fit: what is left out is in the log.
@@ -67,19 +63,10 @@ pub fn termination_message(result: &PodResult) -> Result<String, serde_json::Err
 const SHRINKS: [fn(&mut PodResult) -> bool; 6] = [
     |result| result.failure.as_mut().is_some_and(drop_oldest_line),
     |result| drop_rarest(&mut result.errors),
-    |result| {
-        result
-            .failure
-            .as_mut()
-            .is_some_and(|failure| halve(&mut failure.message))
-    },
+    |result| result.failure.as_mut().is_some_and(|failure| halve(&mut failure.message)),
     |result| result.operations.pop().is_some(),
     |result| result.tool.version.as_mut().is_some_and(halve),
-    |result| {
-        [&mut result.tool.name, &mut result.phase, &mut result.pod]
-            .into_iter()
-            .any(halve)
-    },
+    |result| [&mut result.tool.name, &mut result.phase, &mut result.pod].into_iter().any(halve),
 ];
 
 fn drop_oldest_line(failure: &mut Failure) -> bool {
@@ -91,10 +78,7 @@ fn drop_oldest_line(failure: &mut Failure) -> bool {
 }
 
 fn drop_rarest(errors: &mut BTreeMap<String, u64>) -> bool {
-    let rarest = errors
-        .iter()
-        .min_by_key(|(_, count)| **count)
-        .map(|(kind, _)| kind.clone());
+    let rarest = errors.iter().min_by_key(|(_, count)| **count).map(|(kind, _)| kind.clone());
     rarest.is_some_and(|kind| errors.remove(&kind).is_some())
 }
 
@@ -121,10 +105,7 @@ mod tests {
             misses: Some(u64::MAX),
             errors: u64::MAX,
             bytes: u64::MAX,
-            latency_milliseconds: LatencySummary {
-                mean: 1.0 / 3.0,
-                ..LatencySummary::default()
-            },
+            latency_milliseconds: LatencySummary { mean: 1.0 / 3.0, ..LatencySummary::default() },
             histogram: Some(EncodedHistogram("x".repeat(10_000))),
         }
     }

@@ -34,10 +34,7 @@ impl Exposition {
 
     /// Adds a sample.
     pub fn sample(&mut self, name: &str, labels: &[Label<'_>], value: f64) {
-        let labels: Vec<_> = labels
-            .iter()
-            .map(|(key, text)| format!("{key}=\"{}\"", escape(text)))
-            .collect();
+        let labels: Vec<_> = labels.iter().map(|(key, text)| format!("{key}=\"{}\"", escape(text))).collect();
         let _ = writeln!(self.0, "{name}{{{}}} {value}", labels.join(","));
     }
 
@@ -54,9 +51,7 @@ impl Exposition {
 }
 
 fn escape(text: &str) -> String {
-    text.replace('\\', "\\\\")
-        .replace('"', "\\\"")
-        .replace('\n', "\\n")
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
 #[cfg(test)]
@@ -66,13 +61,7 @@ mod tests {
     #[test]
     fn a_page_reads_as_prometheus_wants_it() {
         let mut page = Exposition::default();
-        page.single(
-            "x_total",
-            Kind::Counter,
-            "Things.",
-            &[("a", "q\"\\\n"), ("b", "2")],
-            1.5,
-        );
+        page.single("x_total", Kind::Counter, "Things.", &[("a", "q\"\\\n"), ("b", "2")], 1.5);
         assert_eq!(
             page.into_text(),
             "# HELP x_total Things.\n# TYPE x_total counter\nx_total{a=\"q\\\"\\\\\\n\",b=\"2\"} 1.5\n"

@@ -4,11 +4,5 @@ use dragstrip_crds::result::{Failure, FailureStep};
 
 /// A failure with a message and no process behind it.
 pub fn failure(step: FailureStep, message: impl Into<String>) -> Failure {
-    Failure {
-        step,
-        message: message.into(),
-        exit_code: None,
-        signal: None,
-        last_lines: Vec::new(),
-    }
+    Failure { step, message: message.into(), exit_code: None, signal: None, last_lines: Vec::new() }
 }

@@ -79,24 +79,15 @@ pub async fn flush(assignment: &Assignment, ready: &Ready) -> Result<(), FlushEr
 
 async fn flush_one(address: SocketAddr, password: Option<&str>, count_keys: bool) -> Result<(), FlushError> {
     let refused = |source| FlushError::Ask { address, source };
-    let mut server = Server::connect(address, password, FLUSH_TIMEOUT)
-        .await
-        .map_err(refused)?;
+    let mut server = Server::connect(address, password, FLUSH_TIMEOUT).await.map_err(refused)?;
     server.flush_all().await.map_err(refused)?;
-    if count_keys {
-        wait_until_empty(&mut server, address).await
-    } else {
-        Ok(())
-    }
+    if count_keys { wait_until_empty(&mut server, address).await } else { Ok(()) }
 }
 
 async fn wait_until_empty(server: &mut Server, address: SocketAddr) -> Result<(), FlushError> {
     let deadline = Instant::now() + EMPTY_TIMEOUT;
     loop {
-        let keys = server
-            .key_count()
-            .await
-            .map_err(|source| FlushError::Ask { address, source })?;
+        let keys = server.key_count().await.map_err(|source| FlushError::Ask { address, source })?;
         if keys == 0 {
             return Ok(());
         }
@@ -108,21 +99,12 @@ async fn wait_until_empty(server: &mut Server, address: SocketAddr) -> Result<()
 }
 
 async fn primaries(seed: SocketAddr, password: Option<&str>) -> Result<Vec<SocketAddr>, FlushError> {
-    let refused = |source| FlushError::Ask {
-        address: seed,
-        source,
-    };
-    let mut server = Server::connect(seed, password, FLUSH_TIMEOUT)
-        .await
-        .map_err(refused)?;
+    let refused = |source| FlushError::Ask { address: seed, source };
+    let mut server = Server::connect(seed, password, FLUSH_TIMEOUT).await.map_err(refused)?;
     let mut addresses = Vec::new();
     for (host, port) in server.cluster_primaries().await.map_err(refused)? {
         // A node that does not know its own name is the one that was asked.
-        let host = if host.is_empty() {
-            seed.ip().to_string()
-        } else {
-            host
-        };
+        let host = if host.is_empty() { seed.ip().to_string() } else { host };
         let found = resolve::resolve(&host, port).await;
         let found = found.map_err(|source| FlushError::Resolve { host, port, source })?;
         addresses.extend(found.first());

@@ -25,20 +25,13 @@ fn cpu_model(information: &str) -> String {
     };
     field("model name")
         .or_else(|| {
-            Some(format!(
-                "Arm implementer {} part {}",
-                field("CPU implementer")?,
-                field("CPU part")?
-            ))
+            Some(format!("Arm implementer {} part {}", field("CPU implementer")?, field("CPU part")?))
         })
         .unwrap_or_default()
 }
 
 fn count_processors(information: &str) -> i32 {
-    let count = information
-        .lines()
-        .filter(|line| line.starts_with("processor"))
-        .count();
+    let count = information.lines().filter(|line| line.starts_with("processor")).count();
     i32::try_from(count).unwrap_or(i32::MAX)
 }
 

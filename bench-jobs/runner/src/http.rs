@@ -55,11 +55,7 @@ pub async fn serve(
         repetition: job.repetition.to_string(),
         client: client.to_string(),
     };
-    let router = router(Desk {
-        shared,
-        token: job.token.clone(),
-        labels,
-    });
+    let router = router(Desk { shared, token: job.token.clone(), labels });
     tokio::spawn(async move {
         // Serving ends with the process; accepting retries by itself.
         let _ = axum::serve(listener, router).await;
@@ -78,9 +74,7 @@ fn router(desk: Desk) -> Router {
 
 /// Whether a request carries the token it must.
 pub fn authorised(headers: &HeaderMap, token: &str) -> bool {
-    headers
-        .get(TOKEN_HEADER)
-        .is_some_and(|value| value.as_bytes() == token.as_bytes())
+    headers.get(TOKEN_HEADER).is_some_and(|value| value.as_bytes() == token.as_bytes())
 }
 
 /// The answer to a request with another token, or none.
@@ -91,11 +85,8 @@ pub fn refusal() -> Response {
 
 async fn ready(State(desk): State<Arc<Desk>>) -> Response {
     let stage = desk.shared.snapshot().stage;
-    let status = if stage == RunnerStage::Preflight {
-        StatusCode::SERVICE_UNAVAILABLE
-    } else {
-        StatusCode::OK
-    };
+    let status =
+        if stage == RunnerStage::Preflight { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };
     (status, format!("{}\n", stage_name(stage))).into_response()
 }
 
@@ -105,11 +96,7 @@ async fn start(State(desk): State<Arc<Desk>>, headers: HeaderMap, Json(order): J
     }
     let now = clock::unix_nanos();
     let accepted = desk.shared.offer(order, now);
-    let status = if accepted {
-        StatusCode::OK
-    } else {
-        StatusCode::CONFLICT
-    };
+    let status = if accepted { StatusCode::OK } else { StatusCode::CONFLICT };
     (status, Json(desk.shared.snapshot().answer(now))).into_response()
 }
 
@@ -164,12 +151,7 @@ fn page(labels: &Labels, snapshot: &Snapshot, now_unix_nanos: i64) -> String {
             "Operations so far.",
             snapshot.progress.operations as f64,
         ),
-        (
-            "dragstrip_runner_errors_total",
-            Kind::Counter,
-            "Errors so far.",
-            snapshot.progress.errors as f64,
-        ),
+        ("dragstrip_runner_errors_total", Kind::Counter, "Errors so far.", snapshot.progress.errors as f64),
         (
             "dragstrip_runner_elapsed_seconds",
             Kind::Gauge,
@@ -189,37 +171,20 @@ mod tests {
     #[test]
     fn the_page_names_the_stage_and_the_counts() {
         let shared = Shared::default();
-        shared.note_progress(crate::tool::Progress {
-            operations: 12,
-            errors: 3,
-        });
-        let labels = Labels {
-            run: "r".into(),
-            phase: "p".into(),
-            repetition: "2".into(),
-            client: "0".into(),
-        };
+        shared.note_progress(crate::tool::Progress { operations: 12, errors: 3 });
+        let labels =
+            Labels { run: "r".into(), phase: "p".into(), repetition: "2".into(), client: "0".into() };
         let page = page(&labels, &shared.snapshot(), 0);
         let common = r#"run="r",phase="p",repetition="2",client="0""#;
         assert!(
-            page.contains(&format!(
-                "dragstrip_runner_stage{{{common},stage=\"preflight\"}} 1\n"
-            )),
+            page.contains(&format!("dragstrip_runner_stage{{{common},stage=\"preflight\"}} 1\n")),
             "{page}"
         );
         assert!(
-            page.contains(&format!(
-                "dragstrip_runner_stage{{{common},stage=\"running\"}} 0\n"
-            )),
+            page.contains(&format!("dragstrip_runner_stage{{{common},stage=\"running\"}} 0\n")),
             "{page}"
         );
-        assert!(
-            page.contains(&format!("dragstrip_runner_operations_total{{{common}}} 12\n")),
-            "{page}"
-        );
-        assert!(
-            page.contains(&format!("dragstrip_runner_errors_total{{{common}}} 3\n")),
-            "{page}"
-        );
+        assert!(page.contains(&format!("dragstrip_runner_operations_total{{{common}}} 12\n")), "{page}");
+        assert!(page.contains(&format!("dragstrip_runner_errors_total{{{common}}} 3\n")), "{page}");
     }
 }

@@ -46,10 +46,8 @@ pub fn install(directory: &Path) -> Result<Vec<PathBuf>, InstallError> {
 }
 
 fn install_from(own: &Path, directory: &Path) -> Result<Vec<PathBuf>, InstallError> {
-    fs::create_dir_all(directory).map_err(|source| InstallError::Directory {
-        path: directory.to_path_buf(),
-        source,
-    })?;
+    fs::create_dir_all(directory)
+        .map_err(|source| InstallError::Directory { path: directory.to_path_buf(), source })?;
     let mut written = vec![copy(own, &directory.join(RUNNER_NAME))?];
     let loadgen = own.with_file_name(LOADGEN_NAME);
     if loadgen.is_file() {
@@ -87,10 +85,7 @@ mod tests {
         fs::write(source.path().join(LOADGEN_NAME), "loadgen").unwrap();
         let into = target.path().join("bin");
         install_from(&own, &into).unwrap();
-        assert_eq!(
-            install_from(&own, &into).unwrap(),
-            [into.join(RUNNER_NAME), into.join(LOADGEN_NAME)]
-        );
+        assert_eq!(install_from(&own, &into).unwrap(), [into.join(RUNNER_NAME), into.join(LOADGEN_NAME)]);
         let mode = fs::metadata(into.join(RUNNER_NAME)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o755);
         assert_eq!(fs::read_to_string(into.join(LOADGEN_NAME)).unwrap(), "loadgen");
@@ -102,9 +97,6 @@ mod tests {
         let (source, target) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let own = source.path().join("runner");
         fs::write(&own, "runner").unwrap();
-        assert_eq!(
-            install_from(&own, target.path()).unwrap(),
-            [target.path().join(RUNNER_NAME)]
-        );
+        assert_eq!(install_from(&own, target.path()).unwrap(), [target.path().join(RUNNER_NAME)]);
     }
 }

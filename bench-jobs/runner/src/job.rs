@@ -47,9 +47,7 @@ pub fn pod_name() -> String {
 
 /// The password; an empty one is none.
 pub fn password() -> Option<String> {
-    std::env::var(PASSWORD_VARIABLE)
-        .ok()
-        .filter(|password| !password.is_empty())
+    std::env::var(PASSWORD_VARIABLE).ok().filter(|password| !password.is_empty())
 }
 
 /// Reads the environment.
@@ -59,9 +57,5 @@ pub fn assignment() -> Result<Assignment, JobError> {
     // A Job that is not indexed has one pod.
     let index = std::env::var(INDEX_VARIABLE).unwrap_or_else(|_| "0".to_owned());
     let client_index = index.parse().map_err(|_| JobError::Index(index))?;
-    Ok(Assignment {
-        job,
-        password: password(),
-        client_index,
-    })
+    Ok(Assignment { job, password: password(), client_index })
 }

@@ -75,10 +75,8 @@ impl LoadgenAdapter {
 
 impl Adapter for LoadgenAdapter {
     fn launch(&self, job: &JobSpec, context: &LaunchContext) -> Launch {
-        let password = context
-            .password
-            .iter()
-            .map(|password| (PASSWORD_VARIABLE.to_owned(), password.clone()));
+        let password =
+            context.password.iter().map(|password| (PASSWORD_VARIABLE.to_owned(), password.clone()));
         Launch {
             program: LOADGEN_NAME.to_owned(),
             arguments: arguments(&self.spec, job, context),
@@ -102,10 +100,7 @@ impl Adapter for LoadgenAdapter {
         let report = match read_report(context) {
             Ok(report) => report,
             Err(error) => {
-                return Err(Box::new(Rejected {
-                    failure: unread(&error, ended),
-                    partial: None,
-                }));
+                return Err(Box::new(Rejected { failure: unread(&error, ended), partial: None }));
             }
         };
         let arguments = arguments(&self.spec, job, context);
@@ -113,18 +108,12 @@ impl Adapter for LoadgenAdapter {
             Ok(measured) => measured,
             Err(error) => {
                 let failure = explained(FailureStep::Output, error.to_string(), ended);
-                return Err(Box::new(Rejected {
-                    failure,
-                    partial: None,
-                }));
+                return Err(Box::new(Rejected { failure, partial: None }));
             }
         };
         match verdict(&report, ended) {
             None => Ok(measured),
-            Some(failure) => Err(Box::new(Rejected {
-                failure,
-                partial: Some(measured),
-            })),
+            Some(failure) => Err(Box::new(Rejected { failure, partial: Some(measured) })),
         }
     }
 }
@@ -132,12 +121,9 @@ impl Adapter for LoadgenAdapter {
 /// The command line. No secret is in it.
 fn arguments(spec: &LoadgenSpec, job: &JobSpec, context: &LaunchContext) -> Vec<String> {
     let (minimum, maximum) = match spec.key_pattern {
-        KeyPattern::Sequential => share(
-            spec.key_minimum,
-            spec.key_maximum,
-            context.client_index,
-            job.clients,
-        ),
+        KeyPattern::Sequential => {
+            share(spec.key_minimum, spec.key_maximum, context.client_index, job.clients)
+        }
         _ => (spec.key_minimum, spec.key_maximum),
     };
     let mut arguments = Vec::new();
@@ -157,10 +143,7 @@ fn arguments(spec: &LoadgenSpec, job: &JobSpec, context: &LaunchContext) -> Vec<
     option("key-maximum", maximum.to_string());
     option("key-pattern", pattern_name(spec.key_pattern).to_owned());
     if spec.key_pattern == KeyPattern::Zipfian {
-        option(
-            "zipf-exponent",
-            spec.zipf_exponent.unwrap_or(DEFAULT_ZIPF_EXPONENT).to_string(),
-        );
+        option("zipf-exponent", spec.zipf_exponent.unwrap_or(DEFAULT_ZIPF_EXPONENT).to_string());
     }
     if let Some(duration) = &spec.duration {
         option("duration", format!("{}ms", duration.duration().as_millis()));
@@ -169,15 +152,9 @@ fn arguments(spec: &LoadgenSpec, job: &JobSpec, context: &LaunchContext) -> Vec<
         option("requests", requests.to_string());
     }
     option("seed", seed(spec.seed, context.client_index).to_string());
-    option(
-        "start-at-unix-nanos",
-        context.start_at_unix_nanos.max(0).to_string(),
-    );
+    option("start-at-unix-nanos", context.start_at_unix_nanos.max(0).to_string());
     option("progress-interval", "1s".to_owned());
-    option(
-        "json-out-file",
-        context.output_directory.join(REPORT_NAME).display().to_string(),
-    );
+    option("json-out-file", context.output_directory.join(REPORT_NAME).display().to_string());
     arguments
 }
 
@@ -193,10 +170,7 @@ fn pattern_name(pattern: KeyPattern) -> &'static str {
 /// A pod's own seed. The same declaration draws the same keys again; a seed
 /// that is not declared is 0.
 fn seed(declared: Option<i64>, client_index: u32) -> u64 {
-    declared
-        .unwrap_or_default()
-        .unsigned_abs()
-        .wrapping_add(u64::from(client_index).wrapping_mul(SEED_STEP))
+    declared.unwrap_or_default().unsigned_abs().wrapping_add(u64::from(client_index).wrapping_mul(SEED_STEP))
 }
 
 /// A pod's part of the keys `minimum..=maximum`; all of them where there are
@@ -217,14 +191,9 @@ fn share(minimum: i64, maximum: i64, client_index: u32, clients: u32) -> (i64, i
 fn progress(line: &str) -> Option<Progress> {
     let fields = line.strip_prefix("progress ")?;
     let number = |name: &str| {
-        fields
-            .split(' ')
-            .find_map(|field| field.strip_prefix(name)?.strip_prefix('=')?.parse::<u64>().ok())
+        fields.split(' ').find_map(|field| field.strip_prefix(name)?.strip_prefix('=')?.parse::<u64>().ok())
     };
-    Some(Progress {
-        operations: number("operations")?,
-        errors: number("errors")?,
-    })
+    Some(Progress { operations: number("operations")?, errors: number("errors")? })
 }
 
 fn read_report(context: &LaunchContext) -> Result<Report, ReportError> {
@@ -271,10 +240,7 @@ fn verdict(report: &Report, ended: &Ended) -> Option<Failure> {
         RunStatus::Completed => {}
         RunStatus::Interrupted => {
             let signal = report.interrupted.as_deref().unwrap_or("a signal");
-            return refuse(
-                FailureStep::Interrupted,
-                format!("the load generator was ended by {signal}"),
-            );
+            return refuse(FailureStep::Interrupted, format!("the load generator was ended by {signal}"));
         }
         RunStatus::Failed | RunStatus::Unknown => {
             return refuse(
@@ -288,10 +254,9 @@ fn verdict(report: &Report, ended: &Ended) -> Option<Failure> {
     }
     match ended.exit.code {
         Some(0) => None,
-        _ => refuse(
-            FailureStep::Tool,
-            "the load generator completed its work and then ended badly".to_owned(),
-        ),
+        _ => {
+            refuse(FailureStep::Tool, "the load generator completed its work and then ended badly".to_owned())
+        }
     }
 }
 
@@ -301,11 +266,7 @@ fn error_message(report: &Report) -> String {
         .iter()
         .map(|e| format!("{} {} to {}", thousands(e.count), e.kind, e.operation))
         .collect();
-    let first = report
-        .errors
-        .first()
-        .map(|error| error.first_message.as_str())
-        .unwrap_or_default();
+    let first = report.errors.first().map(|error| error.first_message.as_str()).unwrap_or_default();
     format!(
         "the server answered {} requests with errors ({}); the first: {first}",
         thousands(report.totals.errors),
@@ -320,9 +281,7 @@ fn measured(spec: &LoadgenSpec, report: &Report, arguments: Vec<String>) -> Resu
     }
     let connections =
         u64::from(spec.threads.unsigned_abs()) * u64::from(spec.connections_per_thread.unsigned_abs());
-    let started = report
-        .started_at_unix_nanos
-        .and_then(|nanos| i64::try_from(nanos).ok());
+    let started = report.started_at_unix_nanos.and_then(|nanos| i64::try_from(nanos).ok());
     Ok(Measured {
         tool: ToolRecord {
             name: "loadgen".to_owned(),
@@ -333,17 +292,9 @@ fn measured(spec: &LoadgenSpec, report: &Report, arguments: Vec<String>) -> Resu
             connections,
             pipeline: u64::from(spec.pipeline.unsigned_abs()),
         },
-        operations: report
-            .operations
-            .iter()
-            .map(operation)
-            .collect::<Result<_, _>>()?,
+        operations: report.operations.iter().map(operation).collect::<Result<_, _>>()?,
         errors,
-        per_second: report
-            .per_second
-            .iter()
-            .map(|s| s.operations.iter().map(|o| o.count).sum())
-            .collect(),
+        per_second: report.per_second.iter().map(|s| s.operations.iter().map(|o| o.count).sum()).collect(),
         window: started.map(|started| (started, report.window_seconds)),
     })
 }
@@ -351,17 +302,11 @@ fn measured(spec: &LoadgenSpec, report: &Report, arguments: Vec<String>) -> Resu
 fn operation(report: &OperationReport) -> Result<OperationResult, ReportError> {
     let name = || report.operation.clone();
     let histogram = EncodedHistogram(report.histogram.clone());
-    let latencies = Latencies::decode(&histogram).map_err(|source| ReportError::Histogram {
-        operation: name(),
-        source,
-    })?;
+    let latencies = Latencies::decode(&histogram)
+        .map_err(|source| ReportError::Histogram { operation: name(), source })?;
     if latencies.count() != report.count {
         let (count, latencies) = (report.count, latencies.count());
-        return Err(ReportError::Contradiction {
-            operation: name(),
-            count,
-            latencies,
-        });
+        return Err(ReportError::Contradiction { operation: name(), count, latencies });
     }
     let reads = report.operation == "GET";
     Ok(OperationResult {

@@ -28,10 +28,7 @@ pub struct MemtierAdapter {
 impl MemtierAdapter {
     /// An adapter for one run of the tool with these options.
     pub fn new(spec: MemtierSpec) -> Self {
-        Self {
-            spec,
-            observed: Observed::default(),
-        }
+        Self { spec, observed: Observed::default() }
     }
 }
 

@@ -67,23 +67,16 @@ pub enum ObserveError {
 pub async fn observe(options: Options) -> Result<(), ObserveError> {
     let stop = Stop::listen().map_err(ObserveError::Signals)?;
     let address = options.listen;
-    let listener = TcpListener::bind(address)
-        .await
-        .map_err(|source| ObserveError::Listen { address, source })?;
-    let bound = listener
-        .local_addr()
-        .map_err(|source| ObserveError::Listen { address, source })?;
+    let listener =
+        TcpListener::bind(address).await.map_err(|source| ObserveError::Listen { address, source })?;
+    let bound = listener.local_addr().map_err(|source| ObserveError::Listen { address, source })?;
     crate::say(&format!("listening on {bound}, observing {}", options.server));
     let redactor = Redactor::new(options.password.as_deref());
     let router = Router::new()
         .route(READY_PATH, get(ready))
         .route(OBSERVED_PATH, get(observed))
         .route("/metrics", get(metrics))
-        .with_state(Arc::new(Observer {
-            options,
-            redactor,
-            connection: Mutex::new(None),
-        }));
+        .with_state(Arc::new(Observer { options, redactor, connection: Mutex::new(None) }));
     // Not graceful: nobody's open connection may hold up the pod's end.
     tokio::select! {
         served = axum::serve(listener, router) => served.map_err(ObserveError::Serve),
@@ -123,11 +116,7 @@ impl Observer {
 /// The answer when the server gives none. A server may repeat what it was
 /// sent, the password too.
 fn unavailable(observer: &Observer, reason: &str) -> Response {
-    (
-        StatusCode::SERVICE_UNAVAILABLE,
-        format!("{}\n", observer.redactor.clean(reason)),
-    )
-        .into_response()
+    (StatusCode::SERVICE_UNAVAILABLE, format!("{}\n", observer.redactor.clean(reason))).into_response()
 }
 
 async fn ready(State(observer): State<Arc<Observer>>) -> Response {
@@ -147,18 +136,11 @@ async fn observed(State(observer): State<Arc<Observer>>, headers: HeaderMap) -> 
     if !token.is_some_and(|token| http::authorised(&headers, token)) {
         return http::refusal();
     }
-    let truth: Result<ServerTruth, _> = observer
-        .ask(async |server: &mut Server| server.truth().await)
-        .await;
+    let truth: Result<ServerTruth, _> = observer.ask(async |server: &mut Server| server.truth().await).await;
     match truth {
         Ok(server) => {
             let cgroup = finder::server_usage(observer.options.process_name.as_deref());
-            Json(Observation {
-                server,
-                host: host::read(),
-                cgroup,
-            })
-            .into_response()
+            Json(Observation { server, host: host::read(), cgroup }).into_response()
         }
         Err(error) => unavailable(&observer, &error.to_string()),
     }
@@ -166,10 +148,7 @@ async fn observed(State(observer): State<Arc<Observer>>, headers: HeaderMap) -> 
 
 async fn metrics(State(observer): State<Arc<Observer>>) -> Response {
     // A server that does not answer is a value too.
-    let info = observer
-        .ask(async |server: &mut Server| server.info().await)
-        .await
-        .ok();
+    let info = observer.ask(async |server: &mut Server| server.info().await).await.ok();
     let engine = info.as_ref().and_then(detect_engine);
     let usage = finder::server_usage(observer.options.process_name.as_deref());
     let page = page::page(engine, info.as_ref(), usage.as_ref());

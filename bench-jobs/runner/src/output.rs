@@ -73,11 +73,7 @@ pub struct Redactor(Option<String>);
 impl Redactor {
     /// Removes `password` wherever it stands; nothing when there is none.
     pub fn new(password: Option<&str>) -> Self {
-        Self(
-            password
-                .filter(|password| !password.is_empty())
-                .map(str::to_owned),
-        )
+        Self(password.filter(|password| !password.is_empty()).map(str::to_owned))
     }
 
     /// `text` without the password.
@@ -126,19 +122,13 @@ mod tests {
         let mut tail = Tail::default();
         (0..100).for_each(|number| tail.push(number.to_string()));
         let lines = tail.into_lines();
-        assert_eq!(
-            (lines.len(), lines[0].as_str(), lines[39].as_str()),
-            (40, "60", "99")
-        );
+        assert_eq!((lines.len(), lines[0].as_str(), lines[39].as_str()), (40, "60", "99"));
     }
 
     #[test]
     fn the_password_is_removed_everywhere() {
         let redactor = Redactor::new(Some("hush"));
-        assert_eq!(
-            redactor.clean("--authenticate hush, hushed"),
-            "--authenticate [redacted], [redacted]ed"
-        );
+        assert_eq!(redactor.clean("--authenticate hush, hushed"), "--authenticate [redacted], [redacted]ed");
         assert_eq!(Redactor::new(Some("")).clean("text"), "text");
     }
 

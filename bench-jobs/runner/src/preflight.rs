@@ -155,13 +155,8 @@ async fn connect_once(
     target: &JobTarget,
     password: Option<&str>,
 ) -> Result<(SocketAddr, Server), PreflightError> {
-    let unresolved = |source| PreflightError::Resolve {
-        target: named(target, None),
-        source,
-    };
-    let addresses = resolve::resolve(&target.host, target.port)
-        .await
-        .map_err(unresolved)?;
+    let unresolved = |source| PreflightError::Resolve { target: named(target, None), source };
+    let addresses = resolve::resolve(&target.host, target.port).await.map_err(unresolved)?;
     let mut outcome = Err(unresolved(ResolveError::NoAddress));
     for address in addresses {
         match Server::connect(address, password, ANSWER_TIMEOUT).await {
@@ -200,11 +195,7 @@ fn check_truth(target: &JobTarget, name: String, truth: &ServerTruth) -> Result<
     }
     if truth.cluster_enabled != target.cluster {
         let (declared, actual) = (mode(target.cluster), mode(truth.cluster_enabled));
-        return Err(PreflightError::ClusterMode {
-            target: name,
-            declared,
-            actual,
-        });
+        return Err(PreflightError::ClusterMode { target: name, declared, actual });
     }
     match &target.run_id {
         Some(verified) if *verified != truth.run_id => Err(PreflightError::Replaced {
@@ -223,19 +214,13 @@ fn check_output(directory: &Path) -> Result<(), PreflightError> {
         fs::create_dir_all(directory)?;
         if let Some(entry) = fs::read_dir(directory)?.next() {
             let name = entry?.file_name();
-            return Err(io::Error::other(format!(
-                "it is not empty: it holds {}",
-                name.display()
-            )));
+            return Err(io::Error::other(format!("it is not empty: it holds {}", name.display())));
         }
         let probe = directory.join("probe");
         fs::write(&probe, "probe")?;
         fs::remove_file(probe)
     };
-    steps().map_err(|source| PreflightError::Output {
-        directory: directory.display().to_string(),
-        source,
-    })
+    steps().map_err(|source| PreflightError::Output { directory: directory.display().to_string(), source })
 }
 
 #[cfg(test)]
@@ -244,12 +229,7 @@ mod tests {
     use crate::server::{info::Info, truth::read_truth};
 
     fn target(cluster: bool, run_id: Option<&str>) -> JobTarget {
-        JobTarget {
-            host: "db".into(),
-            port: 6379,
-            cluster,
-            run_id: run_id.map(str::to_owned),
-        }
+        JobTarget { host: "db".into(), port: 6379, cluster, run_id: run_id.map(str::to_owned) }
     }
 
     fn verdict(target: &JobTarget, info: &str) -> String {
@@ -260,29 +240,20 @@ mod tests {
     #[test]
     fn the_declared_server_passes() {
         assert_eq!(verdict(&target(false, Some("a")), "run_id:a"), "fine");
-        assert_eq!(
-            verdict(&target(true, None), "run_id:a\ncluster_enabled:1"),
-            "fine"
-        );
+        assert_eq!(verdict(&target(true, None), "run_id:a\ncluster_enabled:1"), "fine");
     }
 
     #[test]
     fn a_replaced_server_is_named_with_both_ids() {
         let message = verdict(&target(false, Some("aaa")), "run_id:bbb");
-        assert!(
-            message.contains("restarted or replaced: verified was aaa, now bbb"),
-            "{message}"
-        );
+        assert!(message.contains("restarted or replaced: verified was aaa, now bbb"), "{message}");
     }
 
     #[test]
     fn loading_and_the_wrong_mode_are_refused() {
         assert!(verdict(&target(false, None), "loading:1").contains("still loading"));
         let message = verdict(&target(true, None), "cluster_enabled:0");
-        assert!(
-            message.contains("declared cluster mode on, the server says off"),
-            "{message}"
-        );
+        assert!(message.contains("declared cluster mode on, the server says off"), "{message}");
     }
 
     #[test]

@@ -96,38 +96,15 @@ impl Tool {
             .process_group(0)
             .kill_on_drop(true)
             .spawn()
-            .map_err(|source| ProcessError::Spawn {
-                program: launch.program.clone(),
-                source,
-            })?;
-        let id = child
-            .id()
-            .and_then(|id| i32::try_from(id).ok())
-            .ok_or(ProcessError::Incomplete("process id"))?;
-        let stdout = child
-            .stdout
-            .take()
-            .ok_or(ProcessError::Incomplete("standard output"))?;
-        let stderr = child
-            .stderr
-            .take()
-            .ok_or(ProcessError::Incomplete("standard error"))?;
+            .map_err(|source| ProcessError::Spawn { program: launch.program.clone(), source })?;
+        let id =
+            child.id().and_then(|id| i32::try_from(id).ok()).ok_or(ProcessError::Incomplete("process id"))?;
+        let stdout = child.stdout.take().ok_or(ProcessError::Incomplete("standard output"))?;
+        let stderr = child.stderr.take().ok_or(ProcessError::Incomplete("standard error"))?;
         let tail = SharedTail::default();
         let stdout = tokio::spawn(read_stdout(stdout, redactor.clone(), Arc::clone(&tail)));
-        let stderr = tokio::spawn(read_stderr(
-            stderr,
-            adapter,
-            redactor,
-            Arc::clone(&tail),
-            on_progress,
-        ));
-        Ok(Self {
-            child,
-            group: Pid::from_raw(id),
-            stdout,
-            stderr,
-            tail,
-        })
+        let stderr = tokio::spawn(read_stderr(stderr, adapter, redactor, Arc::clone(&tail), on_progress));
+        Ok(Self { child, group: Pid::from_raw(id), stdout, stderr, tail })
     }
 
     /// The tool's process id.
@@ -163,19 +140,11 @@ impl Tool {
         // What it may have left behind would keep the pipes open.
         self.kill();
         let both = async { tokio::join!(self.stdout, self.stderr) };
-        let (stdout, adapter) = timeout(PIPE_TIMEOUT, both)
-            .await
-            .map_err(|_| ProcessError::PipesOpen)?;
-        let (stdout, adapter) = stdout
-            .ok()
-            .zip(adapter.ok())
-            .ok_or(ProcessError::Incomplete("readable output"))?;
+        let (stdout, adapter) = timeout(PIPE_TIMEOUT, both).await.map_err(|_| ProcessError::PipesOpen)?;
+        let (stdout, adapter) =
+            stdout.ok().zip(adapter.ok()).ok_or(ProcessError::Incomplete("readable output"))?;
         let tail = std::mem::take(&mut *self.tail.lock().unwrap_or_else(PoisonError::into_inner));
-        Ok(Written {
-            adapter,
-            stdout,
-            last_lines: tail.into_lines(),
-        })
+        Ok(Written { adapter, stdout, last_lines: tail.into_lines() })
     }
 }
 
@@ -191,9 +160,7 @@ fn locate(program: &str) -> PathBuf {
 async fn read_stdout(mut pipe: impl AsyncRead + Unpin, redactor: Redactor, tail: SharedTail) -> String {
     let (mut kept, mut splitter) = (Vec::new(), LineSplitter::default());
     let keep = |line: &str| {
-        tail.lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(redactor.clean(line));
+        tail.lock().unwrap_or_else(PoisonError::into_inner).push(redactor.clean(line));
     };
     let mut buffer = vec![0; 8192];
     while let Some(bytes) = read_some(&mut pipe, &mut buffer).await {
@@ -218,9 +185,7 @@ async fn read_stderr(
         if let Some(progress) = adapter.stderr_line(line) {
             on_progress(progress);
         } else {
-            tail.lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .push(redactor.clean(line));
+            tail.lock().unwrap_or_else(PoisonError::into_inner).push(redactor.clean(line));
         }
     };
     let mut buffer = vec![0; 8192];

@@ -39,19 +39,10 @@ pub async fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, ResolveEr
     // One question is enough where there is an IPv4 address.
     builder.options_mut().ip_strategy = LookupIpStrategy::Ipv4thenIpv6;
     let resolver = builder.build().map_err(ResolveError::Configuration)?;
-    let found = timeout(LOOKUP_TIMEOUT, resolver.lookup_ip(host))
-        .await
-        .map_err(|_| ResolveError::Timeout)?;
+    let found = timeout(LOOKUP_TIMEOUT, resolver.lookup_ip(host)).await.map_err(|_| ResolveError::Timeout)?;
     let found = found.map_err(ResolveError::Lookup)?;
-    let addresses: Vec<_> = found
-        .iter()
-        .map(|address| SocketAddr::new(address, port))
-        .collect();
-    if addresses.is_empty() {
-        Err(ResolveError::NoAddress)
-    } else {
-        Ok(addresses)
-    }
+    let addresses: Vec<_> = found.iter().map(|address| SocketAddr::new(address, port)).collect();
+    if addresses.is_empty() { Err(ResolveError::NoAddress) } else { Ok(addresses) }
 }
 
 fn literal(host: &str) -> Option<IpAddr> {

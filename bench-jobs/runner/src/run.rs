@@ -61,11 +61,7 @@ pub async fn run(options: &Options) -> u8 {
         eprintln!("{error}");
         return UNDELIVERED;
     }
-    if result.failure.is_none() {
-        MEASURED
-    } else {
-        FAILED
-    }
+    if result.failure.is_none() { MEASURED } else { FAILED }
 }
 
 /// One pod's work.
@@ -97,12 +93,7 @@ struct Done {
 impl<'a> Runner<'a> {
     fn new(assignment: Assignment, options: &'a Options) -> Self {
         let redactor = Redactor::new(assignment.password.as_deref());
-        Self {
-            assignment,
-            options,
-            shared: Arc::default(),
-            redactor,
-        }
+        Self { assignment, options, shared: Arc::default(), redactor }
     }
 
     /// The result, whatever happens. No secret is in it.
@@ -112,8 +103,7 @@ impl<'a> Runner<'a> {
         let mut result = PodResult::failed(&job.phase, job.repetition, &job::pod_name(), nothing);
         result.failure = self.measure(&mut result).await.err();
         if let Some(failure) = &mut result.failure {
-            self.redactor
-                .clean_all(failure.last_lines.iter_mut().chain([&mut failure.message]));
+            self.redactor.clean_all(failure.last_lines.iter_mut().chain([&mut failure.message]));
         }
         self.redactor.clean_all(&mut result.tool.arguments);
         result
@@ -123,15 +113,9 @@ impl<'a> Runner<'a> {
         let preparing = |message: String| failure(FailureStep::Preflight, message);
         let stop = Stop::listen().map_err(|e| preparing(format!("cannot listen for signals: {e}")))?;
         let listen = self.options.listen;
-        let serving = http::serve(
-            listen,
-            &self.assignment.job,
-            self.assignment.client_index,
-            Arc::clone(&self.shared),
-        );
-        let address = serving
-            .await
-            .map_err(|e| preparing(format!("cannot listen on {listen}: {e}")))?;
+        let serving =
+            http::serve(listen, &self.assignment.job, self.assignment.client_index, Arc::clone(&self.shared));
+        let address = serving.await.map_err(|e| preparing(format!("cannot listen on {listen}: {e}")))?;
         say(&format!("listening on {address}"));
         let armed = tokio::select! {
             armed = self.arm() => armed?,
@@ -139,11 +123,8 @@ impl<'a> Runner<'a> {
                 return Err(failure(FailureStep::Interrupted, "the pod was asked to stop before the load began"));
             }
         };
-        let mut record = ServerRecord {
-            truth: armed.ready.truth.clone(),
-            before: armed.before.clone(),
-            after: None,
-        };
+        let mut record =
+            ServerRecord { truth: armed.ready.truth.clone(), before: armed.before.clone(), after: None };
         let done = self.load(&armed, &stop).await;
         if let Ok(Done { after: Ok(after), .. }) = &done {
             record.after = Some(after.clone());
@@ -155,20 +136,14 @@ impl<'a> Runner<'a> {
     /// Everything up to the instant at which the tool must be started.
     async fn arm(&self) -> Result<Armed, Failure> {
         let assignment = &self.assignment;
-        let ready = preflight::check(assignment, &self.options.output_directory)
-            .await
-            .map_err(|e| e.failure())?;
+        let ready =
+            preflight::check(assignment, &self.options.output_directory).await.map_err(|e| e.failure())?;
         if assignment.job.flush && assignment.client_index == 0 {
             flush::flush(assignment, &ready).await.map_err(|e| e.failure())?;
         }
-        let engine = ready
-            .truth
-            .engine
-            .map_or_else(|| "an unknown engine".to_owned(), |engine| engine.to_string());
-        say(&format!(
-            "preflight passed: {} is {engine} {}",
-            ready.address, ready.truth.version
-        ));
+        let engine =
+            ready.truth.engine.map_or_else(|| "an unknown engine".to_owned(), |engine| engine.to_string());
+        say(&format!("preflight passed: {} is {engine} {}", ready.address, ready.truth.version));
         self.shared.enter(RunnerStage::AtStartLine);
         let received = self.shared.order().await;
         self.shared.enter(RunnerStage::Armed);
@@ -187,13 +162,7 @@ impl<'a> Runner<'a> {
         let context = self.context(&ready, received);
         let launch = adapter_for(&assignment.job.tool).launch(&assignment.job, &context);
         clock::sleep_until(received.line_unix_nanos.saturating_sub(clock::nanos(launch.lead))).await;
-        Ok(Armed {
-            ready,
-            received,
-            before,
-            context,
-            launch,
-        })
+        Ok(Armed { ready, received, before, context, launch })
     }
 
     fn context(&self, ready: &Ready, received: Received) -> LaunchContext {
@@ -223,25 +192,11 @@ impl<'a> Runner<'a> {
             Duration::try_from_secs_f64(self.assignment.job.watchdog_seconds).unwrap_or(Duration::MAX);
         let watched = watch(&mut tool, &armed.launch, line, watchdog, stop)
             .await
-            .map_err(|e| {
-                failure(
-                    FailureStep::Tool,
-                    format!("the tool's end cannot be awaited: {e}"),
-                )
-            })?;
+            .map_err(|e| failure(FailureStep::Tool, format!("the tool's end cannot be awaited: {e}")))?;
         let client = close(opening).await;
         let after = self.counters(armed.ready.address).await;
-        let written = tool
-            .written()
-            .await
-            .map_err(|e| failure(FailureStep::Tool, e.to_string()))?;
-        Ok(Done {
-            launched_unix_nanos,
-            watched,
-            written,
-            after,
-            client,
-        })
+        let written = tool.written().await.map_err(|e| failure(FailureStep::Tool, e.to_string()))?;
+        Ok(Done { launched_unix_nanos, watched, written, after, client })
     }
 
     fn start(&self, armed: &Armed) -> Result<Tool, Failure> {

@@ -104,10 +104,7 @@ impl Server {
         let (connection, driver) = MultiplexedConnection::new_with_config(&settings, stream, config)
             .await
             .map_err(|e| ServerError::Handshake(Reply(e)))?;
-        let mut server = Self {
-            connection,
-            driver: tokio::spawn(driver),
-        };
+        let mut server = Self { connection, driver: tokio::spawn(driver) };
         if let Some(password) = password {
             let authenticate = cmd("AUTH").arg(password).to_owned();
             let answer = authenticate.query_async::<()>(&mut server.connection).await;
@@ -124,16 +121,12 @@ impl Server {
     /// Every section of INFO.
     pub async fn info(&mut self) -> Result<Info, ServerError> {
         // ALL, since only few engines take several sections in one request.
-        self.ask("INFO ALL", cmd("INFO").arg("ALL"))
-            .await
-            .map(|text: String| Info::parse(&text))
+        self.ask("INFO ALL", cmd("INFO").arg("ALL")).await.map(|text: String| Info::parse(&text))
     }
 
     /// Whether the server is still loading its data set.
     pub async fn loading(&mut self) -> Result<bool, ServerError> {
-        let text: String = self
-            .ask("INFO persistence", cmd("INFO").arg("persistence"))
-            .await?;
+        let text: String = self.ask("INFO persistence", cmd("INFO").arg("persistence")).await?;
         Ok(Info::parse(&text).flag("loading"))
     }
 
@@ -141,10 +134,7 @@ impl Server {
     pub async fn truth(&mut self) -> Result<ServerTruth, ServerError> {
         let info = self.info().await?;
         let io_threads = self.setting("io-threads").await;
-        Ok(truth::read_truth(
-            &info,
-            io_threads.and_then(|value| value.parse().ok()),
-        ))
+        Ok(truth::read_truth(&info, io_threads.and_then(|value| value.parse().ok())))
     }
 
     /// What the server counted.
@@ -173,12 +163,8 @@ impl Server {
 
     /// One setting; `None` where the engine has it not or hides it, which is no fault.
     async fn setting(&mut self, name: &str) -> Option<String> {
-        let pairs: HashMap<String, String> = cmd("CONFIG")
-            .arg("GET")
-            .arg(name)
-            .query_async(&mut self.connection)
-            .await
-            .ok()?;
+        let pairs: HashMap<String, String> =
+            cmd("CONFIG").arg("GET").arg(name).query_async(&mut self.connection).await.ok()?;
         pairs.get(name).cloned()
     }
 
@@ -190,10 +176,7 @@ impl Server {
         request
             .query_async(&mut self.connection)
             .await
-            .map_err(|e| ServerError::Command {
-                command,
-                reply: Reply(e),
-            })
+            .map_err(|e| ServerError::Command { command, reply: Reply(e) })
     }
 }
 

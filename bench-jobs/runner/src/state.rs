@@ -27,16 +27,8 @@ impl Received {
     pub fn at(order: StartOrder, now: i64) -> Self {
         let offset = now.saturating_sub(order.sent_at_unix_nanos);
         let clock_offset_seconds = clock::seconds(offset);
-        let moved = if clock_offset_seconds.abs() > CLOCK_TOLERANCE_SECONDS {
-            offset
-        } else {
-            0
-        };
-        Self {
-            order,
-            clock_offset_seconds,
-            line_unix_nanos: order.start_at_unix_nanos.saturating_add(moved),
-        }
+        let moved = if clock_offset_seconds.abs() > CLOCK_TOLERANCE_SECONDS { offset } else { 0 };
+        Self { order, clock_offset_seconds, line_unix_nanos: order.start_at_unix_nanos.saturating_add(moved) }
     }
 }
 
@@ -153,10 +145,7 @@ mod tests {
     const SECOND: i64 = 1_000_000_000;
 
     fn order(start: i64, sent: i64) -> StartOrder {
-        StartOrder {
-            start_at_unix_nanos: start,
-            sent_at_unix_nanos: sent,
-        }
+        StartOrder { start_at_unix_nanos: start, sent_at_unix_nanos: sent }
     }
 
     #[test]
@@ -168,14 +157,8 @@ mod tests {
 
     #[test]
     fn a_clock_that_is_off_is_corrected_in_both_directions() {
-        assert_eq!(
-            Received::at(order(12 * SECOND, 10 * SECOND), 40 * SECOND).line_unix_nanos,
-            42 * SECOND
-        );
-        assert_eq!(
-            Received::at(order(12 * SECOND, 10 * SECOND), 5 * SECOND).line_unix_nanos,
-            7 * SECOND
-        );
+        assert_eq!(Received::at(order(12 * SECOND, 10 * SECOND), 40 * SECOND).line_unix_nanos, 42 * SECOND);
+        assert_eq!(Received::at(order(12 * SECOND, 10 * SECOND), 5 * SECOND).line_unix_nanos, 7 * SECOND);
     }
 
     #[test]
@@ -196,13 +179,7 @@ mod tests {
         assert!(shared.snapshot().elapsed_seconds(9 * SECOND).abs() < 1e-9);
         shared.enter(RunnerStage::Running);
         assert!((shared.snapshot().elapsed_seconds(9 * SECOND) - 7.0).abs() < 1e-9);
-        shared.finish(
-            Progress {
-                operations: 5,
-                errors: 0,
-            },
-            3.5,
-        );
+        shared.finish(Progress { operations: 5, errors: 0 }, 3.5);
         let state = shared.snapshot().answer(99 * SECOND);
         assert_eq!((state.stage, state.operations), (RunnerStage::Finished, 5));
         assert!((state.elapsed_seconds - 3.5).abs() < 1e-9);

@@ -25,16 +25,12 @@ impl Opening {
     pub fn close(self) -> ClientUsage {
         match (self.0, cgroup::read(Path::new(cgroup::OWN_ROOT))) {
             (Some(before), Some(after)) => cgroup::usage_between(&before, after),
-            _ => ClientUsage {
-                cpu_seconds: ended_children_seconds(),
-                ..ClientUsage::default()
-            },
+            _ => ClientUsage { cpu_seconds: ended_children_seconds(), ..ClientUsage::default() },
         }
     }
 }
 
 fn ended_children_seconds() -> f64 {
-    getrusage(UsageWho::RUSAGE_CHILDREN).map_or(0.0, |usage| {
-        (usage.user_time() + usage.system_time()).num_microseconds() as f64 / 1e6
-    })
+    getrusage(UsageWho::RUSAGE_CHILDREN)
+        .map_or(0.0, |usage| (usage.user_time() + usage.system_time()).num_microseconds() as f64 / 1e6)
 }

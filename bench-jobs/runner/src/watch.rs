@@ -44,10 +44,7 @@ pub async fn watch(
     let mut activity = Activity::default();
     let mut samples = interval(SAMPLE_INTERVAL);
     samples.set_missed_tick_behavior(MissedTickBehavior::Skip);
-    let mut fate = Fate {
-        interrupted: false,
-        watchdog: false,
-    };
+    let mut fate = Fate { interrupted: false, watchdog: false };
     let (mut watchdog_at, mut kill_at) = (line + watchdog.min(FAR), started + FAR);
     let status = loop {
         tokio::select! {
@@ -70,11 +67,7 @@ pub async fn watch(
         }
     };
     let active = activity.last_growth().unwrap_or_else(|| line.elapsed());
-    Ok(Watched {
-        exit: fate.exit(status),
-        wall: started.elapsed(),
-        active,
-    })
+    Ok(Watched { exit: fate.exit(status), wall: started.elapsed(), active })
 }
 
 /// What the runner did to the tool.

@@ -39,25 +39,13 @@ impl Observer {
             .spawn()
             .unwrap();
         let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap())
-            .read_line(&mut line)
-            .unwrap();
-        let address = line
-            .strip_prefix("listening on ")
-            .and_then(|rest| rest.split(',').next())
-            .unwrap();
-        Self {
-            child,
-            address: format!("http://{address}"),
-            client: reqwest::Client::new(),
-        }
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let address = line.strip_prefix("listening on ").and_then(|rest| rest.split(',').next()).unwrap();
+        Self { child, address: format!("http://{address}"), client: reqwest::Client::new() }
     }
 
     async fn get(&self, path: &str, token: &str) -> (u16, String) {
-        let request = self
-            .client
-            .get(format!("{}{path}", self.address))
-            .header("x-dragstrip-token", token);
+        let request = self.client.get(format!("{}{path}", self.address)).header("x-dragstrip-token", token);
         let answer = request.send().await.unwrap();
         (answer.status().as_u16(), answer.text().await.unwrap())
     }
@@ -71,37 +59,20 @@ impl Observer {
 
 #[tokio::test]
 async fn the_truth_is_told_to_who_may_ask() {
-    let server = Redis::start(&[
-        "--requirepass",
-        PASSWORD,
-        "--io-threads",
-        "2",
-        "--maxmemory",
-        "64mb",
-    ])
-    .await;
+    let server = Redis::start(&["--requirepass", PASSWORD, "--io-threads", "2", "--maxmemory", "64mb"]).await;
     let observer = Observer::start(server.port, PASSWORD);
     assert_eq!(observer.get("/ready", "").await.0, 200);
     assert_eq!(observer.get("/v1/observed", "another token").await.0, 403);
     let (status, text) = observer.get("/v1/observed", TOKEN).await;
     assert_eq!(status, 200, "{text}");
     let observation: Observation = serde_json::from_str(&text).unwrap();
-    assert_eq!(
-        (observation.server.engine, observation.server.threads),
-        (Some(Engine::Redis), Some(2))
-    );
+    assert_eq!((observation.server.engine, observation.server.threads), (Some(Engine::Redis), Some(2)));
     assert_eq!(observation.server.max_memory_bytes, Some(64 << 20));
     assert_eq!(observation.server.run_id, server.run_id());
     assert!(observation.host.cpus > 0 && !observation.host.kernel.is_empty());
     let (_, metrics) = observer.get("/metrics", "").await;
-    assert!(
-        metrics.contains("dragstrip_server_up{engine=\"Redis\"} 1\n"),
-        "{metrics}"
-    );
-    assert!(
-        metrics.contains("dragstrip_server_max_memory_bytes{engine=\"Redis\"} 67108864\n"),
-        "{metrics}"
-    );
+    assert!(metrics.contains("dragstrip_server_up{engine=\"Redis\"} 1\n"), "{metrics}");
+    assert!(metrics.contains("dragstrip_server_max_memory_bytes{engine=\"Redis\"} 67108864\n"), "{metrics}");
     assert!(!metrics.contains(PASSWORD) && !text.contains(PASSWORD));
 }
 
@@ -114,18 +85,9 @@ async fn readiness_follows_the_server() {
     let (status, text) = observer.get("/ready", "").await;
     assert_eq!(status, 503);
     assert!(text.contains("no TCP connection"), "{text}");
-    assert!(
-        observer
-            .get("/metrics", "")
-            .await
-            .1
-            .contains("dragstrip_server_up{engine=\"\"} 0")
-    );
+    assert!(observer.get("/metrics", "").await.1.contains("dragstrip_server_up{engine=\"\"} 0"));
     server.restart().await;
-    wait_for("readiness", async || {
-        (observer.get("/ready", "").await.0 == 200).then_some(())
-    })
-    .await;
+    wait_for("readiness", async || (observer.get("/ready", "").await.0 == 200).then_some(())).await;
 }
 
 #[tokio::test]

@@ -28,15 +28,10 @@ async fn a_good_run_agrees_with_the_servers_own_counters() {
     job["flush"] = json!(true);
     job["target"]["runId"] = json!(server.run_id());
     let pod = Pod::new(&job).password(PASSWORD).at_the_line().await;
-    assert!(
-        server.ask("DBSIZE").unwrap().starts_with(":0"),
-        "the server was not flushed"
-    );
+    assert!(server.ask("DBSIZE").unwrap().starts_with(":0"), "the server was not flushed");
     assert_eq!(pod.order(order_in(SOON), TOKEN).await.0, 200);
-    let progress = wait_for("progress", async || {
-        pod.progress().await.filter(|state| state.operations > 0)
-    })
-    .await;
+    let progress =
+        wait_for("progress", async || pod.progress().await.filter(|state| state.operations > 0)).await;
     assert_eq!(progress.stage, RunnerStage::Running);
     let metrics = pod.metrics().await;
     let labels = r#"run="run",phase="phase",repetition="1",client="0""#;
@@ -52,24 +47,13 @@ async fn a_good_run_agrees_with_the_servers_own_counters() {
     let after = record.after.as_ref().unwrap();
     for operation in &finished.result.operations {
         let calls = |counters: &dragstrip_crds::observed::ServerCounters| {
-            counters
-                .commands
-                .get(&operation.operation.to_lowercase())
-                .map_or(0, |counter| counter.calls)
+            counters.commands.get(&operation.operation.to_lowercase()).map_or(0, |counter| counter.calls)
         };
         assert!(operation.count > 100, "{operation:?}");
-        assert_eq!(
-            calls(after) - calls(&record.before),
-            operation.count,
-            "{}",
-            operation.operation
-        );
+        assert_eq!(calls(after) - calls(&record.before), operation.count, "{}", operation.operation);
     }
     let window = &finished.result.window;
-    assert!(
-        window.seconds > 1.5 && window.start_skew_seconds.abs() < 0.5,
-        "{window:?}"
-    );
+    assert!(window.seconds > 1.5 && window.start_skew_seconds.abs() < 0.5, "{window:?}");
     assert!(finished.result.client.cpu_seconds > 0.0);
     assert!(finished.stdout.contains(" ops/s  "), "{}", finished.stdout);
     assert!(finished.termination.contains("\"operation\":\"GET\""));
@@ -84,14 +68,8 @@ async fn an_order_counts_once_and_only_with_the_token() {
     let (_, first) = pod.order(order, TOKEN).await;
     let (status, again) = pod.order(order_in(Duration::from_secs(500)), TOKEN).await;
     assert_eq!(status, 200);
-    assert_eq!(
-        first.unwrap().start_at_unix_nanos,
-        Some(order.start_at_unix_nanos)
-    );
-    assert_eq!(
-        again.unwrap().start_at_unix_nanos,
-        Some(order.start_at_unix_nanos)
-    );
+    assert_eq!(first.unwrap().start_at_unix_nanos, Some(order.start_at_unix_nanos));
+    assert_eq!(again.unwrap().start_at_unix_nanos, Some(order.start_at_unix_nanos));
     assert_eq!(pod.finished().await.result.failure, None);
 }
 
@@ -101,10 +79,7 @@ async fn two_runners_start_together() {
     let mut job = job(server.port, &loadgen(1));
     job["clients"] = json!(2);
     let first = Pod::new(&job).at_the_line().await;
-    let second = Pod::new(&job)
-        .variable("JOB_COMPLETION_INDEX", "1")
-        .at_the_line()
-        .await;
+    let second = Pod::new(&job).variable("JOB_COMPLETION_INDEX", "1").at_the_line().await;
     let order = order_in(SOON);
     let answers = tokio::join!(first.order(order, TOKEN), second.order(order, TOKEN));
     assert_eq!((answers.0.0, answers.1.0), (200, 200));
@@ -130,24 +105,13 @@ async fn an_order_that_comes_too_late_is_refused_work() {
 #[tokio::test]
 async fn a_wrong_password_is_told_in_the_servers_words() {
     let server = Redis::start(&["--requirepass", "another-password"]).await;
-    let finished = Pod::new(&job(server.port, &loadgen(1)))
-        .password(PASSWORD)
-        .run()
-        .await;
+    let finished = Pod::new(&job(server.port, &loadgen(1))).password(PASSWORD).run().await;
     let failure = finished.failure();
     assert_eq!(failure.step, FailureStep::Preflight);
-    assert!(
-        failure
-            .message
-            .contains("AUTH was refused: WRONGPASS invalid username-password"),
-        "{failure:?}"
-    );
+    assert!(failure.message.contains("AUTH was refused: WRONGPASS invalid username-password"), "{failure:?}");
     let finished = Pod::new(&job(server.port, &loadgen(1))).run().await;
     assert!(
-        finished
-            .failure()
-            .message
-            .contains("NOAUTH Authentication required"),
+        finished.failure().message.contains("NOAUTH Authentication required"),
         "{:?}",
         finished.failure()
     );
@@ -159,12 +123,7 @@ async fn a_refused_connection_is_told_with_the_address() {
     let finished = Pod::new(&job(port, &loadgen(1))).run().await;
     let failure = finished.failure();
     assert_eq!(failure.step, FailureStep::Preflight);
-    assert!(
-        failure
-            .message
-            .starts_with(&format!("127.0.0.1:{port}: no TCP connection: ")),
-        "{failure:?}"
-    );
+    assert!(failure.message.starts_with(&format!("127.0.0.1:{port}: no TCP connection: ")), "{failure:?}");
     assert!(failure.message.contains("refused"), "{failure:?}");
 }
 
@@ -175,12 +134,7 @@ async fn the_declared_cluster_mode_must_be_the_servers() {
     job["target"]["cluster"] = json!(true);
     let finished = Pod::new(&job).run().await;
     assert_eq!(finished.failure().step, FailureStep::Preflight);
-    assert!(
-        finished
-            .failure()
-            .message
-            .contains("declared cluster mode on, the server says off")
-    );
+    assert!(finished.failure().message.contains("declared cluster mode on, the server says off"));
 }
 
 #[tokio::test]
@@ -193,10 +147,7 @@ async fn a_restarted_server_is_another_one() {
     let finished = Pod::new(&job).run().await;
     let failure = finished.failure();
     assert_eq!(failure.step, FailureStep::Preflight);
-    let both = format!(
-        "restarted or replaced: verified was {verified}, now {} answers",
-        server.run_id()
-    );
+    let both = format!("restarted or replaced: verified was {verified}, now {} answers", server.run_id());
     assert!(failure.message.contains(&both), "{failure:?}");
 }
 
@@ -205,18 +156,11 @@ async fn a_server_that_dies_under_load_is_the_reason() {
     let mut server = Redis::start(&[]).await;
     let pod = Pod::new(&job(server.port, &loadgen(20))).at_the_line().await;
     pod.order(order_in(SOON), TOKEN).await;
-    wait_for("load", async || {
-        pod.progress().await.filter(|state| state.operations > 0)
-    })
-    .await;
+    wait_for("load", async || pod.progress().await.filter(|state| state.operations > 0)).await;
     server.stop();
     let finished = pod.finished().await;
     assert_eq!(finished.failure().step, FailureStep::ServerIdentity);
-    assert!(
-        finished.failure().message.contains("unreachable after the load"),
-        "{:?}",
-        finished.failure()
-    );
+    assert!(finished.failure().message.contains("unreachable after the load"), "{:?}", finished.failure());
 }
 
 #[tokio::test]
@@ -227,10 +171,7 @@ async fn error_replies_spoil_a_run() {
     let finished = pod.finished().await;
     assert_eq!(finished.failure().step, FailureStep::ErrorReplies);
     assert!(
-        finished
-            .failure()
-            .message
-            .contains("the first: OOM command not allowed"),
+        finished.failure().message.contains("the first: OOM command not allowed"),
         "{:?}",
         finished.failure()
     );
@@ -242,23 +183,11 @@ async fn a_second_client_is_found_by_the_counters() {
     let server = Redis::start(&[]).await;
     let pod = Pod::new(&job(server.port, &loadgen(2))).at_the_line().await;
     pod.order(order_in(SOON), TOKEN).await;
-    wait_for("load", async || {
-        pod.progress().await.filter(|state| state.operations > 0)
-    })
-    .await;
+    wait_for("load", async || pod.progress().await.filter(|state| state.operations > 0)).await;
     server.ask(&"GET stranger\r\n".repeat(200_000)).unwrap();
     let finished = pod.finished().await;
-    assert_eq!(
-        finished.failure().step,
-        FailureStep::CounterCheck,
-        "{:?}",
-        finished.failure()
-    );
-    assert!(
-        finished.failure().message.contains("GET, the tool"),
-        "{:?}",
-        finished.failure()
-    );
+    assert_eq!(finished.failure().step, FailureStep::CounterCheck, "{:?}", finished.failure());
+    assert!(finished.failure().message.contains("GET, the tool"), "{:?}", finished.failure());
 }
 
 #[tokio::test]
@@ -266,26 +195,15 @@ async fn sigterm_keeps_what_was_measured_and_leaves_no_tool() {
     let server = Redis::start(&[]).await;
     let pod = Pod::new(&job(server.port, &loadgen(60))).at_the_line().await;
     pod.order(order_in(SOON), TOKEN).await;
-    wait_for("load", async || {
-        pod.progress().await.filter(|state| state.operations > 0)
-    })
-    .await;
+    wait_for("load", async || pod.progress().await.filter(|state| state.operations > 0)).await;
     let asked = Instant::now();
     pod.terminate();
     let finished = pod.finished().await;
     assert!(asked.elapsed() < Duration::from_secs(10));
     assert_eq!(finished.failure().step, FailureStep::Interrupted);
-    assert!(
-        finished
-            .result
-            .operations
-            .iter()
-            .all(|operation| operation.count > 0)
-    );
+    assert!(finished.result.operations.iter().all(|operation| operation.count > 0));
     wait_for("the tool to be gone", async || {
-        server
-            .ask("CLIENT LIST")
-            .filter(|list| list.matches("id=").count() == 1)
+        server.ask("CLIENT LIST").filter(|list| list.matches("id=").count() == 1)
     })
     .await;
 }
@@ -315,18 +233,13 @@ async fn a_tool_that_hangs_is_killed_with_its_children() {
     let pod = Pod::new(&job).script(script).at_the_line().await;
     pod.order(order_in(SOON), TOKEN).await;
     let note = pod.path("output/child");
-    let child = wait_for("the script", async || {
-        fs::read_to_string(&note).ok().filter(|id| !id.is_empty())
-    })
-    .await;
+    let child =
+        wait_for("the script", async || fs::read_to_string(&note).ok().filter(|id| !id.is_empty())).await;
     assert!(alive(&child));
     let finished = pod.finished().await;
     let failure = finished.failure();
     assert_eq!((failure.step, failure.signal), (FailureStep::Watchdog, Some(9)));
-    assert!(
-        failure.message.contains("within 1 s after the start line"),
-        "{failure:?}"
-    );
+    assert!(failure.message.contains("within 1 s after the start line"), "{failure:?}");
     assert!(!alive(&child), "the tool's child lives on");
 }
 
@@ -335,33 +248,21 @@ async fn a_tool_is_asked_in_its_own_way_to_stop() {
     let server = Redis::start(&[]).await;
     let script = "trap 'echo asked nicely; exit 0' INT; trap 'echo asked wrongly' TERM; echo > up; \
                   while true; do sleep 0.1; done";
-    let pod = Pod::new(&job(server.port, &stand_in()))
-        .script(script)
-        .at_the_line()
-        .await;
+    let pod = Pod::new(&job(server.port, &stand_in())).script(script).at_the_line().await;
     pod.order(order_in(SOON), TOKEN).await;
     let up = pod.path("output/up");
     wait_for("the script", async || up.exists().then_some(())).await;
     pod.terminate();
     let finished = pod.finished().await;
     let failure = finished.failure();
-    assert_eq!(
-        (failure.step, failure.exit_code),
-        (FailureStep::Interrupted, Some(0))
-    );
-    assert!(
-        failure.last_lines.contains(&"asked nicely".to_owned()),
-        "{failure:?}"
-    );
+    assert_eq!((failure.step, failure.exit_code), (FailureStep::Interrupted, Some(0)));
+    assert!(failure.last_lines.contains(&"asked nicely".to_owned()), "{failure:?}");
 }
 
 #[tokio::test]
 async fn a_good_exit_without_a_result_is_a_failure() {
     let server = Redis::start(&[]).await;
-    let pod = Pod::new(&job(server.port, &stand_in()))
-        .script("exit 0")
-        .at_the_line()
-        .await;
+    let pod = Pod::new(&job(server.port, &stand_in())).script("exit 0").at_the_line().await;
     pod.order(order_in(SOON), TOKEN).await;
     let finished = pod.finished().await;
     assert!(
@@ -379,36 +280,22 @@ async fn a_flood_of_output_is_bounded_and_clean() {
         "yes 'noise with {PASSWORD} in it' | head -c 30000000 >&2; yes '{PASSWORD}' | head -c 5000000; \
          echo 'the end {PASSWORD}' >&2; exit 1"
     );
-    let pod = Pod::new(&job(server.port, &stand_in()))
-        .password(PASSWORD)
-        .script(&script)
-        .at_the_line()
-        .await;
+    let pod = Pod::new(&job(server.port, &stand_in())).password(PASSWORD).script(&script).at_the_line().await;
     pod.order(order_in(SOON), TOKEN).await;
     let finished = pod.finished().await;
     assert!(finished.failure().last_lines.len() <= 40);
-    assert!(
-        finished.stdout.len() < 100_000,
-        "{} bytes of log",
-        finished.stdout.len()
-    );
+    assert!(finished.stdout.len() < 100_000, "{} bytes of log", finished.stdout.len());
 }
 
 #[tokio::test]
 async fn a_tool_that_is_not_there_is_a_failed_launch() {
     let server = Redis::start(&[]).await;
-    let pod = Pod::new(&job(server.port, &stand_in()))
-        .variable("PATH", "/nowhere")
-        .at_the_line()
-        .await;
+    let pod = Pod::new(&job(server.port, &stand_in())).variable("PATH", "/nowhere").at_the_line().await;
     pod.order(order_in(SOON), TOKEN).await;
     let finished = pod.finished().await;
     assert_eq!(finished.failure().step, FailureStep::Launch);
     assert!(
-        finished
-            .failure()
-            .message
-            .contains("cannot start memtier_benchmark"),
+        finished.failure().message.contains("cannot start memtier_benchmark"),
         "{:?}",
         finished.failure()
     );
@@ -418,11 +305,6 @@ async fn a_tool_that_is_not_there_is_a_failed_launch() {
 async fn an_unreadable_job_is_a_result_too() {
     let finished = Pod::new(&json!({"run": "of another version"})).run().await;
     assert_eq!(finished.failure().step, FailureStep::Job);
-    assert!(
-        finished
-            .failure()
-            .message
-            .contains("DRAGSTRIP_JOB does not hold a job")
-    );
+    assert!(finished.failure().message.contains("DRAGSTRIP_JOB does not hold a job"));
     assert_eq!(finished.result.pod, "pod-0");
 }

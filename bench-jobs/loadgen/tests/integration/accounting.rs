@@ -16,11 +16,7 @@ fn assert_consistent(report: &Report) {
     for operation in &report.operations {
         let name = &operation.operation;
         assert_eq!(operation.count + operation.errors, operation.requests, "{name}");
-        assert_eq!(
-            operation.decode_histogram().unwrap().len(),
-            operation.count,
-            "{name}"
-        );
+        assert_eq!(operation.decode_histogram().unwrap().len(), operation.count, "{name}");
         let by_second: u64 = report
             .per_second
             .iter()
@@ -49,17 +45,10 @@ fn counts_agree_with_the_server_for_every_pattern() {
         assert_eq!(report.totals.requests, 2 * 3 * 101);
         let (set, get) = (report.operation("SET").unwrap(), report.operation("GET").unwrap());
         assert_eq!(get.hits + get.misses, get.count);
-        expected = (
-            expected.0 + set.count,
-            expected.1 + get.count,
-            expected.2 + get.hits,
-            expected.3 + get.misses,
-        );
+        expected =
+            (expected.0 + set.count, expected.1 + get.count, expected.2 + get.hits, expected.3 + get.misses);
     }
-    assert_eq!(
-        (server.calls("set"), server.calls("get")),
-        (expected.0, expected.1)
-    );
+    assert_eq!((server.calls("set"), server.calls("get")), (expected.0, expected.1));
     assert_eq!(server.info("stats", "keyspace_hits:"), expected.2);
     assert_eq!(server.info("stats", "keyspace_misses:"), expected.3);
     assert!(expected.2 > 0 && expected.3 > 0, "{expected:?}");
@@ -70,17 +59,10 @@ fn a_sequential_pass_covers_every_key_exactly_once() {
     let server = RedisServer::start(&[]);
     let keys = "--threads 2 --connections-per-thread 3 --pipeline 10 --requests allkeys --key-pattern sequential \
         --key-prefix pass: --key-minimum 17 --key-maximum 1023";
-    let written = completed(
-        &server,
-        &format!("{keys} --ratio 1:0 --data-size-range 1-50 --random-data"),
-    );
+    let written = completed(&server, &format!("{keys} --ratio 1:0 --data-size-range 1-50 --random-data"));
     assert_eq!(written.operation("SET").unwrap().count, 1007);
     assert!(server.ask(&["DBSIZE"]).starts_with(":1007\r\n"));
-    assert!(
-        server
-            .ask(&["EXISTS pass:17 pass:1023 pass:16 pass:1024"])
-            .starts_with(":2\r\n")
-    );
+    assert!(server.ask(&["EXISTS pass:17 pass:1023 pass:16 pass:1024"]).starts_with(":2\r\n"));
     let read = completed(&server, &format!("{keys} --ratio 0:1"));
     let get = read.operation("GET").unwrap();
     assert_eq!((get.hits, get.misses), (1007, 0));
@@ -114,35 +96,18 @@ fn bytes_are_exact_even_when_batches_exceed_the_socket_buffers() {
     let (set, get) = (report.operation("SET").unwrap(), report.operation("GET").unwrap());
     assert_eq!((set.count, get.count), (60, 60));
     let framed_value = "$400000\r\n".len() + 400_000 + "\r\n".len();
-    assert_eq!(
-        set.bytes_sent,
-        60 * ("*3\r\n$3\r\nSET\r\n$2\r\nk5\r\n".len() + framed_value) as u64
-    );
+    assert_eq!(set.bytes_sent, 60 * ("*3\r\n$3\r\nSET\r\n$2\r\nk5\r\n".len() + framed_value) as u64);
     assert_eq!(set.bytes_received, 60 * 5);
-    assert_eq!(
-        get.bytes_sent,
-        60 * "*2\r\n$3\r\nGET\r\n$2\r\nk5\r\n".len() as u64
-    );
-    assert_eq!(
-        get.bytes_received,
-        get.hits * framed_value as u64 + get.misses * 5
-    );
+    assert_eq!(get.bytes_sent, 60 * "*2\r\n$3\r\nGET\r\n$2\r\nk5\r\n".len() as u64);
+    assert_eq!(get.bytes_received, get.hits * framed_value as u64 + get.misses * 5);
 }
 
 #[test]
 fn expiries_reach_the_server() {
     let server = RedisServer::start(&[]);
-    completed(
-        &server,
-        "--ratio 1:0 --requests 10 --key-maximum 50 --expiry-range 100-200",
-    );
+    completed(&server, "--ratio 1:0 --requests 10 --key-maximum 50 --expiry-range 100-200");
     let keyspace = server.ask(&["INFO keyspace"]);
-    let (keys, after) = keyspace
-        .split_once("keys=")
-        .unwrap()
-        .1
-        .split_once(",expires=")
-        .unwrap();
+    let (keys, after) = keyspace.split_once("keys=").unwrap().1.split_once(",expires=").unwrap();
     assert_eq!(after.split(',').next().unwrap(), keys, "{keyspace}");
 }
 
@@ -160,15 +125,8 @@ fn replies_of_the_wrong_type_are_errors_by_kind() {
     let get = report.operation("GET").unwrap();
     assert_eq!((get.count, get.errors, get.hits, get.misses), (0, 210, 0, 0));
     assert!(get.decode_histogram().unwrap().is_empty());
-    assert_eq!(
-        (report.errors[0].kind.as_str(), report.errors[0].count),
-        ("WRONGTYPE", 210)
-    );
-    assert!(
-        report.errors[0]
-            .first_message
-            .starts_with("WRONGTYPE Operation against a key")
-    );
+    assert_eq!((report.errors[0].kind.as_str(), report.errors[0].count), ("WRONGTYPE", 210));
+    assert!(report.errors[0].first_message.starts_with("WRONGTYPE Operation against a key"));
     assert!(report.totals.operations_per_second.abs() < f64::EPSILON);
 }
 
@@ -186,10 +144,7 @@ fn a_full_server_is_counted_as_oom() {
     assert_eq!(set.count + set.errors, 1000);
     assert_eq!(report.errors.len(), 1);
     assert_eq!(server.info("errorstats", "errorstat_OOM:count="), set.errors);
-    assert_eq!(
-        (report.errors[0].kind.as_str(), report.errors[0].count),
-        ("OOM", set.errors)
-    );
+    assert_eq!((report.errors[0].kind.as_str(), report.errors[0].count), ("OOM", set.errors));
     assert!(ended.stdout.contains("SET errors OOM"), "{}", ended.stdout);
 }
 
@@ -207,25 +162,17 @@ fn requests_without_the_wanted_password_are_errors() {
 #[test]
 fn passwords_work_and_appear_nowhere() {
     let server = RedisServer::start(&["--requirepass", "open-sesame"]);
-    server.ask(&[
-        "AUTH open-sesame",
-        "ACL SETUSER loader on >barrel-of-oil ~* +@all",
-    ]);
+    server.ask(&["AUTH open-sesame", "ACL SETUSER loader on >barrel-of-oil ~* +@all"]);
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), "barrel-of-oil\n").unwrap();
-    let options = format!(
-        "--requests 5 --protocol resp3 --username loader --password-file {}",
-        file.path().display()
-    );
+    let options =
+        format!("--requests 5 --protocol resp3 --username loader --password-file {}", file.path().display());
     let by_file = run(server.port, &options);
     let by_variable = Running::start(server.port, "--requests 5", Some("open-sesame")).wait();
     for (ended, authentication) in [(by_file, "usernameAndPassword"), (by_variable, "password")] {
         assert_eq!(ended.code, 0, "{ended:?}");
         assert_eq!(ended.report().configuration.authentication, authentication);
         let everything = format!("{ended:?}");
-        assert!(
-            !everything.contains("open-sesame") && !everything.contains("barrel-of-oil"),
-            "{everything}"
-        );
+        assert!(!everything.contains("open-sesame") && !everything.contains("barrel-of-oil"), "{everything}");
     }
 }

@@ -20,35 +20,21 @@ fn assert_failed(ended: &Ended, code: i32, kind: FailureKind, address: &str) {
     let failure = report.failure.unwrap();
     assert_eq!(failure.kind, kind);
     assert!(failure.message.contains(address), "{}", failure.message);
-    assert!(
-        ended.stderr.contains(&format!("error: {}", failure.message)),
-        "{}",
-        ended.stderr
-    );
+    assert!(ended.stderr.contains(&format!("error: {}", failure.message)), "{}", ended.stderr);
 }
 
 #[test]
 fn a_refused_connection_names_the_address() {
     let port = free_port();
     let ended = run(port, "--requests 1");
-    assert_failed(
-        &ended,
-        4,
-        FailureKind::Connect,
-        &format!("cannot connect to 127.0.0.1:{port}"),
-    );
+    assert_failed(&ended, 4, FailureKind::Connect, &format!("cannot connect to 127.0.0.1:{port}"));
     assert_eq!(ended.report().totals.requests, 0);
 }
 
 #[test]
 fn an_unknown_host_is_a_failure_of_name_resolution() {
     let ended = run(7, "--host no-such-host.invalid --connect-timeout 1s --requests 1");
-    assert_failed(
-        &ended,
-        3,
-        FailureKind::NameResolution,
-        "cannot resolve no-such-host.invalid:7",
-    );
+    assert_failed(&ended, 3, FailureKind::NameResolution, "cannot resolve no-such-host.invalid:7");
     assert!(ended.took < Duration::from_secs(3));
 }
 
@@ -56,12 +42,7 @@ fn an_unknown_host_is_a_failure_of_name_resolution() {
 fn a_wrong_password_is_refused_with_the_servers_words() {
     let server = RedisServer::start(&["--requirepass", "right"]);
     let ended = Running::start(server.port, "--requests 1", Some("not-this-one")).wait();
-    assert_failed(
-        &ended,
-        5,
-        FailureKind::Authentication,
-        &format!("127.0.0.1:{}", server.port),
-    );
+    assert_failed(&ended, 5, FailureKind::Authentication, &format!("127.0.0.1:{}", server.port));
     assert!(ended.stderr.contains("WRONGPASS"), "{}", ended.stderr);
     assert!(!format!("{ended:?}").contains("not-this-one"));
     let ended = run(server.port, "--requests 1 --protocol resp3");
@@ -75,12 +56,7 @@ fn a_server_killed_in_the_run_keeps_the_partial_result() {
     running.until_loading();
     server.signal(Signal::SIGKILL);
     let ended = running.wait();
-    assert_failed(
-        &ended,
-        7,
-        FailureKind::ConnectionLost,
-        &format!("127.0.0.1:{}", server.port),
-    );
+    assert_failed(&ended, 7, FailureKind::ConnectionLost, &format!("127.0.0.1:{}", server.port));
     let report = ended.report();
     assert!(report.totals.count > 0 && report.window_seconds > 0.0);
     assert!(report.totals.requests > report.totals.count);
@@ -93,12 +69,7 @@ fn a_frozen_server_ends_the_run_after_the_response_timeout() {
     running.until_loading();
     server.signal(Signal::SIGSTOP);
     let ended = running.wait();
-    assert_failed(
-        &ended,
-        8,
-        FailureKind::ResponseTimeout,
-        &format!("127.0.0.1:{}", server.port),
-    );
+    assert_failed(&ended, 8, FailureKind::ResponseTimeout, &format!("127.0.0.1:{}", server.port));
     assert!(ended.report().totals.count > 0);
     assert!(ended.took < Duration::from_secs(4), "{:?}", ended.took);
 }
@@ -125,10 +96,7 @@ fn signals_end_the_run_with_exact_partial_counts() {
         let ended = running.wait();
         assert_eq!(ended.code, code, "{ended:?}");
         let report = ended.report();
-        assert_eq!(
-            (report.status, report.interrupted.as_deref()),
-            (RunStatus::Interrupted, Some(name))
-        );
+        assert_eq!((report.status, report.interrupted.as_deref()), (RunStatus::Interrupted, Some(name)));
         assert_eq!(report.totals.requests, report.totals.count);
         assert_eq!(server.calls("set"), report.operation("SET").unwrap().count);
         assert_eq!(server.calls("get"), report.operation("GET").unwrap().count);
@@ -136,12 +104,7 @@ fn signals_end_the_run_with_exact_partial_counts() {
 }
 
 fn unix_nanos() -> u64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap()
-        .as_nanos()
-        .try_into()
-        .unwrap()
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos().try_into().unwrap()
 }
 
 #[test]
@@ -157,11 +120,7 @@ fn all_connections_start_at_the_wanted_instant() {
     // Nothing leaves early; how late depends on who else uses this machine.
     assert!(report.started_at_unix_nanos.unwrap() >= line);
     assert!(report.start.first_send_min_micros.unwrap() >= 0.0);
-    assert!(
-        report.start.first_send_max_micros.unwrap() < 300_000.0,
-        "{:?}",
-        report.start
-    );
+    assert!(report.start.first_send_max_micros.unwrap() < 300_000.0, "{:?}", report.start);
     assert_eq!(report.start.threads.len(), 2);
 }
 
@@ -169,17 +128,10 @@ fn all_connections_start_at_the_wanted_instant() {
 fn a_signal_before_the_line_ends_the_wait() {
     let server = RedisServer::start(&[]);
     let line = unix_nanos() + 60_000_000_000;
-    let running = Running::start(
-        server.port,
-        &format!("--requests 1 --start-at-unix-nanos {line}"),
-        None,
-    );
+    let running = Running::start(server.port, &format!("--requests 1 --start-at-unix-nanos {line}"), None);
     let deadline = std::time::Instant::now() + Duration::from_secs(5);
     while server.info("clients", "connected_clients:") < 21 {
-        assert!(
-            std::time::Instant::now() < deadline,
-            "the connections were not made"
-        );
+        assert!(std::time::Instant::now() < deadline, "the connections were not made");
     }
     running.signal(Signal::SIGTERM);
     let ended = running.wait();
@@ -225,19 +177,9 @@ fn unusable_options_and_places_are_found_out_before_the_load() {
     let server = RedisServer::start(&[]);
     assert_eq!(run(server.port, "--requests 1 --pipeline 0").code, 2);
     assert_eq!(run(server.port, "--duration forever").code, 2);
-    let path = tempfile::tempdir()
-        .unwrap()
-        .path()
-        .join("gone")
-        .join("result.json");
+    let path = tempfile::tempdir().unwrap().path().join("gone").join("result.json");
     let output = std::process::Command::new(env!("CARGO_BIN_EXE_dragstrip-loadgen"))
-        .args([
-            "--port",
-            &server.port.to_string(),
-            "--requests",
-            "1",
-            "--json-out-file",
-        ])
+        .args(["--port", &server.port.to_string(), "--requests", "1", "--json-out-file"])
         .arg(path)
         .output()
         .unwrap();

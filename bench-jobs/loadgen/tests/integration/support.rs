@@ -16,11 +16,7 @@ const DEADLINE: Duration = Duration::from_secs(20);
 
 /// A port that nothing listens on at the moment.
 pub(crate) fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port()
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 /// Asks again and again until `probe` has an answer.
@@ -30,10 +26,7 @@ fn wait_for<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
         if let Some(found) = probe() {
             return found;
         }
-        assert!(
-            Instant::now() < deadline,
-            "waited {DEADLINE:?} in vain for {what}"
-        );
+        assert!(Instant::now() < deadline, "waited {DEADLINE:?} in vain for {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -53,27 +46,14 @@ impl RedisServer {
     fn start_on(port: u16, options: &[&str]) -> Option<Self> {
         let directory = tempfile::tempdir().unwrap();
         let child = Command::new("redis-server")
-            .args([
-                "--port",
-                &port.to_string(),
-                "--bind",
-                "127.0.0.1",
-                "--save",
-                "",
-                "--appendonly",
-                "no",
-            ])
+            .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
             .args(["--dir".as_ref(), directory.path().as_os_str()])
             .args(options)
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
             .expect("redis-server must be on the PATH (package redis-server) for these tests");
-        let mut server = Self {
-            port,
-            child,
-            _directory: directory,
-        };
+        let mut server = Self { port, child, _directory: directory };
         let alive = wait_for("redis-server to listen", || {
             let ended = server.child.try_wait().unwrap().is_some();
             let listens = TcpStream::connect(("127.0.0.1", port)).is_ok();
@@ -132,12 +112,8 @@ pub(crate) struct Ended {
 
 impl Ended {
     pub(crate) fn report(&self) -> Report {
-        Report::from_json(
-            self.json
-                .as_deref()
-                .unwrap_or_else(|| panic!("no JSON was written: {self:?}")),
-        )
-        .unwrap()
+        Report::from_json(self.json.as_deref().unwrap_or_else(|| panic!("no JSON was written: {self:?}")))
+            .unwrap()
     }
 }
 
@@ -184,11 +160,7 @@ impl Running {
         loop {
             let mut line = String::new();
             let length = self.stderr.read_line(&mut line).unwrap();
-            assert!(
-                length > 0,
-                "the run ended before it made progress: {}",
-                self.stderr_text
-            );
+            assert!(length > 0, "the run ended before it made progress: {}", self.stderr_text);
             self.stderr_text.push_str(&line);
             if line.starts_with("progress ") && !line.contains(" operations=0 ") {
                 return;
@@ -206,21 +178,10 @@ impl Running {
         let took = self.started.elapsed();
         self.stderr.read_to_string(&mut self.stderr_text).unwrap();
         let mut stdout = String::new();
-        self.child
-            .stdout
-            .take()
-            .unwrap()
-            .read_to_string(&mut stdout)
-            .unwrap();
+        self.child.stdout.take().unwrap().read_to_string(&mut stdout).unwrap();
         let json = std::fs::read_to_string(&self.json_file).ok();
         let code = status.code().expect("the load generator must exit by itself");
-        Ended {
-            code,
-            stdout,
-            stderr: std::mem::take(&mut self.stderr_text),
-            json,
-            took,
-        }
+        Ended { code, stdout, stderr: std::mem::take(&mut self.stderr_text), json, took }
     }
 }
 

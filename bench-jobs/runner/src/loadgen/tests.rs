@@ -22,12 +22,7 @@ fn job(clients: u32) -> JobSpec {
         repetition: 1,
         clients,
         token: "token".into(),
-        target: JobTarget {
-            host: "db".into(),
-            port: 6379,
-            cluster: false,
-            run_id: None,
-        },
+        target: JobTarget { host: "db".into(), port: 6379, cluster: false, run_id: None },
         flush: false,
         tool: JobTool::Loadgen(spec(r#"{"duration": "5s"}"#)),
         watchdog_seconds: 30.0,
@@ -46,12 +41,7 @@ fn context(client_index: u32, directory: &Path) -> LaunchContext {
 
 fn ended(code: Option<i32>, signal: Option<i32>) -> Ended {
     Ended {
-        exit: Exit {
-            code,
-            signal,
-            interrupted: false,
-            watchdog: false,
-        },
+        exit: Exit { code, signal, interrupted: false, watchdog: false },
         wall: Duration::from_secs(5),
         active: Duration::from_secs(5),
         last_lines: vec!["the last line".into()],
@@ -79,11 +69,7 @@ fn report() -> Report {
     let second = |second, count| SecondReport {
         second,
         operations: ["SET", "GET"]
-            .map(|name| SecondOperation {
-                operation: name.into(),
-                count,
-                ..SecondOperation::default()
-            })
+            .map(|name| SecondOperation { operation: name.into(), count, ..SecondOperation::default() })
             .to_vec(),
     };
     Report {
@@ -91,11 +77,7 @@ fn report() -> Report {
         status: RunStatus::Completed,
         started_at_unix_nanos: Some(1_790_000_000_001_000_000),
         window_seconds: 4.5,
-        totals: Totals {
-            count: 5,
-            operations_per_second: 1.1,
-            ..Totals::default()
-        },
+        totals: Totals { count: 5, operations_per_second: 1.1, ..Totals::default() },
         operations: vec![operation("SET", 2, 0), operation("GET", 3, 1)],
         per_second: vec![second(0, 2), second(1, 0)],
         ..Report::default()
@@ -139,10 +121,7 @@ fn the_generator_understands_every_command_line() {
 fn the_password_is_in_the_environment_alone() {
     let adapter = LoadgenAdapter::new(spec(r#"{"duration": "5s"}"#));
     let launch = adapter.launch(&job(1), &context(0, Path::new("/out")));
-    assert_eq!(
-        launch.environment,
-        [("DRAGSTRIP_PASSWORD".to_owned(), "hush".to_owned())]
-    );
+    assert_eq!(launch.environment, [("DRAGSTRIP_PASSWORD".to_owned(), "hush".to_owned())]);
     assert!(launch.arguments.iter().all(|argument| !argument.contains("hush")));
     assert_eq!(launch.stop_signal, StopSignal::Terminate);
 }
@@ -151,10 +130,7 @@ fn the_password_is_in_the_environment_alone() {
 fn pods_draw_different_keys_and_divide_sequential_ones() {
     assert_eq!(seed(Some(7), 0), 7);
     assert_ne!(seed(Some(7), 1), seed(Some(8), 0));
-    assert_eq!(
-        (share(0, 9, 0, 3), share(0, 9, 1, 3), share(0, 9, 2, 3)),
-        ((0, 2), (3, 5), (6, 9))
-    );
+    assert_eq!((share(0, 9, 0, 3), share(0, 9, 1, 3), share(0, 9, 2, 3)), ((0, 2), (3, 5), (6, 9)));
     assert_eq!(share(5, 6, 1, 3), (5, 6));
     assert_eq!(share(0, i64::MAX, 1, 2).1, i64::MAX);
 }
@@ -179,17 +155,8 @@ proptest! {
 fn progress_lines_are_told_from_others() {
     let mut adapter = LoadgenAdapter::new(spec(r#"{"duration": "5s"}"#));
     let line = "progress elapsed_seconds=3.000 operations=457120 operations_per_second=152345 errors=2";
-    assert_eq!(
-        adapter.stderr_line(line),
-        Some(Progress {
-            operations: 457_120,
-            errors: 2
-        })
-    );
-    assert_eq!(
-        adapter.stderr_line("error: progress was made operations=1 errors=1"),
-        None
-    );
+    assert_eq!(adapter.stderr_line(line), Some(Progress { operations: 457_120, errors: 2 }));
+    assert_eq!(adapter.stderr_line("error: progress was made operations=1 errors=1"), None);
     assert_eq!(adapter.stderr_line("progress nothing"), None);
 }
 
@@ -199,28 +166,18 @@ fn a_whole_report_is_a_measurement() {
     assert_eq!(measured.window, Some((1_790_000_000_001_000_000, 4.5)));
     assert_eq!(measured.per_second, [4, 0]);
     assert_eq!((measured.tool.connections, measured.tool.pipeline), (20, 4));
-    let [set, get] = measured.operations.as_slice() else {
-        panic!("not two operations")
-    };
+    let [set, get] = measured.operations.as_slice() else { panic!("not two operations") };
     assert_eq!((set.count, set.hits, set.bytes), (2, None, 30));
     assert_eq!((get.count, get.hits, get.misses), (3, Some(1), Some(2)));
-    assert!(
-        (get.latency_milliseconds.max - 0.3).abs() < 0.001,
-        "{:?}",
-        get.latency_milliseconds
-    );
+    assert!((get.latency_milliseconds.max - 0.3).abs() < 0.001, "{:?}", get.latency_milliseconds);
 }
 
 #[test]
 fn a_missing_or_damaged_report_is_a_failure_with_the_exit() {
     let directory = tempfile::tempdir().unwrap();
     let adapter = LoadgenAdapter::new(spec(r#"{"duration": "5s"}"#));
-    let judge = |ended: &Ended| {
-        adapter
-            .judge(&job(1), &context(0, directory.path()), ended)
-            .unwrap_err()
-            .failure
-    };
+    let judge =
+        |ended: &Ended| adapter.judge(&job(1), &context(0, directory.path()), ended).unwrap_err().failure;
     assert_eq!(judge(&ended(Some(0), None)).step, FailureStep::Output);
     let refused = judge(&ended(Some(2), None));
     assert_eq!((refused.step, refused.exit_code), (FailureStep::Tool, Some(2)));
@@ -237,11 +194,7 @@ fn the_generators_own_failure_is_told_word_by_word() {
         message: "10.0.0.7:6379 closed the connection".into(),
         ..dragstrip_loadgen::report::Failure::default()
     };
-    let report = Report {
-        status: RunStatus::Failed,
-        failure: Some(failure),
-        ..report()
-    };
+    let report = Report { status: RunStatus::Failed, failure: Some(failure), ..report() };
     let refused = refused(&report, &ended(Some(7), None));
     assert_eq!(
         (refused.step, refused.message.as_str()),
@@ -257,36 +210,17 @@ fn error_replies_are_counted_by_kind_with_the_first() {
         count: 1_200,
         first_message: "OOM command not allowed".into(),
     };
-    let totals = Totals {
-        errors: 1_200,
-        ..report().totals
-    };
-    let report = Report {
-        errors: vec![error],
-        totals,
-        ..report()
-    };
+    let totals = Totals { errors: 1_200, ..report().totals };
+    let report = Report { errors: vec![error], totals, ..report() };
     let refused = refused(&report, &ended(Some(10), None));
     assert_eq!(refused.step, FailureStep::ErrorReplies);
-    assert!(
-        refused.message.contains("1,200 OOM to SET"),
-        "{}",
-        refused.message
-    );
-    assert!(
-        refused.message.ends_with("the first: OOM command not allowed"),
-        "{}",
-        refused.message
-    );
+    assert!(refused.message.contains("1,200 OOM to SET"), "{}", refused.message);
+    assert!(refused.message.ends_with("the first: OOM command not allowed"), "{}", refused.message);
 }
 
 #[test]
 fn an_interrupted_report_keeps_its_numbers() {
-    let report = Report {
-        status: RunStatus::Interrupted,
-        interrupted: Some("SIGTERM".into()),
-        ..report()
-    };
+    let report = Report { status: RunStatus::Interrupted, interrupted: Some("SIGTERM".into()), ..report() };
     let rejected = judged(&report, &ended(Some(143), None)).unwrap_err();
     assert_eq!(rejected.failure.step, FailureStep::Interrupted);
     assert_eq!(rejected.partial.unwrap().operations.len(), 2);
@@ -298,15 +232,8 @@ fn counts_must_match_latencies_and_exits_must_be_good() {
     contradiction.operations[0].count += 1;
     let refusal = refused(&contradiction, &ended(Some(0), None));
     assert_eq!(refusal.step, FailureStep::Output);
-    assert!(
-        refusal.message.contains("SET: 3 replies but 2 latencies"),
-        "{}",
-        refusal.message
-    );
+    assert!(refusal.message.contains("SET: 3 replies but 2 latencies"), "{}", refusal.message);
     assert_eq!(refused(&report(), &ended(Some(11), None)).step, FailureStep::Tool);
-    let unknown = Report {
-        status: RunStatus::Unknown,
-        ..report()
-    };
+    let unknown = Report { status: RunStatus::Unknown, ..report() };
     assert_eq!(refused(&unknown, &ended(Some(0), None)).step, FailureStep::Tool);
 }

@@ -143,25 +143,16 @@ mod tests {
 
     #[test]
     fn a_timed_run_is_spelled_out_in_full() {
-        let launch = launch(
-            &spec(r#"{"testTime": "60s", "extraArgs": ["--expiry-range=1-2"]}"#),
-            &context(None),
-        );
+        let launch =
+            launch(&spec(r#"{"testTime": "60s", "extraArgs": ["--expiry-range=1-2"]}"#), &context(None));
         assert_eq!(
             launch.arguments.join(" "),
             "--server 10.1.2.3 --port 6380 --threads 4 --clients 50 --test-time 60 --ratio 1:10 --pipeline 1 \
              --data-size 32 --key-minimum 0 --key-maximum 10000000 --key-pattern R:R --hide-histogram \
              --json-out-file /output/memtier.json --print-percentiles 50,90,95,99,99.9,99.99 --expiry-range=1-2"
         );
-        assert_eq!(
-            launch.stop_signal,
-            StopSignal::Interrupt,
-            "only SIGINT makes memtier write its result"
-        );
-        assert_eq!(
-            (launch.stop_grace, launch.lead),
-            (Duration::from_secs(5), Duration::ZERO)
-        );
+        assert_eq!(launch.stop_signal, StopSignal::Interrupt, "only SIGINT makes memtier write its result");
+        assert_eq!((launch.stop_grace, launch.lead), (Duration::from_secs(5), Duration::ZERO));
     }
 
     #[test]
@@ -180,10 +171,7 @@ mod tests {
             ),
             "{line}"
         );
-        assert!(
-            !line.contains("--test-time") && !line.contains("--authenticate"),
-            "{line}"
-        );
+        assert!(!line.contains("--test-time") && !line.contains("--authenticate"), "{line}");
     }
 
     #[test]
@@ -194,10 +182,7 @@ mod tests {
         assert!(line.contains("--authenticate :s3:kret"), "{line}");
         let record = redacted_arguments(&spec, &context).join(" ");
         assert!(record.contains("--authenticate [redacted]"), "{record}");
-        assert!(
-            !record.contains("s3:kret"),
-            "the password is in the record: {record}"
-        );
+        assert!(!record.contains("s3:kret"), "the password is in the record: {record}");
     }
 
     #[test]

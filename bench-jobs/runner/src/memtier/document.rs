@@ -43,10 +43,7 @@ impl Value {
 
     /// The first member with this name.
     pub(super) fn get(&self, name: &str) -> Option<&Value> {
-        self.members()
-            .iter()
-            .find(|(key, _)| key == name)
-            .map(|(_, value)| value)
+        self.members().iter().find(|(key, _)| key == name).map(|(_, value)| value)
     }
 
     /// The member with this name, where it is a count.
@@ -170,9 +167,7 @@ fn is_word(c: char) -> bool {
 
 fn is_no_number(word: &str) -> bool {
     let word = word.trim_start_matches(['-', '+']);
-    ["nan", "inf", "infinity"]
-        .iter()
-        .any(|name| word.eq_ignore_ascii_case(name))
+    ["nan", "inf", "infinity"].iter().any(|name| word.eq_ignore_ascii_case(name))
 }
 
 #[cfg(test)]
@@ -183,11 +178,7 @@ mod tests {
     #[test]
     fn both_of_two_equal_keys_are_kept_in_order() {
         let value = Value::parse(r#"{"Sets": {"Count": 1}, "Sets": {"Count": 2}}"#).unwrap();
-        let counts: Vec<_> = value
-            .members()
-            .iter()
-            .map(|(_, sets)| sets.whole("Count"))
-            .collect();
+        let counts: Vec<_> = value.members().iter().map(|(_, sets)| sets.whole("Count")).collect();
         assert_eq!(counts, [Some(1), Some(2)]);
     }
 

@@ -93,13 +93,7 @@ fn measured(
         per_second = operations::per_second(&outcome.report);
         operations = outcome.operations;
     }
-    Measured {
-        tool,
-        operations,
-        errors,
-        per_second,
-        window: None,
-    }
+    Measured { tool, operations, errors, per_second, window: None }
 }
 
 /// The tool's account of itself; what it was told where it left none.
@@ -112,13 +106,9 @@ fn tool_record(spec: &MemtierSpec, context: &LaunchContext, report: Option<&Repo
         arguments: redacted_arguments(spec, context),
         reported_operations_per_second: report.and_then(|report| positive(report.operations_per_second)),
         reported_seconds: report.and_then(|report| positive(report.seconds)),
-        connections: report.map_or_else(
-            || told(spec.threads) * told(spec.connections_per_thread),
-            connections,
-        ),
-        pipeline: report
-            .and_then(|report| report.pipeline)
-            .unwrap_or_else(|| told(spec.pipeline)),
+        connections: report
+            .map_or_else(|| told(spec.threads) * told(spec.connections_per_thread), connections),
+        pipeline: report.and_then(|report| report.pipeline).unwrap_or_else(|| told(spec.pipeline)),
     }
 }
 
@@ -173,10 +163,7 @@ fn standstill(observed: &Observed) -> Option<String> {
     if observed.most_operations == 0 {
         Some("no operation was ever answered".to_owned())
     } else if observed.idle_reports > 1 {
-        Some(format!(
-            "no operation was answered in its last {} progress reports",
-            observed.idle_reports
-        ))
+        Some(format!("no operation was answered in its last {} progress reports", observed.idle_reports))
     } else {
         None
     }
@@ -186,10 +173,7 @@ fn standstill(observed: &Observed) -> Option<String> {
 fn stderr_fault(observed: &Observed) -> Option<Fault> {
     broken_connections(observed)
         .or_else(|| {
-            observed
-                .complaints
-                .first()
-                .map(|line| (FailureStep::Tool, format!("memtier says: {line}")))
+            observed.complaints.first().map(|line| (FailureStep::Tool, format!("memtier says: {line}")))
         })
         .or_else(|| Some((FailureStep::ErrorReplies, error_replies(observed)?)))
 }
@@ -232,10 +216,7 @@ fn content_fault(report: &Report, ended: &Ended) -> Option<Fault> {
 fn unfinished(report: &Report) -> Option<String> {
     let (start, finish) = report.start_and_finish;
     if report.connection_errors > 0 {
-        return Some(format!(
-            "memtier counted {} connection errors",
-            report.connection_errors
-        ));
+        return Some(format!("memtier counted {} connection errors", report.connection_errors));
     }
     if report.total_count == 0 {
         return Some("memtier reports no operation at all".to_owned());
@@ -252,17 +233,11 @@ fn too_short(report: &Report, ended: &Ended) -> Option<String> {
     if let Some(seconds) = report.test_seconds
         && wall + CLOCK_TOLERANCE_SECONDS < seconds as f64
     {
-        return Some(format!(
-            "memtier ended after {wall:.1} s but was to run for {seconds} s"
-        ));
+        return Some(format!("memtier ended after {wall:.1} s but was to run for {seconds} s"));
     }
     let wanted = connections(report).saturating_mul(report.requests_per_connection?);
-    (report.total_count < wanted).then(|| {
-        format!(
-            "memtier got {} replies but was to send {wanted} requests",
-            report.total_count
-        )
-    })
+    (report.total_count < wanted)
+        .then(|| format!("memtier got {} replies but was to send {wanted} requests", report.total_count))
 }
 
 /// Counts in the result file that do not agree with each other.
@@ -331,10 +306,7 @@ fn troubles(observed: &Observed) -> Option<String> {
 
 /// `OOM 16442, ERR 3`.
 fn listed(counts: &BTreeMap<String, u64>) -> String {
-    let entries: Vec<_> = counts
-        .iter()
-        .map(|(what, count)| format!("{what} ×{count}"))
-        .collect();
+    let entries: Vec<_> = counts.iter().map(|(what, count)| format!("{what} ×{count}")).collect();
     entries.join(", ")
 }
 

@@ -28,9 +28,7 @@ pub(super) fn operations(report: &Report, errors: u64) -> Result<Vec<OperationRe
     for row in report.rows.iter().filter(|row| row.count > 0) {
         let operation = command(&row.label);
         match sums.iter_mut().find(|sum| sum.operation == operation) {
-            Some(sum) => sum
-                .add(row)
-                .map_err(|source| histogram_error(&row.label, source))?,
+            Some(sum) => sum.add(row).map_err(|source| histogram_error(&row.label, source))?,
             None => sums.push(Sum::new(operation, row)),
         }
     }
@@ -40,12 +38,7 @@ pub(super) fn operations(report: &Report, errors: u64) -> Result<Vec<OperationRe
 
 /// Replies of all operations in each second.
 pub(super) fn per_second(report: &Report) -> Vec<u64> {
-    let length = report
-        .rows
-        .iter()
-        .map(|row| row.per_second.len())
-        .max()
-        .unwrap_or(0);
+    let length = report.rows.iter().map(|row| row.per_second.len()).max().unwrap_or(0);
     let mut counts = vec![0; length];
     for row in &report.rows {
         for (sum, count) in counts.iter_mut().zip(&row.per_second) {
@@ -93,10 +86,7 @@ impl Sum {
     fn result(self, errors: u64) -> Result<OperationResult, ReportError> {
         let errors = errors + self.redirections;
         let count = self.latencies.count().saturating_sub(errors);
-        let histogram = self
-            .latencies
-            .encode()
-            .map_err(|source| histogram_error(&self.operation, source))?;
+        let histogram = self.latencies.encode().map_err(|source| histogram_error(&self.operation, source))?;
         Ok(OperationResult {
             operation: self.operation,
             count,
@@ -111,10 +101,7 @@ impl Sum {
 }
 
 fn histogram_error(section: &str, source: HistogramError) -> ReportError {
-    ReportError::Histogram {
-        section: section.to_owned(),
-        source,
-    }
+    ReportError::Histogram { section: section.to_owned(), source }
 }
 
 #[cfg(test)]

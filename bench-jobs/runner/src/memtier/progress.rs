@@ -73,10 +73,7 @@ impl Observed {
         let line = line.trim();
         if let Some((run, operations)) = progress(line) {
             self.advance(run, operations);
-            return Some(Progress {
-                operations,
-                errors: self.errors(),
-            });
+            return Some(Progress { operations, errors: self.errors() });
         }
         self.remember(line);
         None
@@ -128,11 +125,7 @@ fn progress(line: &str) -> Option<(u64, u64)> {
 
 /// `OOM` out of `-OOM command not allowed ...`.
 fn error_word(reply: &str) -> &str {
-    reply
-        .trim_start_matches('-')
-        .split_whitespace()
-        .next()
-        .unwrap_or(OTHER)
+    reply.trim_start_matches('-').split_whitespace().next().unwrap_or(OTHER)
 }
 
 fn is_trouble(line: &str) -> bool {
@@ -151,9 +144,7 @@ fn starts_with_any(line: &str, prefixes: &[&str]) -> bool {
 fn count(counts: &mut BTreeMap<String, u64>, kind: &str) {
     let kind = cut(kind);
     let known = counts.contains_key(&kind) || counts.len() < KINDS;
-    *counts
-        .entry(if known { kind } else { OTHER.to_owned() })
-        .or_default() += 1;
+    *counts.entry(if known { kind } else { OTHER.to_owned() }).or_default() += 1;
 }
 
 /// Every connection complains alike; once is enough.
@@ -190,25 +181,15 @@ mod tests {
             "[RUN #1 150%,   7 secs]  0 threads  2 conns:       35878 ops,       0 (avg:    5833) ops/sec, -nan (avg:  0.69) msec",
         ] {
             let progress = Observed::default().take_in(line);
-            assert_eq!(
-                progress,
-                Some(Progress {
-                    operations: 35878,
-                    errors: 0
-                }),
-                "{line}"
-            );
+            assert_eq!(progress, Some(Progress { operations: 35878, errors: 0 }), "{line}");
         }
     }
 
     #[test]
     fn other_lines_tell_no_progress() {
-        for line in [
-            "",
-            "[RUN #1] Launching threads now...",
-            "[RUN #1 10%, 1 secs] 2 threads: many ops,",
-            "[RUN #",
-        ] {
+        for line in
+            ["", "[RUN #1] Launching threads now...", "[RUN #1 10%, 1 secs] 2 threads: many ops,", "[RUN #"]
+        {
             assert_eq!(Observed::default().take_in(line), None, "{line}");
         }
     }
@@ -221,16 +202,9 @@ mod tests {
             "server 127.0.0.1:7001 handle error response: -MOVED 8414 127.0.0.1:7102",
             "server 127.0.0.1:7001 handle error response: ",
         ]);
-        let kinds: Vec<_> = seen
-            .error_replies
-            .iter()
-            .map(|(kind, count)| (kind.as_str(), *count))
-            .collect();
+        let kinds: Vec<_> = seen.error_replies.iter().map(|(kind, count)| (kind.as_str(), *count)).collect();
         assert_eq!(kinds, [("MOVED", 2), ("OOM", 1), ("OTHER", 1)]);
-        assert_eq!(
-            seen.first_error_reply.as_deref(),
-            Some("-MOVED 9148 127.0.0.1:7102")
-        );
+        assert_eq!(seen.first_error_reply.as_deref(), Some("-MOVED 9148 127.0.0.1:7102"));
     }
 
     #[test]
@@ -242,17 +216,9 @@ mod tests {
             seen.take_in(&format!("remark {number} {}", "x".repeat(10_000)));
         }
         assert_eq!(seen.errors(), 10_000, "every error must be counted");
-        assert!(
-            seen.error_replies.len() <= KINDS + 1,
-            "{} kinds",
-            seen.error_replies.len()
-        );
+        assert!(seen.error_replies.len() <= KINDS + 1, "{} kinds", seen.error_replies.len());
         assert_eq!((seen.complaints.len(), seen.remarks.len()), (LINES, LINES));
-        assert!(
-            seen.remarks
-                .iter()
-                .all(|remark| remark.chars().count() <= LINE_LENGTH)
-        );
+        assert!(seen.remarks.iter().all(|remark| remark.chars().count() <= LINE_LENGTH));
     }
 
     #[test]

@@ -127,9 +127,7 @@ impl Report {
             connections_per_thread: whole(run, "run information", "Connections per thread")?,
             requests_per_connection: run.whole("Requests per client"),
             test_seconds: run.whole("Seconds"),
-            pipeline: document
-                .get("configuration")
-                .and_then(|configuration| configuration.whole("pipeline")),
+            pipeline: document.get("configuration").and_then(|configuration| configuration.whole("pipeline")),
             start_and_finish: (
                 number(runtime, "Runtime", "Start time")?,
                 number(runtime, "Runtime", "Finish time")?,
@@ -148,13 +146,8 @@ impl Report {
 /// The section of the run, if there was only one.
 fn only_run(document: &Value) -> Result<&Value, ReportError> {
     document.get("ALL STATS").ok_or_else(|| {
-        let several = document
-            .members()
-            .iter()
-            .find(|(name, _)| name.contains(" RESULTS"));
-        several.map_or(ReportError::NoResult, |(name, _)| {
-            ReportError::SeveralRuns(name.clone())
-        })
+        let several = document.members().iter().find(|(name, _)| name.contains(" RESULTS"));
+        several.map_or(ReportError::NoResult, |(name, _)| ReportError::SeveralRuns(name.clone()))
     })
 }
 
@@ -176,9 +169,7 @@ fn row(label: &str, value: &Value) -> Result<Row, ReportError> {
     Ok(Row {
         label: label.to_owned(),
         count,
-        hits_and_misses: rates
-            .hits()
-            .map(|hits| (hits, count.saturating_sub(moved + ask + hits))),
+        hits_and_misses: rates.hits().map(|hits| (hits, count.saturating_sub(moved + ask + hits))),
         moved,
         ask,
         bytes: series_bytes(value, &series, count).unwrap_or_else(|| rates.bytes()),
@@ -202,8 +193,7 @@ impl Rates<'_> {
     // Both factors are checked to be finite and not negative.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     fn share(&self, name: &str) -> u64 {
-        self.scaled(name)
-            .map_or(0, |count| (count.round() as u64).min(self.count))
+        self.scaled(name).map_or(0, |count| (count.round() as u64).min(self.count))
     }
 
     /// Hits, where the tool told reads from other operations: with `--command`
@@ -216,8 +206,7 @@ impl Rates<'_> {
     // As for `share`.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     fn bytes(&self) -> u64 {
-        self.scaled("KB/sec")
-            .map_or(0, |kibibytes| (kibibytes * 1024.0).round() as u64)
+        self.scaled("KB/sec").map_or(0, |kibibytes| (kibibytes * 1024.0).round() as u64)
     }
 
     fn scaled(&self, name: &str) -> Option<f64> {
@@ -234,10 +223,7 @@ fn series(label: &str, value: &Value) -> Result<Vec<u64>, ReportError> {
             .parse()
             .ok()
             .filter(|index| *index < LONGEST_SERIES)
-            .ok_or_else(|| ReportError::Second {
-                section: label.to_owned(),
-                second: second.clone(),
-            })?;
+            .ok_or_else(|| ReportError::Second { section: label.to_owned(), second: second.clone() })?;
         if counts.len() <= index {
             counts.resize(index + 1, 0);
         }
@@ -253,10 +239,7 @@ fn series_bytes(value: &Value, series: &[u64], count: u64) -> Option<u64> {
     if series.iter().sum::<u64>() != count {
         return None;
     }
-    seconds(value)
-        .iter()
-        .map(|(_, second)| Some(second.whole("Bytes RX")? + second.whole("Bytes TX")?))
-        .sum()
+    seconds(value).iter().map(|(_, second)| Some(second.whole("Bytes RX")? + second.whole("Bytes TX")?)).sum()
 }
 
 fn seconds(value: &Value) -> &[(String, Value)] {
@@ -269,10 +252,8 @@ fn latencies(label: &str, value: &Value) -> Result<Latencies, ReportError> {
         .and_then(|percentiles| percentiles.get("Histogram log format"))
         .and_then(|format| format.text("Compressed Histogram"))
         .ok_or_else(|| missing(label, "Compressed Histogram"))?;
-    Latencies::decode(&EncodedHistogram(text.to_owned())).map_err(|source| ReportError::Histogram {
-        section: label.to_owned(),
-        source,
-    })
+    Latencies::decode(&EncodedHistogram(text.to_owned()))
+        .map_err(|source| ReportError::Histogram { section: label.to_owned(), source })
 }
 
 fn section<'a>(document: &'a Value, name: &'static str) -> Result<&'a Value, ReportError> {
@@ -288,8 +269,5 @@ fn number(value: &Value, section: &str, field: &'static str) -> Result<f64, Repo
 }
 
 fn missing(section: &str, field: &'static str) -> ReportError {
-    ReportError::Missing {
-        section: section.to_owned(),
-        field,
-    }
+    ReportError::Missing { section: section.to_owned(), field }
 }

@@ -7,13 +7,8 @@ use dragstrip_crds::observed::CgroupUsage;
 use std::{fs, path::PathBuf};
 
 /// Process names of the engines' servers, as the kernel cuts them.
-const SERVER_NAMES: [&str; 5] = [
-    "dragonfly",
-    "redis-server",
-    "valkey-server",
-    "keydb-server",
-    "GarnetServer",
-];
+const SERVER_NAMES: [&str; 5] =
+    ["dragonfly", "redis-server", "valkey-server", "keydb-server", "GarnetServer"];
 /// The process that keeps a pod's namespaces.
 const SANDBOX_NAME: &str = "pause";
 /// Longest name that the kernel keeps of a process.
@@ -59,15 +54,7 @@ fn processes() -> Vec<Process> {
     };
     entries
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok())
-        .filter_map(|id| {
-            Some((
-                id,
-                fs::read_to_string(format!("/proc/{id}/comm"))
-                    .ok()?
-                    .trim()
-                    .to_owned(),
-            ))
-        })
+        .filter_map(|id| Some((id, fs::read_to_string(format!("/proc/{id}/comm")).ok()?.trim().to_owned())))
         .collect()
 }
 
@@ -76,15 +63,9 @@ mod tests {
     use super::*;
 
     fn pod() -> Vec<Process> {
-        [
-            (1, "pause"),
-            (7, "tini"),
-            (9, "dragstrip-runne"),
-            (12, "dragonfly"),
-            (30, "sh"),
-        ]
-        .map(|(id, name)| (id, name.to_owned()))
-        .to_vec()
+        [(1, "pause"), (7, "tini"), (9, "dragstrip-runne"), (12, "dragonfly"), (30, "sh")]
+            .map(|(id, name)| (id, name.to_owned()))
+            .to_vec()
     }
 
     #[test]

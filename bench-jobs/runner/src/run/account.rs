@@ -26,13 +26,7 @@ pub(super) fn settle(
 ) -> Result<(), Failure> {
     let Watched { exit, wall, active } = done.watched;
     let last_lines = done.written.last_lines;
-    let ended = Ended {
-        exit,
-        wall,
-        active,
-        last_lines,
-        stdout: done.written.stdout,
-    };
+    let ended = Ended { exit, wall, active, last_lines, stdout: done.written.stdout };
     let (measured, refused) = match done.written.adapter.judge(job, &armed.context, &ended) {
         Ok(measured) => (Some(measured), None),
         Err(rejected) => (rejected.partial, Some(rejected.failure)),
@@ -92,10 +86,7 @@ fn window(
 ) -> Window {
     let line = received.line_unix_nanos;
     let late = clock::seconds(launched_unix_nanos.saturating_sub(line)).max(0.0);
-    let otherwise = (
-        launched_unix_nanos.max(line),
-        (active.as_secs_f64() - late).max(0.0),
-    );
+    let otherwise = (launched_unix_nanos.max(line), (active.as_secs_f64() - late).max(0.0));
     let (start_unix_nanos, seconds) = told.unwrap_or(otherwise);
     Window {
         start_unix_nanos,
@@ -116,11 +107,7 @@ fn in_flight(job: &JobSpec, result: &PodResult) -> u64 {
 
 /// Whether somebody ended the tool before it was done.
 fn cut_short(job: &JobSpec, ended: &Ended) -> Option<Failure> {
-    let Exit {
-        interrupted,
-        watchdog,
-        ..
-    } = ended.exit;
+    let Exit { interrupted, watchdog, .. } = ended.exit;
     let (step, message) = if interrupted {
         let after = ended.active.as_secs_f64();
         let message = format!("the pod was asked to stop; the numbers cover the {after:.1} s until then");
@@ -154,23 +141,12 @@ mod tests {
     const LINE: i64 = 10_000_000_000;
 
     fn received() -> Received {
-        Received::at(
-            StartOrder {
-                start_at_unix_nanos: LINE,
-                sent_at_unix_nanos: LINE - 1,
-            },
-            LINE - 1,
-        )
+        Received::at(StartOrder { start_at_unix_nanos: LINE, sent_at_unix_nanos: LINE - 1 }, LINE - 1)
     }
 
     #[test]
     fn a_tools_own_window_stands() {
-        let window = window(
-            &received(),
-            LINE - 900,
-            Duration::from_secs(9),
-            Some((LINE + 2_000_000, 5.0)),
-        );
+        let window = window(&received(), LINE - 900, Duration::from_secs(9), Some((LINE + 2_000_000, 5.0)));
         assert_eq!(window.start_unix_nanos, LINE + 2_000_000);
         assert!((window.start_skew_seconds - 0.002).abs() < 1e-9 && (window.seconds - 5.0).abs() < 1e-9);
     }

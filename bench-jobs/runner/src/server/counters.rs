@@ -39,10 +39,7 @@ fn commands(info: &Info) -> BTreeMap<String, CommandCounter> {
 fn errors(info: &Info) -> BTreeMap<String, u64> {
     info.with_prefix("errorstat_")
         .filter_map(|(kind, value)| {
-            Some((
-                kind.to_owned(),
-                listed_number(value, "count").or_else(|| value.parse().ok())?,
-            ))
+            Some((kind.to_owned(), listed_number(value, "count").or_else(|| value.parse().ok())?))
         })
         .collect()
 }
@@ -55,14 +52,7 @@ mod tests {
     fn dragonfly_counts_calls_only() {
         let text = include_str!("../../tests/fixtures/dragonfly/info_all_after_memtier_2t.txt");
         let counters = read_counters(&Info::parse(text));
-        assert_eq!(
-            counters.commands["set"],
-            CommandCounter {
-                calls: 239_331,
-                failed: 0,
-                rejected: 0
-            }
-        );
+        assert_eq!(counters.commands["set"], CommandCounter { calls: 239_331, failed: 0, rejected: 0 });
         assert_eq!(counters.commands["get"].calls, 121_436);
         assert_eq!(counters.commands_processed, Some(360_769));
         assert_eq!((counters.keyspace_hits, counters.keyspace_misses), (121_436, 0));
@@ -75,19 +65,9 @@ mod tests {
              cmdstat_config|get:calls=1,usec=9,usec_per_call=9.00,rejected_calls=0,failed_calls=0\n\
              errorstat_NOAUTH:count=2\nerrorstat_OOM:7",
         ));
-        assert_eq!(
-            counters.commands["get"],
-            CommandCounter {
-                calls: 5,
-                failed: 1,
-                rejected: 2
-            }
-        );
+        assert_eq!(counters.commands["get"], CommandCounter { calls: 5, failed: 1, rejected: 2 });
         assert!(counters.commands.contains_key("config|get"));
-        assert_eq!(
-            counters.errors,
-            BTreeMap::from([("NOAUTH".to_owned(), 2), ("OOM".to_owned(), 7)])
-        );
+        assert_eq!(counters.errors, BTreeMap::from([("NOAUTH".to_owned(), 2), ("OOM".to_owned(), 7)]));
     }
 
     #[test]

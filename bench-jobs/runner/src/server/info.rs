@@ -11,11 +11,7 @@ impl Info {
     /// Takes in any number of sections. Lines that are no `name:value` are passed over.
     pub fn parse(text: &str) -> Self {
         let mut fields = BTreeMap::new();
-        for line in text
-            .lines()
-            .map(str::trim_end)
-            .filter(|line| !line.starts_with('#'))
-        {
+        for line in text.lines().map(str::trim_end).filter(|line| !line.starts_with('#')) {
             if let Some((name, value)) = line.split_once(':') {
                 fields.entry(name.to_owned()).or_insert_with(|| value.to_owned());
             }
@@ -25,10 +21,7 @@ impl Info {
 
     /// A field's text; `None` when absent or empty.
     pub fn text(&self, name: &str) -> Option<&str> {
-        self.0
-            .get(name)
-            .map(String::as_str)
-            .filter(|value| !value.is_empty())
+        self.0.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }
 
     /// A field's number; `None` when absent or no number (Dragonfly writes -1
@@ -44,21 +37,13 @@ impl Info {
 
     /// The fields whose name begins with `prefix`, without it.
     pub fn with_prefix<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
-        self.0
-            .iter()
-            .filter_map(move |(name, value)| Some((name.strip_prefix(prefix)?, value.as_str())))
+        self.0.iter().filter_map(move |(name, value)| Some((name.strip_prefix(prefix)?, value.as_str())))
     }
 }
 
 /// The number called `name` in a list such as `calls=3,usec=7`.
 pub fn listed_number(list: &str, name: &str) -> Option<u64> {
-    list.split(',').find_map(|item| {
-        item.split_once('=')
-            .filter(|(key, _)| *key == name)?
-            .1
-            .parse()
-            .ok()
-    })
+    list.split(',').find_map(|item| item.split_once('=').filter(|(key, _)| *key == name)?.1.parse().ok())
 }
 
 #[cfg(test)]
@@ -84,10 +69,7 @@ mod tests {
 
     #[test]
     fn lists_give_their_numbers() {
-        assert_eq!(
-            listed_number("calls=3,usec=70,failed_calls=1", "failed_calls"),
-            Some(1)
-        );
+        assert_eq!(listed_number("calls=3,usec=70,failed_calls=1", "failed_calls"), Some(1));
         assert_eq!(listed_number("calls=3", "rejected_calls"), None);
         assert_eq!(listed_number("", "calls"), None);
     }

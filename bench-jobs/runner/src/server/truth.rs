@@ -56,15 +56,9 @@ fn version(info: &Info, engine: Option<Engine>) -> String {
         Some(Engine::Valkey) => "valkey_version",
         Some(Engine::KeyDB | Engine::Redis) | None => "redis_version",
     };
-    let written = info
-        .text(field)
-        .or_else(|| info.text("redis_version"))
-        .unwrap_or_default();
+    let written = info.text(field).or_else(|| info.text("redis_version")).unwrap_or_default();
     // Dragonfly writes df-v1.40.1.
-    written
-        .trim_start_matches("df-")
-        .trim_start_matches('v')
-        .to_owned()
+    written.trim_start_matches("df-").trim_start_matches('v').to_owned()
 }
 
 fn threads(info: &Info, engine: Option<Engine>, io_threads: Option<i32>) -> Option<i32> {
@@ -113,18 +107,8 @@ mod tests {
                 Some(6),
             ),
             ("redis_version:7.0.15\nrun_id:a", Engine::Redis, "7.0.15", Some(6)),
-            (
-                "redis_version:6.3.4\nserver_threads:3",
-                Engine::KeyDB,
-                "6.3.4",
-                Some(3),
-            ),
-            (
-                "redis_version:7.4.3\ngarnet_version:1.0.60",
-                Engine::Garnet,
-                "1.0.60",
-                None,
-            ),
+            ("redis_version:6.3.4\nserver_threads:3", Engine::KeyDB, "6.3.4", Some(3)),
+            ("redis_version:7.4.3\ngarnet_version:1.0.60", Engine::Garnet, "1.0.60", None),
         ] {
             let truth = read_truth(&Info::parse(text), Some(6));
             assert_eq!(

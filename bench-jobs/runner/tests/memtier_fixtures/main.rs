@@ -29,9 +29,7 @@ use table::{BOTH, NEW, OLD};
 #[test]
 fn every_recorded_run_is_in_exactly_one_table() {
     let mut listed = BTreeSet::new();
-    let cases = good_cases()
-        .into_iter()
-        .chain(bad_cases().into_iter().map(|(case, _, _)| case));
+    let cases = good_cases().into_iter().chain(bad_cases().into_iter().map(|(case, _, _)| case));
     for case in cases {
         assert!(case.directory().is_dir(), "{case} is in a table but not recorded");
         assert!(listed.insert(case.directory()), "{case} is in the tables twice");
@@ -39,11 +37,7 @@ fn every_recorded_run_is_in_exactly_one_table() {
     for version in BOTH {
         for entry in fs::read_dir(fixtures().join(version)).unwrap() {
             let path = entry.unwrap().path();
-            assert!(
-                listed.contains(&path),
-                "{} is recorded but in no table",
-                path.display()
-            );
+            assert!(listed.contains(&path), "{} is recorded but in no table", path.display());
         }
     }
 }
@@ -51,29 +45,16 @@ fn every_recorded_run_is_in_exactly_one_table() {
 #[test]
 fn bad_runs_are_refused_at_the_right_step_with_a_precise_message() {
     for (case, step, fragments) in bad_cases() {
-        let Err(rejected) = case.judge() else {
-            panic!("{case} was accepted")
-        };
+        let Err(rejected) = case.judge() else { panic!("{case} was accepted") };
         let failure = rejected.failure;
         assert_eq!(failure.step, step, "{case}: {}", failure.message);
         for fragment in fragments {
-            assert!(
-                failure.message.contains(fragment),
-                "{case}: no {fragment:?} in {:?}",
-                failure.message
-            );
+            assert!(failure.message.contains(fragment), "{case}: no {fragment:?} in {:?}", failure.message);
         }
         let ended = case.ended();
-        assert_eq!(
-            (failure.exit_code, failure.signal),
-            (ended.exit.code, ended.exit.signal),
-            "{case}"
-        );
+        assert_eq!((failure.exit_code, failure.signal), (ended.exit.code, ended.exit.signal), "{case}");
         assert_eq!(failure.last_lines, ended.last_lines, "{case}");
-        assert!(
-            rejected.partial.is_some(),
-            "{case}: what could be read is not handed on"
-        );
+        assert!(rejected.partial.is_some(), "{case}: what could be read is not handed on");
     }
 }
 
@@ -82,9 +63,8 @@ fn good_runs_have_the_counts_of_the_result_file() {
     for case in good_cases() {
         let measured = case.measured();
         let mut expected = BTreeMap::new();
-        for row in text_rows(&case.file("out.json"))
-            .iter()
-            .filter(|row| row.label != "Totals" && row.count() > 0)
+        for row in
+            text_rows(&case.file("out.json")).iter().filter(|row| row.label != "Totals" && row.count() > 0)
         {
             let singular = row.label.strip_suffix('s').unwrap();
             let command = singular.split(' ').next().unwrap().to_uppercase();
@@ -95,21 +75,10 @@ fn good_runs_have_the_counts_of_the_result_file() {
             // in the progress output, but not in the counts of the result file.
             expected = [("SET".to_owned(), 13_178), ("GET".to_owned(), 132_683)].into();
         }
-        let got: BTreeMap<_, _> = measured
-            .operations
-            .iter()
-            .map(|o| (o.operation.clone(), o.count))
-            .collect();
+        let got: BTreeMap<_, _> =
+            measured.operations.iter().map(|o| (o.operation.clone(), o.count)).collect();
         assert_eq!(got, expected, "{case}");
-        assert_eq!(
-            measured
-                .operations
-                .iter()
-                .map(|operation| operation.errors)
-                .sum::<u64>(),
-            0,
-            "{case}"
-        );
+        assert_eq!(measured.operations.iter().map(|operation| operation.errors).sum::<u64>(), 0, "{case}");
         assert!(measured.errors.is_empty(), "{case}: {:?}", measured.errors);
         assert_eq!(measured.window, None, "{case}");
     }
@@ -120,17 +89,8 @@ fn good_runs_have_as_many_operations_as_the_last_progress_line() {
     for case in good_cases() {
         let mut adapter = MemtierAdapter::new(spec());
         let lines = case.file("stderr.txt");
-        let last = lines
-            .split(['\r', '\n'])
-            .filter_map(|line| adapter.stderr_line(line))
-            .last()
-            .unwrap();
-        let total: u64 = case
-            .measured()
-            .operations
-            .iter()
-            .map(|operation| operation.count)
-            .sum();
+        let last = lines.split(['\r', '\n']).filter_map(|line| adapter.stderr_line(line)).last().unwrap();
+        let total: u64 = case.measured().operations.iter().map(|operation| operation.count).sum();
         assert_eq!(total, last.operations, "{case}");
     }
 }
@@ -188,12 +148,8 @@ fn percentiles_and_means_of_good_runs_are_those_of_the_printed_table() {
 #[test]
 fn bytes_of_good_runs_agree_with_the_rates() {
     for case in good_cases() {
-        for (row, text) in case
-            .report()
-            .rows
-            .iter()
-            .zip(text_rows(&case.file("out.json")))
-            .filter(|(row, _)| row.count > 0)
+        for (row, text) in
+            case.report().rows.iter().zip(text_rows(&case.file("out.json"))).filter(|(row, _)| row.count > 0)
         {
             let expected = text.number("KB/sec");
             let got = row.bytes as f64 / 1024.0 * text.number("Ops/sec") / row.count as f64;
@@ -210,38 +166,18 @@ fn bytes_of_good_runs_agree_with_the_rates() {
 fn hits_and_misses_are_whole_counts() {
     let reads = |version, name| {
         let measured = case(version, name).measured();
-        let get = measured
-            .operations
-            .iter()
-            .find(|operation| operation.operation == "GET")
-            .unwrap();
+        let get = measured.operations.iter().find(|operation| operation.operation == "GET").unwrap();
         (get.count, get.hits, get.misses)
     };
     assert_eq!(reads(OLD, "b_read_only"), (100_000, Some(100_000), Some(0)));
     assert_eq!(reads(NEW, "b_read_only"), (100_000, Some(100_000), Some(0)));
-    assert_eq!(
-        reads(OLD, "b2_read_only_half_miss"),
-        (40_000, Some(20_022), Some(19_978))
-    );
-    assert_eq!(
-        reads(NEW, "k34_server_frozen_6s"),
-        (39_781, Some(4), Some(39_777))
-    );
-    assert_eq!(
-        reads(NEW, "j_arbitrary").1,
-        None,
-        "with --command memtier does not tell hits from misses"
-    );
+    assert_eq!(reads(OLD, "b2_read_only_half_miss"), (40_000, Some(20_022), Some(19_978)));
+    assert_eq!(reads(NEW, "k34_server_frozen_6s"), (39_781, Some(4), Some(39_777)));
+    assert_eq!(reads(NEW, "j_arbitrary").1, None, "with --command memtier does not tell hits from misses");
     for case in good_cases() {
-        for text in text_rows(&case.file("out.json"))
-            .iter()
-            .filter(|row| counts_hits(row))
-        {
+        for text in text_rows(&case.file("out.json")).iter().filter(|row| counts_hits(row)) {
             let hits = text.number("Hits/sec") / text.number("Ops/sec") * text.count() as f64;
-            assert!(
-                (hits - hits.round()).abs() < 0.05,
-                "{case}: {hits} hits are no whole number"
-            );
+            assert!((hits - hits.round()).abs() < 0.05, "{case}: {hits} hits are no whole number");
         }
     }
 }
@@ -262,20 +198,12 @@ fn seconds_without_operations_are_zero() {
 #[test]
 fn rows_of_one_command_are_added_and_none_is_lost() {
     let operations = |name| {
-        case(NEW, name)
-            .measured()
-            .operations
-            .into_iter()
-            .map(|o| (o.operation, o.count))
-            .collect::<Vec<_>>()
+        case(NEW, name).measured().operations.into_iter().map(|o| (o.operation, o.count)).collect::<Vec<_>>()
     };
     assert_eq!(operations("s7_line_breakdown"), [("SET".to_owned(), 2000)]);
     assert_eq!(operations("s5_scan"), [("SCAN".to_owned(), 600)]);
     assert_eq!(
-        operations("j_arbitrary")
-            .into_iter()
-            .map(|(operation, _)| operation)
-            .collect::<Vec<_>>(),
+        operations("j_arbitrary").into_iter().map(|(operation, _)| operation).collect::<Vec<_>>(),
         ["SET", "GET", "LPUSH", "INCR"]
     );
 }
@@ -296,29 +224,15 @@ fn error_replies_are_counted_one_by_one() {
     ] {
         let case = case(version, name);
         let partial = case.judge().unwrap_err().partial.unwrap();
-        assert_eq!(
-            partial.errors.get(word),
-            Some(&count),
-            "{case}: {:?}",
-            partial.errors
-        );
+        assert_eq!(partial.errors.get(word), Some(&count), "{case}: {:?}", partial.errors);
     }
 }
 
 #[test]
 fn error_replies_are_no_operations_where_there_is_only_one_operation() {
-    let partial = case(NEW, "k21_err_wrongtype")
-        .judge()
-        .unwrap_err()
-        .partial
-        .unwrap();
-    let [lpush] = partial.operations.as_slice() else {
-        panic!("{:?}", partial.operations)
-    };
-    assert_eq!(
-        (lpush.operation.as_str(), lpush.count, lpush.errors),
-        ("LPUSH", 0, 200)
-    );
+    let partial = case(NEW, "k21_err_wrongtype").judge().unwrap_err().partial.unwrap();
+    let [lpush] = partial.operations.as_slice() else { panic!("{:?}", partial.operations) };
+    assert_eq!((lpush.operation.as_str(), lpush.count, lpush.errors), ("LPUSH", 0, 200));
 }
 
 /// The recorded stderr is cut in the middle; uncut, every failed SET has its line.
@@ -329,25 +243,14 @@ fn as_many_errors_are_counted_as_the_server_counted() {
         let info = case.file("server_info.txt");
         assert!(info.contains(&format!("total_error_replies:{server}")), "{info}");
         let mut adapter = MemtierAdapter::new(spec());
-        let line = case
-            .file("stderr.txt")
-            .lines()
-            .find(|line| line.contains("-OOM"))
-            .unwrap()
-            .to_owned();
+        let line = case.file("stderr.txt").lines().find(|line| line.contains("-OOM")).unwrap().to_owned();
         for _ in 0..server {
             adapter.stderr_line(&line);
         }
         let output = tempfile::tempdir().unwrap();
         fs::write(output.path().join("memtier.json"), case.json().unwrap()).unwrap();
-        let rejected = adapter
-            .judge(&job(), &context(output.path()), &case.ended())
-            .unwrap_err();
-        assert!(
-            rejected.failure.message.contains(&format!("OOM ×{server}")),
-            "{}",
-            rejected.failure.message
-        );
+        let rejected = adapter.judge(&job(), &context(output.path()), &case.ended()).unwrap_err();
+        assert!(rejected.failure.message.contains(&format!("OOM ×{server}")), "{}", rejected.failure.message);
         let set = &rejected.partial.unwrap().operations[0];
         assert_eq!((set.count, set.errors), (20_000 - server, server), "{case}");
     }
@@ -360,11 +263,7 @@ fn an_interrupted_result_is_refused_even_if_nobody_owns_up_to_the_signal() {
         let mut ended = case.ended();
         ended.exit.interrupted = false;
         let rejected = case.judge_as(case.json().as_deref(), &ended).unwrap_err();
-        assert_eq!(
-            rejected.failure.step, Interrupted,
-            "{case}: {}",
-            rejected.failure.message
-        );
+        assert_eq!(rejected.failure.step, Interrupted, "{case}: {}", rejected.failure.message);
     }
 }
 
@@ -389,14 +288,9 @@ fn dead_servers_are_noticed_without_any_line_on_stderr() {
         let case = case(version, name);
         let output = tempfile::tempdir().unwrap();
         fs::write(output.path().join("memtier.json"), case.json().unwrap()).unwrap();
-        let rejected = MemtierAdapter::new(spec())
-            .judge(&job(), &context(output.path()), &case.ended())
-            .unwrap_err();
-        assert!(
-            rejected.failure.message.contains(fragment),
-            "{case}: {}",
-            rejected.failure.message
-        );
+        let rejected =
+            MemtierAdapter::new(spec()).judge(&job(), &context(output.path()), &case.ended()).unwrap_err();
+        assert!(rejected.failure.message.contains(fragment), "{case}: {}", rejected.failure.message);
     }
 }
 
@@ -408,10 +302,7 @@ fn a_run_that_ended_too_early_is_refused() {
     let rejected = case.judge_as(case.json().as_deref(), &ended).unwrap_err();
     assert_eq!(rejected.failure.step, Tool);
     assert!(
-        rejected
-            .failure
-            .message
-            .contains("after 2.5 s but was to run for 3 s"),
+        rejected.failure.message.contains("after 2.5 s but was to run for 3 s"),
         "{}",
         rejected.failure.message
     );
@@ -420,15 +311,9 @@ fn a_run_that_ended_too_early_is_refused() {
 #[test]
 fn missing_replies_are_refused() {
     let case = case(NEW, "t_tiny_n1");
-    let json = case
-        .file("out.json")
-        .replace("\"Requests per client\": 1", "\"Requests per client\": 2");
+    let json = case.file("out.json").replace("\"Requests per client\": 1", "\"Requests per client\": 2");
     let rejected = case.judge_as(Some(json.as_bytes()), &case.ended()).unwrap_err();
-    assert!(
-        rejected.failure.message.contains("1 replies but was to send 2"),
-        "{}",
-        rejected.failure.message
-    );
+    assert!(rejected.failure.message.contains("1 replies but was to send 2"), "{}", rejected.failure.message);
 }
 
 #[test]
@@ -436,20 +321,10 @@ fn counts_that_contradict_each_other_are_refused() {
     let case = case(NEW, "a_write_only");
     let json = case.file("out.json");
     let sets = json.find("\"Count\": 100000").unwrap();
-    let changed = format!(
-        "{}{}",
-        &json[..sets],
-        json[sets..].replacen("100000", "100001", 1)
-    );
-    let rejected = case
-        .judge_as(Some(changed.as_bytes()), &case.ended())
-        .unwrap_err();
+    let changed = format!("{}{}", &json[..sets], json[sets..].replacen("100000", "100001", 1));
+    let rejected = case.judge_as(Some(changed.as_bytes()), &case.ended()).unwrap_err();
     assert_eq!(rejected.failure.step, Output, "{}", rejected.failure.message);
-    assert!(
-        rejected.failure.message.contains("add up to 100001"),
-        "{}",
-        rejected.failure.message
-    );
+    assert!(rejected.failure.message.contains("add up to 100001"), "{}", rejected.failure.message);
 }
 
 #[test]
@@ -457,11 +332,7 @@ fn a_missing_result_file_is_refused() {
     let case = case(NEW, "a_write_only");
     let rejected = case.judge_as(None, &case.ended()).unwrap_err();
     assert_eq!(rejected.failure.step, Output);
-    assert!(
-        rejected.failure.message.contains("no result file"),
-        "{}",
-        rejected.failure.message
-    );
+    assert!(rejected.failure.message.contains("no result file"), "{}", rejected.failure.message);
     let partial = rejected.partial.unwrap();
     assert_eq!(
         (partial.tool.connections, partial.tool.pipeline),
@@ -490,20 +361,10 @@ fn numbers(measured: &Measured) -> (&[OperationResult], &BTreeMap<String, u64>, 
 fn the_tool_tells_of_itself_but_not_of_the_password() {
     for version in BOTH {
         let case = case(version, "k12_right_auth");
-        assert!(
-            case.file("out.json").contains("sekret"),
-            "{case} has no secret to hide"
-        );
+        assert!(case.file("out.json").contains("sekret"), "{case} has no secret to hide");
         let measured = case.measured();
-        assert_eq!(
-            (measured.tool.connections, measured.tool.pipeline),
-            (2, 1),
-            "{case}"
-        );
-        assert!(
-            !format!("{measured:?}").contains("sekret"),
-            "{case} gives the password away"
-        );
+        assert_eq!((measured.tool.connections, measured.tool.pipeline), (2, 1), "{case}");
+        assert!(!format!("{measured:?}").contains("sekret"), "{case} gives the password away");
     }
 }
 
@@ -516,16 +377,8 @@ fn the_tool_s_own_rate_and_duration_are_recorded_as_they_are() {
         "ten times the truth, but that is what it says"
     );
     assert_eq!(tool.reported_seconds, Some(0.118));
-    let tool = case(OLD, "k40_server_killed")
-        .judge()
-        .unwrap_err()
-        .partial
-        .unwrap()
-        .tool;
-    assert_eq!(
-        (tool.reported_operations_per_second, tool.reported_seconds),
-        (None, None)
-    );
+    let tool = case(OLD, "k40_server_killed").judge().unwrap_err().partial.unwrap().tool;
+    assert_eq!((tool.reported_operations_per_second, tool.reported_seconds), (None, None));
 }
 
 proptest! {

@@ -21,10 +21,7 @@ pub struct TextRow {
 
 /// The rows of the only run, `Totals` last.
 pub fn text_rows(json: &str) -> Vec<TextRow> {
-    let start = json
-        .lines()
-        .position(|line| line.contains("\"ALL STATS\""))
-        .unwrap();
+    let start = json.lines().position(|line| line.contains("\"ALL STATS\"")).unwrap();
     let mut rows: Vec<TextRow> = Vec::new();
     let mut pieces: Vec<(usize, usize, &str)> = Vec::new();
     for tabs in [2, 3, 4] {
@@ -36,16 +33,12 @@ pub fn text_rows(json: &str) -> Vec<TextRow> {
             continue;
         };
         match (tabs, rows.last_mut()) {
-            (2, _) => rows.push(TextRow {
-                label: key.to_owned(),
-                ..TextRow::default()
-            }),
+            (2, _) => rows.push(TextRow { label: key.to_owned(), ..TextRow::default() }),
             (3, Some(row)) => {
                 row.numbers.insert(key.to_owned(), value.trim().to_owned());
             }
             (4, Some(row)) if key.starts_with('p') && key != "percent" => {
-                row.percentiles
-                    .push((key[1..].parse().unwrap(), value.trim().to_owned()));
+                row.percentiles.push((key[1..].parse().unwrap(), value.trim().to_owned()));
             }
             _ => {}
         }
@@ -56,9 +49,7 @@ pub fn text_rows(json: &str) -> Vec<TextRow> {
 
 impl TextRow {
     pub fn number(&self, name: &str) -> f64 {
-        self.numbers
-            .get(name)
-            .map_or(0.0, |number| number.parse().unwrap())
+        self.numbers.get(name).map_or(0.0, |number| number.parse().unwrap())
     }
 
     pub fn count(&self) -> u64 {
@@ -69,13 +60,8 @@ impl TextRow {
 /// The table on stdout: per row its label's first word, and per percentile the text of the latency.
 pub fn table_percentiles(table: &str) -> Vec<(f64, Vec<(f64, String)>)> {
     let mut lines = table.lines().skip_while(|line| !line.starts_with("Type"));
-    let header: Vec<_> = lines
-        .next()
-        .unwrap()
-        .replace(" Latency", "")
-        .split_whitespace()
-        .map(str::to_owned)
-        .collect();
+    let header: Vec<_> =
+        lines.next().unwrap().replace(" Latency", "").split_whitespace().map(str::to_owned).collect();
     let mut rows = Vec::new();
     for line in lines.skip(1).take_while(|line| !line.trim().is_empty()) {
         let cells: Vec<_> = line.split_whitespace().collect();

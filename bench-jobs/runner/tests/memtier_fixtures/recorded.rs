@@ -28,10 +28,8 @@ impl Case {
     }
 
     pub fn file(&self, name: &str) -> String {
-        fs::read(self.directory().join(name)).map_or_else(
-            |_| String::new(),
-            |bytes| String::from_utf8_lossy(&bytes).into_owned(),
-        )
+        fs::read(self.directory().join(name))
+            .map_or_else(|_| String::new(), |bytes| String::from_utf8_lossy(&bytes).into_owned())
     }
 
     pub fn json(&self) -> Option<Vec<u8>> {
@@ -44,12 +42,8 @@ impl Case {
         let code: i32 = field(&record, "rc=").parse().unwrap();
         let signal = (code > 128).then_some(code - 128);
         let stderr = self.file("stderr.txt");
-        let wall = Duration::from_secs_f64(
-            field(&record, "wall=")
-                .trim_end_matches('s')
-                .parse()
-                .unwrap_or(1.0),
-        );
+        let wall =
+            Duration::from_secs_f64(field(&record, "wall=").trim_end_matches('s').parse().unwrap_or(1.0));
         Ended {
             exit: Exit {
                 code: (code <= 128).then_some(code),
@@ -92,11 +86,7 @@ impl Case {
 
     /// The table, wherever the run wrote it.
     pub fn table(&self) -> String {
-        self.file(if self.directory().join("out.txt").exists() {
-            "out.txt"
-        } else {
-            "stdout.txt"
-        })
+        self.file(if self.directory().join("out.txt").exists() { "out.txt" } else { "stdout.txt" })
     }
 }
 
@@ -111,10 +101,7 @@ pub fn fixtures() -> PathBuf {
 }
 
 fn field<'a>(record: &'a str, name: &str) -> &'a str {
-    record
-        .split_whitespace()
-        .find_map(|word| word.strip_prefix(name))
-        .unwrap_or_default()
+    record.split_whitespace().find_map(|word| word.strip_prefix(name)).unwrap_or_default()
 }
 
 pub fn spec() -> MemtierSpec {
@@ -129,12 +116,7 @@ pub fn job() -> JobSpec {
         repetition: 1,
         clients: 1,
         token: "token".to_owned(),
-        target: JobTarget {
-            host: "redis".to_owned(),
-            port: 7001,
-            cluster: false,
-            run_id: None,
-        },
+        target: JobTarget { host: "redis".to_owned(), port: 7001, cluster: false, run_id: None },
         flush: false,
         tool: JobTool::Memtier(spec()),
         watchdog_seconds: 20.0,
@@ -153,9 +135,7 @@ pub fn context(output: &Path) -> LaunchContext {
 
 pub fn good_cases() -> Vec<Case> {
     let all = GOOD.iter().flat_map(|(versions, names)| {
-        versions
-            .iter()
-            .flat_map(|version| names.iter().map(|name| (*version, *name)))
+        versions.iter().flat_map(|version| names.iter().map(|name| (*version, *name)))
     });
     all.map(|(version, name)| Case { version, name }).collect()
 }
@@ -163,9 +143,7 @@ pub fn good_cases() -> Vec<Case> {
 pub fn bad_cases() -> Vec<(Case, FailureStep, &'static [&'static str])> {
     BAD.iter()
         .flat_map(|(versions, name, step, fragments)| {
-            versions
-                .iter()
-                .map(|version| (Case { version, name }, *step, *fragments))
+            versions.iter().map(|version| (Case { version, name }, *step, *fragments))
         })
         .collect()
 }

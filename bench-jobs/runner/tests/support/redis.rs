@@ -17,21 +17,14 @@ pub async fn wait_for<T>(what: &str, mut condition: impl AsyncFnMut() -> Option<
         if let Some(found) = condition().await {
             return found;
         }
-        assert!(
-            Instant::now() < deadline,
-            "waited {PATIENCE:?} in vain for {what}"
-        );
+        assert!(Instant::now() < deadline, "waited {PATIENCE:?} in vain for {what}");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 
 /// A port that nobody listens on.
 pub fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port()
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 /// A running server; ends with the value.
@@ -58,13 +51,7 @@ impl Redis {
         let password = place.map(|place| options[place + 1].clone());
         let port = free_port();
         let child = spawn(port, &options, &directory);
-        let mut redis = Self {
-            port,
-            options,
-            password,
-            child,
-            directory,
-        };
+        let mut redis = Self { port, options, password, child, directory };
         redis.until_ready().await;
         redis
     }
@@ -92,25 +79,16 @@ impl Redis {
 "
             )
         });
-        stream
-            .write_all(format!("{login}{commands}\r\nQUIT\r\n").as_bytes())
-            .ok()?;
+        stream.write_all(format!("{login}{commands}\r\nQUIT\r\n").as_bytes()).ok()?;
         let mut answers = String::new();
         stream.read_to_string(&mut answers).ok()?;
-        Some(answers.split_off(if self.password.is_some() {
-            "+OK\r\n".len()
-        } else {
-            0
-        }))
+        Some(answers.split_off(if self.password.is_some() { "+OK\r\n".len() } else { 0 }))
     }
 
     /// The server's `run_id`.
     pub fn run_id(&self) -> String {
         let info = self.ask("INFO server").unwrap();
-        info.lines()
-            .find_map(|line| line.strip_prefix("run_id:"))
-            .unwrap()
-            .to_owned()
+        info.lines().find_map(|line| line.strip_prefix("run_id:")).unwrap().to_owned()
     }
 
     async fn until_ready(&mut self) {
@@ -125,16 +103,7 @@ impl Redis {
 
 fn spawn(port: u16, options: &[String], directory: &tempfile::TempDir) -> Child {
     Command::new("redis-server")
-        .args([
-            "--port",
-            &port.to_string(),
-            "--bind",
-            "127.0.0.1",
-            "--save",
-            "",
-            "--appendonly",
-            "no",
-        ])
+        .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
         .args(options)
         .current_dir(directory.path())
         .stdout(Stdio::null())

@@ -41,21 +41,12 @@ pub fn loadgen(seconds: u32) -> Value {
     BUILT.get_or_init(|| {
         let profile = Path::new(RUNNER).parent().unwrap();
         let mut build = Command::new(env!("CARGO"));
-        build.args([
-            "build",
-            "--quiet",
-            "--package",
-            "dragstrip-loadgen",
-            "--target-dir",
-        ]);
+        build.args(["build", "--quiet", "--package", "dragstrip-loadgen", "--target-dir"]);
         build.arg(profile.parent().unwrap());
         if profile.ends_with("release") {
             build.arg("--release");
         }
-        assert!(
-            build.status().unwrap().success(),
-            "dragstrip-loadgen does not build"
-        );
+        assert!(build.status().unwrap().success(), "dragstrip-loadgen does not build");
     });
     json!({"loadgen": {"duration": format!("{seconds}s"), "ratio": "1:1", "connectionsPerThread": 4, "keyMaximum": 1000}})
 }
@@ -143,14 +134,9 @@ impl Pod {
     /// Starts it and lets it end by itself.
     pub async fn run(mut self) -> Finished {
         let child = self.command.spawn().unwrap();
-        Runner {
-            child,
-            directory: self.directory,
-            client: reqwest::Client::new(),
-            address: String::new(),
-        }
-        .finished()
-        .await
+        Runner { child, directory: self.directory, client: reqwest::Client::new(), address: String::new() }
+            .finished()
+            .await
     }
 
     /// Starts it and waits until it listens.
@@ -164,9 +150,7 @@ impl Pod {
         };
         runner.address = wait_for("the runner to listen", async || {
             let stdout = runner.file("stdout");
-            let line = stdout
-                .lines()
-                .find_map(|line| line.strip_prefix("listening on "))?;
+            let line = stdout.lines().find_map(|line| line.strip_prefix("listening on "))?;
             Some(format!("http://{line}"))
         })
         .await;
@@ -176,10 +160,7 @@ impl Pod {
     /// Starts it and waits until it stands at the line.
     pub async fn at_the_line(self) -> Runner {
         let runner = self.start().await;
-        wait_for("the runner to be ready", async || {
-            (runner.ready().await == 200).then_some(())
-        })
-        .await;
+        wait_for("the runner to be ready", async || (runner.ready().await == 200).then_some(())).await;
         runner
     }
 }
@@ -196,53 +177,32 @@ impl Runner {
 
     /// The status of `/ready`.
     pub async fn ready(&self) -> u16 {
-        self.client
-            .get(format!("{}/ready", self.address))
-            .send()
-            .await
-            .unwrap()
-            .status()
-            .as_u16()
+        self.client.get(format!("{}/ready", self.address)).send().await.unwrap().status().as_u16()
     }
 
     /// Gives an order and tells the answer's status and state.
     pub async fn order(&self, order: StartOrder, token: &str) -> (u16, Option<RunnerState>) {
-        let request = self
-            .client
-            .post(format!("{}/v1/start", self.address))
-            .header("x-dragstrip-token", token);
+        let request =
+            self.client.post(format!("{}/v1/start", self.address)).header("x-dragstrip-token", token);
         let answer = request.json(&order).send().await.unwrap();
         (answer.status().as_u16(), answer.json().await.ok())
     }
 
     /// The answer to a question about progress.
     pub async fn progress(&self) -> Option<RunnerState> {
-        let request = self
-            .client
-            .get(format!("{}/v1/progress", self.address))
-            .header("x-dragstrip-token", TOKEN);
+        let request =
+            self.client.get(format!("{}/v1/progress", self.address)).header("x-dragstrip-token", TOKEN);
         request.send().await.ok()?.json().await.ok()
     }
 
     /// The page of metrics.
     pub async fn metrics(&self) -> String {
-        self.client
-            .get(format!("{}/metrics", self.address))
-            .send()
-            .await
-            .unwrap()
-            .text()
-            .await
-            .unwrap()
+        self.client.get(format!("{}/metrics", self.address)).send().await.unwrap().text().await.unwrap()
     }
 
     /// Asks it to stop.
     pub fn terminate(&self) {
-        kill(
-            Pid::from_raw(i32::try_from(self.child.id()).unwrap()),
-            Signal::SIGTERM,
-        )
-        .unwrap();
+        kill(Pid::from_raw(i32::try_from(self.child.id()).unwrap()), Signal::SIGTERM).unwrap();
     }
 
     /// Waits for its end and checks what must be true of every ending.
@@ -253,15 +213,8 @@ impl Runner {
         for output in [&stdout, &stderr, &termination] {
             assert!(!output.contains(PASSWORD), "the password is in {output}");
         }
-        assert!(
-            termination.len() <= 4096,
-            "{} bytes of termination message",
-            termination.len()
-        );
-        let lines: Vec<_> = stdout
-            .lines()
-            .filter_map(|line| line.strip_prefix(LOG_MARKER))
-            .collect();
+        assert!(termination.len() <= 4096, "{} bytes of termination message", termination.len());
+        let lines: Vec<_> = stdout.lines().filter_map(|line| line.strip_prefix(LOG_MARKER)).collect();
         assert_eq!(lines.len(), 1, "not one result in {stdout} {stderr}");
         let result: PodResult = serde_json::from_str(lines[0]).unwrap();
         let short: PodResult = serde_json::from_str(&termination).unwrap();
@@ -269,27 +222,15 @@ impl Runner {
             short.failure.map(|failure| failure.step),
             result.failure.as_ref().map(|failure| failure.step)
         );
-        assert_eq!(
-            status.code(),
-            Some(if result.failure.is_none() { 0 } else { 3 }),
-            "{result:?}"
-        );
-        Finished {
-            code: status.code(),
-            result,
-            stdout,
-            termination,
-        }
+        assert_eq!(status.code(), Some(if result.failure.is_none() { 0 } else { 3 }), "{result:?}");
+        Finished { code: status.code(), result, stdout, termination }
     }
 }
 
 impl Finished {
     /// The failure, which must be there.
     pub fn failure(&self) -> &dragstrip_crds::result::Failure {
-        self.result
-            .failure
-            .as_ref()
-            .unwrap_or_else(|| panic!("no failure: {:?}", self.result))
+        self.result.failure.as_ref().unwrap_or_else(|| panic!("no failure: {:?}", self.result))
     }
 }
 
@@ -297,10 +238,7 @@ impl Finished {
 pub fn order_in(wait: Duration) -> StartOrder {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
     let nanos = |time: Duration| i64::try_from(time.as_nanos()).unwrap();
-    StartOrder {
-        start_at_unix_nanos: nanos(now + wait),
-        sent_at_unix_nanos: nanos(now),
-    }
+    StartOrder { start_at_unix_nanos: nanos(now + wait), sent_at_unix_nanos: nanos(now) }
 }
 
 /// Whether a process exists, and is not just waiting to be collected.
