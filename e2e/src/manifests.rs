@@ -15,6 +15,14 @@ resources:
   limits: {memory: 320Mi}
 ";
 
+/// An image that no registry has: nobody listens where it should come from, which shows at once.
+pub const NO_IMAGE: &str = "localhost:1/no-such-image:1";
+
+/// A Datastore whose image cannot be pulled.
+pub fn unpullable() -> String {
+    REDIS.replace("dragstrip.dev/testbed/redis:7.0", NO_IMAGE)
+}
+
 /// A short write, then a short read, then a short pipelined read.
 pub const THREE_PHASES: &str = "
 phases:

@@ -93,6 +93,8 @@ start_scheduler() {
 
 # One kube-proxy serves both nodes: they share the machine's packet rules.
 start_kube_proxy() {
+  # It ends itself when its configuration file is written, changed or not.
+  if running kube-proxy; then return; fi
   cat >"$CONF/kube-proxy.yaml" <<END
 apiVersion: kubeproxy.config.k8s.io/v1alpha1
 kind: KubeProxyConfiguration

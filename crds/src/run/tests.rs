@@ -41,7 +41,7 @@ fn a_plain_run_is_admitted() {
 fn defaults_are_those_of_the_documentation() {
     let spec = run(good()).spec;
     assert_eq!((spec.repetitions, spec.clients.pods, spec.timeout.to_string().as_str()), (1, 1, "30m"));
-    assert_eq!(spec.timeout.seconds(), 1800.0);
+    assert_eq!(spec.timeout.duration(), std::time::Duration::from_secs(1800));
     let loadgen = spec.phases[0].loadgen.clone().unwrap();
     assert_eq!((loadgen.threads, loadgen.connections_per_thread, loadgen.pipeline), (1, 20, 1));
 }

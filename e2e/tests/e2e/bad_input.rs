@@ -8,7 +8,7 @@ use dragstrip_crds::{
 };
 use dragstrip_e2e::{
     Env, Look, SERVER_UP, SHORT_RUN,
-    manifests::{ONE_PHASE, REDIS, against, against_address},
+    manifests::{NO_IMAGE, ONE_PHASE, REDIS, against, against_address, unpullable},
     until, with_namespace,
 };
 use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
@@ -80,23 +80,25 @@ async fn free_address(env: &Env, near: &str) -> Result<String> {
 #[tokio::test]
 async fn images_that_cannot_be_pulled_are_named_at_once() -> Result<()> {
     with_namespace("images", |env| async move {
-        env.datastore("unpulled", &REDIS.replace("redis:7.0", "no-such-image:1")).await?;
+        env.datastore("unpulled", &unpullable()).await?;
         unpulled(&env, "dragstrip.dev/datastore=unpulled").await?;
-        let texts = ["dragstrip.dev/testbed/no-such-image:1"];
+        let texts = [NO_IMAGE];
         datastore_says(&env, "unpulled", READY, "ImageUnavailable", &texts).await?;
 
         redis(&env).await?;
-        let phases = "
-phases: [{name: write, memtier: {image: 'dragstrip.dev/testbed/no-memtier:1', testTime: 2s}}]
+        let phases = format!(
+            "
+phases: [{{name: write, memtier: {{image: '{NO_IMAGE}', testTime: 2s}}}}]
 timeout: 12s
-";
-        env.run("unpulled", &against("redis", phases)).await?;
+"
+        );
+        env.run("unpulled", &against("redis", &phases)).await?;
         unpulled(&env, &of_run("unpulled")).await?;
-        let texts = ["dragstrip.dev/testbed/no-memtier:1", "container client"];
+        let texts = [NO_IMAGE, "container client"];
         run_says(&env, "unpulled", CLIENTS_READY, "HeldUp", &texts).await?;
         let (_, failure) = failed(&env, "unpulled", SHORT_RUN).await?;
         ensure!(failure.step == "Timeout", "{failure:?}");
-        says(&failure.message, &["spec.timeout (12s)", "dragstrip.dev/testbed/no-memtier:1"])
+        says(&failure.message, &["spec.timeout (12s)", NO_IMAGE])
     })
     .await
 }

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 use dragstrip_crds::{
-    BenchmarkRun, Datastore,
+    BenchmarkRun, BenchmarkRunStatus, Datastore,
     conditions::{find, types::COMPLETE},
     run::{FailureStatus, RunPhase},
 };
@@ -164,8 +164,27 @@ pub async fn jobs_made_since(env: &Env, then: &str) -> Result<Vec<String>> {
     let made = events.try_filter_map(async |event| {
         Ok(match event {
             WatchEvent::Added(job) => Some(job.name_any()),
+            WatchEvent::Error(status) => return Err(kube::Error::Api(status)),
             _ => None,
         })
     });
     Ok(made.try_collect().await?)
+}
+
+/// Asserts that the server redis did nothing that is not in the results of its
+/// only run: whatever was measured was measured once.
+pub async fn confirmed(env: &Env, status: &BenchmarkRunStatus) -> Result<()> {
+    let calls = env.server("redis").await?.calls().await?;
+    // When time is over, each of 20 connections has one batch in flight.
+    let repetitions = status.phases.iter().map(|phase| phase.repetitions.len() as u64);
+    let in_flight = 20 * repetitions.sum::<u64>();
+    for command in ["SET", "GET"] {
+        let tool = results::count(status, command);
+        let server = calls.get(&command.to_lowercase()).copied().unwrap_or_default();
+        ensure!(
+            (tool..=tool + in_flight).contains(&server),
+            "the server counted {server} {command}, the results {tool}: something was measured twice"
+        );
+    }
+    Ok(())
 }

@@ -9,7 +9,7 @@ use dragstrip_crds::{
 };
 use dragstrip_e2e::{
     Env, Look, SHORT_RUN,
-    manifests::against,
+    manifests::{NO_IMAGE, against},
     not_run,
     results::{self, agrees, operation, phase, plausible},
     until, with_namespace,
@@ -17,7 +17,6 @@ use dragstrip_e2e::{
 use k8s_openapi::api::batch::v1::Job;
 
 const IMAGE_VARIABLE: &str = "DRAGSTRIP_TEST_MEMTIER_IMAGE";
-const NO_IMAGE: &str = "dragstrip.dev/testbed/memtier-that-is-not-there:1";
 
 fn phases(image: &str) -> String {
     format!(

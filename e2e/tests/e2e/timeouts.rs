@@ -4,7 +4,7 @@ use crate::common::{client_pod, failed, leases_gone, load_gone, of_run, redis, s
 use anyhow::{Result, ensure};
 use dragstrip_e2e::{
     SHORT_RUN,
-    manifests::{REDIS, against},
+    manifests::{NO_IMAGE, against, unpullable},
     results, with_namespace,
 };
 use k8s_openapi::api::batch::v1::Job;
@@ -24,8 +24,7 @@ timeout: 8s
 #[tokio::test]
 async fn a_run_whose_target_never_becomes_ready_fails_at_its_timeout() -> Result<()> {
     with_namespace("never-ready", |env| async move {
-        let image = REDIS.replace("redis:7.0", "no-such-image:1");
-        env.datastore("broken", &image).await?;
+        env.datastore("broken", &unpullable()).await?;
         let begun = Instant::now();
         env.run("patient", &against("broken", TOO_LONG)).await?;
         let (_, failure) = failed(&env, "patient", TIMEOUT + SLACK).await?;
@@ -36,7 +35,7 @@ async fn a_run_whose_target_never_becomes_ready_fails_at_its_timeout() -> Result
             begun.elapsed()
         );
         ensure!(failure.step == "Timeout", "{failure:?}");
-        says(&failure.message, &["spec.timeout (8s)", "Datastore broken is not ready", "no-such-image:1"])
+        says(&failure.message, &["spec.timeout (8s)", "Datastore broken is not ready", NO_IMAGE])
     })
     .await
 }
