@@ -67,6 +67,9 @@ END
 write_containerd_config() {
   local dir
   dir=$(node_dir "$1")
+  # There is no registry: a pull fails at once instead of asking the network for it.
+  mkdir -p "$dir/registries/_default"
+  echo 'server = "http://127.0.0.1:1"' >"$dir/registries/_default/hosts.toml"
   cat >"$dir/containerd.toml" <<END
 version = 2
 root = "$dir/containerd"
@@ -91,6 +94,9 @@ tolerate_missing_hugetlb_controller = true
 restrict_oom_score_adj = true
 # So that all of a node's mounts are found below its directory.
 netns_mounts_under_state_dir = true
+
+[plugins."io.containerd.grpc.v1.cri".registry]
+config_path = "$dir/registries"
 
 [plugins."io.containerd.grpc.v1.cri".cni]
 bin_dir = "$(cni_plugins)"

@@ -36,24 +36,30 @@ pub fn containers(pod: &Pod) -> impl Iterator<Item = &ContainerStatus> {
 /// Reasons a container waits for in the ordinary course of things.
 const ORDINARY: [&str; 2] = ["ContainerCreating", "PodInitializing"];
 
+/// Image trouble swings between two reasons with the same cause: one reason and
+/// the cause alone are told, so that a condition does not swing with it.
+fn steady(reason: String, detail: &str) -> (String, &str) {
+    match reason.as_str() {
+        "ErrImagePull" | "ImagePullBackOff" => {
+            let cause = detail.rsplit_once("ErrImagePull: ").map_or(detail, |(_, cause)| cause);
+            ("ImageUnavailable".to_owned(), cause)
+        }
+        _ => (reason, detail),
+    }
+}
+
 fn waiting(pod: &Pod) -> Option<Trouble> {
     containers(pod).find_map(|container| {
         let waiting = container.state.as_ref()?.waiting.as_ref()?;
         let reason = waiting.reason.clone().filter(|reason| !ORDINARY.contains(&reason.as_str()))?;
-        let detail = waiting.message.as_deref().unwrap_or("no details given");
-        let last = container
-            .last_state
-            .as_ref()
-            .and_then(|state| state.terminated.as_ref())
-            .map(|ended| format!(" (last exit code {})", ended.exit_code))
-            .unwrap_or_default();
-        let message = format!(
-            "pod {}, container {}, image {}: {detail}{last}",
-            pod.name_any(),
-            container.name,
-            container.image
-        );
-        Some(Trouble { reason, message })
+        let (reason, detail) = steady(reason, waiting.message.as_deref().unwrap_or("no details given"));
+        let last = container.last_state.as_ref().and_then(|state| state.terminated.as_ref());
+        let last = last.map(|ended| format!(" (last exit code {})", ended.exit_code)).unwrap_or_default();
+        let (pod, name, image) = (pod.name_any(), &container.name, &container.image);
+        Some(Trouble {
+            reason,
+            message: format!("pod {pod}, container {name}, image {image}: {detail}{last}"),
+        })
     })
 }
 
@@ -90,8 +96,15 @@ mod tests {
             "state": {"waiting": {"reason": "ErrImagePull", "message": "not found"}}
         }]})))
         .unwrap();
-        assert_eq!(found.reason, "ErrImagePull");
+        assert_eq!(found.reason, "ImageUnavailable");
         assert!(found.message.contains("example.com/none:1"), "{}", found.message);
+    }
+
+    #[test]
+    fn image_trouble_reads_the_same_between_two_tries() {
+        let failed = steady("ErrImagePull".into(), "no such host");
+        let backing_off = r#"Back-off pulling image "example.com/none:1": ErrImagePull: no such host"#;
+        assert_eq!(steady("ImagePullBackOff".into(), backing_off), failed);
     }
 
     #[test]

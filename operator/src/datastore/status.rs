@@ -64,7 +64,7 @@ fn ready(fetched: &Fetched, verified: &Finding) -> Finding {
 fn reason(of_pod: &str) -> &'static str {
     match of_pod {
         "Unschedulable" => "Unschedulable",
-        "ErrImagePull" | "ImagePullBackOff" | "InvalidImageName" | "ErrImageNeverPull" => "ImageUnavailable",
+        "ImageUnavailable" | "InvalidImageName" | "ErrImageNeverPull" => "ImageUnavailable",
         "CreateContainerConfigError" => "ConfigurationMissing",
         "CrashLoopBackOff" => "ServerExits",
         _ => "PodHeldUp",
