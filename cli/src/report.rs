@@ -1,7 +1,7 @@
 //! Results as a table like memtier's own summary, several runs side by side.
 //! Pure.
 
-use comfy_table::{CellAlignment, Table, TableComponent, presets};
+use comfy_table::{CellAlignment, Table, presets};
 use dragstrip_crds::{
     BenchmarkRun,
     run::{OperationStatus, PhaseStatus},
@@ -80,11 +80,7 @@ pub fn report(runs: &[BenchmarkRun]) -> String {
         }
     }
     let mut table = Table::new();
-    // One rule under the header; a rule between all rows would double the table's height.
-    table
-        .load_preset(presets::UTF8_HORIZONTAL_ONLY)
-        .remove_style(TableComponent::HorizontalLines)
-        .set_header(HEADER);
+    table.load_preset(presets::UTF8_BORDERS_ONLY).set_header(HEADER);
     for name in names {
         for run in runs {
             for phase in phases(run).iter().filter(|phase| phase.name == name) {

@@ -138,6 +138,25 @@ async fn the_declared_cluster_mode_must_be_the_servers() {
 }
 
 #[tokio::test]
+async fn a_cluster_is_flushed_at_its_primaries() {
+    let server = Redis::start(&["--cluster-enabled", "yes"]).await;
+    server.ask("CLUSTER ADDSLOTSRANGE 0 16383").unwrap();
+    wait_for("the cluster", async || {
+        server.ask("CLUSTER INFO").filter(|info| info.contains("cluster_state:ok"))
+    })
+    .await;
+    server.ask("SET leftover 1").unwrap();
+    assert!(server.ask("DBSIZE").unwrap().starts_with(":1"), "the key was not written");
+    let mut job = job(server.port, &stand_in());
+    job["target"]["cluster"] = json!(true);
+    job["flush"] = json!(true);
+    let pod = Pod::new(&job).at_the_line().await;
+    assert!(server.ask("DBSIZE").unwrap().starts_with(":0"), "the cluster was not flushed");
+    pod.terminate();
+    assert_eq!(pod.finished().await.failure().step, FailureStep::Interrupted);
+}
+
+#[tokio::test]
 async fn a_restarted_server_is_another_one() {
     let mut server = Redis::start(&[]).await;
     let mut job = job(server.port, &loadgen(1));
