@@ -9,6 +9,7 @@
 #![cfg_attr(test, allow(clippy::needless_pass_by_value))]
 
 pub mod conditions;
+pub mod counters;
 pub mod datastore;
 pub mod histogram;
 pub mod observed;

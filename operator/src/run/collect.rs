@@ -8,6 +8,7 @@ use super::{
 };
 use crate::cluster::pods;
 use dragstrip_crds::{
+    counters::{counters_agree, joined},
     histogram::{EncodedHistogram, Latencies, LatencySummary},
     result::{Failure, FailureStep, LOG_MARKER, MergedOperation, PodFailure, PodResult, RepetitionResult},
 };
@@ -96,7 +97,22 @@ pub async fn read(client: &Client, run: &ValidatedRun, attempt: &Attempt, pods: 
     for pod in pods {
         results.push(read_pod(client, attempt, pod).await);
     }
-    merge(attempt, run.pods(), results)
+    let mut merged = merge(attempt, run.pods(), results);
+    if merged.failure.is_none()
+        && let Some(message) = disagreement(run, attempt, &merged.pods)
+    {
+        merged.failure = Some(PodFailure {
+            pod: attempt.name.clone(),
+            failure: Failure {
+                step: FailureStep::CounterCheck,
+                message,
+                exit_code: None,
+                signal: None,
+                last_lines: Vec::new(),
+            },
+        });
+    }
+    merged
 }
 
 /// The window in which every client was active, as start and end in seconds
@@ -176,6 +192,26 @@ fn merge_operations(results: &[PodResult]) -> Result<Vec<MergedOperation>, Strin
         }
     }
     names.iter().chain(std::iter::once(&TOTAL)).map(|name| merge_operation(name, results)).collect()
+}
+
+/// What the server counted against what all clients counted together; `None`
+/// when they agree or nothing can be compared. One client's runner did it itself.
+fn disagreement(run: &ValidatedRun, attempt: &Attempt, results: &[PodResult]) -> Option<String> {
+    let servers: Vec<_> = results.iter().filter_map(|r| r.server.as_ref()).collect();
+    if results.len() < 2 || servers.len() < results.len() || servers.iter().any(|s| s.truth.cluster_enabled) {
+        return None;
+    }
+    let before = joined(servers.iter().map(|s| &s.before), u64::min)?;
+    let after = joined(servers.iter().filter_map(|s| s.after.as_ref()), u64::max)?;
+    let operations: Vec<_> = results.iter().flat_map(|r| r.operations.clone()).collect();
+    let in_flight = match attempt.tool.planned_seconds() {
+        Some(_) => results.iter().map(|r| r.tool.connections * r.tool.pipeline.max(1)).sum(),
+        None => 0,
+    };
+    let pods = run.pods();
+    counters_agree(&operations, in_flight, &before, &after)
+        .err()
+        .map(|e| format!("over {pods} client pods, {e}"))
 }
 
 /// One repetition out of what its pods said. A failed or missing pod makes the

@@ -11,6 +11,7 @@ use crate::{
     watch::Watched,
 };
 use dragstrip_crds::{
+    counters::counters_agree,
     protocol::JobSpec,
     result::{Failure, FailureStep, PodResult, Window},
 };
@@ -52,7 +53,7 @@ pub(super) fn settle(
         .map_err(|failure| with_exit(failure, &ended))?;
     if job.clients == 1 && !job.target.cluster {
         let in_flight = in_flight(job, result);
-        check::counters_agree(&result.operations, in_flight, &armed.before, after)
+        counters_agree(&result.operations, in_flight, &armed.before, after)
             .map_err(|e| failure(FailureStep::CounterCheck, e.to_string()))?;
     }
     Ok(())
