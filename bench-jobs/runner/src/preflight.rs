@@ -13,11 +13,16 @@ use dragstrip_crds::{
     protocol::JobTarget,
     result::{Failure, FailureStep},
 };
-use std::{fs, io, net::SocketAddr, path::Path, time::Duration};
+use std::{
+    fs, io,
+    net::SocketAddr,
+    path::Path,
+    time::{Duration, Instant},
+};
 
-/// How often an address is looked up and connected to before it counts as
-/// unreachable: network policies take a moment to let a new pod out.
-const ATTEMPTS: u32 = 3;
+/// How long a target may stay unreachable before that is told: network policies
+/// take a moment to let a new pod out, and people should not wait for more.
+const PATIENCE: Duration = Duration::from_secs(3);
 /// Pause between attempts.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -138,11 +143,10 @@ pub async fn check(assignment: &Assignment, output_directory: &Path) -> Result<R
 }
 
 async fn connect(target: &JobTarget, password: Option<&str>) -> Result<(SocketAddr, Server), PreflightError> {
-    let mut attempt = 1;
+    let started = Instant::now();
     loop {
         match connect_once(target, password).await {
-            Err(error) if error.may_pass() && attempt < ATTEMPTS => {
-                attempt += 1;
+            Err(error) if error.may_pass() && started.elapsed() + PAUSE < PATIENCE => {
                 tokio::time::sleep(PAUSE).await;
             }
             outcome => return outcome,
