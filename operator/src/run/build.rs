@@ -284,6 +284,12 @@ fn client_pod(
     })
 }
 
+/// Ends the load even when no operator is there to do it. Later than the run's
+/// own timeout, whose message would otherwise find the pods gone that it is about.
+fn last_resort_seconds(run: &ValidatedRun) -> i64 {
+    i64::try_from(run.spec.timeout.duration().as_secs()).unwrap_or(i64::MAX).saturating_add(60)
+}
+
 fn pod_annotations(run: &ValidatedRun, attempt: &Attempt) -> BTreeMap<String, String> {
     let bound = watchdog_seconds(run, attempt).ceil().to_string();
     [
@@ -315,10 +321,7 @@ pub fn job(
             completions: Some(run.spec.clients.pods),
             parallelism: Some(run.spec.clients.pods),
             backoff_limit: Some(0),
-            // Ends the load even when no operator is there to do it.
-            active_deadline_seconds: i64::try_from(run.spec.timeout.duration().as_secs())
-                .ok()
-                .map(|s| s.max(1)),
+            active_deadline_seconds: Some(last_resort_seconds(run)),
             template: PodTemplateSpec {
                 metadata: Some(ObjectMeta {
                     labels: Some(pod_labels),
