@@ -1,6 +1,7 @@
 //! Harness of the end-to-end tests: a namespace per test that is always
-//! removed, manifests as users write them, waiting with deadlines whose message
-//! says what was awaited and what was last seen, faults that are always mended.
+//! emptied, checked for leftovers and removed; manifests as users write them;
+//! waiting with deadlines whose message says what was awaited and what was last
+//! seen; faults that are always mended.
 //!
 //! The tests need a cluster with Dragstrip installed (`make install`), its
 //! KUBECONFIG and kubectl (`eval "$(testbed/cluster env)"`), and a way to pod
@@ -18,6 +19,7 @@ pub mod processes;
 pub mod results;
 pub mod server;
 pub mod table;
+mod teardown;
 mod wait;
 
 pub use namespace::{Env, with_namespace};

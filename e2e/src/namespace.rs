@@ -3,7 +3,7 @@
 use crate::{
     Look, SERVER_UP, cluster, dump,
     manifests::{object, resource},
-    operator, until,
+    operator, teardown, until,
 };
 use anyhow::{Context, Result, bail};
 use dragstrip_crds::{
@@ -30,9 +30,6 @@ use tokio::sync::Mutex;
 /// Tests share nodes, the operator and the cluster's faults.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
 
-/// How long a namespace may take to go.
-const NAMESPACE_GONE: Duration = Duration::from_secs(120);
-
 /// A test's namespace.
 #[derive(Clone)]
 pub struct Env {
@@ -43,7 +40,8 @@ pub struct Env {
 }
 
 /// Runs `test` in a namespace of its own, named after `name`. When it fails,
-/// what can be known is printed. The namespace is removed in any case.
+/// what can be known is printed. In any case its runs and Datastores are deleted,
+/// nothing they made may be left, and the namespace is removed.
 pub async fn with_namespace<F, Fut>(name: &str, test: F) -> Result<()>
 where
     F: FnOnce(Env) -> Fut,
@@ -57,7 +55,7 @@ where
     if !matches!(outcome, Ok(Ok(()))) {
         dump::print(&env).await;
     }
-    let removed = env.remove().await;
+    let removed = teardown::remove(&env).await;
     match outcome {
         Ok(result) => result.and(removed),
         Err(panic) => resume_unwind(panic),
@@ -79,21 +77,6 @@ impl Env {
             .await
             .context("failed to make the test's namespace")?;
         Ok(Self { client, namespace: made.name_any() })
-    }
-
-    async fn remove(&self) -> Result<()> {
-        let namespaces: Api<Namespace> = Api::all(self.client.clone());
-        let name = &self.namespace;
-        until(&format!("namespace {name} gone"), NAMESPACE_GONE, || async {
-            let Some(found) = namespaces.get_opt(name).await? else {
-                return Ok(Look::Done(()));
-            };
-            if found.metadata.deletion_timestamp.is_none() {
-                namespaces.delete(name, &DeleteParams::default()).await?;
-            }
-            Ok(Look::NotYet(format!("{:?}", found.status)))
-        })
-        .await
     }
 
     /// Objects of one kind in this namespace.

@@ -2,7 +2,7 @@
 
 use crate::{Look, until};
 use anyhow::{Context, Result, bail};
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
 use kube::{
     Api, Client, ResourceExt,
     api::{DeleteParams, ListParams, LogParams},
@@ -11,6 +11,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 /// Where `make install` puts it.
 pub const NAMESPACE: &str = "dragstrip-system";
+const DEPLOYMENT: &str = "dragstrip-operator";
 const SELECTOR: &str = "app.kubernetes.io/name=dragstrip,app.kubernetes.io/component=operator";
 /// How long it may take to come up, or back.
 const UP_WITHIN: Duration = Duration::from_secs(60);
@@ -31,12 +32,13 @@ fn ready(pod: &Pod) -> bool {
 /// Waits for a ready operator pod, other than the one with uid `not`.
 pub async fn await_ready(client: &Client, not: Option<&str>) -> Result<Pod> {
     let pods = pods(client);
+    let deployments: Api<Deployment> = Api::namespaced(client.clone(), NAMESPACE);
     let what = format!("a ready operator in namespace {NAMESPACE} (installed by 'make install')");
     until(&what, UP_WITHIN, || async {
-        let found = pods.list(&ListParams::default().labels(SELECTOR)).await?.items;
-        if found.is_empty() && not.is_none() {
-            return Ok(Look::Never("there is no operator pod".to_owned()));
+        if deployments.get_opt(DEPLOYMENT).await?.is_none() {
+            return Ok(Look::Never(format!("there is no Deployment {DEPLOYMENT}")));
         }
+        let found = pods.list(&ListParams::default().labels(SELECTOR)).await?.items;
         let seen: Vec<String> = found.iter().map(ResourceExt::name_any).collect();
         let other = found.into_iter().find(|pod| ready(pod) && pod.uid().as_deref() != not);
         Ok(other.map_or_else(|| Look::NotYet(format!("pods {seen:?}")), Look::Done))

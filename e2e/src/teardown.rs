@@ -1,0 +1,70 @@
+//! The end of a test: what it declared is deleted, and what that made must follow.
+
+use crate::{Env, Look, operator, until};
+use anyhow::Result;
+use dragstrip_crds::{BenchmarkRun, Datastore};
+use k8s_openapi::{
+    NamespaceResourceScope,
+    api::{
+        apps::v1::StatefulSet,
+        batch::v1::Job,
+        coordination::v1::Lease,
+        core::v1::{ConfigMap, Namespace, Pod, Service},
+    },
+};
+use kube::{
+    Api, Resource, ResourceExt,
+    api::{DeleteParams, ListParams},
+};
+use serde::de::DeserializeOwned;
+use std::{fmt::Debug, time::Duration};
+
+const OURS: &str = "app.kubernetes.io/managed-by=dragstrip-operator";
+/// How long what runs and Datastores made may take to go.
+const GONE_WITHIN: Duration = Duration::from_secs(60);
+
+/// Deletes all runs and Datastores, waits until nothing of theirs is left, and
+/// deletes the namespace. Kubernetes takes five seconds for that, whatever is in
+/// it; nothing is gained by waiting for an empty one.
+pub(crate) async fn remove(env: &Env) -> Result<()> {
+    let emptied =
+        until(&format!("nothing of Dragstrip left in namespace {}", env.namespace), GONE_WITHIN, || async {
+            let all = (DeleteParams::background(), ListParams::default());
+            env.api::<BenchmarkRun>().delete_collection(&all.0, &all.1).await?;
+            env.api::<Datastore>().delete_collection(&all.0, &all.1).await?;
+            let left = left(env).await?;
+            Ok(if left.is_empty() { Look::Done(()) } else { Look::NotYet(left.join(", ")) })
+        })
+        .await;
+    let namespaces: Api<Namespace> = Api::all(env.client.clone());
+    namespaces.delete(&env.namespace, &DeleteParams::default()).await?;
+    emptied
+}
+
+async fn left(env: &Env) -> Result<Vec<String>> {
+    let mut left = names::<BenchmarkRun>(env, "").await?;
+    left.extend(names::<Datastore>(env, "").await?);
+    left.extend(names::<StatefulSet>(env, OURS).await?);
+    left.extend(names::<Service>(env, OURS).await?);
+    left.extend(names::<Job>(env, OURS).await?);
+    left.extend(names::<Pod>(env, "").await?);
+    left.extend(names::<ConfigMap>(env, OURS).await?);
+    left.extend(names::<Lease>(env, OURS).await?);
+    let leases: Api<Lease> = Api::namespaced(env.client.clone(), operator::NAMESPACE);
+    let ours = format!("{}/", env.namespace);
+    for lease in leases.list(&ListParams::default()).await?.items {
+        let holder = lease.spec.as_ref().and_then(|spec| spec.holder_identity.clone());
+        if holder.is_some_and(|holder| holder.starts_with(&ours)) {
+            left.push(format!("Lease {}/{}", operator::NAMESPACE, lease.name_any()));
+        }
+    }
+    Ok(left)
+}
+
+async fn names<K>(env: &Env, label: &str) -> Result<Vec<String>>
+where
+    K: Resource<Scope = NamespaceResourceScope, DynamicType = ()> + Clone + Debug + DeserializeOwned,
+{
+    let found = env.labelled::<K>(label).await?;
+    Ok(found.iter().map(|object| format!("{} {}", K::kind(&()), object.name_any())).collect())
+}
