@@ -7,14 +7,14 @@
 //! result file and the exit agree that it was.
 
 mod arguments;
-mod document;
 mod judge;
-mod operations;
 pub mod progress;
-pub mod report;
+
+pub use dragstrip_parsers::memtier::report;
 
 use crate::tool::{Adapter, Ended, Launch, LaunchContext, Measured, Progress, Rejected};
 use dragstrip_crds::{protocol::JobSpec, workload::MemtierSpec};
+use dragstrip_parsers::memtier::{agreement, operations};
 use progress::Observed;
 
 /// The adapter of `memtier_benchmark`; one per run of the tool, since it

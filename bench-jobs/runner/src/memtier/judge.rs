@@ -8,6 +8,7 @@
 //! numbers are those of a growing number of connections, as asked for).
 
 use super::{
+    agreement::contradiction,
     arguments::{redact, redacted_arguments, result_file},
     operations,
     progress::Observed,
@@ -25,10 +26,6 @@ const CLOCK_TOLERANCE_SECONDS: f64 = 0.05;
 /// Clients whose averaged end lies this many milliseconds before their start
 /// never ended; less than that is the tool's averaging of whole seconds.
 const UNFINISHED_MILLISECONDS: f64 = 1000.0;
-
-/// The share of replies that may still be under way to a cluster's nodes when
-/// the time is up.
-const LATE_REPLIES: f64 = 0.05;
 
 type Fault = (FailureStep, String);
 
@@ -238,36 +235,6 @@ fn too_short(report: &Report, ended: &Ended) -> Option<String> {
     let wanted = connections(report).saturating_mul(report.requests_per_connection?);
     (report.total_count < wanted)
         .then(|| format!("memtier got {} replies but was to send {wanted} requests", report.total_count))
-}
-
-/// Counts in the result file that do not agree with each other.
-fn contradiction(report: &Report) -> Option<String> {
-    let rows: u64 = report.rows.iter().map(|row| row.count).sum();
-    if rows != report.total_count {
-        return Some(format!(
-            "memtier's rows add up to {rows} operations, its total is {}",
-            report.total_count
-        ));
-    }
-    report.rows.iter().find_map(|row| {
-        let recorded = row.latencies.count();
-        let answered = row.per_second.iter().sum::<u64>().max(row.count);
-        let late = recorded.saturating_sub(answered);
-        if recorded < answered {
-            Some(format!(
-                "memtier counted {answered} replies in {:?} but recorded only {recorded} latencies: versions \
-                 before 2.1.2 lose latencies beyond 1 s",
-                row.label
-            ))
-        } else if late > 0 && (!report.cluster || late as f64 > answered as f64 * LATE_REPLIES) {
-            Some(format!(
-                "memtier counted {answered} replies in {:?} but recorded {recorded} latencies",
-                row.label
-            ))
-        } else {
-            None
-        }
-    })
 }
 
 fn redirected(report: &Report) -> Option<String> {
