@@ -121,6 +121,8 @@ mod tests {
             bytes: 0,
             latency_milliseconds: LatencySummary::default(),
             histogram: None,
+            per_second: Vec::new(),
+            reported_operations_per_second: None,
         }
     }
 

@@ -26,6 +26,8 @@ pub enum Engine {
     KeyDB,
     /// Garnet.
     Garnet,
+    /// Any other server, described by `custom`.
+    Custom,
 }
 
 impl fmt::Display for Engine {
@@ -77,6 +79,116 @@ pub enum IoUring {
     Disable,
 }
 
+/// What clients and server speak.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum ServerProtocol {
+    /// RESP, as Redis does: versions, threads and counters are read back over it.
+    #[default]
+    Resp,
+    /// Anything else over TCP: nothing can be read back, and only exec tools can load it.
+    Tcp,
+}
+
+/// Encrypted connections. The server's certificate comes from a Secret of type
+/// kubernetes.io/tls with the keys tls.crt, tls.key and ca.crt (cert-manager's
+/// form); it must be valid for the Datastore's endpoint.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ServerTls {
+    /// Secret with tls.crt, tls.key and ca.crt.
+    #[schemars(length(min = 1, max = 253))]
+    pub secret_name: String,
+    /// Secret with the clients' tls.crt and tls.key, signed by the same ca.crt.
+    /// When set, the server refuses clients without a certificate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
+    pub client_secret_name: Option<String>,
+}
+
+/// Where the shards of a cluster run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum ShardPlacement {
+    /// One pod with a container per shard: a cluster on one machine, on the
+    /// ports `port`, `port` + 1, ...
+    #[default]
+    OneNode,
+    /// A pod per shard, spread over the nodes as evenly as they allow.
+    Spread,
+}
+
+/// A Redis or Valkey Cluster of primaries. `threads`, `maxMemory` and
+/// `resources` are those of each shard.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ClusterSpec {
+    /// Shards; the 16384 slots are divided evenly among them.
+    #[schemars(range(min = 3, max = 64))]
+    pub shards: i32,
+    /// Where they run.
+    #[serde(default)]
+    pub placement: ShardPlacement,
+}
+
+/// A further port of a custom server.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct CustomPort {
+    /// Its name.
+    #[schemars(length(min = 1, max = 15), regex(pattern = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"))]
+    pub name: String,
+    /// Its number.
+    #[schemars(range(min = 1, max = 65535))]
+    pub port: i32,
+}
+
+/// A server of any kind. In `command` and `args`, `$(POD_NAME)`, `$(ORDINAL)`
+/// (from 0), `$(MEMBERS)` (their number), `$(POD_IP)` and `$(SERVICE)` (the
+/// domain in which every member is POD_NAME.SERVICE) are put in. The members'
+/// pods are named dragstrip-NAME-0, dragstrip-NAME-1, ...: see status.members.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct CustomSpec {
+    /// The server's program; the image's own when empty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64), inner(length(max = 4096)))]
+    pub command: Vec<String>,
+    /// Its arguments.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 256), inner(length(max = 4096)))]
+    pub args: Vec<String>,
+    /// What it speaks on `port`.
+    #[serde(default = "tcp")]
+    pub protocol: ServerProtocol,
+    /// How many members it has, each a pod of its own, spread over the nodes where they allow it.
+    #[serde(default = "one_member")]
+    #[schemars(range(min = 1, max = 64))]
+    pub members: i32,
+    /// Further ports, such as a peer port.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
+    pub ports: Vec<CustomPort>,
+    /// HTTP path that answers 200 on `port` when a member is ready; a TCP connection is enough when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 256))]
+    pub readiness_path: Option<String>,
+    /// User id the server runs as.
+    #[serde(default = "unprivileged")]
+    #[schemars(range(min = 1))]
+    pub user: i64,
+}
+
+fn tcp() -> ServerProtocol {
+    ServerProtocol::Tcp
+}
+
+fn one_member() -> i32 {
+    1
+}
+
+fn unprivileged() -> i64 {
+    65532
+}
+
 fn default_port() -> i32 {
     6379
 }
@@ -112,6 +224,20 @@ fn default_port() -> i32 {
 #[x_kube(
     validation = Rule::new("self.engine == 'Dragonfly' || self.ioUring == 'Prefer'")
         .message("ioUring is for engine Dragonfly only: leave it out for other engines"),
+    validation = Rule::new("(self.engine == 'Custom') == has(self.custom)")
+        .message("custom describes engine Custom, which needs it; other engines must not have it"),
+    validation = Rule::new("self.engine != 'Custom' || has(self.image)")
+        .message("engine Custom needs image: there is no default one"),
+    validation = Rule::new("!has(self.cluster) || self.engine in ['Redis', 'Valkey']")
+        .message("cluster is for engines Redis and Valkey"),
+    validation = Rule::new("self.replicas == 0 || self.engine in ['Redis', 'Valkey', 'KeyDB', 'Dragonfly']")
+        .message("replicas are for engines Redis, Valkey, KeyDB and Dragonfly"),
+    validation = Rule::new("self.replicas == 0 || !has(self.cluster)")
+        .message("set only one of replicas and cluster"),
+    validation = Rule::new("!has(self.tls) || self.engine in ['Redis', 'Valkey', 'KeyDB', 'Dragonfly', 'Custom']")
+        .message("tls is for engines Redis, Valkey, KeyDB, Dragonfly and Custom"),
+    validation = Rule::new("!has(self.cluster) || self.port + self.cluster.shards <= 55536")
+        .message("port is too high for that many shards: their bus ports are 10000 above"),
 )]
 pub struct DatastoreSpec {
     /// The engine. Each has its own image, flags and way to tell its thread count.
@@ -142,6 +268,20 @@ pub struct DatastoreSpec {
     /// The password clients must give. No password when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auth_secret_ref: Option<SecretKeyReference>,
+    /// Encrypted connections. Plain ones when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tls: Option<ServerTls>,
+    /// A cluster of shards instead of one server.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<ClusterSpec>,
+    /// Read-only replicas of the server, each a pod of its own. Ready means that
+    /// every one of them is in step with the primary.
+    #[serde(default)]
+    #[schemars(range(min = 0, max = 16))]
+    pub replicas: i32,
+    /// The server of engine Custom.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub custom: Option<CustomSpec>,
     /// Further server arguments, after the operator's own. What the operator
     /// declares (threads, memory, port, persistence) is still verified.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -201,6 +341,27 @@ impl NodeFacts {
     }
 }
 
+/// One server of a Datastore that has several.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct MemberStatus {
+    /// Its pod.
+    pub pod: String,
+    /// Where it listens, as host:port.
+    pub address: String,
+    /// primary, replica, shard or member.
+    pub role: String,
+    /// Slots it serves (clusters), such as 0-2047.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slots: Option<String>,
+    /// The node it runs on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
+    /// Identifies its process.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run_id: Option<String>,
+}
+
 /// What became of a Datastore.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
@@ -220,6 +381,9 @@ pub struct DatastoreStatus {
     /// The server's pod.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pod: Option<String>,
+    /// Every server, where there are several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub members: Vec<MemberStatus>,
     /// Things worth knowing that are no fault, such as an engine's licence or what the image's entrypoint would have added.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,

@@ -35,6 +35,9 @@ pub struct ServerTruth {
     pub run_id: String,
     /// Memory used by data and the server, in bytes.
     pub used_memory_bytes: i64,
+    /// master or slave, as INFO replication says; absent where it does not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub role: Option<String>,
 }
 
 /// The machine a server runs on, as its pod sees it.
@@ -78,6 +81,10 @@ pub struct Observation {
     /// The server container's cgroup; absent where it cannot be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cgroup: Option<CgroupUsage>,
+    /// Every server of the pod, where it runs several (the shards of a cluster on
+    /// one node), in the order of their ports; `server` is the first of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shards: Vec<ServerTruth>,
 }
 
 /// Calls and failures of one command, from INFO commandstats.

@@ -2,7 +2,10 @@
 //! given, the order to start, and the runner's state. All requests are
 //! idempotent, so that a restarted operator simply asks again.
 
-use crate::workload::{LoadgenSpec, MemtierSpec};
+use crate::{
+    datastore::ServerProtocol,
+    workload::{BullmqSpec, ExecSpec, LoadSpec, LoadgenSpec, MemtierSpec},
+};
 use serde::{Deserialize, Serialize};
 
 /// Environment variable with the runner's [`JobSpec`] as JSON.
@@ -26,8 +29,46 @@ pub const READY_PATH: &str = "/ready";
 pub const START_PATH: &str = "/v1/start";
 /// `GET` a [`RunnerState`].
 pub const PROGRESS_PATH: &str = "/v1/progress";
+/// `GET` a runner's clock as a [`ClockReading`], to tell how far it is from the operator's.
+pub const CLOCK_PATH: &str = "/v1/clock";
+/// `POST` a [`TopologyOrder`] to an observer, get a [`TopologyState`].
+pub const TOPOLOGY_PATH: &str = "/v1/topology";
+/// Directory with ca.crt, where the target's authority is known.
+pub const AUTHORITY_DIRECTORY: &str = "/dragstrip/tls-authority";
+/// Directory with the client's tls.crt and tls.key, where it has any.
+pub const CLIENT_CERTIFICATE_DIRECTORY: &str = "/dragstrip/tls-client";
+/// Directory with the server's tls.crt, tls.key and ca.crt, in server pods.
+pub const SERVER_CERTIFICATE_DIRECTORY: &str = "/dragstrip/tls-server";
 /// `GET` an observer's [`crate::observed::Observation`].
 pub const OBSERVED_PATH: &str = "/v1/observed";
+
+/// How connections are encrypted.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct JobTls {
+    /// Name the server's certificate must be valid for; the host when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_name: Option<String>,
+    /// Whether [`AUTHORITY_DIRECTORY`] holds ca.crt.
+    pub authority: bool,
+    /// Whether [`CLIENT_CERTIFICATE_DIRECTORY`] holds tls.crt and tls.key.
+    pub client_certificate: bool,
+    /// Take any certificate.
+    pub insecure_skip_verify: bool,
+}
+
+/// One server of a target that has several.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct JobMember {
+    /// Host name or IP address.
+    pub host: String,
+    /// TCP port.
+    pub port: u16,
+    /// The `run_id` it had when it was verified; absent where it has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_id: Option<String>,
+}
 
 /// The server a job is to load.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,6 +83,20 @@ pub struct JobTarget {
     /// The `run_id` the server had when it was verified; another one means that it was replaced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_id: Option<String>,
+    /// ACL user; the default user when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub username: Option<String>,
+    /// Encrypted connections.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls: Option<JobTls>,
+    /// What it speaks: [`ServerProtocol::Tcp`] leaves out every question over RESP.
+    #[serde(default)]
+    pub protocol: ServerProtocol,
+    /// Every server, where there are several: the shards of a cluster, or a
+    /// primary and its replicas. Empty for one server, and for external clusters,
+    /// whose shards the runner asks for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub members: Vec<JobMember>,
 }
 
 /// The tool to run.
@@ -52,6 +107,10 @@ pub enum JobTool {
     Loadgen(LoadgenSpec),
     /// `memtier_benchmark`.
     Memtier(MemtierSpec),
+    /// The BullMQ job.
+    Bullmq(BullmqSpec),
+    /// Any tool.
+    Exec(ExecSpec),
 }
 
 impl JobTool {
@@ -61,6 +120,8 @@ impl JobTool {
         match self {
             Self::Loadgen(spec) => spec.duration.as_ref().map(crate::units::Period::seconds),
             Self::Memtier(spec) => spec.test_time.as_ref().map(crate::units::Period::seconds),
+            Self::Bullmq(spec) => Some(spec.duration.seconds()),
+            Self::Exec(spec) => spec.duration.as_ref().map(crate::units::Period::seconds),
         }
     }
 }
@@ -83,6 +144,15 @@ pub struct JobSpec {
     pub target: JobTarget,
     /// FLUSHALL before the start line (by the pod with index 0).
     pub flush: bool,
+    /// Keys to write and count before the start line; every client writes its share.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load: Option<LoadSpec>,
+    /// Load of the same kind before the measured part, in seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warmup_seconds: Option<f64>,
+    /// Share of reads that must find their key, from 0 to 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub minimum_hit_ratio: Option<f64>,
     /// The tool.
     pub tool: JobTool,
     /// Seconds after the start line at which the tool is killed whatever it does.
@@ -97,6 +167,80 @@ pub struct StartOrder {
     pub start_at_unix_nanos: i64,
     /// The operator's clock when it sent the order.
     pub sent_at_unix_nanos: i64,
+    /// The runner's clock minus the operator's, as the operator measured it.
+    #[serde(default)]
+    pub clock: Option<ClockOffset>,
+}
+
+/// A runner's clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ClockReading {
+    /// Nanoseconds of Unix time.
+    pub unix_nanos: i64,
+}
+
+/// How far a runner's clock is from the operator's: Cristian's algorithm, the
+/// reading compared with the middle between question and answer, of the
+/// quickest of several questions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ClockOffset {
+    /// The runner's clock minus the operator's, in nanoseconds.
+    pub offset_nanos: i64,
+    /// Half the time between question and answer: the offset cannot be further off than this.
+    pub uncertainty_nanos: i64,
+}
+
+/// Servers that an observer is to join. Idempotent: what is joined already is
+/// left alone, what came apart is repaired.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum TopologyOrder {
+    /// A cluster of primaries that share the slots evenly, in this order.
+    Cluster {
+        /// Every shard, as IP address and port.
+        members: Vec<std::net::SocketAddr>,
+    },
+    /// A primary and its replicas.
+    Replication {
+        /// The primary.
+        primary: std::net::SocketAddr,
+        /// Its replicas.
+        replicas: Vec<std::net::SocketAddr>,
+    },
+}
+
+/// How far an observer came with a [`TopologyOrder`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TopologyState {
+    /// Whether everything is joined and in step.
+    pub complete: bool,
+    /// What is missing, or that nothing is.
+    pub message: String,
+    /// What was changed by this order, in order.
+    #[serde(default)]
+    pub changes: Vec<String>,
+    /// Every server as it is now.
+    #[serde(default)]
+    pub members: Vec<TopologyMember>,
+}
+
+/// One server of a topology.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TopologyMember {
+    /// Its address.
+    pub address: std::net::SocketAddr,
+    /// What it says of itself; absent when it did not answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub truth: Option<crate::observed::ServerTruth>,
+    /// primary, replica or shard.
+    pub role: String,
+    /// Slots it serves, such as 0-2047.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slots: Option<String>,
 }
 
 /// Where a runner stands.
@@ -105,6 +249,10 @@ pub struct StartOrder {
 pub enum RunnerStage {
     /// Checking the target.
     Preflight,
+    /// Writing and counting keys.
+    Loading,
+    /// Running the load that is not measured.
+    WarmingUp,
     /// Waiting for the order to start.
     AtStartLine,
     /// Has the order, waits for the instant.

@@ -7,7 +7,9 @@
 use crate::{
     histogram::{EncodedHistogram, LatencySummary},
     observed::{CgroupUsage, ServerCounters, ServerTruth},
+    workload::Merge,
 };
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -19,6 +21,14 @@ pub const LOG_MARKER: &str = "DRAGSTRIP-RESULT ";
 pub enum FailureStep {
     /// The runner could not read its own job.
     Job,
+    /// The keys of `load` could not be written, or are not all there.
+    Load,
+    /// The load before the measured part failed.
+    Warmup,
+    /// Fewer reads found their key than declared.
+    HitRatio,
+    /// The client pod or its node was lost: the one failure that is measured again.
+    Lost,
     /// Before the start line: address, connection, password, server mode, output directory.
     Preflight,
     /// No order to start arrived in time.
@@ -80,9 +90,111 @@ pub struct OperationResult {
     pub bytes: u64,
     /// Latencies in milliseconds, read from the histogram.
     pub latency_milliseconds: LatencySummary,
-    /// All latencies; absent only in the compact form.
+    /// All latencies; absent in the compact form, and for tools that only print
+    /// percentiles, which then cannot be merged with another pod's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub histogram: Option<EncodedHistogram>,
+    /// Operations answered in each whole second since the load began; empty where the tool does not tell.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub per_second: Vec<u64>,
+    /// Operations per second by the tool's own account, where it tells no count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reported_operations_per_second: Option<f64>,
+}
+
+/// A figure of a tool's own.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Metric {
+    /// Its name.
+    pub name: String,
+    /// Its value.
+    pub value: f64,
+    /// Its unit, such as B/op.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unit: Option<String>,
+    /// How the figures of several client pods become one.
+    #[serde(default)]
+    pub merge: Merge,
+}
+
+/// A figure and its 95 % confidence interval.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Estimate {
+    /// Lower end of the interval.
+    pub low: f64,
+    /// The estimate.
+    pub mid: f64,
+    /// Upper end of the interval.
+    pub high: f64,
+}
+
+/// Batches timed one by one, as Criterion does.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct BatchStatistics {
+    /// Items of one batch.
+    pub items: u64,
+    /// Items of one command or pipeline.
+    pub batch_size: u64,
+    /// Key and value of one item, in bytes.
+    pub bytes_per_item: u64,
+    /// Batches that were timed.
+    pub iterations: u64,
+    /// Time per batch in seconds: the mean and its interval.
+    pub seconds_per_batch: Estimate,
+    /// Items per second.
+    pub elements_per_second: Estimate,
+    /// items x bytesPerItem / 2^20 per second.
+    pub mebibytes_per_second: Estimate,
+}
+
+/// What became of an open loop's schedule.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ScheduleRecord {
+    /// fixed or poisson.
+    pub kind: String,
+    /// Operations per second that were asked for.
+    pub operations_per_second: f64,
+    /// Requests that were due within the window.
+    pub scheduled: u64,
+    /// Requests sent.
+    pub sent: u64,
+    /// Requests answered.
+    pub answered: u64,
+    /// Longest time a request was sent after it was due, in microseconds.
+    pub maximum_lag_microseconds: f64,
+}
+
+/// One worker thread of a tool.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkerRecord {
+    /// writer or reader.
+    pub role: String,
+    /// Which, from 0.
+    pub index: u32,
+    /// Operations it did.
+    pub operations: u64,
+    /// Errors it met.
+    pub errors: u64,
+    /// CPU it used, in seconds.
+    pub cpu_seconds: f64,
+    /// Share of time in which its event loop was busy, from 0 to 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub event_loop_utilization: Option<f64>,
+}
+
+/// Keys or jobs that must be there, and those that are.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Presence {
+    /// How many there must be.
+    pub expected: u64,
+    /// How many there are.
+    pub found: u64,
 }
 
 /// What the tool says of itself; recorded, never the headline.
@@ -121,6 +233,9 @@ pub struct Window {
     /// This pod's clock minus the operator's when the start order arrived, in
     /// seconds; the order's travel time is in it.
     pub clock_offset_seconds: f64,
+    /// The clock offset cannot be further off than this, in seconds.
+    #[serde(default)]
+    pub clock_uncertainty_seconds: f64,
 }
 
 /// What the client itself used while the load ran.
@@ -138,7 +253,21 @@ pub struct ClientUsage {
     pub cgroup: Option<CgroupUsage>,
 }
 
+/// One shard of a cluster, before and after the load.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ShardRecord {
+    /// host:port.
+    pub address: String,
+    /// Counters just before the load.
+    pub before: ServerCounters,
+    /// Counters just after it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<ServerCounters>,
+}
+
 /// The server, as this pod's own connection saw it before and after the load.
+/// Of a cluster the sums over its shards.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ServerRecord {
@@ -149,6 +278,9 @@ pub struct ServerRecord {
     /// Counters just after it; absent when the server was gone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<ServerCounters>,
+    /// Shard by shard, for clusters.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shards: Vec<ShardRecord>,
 }
 
 /// Everything one client pod has to say about one repetition of one phase.
@@ -179,6 +311,33 @@ pub struct PodResult {
     /// Operations answered in each whole second since the load began.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub per_second: Vec<u64>,
+    /// Commands the tool says it sent and got answered, by the server's name in
+    /// lower case: warm-up, retries after redirections and the parts of composed
+    /// operations included, since the server counts those too. Empty where the
+    /// operations themselves are the commands.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub commands: BTreeMap<String, u64>,
+    /// Keys written before the load.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load: Option<Presence>,
+    /// Operations of the warm-up, which are in no other figure.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub warmup: BTreeMap<String, u64>,
+    /// Jobs that must be in the queues after the load.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queues: Option<Presence>,
+    /// An open loop's schedule.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<ScheduleRecord>,
+    /// Timed batches.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batches: Option<BatchStatistics>,
+    /// Figures of the tool's own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub metrics: Vec<Metric>,
+    /// The tool's worker threads.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub workers: Vec<WorkerRecord>,
     /// What the client used.
     #[serde(default)]
     pub client: ClientUsage,
@@ -200,6 +359,14 @@ impl PodResult {
             operations: Vec::new(),
             errors: BTreeMap::new(),
             per_second: Vec::new(),
+            commands: BTreeMap::new(),
+            load: None,
+            warmup: BTreeMap::new(),
+            queues: None,
+            schedule: None,
+            batches: None,
+            metrics: Vec::new(),
+            workers: Vec::new(),
             client: ClientUsage::default(),
             server: None,
         }
@@ -212,10 +379,13 @@ impl PodResult {
     pub fn compact(&self) -> Self {
         let mut compact = self.clone();
         compact.per_second.clear();
+        compact.commands.clear();
+        compact.workers.clear();
         compact.server = None;
         compact.tool.arguments.clear();
         for operation in &mut compact.operations {
             operation.histogram = None;
+            operation.per_second.clear();
         }
         if let Some(failure) = &mut compact.failure {
             let skip = failure.last_lines.len().saturating_sub(5);
@@ -268,11 +438,33 @@ pub struct RepetitionResult {
     pub window_seconds: f64,
     /// Per operation, `TOTAL` last.
     pub operations: Vec<MergedOperation>,
+    /// Which measurement of this repetition it is, from 1: more than 1 after one was lost.
+    #[serde(default = "first")]
+    pub measurement: u32,
+    /// From the first pod's start of load to the last one's, in seconds, clock offsets taken out.
+    #[serde(default)]
+    pub start_skew_seconds: f64,
+    /// Share of reads that found their key, from 0 to 1; absent without reads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hit_ratio: Option<f64>,
+    /// Figures of the tool's own, joined over pods.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub metrics: Vec<Metric>,
+    /// Timed batches; of one client pod only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batches: Option<BatchStatistics>,
+    /// An open loop's schedule, added up over pods.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<ScheduleRecord>,
     /// Why the numbers must not be used; with the pod it happened in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<PodFailure>,
     /// Every pod's own account.
     pub pods: Vec<PodResult>,
+}
+
+fn first() -> u32 {
+    1
 }
 
 /// A [`Failure`] and where it happened.

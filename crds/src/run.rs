@@ -1,12 +1,13 @@
 //! `BenchmarkRun`: phases of load against one target, measured and judged.
 
 use crate::{
-    datastore::{DatastoreSpec, Placement, SecretKeyReference},
+    datastore::{DatastoreSpec, Placement, SecretKeyReference, ServerProtocol},
     histogram::LatencySummary,
     observed::ServerTruth,
+    result::{BatchStatistics, Metric, ScheduleRecord},
     statistics::Spread,
     units::Period,
-    workload::{LoadgenSpec, MemtierSpec},
+    workload::{BullmqSpec, ExecSpec, LoadSpec, LoadgenSpec, MemtierSpec},
 };
 use k8s_openapi::{
     api::core::v1::ResourceRequirements,
@@ -26,6 +27,28 @@ pub struct DatastoreReference {
     pub name: String,
 }
 
+/// How clients encrypt their connections to an external server.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ClientTls {
+    /// Secret with ca.crt, which must have signed the server's certificate.
+    /// Well-known authorities when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
+    pub ca_secret_name: Option<String>,
+    /// Secret with the clients' tls.crt and tls.key. No client certificate when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
+    pub client_secret_name: Option<String>,
+    /// Name the server's certificate must be valid for; the address's host when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
+    pub server_name: Option<String>,
+    /// Take any certificate. Only for tests: anybody could be in between.
+    #[serde(default)]
+    pub insecure_skip_verify: bool,
+}
+
 /// A server that Dragstrip did not make.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -38,6 +61,16 @@ pub struct ExternalTarget {
     /// The password. No password when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auth_secret_ref: Option<SecretKeyReference>,
+    /// ACL user; the default user when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 256))]
+    pub username: Option<String>,
+    /// Encrypted connections. Plain ones when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tls: Option<ClientTls>,
+    /// What the server speaks. Tcp leaves out every question over RESP; only exec tools can load it.
+    #[serde(default)]
+    pub protocol: ServerProtocol,
     /// Allow phases with `flush: true` to empty this server. It is not ours: false unless you say so.
     #[serde(default)]
     pub allow_flush: bool,
@@ -69,8 +102,10 @@ pub struct Target {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[x_kube(
-    validation = Rule::new("[has(self.memtier), has(self.loadgen)].filter(x, x).size() == 1")
-        .message("a phase needs exactly one workload: memtier or loadgen"),
+    validation = Rule::new("[has(self.memtier), has(self.bullmq), has(self.loadgen), has(self.exec)].filter(x, x).size() == 1")
+        .message("a phase needs exactly one workload: memtier, bullmq, loadgen or exec"),
+    validation = Rule::new("!has(self.warmup) || !has(self.exec)")
+        .message("warmup is for memtier, bullmq and loadgen: let the tool of exec warm up by itself, or put a phase in front"),
 )]
 pub struct PhaseSpec {
     /// Name of the phase, unique in the run.
@@ -81,12 +116,43 @@ pub struct PhaseSpec {
     /// Empty the datastore (FLUSHALL) before this phase. Data stays otherwise.
     #[serde(default)]
     pub flush: bool,
+    /// Write these keys before the load, and make sure that all of them are there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub load: Option<LoadSpec>,
+    /// Load of the same kind for this long before the measured part, in no figure of the result.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub warmup: Option<Period>,
+    /// Share of reads that must find their key, from 0 to 1: below it the
+    /// repetition is invalid, since reads that find nothing are cheaper.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub minimum_hit_ratio: Option<f64>,
     /// Run `memtier_benchmark`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memtier: Option<MemtierSpec>,
     /// Run Dragstrip's own load generator.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub loadgen: Option<LoadgenSpec>,
+    /// Run the BullMQ job.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bullmq: Option<BullmqSpec>,
+    /// Run any tool.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exec: Option<ExecSpec>,
+}
+
+/// How client pods are spread over nodes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum ClientSpread {
+    /// As evenly as the nodes allow.
+    #[default]
+    Preferred,
+    /// As many on each node as on every other, give or take one; else they wait.
+    Required,
+    /// No two on one node; else they wait.
+    OnePerNode,
+    /// Wherever the scheduler likes.
+    None,
 }
 
 /// The client pods.
@@ -103,6 +169,9 @@ pub struct ClientsSpec {
     /// Which nodes they may run on; never a node of the target's.
     #[serde(default)]
     pub placement: Placement,
+    /// How they are spread over those nodes.
+    #[serde(default)]
+    pub spread: ClientSpread,
 }
 
 fn default_pods() -> i32 {
@@ -111,11 +180,20 @@ fn default_pods() -> i32 {
 
 impl Default for ClientsSpec {
     fn default() -> Self {
-        Self { pods: default_pods(), resources: None, placement: Placement::default() }
+        Self {
+            pods: default_pods(),
+            resources: None,
+            placement: Placement::default(),
+            spread: ClientSpread::default(),
+        }
     }
 }
 
 fn default_repetitions() -> i32 {
+    1
+}
+
+fn default_max_retries() -> i32 {
     1
 }
 
@@ -146,9 +224,9 @@ fn default_timeout() -> Period {
     printcolumn(name = "Passed", type_ = "string", json_path = ".status.conditions[?(@.type==\"Passed\")].status"),
     printcolumn(name = "Message", type_ = "string", json_path = ".status.message", priority = 1),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
-    validation = Rule::new("self.metadata.name.matches('^[a-z0-9]([-a-z0-9]{0,33}[a-z0-9])?$')")
-        .message("metadata.name must be at most 35 characters of a-z, 0-9 and -: the Jobs' names are made from it"),
-    validation = Rule::new("!has(oldSelf.status) || !has(oldSelf.status.startedAt) || (self.spec.target == oldSelf.spec.target && self.spec.phases == oldSelf.spec.phases && self.spec.repetitions == oldSelf.spec.repetitions && self.spec.clients == oldSelf.spec.clients && self.spec.timeout == oldSelf.spec.timeout)")
+    validation = Rule::new("self.metadata.name.matches('^[a-z0-9]([-a-z0-9]{0,31}[a-z0-9])?$')")
+        .message("metadata.name must be at most 33 characters of a-z, 0-9 and -: the Jobs' names are made from it"),
+    validation = Rule::new("!has(oldSelf.status) || !has(oldSelf.status.startedAt) || (self.spec.target == oldSelf.spec.target && self.spec.phases == oldSelf.spec.phases && self.spec.repetitions == oldSelf.spec.repetitions && self.spec.maxRetries == oldSelf.spec.maxRetries && self.spec.clients == oldSelf.spec.clients && self.spec.timeout == oldSelf.spec.timeout)")
         .message("the run has started: only cancel and ttlAfterFinished may change; make a new BenchmarkRun for other settings"),
 )]
 #[cfg_attr(test, kube(cel))]
@@ -156,6 +234,8 @@ fn default_timeout() -> Period {
 #[x_kube(
     validation = Rule::new("!has(self.target.external) || self.target.external.allowFlush || self.phases.all(p, !p.flush)")
         .message("flush: true would empty an external server: set target.external.allowFlush: true if that is meant"),
+    validation = Rule::new("!has(self.target.external) || self.target.external.protocol == 'Resp' || self.phases.all(p, has(p.exec) && !p.flush && !has(p.load))")
+        .message("a target with protocol Tcp can only be loaded by exec phases, without flush and load"),
 )]
 pub struct BenchmarkRunSpec {
     /// What is measured.
@@ -169,6 +249,12 @@ pub struct BenchmarkRunSpec {
     #[serde(default = "default_repetitions")]
     #[schemars(range(min = 1, max = 99))]
     pub repetitions: i32,
+    /// How often a repetition that lost a client pod or its node is measured
+    /// again, all its phases from the first. What was lost is kept, marked
+    /// invalid, and never part of a sum. Other failures end the run.
+    #[serde(default = "default_max_retries")]
+    #[schemars(range(min = 0, max = 9))]
+    pub max_retries: i32,
     /// The client pods.
     #[serde(default)]
     pub clients: ClientsSpec,
@@ -303,6 +389,32 @@ pub struct RepetitionStatus {
     pub p99_milliseconds: f64,
     /// CPU the client pods used, in CPUs.
     pub client_cpus: f64,
+    /// Client pods that were measured together.
+    #[serde(default)]
+    pub pods: u32,
+    /// From the first pod's start of load to the last one's, in seconds, clock offsets taken out.
+    #[serde(default)]
+    pub start_skew_seconds: f64,
+    /// Largest difference between a client pod's clock and the operator's, in seconds.
+    #[serde(default)]
+    pub clock_offset_seconds: f64,
+    /// Share of reads that found their key, from 0 to 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hit_ratio: Option<f64>,
+}
+
+/// A repetition that was lost and measured again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RetryStatus {
+    /// The repetition.
+    pub repetition: u32,
+    /// The phase in which it was lost.
+    pub phase: String,
+    /// Which measurement of this repetition it was, from 1.
+    pub measurement: u32,
+    /// Why it was lost.
+    pub reason: String,
 }
 
 /// Results of one phase.
@@ -317,6 +429,15 @@ pub struct PhaseStatus {
     pub operations: Vec<OperationStatus>,
     /// Per repetition.
     pub repetitions: Vec<RepetitionStatus>,
+    /// Figures of the tool's own, mean over repetitions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub metrics: Vec<Metric>,
+    /// Timed batches, of the last repetition.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub batches: Option<BatchStatistics>,
+    /// Scheduled, sent and answered requests of an open loop, summed over repetitions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<ScheduleRecord>,
 }
 
 /// Why a run failed.
@@ -378,6 +499,9 @@ pub struct BenchmarkRunStatus {
     /// Results per phase.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub phases: Vec<PhaseStatus>,
+    /// Repetitions that were lost and measured again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub retries: Vec<RetryStatus>,
     /// Why it failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<FailureStatus>,

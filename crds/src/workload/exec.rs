@@ -1,0 +1,299 @@
+//! Any tool in any image, and how its output is read.
+
+use crate::units::Period;
+use k8s_openapi::api::core::v1::EnvVar;
+use kube::KubeSchema;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// A benchmark tool in an image of your own. The runner starts `command` and
+/// `args`, in which `${HOST}`, `${PORT}`, `${ADDRESS}` (host:port), `${MEMBERS}`
+/// (host:port of every member, joined by commas), `${OUTPUT}` (a writable
+/// directory), `${CLIENT_INDEX}` and `${CLIENTS}` are put in; the same names
+/// with DRAGSTRIP_ in front are environment variables, and so is
+/// DRAGSTRIP_PASSWORD where the target has one.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ExecSpec {
+    /// Image that holds the tool.
+    #[schemars(length(min = 1, max = 512))]
+    pub image: String,
+    /// The program and its first arguments. It is not run in a shell.
+    #[schemars(length(min = 1, max = 64), inner(length(max = 4096)))]
+    pub command: Vec<String>,
+    /// Further arguments.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 256), inner(length(max = 4096)))]
+    pub args: Vec<String>,
+    /// Further environment variables.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64))]
+    pub env: Vec<EnvVar>,
+    /// How long the tool is expected to run; it is killed 15 s after that.
+    /// Bounded by the run's timeout alone when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub duration: Option<Period>,
+    /// What its output means.
+    pub parser: ParserSpec,
+    /// Compare the tool's counts with the server's own command counters, and
+    /// fail the repetition where they differ. Needs operations named like the
+    /// server's commands, and a RESP server.
+    #[serde(default)]
+    pub counter_check: bool,
+    /// Exit codes that mean success.
+    #[serde(default = "success", skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(min = 1, max = 16))]
+    pub success_exit_codes: Vec<i32>,
+}
+
+fn success() -> Vec<i32> {
+    vec![0]
+}
+
+/// How a tool's output is read: exactly one parser.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[x_kube(
+    validation = Rule::new("[has(self.memtierJson), has(self.redisBenchmarkCsv), has(self.goBench), has(self.criterionJson), has(self.csv), has(self.regex), has(self.dragstripJson)].filter(x, x).size() == 1")
+        .message("parser needs exactly one of memtierJson, redisBenchmarkCsv, goBench, criterionJson, csv, regex and dragstripJson"),
+)]
+pub struct ParserSpec {
+    /// memtier's JSON result, which dfly_bench writes too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memtier_json: Option<FileParser>,
+    /// What `redis-benchmark --csv` prints.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub redis_benchmark_csv: Option<StdoutParser>,
+    /// What `go test -bench` prints.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub go_bench: Option<StdoutParser>,
+    /// Criterion's result files.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub criterion_json: Option<CriterionJsonParser>,
+    /// A table with a header.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub csv: Option<CsvParser>,
+    /// Lines that match patterns.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub regex: Option<RegexParser>,
+    /// Dragstrip's own result format, for tools of your own (docs/result.schema.json).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dragstrip_json: Option<FileParser>,
+}
+
+/// A parser that reads one file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct FileParser {
+    /// File below the output directory (`${OUTPUT}`), or `-` for standard output.
+    #[schemars(length(min = 1, max = 256))]
+    pub file: String,
+}
+
+/// A parser that reads standard output.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct StdoutParser {
+    /// Requests of each operation, where the tool was told and does not print it
+    /// (redis-benchmark's `-n`). Without it only rates and latencies are reported.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub requests: Option<i64>,
+}
+
+/// A parser of Criterion's results.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct CriterionJsonParser {
+    /// Criterion's directory below the output directory (set CRITERION_HOME to
+    /// `${OUTPUT}/NAME`), or `-` for the lines of `--message-format json` on standard output.
+    #[schemars(length(min = 1, max = 256))]
+    pub directory: String,
+}
+
+/// What a column's numbers are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum CsvMeaning {
+    /// The operation's name. Each row is one operation; rows of the same name are refused.
+    Operation,
+    /// Operations that succeeded.
+    Count,
+    /// Operations per second.
+    OperationsPerSecond,
+    /// Error replies.
+    Errors,
+    /// Duration of the row's measurement, in `unit`.
+    Duration,
+    /// Time per operation, in `unit`.
+    TimePerOperation,
+    /// Mean latency, in `unit`.
+    MeanLatency,
+    /// Latency percentile, in `unit`; `percentile` names it.
+    LatencyPercentile,
+    /// Largest latency, in `unit`.
+    MaximumLatency,
+    /// A figure of its own, kept under `metric`.
+    Metric,
+}
+
+/// A unit of time.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum TimeUnit {
+    /// Nanoseconds.
+    Nanoseconds,
+    /// Microseconds.
+    Microseconds,
+    /// Milliseconds.
+    #[default]
+    Milliseconds,
+    /// Seconds.
+    Seconds,
+}
+
+/// How one named figure of several client pods becomes one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Merge {
+    /// Added up, as counts and rates are.
+    #[default]
+    Sum,
+    /// The arithmetic mean.
+    Mean,
+    /// The largest.
+    Maximum,
+    /// The smallest.
+    Minimum,
+}
+
+/// One column of a table.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[x_kube(
+    validation = Rule::new("(self.meaning == 'LatencyPercentile') == has(self.percentile)")
+        .message("percentile goes with meaning LatencyPercentile, and only with it"),
+    validation = Rule::new("(self.meaning == 'Metric') == has(self.metric)")
+        .message("metric goes with meaning Metric, and only with it"),
+)]
+pub struct CsvColumn {
+    /// The column's header.
+    #[schemars(length(min = 1, max = 128))]
+    pub header: String,
+    /// What its numbers are.
+    pub meaning: CsvMeaning,
+    /// Unit of a time. Milliseconds when absent.
+    #[serde(default)]
+    pub unit: TimeUnit,
+    /// Which percentile, such as 99.9.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.0, max = 100.0))]
+    pub percentile: Option<f64>,
+    /// Name of the figure.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 63))]
+    pub metric: Option<String>,
+    /// How the figures of several client pods are joined.
+    #[serde(default)]
+    pub merge: Merge,
+}
+
+/// A table with a header line.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[x_kube(
+    validation = Rule::new("self.decimalSeparator != self.delimiter || self.quoted")
+        .message("a table whose decimal separator is also its delimiter must quote such numbers: set quoted: true if it does"),
+    validation = Rule::new("!has(self.thousandsSeparator) || self.thousandsSeparator != self.decimalSeparator")
+        .message("thousandsSeparator and decimalSeparator must differ"),
+)]
+pub struct CsvParser {
+    /// File below the output directory (`${OUTPUT}`), or `-` for standard output.
+    #[serde(default = "stdout")]
+    #[schemars(length(min = 1, max = 256))]
+    pub file: String,
+    /// Character between columns.
+    #[serde(default = "comma")]
+    #[schemars(length(min = 1, max = 1))]
+    pub delimiter: String,
+    /// Character before a number's fraction: `.` or `,`.
+    #[serde(default = "point")]
+    #[x_kube(validation = Rule::new("self == '.' || self == ','").message("decimalSeparator is . or ,"))]
+    #[schemars(length(min = 1, max = 1))]
+    pub decimal_separator: String,
+    /// Character between groups of three digits. A number that holds one although none is declared is an error.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 1))]
+    pub thousands_separator: Option<String>,
+    /// Whether fields may stand in double quotes.
+    #[serde(default = "super::default_true")]
+    pub quoted: bool,
+    /// The columns to read; others are ignored.
+    #[schemars(length(min = 1, max = 64))]
+    pub columns: Vec<CsvColumn>,
+    /// Name of the operation where no column tells it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 63))]
+    pub operation: Option<String>,
+}
+
+fn stdout() -> String {
+    "-".to_owned()
+}
+
+fn comma() -> String {
+    ",".to_owned()
+}
+
+fn point() -> String {
+    ".".to_owned()
+}
+
+/// A pattern of lines.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct RegexLine {
+    /// Regular expression (Rust's regex syntax) with named groups. `operation`,
+    /// `count`, `operationsPerSecond`, `errors`, `seconds`, `meanLatency`, `p50`,
+    /// `p90`, `p95`, `p99`, `p999`, `p9999` and `maximumLatency` have their
+    /// meaning; any other group is a figure of its own under that name.
+    #[schemars(length(min = 1, max = 1024))]
+    pub pattern: String,
+    /// Name of the operation where no group `operation` tells it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 63))]
+    pub operation: Option<String>,
+    /// Unit of the latencies.
+    #[serde(default)]
+    pub latency_unit: TimeUnit,
+    /// How figures of their own are joined over client pods, by group name. Added up otherwise.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub merge: BTreeMap<String, Merge>,
+    /// Whether the output must hold such a line.
+    #[serde(default = "super::default_true")]
+    pub required: bool,
+}
+
+/// Patterns of lines; the last line that matches a pattern counts.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[x_kube(
+    validation = Rule::new("!has(self.thousandsSeparator) || self.thousandsSeparator != self.decimalSeparator")
+        .message("thousandsSeparator and decimalSeparator must differ"),
+)]
+pub struct RegexParser {
+    /// File below the output directory (`${OUTPUT}`), or `-` for standard output and standard error.
+    #[serde(default = "stdout")]
+    #[schemars(length(min = 1, max = 256))]
+    pub file: String,
+    /// The patterns.
+    #[schemars(length(min = 1, max = 64))]
+    pub lines: Vec<RegexLine>,
+    /// Character before a number's fraction: `.` or `,`.
+    #[serde(default = "point")]
+    #[x_kube(validation = Rule::new("self == '.' || self == ','").message("decimalSeparator is . or ,"))]
+    #[schemars(length(min = 1, max = 1))]
+    pub decimal_separator: String,
+    /// Character between groups of three digits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 1))]
+    pub thousands_separator: Option<String>,
+}

@@ -1,0 +1,321 @@
+//! Dragstrip's own load generator.
+
+use super::{
+    KeyPattern, default_data_size, default_key_maximum, default_pipeline, default_ratio, default_threads, one,
+};
+use crate::units::Period;
+use kube::KubeSchema;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+fn default_connections() -> i32 {
+    20
+}
+
+/// An operation of the load generator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum OperationName {
+    /// SET key value.
+    Set,
+    /// GET key.
+    Get,
+    /// INCR key.
+    Incr,
+    /// MSET of `keys` keys.
+    Mset,
+    /// MGET of `keys` keys.
+    Mget,
+    /// DEL of `keys` keys.
+    Del,
+    /// EXISTS of `keys` keys.
+    Exists,
+    /// MSET of `keys` keys followed by an EXPIREAT of each, sent together.
+    MsetExpireat,
+}
+
+/// One of the operations a load is mixed of.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[x_kube(
+    validation = Rule::new("has(self.operation) != has(self.command)")
+        .message("set exactly one of operation (one of the known ones) and command (a template)"),
+    validation = Rule::new("!has(self.expiry) || (has(self.operation) && self.operation in ['Set', 'MsetExpireat'])")
+        .message("expiry goes with operation Set or MsetExpireat; write it into the command of a template"),
+    validation = Rule::new("!self.missing || (has(self.operation) && self.operation in ['Get', 'Mget', 'Del', 'Exists'])")
+        .message("missing goes with operation Get, Mget, Del or Exists"),
+)]
+pub struct LoadgenOperation {
+    /// A known operation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub operation: Option<OperationName>,
+    /// Any command, with `__key__` and `__data__` where a key and a value go,
+    /// such as `ZADD __key__ 1 __data__`. Quotes keep words together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 1024))]
+    pub command: Option<String>,
+    /// How often it is sent, relative to the others.
+    #[serde(default = "one")]
+    #[schemars(range(min = 1, max = 10000))]
+    pub weight: i32,
+    /// Keys of each command of Mset, Mget, Del, Exists and MsetExpireat.
+    #[serde(default = "one")]
+    #[schemars(range(min = 1, max = 100_000))]
+    pub keys: i32,
+    /// Lifetime of what is written: `SET ... EX`, or the EXPIREAT of MsetExpireat. None when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expiry: Option<Period>,
+    /// Write the expiry as an absolute instant (`SET ... EXAT`).
+    #[serde(default)]
+    pub absolute_expiry: bool,
+    /// Ask for keys that nobody wrote.
+    #[serde(default)]
+    pub missing: bool,
+    /// Value size in bytes; the load's when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 536_870_912))]
+    pub data_size: Option<i64>,
+}
+
+/// When an open loop's requests are due.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum ArrivalSchedule {
+    /// At equal distances.
+    #[default]
+    Fixed,
+    /// At exponentially distributed distances, as independent users would send them.
+    Poisson,
+}
+
+/// An open loop: requests are due by a schedule, whatever the server does.
+/// Latency counts from the instant a request was due, so that a stall shows.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct OpenLoopSpec {
+    /// Operations per second of all client pods together.
+    #[schemars(range(min = 1))]
+    pub operations_per_second: i64,
+    /// The schedule.
+    #[serde(default)]
+    pub arrival: ArrivalSchedule,
+}
+
+/// What sends the requests.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Client {
+    /// The generator's own code: the least client CPU per operation.
+    #[default]
+    Raw,
+    /// The redis crate (redis-rs).
+    RedisRs,
+    /// The fred crate.
+    Fred,
+    /// The redis crate behind a bb8 pool.
+    Bb8Redis,
+}
+
+/// What kind of connection redis-rs uses.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum ConnectionKind {
+    /// MultiplexedConnection.
+    #[default]
+    Multiplexed,
+    /// ConnectionManager, which reconnects.
+    ConnectionManager,
+}
+
+/// Settings of a client library. Instead of `threads` x `connectionsPerThread`
+/// connections there are `poolSize` clients that `tasks` Tokio tasks share.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct LibrarySpec {
+    /// Tokio tasks, each awaiting one operation (or batch) at a time.
+    #[serde(default = "default_tasks")]
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub tasks: i32,
+    /// Clients or connections, shared by the tasks in turn.
+    #[serde(default = "one")]
+    #[schemars(range(min = 1, max = 10_000))]
+    pub pool_size: i32,
+    /// What kind of connection redis-rs uses.
+    #[serde(default)]
+    pub connection_kind: ConnectionKind,
+    /// Operations of all tasks together, instead of duration and requestsPerConnection.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub total_requests: Option<i64>,
+    /// Check every INCR's reply against the task's own count.
+    #[serde(default)]
+    pub assert_expected: bool,
+}
+
+fn default_tasks() -> i32 {
+    100
+}
+
+/// Batches timed one by one, as Criterion does: `items` items are written (or
+/// read) in commands of `batchSize` items, `parallelism` of them in flight.
+/// Reported as time per batch, items per second and MiB per second, each with
+/// its 95 % confidence interval.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct BatchSpec {
+    /// Items of one timed batch.
+    #[schemars(range(min = 1, max = 10_000_000))]
+    pub items: i32,
+    /// Items of one command or pipeline.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub batch_size: i32,
+    /// Commands or pipelines in flight.
+    #[serde(default = "one")]
+    #[schemars(range(min = 1, max = 10_000))]
+    pub parallelism: i32,
+    /// What is done with the items.
+    pub operation: BatchOperation,
+    /// Size of each key in bytes.
+    #[serde(default = "default_key_size")]
+    #[schemars(range(min = 1, max = 65_536))]
+    pub key_size: i32,
+    /// Lifetime of what is written by the operations with expiry.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expiry: Option<Period>,
+}
+
+fn default_key_size() -> i32 {
+    80
+}
+
+/// What a batch does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum BatchOperation {
+    /// One MSET per `batchSize` items.
+    Mset,
+    /// A pipeline of `SET key value EXAT instant`.
+    SetExpire,
+    /// A pipeline of one MSET and an EXPIREAT per item.
+    MsetExpire,
+    /// One MGET per `batchSize` items.
+    Mget,
+}
+
+/// Jobs added as BullMQ adds them, without Node.js: the very EVALSHA that
+/// `queue.add` sends, by the generator's own client at a fifteenth of the CPU.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct BullmqReplaySpec {
+    /// Queues, used in turn.
+    #[serde(default = "one")]
+    #[schemars(range(min = 1, max = 4096))]
+    pub queues: i32,
+    /// BullMQ's key prefix.
+    #[serde(default = "super::bullmq::default_prefix")]
+    #[schemars(length(min = 1, max = 64))]
+    pub prefix: String,
+    /// Queue names, with %d for the queue's number.
+    #[serde(default = "super::bullmq::default_queue_name")]
+    #[schemars(length(min = 2, max = 128))]
+    #[x_kube(validation = Rule::new("self.contains('%d')")
+        .message("queueName needs %d where the queue's number goes, such as {queue%d}"))]
+    pub queue_name: String,
+    /// Size of each job's data in bytes.
+    #[serde(default = "super::bullmq::default_payload")]
+    #[schemars(range(min = 0, max = 16_777_216))]
+    pub payload_bytes: i64,
+}
+
+/// Dragstrip's own load generator. Closed loop unless `rate` is set: one batch of
+/// `pipeline` requests is sent and then all its replies are awaited.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[x_kube(
+    validation = Rule::new("[has(self.duration), has(self.requestsPerConnection), has(self.library) && has(self.library.totalRequests)].filter(x, x).size() == 1")
+        .message("set exactly one of duration and requestsPerConnection (or library.totalRequests): how long to measure, or how much"),
+    validation = Rule::new("(self.client == 'Raw') == !has(self.library)")
+        .message("library goes with client RedisRs, Fred or Bb8Redis, and those need it"),
+    validation = Rule::new("!has(self.batch) || self.client != 'Raw'")
+        .message("batch measures client libraries: set client to RedisRs, Fred or Bb8Redis"),
+    validation = Rule::new("!has(self.rate) || (self.client == 'Raw' && has(self.duration))")
+        .message("rate needs client Raw and a duration"),
+    validation = Rule::new("!has(self.bullmqAdd) || (self.client == 'Raw' && !has(self.operations))")
+        .message("bullmqAdd needs client Raw and no operations: it is the operation"),
+    validation = Rule::new("self.keyMaximum >= self.keyMinimum")
+        .message("keyMaximum must not be below keyMinimum"),
+)]
+pub struct LoadgenSpec {
+    /// Load threads per client pod. Give the pod at least as many CPUs.
+    #[serde(default = "default_threads")]
+    #[schemars(range(min = 1, max = 1024))]
+    pub threads: i32,
+    /// Connections each thread opens.
+    #[serde(default = "default_connections")]
+    #[schemars(range(min = 1, max = 10000))]
+    pub connections_per_thread: i32,
+    /// How long to measure, such as 60s.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub duration: Option<Period>,
+    /// How many requests each connection sends.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub requests_per_connection: Option<i64>,
+    /// SETs to GETs, such as 1:0 (writes only), 0:1 (reads only) or 1:10.
+    #[serde(default = "default_ratio")]
+    #[x_kube(validation = Rule::new("self.matches('^[0-9]{1,6}:[0-9]{1,6}$') && !self.matches('^0+:0+$')")
+        .message("ratio is SETs:GETs, two whole numbers that are not both 0, such as 1:10"))]
+    #[schemars(length(max = 13))]
+    pub ratio: String,
+    /// Operations to mix, instead of ratio.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 32))]
+    pub operations: Vec<LoadgenOperation>,
+    /// Replay BullMQ's queue.add instead of other operations.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bullmq_add: Option<BullmqReplaySpec>,
+    /// Open loop: send by a schedule. Closed loop when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate: Option<OpenLoopSpec>,
+    /// What sends the requests.
+    #[serde(default)]
+    pub client: Client,
+    /// Settings of a client library.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub library: Option<LibrarySpec>,
+    /// Time batches one by one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub batch: Option<BatchSpec>,
+    /// Send reads to replicas (Redis Cluster).
+    #[serde(default)]
+    pub replica_reads: bool,
+    /// Requests sent on a connection before their replies are awaited; 1 means no pipelining.
+    #[serde(default = "default_pipeline")]
+    #[schemars(range(min = 1, max = 10000))]
+    pub pipeline: i32,
+    /// Value size in bytes.
+    #[serde(default = "default_data_size")]
+    #[schemars(range(min = 1, max = 536_870_912))]
+    pub data_size: i64,
+    /// Text before the key's number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 128))]
+    pub key_prefix: Option<String>,
+    /// First key number.
+    #[serde(default)]
+    #[schemars(range(min = 0))]
+    pub key_minimum: i64,
+    /// Last key number.
+    #[serde(default = "default_key_maximum")]
+    #[schemars(range(min = 0))]
+    pub key_maximum: i64,
+    /// How keys are drawn.
+    #[serde(default)]
+    pub key_pattern: KeyPattern,
+    /// Exponent of the Zipfian pattern; 0.99 when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.01, max = 10.0))]
+    pub zipf_exponent: Option<f64>,
+    /// Seed of the random numbers; another one per client pod is derived from it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub seed: Option<i64>,
+    /// Speak RESP3 instead of RESP2.
+    #[serde(default)]
+    pub resp3: bool,
+}

@@ -1,0 +1,183 @@
+//! memtier_benchmark.
+
+use super::{default_data_size, default_pipeline, default_ratio, one};
+use crate::units::Period;
+use kube::KubeSchema;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+fn default_memtier_threads() -> i32 {
+    4
+}
+
+fn default_memtier_connections() -> i32 {
+    50
+}
+
+fn default_memtier_key_maximum() -> i64 {
+    10_000_000
+}
+
+fn default_memtier_key_pattern() -> String {
+    "R:R".to_owned()
+}
+
+/// memtier's `--protocol`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum MemtierProtocol {
+    /// `redis`: RESP2 without HELLO.
+    Redis,
+    /// `resp2` (HELLO 2).
+    Resp2,
+    /// `resp3` (HELLO 3).
+    Resp3,
+}
+
+/// A command of memtier's `--command`, which replaces SETs and GETs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct MemtierCommand {
+    /// The command, with `__key__` and `__data__` where a key and a value go.
+    #[schemars(length(min = 1, max = 1024))]
+    pub command: String,
+    /// memtier's `--command-ratio`: how often it is sent, relative to the others.
+    #[serde(default = "one")]
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub ratio: i32,
+    /// memtier's `--command-key-pattern`: R, S, G, P or Z.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[x_kube(validation = Rule::new("self.matches('^[RSGPZ]$')").message("keyPattern of a command is R, S, G, P or Z"))]
+    #[schemars(length(max = 1))]
+    pub key_pattern: Option<String>,
+}
+
+/// `memtier_benchmark`, unchanged, from its own image.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[x_kube(
+    validation = Rule::new("has(self.testTime) != has(self.requestsPerConnection)")
+        .message("set exactly one of testTime and requestsPerConnection: memtier refuses both together; prefer testTime"),
+    validation = Rule::new("self.keyMaximum >= self.keyMinimum")
+        .message("keyMaximum must not be below keyMinimum"),
+    validation = Rule::new("[has(self.dataSizeRange), has(self.dataSizeList)].filter(x, x).size() <= 1")
+        .message("set only one of dataSizeRange and dataSizeList"),
+    validation = Rule::new("!has(self.zipfExponent) || self.keyPattern.contains('Z') || has(self.commands)")
+        .message("zipfExponent goes with keyPattern Z"),
+)]
+pub struct MemtierSpec {
+    /// Image that holds `memtier_benchmark`; the operator's default when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 512))]
+    pub image: Option<String>,
+    /// memtier's `--threads`, per client pod.
+    #[serde(default = "default_memtier_threads")]
+    #[schemars(range(min = 1, max = 1024))]
+    pub threads: i32,
+    /// memtier's `--clients`: connections each thread opens.
+    #[serde(default = "default_memtier_connections")]
+    #[schemars(range(min = 1, max = 10000))]
+    pub connections_per_thread: i32,
+    /// memtier's `--test-time`, in whole seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub test_time: Option<Period>,
+    /// memtier's `--requests`: how many requests each connection sends.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub requests_per_connection: Option<i64>,
+    /// memtier's `--ratio`: SETs to GETs.
+    #[serde(default = "default_ratio")]
+    #[x_kube(validation = Rule::new("self.matches('^[0-9]{1,6}:[0-9]{1,6}$') && !self.matches('^0+:0+$')")
+        .message("ratio is SETs:GETs, two whole numbers that are not both 0, such as 1:10"))]
+    #[schemars(length(max = 13))]
+    pub ratio: String,
+    /// memtier's `--pipeline`: requests in flight per connection.
+    #[serde(default = "default_pipeline")]
+    #[schemars(range(min = 1, max = 10000))]
+    pub pipeline: i32,
+    /// memtier's `--data-size`, in bytes.
+    #[serde(default = "default_data_size")]
+    #[schemars(range(min = 1, max = 536_870_912))]
+    pub data_size: i64,
+    /// memtier's `--data-size-range`, as MIN-MAX in bytes, instead of dataSize.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[x_kube(validation = Rule::new("self.matches('^[0-9]{1,10}-[0-9]{1,10}$')")
+        .message("dataSizeRange is MIN-MAX in bytes, such as 16-1024"))]
+    #[schemars(length(max = 21))]
+    pub data_size_range: Option<String>,
+    /// memtier's `--data-size-list`, as SIZE:WEIGHT pairs with commas, instead of dataSize.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[x_kube(validation = Rule::new("self.matches('^[0-9]{1,10}:[0-9]{1,6}(,[0-9]{1,10}:[0-9]{1,6})*$')")
+        .message("dataSizeList is SIZE:WEIGHT pairs, such as 32:90,1024:10"))]
+    #[schemars(length(max = 1024))]
+    pub data_size_list: Option<String>,
+    /// memtier's `--random-data`: values of random bytes.
+    #[serde(default)]
+    pub random_data: bool,
+    /// memtier's `--expiry-range`, as MIN-MAX in seconds. No expiry when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[x_kube(validation = Rule::new("self.matches('^[0-9]{1,10}-[0-9]{1,10}$')")
+        .message("expiryRange is MIN-MAX in seconds, such as 10-60"))]
+    #[schemars(length(max = 21))]
+    pub expiry_range: Option<String>,
+    /// memtier's `--rate-limiting`: requests per second of each connection (2.1.0
+    /// and later). It hides stalls; loadgen's rate does not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub rate_limit: Option<i64>,
+    /// Commands to send instead of SETs and GETs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 32))]
+    pub commands: Vec<MemtierCommand>,
+    /// memtier's `--protocol`; its own default (redis) when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub protocol: Option<MemtierProtocol>,
+    /// memtier's `--reconnect-interval`: requests after which a connection is made anew.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub reconnect_interval: Option<i64>,
+    /// memtier's `--key-zipf-exp` (2.2.0 and later).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.01, max = 5.0))]
+    pub zipf_exponent: Option<f64>,
+    /// memtier's `--key-stddev`, for key pattern G.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.0))]
+    pub key_standard_deviation: Option<f64>,
+    /// memtier's `--key-median`, for key pattern G.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.0))]
+    pub key_median: Option<f64>,
+    /// memtier's `--key-prefix`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 128))]
+    pub key_prefix: Option<String>,
+    /// memtier's `--key-minimum`.
+    #[serde(default)]
+    #[schemars(range(min = 0))]
+    pub key_minimum: i64,
+    /// memtier's `--key-maximum`.
+    #[serde(default = "default_memtier_key_maximum")]
+    #[schemars(range(min = 0))]
+    pub key_maximum: i64,
+    /// memtier's `--key-pattern`, for SETs and GETs: R random, S sequential,
+    /// G Gaussian, P parallel sequential, Z Zipfian (2.2.0 and later).
+    #[serde(default = "default_memtier_key_pattern")]
+    #[x_kube(validation = Rule::new("self.matches('^[RSGPZ]:[RSGPZ]$')")
+        .message("keyPattern is two of R, S, G, P and Z with a colon between them, such as R:R"))]
+    #[schemars(length(max = 3))]
+    pub key_pattern: String,
+    /// memtier's `--distinct-client-seed`: another random sequence per connection.
+    #[serde(default)]
+    pub distinct_client_seed: bool,
+    /// memtier's `--cluster-mode`.
+    #[serde(default)]
+    pub cluster_mode: bool,
+    /// Further arguments, passed on as they are. `--run-count`,
+    /// `--reconnect-on-error`, `--multi-key-get`, `--json-out-file`, `--out-file`
+    /// and the address and password options are the runner's own business.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 32), inner(length(max = 256)))]
+    #[x_kube(validation = Rule::new("self.all(a, !a.matches('^(-x|--run-count|--reconnect-on-error|--multi-key-get|--json-out-file|--out-file|-o|--authenticate|-a|--uri|-u|--host|-h|--server|-s|--port|-p|--unix-socket|-S)(=.*)?$'))")
+        .message("extraArgs may not set --run-count, --reconnect-on-error, --multi-key-get, an output file, the address or the password: use repetitions, target and authSecretRef"))]
+    pub extra_args: Vec<String>,
+}
