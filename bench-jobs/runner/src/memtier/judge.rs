@@ -16,6 +16,7 @@ use super::{
 };
 use crate::tool::{Ended, Exit, LaunchContext, Measured, Rejected};
 use dragstrip_crds::{
+    protocol::JobSpec,
     result::{Failure, FailureStep, OperationResult, ToolRecord},
     workload::MemtierSpec,
 };
@@ -39,6 +40,7 @@ struct Outcome {
 pub(super) fn judge(
     spec: &MemtierSpec,
     observed: &Observed,
+    job: &JobSpec,
     context: &LaunchContext,
     ended: &Ended,
 ) -> Result<Measured, Box<Rejected>> {
@@ -49,7 +51,8 @@ pub(super) fn judge(
             Err(error) => Some((FailureStep::Output, unreadable(error))),
             Ok(outcome) => content_fault(&outcome.report, ended),
         });
-    let measured = measured(spec, observed, context, outcome.ok());
+    let tool = tool_record(spec, job, context, outcome.as_ref().ok().map(|outcome| &outcome.report), ended);
+    let measured = measured(tool, observed, outcome.ok());
     match fault {
         None => Ok(measured),
         Some((step, message)) => Err(Box::new(Rejected {
@@ -73,13 +76,7 @@ fn read(observed: &Observed, context: &LaunchContext) -> Result<Outcome, ReportE
     Ok(Outcome { report, operations })
 }
 
-fn measured(
-    spec: &MemtierSpec,
-    observed: &Observed,
-    context: &LaunchContext,
-    outcome: Option<Outcome>,
-) -> Measured {
-    let tool = tool_record(spec, context, outcome.as_ref().map(|outcome| &outcome.report));
+fn measured(tool: ToolRecord, observed: &Observed, outcome: Option<Outcome>) -> Measured {
     let mut errors = observed.error_replies.clone();
     let mut per_second = Vec::new();
     let mut operations = Vec::new();
@@ -90,18 +87,26 @@ fn measured(
         per_second = operations::per_second(&outcome.report);
         operations = outcome.operations;
     }
-    Measured { tool, operations, errors, per_second, window: None }
+    Measured { tool, operations, errors, per_second, ..Measured::default() }
 }
 
 /// The tool's account of itself; what it was told where it left none.
-fn tool_record(spec: &MemtierSpec, context: &LaunchContext, report: Option<&Report>) -> ToolRecord {
+fn tool_record(
+    spec: &MemtierSpec,
+    job: &JobSpec,
+    context: &LaunchContext,
+    report: Option<&Report>,
+    ended: &Ended,
+) -> ToolRecord {
     let told = |number: i32| u64::try_from(number).unwrap_or(0);
     let positive = |number: f64| (number.is_finite() && number > 0.0).then_some(number);
     ToolRecord {
         name: "memtier".to_owned(),
-        version: None,
-        arguments: redacted_arguments(spec, context),
+        version: context.tool_version.clone(),
+        arguments: redacted_arguments(spec, job, context),
         reported_operations_per_second: report.and_then(|report| positive(report.operations_per_second)),
+        wall_operations_per_second: report
+            .and_then(|report| positive(report.total_count as f64 / ended.wall.as_secs_f64())),
         reported_seconds: report.and_then(|report| positive(report.seconds)),
         connections: report
             .map_or_else(|| told(spec.threads) * told(spec.connections_per_thread), connections),
