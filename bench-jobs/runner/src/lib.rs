@@ -40,6 +40,7 @@ pub mod server;
 pub mod state;
 pub mod stop;
 pub mod tool;
+pub mod topology;
 pub mod usage;
 pub mod warmup;
 pub mod watch;

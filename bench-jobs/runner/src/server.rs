@@ -4,6 +4,7 @@
 
 pub mod counters;
 pub mod info;
+pub mod topology;
 pub mod truth;
 
 use crate::access::Access;
