@@ -60,7 +60,10 @@ fn message(run: &ValidatedRun, step: &Step) -> String {
             1 => String::new(),
             measurement => format!(", measurement {measurement}"),
         };
-        format!("phase {}, repetition {} of {}{again}", attempt.phase, attempt.repetition, run.spec.repetitions)
+        format!(
+            "phase {}, repetition {} of {}{again}",
+            attempt.phase, attempt.repetition, run.spec.repetitions
+        )
     };
     match step {
         Step::Wait(Waiting::TargetMissing(message) | Waiting::TargetNotReady { message, .. }, _) => {
@@ -198,7 +201,10 @@ fn throughput(phase: &PhaseStatus) -> String {
     let rate = |mean: f64| thousands(mean.round() as u64);
     let total = phase.operations.iter().find(|operation| operation.operation == TOTAL);
     let figure = || phase.metrics.first().map(|metric| format!("{} {}", metric.name, metric.value));
-    total.map(|total| rate(total.operations_per_second.mean)).or_else(figure).unwrap_or_else(|| "-".to_owned())
+    total
+        .map(|total| rate(total.operations_per_second.mean))
+        .or_else(figure)
+        .unwrap_or_else(|| "-".to_owned())
 }
 
 fn p99(phase: &PhaseStatus) -> String {

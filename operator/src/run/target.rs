@@ -152,7 +152,9 @@ async fn consult(
     let name = datastore.name_any();
     let protocol = protocol(&datastore.spec);
     if let Some(message) = beyond_resp(&run.spec, protocol) {
-        return Ok(TargetState::Unsuitable(format!("Datastore {name} cannot serve this run: spec.{message}")));
+        return Ok(TargetState::Unsuitable(format!(
+            "Datastore {name} cannot serve this run: spec.{message}"
+        )));
     }
     let status = datastore.status.clone().unwrap_or_default();
     if let Some(state) = held_up(datastore, &status, own) {
@@ -169,13 +171,17 @@ async fn consult(
     // The condition may be hours old: the server is asked again before load is sent.
     let observation = match protocol {
         ServerProtocol::Tcp => None,
-        ServerProtocol::Resp => match observe(&ctx.agents, &pod, &datastore.uid().unwrap_or_default()).await {
-            Some(Ok(observation)) => Some(observation),
-            Some(Err(error)) => {
-                return Ok(not_ready(own, "ObserverSilent", format!("Datastore {name}: {error}")));
+        ServerProtocol::Resp => {
+            match observe(&ctx.agents, &pod, &datastore.uid().unwrap_or_default()).await {
+                Some(Ok(observation)) => Some(observation),
+                Some(Err(error)) => {
+                    return Ok(not_ready(own, "ObserverSilent", format!("Datastore {name}: {error}")));
+                }
+                None => {
+                    return Ok(not_ready(own, "Starting", format!("Datastore {name} has no observer yet")));
+                }
             }
-            None => return Ok(not_ready(own, "Starting", format!("Datastore {name} has no observer yet"))),
-        },
+        }
     };
     Ok(ready(datastore, &status, &pod, observation, own))
 }
@@ -270,9 +276,13 @@ mod tests {
     #[test]
     fn a_cluster_has_all_its_members_with_the_processes_that_run_now() {
         let spec = json!({"engine": "Redis", "threads": 1, "cluster": {"shards": 3}});
-        let find = |shards: &[&str]| taken(ready(&datastore(spec.clone()), &status(), &pod(), Some(observation(shards)), false));
+        let find = |shards: &[&str]| {
+            taken(ready(&datastore(spec.clone()), &status(), &pod(), Some(observation(shards)), false))
+        };
         let one_pod = find(&["seen-0", "seen-1"]);
-        let ids = |target: &ReadyTarget| target.members.iter().map(|m| m.run_id.clone().unwrap()).collect::<Vec<_>>();
+        let ids = |target: &ReadyTarget| {
+            target.members.iter().map(|m| m.run_id.clone().unwrap()).collect::<Vec<_>>()
+        };
         assert!(one_pod.cluster);
         assert_eq!(ids(&one_pod), ["seen-0", "seen-1"], "one observer sees all shards");
         let spread = find(&[]);
