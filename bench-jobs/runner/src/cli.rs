@@ -1,11 +1,13 @@
 //! The command line.
 
 use crate::{
-    access::{CertificateFiles, TlsFiles},
+    access::{CertificateDirectories, CertificateFiles, TlsFiles},
     install, job, observe, run,
 };
 use clap::{Args, Parser, Subcommand};
-use dragstrip_crds::protocol::{OBSERVER_PORT, RUNNER_PORT, SERVER_CERTIFICATE_DIRECTORY};
+use dragstrip_crds::protocol::{
+    AUTHORITY_DIRECTORY, CLIENT_CERTIFICATE_DIRECTORY, OBSERVER_PORT, RUNNER_PORT, SERVER_CERTIFICATE_DIRECTORY,
+};
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
     path::PathBuf,
@@ -51,6 +53,7 @@ HTTP:
   GET  /ready        200 at the start line or later, 503 with the stage before
   POST /v1/start     a StartOrder; the first one stands; 409 before the start line
   GET  /v1/progress  where the runner stands
+  GET  /v1/clock     the runner's clock, to tell how far it is from the operator's
   GET  /metrics      the same for Prometheus
   /v1 wants the job's token in the header x-dragstrip-token.
 
@@ -94,6 +97,12 @@ pub struct RunArguments {
     /// Address and port of the HTTP server.
     #[arg(long, default_value_t = everywhere(RUNNER_PORT))]
     listen: SocketAddr,
+    /// Directory with the authority's ca.crt, for targets with TLS.
+    #[arg(long, default_value = AUTHORITY_DIRECTORY)]
+    authority_directory: PathBuf,
+    /// Directory with the client's tls.crt and tls.key, for targets that want them.
+    #[arg(long, default_value = CLIENT_CERTIFICATE_DIRECTORY)]
+    client_certificate_directory: PathBuf,
 }
 
 /// Options of `observe`.
@@ -146,8 +155,18 @@ impl Cli {
 
 impl From<RunArguments> for run::Options {
     fn from(arguments: RunArguments) -> Self {
-        let RunArguments { output_directory, termination_log, listen } = arguments;
-        Self { output_directory, termination_log, listen }
+        let RunArguments {
+            output_directory,
+            termination_log,
+            listen,
+            authority_directory,
+            client_certificate_directory,
+        } = arguments;
+        let certificates = CertificateDirectories {
+            authority: authority_directory,
+            client: client_certificate_directory,
+        };
+        Self { output_directory, termination_log, listen, certificates }
     }
 }
 
