@@ -1,8 +1,8 @@
 //! An authority and certificates signed by it, as the Secrets of a test would hold them.
 
 use rcgen::{
-    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    KeyUsagePurpose,
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
+    KeyPair, KeyUsagePurpose,
 };
 use std::{fs, path::PathBuf};
 
@@ -59,8 +59,18 @@ impl Certificates {
         let (certificate, key, authority) = (file("tls.crt"), file("tls.key"), file("ca.crt"));
         let port = port.to_string();
         [
-            "--port", "0", "--tls-port", &port, "--tls-auth-clients", demanded, "--tls-cert-file", &certificate,
-            "--tls-key-file", &key, "--tls-ca-cert-file", &authority,
+            "--port",
+            "0",
+            "--tls-port",
+            &port,
+            "--tls-auth-clients",
+            demanded,
+            "--tls-cert-file",
+            &certificate,
+            "--tls-key-file",
+            &key,
+            "--tls-ca-cert-file",
+            &authority,
         ]
         .map(str::to_owned)
         .to_vec()
