@@ -211,6 +211,10 @@ pub struct ToolRecord {
     /// Throughput in operations per second by the tool's own account.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reported_operations_per_second: Option<f64>,
+    /// Operations counted, divided by the wall time of the tool's whole process,
+    /// start-up and end included: a floor below which the truth cannot lie.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wall_operations_per_second: Option<f64>,
     /// Duration in seconds by the tool's own account.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reported_seconds: Option<f64>,
@@ -456,6 +460,9 @@ pub struct RepetitionResult {
     /// An open loop's schedule, added up over pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schedule: Option<ScheduleRecord>,
+    /// What was left out, and why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
     /// Why the numbers must not be used; with the pod it happened in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<PodFailure>,

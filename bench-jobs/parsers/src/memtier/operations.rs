@@ -14,6 +14,7 @@ struct Sum {
     redirections: u64,
     bytes: u64,
     latencies: Latencies,
+    per_second: Vec<u64>,
 }
 
 /// One entry per command. Rows of the same command (two `SET` lines told apart
@@ -23,7 +24,7 @@ struct Sum {
 ///
 /// memtier does not say which operation got which error reply; `errors` are
 /// taken off an operation's count only where there is just one.
-pub(super) fn operations(report: &Report, errors: u64) -> Result<Vec<OperationResult>, ReportError> {
+pub fn operations(report: &Report, errors: u64) -> Result<Vec<OperationResult>, ReportError> {
     let mut sums: Vec<Sum> = Vec::new();
     for row in report.rows.iter().filter(|row| row.count > 0) {
         let operation = command(&row.label);
@@ -37,19 +38,26 @@ pub(super) fn operations(report: &Report, errors: u64) -> Result<Vec<OperationRe
 }
 
 /// Replies of all operations in each second.
-pub(super) fn per_second(report: &Report) -> Vec<u64> {
-    let length = report.rows.iter().map(|row| row.per_second.len()).max().unwrap_or(0);
-    let mut counts = vec![0; length];
+pub fn per_second(report: &Report) -> Vec<u64> {
+    let mut counts = Vec::new();
     for row in &report.rows {
-        for (sum, count) in counts.iter_mut().zip(&row.per_second) {
-            *sum += count;
-        }
+        add_seconds(&mut counts, &row.per_second);
     }
     counts
 }
 
+/// Adds a series of seconds to another, which grows where it is shorter.
+fn add_seconds(sums: &mut Vec<u64>, counts: &[u64]) {
+    if sums.len() < counts.len() {
+        sums.resize(counts.len(), 0);
+    }
+    for (sum, count) in sums.iter_mut().zip(counts) {
+        *sum += count;
+    }
+}
+
 /// Redirections by their word.
-pub(super) fn redirections(report: &Report) -> BTreeMap<String, u64> {
+pub fn redirections(report: &Report) -> BTreeMap<String, u64> {
     let moved = ("MOVED".to_owned(), report.rows.iter().map(|row| row.moved).sum());
     let ask = ("ASK".to_owned(), report.rows.iter().map(|row| row.ask).sum());
     [moved, ask].into_iter().filter(|(_, count)| *count > 0).collect()
@@ -57,7 +65,7 @@ pub(super) fn redirections(report: &Report) -> BTreeMap<String, u64> {
 
 /// `LPUSH` out of `Lpushs`, `SCAN` out of `Scan <cursor>s`: memtier writes the
 /// command's name with one `s` behind it.
-fn command(label: &str) -> String {
+pub(super) fn command(label: &str) -> String {
     let singular = label.strip_suffix('s').unwrap_or(label);
     singular.split_whitespace().next().unwrap_or(label).to_uppercase()
 }
@@ -70,6 +78,7 @@ impl Sum {
             redirections: row.moved + row.ask,
             bytes: row.bytes,
             latencies: row.latencies.clone(),
+            per_second: row.per_second.clone(),
         }
     }
 
@@ -80,6 +89,7 @@ impl Sum {
             .map(|(one, other)| (one.0 + other.0, one.1 + other.1));
         self.redirections += row.moved + row.ask;
         self.bytes += row.bytes;
+        add_seconds(&mut self.per_second, &row.per_second);
         self.latencies.add(&row.latencies)
     }
 
@@ -96,6 +106,8 @@ impl Sum {
             bytes: self.bytes,
             latency_milliseconds: self.latencies.summary(),
             histogram: Some(histogram),
+            per_second: self.per_second,
+            reported_operations_per_second: None,
         })
     }
 }

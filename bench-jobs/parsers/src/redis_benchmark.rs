@@ -1,0 +1,186 @@
+//! What `redis-benchmark --csv` prints (and valkey-benchmark, KeyDB's too):
+//! since 6.2 a header and eight columns, before that two columns and no header.
+//!
+//! It prints rates and latency percentiles and no counts: a count is known
+//! only where the spec says with how many requests the tool was told to run.
+
+use crate::{
+    notation::{Notation, NumberError},
+    parsed::{LatencyReport, Operation, Parsed, PrintedLatency, ToolName},
+    records::lines,
+};
+use dragstrip_crds::workload::StdoutParser;
+
+/// The header since 6.2, as printed, without quotes.
+const HEADER: [&str; 8] = [
+    "test",
+    "rps",
+    "avg_latency_ms",
+    "min_latency_ms",
+    "p50_latency_ms",
+    "p95_latency_ms",
+    "p99_latency_ms",
+    "max_latency_ms",
+];
+
+/// Between two columns. The tool quotes every field and escapes nothing, so that
+/// a test's name may hold this too: columns are counted from the end of the line.
+const BETWEEN: &str = "\",\"";
+
+/// Why the output of redis-benchmark gave no result.
+#[derive(Debug, thiserror::Error)]
+pub enum RedisBenchmarkError {
+    /// A line that is none of a table, such as an error message.
+    #[error("standard output holds {0:?}, which redis-benchmark --csv prints only when something went wrong")]
+    Line(String),
+    /// A line has another number of columns than its format.
+    #[error("{0:?} has not the columns of its table: 2 without a header (before 6.2), 8 with it")]
+    Columns(String),
+    /// The header is another than the known one, so that columns could be mixed up.
+    #[error("the header is {0:?}, which is not that of any known redis-benchmark")]
+    Header(String),
+    /// A figure is no number.
+    #[error("{column} of {test:?}: {source}")]
+    Number {
+        /// The test.
+        test: String,
+        /// The column.
+        column: &'static str,
+        /// What is wrong.
+        source: NumberError,
+    },
+    /// The same test twice.
+    #[error("the test {0:?} is there twice: run one redis-benchmark at a time")]
+    Twice(String),
+}
+
+/// Reads standard output.
+pub fn parse(options: &StdoutParser, stdout: &str) -> Result<Parsed, RedisBenchmarkError> {
+    let lines = lines(stdout);
+    let mut rows = lines.whole.lines().map(str::trim_end).filter(|line| !line.is_empty()).peekable();
+    let with_header =
+        rows.next_if(|line| line.starts_with("\"test\"")).map(check_header).transpose()?.is_some();
+    let mut operations: Vec<Operation> = Vec::new();
+    for row in rows {
+        let operation = if with_header { eight_columns(row, options)? } else { two_columns(row, options)? };
+        if operations.iter().any(|known| known.name == operation.name) {
+            return Err(RedisBenchmarkError::Twice(operation.name));
+        }
+        operations.push(operation);
+    }
+    Ok(Parsed {
+        operations,
+        tool: Some(ToolName { name: "redis-benchmark".to_owned(), version: None }),
+        incomplete: lines.incomplete(),
+        ..Parsed::default()
+    })
+}
+
+fn check_header(line: &str) -> Result<(), RedisBenchmarkError> {
+    let expected = format!("\"{}\"", HEADER.join(BETWEEN));
+    if line == expected { Ok(()) } else { Err(RedisBenchmarkError::Header(shown(line))) }
+}
+
+fn eight_columns(line: &str, options: &StdoutParser) -> Result<Operation, RedisBenchmarkError> {
+    // From the end: maximum, p99, p95, p50, minimum, mean, rate, test.
+    let columns: Vec<&str> = fields(line)?.rsplitn(HEADER.len(), BETWEEN).collect();
+    let &[maximum, p99, p95, p50, minimum, mean, rate, test] = columns.as_slice() else {
+        return Err(RedisBenchmarkError::Columns(shown(line)));
+    };
+    let mut latency = PrintedLatency {
+        mean: Some(number(test, HEADER[2], mean)?),
+        minimum: Some(number(test, HEADER[3], minimum)?),
+        maximum: Some(number(test, HEADER[7], maximum)?),
+        percentiles: Vec::new(),
+    };
+    latency.add_percentile(50.0, number(test, HEADER[4], p50)?);
+    latency.add_percentile(95.0, number(test, HEADER[5], p95)?);
+    latency.add_percentile(99.0, number(test, HEADER[6], p99)?);
+    Ok(Operation { latency: Some(LatencyReport::Printed(latency)), ..operation(test, rate, options)? })
+}
+
+fn two_columns(line: &str, options: &StdoutParser) -> Result<Operation, RedisBenchmarkError> {
+    match fields(line)?.split_once(BETWEEN) {
+        // More columns would be latencies, and the header that names them is missing.
+        Some((test, rate)) if !rate.contains(BETWEEN) => operation(test, rate, options),
+        _ => Err(RedisBenchmarkError::Columns(shown(line))),
+    }
+}
+
+fn operation(test: &str, rate: &str, options: &StdoutParser) -> Result<Operation, RedisBenchmarkError> {
+    Ok(Operation {
+        operations_per_second: Some(number(test, HEADER[1], rate)?),
+        count: options.requests.and_then(|requests| u64::try_from(requests).ok()),
+        ..Operation::named(test)
+    })
+}
+
+/// The line without its first and last quote.
+fn fields(line: &str) -> Result<&str, RedisBenchmarkError> {
+    line.strip_prefix('"')
+        .and_then(|line| line.strip_suffix('"'))
+        .ok_or_else(|| RedisBenchmarkError::Line(shown(line)))
+}
+
+/// The tool's own notation: it follows no locale, and nothing it prints is below 0.
+fn number(test: &str, column: &'static str, text: &str) -> Result<f64, RedisBenchmarkError> {
+    let read = match Notation::PLAIN.number(text) {
+        Ok(number) if number < 0.0 => Err(NumberError::NotANumber(text.to_owned())),
+        read => read,
+    };
+    read.map_err(|source| RedisBenchmarkError::Number { test: test.to_owned(), column, source })
+}
+
+fn shown(line: &str) -> String {
+    line.chars().take(200).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plain(stdout: &str) -> Result<Parsed, RedisBenchmarkError> {
+        parse(&StdoutParser::default(), stdout)
+    }
+
+    #[test]
+    fn two_columns_give_rates_alone() {
+        let parsed =
+            plain("\"SET\",\"123456.79\"\n\"LRANGE_100 (first 100 elements)\",\"51020.41\"\n").unwrap();
+        assert_eq!(parsed.operations.len(), 2);
+        let range = &parsed.operations[1];
+        assert_eq!(range.name, "LRANGE_100 (first 100 elements)");
+        assert_eq!(range.operations_per_second, Some(51020.41));
+        assert_eq!((range.count, &range.latency), (None, &None), "a count or latency was invented");
+    }
+
+    #[test]
+    fn the_declared_requests_are_the_count() {
+        let options = StdoutParser { requests: Some(100_000) };
+        assert_eq!(parse(&options, "\"GET\",\"1.00\"\n").unwrap().operations[0].count, Some(100_000));
+    }
+
+    #[test]
+    fn a_line_that_was_cut_is_not_read() {
+        let parsed = plain("\"SET\",\"123456.79\"\n\"GET\",\"12").unwrap();
+        assert_eq!(parsed.operations.len(), 1);
+        assert!(parsed.incomplete.unwrap().contains("GET"));
+    }
+
+    #[test]
+    fn columns_that_are_mixed_up_are_refused() {
+        for stdout in [
+            "\"test\",\"rps\",\"min_latency_ms\",\"avg_latency_ms\",\"p50_latency_ms\",\"p95_latency_ms\",\"p99_latency_ms\",\"max_latency_ms\"\n",
+            "\"SET\",\"1.00\",\"2.00\"\n",
+            "\"SET\",\"1.00\"\n\"GET\",\"1.00\",\"2\",\"3\",\"4\",\"5\",\"6\",\"7\"\n",
+            "\"SET\",\"inf\"\n",
+            "\"SET\",\"1,5\"\n",
+            "\"SET\",\"1\"\n\"SET\",\"2\"\n",
+            "PING_INLINE: rps=0.0\n",
+            "\"SET\",\"1\"\nError from server: OOM\n",
+            "\"SET\",\"-1\"\n",
+        ] {
+            assert!(plain(stdout).is_err(), "read {stdout:?}");
+        }
+    }
+}
