@@ -12,6 +12,7 @@ export type MonotonicNanos = bigint;
 const NANOS_PER_MILLISECOND = 1e6;
 /** Timers fire up to this much late; the rest is waited for by looking at the clock. */
 const SPIN_MILLISECONDS = 3;
+const READINGS = 5;
 
 /** `milliseconds` after `instant`. */
 export function after(instant: MonotonicNanos, milliseconds: number): MonotonicNanos {
@@ -25,29 +26,39 @@ export function secondsBetween(from: MonotonicNanos, to: MonotonicNanos): number
 
 /** A monotonic instant in milliseconds of this thread's `performance.now()`. */
 export function toLocal(instant: MonotonicNanos): number {
-  return performance.now() + Number(instant - process.hrtime.bigint()) / NANOS_PER_MILLISECOND;
+  const { local, monotonic } = bothClocks();
+  return local + Number(instant - monotonic) / NANOS_PER_MILLISECOND;
 }
 
-/** An instant of this thread's `performance.now()` on the monotonic clock. */
-export function fromLocal(milliseconds: number): MonotonicNanos {
-  return after(process.hrtime.bigint(), milliseconds - performance.now());
+/** The same moment by both clocks: of several readings the one that was least disturbed. */
+function bothClocks(): { local: number; monotonic: MonotonicNanos } {
+  let best = { local: 0, monotonic: 0n, width: Number.POSITIVE_INFINITY };
+  for (let reading = 0; reading < READINGS; reading += 1) {
+    const before = performance.now();
+    const monotonic = process.hrtime.bigint();
+    const width = performance.now() - before;
+    if (width < best.width) best = { local: before + width / 2, monotonic, width };
+  }
+  return best;
 }
 
-/** Nanoseconds of Unix time now, to about a microsecond. */
-export function unixNanos(): bigint {
-  const now = performance.timeOrigin + performance.now();
-  const whole = Math.floor(now);
-  return BigInt(whole) * 1_000_000n + BigInt(Math.round((now - whole) * NANOS_PER_MILLISECOND));
-}
-
-/** The monotonic instant of a Unix time. */
+/** The monotonic instant of a Unix time in nanoseconds. */
 export function monotonicOf(unix: bigint): MonotonicNanos {
-  return process.hrtime.bigint() + (unix - unixNanos());
+  const { local, monotonic } = bothClocks();
+  return monotonic + (unix - unixOfLocal(local));
 }
 
 /** The Unix time of a monotonic instant, in nanoseconds. */
 export function unixOf(instant: MonotonicNanos): bigint {
-  return unixNanos() + (instant - process.hrtime.bigint());
+  const { local, monotonic } = bothClocks();
+  return unixOfLocal(local) + (instant - monotonic);
+}
+
+/** Unix time in nanoseconds, to about a microsecond. */
+function unixOfLocal(local: number): bigint {
+  const milliseconds = performance.timeOrigin + local;
+  const whole = Math.floor(milliseconds);
+  return BigInt(whole) * 1_000_000n + BigInt(Math.round((milliseconds - whole) * NANOS_PER_MILLISECOND));
 }
 
 /** Resolves at an instant of `performance.now()`, to some microseconds; at once when it has passed. */

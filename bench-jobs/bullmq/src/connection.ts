@@ -23,7 +23,10 @@ export function newConnection(server: ServerOptions): Connection {
   });
 }
 
-function nodeOptions(server: ServerOptions): RedisOptions {
+/** `replyMapping` is a parameter of the client's type, and stays what it is. */
+type NodeOptions = Omit<RedisOptions, "replyMapping">;
+
+function nodeOptions(server: ServerOptions): NodeOptions {
   return {
     lazyConnect: true,
     connectTimeout: server.connectTimeoutSeconds * 1000,

@@ -2,7 +2,7 @@
 
 import { performance } from "node:perf_hooks";
 import { parentPort, workerData } from "node:worker_threads";
-import { reach, toLocal } from "./clock.js";
+import { reach, secondsBetween, toLocal } from "./clock.js";
 import { addressOf, bytesOf } from "./connection.js";
 import { asError, FailureError, failureOf, type Failure } from "./failure.js";
 import type { Load, LocalSchedule } from "./load.js";
@@ -57,11 +57,7 @@ class LoadThread {
   private async run(schedule: Schedule): Promise<void> {
     const { load, order } = this;
     if (load === undefined) return;
-    const local = {
-      begin: toLocal(schedule.begin),
-      measureFrom: toLocal(schedule.measureFrom),
-      until: toLocal(schedule.until),
-    };
+    const local = localSchedule(schedule);
     const recorder = new Recorder(order.role === "writer" ? "ADD" : "PROCESS", local.measureFrom);
     this.recorder = recorder;
     await reach(local.begin);
@@ -125,6 +121,16 @@ class LoadThread {
   private lostMessage(reason: Error): string {
     return `the connection to ${addressOf(this.order.server)} was lost: ${reason.message}`;
   }
+}
+
+/** By one reading of the clocks, so that no error of reading comes between the three. */
+function localSchedule({ begin, measureFrom, until }: Schedule): LocalSchedule {
+  const start = toLocal(begin);
+  return {
+    begin: start,
+    measureFrom: start + secondsBetween(begin, measureFrom) * 1000,
+    until: start + secondsBetween(begin, until) * 1000,
+  };
 }
 
 function sumOfBytes(load: Load): number {

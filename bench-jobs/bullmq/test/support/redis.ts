@@ -51,7 +51,7 @@ export class RedisServer {
   static async start(
     options: readonly string[] = [],
     wrapper: readonly string[] = [],
-    clientOptions: RedisOptions = {},
+    clientOptions: Omit<RedisOptions, "replyMapping"> = {},
   ): Promise<RedisServer> {
     if (spawnSync("redis-server", ["--version"]).error) {
       throw new Error("redis-server is not on the PATH: install it (Debian: redis-server)");
