@@ -57,6 +57,7 @@ export async function connect(connection: Connection, server: ServerOptions): Pr
     last = error;
   };
   connection.on("error", remember);
+  connection.on("node error", remember);
   try {
     await within(connection.connect(), server.connectTimeoutSeconds, () => new NotInTime());
   } catch (thrown) {
@@ -64,6 +65,7 @@ export async function connect(connection: Connection, server: ServerOptions): Pr
     throw connectFailure(server, thrown, last);
   } finally {
     connection.off("error", remember);
+    connection.off("node error", remember);
   }
 }
 
@@ -84,7 +86,7 @@ function connectFailure(server: ServerOptions, thrown: unknown, last: Error | un
 /** An error's message, with the remedy where one is known. */
 export function explain(error: Error): string {
   if (/^MOVED |^ASK /.test(error.message)) return `${error.message}: it is a node of a cluster, use --cluster`;
-  if (/cluster support disabled/.test(error.message)) return `${error.message}: leave out --cluster`;
+  if (error.message.includes('cluster support disabled')) return `${error.message}: leave out --cluster`;
   return error.message === "" ? error.name : error.message;
 }
 

@@ -74,6 +74,21 @@ export function failureOf(thrown: unknown): Failure {
   return { kind: "client", message: error.stack ?? error.message };
 }
 
+const LOSS_CODES = new Set(["ECONNRESET", "EPIPE", "ECONNREFUSED", "ETIMEDOUT"]);
+
+/** The failure of an error by which a connection that was made came to its end, or the error itself. */
+export function lossOf(error: Error, address: string): Error {
+  if (error instanceof FailureError) return error;
+  const code = codeOf(error);
+  const lost = (typeof code === "string" && LOSS_CODES.has(code)) || /connection is closed|all nodes/i.test(error.message);
+  return lost ? lossBecause(error, address) : error;
+}
+
+/** The failure that a connection was lost. */
+export function lossBecause(reason: Error, address: string): FailureError {
+  return new FailureError("connectionLost", `the connection to ${address} was lost: ${reason.message}`, { cause: reason });
+}
+
 /**
  * The kind of an error that the server answered with: its first word, such as
  * OOM. BullMQ's scripts answer with negative numbers, which BullMQ turns into
@@ -99,7 +114,7 @@ export function connectionKind(error: Error): FailureKind {
   }
   const reply = replyKind(error);
   if (reply !== undefined) return replyClass(reply, error.message);
-  if (/ETIMEDOUT/.test(error.message)) return "connect";
+  if (error.message.includes('ETIMEDOUT')) return "connect";
   return "handshake";
 }
 

@@ -2,8 +2,8 @@
 
 import { performance } from "node:perf_hooks";
 import { Queue, QueueKeys } from "bullmq";
-import { Cluster, type Redis } from "ioredis";
-import { keyPrefix, type Configuration } from "./configuration.js";
+import { Cluster } from "ioredis";
+import { keyPrefix, type Configuration, type ServerOptions } from "./configuration.js";
 import { addressOf, connect, explain, newConnection, type Connection } from "./connection.js";
 import { asError, connectionKind, FailureError } from "./failure.js";
 import type { QueueCounts } from "./queue-check.js";
@@ -28,6 +28,7 @@ export class QueueKeeper {
   /** Connects, and sees that the server serves every queue's keys. */
   static async open(configuration: Configuration): Promise<QueueKeeper> {
     const { server } = configuration;
+    if (server.cluster) await knock(server);
     const connection = newConnection(server);
     await connect(connection, server);
     // What goes wrong later is seen on every command.
@@ -110,12 +111,19 @@ export class QueueKeeper {
         if (performance.now() >= until) return { removed, whole: false };
         const [next, found] = await node.scan(cursor, "MATCH", `${globOf(prefix)}:*`, "COUNT", SCAN_COUNT);
         const left = found.filter((key) => owned.some((keys) => key.startsWith(keys)));
-        for (const key of left) removed += await (node as Redis).unlink(key);
+        for (const key of left) removed += await (node).unlink(key);
         cursor = next;
       } while (cursor !== "0");
     }
     return { removed, whole: true };
   }
+}
+
+/** A cluster client keeps to itself why it cannot connect; a plain one tells. */
+async function knock(server: ServerOptions): Promise<void> {
+  const connection = newConnection({ ...server, cluster: false });
+  await connect(connection, server);
+  connection.disconnect();
 }
 
 function sum(numbers: readonly number[]): number {

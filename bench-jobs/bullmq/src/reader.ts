@@ -32,6 +32,8 @@ export class Reader implements Load {
       this.end = resolve;
       this.fail = reject;
     });
+    // A connection may end before anybody waits for the load.
+    this.stopped.catch(() => undefined);
     this.workers = connections.map((connection, queue) => this.worker(connection, queue));
   }
 

@@ -2,8 +2,8 @@
 
 import { after, monotonicOf, secondsBetween, unixOf, type MonotonicNanos } from "./clock.js";
 import type { Configuration } from "./configuration.js";
-import { within } from "./connection.js";
-import { asError, FailureError, failureOf, type Failure } from "./failure.js";
+import { addressOf, within } from "./connection.js";
+import { asError, FailureError, failureOf, lossOf, type Failure } from "./failure.js";
 import type { Interruption } from "./interruption.js";
 import type { Schedule, ThreadResult } from "./messages.js";
 import { Pool, type ThreadHandle } from "./pool.js";
@@ -57,7 +57,7 @@ class Run {
 
   /** The first failure is the cause; what fails after it is said, and no more. */
   private fail(thrown: unknown): void {
-    const failure = failureOf(thrown);
+    const failure = failureOf(lossOf(asError(thrown), addressOf(this.configuration.server)));
     if (this.failure === undefined) this.failure = failure;
     else this.say(`after that: ${failure.message}`);
   }

@@ -4,7 +4,7 @@ import { performance } from "node:perf_hooks";
 import { parentPort, workerData } from "node:worker_threads";
 import { reach, secondsBetween, toLocal } from "./clock.js";
 import { addressOf, bytesOf } from "./connection.js";
-import { asError, FailureError, failureOf, type Failure } from "./failure.js";
+import { asError, FailureError, failureOf, lossBecause, lossOf, type Failure } from "./failure.js";
 import type { Load, LocalSchedule } from "./load.js";
 import type { Schedule, ThreadCommand, ThreadOrder, ThreadReport, ThreadResult } from "./messages.js";
 import { Reader } from "./reader.js";
@@ -25,33 +25,48 @@ class LoadThread {
   private recorder: Recorder | undefined;
   private opening: Opening | undefined;
   private readonly timers: NodeJS.Timeout[] = [];
+  private readonly address: string;
+  private stopped = false;
+  /** Why the load cannot be, where that was found out before it began. */
+  private broken: Error | undefined;
+  private wake: () => void = () => undefined;
 
   constructor(
     private readonly order: ThreadOrder,
     private readonly tell: (report: ThreadReport) => void,
-  ) {}
+  ) {
+    this.address = addressOf(order.server);
+  }
 
   async open(): Promise<void> {
     const lost = (reason: Error): void => {
-      this.abort(new FailureError("connectionLost", this.lostMessage(reason), { cause: reason }));
+      this.abort(lossBecause(reason, this.address));
     };
     const { order } = this;
     try {
       this.load = order.role === "writer" ? await Writer.open(order, lost) : await Reader.open(order, lost);
       this.tell({ type: "ready" });
     } catch (thrown) {
-      this.tell({ type: "failed", failure: failureOf(thrown) });
+      this.tell({ type: "failed", failure: failureOf(lossOf(asError(thrown), this.address)) });
     }
   }
 
   obey(command: ThreadCommand): void {
-    if (command.type === "stop") this.load?.stop();
+    if (command.type === "stop") this.stop();
     else void this.run(command.schedule);
   }
 
   /** An error that belongs to no call. */
   abort(error: Error): void {
+    this.broken ??= error;
     this.load?.abort(error);
+    this.wake();
+  }
+
+  private stop(): void {
+    this.stopped = true;
+    this.load?.stop();
+    this.wake();
   }
 
   private async run(schedule: Schedule): Promise<void> {
@@ -60,17 +75,28 @@ class LoadThread {
     const local = localSchedule(schedule);
     const recorder = new Recorder(order.role === "writer" ? "ADD" : "PROCESS", local.measureFrom);
     this.recorder = recorder;
-    await reach(local.begin);
-    this.openAccount(load, local);
-    this.watch(load, order.load.responseTimeoutSeconds);
-    let failure: Failure | undefined;
-    try {
-      await load.run(local, recorder);
-    } catch (thrown) {
-      failure = failureOf(this.classified(asError(thrown)));
-    }
+    const failure = await this.runLoad(load, local, recorder).then(
+      () => undefined,
+      (thrown: unknown) => failureOf(lossOf(asError(thrown), this.address)),
+    );
     this.tell({ type: "done", result: this.result(load, recorder, failure) });
     this.timers.forEach(clearInterval);
+  }
+
+  private async runLoad(load: Load, local: LocalSchedule, recorder: Recorder): Promise<void> {
+    const called = new Promise<void>((resolve) => {
+      this.wake = resolve;
+    });
+    if (!this.isOver()) await Promise.race([reach(local.begin), called]);
+    if (this.broken !== undefined) throw this.broken;
+    if (this.isOver()) return;
+    this.openAccount(load, local);
+    this.watch(load, this.order.load.responseTimeoutSeconds);
+    await load.run(local, recorder);
+  }
+
+  private isOver(): boolean {
+    return this.stopped || this.broken !== undefined;
   }
 
   private openAccount(load: Load, { begin, measureFrom }: LocalSchedule): void {
@@ -84,7 +110,7 @@ class LoadThread {
   private watch(load: Load, timeoutSeconds: number): void {
     const look = (): void => {
       if (load.silence() <= timeoutSeconds * 1000) return;
-      const message = `${addressOf(this.order.server)} has not answered for ${timeoutSeconds.toString()} s`;
+      const message = `${this.address} has not answered for ${timeoutSeconds.toString()} s`;
       load.abort(new FailureError("responseTimeout", message));
     };
     this.timers.push(setInterval(look, WATCH_INTERVAL_MILLISECONDS));
@@ -110,16 +136,6 @@ class LoadThread {
       bytes: opening === undefined ? 0 : Math.max(0, sumOfBytes(load) - opening.bytes),
       ...(failure !== undefined && { failure }),
     };
-  }
-
-  /** What ioredis rejects with when a connection ends says less than the connection itself. */
-  private classified(error: Error): Error {
-    if (error instanceof FailureError || !/connection is closed|all nodes/i.test(error.message)) return error;
-    return new FailureError("connectionLost", this.lostMessage(error), { cause: error });
-  }
-
-  private lostMessage(reason: Error): string {
-    return `the connection to ${addressOf(this.order.server)} was lost: ${reason.message}`;
   }
 }
 

@@ -118,9 +118,11 @@ void test("only its own keys are removed", async () => {
 });
 
 void test("the load begins at the instant asked for", async () => {
-  const line = BigInt(Date.now() + 4000) * 1_000_000n;
-  const { report } = await runTool(server.port, ["-d", "300ms", "-w", "2", "--start-at-unix-nanos", line.toString()]);
+  const line = BigInt(Date.now() + 8000) * 1_000_000n;
+  const options = ["-d", "300ms", "-w", "2", "--start-at-unix-nanos", line.toString()];
+  const { report, stderr } = await runTool(server.port, options);
   whole(report);
+  assert.doesNotMatch(stderr, /start line was missed/);
   const late = Number(BigInt(report.startedAtUnixNanos ?? 0) - line) / 1e6;
   assert.ok(Math.abs(late) < 5, `the load began ${late.toString()} ms off the line`);
 });
@@ -135,6 +137,12 @@ void test("SIGTERM ends the load and keeps what was measured", async () => {
   assert.equal(report.queues?.found, report.queues?.expected);
   assert.ok(seconds < 30);
   assert.equal(await server.command("DBSIZE"), 0);
+});
+
+void test("a start line that has passed is said, and the load begins at once", async () => {
+  const { report, stderr } = await runTool(server.port, ["-d", "300ms", "--start-at-unix-nanos", "1"]);
+  whole(report);
+  assert.match(stderr, /the start line was missed by \d+\.\d{3} s: connecting took too long/);
 });
 
 void test("a signal before the start ends it as well", async () => {
