@@ -4,7 +4,7 @@
  * common start, one job to every queue in turn without waiting, and every 2000
  * adds a wait for all of them. Prints one line of JSON.
  *
- * Usage: published.js PORT SECONDS WRITERS QUEUES
+ * Usage: published.js PORT WARMUP_SECONDS SECONDS WRITERS QUEUES
  */
 
 import { once } from "node:events";
@@ -16,6 +16,7 @@ const PENDING = 2000;
 /** What one thread is told. */
 interface Order {
   readonly port: number;
+  readonly warmupSeconds: number;
   readonly seconds: number;
   readonly queues: number;
 }
@@ -26,14 +27,19 @@ interface Written {
   readonly seconds: number;
 }
 
-async function write({ port, seconds, queues: count }: Order): Promise<void> {
+async function write({ port, warmupSeconds, seconds, queues: count }: Order): Promise<void> {
   const queues = Array.from(
     { length: count },
     (_, index) => new Queue(`{queue${index.toString()}}`, { connection: { host: "127.0.0.1", port }, prefix: "b" }),
   );
   await Promise.all(queues.map((queue) => queue.waitUntilReady()));
+  await load(queues, warmupSeconds);
   parentPort?.postMessage("ready");
   if (parentPort) await once(parentPort, "message");
+  parentPort?.postMessage(await load(queues, seconds));
+}
+
+async function load(queues: readonly Queue[], seconds: number): Promise<Written> {
   const began = performance.now();
   const until = began + seconds * 1000;
   let queued = 0;
@@ -49,13 +55,12 @@ async function write({ port, seconds, queues: count }: Order): Promise<void> {
     }
   }
   await Promise.all(pending);
-  const written: Written = { queued, seconds: (performance.now() - began) / 1000 };
-  parentPort?.postMessage(written);
+  return { queued, seconds: (performance.now() - began) / 1000 };
 }
 
 async function main(): Promise<void> {
-  const [port = 0, seconds = 0, writers = 0, queues = 0] = process.argv.slice(2).map(Number);
-  const order: Order = { port, seconds, queues };
+  const [port = 0, warmupSeconds = 0, seconds = 0, writers = 0, queues = 0] = process.argv.slice(2).map(Number);
+  const order: Order = { port, warmupSeconds, seconds, queues };
   const threads = Array.from({ length: writers }, () => new Worker(new URL(import.meta.url), { workerData: order }));
   await Promise.all(threads.map((thread) => once(thread, "message")));
   const before = process.cpuUsage();

@@ -132,8 +132,12 @@ export function onLost(connection: Connection, lost: (reason: Error) => void): v
 
 /** Bytes sent and received by a connection since it was made. */
 export function bytesOf(connection: Connection): number {
-  const nodes = connection instanceof Cluster ? connection.nodes("all") : [connection];
-  return nodes.reduce((sum, node) => sum + streamBytes(node), 0);
+  return nodesOf(connection).reduce((sum, node) => sum + streamBytes(node), 0);
+}
+
+/** The connections to single servers behind a connection. */
+export function nodesOf(connection: Connection): Redis[] {
+  return connection instanceof Cluster ? connection.nodes("all") : [connection];
 }
 
 function streamBytes(node: Redis): number {

@@ -1,6 +1,7 @@
 /** A writer: BullMQ queues, each with a connection of its own as in the published tool. */
 
 import { Queue } from "bullmq";
+import { Batch } from "./batch.js";
 import { connect, newConnection, onLost, type Connection } from "./connection.js";
 import type { LoadOptions } from "./configuration.js";
 import type { Load, LocalSchedule } from "./load.js";
@@ -43,7 +44,7 @@ export class Writer implements Load {
 
   run(schedule: LocalSchedule, recorder: Recorder): Promise<void> {
     this.loop = new WriteLoop({
-      adds: this.queues.map((queue) => adder(queue, this.options)),
+      adds: this.queues.map((queue, index) => batched(this.connections[index], adder(queue, this.options))),
       jobsPerAdd: Math.max(1, this.options.bulk),
       concurrency: this.options.concurrency,
       until: schedule.until,
@@ -63,6 +64,15 @@ export class Writer implements Load {
   silence(): number {
     return this.loop?.silence() ?? 0;
   }
+}
+
+function batched(connection: Connection | undefined, add: Add): Add {
+  if (connection === undefined) return add;
+  const batch = new Batch(connection);
+  return () => {
+    batch.hold();
+    return add();
+  };
 }
 
 function adder(queue: Queue, { bulk, payload }: LoadOptions): Add {
