@@ -2,12 +2,16 @@
 //!
 //! Compared per command where the engine keeps command statistics, by the total
 //! of processed commands where it does not (looser: probes and handshakes are
-//! in it), and not at all where it keeps neither (Garnet without metrics) or
-//! for a cluster, whose nodes count apart. What could not be compared is seen in
-//! the recorded counters. A runner compares for a single client; for several,
-//! only the operator knows all counts.
+//! in it), and not at all where it keeps neither (Garnet without metrics). A
+//! cluster's nodes count apart: what is compared then are their sums. What could
+//! not be compared is seen in the recorded counters. A runner compares for a
+//! single client; for several, only the operator knows all counts.
 
-use crate::{observed::ServerCounters, result::OperationResult, units::thousands};
+use crate::{
+    observed::ServerCounters,
+    result::PodResult,
+    units::thousands,
+};
 use std::collections::BTreeMap;
 
 /// Relative difference between two counts of the same thing that is let pass.
@@ -37,27 +41,54 @@ pub struct Disagreement {
     tool: u64,
 }
 
-/// Compares the tool's counts with the server's. The server may have answered
-/// up to `in_flight` requests more than the tool saw replies of, when the load
-/// was ended by the clock.
+/// How often one client used each of the server's commands, by its name in
+/// lower case: as its tool tells, or else taking its operations for commands.
+/// Commands never used are left out.
+pub fn commands_used(result: &PodResult) -> BTreeMap<String, u64> {
+    let mut commands = result.commands.clone();
+    if commands.is_empty() {
+        for operation in &result.operations {
+            *commands.entry(operation.operation.to_lowercase()).or_default() +=
+                operation.count + operation.errors;
+        }
+    }
+    commands.retain(|_, count| *count > 0);
+    commands
+}
+
+/// Adds one client's or shard's commands to another's.
+pub fn add_commands(sum: &mut BTreeMap<String, u64>, more: BTreeMap<String, u64>) {
+    for (command, count) in more {
+        *sum.entry(command).or_default() += count;
+    }
+}
+
+/// Compares the commands that the tools say were answered (see
+/// [`commands_used`]) with the server's own counters. The server may have
+/// answered up to `in_flight` requests more than the tools saw replies of, when
+/// the load was ended by the clock.
 pub fn counters_agree(
-    operations: &[OperationResult],
+    commands: &BTreeMap<String, u64>,
     in_flight: u64,
     before: &ServerCounters,
     after: &ServerCounters,
 ) -> Result<Agreement, Disagreement> {
     if !after.commands.is_empty() {
-        for (command, tool) in by_command(operations) {
-            let server = calls(after, &command).saturating_sub(calls(before, &command));
-            let agree = within(server, tool, TOLERANCE, in_flight);
-            agree.then_some(()).ok_or_else(|| Disagreement { what: command.to_uppercase(), server, tool })?;
+        for (command, tool) in commands {
+            let server = calls(after, command).saturating_sub(calls(before, command));
+            let agree = within(server, *tool, TOLERANCE, in_flight);
+            agree.then_some(()).ok_or_else(|| Disagreement {
+                what: command.to_uppercase(),
+                server,
+                tool: *tool,
+            })?;
         }
         return Ok(Agreement::PerCommand);
     }
     let (Some(first), Some(last)) = (before.commands_processed, after.commands_processed) else {
         return Ok(Agreement::Unknown);
     };
-    let tool = operations.iter().map(|operation| operation.count + operation.errors).sum();
+    let tool = commands.values().sum();
     let server = last.saturating_sub(first);
     if within(server, tool, TOTAL_TOLERANCE, in_flight + TOTAL_SLACK) {
         Ok(Agreement::Total)
@@ -66,14 +97,28 @@ pub fn counters_agree(
     }
 }
 
-/// Replies of all kinds by command, without those never used.
-fn by_command(operations: &[OperationResult]) -> BTreeMap<String, u64> {
-    let mut counts = BTreeMap::new();
-    for operation in operations {
-        *counts.entry(operation.operation.to_lowercase()).or_default() += operation.count + operation.errors;
+/// The counters of several servers as those of one. What identifies it is the
+/// first one's `run_id`.
+pub fn summed<'a>(servers: impl IntoIterator<Item = &'a ServerCounters>) -> ServerCounters {
+    let mut servers = servers.into_iter();
+    let mut sum = servers.next().cloned().unwrap_or_default();
+    for server in servers {
+        for (command, counter) in &server.commands {
+            let entry = sum.commands.entry(command.clone()).or_default();
+            entry.calls += counter.calls;
+            entry.failed += counter.failed;
+            entry.rejected += counter.rejected;
+        }
+        for (kind, count) in &server.errors {
+            *sum.errors.entry(kind.clone()).or_default() += count;
+        }
+        sum.commands_processed = sum.commands_processed.zip(server.commands_processed).map(|(a, b)| a + b);
+        sum.evicted_keys += server.evicted_keys;
+        sum.expired_keys += server.expired_keys;
+        sum.keyspace_hits += server.keyspace_hits;
+        sum.keyspace_misses += server.keyspace_misses;
     }
-    counts.retain(|_, count| *count > 0);
-    counts
+    sum
 }
 
 /// Runs of a command, and refusals before it ran: each answers a request.
@@ -109,21 +154,40 @@ pub fn joined<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{histogram::LatencySummary, observed::CommandCounter};
+    use crate::{
+        observed::CommandCounter,
+        result::{Failure, FailureStep, OperationResult},
+    };
 
-    fn operation(name: &str, count: u64, errors: u64) -> OperationResult {
-        OperationResult {
-            operation: name.into(),
-            count,
-            hits: None,
-            misses: None,
-            errors,
-            bytes: 0,
-            latency_milliseconds: LatencySummary::default(),
-            histogram: None,
-            per_second: Vec::new(),
-            reported_operations_per_second: None,
-        }
+    fn used(commands: &[(&str, u64)]) -> BTreeMap<String, u64> {
+        commands.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect()
+    }
+
+    fn result(operations: &[(&str, u64, u64)]) -> PodResult {
+        let failure = Failure {
+            step: FailureStep::Job,
+            message: String::new(),
+            exit_code: None,
+            signal: None,
+            last_lines: Vec::new(),
+        };
+        let mut result = PodResult::failed("phase", 1, "pod", failure);
+        result.operations = operations
+            .iter()
+            .map(|(name, count, errors)| OperationResult {
+                operation: (*name).to_owned(),
+                count: *count,
+                hits: None,
+                misses: None,
+                errors: *errors,
+                bytes: 0,
+                latency_milliseconds: crate::histogram::LatencySummary::default(),
+                histogram: None,
+                per_second: Vec::new(),
+                reported_operations_per_second: None,
+            })
+            .collect();
+        result
     }
 
     fn counters(commands: &[(&str, u64, u64)], processed: Option<u64>) -> ServerCounters {
@@ -153,7 +217,7 @@ mod tests {
             (0, 10_000, 50, false),
         ] {
             let after = counters(&[("set", 1_000 + server, 0)], None);
-            let verdict = counters_agree(&[operation("SET", tool, 0)], in_flight, &before, &after);
+            let verdict = counters_agree(&used(&[("set", tool)]), in_flight, &before, &after);
             assert_eq!(verdict.is_ok(), agree, "{server} {tool} {in_flight}: {verdict:?}");
         }
     }
@@ -161,27 +225,65 @@ mod tests {
     #[test]
     fn failed_and_refused_requests_are_requests() {
         let after = counters(&[("get", 900, 100), ("info", 3, 0)], None);
-        let operations = [operation("GET", 800, 200), operation("SET", 0, 0)];
-        let verdict = counters_agree(&operations, 0, &counters(&[], None), &after);
+        let commands = commands_used(&result(&[("GET", 800, 200), ("SET", 0, 0)]));
+        let verdict = counters_agree(&commands, 0, &counters(&[], None), &after);
         assert_eq!(verdict, Ok(Agreement::PerCommand));
+    }
+
+    #[test]
+    fn what_the_tool_says_of_its_commands_stands_above_its_operations() {
+        let mut result = result(&[("MSET+EXPIREAT", 10, 0), ("GET", 5, 0)]);
+        assert_eq!(commands_used(&result), used(&[("get", 5), ("mset+expireat", 10)]));
+        result.commands = used(&[("mset", 12), ("expireat", 120), ("get", 6), ("del", 0)]);
+        let commands = commands_used(&result);
+        assert_eq!(commands, used(&[("expireat", 120), ("get", 6), ("mset", 12)]));
+        let after = counters(&[("mset", 12, 0), ("expireat", 120, 0), ("get", 6, 0)], None);
+        assert!(counters_agree(&commands, 0, &counters(&[], None), &after).is_ok());
+        let after = counters(&[("mset", 12, 0), ("expireat", 100, 0), ("get", 6, 0)], None);
+        let error = counters_agree(&commands, 0, &counters(&[], None), &after).unwrap_err();
+        assert!(error.to_string().contains("the server counted 100 EXPIREAT, the tool 120"), "{error}");
     }
 
     #[test]
     fn a_disagreement_shows_both_counts() {
         let after = counters(&[("get", 1_500, 0)], None);
-        let error =
-            counters_agree(&[operation("GET", 12_000, 0)], 0, &counters(&[], None), &after).unwrap_err();
+        let error = counters_agree(&used(&[("get", 12_000)]), 0, &counters(&[], None), &after).unwrap_err();
         assert!(error.to_string().contains("the server counted 1,500 GET, the tool 12,000"), "{error}");
     }
 
     #[test]
     fn without_command_statistics_the_total_counts() {
-        let operations = [operation("GET", 500_000, 0), operation("SET", 500_000, 0)];
+        let commands = used(&[("get", 500_000), ("set", 500_000)]);
         let verdict =
-            |processed| counters_agree(&operations, 0, &counters(&[], Some(7)), &counters(&[], processed));
+            |processed| counters_agree(&commands, 0, &counters(&[], Some(7)), &counters(&[], processed));
         assert_eq!(verdict(Some(1_000_500)), Ok(Agreement::Total));
         assert_eq!(verdict(Some(900_000)).unwrap_err().server, 899_993);
         assert_eq!(verdict(None), Ok(Agreement::Unknown));
+    }
+
+    #[test]
+    fn the_counts_of_several_clients_are_added() {
+        let mut sum = used(&[("get", 3)]);
+        add_commands(&mut sum, used(&[("get", 4), ("set", 1)]));
+        assert_eq!(sum, used(&[("get", 7), ("set", 1)]));
+    }
+
+    #[test]
+    fn shards_are_summed_command_by_command() {
+        let mut first = counters(&[("get", 10, 1)], Some(100));
+        first.run_id = "a".into();
+        first.errors = BTreeMap::from([("OOM".to_owned(), 2)]);
+        let mut second = counters(&[("get", 15, 1), ("set", 3, 0)], Some(20));
+        second.errors = BTreeMap::from([("OOM".to_owned(), 1), ("ERR".to_owned(), 5)]);
+        second.evicted_keys = 4;
+        let sum = summed([&first, &second]);
+        assert_eq!((sum.commands["get"].calls, sum.commands["get"].rejected), (25, 2));
+        assert_eq!((sum.commands["set"].calls, sum.commands_processed), (3, Some(120)));
+        assert_eq!((sum.errors["OOM"], sum.errors["ERR"], sum.evicted_keys), (3, 5, 4));
+        assert_eq!(sum.run_id, "a");
+        // A shard that does not tell makes the total unknown, not smaller.
+        assert_eq!(summed([&first, &counters(&[], None)]).commands_processed, None);
+        assert_eq!(summed([]), ServerCounters::default());
     }
 
     #[test]

@@ -91,7 +91,9 @@ pub enum ServerProtocol {
 
 /// Encrypted connections. The server's certificate comes from a Secret of type
 /// kubernetes.io/tls with the keys tls.crt, tls.key and ca.crt (cert-manager's
-/// form); it must be valid for the Datastore's endpoint.
+/// form); it must be valid for the host of the Datastore's endpoint,
+/// NAME.NAMESPACE.svc. Where servers connect to each other (a cluster, replicas)
+/// it must be good for clients too.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ServerTls {
@@ -143,8 +145,9 @@ pub struct CustomPort {
 
 /// A server of any kind. In `command` and `args`, `$(POD_NAME)`, `$(ORDINAL)`
 /// (from 0), `$(MEMBERS)` (their number), `$(POD_IP)` and `$(SERVICE)` (the
-/// domain in which every member is POD_NAME.SERVICE) are put in. The members'
-/// pods are named dragstrip-NAME-0, dragstrip-NAME-1, ...: see status.members.
+/// domain in which every member is POD_NAME.SERVICE: NAME.NAMESPACE.svc) are put
+/// in. The members' pods are named after the Datastore: NAME-0, NAME-1, ...: see
+/// status.members. Only /data and /tmp can be written to.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CustomSpec {
@@ -238,6 +241,8 @@ fn default_port() -> i32 {
         .message("tls is for engines Redis, Valkey, KeyDB, Dragonfly and Custom"),
     validation = Rule::new("!has(self.cluster) || self.port + self.cluster.shards <= 55536")
         .message("port is too high for that many shards: their bus ports are 10000 above"),
+    validation = Rule::new("has(self.cluster) == has(oldSelf.cluster) && (!has(self.cluster) || self.cluster == oldSelf.cluster)")
+        .message("cluster cannot be changed, because slots that hold data are never moved: create another Datastore"),
 )]
 pub struct DatastoreSpec {
     /// The engine. Each has its own image, flags and way to tell its thread count.

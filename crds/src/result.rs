@@ -211,6 +211,10 @@ pub struct ToolRecord {
     /// Throughput in operations per second by the tool's own account.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reported_operations_per_second: Option<f64>,
+    /// Operations counted, divided by the wall time of the tool's whole process,
+    /// start-up and end included: a floor below which the truth cannot lie.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wall_operations_per_second: Option<f64>,
     /// Duration in seconds by the tool's own account.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reported_seconds: Option<f64>,

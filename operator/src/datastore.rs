@@ -4,6 +4,7 @@ mod apply;
 mod build;
 pub mod engines;
 mod fetch;
+mod shape;
 mod status;
 mod validate;
 pub mod verify;
@@ -12,17 +13,18 @@ pub(crate) use build::{empty_directory, locked_down, prefer_role, secret_variabl
 pub(crate) use fetch::observe;
 
 use crate::{
+    cluster::warnings,
     context::Context,
     labels,
     metrics::Outcome,
     process::{Parts, log_failure},
 };
-use dragstrip_crds::{BenchmarkRun, Datastore, DatastoreStatus, conditions, run::RunPhase};
+use dragstrip_crds::{BenchmarkRun, Datastore, DatastoreStatus, run::RunPhase};
 use futures::{Future, StreamExt};
 use jiff::Timestamp;
 use k8s_openapi::api::{
     apps::v1::StatefulSet,
-    core::v1::{Pod, Service},
+    core::v1::{Event, Pod, Service},
 };
 use kube::{
     Api, ResourceExt,
@@ -33,10 +35,12 @@ use kube::{
         watcher,
     },
 };
+use shape::Shape;
 use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
+use validate::ValidatedDatastore;
 
 /// A reconcile's step that failed.
 #[derive(Debug, thiserror::Error)]
@@ -88,18 +92,16 @@ async fn pass(datastore: &Datastore, ctx: &Context) -> Result<(Outcome, Action),
     let resources = build::build(&validated, &ctx.settings.runner_image); // pure
     apply::apply(ctx, resources).await?; // client
     let status = status::of_valid(&validated, &old, &fetched, now); // pure
-    let action = next_look(&status, &fetched);
+    let action = next_look(&validated, &status, &fetched);
     status::publish(ctx, datastore, status).await?; // client
     Ok((Outcome::Done, action))
 }
 
-/// Pod events bring the next pass; only a ready pod whose server could not be
-/// asked makes none.
-fn next_look(status: &DatastoreStatus, fetched: &fetch::Fetched) -> Action {
-    let pod_ready = fetched.pod.as_ref().is_some_and(crate::cluster::pods::ready);
-    let unknown = conditions::find(&status.conditions, conditions::types::VERIFIED)
-        .is_none_or(|c| c.status == "Unknown");
-    Action::requeue(if pod_ready && unknown { ASK_AGAIN } else { SAFETY_NET })
+/// Pod events bring the next pass; only ready pods whose servers could not be
+/// asked or are being joined make none.
+fn next_look(validated: &ValidatedDatastore, status: &DatastoreStatus, fetched: &fetch::Fetched) -> Action {
+    let soon = status::unsettled(status, Shape::of(&validated.spec), fetched);
+    Action::requeue(if soon { ASK_AGAIN } else { SAFETY_NET })
 }
 
 // The controller hands over an Arc that this signature must take.
@@ -113,6 +115,14 @@ fn on_error(datastore: Arc<Datastore>, error: &Error, _: Arc<Context>) -> Action
 fn of_pod(pod: &Pod) -> Option<ObjectRef<Datastore>> {
     let name = pod.labels().get(labels::DATASTORE)?.clone();
     Some(ObjectRef::new(&name).within(&pod.namespace()?))
+}
+
+/// Which Datastore a warning may be about, by the name of the pod: NAME-INDEX.
+/// Other pods' warnings name no Datastore that there is, and bring no pass.
+fn of_warning(event: &Event) -> Option<ObjectRef<Datastore>> {
+    let (name, index) = event.involved_object.name.as_ref()?.rsplit_once('-')?;
+    index.parse::<u16>().ok()?;
+    Some(ObjectRef::new(name).within(event.involved_object.namespace.as_ref()?))
 }
 
 /// Which Datastore a run is about to use or has used: it is looked at again, so
@@ -142,6 +152,7 @@ pub fn controller(ctx: Arc<Context>, parts: &Parts) -> (Store<Datastore>, impl F
         .owns(Api::<StatefulSet>::all(client.clone()), ours.clone())
         .owns(Api::<Service>::all(client.clone()), ours)
         .watches(Api::<Pod>::all(client.clone()), server_pods, |pod| of_pod(&pod))
+        .watches(Api::<Event>::all(client.clone()), warnings::watched(), |event| of_warning(&event))
         .watches(Api::<BenchmarkRun>::all(client), watcher::Config::default(), |run| of_run(&run))
         .graceful_shutdown_on(parts.shutdown())
         .run(reconcile, on_error, ctx)

@@ -1,34 +1,60 @@
 //! Whether a measurement may be believed. Pure: counts in, verdict out.
 
-use crate::failure::failure;
+use crate::{
+    failure::failure,
+    members::{Look, Member},
+};
 use dragstrip_crds::{
-    observed::ServerCounters,
     result::{Failure, FailureStep, OperationResult},
     units::thousands,
 };
 use std::collections::BTreeMap;
 
-/// Whether the server that ends the run is the one that began it. `after` is
-/// what it said then, or why it said nothing.
-pub fn same_server<'a>(
-    before: &str,
-    after: Result<&'a ServerCounters, &str>,
-) -> Result<&'a ServerCounters, Failure> {
+/// Whether the servers that end the run are the ones that began it. `after` is
+/// what they said then, or why one said nothing.
+pub fn same_servers<'a>(members: &[Member], after: Result<&'a Look, &str>) -> Result<&'a Look, Failure> {
     let identity = |message| failure(FailureStep::ServerIdentity, message);
-    match after {
-        Err(reason) => Err(identity(format!("the server {before} is unreachable after the load: {reason}"))),
-        Ok(after) if after.run_id != before => Err(identity(format!(
-            "the server was restarted or replaced during the load: it began as {before} and ended as {}",
-            after.run_id
-        ))),
-        Ok(after) => Ok(after),
+    let after = after
+        .map_err(|reason| identity(format!("the server is unreachable after the load: {reason}")))?;
+    for (member, counters) in members.iter().zip(&after.0) {
+        if counters.run_id != member.run_id {
+            return Err(identity(format!(
+                "the server {} was restarted or replaced during the load: it began as {} and ended as {}",
+                member.name, member.run_id, counters.run_id
+            )));
+        }
     }
+    Ok(after)
 }
 
-/// Whether the tool did anything, and everything without error replies.
+/// Whether enough reads found their key.
+pub fn hit_ratio(operations: &[OperationResult], minimum: f64) -> Result<(), Failure> {
+    let refuse = |message| Err(failure(FailureStep::HitRatio, message));
+    let reads = || operations.iter().filter_map(|operation| operation.hits.zip(operation.misses));
+    let (hits, misses) = reads().fold((0, 0), |sum, read| (sum.0 + read.0, sum.1 + read.1));
+    if hits + misses == 0 {
+        return refuse(format!(
+            "minimumHitRatio {minimum} is declared, but the tool counted no reads: leave minimumHitRatio out"
+        ));
+    }
+    let ratio = hits as f64 / (hits + misses) as f64;
+    if ratio >= minimum {
+        return Ok(());
+    }
+    refuse(format!(
+        "{ratio:.4} of the reads found their key ({} of {}), less than the declared minimumHitRatio {minimum}: write \
+         the keys first (load), or a smaller key range",
+        thousands(hits),
+        thousands(hits + misses)
+    ))
+}
+
+/// Whether the tool did anything, and everything without error replies. A tool
+/// that tells `figures` of its own, or rates alone, did something too.
 pub fn replies_are_good(
     operations: &[OperationResult],
     errors: &BTreeMap<String, u64>,
+    figures: bool,
 ) -> Result<(), Failure> {
     let total: u64 = operations.iter().map(|operation| operation.count).sum();
     let failed: u64 = operations.iter().map(|operation| operation.errors).sum();
@@ -40,7 +66,8 @@ pub fn replies_are_good(
         let message = format!("the server answered {} requests with errors{kinds}", thousands(failed));
         return Err(failure(FailureStep::ErrorReplies, message));
     }
-    if total == 0 {
+    let rates = operations.iter().any(|o| o.reported_operations_per_second.is_some_and(|rate| rate > 0.0));
+    if total == 0 && !rates && !figures {
         return Err(failure(FailureStep::Tool, "the tool ended without a single answered request"));
     }
     Ok(())
@@ -49,7 +76,7 @@ pub fn replies_are_good(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use dragstrip_crds::histogram::LatencySummary;
+    use dragstrip_crds::{histogram::LatencySummary, observed::ServerCounters};
 
     fn operation(name: &str, count: u64, errors: u64) -> OperationResult {
         OperationResult {
@@ -61,28 +88,62 @@ mod tests {
             bytes: 0,
             latency_milliseconds: LatencySummary::default(),
             histogram: None,
+            per_second: Vec::new(),
+            reported_operations_per_second: None,
         }
     }
 
     #[test]
-    fn the_server_must_stay_the_same() {
-        let after = ServerCounters { run_id: "b".into(), ..ServerCounters::default() };
-        assert!(same_server("b", Ok(&after)).is_ok());
-        let failure = same_server("a", Ok(&after)).unwrap_err();
+    fn every_server_must_stay_the_same() {
+        let member = |name: &str| Member {
+            name: name.into(),
+            address: "127.0.0.1:1".parse().unwrap(),
+            run_id: name.into(),
+            replica: false,
+        };
+        let counters = |id: &str| ServerCounters { run_id: id.into(), ..ServerCounters::default() };
+        let members = [member("a"), member("b")];
+        let same = Look(vec![counters("a"), counters("b")]);
+        assert!(same_servers(&members, Ok(&same)).is_ok());
+        let other = Look(vec![counters("a"), counters("c")]);
+        let failure = same_servers(&members, Ok(&other)).unwrap_err();
         assert_eq!(failure.step, FailureStep::ServerIdentity);
-        assert!(failure.message.contains("began as a and ended as b"), "{}", failure.message);
-        let failure = same_server("a", Err("connection refused")).unwrap_err();
-        assert!(failure.message.contains("unreachable after the load: connection refused"));
+        assert!(failure.message.contains("the server b was restarted"), "{}", failure.message);
+        assert!(failure.message.contains("began as b and ended as c"), "{}", failure.message);
+        let failure = same_servers(&members, Err("b: connection refused")).unwrap_err();
+        assert!(failure.message.contains("unreachable after the load: b: connection refused"));
+    }
+
+    #[test]
+    fn reads_must_find_their_keys_as_often_as_declared() {
+        let read = |hits, misses| OperationResult {
+            hits: Some(hits),
+            misses: Some(misses),
+            ..operation("GET", hits + misses, 0)
+        };
+        assert!(hit_ratio(&[operation("SET", 5, 0), read(99, 1)], 0.99).is_ok());
+        let failure = hit_ratio(&[read(9_000, 0), read(0, 1_000)], 0.95).unwrap_err();
+        assert_eq!(failure.step, FailureStep::HitRatio);
+        assert!(failure.message.starts_with("0.9000 of the reads found their key (9,000 of 10,000)"), "{failure:?}");
+        assert!(failure.message.contains("minimumHitRatio 0.95"), "{failure:?}");
+        assert!(hit_ratio(&[operation("SET", 5, 0)], 0.5).unwrap_err().message.contains("no reads"));
+    }
+
+    #[test]
+    fn rates_and_figures_are_no_silence() {
+        let rate = OperationResult { reported_operations_per_second: Some(5.0), ..operation("SET", 0, 0) };
+        assert!(replies_are_good(&[rate], &BTreeMap::new(), false).is_ok());
+        assert!(replies_are_good(&[], &BTreeMap::new(), true).is_ok());
     }
 
     #[test]
     fn error_replies_and_silence_are_failures() {
         let errors = BTreeMap::from([("OOM".to_owned(), 1_200), ("LOADING".to_owned(), 3)]);
-        let failure = replies_are_good(&[operation("SET", 10, 1_203)], &errors).unwrap_err();
+        let failure = replies_are_good(&[operation("SET", 10, 1_203)], &errors, false).unwrap_err();
         assert_eq!(failure.step, FailureStep::ErrorReplies);
         assert_eq!(failure.message, "the server answered 1,203 requests with errors (3 LOADING, 1,200 OOM)");
-        let failure = replies_are_good(&[operation("SET", 0, 0)], &BTreeMap::new()).unwrap_err();
+        let failure = replies_are_good(&[operation("SET", 0, 0)], &BTreeMap::new(), false).unwrap_err();
         assert_eq!(failure.step, FailureStep::Tool);
-        assert!(replies_are_good(&[operation("SET", 1, 0)], &BTreeMap::new()).is_ok());
+        assert!(replies_are_good(&[operation("SET", 1, 0)], &BTreeMap::new(), false).is_ok());
     }
 }

@@ -1,8 +1,13 @@
 //! The command line.
 
-use crate::{install, job, observe, run};
+use crate::{
+    access::{CertificateDirectories, CertificateFiles, TlsFiles},
+    install, job, observe, run,
+};
 use clap::{Args, Parser, Subcommand};
-use dragstrip_crds::protocol::{OBSERVER_PORT, RUNNER_PORT};
+use dragstrip_crds::protocol::{
+    AUTHORITY_DIRECTORY, CLIENT_CERTIFICATE_DIRECTORY, OBSERVER_PORT, RUNNER_PORT, SERVER_CERTIFICATE_DIRECTORY,
+};
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
     path::PathBuf,
@@ -48,6 +53,7 @@ HTTP:
   GET  /ready        200 at the start line or later, 503 with the stage before
   POST /v1/start     a StartOrder; the first one stands; 409 before the start line
   GET  /v1/progress  where the runner stands
+  GET  /v1/clock     the runner's clock, to tell how far it is from the operator's
   GET  /metrics      the same for Prometheus
   /v1 wants the job's token in the header x-dragstrip-token.
 
@@ -66,12 +72,14 @@ Exit codes:
 const OBSERVE_HELP: &str = "\
 Environment:
   DRAGSTRIP_PASSWORD   the server's password, if it wants one
-  DRAGSTRIP_TOKEN      what /v1/observed wants in the header x-dragstrip-token
+  DRAGSTRIP_TOKEN      what /v1 wants in the header x-dragstrip-token
 
 HTTP:
-  GET /ready        200 when the server answers PING and is not loading
-  GET /v1/observed  what the server, its container and its machine are
-  GET /metrics      live metrics of the server for Prometheus
+  GET  /ready        200 when the server answers PING and is not loading
+  GET  /v1/observed  what the server, its container and its machine are
+  POST /v1/topology  a TopologyOrder: join servers to a cluster or a primary;
+                     what is joined already is left alone
+  GET  /metrics      live metrics of the server for Prometheus
 
 The server's container is found through a process namespace that the pod's
 containers share, by the same user id; without one, no CPU or memory of the
@@ -89,6 +97,12 @@ pub struct RunArguments {
     /// Address and port of the HTTP server.
     #[arg(long, default_value_t = everywhere(RUNNER_PORT))]
     listen: SocketAddr,
+    /// Directory with the authority's ca.crt, for targets with TLS.
+    #[arg(long, default_value = AUTHORITY_DIRECTORY)]
+    authority_directory: PathBuf,
+    /// Directory with the client's tls.crt and tls.key, for targets that want them.
+    #[arg(long, default_value = CLIENT_CERTIFICATE_DIRECTORY)]
+    client_certificate_directory: PathBuf,
 }
 
 /// Options of `observe`.
@@ -97,6 +111,18 @@ pub struct ObserveArguments {
     /// Port of the server.
     #[arg(long, default_value_t = 6379)]
     port: u16,
+    /// How many servers there are, on ports one after the other.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
+    servers: u16,
+    /// Encrypt connections; the server's certificate must be valid for this name.
+    #[arg(long, value_name = "NAME")]
+    tls_server_name: Option<String>,
+    /// Directory with the ca.crt that must have signed it.
+    #[arg(long, default_value = SERVER_CERTIFICATE_DIRECTORY)]
+    tls_authority_directory: PathBuf,
+    /// Directory with the tls.crt and tls.key to show to the server.
+    #[arg(long, requires = "tls_server_name")]
+    tls_client_directory: Option<PathBuf>,
     /// IP address of the server.
     #[arg(long, default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
     server_address: IpAddr,
@@ -129,15 +155,38 @@ impl Cli {
 
 impl From<RunArguments> for run::Options {
     fn from(arguments: RunArguments) -> Self {
-        let RunArguments { output_directory, termination_log, listen } = arguments;
-        Self { output_directory, termination_log, listen }
+        let RunArguments {
+            output_directory,
+            termination_log,
+            listen,
+            authority_directory,
+            client_certificate_directory,
+        } = arguments;
+        let certificates = CertificateDirectories {
+            authority: authority_directory,
+            client: client_certificate_directory,
+        };
+        Self { output_directory, termination_log, listen, certificates }
     }
 }
 
 impl From<ObserveArguments> for observe::Options {
     fn from(arguments: ObserveArguments) -> Self {
+        let ObserveArguments { tls_authority_directory, tls_client_directory, .. } = &arguments;
+        let client = tls_client_directory.as_ref().map(|directory| CertificateFiles {
+            certificate: directory.join("tls.crt"),
+            key: directory.join("tls.key"),
+        });
+        let tls = arguments.tls_server_name.clone().map(|server_name| TlsFiles {
+            server_name,
+            authority: Some(tls_authority_directory.join("ca.crt")),
+            client,
+            insecure_skip_verify: false,
+        });
         Self {
             server: SocketAddr::new(arguments.server_address, arguments.port),
+            servers: arguments.servers,
+            tls,
             listen: arguments.listen,
             process_name: arguments.server_process,
             password: job::password(),

@@ -60,8 +60,10 @@ pub fn termination_message(result: &PodResult) -> Result<String, serde_json::Err
 
 /// Ways to make a result smaller, the least painful first. Each does one step
 /// and tells whether there was anything left to take away.
-const SHRINKS: [fn(&mut PodResult) -> bool; 6] = [
+const SHRINKS: [fn(&mut PodResult) -> bool; 8] = [
     |result| result.failure.as_mut().is_some_and(drop_oldest_line),
+    |result| drop_rarest(&mut result.warmup),
+    |result| result.metrics.pop().is_some(),
     |result| drop_rarest(&mut result.errors),
     |result| result.failure.as_mut().is_some_and(|failure| halve(&mut failure.message)),
     |result| result.operations.pop().is_some(),
@@ -93,7 +95,8 @@ mod tests {
     use super::*;
     use dragstrip_crds::{
         histogram::{EncodedHistogram, LatencySummary},
-        result::{FailureStep, OperationResult},
+        result::{FailureStep, Metric, OperationResult},
+        workload::Merge,
     };
     use proptest::prelude::*;
 
@@ -107,6 +110,8 @@ mod tests {
             bytes: u64::MAX,
             latency_milliseconds: LatencySummary { mean: 1.0 / 3.0, ..LatencySummary::default() },
             histogram: Some(EncodedHistogram("x".repeat(10_000))),
+            per_second: vec![u64::MAX; 3600],
+            reported_operations_per_second: Some(1.0 / 3.0),
         }
     }
 
@@ -133,13 +138,16 @@ mod tests {
         #[test]
         fn a_termination_message_always_fits(
             message in "\\PC{0,3000}", line in "[\u{0}-\u{ff}😀\"\\\\]{0,400}", lines in 0usize..60,
-            operations in 0usize..40, kinds in 0usize..60, name in "[a-z\"]{0,3000}", version in "\\PC{0,5000}",
+            operations in 0usize..40, figures in 0usize..90, kinds in 0usize..60, name in "[a-z\"]{0,3000}", version in "\\PC{0,5000}",
         ) {
             let failure = Failure {
                 step: FailureStep::Tool, message, exit_code: Some(1), signal: Some(9), last_lines: vec![line; lines],
             };
             let mut result = PodResult::failed(&name, 1, &name, failure);
             result.operations = (0..operations).map(|n| operation(format!("{name}{n}"))).collect();
+            result.warmup = (0..figures).map(|n| (format!("{name}{n}"), n as u64)).collect();
+            let metric = |n| Metric { name: format!("{name}{n}"), value: 1.0 / 3.0, unit: None, merge: Merge::Sum };
+            result.metrics = (0..figures).map(metric).collect();
             result.errors = (0..kinds).map(|n| (format!("KIND{n}"), n as u64)).collect();
             result.tool.name.clone_from(&name);
             result.tool.version = Some(version);

@@ -1,10 +1,9 @@
 //! Empties the target before the load. Touches the network.
 
 use crate::{
+    access::Access,
     failure::failure,
-    job::Assignment,
     preflight::Ready,
-    resolve::{self, ResolveError},
     server::{Server, ServerError},
 };
 use dragstrip_crds::{
@@ -22,16 +21,9 @@ const EMPTY_TIMEOUT: Duration = Duration::from_secs(30);
 /// A step of emptying the target that failed.
 #[derive(Debug, thiserror::Error)]
 pub enum FlushError {
-    /// A cluster's primary cannot be found.
-    #[error("the cluster names a primary {host}:{port}: {source}")]
-    Resolve {
-        /// The primary's host.
-        host: String,
-        /// The primary's port.
-        port: u16,
-        /// Why not.
-        source: ResolveError,
-    },
+    /// Nothing of the target can be asked to delete its keys.
+    #[error("the phase declares flush: true, but the target does not speak RESP. Leave flush out")]
+    Mute,
     /// The server refused, or was not reached.
     #[error("{address}: {source}. The phase declares flush: true, which needs the right to FLUSHALL")]
     Ask {
@@ -60,26 +52,21 @@ impl FlushError {
     }
 }
 
-/// Deletes all keys of the target, of every primary when it is a cluster, and
+/// Deletes all keys of the target, of every primary where there are several, and
 /// returns when they are gone.
-pub async fn flush(assignment: &Assignment, ready: &Ready) -> Result<(), FlushError> {
-    let password = assignment.password.as_deref();
-    let addresses = if assignment.job.target.cluster {
-        primaries(ready.address, password).await?
-    } else {
-        vec![ready.address]
-    };
+pub async fn flush(ready: &Ready) -> Result<(), FlushError> {
     // Garnet counts its keys one by one, and FLUSHALL has answered by then.
-    let count_keys = ready.truth.engine != Some(Engine::Garnet);
-    for address in addresses {
-        flush_one(address, password, count_keys).await?;
+    let engine = ready.truth.as_ref().ok_or(FlushError::Mute)?.engine;
+    let count_keys = engine != Some(Engine::Garnet);
+    for member in ready.members.iter().filter(|member| !member.replica) {
+        flush_one(member.address, &ready.access, count_keys).await?;
     }
     Ok(())
 }
 
-async fn flush_one(address: SocketAddr, password: Option<&str>, count_keys: bool) -> Result<(), FlushError> {
+async fn flush_one(address: SocketAddr, access: &Access, count_keys: bool) -> Result<(), FlushError> {
     let refused = |source| FlushError::Ask { address, source };
-    let mut server = Server::connect(address, password, FLUSH_TIMEOUT).await.map_err(refused)?;
+    let mut server = Server::connect_as(address, access, FLUSH_TIMEOUT).await.map_err(refused)?;
     server.flush_all().await.map_err(refused)?;
     if count_keys { wait_until_empty(&mut server, address).await } else { Ok(()) }
 }
@@ -96,18 +83,4 @@ async fn wait_until_empty(server: &mut Server, address: SocketAddr) -> Result<()
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-}
-
-async fn primaries(seed: SocketAddr, password: Option<&str>) -> Result<Vec<SocketAddr>, FlushError> {
-    let refused = |source| FlushError::Ask { address: seed, source };
-    let mut server = Server::connect(seed, password, FLUSH_TIMEOUT).await.map_err(refused)?;
-    let mut addresses = Vec::new();
-    for (host, port) in server.cluster_primaries().await.map_err(refused)? {
-        // A node that does not know its own name is the one that was asked.
-        let host = if host.is_empty() { seed.ip().to_string() } else { host };
-        let found = resolve::resolve(&host, port).await;
-        let found = found.map_err(|source| FlushError::Resolve { host, port, source })?;
-        addresses.extend(found.first());
-    }
-    Ok(addresses)
 }

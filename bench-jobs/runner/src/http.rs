@@ -4,7 +4,7 @@
 use crate::{
     clock,
     exposition::{CONTENT_TYPE, Exposition, Kind},
-    state::{Shared, Snapshot},
+    state::{Shared, Snapshot, at_the_line},
 };
 use axum::{
     Json, Router,
@@ -14,7 +14,8 @@ use axum::{
     routing::{get, post},
 };
 use dragstrip_crds::protocol::{
-    JobSpec, PROGRESS_PATH, READY_PATH, RunnerStage, START_PATH, StartOrder, TOKEN_HEADER,
+    CLOCK_PATH, ClockReading, JobSpec, PROGRESS_PATH, READY_PATH, RunnerStage, START_PATH, StartOrder,
+    TOKEN_HEADER,
 };
 use std::{io, net::SocketAddr, sync::Arc};
 use tokio::net::TcpListener;
@@ -68,6 +69,7 @@ fn router(desk: Desk) -> Router {
         .route(READY_PATH, get(ready))
         .route(START_PATH, post(start))
         .route(PROGRESS_PATH, get(progress))
+        .route(CLOCK_PATH, get(clock_reading))
         .route("/metrics", get(metrics))
         .with_state(Arc::new(desk))
 }
@@ -85,8 +87,7 @@ pub fn refusal() -> Response {
 
 async fn ready(State(desk): State<Arc<Desk>>) -> Response {
     let stage = desk.shared.snapshot().stage;
-    let status =
-        if stage == RunnerStage::Preflight { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };
+    let status = if at_the_line(stage) { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (status, format!("{}\n", stage_name(stage))).into_response()
 }
 
@@ -107,13 +108,23 @@ async fn progress(State(desk): State<Arc<Desk>>, headers: HeaderMap) -> Response
     Json(desk.shared.snapshot().answer(clock::unix_nanos())).into_response()
 }
 
+/// The clock is read last, so that nothing of the answer's making is in between.
+async fn clock_reading(State(desk): State<Arc<Desk>>, headers: HeaderMap) -> Response {
+    if !authorised(&headers, &desk.token) {
+        return refusal();
+    }
+    Json(ClockReading { unix_nanos: clock::unix_nanos() }).into_response()
+}
+
 async fn metrics(State(desk): State<Arc<Desk>>) -> Response {
     let page = page(&desk.labels, &desk.shared.snapshot(), clock::unix_nanos());
     ([(header::CONTENT_TYPE, CONTENT_TYPE)], page).into_response()
 }
 
-const STAGES: [RunnerStage; 5] = [
+const STAGES: [RunnerStage; 7] = [
     RunnerStage::Preflight,
+    RunnerStage::Loading,
+    RunnerStage::WarmingUp,
     RunnerStage::AtStartLine,
     RunnerStage::Armed,
     RunnerStage::Running,
@@ -123,6 +134,8 @@ const STAGES: [RunnerStage; 5] = [
 fn stage_name(stage: RunnerStage) -> &'static str {
     match stage {
         RunnerStage::Preflight => "preflight",
+        RunnerStage::Loading => "loading",
+        RunnerStage::WarmingUp => "warmingUp",
         RunnerStage::AtStartLine => "atStartLine",
         RunnerStage::Armed => "armed",
         RunnerStage::Running => "running",

@@ -6,20 +6,30 @@
 //! It must run as a static program in an empty, read-only root: no C library
 //! resolver, no shell, no /tmp, no HOME.
 
+pub mod access;
 pub mod activity;
+pub mod aside;
+pub mod bullmq;
 pub mod cgroup;
 pub mod check;
 pub mod cli;
 pub mod clock;
 pub mod deliver;
+pub mod encryption;
+pub mod exec;
 pub mod exposition;
 pub mod failure;
+#[cfg(test)]
+mod fixtures;
 pub mod flush;
+pub mod gate;
 pub mod host;
 pub mod http;
 pub mod install;
 pub mod job;
+pub mod load;
 pub mod loadgen;
+pub mod members;
 pub mod memtier;
 pub mod observe;
 pub mod output;
@@ -31,7 +41,9 @@ pub mod server;
 pub mod state;
 pub mod stop;
 pub mod tool;
+pub mod topology;
 pub mod usage;
+pub mod warmup;
 pub mod watch;
 
 use std::io::Write as _;

@@ -1,9 +1,9 @@
-//! Dragstrip's own load generator: its command line, its progress lines, and
-//! what its report means. Touches the report file and nothing else.
-//!
-//! Several client pods share one declared workload: each gets its own seed,
-//! and under the sequential pattern its own contiguous part of the key space,
-//! so that together they still visit every key once per pass.
+//! Dragstrip's own load generator: its command line ([`arguments`]), its
+//! progress lines, and what its report means. Touches the report file and
+//! nothing else.
+
+pub(crate) mod arguments;
+pub mod extra;
 
 use crate::{
     failure::failure,
@@ -15,10 +15,11 @@ use dragstrip_crds::{
     protocol::{JobSpec, PASSWORD_VARIABLE},
     result::{Failure, FailureStep, OperationResult, ToolRecord},
     units::thousands,
-    workload::{KeyPattern, LoadgenSpec},
+    workload::LoadgenSpec,
 };
-use dragstrip_loadgen::report::{OperationReport, Report, RunStatus};
-use std::{collections::BTreeMap, fs, io, time::Duration};
+use dragstrip_loadgen::report::{OperationReport, Report, RunStatus, SecondReport};
+use extra::Extra;
+use std::{collections::BTreeMap, fs, io, path::Path, time::Duration};
 
 /// The report's file name in the output directory.
 const REPORT_NAME: &str = "loadgen.json";
@@ -26,10 +27,8 @@ const REPORT_NAME: &str = "loadgen.json";
 const LEAD: Duration = Duration::from_secs(1);
 /// How long it may take to write its report once asked to stop.
 const STOP_GRACE: Duration = Duration::from_secs(5);
-/// Exponent of the Zipfian pattern when none is declared, as YCSB has it.
-const DEFAULT_ZIPF_EXPONENT: f64 = 0.99;
-/// Odd and without pattern, so that multiples of it are far apart.
-const SEED_STEP: u64 = 0x9E37_79B9_7F4A_7C15;
+/// Operations that ask for keys, each of which is there or is not.
+const READS: [&str; 3] = ["GET", "MGET", "EXISTS"];
 
 /// Why a report cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -58,6 +57,16 @@ pub enum ReportError {
         /// Latencies recorded.
         latencies: u64,
     },
+    /// An operation's count and its seconds contradict each other.
+    #[error("{operation}: {count} replies but {seconds} over all seconds are reported")]
+    Series {
+        /// The operation.
+        operation: String,
+        /// Replies counted.
+        count: u64,
+        /// Replies over all seconds.
+        seconds: u64,
+    },
 }
 
 /// The adapter of our own load generator.
@@ -74,17 +83,15 @@ impl LoadgenAdapter {
 }
 
 impl Adapter for LoadgenAdapter {
-    fn launch(&self, job: &JobSpec, context: &LaunchContext) -> Launch {
-        let password =
-            context.password.iter().map(|password| (PASSWORD_VARIABLE.to_owned(), password.clone()));
-        Launch {
-            program: LOADGEN_NAME.to_owned(),
-            arguments: arguments(&self.spec, job, context),
-            environment: password.collect(),
-            stop_signal: StopSignal::Terminate,
-            stop_grace: STOP_GRACE,
-            lead: LEAD,
+    fn accept(&self, _job: &JobSpec, _context: &LaunchContext) -> Result<(), String> {
+        match (&self.spec.library, &self.spec.batch) {
+            (Some(_), None) => arguments::library_operation(&self.spec).map(|_| ()),
+            _ => Ok(()),
         }
+    }
+
+    fn launch(&self, job: &JobSpec, context: &LaunchContext) -> Launch {
+        launch(arguments::arguments(&self.spec, job, context), context, LEAD)
     }
 
     fn stderr_line(&mut self, line: &str) -> Option<Progress> {
@@ -97,14 +104,14 @@ impl Adapter for LoadgenAdapter {
         context: &LaunchContext,
         ended: &Ended,
     ) -> Result<Measured, Box<Rejected>> {
-        let report = match read_report(context) {
-            Ok(report) => report,
+        let (report, extra) = match read_report(&context.output_directory) {
+            Ok(read) => read,
             Err(error) => {
                 return Err(Box::new(Rejected { failure: unread(&error, ended), partial: None }));
             }
         };
-        let arguments = arguments(&self.spec, job, context);
-        let measured = match measured(&self.spec, &report, arguments) {
+        let arguments = arguments::arguments(&self.spec, job, context);
+        let measured = match measured(&self.spec, &report, extra, arguments, ended) {
             Ok(measured) => measured,
             Err(error) => {
                 let failure = explained(FailureStep::Output, error.to_string(), ended);
@@ -118,77 +125,8 @@ impl Adapter for LoadgenAdapter {
     }
 }
 
-/// The command line. No secret is in it.
-fn arguments(spec: &LoadgenSpec, job: &JobSpec, context: &LaunchContext) -> Vec<String> {
-    let (minimum, maximum) = match spec.key_pattern {
-        KeyPattern::Sequential => {
-            share(spec.key_minimum, spec.key_maximum, context.client_index, job.clients)
-        }
-        _ => (spec.key_minimum, spec.key_maximum),
-    };
-    let mut arguments = Vec::new();
-    let mut option = |name: &str, value: String| arguments.extend([format!("--{name}"), value]);
-    option("host", context.address.ip().to_string());
-    option("port", context.address.port().to_string());
-    option("protocol", if spec.resp3 { "resp3" } else { "resp2" }.to_owned());
-    option("threads", spec.threads.to_string());
-    option("connections-per-thread", spec.connections_per_thread.to_string());
-    option("ratio", spec.ratio.clone());
-    option("pipeline", spec.pipeline.to_string());
-    option("data-size", spec.data_size.to_string());
-    if let Some(prefix) = &spec.key_prefix {
-        option("key-prefix", prefix.clone());
-    }
-    option("key-minimum", minimum.to_string());
-    option("key-maximum", maximum.to_string());
-    option("key-pattern", pattern_name(spec.key_pattern).to_owned());
-    if spec.key_pattern == KeyPattern::Zipfian {
-        option("zipf-exponent", spec.zipf_exponent.unwrap_or(DEFAULT_ZIPF_EXPONENT).to_string());
-    }
-    if let Some(duration) = &spec.duration {
-        option("duration", format!("{}ms", duration.duration().as_millis()));
-    }
-    if let Some(requests) = spec.requests_per_connection {
-        option("requests", requests.to_string());
-    }
-    option("seed", seed(spec.seed, context.client_index).to_string());
-    option("start-at-unix-nanos", context.start_at_unix_nanos.max(0).to_string());
-    option("progress-interval", "1s".to_owned());
-    option("json-out-file", context.output_directory.join(REPORT_NAME).display().to_string());
-    arguments
-}
-
-fn pattern_name(pattern: KeyPattern) -> &'static str {
-    match pattern {
-        KeyPattern::Uniform => "uniform",
-        KeyPattern::Sequential => "sequential",
-        KeyPattern::Gaussian => "gaussian",
-        KeyPattern::Zipfian => "zipfian",
-    }
-}
-
-/// A pod's own seed. The same declaration draws the same keys again; a seed
-/// that is not declared is 0.
-fn seed(declared: Option<i64>, client_index: u32) -> u64 {
-    declared.unwrap_or_default().unsigned_abs().wrapping_add(u64::from(client_index).wrapping_mul(SEED_STEP))
-}
-
-/// A pod's part of the keys `minimum..=maximum`; all of them where there are
-/// fewer keys than pods.
-fn share(minimum: i64, maximum: i64, client_index: u32, clients: u32) -> (i64, i64) {
-    let (clients, index) = (i128::from(clients.max(1)), i128::from(client_index));
-    let keys = i128::from(maximum) - i128::from(minimum) + 1;
-    if keys < clients || index >= clients {
-        return (minimum, maximum);
-    }
-    let edge = |index: i128| i128::from(minimum) + keys * index / clients;
-    // Both edges lie within the declared range, which is one of i64.
-    let narrow = |value: i128, otherwise| i64::try_from(value).unwrap_or(otherwise);
-    (narrow(edge(index), minimum), narrow(edge(index + 1) - 1, maximum))
-}
-
 /// Reads `progress elapsed_seconds=3.000 operations=457120 ... errors=0`.
-fn progress(line: &str) -> Option<Progress> {
+pub(crate) fn progress(line: &str) -> Option<Progress> {
     let fields = line.strip_prefix("progress ")?;
     let number = |name: &str| {
         fields.split(' ').find_map(|field| field.strip_prefix(name)?.strip_prefix('=')?.parse::<u64>().ok())
@@ -196,13 +134,28 @@ fn progress(line: &str) -> Option<Progress> {
     Some(Progress { operations: number("operations")?, errors: number("errors")? })
 }
 
-fn read_report(context: &LaunchContext) -> Result<Report, ReportError> {
-    let text = fs::read_to_string(context.output_directory.join(REPORT_NAME)).map_err(ReportError::Read)?;
-    Report::from_json(&text).map_err(ReportError::Decode)
+/// The generator, told to do something. The password is in its environment alone.
+pub(crate) fn launch(arguments: Vec<String>, context: &LaunchContext, lead: Duration) -> Launch {
+    let password = context.password.iter().map(|password| (PASSWORD_VARIABLE.to_owned(), password.clone()));
+    Launch {
+        program: LOADGEN_NAME.to_owned(),
+        arguments,
+        environment: password.collect(),
+        stop_signal: StopSignal::Terminate,
+        stop_grace: STOP_GRACE,
+        lead,
+    }
+}
+
+/// The report in a directory.
+pub(crate) fn read_report(directory: &Path) -> Result<(Report, Extra), ReportError> {
+    let text = fs::read_to_string(directory.join(REPORT_NAME)).map_err(ReportError::Read)?;
+    let report = Report::from_json(&text).map_err(ReportError::Decode)?;
+    Ok((report, serde_json::from_str(&text).map_err(ReportError::Decode)?))
 }
 
 /// Without a readable report the exit says most about what went wrong.
-fn unread(error: &ReportError, ended: &Ended) -> Failure {
+pub(crate) fn unread(error: &ReportError, ended: &Ended) -> Failure {
     match (ended.exit.code, ended.exit.signal) {
         (Some(0), _) => explained(FailureStep::Output, error.to_string(), ended),
         (Some(code), _) => explained(
@@ -221,7 +174,7 @@ fn unread(error: &ReportError, ended: &Ended) -> Failure {
     }
 }
 
-fn explained(step: FailureStep, message: String, ended: &Ended) -> Failure {
+pub(crate) fn explained(step: FailureStep, message: String, ended: &Ended) -> Failure {
     Failure {
         exit_code: ended.exit.code,
         signal: ended.exit.signal,
@@ -231,7 +184,7 @@ fn explained(step: FailureStep, message: String, ended: &Ended) -> Failure {
 }
 
 /// What is wrong with a report that could be read, if anything.
-fn verdict(report: &Report, ended: &Ended) -> Option<Failure> {
+pub(crate) fn verdict(report: &Report, ended: &Ended) -> Option<Failure> {
     let refuse = |step, message| Some(explained(step, message, ended));
     if let Some(failure) = &report.failure {
         return refuse(FailureStep::Tool, failure.message.clone());
@@ -274,32 +227,54 @@ fn error_message(report: &Report) -> String {
     )
 }
 
-fn measured(spec: &LoadgenSpec, report: &Report, arguments: Vec<String>) -> Result<Measured, ReportError> {
+fn measured(
+    spec: &LoadgenSpec,
+    report: &Report,
+    extra: Extra,
+    arguments: Vec<String>,
+    ended: &Ended,
+) -> Result<Measured, ReportError> {
     let mut errors = BTreeMap::new();
     for error in &report.errors {
         *errors.entry(error.kind.clone()).or_default() += error.count;
     }
-    let connections =
-        u64::from(spec.threads.unsigned_abs()) * u64::from(spec.connections_per_thread.unsigned_abs());
     let started = report.started_at_unix_nanos.and_then(|nanos| i64::try_from(nanos).ok());
+    let wall = ended.wall.as_secs_f64();
     Ok(Measured {
         tool: ToolRecord {
             name: "loadgen".to_owned(),
             version: Some(report.version.clone()).filter(|version| !version.is_empty()),
             arguments,
             reported_operations_per_second: Some(report.totals.operations_per_second),
+            wall_operations_per_second: (wall > 0.0).then(|| report.totals.count as f64 / wall),
             reported_seconds: Some(report.window_seconds),
-            connections,
+            connections: connections(spec),
             pipeline: u64::from(spec.pipeline.unsigned_abs()),
         },
-        operations: report.operations.iter().map(operation).collect::<Result<_, _>>()?,
+        operations: report.operations.iter().map(|o| operation(o, report)).collect::<Result<_, _>>()?,
         errors,
         per_second: report.per_second.iter().map(|s| s.operations.iter().map(|o| o.count).sum()).collect(),
         window: started.map(|started| (started, report.window_seconds)),
+        commands: extra.commands,
+        warmup: extra.warmup.map(|warmup| warmup.operations).unwrap_or_default(),
+        queues: extra.queues,
+        schedule: extra.schedule.map(Into::into),
+        batches: extra.batches.map(Into::into),
+        ..Measured::default()
     })
 }
 
-fn operation(report: &OperationReport) -> Result<OperationResult, ReportError> {
+/// What may be in flight at a time, as connections: a client library has as
+/// many requests under way as it has tasks.
+fn connections(spec: &LoadgenSpec) -> u64 {
+    let number = |number: i32| u64::from(number.unsigned_abs());
+    match &spec.library {
+        Some(library) => number(library.tasks),
+        None => number(spec.threads) * number(spec.connections_per_thread),
+    }
+}
+
+fn operation(report: &OperationReport, whole: &Report) -> Result<OperationResult, ReportError> {
     let name = || report.operation.clone();
     let histogram = EncodedHistogram(report.histogram.clone());
     let latencies = Latencies::decode(&histogram)
@@ -308,7 +283,12 @@ fn operation(report: &OperationReport) -> Result<OperationResult, ReportError> {
         let (count, latencies) = (report.count, latencies.count());
         return Err(ReportError::Contradiction { operation: name(), count, latencies });
     }
-    let reads = report.operation == "GET";
+    let per_second = series(&report.operation, whole);
+    let seconds: u64 = per_second.iter().sum();
+    if !per_second.is_empty() && seconds != report.count {
+        return Err(ReportError::Series { operation: name(), count: report.count, seconds });
+    }
+    let reads = READS.contains(&report.operation.as_str());
     Ok(OperationResult {
         operation: name(),
         count: report.count,
@@ -318,7 +298,17 @@ fn operation(report: &OperationReport) -> Result<OperationResult, ReportError> {
         bytes: report.bytes_sent + report.bytes_received,
         latency_milliseconds: latencies.summary(),
         histogram: Some(histogram),
+        per_second,
+        reported_operations_per_second: None,
     })
+}
+
+/// One operation's replies in each second.
+fn series(operation: &str, report: &Report) -> Vec<u64> {
+    let of_second = |second: &SecondReport| {
+        second.operations.iter().filter(|o| o.operation == operation).map(|o| o.count).sum()
+    };
+    report.per_second.iter().map(of_second).collect()
 }
 
 #[cfg(test)]

@@ -7,15 +7,19 @@
 //! result file and the exit agree that it was.
 
 mod arguments;
-mod document;
 mod judge;
-mod operations;
 pub mod progress;
-pub mod report;
+mod version;
 
-use crate::tool::{Adapter, Ended, Launch, LaunchContext, Measured, Progress, Rejected};
-use dragstrip_crds::{protocol::JobSpec, workload::MemtierSpec};
+pub use dragstrip_parsers::memtier::report;
+
+use crate::tool::{
+    self, Adapter, Ended, Launch, LaunchContext, Measured, Progress, Rejected, VersionQuestion, Warmup,
+};
+use dragstrip_crds::{protocol::JobSpec, units::Period, workload::MemtierSpec};
+use dragstrip_parsers::memtier::{agreement, operations};
 use progress::Observed;
+use std::time::Duration;
 
 /// The adapter of `memtier_benchmark`; one per run of the tool, since it
 /// remembers what the tool wrote.
@@ -33,8 +37,45 @@ impl MemtierAdapter {
 }
 
 impl Adapter for MemtierAdapter {
-    fn launch(&self, _job: &JobSpec, context: &LaunchContext) -> Launch {
-        arguments::launch(&self.spec, context)
+    fn version_question(&self) -> Option<VersionQuestion> {
+        let arguments = vec!["--version".to_owned()];
+        Some(VersionQuestion { program: arguments::PROGRAM.to_owned(), arguments })
+    }
+
+    fn version(&self, answer: &str) -> Option<String> {
+        version::told(answer).map(|version| version.to_string())
+    }
+
+    /// A build that does not tell its version is not held back: it may be one of
+    /// somebody's own, and refuses by itself what it does not know.
+    fn accept(&self, job: &JobSpec, context: &LaunchContext) -> Result<(), String> {
+        let Some(version) = context.tool_version.as_deref().and_then(|version| version.parse().ok()) else {
+            return Ok(());
+        };
+        let arguments = arguments::arguments(&self.spec, job, context);
+        version::check(version, &arguments::uses(&arguments, &self.spec.extra_args))
+    }
+
+    /// memtier cannot leave a part of its run out of its result, so that the
+    /// warm-up is a run of its own.
+    fn warmup(&self, job: &JobSpec, context: &LaunchContext) -> Option<Warmup> {
+        let duration = whole_seconds(tool::warmup(job));
+        if duration.is_zero() {
+            return None;
+        }
+        let spec = MemtierSpec {
+            // Whole seconds are a period in every case.
+            test_time: format!("{}s", duration.as_secs()).parse::<Period>().ok(),
+            requests_per_connection: None,
+            ..self.spec.clone()
+        };
+        let output_directory = context.output_directory.join("warmup");
+        let context = LaunchContext { output_directory, ..context.clone() };
+        Some(Warmup { adapter: Box::new(Self::new(spec)), context, duration })
+    }
+
+    fn launch(&self, job: &JobSpec, context: &LaunchContext) -> Launch {
+        arguments::launch(&self.spec, job, context)
     }
 
     fn stderr_line(&mut self, line: &str) -> Option<Progress> {
@@ -43,10 +84,15 @@ impl Adapter for MemtierAdapter {
 
     fn judge(
         &self,
-        _job: &JobSpec,
+        job: &JobSpec,
         context: &LaunchContext,
         ended: &Ended,
     ) -> Result<Measured, Box<Rejected>> {
-        judge::judge(&self.spec, &self.observed, context, ended)
+        judge::judge(&self.spec, &self.observed, job, context, ended)
     }
+}
+
+/// memtier takes whole seconds; never less than declared.
+fn whole_seconds(duration: Duration) -> Duration {
+    Duration::from_secs(duration.as_secs() + u64::from(duration.subsec_nanos() > 0))
 }

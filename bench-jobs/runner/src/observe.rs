@@ -1,46 +1,54 @@
-//! `observe`: the sidecar beside a server. Idle until asked; then it asks the
-//! server over one connection that it keeps, and reads the server's cgroup.
+//! `observe`: the sidecar beside a server, or beside several in one pod. Idle
+//! until asked; then it asks each server over one connection that it keeps, and
+//! reads its cgroup. On order it joins servers to a cluster or to a primary.
 //! Touches the network, /proc and the cgroup file system.
 
 mod finder;
 mod page;
 
 use crate::{
+    access::{Access, TlsFiles},
+    encryption::{Encryption, EncryptionError},
     exposition::CONTENT_TYPE,
     host, http,
     output::Redactor,
     server::{ANSWER_TIMEOUT, Server, ServerError, truth::detect_engine},
     stop::Stop,
+    topology,
 };
 use axum::{
     Json, Router,
     extract::State,
     http::{HeaderMap, StatusCode, header},
     response::{IntoResponse, Response},
-    routing::get,
+    routing::{get, post},
 };
 use dragstrip_crds::{
     observed::{Observation, ServerTruth},
-    protocol::{OBSERVED_PATH, READY_PATH},
+    protocol::{OBSERVED_PATH, READY_PATH, TOPOLOGY_PATH, TopologyOrder, TopologyState},
 };
 use std::{io, net::SocketAddr, sync::Arc};
 use tokio::{net::TcpListener, sync::Mutex};
 
-/// Environment variable with the token that `/v1/observed` asks for.
+/// Environment variable with the token that everything under `/v1` asks for.
 pub const TOKEN_VARIABLE: &str = "DRAGSTRIP_TOKEN";
 
 /// What the observer is told.
 #[derive(Clone)]
 pub struct Options {
-    /// Where the server listens.
+    /// Where the server listens; the first one, where there are several.
     pub server: SocketAddr,
+    /// How many servers there are, on ports one after the other.
+    pub servers: u16,
     /// Where the observer listens.
     pub listen: SocketAddr,
     /// The server's process name, where it is none of the known ones.
     pub process_name: Option<String>,
     /// The server's password.
     pub password: Option<String>,
-    /// What `/v1/observed` asks for; without it nobody gets an answer there.
+    /// How connections to the servers are encrypted; plain ones when absent.
+    pub tls: Option<TlsFiles>,
+    /// What everything under `/v1` asks for; without it nobody gets an answer there.
     pub token: Option<String>,
 }
 
@@ -50,6 +58,17 @@ pub enum ObserveError {
     /// Signals cannot be listened for.
     #[error("cannot listen for signals")]
     Signals(#[source] io::Error),
+    /// The certificates are not usable.
+    #[error("cannot encrypt connections to the server")]
+    Encryption(#[source] EncryptionError),
+    /// There is no such port.
+    #[error("--servers {servers}: there are not so many ports from {first} on")]
+    Ports {
+        /// The first port.
+        first: u16,
+        /// How many.
+        servers: u16,
+    },
     /// The port is taken.
     #[error("cannot listen on {address}")]
     Listen {
@@ -71,12 +90,12 @@ pub async fn observe(options: Options) -> Result<(), ObserveError> {
         TcpListener::bind(address).await.map_err(|source| ObserveError::Listen { address, source })?;
     let bound = listener.local_addr().map_err(|source| ObserveError::Listen { address, source })?;
     crate::say(&format!("listening on {bound}, observing {}", options.server));
-    let redactor = Redactor::new(options.password.as_deref());
     let router = Router::new()
         .route(READY_PATH, get(ready))
         .route(OBSERVED_PATH, get(observed))
+        .route(TOPOLOGY_PATH, post(join))
         .route("/metrics", get(metrics))
-        .with_state(Arc::new(Observer { options, redactor, connection: Mutex::new(None) }));
+        .with_state(Arc::new(Observer::new(options)?));
     // Not graceful: nobody's open connection may hold up the pod's end.
     tokio::select! {
         served = axum::serve(listener, router) => served.map_err(ObserveError::Serve),
@@ -84,73 +103,150 @@ pub async fn observe(options: Options) -> Result<(), ObserveError> {
     }
 }
 
-struct Observer {
-    options: Options,
-    redactor: Redactor,
+/// A server of the pod.
+struct Neighbour {
+    address: SocketAddr,
     /// The one connection, made when it is first needed and after it broke.
     connection: Mutex<Option<Server>>,
 }
 
+struct Observer {
+    neighbours: Vec<Neighbour>,
+    access: Access,
+    process_name: Option<String>,
+    token: Option<String>,
+    redactor: Redactor,
+    /// One order at a time: two would undo each other's work.
+    joining: Mutex<()>,
+}
+
 impl Observer {
-    /// Asks the server over the kept connection, and once more over a new one
+    fn new(options: Options) -> Result<Self, ObserveError> {
+        let Options { server, servers, password, tls, token, process_name, listen: _ } = options;
+        let first = server.port();
+        let ports = first.checked_add(servers.saturating_sub(1)).map(|last| first..=last);
+        let neighbour = |port| Neighbour {
+            address: SocketAddr::new(server.ip(), port),
+            connection: Mutex::new(None),
+        };
+        let encryption = tls.as_ref().map(Encryption::load).transpose().map_err(ObserveError::Encryption)?;
+        Ok(Self {
+            neighbours: ports.ok_or(ObserveError::Ports { first, servers })?.map(neighbour).collect(),
+            redactor: Redactor::new(password.as_deref()),
+            access: Access { password, encryption, ..Access::default() },
+            process_name,
+            token,
+            joining: Mutex::new(()),
+        })
+    }
+
+    fn authorised(&self, headers: &HeaderMap) -> bool {
+        self.token.as_deref().is_some_and(|token| http::authorised(headers, token))
+    }
+
+    /// Asks a server over the kept connection, and once more over a new one
     /// when the kept one turns out to be broken: the server may have restarted.
     async fn ask<T>(
         &self,
+        neighbour: &Neighbour,
         question: impl AsyncFn(&mut Server) -> Result<T, ServerError>,
     ) -> Result<T, ServerError> {
-        let mut kept = self.connection.lock().await;
+        let mut kept = neighbour.connection.lock().await;
         if let Some(mut server) = kept.take()
             && let Ok(answer) = question(&mut server).await
         {
             *kept = Some(server);
             return Ok(answer);
         }
-        let password = self.options.password.as_deref();
-        let mut server = Server::connect(self.options.server, password, ANSWER_TIMEOUT).await?;
+        let mut server = Server::connect_as(neighbour.address, &self.access, ANSWER_TIMEOUT).await?;
         let answer = question(&mut server).await?;
         *kept = Some(server);
         Ok(answer)
     }
+
+    /// What every server is, in the order of their ports.
+    async fn truths(&self) -> Result<Vec<ServerTruth>, String> {
+        let mut truths = Vec::with_capacity(self.neighbours.len());
+        for neighbour in &self.neighbours {
+            let truth = self.ask(neighbour, async |server: &mut Server| server.truth().await).await;
+            truths.push(truth.map_err(|error| self.complaint(neighbour, &error.to_string()))?);
+        }
+        Ok(truths)
+    }
+
+    /// Says which server it is, where there are several. A server may repeat
+    /// what it was sent, the password too.
+    fn complaint(&self, neighbour: &Neighbour, reason: &str) -> String {
+        let port = neighbour.address.port();
+        let place = if self.neighbours.len() > 1 { format!("port {port}: ") } else { String::new() };
+        format!("{place}{}", self.redactor.clean(reason))
+    }
 }
 
-/// The answer when the server gives none. A server may repeat what it was
-/// sent, the password too.
-fn unavailable(observer: &Observer, reason: &str) -> Response {
-    (StatusCode::SERVICE_UNAVAILABLE, format!("{}\n", observer.redactor.clean(reason))).into_response()
+/// The answer when a server gives none.
+fn unavailable(reason: &str) -> Response {
+    (StatusCode::SERVICE_UNAVAILABLE, format!("{reason}\n")).into_response()
 }
 
 async fn ready(State(observer): State<Arc<Observer>>) -> Response {
-    let question = async |server: &mut Server| {
-        server.ping().await?;
-        server.loading().await
-    };
-    match observer.ask(question).await {
-        Ok(false) => (StatusCode::OK, "ready\n").into_response(),
-        Ok(true) => unavailable(&observer, "the server is still loading its data set"),
-        Err(error) => unavailable(&observer, &error.to_string()),
+    for neighbour in &observer.neighbours {
+        let question = async |server: &mut Server| {
+            server.ping().await?;
+            server.loading().await
+        };
+        let complaint = match observer.ask(neighbour, question).await {
+            Ok(false) => continue,
+            Ok(true) => "the server is still loading its data set".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        return unavailable(&observer.complaint(neighbour, &complaint));
     }
+    (StatusCode::OK, "ready\n").into_response()
 }
 
 async fn observed(State(observer): State<Arc<Observer>>, headers: HeaderMap) -> Response {
-    let token = observer.options.token.as_deref();
-    if !token.is_some_and(|token| http::authorised(&headers, token)) {
+    if !observer.authorised(&headers) {
         return http::refusal();
     }
-    let truth: Result<ServerTruth, _> = observer.ask(async |server: &mut Server| server.truth().await).await;
-    match truth {
-        Ok(server) => {
-            let cgroup = finder::server_usage(observer.options.process_name.as_deref());
-            Json(Observation { server, host: host::read(), cgroup }).into_response()
-        }
-        Err(error) => unavailable(&observer, &error.to_string()),
+    let truths = match observer.truths().await {
+        Ok(truths) => truths,
+        Err(error) => return unavailable(&error),
+    };
+    let Some(server) = truths.first().cloned() else {
+        return unavailable("there is no server to observe");
+    };
+    let cgroup = finder::server_usage(observer.process_name.as_deref(), truths.len());
+    let shards = if truths.len() > 1 { truths } else { Vec::new() };
+    Json(Observation { server, host: host::read(), cgroup, shards }).into_response()
+}
+
+async fn join(
+    State(observer): State<Arc<Observer>>,
+    headers: HeaderMap,
+    Json(order): Json<TopologyOrder>,
+) -> Response {
+    if !observer.authorised(&headers) {
+        return http::refusal();
     }
+    let _turn = observer.joining.lock().await;
+    let mut state: TopologyState = topology::join(&order, &observer.access).await;
+    for change in &state.changes {
+        crate::say(&format!("joining: {change}"));
+    }
+    state.message = observer.redactor.clean(&state.message);
+    Json(state).into_response()
 }
 
 async fn metrics(State(observer): State<Arc<Observer>>) -> Response {
-    // A server that does not answer is a value too.
-    let info = observer.ask(async |server: &mut Server| server.info().await).await.ok();
-    let engine = info.as_ref().and_then(detect_engine);
-    let usage = finder::server_usage(observer.options.process_name.as_deref());
-    let page = page::page(engine, info.as_ref(), usage.as_ref());
+    let mut servers = Vec::with_capacity(observer.neighbours.len());
+    for neighbour in &observer.neighbours {
+        // A server that does not answer is a value too.
+        let info = observer.ask(neighbour, async |server: &mut Server| server.info().await).await.ok();
+        let engine = info.as_ref().and_then(detect_engine);
+        let port = (observer.neighbours.len() > 1).then(|| neighbour.address.port());
+        servers.push(page::Seen { port, engine, info });
+    }
+    let usage = finder::server_usage(observer.process_name.as_deref(), servers.len());
+    let page = page::page(&servers, usage.as_ref());
     ([(header::CONTENT_TYPE, CONTENT_TYPE)], page).into_response()
 }

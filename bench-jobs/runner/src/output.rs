@@ -66,22 +66,23 @@ impl Tail {
     }
 }
 
-/// Removes the password from text.
+/// Removes secrets from text.
 #[derive(Clone)]
-pub struct Redactor(Option<String>);
+pub struct Redactor(Vec<String>);
 
 impl Redactor {
-    /// Removes `password` wherever it stands; nothing when there is none.
-    pub fn new(password: Option<&str>) -> Self {
-        Self(password.filter(|password| !password.is_empty()).map(str::to_owned))
+    /// Removes every one of `secrets` wherever it stands; empty ones are none.
+    pub fn new<'a>(secrets: impl IntoIterator<Item = &'a str>) -> Self {
+        let mut secrets: Vec<_> =
+            secrets.into_iter().filter(|secret| !secret.is_empty()).map(str::to_owned).collect();
+        // The longest first: a secret may be part of another one.
+        secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
+        Self(secrets)
     }
 
-    /// `text` without the password.
+    /// `text` without the secrets.
     pub fn clean(&self, text: &str) -> String {
-        match &self.0 {
-            Some(password) => text.replace(password.as_str(), REDACTED),
-            None => text.to_owned(),
-        }
+        self.0.iter().fold(text.to_owned(), |text, secret| text.replace(secret.as_str(), REDACTED))
     }
 
     /// Cleans every text.
@@ -126,10 +127,11 @@ mod tests {
     }
 
     #[test]
-    fn the_password_is_removed_everywhere() {
-        let redactor = Redactor::new(Some("hush"));
+    fn secrets_are_removed_everywhere() {
+        let redactor = Redactor::new(["hush", "hush-hush"]);
         assert_eq!(redactor.clean("--authenticate hush, hushed"), "--authenticate [redacted], [redacted]ed");
-        assert_eq!(Redactor::new(Some("")).clean("text"), "text");
+        assert_eq!(redactor.clean("a hush-hush b"), "a [redacted] b", "the longer one must go as a whole");
+        assert_eq!(Redactor::new([""]).clean("text"), "text");
     }
 
     proptest! {

@@ -1,16 +1,21 @@
-//! What must be true before a load may start: the server is reachable, lets us
-//! in, is the one that was verified, and the tool can write its files. Touches
-//! the network and the output directory.
+//! What must be true before a load may start: the servers are reachable, let us
+//! in, are those that were verified, form a whole cluster where one is declared,
+//! and the tool can write its files. Touches the network and the output
+//! directory.
 
 use crate::{
+    access::{Access, TlsFiles},
+    encryption::EncryptionError,
     failure::failure,
     job::Assignment,
+    members::{self, Member},
     resolve::{self, ResolveError},
-    server::{ANSWER_TIMEOUT, Server, ServerError},
+    server::{self, ANSWER_TIMEOUT, Server, ServerError},
 };
 use dragstrip_crds::{
+    datastore::ServerProtocol,
     observed::ServerTruth,
-    protocol::JobTarget,
+    protocol::{JobTarget, JobTool},
     result::{Failure, FailureStep},
 };
 use std::{
@@ -51,7 +56,7 @@ pub enum PreflightError {
     },
     /// The server does not let us in.
     #[error(
-        "{target}: {source}. Check authSecretRef: it must name the password that the server was started with"
+        "{target}: {source}. Check username and authSecretRef: they must name a user and password that the server knows"
     )]
     Authenticate {
         /// Host, port and address.
@@ -59,8 +64,23 @@ pub enum PreflightError {
         /// The server's own words.
         source: ServerError,
     },
+    /// The connection cannot be encrypted.
+    #[error(
+        "{target}: {source}. Check tls: the server must speak TLS there, its certificate be valid for {server_name} and signed by the authority named"
+    )]
+    Encrypt {
+        /// Host, port and address tried.
+        target: String,
+        /// The name its certificate must be valid for.
+        server_name: String,
+        /// Why not.
+        source: ServerError,
+    },
+    /// The certificates that are mounted cannot be used.
+    #[error(transparent)]
+    Certificates(#[from] EncryptionError),
     /// The server does not answer as it should.
-    #[error("{target}: {source}. Check that a RESP server without TLS listens there")]
+    #[error("{target}: {source}. Check that a RESP server listens there, with TLS only if tls is declared")]
     Ask {
         /// Host, port and address.
         target: String,
@@ -96,6 +116,22 @@ pub enum PreflightError {
         /// The `run_id` the server has.
         actual: String,
     },
+    /// One of the target's servers does not answer as it should.
+    #[error("{member}, a server of the target: {source}. Check that every member runs and lets this client in")]
+    Member {
+        /// Host and port.
+        member: String,
+        /// What failed.
+        source: ServerError,
+    },
+    /// The cluster is not whole.
+    #[error("{member}: {what}. Wait until the cluster serves every slot, or repair it")]
+    Incomplete {
+        /// The node that was asked.
+        member: String,
+        /// What it says.
+        what: String,
+    },
     /// The tool could not leave its files.
     #[error(
         "the output directory {directory} cannot be used: {source}. Mount an empty, writable volume there"
@@ -121,31 +157,53 @@ impl PreflightError {
 }
 
 /// What the checks found out.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Ready {
-    /// The server, resolved.
+    /// The server that the target names, resolved.
     pub address: SocketAddr,
-    /// What it is.
-    pub truth: ServerTruth,
+    /// How to get into the servers.
+    pub access: Access,
+    /// What the server is; absent where it cannot be asked.
+    pub truth: Option<ServerTruth>,
+    /// Every server of the target; none where they cannot be asked.
+    pub members: Vec<Member>,
+    /// Whether reads of the load go to replicas.
+    pub replica_reads: bool,
 }
 
 /// Makes all checks.
-pub async fn check(assignment: &Assignment, output_directory: &Path) -> Result<Ready, PreflightError> {
+pub async fn check(
+    assignment: &Assignment,
+    tls: Option<&TlsFiles>,
+    output_directory: &Path,
+) -> Result<Ready, PreflightError> {
     check_output(output_directory)?;
     let target = &assignment.job.target;
-    let (address, mut server) = connect(target, assignment.password.as_deref()).await?;
+    let access = Access::to(target, assignment.password.as_deref(), tls)?;
+    let replica_reads = matches!(&assignment.job.tool, JobTool::Loadgen(spec) if spec.replica_reads);
+    if target.protocol == ServerProtocol::Tcp {
+        let (address, _) = patiently(target, async |address| server::reach(address).await).await?;
+        return Ok(Ready { address, access, truth: None, members: Vec::new(), replica_reads });
+    }
+    let ask = async |address| Server::connect_as(address, &access, ANSWER_TIMEOUT).await;
+    let (address, mut server) = patiently(target, ask).await?;
     let name = named(target, Some(address));
-    let ask = |source| refusal(name.clone(), source);
-    server.ping().await.map_err(ask)?;
-    let truth = server.truth().await.map_err(ask)?;
-    check_truth(target, name, &truth)?;
-    Ok(Ready { address, truth })
+    let refused = |source| refusal(name.clone(), target, source);
+    server.ping().await.map_err(refused)?;
+    let truth = server.truth().await.map_err(refused)?;
+    check_truth(target, name.clone(), &truth)?;
+    let members = members::find(target, &access, address, &mut server, &truth, replica_reads).await?;
+    Ok(Ready { address, access, truth: Some(truth), members, replica_reads })
 }
 
-async fn connect(target: &JobTarget, password: Option<&str>) -> Result<(SocketAddr, Server), PreflightError> {
+/// Tries to connect for as long as people should wait for that.
+async fn patiently<T>(
+    target: &JobTarget,
+    connect: impl AsyncFn(SocketAddr) -> Result<T, ServerError>,
+) -> Result<(SocketAddr, T), PreflightError> {
     let started = Instant::now();
     loop {
-        match connect_once(target, password).await {
+        match once(target, &connect).await {
             Err(error) if error.may_pass() && started.elapsed() + PAUSE < PATIENCE => {
                 tokio::time::sleep(PAUSE).await;
             }
@@ -155,17 +213,17 @@ async fn connect(target: &JobTarget, password: Option<&str>) -> Result<(SocketAd
 }
 
 /// Tries all addresses of the target; the last one's error counts.
-async fn connect_once(
+async fn once<T>(
     target: &JobTarget,
-    password: Option<&str>,
-) -> Result<(SocketAddr, Server), PreflightError> {
+    connect: &impl AsyncFn(SocketAddr) -> Result<T, ServerError>,
+) -> Result<(SocketAddr, T), PreflightError> {
     let unresolved = |source| PreflightError::Resolve { target: named(target, None), source };
     let addresses = resolve::resolve(&target.host, target.port).await.map_err(unresolved)?;
     let mut outcome = Err(unresolved(ResolveError::NoAddress));
     for address in addresses {
-        match Server::connect(address, password, ANSWER_TIMEOUT).await {
-            Ok(server) => return Ok((address, server)),
-            Err(source) => outcome = Err(refusal(named(target, Some(address)), source)),
+        match connect(address).await {
+            Ok(connection) => return Ok((address, connection)),
+            Err(source) => outcome = Err(refusal(named(target, Some(address)), target, source)),
         }
     }
     outcome
@@ -180,8 +238,13 @@ fn named(target: &JobTarget, address: Option<SocketAddr>) -> String {
     }
 }
 
-fn refusal(target: String, source: ServerError) -> PreflightError {
+fn refusal(target: String, declared: &JobTarget, source: ServerError) -> PreflightError {
     match source {
+        ServerError::Encrypt(_) => {
+            let name = declared.tls.as_ref().and_then(|tls| tls.server_name.clone());
+            let server_name = name.unwrap_or_else(|| declared.host.clone());
+            PreflightError::Encrypt { target, server_name, source }
+        }
         ServerError::Connect(_) | ServerError::ConnectTimeout => PreflightError::Connect { target, source },
         ServerError::Authenticate(_) => PreflightError::Authenticate { target, source },
         _ if matches!(source.code(), Some("NOAUTH" | "WRONGPASS")) => {
@@ -230,10 +293,13 @@ fn check_output(directory: &Path) -> Result<(), PreflightError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::server::{info::Info, truth::read_truth};
+    use crate::{
+        fixtures,
+        server::{info::Info, truth::read_truth},
+    };
 
     fn target(cluster: bool, run_id: Option<&str>) -> JobTarget {
-        JobTarget { host: "db".into(), port: 6379, cluster, run_id: run_id.map(str::to_owned) }
+        JobTarget { cluster, run_id: run_id.map(str::to_owned), ..fixtures::target() }
     }
 
     fn verdict(target: &JobTarget, info: &str) -> String {

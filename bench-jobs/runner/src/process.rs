@@ -25,8 +25,8 @@ use tokio::{
     time::timeout,
 };
 
-/// Most of stdout that is kept, in bytes.
-const MAXIMUM_STDOUT_BYTES: usize = 1 << 20;
+/// Most of each stream that is kept, in bytes.
+const MAXIMUM_KEPT_BYTES: usize = 1 << 20;
 /// How long the pipes may stay open once the whole process group is gone.
 const PIPE_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -54,32 +54,74 @@ pub enum ProcessError {
 /// The last lines of both streams, in the order of arrival.
 type SharedTail = Arc<Mutex<Tail>>;
 
-/// The running tool.
-pub struct Tool {
+/// Takes in what a tool says while it runs.
+pub trait Listener: Send + 'static {
+    /// Takes in one line of stderr; tells the progress if the line does.
+    fn stderr_line(&mut self, line: &str) -> Option<Progress>;
+}
+
+impl Listener for Box<dyn Adapter> {
+    fn stderr_line(&mut self, line: &str) -> Option<Progress> {
+        (**self).stderr_line(line)
+    }
+}
+
+/// The running tool, and who listens to it.
+pub struct Tool<L> {
     child: Child,
     group: Pid,
-    stdout: JoinHandle<String>,
-    stderr: JoinHandle<Box<dyn Adapter>>,
+    stdout: JoinHandle<Kept>,
+    stderr: JoinHandle<(Kept, L)>,
     tail: SharedTail,
 }
 
-/// What a tool left on its pipes, and its adapter, which has read them.
-pub struct Written {
-    /// The adapter.
-    pub adapter: Box<dyn Adapter>,
-    /// All of stdout, up to 1 MiB, secrets removed.
-    pub stdout: String,
+/// What a tool left on its pipes, and who listened to it.
+pub struct Written<L> {
+    /// The listener.
+    pub listener: L,
+    /// What it wrote to stdout.
+    pub stdout: Kept,
+    /// What it wrote to stderr.
+    pub stderr: Kept,
     /// The last lines of both streams without progress, secrets removed.
     pub last_lines: Vec<String>,
 }
 
-impl Tool {
-    /// Starts the tool. Every line of stderr goes to `adapter`, every progress
+/// The beginning of a stream, up to 1 MiB, secrets removed.
+#[derive(Debug, Clone, Default)]
+pub struct Kept {
+    /// The text.
+    pub text: String,
+    /// Whether there was more.
+    pub cut: bool,
+}
+
+/// The beginning of a stream while it is read.
+#[derive(Default)]
+struct Keeper {
+    bytes: Vec<u8>,
+    cut: bool,
+}
+
+impl Keeper {
+    fn push(&mut self, bytes: &[u8]) {
+        let room = MAXIMUM_KEPT_BYTES - self.bytes.len();
+        self.bytes.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        self.cut |= bytes.len() > room;
+    }
+
+    fn kept(self, redactor: &Redactor) -> Kept {
+        Kept { text: redactor.clean(&String::from_utf8_lossy(&self.bytes)), cut: self.cut }
+    }
+}
+
+impl<L: Listener> Tool<L> {
+    /// Starts the tool. Every line of stderr goes to `listener`, every progress
     /// report that it finds there to `on_progress`.
     pub fn start(
         launch: &Launch,
         directory: &Path,
-        adapter: Box<dyn Adapter>,
+        listener: L,
         redactor: Redactor,
         on_progress: impl FnMut(Progress) + Send + 'static,
     ) -> Result<Self, ProcessError> {
@@ -103,7 +145,7 @@ impl Tool {
         let stderr = child.stderr.take().ok_or(ProcessError::Incomplete("standard error"))?;
         let tail = SharedTail::default();
         let stdout = tokio::spawn(read_stdout(stdout, redactor.clone(), Arc::clone(&tail)));
-        let stderr = tokio::spawn(read_stderr(stderr, adapter, redactor, Arc::clone(&tail), on_progress));
+        let stderr = tokio::spawn(read_stderr(stderr, listener, redactor, Arc::clone(&tail), on_progress));
         Ok(Self { child, group: Pid::from_raw(id), stdout, stderr, tail })
     }
 
@@ -136,15 +178,15 @@ impl Tool {
     }
 
     /// What the tool wrote; to be called when it has ended.
-    pub async fn written(self) -> Result<Written, ProcessError> {
+    pub async fn written(self) -> Result<Written<L>, ProcessError> {
         // What it may have left behind would keep the pipes open.
         self.kill();
         let both = async { tokio::join!(self.stdout, self.stderr) };
-        let (stdout, adapter) = timeout(PIPE_TIMEOUT, both).await.map_err(|_| ProcessError::PipesOpen)?;
-        let (stdout, adapter) =
-            stdout.ok().zip(adapter.ok()).ok_or(ProcessError::Incomplete("readable output"))?;
+        let (stdout, stderr) = timeout(PIPE_TIMEOUT, both).await.map_err(|_| ProcessError::PipesOpen)?;
+        let (stdout, (stderr, listener)) =
+            stdout.ok().zip(stderr.ok()).ok_or(ProcessError::Incomplete("readable output"))?;
         let tail = std::mem::take(&mut *self.tail.lock().unwrap_or_else(PoisonError::into_inner));
-        Ok(Written { adapter, stdout, last_lines: tail.into_lines() })
+        Ok(Written { listener, stdout, stderr, last_lines: tail.into_lines() })
     }
 }
 
@@ -157,32 +199,31 @@ fn locate(program: &str) -> PathBuf {
     }
 }
 
-async fn read_stdout(mut pipe: impl AsyncRead + Unpin, redactor: Redactor, tail: SharedTail) -> String {
-    let (mut kept, mut splitter) = (Vec::new(), LineSplitter::default());
+async fn read_stdout(mut pipe: impl AsyncRead + Unpin, redactor: Redactor, tail: SharedTail) -> Kept {
+    let (mut keeper, mut splitter) = (Keeper::default(), LineSplitter::default());
     let keep = |line: &str| {
         tail.lock().unwrap_or_else(PoisonError::into_inner).push(redactor.clean(line));
     };
     let mut buffer = vec![0; 8192];
     while let Some(bytes) = read_some(&mut pipe, &mut buffer).await {
-        let room = MAXIMUM_STDOUT_BYTES - kept.len();
-        kept.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        keeper.push(bytes);
         splitter.push(bytes, keep);
     }
     splitter.finish(keep);
-    redactor.clean(&String::from_utf8_lossy(&kept))
+    keeper.kept(&redactor)
 }
 
-async fn read_stderr(
+async fn read_stderr<L: Listener>(
     mut pipe: impl AsyncRead + Unpin,
-    mut adapter: Box<dyn Adapter>,
+    mut listener: L,
     redactor: Redactor,
     tail: SharedTail,
     mut on_progress: impl FnMut(Progress),
-) -> Box<dyn Adapter> {
-    let mut splitter = LineSplitter::default();
+) -> (Kept, L) {
+    let (mut keeper, mut splitter) = (Keeper::default(), LineSplitter::default());
     // Progress lines come every second and would push what matters out of the tail.
     let mut take_in = |line: &str| {
-        if let Some(progress) = adapter.stderr_line(line) {
+        if let Some(progress) = listener.stderr_line(line) {
             on_progress(progress);
         } else {
             tail.lock().unwrap_or_else(PoisonError::into_inner).push(redactor.clean(line));
@@ -190,10 +231,11 @@ async fn read_stderr(
     };
     let mut buffer = vec![0; 8192];
     while let Some(bytes) = read_some(&mut pipe, &mut buffer).await {
+        keeper.push(bytes);
         splitter.push(bytes, &mut take_in);
     }
     splitter.finish(&mut take_in);
-    adapter
+    (keeper.kept(&redactor), listener)
 }
 
 /// The next bytes; `None` at the end, and when the pipe breaks, which is its end too.

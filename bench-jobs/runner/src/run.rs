@@ -3,29 +3,30 @@
 //! result that is delivered once.
 
 mod account;
+mod prepare;
 mod progress;
 
 use crate::{
-    clock, deliver,
+    access::{CertificateDirectories, TlsFiles},
+    clock, deliver, exec,
     failure::failure,
-    flush, http,
+    gate, http,
     job::{self, Assignment},
+    members::{self, Look},
     output::Redactor,
-    preflight::{self, Ready},
     process::{Tool, Written},
     say,
-    server::{ANSWER_TIMEOUT, Server},
     state::{Received, Shared},
     stop::Stop,
-    tool::{Launch, LaunchContext, adapter_for},
+    tool::{self, Adapter, Launch, LaunchContext, adapter_for},
     usage::{self, Opening},
     watch::{Watched, watch},
 };
 use dragstrip_crds::{
-    observed::ServerCounters,
-    protocol::RunnerStage,
+    protocol::{JobTool, RunnerStage},
     result::{ClientUsage, Failure, FailureStep, PodResult, ServerRecord},
 };
+use prepare::Prepared;
 use progress::Printer;
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 use tokio::task::JoinHandle;
@@ -46,6 +47,8 @@ pub struct Options {
     pub termination_log: PathBuf,
     /// Address of the HTTP server.
     pub listen: SocketAddr,
+    /// Where certificates are mounted.
+    pub certificates: CertificateDirectories,
 }
 
 /// Runs the job from the environment, delivers its result and returns the exit code.
@@ -68,15 +71,16 @@ pub async fn run(options: &Options) -> u8 {
 struct Runner<'a> {
     assignment: Assignment,
     options: &'a Options,
+    tls: Option<TlsFiles>,
     shared: Arc<Shared>,
     redactor: Redactor,
 }
 
 /// What is known when the tool is about to start.
 struct Armed {
-    ready: Ready,
+    prepared: Prepared,
     received: Received,
-    before: ServerCounters,
+    before: Look,
     context: LaunchContext,
     launch: Launch,
 }
@@ -85,15 +89,21 @@ struct Armed {
 struct Done {
     launched_unix_nanos: i64,
     watched: Watched,
-    written: Written,
-    after: Result<ServerCounters, String>,
+    written: Written<Box<dyn Adapter>>,
+    after: Result<Look, String>,
     client: ClientUsage,
 }
 
 impl<'a> Runner<'a> {
     fn new(assignment: Assignment, options: &'a Options) -> Self {
-        let redactor = Redactor::new(assignment.password.as_deref());
-        Self { assignment, options, shared: Arc::default(), redactor }
+        let own = match &assignment.job.tool {
+            JobTool::Exec(spec) => exec::secrets(spec),
+            _ => Vec::new(),
+        };
+        let secrets = own.iter().map(String::as_str).chain(assignment.password.as_deref());
+        let redactor = Redactor::new(secrets);
+        let tls = TlsFiles::of(&assignment.job.target, &options.certificates);
+        Self { assignment, options, tls, shared: Arc::default(), redactor }
     }
 
     /// The result, whatever happens. No secret is in it.
@@ -123,27 +133,17 @@ impl<'a> Runner<'a> {
                 return Err(failure(FailureStep::Interrupted, "the pod was asked to stop before the load began"));
             }
         };
-        let mut record =
-            ServerRecord { truth: armed.ready.truth.clone(), before: armed.before.clone(), after: None };
+        result.load = armed.prepared.load;
+        result.warmup.clone_from(&armed.prepared.warmup);
         let done = self.load(&armed, &stop).await;
-        if let Ok(Done { after: Ok(after), .. }) = &done {
-            record.after = Some(after.clone());
-        }
-        result.server = Some(record);
+        result.server = record(&armed, done.as_ref().ok());
         account::settle(&self.assignment.job, &armed, done?, &self.shared, result)
     }
 
     /// Everything up to the instant at which the tool must be started.
     async fn arm(&self) -> Result<Armed, Failure> {
-        let assignment = &self.assignment;
-        let ready =
-            preflight::check(assignment, &self.options.output_directory).await.map_err(|e| e.failure())?;
-        if assignment.job.flush && assignment.client_index == 0 {
-            flush::flush(assignment, &ready).await.map_err(|e| e.failure())?;
-        }
-        let engine =
-            ready.truth.engine.map_or_else(|| "an unknown engine".to_owned(), |engine| engine.to_string());
-        say(&format!("preflight passed: {} is {engine} {}", ready.address, ready.truth.version));
+        let job = &self.assignment.job;
+        let prepared = self.prepare().await?;
         self.shared.enter(RunnerStage::AtStartLine);
         let received = self.shared.order().await;
         self.shared.enter(RunnerStage::Armed);
@@ -153,38 +153,24 @@ impl<'a> Runner<'a> {
             let message = format!("the order to start arrived {:.3} s after the start line", -left);
             return Err(failure(FailureStep::StartLine, message));
         }
-        let before = self.counters(ready.address).await.map_err(|reason| {
-            failure(
-                FailureStep::ServerIdentity,
-                format!("{} is unreachable at the start line: {reason}", ready.address),
-            )
-        })?;
-        let context = self.context(&ready, received);
-        let launch = adapter_for(&assignment.job.tool).launch(&assignment.job, &context);
-        clock::sleep_until(received.line_unix_nanos.saturating_sub(clock::nanos(launch.lead))).await;
-        Ok(Armed { ready, received, before, context, launch })
-    }
-
-    fn context(&self, ready: &Ready, received: Received) -> LaunchContext {
-        LaunchContext {
-            address: ready.address,
-            client_index: self.assignment.client_index,
-            password: self.assignment.password.clone(),
-            output_directory: self.output_directory(),
-            start_at_unix_nanos: received.line_unix_nanos,
+        if prepared.gated && self.assignment.client_index == 0 {
+            gate::remove(job, &prepared.ready).await.map_err(|e| e.failure())?;
         }
-    }
-
-    /// The tool is started in its output directory, where a relative path would mean another place.
-    fn output_directory(&self) -> PathBuf {
-        let declared = &self.options.output_directory;
-        std::path::absolute(declared).unwrap_or_else(|_| declared.clone())
+        let before = members::look(&prepared.ready.access, &prepared.ready.members).await.map_err(|e| {
+            failure(FailureStep::ServerIdentity, format!("unreachable at the start line: {e}"))
+        })?;
+        let context =
+            LaunchContext { start_at_unix_nanos: received.line_unix_nanos, ..prepared.context.clone() };
+        let launch = adapter_for(&job.tool).launch(job, &context);
+        clock::sleep_until(received.line_unix_nanos.saturating_sub(clock::nanos(launch.lead))).await;
+        Ok(Armed { prepared, received, before, context, launch })
     }
 
     /// Runs the tool to its end and asks the server once more.
     async fn load(&self, armed: &Armed, stop: &Stop) -> Result<Done, Failure> {
         let line = armed.received.line_unix_nanos;
-        let opening = open_at(line);
+        let measured = line.saturating_add(clock::nanos(tool::measured_after(&self.assignment.job)));
+        let opening = open_at(measured);
         let launched_unix_nanos = clock::unix_nanos();
         let mut tool = self.start(armed)?;
         self.shared.enter(RunnerStage::Running);
@@ -194,12 +180,13 @@ impl<'a> Runner<'a> {
             .await
             .map_err(|e| failure(FailureStep::Tool, format!("the tool's end cannot be awaited: {e}")))?;
         let client = close(opening).await;
-        let after = self.counters(armed.ready.address).await;
+        let ready = &armed.prepared.ready;
+        let after = members::look(&ready.access, &ready.members).await.map_err(|e| e.to_string());
         let written = tool.written().await.map_err(|e| failure(FailureStep::Tool, e.to_string()))?;
         Ok(Done { launched_unix_nanos, watched, written, after, client })
     }
 
-    fn start(&self, armed: &Armed) -> Result<Tool, Failure> {
+    fn start(&self, armed: &Armed) -> Result<Tool<Box<dyn Adapter>>, Failure> {
         let adapter = adapter_for(&self.assignment.job.tool);
         let (shared, mut printer) = (Arc::clone(&self.shared), Printer::default());
         let line = armed.received.line_unix_nanos;
@@ -219,20 +206,24 @@ impl<'a> Runner<'a> {
         )
         .map_err(|e| failure(FailureStep::Launch, e.to_string()))
     }
-
-    async fn counters(&self, address: SocketAddr) -> Result<ServerCounters, String> {
-        let ask = async {
-            Server::connect(address, self.assignment.password.as_deref(), ANSWER_TIMEOUT)
-                .await?
-                .counters()
-                .await
-        };
-        ask.await.map_err(|e| e.to_string())
-    }
 }
 
-/// Opens the account of the container's usage at the start line: what the tool
-/// does before it, such as connecting, is not part of the load.
+/// The servers as this pod saw them; nothing where they cannot be asked.
+fn record(armed: &Armed, done: Option<&Done>) -> Option<ServerRecord> {
+    let ready = &armed.prepared.ready;
+    let after = done.and_then(|done| done.after.as_ref().ok());
+    let sum = |look: &Look| look.sum(&ready.members, ready.replica_reads);
+    Some(ServerRecord {
+        truth: ready.truth.clone()?,
+        before: sum(&armed.before),
+        after: after.map(sum),
+        shards: members::shards(&ready.members, &armed.before, after),
+    })
+}
+
+/// Opens the account of the container's usage when the measured part begins:
+/// what the tool does before it, such as connecting and warming up, is not part
+/// of the load.
 fn open_at(line: i64) -> JoinHandle<Opening> {
     tokio::spawn(async move {
         clock::sleep_until(line).await;

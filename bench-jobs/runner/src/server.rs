@@ -4,8 +4,10 @@
 
 pub mod counters;
 pub mod info;
+pub mod topology;
 pub mod truth;
 
+use crate::access::Access;
 use dragstrip_crds::observed::{ServerCounters, ServerTruth};
 use info::Info;
 use redis::{
@@ -13,7 +15,12 @@ use redis::{
     aio::MultiplexedConnection, cmd,
 };
 use std::{collections::HashMap, fmt, io, net::SocketAddr, time::Duration};
-use tokio::{net::TcpStream, task::JoinHandle, time::timeout};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpStream,
+    task::JoinHandle,
+    time::timeout,
+};
 
 /// How long a connection may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -29,6 +36,9 @@ pub enum ServerError {
     /// No TCP connection, and no refusal either.
     #[error("no TCP connection within {} s", CONNECT_TIMEOUT.as_secs())]
     ConnectTimeout,
+    /// The connection could not be encrypted.
+    #[error("no TLS connection: {0}")]
+    Encrypt(#[source] io::Error),
     /// The connection did not become a RESP connection.
     #[error("no RESP conversation: {0}")]
     Handshake(Reply),
@@ -49,7 +59,7 @@ impl ServerError {
     /// The first word of the server's error reply, such as WRONGPASS.
     pub fn code(&self) -> Option<&str> {
         match self {
-            Self::Connect(_) | Self::ConnectTimeout => None,
+            Self::Connect(_) | Self::ConnectTimeout | Self::Encrypt(_) => None,
             Self::Handshake(reply) | Self::Authenticate(reply) | Self::Command { reply, .. } => {
                 reply.0.code()
             }
@@ -87,30 +97,62 @@ impl Drop for Server {
 }
 
 impl Server {
-    /// Connects and authenticates. Every later answer must come within `answer_timeout`.
+    /// Connects without encryption as the default user. Every later answer must
+    /// come within `answer_timeout`.
     pub async fn connect(
         address: SocketAddr,
         password: Option<&str>,
         answer_timeout: Duration,
     ) -> Result<Self, ServerError> {
-        let stream = timeout(CONNECT_TIMEOUT, TcpStream::connect(address))
-            .await
-            .map_err(|_| ServerError::ConnectTimeout)?
-            .map_err(ServerError::Connect)?;
-        stream.set_nodelay(true).map_err(ServerError::Connect)?;
-        // Nothing is sent on connecting: AUTH follows below, where its refusal can be told apart.
+        Self::connect_as(address, &Access::with_password(password), answer_timeout).await
+    }
+
+    /// Connects, encrypts and authenticates. Every later answer must come
+    /// within `answer_timeout`.
+    pub async fn connect_as(
+        address: SocketAddr,
+        access: &Access,
+        answer_timeout: Duration,
+    ) -> Result<Self, ServerError> {
+        let stream = reach(address).await?;
+        let mut server = match &access.encryption {
+            None => Self::converse(stream, answer_timeout).await?,
+            Some(encryption) => {
+                let encrypted = timeout(CONNECT_TIMEOUT, encryption.connect(stream)).await;
+                let encrypted = encrypted.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
+                Self::converse(encrypted.map_err(ServerError::Encrypt)?, answer_timeout).await?
+            }
+        };
+        server.authenticate(access).await?;
+        Ok(server)
+    }
+
+    async fn converse(
+        stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+        answer_timeout: Duration,
+    ) -> Result<Self, ServerError> {
+        // Nothing is sent on connecting: AUTH follows, where its refusal can be told apart.
         let settings = RedisConnectionInfo::default().set_skip_set_lib_name();
         let config = AsyncConnectionConfig::new().set_response_timeout(Some(answer_timeout));
         let (connection, driver) = MultiplexedConnection::new_with_config(&settings, stream, config)
             .await
             .map_err(|e| ServerError::Handshake(Reply(e)))?;
-        let mut server = Self { connection, driver: tokio::spawn(driver) };
-        if let Some(password) = password {
-            let authenticate = cmd("AUTH").arg(password).to_owned();
-            let answer = authenticate.query_async::<()>(&mut server.connection).await;
-            answer.map_err(|e| ServerError::Authenticate(Reply(e)))?;
+        Ok(Self { connection, driver: tokio::spawn(driver) })
+    }
+
+    /// AUTH; nothing where neither a user nor a password is known.
+    async fn authenticate(&mut self, access: &Access) -> Result<(), ServerError> {
+        if access.username.is_none() && access.password.is_none() {
+            return Ok(());
         }
-        Ok(server)
+        let mut command = cmd("AUTH");
+        if let Some(username) = &access.username {
+            command.arg(username);
+        }
+        // A user without a password takes any.
+        command.arg(access.password.as_deref().unwrap_or_default());
+        let answer = command.query_async::<()>(&mut self.connection).await;
+        answer.map_err(|e| ServerError::Authenticate(Reply(e)))
     }
 
     /// PING.
@@ -152,13 +194,34 @@ impl Server {
         self.ask("DBSIZE", &cmd("DBSIZE")).await
     }
 
-    /// The addresses of a cluster's primaries, as host and port.
-    pub async fn cluster_primaries(&mut self) -> Result<Vec<(String, u16)>, ServerError> {
+    /// The nodes of a cluster, by its slots.
+    pub async fn cluster_nodes(&mut self) -> Result<Vec<ClusterNode>, ServerError> {
         let ranges: Vec<Vec<Value>> = self.ask("CLUSTER SLOTS", cmd("CLUSTER").arg("SLOTS")).await?;
-        let mut primaries: Vec<_> = ranges.into_iter().filter_map(primary_of_range).collect();
-        primaries.sort();
-        primaries.dedup();
-        Ok(primaries)
+        let mut nodes: Vec<_> = ranges.into_iter().flat_map(nodes_of_range).collect();
+        nodes.sort();
+        nodes.dedup();
+        Ok(nodes)
+    }
+
+    /// How the cluster is by this node.
+    pub async fn cluster_info(&mut self) -> Result<Info, ServerError> {
+        let text: String = self.ask("CLUSTER INFO", cmd("CLUSTER").arg("INFO")).await?;
+        Ok(Info::parse(&text))
+    }
+
+    /// Writes a key that goes away by itself.
+    pub async fn set_for(&mut self, key: &str, seconds: u64) -> Result<(), ServerError> {
+        self.ask("SET", cmd("SET").arg(key).arg(1).arg("EX").arg(seconds)).await
+    }
+
+    /// Whether a key exists.
+    pub async fn exists(&mut self, key: &str) -> Result<bool, ServerError> {
+        self.ask("EXISTS", cmd("EXISTS").arg(key)).await
+    }
+
+    /// Deletes a key.
+    pub async fn delete(&mut self, key: &str) -> Result<(), ServerError> {
+        self.ask("DEL", cmd("DEL").arg(key)).await
     }
 
     /// One setting; `None` where the engine has it not or hides it, which is no fault.
@@ -180,14 +243,39 @@ impl Server {
     }
 }
 
+/// A TCP connection, and no more.
+pub async fn reach(address: SocketAddr) -> Result<TcpStream, ServerError> {
+    let stream = timeout(CONNECT_TIMEOUT, TcpStream::connect(address))
+        .await
+        .map_err(|_| ServerError::ConnectTimeout)?
+        .map_err(ServerError::Connect)?;
+    stream.set_nodelay(true).map_err(ServerError::Connect)?;
+    Ok(stream)
+}
+
+/// A node of a cluster, as another node names it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ClusterNode {
+    /// Host name or IP address; empty where the node that was asked means itself.
+    pub host: String,
+    /// TCP port.
+    pub port: u16,
+    /// Whether it only follows another one.
+    pub replica: bool,
+}
+
 /// A range of CLUSTER SLOTS is first slot, last slot, primary, replicas; a node
 /// begins with its host and port.
-fn primary_of_range(range: Vec<Value>) -> Option<(String, u16)> {
-    let node: Vec<Value> = Vec::from_redis_value(range.into_iter().nth(2)?).ok()?;
-    let mut fields = node.into_iter();
-    let host = String::from_redis_value(fields.next()?).ok()?;
-    let port = u16::from_redis_value(fields.next()?).ok()?;
-    Some((host, port))
+fn nodes_of_range(range: Vec<Value>) -> impl Iterator<Item = ClusterNode> {
+    range.into_iter().skip(2).enumerate().filter_map(|(position, node)| {
+        let mut fields = Vec::<Value>::from_redis_value(node).ok()?.into_iter();
+        let host = match fields.next()? {
+            Value::Nil => String::new(),
+            host => String::from_redis_value(host).ok()?,
+        };
+        let port = u16::from_redis_value(fields.next()?).ok()?;
+        Some(ClusterNode { host, port, replica: position > 0 })
+    })
 }
 
 #[cfg(test)]
@@ -195,11 +283,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slot_range_names_its_primary() {
+    fn a_slot_range_names_its_primary_and_its_replicas() {
         let text = |text: &str| Value::BulkString(text.as_bytes().to_vec());
         let node = |port| Value::Array(vec![text("10.0.0.7"), Value::Int(port), text("id")]);
         let range = vec![Value::Int(0), Value::Int(16383), node(6379), node(6380)];
-        assert_eq!(primary_of_range(range), Some(("10.0.0.7".to_owned(), 6379)));
-        assert_eq!(primary_of_range(vec![Value::Int(0)]), None);
+        let expected = |port, replica| ClusterNode { host: "10.0.0.7".to_owned(), port, replica };
+        assert_eq!(nodes_of_range(range).collect::<Vec<_>>(), [expected(6379, false), expected(6380, true)]);
+        assert_eq!(nodes_of_range(vec![Value::Int(0)]).count(), 0);
+        let nameless = Value::Array(vec![Value::Nil, Value::Int(1)]);
+        let nodes: Vec<_> = nodes_of_range(vec![Value::Int(0), Value::Int(1), nameless]).collect();
+        assert_eq!(nodes[0].host, "", "a node may not know its own name");
     }
 }

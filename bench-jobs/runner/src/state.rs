@@ -5,8 +5,8 @@ use crate::{clock, tool::Progress};
 use dragstrip_crds::protocol::{RunnerStage, RunnerState, StartOrder};
 use tokio::sync::watch;
 
-/// Clocks that differ by no more than this are taken for synchronised: what
-/// was measured as their difference is then mostly the order's travel time.
+/// Without a measured offset, clocks that differ by no more than this are taken
+/// for synchronised: the difference is then mostly the order's travel time.
 pub const CLOCK_TOLERANCE_SECONDS: f64 = 0.25;
 
 /// An order and what it means by this pod's clock.
@@ -14,22 +14,40 @@ pub const CLOCK_TOLERANCE_SECONDS: f64 = 0.25;
 pub struct Received {
     /// The order.
     pub order: StartOrder,
-    /// This pod's clock minus the operator's, in seconds; the travel time is in it.
+    /// This pod's clock minus the operator's, in seconds: as the operator
+    /// measured it, else as the order's arrival tells, travel time included.
     pub clock_offset_seconds: f64,
+    /// The offset cannot be further off than this, in seconds; 0 where unknown.
+    pub clock_uncertainty_seconds: f64,
     /// The start line, in nanoseconds of Unix time by this pod's clock.
     pub line_unix_nanos: i64,
 }
 
 impl Received {
-    /// Reads an order that arrived at `now`, in nanoseconds of Unix time. The
-    /// line is moved by the clocks' difference only where that is too large to
-    /// be travel time.
+    /// Reads an order that arrived at `now`, in nanoseconds of Unix time. A
+    /// measured offset always moves the line; a difference on arrival only where
+    /// it is too large to be travel time.
     pub fn at(order: StartOrder, now: i64) -> Self {
-        let offset = now.saturating_sub(order.sent_at_unix_nanos);
-        let clock_offset_seconds = clock::seconds(offset);
-        let moved = if clock_offset_seconds.abs() > CLOCK_TOLERANCE_SECONDS { offset } else { 0 };
-        Self { order, clock_offset_seconds, line_unix_nanos: order.start_at_unix_nanos.saturating_add(moved) }
+        let (offset, uncertainty, moved) = match order.clock {
+            Some(clock) => (clock.offset_nanos, clock.uncertainty_nanos, clock.offset_nanos),
+            None => {
+                let offset = now.saturating_sub(order.sent_at_unix_nanos);
+                let far = clock::seconds(offset).abs() > CLOCK_TOLERANCE_SECONDS;
+                (offset, 0, if far { offset } else { 0 })
+            }
+        };
+        Self {
+            order,
+            clock_offset_seconds: clock::seconds(offset),
+            clock_uncertainty_seconds: clock::seconds(uncertainty),
+            line_unix_nanos: order.start_at_unix_nanos.saturating_add(moved),
+        }
     }
+}
+
+/// Whether a runner in this stage stands at the start line, or is past it.
+pub fn at_the_line(stage: RunnerStage) -> bool {
+    !matches!(stage, RunnerStage::Preflight | RunnerStage::Loading | RunnerStage::WarmingUp)
 }
 
 /// Everything shared, at one moment.
@@ -89,9 +107,12 @@ impl Shared {
         *self.0.borrow()
     }
 
-    /// Takes the next stage.
+    /// Takes the next stage, whose progress begins at nothing.
     pub fn enter(&self, stage: RunnerStage) {
-        self.0.send_modify(|snapshot| snapshot.stage = stage);
+        self.0.send_modify(|snapshot| {
+            snapshot.stage = stage;
+            snapshot.progress = Progress::default();
+        });
     }
 
     /// Takes the order if it is the first and the runner stands at the line;
@@ -99,7 +120,7 @@ impl Shared {
     pub fn offer(&self, order: StartOrder, now: i64) -> bool {
         let mut accepted = true;
         self.0.send_if_modified(|snapshot| {
-            accepted = snapshot.stage != RunnerStage::Preflight;
+            accepted = at_the_line(snapshot.stage);
             let first = accepted && snapshot.received.is_none();
             if first {
                 snapshot.received = Some(Received::at(order, now));
@@ -141,11 +162,12 @@ impl Shared {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use dragstrip_crds::protocol::ClockOffset;
 
     const SECOND: i64 = 1_000_000_000;
 
     fn order(start: i64, sent: i64) -> StartOrder {
-        StartOrder { start_at_unix_nanos: start, sent_at_unix_nanos: sent }
+        StartOrder { start_at_unix_nanos: start, sent_at_unix_nanos: sent, clock: None }
     }
 
     #[test]
@@ -159,6 +181,35 @@ mod tests {
     fn a_clock_that_is_off_is_corrected_in_both_directions() {
         assert_eq!(Received::at(order(12 * SECOND, 10 * SECOND), 40 * SECOND).line_unix_nanos, 42 * SECOND);
         assert_eq!(Received::at(order(12 * SECOND, 10 * SECOND), 5 * SECOND).line_unix_nanos, 7 * SECOND);
+    }
+
+    #[test]
+    fn a_measured_offset_moves_the_line_however_small_it_is() {
+        let clock = ClockOffset { offset_nanos: -3_000_000, uncertainty_nanos: 500_000 };
+        let order = StartOrder { clock: Some(clock), ..order(12 * SECOND, 10 * SECOND) };
+        let received = Received::at(order, 40 * SECOND);
+        assert_eq!(received.line_unix_nanos, 12 * SECOND - 3_000_000);
+        assert!((received.clock_offset_seconds + 0.003).abs() < 1e-9);
+        assert!((received.clock_uncertainty_seconds - 0.0005).abs() < 1e-9);
+    }
+
+    #[test]
+    fn no_order_is_taken_before_the_keys_are_there() {
+        let shared = Shared::default();
+        for stage in [RunnerStage::Loading, RunnerStage::WarmingUp] {
+            shared.enter(stage);
+            assert!(!shared.offer(order(1, 0), 0), "{stage:?}");
+        }
+    }
+
+    #[test]
+    fn progress_of_one_stage_is_none_of_the_next() {
+        let shared = Shared::default();
+        shared.enter(RunnerStage::Loading);
+        shared.note_progress(Progress { operations: 5, errors: 0 });
+        assert_eq!(shared.snapshot().answer(0).operations, 5);
+        shared.enter(RunnerStage::AtStartLine);
+        assert_eq!(shared.snapshot().answer(0).operations, 0);
     }
 
     #[test]

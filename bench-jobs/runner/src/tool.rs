@@ -2,10 +2,16 @@
 //! output says, and what its files mean. Pure: an adapter opens no connection
 //! and starts no process; the runner does that and hands over what it got.
 
-use crate::{loadgen::LoadgenAdapter, memtier::MemtierAdapter};
+use crate::{
+    access::TlsFiles, bullmq::BullmqAdapter, exec::ExecAdapter, loadgen::LoadgenAdapter,
+    memtier::MemtierAdapter,
+};
 use dragstrip_crds::{
     protocol::{JobSpec, JobTool},
-    result::{Failure, OperationResult, ToolRecord},
+    result::{
+        BatchStatistics, Failure, Metric, OperationResult, Presence, ScheduleRecord, ToolRecord,
+        WorkerRecord,
+    },
 };
 use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration};
 
@@ -14,15 +20,21 @@ use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration}
 pub struct LaunchContext {
     /// The server, resolved.
     pub address: SocketAddr,
+    /// Every server of the target, resolved; none where they cannot be asked.
+    pub members: Vec<SocketAddr>,
     /// This pod's index among the clients, from 0.
     pub client_index: u32,
     /// The target's password.
     pub password: Option<String>,
+    /// How to encrypt connections; plain ones when absent.
+    pub tls: Option<TlsFiles>,
     /// An empty, writable directory for the tool's files.
     pub output_directory: PathBuf,
     /// The start line, in nanoseconds of Unix time by this pod's clock, for
     /// tools that connect first and then wait for it themselves.
     pub start_at_unix_nanos: i64,
+    /// The tool's version, where the runner asked for it.
+    pub tool_version: Option<String>,
 }
 
 /// How the tool is asked to end early.
@@ -86,12 +98,18 @@ pub struct Ended {
     pub active: Duration,
     /// The last lines it wrote to stdout and stderr, secrets removed, oldest first.
     pub last_lines: Vec<String>,
-    /// All of stdout, up to 1 MiB.
+    /// All of stdout, up to 1 MiB, secrets removed.
     pub stdout: String,
+    /// Whether there was more.
+    pub stdout_cut: bool,
+    /// All of stderr, up to 1 MiB, secrets removed.
+    pub stderr: String,
+    /// Whether there was more.
+    pub stderr_cut: bool,
 }
 
 /// What a tool measured.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Measured {
     /// The tool's own account of itself.
     pub tool: ToolRecord,
@@ -104,6 +122,21 @@ pub struct Measured {
     /// The load's window by the tool's monotonic clock, where it has one:
     /// start in nanoseconds of Unix time, and length in seconds.
     pub window: Option<(i64, f64)>,
+    /// Commands sent and answered by the server's names, warm-up and retries
+    /// included; empty where the operations themselves are the commands.
+    pub commands: BTreeMap<String, u64>,
+    /// Operations of a warm-up that the tool did by itself.
+    pub warmup: BTreeMap<String, u64>,
+    /// Jobs that must be in the queues after the load.
+    pub queues: Option<Presence>,
+    /// An open loop's schedule.
+    pub schedule: Option<ScheduleRecord>,
+    /// Timed batches.
+    pub batches: Option<BatchStatistics>,
+    /// Figures of the tool's own.
+    pub metrics: Vec<Metric>,
+    /// The tool's worker threads.
+    pub workers: Vec<WorkerRecord>,
 }
 
 /// A measurement that must not be used, and what could be read of it all the same.
@@ -115,8 +148,49 @@ pub struct Rejected {
     pub partial: Option<Measured>,
 }
 
+/// A question for the tool's version.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VersionQuestion {
+    /// Program, looked up on PATH when it holds no slash.
+    pub program: String,
+    /// Its arguments.
+    pub arguments: Vec<String>,
+}
+
+/// A run of the tool before the start line, whose numbers count nowhere.
+pub struct Warmup {
+    /// Its own adapter.
+    pub adapter: Box<dyn Adapter>,
+    /// What it is launched with.
+    pub context: LaunchContext,
+    /// How long it is to run.
+    pub duration: Duration,
+}
+
 /// One tool's adapter.
 pub trait Adapter: Send {
+    /// How to ask the tool's version, where what it takes depends on that.
+    fn version_question(&self) -> Option<VersionQuestion> {
+        None
+    }
+
+    /// The version, out of the answer.
+    fn version(&self, _answer: &str) -> Option<String> {
+        None
+    }
+
+    /// Whether the tool takes everything that the job declares. The error names
+    /// the field and the remedy.
+    fn accept(&self, _job: &JobSpec, _context: &LaunchContext) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// The tool's run before the start line, where the job declares a warm-up
+    /// that the tool cannot do by itself.
+    fn warmup(&self, _job: &JobSpec, _context: &LaunchContext) -> Option<Warmup> {
+        None
+    }
+
     /// The command to start.
     fn launch(&self, job: &JobSpec, context: &LaunchContext) -> Launch;
 
@@ -134,5 +208,22 @@ pub fn adapter_for(tool: &JobTool) -> Box<dyn Adapter> {
     match tool {
         JobTool::Loadgen(spec) => Box::new(LoadgenAdapter::new(spec.clone())),
         JobTool::Memtier(spec) => Box::new(MemtierAdapter::new(spec.clone())),
+        JobTool::Exec(spec) => Box::new(ExecAdapter::new(spec.clone())),
+        JobTool::Bullmq(spec) => Box::new(BullmqAdapter::new(spec.clone())),
     }
+}
+
+/// How long after the start line the measured part begins, for tools that warm
+/// up by themselves: they do so on the connections that they measure with.
+pub fn measured_after(job: &JobSpec) -> Duration {
+    match &job.tool {
+        JobTool::Loadgen(_) | JobTool::Bullmq(_) => warmup(job),
+        JobTool::Memtier(_) | JobTool::Exec(_) => Duration::ZERO,
+    }
+}
+
+/// The declared warm-up; zero for none.
+pub fn warmup(job: &JobSpec) -> Duration {
+    let seconds = job.warmup_seconds.unwrap_or_default();
+    Duration::try_from_secs_f64(seconds).unwrap_or_default()
 }

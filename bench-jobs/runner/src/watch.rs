@@ -5,7 +5,7 @@
 use crate::{
     activity::{self, Activity},
     clock,
-    process::Tool,
+    process::{Listener, Tool},
     stop::Stop,
     tool::{Exit, Launch},
 };
@@ -31,8 +31,8 @@ pub struct Watched {
 
 /// Returns when the tool has ended, by itself or not. `line` is the start line
 /// in nanoseconds of Unix time, `watchdog` the longest time after it.
-pub async fn watch(
-    tool: &mut Tool,
+pub async fn watch<L: Listener>(
+    tool: &mut Tool<L>,
     launch: &Launch,
     line: i64,
     watchdog: Duration,

@@ -5,7 +5,7 @@ use dragstrip_crds::{
     observed::Observation,
     protocol::{
         OBSERVED_PATH, OBSERVER_PORT, PROGRESS_PATH, RUNNER_PORT, RunnerState, START_PATH, StartOrder,
-        TOKEN_HEADER,
+        TOKEN_HEADER, TOPOLOGY_PATH, TopologyOrder, TopologyState,
     },
 };
 use reqwest::{RequestBuilder, StatusCode};
@@ -14,6 +14,9 @@ use std::{net::IpAddr, time::Duration};
 
 /// How long an agent may take to answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(3);
+/// How long an observer may take to join servers: it waits for them to learn of
+/// each other for 8 s, and for the answers of those that are gone.
+const JOINED_WITHIN: Duration = Duration::from_secs(25);
 
 /// Talking to an agent failed.
 #[derive(Debug, thiserror::Error)]
@@ -80,6 +83,17 @@ impl Agents {
     pub async fn observe(&self, address: IpAddr, token: &str) -> Result<Observation, AgentError> {
         let url = url(address, OBSERVER_PORT, OBSERVED_PATH);
         Self::ask(self.0.get(&url), url, token).await
+    }
+
+    /// Has the observer at `address` join servers; repeating it changes nothing.
+    pub async fn join(
+        &self,
+        address: IpAddr,
+        token: &str,
+        order: &TopologyOrder,
+    ) -> Result<TopologyState, AgentError> {
+        let url = url(address, OBSERVER_PORT, TOPOLOGY_PATH);
+        Self::ask(self.0.post(&url).timeout(JOINED_WITHIN).json(order), url, token).await
     }
 
     /// Where the runner at `address` stands.

@@ -1,42 +1,34 @@
 //! The objects a Datastore becomes. Pure; infallible, since everything was
 //! checked before.
 
-use super::{engines, validate::ValidatedDatastore};
+mod pod;
+
+use super::{shape::Shape, validate::ValidatedDatastore};
 use crate::labels;
 use dragstrip_crds::{
     Datastore,
     datastore::{Placement, SecretKeyReference},
-    protocol::{OBSERVER_PORT, PASSWORD_VARIABLE, READY_PATH},
 };
 use k8s_openapi::{
     api::{
         apps::v1::{StatefulSet, StatefulSetSpec},
         core::v1::{
-            Affinity, Capabilities, Container, ContainerPort, EmptyDirVolumeSource, EnvVar, EnvVarSource,
-            HTTPGetAction, NodeAffinity, NodeSelectorRequirement, NodeSelectorTerm, PodSecurityContext,
-            PodSpec, PodTemplateSpec, PreferredSchedulingTerm, Probe, ResourceRequirements,
-            SecretKeySelector, SecurityContext, Service, ServicePort, ServiceSpec, TCPSocketAction,
-            Toleration, Volume, VolumeMount,
+            Capabilities, EmptyDirVolumeSource, EnvVar, EnvVarSource, NodeAffinity, NodeSelectorRequirement,
+            NodeSelectorTerm, PodTemplateSpec, PreferredSchedulingTerm, SecretKeySelector, SecurityContext,
+            Service, ServicePort, ServiceSpec, Toleration, Volume,
         },
     },
-    apimachinery::pkg::{
-        api::resource::Quantity,
-        apis::meta::v1::{LabelSelector, OwnerReference},
-        util::intstr::IntOrString,
-    },
+    apimachinery::pkg::apis::meta::v1::{LabelSelector, OwnerReference},
 };
 use kube::{Resource, api::ObjectMeta};
 use std::collections::BTreeMap;
-
-/// Name of the server's container.
-const SERVER_CONTAINER: &str = "server";
 
 /// Everything that is applied for a Datastore.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Resources {
     /// Headless: clients get the pod's own address, no proxy in between.
     pub service: Service,
-    /// One pod.
+    /// The pods.
     pub stateful_set: StatefulSet,
 }
 
@@ -137,171 +129,62 @@ pub(crate) fn tolerations(role: &str, placement: &Placement) -> Vec<Toleration> 
     std::iter::once(own).chain(placement.tolerations.iter().cloned()).collect()
 }
 
-/// `{cpu, memory}` as requests and limits alike.
-fn fixed_resources(cpu: &str, memory: &str) -> ResourceRequirements {
-    let amounts: BTreeMap<String, Quantity> = [("cpu", cpu), ("memory", memory)]
-        .into_iter()
-        .map(|(k, v)| (k.to_owned(), Quantity(v.to_owned())))
-        .collect();
-    ResourceRequirements {
-        requests: Some(amounts.clone()),
-        limits: Some(amounts),
-        ..ResourceRequirements::default()
+/// Whose addresses the Service's name stands for: all pods, or the primary's
+/// alone, so that a client that is told the name never writes to a replica.
+fn service_selector(datastore: &ValidatedDatastore) -> BTreeMap<String, String> {
+    let mut labels = selector(datastore);
+    if matches!(Shape::of(&datastore.spec), Shape::Replicated(_)) {
+        labels.insert("statefulset.kubernetes.io/pod-name".to_owned(), format!("{}-0", datastore.name));
     }
+    labels
 }
 
-/// The observer: a native sidecar, so that it is there before the server and
-/// never keeps a pod from ending. Its readiness is the pod's: it asks the
-/// server over RESP, where a probe of the server's own would fork processes on
-/// the measured CPUs.
-fn observer(datastore: &ValidatedDatastore, runner_image: &str) -> Container {
-    let mut env = vec![variable("DRAGSTRIP_TOKEN", &datastore.uid)];
-    env.extend(
-        datastore.spec.auth_secret_ref.as_ref().map(|secret| secret_variable(PASSWORD_VARIABLE, secret)),
-    );
-    Container {
-        name: "observer".to_owned(),
-        image: Some(runner_image.to_owned()),
-        command: Some(vec!["/dragstrip-runner".to_owned()]),
-        args: Some(vec!["observe".to_owned(), "--port".to_owned(), datastore.spec.port.to_string()]),
-        env: Some(env),
-        restart_policy: Some("Always".to_owned()),
-        ports: Some(vec![ContainerPort {
-            name: Some("observer".to_owned()),
-            container_port: i32::from(OBSERVER_PORT),
-            ..ContainerPort::default()
-        }]),
-        readiness_probe: Some(Probe {
-            http_get: Some(HTTPGetAction {
-                path: Some(READY_PATH.to_owned()),
-                port: IntOrString::Int(i32::from(OBSERVER_PORT)),
-                ..HTTPGetAction::default()
-            }),
-            period_seconds: Some(1),
-            timeout_seconds: Some(2),
-            failure_threshold: Some(3),
-            ..Probe::default()
-        }),
-        resources: Some(fixed_resources("50m", "64Mi")),
-        security_context: Some(locked_down()),
-        ..Container::default()
-    }
+fn service_port(name: &str, port: i32) -> ServicePort {
+    ServicePort { name: Some(name.to_owned()), port, ..ServicePort::default() }
 }
 
-fn server_environment(datastore: &ValidatedDatastore) -> Vec<EnvVar> {
-    let rules = engines::rules(datastore.spec.engine);
-    let mut env: Vec<EnvVar> =
-        rules.environment().into_iter().map(|(name, value)| variable(name, value)).collect();
-    if let Some(secret) = &datastore.spec.auth_secret_ref {
-        env.push(secret_variable(rules.password_variable().unwrap_or(PASSWORD_VARIABLE), secret));
-    }
-    env.extend(datastore.spec.env.iter().cloned());
-    env
-}
-
-fn server(datastore: &ValidatedDatastore) -> Container {
+fn service(datastore: &ValidatedDatastore) -> Service {
     let spec = &datastore.spec;
-    let rules = engines::rules(spec.engine);
-    let mut command = rules.command(spec);
-    command.extend(spec.extra_args.iter().cloned());
-    Container {
-        name: SERVER_CONTAINER.to_owned(),
-        image: Some(datastore.image.clone()),
-        command: Some(command),
-        env: Some(server_environment(datastore)),
-        ports: Some(vec![ContainerPort {
-            name: Some("resp".to_owned()),
-            container_port: spec.port,
-            ..ContainerPort::default()
-        }]),
-        // Holds readiness back until the port is open; nothing probes the server after that.
-        startup_probe: Some(Probe {
-            tcp_socket: Some(TCPSocketAction { port: IntOrString::Int(spec.port), host: None }),
-            period_seconds: Some(1),
-            failure_threshold: Some(120),
-            ..Probe::default()
+    let further = spec.custom.iter().flat_map(|custom| &custom.ports);
+    let servers = Shape::of(spec).ports(spec).enumerate();
+    let ports = servers
+        .map(|(index, port)| service_port(&pod::port_name(spec, index), i32::from(port)))
+        .chain(further.map(|further| service_port(&further.name, further.port)));
+    Service {
+        metadata: metadata(datastore),
+        spec: Some(ServiceSpec {
+            cluster_ip: Some("None".to_owned()),
+            // A pod that is not ready still has a name: members that wait for each other
+            // find each other, and a runner can say what is wrong with it.
+            publish_not_ready_addresses: Some(true),
+            selector: Some(service_selector(datastore)),
+            ports: Some(ports.collect()),
+            ..ServiceSpec::default()
         }),
-        resources: Some(datastore.resources.clone()),
-        security_context: Some(SecurityContext {
-            seccomp_profile: Some(rules.seccomp(spec)),
-            ..locked_down()
-        }),
-        volume_mounts: Some(vec![
-            VolumeMount { name: "data".to_owned(), mount_path: "/data".to_owned(), ..VolumeMount::default() },
-            VolumeMount { name: "tmp".to_owned(), mount_path: "/tmp".to_owned(), ..VolumeMount::default() },
-        ]),
-        working_dir: Some("/data".to_owned()),
-        ..Container::default()
-    }
-}
-
-fn pod(datastore: &ValidatedDatastore, runner_image: &str) -> PodSpec {
-    let user = engines::rules(datastore.spec.engine).user();
-    let placement = &datastore.spec.placement;
-    PodSpec {
-        init_containers: Some(vec![observer(datastore, runner_image)]),
-        containers: vec![server(datastore)],
-        // Lets the observer read the server's cgroup and processes, which the same user id allows it to.
-        share_process_namespace: Some(true),
-        // A Service named dfly-x would become DFLY_X_SERVICE_HOST, and Dragonfly
-        // exits on any DFLY_ variable that it does not know.
-        enable_service_links: Some(false),
-        automount_service_account_token: Some(false),
-        termination_grace_period_seconds: Some(5),
-        security_context: Some(PodSecurityContext {
-            run_as_non_root: Some(true),
-            run_as_user: Some(user),
-            run_as_group: Some(user),
-            fs_group: Some(user),
-            seccomp_profile: Some(k8s_openapi::api::core::v1::SeccompProfile {
-                type_: "RuntimeDefault".to_owned(),
-                localhost_profile: None,
-            }),
-            ..PodSecurityContext::default()
-        }),
-        node_selector: Some(placement.node_selector.clone()).filter(|labels| !labels.is_empty()),
-        affinity: Some(Affinity { node_affinity: Some(prefer_role(labels::SERVER)), ..Affinity::default() }),
-        tolerations: Some(tolerations(labels::SERVER, placement)),
-        volumes: Some(vec![empty_directory("data"), empty_directory("tmp")]),
-        ..PodSpec::default()
+        ..Service::default()
     }
 }
 
 /// The Service and StatefulSet of `datastore`.
 pub fn build(datastore: &ValidatedDatastore, runner_image: &str) -> Resources {
-    let service = Service {
-        metadata: metadata(datastore),
-        spec: Some(ServiceSpec {
-            cluster_ip: Some("None".to_owned()),
-            // A pod that is not ready still has a name, so that a runner can say what is wrong with it.
-            publish_not_ready_addresses: Some(true),
-            selector: Some(selector(datastore)),
-            ports: Some(vec![ServicePort {
-                name: Some("resp".to_owned()),
-                port: datastore.spec.port,
-                ..ServicePort::default()
-            }]),
-            ..ServiceSpec::default()
-        }),
-        ..Service::default()
-    };
     let stateful_set = StatefulSet {
         metadata: metadata(datastore),
         spec: Some(StatefulSetSpec {
-            replicas: Some(1),
-            // With OrderedReady a pod that never became ready would block its own repair.
+            replicas: Some(i32::from(Shape::of(&datastore.spec).pods())),
+            // With OrderedReady a pod that never became ready would block its own repair,
+            // and members that wait for each other would never start.
             pod_management_policy: Some("Parallel".to_owned()),
             service_name: Some(datastore.name.clone()),
             selector: LabelSelector { match_labels: Some(selector(datastore)), ..LabelSelector::default() },
             template: PodTemplateSpec {
                 metadata: Some(ObjectMeta { labels: Some(pod_labels(datastore)), ..ObjectMeta::default() }),
-                spec: Some(pod(datastore, runner_image)),
+                spec: Some(pod::pod(datastore, runner_image)),
             },
             ..StatefulSetSpec::default()
         }),
         ..StatefulSet::default()
     };
-    Resources { service, stateful_set }
+    Resources { service: service(datastore), stateful_set }
 }
 
 #[cfg(test)]

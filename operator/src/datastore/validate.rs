@@ -1,15 +1,18 @@
 //! Spec to [`ValidatedDatastore`]: what the apiserver's rules cannot say is
 //! checked here. Pure.
 
-use super::engines::{self, MIB, max_memory, threads};
+use super::{
+    engines::{self, MIB, max_memory, threads},
+    shape::Shape,
+};
 use crate::cluster::nodes;
-use dragstrip_crds::{Datastore, DatastoreSpec};
+use dragstrip_crds::{Datastore, DatastoreSpec, protocol::OBSERVER_PORT};
 use k8s_openapi::{
     api::core::v1::{Node, ResourceRequirements},
     apimachinery::pkg::api::resource::Quantity,
 };
 use kube::ResourceExt;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A declaration nothing can be built from; the message names field and remedy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -29,6 +32,25 @@ pub enum Invalid {
         /// The node selector.
         placement: String,
     },
+    /// No node has CPUs for all shards of a pod.
+    #[error(
+        "spec.cluster: {shards} shards of {threads} threads need {needed} CPUs on one node, but the largest node selected by spec.placement ({placement}) has {cpus}: use fewer shards, placement Spread, a larger node, or declare spec.resources of each shard"
+    )]
+    ShardsExceedNode {
+        /// Declared shards.
+        shards: u16,
+        /// Declared threads of each.
+        threads: i32,
+        /// CPUs that they need together.
+        needed: i32,
+        /// CPUs of the largest node.
+        cpus: i32,
+        /// The node selector.
+        placement: String,
+    },
+    /// Two things would listen on one port, or have one name.
+    #[error("{0}")]
+    Ports(String),
     /// No node has the labels.
     #[error("no node matches spec.placement.nodeSelector ({0}): label a node or correct the selector")]
     NoNode(String),
@@ -43,6 +65,8 @@ impl Invalid {
         match self {
             Self::Engine(_) => "InvalidForEngine",
             Self::ThreadsExceedNode { .. } => "ThreadsExceedNode",
+            Self::ShardsExceedNode { .. } => "ShardsExceedNode",
+            Self::Ports(_) => "InvalidPorts",
             Self::NoNode(_) => "NoMatchingNode",
             Self::Incomplete(_) => "Incomplete",
         }
@@ -86,13 +110,43 @@ fn default_resources(spec: &DatastoreSpec) -> ResourceRequirements {
 
 fn check_nodes(spec: &DatastoreSpec, known: &[Node]) -> Result<(), Invalid> {
     let placement = nodes::describe(&spec.placement);
-    match nodes::most_cpus(known, &spec.placement) {
-        None => Err(Invalid::NoNode(placement)),
-        Some(cpus) if cpus < spec.threads => {
-            Err(Invalid::ThreadsExceedNode { threads: spec.threads, cpus, placement })
-        }
-        Some(_) => Ok(()),
+    let Some(cpus) = nodes::most_cpus(known, &spec.placement) else {
+        return Err(Invalid::NoNode(placement));
+    };
+    if cpus < spec.threads {
+        return Err(Invalid::ThreadsExceedNode { threads: spec.threads, cpus, placement });
     }
+    let shards = Shape::of(spec).servers_per_pod();
+    let needed = spec.threads.saturating_mul(i32::from(shards));
+    if shards > 1 && spec.resources.is_none() && cpus < needed {
+        let threads = spec.threads;
+        return Err(Invalid::ShardsExceedNode { shards, threads, needed, cpus, placement });
+    }
+    Ok(())
+}
+
+/// All containers of a pod share its address, and all ports of a Service their names.
+fn check_ports(spec: &DatastoreSpec) -> Result<(), Invalid> {
+    let observer = engines::speaks_resp(spec).then_some(i32::from(OBSERVER_PORT));
+    let mut taken: BTreeMap<i32, String> =
+        observer.map(|port| (port, "the observer's port".to_owned())).into_iter().collect();
+    for port in Shape::of(spec).ports(spec).map(i32::from) {
+        if let Some(owner) = taken.insert(port, "a server's port".to_owned()) {
+            return Err(Invalid::Ports(format!("spec.port: a server would listen on {port}, which is {owner}: choose another")));
+        }
+    }
+    let reserved = ["resp", "server", "observer"];
+    let mut names: BTreeSet<&str> = reserved.into();
+    for further in spec.custom.iter().flat_map(|custom| &custom.ports) {
+        let (name, port) = (&further.name, further.port);
+        if let Some(owner) = taken.insert(port, format!("the port {name}")) {
+            return Err(Invalid::Ports(format!("spec.custom.ports: {name} is {port}, which is {owner}: choose another")));
+        }
+        if !names.insert(name) {
+            return Err(Invalid::Ports(format!("spec.custom.ports: the name {name} is taken: choose another")));
+        }
+    }
+    Ok(())
 }
 
 /// Checks the whole declaration against its engine and the cluster's nodes.
@@ -102,6 +156,7 @@ pub fn validate(datastore: &Datastore, known_nodes: &[Node]) -> Result<Validated
     if let Some(complaint) = rules.refuse(&spec) {
         return Err(Invalid::Engine(complaint));
     }
+    check_ports(&spec)?;
     check_nodes(&spec, known_nodes)?;
     Ok(ValidatedDatastore {
         name: datastore.name_any(),

@@ -2,7 +2,7 @@
 //! the manifest says. Pure.
 
 use super::engines;
-use dragstrip_crds::{DatastoreSpec, observed::ServerTruth};
+use dragstrip_crds::{DatastoreSpec, observed::ServerTruth, protocol::TopologyMember};
 
 /// Whether `actual` is `declared` or a longer form of it: 8.0 allows 8.0.2, not 8.01.
 fn version_agrees(declared: &str, actual: &str) -> bool {
@@ -13,8 +13,10 @@ fn version_agrees(declared: &str, actual: &str) -> bool {
 /// Every difference, as a sentence with both values; empty when all agrees.
 /// What an engine does not tell (absent in `truth`) is not compared.
 pub fn disagreements(spec: &DatastoreSpec, truth: &ServerTruth) -> Vec<String> {
+    let known = engines::rules(spec.engine).known();
     let mut found = Vec::new();
     match truth.engine {
+        _ if !known => {}
         Some(engine) if engine == spec.engine => {}
         Some(engine) => found.push(format!("engine: declared {}, the server is {engine}", spec.engine)),
         None => found.push(format!("engine: declared {}, the server is none that is known", spec.engine)),
@@ -24,6 +26,15 @@ pub fn disagreements(spec: &DatastoreSpec, truth: &ServerTruth) -> Vec<String> {
     {
         found.push(format!("version: declared {declared}, the server is {}", truth.version));
     }
+    if known {
+        found.extend(settings(spec, truth));
+    }
+    found
+}
+
+/// Differences in what the operator itself set.
+fn settings(spec: &DatastoreSpec, truth: &ServerTruth) -> Vec<String> {
+    let mut found = Vec::new();
     if let Some(threads) = truth.threads
         && threads != spec.threads
     {
@@ -40,8 +51,29 @@ pub fn disagreements(spec: &DatastoreSpec, truth: &ServerTruth) -> Vec<String> {
     {
         found.push(format!("eviction policy: declared noeviction, the server has {policy}"));
     }
+    if spec.cluster.is_some() && !truth.cluster_enabled {
+        found.push("cluster: declared, the server is not in cluster mode".to_owned());
+    }
     found.extend(engines::rules(spec.engine).disagreements(spec, truth));
     found
+}
+
+/// Every difference of one of several servers, which is named.
+pub fn member_disagreements(spec: &DatastoreSpec, member: &TopologyMember) -> Vec<String> {
+    let Some(truth) = &member.truth else {
+        return Vec::new();
+    };
+    let mut found = disagreements(spec, truth);
+    let declared = match member.role.as_str() {
+        "replica" => ["slave", "replica"],
+        _ => ["master", "primary"],
+    };
+    if let Some(role) = &truth.role
+        && !declared.contains(&role.as_str())
+    {
+        found.push(format!("role: declared {}, the server says {role}", member.role));
+    }
+    found.into_iter().map(|text| format!("{}: {text}", member.address)).collect()
 }
 
 #[cfg(test)]
@@ -68,6 +100,7 @@ mod tests {
             loading: false,
             run_id: "abc".into(),
             used_memory_bytes: 1,
+            role: Some("master".into()),
         }
     }
 
@@ -95,6 +128,61 @@ mod tests {
                 "maxMemory: declared 1073741824 bytes, the server has 5",
                 "eviction policy: declared noeviction, the server has allkeys-lru",
             ]
+        );
+    }
+
+    #[test]
+    fn a_shard_out_of_cluster_mode_is_found() {
+        let cluster: DatastoreSpec = serde_json::from_value(serde_json::json!({
+            "engine": "Redis", "threads": 2, "maxMemory": "1Gi", "cluster": {"shards": 3}
+        }))
+        .unwrap();
+        assert_eq!(
+            disagreements(&cluster, &truth()),
+            ["cluster: declared, the server is not in cluster mode"]
+        );
+        let enabled = ServerTruth { cluster_enabled: true, ..truth() };
+        assert_eq!(disagreements(&cluster, &enabled), Vec::<String>::new());
+    }
+
+    #[test]
+    fn one_of_several_servers_is_named() {
+        let member = |role: &str, truth| TopologyMember {
+            address: "10.0.0.7:6379".parse().unwrap(),
+            truth,
+            role: role.into(),
+            slots: None,
+        };
+        let slow = ServerTruth { threads: Some(1), ..truth() };
+        assert_eq!(
+            member_disagreements(&declared(), &member("primary", Some(slow))),
+            ["10.0.0.7:6379: threads: declared 2, the server runs 1"]
+        );
+        assert_eq!(
+            member_disagreements(&declared(), &member("replica", Some(truth()))),
+            ["10.0.0.7:6379: role: declared replica, the server says master"]
+        );
+        let following = ServerTruth { role: Some("slave".into()), ..truth() };
+        assert_eq!(
+            member_disagreements(&declared(), &member("replica", Some(following))),
+            Vec::<String>::new()
+        );
+        assert_eq!(member_disagreements(&declared(), &member("replica", None)), Vec::<String>::new());
+    }
+
+    #[test]
+    fn of_a_custom_server_only_the_version_is_compared() {
+        let custom = |version: &str| -> DatastoreSpec {
+            serde_json::from_value(serde_json::json!({
+                "engine": "Custom", "threads": 7, "image": "i", "version": version,
+                "custom": {"protocol": "Resp"}
+            }))
+            .unwrap()
+        };
+        assert_eq!(disagreements(&custom("8.0"), &truth()), Vec::<String>::new());
+        assert_eq!(
+            disagreements(&custom("9"), &truth()),
+            ["version: declared 9, the server is 8.0.2"]
         );
     }
 

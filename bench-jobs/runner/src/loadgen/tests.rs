@@ -1,52 +1,26 @@
 //! Tests of the load generator's adapter.
 
-use super::*;
-use crate::tool::Exit;
-use dragstrip_crds::protocol::{JobTarget, JobTool};
+use super::{
+    arguments::{rate_share, seed, share},
+    *,
+};
+use crate::fixtures::{context, ended};
+use dragstrip_crds::{
+    protocol::JobTls,
+    workload::{ArrivalSchedule, OpenLoopSpec},
+};
 use dragstrip_loadgen::{
-    cli::Arguments,
     histogram,
     report::{ErrorReport, FailureKind, SecondOperation, SecondReport, Totals},
 };
 use proptest::prelude::*;
-use std::path::Path;
 
 fn spec(options: &str) -> LoadgenSpec {
     serde_json::from_str(options).unwrap()
 }
 
 fn job(clients: u32) -> JobSpec {
-    JobSpec {
-        run: "run".into(),
-        phase: "phase".into(),
-        repetition: 1,
-        clients,
-        token: "token".into(),
-        target: JobTarget { host: "db".into(), port: 6379, cluster: false, run_id: None },
-        flush: false,
-        tool: JobTool::Loadgen(spec(r#"{"duration": "5s"}"#)),
-        watchdog_seconds: 30.0,
-    }
-}
-
-fn context(client_index: u32, directory: &Path) -> LaunchContext {
-    LaunchContext {
-        address: "10.0.0.7:6379".parse().unwrap(),
-        client_index,
-        password: Some("hush".into()),
-        output_directory: directory.to_path_buf(),
-        start_at_unix_nanos: 1_790_000_000_000_000_000,
-    }
-}
-
-fn ended(code: Option<i32>, signal: Option<i32>) -> Ended {
-    Ended {
-        exit: Exit { code, signal, interrupted: false, watchdog: false },
-        wall: Duration::from_secs(5),
-        active: Duration::from_secs(5),
-        last_lines: vec!["the last line".into()],
-        stdout: String::new(),
-    }
+    crate::fixtures::job(clients, r#"{"loadgen": {"duration": "5s"}}"#)
 }
 
 /// A report of 3 GETs and 2 SETs, as the generator writes it.
@@ -66,11 +40,13 @@ fn report() -> Report {
         histogram: latencies(count),
         ..OperationReport::default()
     };
-    let second = |second, count| SecondReport {
+    let second = |second, counts: [u64; 2]| SecondReport {
         second,
         operations: ["SET", "GET"]
-            .map(|name| SecondOperation { operation: name.into(), count, ..SecondOperation::default() })
-            .to_vec(),
+            .into_iter()
+            .zip(counts)
+            .map(|(name, count)| SecondOperation { operation: name.into(), count, ..SecondOperation::default() })
+            .collect(),
     };
     Report {
         version: "0.1.0".into(),
@@ -79,7 +55,7 @@ fn report() -> Report {
         window_seconds: 4.5,
         totals: Totals { count: 5, operations_per_second: 1.1, ..Totals::default() },
         operations: vec![operation("SET", 2, 0), operation("GET", 3, 1)],
-        per_second: vec![second(0, 2), second(1, 0)],
+        per_second: vec![second(0, [1, 2]), second(1, [1, 1])],
         ..Report::default()
     }
 }
@@ -164,10 +140,12 @@ fn progress_lines_are_told_from_others() {
 fn a_whole_report_is_a_measurement() {
     let measured = judged(&report(), &ended(Some(0), None)).unwrap();
     assert_eq!(measured.window, Some((1_790_000_000_001_000_000, 4.5)));
-    assert_eq!(measured.per_second, [4, 0]);
+    assert_eq!(measured.per_second, [3, 2]);
     assert_eq!((measured.tool.connections, measured.tool.pipeline), (20, 4));
     let [set, get] = measured.operations.as_slice() else { panic!("not two operations") };
     assert_eq!((set.count, set.hits, set.bytes), (2, None, 30));
+    assert_eq!((set.per_second.as_slice(), get.per_second.as_slice()), ([1, 1].as_slice(), [2, 1].as_slice()));
+    assert!((measured.tool.wall_operations_per_second.unwrap() - 1.0).abs() < 1e-9, "5 replies in 5 s of process");
     assert_eq!((get.count, get.hits, get.misses), (3, Some(1), Some(2)));
     assert!((get.latency_milliseconds.max - 0.3).abs() < 0.001, "{:?}", get.latency_milliseconds);
 }
@@ -233,6 +211,10 @@ fn counts_must_match_latencies_and_exits_must_be_good() {
     let refusal = refused(&contradiction, &ended(Some(0), None));
     assert_eq!(refusal.step, FailureStep::Output);
     assert!(refusal.message.contains("SET: 3 replies but 2 latencies"), "{}", refusal.message);
+    let mut contradiction = report();
+    contradiction.per_second.pop();
+    let refusal = refused(&contradiction, &ended(Some(0), None));
+    assert!(refusal.message.contains("SET: 2 replies but 1 over all seconds"), "{}", refusal.message);
     assert_eq!(refused(&report(), &ended(Some(11), None)).step, FailureStep::Tool);
     let unknown = Report { status: RunStatus::Unknown, ..report() };
     assert_eq!(refused(&unknown, &ended(Some(0), None)).step, FailureStep::Tool);

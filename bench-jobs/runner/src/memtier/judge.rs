@@ -8,6 +8,7 @@
 //! numbers are those of a growing number of connections, as asked for).
 
 use super::{
+    agreement::contradiction,
     arguments::{redact, redacted_arguments, result_file},
     operations,
     progress::Observed,
@@ -15,6 +16,7 @@ use super::{
 };
 use crate::tool::{Ended, Exit, LaunchContext, Measured, Rejected};
 use dragstrip_crds::{
+    protocol::JobSpec,
     result::{Failure, FailureStep, OperationResult, ToolRecord},
     workload::MemtierSpec,
 };
@@ -25,10 +27,6 @@ const CLOCK_TOLERANCE_SECONDS: f64 = 0.05;
 /// Clients whose averaged end lies this many milliseconds before their start
 /// never ended; less than that is the tool's averaging of whole seconds.
 const UNFINISHED_MILLISECONDS: f64 = 1000.0;
-
-/// The share of replies that may still be under way to a cluster's nodes when
-/// the time is up.
-const LATE_REPLIES: f64 = 0.05;
 
 type Fault = (FailureStep, String);
 
@@ -42,6 +40,7 @@ struct Outcome {
 pub(super) fn judge(
     spec: &MemtierSpec,
     observed: &Observed,
+    job: &JobSpec,
     context: &LaunchContext,
     ended: &Ended,
 ) -> Result<Measured, Box<Rejected>> {
@@ -52,7 +51,8 @@ pub(super) fn judge(
             Err(error) => Some((FailureStep::Output, unreadable(error))),
             Ok(outcome) => content_fault(&outcome.report, ended),
         });
-    let measured = measured(spec, observed, context, outcome.ok());
+    let tool = tool_record(spec, job, context, outcome.as_ref().ok().map(|outcome| &outcome.report), ended);
+    let measured = measured(tool, observed, outcome.ok());
     match fault {
         None => Ok(measured),
         Some((step, message)) => Err(Box::new(Rejected {
@@ -76,13 +76,7 @@ fn read(observed: &Observed, context: &LaunchContext) -> Result<Outcome, ReportE
     Ok(Outcome { report, operations })
 }
 
-fn measured(
-    spec: &MemtierSpec,
-    observed: &Observed,
-    context: &LaunchContext,
-    outcome: Option<Outcome>,
-) -> Measured {
-    let tool = tool_record(spec, context, outcome.as_ref().map(|outcome| &outcome.report));
+fn measured(tool: ToolRecord, observed: &Observed, outcome: Option<Outcome>) -> Measured {
     let mut errors = observed.error_replies.clone();
     let mut per_second = Vec::new();
     let mut operations = Vec::new();
@@ -93,18 +87,26 @@ fn measured(
         per_second = operations::per_second(&outcome.report);
         operations = outcome.operations;
     }
-    Measured { tool, operations, errors, per_second, window: None }
+    Measured { tool, operations, errors, per_second, ..Measured::default() }
 }
 
 /// The tool's account of itself; what it was told where it left none.
-fn tool_record(spec: &MemtierSpec, context: &LaunchContext, report: Option<&Report>) -> ToolRecord {
+fn tool_record(
+    spec: &MemtierSpec,
+    job: &JobSpec,
+    context: &LaunchContext,
+    report: Option<&Report>,
+    ended: &Ended,
+) -> ToolRecord {
     let told = |number: i32| u64::try_from(number).unwrap_or(0);
     let positive = |number: f64| (number.is_finite() && number > 0.0).then_some(number);
     ToolRecord {
         name: "memtier".to_owned(),
-        version: None,
-        arguments: redacted_arguments(spec, context),
+        version: context.tool_version.clone(),
+        arguments: redacted_arguments(spec, job, context),
         reported_operations_per_second: report.and_then(|report| positive(report.operations_per_second)),
+        wall_operations_per_second: report
+            .and_then(|report| positive(report.total_count as f64 / ended.wall.as_secs_f64())),
         reported_seconds: report.and_then(|report| positive(report.seconds)),
         connections: report
             .map_or_else(|| told(spec.threads) * told(spec.connections_per_thread), connections),
@@ -238,36 +240,6 @@ fn too_short(report: &Report, ended: &Ended) -> Option<String> {
     let wanted = connections(report).saturating_mul(report.requests_per_connection?);
     (report.total_count < wanted)
         .then(|| format!("memtier got {} replies but was to send {wanted} requests", report.total_count))
-}
-
-/// Counts in the result file that do not agree with each other.
-fn contradiction(report: &Report) -> Option<String> {
-    let rows: u64 = report.rows.iter().map(|row| row.count).sum();
-    if rows != report.total_count {
-        return Some(format!(
-            "memtier's rows add up to {rows} operations, its total is {}",
-            report.total_count
-        ));
-    }
-    report.rows.iter().find_map(|row| {
-        let recorded = row.latencies.count();
-        let answered = row.per_second.iter().sum::<u64>().max(row.count);
-        let late = recorded.saturating_sub(answered);
-        if recorded < answered {
-            Some(format!(
-                "memtier counted {answered} replies in {:?} but recorded only {recorded} latencies: versions \
-                 before 2.1.2 lose latencies beyond 1 s",
-                row.label
-            ))
-        } else if late > 0 && (!report.cluster || late as f64 > answered as f64 * LATE_REPLIES) {
-            Some(format!(
-                "memtier counted {answered} replies in {:?} but recorded {recorded} latencies",
-                row.label
-            ))
-        } else {
-            None
-        }
-    })
 }
 
 fn redirected(report: &Report) -> Option<String> {

@@ -4,7 +4,7 @@
 
 use crate::cgroup;
 use dragstrip_crds::observed::CgroupUsage;
-use std::{fs, path::PathBuf};
+use std::{collections::BTreeSet, fs, path::PathBuf};
 
 /// Process names of the engines' servers, as the kernel cuts them.
 const SERVER_NAMES: [&str; 5] =
@@ -17,13 +17,30 @@ const MAXIMUM_NAME_BYTES: usize = 15;
 /// A process and its name.
 type Process = (u32, String);
 
-/// The usage of the server's container; `None` where no other process of the
-/// pod can be seen. `name` is the server's process name where it is declared.
-pub fn server_usage(name: Option<&str>) -> Option<CgroupUsage> {
+/// The usage of the server's container, or of all containers when the pod runs
+/// several servers; `None` where no other process of the pod can be seen.
+/// `name` is the server's process name where it is declared.
+pub fn server_usage(name: Option<&str>, servers: usize) -> Option<CgroupUsage> {
     let candidates = candidates(processes(), std::process::id(), name);
-    candidates
+    let usages = candidates
         .into_iter()
-        .find_map(|id| cgroup::read(&PathBuf::from(format!("/proc/{id}/root{}", cgroup::OWN_ROOT))))
+        .filter_map(|id| cgroup::read(&PathBuf::from(format!("/proc/{id}/root{}", cgroup::OWN_ROOT))));
+    // Each server is the first process of a container of its own.
+    usages.take(servers).reduce(sum)
+}
+
+/// Two containers as one. Their peaks need not have been at the same time: the
+/// sum is the most that both can have used.
+fn sum(one: CgroupUsage, other: CgroupUsage) -> CgroupUsage {
+    let cpusets: BTreeSet<&str> = [one.cpuset.as_str(), other.cpuset.as_str()].into();
+    CgroupUsage {
+        cpuset: cpusets.into_iter().collect::<Vec<_>>().join(","),
+        cpu_seconds: one.cpu_seconds + other.cpu_seconds,
+        throttled_seconds: one.throttled_seconds + other.throttled_seconds,
+        throttled_periods: one.throttled_periods + other.throttled_periods,
+        memory_bytes: one.memory_bytes + other.memory_bytes,
+        memory_peak_bytes: one.memory_peak_bytes + other.memory_peak_bytes,
+    }
 }
 
 /// Which processes may be the server's, best first. Pure.
@@ -78,6 +95,19 @@ mod tests {
         assert_eq!(candidates(pod(), 9, Some("sh")), [30]);
         let pod = vec![(4, "a-very-long-ser".to_owned())];
         assert_eq!(candidates(pod, 9, Some("a-very-long-server")), [4]);
+    }
+
+    #[test]
+    fn containers_are_summed() {
+        let usage = |cpuset: &str, cpu_seconds, memory_bytes| CgroupUsage {
+            cpuset: cpuset.to_owned(),
+            cpu_seconds,
+            memory_bytes,
+            ..CgroupUsage::default()
+        };
+        let both = sum(usage("1", 1.5, 10), usage("2", 2.0, 30));
+        assert_eq!((both.cpuset.as_str(), both.cpu_seconds, both.memory_bytes), ("1,2", 3.5, 40));
+        assert_eq!(sum(usage("0-3", 0.0, 0), usage("0-3", 0.0, 0)).cpuset, "0-3");
     }
 
     #[test]

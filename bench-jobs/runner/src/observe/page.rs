@@ -29,21 +29,52 @@ const FIELDS: [(&str, &str, Kind, &str); 9] = [
     ("dragstrip_server_keyspace_misses_total", "keyspace_misses", Kind::Counter, "Failed key look-ups."),
 ];
 
-/// The page: what the server said, `None` when it is down, and what its
-/// container used.
-pub fn page(engine: Option<Engine>, info: Option<&Info>, usage: Option<&CgroupUsage>) -> String {
-    let engine = engine.map(|engine| engine.to_string()).unwrap_or_default();
-    let labels = [("engine", engine.as_str())];
-    let mut page = Exposition::default();
-    let up = f64::from(u8::from(info.is_some()));
-    page.single("dragstrip_server_up", Kind::Gauge, "1 when the server answers.", &labels, up);
-    for (name, field, kind, help) in FIELDS {
-        if let Some(value) = info.and_then(|info| info.number(field)) {
-            page.single(name, kind, help, &labels, value);
-        }
+/// One server of the pod and its INFO.
+pub struct Seen {
+    /// Its port, where the pod runs several servers.
+    pub port: Option<u16>,
+    /// Its engine, where that is known.
+    pub engine: Option<Engine>,
+    /// Its INFO; `None` when it is down.
+    pub info: Option<Info>,
+}
+
+impl Seen {
+    fn labels(&self) -> Vec<(&'static str, String)> {
+        let engine = self.engine.map(|engine| engine.to_string()).unwrap_or_default();
+        let port = self.port.map(|port| ("port", port.to_string()));
+        std::iter::once(("engine", engine)).chain(port).collect()
     }
-    let cpu_seconds = usage.map(|usage| usage.cpu_seconds).or_else(|| info.and_then(own_cpu_seconds));
-    if let Some(seconds) = cpu_seconds {
+}
+
+/// A metric with a sample of every server that has one.
+fn samples(page: &mut Exposition, heading: (&str, Kind, &str), values: &[(&Seen, f64)]) {
+    let (name, kind, help) = heading;
+    if !values.is_empty() {
+        page.heading(name, kind, help);
+    }
+    for (seen, value) in values {
+        let labels = seen.labels();
+        let labels: Vec<_> = labels.iter().map(|(name, text)| (*name, text.as_str())).collect();
+        page.sample(name, &labels, *value);
+    }
+}
+
+/// The page: what the servers said, and what their containers used together.
+pub fn page(servers: &[Seen], usage: Option<&CgroupUsage>) -> String {
+    let mut page = Exposition::default();
+    let up: Vec<_> =
+        servers.iter().map(|seen| (seen, f64::from(u8::from(seen.info.is_some())))).collect();
+    samples(&mut page, ("dragstrip_server_up", Kind::Gauge, "1 when the server answers."), &up);
+    for (name, field, kind, help) in FIELDS {
+        let values: Vec<_> =
+            servers.iter().filter_map(|seen| Some((seen, seen.info.as_ref()?.number(field)?))).collect();
+        samples(&mut page, (name, kind, help), &values);
+    }
+    let engine = servers.first().and_then(|seen| seen.engine).map(|e| e.to_string()).unwrap_or_default();
+    let labels = [("engine", engine.as_str())];
+    let own = || servers.iter().map(|seen| own_cpu_seconds(seen.info.as_ref()?)).sum::<Option<f64>>();
+    if let Some(seconds) = usage.map(|usage| usage.cpu_seconds).or_else(own) {
         let name = "dragstrip_server_cpu_seconds_total";
         page.single(name, Kind::Counter, "CPU time of the server's container.", &labels, seconds);
     }
@@ -93,11 +124,29 @@ fn container(page: &mut Exposition, labels: &[(&str, &str)], usage: &CgroupUsage
 mod tests {
     use super::*;
 
+    fn seen(engine: Option<Engine>, info: Option<Info>) -> Seen {
+        Seen { port: None, engine, info }
+    }
+
+    #[test]
+    fn several_servers_are_told_apart_by_their_ports() {
+        let shard = |port, text: &str| Seen {
+            port: Some(port),
+            engine: Some(Engine::Redis),
+            info: Some(Info::parse(text)),
+        };
+        let page = page(&[shard(7000, "used_memory:5"), shard(7001, "used_memory:6")], None);
+        assert!(page.contains("dragstrip_server_used_memory_bytes{engine=\"Redis\",port=\"7000\"} 5\n"), "{page}");
+        assert!(page.contains("dragstrip_server_used_memory_bytes{engine=\"Redis\",port=\"7001\"} 6\n"), "{page}");
+        let headings = page.matches("# TYPE dragstrip_server_used_memory_bytes gauge").count();
+        assert_eq!(headings, 1, "Prometheus refuses a metric with two headings: {page}");
+    }
+
     #[test]
     fn dragonfly_fills_the_page() {
         let info = Info::parse(include_str!("../../tests/fixtures/dragonfly/info_all_after_memtier_2t.txt"));
         let usage = CgroupUsage { cpu_seconds: 2.5, throttled_periods: 4, ..CgroupUsage::default() };
-        let page = page(Some(Engine::Dragonfly), Some(&info), Some(&usage));
+        let page = page(&[seen(Some(Engine::Dragonfly), Some(info))], Some(&usage));
         for line in [
             "dragstrip_server_up{engine=\"Dragonfly\"} 1\n",
             "dragstrip_server_used_memory_bytes{engine=\"Dragonfly\"} 1002864\n",
@@ -113,14 +162,14 @@ mod tests {
     #[test]
     fn without_a_cgroup_the_servers_own_cpu_time_stands() {
         let info = Info::parse("used_cpu_sys:1.25\nused_cpu_user:0.5");
-        let page = page(None, Some(&info), None);
+        let page = page(&[seen(None, Some(info))], None);
         assert!(page.contains("dragstrip_server_cpu_seconds_total{engine=\"\"} 1.75\n"), "{page}");
         assert!(!page.contains("throttled"), "{page}");
     }
 
     #[test]
     fn a_silent_server_is_down_and_nothing_else() {
-        let page = page(None, None, None);
+        let page = page(&[seen(None, None)], None);
         assert!(page.ends_with("dragstrip_server_up{engine=\"\"} 0\n"), "{page}");
     }
 }

@@ -36,6 +36,7 @@ pub fn read_truth(info: &Info, io_threads: Option<i32>) -> ServerTruth {
         loading: info.flag("loading"),
         run_id: run_id(info),
         used_memory_bytes: info.number("used_memory").unwrap_or_default(),
+        role: info.text("role").map(str::to_owned),
     }
 }
 
@@ -54,7 +55,7 @@ fn version(info: &Info, engine: Option<Engine>) -> String {
         Some(Engine::Dragonfly) => "dragonfly_version",
         Some(Engine::Garnet) => "garnet_version",
         Some(Engine::Valkey) => "valkey_version",
-        Some(Engine::KeyDB | Engine::Redis) | None => "redis_version",
+        Some(Engine::KeyDB | Engine::Redis | Engine::Custom) | None => "redis_version",
     };
     let written = info.text(field).or_else(|| info.text("redis_version")).unwrap_or_default();
     // Dragonfly writes df-v1.40.1.
@@ -66,7 +67,7 @@ fn threads(info: &Info, engine: Option<Engine>, io_threads: Option<i32>) -> Opti
         Engine::Dragonfly => info.number("thread_count"),
         Engine::KeyDB => info.number("server_threads"),
         Engine::Redis | Engine::Valkey => io_threads,
-        Engine::Garnet => None,
+        Engine::Garnet | Engine::Custom => None,
     }
 }
 

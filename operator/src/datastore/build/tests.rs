@@ -78,6 +78,127 @@ fn valkey_as_a_whole() {
     );
 }
 
+#[test]
+fn a_cluster_on_one_node_as_a_whole() {
+    let Resources { service, stateful_set } = built(json!({
+        "engine": "Redis", "threads": 1, "port": 7000, "cluster": {"shards": 3},
+        "authSecretRef": {"name": "pit-pass"}, "tls": {"secretName": "pit-tls", "clientSecretName": "pit-client"},
+    }));
+    insta::assert_yaml_snapshot!("cluster_on_one_node_service", service);
+    insta::assert_yaml_snapshot!("cluster_on_one_node_stateful_set", stateful_set);
+}
+
+#[test]
+fn a_spread_cluster_as_a_whole() {
+    let built = built(json!({
+        "engine": "Valkey", "threads": 2, "cluster": {"shards": 4, "placement": "Spread"},
+    }));
+    insta::assert_yaml_snapshot!("spread_cluster_stateful_set", built.stateful_set);
+}
+
+#[test]
+fn a_primary_with_replicas_as_a_whole() {
+    let Resources { service, stateful_set } = built(json!({
+        "engine": "KeyDB", "threads": 2, "replicas": 2, "authSecretRef": {"name": "pit-pass"},
+        "tls": {"secretName": "pit-tls"},
+    }));
+    insta::assert_yaml_snapshot!("replicas_service", service);
+    insta::assert_yaml_snapshot!("replicas_stateful_set", stateful_set);
+}
+
+fn etcd() -> Value {
+    json!({
+        "engine": "Custom", "threads": 2, "port": 2379, "image": "quay.io/coreos/etcd:v3.6.5",
+        "tls": {"secretName": "pit-tls"}, "extraArgs": ["--log-level=warn"],
+        "env": [{"name": "GOMAXPROCS", "value": "2"}],
+        "custom": {
+            "command": ["etcd"], "args": ["--name=$(POD_NAME)"], "members": 3, "readinessPath": "/readyz",
+            "ports": [{"name": "peer", "port": 2380}], "user": 1001,
+        },
+    })
+}
+
+#[test]
+fn a_custom_server_as_a_whole() {
+    let Resources { service, stateful_set } = built(etcd());
+    insta::assert_yaml_snapshot!("custom_service", service);
+    insta::assert_yaml_snapshot!("custom_stateful_set", stateful_set);
+}
+
+#[test]
+fn a_custom_server_that_speaks_resp_has_an_observer() {
+    let spec = json!({"engine": "Custom", "threads": 1, "image": "kv:1", "custom": {"protocol": "Resp"}});
+    let pod = built(spec).stateful_set.spec.unwrap().template.spec.unwrap();
+    assert_eq!(pod.init_containers.unwrap()[0].name, "observer");
+    assert_eq!(pod.containers[0].command, None, "the image's own program");
+    assert_eq!(pod.containers[0].args, None);
+}
+
+#[test]
+fn dragonfly_encrypts_what_its_flags_allow() {
+    let spec = |more: Value| {
+        let mut spec = json!({"engine": "Dragonfly", "threads": 1, "tls": {"secretName": "pit-tls"}});
+        spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        spec
+    };
+    let refusal = refused(spec(json!({})), "4").to_string();
+    assert!(refusal.contains("needs spec.authSecretRef or spec.tls.clientSecretName"), "{refusal}");
+    let with_password = command(spec(json!({"authSecretRef": {"name": "p"}})));
+    assert!(with_password.contains("--tls --tls_cert_file=/dragstrip/tls-server/tls.crt"), "{with_password}");
+    assert!(!with_password.contains("tls_ca_cert_file"), "an authority would demand certificates: {with_password}");
+    let replicas = refused(spec(json!({"authSecretRef": {"name": "p"}, "replicas": 1})), "4").to_string();
+    assert!(replicas.contains("needs spec.tls.clientSecretName"), "{replicas}");
+    let client = json!({"tls": {"secretName": "pit-tls", "clientSecretName": "pit-tls"}, "replicas": 1});
+    let both = command(spec(client));
+    assert!(both.contains("--tls_ca_cert_file=/dragstrip/tls-server/ca.crt --tls_replication"), "{both}");
+}
+
+#[test]
+fn old_redis_has_no_cluster_that_could_be_formed() {
+    let refusal = refused(json!({"engine": "Redis", "version": "6.2", "threads": 1, "cluster": {"shards": 3}}), "4");
+    assert!(refusal.to_string().contains("needs Redis 7.0 or later"), "{refusal}");
+}
+
+#[test]
+fn shards_that_fit_no_node_together_are_refused() {
+    let spec = json!({"engine": "Redis", "threads": 2, "cluster": {"shards": 8}});
+    let refusal = refused(spec.clone(), "8");
+    assert_eq!(refusal.reason(), "ShardsExceedNode");
+    assert!(refusal.to_string().contains("need 16 CPUs on one node"), "{refusal}");
+    let mut small = spec.clone();
+    small["resources"] = json!({"requests": {"cpu": "100m"}});
+    let mut spread = spec;
+    spread["cluster"]["placement"] = json!("Spread");
+    for fitting in [small, spread] {
+        assert!(validate(&datastore(fitting.clone()), &[node("8")]).is_ok(), "{fitting}");
+    }
+}
+
+#[test]
+fn ports_and_their_names_are_taken_once() {
+    for (spec, expected) in [
+        (json!({"engine": "Redis", "threads": 1, "port": 9180}), "9180, which is the observer's port"),
+        (
+            json!({"engine": "Redis", "threads": 1, "port": 9178, "cluster": {"shards": 3}}),
+            "9180, which is the observer's port",
+        ),
+        (
+            json!({"engine": "Custom", "threads": 1, "image": "i", "port": 2379,
+                   "custom": {"ports": [{"name": "peer", "port": 2379}]}}),
+            "peer is 2379, which is a server's port",
+        ),
+        (
+            json!({"engine": "Custom", "threads": 1, "image": "i", "port": 2379,
+                   "custom": {"ports": [{"name": "server", "port": 2380}]}}),
+            "the name server is taken",
+        ),
+    ] {
+        let refusal = refused(spec, "4");
+        assert_eq!(refusal.reason(), "InvalidPorts");
+        assert!(refusal.to_string().contains(expected), "{refusal}");
+    }
+}
+
 fn command(spec: Value) -> String {
     let stateful_set = built(spec).stateful_set;
     let pod = stateful_set.spec.unwrap().template.spec.unwrap();

@@ -2,7 +2,7 @@
 //! it ignores `--proactor_threads` under a CPU limit; and it falls back from
 //! `io_uring` to epoll without a word when seccomp forbids it.
 
-use super::{EngineRules, MIB, max_memory, threads};
+use super::{EngineRules, MIB, certificate_file, max_memory, threads};
 use dragstrip_crds::{DatastoreSpec, datastore::IoUring, observed::ServerTruth};
 use k8s_openapi::api::core::v1::SeccompProfile;
 
@@ -19,6 +19,40 @@ const OBEYS_THREADS: (u64, u64) = (1, 38);
 fn major_minor(version: &str) -> Option<(u64, u64)> {
     let mut numbers = version.trim_start_matches('v').split('.').map(str::parse);
     Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+}
+
+/// Flags for encrypted connections. An authority makes Dragonfly demand
+/// certificates of its clients, and is what a replica checks its primary by.
+fn encryption(spec: &DatastoreSpec) -> Vec<String> {
+    let Some(tls) = &spec.tls else {
+        return Vec::new();
+    };
+    let mut flags = vec![
+        "--tls".to_owned(),
+        format!("--tls_cert_file={}", certificate_file("tls.crt")),
+        format!("--tls_key_file={}", certificate_file("tls.key")),
+    ];
+    if tls.client_secret_name.is_some() {
+        flags.push(format!("--tls_ca_cert_file={}", certificate_file("ca.crt")));
+    }
+    if spec.replicas > 0 {
+        flags.push("--tls_replication".to_owned());
+    }
+    flags
+}
+
+/// Combinations with which Dragonfly exits, or a replica never gets through.
+fn refused_encryption(spec: &DatastoreSpec) -> Option<String> {
+    let tls = spec.tls.as_ref().filter(|tls| tls.client_secret_name.is_none())?;
+    let secret = &tls.secret_name;
+    if spec.replicas > 0 {
+        return Some(format!(
+            "spec.tls with replicas of Dragonfly needs spec.tls.clientSecretName (it may be {secret} itself): without it a replica has no authority to check its primary by"
+        ));
+    }
+    spec.auth_secret_ref.is_none().then(|| {
+        "spec.tls with engine Dragonfly needs spec.authSecretRef or spec.tls.clientSecretName: Dragonfly exits when encrypted clients need neither a password nor a certificate".to_owned()
+    })
 }
 
 impl EngineRules for Dragonfly {
@@ -42,6 +76,7 @@ impl EngineRules for Dragonfly {
         if spec.io_uring == IoUring::Disable {
             command.push("--force_epoll".to_owned());
         }
+        command.extend(encryption(spec));
         command
     }
 
@@ -67,7 +102,7 @@ impl EngineRules for Dragonfly {
                 needed / MIB
             ));
         }
-        None
+        refused_encryption(spec)
     }
 
     fn seccomp(&self, spec: &DatastoreSpec) -> SeccompProfile {

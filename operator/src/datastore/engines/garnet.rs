@@ -55,7 +55,7 @@ impl EngineRules for Garnet {
         vec![("DOTNET_EnableDiagnostics", "0")]
     }
 
-    fn user(&self) -> i64 {
+    fn user(&self, _spec: &DatastoreSpec) -> i64 {
         1654
     }
 

@@ -1,6 +1,6 @@
 //! Redis. `--io-threads` counts the main thread; it is fixed at start-up.
 
-use super::{EngineRules, redis_family};
+use super::{EngineRules, major, redis_family};
 use dragstrip_crds::DatastoreSpec;
 
 /// Redis' rules.
@@ -25,7 +25,20 @@ impl EngineRules for Redis {
         redis_family("redis-server", flags, spec)
     }
 
-    fn notes(&self, _spec: &DatastoreSpec) -> Vec<String> {
-        vec!["started as redis-server, without the image's entrypoint: modules of the redis:8 image are not loaded".to_owned()]
+    fn refuse(&self, spec: &DatastoreSpec) -> Option<String> {
+        let old = spec.version.as_deref().and_then(major).is_some_and(|major| major < 7);
+        (old && spec.cluster.is_some()).then(|| {
+            "spec.cluster needs Redis 7.0 or later, for CLUSTER ADDSLOTSRANGE: declare a later spec.version"
+                .to_owned()
+        })
+    }
+
+    fn notes(&self, spec: &DatastoreSpec) -> Vec<String> {
+        let mut notes = vec!["started as redis-server, without the image's entrypoint: modules of the redis:8 image are not loaded".to_owned()];
+        let threaded = spec.version.as_deref().and_then(major).is_none_or(|major| major >= 8);
+        if spec.tls.is_some() && spec.threads > 1 && !threaded {
+            notes.push("Redis 7 does not use its I/O threads for encrypted connections".to_owned());
+        }
+        notes
     }
 }

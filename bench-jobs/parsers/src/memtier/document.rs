@@ -10,7 +10,7 @@ const LARGEST_COUNT: u64 = 1 << 43;
 
 /// A JSON value that forgets nothing.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Value {
+pub(crate) enum Value {
     /// null, and what memtier writes where it divided by zero.
     Nothing,
     /// true or false.
@@ -29,12 +29,12 @@ pub(super) enum Value {
 
 impl Value {
     /// Reads a whole document.
-    pub(super) fn parse(text: &str) -> Result<Self, serde_json::Error> {
+    pub(crate) fn parse(text: &str) -> Result<Self, serde_json::Error> {
         serde_json::from_str(&without_bare_words(text))
     }
 
     /// The members of an object; none for anything else.
-    pub(super) fn members(&self) -> &[(String, Value)] {
+    pub(crate) fn members(&self) -> &[(String, Value)] {
         match self {
             Self::Members(members) => members,
             _ => &[],
@@ -42,12 +42,12 @@ impl Value {
     }
 
     /// The first member with this name.
-    pub(super) fn get(&self, name: &str) -> Option<&Value> {
+    pub(crate) fn get(&self, name: &str) -> Option<&Value> {
         self.members().iter().find(|(key, _)| key == name).map(|(_, value)| value)
     }
 
     /// The member with this name, where it is a count.
-    pub(super) fn whole(&self, name: &str) -> Option<u64> {
+    pub(crate) fn whole(&self, name: &str) -> Option<u64> {
         match self.get(name)? {
             Self::Whole(number) => Some(*number).filter(|number| *number <= LARGEST_COUNT),
             _ => None,
@@ -55,7 +55,7 @@ impl Value {
     }
 
     /// The member with this name, where it is a number.
-    pub(super) fn number(&self, name: &str) -> Option<f64> {
+    pub(crate) fn number(&self, name: &str) -> Option<f64> {
         match self.get(name)? {
             Self::Whole(number) => Some(*number as f64),
             Self::Number(number) => Some(*number),
@@ -64,7 +64,7 @@ impl Value {
     }
 
     /// The member with this name, where it is text.
-    pub(super) fn text(&self, name: &str) -> Option<&str> {
+    pub(crate) fn text(&self, name: &str) -> Option<&str> {
         match self.get(name)? {
             Self::Text(text) => Some(text),
             _ => None,

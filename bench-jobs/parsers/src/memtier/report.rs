@@ -100,6 +100,8 @@ pub struct Row {
     /// In cluster mode the histogram of a timed run may hold a few more: those
     /// that were under way then.
     pub count: u64,
+    /// Operations per second by the tool's own account, where that is a number.
+    pub operations_per_second: Option<f64>,
     /// Reads that found their key and reads that did not, where the tool counted them.
     pub hits_and_misses: Option<(u64, u64)>,
     /// Replies that redirected to another cluster node with MOVED.
@@ -169,6 +171,7 @@ fn row(label: &str, value: &Value) -> Result<Row, ReportError> {
     Ok(Row {
         label: label.to_owned(),
         count,
+        operations_per_second: value.number("Ops/sec").filter(|rate| rate.is_finite()),
         hits_and_misses: rates.hits().map(|hits| (hits, count.saturating_sub(moved + ask + hits))),
         moved,
         ask,

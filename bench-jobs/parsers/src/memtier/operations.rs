@@ -23,7 +23,7 @@ struct Sum {
 ///
 /// memtier does not say which operation got which error reply; `errors` are
 /// taken off an operation's count only where there is just one.
-pub(super) fn operations(report: &Report, errors: u64) -> Result<Vec<OperationResult>, ReportError> {
+pub fn operations(report: &Report, errors: u64) -> Result<Vec<OperationResult>, ReportError> {
     let mut sums: Vec<Sum> = Vec::new();
     for row in report.rows.iter().filter(|row| row.count > 0) {
         let operation = command(&row.label);
@@ -37,7 +37,7 @@ pub(super) fn operations(report: &Report, errors: u64) -> Result<Vec<OperationRe
 }
 
 /// Replies of all operations in each second.
-pub(super) fn per_second(report: &Report) -> Vec<u64> {
+pub fn per_second(report: &Report) -> Vec<u64> {
     let length = report.rows.iter().map(|row| row.per_second.len()).max().unwrap_or(0);
     let mut counts = vec![0; length];
     for row in &report.rows {
@@ -49,7 +49,7 @@ pub(super) fn per_second(report: &Report) -> Vec<u64> {
 }
 
 /// Redirections by their word.
-pub(super) fn redirections(report: &Report) -> BTreeMap<String, u64> {
+pub fn redirections(report: &Report) -> BTreeMap<String, u64> {
     let moved = ("MOVED".to_owned(), report.rows.iter().map(|row| row.moved).sum());
     let ask = ("ASK".to_owned(), report.rows.iter().map(|row| row.ask).sum());
     [moved, ask].into_iter().filter(|(_, count)| *count > 0).collect()
@@ -57,7 +57,7 @@ pub(super) fn redirections(report: &Report) -> BTreeMap<String, u64> {
 
 /// `LPUSH` out of `Lpushs`, `SCAN` out of `Scan <cursor>s`: memtier writes the
 /// command's name with one `s` behind it.
-fn command(label: &str) -> String {
+pub(super) fn command(label: &str) -> String {
     let singular = label.strip_suffix('s').unwrap_or(label);
     singular.split_whitespace().next().unwrap_or(label).to_uppercase()
 }

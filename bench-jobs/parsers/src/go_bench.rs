@@ -1,0 +1,256 @@
+//! What `go test -bench` prints: `BenchmarkName-8  1000  123 ns/op  5 B/op`.
+//!
+//! Operations are named without `Benchmark`, and without `-8` where all have
+//! the same; with the package in front where there are several packages. The
+//! count is the number of iterations; ns/op is elapsed time over iterations,
+//! which with `b.RunParallel` is no latency, so that none is reported. Every
+//! pair of value and unit is a metric named by its unit. Several runs
+//! (`-count`) are added up; their metrics are means, with each run's value kept.
+
+use crate::{
+    notation::{Notation, NumberError},
+    parsed::{Metric, Operation, Parsed, ToolName, only_duration},
+    records::lines,
+};
+use dragstrip_crds::workload::{Merge, StdoutParser};
+
+const PREFIX: &str = "Benchmark";
+/// The unit of time per iteration.
+const TIME: &str = "ns/op";
+
+/// Why the output of `go test -bench` gave no result.
+#[derive(Debug, thiserror::Error)]
+pub enum GoBenchError {
+    /// A test or benchmark failed, or the program broke off.
+    #[error("the Go test failed: {0:?}")]
+    Failed(String),
+    /// A line begins like a result and is none.
+    #[error(
+        "{0:?} begins like a result of go test -bench and is none: let the benchmark print nothing to standard output"
+    )]
+    Line(String),
+    /// A figure is no number.
+    #[error("{benchmark}: {source}")]
+    Number {
+        /// The benchmark.
+        benchmark: String,
+        /// What is wrong.
+        source: NumberError,
+    },
+    /// The options hold what this parser has no use for.
+    #[error("goBench takes no requests: go test prints the number of iterations itself")]
+    Requests,
+}
+
+/// One line of results.
+struct Run<'a> {
+    package: &'a str,
+    benchmark: &'a str,
+    iterations: u64,
+    figures: Vec<(f64, &'a str)>,
+}
+
+/// Reads standard output.
+pub fn parse(options: &StdoutParser, stdout: &str) -> Result<Parsed, GoBenchError> {
+    if options.requests.is_some() {
+        return Err(GoBenchError::Requests);
+    }
+    let lines = lines(stdout);
+    let mut runs = Vec::new();
+    let mut package = "";
+    let mut passed = false;
+    for line in lines.whole.lines().map(str::trim_end) {
+        if let Some(name) = line.strip_prefix("pkg: ") {
+            package = name;
+        } else if is_failure(line) {
+            return Err(GoBenchError::Failed(line.chars().take(200).collect()));
+        } else if line == "PASS" || line.starts_with("ok  \t") {
+            passed = true;
+        } else if line.starts_with(PREFIX) && line.contains([' ', '\t']) {
+            passed = false;
+            runs.push(run(package, line)?);
+        }
+    }
+    let unfinished =
+        (!passed).then(|| "go test did not print PASS after its results: it was ended early".to_owned());
+    let (operations, metrics) = joined(&runs);
+    Ok(Parsed {
+        seconds: only_duration(&operations),
+        operations,
+        metrics,
+        tool: Some(ToolName { name: "go test -bench".to_owned(), version: None }),
+        incomplete: lines.incomplete().or(unfinished),
+        ..Parsed::default()
+    })
+}
+
+fn is_failure(line: &str) -> bool {
+    line == "FAIL" || ["FAIL\t", "--- FAIL:", "panic: "].iter().any(|start| line.starts_with(start))
+}
+
+fn run<'a>(package: &'a str, line: &'a str) -> Result<Run<'a>, GoBenchError> {
+    let strange = || GoBenchError::Line(line.chars().take(200).collect());
+    let mut fields = line.split_whitespace();
+    let benchmark = fields.next().ok_or_else(strange)?;
+    let number = |text: &str| {
+        Notation::PLAIN
+            .number(text)
+            .map_err(|source| GoBenchError::Number { benchmark: benchmark.to_owned(), source })
+    };
+    let iterations = fields.next().and_then(|text| text.parse().ok()).ok_or_else(strange)?;
+    let rest: Vec<_> = fields.collect();
+    if rest.is_empty() || rest.len() % 2 != 0 || iterations == 0 {
+        return Err(strange());
+    }
+    let mut figures: Vec<(f64, &str)> = Vec::new();
+    for pair in rest.chunks_exact(2) {
+        if figures.iter().any(|(_, unit)| *unit == pair[1]) {
+            return Err(strange());
+        }
+        figures.push((number(pair[0])?, pair[1]));
+    }
+    Ok(Run { package, benchmark, iterations, figures })
+}
+
+/// Runs of the same benchmark, joined.
+fn joined(runs: &[Run]) -> (Vec<Operation>, Vec<Metric>) {
+    let several_packages = runs.iter().any(|run| run.package != runs[0].package);
+    let suffix = common_suffix(runs);
+    let mut keys: Vec<(&str, &str)> = Vec::new();
+    for run in runs {
+        if !keys.contains(&(run.package, run.benchmark)) {
+            keys.push((run.package, run.benchmark));
+        }
+    }
+    let mut operations = Vec::new();
+    let mut metrics = Vec::new();
+    for (package, benchmark) in keys {
+        let same: Vec<_> =
+            runs.iter().filter(|run| (run.package, run.benchmark) == (package, benchmark)).collect();
+        let short = benchmark.strip_prefix(PREFIX).unwrap_or(benchmark);
+        let short = short.strip_suffix(suffix).unwrap_or(short);
+        let name = if several_packages { format!("{package}.{short}") } else { short.to_owned() };
+        operations.push(operation(&name, &same));
+        metrics.extend(figures(&name, &same));
+    }
+    (operations, metrics)
+}
+
+/// `-8`, where every benchmark ended with it: the number of CPUs, which go
+/// leaves out when it is 1. With `-cpu 1,2` it tells benchmarks apart.
+fn common_suffix<'a>(runs: &[Run<'a>]) -> &'a str {
+    let Some(first) = runs.first() else { return "" };
+    let Some(position) = first.benchmark.rfind('-') else { return "" };
+    let suffix = &first.benchmark[position..];
+    let is_number = suffix.len() > 1 && suffix[1..].bytes().all(|byte| byte.is_ascii_digit());
+    if is_number && runs.iter().all(|run| run.benchmark.ends_with(suffix)) { suffix } else { "" }
+}
+
+fn operation(name: &str, runs: &[&Run]) -> Operation {
+    let count = runs.iter().fold(0_u64, |sum, run| sum.saturating_add(run.iterations));
+    let seconds: Option<f64> =
+        runs.iter().map(|run| Some(figure(run, TIME)? * run.iterations as f64 / 1e9)).sum();
+    let seconds = seconds.filter(|seconds| *seconds > 0.0);
+    Operation {
+        count: Some(count),
+        operations_per_second: seconds.map(|seconds| count as f64 / seconds),
+        seconds,
+        ..Operation::named(name)
+    }
+}
+
+fn figure(run: &Run, unit: &str) -> Option<f64> {
+    run.figures.iter().find(|(_, known)| *known == unit).map(|(value, _)| *value)
+}
+
+fn figures(name: &str, runs: &[&Run]) -> Vec<Metric> {
+    let mut units: Vec<&str> = Vec::new();
+    for (_, unit) in runs.iter().flat_map(|run| &run.figures) {
+        if !units.contains(unit) {
+            units.push(unit);
+        }
+    }
+    units
+        .into_iter()
+        .map(|unit| {
+            let samples: Vec<f64> = runs.iter().filter_map(|run| figure(run, unit)).collect();
+            Metric {
+                operation: Some(name.to_owned()),
+                name: unit.to_owned(),
+                value: samples.iter().sum::<f64>() / samples.len() as f64,
+                unit: Some(unit.to_owned()),
+                samples: if samples.len() > 1 { samples } else { Vec::new() },
+                // Rates add up over clients, everything per operation does not.
+                merge: if unit.ends_with("/s") || unit.ends_with("/sec") { Merge::Sum } else { Merge::Mean },
+            }
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(stdout: &str) -> Result<Parsed, GoBenchError> {
+        parse(&StdoutParser::default(), stdout)
+    }
+
+    fn names(parsed: &Parsed) -> Vec<&str> {
+        parsed.operations.iter().map(|operation| operation.name.as_str()).collect()
+    }
+
+    #[test]
+    fn several_runs_are_added_up_and_kept() {
+        let parsed =
+            read("BenchmarkSet-8 \t1000\t200.0 ns/op\nBenchmarkSet-8 \t3000\t100.0 ns/op\nPASS\n").unwrap();
+        let set = &parsed.operations[0];
+        assert_eq!((set.name.as_str(), set.count), ("Set", Some(4000)));
+        // 4000 iterations in 1000 × 200 ns + 3000 × 100 ns = 500 µs.
+        assert!((set.operations_per_second.unwrap() - 8e6).abs() < 1e-3, "{set:?}");
+        assert_eq!((parsed.metrics[0].value, parsed.metrics[0].samples.len()), (150.0, 2));
+        assert_eq!(parsed.incomplete, None);
+    }
+
+    #[test]
+    fn the_number_of_cpus_stays_where_it_tells_benchmarks_apart() {
+        let line = |name: &str| format!("Benchmark{name} 10 5 ns/op\n");
+        assert_eq!(names(&read(&(line("A/x-1-8") + &line("B-8"))).unwrap()), ["A/x-1", "B"]);
+        assert_eq!(names(&read(&(line("A-4") + &line("A-8"))).unwrap()), ["A-4", "A-8"]);
+        assert_eq!(names(&read(&(line("A") + &line("A-2"))).unwrap()), ["A", "A-2"]);
+    }
+
+    #[test]
+    fn packages_are_named_where_there_are_several() {
+        let parsed =
+            read("pkg: x/a\nBenchmarkSet 10 5 ns/op\nPASS\npkg: x/b\nBenchmarkSet 10 7 ns/op\nPASS\n").unwrap();
+        assert_eq!(names(&parsed), ["x/a.Set", "x/b.Set"]);
+    }
+
+    #[test]
+    fn a_run_without_pass_is_incomplete() {
+        assert!(read("BenchmarkSet 10 5 ns/op\n").unwrap().incomplete.is_some());
+        let cut = read("BenchmarkSet 10 5 ns/op\nBenchmarkGet 10 12").unwrap();
+        assert_eq!((names(&cut), cut.incomplete.is_some()), (vec!["Set"], true));
+    }
+
+    #[test]
+    fn failures_and_mixed_output_are_errors() {
+        for stdout in [
+            "BenchmarkSet 10 5 ns/op\n--- FAIL: BenchmarkGet\nFAIL\n",
+            "BenchmarkSet 10 5 ns/op\nFAIL\tx/a\t0.1s\n",
+            "panic: oh\n",
+            "BenchmarkSet-8 hello\n",
+            "BenchmarkSet-8 10 5 ns/op 7\n",
+            "BenchmarkSet-8 10 5 ns/op 7 ns/op\n",
+            "BenchmarkSet-8 10 NaN ns/op\n",
+            "BenchmarkSet-8 0 5 ns/op\n",
+        ] {
+            assert!(read(stdout).is_err(), "read {stdout:?}");
+        }
+    }
+
+    #[test]
+    fn a_name_alone_on_its_line_is_an_announcement() {
+        assert_eq!(names(&read("BenchmarkSet\nBenchmarkSet-2 10 5 ns/op\nPASS\n").unwrap()), ["Set"]);
+    }
+}

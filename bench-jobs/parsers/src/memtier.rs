@@ -1,0 +1,142 @@
+//! memtier's JSON result ([`report`], [`operations`], [`agreement`]) and the
+//! one that dfly_bench writes in its likeness ([`dfly_bench`]).
+//!
+//! Neither file tells error replies from others. memtier writes each of them to
+//! standard error, where they are counted; its rates and its duration are its
+//! own account and may be a second off (see [`report`]).
+
+pub mod agreement;
+mod dfly_bench;
+mod document;
+pub mod operations;
+pub mod report;
+
+use crate::{
+    outputs::Capture,
+    parsed::{LatencyReport, Operation, Parsed, ToolName},
+};
+use document::Value;
+use dragstrip_crds::result::OperationResult;
+use report::{Report, ReportError};
+use std::collections::BTreeMap;
+
+/// What stands before each error reply on memtier's standard error.
+const ERROR_REPLY: &str = "handle error response:";
+/// Kinds of error replies that are told apart; a guard against a server whose
+/// every error begins with another word.
+const KINDS: usize = 64;
+
+/// Why the result file gave no result.
+#[derive(Debug, thiserror::Error)]
+pub enum MemtierError {
+    /// The file cannot be understood.
+    #[error(transparent)]
+    Report(#[from] ReportError),
+    /// Its counts do not agree.
+    #[error("{0}")]
+    Contradiction(String),
+    /// A count or rate of dfly_bench is missing.
+    #[error("the result file has no usable {field:?} in {section:?}")]
+    Missing {
+        /// Where it should be.
+        section: String,
+        /// What should be there.
+        field: &'static str,
+    },
+    /// A percentile has no number for a name.
+    #[error("the result file has a percentile {name:?} in {section:?}")]
+    Percentile {
+        /// Whose percentile.
+        section: String,
+        /// Its name.
+        name: String,
+    },
+}
+
+/// Reads a result file, with the standard error that belongs to it.
+pub fn parse(text: &str, stderr: &Capture) -> Result<Parsed, MemtierError> {
+    let document = Value::parse(text).map_err(ReportError::Json)?;
+    if document.get("ALL STATS").is_some() && document.get("run information").is_none() {
+        return dfly_bench::read(&document);
+    }
+    let report = Report::read(text)?;
+    if let Some(contradiction) = agreement::contradiction(&report) {
+        return Err(MemtierError::Contradiction(contradiction));
+    }
+    let mut errors = error_replies(&stderr.text);
+    let operations = operations::operations(&report, errors.values().sum())?;
+    for (word, count) in operations::redirections(&report) {
+        *errors.entry(word).or_default() += count;
+    }
+    let positive = |number: f64| (number.is_finite() && number > 0.0).then_some(number);
+    Ok(Parsed {
+        operations: operations.into_iter().map(|operation| exact(operation, &report)).collect(),
+        seconds: positive(report.seconds),
+        per_second: operations::per_second(&report),
+        errors,
+        tool: Some(ToolName { name: "memtier".to_owned(), version: None }),
+        incomplete: incomplete(&report, stderr),
+        remarks: vec![],
+        ..Parsed::default()
+    })
+}
+
+fn exact(operation: OperationResult, report: &Report) -> Operation {
+    let rate = report
+        .rows
+        .iter()
+        .filter(|row| row.count > 0 && operations::command(&row.label) == operation.operation)
+        .map(|row| row.operations_per_second)
+        .sum::<Option<f64>>();
+    Operation {
+        count: Some(operation.count),
+        operations_per_second: rate,
+        hits: operation.hits,
+        misses: operation.misses,
+        errors: Some(operation.errors),
+        bytes: Some(operation.bytes),
+        seconds: None,
+        latency: operation
+            .histogram
+            .map(|histogram| LatencyReport::Exact { histogram, summary: operation.latency_milliseconds }),
+        name: operation.operation,
+    }
+}
+
+/// Error replies by their first word.
+fn error_replies(stderr: &str) -> BTreeMap<String, u64> {
+    let mut counts = BTreeMap::new();
+    for line in stderr.split(['\n', '\r']) {
+        if let Some((_, reply)) = line.split_once(ERROR_REPLY) {
+            let word = reply.trim_start().trim_start_matches('-').split_whitespace().next().unwrap_or("OTHER");
+            let known = counts.contains_key(word) || counts.len() < KINDS;
+            *counts.entry(if known { word } else { "OTHER" }.to_owned()).or_default() += 1;
+        }
+    }
+    counts
+}
+
+fn incomplete(report: &Report, stderr: &Capture) -> Option<String> {
+    if report.interrupted {
+        Some("memtier says that it was interrupted".to_owned())
+    } else if report.connection_errors > 0 {
+        Some(format!("memtier counted {} connection errors", report.connection_errors))
+    } else if stderr.cut {
+        Some("memtier wrote more to standard error than is kept, so that error replies are missing".to_owned())
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn error_replies_are_counted_by_their_first_word() {
+        let stderr = "server 127.0.0.1:7001 handle error response: -OOM command not allowed\r\n\
+                      [RUN #1 10%, 1 secs] 2 threads: 5 ops,\r\
+                      server a:1 handle error response: -OOM x\nserver a:1 handle error response: \n";
+        assert_eq!(error_replies(stderr), BTreeMap::from([("OOM".to_owned(), 2), ("OTHER".to_owned(), 1)]));
+    }
+}

@@ -1,0 +1,193 @@
+//! TLS for the runner's own connections, by rustls with the ring provider, so
+//! that it links statically. Reads certificate files; what they hold is never
+//! shown.
+
+use crate::access::{CertificateFiles, TlsFiles};
+use std::{fmt, io, path::PathBuf, sync::Arc};
+use tokio::net::TcpStream;
+use tokio_rustls::{
+    TlsConnector,
+    client::TlsStream,
+    rustls::{
+        ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
+        client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+        crypto::{CryptoProvider, ring},
+        pki_types::{
+            CertificateDer, PrivateKeyDer, ServerName, UnixTime,
+            pem::{Error as PemError, PemObject as _},
+        },
+    },
+};
+
+/// Why connections cannot be encrypted.
+#[derive(Debug, thiserror::Error)]
+pub enum EncryptionError {
+    /// A certificate or key cannot be read.
+    #[error("{path}: {source}. Check the Secret that tls names: ca.crt, tls.crt and tls.key in PEM")]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: PemError,
+    },
+    /// A file holds no certificate.
+    #[error("{0}: it holds no certificate. Check the Secret that tls names")]
+    Empty(PathBuf),
+    /// A certificate is none, or does not fit its key.
+    #[error("the certificates cannot be used: {0}")]
+    Unusable(#[source] tokio_rustls::rustls::Error),
+    /// The name is neither a domain name nor an IP address.
+    #[error("tls.serverName {0:?} is neither a domain name nor an IP address")]
+    Name(String),
+}
+
+/// How to encrypt connections to one target.
+#[derive(Clone)]
+pub struct Encryption {
+    config: Arc<ClientConfig>,
+    name: ServerName<'static>,
+}
+
+impl fmt::Debug for Encryption {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Encryption").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl Encryption {
+    /// Reads the files.
+    pub fn load(files: &TlsFiles) -> Result<Self, EncryptionError> {
+        let provider = Arc::new(ring::default_provider());
+        let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()
+            .map_err(EncryptionError::Unusable)?;
+        let builder = if files.insecure_skip_verify {
+            builder.dangerous().with_custom_certificate_verifier(Arc::new(AnyCertificate(provider)))
+        } else {
+            builder.with_root_certificates(roots(files.authority.as_ref())?)
+        };
+        let config = match &files.client {
+            None => builder.with_no_client_auth(),
+            Some(client) => {
+                let (chain, key) = own(client)?;
+                builder.with_client_auth_cert(chain, key).map_err(EncryptionError::Unusable)?
+            }
+        };
+        let name = ServerName::try_from(files.server_name.clone())
+            .map_err(|_| EncryptionError::Name(files.server_name.clone()))?;
+        Ok(Self { config: Arc::new(config), name })
+    }
+
+    /// Encrypts a connection.
+    pub async fn connect(&self, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
+        TlsConnector::from(Arc::clone(&self.config)).connect(self.name.clone(), stream).await
+    }
+}
+
+fn certificates(path: &PathBuf) -> Result<Vec<CertificateDer<'static>>, EncryptionError> {
+    let damaged = |source| EncryptionError::File { path: path.clone(), source };
+    let found: Vec<_> =
+        CertificateDer::pem_file_iter(path).map_err(damaged)?.collect::<Result<_, _>>().map_err(damaged)?;
+    if found.is_empty() { Err(EncryptionError::Empty(path.clone())) } else { Ok(found) }
+}
+
+/// The authorities to trust: the declared one, or the well-known ones, which
+/// are built in since a tool's image need not hold any.
+fn roots(authority: Option<&PathBuf>) -> Result<RootCertStore, EncryptionError> {
+    let mut roots = RootCertStore::empty();
+    match authority {
+        Some(path) => {
+            for certificate in certificates(path)? {
+                roots.add(certificate).map_err(EncryptionError::Unusable)?;
+            }
+        }
+        None => {
+            roots.add_parsable_certificates(webpki_root_certs::TLS_SERVER_ROOT_CERTS.iter().cloned());
+        }
+    }
+    Ok(roots)
+}
+
+type Own = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
+
+fn own(files: &CertificateFiles) -> Result<Own, EncryptionError> {
+    let key = PrivateKeyDer::from_pem_file(&files.key)
+        .map_err(|source| EncryptionError::File { path: files.key.clone(), source })?;
+    Ok((certificates(&files.certificate)?, key))
+}
+
+/// Takes any certificate, as `insecureSkipVerify` asks for; signatures are
+/// still checked, so that the peer at least owns the certificate it shows.
+#[derive(Debug)]
+struct AnyCertificate(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for AnyCertificate {
+    fn verify_server_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, tokio_rustls::rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, tokio_rustls::rustls::Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        tokio_rustls::rustls::crypto::verify_tls12_signature(message, cert, dss, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, tokio_rustls::rustls::Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        tokio_rustls::rustls::crypto::verify_tls13_signature(message, cert, dss, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn files() -> TlsFiles {
+        TlsFiles { server_name: "db".into(), authority: None, client: None, insecure_skip_verify: false }
+    }
+
+    #[test]
+    fn the_well_known_authorities_are_built_in() {
+        assert!(roots(None).unwrap().len() > 50);
+        assert!(Encryption::load(&files()).is_ok());
+    }
+
+    #[test]
+    fn what_is_no_certificate_is_refused_with_the_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("ca.crt");
+        let mut files = files();
+        files.authority = Some(path.clone());
+        assert!(Encryption::load(&files).unwrap_err().to_string().contains("ca.crt"));
+        std::fs::write(&path, "no certificate").unwrap();
+        let message = Encryption::load(&files).unwrap_err().to_string();
+        assert!(message.contains("holds no certificate"), "{message}");
+    }
+
+    #[test]
+    fn a_name_that_is_none_is_refused() {
+        let files = TlsFiles { server_name: "not a name".into(), ..files() };
+        let message = Encryption::load(&files).unwrap_err().to_string();
+        assert!(message.contains("tls.serverName \"not a name\""), "{message}");
+    }
+}

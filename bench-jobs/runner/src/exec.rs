@@ -1,0 +1,233 @@
+//! Any tool in any image: its command with the target put in, and its output
+//! handed to the parser that the job names. Touches the output directory and
+//! the environment variables that the job refers to.
+
+mod expand;
+mod outputs;
+
+use crate::{
+    failure::failure,
+    tool::{Adapter, Ended, Launch, LaunchContext, Measured, Progress, Rejected, StopSignal},
+};
+use dragstrip_crds::{
+    histogram::LatencySummary,
+    protocol::{JobSpec, PASSWORD_VARIABLE},
+    result::{Failure, FailureStep, OperationResult, ToolRecord},
+    workload::ExecSpec,
+};
+use dragstrip_parsers::{LatencyReport, Operation, Parsed, PrintedLatency};
+use expand::Values;
+use std::time::Duration;
+
+/// How long the tool may take to end once asked to.
+const STOP_GRACE: Duration = Duration::from_secs(5);
+
+/// The adapter of a tool of somebody's own.
+#[derive(Debug, Clone)]
+pub struct ExecAdapter {
+    spec: ExecSpec,
+}
+
+impl ExecAdapter {
+    /// An adapter for one run of the tool with these options.
+    pub fn new(spec: ExecSpec) -> Self {
+        Self { spec }
+    }
+}
+
+/// Values of the job's environment variables that come from Secrets: they must
+/// appear in nothing that is kept.
+pub fn secrets(spec: &ExecSpec) -> Vec<String> {
+    spec.env
+        .iter()
+        .filter(|variable| variable.value_from.as_ref().is_some_and(|from| from.secret_key_ref.is_some()))
+        .filter_map(|variable| std::env::var(&variable.name).ok())
+        .collect()
+}
+
+impl Adapter for ExecAdapter {
+    fn accept(&self, _job: &JobSpec, _context: &LaunchContext) -> Result<(), String> {
+        if self.spec.command.is_empty() {
+            return Err("exec.command is empty: name the program to start".to_owned());
+        }
+        dragstrip_parsers::check(&self.spec.parser).map_err(|e| format!("exec.parser: {e}"))
+    }
+
+    fn launch(&self, job: &JobSpec, context: &LaunchContext) -> Launch {
+        let values = Values::of(job, context);
+        let mut words =
+            self.spec.command.iter().chain(&self.spec.args).map(|word| values.expand(word)).collect::<Vec<_>>();
+        let program = if words.is_empty() { String::new() } else { words.remove(0) };
+        let password = context.password.iter().map(|p| (PASSWORD_VARIABLE.to_owned(), p.clone()));
+        // Values from references are in the container's environment already.
+        let declared = self.spec.env.iter().filter_map(|variable| {
+            Some((variable.name.clone(), values.expand(variable.value.as_deref()?)))
+        });
+        Launch {
+            program,
+            arguments: words,
+            environment: values.variables().chain(password).chain(declared).collect(),
+            stop_signal: StopSignal::Terminate,
+            stop_grace: STOP_GRACE,
+            lead: Duration::ZERO,
+        }
+    }
+
+    fn stderr_line(&mut self, _line: &str) -> Option<Progress> {
+        None
+    }
+
+    fn judge(
+        &self,
+        job: &JobSpec,
+        context: &LaunchContext,
+        ended: &Ended,
+    ) -> Result<Measured, Box<Rejected>> {
+        let refuse = |step, message: String| Failure {
+            exit_code: ended.exit.code,
+            signal: ended.exit.signal,
+            last_lines: ended.last_lines.clone(),
+            ..failure(step, message)
+        };
+        let read = outputs::read(&self.spec.parser, &context.output_directory, ended);
+        let parsed = read.and_then(|outputs| {
+            dragstrip_parsers::parse(&self.spec.parser, &outputs).map_err(|e| e.to_string())
+        });
+        let tool = self.record(job, context, ended, parsed.as_ref().ok());
+        let incomplete = parsed.as_ref().ok().and_then(|parsed| parsed.incomplete.clone());
+        let measured = parsed.map(|parsed| measured(parsed, tool, context));
+        if let Some(message) = self.bad_exit(ended) {
+            let failure = refuse(FailureStep::Tool, message);
+            return Err(Box::new(Rejected { failure, partial: measured.ok() }));
+        }
+        match (measured, incomplete) {
+            (Ok(measured), None) => Ok(measured),
+            (Ok(measured), Some(why)) => {
+                let failure = refuse(FailureStep::Output, format!("the tool's output is incomplete: {why}"));
+                Err(Box::new(Rejected { failure, partial: Some(measured) }))
+            }
+            (Err(message), _) => {
+                let failure = refuse(FailureStep::Output, message);
+                Err(Box::new(Rejected { failure, partial: None }))
+            }
+        }
+    }
+}
+
+impl ExecAdapter {
+    fn record(
+        &self,
+        job: &JobSpec,
+        context: &LaunchContext,
+        ended: &Ended,
+        parsed: Option<&Parsed>,
+    ) -> ToolRecord {
+        let launch = self.launch(job, context);
+        let told = parsed.and_then(|parsed| parsed.tool.as_ref());
+        let wall = ended.wall.as_secs_f64();
+        let rates = parsed.map(|parsed| parsed.operations.iter().map(|o| o.operations_per_second));
+        ToolRecord {
+            name: told.map_or_else(|| base_name(&launch.program).to_owned(), |tool| tool.name.clone()),
+            version: told.and_then(|tool| tool.version.clone()),
+            arguments: launch.arguments,
+            // Rates of operations that ran one after the other are no sum.
+            reported_operations_per_second: rates.and_then(|mut rates| match rates.len() {
+                1 => rates.next().flatten(),
+                _ => None,
+            }),
+            wall_operations_per_second: parsed
+                .and_then(counted)
+                .filter(|_| wall > 0.0)
+                .map(|count| count as f64 / wall),
+            reported_seconds: parsed.and_then(|parsed| parsed.seconds),
+            connections: 0,
+            pipeline: 0,
+        }
+    }
+
+    fn bad_exit(&self, ended: &Ended) -> Option<String> {
+        match (ended.exit.code, ended.exit.signal) {
+            (Some(code), _) if self.spec.success_exit_codes.contains(&code) => None,
+            (Some(code), _) => Some(format!(
+                "the tool ended with exit code {code}, which is not among exec.successExitCodes {:?}",
+                self.spec.success_exit_codes
+            )),
+            (None, signal) => Some(format!("the tool was ended by signal {}", signal.unwrap_or_default())),
+        }
+    }
+}
+
+fn base_name(program: &str) -> &str {
+    program.rsplit('/').next().unwrap_or(program)
+}
+
+/// Operations of all kinds, where every count is known.
+fn counted(parsed: &Parsed) -> Option<u64> {
+    let counts: Option<Vec<u64>> = parsed.operations.iter().map(|operation| operation.count).collect();
+    counts.filter(|counts| !counts.is_empty()).map(|counts| counts.iter().sum())
+}
+
+fn measured(parsed: Parsed, tool: ToolRecord, context: &LaunchContext) -> Measured {
+    let start = parsed.start_unix_nanos.unwrap_or(context.start_at_unix_nanos);
+    let only = parsed.operations.len() == 1;
+    let per_second = parsed.per_second.clone();
+    Measured {
+        tool,
+        window: parsed.seconds.filter(|seconds| *seconds > 0.0).map(|seconds| (start, seconds)),
+        metrics: parsed.metrics.iter().map(Into::into).collect(),
+        errors: parsed.errors,
+        operations: parsed
+            .operations
+            .into_iter()
+            .map(|operation| OperationResult {
+                per_second: if only { per_second.clone() } else { Vec::new() },
+                ..result(operation)
+            })
+            .collect(),
+        per_second: parsed.per_second,
+        ..Measured::default()
+    }
+}
+
+/// The operation as a run's result keeps it: a count that the tool does not
+/// tell stays 0, and its own rate stands for it.
+fn result(operation: Operation) -> OperationResult {
+    let (latency_milliseconds, histogram) = match operation.latency {
+        Some(LatencyReport::Exact { histogram, summary }) => (summary, Some(histogram)),
+        Some(LatencyReport::Printed(printed)) => (summary(&printed), None),
+        None => (LatencySummary::default(), None),
+    };
+    OperationResult {
+        operation: operation.name,
+        count: operation.count.unwrap_or_default(),
+        hits: operation.hits,
+        misses: operation.misses,
+        errors: operation.errors.unwrap_or_default(),
+        bytes: operation.bytes.unwrap_or_default(),
+        latency_milliseconds,
+        histogram,
+        per_second: Vec::new(),
+        reported_operations_per_second: operation.operations_per_second,
+    }
+}
+
+/// Printed figures in their places; what was not printed stays 0.
+fn summary(printed: &PrintedLatency) -> LatencySummary {
+    let percentile = |percent: f64| {
+        let found = printed.percentiles.iter().find(|p| (p.percent - percent).abs() < 1e-9);
+        found.map(|percentile| percentile.milliseconds).unwrap_or_default()
+    };
+    LatencySummary {
+        mean: printed.mean.unwrap_or_default(),
+        p50: percentile(50.0),
+        p90: percentile(90.0),
+        p95: percentile(95.0),
+        p99: percentile(99.0),
+        p999: percentile(99.9),
+        p9999: percentile(99.99),
+        max: printed.maximum.unwrap_or_default(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,226 @@
+//! Every state a cluster may be found in, and what is done about it.
+
+use super::*;
+
+fn at(index: usize) -> SocketAddr {
+    format!("10.0.0.{index}:7000").parse().unwrap()
+}
+
+fn slots(text: &str) -> SlotRanges {
+    SlotRanges::parse(text.split(',').filter(|part| !part.is_empty())).unwrap()
+}
+
+/// A server `id` at its place, as others see it when all is well.
+fn known(id: &str, index: usize, epoch: u64, served: &str) -> KnownNode {
+    KnownNode {
+        id: id.to_owned(),
+        address: Some(at(index)),
+        myself: false,
+        replica: false,
+        failing: false,
+        handshake: false,
+        connected: true,
+        epoch,
+        slots: slots(served),
+    }
+}
+
+const DUE: [&str; 3] = ["0-5460", "5461-10922", "10923-16383"];
+
+/// How the shard `own` of three sees a whole cluster.
+fn formed(own: usize) -> View {
+    let nodes = (0..3)
+        .map(|i| KnownNode { myself: i == own, ..known(&format!("id{i}"), i, i as u64 + 1, DUE[i]) })
+        .collect();
+    View { nodes, state_ok: true, keys: 0 }
+}
+
+/// A server that was just started, with the id `id`.
+fn fresh(id: &str, index: usize) -> View {
+    View {
+        nodes: vec![KnownNode { myself: true, ..known(id, index, 0, "") }],
+        state_ok: false,
+        keys: 0,
+    }
+}
+
+fn shards(views: Vec<View>) -> Vec<Shard> {
+    views.into_iter().enumerate().map(|(i, view)| Shard { address: at(i), view: Ok(view) }).collect()
+}
+
+/// What is done, as text: `SHARD: COMMAND`.
+fn done(verdict: Verdict<Step>) -> Vec<String> {
+    match verdict {
+        Verdict::Do(steps) => steps.iter().map(|step| format!("{}: {step}", step.shard())).collect(),
+        other => panic!("nothing is done: {other:?}"),
+    }
+}
+
+#[test]
+fn a_whole_cluster_is_left_alone() {
+    assert_eq!(decide(&shards((0..3).map(formed).collect())), Verdict::Complete);
+}
+
+#[test]
+fn new_servers_get_epochs_and_slots_and_meet_the_first() {
+    let new = (0..3).map(|i| fresh(&format!("id{i}"), i)).collect();
+    assert_eq!(
+        done(decide(&shards(new))),
+        [
+            "0: CLUSTER SET-CONFIG-EPOCH 1",
+            "1: CLUSTER SET-CONFIG-EPOCH 2",
+            "2: CLUSTER SET-CONFIG-EPOCH 3",
+            "0: CLUSTER ADDSLOTSRANGE 0 5460",
+            "1: CLUSTER ADDSLOTSRANGE 5461 10922",
+            "2: CLUSTER ADDSLOTSRANGE 10923 16383",
+            "0: CLUSTER MEET 10.0.0.1 7000",
+            "0: CLUSTER MEET 10.0.0.2 7000",
+        ]
+    );
+}
+
+#[test]
+fn a_silent_shard_stops_every_change() {
+    let mut silent = shards((0..3).map(|i| fresh(&format!("id{i}"), i)).collect());
+    silent[1].view = Err("no TCP connection".to_owned());
+    assert_eq!(
+        decide(&silent),
+        Verdict::Stuck("10.0.0.1:7000 does not answer: no TCP connection".to_owned())
+    );
+}
+
+#[test]
+fn what_was_left_half_made_is_carried_on() {
+    // The first two have epochs, one has its slots, and a meeting is under way.
+    let mut views: Vec<View> = (0..3).map(|i| fresh(&format!("id{i}"), i)).collect();
+    views[0].nodes[0].epoch = 1;
+    views[0].nodes[0].slots = slots(DUE[0]);
+    views[0].nodes.push(KnownNode { handshake: true, ..known("made-up", 1, 0, "") });
+    views[1].nodes[0].epoch = 2;
+    assert_eq!(
+        done(decide(&shards(views))),
+        [
+            "2: CLUSTER SET-CONFIG-EPOCH 3",
+            "1: CLUSTER ADDSLOTSRANGE 5461 10922",
+            "2: CLUSTER ADDSLOTSRANGE 10923 16383",
+            "0: CLUSTER MEET 10.0.0.2 7000",
+        ]
+    );
+}
+
+#[test]
+fn a_shard_that_restarted_empty_replaces_its_former_self() {
+    let dead = KnownNode {
+        address: None,
+        failing: true,
+        connected: false,
+        ..known("id2", 2, 3, DUE[2])
+    };
+    let mut views: Vec<View> = (0..3).map(formed).collect();
+    for view in &mut views[..2] {
+        view.nodes[2] = dead.clone();
+        view.state_ok = false;
+        view.keys = 50;
+    }
+    views[2] = fresh("new", 2);
+    assert_eq!(
+        done(decide(&shards(views))),
+        [
+            "0: CLUSTER FORGET id2",
+            "1: CLUSTER FORGET id2",
+            "2: CLUSTER SET-CONFIG-EPOCH 4",
+            "2: CLUSTER ADDSLOTSRANGE 10923 16383",
+            "0: CLUSTER MEET 10.0.0.2 7000",
+        ]
+    );
+}
+
+#[test]
+fn the_former_self_is_told_by_its_address_before_anyone_notices() {
+    let mut views: Vec<View> = (0..3).map(formed).collect();
+    views[2] = fresh("new", 2);
+    assert!(done(decide(&shards(views))).contains(&"1: CLUSTER FORGET id2".to_owned()));
+}
+
+#[test]
+fn the_first_shard_restarted_empty_meets_all_others() {
+    let mut views: Vec<View> = (0..3).map(formed).collect();
+    views[0] = fresh("new", 0);
+    let done = done(decide(&shards(views)));
+    assert_eq!(
+        done,
+        [
+            "1: CLUSTER FORGET id0",
+            "2: CLUSTER FORGET id0",
+            "0: CLUSTER SET-CONFIG-EPOCH 4",
+            "0: CLUSTER ADDSLOTSRANGE 0 5460",
+            "0: CLUSTER MEET 10.0.0.1 7000",
+            "0: CLUSTER MEET 10.0.0.2 7000",
+        ]
+    );
+}
+
+#[test]
+fn a_shard_with_a_new_address_and_its_old_id_is_met_there() {
+    let mut views: Vec<View> = (0..3).map(formed).collect();
+    for view in &mut views[..2] {
+        view.nodes[2] = KnownNode { connected: false, ..known("id2", 9, 3, DUE[2]) };
+    }
+    assert_eq!(
+        done(decide(&shards(views))),
+        ["0: CLUSTER MEET 10.0.0.2 7000", "1: CLUSTER MEET 10.0.0.2 7000"]
+    );
+}
+
+#[test]
+fn an_empty_cluster_of_another_layout_begins_anew() {
+    let mut views: Vec<View> = (0..3).map(formed).collect();
+    views[0].nodes[0].slots = slots("0-8191");
+    assert_eq!(
+        done(decide(&shards(views))),
+        ["0: CLUSTER RESET HARD", "1: CLUSTER RESET HARD", "2: CLUSTER RESET HARD"]
+    );
+}
+
+#[test]
+fn slots_that_hold_data_are_never_moved() {
+    let mut views: Vec<View> = (0..3).map(formed).collect();
+    views[0].nodes[0].slots = slots("0-8191");
+    views[1].keys = 7;
+    let Verdict::Stuck(message) = decide(&shards(views)) else { panic!("data would be moved") };
+    assert!(message.contains("10.0.0.0:7000 serves slots 5461-8191"), "{message}");
+    assert!(message.contains("7 keys") && message.contains("delete the Datastore"), "{message}");
+}
+
+#[test]
+fn a_living_stranger_is_waited_for() {
+    let mut views: Vec<View> = (0..3).map(formed).collect();
+    views[1].nodes.push(known("other", 8, 9, ""));
+    let expected = "10.0.0.8:7000 is in the cluster but is no shard of this Datastore".to_owned();
+    assert_eq!(decide(&shards(views)), Verdict::Wait(expected));
+}
+
+#[test]
+fn a_replica_among_the_shards_is_told() {
+    let mut views: Vec<View> = (0..3).map(formed).collect();
+    views[2].nodes[2].replica = true;
+    let Verdict::Stuck(message) = decide(&shards(views)) else { panic!("a replica passed for a shard") };
+    assert!(message.contains("10.0.0.2:7000 replicates another server"), "{message}");
+}
+
+#[test]
+fn gossip_is_waited_for() {
+    let mut few: Vec<View> = (0..3).map(formed).collect();
+    few[2].nodes.remove(1);
+    let mut unclaimed: Vec<View> = (0..3).map(formed).collect();
+    unclaimed[0].nodes[2].slots = slots("");
+    let mut failing: Vec<View> = (0..3).map(formed).collect();
+    failing[1].state_ok = false;
+    for (views, expected) in [
+        (few, "10.0.0.2:7000 knows 2 of 3 servers"),
+        (unclaimed, "10.0.0.0:7000 does not know yet that 10.0.0.2:7000 serves 10923-16383"),
+        (failing, "10.0.0.1:7000 does not say cluster_state:ok yet"),
+    ] {
+        assert_eq!(decide(&shards(views)), Verdict::Wait(expected.to_owned()));
+    }
+}

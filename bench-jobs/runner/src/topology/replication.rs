@@ -1,0 +1,234 @@
+//! What a primary with replicas lacks: from what every server says of its
+//! replication to the commands that mend it. Pure.
+
+use super::Verdict;
+use crate::server::info::Info;
+use std::{fmt, net::SocketAddr};
+
+/// INFO replication of one server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct View {
+    /// Whom it replicates; `None` for a primary.
+    pub primary: Option<(String, u16)>,
+    /// Whether the link to its primary is up and the first copy is complete.
+    pub synchronised: bool,
+    /// How far it is in the stream of writes; absent where the engine does not tell.
+    pub offset: Option<u64>,
+    /// How many replicas it says are in step with it.
+    pub replicas_in_step: usize,
+}
+
+impl View {
+    /// Reads the fields, which Redis, Valkey, KeyDB and Dragonfly name alike.
+    pub fn read(info: &Info) -> Self {
+        let replica = matches!(info.text("role"), Some("slave" | "replica"));
+        let primary =
+            info.text("master_host").zip(info.number("master_port")).map(|(host, port)| (host.to_owned(), port));
+        let offset = if replica { "slave_repl_offset" } else { "master_repl_offset" };
+        // Dragonfly counts journal records of each of its threads, which do not compare.
+        let comparable = info.text("dragonfly_version").is_none();
+        let in_step = |entry: &str| entry.contains("state=online") || entry.contains("state=stable_sync");
+        Self {
+            primary: primary.filter(|_| replica),
+            synchronised: info.text("master_link_status") == Some("up") && !info.flag("master_sync_in_progress"),
+            offset: info.number(offset).filter(|_| comparable),
+            // slave0:ip=..,port=..,state=..; the other fields of that prefix are no such list.
+            replicas_in_step: info.with_prefix("slave").filter(|(_, entry)| in_step(entry)).count(),
+        }
+    }
+}
+
+/// One server: where it is, and what it says or why it does not.
+#[derive(Debug, Clone)]
+pub struct Peer {
+    /// Its address.
+    pub address: SocketAddr,
+    /// What it says.
+    pub view: Result<View, String>,
+}
+
+/// A command to the server with the index `peer`; the primary has index 0.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Step {
+    /// Replicate nobody: `REPLICAOF NO ONE`.
+    Lead,
+    /// Replicate the primary.
+    Follow {
+        /// To whom.
+        peer: usize,
+        /// The primary's address.
+        primary: SocketAddr,
+    },
+}
+
+impl Step {
+    /// To which server it goes.
+    pub fn peer(&self) -> usize {
+        match self {
+            Self::Lead => 0,
+            Self::Follow { peer, .. } => *peer,
+        }
+    }
+
+    /// The words of the command.
+    pub fn words(&self) -> Vec<String> {
+        let (host, port) = match self {
+            Self::Lead => ("NO".to_owned(), "ONE".to_owned()),
+            Self::Follow { primary, .. } => (primary.ip().to_string(), primary.port().to_string()),
+        };
+        vec!["REPLICAOF".to_owned(), host, port]
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.words().join(" "))
+    }
+}
+
+/// What to do so that all of `peers` but the first replicate the first. The
+/// primary's view must be older than the others': their offsets are compared.
+pub fn decide(peers: &[Peer]) -> Verdict<Step> {
+    let mut views = Vec::with_capacity(peers.len());
+    for peer in peers {
+        match &peer.view {
+            Ok(view) => views.push((peer.address, view)),
+            Err(error) => return Verdict::Stuck(format!("{} does not answer: {error}", peer.address)),
+        }
+    }
+    let Some(((address, primary), replicas)) = views.split_first() else {
+        return Verdict::Complete;
+    };
+    let expected = Some((address.ip().to_string(), address.port()));
+    let mut steps: Vec<Step> = primary.primary.iter().map(|_| Step::Lead).collect();
+    for (index, (_, replica)) in replicas.iter().enumerate() {
+        if replica.primary != expected {
+            steps.push(Step::Follow { peer: index + 1, primary: *address });
+        }
+    }
+    if !steps.is_empty() {
+        return Verdict::Do(steps);
+    }
+    missing(primary, replicas).map_or(Verdict::Complete, Verdict::Wait)
+}
+
+/// What time alone will bring; `None` when every replica is in step.
+fn missing(primary: &View, replicas: &[(SocketAddr, &View)]) -> Option<String> {
+    for (address, replica) in replicas {
+        if !replica.synchronised {
+            return Some(format!("{address} is not synchronised with the primary yet"));
+        }
+        if let (Some(ahead), Some(behind)) = (primary.offset, replica.offset)
+            && behind < ahead
+        {
+            return Some(format!("{address} is {} bytes of writes behind the primary", ahead - behind));
+        }
+    }
+    let in_step = primary.replicas_in_step;
+    (in_step < replicas.len())
+        .then(|| format!("the primary has {in_step} of {} replicas in step", replicas.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(index: usize) -> SocketAddr {
+        format!("10.0.0.{index}:6379").parse().unwrap()
+    }
+
+    fn primary() -> View {
+        View { primary: None, synchronised: false, offset: Some(100), replicas_in_step: 2 }
+    }
+
+    fn replica() -> View {
+        View {
+            primary: Some(("10.0.0.0".to_owned(), 6379)),
+            synchronised: true,
+            offset: Some(100),
+            replicas_in_step: 0,
+        }
+    }
+
+    fn decided(views: [View; 3]) -> Verdict<Step> {
+        let peers: Vec<Peer> =
+            views.into_iter().enumerate().map(|(i, view)| Peer { address: at(i), view: Ok(view) }).collect();
+        decide(&peers)
+    }
+
+    #[test]
+    fn replicas_in_step_are_left_alone() {
+        assert_eq!(decided([primary(), replica(), replica()]), Verdict::Complete);
+        let further = View { offset: Some(180), ..replica() };
+        assert_eq!(decided([primary(), further, replica()]), Verdict::Complete);
+    }
+
+    #[test]
+    fn new_servers_are_told_to_follow() {
+        let new = View { replicas_in_step: 0, ..primary() };
+        let Verdict::Do(steps) = decided([new.clone(), new.clone(), new]) else { panic!("nothing is done") };
+        let texts: Vec<String> = steps.iter().map(|step| format!("{}: {step}", step.peer())).collect();
+        assert_eq!(texts, ["1: REPLICAOF 10.0.0.0 6379", "2: REPLICAOF 10.0.0.0 6379"]);
+    }
+
+    #[test]
+    fn a_replica_of_the_primarys_old_address_follows_the_new_one() {
+        let lost = View { primary: Some(("10.9.9.9".to_owned(), 6379)), synchronised: false, ..replica() };
+        assert_eq!(
+            decided([primary(), replica(), lost]),
+            Verdict::Do(vec![Step::Follow { peer: 2, primary: at(0) }])
+        );
+    }
+
+    #[test]
+    fn a_primary_that_replicates_leads_again() {
+        let Verdict::Do(steps) = decided([replica(), replica(), replica()]) else { panic!("nothing is done") };
+        assert_eq!(steps[0].to_string(), "REPLICAOF NO ONE");
+    }
+
+    #[test]
+    fn what_is_behind_is_waited_for() {
+        let down = View { synchronised: false, ..replica() };
+        let behind = View { offset: Some(40), ..replica() };
+        let alone = View { replicas_in_step: 1, ..primary() };
+        for (views, expected) in [
+            ([primary(), down, replica()], "10.0.0.1:6379 is not synchronised with the primary yet"),
+            ([primary(), replica(), behind], "10.0.0.2:6379 is 60 bytes of writes behind the primary"),
+            ([alone, replica(), replica()], "the primary has 1 of 2 replicas in step"),
+        ] {
+            assert_eq!(decided(views), Verdict::Wait(expected.to_owned()));
+        }
+    }
+
+    #[test]
+    fn a_silent_server_is_told() {
+        let silent = Peer { address: at(1), view: Err("no TCP connection".to_owned()) };
+        let peers = [Peer { address: at(0), view: Ok(primary()) }, silent];
+        assert_eq!(
+            decide(&peers),
+            Verdict::Stuck("10.0.0.1:6379 does not answer: no TCP connection".to_owned())
+        );
+    }
+
+    #[test]
+    fn redis_tells_its_role_and_offset() {
+        let primary = View::read(&Info::parse(
+            "role:master\nconnected_slaves:2\nslave0:ip=10.0.0.1,port=6379,state=online,offset=14,lag=0\n\
+             slave1:ip=10.0.0.2,port=6379,state=wait_bgsave,offset=0,lag=0\nmaster_repl_offset:14",
+        ));
+        assert_eq!((primary.primary, primary.offset, primary.replicas_in_step), (None, Some(14), 1));
+        let replica = View::read(&Info::parse(
+            "role:slave\nmaster_host:10.0.0.0\nmaster_port:6379\nmaster_link_status:up\nmaster_sync_in_progress:0\n\
+             slave_repl_offset:9\nmaster_repl_offset:9\nslave_priority:100",
+        ));
+        assert_eq!(replica.primary, Some(("10.0.0.0".to_owned(), 6379)));
+        assert_eq!((replica.synchronised, replica.offset, replica.replicas_in_step), (true, Some(9), 0));
+    }
+
+    #[test]
+    fn dragonflys_offsets_are_not_compared() {
+        let text = "dragonfly_version:df-v1.40.1\nrole:master\nslave0:ip=10.0.0.1,port=6379,state=stable_sync,lag=0\nmaster_repl_offset:77";
+        let view = View::read(&Info::parse(text));
+        assert_eq!((view.offset, view.replicas_in_step), (None, 1));
+    }
+}

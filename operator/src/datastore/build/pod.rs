@@ -1,0 +1,336 @@
+//! The pod of a Datastore: its servers, and the observer beside them. Pure.
+
+use super::{
+    empty_directory, locked_down, prefer_role, secret_variable, selector, tolerations, variable,
+};
+use crate::{
+    datastore::{
+        engines::{self, POD_IP_VARIABLE},
+        shape::{Shape, service_domain},
+        validate::ValidatedDatastore,
+    },
+    labels,
+};
+use dragstrip_crds::{
+    DatastoreSpec,
+    datastore::CustomSpec,
+    protocol::{
+        CLIENT_CERTIFICATE_DIRECTORY, OBSERVER_PORT, PASSWORD_VARIABLE, POD_NAME_VARIABLE, READY_PATH,
+        SERVER_CERTIFICATE_DIRECTORY,
+    },
+};
+use k8s_openapi::{
+    api::core::v1::{
+        Affinity, Container, ContainerPort, EnvVar, EnvVarSource, HTTPGetAction, ObjectFieldSelector,
+        PodSecurityContext, PodSpec, Probe, ResourceRequirements, SeccompProfile, SecretVolumeSource,
+        SecurityContext, TCPSocketAction, TopologySpreadConstraint, Volume, VolumeMount,
+    },
+    apimachinery::pkg::{
+        api::resource::Quantity, apis::meta::v1::LabelSelector, util::intstr::IntOrString,
+    },
+};
+use std::collections::BTreeMap;
+
+/// Volume with the server's certificate.
+const SERVER_CERTIFICATE: &str = "tls-server";
+/// Volume with a client's certificate, for the observer.
+const CLIENT_CERTIFICATE: &str = "tls-client";
+/// Read by the group alone, which is the server's.
+const CERTIFICATE_MODE: i32 = 0o440;
+
+/// Name of the port of the server with this index in its pod.
+pub(super) fn port_name(spec: &DatastoreSpec, index: usize) -> String {
+    let name = if engines::speaks_resp(spec) { "resp" } else { "server" };
+    if index == 0 { name.to_owned() } else { format!("{name}-{index}") }
+}
+
+/// `{cpu, memory}` as requests and limits alike.
+fn fixed_resources(cpu: &str, memory: &str) -> ResourceRequirements {
+    let amounts: BTreeMap<String, Quantity> = [("cpu", cpu), ("memory", memory)]
+        .into_iter()
+        .map(|(k, v)| (k.to_owned(), Quantity(v.to_owned())))
+        .collect();
+    ResourceRequirements {
+        requests: Some(amounts.clone()),
+        limits: Some(amounts),
+        ..ResourceRequirements::default()
+    }
+}
+
+/// An environment variable with something of the pod's own.
+fn own_field(name: &str, path: &str) -> EnvVar {
+    EnvVar {
+        name: name.to_owned(),
+        value_from: Some(EnvVarSource {
+            field_ref: Some(ObjectFieldSelector { field_path: path.to_owned(), api_version: None }),
+            ..EnvVarSource::default()
+        }),
+        ..EnvVar::default()
+    }
+}
+
+fn mount(volume: &str, path: &str, read_only: bool) -> VolumeMount {
+    VolumeMount {
+        name: volume.to_owned(),
+        mount_path: path.to_owned(),
+        read_only: read_only.then_some(true),
+        ..VolumeMount::default()
+    }
+}
+
+fn http_probe(path: &str, port: i32) -> Probe {
+    Probe {
+        http_get: Some(HTTPGetAction {
+            path: Some(path.to_owned()),
+            port: IntOrString::Int(port),
+            ..HTTPGetAction::default()
+        }),
+        period_seconds: Some(1),
+        timeout_seconds: Some(2),
+        failure_threshold: Some(3),
+        ..Probe::default()
+    }
+}
+
+fn tcp_probe(port: i32, failure_threshold: i32) -> Probe {
+    Probe {
+        tcp_socket: Some(TCPSocketAction { port: IntOrString::Int(port), host: None }),
+        period_seconds: Some(1),
+        failure_threshold: Some(failure_threshold),
+        ..Probe::default()
+    }
+}
+
+/// What the observer is told of its servers.
+fn observer_arguments(datastore: &ValidatedDatastore) -> Vec<String> {
+    let spec = &datastore.spec;
+    let mut arguments = vec!["observe".to_owned(), "--port".to_owned(), spec.port.to_string()];
+    let servers = Shape::of(spec).servers_per_pod();
+    if servers > 1 {
+        arguments.extend(["--servers".to_owned(), servers.to_string()]);
+    }
+    if let Some(tls) = &spec.tls {
+        let name = service_domain(&datastore.name, &datastore.namespace);
+        arguments.extend(["--tls-server-name".to_owned(), name]);
+        if tls.client_secret_name.is_some() {
+            let directory = CLIENT_CERTIFICATE_DIRECTORY.to_owned();
+            arguments.extend(["--tls-client-directory".to_owned(), directory]);
+        }
+    }
+    arguments
+}
+
+fn observer_mounts(spec: &DatastoreSpec) -> Option<Vec<VolumeMount>> {
+    let tls = spec.tls.as_ref()?;
+    let mut mounts = vec![mount(SERVER_CERTIFICATE, SERVER_CERTIFICATE_DIRECTORY, true)];
+    if tls.client_secret_name.is_some() {
+        mounts.push(mount(CLIENT_CERTIFICATE, CLIENT_CERTIFICATE_DIRECTORY, true));
+    }
+    Some(mounts)
+}
+
+/// The observer: a native sidecar, so that it is there before the server and
+/// never keeps a pod from ending. Its readiness is the pod's: it asks the
+/// server over RESP, where a probe of the server's own would fork processes on
+/// the measured CPUs.
+fn observer(datastore: &ValidatedDatastore, runner_image: &str) -> Container {
+    let spec = &datastore.spec;
+    let mut env = vec![variable("DRAGSTRIP_TOKEN", &datastore.uid)];
+    env.extend(spec.auth_secret_ref.as_ref().map(|secret| secret_variable(PASSWORD_VARIABLE, secret)));
+    Container {
+        name: "observer".to_owned(),
+        image: Some(runner_image.to_owned()),
+        command: Some(vec!["/dragstrip-runner".to_owned()]),
+        args: Some(observer_arguments(datastore)),
+        env: Some(env),
+        restart_policy: Some("Always".to_owned()),
+        ports: Some(vec![ContainerPort {
+            name: Some("observer".to_owned()),
+            container_port: i32::from(OBSERVER_PORT),
+            ..ContainerPort::default()
+        }]),
+        readiness_probe: Some(http_probe(READY_PATH, i32::from(OBSERVER_PORT))),
+        resources: Some(fixed_resources("50m", "64Mi")),
+        security_context: Some(locked_down()),
+        volume_mounts: observer_mounts(spec),
+        ..Container::default()
+    }
+}
+
+/// What a custom server's command may refer to.
+fn member_environment(datastore: &ValidatedDatastore, custom: &CustomSpec) -> Vec<EnvVar> {
+    vec![
+        own_field(POD_NAME_VARIABLE, "metadata.name"),
+        own_field("ORDINAL", "metadata.labels['apps.kubernetes.io/pod-index']"),
+        variable("MEMBERS", &custom.members.to_string()),
+        own_field(POD_IP_VARIABLE, "status.podIP"),
+        variable("SERVICE", &service_domain(&datastore.name, &datastore.namespace)),
+    ]
+}
+
+/// What is referred to comes before what may refer to it.
+fn server_environment(datastore: &ValidatedDatastore) -> Vec<EnvVar> {
+    let spec = &datastore.spec;
+    let rules = engines::rules(spec.engine);
+    let mut env: Vec<EnvVar> =
+        rules.environment().into_iter().map(|(name, value)| variable(name, value)).collect();
+    if let Some(custom) = &spec.custom {
+        env.extend(member_environment(datastore, custom));
+    }
+    if spec.cluster.is_some() {
+        env.push(own_field(POD_IP_VARIABLE, "status.podIP"));
+    }
+    if let Some(secret) = &spec.auth_secret_ref {
+        env.push(secret_variable(rules.password_variable().unwrap_or(PASSWORD_VARIABLE), secret));
+    }
+    env.extend(spec.env.iter().cloned());
+    env
+}
+
+fn server_ports(spec: &DatastoreSpec, index: usize) -> Vec<ContainerPort> {
+    let port = |name: &str, number: i32| ContainerPort {
+        name: Some(name.to_owned()),
+        container_port: number,
+        ..ContainerPort::default()
+    };
+    let further = spec.custom.iter().flat_map(|custom| &custom.ports);
+    std::iter::once(port(&port_name(spec, index), spec.port))
+        .chain(further.map(|further| port(&further.name, further.port)))
+        .collect()
+}
+
+/// How the kubelet tells that a server has started and is ready. The observer
+/// says the latter where there is one; nothing else probes the server then.
+fn probes(spec: &DatastoreSpec) -> (Option<Probe>, Option<Probe>) {
+    let custom = spec.custom.as_ref();
+    let mut answer = custom.and_then(|custom| custom.readiness_path.as_ref()).map(|path| http_probe(path, spec.port));
+    if let Some(http) = answer.as_mut().and_then(|probe| probe.http_get.as_mut()) {
+        http.scheme = spec.tls.is_some().then(|| "HTTPS".to_owned());
+    }
+    if engines::speaks_resp(spec) {
+        // Holds readiness back until the port is open.
+        (Some(tcp_probe(spec.port, 120)), answer)
+    } else {
+        // Members may wait for each other for long: none is restarted for it.
+        (None, Some(answer.unwrap_or_else(|| tcp_probe(spec.port, 3))))
+    }
+}
+
+fn server_mounts(spec: &DatastoreSpec) -> Vec<VolumeMount> {
+    let certificate =
+        spec.tls.as_ref().map(|_| mount(SERVER_CERTIFICATE, SERVER_CERTIFICATE_DIRECTORY, true));
+    [mount("data", "/data", false), mount("tmp", "/tmp", false)].into_iter().chain(certificate).collect()
+}
+
+/// The server with this index in its pod; `spec` has its own port.
+fn server(datastore: &ValidatedDatastore, spec: &DatastoreSpec, index: usize) -> Container {
+    let shard = matches!(Shape::of(spec), Shape::ShardsInOnePod(_));
+    let rules = engines::rules(spec.engine);
+    let (mut command, mut arguments) = (rules.command(spec), rules.arguments(spec));
+    let more = spec.extra_args.iter().cloned();
+    if spec.custom.is_some() { arguments.extend(more) } else { command.extend(more) }
+    let (startup_probe, readiness_probe) = probes(spec);
+    Container {
+        name: if shard { format!("shard-{index}") } else { "server".to_owned() },
+        image: Some(datastore.image.clone()),
+        command: Some(command).filter(|command| !command.is_empty()),
+        args: Some(arguments).filter(|arguments| !arguments.is_empty()),
+        env: Some(server_environment(datastore)),
+        ports: Some(server_ports(spec, index)),
+        startup_probe,
+        readiness_probe,
+        resources: Some(datastore.resources.clone()),
+        security_context: Some(SecurityContext {
+            seccomp_profile: Some(rules.seccomp(spec)),
+            ..locked_down()
+        }),
+        volume_mounts: Some(server_mounts(spec)),
+        working_dir: Some("/data".to_owned()),
+        ..Container::default()
+    }
+}
+
+fn servers(datastore: &ValidatedDatastore) -> Vec<Container> {
+    Shape::of(&datastore.spec)
+        .ports(&datastore.spec)
+        .enumerate()
+        .map(|(index, port)| {
+            let spec = DatastoreSpec { port: i32::from(port), ..datastore.spec.clone() };
+            server(datastore, &spec, index)
+        })
+        .collect()
+}
+
+fn secret_volume(name: &str, secret: &str) -> Volume {
+    Volume {
+        name: name.to_owned(),
+        secret: Some(SecretVolumeSource {
+            secret_name: Some(secret.to_owned()),
+            default_mode: Some(CERTIFICATE_MODE),
+            ..SecretVolumeSource::default()
+        }),
+        ..Volume::default()
+    }
+}
+
+fn volumes(spec: &DatastoreSpec) -> Vec<Volume> {
+    let mut volumes = vec![empty_directory("data"), empty_directory("tmp")];
+    if let Some(tls) = &spec.tls {
+        volumes.push(secret_volume(SERVER_CERTIFICATE, &tls.secret_name));
+        let client = tls.client_secret_name.as_ref().filter(|_| engines::speaks_resp(spec));
+        volumes.extend(client.map(|secret| secret_volume(CLIENT_CERTIFICATE, secret)));
+    }
+    volumes
+}
+
+/// Several pods keep to different nodes where there are enough.
+fn spread(datastore: &ValidatedDatastore) -> Option<Vec<TopologySpreadConstraint>> {
+    (Shape::of(&datastore.spec).pods() > 1).then(|| {
+        vec![TopologySpreadConstraint {
+            max_skew: 1,
+            topology_key: "kubernetes.io/hostname".to_owned(),
+            when_unsatisfiable: "ScheduleAnyway".to_owned(),
+            label_selector: Some(LabelSelector {
+                match_labels: Some(selector(datastore)),
+                ..LabelSelector::default()
+            }),
+            ..TopologySpreadConstraint::default()
+        }]
+    })
+}
+
+/// The pod of `datastore`.
+pub(super) fn pod(datastore: &ValidatedDatastore, runner_image: &str) -> PodSpec {
+    let spec = &datastore.spec;
+    let user = engines::rules(spec.engine).user(spec);
+    let observed = engines::speaks_resp(spec);
+    let placement = &spec.placement;
+    PodSpec {
+        init_containers: observed.then(|| vec![observer(datastore, runner_image)]),
+        containers: servers(datastore),
+        // Lets the observer read the server's cgroup and processes, which the same user id allows it to.
+        share_process_namespace: observed.then_some(true),
+        // A Service named dfly-x would become DFLY_X_SERVICE_HOST, and Dragonfly
+        // exits on any DFLY_ variable that it does not know.
+        enable_service_links: Some(false),
+        automount_service_account_token: Some(false),
+        termination_grace_period_seconds: Some(5),
+        security_context: Some(PodSecurityContext {
+            run_as_non_root: Some(true),
+            run_as_user: Some(user),
+            run_as_group: Some(user),
+            fs_group: Some(user),
+            seccomp_profile: Some(SeccompProfile {
+                type_: "RuntimeDefault".to_owned(),
+                localhost_profile: None,
+            }),
+            ..PodSecurityContext::default()
+        }),
+        node_selector: Some(placement.node_selector.clone()).filter(|labels| !labels.is_empty()),
+        affinity: Some(Affinity { node_affinity: Some(prefer_role(labels::SERVER)), ..Affinity::default() }),
+        tolerations: Some(tolerations(labels::SERVER, placement)),
+        topology_spread_constraints: spread(datastore),
+        volumes: Some(volumes(spec)),
+        ..PodSpec::default()
+    }
+}

@@ -1,0 +1,198 @@
+//! Which pods and servers a Datastore has, and how they are joined. Pure.
+
+use dragstrip_crds::{
+    DatastoreSpec,
+    datastore::ShardPlacement,
+    protocol::TopologyOrder,
+};
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt;
+use std::net::{IpAddr, SocketAddr};
+
+/// How many servers there are, and where.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shape {
+    /// One server.
+    Single,
+    /// The shards of a cluster, all in one pod on ports one after the other.
+    ShardsInOnePod(u16),
+    /// The shards of a cluster, each in a pod of its own.
+    ShardsSpread(u16),
+    /// A primary, in the pod with index 0, and its replicas.
+    Replicated(u16),
+    /// Members of a custom server, which find each other.
+    Members(u16),
+}
+
+/// The schema keeps these numbers between 0 and 64.
+fn count(number: i32) -> u16 {
+    u16::try_from(number).unwrap_or(0)
+}
+
+impl Shape {
+    /// The shape that `spec` declares.
+    pub fn of(spec: &DatastoreSpec) -> Self {
+        match (&spec.cluster, &spec.custom) {
+            (Some(cluster), _) if cluster.placement == ShardPlacement::OneNode => {
+                Self::ShardsInOnePod(count(cluster.shards))
+            }
+            (Some(cluster), _) => Self::ShardsSpread(count(cluster.shards)),
+            (None, Some(custom)) => Self::Members(count(custom.members)),
+            (None, None) if spec.replicas > 0 => Self::Replicated(count(spec.replicas)),
+            (None, None) => Self::Single,
+        }
+    }
+
+    /// How many pods there are.
+    pub fn pods(self) -> u16 {
+        match self {
+            Self::Single | Self::ShardsInOnePod(_) => 1,
+            Self::ShardsSpread(shards) => shards,
+            Self::Replicated(replicas) => replicas + 1,
+            Self::Members(members) => members,
+        }
+    }
+
+    /// How many servers each pod runs.
+    pub fn servers_per_pod(self) -> u16 {
+        match self {
+            Self::ShardsInOnePod(shards) => shards,
+            _ => 1,
+        }
+    }
+
+    /// How many servers there are.
+    pub fn servers(self) -> u16 {
+        self.pods() * self.servers_per_pod()
+    }
+
+    /// The ports of the servers in one pod.
+    pub fn ports(self, spec: &DatastoreSpec) -> impl Iterator<Item = u16> + use<> {
+        let first = u16::try_from(spec.port).unwrap_or(0);
+        (0..self.servers_per_pod()).map(move |index| first.saturating_add(index))
+    }
+
+    /// The order that joins the servers at these addresses, if they need one.
+    pub fn order(self, addresses: Vec<SocketAddr>) -> Option<TopologyOrder> {
+        match self {
+            Self::Single | Self::Members(_) => None,
+            Self::ShardsInOnePod(_) | Self::ShardsSpread(_) => {
+                Some(TopologyOrder::Cluster { members: addresses })
+            }
+            Self::Replicated(_) => {
+                let (primary, replicas) = addresses.split_first()?;
+                Some(TopologyOrder::Replication { primary: *primary, replicas: replicas.to_vec() })
+            }
+        }
+    }
+}
+
+/// The domain of a Datastore's Service: clients connect to it, certificates are
+/// valid for it, and every pod is POD.DOMAIN. Without the cluster's own domain,
+/// which the pods' resolvers put in.
+pub fn service_domain(name: &str, namespace: &str) -> String {
+    format!("{name}.{namespace}.svc")
+}
+
+/// The number at the end of a StatefulSet pod's name.
+pub fn index(pod: &Pod) -> Option<u16> {
+    pod.name_any().rsplit_once('-')?.1.parse().ok()
+}
+
+/// A pod's address.
+pub fn address(pod: &Pod) -> Option<IpAddr> {
+    pod.status.as_ref()?.pod_ip.as_ref()?.parse().ok()
+}
+
+/// A server: the pod it is in, and where it listens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// The pod's name.
+    pub pod: String,
+    /// The pod's node.
+    pub node: Option<String>,
+    /// Address and port.
+    pub address: SocketAddr,
+}
+
+/// Every server whose pod has an address, in the order of pods and ports.
+pub fn places(spec: &DatastoreSpec, pods: &[Pod]) -> Vec<Place> {
+    let shape = Shape::of(spec);
+    let servers_of = |pod: &Pod| {
+        let node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
+        let name = pod.name_any();
+        address(pod).into_iter().flat_map(move |ip| {
+            let (name, node) = (name.clone(), node.clone());
+            shape.ports(spec).map(move |port| Place {
+                pod: name.clone(),
+                node: node.clone(),
+                address: SocketAddr::new(ip, port),
+            })
+        })
+    };
+    pods.iter().flat_map(|pod| servers_of(pod).collect::<Vec<_>>()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn spec(more: Value) -> DatastoreSpec {
+        let mut spec = json!({"engine": "Redis", "threads": 1, "port": 7000});
+        spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        serde_json::from_value(spec).unwrap()
+    }
+
+    fn pod(name: &str, ip: &str) -> Pod {
+        serde_json::from_value(json!({
+            "metadata": {"name": name}, "spec": {"containers": [], "nodeName": "worker"}, "status": {"podIP": ip}
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn a_cluster_on_one_node_is_one_pod_with_a_port_for_each_shard() {
+        let spec = spec(json!({"cluster": {"shards": 3}}));
+        let shape = Shape::of(&spec);
+        assert_eq!((shape.pods(), shape.servers()), (1, 3));
+        let places = places(&spec, &[pod("racer-0", "10.0.0.7")]);
+        let texts: Vec<_> = places.iter().map(|place| place.address.to_string()).collect();
+        assert_eq!(texts, ["10.0.0.7:7000", "10.0.0.7:7001", "10.0.0.7:7002"]);
+        assert!(places.iter().all(|place| place.pod == "racer-0" && place.node.as_deref() == Some("worker")));
+    }
+
+    #[test]
+    fn a_spread_cluster_is_a_pod_for_each_shard() {
+        let spec = spec(json!({"cluster": {"shards": 3, "placement": "Spread"}}));
+        assert_eq!((Shape::of(&spec).pods(), Shape::of(&spec).servers_per_pod()), (3, 1));
+        let places = places(&spec, &[pod("racer-0", "10.0.0.1"), pod("racer-1", "10.0.0.2")]);
+        let Some(TopologyOrder::Cluster { members }) =
+            Shape::of(&spec).order(places.iter().map(|place| place.address).collect())
+        else {
+            panic!("no order for a cluster")
+        };
+        assert_eq!(members, ["10.0.0.1:7000".parse().unwrap(), "10.0.0.2:7000".parse().unwrap()]);
+    }
+
+    #[test]
+    fn the_first_pod_is_the_primary() {
+        let shape = Shape::of(&spec(json!({"replicas": 2})));
+        assert_eq!(shape.pods(), 3);
+        let at = |text: &str| text.parse().unwrap();
+        let order = shape.order(vec![at("10.0.0.1:7000"), at("10.0.0.2:7000"), at("10.0.0.3:7000")]);
+        let Some(TopologyOrder::Replication { primary, replicas }) = order else { panic!("{order:?}") };
+        assert_eq!((primary, replicas.len()), (at("10.0.0.1:7000"), 2));
+    }
+
+    #[test]
+    fn one_server_needs_no_order() {
+        assert_eq!(Shape::of(&spec(json!({}))).order(vec!["10.0.0.1:7000".parse().unwrap()]), None);
+    }
+
+    #[test]
+    fn pods_are_told_by_their_index() {
+        assert_eq!(index(&pod("racer-2-10", "10.0.0.1")), Some(10));
+        assert_eq!(index(&pod("racer", "10.0.0.1")), None);
+    }
+}

@@ -1,0 +1,207 @@
+//! What is said of a Datastore in every state its pods and servers may be in.
+
+use super::*;
+use crate::datastore::validate::validate;
+use dragstrip_crds::{
+    Engine,
+    observed::{HostTruth, Observation, ServerTruth},
+    protocol::{TopologyMember, TopologyState},
+};
+use k8s_openapi::api::core::v1::{Event, Pod};
+use serde_json::{Value, json};
+
+fn valid(more: Value) -> ValidatedDatastore {
+    let mut spec = json!({"engine": "Redis", "threads": 1, "port": 7000});
+    spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    let datastore = serde_json::from_value(json!({
+        "apiVersion": "dragstrip.dev/v1alpha1", "kind": "Datastore",
+        "metadata": {"name": "racer", "namespace": "pits", "uid": "u", "generation": 3}, "spec": spec,
+    }))
+    .unwrap();
+    let node = json!({"metadata": {"name": "worker"}, "status": {"capacity": {"cpu": "64"}}});
+    validate(&datastore, &[serde_json::from_value(node).unwrap()]).unwrap()
+}
+
+fn pod(index: usize, ready: bool) -> Pod {
+    serde_json::from_value(json!({
+        "metadata": {"name": format!("racer-{index}"), "uid": format!("uid-{index}")},
+        "spec": {"containers": [], "nodeName": format!("worker-{index}")},
+        "status": {
+            "podIP": format!("10.0.0.{index}"),
+            "conditions": [{"type": "Ready", "status": if ready { "True" } else { "False" }}],
+        },
+    }))
+    .unwrap()
+}
+
+fn truth(run_id: &str, role: &str) -> ServerTruth {
+    ServerTruth {
+        engine: Some(Engine::Redis),
+        version: "7.0.15".into(),
+        threads: Some(1),
+        io_interface: Some("epoll".into()),
+        max_memory_bytes: Some(1 << 30),
+        max_memory_policy: Some("noeviction".into()),
+        cluster_enabled: true,
+        loading: false,
+        run_id: run_id.into(),
+        used_memory_bytes: 1,
+        role: Some(role.into()),
+    }
+}
+
+fn observation() -> Observation {
+    Observation {
+        server: truth("one", "master"),
+        host: HostTruth { kernel: "6.1".into(), cpu_model: "x".into(), cpus: 2 },
+        cgroup: None,
+        shards: Vec::new(),
+    }
+}
+
+fn member(index: usize, role: &str, truth: Option<ServerTruth>) -> TopologyMember {
+    let slots = (role == "shard").then(|| format!("{index}-{index}"));
+    TopologyMember { address: format!("10.0.0.{index}:7000").parse().unwrap(), truth, role: role.into(), slots }
+}
+
+fn joined(complete: bool, message: &str, members: Vec<TopologyMember>) -> Option<Result<TopologyState, String>> {
+    Some(Ok(TopologyState { complete, message: message.into(), changes: Vec::new(), members }))
+}
+
+fn fetched(pods: Vec<Pod>) -> Fetched {
+    Fetched { nodes: Vec::new(), pods, warnings: Vec::new(), observed: vec![Ok(observation())], topology: None }
+}
+
+fn told(datastore: &ValidatedDatastore, fetched: &Fetched) -> DatastoreStatus {
+    of_valid(datastore, &DatastoreStatus::default(), fetched, Timestamp::UNIX_EPOCH)
+}
+
+/// Status, reason and message of a condition.
+fn condition(status: &DatastoreStatus, kind: &str) -> (String, String, String) {
+    let found = conditions::find(&status.conditions, kind).unwrap();
+    (found.status.clone(), found.reason.clone(), found.message.clone())
+}
+
+fn shards() -> Vec<TopologyMember> {
+    (0..3).map(|i| member(i, "shard", Some(truth(&format!("run-{i}"), "master")))).collect()
+}
+
+fn spread() -> ValidatedDatastore {
+    valid(json!({"cluster": {"shards": 3, "placement": "Spread"}}))
+}
+
+#[test]
+fn one_server_is_ready_when_it_is_what_was_declared() {
+    let status = told(&valid(json!({})), &fetched(vec![pod(0, true)]));
+    assert_eq!(condition(&status, READY).1, "Ready");
+    assert_eq!(status.endpoint.as_deref(), Some("racer.pits.svc:7000"));
+    assert!(status.members.is_empty(), "one server is no member of anything");
+}
+
+#[test]
+fn a_whole_cluster_is_ready_and_tells_its_members() {
+    let mut whole = fetched((0..3).map(|i| pod(i, true)).collect());
+    whole.topology = joined(true, "every server is joined", shards());
+    let status = told(&spread(), &whole);
+    assert_eq!(condition(&status, READY).1, "Ready");
+    assert_eq!(condition(&status, VERIFIED).1, "AsDeclared");
+    let second = &status.members[1];
+    assert_eq!((second.pod.as_str(), second.address.as_str()), ("racer-1", "10.0.0.1:7000"));
+    assert_eq!((second.role.as_str(), second.slots.as_deref()), ("shard", Some("1-1")));
+    assert_eq!((second.node.as_deref(), second.run_id.as_deref()), (Some("worker-1"), Some("run-1")));
+    assert!(!unsettled(&status, Shape::of(&spread().spec), &whole));
+}
+
+#[test]
+fn a_cluster_that_is_being_formed_is_not_ready_and_looked_at_again() {
+    let mut forming = fetched((0..3).map(|i| pod(i, true)).collect());
+    forming.topology = joined(false, "10.0.0.1:7000 knows 2 of 3 servers", shards());
+    let status = told(&spread(), &forming);
+    let (holds, reason, message) = condition(&status, READY);
+    assert_eq!((holds.as_str(), reason.as_str()), ("False", "Joining"));
+    assert!(message.contains("knows 2 of 3 servers"), "{message}");
+    assert!(unsettled(&status, Shape::of(&spread().spec), &forming));
+}
+
+#[test]
+fn one_shard_that_differs_is_named() {
+    let mut members = shards();
+    members[2].truth.as_mut().unwrap().threads = Some(4);
+    let mut whole = fetched((0..3).map(|i| pod(i, true)).collect());
+    whole.topology = joined(true, "", members);
+    let status = told(&spread(), &whole);
+    assert_eq!(condition(&status, READY).1, "NotAsDeclared");
+    assert_eq!(
+        condition(&status, VERIFIED).2,
+        "10.0.0.2:7000: threads: declared 1, the server runs 4"
+    );
+}
+
+#[test]
+fn a_server_that_did_not_answer_leaves_it_unverified() {
+    let mut members = shards();
+    members[1].truth = None;
+    let mut whole = fetched((0..3).map(|i| pod(i, true)).collect());
+    whole.topology = joined(true, "", members);
+    let (holds, reason, message) = condition(&told(&spread(), &whole), VERIFIED);
+    assert_eq!((holds.as_str(), reason.as_str()), ("Unknown", "ObserverSilent"));
+    assert!(message.contains("10.0.0.1:7000"), "{message}");
+}
+
+#[test]
+fn pods_that_are_missing_or_starting_are_counted_and_named() {
+    let few = fetched(vec![pod(0, true)]);
+    assert_eq!(condition(&told(&spread(), &few), READY).2, "1 of 3 pods have been created");
+    let starting = fetched(vec![pod(0, true), pod(1, false), pod(2, true)]);
+    assert_eq!(condition(&told(&spread(), &starting), READY).2, "pod racer-1 is starting");
+    assert_eq!(condition(&told(&spread(), &fetched(Vec::new())), READY).1, "NoPod");
+}
+
+#[test]
+fn replicas_have_their_roles() {
+    let datastore = valid(json!({"replicas": 1}));
+    let mut whole = fetched(vec![pod(0, true), pod(1, true)]);
+    whole.topology = joined(
+        true,
+        "",
+        vec![
+            member(0, "primary", Some(truth("a", "master"))),
+            member(1, "replica", Some(truth("b", "slave"))),
+        ],
+    );
+    let status = told(&datastore, &whole);
+    assert_eq!(condition(&status, READY).1, "Ready");
+    let roles: Vec<_> = status.members.iter().map(|member| member.role.as_str()).collect();
+    assert_eq!(roles, ["primary", "replica"]);
+    assert_eq!(status.pod.as_deref(), Some("racer-0"), "load goes to the primary");
+}
+
+#[test]
+fn a_server_that_speaks_no_resp_is_ready_without_being_verified() {
+    let datastore = valid(json!({"engine": "Custom", "image": "etcd:3.6", "custom": {"members": 3}}));
+    let silent = Fetched { observed: Vec::new(), ..fetched((0..3).map(|i| pod(i, true)).collect()) };
+    let status = told(&datastore, &silent);
+    let (holds, reason, _) = condition(&status, VERIFIED);
+    assert_eq!((holds.as_str(), reason.as_str()), ("Unknown", "NotVerifiable"));
+    assert_eq!(condition(&status, READY).0, "True");
+    assert_eq!(status.members.len(), 3);
+    assert!(status.members.iter().all(|member| member.role == "member" && member.run_id.is_none()));
+    assert!(!unsettled(&status, Shape::of(&datastore.spec), &silent), "there is nothing to ask again");
+}
+
+#[test]
+fn a_missing_certificate_secret_is_told() {
+    let mut waiting = fetched(vec![pod(0, false)]);
+    waiting.pods[0].status.as_mut().unwrap().pod_ip = None;
+    let event: Event = serde_json::from_value(json!({
+        "metadata": {"name": "e"}, "reason": "FailedMount", "lastTimestamp": "2026-01-01T00:00:00Z",
+        "involvedObject": {"kind": "Pod", "uid": "uid-0", "name": "racer-0"},
+        "message": "MountVolume.SetUp failed for volume \"tls-server\" : secret \"pit-tls\" not found",
+    }))
+    .unwrap();
+    waiting.warnings = vec![event];
+    let (_, reason, message) =
+        condition(&told(&valid(json!({"tls": {"secretName": "pit-tls"}})), &waiting), READY);
+    assert_eq!(reason, "ConfigurationMissing");
+    assert!(message.contains("secret \"pit-tls\" not found"), "{message}");
+}
