@@ -126,7 +126,8 @@ impl Adapter for BullmqAdapter {
 /// `progress elapsed_seconds=3.000 operations=457120 operations_per_second=152345 errors=0`
 fn progress(line: &str) -> Option<Progress> {
     let mut fields = line.strip_prefix("progress ")?.split_ascii_whitespace();
-    let mut value = |name: &str| fields.find_map(|field| field.strip_prefix(name)?.strip_prefix('=')?.parse().ok());
+    let mut value =
+        |name: &str| fields.find_map(|field| field.strip_prefix(name)?.strip_prefix('=')?.parse().ok());
     Some(Progress { operations: value("operations")?, errors: value("errors")? })
 }
 
@@ -219,9 +220,8 @@ fn measured(spec: &BullmqSpec, report: &Report, arguments: Vec<String>) -> Resul
 }
 
 fn started(report: &Report) -> Result<Option<i64>, ReportError> {
-    let parse = |text: &String| {
-        text.parse().map_err(|source| ReportError::Start { text: text.clone(), source })
-    };
+    let parse =
+        |text: &String| text.parse().map_err(|source| ReportError::Start { text: text.clone(), source });
     report.started_at_unix_nanos.as_ref().map(parse).transpose()
 }
 

@@ -9,8 +9,7 @@ use crate::{
 use dragstrip_crds::{
     protocol::{JobSpec, JobTool},
     result::{
-        BatchStatistics, Failure, Metric, OperationResult, Presence, ScheduleRecord, ToolRecord,
-        WorkerRecord,
+        BatchStatistics, Failure, Metric, OperationResult, Presence, ScheduleRecord, ToolRecord, WorkerRecord,
     },
 };
 use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration};
