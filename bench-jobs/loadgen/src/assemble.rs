@@ -72,7 +72,7 @@ pub(crate) fn report(configuration: &Configuration, mut gathered: Gathered, endi
     report
 }
 
-fn set_ending(report: &mut Report, ending: Ending) {
+pub(crate) fn set_ending(report: &mut Report, ending: Ending) {
     match ending {
         Ending::Completed => {
             report.status = RunStatus::Completed;
@@ -170,11 +170,11 @@ fn wanted_operations(configuration: &Configuration) -> impl Iterator<Item = Oper
     })
 }
 
-fn rate(count: u64, seconds: f64) -> f64 {
+pub(crate) fn rate(count: u64, seconds: f64) -> f64 {
     if seconds > 0.0 { count as f64 / seconds } else { 0.0 }
 }
 
-fn totals(operations: &[OperationReport], window_seconds: f64) -> Totals {
+pub(crate) fn totals(operations: &[OperationReport], window_seconds: f64) -> Totals {
     let sum = |member: fn(&OperationReport) -> u64| operations.iter().map(member).sum();
     let count = sum(|operation| operation.count);
     Totals {
@@ -250,7 +250,7 @@ fn client_cpu(gathered: &Gathered) -> ClientCpu {
     }
 }
 
-fn echo(configuration: &Configuration, addresses: &[SocketAddr]) -> ConfigurationEcho {
+pub(crate) fn echo(configuration: &Configuration, addresses: &[SocketAddr]) -> ConfigurationEcho {
     let keys = &configuration.keys;
     let mut echo = ConfigurationEcho {
         host: configuration.host.clone(),

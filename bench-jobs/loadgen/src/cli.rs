@@ -15,6 +15,7 @@ use thiserror::Error;
 use crate::configuration::{Configuration, Credentials, Data, KeySpace, Limit, Protocol, Ratio};
 use crate::exit;
 use crate::keys::{KeyError, KeyPattern, KeyPicker, Share};
+use crate::libraries::options::{LibraryArgumentError, LibraryArguments, OtherOptions};
 
 /// Environment variable that holds the password.
 pub const PASSWORD_VARIABLE: &str = "DRAGSTRIP_PASSWORD";
@@ -122,6 +123,9 @@ pub struct Arguments {
     /// File for the JSON result; "-" writes it to standard output instead of the summary.
     #[arg(long, value_name = "FILE")]
     pub json_out_file: Option<PathBuf>,
+    /// Client libraries instead of the raw client.
+    #[command(flatten)]
+    pub library: LibraryArguments,
 }
 
 /// Values of `--protocol`.
@@ -252,6 +256,9 @@ pub enum ArgumentError {
     /// The keys cannot be drawn.
     #[error("{0}")]
     CheckKeys(#[from] KeyError),
+    /// The options of a client library do not fit.
+    #[error("{0}")]
+    CheckLibrary(#[from] LibraryArgumentError),
     /// The pass over all keys is only defined for the sequential pattern.
     #[error("--requests allkeys needs --key-pattern sequential")]
     PassWithoutOrder,
@@ -268,6 +275,7 @@ impl Arguments {
     pub fn into_configuration(self) -> Result<Configuration, ArgumentError> {
         let credentials = self.credentials()?;
         self.check_numbers()?;
+        let library = self.library.plan(&self.other_than_library())?;
         let limit = self.limit()?;
         let data = self.data()?;
         let keys = KeySpace {
@@ -297,6 +305,7 @@ impl Arguments {
             start_at_unix_nanos: self.start_at_unix_nanos,
             progress_interval: Some(self.progress_interval).filter(|interval| !interval.is_zero()),
             json_out_file: self.json_out_file,
+            library,
         };
         check_keys(&configuration)?;
         Ok(configuration)
@@ -315,7 +324,25 @@ impl Arguments {
         Ok(())
     }
 
+    /// What a client library must know of the other options.
+    fn other_than_library(&self) -> OtherOptions {
+        let raw_only = [
+            ("requests", self.requests.is_some()),
+            ("pipeline", self.pipeline != 1),
+            ("ratio", self.ratio.0 != Ratio { sets: 1, gets: 10 }),
+            ("expiry-range", self.expiry_range.is_some()),
+        ];
+        OtherOptions {
+            duration: self.duration,
+            value_bytes: usize::try_from(self.data_size).unwrap_or(usize::MAX),
+            raw_only: raw_only.into_iter().filter(|(_, given)| *given).map(|(option, _)| option).collect(),
+        }
+    }
+
     fn limit(&self) -> Result<Limit, ArgumentError> {
+        if let Some(total) = self.library.total_requests() {
+            return Ok(Limit::Requests(total));
+        }
         match (self.requests, self.duration) {
             (Some(RequestsText::Count(count)), _) => Ok(Limit::Requests(count)),
             (Some(RequestsText::AllKeys), _) if self.key_pattern != PatternName::Sequential => {

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::keys::KeyPattern;
+use crate::libraries::plan::LibraryPlan;
 
 /// RESP version spoken with the server.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -117,6 +118,8 @@ pub struct Configuration {
     pub progress_interval: Option<Duration>,
     /// Where the JSON result goes; `-` is the standard output.
     pub json_out_file: Option<PathBuf>,
+    /// A client library instead of the generator's own RESP.
+    pub library: Option<LibraryPlan>,
 }
 
 impl Configuration {

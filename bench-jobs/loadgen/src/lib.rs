@@ -11,6 +11,7 @@
 //! open files.
 
 mod assemble;
+pub mod batches;
 pub mod cli;
 mod clock;
 pub mod configuration;
@@ -20,6 +21,7 @@ mod cpu;
 pub mod exit;
 pub mod histogram;
 pub mod keys;
+pub mod libraries;
 pub mod output;
 mod recorder;
 pub mod report;

@@ -8,7 +8,7 @@ use dragstrip_loadgen::cli::Arguments;
 use dragstrip_loadgen::configuration::Configuration;
 use dragstrip_loadgen::output::{self, JsonOutput};
 use dragstrip_loadgen::report::Report;
-use dragstrip_loadgen::{exit, run};
+use dragstrip_loadgen::{exit, libraries, run};
 
 fn main() -> ExitCode {
     let configuration = match Arguments::parse().into_configuration() {
@@ -37,6 +37,9 @@ fn main() -> ExitCode {
 
 /// Runs the load on this thread's event loop; load threads have their own.
 fn run_to_end(configuration: Configuration) -> std::io::Result<Report> {
+    if let Some(plan) = &configuration.library {
+        return libraries::run::run_to_end(&configuration, plan);
+    }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let report = runtime.block_on(run::run(configuration));
     // A name resolution that never ends must not hold up the exit.

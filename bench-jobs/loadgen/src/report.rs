@@ -6,10 +6,14 @@
 //! readable. Times named `...UnixNanos` are wall-clock nanoseconds since the
 //! Unix epoch; everything else is measured on the monotonic clock.
 
+use std::collections::BTreeMap;
+
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
+use crate::batches::BatchReport;
 use crate::histogram::{self, HistogramError};
+use crate::libraries::plan::LibraryEcho;
 
 /// The whole result of one process.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
@@ -55,6 +59,13 @@ pub struct Report {
     pub per_second: Vec<SecondReport>,
     /// CPU time this process used in the window.
     pub client_cpu: ClientCpu,
+    /// Commands of the load that were sent and answered, by their lower-case
+    /// name on the server, warm-up included.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub commands: BTreeMap<String, u64>,
+    /// Times of batches.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub batches: Option<BatchReport>,
 }
 
 impl Report {
@@ -136,6 +147,8 @@ pub enum FailureKind {
 pub enum PipelineMode {
     /// A full batch is written at once and all its replies are awaited.
     Batch,
+    /// A client library decides.
+    Library,
     /// A mode that this version does not know, or none.
     #[default]
     #[serde(other)]
@@ -205,6 +218,9 @@ pub struct ConfigurationEcho {
     /// Wanted start instant.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub start_at_unix_nanos: Option<u64>,
+    /// What was asked of a client library.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub library: Option<LibraryEcho>,
 }
 
 /// How well the connections started together. The line is the wanted start

@@ -71,17 +71,17 @@ async fn conduct(configuration: &Arc<Configuration>, gathered: &mut Gathered) ->
 }
 
 /// SIGINT and SIGTERM.
-struct Signals {
+pub(crate) struct Signals {
     interrupt: Signal,
     terminate: Signal,
 }
 
 impl Signals {
-    fn listen() -> std::io::Result<Self> {
+    pub(crate) fn listen() -> std::io::Result<Self> {
         Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
     }
 
-    async fn next(&mut self) -> Stopper {
+    pub(crate) async fn next(&mut self) -> Stopper {
         tokio::select! {
             _ = self.interrupt.recv() => Stopper::Interrupt,
             _ = self.terminate.recv() => Stopper::Terminate,
@@ -186,7 +186,7 @@ impl Crew {
 }
 
 /// Prints one line of totals to standard error at every interval.
-struct ProgressLines {
+pub(crate) struct ProgressLines {
     ticks: Option<Interval>,
     since: Instant,
     last_operations: u64,
@@ -194,12 +194,12 @@ struct ProgressLines {
 }
 
 impl ProgressLines {
-    fn new(every: Option<Duration>, since: Instant) -> Self {
+    pub(crate) fn new(every: Option<Duration>, since: Instant) -> Self {
         let ticks = every.map(|every| interval_at((since + every).into(), every));
         Self { ticks, since, last_operations: 0, last_printed: since }
     }
 
-    async fn next(&mut self) {
+    pub(crate) async fn next(&mut self) {
         match &mut self.ticks {
             Some(ticks) => {
                 ticks.tick().await;
@@ -208,7 +208,7 @@ impl ProgressLines {
         }
     }
 
-    fn print(&mut self, counters: &[Arc<ProgressCounters>]) {
+    pub(crate) fn print(&mut self, counters: &[Arc<ProgressCounters>]) {
         let sum =
             |read: fn(&ProgressCounters) -> u64| counters.iter().map(|thread| read(thread)).sum::<u64>();
         let operations = sum(|thread| thread.operations.load(Ordering::Relaxed));

@@ -7,4 +7,6 @@ mod accounting;
 #[cfg(test)]
 mod failures;
 #[cfg(test)]
+mod libraries;
+#[cfg(test)]
 mod support;

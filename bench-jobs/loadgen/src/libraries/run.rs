@@ -1,0 +1,276 @@
+//! Carries out a run through a client library: connects, waits at the start
+//! line, lets the tasks or batches go, prints progress, obeys signals and
+//! gathers the result.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use tokio::sync::watch;
+use tokio::task::{JoinError, JoinSet};
+use tokio::time::{MissedTickBehavior, interval, sleep_until, timeout};
+
+use crate::clock::ClockAnchor;
+use crate::configuration::Configuration;
+use crate::connect;
+use crate::cpu::{self, CpuTime};
+use crate::libraries::assemble::{self, Gathered};
+use crate::libraries::batch_work::{self, BatchLoader};
+use crate::libraries::connect::Links;
+use crate::libraries::counters::{Counters, ShardNumbers};
+use crate::libraries::cpu_threads::{self, RuntimeThreads};
+use crate::libraries::error::LibraryError;
+use crate::libraries::plan::{BatchOperation, BatchWork, LibraryPlan, TaskWork, Work};
+use crate::libraries::task_work::{self, LoadTask, SharedWork};
+use crate::report::Report;
+use crate::run::{Ending, ProgressLines, Signals};
+use crate::worker::client_failure;
+
+/// Longest wait for requests in flight once the run is to stop.
+const STOP_GRACE: Duration = Duration::from_secs(1);
+/// Timers of the event loop are good to a millisecond; the rest before the line is waited out finely.
+const COARSE_WAIT_MARGIN: Duration = Duration::from_millis(2);
+
+/// Runs the load on a multi-threaded runtime of its own. Whatever happens after
+/// the runtime stands, the report says how it ended and what was done until then.
+pub fn run_to_end(configuration: &Configuration, plan: &LibraryPlan) -> std::io::Result<Report> {
+    let threads = Arc::new(RuntimeThreads::default());
+    let numbers = ShardNumbers::default();
+    let announced = Arc::clone(&threads);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(configuration.threads)
+        .thread_name("library")
+        .on_thread_start(move || {
+            numbers.number_this_thread();
+            announced.announce();
+        })
+        .enable_all()
+        .build()?;
+    let report = runtime.block_on(run(configuration, plan, &threads));
+    // A name resolution that never ends must not hold up the exit.
+    runtime.shutdown_background();
+    Ok(report)
+}
+
+async fn run(configuration: &Configuration, plan: &LibraryPlan, threads: &RuntimeThreads) -> Report {
+    let counters = match Counters::new(configuration.threads) {
+        Ok(counters) => Arc::new(counters),
+        Err(error) => {
+            let failure = client_failure("prepare the counters", configuration.target(), &error);
+            return assemble::failed(configuration, plan, failure);
+        }
+    };
+    let mut gathered = Gathered::new(Arc::clone(&counters));
+    let mut conductor = Conductor { configuration, plan, threads, counters };
+    let ending = match conductor.conduct(&mut gathered).await {
+        Ok(()) => Ending::Completed,
+        Err(ending) => ending,
+    };
+    assemble::report(configuration, plan, &gathered, ending)
+}
+
+/// The work that runs, with what it still has to say.
+enum Running {
+    Tasks(JoinSet<Result<(), LibraryError>>, watch::Sender<Option<Instant>>),
+    Batches(Box<BatchLoader>),
+}
+
+struct Conductor<'a> {
+    configuration: &'a Configuration,
+    plan: &'a LibraryPlan,
+    threads: &'a RuntimeThreads,
+    counters: Arc<Counters>,
+}
+
+impl Conductor<'_> {
+    async fn conduct(&mut self, gathered: &mut Gathered) -> Result<(), Ending> {
+        let mut signals = Signals::listen().map_err(|error| self.client("listen for signals", &error))?;
+        cpu::allow_open_files(self.plan.pool_size)
+            .map_err(|error| self.client("open so many connections", &error))?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let running = tokio::select! {
+            biased;
+            stopper = signals.next() => return Err(Ending::Interrupted(stopper)),
+            prepared = self.prepare(gathered, &stop) => prepared?,
+        };
+        let origin = tokio::select! {
+            biased;
+            stopper = signals.next() => return Err(Ending::Interrupted(stopper)),
+            origin = self.wait_at_line(gathered) => origin,
+        };
+        let (cpu, threads) = (CpuTime::of_process(), self.threads.cpu_times(self.configuration.threads));
+        let outcome = self.load(running, origin, &stop, &mut signals, gathered).await;
+        let busy = origin.elapsed();
+        gathered.process_cpu = CpuTime::of_process().since(cpu);
+        let after = self.threads.cpu_times(self.configuration.threads);
+        gathered.thread_cpu = cpu_threads::used(&threads, &after, busy);
+        outcome
+    }
+
+    fn client(&self, step: &str, problem: &dyn std::fmt::Display) -> Ending {
+        Ending::Failed(client_failure(step, self.configuration.target(), problem))
+    }
+
+    fn broken(&self, error: &LibraryError) -> Ending {
+        Ending::Failed(error.failure(self.plan.library, &self.plan.transport.address(self.configuration)))
+    }
+
+    async fn prepare(&self, gathered: &mut Gathered, stop: &Arc<AtomicBool>) -> Result<Running, Ending> {
+        if self.plan.transport.unix_socket.is_none() {
+            let found = connect::resolve(self.configuration).await;
+            gathered.addresses = found.map_err(|error| Ending::Failed(error.failure()))?;
+        }
+        let connecting = Links::connect(self.configuration, self.plan, &gathered.bb8_pings).await;
+        let links = connecting.map_err(|error| self.broken(&error))?;
+        match self.plan.work {
+            Work::Tasks(work) => self.prepare_tasks(work, &links, stop),
+            Work::Batches(work) => self.prepare_batches(work, links, stop).await,
+        }
+    }
+
+    fn prepare_tasks(&self, work: TaskWork, links: &Links, stop: &Arc<AtomicBool>) -> Result<Running, Ending> {
+        let shared = Arc::new(SharedWork::new(work, Arc::clone(&self.counters), Arc::clone(stop)));
+        let values = task_work::values(self.configuration);
+        let (start, started) = watch::channel(None);
+        let mut tasks = JoinSet::new();
+        for index in 0..work.tasks {
+            let (shared, link) = (Arc::clone(&shared), links.take_turn(index));
+            let task = LoadTask::new(self.configuration, shared, link, Arc::clone(&values), index)
+                .map_err(|error| self.client("draw keys", &error))?;
+            tasks.spawn(task.run(started.clone()));
+        }
+        Ok(Running::Tasks(tasks, start))
+    }
+
+    async fn prepare_batches(
+        &self,
+        work: BatchWork,
+        links: Links,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<Running, Ending> {
+        let mut loader = BatchLoader {
+            work,
+            items: batch_work::items(work, self.configuration.seed).into(),
+            links,
+            counters: Arc::clone(&self.counters),
+            stop: Arc::clone(stop),
+            turns: 0,
+        };
+        if work.operation == BatchOperation::MultiGet {
+            loader.preload().await.map_err(|error| self.broken(&error))?;
+        }
+        Ok(Running::Batches(Box::new(loader)))
+    }
+
+    /// Waits for the wanted start, or not at all if it has passed, and returns
+    /// the instant at which the load begins.
+    async fn wait_at_line(&self, gathered: &mut Gathered) -> Instant {
+        gathered.clock = ClockAnchor::now();
+        let now = gathered.clock.instant();
+        let wanted = self.configuration.start_at_unix_nanos;
+        let line = wanted.and_then(|nanos| gathered.clock.instant_at(nanos)).unwrap_or(now);
+        gathered.line = Some(line);
+        if let Some(coarse) = line.checked_sub(COARSE_WAIT_MARGIN) {
+            sleep_until(coarse.into()).await;
+        }
+        while Instant::now() < line {
+            std::hint::spin_loop();
+        }
+        line.max(now)
+    }
+
+    async fn load(
+        &self,
+        running: Running,
+        origin: Instant,
+        stop: &AtomicBool,
+        signals: &mut Signals,
+        gathered: &mut Gathered,
+    ) -> Result<(), Ending> {
+        let mut work = JoinSet::new();
+        match running {
+            Running::Tasks(tasks, start) => {
+                let measured_from = self.counters.measure_from(origin + self.plan.warmup);
+                start.send_replace(Some(measured_from));
+                work.spawn(async move {
+                    // Dropped with this future, which ends every task.
+                    let mut tasks = tasks;
+                    while let Some(ended) = tasks.join_next().await {
+                        ended.map_err(WorkError::Join)?.map_err(WorkError::Library)?;
+                    }
+                    Ok(Vec::new())
+                });
+            }
+            Running::Batches(mut loader) => {
+                let warmup = self.plan.warmup;
+                work.spawn(async move { loader.run(warmup).await.map_err(WorkError::Library) });
+            }
+        }
+        let outcome = self.watch_over(&mut work, origin, stop, signals).await;
+        work.shutdown().await;
+        gathered.batch_times = outcome?;
+        Ok(())
+    }
+
+    /// Waits until the work is done, fails, falls silent or is to stop.
+    async fn watch_over(
+        &self,
+        work: &mut JoinSet<Result<Vec<Duration>, WorkError>>,
+        origin: Instant,
+        stop: &AtomicBool,
+        signals: &mut Signals,
+    ) -> Result<Vec<Duration>, Ending> {
+        let limit = self.configuration.response_timeout;
+        let mut tick = interval((limit / 8).clamp(Duration::from_millis(5), Duration::from_millis(250)));
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let counters = self.counters.progress();
+        let mut progress = ProgressLines::new(self.configuration.progress_interval, origin);
+        let mut last = (self.counters.answers(), Instant::now());
+        loop {
+            tokio::select! {
+                biased;
+                stopper = signals.next() => {
+                    stop.store(true, Ordering::Relaxed);
+                    // What has not ended by then is cut off; its requests stay unanswered in the counts.
+                    let drained = timeout(STOP_GRACE.min(limit), work.join_next()).await;
+                    if let Ok(Some(ended)) = drained {
+                        self.ended_well(ended)?;
+                    }
+                    return Err(Ending::Interrupted(stopper));
+                }
+                joined = work.join_next() => return joined.map_or(Ok(Vec::new()), |ended| self.ended_well(ended)),
+                _ = tick.tick() => {
+                    let answers = self.counters.answers();
+                    if answers != last.0 {
+                        last = (answers, Instant::now());
+                    } else if last.1.elapsed() >= limit {
+                        let seconds = last.1.elapsed().as_secs_f64();
+                        return Err(self.broken(&LibraryError::Silent { seconds }));
+                    }
+                }
+                () = progress.next() => progress.print(&counters),
+            }
+        }
+    }
+
+    fn ended_well(
+        &self,
+        ended: Result<Result<Vec<Duration>, WorkError>, JoinError>,
+    ) -> Result<Vec<Duration>, Ending> {
+        match ended {
+            Ok(Ok(times)) => Ok(times),
+            Ok(Err(WorkError::Library(error))) => Err(self.broken(&error)),
+            Ok(Err(WorkError::Join(error))) | Err(error) => Err(self.client("run the load", &error)),
+        }
+    }
+}
+
+/// Why the work ended early.
+enum WorkError {
+    Library(LibraryError),
+    Join(JoinError),
+}
+
+/// Addresses of the server, as far as they are known.
+pub(crate) type Addresses = Vec<SocketAddr>;
