@@ -16,6 +16,7 @@ use crate::configuration::{Configuration, Credentials, Data, KeySpace, Limit, Pr
 use crate::exit;
 use crate::keys::{KeyError, KeyPattern, KeyPicker, Share};
 use crate::libraries::options::{LibraryArgumentError, LibraryArguments, OtherOptions};
+use crate::replay::options::{ReplayArgumentError, ReplayArguments};
 
 /// Environment variable that holds the password.
 pub const PASSWORD_VARIABLE: &str = "DRAGSTRIP_PASSWORD";
@@ -126,6 +127,9 @@ pub struct Arguments {
     /// Client libraries instead of the raw client.
     #[command(flatten)]
     pub library: LibraryArguments,
+    /// BullMQ jobs instead of SETs and GETs.
+    #[command(flatten)]
+    pub replay: ReplayArguments,
 }
 
 /// Values of `--protocol`.
@@ -259,6 +263,9 @@ pub enum ArgumentError {
     /// The options of a client library do not fit.
     #[error("{0}")]
     CheckLibrary(#[from] LibraryArgumentError),
+    /// The options of a replay do not fit.
+    #[error("{0}")]
+    CheckReplay(#[from] ReplayArgumentError),
     /// The pass over all keys is only defined for the sequential pattern.
     #[error("--requests allkeys needs --key-pattern sequential")]
     PassWithoutOrder,
@@ -276,6 +283,7 @@ impl Arguments {
         let credentials = self.credentials()?;
         self.check_numbers()?;
         let library = self.library.plan(&self.other_than_library())?;
+        let replay = self.replay.plan()?;
         let limit = self.limit()?;
         let data = self.data()?;
         let keys = KeySpace {
@@ -294,7 +302,8 @@ impl Arguments {
             credentials,
             threads: self.threads.into(),
             connections_per_thread: self.connections_per_thread as usize,
-            ratio: self.ratio.0,
+            // A job is answered with a value, as a GET is.
+            ratio: if replay.is_some() { Ratio { sets: 0, gets: 1 } } else { self.ratio.0 },
             keys,
             data,
             pipeline: self.pipeline as usize,
@@ -306,6 +315,7 @@ impl Arguments {
             progress_interval: Some(self.progress_interval).filter(|interval| !interval.is_zero()),
             json_out_file: self.json_out_file,
             library,
+            replay,
         };
         check_keys(&configuration)?;
         Ok(configuration)
@@ -328,6 +338,7 @@ impl Arguments {
     fn other_than_library(&self) -> OtherOptions {
         let raw_only = [
             ("requests", self.requests.is_some()),
+            ("bullmq-add", self.replay.is_wanted()),
             ("pipeline", self.pipeline != 1),
             ("ratio", self.ratio.0 != Ratio { sets: 1, gets: 10 }),
             ("expiry-range", self.expiry_range.is_some()),

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use crate::keys::KeyPattern;
 use crate::libraries::plan::LibraryPlan;
+use crate::replay::plan::ReplayPlan;
 
 /// RESP version spoken with the server.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -120,6 +121,8 @@ pub struct Configuration {
     pub json_out_file: Option<PathBuf>,
     /// A client library instead of the generator's own RESP.
     pub library: Option<LibraryPlan>,
+    /// BullMQ jobs instead of SETs and GETs.
+    pub replay: Option<ReplayPlan>,
 }
 
 impl Configuration {

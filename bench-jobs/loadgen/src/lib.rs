@@ -24,6 +24,7 @@ pub mod keys;
 pub mod libraries;
 pub mod output;
 mod recorder;
+pub mod replay;
 pub mod report;
 mod requests;
 pub mod run;

@@ -8,7 +8,7 @@ use dragstrip_loadgen::cli::Arguments;
 use dragstrip_loadgen::configuration::Configuration;
 use dragstrip_loadgen::output::{self, JsonOutput};
 use dragstrip_loadgen::report::Report;
-use dragstrip_loadgen::{exit, libraries, run};
+use dragstrip_loadgen::{exit, libraries, replay, run};
 
 fn main() -> ExitCode {
     let configuration = match Arguments::parse().into_configuration() {
@@ -41,7 +41,10 @@ fn run_to_end(configuration: Configuration) -> std::io::Result<Report> {
         return libraries::run::run_to_end(&configuration, plan);
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let report = runtime.block_on(run::run(configuration));
+    let report = match configuration.replay.clone() {
+        Some(plan) => runtime.block_on(replay::session::run(configuration, plan)),
+        None => runtime.block_on(run::run(configuration)),
+    };
     // A name resolution that never ends must not hold up the exit.
     runtime.shutdown_background();
     Ok(report)

@@ -8,5 +8,5 @@
 
 pub mod options;
 pub mod plan;
-pub(crate) mod requests;
-pub(crate) mod session;
+pub mod requests;
+pub mod session;

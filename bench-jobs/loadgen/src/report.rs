@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::batches::BatchReport;
 use crate::histogram::{self, HistogramError};
 use crate::libraries::plan::LibraryEcho;
+use crate::replay::plan::{QueueReport, ReplayEcho};
 
 /// The whole result of one process.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
@@ -66,6 +67,9 @@ pub struct Report {
     /// Times of batches.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub batches: Option<BatchReport>,
+    /// Jobs in the queues after a BullMQ replay.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queues: Option<QueueReport>,
 }
 
 impl Report {
@@ -133,6 +137,8 @@ pub enum FailureKind {
     ResponseTimeout,
     /// The server sent something that is no valid reply. Exit code 9.
     Protocol,
+    /// The queues do not hold the jobs that were added. Exit code 14.
+    QueueLength,
     /// The client itself could not do its work. Exit code 12.
     Client,
     /// A class that this version does not know, or none.
@@ -221,6 +227,9 @@ pub struct ConfigurationEcho {
     /// What was asked of a client library.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub library: Option<LibraryEcho>,
+    /// What was asked of a BullMQ replay.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replay: Option<ReplayEcho>,
 }
 
 /// How well the connections started together. The line is the wanted start

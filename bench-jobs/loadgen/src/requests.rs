@@ -13,6 +13,7 @@ use thiserror::Error;
 
 use crate::configuration::{Configuration, Data, Ratio};
 use crate::keys::{KeyError, KeyPicker, Share};
+use crate::replay::requests::{JobRequests, ReplayEncodeError};
 
 /// Decimal digits of the largest key number.
 const MAXIMUM_DIGITS: usize = 20;
@@ -71,6 +72,9 @@ pub enum RequestError {
     /// The keys cannot be drawn.
     #[error("keys: {0}")]
     BuildKeys(#[from] KeyError),
+    /// The jobs of a replay cannot be encoded.
+    #[error(transparent)]
+    EncodeJobs(#[from] ReplayEncodeError),
     /// The sizes of values or the expiry have an empty range.
     #[error("the range of {what} is empty")]
     EmptyRange {
@@ -95,6 +99,8 @@ pub(crate) struct RequestTemplates {
     set_heads: Vec<Vec<u8>>,
     get_heads: Vec<Vec<u8>>,
     tail: ValueTail,
+    /// Take the place of every other request.
+    jobs: Option<JobRequests>,
 }
 
 impl RequestTemplates {
@@ -108,6 +114,7 @@ impl RequestTemplates {
             set_heads: heads(set_arguments, "SET"),
             get_heads: heads(2, "GET"),
             tail: ValueTail::new(configuration.data, configuration.seed)?,
+            jobs: configuration.replay.as_ref().map(JobRequests::new).transpose()?,
         })
     }
 }
@@ -141,6 +148,12 @@ impl RequestSource {
     /// Appends `count` requests to `buffer`.
     #[inline]
     pub(crate) fn write_batch(&mut self, buffer: &mut Vec<u8>, count: usize) -> BatchCounts {
+        if let Some(jobs) = &self.templates.jobs {
+            let before = buffer.len();
+            (0..count).for_each(|_| jobs.write(buffer, &mut self.random));
+            let get_bytes = (buffer.len() - before) as u64;
+            return BatchCounts { gets: count as u64, get_bytes, ..BatchCounts::default() };
+        }
         let mut counts = BatchCounts::default();
         for _ in 0..count {
             let before = buffer.len();

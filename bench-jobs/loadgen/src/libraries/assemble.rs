@@ -116,7 +116,8 @@ fn set_window(report: &mut Report, gathered: &Gathered, plan: &LibraryPlan, sums
         report.window_seconds = last.saturating_duration_since(first).as_secs_f64();
     }
     let Some(line) = gathered.line else { return };
-    report.start = StartReport { line_unix_nanos: Some(gathered.clock.unix_nanos_at(line)), ..StartReport::default() };
+    report.start =
+        StartReport { line_unix_nanos: Some(gathered.clock.unix_nanos_at(line)), ..StartReport::default() };
     // After a warm-up the first measured request says nothing about the start.
     if plan.warmup.is_zero() {
         let late = |instant: Instant| instant.saturating_duration_since(line).as_secs_f64() * 1e6;

@@ -37,7 +37,11 @@ fn on_cpu(directory: &std::path::Path) -> Option<Duration> {
 }
 
 /// The CPU time used between two readings that were `busy` apart.
-pub(crate) fn used(before: &[(usize, Duration)], after: &[(usize, Duration)], busy: Duration) -> Vec<ThreadCpu> {
+pub(crate) fn used(
+    before: &[(usize, Duration)],
+    after: &[(usize, Duration)],
+    busy: Duration,
+) -> Vec<ThreadCpu> {
     after
         .iter()
         .map(|&(thread, now)| {

@@ -48,7 +48,12 @@ impl LibraryError {
             Self::ConnectTimeout { .. } => (FailureKind::Connect, "connect"),
             Self::LoseRedis(error) => (redis_lost_kind(error), "await replies"),
             Self::LoseFred(error) => (fred_lost_kind(error), "await replies"),
-            Self::TakeFromPool(_) => (FailureKind::ConnectionLost, "take a connection from the pool"),
+            Self::TakeFromPool(bb8::RunError::User(error)) => {
+                (redis_lost_kind(error), "take a connection from the pool")
+            }
+            Self::TakeFromPool(bb8::RunError::TimedOut) => {
+                (FailureKind::ResponseTimeout, "take a connection from the pool")
+            }
             Self::Silent { .. } => (FailureKind::ResponseTimeout, "await replies"),
         };
         let message = format!("{} at {address}: {self}", library.name());

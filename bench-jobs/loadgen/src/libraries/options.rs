@@ -165,7 +165,8 @@ impl LibraryArguments {
             ClientName::Bb8Redis => Library::Bb8Redis,
         };
         if let Some(option) = other.raw_only.first() {
-            let (client, instead) = (library.name(), "it is an option of --client raw; see --tasks and --batch-items");
+            let (client, instead) =
+                (library.name(), "it is an option of --client raw; see --tasks and --batch-items");
             return Err(LibraryArgumentError::NotWithLibrary { option, client, instead });
         }
         let work = self.work(other)?;
@@ -295,7 +296,11 @@ fn check_transport(library: Library, transport: &Transport) -> Result<(), Librar
     }
     if transport.cluster && library == Library::RedisRs(ConnectionKind::ConnectionManager) {
         let reason = "redis-rs has a connection of its own for clusters; leave --connection-kind out";
-        return Err(NotSupported { client, option: "connection-kind connection-manager with --cluster", reason });
+        return Err(NotSupported {
+            client,
+            option: "connection-kind connection-manager with --cluster",
+            reason,
+        });
     }
     let Some(tls) = &transport.tls else { return Ok(()) };
     if tls.server_name.is_some() && library != Library::Fred {
@@ -312,9 +317,7 @@ fn check_transport(library: Library, transport: &Transport) -> Result<(), Librar
 fn check_work(work: Work, transport: &Transport) -> Result<(), LibraryArgumentError> {
     match work {
         // Items of a chunk fall into different slots, which one command cannot span.
-        Work::Batches(_) if transport.cluster => {
-            Err(Conflict { option: "batch-items", other: "cluster" })
-        }
+        Work::Batches(_) if transport.cluster => Err(Conflict { option: "batch-items", other: "cluster" }),
         Work::Tasks(tasks) if transport.replica_reads && tasks.operation != TaskOperation::Get => {
             Err(LibraryArgumentError::ReplicaOperation)
         }

@@ -6,17 +6,18 @@ use redis::cluster::ClusterClientBuilder;
 use redis::cluster_async::ClusterConnection;
 use redis::cluster_read_routing::RandomReplicaStrategy;
 use redis::{
-    AsyncConnectionConfig, ClientTlsConfig, Cmd, ConnectionAddr, ConnectionInfo, IntoConnectionInfo as _,
-    Pipeline, ProtocolVersion, RedisConnectionInfo, RedisError, TlsCertificates, Value,
+    AsyncConnectionConfig, ClientTlsConfig, Cmd, ConnectionAddr, ConnectionInfo, FromRedisValue,
+    IntoConnectionInfo as _, Pipeline, ProtocolVersion, RedisConnectionInfo, RedisError, TlsCertificates,
+    Value,
 };
 
 use crate::configuration::{Configuration, Protocol};
 use crate::libraries::counters::Answer;
 use crate::libraries::error::LibraryError;
 use crate::libraries::link::{Chunk, Reply, Request};
-use crate::libraries::plan::{BatchOperation, ConnectionKind, LibraryPlan};
+use crate::libraries::plan::{BatchOperation, ConnectionKind};
 use crate::libraries::tls;
-use crate::libraries::transport::TlsOptions;
+use crate::libraries::transport::{TlsOptions, Transport};
 
 /// Makes connections.
 #[derive(Debug)]
@@ -28,13 +29,13 @@ pub(crate) struct Dialer {
 }
 
 impl Dialer {
-    pub(crate) fn new(configuration: &Configuration, plan: &LibraryPlan) -> Result<Self, LibraryError> {
+    pub(crate) fn new(configuration: &Configuration, transport: &Transport) -> Result<Self, LibraryError> {
         tls::choose_provider();
-        let info = connection_info(configuration, plan)?;
-        let tls = plan.transport.tls.as_ref().map(tls_certificates).transpose()?;
-        let cluster = match plan.transport.cluster {
+        let info = connection_info(configuration, transport)?;
+        let tls = transport.tls.as_ref().map(tls_certificates).transpose()?;
+        let cluster = match transport.cluster {
             false => None,
-            true => Some(cluster_client(configuration, plan, info.clone(), tls.clone())?),
+            true => Some(cluster_client(configuration, transport, info.clone(), tls.clone())?),
         };
         let client = match tls {
             Some(tls) => redis::Client::build_with_tls(info, tls),
@@ -54,9 +55,7 @@ impl Dialer {
             return connection.map(RedisLink::Cluster).map_err(LibraryError::ConnectRedis);
         }
         let link = match kind {
-            ConnectionKind::Multiplexed => {
-                self.multiplexed().await.map(RedisLink::Multiplexed)
-            }
+            ConnectionKind::Multiplexed => self.multiplexed().await.map(RedisLink::Multiplexed),
             ConnectionKind::ConnectionManager => {
                 let config = ConnectionManagerConfig::new()
                     .set_connection_timeout(Some(self.connect_timeout))
@@ -78,10 +77,10 @@ impl Dialer {
 
 fn connection_info(
     configuration: &Configuration,
-    plan: &LibraryPlan,
+    transport: &Transport,
 ) -> Result<ConnectionInfo, LibraryError> {
     let (host, port) = (configuration.host.clone(), configuration.port);
-    let address = match (&plan.transport.unix_socket, &plan.transport.tls) {
+    let address = match (&transport.unix_socket, &transport.tls) {
         (Some(path), _) => ConnectionAddr::Unix(path.clone()),
         (None, Some(tls)) => ConnectionAddr::TcpTls { host, port, insecure: tls.insecure, tls_params: None },
         (None, None) => ConnectionAddr::Tcp(host, port),
@@ -102,9 +101,10 @@ fn connection_info(
 
 fn tls_certificates(tls: &TlsOptions) -> Result<TlsCertificates, LibraryError> {
     let client_tls = match (&tls.certificate_file, &tls.key_file) {
-        (Some(certificate), Some(key)) => {
-            Some(ClientTlsConfig { client_cert: TlsOptions::read(certificate)?, client_key: TlsOptions::read(key)? })
-        }
+        (Some(certificate), Some(key)) => Some(ClientTlsConfig {
+            client_cert: TlsOptions::read(certificate)?,
+            client_key: TlsOptions::read(key)?,
+        }),
         _ => None,
     };
     let root_cert = tls.ca_file.as_ref().map(|path| TlsOptions::read(path)).transpose()?;
@@ -113,7 +113,7 @@ fn tls_certificates(tls: &TlsOptions) -> Result<TlsCertificates, LibraryError> {
 
 fn cluster_client(
     configuration: &Configuration,
-    plan: &LibraryPlan,
+    transport: &Transport,
     info: ConnectionInfo,
     tls: Option<TlsCertificates>,
 ) -> Result<redis::cluster::ClusterClient, LibraryError> {
@@ -123,7 +123,7 @@ fn cluster_client(
     if let Some(tls) = tls {
         builder = builder.certs(tls);
     }
-    if plan.transport.replica_reads {
+    if transport.replica_reads {
         builder = builder.read_routing_strategy(RandomReplicaStrategy);
     }
     builder.build().map_err(LibraryError::DescribeRedis)
@@ -148,6 +148,15 @@ impl std::fmt::Debug for RedisLink {
 }
 
 impl RedisLink {
+    /// Sends any command and reads its reply.
+    pub(crate) async fn query<T: FromRedisValue>(&mut self, command: &Cmd) -> Result<T, RedisError> {
+        match self {
+            Self::Multiplexed(connection) => command.query_async(connection).await,
+            Self::Manager(connection) => command.query_async(connection).await,
+            Self::Cluster(connection) => command.query_async(connection).await,
+        }
+    }
+
     pub(crate) async fn ask(&mut self, request: Request<'_>) -> Result<Reply, LibraryError> {
         match self {
             Self::Multiplexed(connection) => ask(connection, request).await,
@@ -156,7 +165,11 @@ impl RedisLink {
         }
     }
 
-    pub(crate) async fn send(&mut self, chunk: &Chunk<'_>, encoded: &Encoded) -> Result<Answer, LibraryError> {
+    pub(crate) async fn send(
+        &mut self,
+        chunk: &Chunk<'_>,
+        encoded: &Encoded,
+    ) -> Result<Answer, LibraryError> {
         match self {
             Self::Multiplexed(connection) => send(connection, chunk, encoded).await,
             Self::Manager(connection) => send(connection, chunk, encoded).await,

@@ -129,7 +129,12 @@ impl Conductor<'_> {
         }
     }
 
-    fn prepare_tasks(&self, work: TaskWork, links: &Links, stop: &Arc<AtomicBool>) -> Result<Running, Ending> {
+    fn prepare_tasks(
+        &self,
+        work: TaskWork,
+        links: &Links,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<Running, Ending> {
         let shared = Arc::new(SharedWork::new(work, Arc::clone(&self.counters), Arc::clone(stop)));
         let values = task_work::values(self.configuration);
         let (start, started) = watch::channel(None);

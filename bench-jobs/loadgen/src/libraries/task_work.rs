@@ -100,9 +100,14 @@ impl LoadTask {
     }
 
     /// Waits for the start and sends requests until the limit is reached.
-    pub(crate) async fn run(mut self, mut start: watch::Receiver<Option<Instant>>) -> Result<(), LibraryError> {
+    pub(crate) async fn run(
+        mut self,
+        mut start: watch::Receiver<Option<Instant>>,
+    ) -> Result<(), LibraryError> {
         // Without a coordinator there is nothing to do.
-        let Ok(started) = start.wait_for(Option::is_some).await.map(|instant| *instant) else { return Ok(()) };
+        let Ok(started) = start.wait_for(Option::is_some).await.map(|instant| *instant) else {
+            return Ok(());
+        };
         let Some(measured_from) = started else { return Ok(()) };
         let shared = Arc::clone(&self.shared);
         let mut now = Instant::now();
@@ -210,9 +215,8 @@ mod tests {
     #[test]
     fn limits_hold_and_the_warm_up_takes_nothing_from_them() {
         let begin = Instant::now();
-        let shared = |limit| {
-            SharedWork::new(work(limit, false), Arc::new(Counters::new(1).unwrap()), Arc::default())
-        };
+        let shared =
+            |limit| SharedWork::new(work(limit, false), Arc::new(Counters::new(1).unwrap()), Arc::default());
         let by_count = shared(three());
         let early = begin.checked_sub(Duration::from_secs(1)).unwrap();
         assert!((0..10).all(|_| by_count.next_request(early, begin)));

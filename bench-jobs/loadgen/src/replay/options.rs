@@ -41,7 +41,9 @@ pub struct ReplayArguments {
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 pub enum ReplayArgumentError {
     /// Several queues would have one name.
-    #[error("--bullmq-queue-name {template:?} names all queues alike; put %d, the number of the queue, into it")]
+    #[error(
+        "--bullmq-queue-name {template:?} names all queues alike; put %d, the number of the queue, into it"
+    )]
     SameNames {
         /// The template.
         template: String,
@@ -57,6 +59,11 @@ pub enum ReplayArgumentError {
 }
 
 impl ReplayArguments {
+    /// Whether a replay is wanted.
+    pub fn is_wanted(&self) -> bool {
+        self.bullmq_add
+    }
+
     /// The plan, or none without `--bullmq-add`.
     pub fn plan(&self) -> Result<Option<ReplayPlan>, ReplayArgumentError> {
         if !self.bullmq_add {

@@ -35,8 +35,12 @@ fn assert_consistent(report: &Report, what: &str) {
 
 fn assert_commands_agree(report: &Report, server: &RedisServer, what: &str) {
     assert!(!report.commands.is_empty(), "{what}");
+    let library = report.configuration.library.as_ref().unwrap();
     for (command, &count) in &report.commands {
-        assert_eq!(server.calls(command), count, "{what}: calls of {command}");
+        // fred greets on each connection with a PING, which is none of the load.
+        let greetings =
+            if library.client == "fred" && command == "ping" { library.pool_size as u64 } else { 0 };
+        assert_eq!(server.calls(command), count + greetings, "{what}: calls of {command}");
     }
 }
 
@@ -112,7 +116,11 @@ fn error_replies_are_counted_by_kind() {
         let get = report.operation("GET").unwrap();
         assert_eq!((get.count, get.errors, get.requests), (0, 60, 60), "{client}");
         assert_eq!((report.errors[0].kind.as_str(), report.errors[0].count), ("WRONGTYPE", 60), "{client}");
-        assert!(report.errors[0].first_message.contains("wrong kind of value"), "{client}: {:?}", report.errors);
+        assert!(
+            report.errors[0].first_message.contains("wrong kind of value"),
+            "{client}: {:?}",
+            report.errors
+        );
     }
 }
 

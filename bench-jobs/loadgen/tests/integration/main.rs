@@ -9,4 +9,6 @@ mod failures;
 #[cfg(test)]
 mod libraries;
 #[cfg(test)]
+mod replay;
+#[cfg(test)]
 mod support;
