@@ -11,6 +11,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
+use tokio::sync::Notify;
+use tokio::time::sleep_until;
 
 use crate::connection::ProgressCounters;
 use crate::histogram::{self, HistogramError};
@@ -223,6 +225,7 @@ pub(crate) struct Counters {
     shards: Box<[Shard]>,
     /// Second 0 of the measured part begins here; nothing is measured before it is known.
     measured_from: OnceLock<Instant>,
+    measured_from_known: Notify,
     /// Commands the server answered, by lower-case name, where the operation alone does not tell.
     commands: Mutex<BTreeMap<&'static str, u64>>,
 }
@@ -236,12 +239,30 @@ impl Counters {
                 Ok(Shard { sent: AtomicU64::new(0), sums, progress: Arc::default() })
             })
             .collect::<Result<_, HistogramError>>()?;
-        Ok(Self { shards, measured_from: OnceLock::new(), commands: Mutex::default() })
+        Ok(Self {
+            shards,
+            measured_from: OnceLock::new(),
+            measured_from_known: Notify::new(),
+            commands: Mutex::default(),
+        })
     }
 
     /// Says when the measured part begins. Only the first call counts.
     pub(crate) fn measure_from(&self, instant: Instant) -> Instant {
-        *self.measured_from.get_or_init(|| instant)
+        let first = *self.measured_from.get_or_init(|| instant);
+        self.measured_from_known.notify_one();
+        first
+    }
+
+    /// Waits until the measured part begins. One waiter at a time.
+    pub(crate) async fn measuring(&self) {
+        let begin = loop {
+            match self.measured_from.get() {
+                Some(begin) => break *begin,
+                None => self.measured_from_known.notified().await,
+            }
+        };
+        sleep_until(begin.into()).await;
     }
 
     /// Whether what leaves at `instant` is measured.
@@ -342,7 +363,9 @@ mod tests {
                 })
             })
             .collect();
-        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        for thread in threads {
+            thread.join().unwrap();
+        }
         let early = Sent { at: Instant::now(), measured: false };
         counters.note_answer(early, &Answer::successes(7));
         let (sent, sums) = counters.sum().unwrap();

@@ -128,14 +128,15 @@ async fn queue(pipeline: &Pipeline<Client>, chunk: &Chunk<'_>) -> Result<(), Err
     }
     for item in chunk.items {
         let key = item.key.as_str();
-        let _: () = match chunk.operation {
+        let queued: Result<(), Error> = match chunk.operation {
             BatchOperation::SetExpire => {
                 let expiry = Some(Expiration::EXAT(chunk.expires_at));
-                pipeline.set(key, item.value.clone(), expiry, None, false).await?
+                pipeline.set(key, item.value.clone(), expiry, None, false).await
             }
-            BatchOperation::MultiSetExpire => pipeline.expire_at(key, chunk.expires_at, None).await?,
-            _ => pipeline.ping(None).await?,
+            BatchOperation::MultiSetExpire => pipeline.expire_at(key, chunk.expires_at, None).await,
+            _ => pipeline.ping(None).await,
         };
+        queued?;
     }
     Ok(())
 }
@@ -159,11 +160,15 @@ fn answered(chunk: &Chunk<'_>, replies: Vec<Result<Value, Error>>) -> Result<Ans
 
 /// What the server said; an error that is none of the server's breaks the run.
 fn server_words(error: Error) -> Result<String, LibraryError> {
-    let of_the_server = match error.kind() {
-        // fred sorts error replies it does not know under these kinds.
-        ErrorKind::Unknown | ErrorKind::InvalidArgument | ErrorKind::InvalidCommand => true,
-        ErrorKind::Auth | ErrorKind::Cluster | ErrorKind::NotFound => true,
-        _ => false,
-    };
+    // fred sorts error replies under these kinds, and those it does not know under Unknown.
+    let of_the_server = matches!(
+        error.kind(),
+        ErrorKind::Unknown
+            | ErrorKind::InvalidArgument
+            | ErrorKind::InvalidCommand
+            | ErrorKind::Auth
+            | ErrorKind::Cluster
+            | ErrorKind::NotFound
+    );
     if of_the_server { Ok(error.details().to_owned()) } else { Err(LibraryError::LoseFred(error)) }
 }

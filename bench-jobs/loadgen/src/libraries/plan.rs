@@ -205,10 +205,6 @@ impl LibraryPlan {
             },
             operation: self.work.operation_name().into(),
             pool_size: self.pool_size,
-            warmup_seconds: self.warmup.as_secs_f64(),
-            cluster: self.transport.cluster,
-            replica_reads: self.transport.replica_reads,
-            tls: self.transport.tls.is_some(),
             ..LibraryEcho::default()
         };
         match self.work {
@@ -253,12 +249,6 @@ pub struct LibraryEcho {
     pub bounded: Option<usize>,
     /// Whether replies to INCR were checked.
     pub assert_expected: bool,
-    /// Whether the library knew of a cluster.
-    pub cluster: bool,
-    /// Whether reads went to replicas.
-    pub replica_reads: bool,
-    /// Whether connections were encrypted.
-    pub tls: bool,
     /// Chunks of a batch in flight.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parallelism: Option<usize>,
@@ -268,6 +258,4 @@ pub struct LibraryEcho {
     /// Life of a batch's items where they expire.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ttl_seconds: Option<f64>,
-    /// Load before the measured part.
-    pub warmup_seconds: f64,
 }

@@ -33,10 +33,10 @@ impl Dialer {
         tls::choose_provider();
         let info = connection_info(configuration, transport)?;
         let tls = transport.tls.as_ref().map(tls_certificates).transpose()?;
-        let cluster = match transport.cluster {
-            false => None,
-            true => Some(cluster_client(configuration, transport, info.clone(), tls.clone())?),
-        };
+        let cluster = transport
+            .cluster
+            .then(|| cluster_client(configuration, transport, info.clone(), tls.clone()))
+            .transpose()?;
         let client = match tls {
             Some(tls) => redis::Client::build_with_tls(info, tls),
             None => redis::Client::open(info),

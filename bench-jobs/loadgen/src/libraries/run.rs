@@ -23,7 +23,7 @@ use crate::libraries::cpu_threads::{self, RuntimeThreads};
 use crate::libraries::error::LibraryError;
 use crate::libraries::plan::{BatchOperation, BatchWork, LibraryPlan, TaskWork, Work};
 use crate::libraries::task_work::{self, LoadTask, SharedWork};
-use crate::report::Report;
+use crate::report::{Report, ThreadCpu};
 use crate::run::{Ending, ProgressLines, Signals};
 use crate::worker::client_failure;
 
@@ -99,13 +99,7 @@ impl Conductor<'_> {
             stopper = signals.next() => return Err(Ending::Interrupted(stopper)),
             origin = self.wait_at_line(gathered) => origin,
         };
-        let (cpu, threads) = (CpuTime::of_process(), self.threads.cpu_times(self.configuration.threads));
-        let outcome = self.load(running, origin, &stop, &mut signals, gathered).await;
-        let busy = origin.elapsed();
-        gathered.process_cpu = CpuTime::of_process().since(cpu);
-        let after = self.threads.cpu_times(self.configuration.threads);
-        gathered.thread_cpu = cpu_threads::used(&threads, &after, busy);
-        outcome
+        self.load(running, origin, &stop, &mut signals, gathered).await
     }
 
     fn client(&self, step: &str, problem: &dyn std::fmt::Display) -> Ending {
@@ -212,10 +206,9 @@ impl Conductor<'_> {
                 work.spawn(async move { loader.run(warmup).await.map_err(WorkError::Library) });
             }
         }
-        let outcome = self.watch_over(&mut work, origin, stop, signals).await;
+        let outcome = self.watch_over(&mut work, origin, stop, signals, gathered).await;
         work.shutdown().await;
-        gathered.batch_times = outcome?;
-        Ok(())
+        outcome
     }
 
     /// Waits until the work is done, fails, falls silent or is to stop.
@@ -225,14 +218,16 @@ impl Conductor<'_> {
         origin: Instant,
         stop: &AtomicBool,
         signals: &mut Signals,
-    ) -> Result<Vec<Duration>, Ending> {
+        gathered: &mut Gathered,
+    ) -> Result<(), Ending> {
         let limit = self.configuration.response_timeout;
         let mut tick = interval((limit / 8).clamp(Duration::from_millis(5), Duration::from_millis(250)));
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let counters = self.counters.progress();
         let mut progress = ProgressLines::new(self.configuration.progress_interval, origin);
-        let mut last = (self.counters.answers(), Instant::now());
-        loop {
+        let mut silence = Silence { answers: self.counters.answers(), since: Instant::now() };
+        let mut baseline = None;
+        let outcome = loop {
             tokio::select! {
                 biased;
                 stopper = signals.next() => {
@@ -240,23 +235,34 @@ impl Conductor<'_> {
                     // What has not ended by then is cut off; its requests stay unanswered in the counts.
                     let drained = timeout(STOP_GRACE.min(limit), work.join_next()).await;
                     if let Ok(Some(ended)) = drained {
-                        self.ended_well(ended)?;
+                        gathered.batch_times = self.ended_well(ended)?;
                     }
-                    return Err(Ending::Interrupted(stopper));
+                    break Err(Ending::Interrupted(stopper));
                 }
-                joined = work.join_next() => return joined.map_or(Ok(Vec::new()), |ended| self.ended_well(ended)),
+                () = self.counters.measuring(), if baseline.is_none() => {
+                    baseline = Some(CpuBaseline::take(self.threads, self.configuration.threads));
+                }
+                joined = work.join_next() => match joined.map(|ended| self.ended_well(ended)) {
+                    Some(Ok(times)) => {
+                        gathered.batch_times = times;
+                        break Ok(());
+                    }
+                    Some(Err(ending)) => break Err(ending),
+                    None => break Ok(()),
+                },
                 _ = tick.tick() => {
-                    let answers = self.counters.answers();
-                    if answers != last.0 {
-                        last = (answers, Instant::now());
-                    } else if last.1.elapsed() >= limit {
-                        let seconds = last.1.elapsed().as_secs_f64();
-                        return Err(self.broken(&LibraryError::Silent { seconds }));
+                    let seconds = silence.lasts(self.counters.answers()).as_secs_f64();
+                    if seconds >= limit.as_secs_f64() {
+                        break Err(self.broken(&LibraryError::Silent { seconds }));
                     }
                 }
                 () = progress.next() => progress.print(&counters),
             }
+        };
+        if let Some(baseline) = baseline {
+            (gathered.process_cpu, gathered.thread_cpu) = baseline.used(self.threads);
         }
+        outcome
     }
 
     fn ended_well(
@@ -268,6 +274,43 @@ impl Conductor<'_> {
             Ok(Err(WorkError::Library(error))) => Err(self.broken(&error)),
             Ok(Err(WorkError::Join(error))) | Err(error) => Err(self.client("run the load", &error)),
         }
+    }
+}
+
+/// Since when the number of answers has not grown.
+struct Silence {
+    answers: u64,
+    since: Instant,
+}
+
+impl Silence {
+    fn lasts(&mut self, answers: u64) -> Duration {
+        if answers != self.answers {
+            *self = Self { answers, since: Instant::now() };
+        }
+        self.since.elapsed()
+    }
+}
+
+/// CPU times when the measured part began.
+struct CpuBaseline {
+    at: Instant,
+    process: CpuTime,
+    threads: Vec<(usize, Duration)>,
+    thread_count: usize,
+}
+
+impl CpuBaseline {
+    fn take(threads: &RuntimeThreads, thread_count: usize) -> Self {
+        let (process, threads) = (CpuTime::of_process(), threads.cpu_times(thread_count));
+        Self { at: Instant::now(), process, threads, thread_count }
+    }
+
+    /// What was used since, by the process and by each runtime thread.
+    fn used(&self, threads: &RuntimeThreads) -> (CpuTime, Vec<ThreadCpu>) {
+        let process = CpuTime::of_process().since(self.process);
+        let after = threads.cpu_times(self.thread_count);
+        (process, cpu_threads::used(&self.threads, &after, self.at.elapsed()))
     }
 }
 

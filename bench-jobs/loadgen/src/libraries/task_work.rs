@@ -128,9 +128,7 @@ impl LoadTask {
             TaskKeys::Space { prefix, picker } => Some(format!("{prefix}{}", picker.next(&mut self.random))),
         };
         let key = match (&drawn, &self.keys) {
-            (Some(key), _) => key.as_str(),
-            (None, TaskKeys::Own(key)) => key.as_str(),
-            (None, TaskKeys::Space { prefix, .. }) => prefix.as_str(),
+            (Some(key), _) | (None, TaskKeys::Own(key) | TaskKeys::Space { prefix: key, .. }) => key.as_str(),
         };
         let request = match shared.work.operation {
             TaskOperation::Increment => Request::Increment { key },

@@ -45,6 +45,7 @@ pub struct TlsOptions {
 }
 
 /// Options of the way to the server that the raw client has not.
+#[allow(clippy::struct_excessive_bools)] // switches of a command line
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Client libraries: way to the server")]
 pub struct TransportArguments {

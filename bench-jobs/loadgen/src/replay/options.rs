@@ -15,6 +15,7 @@ const DEFAULT_DATA: &str = r#"{"param1":"value1","param2":"value2"}"#;
 const MAXIMUM_PAYLOAD_BYTES: u32 = 64 * 1024 * 1024;
 
 /// Options of `--bullmq-add`.
+#[allow(clippy::struct_field_names)] // the names of the options
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "BullMQ replay")]
 pub struct ReplayArguments {

@@ -2,6 +2,7 @@
 //! `addStandardJob` with nine keys, a packed list, the job's data and its packed
 //! options. Byte for byte what a real add of BullMQ 6.7.0 was seen to send.
 
+use std::fmt::Write as _;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rand::RngExt as _;
@@ -39,8 +40,12 @@ pub enum ReplayEncodeError {
 
 /// Name by which the server knows the script.
 pub(crate) fn script_sha() -> String {
-    let digest = Sha1::digest(SCRIPT.as_bytes());
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+    let mut text = String::new();
+    for byte in Sha1::digest(SCRIPT.as_bytes()) {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
 }
 
 /// The call that adds a job to one queue; only its timestamp changes.
@@ -159,7 +164,9 @@ mod tests {
             b"\xde\x00\x01\xa8attempts\x00",
         ];
         let mut wanted = b"*15\r\n".to_vec();
-        recorded.iter().for_each(|argument| write_argument(&mut wanted, argument));
+        for argument in recorded {
+            write_argument(&mut wanted, argument);
+        }
         let request = JobRequest::new(&plan(&["{queue0}"]), "{queue0}", &script_sha()).unwrap();
         let mut written = Vec::new();
         request.write(&mut written, 1_795_277_349_208.0);

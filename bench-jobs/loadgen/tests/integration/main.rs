@@ -5,6 +5,8 @@
 #[cfg(test)]
 mod accounting;
 #[cfg(test)]
+mod cluster_libraries;
+#[cfg(test)]
 mod failures;
 #[cfg(test)]
 mod libraries;
