@@ -5,6 +5,14 @@
 #[cfg(test)]
 mod accounting;
 #[cfg(test)]
+mod cluster;
+#[cfg(test)]
 mod failures;
 #[cfg(test)]
+mod operations;
+#[cfg(test)]
+mod pacing;
+#[cfg(test)]
 mod support;
+#[cfg(test)]
+mod transport;
