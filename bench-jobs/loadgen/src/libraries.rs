@@ -21,4 +21,3 @@ pub(crate) mod redis_client;
 pub mod run;
 mod task_work;
 mod tls;
-pub mod transport;

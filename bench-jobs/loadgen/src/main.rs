@@ -26,6 +26,11 @@ fn main() -> ExitCode {
     if let Some(failure) = &report.failure {
         eprintln!("error: {}", failure.message);
     }
+    if report.exit_code == exit::KEYS_MISSING
+        && let Some(verified) = report.verified
+    {
+        eprintln!("error: only {} of {} keys exist", verified.present, verified.expected);
+    }
     if !matches!(json, Some(JsonOutput::Standard)) {
         print!("{}", output::summary(&report));
     }

@@ -5,26 +5,26 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::assemble::{echo, rate, set_ending, totals};
+use crate::assemble::{rate, set_ending, totals};
 use crate::batches::BatchReport;
 use crate::clock::ClockAnchor;
 use crate::configuration::Configuration;
 use crate::cpu::CpuTime;
+use crate::echo::echo;
 use crate::histogram::{self, HistogramError};
 use crate::libraries::batch_work;
 use crate::libraries::counters::{Counters, Sums};
 use crate::libraries::plan::{LibraryPlan, Work};
-use crate::libraries::run::Addresses;
 use crate::report::{
     ClientCpu, ErrorReport, Failure, Latency, OperationReport, PipelineMode, Report, SecondOperation,
-    SecondReport, StartReport, ThreadCpu,
+    SecondReport, StartReport, ThreadCpu, WarmupReport,
 };
 use crate::run::Ending;
 use crate::worker::client_failure;
 
 /// What a run leaves behind.
 pub(crate) struct Gathered {
-    pub(crate) addresses: Addresses,
+    pub(crate) addresses: Vec<String>,
     pub(crate) clock: ClockAnchor,
     /// The start line; none when the run never got there.
     pub(crate) line: Option<Instant>,
@@ -54,7 +54,7 @@ impl Gathered {
 
 /// The report of a run that could not even count.
 pub(crate) fn failed(configuration: &Configuration, plan: &LibraryPlan, failure: Failure) -> Report {
-    let mut report = blank(configuration, plan, &Addresses::new());
+    let mut report = blank(configuration, plan, &[]);
     set_ending(&mut report, Ending::Failed(failure));
     report
 }
@@ -75,11 +75,16 @@ pub(crate) fn report(
     };
     let name = plan.work.operation_name();
     let filled = gathered.counters.sum().and_then(|(sent, sums)| {
-        set_window(&mut report, gathered, plan, &sums);
+        set_window(&mut report, gathered, &sums);
         report.operations = vec![operation(name, sent, &sums, report.window_seconds)?];
         report.errors = errors(name, &sums);
         report.per_second = seconds(name, &sums);
         report.commands = commands(plan, gathered, &sums);
+        report.warmup = (!configuration.warmup.is_zero()).then(|| WarmupReport {
+            seconds: configuration.warmup.as_secs_f64(),
+            operations: BTreeMap::from([(name.to_owned(), sums.warmup_count)]),
+            errors: sums.warmup_errors,
+        });
         Ok(())
     });
     let ending = match filled {
@@ -94,7 +99,7 @@ pub(crate) fn report(
     report
 }
 
-fn blank(configuration: &Configuration, plan: &LibraryPlan, addresses: &Addresses) -> Report {
+fn blank(configuration: &Configuration, plan: &LibraryPlan, addresses: &[String]) -> Report {
     let mut configuration = echo(configuration, addresses);
     // These belong to the raw client.
     (configuration.requests, configuration.connections_per_thread) = (None, 0);
@@ -109,7 +114,7 @@ fn blank(configuration: &Configuration, plan: &LibraryPlan, addresses: &Addresse
     }
 }
 
-fn set_window(report: &mut Report, gathered: &Gathered, plan: &LibraryPlan, sums: &Sums) {
+fn set_window(report: &mut Report, gathered: &Gathered, sums: &Sums) {
     report.started_at_unix_nanos = sums.first_send.map(|instant| gathered.clock.unix_nanos_at(instant));
     report.ended_at_unix_nanos = sums.last_reply.map(|instant| gathered.clock.unix_nanos_at(instant));
     if let (Some(first), Some(last)) = (sums.first_send, sums.last_reply) {
@@ -118,11 +123,8 @@ fn set_window(report: &mut Report, gathered: &Gathered, plan: &LibraryPlan, sums
     let Some(line) = gathered.line else { return };
     report.start =
         StartReport { line_unix_nanos: Some(gathered.clock.unix_nanos_at(line)), ..StartReport::default() };
-    // After a warm-up the first measured request says nothing about the start.
-    if plan.warmup.is_zero() {
-        let late = |instant: Instant| instant.saturating_duration_since(line).as_secs_f64() * 1e6;
-        report.start.first_send_min_micros = sums.first_send.map(late);
-    }
+    let late = |instant: Instant| instant.saturating_duration_since(line).as_secs_f64() * 1e6;
+    report.start.first_send_min_micros = sums.first_send.map(late);
 }
 
 fn operation(name: &str, sent: u64, sums: &Sums, seconds: f64) -> Result<OperationReport, HistogramError> {
@@ -168,7 +170,7 @@ fn seconds(name: &str, sums: &Sums) -> Vec<SecondReport> {
 fn commands(plan: &LibraryPlan, gathered: &Gathered, sums: &Sums) -> BTreeMap<String, u64> {
     let mut commands = gathered.counters.commands();
     if let Work::Tasks(_) = plan.work {
-        let answered = sums.count + sums.errors + sums.warmup_answers;
+        let answered = sums.count + sums.errors + sums.warmup_count + sums.warmup_errors;
         commands.insert(plan.work.operation_name().to_lowercase(), answered);
     }
     let pings = gathered.bb8_pings.load(Ordering::Relaxed);

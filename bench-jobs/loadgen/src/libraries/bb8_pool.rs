@@ -55,7 +55,7 @@ impl PooledConnections {
         plan: &LibraryPlan,
         pings: &Arc<AtomicU64>,
     ) -> Result<Self, LibraryError> {
-        let dialer = Dialer::new(configuration, &plan.transport)?;
+        let dialer = Dialer::new(configuration)?;
         let size = u32::try_from(plan.pool_size).unwrap_or(u32::MAX);
         let pool = bb8::Pool::builder()
             .max_size(size)

@@ -36,7 +36,7 @@ impl Links {
                 Ok(Self { first: Link::Bb8(pool), others: Vec::new() })
             }
             Library::RedisRs(kind) => {
-                let dialer = redis_client::Dialer::new(configuration, &plan.transport)?;
+                let dialer = redis_client::Dialer::new(configuration)?;
                 let first = Link::RedisRs(within(limit, dialer.connect(kind)).await?);
                 let mut others = Vec::new();
                 for _ in 1..plan.pool_size {
@@ -45,7 +45,7 @@ impl Links {
                 Ok(Self { first, others })
             }
             Library::Fred => {
-                let dialer = fred_client::Dialer::new(configuration, plan)?;
+                let dialer = fred_client::Dialer::new(configuration)?;
                 let first = Link::Fred(within(limit, dialer.connect()).await?);
                 let mut others = Vec::new();
                 for _ in 1..plan.pool_size {

@@ -14,8 +14,8 @@ use hdrhistogram::Histogram;
 use tokio::sync::Notify;
 use tokio::time::sleep_until;
 
-use crate::connection::ProgressCounters;
 use crate::histogram::{self, HistogramError};
+use crate::link::ProgressCounters;
 
 /// Distinct kinds of error kept apart; further ones are counted as [`OTHER_KINDS`].
 const MAXIMUM_KINDS: usize = 64;
@@ -105,8 +105,10 @@ pub(crate) struct Sums {
     pub(crate) seconds: Vec<SecondCount>,
     pub(crate) first_send: Option<Instant>,
     pub(crate) last_reply: Option<Instant>,
-    /// Answers before the measured part, errors included.
-    pub(crate) warmup_answers: u64,
+    /// Successes before the measured part.
+    pub(crate) warmup_count: u64,
+    /// Error replies before the measured part.
+    pub(crate) warmup_errors: u64,
 }
 
 impl Sums {
@@ -121,7 +123,8 @@ impl Sums {
             seconds: Vec::new(),
             first_send: None,
             last_reply: None,
-            warmup_answers: 0,
+            warmup_count: 0,
+            warmup_errors: 0,
         })
     }
 
@@ -177,7 +180,8 @@ impl Sums {
         self.hits += other.hits;
         self.misses += other.misses;
         self.errors += other.errors;
-        self.warmup_answers += other.warmup_answers;
+        self.warmup_count += other.warmup_count;
+        self.warmup_errors += other.warmup_errors;
         for (kind, added) in &other.kinds {
             self.add_kind(kind, added);
         }
@@ -317,7 +321,8 @@ impl Counters {
             let second = usize::try_from(since.as_secs()).unwrap_or(usize::MAX - 1);
             sums.add(sent.at, arrived, second, answer);
         } else {
-            sums.warmup_answers += answer.successes + errors;
+            sums.warmup_count += answer.successes;
+            sums.warmup_errors += errors;
         }
         arrived
     }
@@ -370,7 +375,7 @@ mod tests {
         counters.note_answer(early, &Answer::successes(7));
         let (sent, sums) = counters.sum().unwrap();
         assert_eq!((sent, sums.count, sums.errors, sums.hits), (400, 300, 100, 300));
-        assert_eq!((sums.latency.len(), sums.warmup_answers), (300, 7));
+        assert_eq!((sums.latency.len(), sums.warmup_count), (300, 7));
         assert_eq!(sums.kinds["OOM"], KindCount { count: 100, first_message: "OOM no room".into() });
         assert_eq!(sums.seconds.iter().map(|second| second.count).sum::<u64>(), 300);
         assert_eq!(counters.answers(), 407);

@@ -8,6 +8,7 @@ use thiserror::Error;
 
 use crate::libraries::plan::Library;
 use crate::report::{Failure, FailureKind};
+use crate::tls::TlsError;
 
 /// The library could not connect, or lost its connection.
 #[derive(Debug, Error)]
@@ -15,7 +16,7 @@ pub(crate) enum LibraryError {
     #[error("cannot read {path}: {source}")]
     ReadTlsFile { path: PathBuf, source: io::Error },
     #[error("cannot set up TLS: {0}")]
-    SetUpTls(String),
+    SetUpTls(#[source] TlsError),
     #[error("redis-rs does not accept the way to the server: {0}")]
     DescribeRedis(#[source] redis::RedisError),
     #[error("redis-rs cannot connect: {0}")]

@@ -12,8 +12,8 @@ use crate::configuration::{Configuration, Protocol};
 use crate::libraries::counters::Answer;
 use crate::libraries::error::LibraryError;
 use crate::libraries::link::{Chunk, Item, Reply, Request};
-use crate::libraries::plan::{BatchOperation, LibraryPlan};
-use crate::libraries::tls;
+use crate::libraries::plan::BatchOperation;
+use crate::tls::TlsClient;
 
 /// Makes clients with one connection each (one to every node, in a cluster).
 #[derive(Debug)]
@@ -23,8 +23,8 @@ pub(crate) struct Dialer {
 }
 
 impl Dialer {
-    pub(crate) fn new(configuration: &Configuration, plan: &LibraryPlan) -> Result<Self, LibraryError> {
-        let mut builder = Builder::from_config(config(configuration, plan)?);
+    pub(crate) fn new(configuration: &Configuration) -> Result<Self, LibraryError> {
+        let mut builder = Builder::from_config(config(configuration)?);
         builder.with_connection_config(|connection: &mut ConnectionConfig| {
             connection.connection_timeout = configuration.connect_timeout;
             connection.internal_command_timeout = configuration.connect_timeout;
@@ -32,7 +32,7 @@ impl Dialer {
             connection.max_command_attempts = 1;
             connection.tcp.nodelay = Some(true);
         });
-        Ok(Self { builder, replica_reads: plan.transport.replica_reads })
+        Ok(Self { builder, replica_reads: configuration.replica_reads })
     }
 
     pub(crate) async fn connect(&self) -> Result<FredLink, LibraryError> {
@@ -42,17 +42,16 @@ impl Dialer {
     }
 }
 
-fn config(configuration: &Configuration, plan: &LibraryPlan) -> Result<Config, LibraryError> {
-    let transport = &plan.transport;
+fn config(configuration: &Configuration) -> Result<Config, LibraryError> {
     let mut server = Server::new(configuration.host.clone(), configuration.port);
-    let tls = transport.tls.as_ref().map(tls::client_config).transpose()?;
-    if let Some(options) = &transport.tls {
+    let tls = configuration.tls.as_ref().map(TlsClient::new).transpose().map_err(LibraryError::SetUpTls)?;
+    if let Some(options) = &configuration.tls {
         let name = options.server_name.clone().unwrap_or_else(|| configuration.host.clone());
         server.tls_server_name = Some(name.into());
     }
-    let server = match &transport.unix_socket {
+    let server = match &configuration.unix_socket {
         Some(path) => ServerConfig::Unix { path: path.clone() },
-        None if transport.cluster => {
+        None if configuration.cluster => {
             ServerConfig::Clustered { hosts: vec![server], policy: ClusterDiscoveryPolicy::ConfigEndpoint }
         }
         None => ServerConfig::Centralized { server },
@@ -67,7 +66,7 @@ fn config(configuration: &Configuration, plan: &LibraryPlan) -> Result<Config, L
             Protocol::Resp2 => RespVersion::RESP2,
             Protocol::Resp3 => RespVersion::RESP3,
         },
-        tls: tls.map(|config| TlsConfig::from(TlsConnector::from(config))),
+        tls: tls.map(|client| TlsConfig::from(TlsConnector::from(client.connector))),
         ..Config::default()
     })
 }

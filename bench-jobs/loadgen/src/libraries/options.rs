@@ -13,7 +13,7 @@ use crate::libraries::plan::{
     BatchOperation, BatchWork, ClientName, ConnectionKind, Library, LibraryPlan, OperationName, TaskLimit,
     TaskOperation, TaskWork, Work,
 };
-use crate::libraries::transport::{Transport, TransportArguments};
+use crate::tls::TlsOptions;
 
 /// Tasks when --tasks is not given; the same as in fred's own benchmark.
 const DEFAULT_TASKS: u32 = 100;
@@ -71,8 +71,6 @@ pub struct LibraryArguments {
     /// Life of the items of set-expire and mset-expire [default: 300s].
     #[arg(long, value_name = "DURATION", requires = "batch_items", value_parser = whole_seconds)]
     batch_ttl: Option<Duration>,
-    #[command(flatten)]
-    transport: TransportArguments,
 }
 
 fn whole_seconds(text: &str) -> Result<Duration, String> {
@@ -92,6 +90,12 @@ pub struct OtherOptions {
     pub value_bytes: usize,
     /// Names of the options given that only the raw client has.
     pub raw_only: Vec<&'static str>,
+    /// `--tls`.
+    pub tls: Option<TlsOptions>,
+    /// `--cluster`.
+    pub cluster: bool,
+    /// `--replica-reads`.
+    pub replica_reads: bool,
 }
 
 /// Options do not fit together.
@@ -170,12 +174,11 @@ impl LibraryArguments {
             return Err(LibraryArgumentError::NotWithLibrary { option, client, instead });
         }
         let work = self.work(other)?;
-        let transport = self.transport.transport();
         self.check_abilities(library)?;
-        check_transport(library, &transport)?;
-        check_work(work, &transport)?;
+        check_transport(library, other)?;
+        check_work(work, other)?;
         let pool_size = self.pool_size.map_or(1, |size| usize::from(size.get()));
-        Ok(Some(LibraryPlan { library, pool_size, warmup: self.transport.warmup(), transport, work }))
+        Ok(Some(LibraryPlan { library, pool_size, work }))
     }
 
     fn check_raw(&self) -> Result<(), LibraryArgumentError> {
@@ -189,7 +192,6 @@ impl LibraryArguments {
             ("auto-pipeline", self.auto_pipeline),
             ("bounded", self.bounded.is_some()),
             ("batch-items", self.batch_items.is_some()),
-            ("unix-socket, --tls, --cluster or --warmup", self.transport.is_given()),
         ];
         match given.into_iter().find(|(_, given)| *given) {
             Some((option, _)) => Err(LibraryArgumentError::NeedsLibrary { option }),
@@ -280,15 +282,7 @@ impl LibraryArguments {
     }
 }
 
-fn check_transport(library: Library, transport: &Transport) -> Result<(), LibraryArgumentError> {
-    if transport.unix_socket.is_some() {
-        if transport.tls.is_some() {
-            return Err(Conflict { option: "unix-socket", other: "tls" });
-        }
-        if transport.cluster {
-            return Err(Conflict { option: "unix-socket", other: "cluster" });
-        }
-    }
+fn check_transport(library: Library, transport: &OtherOptions) -> Result<(), LibraryArgumentError> {
     let client = library.name();
     if transport.cluster && library == Library::Bb8Redis {
         let reason = "its pool holds connections to one server";
@@ -307,14 +301,10 @@ fn check_transport(library: Library, transport: &Transport) -> Result<(), Librar
         let reason = "the certificate must bear the name given as --host";
         return Err(NotSupported { client, option: "tls-server-name", reason });
     }
-    if tls.insecure && library == Library::Fred {
-        let reason = "it always verifies certificates; give --tls-ca-file";
-        return Err(NotSupported { client, option: "tls-insecure", reason });
-    }
     Ok(())
 }
 
-fn check_work(work: Work, transport: &Transport) -> Result<(), LibraryArgumentError> {
+fn check_work(work: Work, transport: &OtherOptions) -> Result<(), LibraryArgumentError> {
     match work {
         // Items of a chunk fall into different slots, which one command cannot span.
         Work::Batches(_) if transport.cluster => Err(Conflict { option: "batch-items", other: "cluster" }),
@@ -343,7 +333,12 @@ mod tests {
     }
 
     fn timed() -> OtherOptions {
-        OtherOptions { duration: Some(Duration::from_secs(5)), value_bytes: 20, raw_only: vec![] }
+        OtherOptions { duration: Some(Duration::from_secs(5)), value_bytes: 20, ..OtherOptions::default() }
+    }
+
+    fn named_server() -> OtherOptions {
+        let tls = TlsOptions { server_name: Some("name".into()), ..TlsOptions::default() };
+        OtherOptions { tls: Some(tls), ..timed() }
     }
 
     #[test]
@@ -360,9 +355,9 @@ mod tests {
     #[test]
     fn criterions_batches_are_understood() {
         let words = "--client redis-rs --pool-size 100 --library-operation set-expire --batch-items 100000 \
-            --batch-size 1000 --parallelism 8 --batch-ttl 60s --warmup 5s";
+            --batch-size 1000 --parallelism 8 --batch-ttl 60s";
         let plan = plan(words, &timed()).unwrap().unwrap();
-        assert_eq!((plan.pool_size, plan.warmup), (100, Duration::from_secs(5)));
+        assert_eq!(plan.pool_size, 100);
         let Work::Batches(work) = plan.work else { panic!("{plan:?}") };
         assert_eq!((work.operation, work.batch_size, work.parallelism), (BatchOperation::SetExpire, 1000, 8));
         assert_eq!((work.key_bytes, work.value_bytes, work.ttl), (80, 20, Duration::from_secs(60)));
@@ -372,26 +367,36 @@ mod tests {
     fn combinations_that_would_be_ignored_are_refused_by_name() {
         for (words, reason) in [
             ("--tasks 5", "--tasks needs --client"),
-            ("--cluster", "--cluster or --warmup needs --client"),
             ("--client fred --connection-kind multiplexed", "cannot do --connection-kind"),
             ("--client bb8-redis --auto-pipeline", "one request at a time"),
-            ("--client bb8-redis --cluster", "cannot do --cluster"),
             ("--client fred --library-operation mset", "--batch-items needs --library-operation"),
             ("--client fred --batch-items 5", "--batch-items needs --library-operation"),
             ("--client fred --batch-size 5", "--batch-items"),
             ("--client fred --library-operation mset --batch-items 5 --tasks 3", "--tasks cannot be used"),
-            ("--client fred --library-operation mset --batch-items 5 --cluster", "used with --cluster"),
             ("--client fred --library-operation get --assert-expected", "needs --library-operation incr"),
-            ("--client fred --cluster --replica-reads", "needs --library-operation get"),
-            ("--client fred --replica-reads", "--cluster"),
-            ("--client fred --tls --tls-insecure", "cannot do --tls-insecure"),
-            ("--client redis-rs --tls --tls-server-name n", "cannot do --tls-server-name"),
-            ("--client redis-rs --tls --unix-socket s", "cannot be used with --tls"),
             ("--client redis-rs --batch-ttl 1500ms", "whole seconds"),
         ] {
             let refusal = plan(words, &timed()).unwrap_err();
             assert!(refusal.contains(reason), "{words}: {refusal}");
         }
+        for (words, other, reason) in [
+            ("--client bb8-redis", OtherOptions { cluster: true, ..timed() }, "cannot do --cluster"),
+            (
+                "--client fred --library-operation mset --batch-items 5",
+                OtherOptions { cluster: true, ..timed() },
+                "used with --cluster",
+            ),
+            (
+                "--client fred",
+                OtherOptions { replica_reads: true, ..timed() },
+                "needs --library-operation get",
+            ),
+            ("--client redis-rs", named_server(), "cannot do --tls-server-name"),
+        ] {
+            let refusal = plan(words, &other).unwrap_err();
+            assert!(refusal.contains(reason), "{words}: {refusal}");
+        }
+        assert!(plan("--client fred", &named_server()).is_ok());
         let raw = OtherOptions { raw_only: vec!["pipeline"], ..timed() };
         let refusal = plan("--client fred", &raw).unwrap_err();
         assert!(refusal.starts_with("--pipeline has no meaning with --client fred"), "{refusal}");

@@ -6,8 +6,6 @@ use std::time::Duration;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-use crate::libraries::transport::Transport;
-
 /// Values of `--client`.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, ValueEnum)]
 pub enum ClientName {
@@ -156,19 +154,15 @@ pub enum Work {
     Batches(BatchWork),
 }
 
-/// The validated description of a run through a client library. Server, keys
-/// and values are those of the [`crate::configuration::Configuration`] it is
-/// part of.
+/// The validated description of a run through a client library. Server, keys,
+/// values and warm-up are those of the [`crate::configuration::Configuration`]
+/// it is part of.
 #[derive(Clone, Debug)]
 pub struct LibraryPlan {
     /// Which library.
     pub library: Library,
     /// Connections, or clients with one connection each; requests take turns on them.
     pub pool_size: usize,
-    /// Load of the same kind before the measured part.
-    pub warmup: Duration,
-    /// Way to the server.
-    pub transport: Transport,
     /// What is done.
     pub work: Work,
 }

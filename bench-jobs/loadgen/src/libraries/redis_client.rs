@@ -1,5 +1,7 @@
 //! The `redis` crate (redis-rs): its connections, and requests in its terms.
 
+use std::path::Path;
+
 use bytes::Bytes;
 use redis::aio::{ConnectionLike, ConnectionManager, ConnectionManagerConfig, MultiplexedConnection};
 use redis::cluster::ClusterClientBuilder;
@@ -17,7 +19,7 @@ use crate::libraries::error::LibraryError;
 use crate::libraries::link::{Chunk, Reply, Request};
 use crate::libraries::plan::{BatchOperation, ConnectionKind};
 use crate::libraries::tls;
-use crate::libraries::transport::{TlsOptions, Transport};
+use crate::tls::TlsOptions;
 
 /// Makes connections.
 #[derive(Debug)]
@@ -29,13 +31,13 @@ pub(crate) struct Dialer {
 }
 
 impl Dialer {
-    pub(crate) fn new(configuration: &Configuration, transport: &Transport) -> Result<Self, LibraryError> {
+    pub(crate) fn new(configuration: &Configuration) -> Result<Self, LibraryError> {
         tls::choose_provider();
-        let info = connection_info(configuration, transport)?;
-        let tls = transport.tls.as_ref().map(tls_certificates).transpose()?;
-        let cluster = transport
+        let info = connection_info(configuration)?;
+        let tls = configuration.tls.as_ref().map(tls_certificates).transpose()?;
+        let cluster = configuration
             .cluster
-            .then(|| cluster_client(configuration, transport, info.clone(), tls.clone()))
+            .then(|| cluster_client(configuration, info.clone(), tls.clone()))
             .transpose()?;
         let client = match tls {
             Some(tls) => redis::Client::build_with_tls(info, tls),
@@ -75,12 +77,9 @@ impl Dialer {
     }
 }
 
-fn connection_info(
-    configuration: &Configuration,
-    transport: &Transport,
-) -> Result<ConnectionInfo, LibraryError> {
+fn connection_info(configuration: &Configuration) -> Result<ConnectionInfo, LibraryError> {
     let (host, port) = (configuration.host.clone(), configuration.port);
-    let address = match (&transport.unix_socket, &transport.tls) {
+    let address = match (&configuration.unix_socket, &configuration.tls) {
         (Some(path), _) => ConnectionAddr::Unix(path.clone()),
         (None, Some(tls)) => ConnectionAddr::TcpTls { host, port, insecure: tls.insecure, tls_params: None },
         (None, None) => ConnectionAddr::Tcp(host, port),
@@ -101,19 +100,21 @@ fn connection_info(
 
 fn tls_certificates(tls: &TlsOptions) -> Result<TlsCertificates, LibraryError> {
     let client_tls = match (&tls.certificate_file, &tls.key_file) {
-        (Some(certificate), Some(key)) => Some(ClientTlsConfig {
-            client_cert: TlsOptions::read(certificate)?,
-            client_key: TlsOptions::read(key)?,
-        }),
+        (Some(certificate), Some(key)) => {
+            Some(ClientTlsConfig { client_cert: read(certificate)?, client_key: read(key)? })
+        }
         _ => None,
     };
-    let root_cert = tls.ca_file.as_ref().map(|path| TlsOptions::read(path)).transpose()?;
+    let root_cert = tls.ca_file.as_ref().map(|path| read(path)).transpose()?;
     Ok(TlsCertificates { client_tls, root_cert })
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, LibraryError> {
+    std::fs::read(path).map_err(|source| LibraryError::ReadTlsFile { path: path.to_path_buf(), source })
 }
 
 fn cluster_client(
     configuration: &Configuration,
-    transport: &Transport,
     info: ConnectionInfo,
     tls: Option<TlsCertificates>,
 ) -> Result<redis::cluster::ClusterClient, LibraryError> {
@@ -123,7 +124,7 @@ fn cluster_client(
     if let Some(tls) = tls {
         builder = builder.certs(tls);
     }
-    if transport.replica_reads {
+    if configuration.replica_reads {
         builder = builder.read_routing_strategy(RandomReplicaStrategy);
     }
     builder.build().map_err(LibraryError::DescribeRedis)

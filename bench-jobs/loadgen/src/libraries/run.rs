@@ -2,7 +2,6 @@
 //! line, lets the tasks or batches go, prints progress, obeys signals and
 //! gathers the result.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -107,14 +106,12 @@ impl Conductor<'_> {
     }
 
     fn broken(&self, error: &LibraryError) -> Ending {
-        Ending::Failed(error.failure(self.plan.library, &self.plan.transport.address(self.configuration)))
+        Ending::Failed(error.failure(self.plan.library, &self.configuration.target()))
     }
 
     async fn prepare(&self, gathered: &mut Gathered, stop: &Arc<AtomicBool>) -> Result<Running, Ending> {
-        if self.plan.transport.unix_socket.is_none() {
-            let found = connect::resolve(self.configuration).await;
-            gathered.addresses = found.map_err(|error| Ending::Failed(error.failure()))?;
-        }
+        let endpoint = connect::find(self.configuration).await;
+        gathered.addresses = endpoint.map_err(|error| Ending::Failed(error.failure()))?.addresses();
         let connecting = Links::connect(self.configuration, self.plan, &gathered.bb8_pings).await;
         let links = connecting.map_err(|error| self.broken(&error))?;
         match self.plan.work {
@@ -190,7 +187,7 @@ impl Conductor<'_> {
         let mut work = JoinSet::new();
         match running {
             Running::Tasks(tasks, start) => {
-                let measured_from = self.counters.measure_from(origin + self.plan.warmup);
+                let measured_from = self.counters.measure_from(origin + self.configuration.warmup);
                 start.send_replace(Some(measured_from));
                 work.spawn(async move {
                     // Dropped with this future, which ends every task.
@@ -202,7 +199,7 @@ impl Conductor<'_> {
                 });
             }
             Running::Batches(mut loader) => {
-                let warmup = self.plan.warmup;
+                let warmup = self.configuration.warmup;
                 work.spawn(async move { loader.run(warmup).await.map_err(WorkError::Library) });
             }
         }
@@ -319,6 +316,3 @@ enum WorkError {
     Library(LibraryError),
     Join(JoinError),
 }
-
-/// Addresses of the server, as far as they are known.
-pub(crate) type Addresses = Vec<SocketAddr>;

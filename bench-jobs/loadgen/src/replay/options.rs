@@ -22,7 +22,7 @@ pub struct ReplayArguments {
     /// Add jobs to BullMQ queues: every request is the EVALSHA of a real BullMQ Queue.add, and
     /// the jobs waiting in the queues are counted afterwards. Other clients must leave the
     /// queues alone meanwhile.
-    #[arg(long, conflicts_with_all = ["ratio", "expiry_range"])]
+    #[arg(long, conflicts_with_all = ["ratio", "operation", "expiry_range", "verify_keys", "cluster"])]
     bullmq_add: bool,
     /// Number of queues; each job goes to a random one [default: 1].
     #[arg(long, value_name = "N", requires = "bullmq_add")]
@@ -108,6 +108,12 @@ mod tests {
         ratio: Option<String>,
         #[arg(long)]
         expiry_range: Option<String>,
+        #[arg(long)]
+        operation: Option<String>,
+        #[arg(long)]
+        verify_keys: bool,
+        #[arg(long)]
+        cluster: bool,
     }
 
     fn plan(words: &str) -> Result<Option<ReplayPlan>, String> {
@@ -131,6 +137,7 @@ mod tests {
         for (words, reason) in [
             ("--bullmq-queues 2", "--bullmq-add"),
             ("--bullmq-add --ratio 1:0", "cannot be used with"),
+            ("--bullmq-add --cluster", "cannot be used with"),
             ("--bullmq-add --bullmq-queues 2 --bullmq-queue-name q", "put %d"),
             ("--bullmq-add --bullmq-queue-name a:b", "holds a colon"),
             ("--bullmq-add --bullmq-payload-bytes 99999999", "99999999 is not in"),

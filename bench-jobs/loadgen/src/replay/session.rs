@@ -5,21 +5,16 @@
 use redis::{RedisError, cmd};
 use thiserror::Error;
 
-use crate::configuration::Configuration;
+use crate::configuration::{Configuration, host_and_port};
+use crate::echo::echo;
 use crate::exit;
 use crate::libraries::error::LibraryError;
 use crate::libraries::plan::{ConnectionKind, Library};
 use crate::libraries::redis_client::{Dialer, RedisLink};
-use crate::libraries::transport::Transport;
 use crate::replay::plan::{QueueReport, ReplayPlan};
 use crate::replay::requests::{QUEUE_META, SCRIPT, script_sha};
 use crate::report::{Failure, FailureKind, Report, RunStatus};
 use crate::run;
-
-/// Name of the operation in the report.
-const OPERATION: &str = "ADD";
-/// What the raw client takes it for: a request that is answered with a value.
-const CARRIER: &str = "GET";
 
 /// What surrounds the replay failed.
 #[derive(Debug, Error)]
@@ -60,12 +55,10 @@ pub async fn run(configuration: Configuration, plan: ReplayPlan) -> Report {
         Err(error) => return not_started(&settings, &plan, error.failure(&settings)),
     };
     let mut report = run::run(configuration).await;
-    name_operation(&mut report);
     report.configuration.replay = Some(plan.echo());
-    report.commands.insert("evalsha".into(), report.totals.count + report.totals.errors);
     match waiting_jobs(&mut link, &plan).await {
         Ok(found) => {
-            let expected = before + report.totals.count;
+            let expected = before + jobs_added(&report);
             judge(&mut report, QueueReport { expected, found });
         }
         Err(error) if report.status == RunStatus::Completed => fail(&mut report, error.failure(&settings)),
@@ -76,7 +69,7 @@ pub async fn run(configuration: Configuration, plan: ReplayPlan) -> Report {
 }
 
 async fn set_up(configuration: &Configuration, plan: &ReplayPlan) -> Result<(RedisLink, u64), SessionError> {
-    let dialer = Dialer::new(configuration, &Transport::default())?;
+    let dialer = Dialer::new(configuration)?;
     let mut link = dialer.connect(ConnectionKind::Multiplexed).await?;
     let load = cmd("SCRIPT").arg("LOAD").arg(SCRIPT).to_owned();
     let found: String = link.query(&load).await.map_err(SessionError::LoadScript)?;
@@ -108,20 +101,11 @@ async fn waiting_jobs(link: &mut RedisLink, plan: &ReplayPlan) -> Result<u64, Se
     Ok(sum)
 }
 
-/// The raw client took the jobs for requests that are answered with a value.
-fn name_operation(report: &mut Report) {
-    let renamed = |name: &mut String| {
-        if name == CARRIER {
-            OPERATION.clone_into(name);
-        }
-    };
-    for operation in &mut report.operations {
-        renamed(&mut operation.operation);
-        (operation.hits, operation.misses) = (0, 0);
-    }
-    report.errors.iter_mut().for_each(|error| renamed(&mut error.operation));
-    let seconds = report.per_second.iter_mut().flat_map(|second| &mut second.operations);
-    seconds.for_each(|operation| renamed(&mut operation.operation));
+/// Jobs that the server said it added, in the warm-up too.
+fn jobs_added(report: &Report) -> u64 {
+    let answered: u64 = report.commands.values().sum();
+    let warmup_errors = report.warmup.as_ref().map_or(0, |warmup| warmup.errors);
+    answered.saturating_sub(report.totals.errors + warmup_errors)
 }
 
 /// A run that did all its work must leave exactly its jobs.
@@ -133,7 +117,8 @@ fn judge(report: &mut Report, queues: QueueReport) {
             "{found} jobs wait in the queues, {expected} were expected: {} lost or taken by others",
             i128::from(expected) - i128::from(found)
         );
-        let address = format!("{}:{}", report.configuration.host, report.configuration.port);
+        let echo = &report.configuration;
+        let address = echo.unix_socket.clone().unwrap_or_else(|| host_and_port(&echo.host, echo.port));
         let step = "count the jobs".into();
         fail(report, Failure { kind: FailureKind::QueueLength, step, address, message });
     }
@@ -149,7 +134,7 @@ fn not_started(configuration: &Configuration, plan: &ReplayPlan, failure: Failur
     let mut report = Report {
         tool: env!("CARGO_PKG_NAME").into(),
         version: env!("CARGO_PKG_VERSION").into(),
-        configuration: crate::assemble::echo(configuration, &[]),
+        configuration: echo(configuration, &[]),
         ..Report::default()
     };
     report.configuration.replay = Some(plan.echo());
@@ -160,24 +145,25 @@ fn not_started(configuration: &Configuration, plan: &ReplayPlan, failure: Failur
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::{OperationReport, Totals};
+    use crate::report::{Totals, WarmupReport};
 
-    fn completed(count: u64) -> Report {
-        let operation =
-            OperationReport { operation: CARRIER.into(), count, hits: count, ..Default::default() };
-        let mut report =
-            Report { status: RunStatus::Completed, operations: vec![operation], ..Report::default() };
-        report.totals = Totals { count, ..Totals::default() };
-        name_operation(&mut report);
-        report
+    fn completed() -> Report {
+        Report {
+            status: RunStatus::Completed,
+            commands: [("evalsha".to_owned(), 12)].into(),
+            totals: Totals { count: 7, errors: 2, ..Totals::default() },
+            warmup: Some(WarmupReport { errors: 1, ..WarmupReport::default() }),
+            ..Report::default()
+        }
     }
 
     #[test]
     fn a_replay_whose_jobs_are_not_in_the_queues_fails() {
-        let mut good = completed(7);
+        let mut good = completed();
+        assert_eq!(jobs_added(&good), 9);
         judge(&mut good, QueueReport { expected: 10, found: 10 });
-        assert_eq!((good.status, good.operation("ADD").unwrap().hits), (RunStatus::Completed, 0));
-        let mut short = completed(7);
+        assert_eq!(good.status, RunStatus::Completed);
+        let mut short = completed();
         judge(&mut short, QueueReport { expected: 10, found: 9 });
         let failure = short.failure.unwrap();
         assert_eq!((short.status, short.exit_code), (RunStatus::Failed, exit::QUEUE_LENGTH));

@@ -5,7 +5,8 @@ use std::time::Duration;
 use dragstrip_loadgen::report::{FailureKind, PipelineMode, Report, RunStatus};
 use nix::sys::signal::Signal;
 
-use crate::support::{RedisServer, Running, run};
+use crate::support::{RedisServer, Running, free_port, run, wait_for};
+use crate::transport::{openssl, write_certificates};
 
 /// Every way to use a library that can do everything.
 const CLIENTS: [&str; 4] = [
@@ -160,7 +161,7 @@ fn a_frozen_server_ends_the_run_after_the_response_timeout() {
 #[test]
 fn an_absent_server_and_a_wrong_password_are_told_apart() {
     let server = RedisServer::start(&["--requirepass", "right"]);
-    let nobody = crate::support::free_port();
+    let nobody = free_port();
     for client in CLIENTS {
         let options = format!("{client} --total-requests 5 --connect-timeout 2s");
         let ended = run(nobody, &options);
@@ -248,9 +249,63 @@ fn a_unix_socket_serves_as_well() {
     let server = RedisServer::start(&["--unixsocket", socket.to_str().unwrap()]);
     for (number, client) in CLIENTS.into_iter().enumerate() {
         let options = format!("{client} --unix-socket {} --tasks 2 --total-requests 100", socket.display());
-        // Nobody listens at the port: only the socket can serve.
-        let ended = run(crate::support::free_port(), &options);
+        let words: Vec<&str> = options.split_whitespace().collect();
+        let ended = Running::start_words(&words, None).wait();
         assert_eq!(ended.code, 0, "{client}: {ended:?}");
         assert_eq!(server.calls("incr"), 100 * (number as u64 + 1), "{client}");
+    }
+}
+
+#[test]
+fn encrypted_connections_serve_as_well_and_certificates_count() {
+    let directory = tempfile::tempdir().unwrap();
+    write_certificates(directory.path());
+    let issued = "-CA ca.pem -CAkey ca.key -addext basicConstraints=critical,CA:FALSE";
+    let local = format!("-subj /CN=local -addext subjectAltName=IP:127.0.0.1 {issued}");
+    openssl(directory.path(), &format!("{local} -keyout local.key -out local.pem"));
+    let file = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let port = free_port();
+    let server = RedisServer::start(&[
+        "--tls-port",
+        &port.to_string(),
+        "--tls-cert-file",
+        &file("local.pem"),
+        "--tls-key-file",
+        &file("local.key"),
+        "--tls-ca-cert-file",
+        &file("ca.pem"),
+    ]);
+    wait_for("the TLS port", || std::net::TcpStream::connect(("127.0.0.1", port)).ok());
+    let client_files =
+        format!("--tls-cert-file {} --tls-key-file {}", file("client.pem"), file("client.key"));
+    let load = "--tasks 2 --total-requests 50 --connect-timeout 3s";
+    let mut expected = 0;
+    for client in CLIENTS {
+        for trust in [format!("--tls-ca-file {}", file("ca.pem")), "--tls-insecure".into()] {
+            let ended = run(port, &format!("{client} --tls {trust} {client_files} {load}"));
+            assert_eq!(ended.code, 0, "{client} {trust}: {ended:?}");
+            expected += 50;
+            assert_eq!(server.calls("incr"), expected, "{client} {trust}");
+        }
+        let foreign = format!("--tls-ca-file {}", file("client.pem"));
+        let ended = run(port, &format!("{client} --tls {foreign} {client_files} {load}"));
+        assert!([4, 6].contains(&ended.code), "{client}: a foreign authority was trusted: {ended:?}");
+    }
+}
+
+#[test]
+fn users_with_limited_rights_are_told_their_limits() {
+    for client in CLIENTS {
+        let server = RedisServer::start(&[]);
+        server.ask(&["ACL SETUSER reader on >half-open ~* -@all +get +hello +client +ping +info"]);
+        let options = format!("{client} --username reader --tasks 2 --total-requests 20");
+        let ended = Running::start(server.port, &options, Some("half-open")).wait();
+        assert_eq!(ended.code, 10, "{client}: {ended:?}");
+        let report = ended.report();
+        assert_eq!((report.errors[0].kind.as_str(), report.errors[0].count), ("NOPERM", 20), "{client}");
+        let ended =
+            Running::start(server.port, &format!("{options} --library-operation get"), Some("half-open"))
+                .wait();
+        assert_eq!(ended.code, 0, "{client}: {ended:?}");
     }
 }
