@@ -329,7 +329,7 @@ fn announcement(old: &BenchmarkRunStatus, new: &BenchmarkRunStatus) -> Option<(b
                 "repetition {}, phase {}, measurement {}: {}; the repetition is measured again",
                 retry.repetition, retry.phase, retry.measurement, retry.reason
             );
-            (true, "MeasuredAgain", note)
+            (true, "Retrying", note)
         }),
         _ if held_up(new) && (old.message != new.message) => Some((true, "HeldUp", note)),
         RunPhase::Queued if old.phase != RunPhase::Queued => Some((false, "Queued", note)),

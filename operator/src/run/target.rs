@@ -252,10 +252,11 @@ mod tests {
         .unwrap()
     }
 
-    fn observation(shards: &[&str]) -> Observation {
+    fn observation(cluster: bool, shards: &[&str]) -> Observation {
         let truth = |run_id: &&str| ServerTruth {
             engine: Some(dragstrip_crds::Engine::Redis),
             run_id: (*run_id).to_owned(),
+            cluster_enabled: cluster,
             ..truth()
         };
         Observation {
@@ -277,7 +278,7 @@ mod tests {
     fn a_cluster_has_all_its_members_with_the_processes_that_run_now() {
         let spec = json!({"engine": "Redis", "threads": 1, "cluster": {"shards": 3}});
         let find = |shards: &[&str]| {
-            taken(ready(&datastore(spec.clone()), &status(), &pod(), Some(observation(shards)), false))
+            taken(ready(&datastore(spec.clone()), &status(), &pod(), Some(observation(true, shards)), false))
         };
         let one_pod = find(&["seen-0", "seen-1"]);
         let ids = |target: &ReadyTarget| {
@@ -294,7 +295,7 @@ mod tests {
     #[test]
     fn a_shard_that_is_not_as_declared_stops_the_run() {
         let spec = json!({"engine": "Redis", "threads": 1});
-        let mut seen = observation(&["a", "b"]);
+        let mut seen = observation(false, &["a", "b"]);
         seen.shards[1].threads = Some(4);
         let state = ready(&datastore(spec), &status(), &pod(), Some(seen), false);
         let TargetState::Disagrees(message) = state else { panic!("{state:?}") };
@@ -304,7 +305,7 @@ mod tests {
     #[test]
     fn certificates_are_for_the_datastores_name() {
         let spec = json!({"engine": "Redis", "threads": 1, "tls": {"secretName": "pit-tls"}});
-        let target = taken(ready(&datastore(spec), &status(), &pod(), Some(observation(&[])), false));
+        let target = taken(ready(&datastore(spec), &status(), &pod(), Some(observation(false, &[])), false));
         let tls = target.tls.unwrap();
         assert_eq!(tls.job.server_name.as_deref(), Some("shop.races.svc"));
         assert_eq!((tls.authority_secret.as_deref(), tls.client_secret), (Some("pit-tls"), None));
