@@ -350,3 +350,55 @@ pub async fn publish(ctx: &Context, run: &BenchmarkRun, status: &BenchmarkRunSta
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn phase_of(operations: &Value, metrics: &Value) -> PhaseStatus {
+        serde_json::from_value(json!({
+            "name": "p", "tool": "t", "operations": operations, "repetitions": [], "metrics": metrics
+        }))
+        .unwrap()
+    }
+
+    fn total(rate: f64, p99: f64) -> Value {
+        json!([{
+            "operation": "TOTAL", "count": 1, "operationsPerSecond": {"repetitions": 1, "mean": rate},
+            "bytesPerSecond": 0.0, "errors": 0,
+            "latencyMilliseconds": {"mean": p99, "p50": p99, "p90": p99, "p95": p99, "p99": p99,
+                "p999": p99, "p9999": p99, "max": p99}
+        }])
+    }
+
+    #[test]
+    fn every_phase_has_a_cell_in_the_headline() {
+        let own = json!([{"name": "ns/op", "value": 12.5}, {"name": "B/op", "value": 3.0}]);
+        let phases = [
+            phase_of(&total(1234.0, 0.5), &json!([])),
+            phase_of(&total(50.0, 0.0), &json!([])),
+            phase_of(&json!([]), &own),
+            phase_of(&json!([]), &json!([])),
+        ];
+        let headline = headline(&phases).unwrap();
+        assert_eq!(headline.operations_per_second, "1,234 / 50 / ns/op 12.5 / -");
+        assert_eq!(headline.p99_milliseconds, "0.500 / - / - / -", "latencies left out are no zeroes");
+    }
+
+    #[test]
+    fn each_retry_is_announced_once() {
+        let old = BenchmarkRunStatus { phase: RunPhase::Running, ..BenchmarkRunStatus::default() };
+        let retry = RetryStatus {
+            repetition: 1,
+            phase: "read".into(),
+            measurement: 1,
+            reason: "pod p: evicted".into(),
+        };
+        let new = BenchmarkRunStatus { retries: vec![retry], phase: RunPhase::Preparing, ..old.clone() };
+        let (warning, reason, note) = announcement(&old, &new).unwrap();
+        assert_eq!((warning, reason), (true, "Retrying"));
+        assert!(note.starts_with("repetition 1, phase read, measurement 1: pod p: evicted"), "{note}");
+        assert_eq!(announcement(&new, &new), None);
+    }
+}
