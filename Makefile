@@ -108,7 +108,7 @@ FUZZ_TARGETS ?= $(notdir $(basename $(wildcard fuzz/fuzz_targets/*.rs)))
 FUZZ_DIR := $(DRAGSTRIP_CACHE)/fuzz
 # Without a sanitizer, which needs a nightly compiler: there is no unsafe code
 # to watch. Coverage needs one unstable flag, hence RUSTC_BOOTSTRAP.
-FUZZ := RUSTC_BOOTSTRAP=1 CARGO_TARGET_DIR=$(FUZZ_DIR)/target $(DRAGSTRIP_CACHE)/tools/bin/cargo-fuzz
+FUZZ := PATH="$(DRAGSTRIP_CACHE)/tools/bin:$$PATH" RUSTC_BOOTSTRAP=1 CARGO_TARGET_DIR=$(FUZZ_DIR)/target cargo fuzz
 
 .PHONY: fuzz
 fuzz: ## Fuzz every parser, FUZZ_SECONDS each (FUZZ_TARGETS names some); findings go to the cache
