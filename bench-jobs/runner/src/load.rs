@@ -248,7 +248,13 @@ mod tests {
         let line = line(r#"{"keyMaximum": 9999, "dataSize": 256}"#, 2, 1);
         assert_eq!(
             line,
-            "--host 10.0.0.7 --port 6379 --threads 1 --connections-per-thread 16 --key-prefix memtier-              --key-minimum 5000 --key-maximum 9999 --progress-interval 1s --json-out-file /out/load/loadgen.json              --ratio 1:0 --key-pattern sequential --requests allkeys --data-size 256 --pipeline 32"
+            [
+                "--host 10.0.0.7 --port 6379 --threads 1 --connections-per-thread 16 --key-prefix memtier-",
+                "--key-minimum 5000 --key-maximum 9999 --progress-interval 1s",
+                "--json-out-file /out/load/loadgen.json --ratio 1:0 --key-pattern sequential --requests allkeys",
+                "--data-size 256 --pipeline 32",
+            ]
+            .join(" ")
         );
     }
 

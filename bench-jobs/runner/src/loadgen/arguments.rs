@@ -321,7 +321,9 @@ pub(super) fn rate_share(rate: &OpenLoopSpec, client_index: u32, clients: u32) -
 /// A pod's part of the keys `minimum..=maximum`; all of them where there are
 /// fewer keys than pods.
 pub(super) fn share(minimum: i64, maximum: i64, client_index: u32, clients: u32) -> (i64, i64) {
-    exact_share(minimum, maximum, client_index, clients).unwrap_or((minimum, maximum))
+    let keys = i128::from(maximum) - i128::from(minimum) + 1;
+    let own = exact_share(minimum, maximum, client_index, clients);
+    own.filter(|_| keys >= i128::from(clients)).unwrap_or((minimum, maximum))
 }
 
 /// A pod's part of the keys `minimum..=maximum`, so that all parts together are
