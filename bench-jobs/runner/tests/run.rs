@@ -16,7 +16,7 @@ mod servers;
 use certificates::Certificates;
 use dragstrip_crds::{
     protocol::{ClockOffset, RunnerStage},
-    result::FailureStep,
+    result::{FailureStep, Presence},
 };
 use redis::{Redis, free_port, wait_for};
 use runner::{PASSWORD, Pod, TOKEN, alive, job, loadgen, order_in, stand_in};
@@ -375,7 +375,8 @@ fn exec(script: &str) -> serde_json::Value {
 #[tokio::test]
 async fn any_tool_may_load_anything_that_takes_connections() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let mut job = job(listener.local_addr().unwrap().port(), &exec("echo to $1 >&2; sleep 0.2; echo did 50 in 0.2"));
+    let mut job =
+        job(listener.local_addr().unwrap().port(), &exec("echo to $1 >&2; sleep 0.2; echo did 50 in 0.2"));
     job["target"]["protocol"] = json!("Tcp");
     let pod = Pod::new(&job).at_the_line().await;
     pod.order(order_in(SOON), TOKEN).await;
@@ -482,4 +483,72 @@ async fn a_cluster_with_a_hole_is_refused() {
     let failure = Pod::new(&job).run().await.failure().clone();
     assert_eq!(failure.step, FailureStep::Preflight);
     assert!(failure.message.contains("of 16384 slots"), "{failure:?}");
+}
+
+#[tokio::test]
+async fn keys_are_there_before_the_line_and_the_warm_up_is_in_no_figure() {
+    let server = Redis::start(&[]).await;
+    let mut job = job(server.port, &loadgen(1));
+    job["load"] = json!({"keyMaximum": 1000, "dataSize": 64});
+    job["minimumHitRatio"] = json!(1.0);
+    job["warmupSeconds"] = json!(0.5);
+    let pod = Pod::new(&job).at_the_line().await;
+    assert_eq!(server.ask("DBSIZE").unwrap().lines().next(), Some(":1001"));
+    pod.order(order_in(SOON), TOKEN).await;
+    let finished = pod.finished().await;
+    assert_eq!(finished.result.failure, None);
+    assert_eq!(finished.result.load, Some(Presence { expected: 1001, found: 1001 }));
+    let warm = finished.result.warmup["GET"];
+    let get = finished.result.operations.iter().find(|operation| operation.operation == "GET").unwrap();
+    assert!(warm > 0 && get.hits == Some(get.count), "{warm} {get:?}");
+    assert_eq!(finished.result.commands["get"], warm + get.count, "the server counts the warm-up too");
+    let window = &finished.result.window;
+    assert!((window.seconds - 1.0).abs() < 0.5 && window.start_skew_seconds.abs() < 0.5, "{window:?}");
+}
+
+#[tokio::test]
+async fn keys_that_do_not_stay_fail_the_load_with_both_figures() {
+    let server = Redis::start(&["--maxmemory", "4mb", "--maxmemory-policy", "allkeys-random"]).await;
+    let mut job = job(server.port, &loadgen(1));
+    job["load"] = json!({"keyMaximum": 49_999, "dataSize": 200});
+    let failure = Pod::new(&job).run().await.failure().clone();
+    assert_eq!(failure.step, FailureStep::Load);
+    assert!(failure.message.starts_with("50,000 keys were written, but only "), "{failure:?}");
+}
+
+#[tokio::test]
+async fn reads_that_find_too_little_spoil_a_run() {
+    let server = Redis::start(&[]).await;
+    let mut job = job(server.port, &loadgen(1));
+    job["tool"]["loadgen"]["ratio"] = json!("0:1");
+    job["minimumHitRatio"] = json!(0.5);
+    let pod = Pod::new(&job).at_the_line().await;
+    pod.order(order_in(SOON), TOKEN).await;
+    let failure = pod.finished().await.failure().clone();
+    assert_eq!(failure.step, FailureStep::HitRatio);
+    assert!(failure.message.starts_with("0.0000 of the reads found their key (0 of "), "{failure:?}");
+}
+
+#[tokio::test]
+async fn no_client_writes_before_the_target_is_empty() {
+    let server = Redis::start(&[]).await;
+    server.ask("SET leftover 1").unwrap();
+    let mut job = job(server.port, &loadgen(1));
+    job["clients"] = json!(2);
+    job["flush"] = json!(true);
+    job["load"] = json!({"keyMaximum": 999});
+    let second = Pod::new(&job).variable("JOB_COMPLETION_INDEX", "1").start().await;
+    assert!(server.ask("EXISTS leftover").unwrap().starts_with(":1"), "only the first client empties");
+    let first = Pod::new(&job).at_the_line().await;
+    wait_for("the second client", async || (second.ready().await == 200).then_some(())).await;
+    assert!(server.ask("EXISTS leftover").unwrap().starts_with(":0"), "the target was not emptied");
+    let order = order_in(SOON);
+    tokio::join!(first.order(order, TOKEN), second.order(order, TOKEN));
+    let (first, second) = tokio::join!(first.finished(), second.finished());
+    assert_eq!((&first.result.failure, &second.result.failure), (&None, &None));
+    assert_eq!(
+        server.ask("DBSIZE").unwrap().lines().next(),
+        Some(":1001"),
+        "1000 keys and the load's key 1000"
+    );
 }

@@ -123,12 +123,7 @@ struct Line {
 /// The window: the tool's own where it has one (`told`), else from the line (the
 /// end of a warm-up), or the launch when that was later, to the last work of a
 /// load thread.
-fn window(
-    line: &Line,
-    launched_unix_nanos: i64,
-    active: Duration,
-    told: Option<(i64, f64)>,
-) -> Window {
+fn window(line: &Line, launched_unix_nanos: i64, active: Duration, told: Option<(i64, f64)>) -> Window {
     let received = &line.received;
     let begin = received.line_unix_nanos.saturating_add(clock::nanos(line.measured_after));
     let late = clock::seconds(launched_unix_nanos.max(begin).saturating_sub(received.line_unix_nanos));
@@ -230,7 +225,11 @@ mod tests {
         assert!(compared(1, r#"{"memtier": {"testTime": "5s"}}"#));
         assert!(!compared(2, r#"{"memtier": {"testTime": "5s"}}"#), "only the operator knows all counts");
         assert!(!compared(1, r#"{"bullmq": {"duration": "5s"}}"#), "ADD is no command");
-        let exec = |check| format!(r#"{{"exec": {{"image": "i", "command": ["x"], "parser": {{}}, "counterCheck": {check}}}}}"#);
+        let exec = |check| {
+            format!(
+                r#"{{"exec": {{"image": "i", "command": ["x"], "parser": {{}}, "counterCheck": {check}}}}}"#
+            )
+        };
         assert!(compared(1, &exec(true)) && !compared(1, &exec(false)));
         let mut tcp = job(1, &exec(true));
         tcp.target.protocol = ServerProtocol::Tcp;

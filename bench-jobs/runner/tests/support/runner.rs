@@ -209,7 +209,8 @@ impl Runner {
 
     /// The runner's clock; the status when it is not told.
     pub async fn clock(&self, token: &str) -> Result<ClockReading, u16> {
-        let request = self.client.get(format!("{}/v1/clock", self.address)).header("x-dragstrip-token", token);
+        let request =
+            self.client.get(format!("{}/v1/clock", self.address)).header("x-dragstrip-token", token);
         let answer = request.send().await.unwrap();
         let status = answer.status().as_u16();
         if status == 200 { Ok(answer.json().await.unwrap()) } else { Err(status) }

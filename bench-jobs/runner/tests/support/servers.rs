@@ -59,7 +59,8 @@ impl Shards {
         for server in &servers {
             wait_for("the cluster", async || {
                 server.ask("CLUSTER INFO").filter(|info| {
-                    info.contains("cluster_state:ok") && info.contains(&format!("cluster_known_nodes:{count}"))
+                    info.contains("cluster_state:ok")
+                        && info.contains(&format!("cluster_known_nodes:{count}"))
                 })
             })
             .await;
@@ -69,7 +70,8 @@ impl Shards {
 
     /// As a job names them.
     pub fn members(&self) -> Value {
-        let member = |server: &Redis| json!({"host": "127.0.0.1", "port": server.port, "runId": server.run_id()});
+        let member =
+            |server: &Redis| json!({"host": "127.0.0.1", "port": server.port, "runId": server.run_id()});
         self.servers.iter().map(member).collect()
     }
 }
