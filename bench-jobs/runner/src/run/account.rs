@@ -65,7 +65,8 @@ pub(super) fn settle(
     if counters_compared(job, result) {
         let ready = &armed.prepared.ready;
         let sum = |look: &Look| look.sum(&ready.members, ready.replica_reads);
-        counters_agree(&commands_used(result), in_flight(job, result), &sum(&armed.before), &sum(after))
+        let in_flight = in_flight(job, result, ready.members.len());
+        counters_agree(&commands_used(result), in_flight, &sum(&armed.before), &sum(after))
             .map_err(|e| failure(FailureStep::CounterCheck, e.to_string()))?;
     }
     match job.minimum_hit_ratio {
@@ -139,10 +140,12 @@ fn window(line: &Line, launched_unix_nanos: i64, active: Duration, told: Option<
 }
 
 /// Requests the server may have answered without the tool seeing the replies:
-/// none when each connection sends a set number and awaits them all.
-fn in_flight(job: &JobSpec, result: &PodResult) -> u64 {
+/// none when each connection sends a set number and awaits them all. In a
+/// cluster every connection is one to each shard.
+fn in_flight(job: &JobSpec, result: &PodResult, servers: usize) -> u64 {
+    let shards = if job.target.cluster { servers.max(1) as u64 } else { 1 };
     match job.tool.planned_seconds() {
-        Some(_) => result.tool.connections * result.tool.pipeline.max(1),
+        Some(_) => result.tool.connections * result.tool.pipeline.max(1) * shards,
         None => 0,
     }
 }
@@ -216,6 +219,18 @@ mod tests {
         let untold = window(&line, LINE, Duration::from_secs(7), None);
         assert_eq!(untold.start_unix_nanos, LINE + 2_000_000_000);
         assert!((untold.seconds - 5.0).abs() < 1e-9 && untold.start_skew_seconds.abs() < 1e-9, "{untold:?}");
+    }
+
+    #[test]
+    fn what_may_be_in_flight_is_known() {
+        let mut result = PodResult::failed("phase", 1, "pod", failure(FailureStep::Job, ""));
+        (result.tool.connections, result.tool.pipeline) = (20, 4);
+        let mut timed = job(1, r#"{"memtier": {"testTime": "5s"}}"#);
+        assert_eq!(in_flight(&timed, &result, 8), 80, "replicas take no part");
+        timed.target.cluster = true;
+        assert_eq!(in_flight(&timed, &result, 8), 640);
+        let counted = job(1, r#"{"memtier": {"requestsPerConnection": 5}}"#);
+        assert_eq!(in_flight(&counted, &result, 1), 0);
     }
 
     #[test]
