@@ -112,7 +112,7 @@ impl Adapter for BullmqAdapter {
             Err(error) => return refuse(unread(&error, ended), None),
         };
         let arguments = arguments::arguments(&self.spec, job, context);
-        let measured = match measured(&self.spec, &report, arguments) {
+        let measured = match measured(&self.spec, &report, arguments, ended) {
             Ok(measured) => measured,
             Err(error) => return refuse(explained(FailureStep::Output, error.to_string(), ended), None),
         };
@@ -186,7 +186,12 @@ fn verdict(report: &Report, ended: &Ended) -> Option<Failure> {
     }
 }
 
-fn measured(spec: &BullmqSpec, report: &Report, arguments: Vec<String>) -> Result<Measured, ReportError> {
+fn measured(
+    spec: &BullmqSpec,
+    report: &Report,
+    arguments: Vec<String>,
+    ended: &Ended,
+) -> Result<Measured, ReportError> {
     let mut errors = BTreeMap::new();
     for error in &report.errors {
         *errors.entry(error.kind.clone()).or_default() += error.count;
@@ -195,12 +200,14 @@ fn measured(spec: &BullmqSpec, report: &Report, arguments: Vec<String>) -> Resul
         report.operations.iter().map(|it| operation(report, it)).collect::<Result<Vec<_>, _>>()?;
     let jobs: u64 = operations.iter().map(|operation| operation.count).sum();
     let rate = if report.window_seconds > 0.0 { jobs as f64 / report.window_seconds } else { 0.0 };
+    let wall = ended.wall.as_secs_f64();
     Ok(Measured {
         tool: ToolRecord {
             name: "bullmq".to_owned(),
             version: Some(report.versions()),
             arguments,
             reported_operations_per_second: Some(rate),
+            wall_operations_per_second: (wall > 0.0).then(|| jobs as f64 / wall),
             reported_seconds: Some(report.window_seconds),
             connections: report.configuration.connections,
             pipeline: u64::from(spec.concurrency.unsigned_abs()),
