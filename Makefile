@@ -117,7 +117,7 @@ test-e2e: install ## Run the end-to-end tests on the cluster
 	$(CLUSTER_ENV); cargo test --locked -p dragstrip-e2e -- --test-threads=1
 
 .PHONY: bench-loadgen
-bench-loadgen: tools ## Measure the load generator against redis-benchmark (and memtier when on PATH)
+bench-loadgen: tools ## Measure the load generator against a bare loop, redis-benchmark (and memtier when on PATH)
 	bench-jobs/loadgen/bench/bench-loadgen
 
 .PHONY: bench-bullmq

@@ -460,6 +460,9 @@ pub struct RepetitionResult {
     /// An open loop's schedule, added up over pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schedule: Option<ScheduleRecord>,
+    /// What was left out, and why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
     /// Why the numbers must not be used; with the pod it happened in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<PodFailure>,

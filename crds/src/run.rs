@@ -389,6 +389,9 @@ pub struct RepetitionStatus {
     pub p99_milliseconds: f64,
     /// CPU the client pods used, in CPUs.
     pub client_cpus: f64,
+    /// Which measurement of this repetition it is, from 1: more than 1 after one was lost.
+    #[serde(default)]
+    pub measurement: u32,
     /// Client pods that were measured together.
     #[serde(default)]
     pub pods: u32,
@@ -435,9 +438,19 @@ pub struct PhaseStatus {
     /// Timed batches, of the last repetition.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub batches: Option<BatchStatistics>,
-    /// Scheduled, sent and answered requests of an open loop, summed over repetitions.
+    /// Scheduled, sent and answered requests of an open loop, summed over
+    /// repetitions; its rate is that of each repetition.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub schedule: Option<ScheduleRecord>,
+    /// Seconds of load before each measured part.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub warmup_seconds: Option<f64>,
+    /// Keys that were written and counted before each measurement.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub loaded_keys: Option<u64>,
+    /// What was left out, and why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
 }
 
 /// Why a run failed.

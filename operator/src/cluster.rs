@@ -7,3 +7,4 @@ pub mod events;
 pub mod lease;
 pub mod nodes;
 pub mod pods;
+pub mod warnings;

@@ -15,6 +15,8 @@ pub struct Settings {
     pub runner_image: String,
     /// Image with `memtier_benchmark`, where a phase names none.
     pub memtier_image: String,
+    /// Image with `dragstrip-bullmq`, where a phase names none.
+    pub bullmq_image: String,
     /// Namespace of the operator: the Leases of nodes are kept there.
     pub namespace: String,
 }

@@ -26,6 +26,9 @@ struct Arguments {
         default_value = "docker.io/redislabs/memtier_benchmark:2.3.0"
     )]
     memtier_image: String,
+    /// Image that holds dragstrip-bullmq, for phases that name none.
+    #[arg(long, env = "DRAGSTRIP_BULLMQ_IMAGE", default_value = concat!("dragstrip.dev/bullmq:", env!("CARGO_PKG_VERSION")))]
+    bullmq_image: String,
     /// The operator's namespace: the Leases of nodes are kept there.
     #[arg(long, env = "DRAGSTRIP_NAMESPACE", default_value = "dragstrip-system")]
     namespace: String,
@@ -65,6 +68,7 @@ async fn start(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
         settings: Arc::new(Settings {
             runner_image: arguments.runner_image,
             memtier_image: arguments.memtier_image,
+            bullmq_image: arguments.bullmq_image,
             namespace: arguments.namespace,
         }),
         agents: Agents::new()?,

@@ -8,13 +8,18 @@ mod fetch;
 #[cfg(test)]
 mod fixtures;
 mod keeper;
+mod merge;
+mod order;
+mod plan;
 mod status;
 mod summary;
+mod target;
 mod turn;
 pub mod validate;
 mod view;
 
 use crate::{
+    cluster::warnings,
     context::Context,
     labels,
     metrics::Outcome,
@@ -27,7 +32,7 @@ use decide::{Step, decide};
 use dragstrip_crds::{BenchmarkRun, Datastore, run::RunPhase};
 use futures::{Future, StreamExt};
 use jiff::Timestamp;
-use k8s_openapi::api::{batch::v1::Job, coordination::v1::Lease, core::v1::Pod};
+use k8s_openapi::api::{batch::v1::Job, coordination::v1::Lease, core::v1::{Event, Pod}};
 use kube::{
     Api, ResourceExt,
     runtime::{
@@ -160,6 +165,20 @@ fn of_pod(pod: &Pod) -> Option<ObjectRef<BenchmarkRun>> {
     Some(ObjectRef::new(name).within(&pod.namespace()?))
 }
 
+/// The runs that a warning about a pod may concern: those under way whose name the
+/// pod's begins with. Pods have no owner in their events; a pass too many harms nobody.
+fn of_warning(event: &Event, runs: &Store<BenchmarkRun>) -> Vec<ObjectRef<BenchmarkRun>> {
+    let about = &event.involved_object;
+    let Some(pod) = &about.name else {
+        return Vec::new();
+    };
+    let concerned = |run: &BenchmarkRun| {
+        let begins = pod.strip_prefix(&run.name_any()).is_some_and(|rest| rest.starts_with('-'));
+        begins && run.namespace() == about.namespace && !turn::ended(run)
+    };
+    runs.state().iter().filter(|run| concerned(run)).map(|run| ObjectRef::from_obj(&**run)).collect()
+}
+
 /// The runs against a Datastore that have not ended.
 fn of_datastore(datastore: &Datastore, runs: &Store<BenchmarkRun>) -> Vec<ObjectRef<BenchmarkRun>> {
     let (name, namespace) = (datastore.name_any(), datastore.namespace());
@@ -187,12 +206,15 @@ pub fn controller(shared: Arc<Context>, parts: &Parts) -> impl Future<Output = (
     let ours = watcher::Config::default().labels("app.kubernetes.io/managed-by=dragstrip-operator");
     let client_pods = watcher::Config::default().labels(&format!("{}={}", labels::COMPONENT, labels::CLIENT));
     let context = Arc::new(RunContext { shared, runs: runs.clone() });
-    let (for_datastores, for_leases) = (runs.clone(), runs.clone());
+    let (for_datastores, for_leases, for_warnings) = (runs.clone(), runs.clone(), runs.clone());
     Controller::for_stream(stream, runs)
         .with_config(Config::default().concurrency(CONCURRENCY))
         .owns(Api::<Job>::all(client.clone()), ours.clone())
         .watches(Api::<Pod>::all(client.clone()), client_pods, |pod| of_pod(&pod))
         .watches(Api::<Lease>::all(client.clone()), ours, move |_| waiting(&for_leases).collect::<Vec<_>>())
+        .watches(Api::<Event>::all(client.clone()), warnings::watched(), move |event| {
+            of_warning(&event, &for_warnings)
+        })
         .watches(Api::<Datastore>::all(client), watcher::Config::default(), move |datastore| {
             of_datastore(&datastore, &for_datastores)
         })

@@ -147,6 +147,30 @@ pub fn summary(report: &Report) -> String {
             latency.max,
         );
     }
+    if let Some(schedule) = &report.schedule {
+        let _ = writeln!(
+            text,
+            "schedule {} {}/s: {} due, {} sent, {} answered; lag us: p50 {} p99 {} max {}",
+            schedule.kind,
+            schedule.operations_per_second,
+            schedule.scheduled,
+            schedule.sent,
+            schedule.answered,
+            schedule.p50_lag_microseconds,
+            schedule.p99_lag_microseconds,
+            schedule.maximum_lag_microseconds,
+        );
+    }
+    for shard in &report.shards {
+        let _ = writeln!(
+            text,
+            "{}: {} ok, {} errors, {} moved, {} ask",
+            shard.address, shard.operations, shard.errors, shard.moved, shard.ask
+        );
+    }
+    if let Some(verified) = &report.verified {
+        let _ = writeln!(text, "{} of {} keys exist", verified.present, verified.expected);
+    }
     for error in &report.errors {
         let _ = writeln!(
             text,

@@ -222,7 +222,8 @@ mod tests {
     #[test]
     fn packages_are_named_where_there_are_several() {
         let parsed =
-            read("pkg: x/a\nBenchmarkSet 10 5 ns/op\nPASS\npkg: x/b\nBenchmarkSet 10 7 ns/op\nPASS\n").unwrap();
+            read("pkg: x/a\nBenchmarkSet 10 5 ns/op\nPASS\npkg: x/b\nBenchmarkSet 10 7 ns/op\nPASS\n")
+                .unwrap();
         assert_eq!(names(&parsed), ["x/a.Set", "x/b.Set"]);
     }
 

@@ -108,7 +108,8 @@ fn error_replies(stderr: &str) -> BTreeMap<String, u64> {
     let mut counts = BTreeMap::new();
     for line in stderr.split(['\n', '\r']) {
         if let Some((_, reply)) = line.split_once(ERROR_REPLY) {
-            let word = reply.trim_start().trim_start_matches('-').split_whitespace().next().unwrap_or("OTHER");
+            let word =
+                reply.trim_start().trim_start_matches('-').split_whitespace().next().unwrap_or("OTHER");
             let known = counts.contains_key(word) || counts.len() < KINDS;
             *counts.entry(if known { word } else { "OTHER" }.to_owned()).or_default() += 1;
         }
@@ -122,7 +123,9 @@ fn incomplete(report: &Report, stderr: &Capture) -> Option<String> {
     } else if report.connection_errors > 0 {
         Some(format!("memtier counted {} connection errors", report.connection_errors))
     } else if stderr.cut {
-        Some("memtier wrote more to standard error than is kept, so that error replies are missing".to_owned())
+        Some(
+            "memtier wrote more to standard error than is kept, so that error replies are missing".to_owned(),
+        )
     } else {
         None
     }

@@ -34,14 +34,15 @@ pub enum NumberError {
         /// The separator in question.
         separator: char,
     },
-    /// Its thousands are not groups of three digits.
+    /// A separator stands where the declared notation has none: thousands that
+    /// are no groups of three digits, or a group within the fraction.
     #[error(
-        "{text:?} is not grouped in threes by {separator:?}: set decimalSeparator and thousandsSeparator to what the tool writes"
+        "{text:?} has {separator:?} where the declared notation has none: set decimalSeparator and thousandsSeparator to what the tool writes"
     )]
     Grouping {
         /// The number.
         text: String,
-        /// The declared thousands separator.
+        /// The separator.
         separator: char,
     },
     /// No number at all, or none that is finite.
@@ -153,11 +154,13 @@ impl Notation {
 
     fn only_digits(self, text: &str, digits: &str) -> Result<(), NumberError> {
         if let Some(strange) = digits.chars().find(|character| !character.is_ascii_digit()) {
-            let declared = Some(strange) == self.thousands || strange == self.decimal;
-            return Err(if is_usual_separator(strange) && !declared {
-                NumberError::Undeclared { text: text.to_owned(), separator: strange }
+            let text = text.to_owned();
+            return Err(if Some(strange) == self.thousands || strange == self.decimal {
+                NumberError::Grouping { text, separator: strange }
+            } else if is_usual_separator(strange) {
+                NumberError::Undeclared { text, separator: strange }
             } else {
-                NumberError::NotANumber(text.to_owned())
+                NumberError::NotANumber(text)
             });
         }
         if digits.is_empty() { Err(NumberError::NotANumber(text.to_owned())) } else { Ok(()) }
@@ -275,7 +278,9 @@ mod tests {
 
     #[test]
     fn what_is_no_number_is_no_number() {
-        for text in ["", "-", "N/A", "nan", "inf", "1e", "1 234", "12ms", ".", "1.", ".5", "--1", "0x10", "1e999"] {
+        for text in
+            ["", "-", "N/A", "nan", "inf", "1e", "1 234", "12ms", ".", "1.", ".5", "--1", "0x10", "1e999"]
+        {
             assert!(Notation::PLAIN.number(text).is_err(), "{text:?}");
         }
     }
@@ -290,7 +295,9 @@ mod tests {
 
     #[test]
     fn the_length_of_a_number_ends_before_its_unit() {
-        for (text, length) in [("12.5 MiB", 4), ("1e5s", 3), ("5elem", 1), ("+76%", 3), ("MiB", 0), ("-", 0), ("1,5,x", 3)] {
+        for (text, length) in
+            [("12.5 MiB", 4), ("1e5s", 3), ("5elem", 1), ("+76%", 3), ("MiB", 0), ("-", 0), ("1,5,x", 3)]
+        {
             assert_eq!(Notation::PLAIN.length(text), length, "{text}");
         }
         assert_eq!(Notation::new(",", Some(" ")).unwrap().length("1 234,5 ops/sec"), 7);

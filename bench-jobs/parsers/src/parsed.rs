@@ -133,6 +133,17 @@ pub struct Metric {
     pub merge: Merge,
 }
 
+impl From<&Metric> for dragstrip_crds::result::Metric {
+    /// As a run's result keeps it: with its operation's name in front, `SET ns/op`.
+    fn from(metric: &Metric) -> Self {
+        let name = match &metric.operation {
+            Some(operation) => format!("{operation} {}", metric.name),
+            None => metric.name.clone(),
+        };
+        Self { name, value: metric.value, unit: metric.unit.clone(), merge: metric.merge }
+    }
+}
+
 /// What a tool calls itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolName {

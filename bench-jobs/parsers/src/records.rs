@@ -2,7 +2,7 @@
 
 /// Lines that ended, and what came after the last end of a line.
 pub(crate) struct Lines<'a> {
-    /// The text up to and with the last line feed.
+    /// The text up to and with the last line feed or carriage return.
     pub whole: &'a str,
     /// What follows it, unless that is blank: a line that may have been cut.
     pub rest: Option<&'a str>,
@@ -11,7 +11,7 @@ pub(crate) struct Lines<'a> {
 /// Splits off a last line that has no end. A tool that was killed, or a file
 /// that was cut, ends anywhere: "1234" may be what is left of "12345678".
 pub(crate) fn lines(text: &str) -> Lines<'_> {
-    let end = text.rfind('\n').map_or(0, |position| position + 1);
+    let end = text.rfind(['\n', '\r']).map_or(0, |position| position + 1);
     let (whole, rest) = text.split_at(end);
     Lines { whole, rest: (!rest.trim().is_empty()).then_some(rest) }
 }
@@ -39,7 +39,7 @@ mod tests {
 
     #[test]
     fn whole_lines_are_whole() {
-        for text in ["", "a\n", "a\r\n", "a\n  "] {
+        for text in ["", "a\n", "a\r\n", "a\r", "a\n  "] {
             assert_eq!(lines(text).incomplete(), None, "{text:?}");
         }
     }

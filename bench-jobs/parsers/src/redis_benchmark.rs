@@ -23,28 +23,22 @@ const HEADER: [&str; 8] = [
     "max_latency_ms",
 ];
 
+/// Between two columns. The tool quotes every field and escapes nothing, so that
+/// a test's name may hold this too: columns are counted from the end of the line.
+const BETWEEN: &str = "\",\"";
+
 /// Why the output of redis-benchmark gave no result.
 #[derive(Debug, thiserror::Error)]
 pub enum RedisBenchmarkError {
-    /// A line is no CSV.
-    #[error("standard output is not what redis-benchmark --csv prints")]
-    Csv(#[source] csv::Error),
+    /// A line that is none of a table, such as an error message.
+    #[error("standard output holds {0:?}, which redis-benchmark --csv prints only when something went wrong")]
+    Line(String),
     /// A line has another number of columns than its format.
-    #[error("line {line} has {columns} columns; redis-benchmark --csv prints 2 (before 6.2) or 8")]
-    Columns {
-        /// Which line, from 1.
-        line: u64,
-        /// How many it has.
-        columns: usize,
-    },
+    #[error("{0:?} has not the columns of its table: 2 without a header (before 6.2), 8 with it")]
+    Columns(String),
     /// The header is another than the known one, so that columns could be mixed up.
-    #[error("the header has the column {found:?} where redis-benchmark --csv prints {expected:?}")]
-    Header {
-        /// What should be there.
-        expected: &'static str,
-        /// What is.
-        found: String,
-    },
+    #[error("the header is {0:?}, which is not that of any known redis-benchmark")]
+    Header(String),
     /// A figure is no number.
     #[error("{column} of {test:?}: {source}")]
     Number {
@@ -63,22 +57,12 @@ pub enum RedisBenchmarkError {
 /// Reads standard output.
 pub fn parse(options: &StdoutParser, stdout: &str) -> Result<Parsed, RedisBenchmarkError> {
     let lines = lines(stdout);
-    let mut reader =
-        csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(lines.whole.as_bytes());
+    let mut rows = lines.whole.lines().map(str::trim_end).filter(|line| !line.is_empty()).peekable();
+    let with_header =
+        rows.next_if(|line| line.starts_with("\"test\"")).map(check_header).transpose()?.is_some();
     let mut operations: Vec<Operation> = Vec::new();
-    let mut columns = None;
-    for record in reader.records() {
-        let record = record.map_err(RedisBenchmarkError::Csv)?;
-        let expected = *columns.get_or_insert(record.len());
-        if record.len() != expected || !matches!(expected, 2 | 8) {
-            let line = record.position().map_or(0, csv::Position::line);
-            return Err(RedisBenchmarkError::Columns { line, columns: record.len() });
-        }
-        if operations.is_empty() && record.get(0) == Some(HEADER[0]) {
-            check_header(&record)?;
-            continue;
-        }
-        let operation = operation(&record, options)?;
+    for row in rows {
+        let operation = if with_header { eight_columns(row, options)? } else { two_columns(row, options)? };
         if operations.iter().any(|known| known.name == operation.name) {
             return Err(RedisBenchmarkError::Twice(operation.name));
         }
@@ -92,43 +76,63 @@ pub fn parse(options: &StdoutParser, stdout: &str) -> Result<Parsed, RedisBenchm
     })
 }
 
-fn check_header(record: &csv::StringRecord) -> Result<(), RedisBenchmarkError> {
-    match HEADER.into_iter().zip(record).find(|(expected, found)| expected != found) {
-        Some((expected, found)) => Err(RedisBenchmarkError::Header { expected, found: found.to_owned() }),
-        None => Ok(()),
+fn check_header(line: &str) -> Result<(), RedisBenchmarkError> {
+    let expected = format!("\"{}\"", HEADER.join(BETWEEN));
+    if line == expected { Ok(()) } else { Err(RedisBenchmarkError::Header(shown(line))) }
+}
+
+fn eight_columns(line: &str, options: &StdoutParser) -> Result<Operation, RedisBenchmarkError> {
+    // From the end: maximum, p99, p95, p50, minimum, mean, rate, test.
+    let columns: Vec<&str> = fields(line)?.rsplitn(HEADER.len(), BETWEEN).collect();
+    let &[maximum, p99, p95, p50, minimum, mean, rate, test] = columns.as_slice() else {
+        return Err(RedisBenchmarkError::Columns(shown(line)));
+    };
+    let mut latency = PrintedLatency {
+        mean: Some(number(test, HEADER[2], mean)?),
+        minimum: Some(number(test, HEADER[3], minimum)?),
+        maximum: Some(number(test, HEADER[7], maximum)?),
+        percentiles: Vec::new(),
+    };
+    latency.add_percentile(50.0, number(test, HEADER[4], p50)?);
+    latency.add_percentile(95.0, number(test, HEADER[5], p95)?);
+    latency.add_percentile(99.0, number(test, HEADER[6], p99)?);
+    Ok(Operation { latency: Some(LatencyReport::Printed(latency)), ..operation(test, rate, options)? })
+}
+
+fn two_columns(line: &str, options: &StdoutParser) -> Result<Operation, RedisBenchmarkError> {
+    match fields(line)?.split_once(BETWEEN) {
+        // More columns would be latencies, and the header that names them is missing.
+        Some((test, rate)) if !rate.contains(BETWEEN) => operation(test, rate, options),
+        _ => Err(RedisBenchmarkError::Columns(shown(line))),
     }
 }
 
-fn operation(record: &csv::StringRecord, options: &StdoutParser) -> Result<Operation, RedisBenchmarkError> {
-    let test = &record[0];
-    let number = |column: usize| {
-        // The tool's own notation: it follows no locale.
-        Notation::PLAIN.number(&record[column]).map_err(|source| RedisBenchmarkError::Number {
-            test: test.to_owned(),
-            column: HEADER[column],
-            source,
-        })
-    };
-    let latency = if record.len() == HEADER.len() {
-        let mut printed = PrintedLatency {
-            mean: Some(number(2)?),
-            minimum: Some(number(3)?),
-            maximum: Some(number(7)?),
-            percentiles: Vec::new(),
-        };
-        for (percent, column) in [(50.0, 4), (95.0, 5), (99.0, 6)] {
-            printed.add_percentile(percent, number(column)?);
-        }
-        Some(LatencyReport::Printed(printed))
-    } else {
-        None
-    };
+fn operation(test: &str, rate: &str, options: &StdoutParser) -> Result<Operation, RedisBenchmarkError> {
     Ok(Operation {
-        operations_per_second: Some(number(1)?),
+        operations_per_second: Some(number(test, HEADER[1], rate)?),
         count: options.requests.and_then(|requests| u64::try_from(requests).ok()),
-        latency,
         ..Operation::named(test)
     })
+}
+
+/// The line without its first and last quote.
+fn fields(line: &str) -> Result<&str, RedisBenchmarkError> {
+    line.strip_prefix('"')
+        .and_then(|line| line.strip_suffix('"'))
+        .ok_or_else(|| RedisBenchmarkError::Line(shown(line)))
+}
+
+/// The tool's own notation: it follows no locale, and nothing it prints is below 0.
+fn number(test: &str, column: &'static str, text: &str) -> Result<f64, RedisBenchmarkError> {
+    let read = match Notation::PLAIN.number(text) {
+        Ok(number) if number < 0.0 => Err(NumberError::NotANumber(text.to_owned())),
+        read => read,
+    };
+    read.map_err(|source| RedisBenchmarkError::Number { test: test.to_owned(), column, source })
+}
+
+fn shown(line: &str) -> String {
+    line.chars().take(200).collect()
 }
 
 #[cfg(test)]
@@ -141,7 +145,8 @@ mod tests {
 
     #[test]
     fn two_columns_give_rates_alone() {
-        let parsed = plain("\"SET\",\"123456.79\"\n\"LRANGE_100 (first 100 elements)\",\"51020.41\"\n").unwrap();
+        let parsed =
+            plain("\"SET\",\"123456.79\"\n\"LRANGE_100 (first 100 elements)\",\"51020.41\"\n").unwrap();
         assert_eq!(parsed.operations.len(), 2);
         let range = &parsed.operations[1];
         assert_eq!(range.name, "LRANGE_100 (first 100 elements)");
@@ -172,6 +177,8 @@ mod tests {
             "\"SET\",\"1,5\"\n",
             "\"SET\",\"1\"\n\"SET\",\"2\"\n",
             "PING_INLINE: rps=0.0\n",
+            "\"SET\",\"1\"\nError from server: OOM\n",
+            "\"SET\",\"-1\"\n",
         ] {
             assert!(plain(stdout).is_err(), "read {stdout:?}");
         }

@@ -117,7 +117,10 @@ mod tests {
             ("0s", 0.0),
         ] {
             let read = milliseconds(text).unwrap();
-            assert!((read - expected).abs() <= 1e-12 * expected, "{text:?} read as {read} and not {expected}");
+            assert!(
+                (read - expected).abs() <= 1e-12 * expected,
+                "{text:?} read as {read} and not {expected}"
+            );
         }
     }
 

@@ -6,7 +6,8 @@ use crate::{
 };
 use clap::{Args, Parser, Subcommand};
 use dragstrip_crds::protocol::{
-    AUTHORITY_DIRECTORY, CLIENT_CERTIFICATE_DIRECTORY, OBSERVER_PORT, RUNNER_PORT, SERVER_CERTIFICATE_DIRECTORY,
+    AUTHORITY_DIRECTORY, CLIENT_CERTIFICATE_DIRECTORY, OBSERVER_PORT, RUNNER_PORT,
+    SERVER_CERTIFICATE_DIRECTORY,
 };
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
@@ -162,10 +163,8 @@ impl From<RunArguments> for run::Options {
             authority_directory,
             client_certificate_directory,
         } = arguments;
-        let certificates = CertificateDirectories {
-            authority: authority_directory,
-            client: client_certificate_directory,
-        };
+        let certificates =
+            CertificateDirectories { authority: authority_directory, client: client_certificate_directory };
         Self { output_directory, termination_log, listen, certificates }
     }
 }

@@ -125,10 +125,8 @@ impl Observer {
         let Options { server, servers, password, tls, token, process_name, listen: _ } = options;
         let first = server.port();
         let ports = first.checked_add(servers.saturating_sub(1)).map(|last| first..=last);
-        let neighbour = |port| Neighbour {
-            address: SocketAddr::new(server.ip(), port),
-            connection: Mutex::new(None),
-        };
+        let neighbour =
+            |port| Neighbour { address: SocketAddr::new(server.ip(), port), connection: Mutex::new(None) };
         let encryption = tls.as_ref().map(Encryption::load).transpose().map_err(ObserveError::Encryption)?;
         Ok(Self {
             neighbours: ports.ok_or(ObserveError::Ports { first, servers })?.map(neighbour).collect(),

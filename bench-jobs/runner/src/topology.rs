@@ -77,7 +77,8 @@ impl Servers<'_> {
             })
             .await;
         let view = asked.map_err(|error| error.to_string()).and_then(|(table, state_ok, keys)| {
-            let nodes = nodes::parse(&table).ok_or_else(|| format!("CLUSTER NODES is not understood: {table}"))?;
+            let nodes =
+                nodes::parse(&table).ok_or_else(|| format!("CLUSTER NODES is not understood: {table}"))?;
             Ok(cluster::View { nodes, state_ok, keys })
         });
         cluster::Shard { address: self.members[index].address, view }
@@ -214,7 +215,9 @@ impl Progress {
     /// The end of the order, or `None` while more is to be done or waited for.
     fn end<Step>(&self, verdict: &Verdict<Step>, out_of_time: bool) -> Option<End> {
         let message = match verdict {
-            Verdict::Complete => return Some(End { complete: true, message: "every server is joined".into() }),
+            Verdict::Complete => {
+                return Some(End { complete: true, message: "every server is joined".into() });
+            }
             Verdict::Stuck(message) => message.clone(),
             Verdict::Wait(message) if out_of_time => message.clone(),
             Verdict::Do(_) if out_of_time => "commands were given and had no effect yet".to_owned(),

@@ -74,7 +74,8 @@ fn every_shard_has_room_for_its_bus_port() {
 
 #[test]
 fn a_cluster_stays_what_it_is() {
-    let with = |cluster: Value| datastore("racer", json!({"engine": "Redis", "threads": 1, "cluster": cluster}));
+    let with =
+        |cluster: Value| datastore("racer", json!({"engine": "Redis", "threads": 1, "cluster": cluster}));
     let without = datastore("racer", json!({"engine": "Redis", "threads": 1}));
     let (three, four) = (with(json!({"shards": 3})), with(json!({"shards": 4})));
     for (new, old) in [(&four, &three), (&without, &three), (&three, &without)] {

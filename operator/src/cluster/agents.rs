@@ -4,19 +4,26 @@
 use dragstrip_crds::{
     observed::Observation,
     protocol::{
-        OBSERVED_PATH, OBSERVER_PORT, PROGRESS_PATH, RUNNER_PORT, RunnerState, START_PATH, StartOrder,
-        TOKEN_HEADER, TOPOLOGY_PATH, TopologyOrder, TopologyState,
+        CLOCK_PATH, ClockOffset, ClockReading, OBSERVED_PATH, OBSERVER_PORT, PROGRESS_PATH, RUNNER_PORT,
+        RunnerState, START_PATH, StartOrder, TOKEN_HEADER, TOPOLOGY_PATH, TopologyOrder, TopologyState,
     },
 };
+use jiff::Timestamp;
 use reqwest::{RequestBuilder, StatusCode};
 use serde::de::DeserializeOwned;
-use std::{net::IpAddr, time::Duration};
+use std::{
+    net::IpAddr,
+    time::{Duration, Instant},
+};
 
 /// How long an agent may take to answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(3);
 /// How long an observer may take to join servers: it waits for them to learn of
 /// each other for 8 s, and for the answers of those that are gone.
 const JOINED_WITHIN: Duration = Duration::from_secs(25);
+
+/// How often a runner's clock is read; the quickest answer counts.
+const CLOCK_READINGS: usize = 7;
 
 /// Talking to an agent failed.
 #[derive(Debug, thiserror::Error)]
@@ -102,6 +109,24 @@ impl Agents {
         Self::ask(self.0.get(&url), url, token).await
     }
 
+    /// How far the clock of the runner at `address` is from this one's: of several
+    /// readings that with the shortest round trip. `None` when the runner has no
+    /// such question, being older than this operator.
+    pub async fn clock(&self, address: IpAddr, token: &str) -> Result<Option<ClockOffset>, AgentError> {
+        let mut best: Option<ClockOffset> = None;
+        for _ in 0..CLOCK_READINGS {
+            let url = url(address, RUNNER_PORT, CLOCK_PATH);
+            let (asked, clock) = (Timestamp::now(), Instant::now());
+            let reading: ClockReading = match Self::ask(self.0.get(&url), url, token).await {
+                Err(AgentError::Refused { status: StatusCode::NOT_FOUND, .. }) => return Ok(None),
+                answer => answer?,
+            };
+            let offset = offset(asked, clock.elapsed(), reading);
+            best = best.filter(|best| best.uncertainty_nanos <= offset.uncertainty_nanos).or(Some(offset));
+        }
+        Ok(best)
+    }
+
     /// Gives the runner at `address` its order; repeating it changes nothing.
     pub async fn start(
         &self,
@@ -111,5 +136,26 @@ impl Agents {
     ) -> Result<RunnerState, AgentError> {
         let url = url(address, RUNNER_PORT, START_PATH);
         Self::ask(self.0.post(&url).json(&order), url, token).await
+    }
+}
+
+/// Cristian's algorithm: the reading against the middle between question and answer.
+fn offset(asked: Timestamp, round_trip: Duration, reading: ClockReading) -> ClockOffset {
+    let half = i64::try_from(round_trip.as_nanos() / 2).unwrap_or(i64::MAX);
+    // Fits until the year 2262.
+    let middle = i64::try_from(asked.as_nanosecond()).unwrap_or(i64::MAX).saturating_add(half);
+    ClockOffset { offset_nanos: reading.unix_nanos.saturating_sub(middle), uncertainty_nanos: half }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_is_compared_with_the_middle_of_the_round_trip() {
+        let asked = Timestamp::from_second(1_800_000_000).unwrap();
+        let reading = ClockReading { unix_nanos: 1_800_000_003_000_500_000 };
+        let found = offset(asked, Duration::from_millis(1), reading);
+        assert_eq!((found.offset_nanos, found.uncertainty_nanos), (3_000_000_000, 500_000));
     }
 }

@@ -12,7 +12,7 @@ pub struct Trouble {
     pub message: String,
 }
 
-fn condition<'a>(status: &'a PodStatus, kind: &str) -> Option<&'a PodCondition> {
+pub(super) fn condition<'a>(status: &'a PodStatus, kind: &str) -> Option<&'a PodCondition> {
     status.conditions.iter().flatten().find(|condition| condition.type_ == kind)
 }
 
@@ -26,6 +26,16 @@ pub fn ended(pod: &Pod) -> bool {
     matches!(pod.status.as_ref().and_then(|s| s.phase.as_deref()), Some("Succeeded" | "Failed"))
 }
 
+/// Whether there are as many `pods` as expected and all of them have ended.
+pub fn all_ended<'a>(pods: impl Iterator<Item = &'a Pod>, expected: usize) -> bool {
+    let (mut all, mut over) = (0, 0);
+    for pod in pods {
+        all += 1;
+        over += usize::from(ended(pod));
+    }
+    all >= expected && over == all
+}
+
 /// The pod's containers of every kind.
 pub fn containers(pod: &Pod) -> impl Iterator<Item = &ContainerStatus> {
     pod.status.iter().flat_map(|status| {
@@ -34,11 +44,11 @@ pub fn containers(pod: &Pod) -> impl Iterator<Item = &ContainerStatus> {
 }
 
 /// Reasons a container waits for in the ordinary course of things.
-const ORDINARY: [&str; 2] = ["ContainerCreating", "PodInitializing"];
+pub(super) const ORDINARY: [&str; 2] = ["ContainerCreating", "PodInitializing"];
 
 /// Image trouble swings between two reasons with the same cause: one reason and
 /// the cause alone are told, so that a condition does not swing with it.
-fn steady(reason: String, detail: &str) -> (String, &str) {
+pub(super) fn steady(reason: String, detail: &str) -> (String, &str) {
     match reason.as_str() {
         "ErrImagePull" | "ImagePullBackOff" => {
             let cause = detail.rsplit_once("ErrImagePull: ").map_or(detail, |(_, cause)| cause);

@@ -57,7 +57,9 @@ fn all_asked(datastore: &ValidatedDatastore, fetched: &Fetched) -> bool {
     match Shape::of(&datastore.spec) {
         Shape::Single => fetched.observed.len() == 1,
         Shape::Members(members) => fetched.observed.len() == usize::from(members),
-        Shape::ShardsInOnePod(_) | Shape::ShardsSpread(_) | Shape::Replicated(_) => fetched.topology.is_some(),
+        Shape::ShardsInOnePod(_) | Shape::ShardsSpread(_) | Shape::Replicated(_) => {
+            fetched.topology.is_some()
+        }
     }
 }
 
@@ -85,8 +87,7 @@ fn unready(shape: Shape, fetched: &Fetched) -> Option<Finding> {
     if fetched.pods.is_empty() {
         return Some(Finding::no(READY, "NoPod", "the server's pod has not been created yet"));
     }
-    let trouble =
-        |pod| pods::trouble(pod).or_else(|| warnings::trouble(pod, &fetched.warnings));
+    let trouble = |pod| pods::trouble(pod).or_else(|| warnings::trouble(pod, &fetched.warnings));
     if let Some(trouble) = fetched.pods.iter().find_map(trouble) {
         return Some(Finding::no(READY, reason(&trouble.reason), trouble.message));
     }
@@ -104,7 +105,9 @@ fn unready(shape: Shape, fetched: &Fetched) -> Option<Finding> {
 fn unjoined(fetched: &Fetched) -> Option<Finding> {
     match fetched.topology.as_ref()? {
         Ok(state) if state.complete => None,
-        Ok(state) => Some(Finding::no(READY, JOINING, format!("the servers are being joined: {}", state.message))),
+        Ok(state) => {
+            Some(Finding::no(READY, JOINING, format!("the servers are being joined: {}", state.message)))
+        }
         Err(error) => Some(Finding::no(READY, JOINING, format!("the servers could not be joined: {error}"))),
     }
 }
@@ -127,8 +130,7 @@ fn ready(datastore: &ValidatedDatastore, fetched: &Fetched, verified: &Finding) 
 /// are ready, and a server has yet to be asked or joined.
 pub fn unsettled(status: &DatastoreStatus, shape: Shape, fetched: &Fetched) -> bool {
     let condition = |kind| conditions::find(&status.conditions, kind);
-    let unknown =
-        condition(VERIFIED).is_none_or(|c| c.status == "Unknown" && c.reason != NOT_VERIFIABLE);
+    let unknown = condition(VERIFIED).is_none_or(|c| c.status == "Unknown" && c.reason != NOT_VERIFIABLE);
     let joining = condition(READY).is_none_or(|c| c.reason == JOINING);
     all_ready(shape, &fetched.pods) && (unknown || joining)
 }

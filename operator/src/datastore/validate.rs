@@ -132,7 +132,9 @@ fn check_ports(spec: &DatastoreSpec) -> Result<(), Invalid> {
         observer.map(|port| (port, "the observer's port".to_owned())).into_iter().collect();
     for port in Shape::of(spec).ports(spec).map(i32::from) {
         if let Some(owner) = taken.insert(port, "a server's port".to_owned()) {
-            return Err(Invalid::Ports(format!("spec.port: a server would listen on {port}, which is {owner}: choose another")));
+            return Err(Invalid::Ports(format!(
+                "spec.port: a server would listen on {port}, which is {owner}: choose another"
+            )));
         }
     }
     let reserved = ["resp", "server", "observer"];
@@ -140,10 +142,14 @@ fn check_ports(spec: &DatastoreSpec) -> Result<(), Invalid> {
     for further in spec.custom.iter().flat_map(|custom| &custom.ports) {
         let (name, port) = (&further.name, further.port);
         if let Some(owner) = taken.insert(port, format!("the port {name}")) {
-            return Err(Invalid::Ports(format!("spec.custom.ports: {name} is {port}, which is {owner}: choose another")));
+            return Err(Invalid::Ports(format!(
+                "spec.custom.ports: {name} is {port}, which is {owner}: choose another"
+            )));
         }
         if !names.insert(name) {
-            return Err(Invalid::Ports(format!("spec.custom.ports: the name {name} is taken: choose another")));
+            return Err(Invalid::Ports(format!(
+                "spec.custom.ports: the name {name} is taken: choose another"
+            )));
         }
     }
     Ok(())

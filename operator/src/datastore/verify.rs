@@ -180,10 +180,7 @@ mod tests {
             .unwrap()
         };
         assert_eq!(disagreements(&custom("8.0"), &truth()), Vec::<String>::new());
-        assert_eq!(
-            disagreements(&custom("9"), &truth()),
-            ["version: declared 9, the server is 8.0.2"]
-        );
+        assert_eq!(disagreements(&custom("9"), &truth()), ["version: declared 9, the server is 8.0.2"]);
     }
 
     #[test]

@@ -3,32 +3,25 @@
 use super::{
     build, collect,
     decide::{ReadyTarget, Step, TargetState},
-    fetch::Fetched,
+    fetch::{Fetched, job_ended},
+    order,
     validate::{Attempt, ValidatedRun},
 };
 use crate::{
     cluster::{
-        agents::AgentError,
         apply::{apply as apply_object, delete},
-        lease,
+        lease, pods,
     },
     context::Context,
     labels::{self, RUN_MANAGER},
 };
-use dragstrip_crds::{Datastore, protocol::StartOrder};
-use jiff::{SignedDuration, Timestamp};
+use dragstrip_crds::Datastore;
+use jiff::Timestamp;
 use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
 use kube::{
     Api, ResourceExt,
-    api::{Patch, PatchParams, PostParams},
+    api::{ListParams, PostParams},
 };
-
-/// From the order to the start line: time for every pod to be told, and for
-/// tools that connect first to do so.
-const START_LEAD: SignedDuration = SignedDuration::from_millis(1500);
-
-/// Longest time that telling all pods may take.
-const TELLING: SignedDuration = SignedDuration::from_millis(300);
 
 /// A step that failed.
 #[derive(Debug, thiserror::Error)]
@@ -45,12 +38,12 @@ pub enum Error {
     /// The Job could not be created.
     #[error("failed to create Job {1}")]
     CreateJob(#[source] kube::Error, String),
-    /// The start line could not be written on the Job.
-    #[error("failed to write the start line on Job {1}")]
-    FixStartLine(#[source] kube::Error, String),
-    /// A runner could not be told to start.
-    #[error("failed to give pod {1} its order to start")]
-    GiveOrder(#[source] AgentError, String),
+    /// The order to start could not be given.
+    #[error(transparent)]
+    Order(#[from] order::Error),
+    /// The Job of a lost attempt could not be removed.
+    #[error("failed to delete Job {1}, which lost a client")]
+    RemoveLost(#[source] kube::Error, String),
     /// A result could not be packed.
     #[error(transparent)]
     Pack(#[from] collect::Error),
@@ -94,8 +87,9 @@ pub async fn apply(
         Step::MakeDatastore => make_datastore(ctx, run).await?,
         Step::TakeTurn => take_turn(ctx, run, fetched).await?,
         Step::CreateJob(index) => create_job(ctx, run, &run.attempts[*index], fetched).await?,
-        Step::GiveOrder(index) => give_order(ctx, run, &run.attempts[*index], fetched).await?,
+        Step::GiveOrder(index) => order::give(ctx, run, &run.attempts[*index], fetched).await?,
         Step::Collect(index) => store(ctx, run, &run.attempts[*index], fetched).await?,
+        Step::RemoveLost(index) => remove_lost(ctx, &run.attempts[*index], fetched).await?,
     }
     Ok(Applied::Progressed)
 }
@@ -150,109 +144,46 @@ async fn create_job(
     }
 }
 
-/// Whether the start line `start` can still be told: it lies far enough ahead,
-/// or some pod has it already and the others must not get another.
-fn still_good(start: Timestamp, now: Timestamp, job: &str, fetched: &Fetched) -> bool {
-    let told_to_some = || {
-        fetched.pods_of(job).any(|pod| match fetched.runners.get(&pod.name_any()) {
-            Some(runner) => runner.start_at_unix_nanos.is_some(),
-            // A pod that does not answer may have it.
-            None => true,
-        })
-    };
-    start > now + TELLING || told_to_some()
-}
-
-/// The start line of `job`, written on it first: an operator that dies between
-/// writing and telling finds it again, and replaces it only if it has passed
-/// before anybody was told. `None` when the Job changed since it was looked at.
-async fn fix_start_line(
-    ctx: &Context,
-    run: &ValidatedRun,
-    job: &Job,
-    fetched: &Fetched,
-) -> Result<Option<Timestamp>, Error> {
-    let now = Timestamp::now();
-    if let Some(start) =
-        super::view::start_line(job).filter(|start| still_good(*start, now, &job.name_any(), fetched))
-    {
-        return Ok(Some(start));
-    }
-    let start = now + START_LEAD;
-    let patch = serde_json::json!({"metadata": {
-        "resourceVersion": job.resource_version(),
-        "annotations": {labels::START_AT: start.as_nanosecond().to_string()},
-    }});
-    let jobs: Api<Job> = Api::namespaced(ctx.client.clone(), &run.holder.namespace);
-    let parameters = PatchParams { field_manager: Some(RUN_MANAGER.to_owned()), ..PatchParams::default() };
-    match jobs.patch(&job.name_any(), &parameters, &Patch::Merge(&patch)).await {
-        Ok(_) => Ok(Some(start)),
-        Err(kube::Error::Api(status)) if status.is_conflict() => Ok(None),
-        Err(error) => Err(Error::FixStartLine(error, job.name_any())),
-    }
-}
-
-fn nanoseconds(instant: Timestamp) -> i64 {
-    // Fits until the year 2262.
-    i64::try_from(instant.as_nanosecond()).unwrap_or(i64::MAX)
-}
-
-async fn give_order(
-    ctx: &Context,
-    run: &ValidatedRun,
-    attempt: &Attempt,
-    fetched: &Fetched,
-) -> Result<(), Error> {
-    let Some(job) = fetched.jobs.get(&attempt.name) else {
-        return Ok(());
-    };
-    let Some(start) = fix_start_line(ctx, run, job, fetched).await? else {
-        return Ok(());
-    };
-    let start_at_unix_nanos = nanoseconds(start);
-    let token = run.token(attempt);
-    let told = fetched.pods_of(&attempt.name).filter_map(|pod| {
-        let address = pod.status.as_ref()?.pod_ip.as_ref()?.parse().ok()?;
-        Some((pod.name_any(), address))
-    });
-    let orders = told.map(|(pod, address)| {
-        let order = StartOrder {
-            start_at_unix_nanos,
-            sent_at_unix_nanos: nanoseconds(Timestamp::now()),
-        };
-        let (agents, token) = (ctx.agents.clone(), token.clone());
-        async move {
-            agents
-                .start(address, &token, order)
-                .await
-                .map_err(|error| Error::GiveOrder(error, pod))
-        }
-    });
-    futures::future::try_join_all(orders).await?;
-    Ok(())
-}
-
 async fn store(ctx: &Context, run: &ValidatedRun, attempt: &Attempt, fetched: &Fetched) -> Result<(), Error> {
     let pods: Vec<&Pod> = fetched.pods_of(&attempt.name).collect();
     let result = collect::read(&ctx.client, run, attempt, &pods).await;
-    let config_map = build::config_map(run, attempt, collect::pack(&result)?);
+    let config_map = build::config_map(run, attempt, fetched.jobs.get(&attempt.name), collect::pack(&result)?);
     apply_object(&ctx.client, RUN_MANAGER, &config_map)
         .await
         .map_err(|error| Error::Store(error, attempt.name.clone()))?;
     Ok(())
 }
 
+/// Deletes the Job of a lost attempt and with it its pods, so that their load
+/// cannot meet the next attempt's. What they left is stored.
+async fn remove_lost(ctx: &Context, attempt: &Attempt, fetched: &Fetched) -> Result<(), Error> {
+    match fetched.jobs.get(&attempt.name) {
+        Some(job) => {
+            delete(&ctx.client, job).await.map_err(|error| Error::RemoveLost(error, attempt.name.clone()))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Whether `job` must be kept: ended Jobs stay, since their pods' logs are the
+/// evidence, and so do Jobs whose pods have ended before the Job controller knew.
+fn is_evidence(job: &Job, pods: &[Pod]) -> bool {
+    let expected = job.spec.as_ref().and_then(|spec| spec.completions).unwrap_or(1);
+    let name = job.name_any();
+    let own = pods.iter().filter(|pod| pod.labels().get("batch.kubernetes.io/job-name") == Some(&name));
+    job_ended(job) || pods::all_ended(own, usize::try_from(expected).unwrap_or(1).max(1))
+}
+
 /// After a run: its load stopped and its own Datastore removed; the keeper of
 /// turns does the rest. Safe to repeat; does nothing when there is nothing left.
 pub async fn clear_up(ctx: &Context, run: &ValidatedRun) -> Result<(), Error> {
     let jobs: Api<Job> = Api::namespaced(ctx.client.clone(), &run.holder.namespace);
-    let selector = format!("{}={}", labels::RUN_UID, run.holder.uid);
-    let parameters = kube::api::ListParams::default().labels(&selector);
-    for job in jobs.list(&parameters).await.map_err(Error::ClearUp)?.items {
-        // Ended Jobs stay: their pods' logs are the evidence.
-        if !super::fetch::job_ended(&job) {
-            delete(&ctx.client, &job).await.map_err(Error::ClearUp)?;
-        }
+    let pods: Api<Pod> = Api::namespaced(ctx.client.clone(), &run.holder.namespace);
+    let own = ListParams::default().labels(&format!("{}={}", labels::RUN_UID, run.holder.uid));
+    let jobs = jobs.list(&own).await.map_err(Error::ClearUp)?.items;
+    let pods = pods.list(&own).await.map_err(Error::ClearUp)?.items;
+    for job in jobs.iter().filter(|job| !is_evidence(job, &pods)) {
+        delete(&ctx.client, job).await.map_err(Error::ClearUp)?;
     }
     if run.spec.target.datastore.is_some() {
         let datastores: Api<Datastore> = Api::namespaced(ctx.client.clone(), &run.holder.namespace);
@@ -262,4 +193,35 @@ pub async fn clear_up(ctx: &Context, run: &ValidatedRun) -> Result<(), Error> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_job_is_kept_when_it_or_all_its_pods_have_ended() {
+        let job = |status| -> Job {
+            serde_json::from_value(json!({
+                "metadata": {"name": "sprint-read-1"}, "status": status,
+                "spec": {"completions": 2, "template": {}}
+            }))
+            .unwrap()
+        };
+        let pod = |phase: &str| -> Pod {
+            serde_json::from_value(json!({
+                "metadata": {"labels": {"batch.kubernetes.io/job-name": "sprint-read-1"}},
+                "status": {"phase": phase}
+            }))
+            .unwrap()
+        };
+        let ended = json!({"conditions": [{"type": "Complete", "status": "True"}]});
+        assert!(is_evidence(&job(ended), &[]));
+        let active = || job(json!({"active": 2}));
+        assert!(is_evidence(&active(), &[pod("Succeeded"), pod("Failed")]), "the logs would be lost");
+        assert!(!is_evidence(&active(), &[pod("Succeeded"), pod("Running")]), "load would go on");
+        assert!(!is_evidence(&active(), &[pod("Succeeded")]), "a pod may still be made");
+        assert!(!is_evidence(&active(), &[]));
+    }
 }

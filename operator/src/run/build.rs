@@ -1,53 +1,33 @@
 //! The objects a run makes: its own Datastore, a Job per attempt, a ConfigMap
 //! per result. Pure.
 
+mod placement;
+mod pod;
+
 use super::{
     decide::{ReadyTarget, watchdog_seconds},
     validate::{Attempt, ValidatedRun},
 };
-use crate::{
-    cluster::lease::LeaseKey,
-    context::Settings,
-    datastore::{empty_directory, locked_down, prefer_role, secret_variable, tolerations, variable},
-    labels,
-};
+use crate::{cluster::lease::LeaseKey, context::Settings, labels};
 use dragstrip_crds::{
     BenchmarkRun, Datastore, DatastoreSpec,
-    protocol::{
-        JOB_VARIABLE, JobSpec, JobTarget, JobTool, PASSWORD_VARIABLE, POD_NAME_VARIABLE, READY_PATH,
-        RUNNER_PORT,
-    },
+    protocol::{JobSpec, JobTarget},
 };
 use k8s_openapi::{
     ByteString,
     api::{
         batch::v1::{Job, JobSpec as BatchJobSpec},
-        core::v1::{
-            Affinity, ConfigMap, Container, ContainerPort, EnvVar, EnvVarSource, HTTPGetAction,
-            ObjectFieldSelector, PodAffinityTerm, PodAntiAffinity, PodSecurityContext, PodSpec,
-            PodTemplateSpec, Probe, SeccompProfile, Volume, VolumeMount,
-        },
+        core::v1::{ConfigMap, PodTemplateSpec},
     },
-    apimachinery::pkg::{
-        apis::meta::v1::{LabelSelector, LabelSelectorRequirement, OwnerReference},
-        util::intstr::IntOrString,
-    },
+    apimachinery::pkg::apis::meta::v1::OwnerReference,
 };
-use kube::{Resource, api::ObjectMeta};
+use kube::{Resource, ResourceExt, api::ObjectMeta};
 use std::collections::BTreeMap;
 
 /// Name of the client container.
 pub const CLIENT_CONTAINER: &str = "client";
 /// Key of the compressed result in its ConfigMap.
 pub const RESULT_KEY: &str = "result.json.gz";
-/// User client pods run as.
-const CLIENT_USER: i64 = 65532;
-/// Time a client pod has to end its tool and write what was measured.
-const CLIENT_GRACE_SECONDS: i64 = 8;
-/// Where the runner is copied to in client pods.
-const BIN: &str = "/dragstrip/bin";
-/// Where the tool writes its files.
-const OUTPUT: &str = "/dragstrip/output";
 
 fn owner(run: &ValidatedRun) -> OwnerReference {
     OwnerReference {
@@ -86,10 +66,24 @@ pub fn datastore(run: &ValidatedRun, spec: &DatastoreSpec) -> Datastore {
     datastore
 }
 
-/// Where a result is kept.
-pub fn config_map(run: &ValidatedRun, attempt: &Attempt, compressed: Vec<u8>) -> ConfigMap {
+/// What a result remembers of its `job`, which may be removed: when it was made and when it was to start.
+fn memory(job: Option<&Job>) -> BTreeMap<String, String> {
+    let created = job.and_then(|job| job.metadata.creation_timestamp.as_ref());
+    let start = job.and_then(|job| job.annotations().get(labels::START_AT));
+    let created = created.map(|time| (labels::JOB_CREATED.to_owned(), time.0.to_string()));
+    created.into_iter().chain(start.map(|start| (labels::START_AT.to_owned(), start.clone()))).collect()
+}
+
+/// Where the result of `attempt`, measured by `job`, is kept.
+pub fn config_map(
+    run: &ValidatedRun,
+    attempt: &Attempt,
+    job: Option<&Job>,
+    compressed: Vec<u8>,
+) -> ConfigMap {
+    let metadata = metadata(run, &attempt.name, attempt_labels(run, attempt));
     ConfigMap {
-        metadata: metadata(run, &attempt.name, attempt_labels(run, attempt)),
+        metadata: ObjectMeta { annotations: Some(memory(job)).filter(|known| !known.is_empty()), ..metadata },
         binary_data: Some([(RESULT_KEY.to_owned(), ByteString(compressed))].into()),
         immutable: Some(true),
         ..ConfigMap::default()
@@ -109,179 +103,18 @@ pub fn runner_job(run: &ValidatedRun, attempt: &Attempt, target: &ReadyTarget) -
             port: target.port,
             cluster: target.cluster,
             run_id: target.truth.as_ref().map(|truth| truth.run_id.clone()),
+            username: target.username.clone(),
+            tls: target.tls.as_ref().map(|tls| tls.job.clone()),
+            protocol: target.protocol,
+            members: target.members.clone(),
         },
         flush: attempt.flush,
-        tool: attempt.tool.clone(),
+        load: attempt.load.clone(),
+        warmup_seconds: attempt.warmup_seconds,
+        minimum_hit_ratio: attempt.minimum_hit_ratio,
+        tool: (*attempt.tool).clone(),
         watchdog_seconds: watchdog_seconds(run, attempt),
     }
-}
-
-fn from_field(name: &str, path: &str) -> EnvVar {
-    EnvVar {
-        name: name.to_owned(),
-        value_from: Some(EnvVarSource {
-            field_ref: Some(ObjectFieldSelector { field_path: path.to_owned(), api_version: None }),
-            ..EnvVarSource::default()
-        }),
-        ..EnvVar::default()
-    }
-}
-
-fn mount(name: &str, path: &str, read_only: bool) -> VolumeMount {
-    VolumeMount {
-        name: name.to_owned(),
-        mount_path: path.to_owned(),
-        read_only: read_only.then_some(true),
-        ..VolumeMount::default()
-    }
-}
-
-/// Copies the static runner into a volume, so that the tool's image is used as it is.
-fn installer(settings: &Settings) -> Container {
-    Container {
-        name: "install-runner".to_owned(),
-        image: Some(settings.runner_image.clone()),
-        command: Some(vec!["/dragstrip-runner".to_owned(), "install".to_owned(), BIN.to_owned()]),
-        security_context: Some(locked_down()),
-        volume_mounts: Some(vec![mount("bin", BIN, false)]),
-        ..Container::default()
-    }
-}
-
-fn client_environment(job: &JobSpec, target: &ReadyTarget) -> Result<Vec<EnvVar>, serde_json::Error> {
-    let mut env = vec![
-        variable(JOB_VARIABLE, &serde_json::to_string(job)?),
-        from_field(POD_NAME_VARIABLE, "metadata.name"),
-        // The tool's own directories first would hide nothing: the runner's names are unique.
-        variable("PATH", &format!("{BIN}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")),
-    ];
-    env.extend(target.auth.as_ref().map(|secret| secret_variable(PASSWORD_VARIABLE, secret)));
-    Ok(env)
-}
-
-fn client(
-    run: &ValidatedRun,
-    attempt: &Attempt,
-    target: &ReadyTarget,
-    settings: &Settings,
-) -> Result<Container, serde_json::Error> {
-    let image = match &attempt.tool {
-        JobTool::Loadgen(_) => settings.runner_image.clone(),
-        JobTool::Memtier(memtier) => memtier.image.clone().unwrap_or_else(|| settings.memtier_image.clone()),
-    };
-    Ok(Container {
-        name: CLIENT_CONTAINER.to_owned(),
-        image: Some(image),
-        command: Some(vec![format!("{BIN}/dragstrip-runner"), "run".to_owned()]),
-        args: Some(vec!["--output-directory".to_owned(), OUTPUT.to_owned()]),
-        env: Some(client_environment(&runner_job(run, attempt, target), target)?),
-        ports: Some(vec![ContainerPort {
-            name: Some("runner".to_owned()),
-            container_port: i32::from(RUNNER_PORT),
-            ..ContainerPort::default()
-        }]),
-        readiness_probe: Some(Probe {
-            http_get: Some(HTTPGetAction {
-                path: Some(READY_PATH.to_owned()),
-                port: IntOrString::Int(i32::from(RUNNER_PORT)),
-                ..HTTPGetAction::default()
-            }),
-            period_seconds: Some(1),
-            // Load may keep the runner waiting; a missed probe must not make noise.
-            failure_threshold: Some(30),
-            ..Probe::default()
-        }),
-        resources: run.spec.clients.resources.clone(),
-        security_context: Some(locked_down()),
-        volume_mounts: Some(vec![
-            mount("bin", BIN, true),
-            mount("output", OUTPUT, false),
-            mount("tmp", "/tmp", false),
-        ]),
-        ..Container::default()
-    })
-}
-
-fn requirement(key: &str, operator: &str, value: &str) -> LabelSelectorRequirement {
-    LabelSelectorRequirement {
-        key: key.to_owned(),
-        operator: operator.to_owned(),
-        values: Some(vec![value.to_owned()]),
-    }
-}
-
-fn never_beside(expressions: Vec<LabelSelectorRequirement>, all_namespaces: bool) -> PodAffinityTerm {
-    PodAffinityTerm {
-        topology_key: "kubernetes.io/hostname".to_owned(),
-        label_selector: Some(LabelSelector {
-            match_expressions: Some(expressions),
-            ..LabelSelector::default()
-        }),
-        // An empty selector means every namespace.
-        namespace_selector: all_namespaces.then(LabelSelector::default),
-        ..PodAffinityTerm::default()
-    }
-}
-
-/// Clients never run on the server's node, nor beside another run's clients.
-fn separation(run: &ValidatedRun, target: &ReadyTarget) -> PodAntiAffinity {
-    let mut terms = vec![never_beside(
-        vec![
-            requirement(labels::COMPONENT, "In", labels::CLIENT),
-            requirement(labels::RUN_UID, "NotIn", &run.holder.uid),
-        ],
-        true,
-    )];
-    if target.datastore {
-        terms.push(never_beside(
-            vec![
-                requirement(labels::COMPONENT, "In", labels::SERVER),
-                requirement(labels::DATASTORE, "In", &target.name),
-            ],
-            false,
-        ));
-    }
-    PodAntiAffinity {
-        required_during_scheduling_ignored_during_execution: Some(terms),
-        ..PodAntiAffinity::default()
-    }
-}
-
-fn client_pod(
-    run: &ValidatedRun,
-    attempt: &Attempt,
-    target: &ReadyTarget,
-    settings: &Settings,
-) -> Result<PodSpec, serde_json::Error> {
-    let placement = &run.spec.clients.placement;
-    Ok(PodSpec {
-        init_containers: Some(vec![installer(settings)]),
-        containers: vec![client(run, attempt, target, settings)?],
-        restart_policy: Some("Never".to_owned()),
-        enable_service_links: Some(false),
-        automount_service_account_token: Some(false),
-        termination_grace_period_seconds: Some(CLIENT_GRACE_SECONDS),
-        security_context: Some(PodSecurityContext {
-            run_as_non_root: Some(true),
-            run_as_user: Some(CLIENT_USER),
-            run_as_group: Some(CLIENT_USER),
-            fs_group: Some(CLIENT_USER),
-            seccomp_profile: Some(SeccompProfile {
-                type_: "RuntimeDefault".to_owned(),
-                localhost_profile: None,
-            }),
-            ..PodSecurityContext::default()
-        }),
-        node_selector: Some(placement.node_selector.clone()).filter(|labels| !labels.is_empty()),
-        affinity: Some(Affinity {
-            node_affinity: Some(prefer_role(labels::CLIENT)),
-            pod_anti_affinity: Some(separation(run, target)),
-            ..Affinity::default()
-        }),
-        tolerations: Some(tolerations(labels::CLIENT, placement)),
-        volumes: Some(["bin", "output", "tmp"].map(empty_directory).into_iter().collect::<Vec<Volume>>()),
-        ..PodSpec::default()
-    })
 }
 
 /// Ends the load even when no operator is there to do it. Later than the run's
@@ -291,7 +124,9 @@ fn last_resort_seconds(run: &ValidatedRun) -> i64 {
 }
 
 fn pod_annotations(run: &ValidatedRun, attempt: &Attempt) -> BTreeMap<String, String> {
-    let bound = watchdog_seconds(run, attempt).ceil().to_string();
+    // A pod that never got its order may still be writing the keys of `load`.
+    let loading = attempt.load.as_ref().map_or(0.0, |_| run.spec.timeout.seconds());
+    let bound = (loading + watchdog_seconds(run, attempt)).ceil().to_string();
     [
         // An autoscaler must not move a pod that measures.
         ("karpenter.sh/do-not-disrupt", "true"),
@@ -328,7 +163,7 @@ pub fn job(
                     annotations: Some(pod_annotations(run, attempt)),
                     ..ObjectMeta::default()
                 }),
-                spec: Some(client_pod(run, attempt, target, settings)?),
+                spec: Some(pod::client_pod(run, attempt, target, settings)?),
             },
             ..BatchJobSpec::default()
         }),

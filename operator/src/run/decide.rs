@@ -2,11 +2,15 @@
 //! step. Pure: the same input always gives the same step, and nothing that was
 //! once written into the status is read back.
 
-use super::validate::{Attempt, ValidatedRun};
+use super::{
+    plan::{Outcome, Place, place},
+    validate::{Attempt, ValidatedRun},
+};
 use crate::cluster::pods::Trouble;
 use dragstrip_crds::{
-    datastore::SecretKeyReference,
+    datastore::{SecretKeyReference, ServerProtocol},
     observed::ServerTruth,
+    protocol::{JobMember, JobTls},
     result::PodFailure,
     run::{FailureStatus, QueueStatus},
 };
@@ -17,6 +21,17 @@ pub const RESULT_GRACE: SignedDuration = SignedDuration::from_secs(30);
 
 /// Time after the declared end of the load at which the runner kills the tool.
 pub const WATCHDOG_GRACE_SECONDS: f64 = 15.0;
+
+/// How clients encrypt their connections, and the Secrets they need for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TargetTls {
+    /// What the runner is told.
+    pub job: JobTls,
+    /// Secret with ca.crt.
+    pub authority_secret: Option<String>,
+    /// Secret with the clients' tls.crt and tls.key.
+    pub client_secret: Option<String>,
+}
 
 /// A target that clients can be sent to.
 #[derive(Debug, Clone, PartialEq)]
@@ -29,12 +44,21 @@ pub struct ReadyTarget {
     pub port: u16,
     /// Whether it must be in cluster mode.
     pub cluster: bool,
+    /// What it speaks.
+    pub protocol: ServerProtocol,
+    /// ACL user.
+    pub username: Option<String>,
     /// Its password.
     pub auth: Option<SecretKeyReference>,
-    /// What the server says of itself; absent for external targets, whose runner asks.
+    /// Encrypted connections.
+    pub tls: Option<TargetTls>,
+    /// What the server says of itself; absent for external targets, whose runner
+    /// asks, and for those that cannot be asked.
     pub truth: Option<ServerTruth>,
-    /// Node it runs on.
-    pub node: Option<String>,
+    /// Every server, where there are several.
+    pub members: Vec<JobMember>,
+    /// Nodes it runs on, in a fixed order; empty where they are not known.
+    pub nodes: Vec<String>,
     /// Whether it is a Datastore, whose node clients must keep off.
     pub datastore: bool,
 }
@@ -61,6 +85,8 @@ pub enum TargetState {
     },
     /// The running server is not what was declared.
     Disagrees(String),
+    /// It cannot serve what the phases ask of it.
+    Unsuitable(String),
     /// Clients may come.
     Ready(Box<ReadyTarget>),
 }
@@ -74,6 +100,15 @@ pub enum Turn {
     Free,
     /// Another run's.
     Busy(QueueStatus),
+}
+
+/// What is still there of a lost attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Remains {
+    /// Whether its Job is there and is not being deleted.
+    pub job: bool,
+    /// From when on none of its pods sends load any more; `None` when only an event can tell.
+    pub silent_from: Option<Timestamp>,
 }
 
 /// One attempt as it was found.
@@ -92,10 +127,17 @@ pub enum AttemptState {
         /// Whether a pod still has to be told.
         untold: bool,
     },
-    /// The Job has ended; its result is not stored.
+    /// The Job, or every pod of it, has ended; its result is not stored.
     Ended,
     /// The result is stored; with what went wrong, if anything did.
     Stored(Option<PodFailure>),
+    /// It is stored that a client was lost.
+    Lost {
+        /// What happened.
+        failure: PodFailure,
+        /// What must be gone before the repetition is measured again.
+        remains: Remains,
+    },
 }
 
 /// All that a decision rests on.
@@ -140,6 +182,11 @@ pub enum Waiting {
         /// Index of the attempt.
         attempt: usize,
     },
+    /// The pods of a lost attempt to be gone, before its repetition is measured again.
+    Remains {
+        /// Index of the lost attempt.
+        attempt: usize,
+    },
 }
 
 /// How a run ends.
@@ -168,6 +215,8 @@ pub enum Step {
     GiveOrder(usize),
     /// Store the result of this attempt.
     Collect(usize),
+    /// Delete the Job of the lost attempt with this index.
+    RemoveLost(usize),
     /// End the run.
     Finish(Ending),
 }
@@ -205,16 +254,19 @@ fn describe(step: &Step) -> String {
         Step::Wait(Waiting::Clients { trouble: Some(trouble), .. }, _) => trouble.message.clone(),
         Step::Wait(Waiting::Clients { trouble: None, .. }, _) => "its client pods did not come up".to_owned(),
         Step::Wait(Waiting::Load { .. }, _) => "its load had not ended".to_owned(),
+        Step::Wait(Waiting::Remains { .. }, _) | Step::RemoveLost(_) => {
+            "client pods of a lost repetition were not gone".to_owned()
+        }
         _ => "it was not done".to_owned(),
     }
 }
 
 /// Seconds after the start line at which the runner kills the tool.
 pub fn watchdog_seconds(run: &ValidatedRun, attempt: &Attempt) -> f64 {
-    attempt
-        .tool
-        .planned_seconds()
-        .map_or_else(|| run.spec.timeout.seconds(), |planned| planned + WATCHDOG_GRACE_SECONDS)
+    attempt.tool.planned_seconds().map_or_else(
+        || run.spec.timeout.seconds(),
+        |planned| attempt.warmup_seconds.unwrap_or(0.0) + planned + WATCHDOG_GRACE_SECONDS,
+    )
 }
 
 /// When the result of an attempt that started at `start` counts as lost.
@@ -224,36 +276,50 @@ fn lost_at(run: &ValidatedRun, attempt: &Attempt, start: Timestamp) -> Timestamp
     start.saturating_add(watchdog).and_then(|at| at.saturating_add(RESULT_GRACE)).unwrap_or(Timestamp::MAX)
 }
 
+fn outcome(state: &AttemptState) -> Outcome {
+    match state {
+        AttemptState::Stored(failure) => Outcome::of_failure(failure.as_ref()),
+        AttemptState::Lost { .. } => Outcome::Lost,
+        _ => Outcome::Open,
+    }
+}
+
+/// The failure that ends the run. A lost repetition is told with how often it was measured.
+fn failed_for_good(attempt: &Attempt, state: &AttemptState) -> Step {
+    match state {
+        AttemptState::Stored(Some(failure)) => failed_in_pod(attempt, failure),
+        AttemptState::Lost { failure, .. } => {
+            let mut failure = failure.clone();
+            if attempt.measurement > 1 {
+                let times = format!("; the repetition was measured {} times", attempt.measurement);
+                failure.failure.message.push_str(&times);
+            }
+            failed_in_pod(attempt, &failure)
+        }
+        // No other state is a failure.
+        _ => failed(Some(attempt), "Internal", "a failure without a reason".to_owned()),
+    }
+}
+
 /// The next step of `run` at `now`.
 pub fn decide(run: &ValidatedRun, observed: &Observed, now: Timestamp) -> Step {
     // Told to stop: what was measured stays.
     if run.spec.cancel {
         return Step::Finish(Ending::Cancelled);
     }
-    // A failed repetition ends the run: no measuring again in silence.
-    for (attempt, state) in run.attempts.iter().zip(&observed.attempts) {
-        if let AttemptState::Stored(Some(failure)) = state {
-            return failed_in_pod(attempt, failure);
-        }
-    }
-    // The first attempt without a stored result is the current one.
-    let Some(current) = observed.attempts.iter().position(|state| !matches!(state, AttemptState::Stored(_)))
-    else {
-        return Step::Finish(Ending::Succeeded);
+    let current = match place(run, |index| outcome(&observed.attempts[index])) {
+        // A failed repetition ends the run: only lost clients are measured again.
+        Place::Failed(index) => return failed_for_good(&run.attempts[index], &observed.attempts[index]),
+        Place::Done => return Step::Finish(Ending::Succeeded),
+        Place::At(current) => current,
     };
     let deadline = observed.since.saturating_add(run.spec.timeout.signed()).unwrap_or(Timestamp::MAX);
     let step = match &observed.attempts[current] {
         // A result that exists is stored, however late it is.
-        AttemptState::Ended | AttemptState::Stored(_) => return Step::Collect(current),
+        AttemptState::Ended => return Step::Collect(current),
+        // None is coming: what there is, is stored as lost.
         AttemptState::Ordered { start, .. } if now >= lost_at(run, &run.attempts[current], *start) => {
-            return failed(
-                Some(&run.attempts[current]),
-                "ResultLost",
-                format!(
-                    "no result arrived within {} s of the declared end of the load: a client pod or its node is lost",
-                    RESULT_GRACE.as_secs()
-                ),
-            );
+            return Step::Collect(current);
         }
         AttemptState::Ordered { untold: true, .. } | AttemptState::AtStartLine => Step::GiveOrder(current),
         AttemptState::Ordered { start, untold: false } => {
@@ -263,7 +329,9 @@ pub fn decide(run: &ValidatedRun, observed: &Observed, now: Timestamp) -> Step {
         AttemptState::Starting(trouble) => {
             Step::Wait(Waiting::Clients { attempt: current, trouble: trouble.clone() }, Some(deadline))
         }
-        AttemptState::Absent => before_job(run, observed, current, deadline),
+        AttemptState::Absent | AttemptState::Stored(_) | AttemptState::Lost { .. } => {
+            before_again(observed, now, deadline).unwrap_or_else(|| before_job(run, observed, current, deadline))
+        }
     };
     // Waiting for other runs costs nobody anything and does not count, however
     // long it took; every other wait is bounded.
@@ -274,6 +342,23 @@ pub fn decide(run: &ValidatedRun, observed: &Observed, now: Timestamp) -> Step {
         return failed(Some(&run.attempts[current]), "Timeout", message);
     }
     step
+}
+
+/// What must be done before another Job is made: the load of a lost attempt and
+/// that of the next must never overlap.
+fn before_again(observed: &Observed, now: Timestamp, deadline: Timestamp) -> Option<Step> {
+    let lost = |(index, state): (usize, &AttemptState)| match state {
+        AttemptState::Lost { remains, .. } => Some((index, *remains)),
+        _ => None,
+    };
+    observed.attempts.iter().enumerate().filter_map(lost).find_map(|(attempt, remains)| {
+        if remains.job {
+            return Some(Step::RemoveLost(attempt));
+        }
+        let waits = remains.silent_from.is_none_or(|silent_from| now < silent_from);
+        let until = remains.silent_from.map_or(deadline, |silent_from| silent_from.min(deadline));
+        waits.then_some(Step::Wait(Waiting::Remains { attempt }, Some(until)))
+    })
 }
 
 /// The step before a Job may be created: target first, then the turn.
@@ -294,6 +379,9 @@ fn before_job(run: &ValidatedRun, observed: &Observed, current: usize, deadline:
         (TargetState::Disagrees(message), _) => {
             failed(Some(&run.attempts[current]), "Verification", message.clone())
         }
+        (TargetState::Unsuitable(message), _) => {
+            failed(Some(&run.attempts[current]), "Unsuitable", message.clone())
+        }
         (TargetState::NotConsulted | TargetState::Ready(_), Turn::Busy(queue)) => {
             Step::Wait(Waiting::Queue(queue.clone()), None)
         }
@@ -305,7 +393,7 @@ fn before_job(run: &ValidatedRun, observed: &Observed, current: usize, deadline:
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run::{fixtures::run, validate::validate};
+    use crate::run::{fixtures::{run, target}, validate::validate};
     use dragstrip_crds::result::{Failure, FailureStep};
 
     fn at(seconds: i64) -> Timestamp {
@@ -313,20 +401,13 @@ mod tests {
     }
 
     fn two_phases() -> ValidatedRun {
-        validate(&run(&["write", "read"], 1)).unwrap()
+        let mut once = run(&["write", "read"], 1);
+        once.spec.max_retries = 0;
+        validate(&once).unwrap()
     }
 
     fn ready() -> TargetState {
-        TargetState::Ready(Box::new(ReadyTarget {
-            name: "redis".into(),
-            host: "10.1.2.3".into(),
-            port: 6379,
-            cluster: false,
-            auth: None,
-            truth: None,
-            node: Some("server".into()),
-            datastore: true,
-        }))
+        TargetState::Ready(Box::new(target()))
     }
 
     fn observed(first: AttemptState, second: AttemptState) -> Observed {
@@ -474,10 +555,77 @@ mod tests {
     }
 
     #[test]
-    fn a_result_that_never_comes_fails_the_run() {
+    fn a_result_that_never_comes_is_stored_as_lost() {
         let ordered = observed(AttemptState::Ordered { start: at(5), untold: false }, AttemptState::Absent);
-        let found = ending(decide(&two_phases(), &ordered, at(5 + 4 + 15 + 30)));
-        assert_eq!(found.step, "ResultLost");
+        assert_eq!(decide(&two_phases(), &ordered, at(5 + 4 + 15 + 30)), Step::Collect(0));
+    }
+
+    fn lost(job: bool, silent_from: Option<Timestamp>) -> AttemptState {
+        let mut failure = failure();
+        failure.failure.step = FailureStep::Lost;
+        failure.failure.message = "a client pod or its node is lost".into();
+        AttemptState::Lost { failure, remains: Remains { job, silent_from } }
+    }
+
+    fn gone() -> AttemptState {
+        lost(false, Some(Timestamp::MIN))
+    }
+
+    /// One repetition of write and read, which may be measured twice.
+    fn twice(attempts: [AttemptState; 4]) -> Step {
+        let run = validate(&run(&["write", "read"], 1)).unwrap();
+        let observed = Observed { target: ready(), turn: Turn::Held, since: at(0), attempts: attempts.into() };
+        decide(&run, &observed, at(10))
+    }
+
+    #[test]
+    fn a_lost_repetition_is_measured_again_when_nothing_of_it_can_load() {
+        use AttemptState::{Absent, Ended};
+        let wait = |until| Step::Wait(Waiting::Remains { attempt: 1 }, Some(until));
+        let table = [
+            ("its Job goes first", lost(true, None), Absent, Step::RemoveLost(1)),
+            ("a pod that may load is awaited", lost(false, None), Absent, wait(at(1800))),
+            ("until its load is bounded", lost(false, Some(at(50))), Absent, wait(at(50))),
+            ("then all phases follow again", lost(false, Some(at(10))), Absent, Step::CreateJob(2)),
+            ("with nothing left at once", gone(), Absent, Step::CreateJob(2)),
+            ("the second measurement ends like any other", gone(), Ended, Step::Collect(2)),
+        ];
+        for (sentence, read, again, expected) in table {
+            assert_eq!(twice([done(), read, again, Absent]), expected, "{sentence}");
+        }
+        assert_eq!(twice([done(), gone(), done(), Absent]), Step::CreateJob(3));
+        assert_eq!(twice([done(), gone(), done(), done()]), Step::Finish(Ending::Succeeded));
+    }
+
+    #[test]
+    fn a_second_loss_and_any_other_failure_end_the_run() {
+        let second = ending(twice([done(), gone(), gone(), AttemptState::Absent]));
+        assert_eq!((second.step.as_str(), second.phase.as_deref()), ("Lost", Some("write")));
+        assert!(second.message.ends_with("the repetition was measured 2 times"), "{}", second.message);
+        let other = AttemptState::Stored(Some(failure()));
+        let found = ending(twice([done(), gone(), other, AttemptState::Absent]));
+        assert_eq!(found.step, "ErrorReplies");
+        let found = ending(twice([AttemptState::Stored(Some(failure())), AttemptState::Absent, AttemptState::Absent, AttemptState::Absent]));
+        assert_eq!(found.step, "ErrorReplies", "it must not be measured again");
+    }
+
+    #[test]
+    fn a_target_that_cannot_serve_the_phases_fails_the_run_before_load() {
+        let unsuitable = TargetState::Unsuitable("Datastore etcd cannot serve this run".into());
+        let found = ending(decide(
+            &two_phases(),
+            &Observed { target: unsuitable, ..observed(AttemptState::Absent, AttemptState::Absent) },
+            at(1),
+        ));
+        assert_eq!(found.step, "Unsuitable");
+    }
+
+    #[test]
+    fn the_watchdog_counts_the_warm_up() {
+        let mut run = two_phases();
+        assert!((watchdog_seconds(&run, &run.attempts[0]) - 19.0).abs() < 1e-9);
+        run.attempts[0].warmup_seconds = Some(2.0);
+        assert!((watchdog_seconds(&run, &run.attempts[0]) - 21.0).abs() < 1e-9);
     }
 
     #[test]

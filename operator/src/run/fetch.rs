@@ -3,27 +3,22 @@
 
 use super::{
     build::RESULT_KEY,
-    decide::{ReadyTarget, TargetState, Turn},
-    turn,
-    validate::{Attempt, ValidatedRun, host_and_port},
+    decide::{TargetState, Turn},
+    plan::{Place, place_of},
+    target, turn,
+    validate::{Attempt, ValidatedRun},
 };
 use crate::{
-    cluster::pods,
+    cluster::{pods, warnings},
     context::Context,
-    datastore::{observe, verify},
     labels,
 };
-use dragstrip_crds::{
-    BenchmarkRun, Datastore,
-    conditions::{self, types::READY},
-    protocol::RunnerState,
-    result::RepetitionResult,
-};
+use dragstrip_crds::{BenchmarkRun, protocol::RunnerState, result::RepetitionResult};
 use flate2::read::GzDecoder;
 use jiff::Timestamp;
 use k8s_openapi::api::{
     batch::v1::Job,
-    core::v1::{ConfigMap, Pod},
+    core::v1::{ConfigMap, Event, Pod},
 };
 use kube::{Api, ResourceExt, api::ListParams};
 use std::{collections::BTreeMap, io::Read, sync::Arc};
@@ -37,6 +32,9 @@ pub enum Error {
     /// The target could not be read.
     #[error("failed to read the run's target")]
     Target(#[source] kube::Error),
+    /// Events about its pods could not be listed.
+    #[error("failed to list the warnings about the run's client pods")]
+    Warnings(#[source] kube::Error),
     /// The turn could not be read.
     #[error("failed to read the Leases of the run's target")]
     Turn(#[source] kube::Error),
@@ -63,8 +61,21 @@ pub struct Fetched {
     pub pods: Vec<Pod>,
     /// Runners of the current attempt, by pod, where they answered.
     pub runners: BTreeMap<String, RunnerState>,
+    /// Warnings about client pods that have not started and do not say why themselves.
+    pub warnings: Vec<Event>,
     /// Stored results by name.
     pub stored: BTreeMap<String, RepetitionResult>,
+    /// What is remembered of the Jobs of stored results, some of which are gone.
+    pub remembered: BTreeMap<String, Remembered>,
+}
+
+/// What a result's ConfigMap remembers of its Job.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Remembered {
+    /// When it was made.
+    pub created: Option<Timestamp>,
+    /// Its start line, if it had one.
+    pub start: Option<Timestamp>,
 }
 
 impl Fetched {
@@ -78,6 +89,14 @@ impl Fetched {
         self.pods.iter().filter(move |pod| {
             pod.labels().get("batch.kubernetes.io/job-name").is_some_and(|name| name == job)
         })
+    }
+
+    /// Whether the attempt needs no more time: its Job has ended, or all its pods
+    /// have and the Job controller does not know it yet.
+    pub fn ended(&self, run: &ValidatedRun, attempt: &Attempt) -> bool {
+        let expected = usize::try_from(run.pods()).unwrap_or(usize::MAX);
+        self.jobs.get(&attempt.name).is_some_and(job_ended)
+            || pods::all_ended(self.pods_of(&attempt.name), expected)
     }
 }
 
@@ -112,96 +131,6 @@ where
     list.map(|list| list.items).map_err(|error| Error::List(error, what))
 }
 
-/// The target of a run: an address, or a Datastore and what its server says now.
-async fn target(ctx: &Context, run: &ValidatedRun) -> Result<TargetState, Error> {
-    let spec = &run.spec.target;
-    if let Some(external) = &spec.external {
-        // Checked by validate.
-        let Ok((host, port)) = host_and_port(&external.address) else {
-            return Ok(TargetState::Missing(format!("{:?} is not HOST:PORT", external.address)));
-        };
-        return Ok(TargetState::Ready(Box::new(ReadyTarget {
-            name: external.address.clone(),
-            host,
-            port,
-            cluster: external.cluster,
-            auth: external.auth_secret_ref.clone(),
-            truth: None,
-            node: None,
-            datastore: false,
-        })));
-    }
-    let own = spec.datastore.is_some();
-    let name = spec.datastore_ref.as_ref().map_or(&run.holder.name, |reference| &reference.name);
-    let datastores: Api<Datastore> = Api::namespaced(ctx.client.clone(), &run.holder.namespace);
-    match datastores.get_opt(name).await.map_err(Error::Target)? {
-        None if own => Ok(TargetState::ToBeMade),
-        None => Ok(TargetState::Missing(format!(
-            "there is no Datastore named {name} in namespace {}: create it or correct spec.target.datastoreRef.name",
-            run.holder.namespace
-        ))),
-        Some(datastore) if own && !owned_by(&datastore, run) => Ok(TargetState::NameTaken(format!(
-            "a Datastore named {name} exists already and is not this run's: use spec.target.datastoreRef or another name for the run"
-        ))),
-        Some(datastore) => consult(ctx, run, &datastore, own).await,
-    }
-}
-
-fn owned_by(datastore: &Datastore, run: &ValidatedRun) -> bool {
-    datastore.owner_references().iter().any(|owner| owner.uid == run.holder.uid)
-}
-
-async fn consult(
-    ctx: &Context,
-    run: &ValidatedRun,
-    datastore: &Datastore,
-    own: bool,
-) -> Result<TargetState, Error> {
-    let status = datastore.status.clone().unwrap_or_default();
-    let ready = conditions::find(&status.conditions, READY);
-    let not_ready =
-        |reason: &str, message: String| TargetState::NotReady { own, reason: reason.to_owned(), message };
-    let name = datastore.name_any();
-    if !conditions::holds(&status.conditions, READY, datastore.metadata.generation) {
-        let (reason, message) = ready.map_or(("Starting", "not looked at yet"), |c| (&c.reason, &c.message));
-        if reason == "NotAsDeclared" {
-            return Ok(TargetState::Disagrees(format!("Datastore {name}: {message}")));
-        }
-        return Ok(not_ready(reason, format!("Datastore {name} is not ready ({reason}): {message}")));
-    }
-    let pods: Api<Pod> = Api::namespaced(ctx.client.clone(), &run.holder.namespace);
-    let pod = match &status.pod {
-        Some(pod) => pods.get_opt(pod).await.map_err(Error::Target)?,
-        None => None,
-    };
-    let Some(pod) = pod.filter(pods::ready) else {
-        return Ok(not_ready("Starting", format!("the pod of Datastore {name} is not ready")));
-    };
-    // The condition may be hours old: the server is asked again before load is sent.
-    let token = datastore.uid().unwrap_or_default();
-    let observation = match observe(&ctx.agents, &pod, &token).await {
-        Some(Ok(observation)) => observation,
-        Some(Err(error)) => return Ok(not_ready("ObserverSilent", format!("Datastore {name}: {error}"))),
-        None => {
-            return Ok(not_ready("Starting", format!("Datastore {name} has no observer yet")));
-        }
-    };
-    let found = verify::disagreements(&datastore.spec, &observation.server);
-    if !found.is_empty() {
-        return Ok(TargetState::Disagrees(format!("Datastore {name}: {}", found.join("; "))));
-    }
-    Ok(TargetState::Ready(Box::new(ReadyTarget {
-        host: pod.status.as_ref().and_then(|s| s.pod_ip.clone()).unwrap_or_default(),
-        port: u16::try_from(datastore.spec.port).unwrap_or(6379),
-        cluster: false,
-        auth: datastore.spec.auth_secret_ref.clone(),
-        truth: Some(observation.server),
-        node: pod.spec.as_ref().and_then(|s| s.node_name.clone()),
-        datastore: true,
-        name,
-    })))
-}
-
 async fn runners(ctx: &Context, run: &ValidatedRun, attempt: &Attempt, fetched: &mut Fetched) {
     let mut answers = BTreeMap::new();
     for pod in fetched.pods_of(&attempt.name).filter(|pod| !pods::ended(pod)) {
@@ -220,30 +149,61 @@ async fn runners(ctx: &Context, run: &ValidatedRun, attempt: &Attempt, fetched: 
     fetched.runners = answers;
 }
 
-/// Fetches everything for one pass over `run`.
-pub async fn fetch(ctx: &Context, run: &ValidatedRun, runs: &[Arc<BenchmarkRun>]) -> Result<Fetched, Error> {
+/// Warnings about the pods of `attempt`, where one of them has not started and
+/// its own status does not say why.
+async fn unexplained(
+    ctx: &Context,
+    run: &ValidatedRun,
+    attempt: &Attempt,
+    fetched: &Fetched,
+) -> Result<Vec<Event>, Error> {
+    let explained = fetched.pods_of(&attempt.name).any(|pod| pods::trouble(pod).is_some());
+    let waits = fetched.pods_of(&attempt.name).any(warnings::may_explain);
+    if explained || !waits {
+        return Ok(Vec::new());
+    }
+    warnings::list(&ctx.client, &run.holder.namespace).await.map_err(Error::Warnings)
+}
+
+fn remembered(config_map: &ConfigMap) -> Remembered {
+    Remembered {
+        created: config_map.annotations().get(labels::JOB_CREATED).and_then(|time| time.parse().ok()),
+        start: super::view::start_line(config_map),
+    }
+}
+
+async fn listed(ctx: &Context, run: &ValidatedRun) -> Result<Fetched, Error> {
     let jobs = own_objects::<Job>(ctx, run, "Jobs").await?;
     let stored = own_objects::<ConfigMap>(ctx, run, "ConfigMaps").await?;
-    let mut fetched = Fetched {
+    Ok(Fetched {
         target: TargetState::NotConsulted,
         turn: None,
         jobs: jobs.into_iter().map(|job| (job.name_any(), job)).collect(),
         pods: own_objects(ctx, run, "pods").await?,
         runners: BTreeMap::new(),
+        warnings: Vec::new(),
+        remembered: stored.iter().map(|map| (map.name_any(), remembered(map))).collect(),
         stored: stored.iter().map(|map| Ok((map.name_any(), unpack(map)?))).collect::<Result<_, Error>>()?,
-    };
-    let Some(current) = run.attempts.iter().find(|attempt| !fetched.stored.contains_key(&attempt.name))
-    else {
+    })
+}
+
+/// Fetches everything for one pass over `run`.
+pub async fn fetch(ctx: &Context, run: &ValidatedRun, runs: &[Arc<BenchmarkRun>]) -> Result<Fetched, Error> {
+    let mut fetched = listed(ctx, run).await?;
+    let Place::At(current) = place_of(run, &fetched.stored) else {
         return Ok(fetched);
     };
+    let current = &run.attempts[current];
     match fetched.jobs.get(&current.name) {
+        // Its runners have gone: nobody is left to be asked.
+        Some(_) if fetched.ended(run, current) => {}
         // While load runs nobody asks the server anything: it would cost it something.
-        Some(job) if !job_ended(job) && job.annotations().contains_key(labels::START_AT) => {
+        Some(job) if job.annotations().contains_key(labels::START_AT) => {
             runners(ctx, run, current, &mut fetched).await;
         }
-        Some(_) => {}
+        Some(_) => fetched.warnings = unexplained(ctx, run, current, &fetched).await?,
         None => {
-            fetched.target = target(ctx, run).await?;
+            fetched.target = target::find(ctx, run).await.map_err(Error::Target)?;
             if let TargetState::Ready(target) = &fetched.target {
                 fetched.turn = Some(turn::look(ctx, run, target, runs).await.map_err(Error::Turn)?);
             }
@@ -253,13 +213,10 @@ pub async fn fetch(ctx: &Context, run: &ValidatedRun, runs: &[Arc<BenchmarkRun>]
 }
 
 /// The moment the clock of `timeout` starts: the first Job's creation, else
-/// the turn's, else the run's own.
+/// the turn's, else the run's own. A lost Job that was removed still counts.
 pub fn since(run: &ValidatedRun, fetched: &Fetched) -> Timestamp {
-    let first_job = fetched
-        .jobs
-        .values()
-        .filter_map(|job| job.metadata.creation_timestamp.as_ref())
-        .map(|time| time.0)
-        .min();
+    let jobs = fetched.jobs.values().filter_map(|job| job.metadata.creation_timestamp.as_ref());
+    let removed = fetched.remembered.values().filter_map(|remembered| remembered.created);
+    let first_job = jobs.map(|time| time.0).chain(removed).min();
     first_job.or_else(|| fetched.turn.as_ref().and_then(|looked| looked.since)).unwrap_or(run.created)
 }

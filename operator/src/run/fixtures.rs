@@ -1,9 +1,12 @@
 //! Objects for tests.
 
+use super::decide::ReadyTarget;
 use dragstrip_crds::{
     BenchmarkRun,
+    datastore::ServerProtocol,
     histogram::Latencies,
-    result::{Failure, FailureStep, OperationResult, PodResult, Window},
+    observed::{CommandCounter, ServerCounters, ServerTruth},
+    result::{Failure, FailureStep, OperationResult, PodResult, ServerRecord, Window},
 };
 
 /// A run named sprint in namespace races against Datastore redis, with loadgen
@@ -23,23 +26,47 @@ pub(crate) fn run(phases: &[&str], repetitions: i32) -> BenchmarkRun {
     .unwrap()
 }
 
+/// What Redis 7 says of itself.
+pub(crate) fn truth() -> ServerTruth {
+    ServerTruth {
+        engine: None,
+        version: "7.0.15".into(),
+        threads: Some(1),
+        io_interface: None,
+        max_memory_bytes: None,
+        max_memory_policy: None,
+        cluster_enabled: false,
+        loading: false,
+        run_id: "server-process".into(),
+        used_memory_bytes: 0,
+        role: None,
+    }
+}
+
+/// Datastore redis, ready on node worker.
+pub(crate) fn target() -> ReadyTarget {
+    ReadyTarget {
+        name: "redis".into(),
+        host: "10.1.2.3".into(),
+        port: 6379,
+        cluster: false,
+        protocol: ServerProtocol::Resp,
+        username: None,
+        auth: None,
+        tls: None,
+        truth: Some(truth()),
+        members: Vec::new(),
+        nodes: vec!["worker".into()],
+        datastore: true,
+    }
+}
+
 /// A good result of one pod: `count` GETs of `microseconds` each within `seconds`.
 pub(crate) fn pod_result(pod: &str, count: u64, seconds: f64, microseconds: u64) -> PodResult {
     let mut histogram = hdrhistogram::Histogram::new_with_bounds(1, 3_600_000_000, 3).unwrap();
     histogram.record_n(microseconds, count).unwrap();
     let latencies = Latencies::from_microseconds(histogram);
-    let mut result = PodResult::failed(
-        "read",
-        1,
-        pod,
-        Failure {
-            step: FailureStep::Tool,
-            message: String::new(),
-            exit_code: None,
-            signal: None,
-            last_lines: vec![],
-        },
-    );
+    let mut result = lost(pod);
     result.failure = None;
     result.tool.name = "loadgen".into();
     result.window = Window {
@@ -47,6 +74,7 @@ pub(crate) fn pod_result(pod: &str, count: u64, seconds: f64, microseconds: u64)
         seconds,
         start_skew_seconds: 0.001,
         clock_offset_seconds: 0.0,
+        clock_uncertainty_seconds: 0.0,
     };
     result.client.cpu_seconds = seconds;
     result.operations = vec![OperationResult {
@@ -58,6 +86,29 @@ pub(crate) fn pod_result(pod: &str, count: u64, seconds: f64, microseconds: u64)
         bytes: count * 100,
         latency_milliseconds: latencies.summary(),
         histogram: Some(latencies.encode().unwrap()),
+        per_second: Vec::new(),
+        reported_operations_per_second: None,
     }];
     result
+}
+
+/// What is said of a pod that the cluster took away.
+pub(crate) fn lost(pod: &str) -> PodResult {
+    let failure = Failure {
+        step: FailureStep::Lost,
+        message: "the pod was taken away".into(),
+        exit_code: None,
+        signal: None,
+        last_lines: vec![],
+    };
+    PodResult::failed("read", 1, pod, failure)
+}
+
+/// A server that had run `command` so often before and after the load.
+pub(crate) fn server_record(command: &str, before: u64, after: u64) -> ServerRecord {
+    let counters = |calls| ServerCounters {
+        commands: [(command.to_owned(), CommandCounter { calls, failed: 0, rejected: 0 })].into(),
+        ..ServerCounters::default()
+    };
+    ServerRecord { truth: truth(), before: counters(before), after: Some(counters(after)), shards: Vec::new() }
 }

@@ -58,7 +58,7 @@ async fn still_runs(ctx: &Context, holder: &Holder) -> kube::Result<bool> {
 /// has ended; when it was deleted but its node does not answer, once the bound
 /// of its load is over, counted from the deletion, before which it must have
 /// started; never as long as it was not deleted.
-fn silent_from(pod: &Pod) -> Option<Timestamp> {
+pub(super) fn silent_from(pod: &Pod) -> Option<Timestamp> {
     if pods::ended(pod) {
         return Some(Timestamp::MIN);
     }

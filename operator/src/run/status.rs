@@ -2,10 +2,10 @@
 //! derived on every pass from what exists.
 
 use super::{
-    collect::TOTAL,
     decide::{Ending, ReadyTarget, Step, TargetState, Waiting},
     fetch::{Fetched, since},
-    summary,
+    merge::TOTAL,
+    plan, summary,
     validate::{Invalid, ValidatedRun},
 };
 use crate::{cluster::apply::apply_status, context::Context, labels::RUN_MANAGER};
@@ -15,9 +15,10 @@ use dragstrip_crds::{
         self, Finding,
         types::{CLIENTS_READY, COMPLETE, PASSED, TARGET_READY},
     },
+    histogram::LatencySummary,
     observed::ServerTruth,
     result::RepetitionResult,
-    run::{FailureStatus, Headline, PhaseStatus, RunPhase, TargetStatus},
+    run::{FailureStatus, Headline, PhaseStatus, RetryStatus, RunPhase, TargetStatus},
     units::thousands,
 };
 use jiff::Timestamp;
@@ -41,7 +42,9 @@ fn phase(step: &Step) -> RunPhase {
             RunPhase::Pending
         }
         Step::Wait(Waiting::Queue(_), _) | Step::TakeTurn => RunPhase::Queued,
-        Step::Wait(Waiting::Clients { .. }, _) | Step::CreateJob(_) => RunPhase::Preparing,
+        Step::Wait(Waiting::Clients { .. } | Waiting::Remains { .. }, _)
+        | Step::CreateJob(_)
+        | Step::RemoveLost(_) => RunPhase::Preparing,
         Step::Wait(Waiting::Load { .. }, _) | Step::GiveOrder(_) => RunPhase::Running,
         Step::Collect(_) => RunPhase::Collecting,
         Step::Finish(Ending::Succeeded) => RunPhase::Succeeded,
@@ -53,7 +56,11 @@ fn phase(step: &Step) -> RunPhase {
 fn message(run: &ValidatedRun, step: &Step) -> String {
     let name = |index: &usize| {
         let attempt = &run.attempts[*index];
-        format!("phase {}, repetition {} of {}", attempt.phase, attempt.repetition, run.spec.repetitions)
+        let again = match attempt.measurement {
+            1 => String::new(),
+            measurement => format!(", measurement {measurement}"),
+        };
+        format!("phase {}, repetition {} of {}{again}", attempt.phase, attempt.repetition, run.spec.repetitions)
     };
     match step {
         Step::Wait(Waiting::TargetMissing(message) | Waiting::TargetNotReady { message, .. }, _) => {
@@ -77,7 +84,11 @@ fn message(run: &ValidatedRun, step: &Step) -> String {
             format!("{}: client pods are starting", name(attempt))
         }
         Step::Wait(Waiting::Load { attempt }, _) => format!("{}: load is running", name(attempt)),
-        Step::Finish(Ending::Succeeded) => format!("all {} measurements are stored", run.attempts.len()),
+        Step::Wait(Waiting::Remains { attempt }, _) => format!(
+            "{}: a client pod or its node was lost; the repetition is measured again when its client pods are gone",
+            name(attempt)
+        ),
+        Step::Finish(Ending::Succeeded) => format!("all {} measurements are stored", run.wanted()),
         Step::Finish(Ending::Failed(failure)) => match (&failure.phase, failure.repetition, &failure.pod) {
             (Some(phase), Some(repetition), Some(pod)) => {
                 format!("phase {phase}, repetition {repetition}, pod {pod}: {}", failure.message)
@@ -85,7 +96,11 @@ fn message(run: &ValidatedRun, step: &Step) -> String {
             _ => failure.message.clone(),
         },
         Step::Finish(Ending::Cancelled) => "stopped by spec.cancel".to_owned(),
-        Step::MakeDatastore | Step::TakeTurn | Step::GiveOrder(_) | Step::Collect(_) => String::new(),
+        Step::MakeDatastore
+        | Step::TakeTurn
+        | Step::GiveOrder(_)
+        | Step::Collect(_)
+        | Step::RemoveLost(_) => String::new(),
     }
 }
 
@@ -104,6 +119,9 @@ fn target_finding(step: &Step) -> Option<Finding> {
         Step::Finish(Ending::Failed(failure)) if failure.step == "Verification" => {
             Finding::no(TARGET_READY, "NotAsDeclared", failure.message.clone())
         }
+        Step::Finish(Ending::Failed(failure)) if failure.step == "Unsuitable" => {
+            Finding::no(TARGET_READY, "Unsuitable", failure.message.clone())
+        }
         Step::Wait(Waiting::Queue(_) | Waiting::Clients { .. } | Waiting::Load { .. }, _)
         | Step::CreateJob(_) => Finding::yes(TARGET_READY, "Ready", "the target is there"),
         _ => return None,
@@ -117,6 +135,9 @@ fn clients_finding(step: &Step) -> Option<Finding> {
         }
         Step::Wait(Waiting::Clients { trouble: None, .. }, _) | Step::CreateJob(_) => {
             Finding::no(CLIENTS_READY, STARTING, "client pods are starting")
+        }
+        Step::Wait(Waiting::Remains { .. }, _) => {
+            Finding::no(CLIENTS_READY, "Lost", "a client pod or its node was lost")
         }
         Step::Wait(Waiting::Load { .. }, _) => {
             Finding::yes(CLIENTS_READY, "Started", "all client pods were at the start line")
@@ -155,7 +176,7 @@ fn target_status(target: &ReadyTarget) -> TargetStatus {
             format!("{}:{}", target.host, target.port)
         }),
         observed: target.truth.clone(),
-        node: target.node.clone(),
+        node: Some(target.nodes.join(", ")).filter(|nodes| !nodes.is_empty()),
     }
 }
 
@@ -170,24 +191,38 @@ fn declared_target(run: &ValidatedRun) -> TargetStatus {
     TargetStatus { name, ..TargetStatus::default() }
 }
 
-fn headline(phases: &[PhaseStatus]) -> Option<Headline> {
-    let totals: Vec<_> =
-        phases.iter().filter_map(|phase| phase.operations.iter().find(|op| op.operation == TOTAL)).collect();
+/// Throughput of a phase in one cell: of a tool that counts no operations its first own figure.
+fn throughput(phase: &PhaseStatus) -> String {
     // Throughput is far below 2^63 and never negative: rounding is safe.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     let rate = |mean: f64| thousands(mean.round() as u64);
-    (!totals.is_empty()).then(|| Headline {
-        operations_per_second: totals
-            .iter()
-            .map(|t| rate(t.operations_per_second.mean))
-            .collect::<Vec<_>>()
-            .join(" / "),
-        p99_milliseconds: totals
-            .iter()
-            .map(|t| format!("{:.3}", t.latency_milliseconds.p99))
-            .collect::<Vec<_>>()
-            .join(" / "),
-    })
+    let total = phase.operations.iter().find(|operation| operation.operation == TOTAL);
+    let figure = || phase.metrics.first().map(|metric| format!("{} {}", metric.name, metric.value));
+    total.map(|total| rate(total.operations_per_second.mean)).or_else(figure).unwrap_or_else(|| "-".to_owned())
+}
+
+fn p99(phase: &PhaseStatus) -> String {
+    let total = phase.operations.iter().find(|operation| operation.operation == TOTAL);
+    let known = total.map(|total| total.latency_milliseconds).filter(|all| *all != LatencySummary::default());
+    known.map_or_else(|| "-".to_owned(), |latency| format!("{:.3}", latency.p99))
+}
+
+fn headline(phases: &[PhaseStatus]) -> Option<Headline> {
+    let cells = |cell: fn(&PhaseStatus) -> String| phases.iter().map(cell).collect::<Vec<_>>().join(" / ");
+    (!phases.is_empty())
+        .then(|| Headline { operations_per_second: cells(throughput), p99_milliseconds: cells(p99) })
+}
+
+/// Repetitions that were lost and are measured again.
+fn retries(run: &ValidatedRun, stored: &BTreeMap<String, RepetitionResult>) -> Vec<RetryStatus> {
+    plan::retried(run, stored)
+        .map(|(attempt, failure)| RetryStatus {
+            repetition: attempt.repetition,
+            phase: attempt.phase.clone(),
+            measurement: attempt.measurement,
+            reason: format!("pod {}: {}", failure.pod, failure.failure.message),
+        })
+        .collect()
 }
 
 /// Whether a step changes what people should read. The others lead to the next
@@ -220,11 +255,7 @@ pub fn of_step(
     step: &Step,
     now: Timestamp,
 ) -> BenchmarkRunStatus {
-    let done = run
-        .attempts
-        .iter()
-        .filter(|attempt| fetched.stored.get(&attempt.name).is_some_and(|r| r.failure.is_none()))
-        .count();
+    let done = plan::counted(run, &fetched.stored).count();
     let phases = summary::phases(run, &fetched.stored);
     let mut findings = Vec::from(end_findings(run, step));
     findings.extend(target_finding(step));
@@ -237,7 +268,7 @@ pub fn of_step(
         observed_generation: Some(run.generation),
         phase: phase(step),
         message: Some(message(run, step)).filter(|message| !message.is_empty()),
-        progress: Some(format!("{done}/{}", run.attempts.len())),
+        progress: Some(format!("{done}/{}", run.wanted())),
         started_at: (!fetched.jobs.is_empty())
             .then(|| Time(since(run, fetched)))
             .or_else(|| old.started_at.clone()),
@@ -249,6 +280,7 @@ pub fn of_step(
         target: Some(target(run, old, fetched)),
         headline: headline(&phases),
         phases,
+        retries: retries(run, &fetched.stored),
         failure,
         conditions: conditions::upsert(&old.conditions, &findings, run.generation, now),
     }
@@ -286,6 +318,13 @@ fn announcement(old: &BenchmarkRunStatus, new: &BenchmarkRunStatus) -> Option<(b
         RunPhase::Succeeded => Some((false, "Succeeded", note)),
         RunPhase::Failed => Some((true, "Failed", note)),
         RunPhase::Cancelled => Some((false, "Cancelled", note)),
+        _ if new.retries.len() > old.retries.len() => new.retries.last().map(|retry| {
+            let note = format!(
+                "repetition {}, phase {}, measurement {}: {}; the repetition is measured again",
+                retry.repetition, retry.phase, retry.measurement, retry.reason
+            );
+            (true, "MeasuredAgain", note)
+        }),
         _ if held_up(new) && (old.message != new.message) => Some((true, "HeldUp", note)),
         RunPhase::Queued if old.phase != RunPhase::Queued => Some((false, "Queued", note)),
         RunPhase::Running if old.phase != RunPhase::Running => Some((false, "Running", note)),

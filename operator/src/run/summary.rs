@@ -1,13 +1,18 @@
 //! Stored repetitions as the status shows them: per phase and operation, merged
 //! and with their spread. Pure.
 
-use super::validate::ValidatedRun;
-use crate::run::collect::TOTAL;
+use super::{
+    merge::{TOTAL, add_schedules},
+    plan::counted,
+    validate::{Attempt, ValidatedRun},
+};
 use dragstrip_crds::{
     histogram::{Latencies, LatencySummary},
-    result::{MergedOperation, RepetitionResult},
-    run::{OperationStatus, PhaseStatus, RepetitionStatus},
+    result::{MergedOperation, Metric, RepetitionResult, ScheduleRecord},
+    run::{OperationStatus, PhaseSpec, PhaseStatus, RepetitionStatus},
     statistics::Spread,
+    units::Period,
+    workload::LoadSpec,
 };
 use std::collections::BTreeMap;
 
@@ -53,20 +58,26 @@ fn operation(name: &str, repetitions: &[&RepetitionResult]) -> Option<OperationS
     })
 }
 
-fn repetition(config_map: &str, result: &RepetitionResult) -> Option<RepetitionStatus> {
-    let total = result.operations.iter().find(|op| op.operation == TOTAL)?;
+fn repetition(config_map: &str, result: &RepetitionResult) -> RepetitionStatus {
+    let total = result.operations.iter().find(|op| op.operation == TOTAL);
     let tool: Option<Vec<f64>> =
         result.pods.iter().map(|pod| pod.tool.reported_operations_per_second).collect();
     let cpus = result.pods.iter().filter(|pod| pod.window.seconds > 0.0);
-    Some(RepetitionStatus {
+    let offsets = result.pods.iter().map(|pod| pod.window.clock_offset_seconds.abs());
+    RepetitionStatus {
         repetition: result.repetition,
+        measurement: result.measurement,
         config_map: config_map.to_owned(),
         window_seconds: result.window_seconds,
-        operations_per_second: total.operations_per_second,
+        operations_per_second: total.map_or(0.0, |total| total.operations_per_second),
         tool_operations_per_second: tool.map(|rates| rates.iter().sum()),
-        p99_milliseconds: total.latency_milliseconds.p99,
+        p99_milliseconds: total.map_or(0.0, |total| total.latency_milliseconds.p99),
         client_cpus: cpus.map(|pod| pod.client.cpu_seconds / pod.window.seconds).sum(),
-    })
+        pods: u32::try_from(result.pods.len()).unwrap_or(u32::MAX),
+        start_skew_seconds: result.start_skew_seconds,
+        clock_offset_seconds: offsets.fold(0.0, f64::max),
+        hit_ratio: result.hit_ratio,
+    }
 }
 
 fn tool(result: &RepetitionResult) -> String {
@@ -76,45 +87,94 @@ fn tool(result: &RepetitionResult) -> String {
     })
 }
 
+/// The tool's own figures that every repetition has, as their mean.
+fn metrics(results: &[&RepetitionResult]) -> Vec<Metric> {
+    let Some(first) = results.first() else {
+        return Vec::new();
+    };
+    let mean = |metric: &Metric| {
+        let of = |result: &&RepetitionResult| {
+            result.metrics.iter().find(|other| other.name == metric.name).map(|other| other.value)
+        };
+        let values: Vec<f64> = results.iter().map(of).collect::<Option<_>>()?;
+        Some(Metric { value: values.iter().sum::<f64>() / values.len() as f64, ..metric.clone() })
+    };
+    first.metrics.iter().filter_map(mean).collect()
+}
+
+/// What became of an open loop's schedule over all repetitions, at the rate of each.
+fn schedule(results: &[&RepetitionResult]) -> Option<ScheduleRecord> {
+    let records = results.iter().filter_map(|result| result.schedule.as_ref());
+    let rate = records.clone().next()?.operations_per_second;
+    add_schedules(records).map(|sum| ScheduleRecord { operations_per_second: rate, ..sum })
+}
+
+/// Names of all operations in the order in which repetitions tell them, TOTAL last.
+fn names<'a>(results: &[&'a RepetitionResult]) -> Vec<&'a str> {
+    let mut names: Vec<&str> = Vec::new();
+    for operation in results.iter().flat_map(|result| &result.operations) {
+        if operation.operation != TOTAL && !names.contains(&operation.operation.as_str()) {
+            names.push(&operation.operation);
+        }
+    }
+    let total = (!names.is_empty()).then_some(TOTAL);
+    names.into_iter().chain(total).collect()
+}
+
+fn notes(results: &[&RepetitionResult]) -> Vec<String> {
+    let mut notes: Vec<String> = Vec::new();
+    for note in results.iter().flat_map(|result| &result.notes) {
+        if !notes.contains(note) {
+            notes.push(note.clone());
+        }
+    }
+    notes
+}
+
+fn phase(declared: &PhaseSpec, good: &[(&Attempt, &RepetitionResult)]) -> Option<PhaseStatus> {
+    let results: Vec<&RepetitionResult> = good.iter().map(|(_, result)| *result).collect();
+    let first = results.first()?;
+    Some(PhaseStatus {
+        name: declared.name.clone(),
+        tool: tool(first),
+        operations: names(&results).into_iter().filter_map(|name| operation(name, &results)).collect(),
+        repetitions: good.iter().map(|(attempt, result)| repetition(&attempt.name, result)).collect(),
+        metrics: metrics(&results),
+        batches: results.last().and_then(|last| last.batches.clone()),
+        schedule: schedule(&results),
+        warmup_seconds: declared.warmup.as_ref().map(Period::seconds),
+        loaded_keys: declared.load.as_ref().map(LoadSpec::keys),
+        notes: notes(&results),
+    })
+}
+
 /// The phases that have at least one good repetition, in the order declared. A
-/// failed repetition's numbers are in its ConfigMap only: none is shown as good.
+/// failed repetition's numbers are in its ConfigMap only: none is shown as good,
+/// nor are those that a lost measurement had before it was lost.
 pub fn phases(run: &ValidatedRun, stored: &BTreeMap<String, RepetitionResult>) -> Vec<PhaseStatus> {
-    run.spec
-        .phases
-        .iter()
-        .filter_map(|phase| {
-            let good: Vec<(&String, &RepetitionResult)> = run
-                .attempts
-                .iter()
-                .filter(|attempt| attempt.phase == phase.name)
-                .filter_map(|attempt| stored.get_key_value(&attempt.name))
-                .filter(|(_, result)| result.failure.is_none())
-                .collect();
-            let results: Vec<&RepetitionResult> = good.iter().map(|(_, result)| *result).collect();
-            let first = results.first()?;
-            let names = first.operations.iter().map(|op| op.operation.as_str());
-            Some(PhaseStatus {
-                name: phase.name.clone(),
-                tool: tool(first),
-                operations: names.filter_map(|name| operation(name, &results)).collect(),
-                repetitions: good.iter().filter_map(|(name, result)| repetition(name, result)).collect(),
-            })
-        })
-        .collect()
+    let counted: Vec<_> = counted(run, stored).collect();
+    let of = |declared: &PhaseSpec| {
+        let own: Vec<_> =
+            counted.iter().filter(|(attempt, _)| attempt.phase == declared.name).copied().collect();
+        phase(declared, &own)
+    };
+    run.spec.phases.iter().filter_map(of).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::run::{
-        collect::merge,
-        fixtures::{pod_result, run},
+        fixtures::{lost, pod_result, run},
+        merge::merge,
         validate::validate,
     };
 
     #[test]
     fn repetitions_are_spread_and_their_histograms_merged() {
-        let run = validate(&run(&["read"], 2)).unwrap();
+        let mut twice = run(&["read"], 2);
+        twice.spec.max_retries = 0;
+        let run = validate(&twice).unwrap();
         let stored: BTreeMap<_, _> = run
             .attempts
             .iter()
@@ -134,6 +194,45 @@ mod tests {
         );
         assert_eq!(phases[0].repetitions.len(), 2);
         assert_eq!(phases[0].repetitions[1].config_map, "sprint-read-2");
+    }
+
+    #[test]
+    fn a_repetition_measured_again_counts_once() {
+        let run = validate(&run(&["write", "read"], 1)).unwrap();
+        let good = |attempt: &Attempt| merge(attempt, 1, vec![pod_result("p", 1000, 1.0, 100)]);
+        let stored: BTreeMap<_, _> = run
+            .attempts
+            .iter()
+            .map(|attempt| match attempt.name.as_str() {
+                "sprint-read-1" => (attempt.name.clone(), merge(attempt, 1, vec![lost("p")])),
+                _ => (attempt.name.clone(), good(attempt)),
+            })
+            .collect();
+        let phases = phases(&run, &stored);
+        let counts: Vec<u64> = phases.iter().map(|phase| phase.operations[0].count).collect();
+        assert_eq!(counts, [1000, 1000], "the lost measurement's write phase was added");
+        assert_eq!(phases[0].repetitions[0].config_map, "sprint-write-1b");
+        assert_eq!(phases[0].repetitions[0].measurement, 2);
+    }
+
+    #[test]
+    fn figures_of_the_tools_own_are_averaged_over_repetitions() {
+        let mut twice = run(&["read"], 2);
+        twice.spec.max_retries = 0;
+        let run = validate(&twice).unwrap();
+        let with = |attempt: &Attempt, value| {
+            let mut result = merge(attempt, 1, vec![pod_result("p", 10, 1.0, 100)]);
+            result.metrics = vec![Metric {
+                name: "B/op".into(),
+                value,
+                unit: None,
+                merge: dragstrip_crds::workload::Merge::Sum,
+            }];
+            result
+        };
+        let stored = run.attempts.iter().zip([2.0, 4.0]).map(|(a, value)| (a.name.clone(), with(a, value)));
+        let phases = phases(&run, &stored.collect());
+        assert_eq!(phases[0].metrics[0].value.to_string(), "3");
     }
 
     #[test]

@@ -19,8 +19,8 @@ use kube::ResourceExt;
 use sha2::{Digest, Sha256};
 use std::{fmt::Write, sync::Arc};
 
-/// The Leases a run against `target` must hold: the target's, and that of the
-/// server's node, since two servers loaded on one node disturb each other.
+/// The Leases a run against `target` must hold: the target's, and that of each
+/// node its servers run on, since two servers loaded on one node disturb each other.
 /// In a fixed order, so that two runs never wait for each other.
 pub fn keys(run: &ValidatedRun, target: &ReadyTarget, operator_namespace: &str) -> Vec<LeaseKey> {
     if !target.datastore {
@@ -38,7 +38,7 @@ pub fn keys(run: &ValidatedRun, target: &ReadyTarget, operator_namespace: &str) 
     }
     let own =
         LeaseKey { namespace: run.holder.namespace.clone(), name: format!("dragstrip-{}", target.name) };
-    let node = target.node.iter().map(|node| LeaseKey {
+    let node = target.nodes.iter().map(|node| LeaseKey {
         namespace: operator_namespace.to_owned(),
         name: format!("dragstrip-node-{node}"),
     });
@@ -136,7 +136,10 @@ mod tests {
     use super::*;
     use crate::{
         cluster::lease::Holder,
-        run::{fixtures::run, validate::validate},
+        run::{
+            fixtures::{self, run},
+            validate::validate,
+        },
     };
 
     fn at(seconds: i64) -> Timestamp {
@@ -144,16 +147,11 @@ mod tests {
     }
 
     fn target(datastore: bool) -> ReadyTarget {
-        ReadyTarget {
-            name: if datastore { "redis".into() } else { "10.0.0.7:6379".into() },
-            host: "10.0.0.7".into(),
-            port: 6379,
-            cluster: false,
-            auth: None,
-            truth: None,
-            node: datastore.then(|| "worker-3".into()),
-            datastore,
+        if datastore {
+            return fixtures::target();
         }
+        let name = "10.0.0.7:6379".to_owned();
+        ReadyTarget { name, nodes: Vec::new(), datastore, ..fixtures::target() }
     }
 
     fn names(target: &ReadyTarget) -> Vec<String> {
@@ -165,7 +163,16 @@ mod tests {
     fn a_datastore_needs_its_own_lease_and_its_nodes() {
         assert_eq!(
             names(&target(true)),
-            ["races/dragstrip-redis", "dragstrip-system/dragstrip-node-worker-3"]
+            ["races/dragstrip-redis", "dragstrip-system/dragstrip-node-worker"]
+        );
+    }
+
+    #[test]
+    fn a_cluster_needs_the_lease_of_every_node_it_runs_on() {
+        let spread = ReadyTarget { nodes: vec!["a".into(), "b".into()], ..fixtures::target() };
+        assert_eq!(
+            names(&spread)[1..],
+            ["dragstrip-system/dragstrip-node-a", "dragstrip-system/dragstrip-node-b"]
         );
     }
 

@@ -1,25 +1,48 @@
 //! Spec to [`ValidatedRun`]: what is to be measured, as a flat list of attempts
 //! in order. Pure.
 
+mod rules;
+
 use crate::cluster::lease::Holder;
-use dragstrip_crds::{BenchmarkRun, BenchmarkRunSpec, protocol::JobTool, run::PhaseSpec};
+use dragstrip_crds::{
+    BenchmarkRun, BenchmarkRunSpec,
+    protocol::JobTool,
+    run::PhaseSpec,
+    units::Period,
+    workload::LoadSpec,
+};
 use jiff::Timestamp;
 use kube::ResourceExt;
+pub use rules::{beyond_resp, protocol};
+use std::sync::Arc;
 
 /// A run nothing can be made of; the message names field and remedy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Invalid {
     /// A phase with no tool or two: admission refuses it, but an older rule may not have.
-    #[error("spec.phases[{0}] needs exactly one workload: memtier or loadgen")]
+    #[error("spec.phases[{0}] needs exactly one workload: memtier, bullmq, loadgen or exec")]
     Workload(String),
     /// memtier counts whole seconds.
-    #[error("spec.phases[{phase}].memtier.testTime is {given}: memtier measures whole seconds, such as 60s")]
-    TestTime {
+    #[error("spec.phases[{phase}].{field} is {given}: memtier measures whole seconds, such as 60s")]
+    WholeSeconds {
         /// The phase.
         phase: String,
+        /// The field in it.
+        field: &'static str,
         /// What was written.
         given: String,
     },
+    /// Fields that do not go together.
+    #[error("spec.phases[{phase}].{problem}")]
+    Combination {
+        /// The phase.
+        phase: String,
+        /// The field, what is wrong with it, and the remedy.
+        problem: String,
+    },
+    /// The target does not speak what the phases need.
+    #[error("spec.{0}")]
+    Unsuitable(String),
     /// The address does not end in a port.
     #[error("spec.target.external.address {0:?} is not HOST:PORT with a port from 1 to 65535")]
     Address(String),
@@ -31,7 +54,7 @@ pub enum Invalid {
     Incomplete(&'static str),
 }
 
-/// One measurement: a phase in a repetition.
+/// One measurement of a phase.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Attempt {
     /// Position of the phase in the spec.
@@ -40,12 +63,20 @@ pub struct Attempt {
     pub phase: String,
     /// Which repetition, from 1.
     pub repetition: u32,
+    /// Which measurement of that repetition, from 1: later ones follow a lost one.
+    pub measurement: u32,
     /// Name of its Job and its ConfigMap.
     pub name: String,
     /// FLUSHALL first.
     pub flush: bool,
+    /// Keys to write first.
+    pub load: Option<LoadSpec>,
+    /// Load of the same kind before the measured part, in seconds.
+    pub warmup_seconds: Option<f64>,
+    /// Share of reads that must find their key, from 0 to 1.
+    pub minimum_hit_ratio: Option<f64>,
     /// The tool.
-    pub tool: JobTool,
+    pub tool: Arc<JobTool>,
 }
 
 /// A run that can be decided on.
@@ -59,8 +90,8 @@ pub struct ValidatedRun {
     pub created: Timestamp,
     /// The declaration.
     pub spec: BenchmarkRunSpec,
-    /// Everything to measure, in order: all phases of the first repetition,
-    /// then all of the second.
+    /// Everything that may have to be measured, in order: per repetition as many
+    /// measurements as are allowed, and all phases in each of them.
     pub attempts: Vec<Attempt>,
 }
 
@@ -74,18 +105,19 @@ impl ValidatedRun {
     pub fn pods(&self) -> u32 {
         u32::try_from(self.spec.clients.pods).unwrap_or(1)
     }
+
+    /// How many results a whole run has.
+    pub fn wanted(&self) -> usize {
+        self.spec.phases.len() * usize::try_from(self.spec.repetitions).unwrap_or(1)
+    }
 }
 
 fn tool(phase: &PhaseSpec) -> Result<JobTool, Invalid> {
-    match (&phase.loadgen, &phase.memtier) {
-        (Some(loadgen), None) => Ok(JobTool::Loadgen(loadgen.clone())),
-        (None, Some(memtier)) => {
-            if let Some(time) = memtier.test_time.as_ref().filter(|time| time.duration().subsec_nanos() != 0)
-            {
-                return Err(Invalid::TestTime { phase: phase.name.clone(), given: time.to_string() });
-            }
-            Ok(JobTool::Memtier(memtier.clone()))
-        }
+    match (&phase.loadgen, &phase.memtier, &phase.bullmq, &phase.exec) {
+        (Some(loadgen), None, None, None) => Ok(JobTool::Loadgen(loadgen.clone())),
+        (None, Some(memtier), None, None) => Ok(JobTool::Memtier(memtier.clone())),
+        (None, None, Some(bullmq), None) => Ok(JobTool::Bullmq(bullmq.clone())),
+        (None, None, None, Some(exec)) => Ok(JobTool::Exec(exec.clone())),
         _ => Err(Invalid::Workload(phase.name.clone())),
     }
 }
@@ -98,22 +130,49 @@ pub fn host_and_port(address: &str) -> Result<(String, u16), Invalid> {
     Ok((host.trim_start_matches('[').trim_end_matches(']').to_owned(), port))
 }
 
-/// Checks the whole run and lays out its attempts.
-pub fn validate(run: &BenchmarkRun) -> Result<ValidatedRun, Invalid> {
+/// Nothing for the first measurement, then b, c, ... With a run's and a phase's
+/// longest names and 99 repetitions this keeps the Job's name and its pods' host
+/// names within 63 characters.
+fn suffix(measurement: u32) -> String {
+    let letter = u8::try_from(measurement).ok().and_then(|measurement| b'a'.checked_add(measurement - 1));
+    match letter {
+        Some(letter) if measurement > 1 => char::from(letter).to_string(),
+        _ => String::new(),
+    }
+}
+
+fn attempts(run: &BenchmarkRun) -> Result<Vec<Attempt>, Invalid> {
     let name = run.name_any();
+    let spec = &run.spec;
+    let tools: Vec<Arc<JobTool>> =
+        spec.phases.iter().map(|phase| tool(phase).map(Arc::new)).collect::<Result<_, _>>()?;
+    let measurements = u32::try_from(spec.max_retries).unwrap_or(0) + 1;
     let mut attempts = Vec::new();
-    for repetition in 1..=u32::try_from(run.spec.repetitions).unwrap_or(1) {
-        for (phase_index, phase) in run.spec.phases.iter().enumerate() {
-            attempts.push(Attempt {
-                phase_index,
-                phase: phase.name.clone(),
-                repetition,
-                name: format!("{name}-{}-{repetition}", phase.name),
-                flush: phase.flush,
-                tool: tool(phase)?,
-            });
+    for repetition in 1..=u32::try_from(spec.repetitions).unwrap_or(1) {
+        for measurement in 1..=measurements {
+            for ((phase_index, phase), tool) in spec.phases.iter().enumerate().zip(&tools) {
+                attempts.push(Attempt {
+                    phase_index,
+                    phase: phase.name.clone(),
+                    repetition,
+                    measurement,
+                    name: format!("{name}-{}-{repetition}{}", phase.name, suffix(measurement)),
+                    flush: phase.flush,
+                    load: phase.load.clone(),
+                    warmup_seconds: phase.warmup.as_ref().map(Period::seconds),
+                    minimum_hit_ratio: phase.minimum_hit_ratio,
+                    tool: Arc::clone(tool),
+                });
+            }
         }
     }
+    Ok(attempts)
+}
+
+/// Checks the whole run and lays out its attempts.
+pub fn validate(run: &BenchmarkRun) -> Result<ValidatedRun, Invalid> {
+    let attempts = attempts(run)?;
+    rules::check(&run.spec)?;
     let target = &run.spec.target;
     match (&target.datastore_ref, &target.datastore, &target.external) {
         (Some(_), None, None) | (None, Some(_), None) => {}
@@ -123,7 +182,7 @@ pub fn validate(run: &BenchmarkRun) -> Result<ValidatedRun, Invalid> {
     Ok(ValidatedRun {
         holder: Holder {
             namespace: run.namespace().ok_or(Invalid::Incomplete("namespace"))?,
-            name,
+            name: run.name_any(),
             uid: run.uid().ok_or(Invalid::Incomplete("uid"))?,
         },
         generation: run.metadata.generation.unwrap_or(0),
@@ -138,11 +197,34 @@ mod tests {
     use super::*;
     use crate::run::fixtures::run;
 
+    fn names(run: &BenchmarkRun) -> Vec<String> {
+        validate(run).unwrap().attempts.into_iter().map(|attempt| attempt.name).collect()
+    }
+
     #[test]
     fn a_repetition_holds_all_phases_before_the_next_begins() {
-        let names: Vec<String> =
-            validate(&run(&["write", "read"], 2)).unwrap().attempts.into_iter().map(|a| a.name).collect();
-        assert_eq!(names, ["sprint-write-1", "sprint-read-1", "sprint-write-2", "sprint-read-2"]);
+        let mut once = run(&["write", "read"], 2);
+        once.spec.max_retries = 0;
+        assert_eq!(names(&once), ["sprint-write-1", "sprint-read-1", "sprint-write-2", "sprint-read-2"]);
+    }
+
+    #[test]
+    fn later_measurements_have_letters() {
+        let mut thrice = run(&["read"], 1);
+        thrice.spec.max_retries = 2;
+        assert_eq!(names(&thrice), ["sprint-read-1", "sprint-read-1b", "sprint-read-1c"]);
+    }
+
+    #[test]
+    fn the_longest_names_leave_room_for_the_pods_host_names() {
+        let phase = "p".repeat(20);
+        let mut long = run(&[&phase], 99);
+        long.metadata.name = Some("r".repeat(33));
+        long.spec.max_retries = 9;
+        let names = names(&long);
+        assert!(names.last().unwrap().ends_with("-99j"), "{:?}", names.last());
+        let longest = names.iter().map(|name| format!("{name}-255").len()).max();
+        assert!(longest <= Some(63), "a pod's host name would have {longest:?} characters");
     }
 
     #[test]
@@ -152,15 +234,5 @@ mod tests {
         for bad in ["redis", "redis:0", "redis:99999", "redis:"] {
             assert!(host_and_port(bad).is_err(), "{bad:?} was taken for an address");
         }
-    }
-
-    #[test]
-    fn memtier_cannot_measure_parts_of_seconds() {
-        let mut bad = run(&["write"], 1);
-        bad.spec.phases[0].loadgen = None;
-        bad.spec.phases[0].memtier =
-            serde_json::from_value(serde_json::json!({"testTime": "1500ms"})).unwrap();
-        let message = validate(&bad).unwrap_err().to_string();
-        assert!(message.contains("spec.phases[write].memtier.testTime is 1500ms"), "{message}");
     }
 }

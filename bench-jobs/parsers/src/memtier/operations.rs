@@ -14,6 +14,7 @@ struct Sum {
     redirections: u64,
     bytes: u64,
     latencies: Latencies,
+    per_second: Vec<u64>,
 }
 
 /// One entry per command. Rows of the same command (two `SET` lines told apart
@@ -38,14 +39,21 @@ pub fn operations(report: &Report, errors: u64) -> Result<Vec<OperationResult>, 
 
 /// Replies of all operations in each second.
 pub fn per_second(report: &Report) -> Vec<u64> {
-    let length = report.rows.iter().map(|row| row.per_second.len()).max().unwrap_or(0);
-    let mut counts = vec![0; length];
+    let mut counts = Vec::new();
     for row in &report.rows {
-        for (sum, count) in counts.iter_mut().zip(&row.per_second) {
-            *sum += count;
-        }
+        add_seconds(&mut counts, &row.per_second);
     }
     counts
+}
+
+/// Adds a series of seconds to another, which grows where it is shorter.
+fn add_seconds(sums: &mut Vec<u64>, counts: &[u64]) {
+    if sums.len() < counts.len() {
+        sums.resize(counts.len(), 0);
+    }
+    for (sum, count) in sums.iter_mut().zip(counts) {
+        *sum += count;
+    }
 }
 
 /// Redirections by their word.
@@ -70,6 +78,7 @@ impl Sum {
             redirections: row.moved + row.ask,
             bytes: row.bytes,
             latencies: row.latencies.clone(),
+            per_second: row.per_second.clone(),
         }
     }
 
@@ -80,6 +89,7 @@ impl Sum {
             .map(|(one, other)| (one.0 + other.0, one.1 + other.1));
         self.redirections += row.moved + row.ask;
         self.bytes += row.bytes;
+        add_seconds(&mut self.per_second, &row.per_second);
         self.latencies.add(&row.latencies)
     }
 
@@ -96,6 +106,8 @@ impl Sum {
             bytes: self.bytes,
             latency_milliseconds: self.latencies.summary(),
             histogram: Some(histogram),
+            per_second: self.per_second,
+            reported_operations_per_second: None,
         })
     }
 }

@@ -63,8 +63,7 @@ fn samples(page: &mut Exposition, heading: (&str, Kind, &str), values: &[(&Seen,
 /// The page: what the servers said, and what their containers used together.
 pub fn page(servers: &[Seen], usage: Option<&CgroupUsage>) -> String {
     let mut page = Exposition::default();
-    let up: Vec<_> =
-        servers.iter().map(|seen| (seen, f64::from(u8::from(seen.info.is_some())))).collect();
+    let up: Vec<_> = servers.iter().map(|seen| (seen, f64::from(u8::from(seen.info.is_some())))).collect();
     samples(&mut page, ("dragstrip_server_up", Kind::Gauge, "1 when the server answers."), &up);
     for (name, field, kind, help) in FIELDS {
         let values: Vec<_> =
@@ -136,8 +135,14 @@ mod tests {
             info: Some(Info::parse(text)),
         };
         let page = page(&[shard(7000, "used_memory:5"), shard(7001, "used_memory:6")], None);
-        assert!(page.contains("dragstrip_server_used_memory_bytes{engine=\"Redis\",port=\"7000\"} 5\n"), "{page}");
-        assert!(page.contains("dragstrip_server_used_memory_bytes{engine=\"Redis\",port=\"7001\"} 6\n"), "{page}");
+        assert!(
+            page.contains("dragstrip_server_used_memory_bytes{engine=\"Redis\",port=\"7000\"} 5\n"),
+            "{page}"
+        );
+        assert!(
+            page.contains("dragstrip_server_used_memory_bytes{engine=\"Redis\",port=\"7001\"} 6\n"),
+            "{page}"
+        );
         let headings = page.matches("# TYPE dragstrip_server_used_memory_bytes gauge").count();
         assert_eq!(headings, 1, "Prometheus refuses a metric with two headings: {page}");
     }

@@ -22,15 +22,18 @@ impl View {
     /// Reads the fields, which Redis, Valkey, KeyDB and Dragonfly name alike.
     pub fn read(info: &Info) -> Self {
         let replica = matches!(info.text("role"), Some("slave" | "replica"));
-        let primary =
-            info.text("master_host").zip(info.number("master_port")).map(|(host, port)| (host.to_owned(), port));
+        let primary = info
+            .text("master_host")
+            .zip(info.number("master_port"))
+            .map(|(host, port)| (host.to_owned(), port));
         let offset = if replica { "slave_repl_offset" } else { "master_repl_offset" };
         // Dragonfly counts journal records of each of its threads, which do not compare.
         let comparable = info.text("dragonfly_version").is_none();
         let in_step = |entry: &str| entry.contains("state=online") || entry.contains("state=stable_sync");
         Self {
             primary: primary.filter(|_| replica),
-            synchronised: info.text("master_link_status") == Some("up") && !info.flag("master_sync_in_progress"),
+            synchronised: info.text("master_link_status") == Some("up")
+                && !info.flag("master_sync_in_progress"),
             offset: info.number(offset).filter(|_| comparable),
             // slave0:ip=..,port=..,state=..; the other fields of that prefix are no such list.
             replicas_in_step: info.with_prefix("slave").filter(|(_, entry)| in_step(entry)).count(),
@@ -182,7 +185,9 @@ mod tests {
 
     #[test]
     fn a_primary_that_replicates_leads_again() {
-        let Verdict::Do(steps) = decided([replica(), replica(), replica()]) else { panic!("nothing is done") };
+        let Verdict::Do(steps) = decided([replica(), replica(), replica()]) else {
+            panic!("nothing is done")
+        };
         assert_eq!(steps[0].to_string(), "REPLICAOF NO ONE");
     }
 

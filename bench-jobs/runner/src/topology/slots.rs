@@ -84,7 +84,9 @@ impl fmt::Display for SlotRanges {
 pub fn even(shards: usize) -> Vec<SlotRanges> {
     let slots = usize::from(SLOTS);
     let bound = |index: usize| u16::try_from((index * slots + shards / 2) / shards).unwrap_or(SLOTS);
-    (0..shards).map(|index| SlotRanges::new(vec![(bound(index), bound(index + 1).saturating_sub(1))])).collect()
+    (0..shards)
+        .map(|index| SlotRanges::new(vec![(bound(index), bound(index + 1).saturating_sub(1))]))
+        .collect()
 }
 
 #[cfg(test)]

@@ -1,9 +1,17 @@
 //! An authority and certificates signed by it, as the Secrets of a test would hold them.
 
 use rcgen::{
-    BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
+    KeyPair, KeyUsagePurpose,
 };
 use std::{fs, path::PathBuf};
+
+/// OpenSSL takes a certificate with its issuer's name for a self-signed one.
+fn named(common_name: &str) -> DistinguishedName {
+    let mut name = DistinguishedName::new();
+    name.push(DnType::CommonName, common_name);
+    name
+}
 
 /// Directories with the files of a server's and a client's Secret.
 pub struct Certificates {
@@ -16,6 +24,7 @@ impl Certificates {
         let directory = tempfile::tempdir().unwrap();
         let key = KeyPair::generate().unwrap();
         let mut parameters = CertificateParams::new(Vec::new()).unwrap();
+        parameters.distinguished_name = named("authority");
         parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         parameters.key_usages = vec![KeyUsagePurpose::KeyCertSign];
         let authority = parameters.self_signed(&key).unwrap().pem();
@@ -29,6 +38,7 @@ impl Certificates {
             fs::create_dir(&place).unwrap();
             let key = KeyPair::generate().unwrap();
             let mut parameters = CertificateParams::new(vec![name.to_owned()]).unwrap();
+            parameters.distinguished_name = named(role);
             parameters.extended_key_usages = usages;
             let certificate = parameters.signed_by(&key, &issuer).unwrap();
             fs::write(place.join("tls.crt"), certificate.pem()).unwrap();
@@ -49,8 +59,18 @@ impl Certificates {
         let (certificate, key, authority) = (file("tls.crt"), file("tls.key"), file("ca.crt"));
         let port = port.to_string();
         [
-            "--port", "0", "--tls-port", &port, "--tls-auth-clients", demanded, "--tls-cert-file", &certificate,
-            "--tls-key-file", &key, "--tls-ca-cert-file", &authority,
+            "--port",
+            "0",
+            "--tls-port",
+            &port,
+            "--tls-auth-clients",
+            demanded,
+            "--tls-cert-file",
+            &certificate,
+            "--tls-key-file",
+            &key,
+            "--tls-ca-cert-file",
+            &authority,
         ]
         .map(str::to_owned)
         .to_vec()

@@ -71,8 +71,7 @@ async fn an_encrypted_cluster_with_a_password_is_formed() {
     let certificates = Certificates::new(NAME);
     let ports = ports(3);
     let options = ["--cluster-enabled", "yes", "--tls-cluster", "yes", "--requirepass", PASSWORD];
-    let _shards: Vec<Shard> =
-        ports.iter().map(|port| start(&certificates, *port, "yes", &options)).collect();
+    let _shards: Vec<Shard> = ports.iter().map(|port| start(&certificates, *port, "yes", &options)).collect();
     let observer = Observer::start(ports[0], 3, PASSWORD, Some(&encrypted(&certificates, true)));
     until_ready(&observer).await;
     let order = TopologyOrder::Cluster { members: ports.iter().map(|port| address(*port)).collect() };
@@ -85,8 +84,7 @@ async fn an_encrypted_replica_follows_with_a_password() {
     let certificates = Certificates::new(NAME);
     let ports = ports(2);
     let options = ["--tls-replication", "yes", "--requirepass", PASSWORD, "--repl-diskless-sync-delay", "0"];
-    let servers: Vec<Shard> =
-        ports.iter().map(|port| start(&certificates, *port, "no", &options)).collect();
+    let servers: Vec<Shard> = ports.iter().map(|port| start(&certificates, *port, "no", &options)).collect();
     let observer = Observer::start(ports[0], 1, PASSWORD, Some(&encrypted(&certificates, false)));
     wait_for("both servers", async || {
         servers.iter().all(|server| server.ask(&["PING"]) == "PONG").then_some(())

@@ -1,8 +1,6 @@
 //! The pod of a Datastore: its servers, and the observer beside them. Pure.
 
-use super::{
-    empty_directory, locked_down, prefer_role, secret_variable, selector, tolerations, variable,
-};
+use super::{empty_directory, locked_down, prefer_role, secret_variable, selector, tolerations, variable};
 use crate::{
     datastore::{
         engines::{self, POD_IP_VARIABLE},
@@ -25,9 +23,7 @@ use k8s_openapi::{
         PodSecurityContext, PodSpec, Probe, ResourceRequirements, SeccompProfile, SecretVolumeSource,
         SecurityContext, TCPSocketAction, TopologySpreadConstraint, Volume, VolumeMount,
     },
-    apimachinery::pkg::{
-        api::resource::Quantity, apis::meta::v1::LabelSelector, util::intstr::IntOrString,
-    },
+    apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::LabelSelector, util::intstr::IntOrString},
 };
 use std::collections::BTreeMap;
 
@@ -203,7 +199,8 @@ fn server_ports(spec: &DatastoreSpec, index: usize) -> Vec<ContainerPort> {
 /// says the latter where there is one; nothing else probes the server then.
 fn probes(spec: &DatastoreSpec) -> (Option<Probe>, Option<Probe>) {
     let custom = spec.custom.as_ref();
-    let mut answer = custom.and_then(|custom| custom.readiness_path.as_ref()).map(|path| http_probe(path, spec.port));
+    let mut answer =
+        custom.and_then(|custom| custom.readiness_path.as_ref()).map(|path| http_probe(path, spec.port));
     if let Some(http) = answer.as_mut().and_then(|probe| probe.http_get.as_mut()) {
         http.scheme = spec.tls.is_some().then(|| "HTTPS".to_owned());
     }
@@ -228,7 +225,11 @@ fn server(datastore: &ValidatedDatastore, spec: &DatastoreSpec, index: usize) ->
     let rules = engines::rules(spec.engine);
     let (mut command, mut arguments) = (rules.command(spec), rules.arguments(spec));
     let more = spec.extra_args.iter().cloned();
-    if spec.custom.is_some() { arguments.extend(more) } else { command.extend(more) }
+    if spec.custom.is_some() {
+        arguments.extend(more)
+    } else {
+        command.extend(more)
+    }
     let (startup_probe, readiness_probe) = probes(spec);
     Container {
         name: if shard { format!("shard-{index}") } else { "server".to_owned() },

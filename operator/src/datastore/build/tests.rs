@@ -145,7 +145,10 @@ fn dragonfly_encrypts_what_its_flags_allow() {
     assert!(refusal.contains("needs spec.authSecretRef or spec.tls.clientSecretName"), "{refusal}");
     let with_password = command(spec(json!({"authSecretRef": {"name": "p"}})));
     assert!(with_password.contains("--tls --tls_cert_file=/dragstrip/tls-server/tls.crt"), "{with_password}");
-    assert!(!with_password.contains("tls_ca_cert_file"), "an authority would demand certificates: {with_password}");
+    assert!(
+        !with_password.contains("tls_ca_cert_file"),
+        "an authority would demand certificates: {with_password}"
+    );
     let replicas = refused(spec(json!({"authSecretRef": {"name": "p"}, "replicas": 1})), "4").to_string();
     assert!(replicas.contains("needs spec.tls.clientSecretName"), "{replicas}");
     let client = json!({"tls": {"secretName": "pit-tls", "clientSecretName": "pit-tls"}, "replicas": 1});
@@ -155,7 +158,8 @@ fn dragonfly_encrypts_what_its_flags_allow() {
 
 #[test]
 fn old_redis_has_no_cluster_that_could_be_formed() {
-    let refusal = refused(json!({"engine": "Redis", "version": "6.2", "threads": 1, "cluster": {"shards": 3}}), "4");
+    let refusal =
+        refused(json!({"engine": "Redis", "version": "6.2", "threads": 1, "cluster": {"shards": 3}}), "4");
     assert!(refusal.to_string().contains("needs Redis 7.0 or later"), "{refusal}");
 }
 

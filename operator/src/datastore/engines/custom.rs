@@ -28,7 +28,9 @@ impl EngineRules for Custom {
         if spec.image.is_none() {
             return Some("spec.image is missing: engine Custom has no default one".to_owned());
         }
-        spec.custom.is_none().then(|| "spec.custom is missing: it describes the server of engine Custom".to_owned())
+        spec.custom
+            .is_none()
+            .then(|| "spec.custom is missing: it describes the server of engine Custom".to_owned())
     }
 
     /// What a server of this kind says of itself means whatever it means.

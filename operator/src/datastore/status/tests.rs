@@ -61,15 +61,30 @@ fn observation() -> Observation {
 
 fn member(index: usize, role: &str, truth: Option<ServerTruth>) -> TopologyMember {
     let slots = (role == "shard").then(|| format!("{index}-{index}"));
-    TopologyMember { address: format!("10.0.0.{index}:7000").parse().unwrap(), truth, role: role.into(), slots }
+    TopologyMember {
+        address: format!("10.0.0.{index}:7000").parse().unwrap(),
+        truth,
+        role: role.into(),
+        slots,
+    }
 }
 
-fn joined(complete: bool, message: &str, members: Vec<TopologyMember>) -> Option<Result<TopologyState, String>> {
+fn joined(
+    complete: bool,
+    message: &str,
+    members: Vec<TopologyMember>,
+) -> Option<Result<TopologyState, String>> {
     Some(Ok(TopologyState { complete, message: message.into(), changes: Vec::new(), members }))
 }
 
 fn fetched(pods: Vec<Pod>) -> Fetched {
-    Fetched { nodes: Vec::new(), pods, warnings: Vec::new(), observed: vec![Ok(observation())], topology: None }
+    Fetched {
+        nodes: Vec::new(),
+        pods,
+        warnings: Vec::new(),
+        observed: vec![Ok(observation())],
+        topology: None,
+    }
 }
 
 fn told(datastore: &ValidatedDatastore, fetched: &Fetched) -> DatastoreStatus {
@@ -131,10 +146,7 @@ fn one_shard_that_differs_is_named() {
     whole.topology = joined(true, "", members);
     let status = told(&spread(), &whole);
     assert_eq!(condition(&status, READY).1, "NotAsDeclared");
-    assert_eq!(
-        condition(&status, VERIFIED).2,
-        "10.0.0.2:7000: threads: declared 1, the server runs 4"
-    );
+    assert_eq!(condition(&status, VERIFIED).2, "10.0.0.2:7000: threads: declared 1, the server runs 4");
 }
 
 #[test]

@@ -1,40 +1,43 @@
 //! What would be applied for an attempt, as whole objects in `snapshots/`.
 
-use super::*;
-use crate::run::{fixtures::run, validate::validate};
-use dragstrip_crds::observed::ServerTruth;
+use super::{placement::separation, *};
+use crate::run::{
+    decide::TargetTls,
+    fixtures::{self, run},
+    validate::validate,
+};
+use dragstrip_crds::protocol::{JobMember, JobTls};
+use k8s_openapi::api::core::v1::PodSpec;
 use serde_json::json;
 
 fn settings() -> Settings {
     Settings {
         runner_image: "example.com/runner:1".into(),
         memtier_image: "example.com/memtier:2".into(),
+        bullmq_image: "example.com/bullmq:5".into(),
         namespace: "dragstrip-system".into(),
     }
 }
 
 fn target() -> ReadyTarget {
-    ReadyTarget {
-        name: "redis".into(),
-        host: "10.1.2.3".into(),
-        port: 6379,
-        cluster: false,
-        auth: Some(serde_json::from_value(json!({"name": "pit-pass"})).unwrap()),
-        truth: Some(ServerTruth {
-            engine: None,
-            version: "7.0.15".into(),
-            threads: Some(1),
-            io_interface: None,
-            max_memory_bytes: None,
-            max_memory_policy: None,
-            cluster_enabled: false,
-            loading: false,
-            run_id: "server-process".into(),
-            used_memory_bytes: 0,
-        }),
-        node: Some("worker".into()),
-        datastore: true,
-    }
+    let auth = Some(serde_json::from_value(json!({"name": "pit-pass"})).unwrap());
+    ReadyTarget { auth, ..fixtures::target() }
+}
+
+/// The pod of the first attempt of a run with one phase and so many clients.
+fn pod(phase: serde_json::Value, clients: serde_json::Value, target: &ReadyTarget) -> PodSpec {
+    let mut phase = phase;
+    phase["name"] = json!("read");
+    let mut run = run(&[], 1);
+    run.spec.phases = vec![serde_json::from_value(phase).unwrap()];
+    run.spec.clients = serde_json::from_value(clients).unwrap();
+    let run = validate(&run).unwrap();
+    let job = job(&run, &run.attempts[0], target, &lease(), &settings()).unwrap();
+    job.spec.unwrap().template.spec.unwrap()
+}
+
+fn loadgen() -> serde_json::Value {
+    json!({"loadgen": {"duration": "1s"}})
 }
 
 fn lease() -> LeaseKey {
@@ -77,7 +80,100 @@ fn clients_of_an_external_target_keep_off_other_clients_only() {
     let run = validate(&run(&["read"], 1)).unwrap();
     let external = ReadyTarget { datastore: false, ..target() };
     let terms = |target: &ReadyTarget| {
-        separation(&run, target).required_during_scheduling_ignored_during_execution.unwrap().len()
+        separation(&run, &run.attempts[0], target).required_during_scheduling_ignored_during_execution.unwrap().len()
     };
     assert_eq!((terms(&target()), terms(&external)), (2, 1));
+}
+
+#[test]
+fn each_tool_has_its_image() {
+    let image = |phase| pod(phase, json!({}), &target()).containers[0].image.clone().unwrap();
+    let exec = json!({"image": "example.com/tool:3", "command": ["t"], "parser": {"redisBenchmarkCsv": {}}});
+    assert_eq!(image(json!({"bullmq": {"duration": "1s"}})), "example.com/bullmq:5");
+    assert_eq!(image(json!({"bullmq": {"duration": "1s", "image": "own:1"}})), "own:1");
+    assert_eq!(image(json!({"exec": exec})), "example.com/tool:3");
+}
+
+#[test]
+fn the_environment_of_exec_is_kept_and_cannot_change_ours() {
+    let exec = json!({
+        "image": "i", "command": ["t", "${HOST}", "$(PASS)"], "parser": {"redisBenchmarkCsv": {}},
+        "env": [{"name": "PATH", "value": "/go/bin"}, {"name": "DRAGSTRIP_JOB", "value": "{}"}]
+    });
+    let env = pod(json!({"exec": exec}), json!({}), &target()).containers[0].env.clone().unwrap();
+    let names: Vec<&str> = env.iter().map(|variable| variable.name.as_str()).collect();
+    assert_eq!(names, ["PATH", "DRAGSTRIP_JOB", "DRAGSTRIP_JOB", "POD_NAME", "DRAGSTRIP_PASSWORD"]);
+    let job = env[2].value.as_ref().unwrap();
+    assert!(
+        job.contains("$$(PASS)") && job.contains("$${HOST}"),
+        "Kubernetes would put a variable's value into the job: {job}"
+    );
+}
+
+#[test]
+fn certificates_are_mounted_without_the_servers_key() {
+    let job = JobTls { authority: true, client_certificate: true, ..JobTls::default() };
+    let tls = TargetTls { job, authority_secret: Some("server".into()), client_secret: Some("mine".into()) };
+    let encrypted = ReadyTarget { tls: Some(tls), ..target() };
+    let pod = pod(loadgen(), json!({}), &encrypted);
+    let volumes: Vec<_> = pod.volumes.iter().flatten().filter_map(|volume| volume.secret.clone()).collect();
+    let keys = |index: usize| -> Vec<String> {
+        volumes[index].items.iter().flatten().map(|item| item.key.clone()).collect()
+    };
+    assert_eq!((volumes[0].secret_name.as_deref(), keys(0)), (Some("server"), vec!["ca.crt".to_owned()]));
+    assert_eq!((volumes[1].secret_name.as_deref(), keys(1).len()), (Some("mine"), 2));
+    let mounts = pod.containers[0].volume_mounts.clone().unwrap();
+    let paths: Vec<_> = mounts.iter().filter(|mount| mount.name.starts_with("tls-")).collect();
+    assert_eq!(paths[0].mount_path, "/dragstrip/tls-authority");
+    assert!(paths.iter().all(|mount| mount.read_only == Some(true)), "{paths:?}");
+}
+
+#[test]
+fn clients_are_spread_as_declared() {
+    let spread = |pods: i32, how: &str| {
+        let pod = pod(loadgen(), json!({"pods": pods, "spread": how}), &target());
+        let constraint = pod.topology_spread_constraints.map(|all| all[0].when_unsatisfiable.clone());
+        let affinity = pod.affinity.unwrap();
+        let apart = affinity.pod_anti_affinity.unwrap().required_during_scheduling_ignored_during_execution;
+        let kept_off = affinity.node_affinity.unwrap().required_during_scheduling_ignored_during_execution;
+        (constraint, apart.unwrap().len() - 2, kept_off.is_some())
+    };
+    assert_eq!(spread(1, "Required"), (None, 0, false), "one pod needs no rule");
+    assert_eq!(spread(3, "Preferred"), (Some("ScheduleAnyway".into()), 0, false));
+    assert_eq!(spread(3, "Required"), (Some("DoNotSchedule".into()), 0, true), "the server's node is no empty one");
+    assert_eq!(spread(3, "OnePerNode"), (None, 1, false));
+    assert_eq!(spread(3, "None"), (None, 0, false));
+}
+
+#[test]
+fn a_runner_is_told_of_load_warm_up_and_members() {
+    let mut declared = run(&["read"], 1);
+    let phase = json!({
+        "name": "read", "loadgen": {"duration": "4s"}, "warmup": "2s", "minimumHitRatio": 0.9,
+        "load": {"keyMaximum": 9}
+    });
+    declared.spec.phases = vec![serde_json::from_value(phase).unwrap()];
+    let run = validate(&declared).unwrap();
+    let member = JobMember { host: "10.1.2.4".into(), port: 6380, run_id: Some("other".into()) };
+    let cluster = ReadyTarget { cluster: true, members: vec![member.clone()], ..target() };
+    let told = runner_job(&run, &run.attempts[0], &cluster);
+    assert_eq!((told.warmup_seconds, told.minimum_hit_ratio), (Some(2.0), Some(0.9)));
+    assert_eq!(told.load.map(|load| load.keys()), Some(10));
+    assert_eq!((told.target.cluster, told.target.members), (true, vec![member]));
+    assert!((told.watchdog_seconds - 21.0).abs() < 1e-9);
+    let annotations = pod_annotations(&run, &run.attempts[0]);
+    assert_eq!(annotations[labels::LOAD_BOUND], "1821", "keys may be written until the timeout");
+}
+
+#[test]
+fn a_result_remembers_its_job() {
+    let run = validate(&run(&["read"], 1)).unwrap();
+    let job: Job = serde_json::from_value(json!({
+        "metadata": {"creationTimestamp": "2026-01-01T00:00:07Z", "annotations": {labels::START_AT: "5"}}
+    }))
+    .unwrap();
+    let known = config_map(&run, &run.attempts[0], Some(&job), vec![]).metadata.annotations.unwrap();
+    assert_eq!(known[labels::JOB_CREATED], "2026-01-01T00:00:07Z");
+    assert_eq!(known[labels::START_AT], "5");
+    assert_eq!(config_map(&run, &run.attempts[0], None, vec![]).metadata.annotations, None);
 }

@@ -37,11 +37,7 @@ fn formed(own: usize) -> View {
 
 /// A server that was just started, with the id `id`.
 fn fresh(id: &str, index: usize) -> View {
-    View {
-        nodes: vec![KnownNode { myself: true, ..known(id, index, 0, "") }],
-        state_ok: false,
-        keys: 0,
-    }
+    View { nodes: vec![KnownNode { myself: true, ..known(id, index, 0, "") }], state_ok: false, keys: 0 }
 }
 
 fn shards(views: Vec<View>) -> Vec<Shard> {
@@ -110,12 +106,7 @@ fn what_was_left_half_made_is_carried_on() {
 
 #[test]
 fn a_shard_that_restarted_empty_replaces_its_former_self() {
-    let dead = KnownNode {
-        address: None,
-        failing: true,
-        connected: false,
-        ..known("id2", 2, 3, DUE[2])
-    };
+    let dead = KnownNode { address: None, failing: true, connected: false, ..known("id2", 2, 3, DUE[2]) };
     let mut views: Vec<View> = (0..3).map(formed).collect();
     for view in &mut views[..2] {
         view.nodes[2] = dead.clone();

@@ -1,0 +1,353 @@
+//! Dragstrip's own result format, for benchmark tools that people write: one
+//! JSON object, described by docs/result.schema.json, which is generated from
+//! the types here. The schema's descriptions are its documentation.
+
+use crate::parsed::{LatencyReport, Metric, Operation, Parsed, PrintedLatency, ToolName};
+use dragstrip_crds::{
+    histogram::{EncodedHistogram, HistogramError, Latencies},
+    workload::Merge,
+};
+use schemars::{JsonSchema, Schema, schema_for};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The one version of the format there is.
+pub const SCHEMA_VERSION: u32 = 1;
+/// Counts beyond 2^53 are not exact in every JSON reader, and come from no run.
+const LARGEST_COUNT: u64 = 1 << 53;
+/// A run of more than a week would need more seconds in its series.
+const LONGEST_SERIES: usize = 7 * 24 * 3600;
+
+/// A benchmark tool's result, read by Dragstrip's parser dragstripJson.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(title = "Dragstrip result")]
+pub struct ResultDocument {
+    /// Version of this format: 1.
+    #[schemars(range(min = 1, max = 1))]
+    pub schema_version: u32,
+    /// The tool that measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool: Option<Tool>,
+    /// When the load ran.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<Window>,
+    /// One entry per operation, without a total.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 1000))]
+    pub operations: Vec<ResultOperation>,
+    /// Error replies by their first word, such as OOM.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub errors: BTreeMap<String, u64>,
+    /// Operations of all kinds that succeeded in each whole second since the load began.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 604_800))]
+    pub per_second: Vec<u64>,
+    /// Figures of any other kind.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 1000))]
+    pub metrics: Vec<ResultMetric>,
+    /// Set by a tool that was ended early, or lost some of its work: why. Such
+    /// a result is shown and never counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 1000))]
+    pub incomplete: Option<String>,
+}
+
+/// The tool that measured.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Tool {
+    /// Its name.
+    #[schemars(length(min = 1, max = 128))]
+    pub name: String,
+    /// Its version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 128))]
+    pub version: Option<String>,
+}
+
+/// When the load ran.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Window {
+    /// From the first request sent to the last reply received, in seconds, by a monotonic clock.
+    #[schemars(range(min = 0.0))]
+    pub seconds: f64,
+    /// When the first request was sent, in nanoseconds of Unix time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_unix_nanos: Option<i64>,
+}
+
+/// What was measured of one operation.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ResultOperation {
+    /// Its name: the command in upper case, such as GET, where it is one.
+    #[schemars(length(min = 1, max = 128))]
+    pub operation: String,
+    /// How many succeeded.
+    #[schemars(range(max = 9_007_199_254_740_992_u64))]
+    pub count: u64,
+    /// How many failed; they are not in count, nor in histogram.
+    #[serde(default)]
+    pub errors: u64,
+    /// Reads that found their key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hits: Option<u64>,
+    /// Reads that found nothing; they succeeded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub misses: Option<u64>,
+    /// Bytes sent and received.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+    /// The latency in microseconds of every one of the count, as an HdrHistogram
+    /// (V2 encoding, deflated, base64: what every HdrHistogram library writes,
+    /// beginning with HISTF). Those of several clients are merged exactly if
+    /// all have the same lowest value and digits; 1 µs to 1 h with 3 digits is usual.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub histogram: Option<EncodedHistogram>,
+    /// Latencies of a tool without histograms. They are shown for each client
+    /// and never merged. Not together with histogram.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency_milliseconds: Option<ResultLatency>,
+}
+
+/// Latencies in milliseconds.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ResultLatency {
+    /// Arithmetic mean.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.0))]
+    pub mean: Option<f64>,
+    /// Smallest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.0))]
+    pub minimum: Option<f64>,
+    /// Largest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.0))]
+    pub maximum: Option<f64>,
+    /// Percentiles.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 100))]
+    pub percentiles: Vec<ResultPercentile>,
+}
+
+/// One percentile.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ResultPercentile {
+    /// Which, such as 99.9.
+    #[schemars(range(min = 0.0, max = 100.0))]
+    pub percent: f64,
+    /// The latency at or below which that many percent lie, in milliseconds.
+    #[schemars(range(min = 0.0))]
+    pub milliseconds: f64,
+}
+
+/// A figure of any kind.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ResultMetric {
+    /// Its name.
+    #[schemars(length(min = 1, max = 63))]
+    pub name: String,
+    /// Its value.
+    pub value: f64,
+    /// Its unit, such as MiB.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 32))]
+    pub unit: Option<String>,
+    /// The operation it belongs to, where it belongs to one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operation: Option<String>,
+    /// How the values of several clients become one.
+    #[serde(default)]
+    pub merge: Merge,
+}
+
+/// Why a document is no result.
+#[derive(Debug, thiserror::Error)]
+pub enum ResultError {
+    /// Not JSON, or JSON of another shape.
+    #[error("the file does not follow docs/result.schema.json, or is cut short")]
+    Json(#[source] serde_json::Error),
+    /// Another version of the format.
+    #[error("schemaVersion is {0}, and only 1 can be read")]
+    Version(u32),
+    /// A field has a value that it cannot have.
+    #[error("{field} of {place} {problem}")]
+    Value {
+        /// The field.
+        field: &'static str,
+        /// The operation or metric it belongs to, or the result.
+        place: String,
+        /// What is wrong.
+        problem: String,
+    },
+    /// A histogram cannot be read.
+    #[error("histogram of {operation}")]
+    Histogram {
+        /// Whose histogram.
+        operation: String,
+        /// What is wrong.
+        source: HistogramError,
+    },
+    /// The same operation, metric or percentile twice.
+    #[error("{0} is there twice")]
+    Twice(String),
+}
+
+/// The JSON Schema of the format.
+pub fn schema() -> Schema {
+    schema_for!(ResultDocument)
+}
+
+/// Reads a document.
+pub fn parse(text: &str) -> Result<Parsed, ResultError> {
+    let document: ResultDocument = serde_json::from_str(text).map_err(ResultError::Json)?;
+    if document.schema_version != SCHEMA_VERSION {
+        return Err(ResultError::Version(document.schema_version));
+    }
+    if let Some(window) = document.window {
+        not_negative("seconds", "window", window.seconds)?;
+    }
+    if document.per_second.len() > LONGEST_SERIES {
+        return Err(wrong("perSecond", "the result", "has more than 604800 seconds, a week".to_owned()));
+    }
+    let seconds = document.per_second.iter().map(|count| ("perSecond", count));
+    for (field, count) in seconds.chain(document.errors.values().map(|count| ("errors", count))) {
+        within_bounds(field, "the result", *count)?;
+    }
+    let mut parsed = Parsed {
+        seconds: document.window.map(|window| window.seconds),
+        start_unix_nanos: document.window.and_then(|window| window.start_unix_nanos),
+        per_second: document.per_second,
+        errors: document.errors,
+        tool: document.tool.map(|tool| ToolName { name: tool.name, version: tool.version }),
+        incomplete: document.incomplete,
+        ..Parsed::default()
+    };
+    for read in document.operations {
+        if parsed.operations.iter().any(|known| known.name == read.operation) {
+            return Err(ResultError::Twice(format!("operation {:?}", read.operation)));
+        }
+        parsed.operations.push(operation(read, parsed.seconds)?);
+    }
+    for read in document.metrics {
+        let twin = |known: &Metric| known.name == read.name && known.operation == read.operation;
+        if parsed.metrics.iter().any(twin) {
+            return Err(ResultError::Twice(format!("metric {:?}", read.name)));
+        }
+        parsed.metrics.push(metric(read)?);
+    }
+    Ok(parsed)
+}
+
+fn operation(read: ResultOperation, seconds: Option<f64>) -> Result<Operation, ResultError> {
+    let place = format!("operation {:?}", read.operation);
+    let optional = [("hits", read.hits), ("misses", read.misses), ("bytes", read.bytes)];
+    let given = optional.into_iter().filter_map(|(field, count)| Some((field, count?)));
+    for (field, count) in given.chain([("count", read.count), ("errors", read.errors)]) {
+        within_bounds(field, &place, count)?;
+    }
+    let found = read.hits.unwrap_or(0) + read.misses.unwrap_or(0);
+    if found > read.count {
+        let problem = format!("and misses are {found} together, more than its count {}", read.count);
+        return Err(wrong("hits", &place, problem));
+    }
+    let latency = match (read.histogram, read.latency_milliseconds) {
+        (Some(_), Some(_)) => {
+            let problem = "is given besides histogram: leave one of them out".to_owned();
+            return Err(wrong("latencyMilliseconds", &place, problem));
+        }
+        (Some(histogram), None) => Some(exact(&read.operation, &place, histogram, read.count)?),
+        (None, Some(latency)) => Some(LatencyReport::Printed(printed(&place, latency)?)),
+        (None, None) => None,
+    };
+    let rate = seconds.filter(|seconds| *seconds > 0.0).map(|seconds| read.count as f64 / seconds);
+    Ok(Operation {
+        name: read.operation,
+        count: Some(read.count),
+        operations_per_second: rate,
+        hits: read.hits,
+        misses: read.misses,
+        errors: Some(read.errors),
+        bytes: read.bytes,
+        seconds: None,
+        latency,
+    })
+}
+
+fn exact(
+    operation: &str,
+    place: &str,
+    histogram: EncodedHistogram,
+    count: u64,
+) -> Result<LatencyReport, ResultError> {
+    let latencies = Latencies::decode(&histogram)
+        .map_err(|source| ResultError::Histogram { operation: operation.to_owned(), source })?;
+    if latencies.count() != count {
+        let problem = format!("holds {} latencies, its count is {count}", latencies.count());
+        return Err(wrong("histogram", place, problem));
+    }
+    Ok(LatencyReport::Exact { summary: latencies.summary(), histogram })
+}
+
+fn printed(place: &str, read: ResultLatency) -> Result<PrintedLatency, ResultError> {
+    for (field, value) in [("mean", read.mean), ("minimum", read.minimum), ("maximum", read.maximum)] {
+        not_negative(field, place, value.unwrap_or(0.0))?;
+    }
+    let mut latency = PrintedLatency {
+        mean: read.mean,
+        minimum: read.minimum,
+        maximum: read.maximum,
+        percentiles: Vec::new(),
+    };
+    for percentile in read.percentiles {
+        not_negative("milliseconds", place, percentile.milliseconds)?;
+        if !(0.0..=100.0).contains(&percentile.percent) {
+            return Err(wrong("percent", place, format!("is {}, not from 0 to 100", percentile.percent)));
+        }
+        if !latency.add_percentile(percentile.percent, percentile.milliseconds) {
+            return Err(ResultError::Twice(format!("percentile {} of {place}", percentile.percent)));
+        }
+    }
+    Ok(latency)
+}
+
+fn metric(read: ResultMetric) -> Result<Metric, ResultError> {
+    // serde_json reads no other number, but a reader of another format might.
+    if !read.value.is_finite() {
+        return Err(wrong("value", &format!("metric {:?}", read.name), "is no finite number".to_owned()));
+    }
+    Ok(Metric {
+        operation: read.operation,
+        name: read.name,
+        value: read.value,
+        unit: read.unit,
+        samples: Vec::new(),
+        merge: read.merge,
+    })
+}
+
+fn within_bounds(field: &'static str, place: &str, count: u64) -> Result<(), ResultError> {
+    if count <= LARGEST_COUNT { Ok(()) } else { Err(wrong(field, place, format!("is {count}, beyond 2^53"))) }
+}
+
+fn not_negative(field: &'static str, place: &str, value: f64) -> Result<(), ResultError> {
+    if value >= 0.0 && value.is_finite() {
+        Ok(())
+    } else {
+        Err(wrong(field, place, format!("is {value}, below 0")))
+    }
+}
+
+fn wrong(field: &'static str, place: &str, problem: String) -> ResultError {
+    ResultError::Value { field, place: place.to_owned(), problem }
+}
+
+#[cfg(test)]
+mod tests;

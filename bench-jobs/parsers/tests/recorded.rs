@@ -1,0 +1,188 @@
+//! Recorded outputs of real tools: redis-benchmark 7.0, go test -bench,
+//! Criterion, memtier 1.4.0 and 2.3.0.
+
+use dragstrip_crds::workload::ParserSpec;
+use dragstrip_parsers::{Capture, LatencyReport, Operation, Outputs, ParseError, Parsed, parse};
+use serde_json::json;
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
+
+fn fixtures() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")
+}
+
+/// memtier's recordings are the runner's fixtures.
+fn memtier() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../runner/tests/fixtures/memtier")
+}
+
+fn spec(parser: serde_json::Value) -> ParserSpec {
+    serde_json::from_value(parser).unwrap()
+}
+
+fn stdout(path: &str) -> Outputs {
+    Outputs {
+        stdout: Capture::whole(fs::read_to_string(fixtures().join(path)).unwrap()),
+        ..Outputs::default()
+    }
+}
+
+fn operation<'a>(parsed: &'a Parsed, name: &str) -> &'a Operation {
+    let found = parsed.operations.iter().find(|operation| operation.name == name);
+    found.unwrap_or_else(|| panic!("no {name} in {:?}", parsed.operations))
+}
+
+#[test]
+fn redis_benchmark_7_gives_rates_and_printed_latencies() {
+    let parsed =
+        parse(&spec(json!({"redisBenchmarkCsv": {"requests": 20000}})), &stdout("redis-benchmark/7.0.csv"))
+            .unwrap();
+    let set = operation(&parsed, "SET");
+    assert_eq!((set.count, set.errors), (Some(20_000), None));
+    let LatencyReport::Printed(latency) = set.latency.as_ref().unwrap() else { panic!("{set:?}") };
+    let (p50, max) = (latency.percentiles[0].milliseconds, latency.maximum.unwrap());
+    assert!(0.0 < p50 && p50 <= max, "p50 {p50} ms, maximum {max} ms");
+    // Closed loop: rate x mean latency = connections that are busy, at most the 10 there were.
+    let busy = set.operations_per_second.unwrap() * latency.mean.unwrap() / 1000.0;
+    assert!((1.0..=10.5).contains(&busy), "{busy} connections busy: rate or latency misread");
+    assert_eq!(parsed.operations.len(), 2);
+}
+
+#[test]
+fn redis_benchmark_7_names_its_tests_without_escaping_them() {
+    for (file, name) in [
+        ("7.0-lrange.csv", "LRANGE_100 (first 100 elements)"),
+        ("7.0-command.csv", "set key:__rand_int__ a \"quoted\" value"),
+        ("7.0-comma.csv", "incr a,b"),
+    ] {
+        let parsed =
+            parse(&spec(json!({"redisBenchmarkCsv": {}})), &stdout(&format!("redis-benchmark/{file}")))
+                .unwrap();
+        assert_eq!((operation(&parsed, name).count, &parsed.incomplete), (None, &None), "{file}");
+    }
+}
+
+#[test]
+fn go_test_bench_gives_iterations_and_metrics() {
+    let parsed = parse(&spec(json!({"goBench": {}})), &stdout("go-bench/count-2.txt")).unwrap();
+    assert_eq!(parsed.incomplete, None);
+    let names: Vec<_> = parsed.operations.iter().map(|operation| operation.name.as_str()).collect();
+    assert_eq!(names, ["Append", "Hash/64", "Hash/1024", "Parallel"]);
+    let metric = |operation: &str, name: &str| {
+        let found =
+            parsed.metrics.iter().find(|m| m.operation.as_deref() == Some(operation) && m.name == name);
+        found.unwrap_or_else(|| panic!("no {name} of {operation}")).clone()
+    };
+    assert_eq!(metric("Append", "ns/op").samples.len(), 2);
+    assert_eq!(metric("Append", "allocs/op").samples.len(), 2);
+    assert!(metric("Hash/1024", "MB/s").value > metric("Hash/64", "ns/op").value.recip());
+    assert!(metric("Parallel", "widgets/op").value > 0.0);
+    let append = operation(&parsed, "Append");
+    let (count, rate, seconds) =
+        (append.count.unwrap(), append.operations_per_second.unwrap(), append.seconds.unwrap());
+    assert!((count as f64 / seconds / rate - 1.0).abs() < 1e-9);
+    assert_eq!(append.latency, None, "ns/op is no latency");
+}
+
+#[test]
+fn criterions_directory_gives_estimates_with_their_interval() {
+    let root = fixtures().join("criterion/home");
+    let mut files = BTreeMap::new();
+    collect(&root, &root, &mut files);
+    let outputs = Outputs { files, ..Outputs::default() };
+    let parsed = parse(&spec(json!({"criterionJson": {"directory": "criterion"}})), &outputs).unwrap();
+    let sum = operation(&parsed, "sum/elements/1000");
+    assert_eq!(sum.count.unwrap() % 1000, 0, "an element is an operation");
+    let metric = |name: &str| {
+        parsed
+            .metrics
+            .iter()
+            .find(|m| m.operation.as_deref() == Some("sum/elements/1000") && m.name == name)
+            .unwrap()
+            .value
+    };
+    assert!(metric("timePerIterationLow") <= metric("timePerIteration"));
+    assert!(metric("elementsPerSecondLow") <= metric("elementsPerSecond"));
+    assert!((sum.operations_per_second.unwrap() - metric("elementsPerSecond")).abs() < 1.0);
+    assert_eq!(parsed.operations.len(), 2);
+}
+
+fn collect(root: &Path, directory: &Path, files: &mut BTreeMap<String, Vec<u8>>) {
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            collect(root, &path, files);
+        } else {
+            let name = path.strip_prefix(root).unwrap().to_str().unwrap().replace('\\', "/");
+            files.insert(name, fs::read(&path).unwrap());
+        }
+    }
+}
+
+fn memtier_case(case: &str) -> Result<Parsed, ParseError> {
+    let directory = memtier().join(case);
+    let outputs = Outputs {
+        stderr: Capture::whole(String::from_utf8_lossy(&fs::read(directory.join("stderr.txt")).unwrap())),
+        files: BTreeMap::from([("out.json".to_owned(), fs::read(directory.join("out.json")).unwrap())]),
+        ..Outputs::default()
+    };
+    parse(&spec(json!({"memtierJson": {"file": "out.json"}})), &outputs)
+}
+
+#[test]
+fn memtiers_file_gives_exact_histograms() {
+    for version in ["1.4.0", "2.3.0"] {
+        let parsed = memtier_case(&format!("{version}/d2_mixed_time")).unwrap();
+        for name in ["SET", "GET"] {
+            let operation = operation(&parsed, name);
+            assert!(
+                matches!(operation.latency, Some(LatencyReport::Exact { .. })),
+                "{version} {operation:?}"
+            );
+            assert!(
+                operation.count.unwrap() > 0 && operation.operations_per_second.unwrap() > 0.0,
+                "{version}"
+            );
+        }
+        let total: u64 = parsed.operations.iter().filter_map(|operation| operation.count).sum();
+        assert_eq!(parsed.per_second.iter().sum::<u64>(), total, "{version}");
+        assert_eq!(parsed.incomplete, None, "{version}");
+    }
+}
+
+#[test]
+fn memtiers_error_replies_are_taken_off_the_count() {
+    for version in ["1.4.0", "2.3.0"] {
+        let parsed = memtier_case(&format!("{version}/k21_err_wrongtype")).unwrap();
+        let errors: u64 = parsed.errors.values().sum();
+        assert!(errors > 0, "{version}: {parsed:?}");
+        assert_eq!(parsed.operations[0].errors, Some(errors), "{version}");
+        assert_eq!(parsed.operations[0].count, Some(0), "{version}: every reply was an error");
+    }
+}
+
+#[test]
+fn memtiers_truncated_and_empty_files_are_errors_or_told() {
+    for version in ["1.4.0", "2.3.0"] {
+        assert!(memtier_case(&format!("{version}/k31_sigterm")).is_err(), "{version}");
+        assert!(memtier_case(&format!("{version}/e_run_count3")).is_err(), "{version}");
+        assert!(
+            matches!(memtier_case(&format!("{version}/k01_conn_refused_n")), Err(ParseError::Nothing)),
+            "{version}"
+        );
+    }
+    let interrupted = memtier_case("2.3.0/k30_sigint").unwrap();
+    assert!(interrupted.incomplete.is_some(), "{interrupted:?}");
+}
+
+#[test]
+fn dfly_benchs_file_gives_what_it_prints() {
+    let bytes = fs::read(fixtures().join("dfly_bench/gets-and-sets.json")).unwrap();
+    let outputs = Outputs { files: BTreeMap::from([("out.json".to_owned(), bytes)]), ..Outputs::default() };
+    let parsed = parse(&spec(json!({"memtierJson": {"file": "out.json"}})), &outputs).unwrap();
+    assert_eq!((operation(&parsed, "GET").count, parsed.seconds), (Some(900_000), Some(10.0)));
+    assert_eq!(parsed.tool.unwrap().name, "dfly_bench");
+}

@@ -1,0 +1,164 @@
+//! Why a pod does not start, from the events about it. The kubelet tells a failed
+//! image pull or mount there at once; the pod's own status follows many seconds
+//! later, or never. [`list`] needs the client, the rest is pure.
+
+use super::pods::{self, ORDINARY, Trouble};
+use k8s_openapi::api::core::v1::{ContainerStatus, Event, Pod};
+use kube::{Api, Client, ResourceExt, api::ListParams, runtime::watcher};
+
+/// Warnings about pods, whoever they belong to.
+const ABOUT_PODS: &str = "type=Warning,involvedObject.kind=Pod";
+
+/// What brings a pass when there is a new warning about a pod.
+pub fn watched() -> watcher::Config {
+    watcher::Config::default().fields(ABOUT_PODS)
+}
+
+/// All warnings about pods in `namespace`.
+pub async fn list(client: &Client, namespace: &str) -> kube::Result<Vec<Event>> {
+    let events: Api<Event> = Api::namespaced(client.clone(), namespace);
+    Ok(events.list(&ListParams::default().fields(ABOUT_PODS)).await?.items)
+}
+
+fn waits(container: &ContainerStatus) -> bool {
+    let waiting = container.state.as_ref().and_then(|state| state.waiting.as_ref());
+    waiting.is_some_and(|waiting| waiting.reason.as_deref().is_none_or(|reason| ORDINARY.contains(&reason)))
+}
+
+/// Whether events may explain what `pod` waits for: it has a node and a container
+/// of it waits for an ordinary reason.
+pub fn may_explain(pod: &Pod) -> bool {
+    let placed = pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
+    placed && !pods::ended(pod) && (pods::containers(pod).next().is_none() || pods::containers(pod).any(waits))
+}
+
+/// Whether the pod's sandbox stands: its volumes are mounted then.
+fn has_sandbox(pod: &Pod) -> bool {
+    let Some(status) = &pod.status else { return false };
+    let told = pods::condition(status, "PodReadyToStartContainers");
+    told.map_or(status.pod_ip.is_some(), |condition| condition.status == "True")
+}
+
+/// The container an event is about: `spec.containers{client}` names client.
+fn container_of(event: &Event) -> Option<&str> {
+    event.involved_object.field_path.as_deref()?.split_once('{')?.1.strip_suffix('}')
+}
+
+/// The trouble that `event` tells, as the pod's own status would tell it.
+fn told(pod: &Pod, event: &Event) -> Option<Trouble> {
+    let message = event.message.as_deref()?;
+    let name = pod.name_any();
+    match event.reason.as_deref()? {
+        "FailedMount" | "FailedAttachVolume" | "FailedCreatePodSandBox" if has_sandbox(pod) => None,
+        reason @ ("FailedMount" | "FailedAttachVolume") => Some(Trouble {
+            reason: reason.to_owned(),
+            message: format!("pod {name}: {message}; create what is missing or correct its name"),
+        }),
+        reason @ "FailedCreatePodSandBox" => {
+            Some(Trouble { reason: reason.to_owned(), message: format!("pod {name}: {message}") })
+        }
+        "Failed" | "InspectFailed" => {
+            let container = container_of(event)?;
+            let waiting = pods::containers(pod).find(|status| status.name == container).is_none_or(waits);
+            // The first of two events tells the cause; "Error: ErrImagePull" follows it.
+            let cause = message.strip_prefix("Failed to pull image ")?.split_once(": ")?.1;
+            let (reason, cause) = pods::steady("ErrImagePull".to_owned(), cause);
+            let image = pods::containers(pod).find(|status| status.name == container)?.image.clone();
+            waiting.then(|| Trouble {
+                reason,
+                message: format!("pod {name}, container {container}, image {image}: {cause}"),
+            })
+        }
+        _ => None,
+    }
+}
+
+/// What holds `pod` up by the newest of `events` about it that tells.
+pub fn trouble(pod: &Pod, events: &[Event]) -> Option<Trouble> {
+    if !may_explain(pod) {
+        return None;
+    }
+    let uid = pod.uid();
+    let mut about: Vec<&Event> = events.iter().filter(|event| event.involved_object.uid == uid).collect();
+    about.sort_by_key(|event| {
+        let times = [event.last_timestamp.as_ref().map(|time| time.0), event.event_time.as_ref().map(|time| time.0)];
+        times.into_iter().flatten().max()
+    });
+    about.iter().rev().find_map(|event| told(pod, event))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn pod(status: serde_json::Value) -> Pod {
+        serde_json::from_value(json!({
+            "metadata": {"name": "p", "uid": "u"},
+            "spec": {"nodeName": "n", "containers": []},
+            "status": status,
+        }))
+        .unwrap()
+    }
+
+    fn waiting() -> serde_json::Value {
+        json!({"phase": "Pending", "containerStatuses": [{
+            "name": "client", "image": "example.com/none:1", "imageID": "", "ready": false, "restartCount": 0,
+            "state": {"waiting": {"reason": "PodInitializing"}}
+        }]})
+    }
+
+    fn event(uid: &str, reason: &str, message: &str, at: &str) -> Event {
+        serde_json::from_value(json!({
+            "metadata": {"name": "e"},
+            "involvedObject": {"kind": "Pod", "uid": uid, "fieldPath": "spec.containers{client}"},
+            "reason": reason, "message": message, "lastTimestamp": at,
+        }))
+        .unwrap()
+    }
+
+    const PULL: &str = "Failed to pull image \"example.com/none:1\": no such host";
+    const EARLY: &str = "2026-01-01T00:00:01Z";
+    const LATE: &str = "2026-01-01T00:00:02Z";
+
+    #[test]
+    fn a_failed_pull_reads_as_it_will_in_the_pods_status() {
+        let events =
+            [event("u", "Failed", PULL, EARLY), event("u", "Failed", "Error: ErrImagePull", LATE)];
+        let found = trouble(&pod(waiting()), &events).unwrap();
+        let mut later = waiting();
+        later["containerStatuses"][0]["state"]["waiting"] = json!({
+            "reason": "ImagePullBackOff",
+            "message": "Back-off pulling image \"example.com/none:1\": ErrImagePull: no such host"
+        });
+        assert_eq!(Some(found), pods::trouble(&pod(later)));
+    }
+
+    #[test]
+    fn a_missing_secret_is_told_until_the_volumes_are_mounted() {
+        let events = [event("u", "FailedMount", "secret \"pit-tls\" not found", EARLY)];
+        let found = trouble(&pod(waiting()), &events).unwrap();
+        assert_eq!(found.reason, "FailedMount");
+        assert!(found.message.contains("secret \"pit-tls\" not found"), "{}", found.message);
+        let mut mounted = waiting();
+        mounted["podIP"] = json!("10.0.0.9");
+        assert_eq!(trouble(&pod(mounted), &events), None, "an old event is no trouble any more");
+    }
+
+    #[test]
+    fn events_about_others_and_of_the_past_are_left_alone() {
+        assert_eq!(trouble(&pod(waiting()), &[event("other", "Failed", PULL, EARLY)]), None);
+        let mut running = waiting();
+        running["containerStatuses"][0]["state"] = json!({"running": {}});
+        assert_eq!(trouble(&pod(running), &[event("u", "Failed", PULL, EARLY)]), None);
+    }
+
+    #[test]
+    fn the_newest_event_tells() {
+        let events = [
+            event("u", "FailedMount", "secret not found", EARLY),
+            event("u", "FailedCreatePodSandBox", "no address left", LATE),
+        ];
+        assert_eq!(trouble(&pod(waiting()), &events).unwrap().message, "pod p: no address left");
+    }
+}

@@ -1,0 +1,213 @@
+//! The pod of a client: the runner put into the tool's own image. Pure.
+
+use super::{
+    CLIENT_CONTAINER,
+    placement::{nodes, separation, spread},
+    runner_job,
+};
+use crate::{
+    context::Settings,
+    datastore::{empty_directory, locked_down, secret_variable, tolerations, variable},
+    labels,
+    run::{
+        decide::ReadyTarget,
+        validate::{Attempt, ValidatedRun},
+    },
+};
+use dragstrip_crds::protocol::{
+    AUTHORITY_DIRECTORY, CLIENT_CERTIFICATE_DIRECTORY, JOB_VARIABLE, JobSpec, JobTool, PASSWORD_VARIABLE,
+    POD_NAME_VARIABLE, READY_PATH, RUNNER_PORT,
+};
+use k8s_openapi::{
+    api::core::v1::{
+        Affinity, Container, ContainerPort, EnvVar, EnvVarSource, HTTPGetAction, KeyToPath,
+        ObjectFieldSelector, PodSecurityContext, PodSpec, Probe, SeccompProfile, SecretVolumeSource, Volume,
+        VolumeMount,
+    },
+    apimachinery::pkg::util::intstr::IntOrString,
+};
+
+/// User client pods run as.
+const CLIENT_USER: i64 = 65532;
+/// Time a client pod has to end its tool and write what was measured.
+const CLIENT_GRACE_SECONDS: i64 = 8;
+/// Where the runner is copied to in client pods.
+const BIN: &str = "/dragstrip/bin";
+/// Where the tool writes its files.
+const OUTPUT: &str = "/dragstrip/output";
+
+fn from_field(name: &str, path: &str) -> EnvVar {
+    EnvVar {
+        name: name.to_owned(),
+        value_from: Some(EnvVarSource {
+            field_ref: Some(ObjectFieldSelector { field_path: path.to_owned(), api_version: None }),
+            ..EnvVarSource::default()
+        }),
+        ..EnvVar::default()
+    }
+}
+
+fn mount(name: &str, path: &str, read_only: bool) -> VolumeMount {
+    VolumeMount {
+        name: name.to_owned(),
+        mount_path: path.to_owned(),
+        read_only: read_only.then_some(true),
+        ..VolumeMount::default()
+    }
+}
+
+/// Copies the static runner into a volume, so that the tool's image is used as it is.
+fn installer(settings: &Settings) -> Container {
+    Container {
+        name: "install-runner".to_owned(),
+        image: Some(settings.runner_image.clone()),
+        command: Some(vec!["/dragstrip-runner".to_owned(), "install".to_owned(), BIN.to_owned()]),
+        security_context: Some(locked_down()),
+        volume_mounts: Some(vec![mount("bin", BIN, false)]),
+        ..Container::default()
+    }
+}
+
+/// `text` as the value of a variable in which Kubernetes would put other
+/// variables' values for $(NAME), secrets included.
+fn literal(text: &str) -> String {
+    text.replace('$', "$$")
+}
+
+fn client_environment(job: &JobSpec, target: &ReadyTarget) -> Result<Vec<EnvVar>, serde_json::Error> {
+    let mut env = match &job.tool {
+        // Ours come later and so win.
+        JobTool::Exec(exec) => exec.env.clone(),
+        _ => Vec::new(),
+    };
+    env.push(variable(JOB_VARIABLE, &literal(&serde_json::to_string(job)?)));
+    env.push(from_field(POD_NAME_VARIABLE, "metadata.name"));
+    // An image of the user's own has a PATH that its tool may need.
+    if !matches!(job.tool, JobTool::Exec(_)) {
+        // The tool's own directories first would hide nothing: the runner's names are unique.
+        let path = format!("{BIN}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
+        env.push(variable("PATH", &path));
+    }
+    env.extend(target.auth.as_ref().map(|secret| secret_variable(PASSWORD_VARIABLE, secret)));
+    Ok(env)
+}
+
+/// The image that holds the tool.
+fn image(tool: &JobTool, settings: &Settings) -> String {
+    match tool {
+        JobTool::Loadgen(_) => settings.runner_image.clone(),
+        JobTool::Memtier(memtier) => memtier.image.clone().unwrap_or_else(|| settings.memtier_image.clone()),
+        JobTool::Bullmq(bullmq) => bullmq.image.clone().unwrap_or_else(|| settings.bullmq_image.clone()),
+        JobTool::Exec(exec) => exec.image.clone(),
+    }
+}
+
+/// A Secret's `keys` as a volume, with where it is mounted.
+fn certificates(name: &str, secret: &str, keys: &[&str], path: &str) -> (Volume, VolumeMount) {
+    let item = |key: &&str| KeyToPath { key: (*key).to_owned(), path: (*key).to_owned(), mode: None };
+    let volume = Volume {
+        name: name.to_owned(),
+        secret: Some(SecretVolumeSource {
+            secret_name: Some(secret.to_owned()),
+            items: Some(keys.iter().map(item).collect()),
+            ..SecretVolumeSource::default()
+        }),
+        ..Volume::default()
+    };
+    (volume, mount(name, path, true))
+}
+
+/// What the clients need to encrypt their connections: of the server's Secret the
+/// authority alone, never its key.
+fn tls(target: &ReadyTarget) -> Vec<(Volume, VolumeMount)> {
+    let Some(tls) = &target.tls else {
+        return Vec::new();
+    };
+    let authority = tls
+        .authority_secret
+        .iter()
+        .map(|secret| certificates("tls-authority", secret, &["ca.crt"], AUTHORITY_DIRECTORY));
+    let own = tls
+        .client_secret
+        .iter()
+        .map(|secret| certificates("tls-client", secret, &["tls.crt", "tls.key"], CLIENT_CERTIFICATE_DIRECTORY));
+    authority.chain(own).collect()
+}
+
+fn client(
+    run: &ValidatedRun,
+    attempt: &Attempt,
+    target: &ReadyTarget,
+    settings: &Settings,
+) -> Result<Container, serde_json::Error> {
+    let own = [mount("bin", BIN, true), mount("output", OUTPUT, false), mount("tmp", "/tmp", false)];
+    let certificates = tls(target).into_iter().map(|(_, mount)| mount);
+    Ok(Container {
+        name: CLIENT_CONTAINER.to_owned(),
+        image: Some(image(&attempt.tool, settings)),
+        command: Some(vec![format!("{BIN}/dragstrip-runner"), "run".to_owned()]),
+        args: Some(vec!["--output-directory".to_owned(), OUTPUT.to_owned()]),
+        env: Some(client_environment(&runner_job(run, attempt, target), target)?),
+        ports: Some(vec![ContainerPort {
+            name: Some("runner".to_owned()),
+            container_port: i32::from(RUNNER_PORT),
+            ..ContainerPort::default()
+        }]),
+        readiness_probe: Some(Probe {
+            http_get: Some(HTTPGetAction {
+                path: Some(READY_PATH.to_owned()),
+                port: IntOrString::Int(i32::from(RUNNER_PORT)),
+                ..HTTPGetAction::default()
+            }),
+            period_seconds: Some(1),
+            // Load may keep the runner waiting; a missed probe must not make noise.
+            failure_threshold: Some(30),
+            ..Probe::default()
+        }),
+        resources: run.spec.clients.resources.clone(),
+        security_context: Some(locked_down()),
+        volume_mounts: Some(own.into_iter().chain(certificates).collect()),
+        ..Container::default()
+    })
+}
+
+/// The pod template of `attempt`.
+pub(super) fn client_pod(
+    run: &ValidatedRun,
+    attempt: &Attempt,
+    target: &ReadyTarget,
+    settings: &Settings,
+) -> Result<PodSpec, serde_json::Error> {
+    let placement = &run.spec.clients.placement;
+    let own = ["bin", "output", "tmp"].map(empty_directory);
+    let certificates = tls(target).into_iter().map(|(volume, _)| volume);
+    Ok(PodSpec {
+        init_containers: Some(vec![installer(settings)]),
+        containers: vec![client(run, attempt, target, settings)?],
+        restart_policy: Some("Never".to_owned()),
+        enable_service_links: Some(false),
+        automount_service_account_token: Some(false),
+        termination_grace_period_seconds: Some(CLIENT_GRACE_SECONDS),
+        security_context: Some(PodSecurityContext {
+            run_as_non_root: Some(true),
+            run_as_user: Some(CLIENT_USER),
+            run_as_group: Some(CLIENT_USER),
+            fs_group: Some(CLIENT_USER),
+            seccomp_profile: Some(SeccompProfile {
+                type_: "RuntimeDefault".to_owned(),
+                localhost_profile: None,
+            }),
+            ..PodSecurityContext::default()
+        }),
+        node_selector: Some(placement.node_selector.clone()).filter(|labels| !labels.is_empty()),
+        affinity: Some(Affinity {
+            node_affinity: Some(nodes(run, target)),
+            pod_anti_affinity: Some(separation(run, attempt, target)),
+            ..Affinity::default()
+        }),
+        topology_spread_constraints: spread(run, attempt),
+        tolerations: Some(tolerations(labels::CLIENT, placement)),
+        volumes: Some(own.into_iter().chain(certificates).collect()),
+        ..PodSpec::default()
+    })
+}

@@ -1,0 +1,271 @@
+//! From the results of all pods to one repetition's result: counts are summed,
+//! throughput is taken over the window in which every client was active,
+//! histograms are added. Pure.
+
+mod window;
+
+use super::validate::Attempt;
+use dragstrip_crds::{
+    histogram::{EncodedHistogram, HistogramError, Latencies, LatencySummary},
+    result::{
+        Failure, FailureStep, MergedOperation, Metric, OperationResult, PodFailure, PodResult,
+        RepetitionResult, ScheduleRecord,
+    },
+    units::thousands,
+    workload::Merge,
+};
+use window::Common;
+
+/// Name of the row of all operations together.
+pub const TOTAL: &str = "TOTAL";
+
+/// A failure without exit code or last words.
+pub fn failure(step: FailureStep, message: String) -> Failure {
+    Failure { step, message, exit_code: None, signal: None, last_lines: Vec::new() }
+}
+
+fn merged_histogram<'a>(
+    encoded: impl Iterator<Item = Option<&'a EncodedHistogram>>,
+) -> Result<Option<Latencies>, HistogramError> {
+    let mut merged: Option<Latencies> = None;
+    for histogram in encoded {
+        let Some(histogram) = histogram else {
+            return Ok(None);
+        };
+        let decoded = Latencies::decode(histogram)?;
+        match &mut merged {
+            None => merged = Some(decoded),
+            Some(sum) => sum.add(&decoded)?,
+        }
+    }
+    Ok(merged)
+}
+
+fn sum_known(values: impl Iterator<Item = Option<u64>>) -> Option<u64> {
+    values.flatten().reduce(|a, b| a + b)
+}
+
+/// The operations of `pod` that belong to the row `name`.
+fn of<'a>(pod: &'a PodResult, name: &'a str) -> impl Iterator<Item = &'a OperationResult> {
+    pod.operations.iter().filter(move |operation| name == TOTAL || operation.operation == name)
+}
+
+fn rate(common: &Common, pod: &PodResult, operation: &OperationResult) -> f64 {
+    match operation.reported_operations_per_second {
+        // The tool tells no count: its own rate is all there is.
+        Some(rate) if operation.count == 0 => rate,
+        _ => common.rate(pod, operation, operation.count),
+    }
+}
+
+fn merge_operation(
+    name: &str,
+    results: &[PodResult],
+    common: &Common,
+) -> Result<MergedOperation, HistogramError> {
+    let all: Vec<&OperationResult> = results.iter().flat_map(|pod| of(pod, name)).collect();
+    let histogram = merged_histogram(all.iter().map(|operation| operation.histogram.as_ref()))?;
+    let latency = match (&histogram, all.as_slice()) {
+        (Some(histogram), _) => histogram.summary(),
+        // What the tool printed of one operation is right; of several it cannot be joined.
+        (None, [single]) => single.latency_milliseconds,
+        (None, _) => LatencySummary::default(),
+    };
+    let sum = |of_operation: &dyn Fn(&PodResult, &OperationResult) -> f64| -> f64 {
+        results.iter().flat_map(|pod| of(pod, name).map(move |op| (pod, op))).map(|(pod, op)| of_operation(pod, op)).sum()
+    };
+    Ok(MergedOperation {
+        operation: name.to_owned(),
+        count: all.iter().map(|operation| operation.count).sum(),
+        operations_per_second: sum(&|pod, operation| rate(common, pod, operation)),
+        bytes_per_second: sum(&|pod, operation| common.rate(pod, operation, operation.bytes)),
+        hits: sum_known(all.iter().map(|operation| operation.hits)),
+        misses: sum_known(all.iter().map(|operation| operation.misses)),
+        errors: all.iter().map(|operation| operation.errors).sum(),
+        latency_milliseconds: latency,
+        histogram: histogram.map(|all| all.encode()).transpose()?,
+    })
+}
+
+/// An operation nobody sent (the GET of a write-only phase) is no row.
+fn happened(operation: &OperationResult) -> bool {
+    operation.count + operation.errors > 0 || operation.reported_operations_per_second.is_some()
+}
+
+/// One row per operation, and their total last; nothing for tools that only have figures of their own.
+fn merge_operations(results: &[PodResult], common: &Common) -> Result<Vec<MergedOperation>, HistogramError> {
+    let mut names: Vec<&str> = Vec::new();
+    for operation in results.iter().flat_map(|r| &r.operations).filter(|operation| happened(operation)) {
+        if !names.contains(&operation.operation.as_str()) {
+            names.push(&operation.operation);
+        }
+    }
+    let total = (!names.is_empty()).then_some(TOTAL);
+    names.into_iter().chain(total).map(|name| merge_operation(name, results, common)).collect()
+}
+
+/// Says which latencies are missing because they cannot be joined over pods.
+fn latency_notes(operations: &[MergedOperation], results: &[PodResult]) -> Vec<String> {
+    let printed = |name: &str| {
+        let mut of_pods = results.iter().flat_map(|pod| of(pod, name));
+        of_pods.any(|operation| operation.latency_milliseconds != LatencySummary::default())
+    };
+    let missing = operations.iter().filter(|operation| {
+        operation.histogram.is_none() && operation.latency_milliseconds == LatencySummary::default()
+    });
+    let names: Vec<&str> =
+        missing.map(|operation| operation.operation.as_str()).filter(|name| printed(name)).collect();
+    if names.is_empty() {
+        return Vec::new();
+    }
+    vec![format!(
+        "latencies of {} are left out: there are percentiles without histograms, and percentiles cannot be joined",
+        names.join(", ")
+    )]
+}
+
+fn joined(metrics: &[&Metric]) -> f64 {
+    let values = metrics.iter().map(|metric| metric.value);
+    match metrics.first().map(|metric| metric.merge).unwrap_or_default() {
+        Merge::Sum => values.sum(),
+        Merge::Mean => values.sum::<f64>() / metrics.len() as f64,
+        Merge::Maximum => values.fold(f64::NEG_INFINITY, f64::max),
+        Merge::Minimum => values.fold(f64::INFINITY, f64::min),
+    }
+}
+
+/// The tool's own figures over all pods, and notes on those that not every pod has.
+fn merge_metrics(results: &[PodResult]) -> (Vec<Metric>, Vec<String>) {
+    let (mut merged, mut notes): (Vec<Metric>, Vec<String>) = (Vec::new(), Vec::new());
+    let mut seen: Vec<&str> = Vec::new();
+    for metric in results.iter().flat_map(|pod| &pod.metrics) {
+        if seen.contains(&metric.name.as_str()) {
+            continue;
+        }
+        seen.push(&metric.name);
+        let of_pods: Vec<&Metric> = results
+            .iter()
+            .filter_map(|pod| pod.metrics.iter().find(|other| other.name == metric.name))
+            .collect();
+        if of_pods.len() == results.len() {
+            merged.push(Metric { value: joined(&of_pods), ..metric.clone() });
+        } else {
+            notes.push(format!(
+                "metric {} is left out: only {} of {} client pods have it",
+                metric.name,
+                of_pods.len(),
+                results.len()
+            ));
+        }
+    }
+    (merged, notes)
+}
+
+/// Several records of an open loop as one: counts and rates added, the longest lag.
+pub fn add_schedules<'a>(records: impl Iterator<Item = &'a ScheduleRecord>) -> Option<ScheduleRecord> {
+    records.cloned().reduce(|sum, record| ScheduleRecord {
+        kind: sum.kind,
+        operations_per_second: sum.operations_per_second + record.operations_per_second,
+        scheduled: sum.scheduled + record.scheduled,
+        sent: sum.sent + record.sent,
+        answered: sum.answered + record.answered,
+        maximum_lag_microseconds: sum.maximum_lag_microseconds.max(record.maximum_lag_microseconds),
+    })
+}
+
+/// What makes the numbers of the pods unusable, the cause before its consequences.
+/// A pod that was told to stop, or left nothing, is lost unless another one's
+/// failure was the reason.
+fn pods_failure(attempt: &Attempt, expected: u32, results: &[PodResult]) -> Option<PodFailure> {
+    let with = |wanted: &dyn Fn(FailureStep) -> bool| {
+        results.iter().find_map(|pod| {
+            let failure = pod.failure.clone().filter(|failure| wanted(failure.step))?;
+            Some(PodFailure { pod: pod.pod.clone(), failure })
+        })
+    };
+    let gone = |step: FailureStep| matches!(step, FailureStep::Interrupted | FailureStep::Lost);
+    if let Some(cause) = with(&|step| !gone(step)) {
+        return Some(cause);
+    }
+    if let Some(mut lost) = with(&gone) {
+        lost.failure.message = format!("a client pod or its node is lost: {}", lost.failure.message);
+        lost.failure.step = FailureStep::Lost;
+        return Some(lost);
+    }
+    let left = u32::try_from(results.len()).unwrap_or(u32::MAX);
+    (left < expected).then(|| PodFailure {
+        pod: attempt.name.clone(),
+        failure: failure(
+            FailureStep::Lost,
+            format!("a client pod or its node is lost: {left} of {expected} client pods left a result, the others were deleted"),
+        ),
+    })
+}
+
+/// Share of reads that found their key; `None` without reads.
+fn hit_ratio(operations: &[MergedOperation]) -> Option<f64> {
+    let total = operations.iter().find(|operation| operation.operation == TOTAL)?;
+    let (hits, misses) = (total.hits?, total.misses.unwrap_or(0));
+    (hits + misses > 0).then(|| hits as f64 / (hits + misses) as f64)
+}
+
+/// Why too few reads found their key, if the phase declares how many must.
+fn too_few_hits(attempt: &Attempt, operations: &[MergedOperation]) -> Option<String> {
+    let minimum = attempt.minimum_hit_ratio?;
+    let Some(ratio) = hit_ratio(operations) else {
+        return Some(format!("minimumHitRatio is {minimum}, but the tool counted no reads"));
+    };
+    let total = operations.iter().find(|operation| operation.operation == TOTAL);
+    let (hits, misses) =
+        total.map_or((0, 0), |total| (total.hits.unwrap_or(0), total.misses.unwrap_or(0)));
+    (ratio < minimum).then(|| {
+        format!(
+            "{} of {} reads found their key ({ratio:.4}), minimumHitRatio is {minimum}: load the keys first, or correct the key range",
+            thousands(hits),
+            thousands(hits + misses)
+        )
+    })
+}
+
+/// One repetition out of what its pods said. A failed or missing pod makes the
+/// repetition failed, never a partial sum.
+pub fn merge(attempt: &Attempt, expected: u32, results: Vec<PodResult>) -> RepetitionResult {
+    let own = |step, message| PodFailure { pod: attempt.name.clone(), failure: failure(step, message) };
+    let common = Common::of(&results);
+    let (operations, damaged) = match merge_operations(&results, &common) {
+        Ok(operations) => (operations, None),
+        Err(error) => (
+            Vec::new(),
+            Some(own(FailureStep::Output, format!("the clients' histograms cannot be merged: {error}"))),
+        ),
+    };
+    let apart = || {
+        common.is_empty().then(|| {
+            own(FailureStep::StartLine, "there was no moment in which all client pods sent load".to_owned())
+        })
+    };
+    let hits = || too_few_hits(attempt, &operations).map(|message| own(FailureStep::HitRatio, message));
+    let failure =
+        pods_failure(attempt, expected, &results).or(damaged).or_else(apart).or_else(hits);
+    let (metrics, mut notes) = merge_metrics(&results);
+    notes.extend(latency_notes(&operations, &results));
+    RepetitionResult {
+        phase: attempt.phase.clone(),
+        repetition: attempt.repetition,
+        measurement: attempt.measurement,
+        window_seconds: common.seconds(),
+        start_skew_seconds: common.start_skew_seconds(),
+        hit_ratio: hit_ratio(&operations),
+        metrics,
+        // Batches are timed one by one: of several pods they cannot be joined.
+        batches: if let [single] = results.as_slice() { single.batches.clone() } else { None },
+        schedule: add_schedules(results.iter().filter_map(|pod| pod.schedule.as_ref())),
+        operations,
+        notes,
+        failure,
+        pods: results,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,161 @@
+//! The order to start: one instant for all pods of an attempt, and how far their
+//! clocks are from the operator's. Needs the client and the runners.
+
+use super::{
+    fetch::Fetched,
+    validate::{Attempt, ValidatedRun},
+};
+use crate::{
+    cluster::{
+        agents::{AgentError, Agents},
+        pods,
+    },
+    context::Context,
+    labels::{self, RUN_MANAGER},
+};
+use dragstrip_crds::protocol::{ClockOffset, StartOrder};
+use futures::future::join_all;
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
+use kube::{
+    Api, ResourceExt,
+    api::{Patch, PatchParams},
+};
+use std::net::IpAddr;
+
+/// From the order to the start line: time for every pod to be told, and for
+/// tools that connect first to do so.
+const START_LEAD: SignedDuration = SignedDuration::from_millis(1500);
+/// Time for each further pod to be told.
+const LEAD_PER_POD: SignedDuration = SignedDuration::from_millis(10);
+/// Longest time that telling all pods may take.
+const TELLING: SignedDuration = SignedDuration::from_millis(300);
+
+/// A step that failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A runner's clock could not be read.
+    #[error("failed to read the clock of pod {1}")]
+    ReadClock(#[source] AgentError, String),
+    /// The start line could not be written on the Job.
+    #[error("failed to write the start line on Job {1}")]
+    FixStartLine(#[source] kube::Error, String),
+    /// A runner could not be told to start.
+    #[error("failed to give pod {1} its order to start")]
+    GiveOrder(#[source] AgentError, String),
+}
+
+/// A runner that is to be told.
+struct Runner {
+    pod: String,
+    address: IpAddr,
+    clock: Option<ClockOffset>,
+}
+
+/// Whether the start line `start` can still be told: it lies far enough ahead,
+/// or some pod has it already and the others must not get another.
+fn still_good(start: Timestamp, now: Timestamp, job: &str, fetched: &Fetched) -> bool {
+    let told_to_some = || {
+        fetched.pods_of(job).any(|pod| match fetched.runners.get(&pod.name_any()) {
+            Some(runner) => runner.start_at_unix_nanos.is_some(),
+            // A pod that does not answer may have it.
+            None => true,
+        })
+    };
+    start > now + TELLING || told_to_some()
+}
+
+/// The start line of `job`, written on it first: an operator that dies between
+/// writing and telling finds it again, and replaces it only if it has passed
+/// before anybody was told. `None` when the Job changed since it was looked at.
+async fn fix_start_line(
+    ctx: &Context,
+    run: &ValidatedRun,
+    job: &Job,
+    fetched: &Fetched,
+) -> Result<Option<Timestamp>, Error> {
+    let now = Timestamp::now();
+    if let Some(start) =
+        super::view::start_line(job).filter(|start| still_good(*start, now, &job.name_any(), fetched))
+    {
+        return Ok(Some(start));
+    }
+    let start = now + lead(run.pods());
+    let patch = serde_json::json!({"metadata": {
+        "resourceVersion": job.resource_version(),
+        "annotations": {labels::START_AT: start.as_nanosecond().to_string()},
+    }});
+    let jobs: Api<Job> = Api::namespaced(ctx.client.clone(), &run.holder.namespace);
+    let parameters = PatchParams { field_manager: Some(RUN_MANAGER.to_owned()), ..PatchParams::default() };
+    match jobs.patch(&job.name_any(), &parameters, &Patch::Merge(&patch)).await {
+        Ok(_) => Ok(Some(start)),
+        Err(kube::Error::Api(status)) if status.is_conflict() => Ok(None),
+        Err(error) => Err(Error::FixStartLine(error, job.name_any())),
+    }
+}
+
+/// Time between the order and the start line for so many pods.
+fn lead(pods: u32) -> SignedDuration {
+    START_LEAD + LEAD_PER_POD * i32::try_from(pods.saturating_sub(1)).unwrap_or(i32::MAX)
+}
+
+fn nanoseconds(instant: Timestamp) -> i64 {
+    // Fits until the year 2262.
+    i64::try_from(instant.as_nanosecond()).unwrap_or(i64::MAX)
+}
+
+fn address(pod: &Pod) -> Option<(String, IpAddr)> {
+    Some((pod.name_any(), pod.status.as_ref()?.pod_ip.as_ref()?.parse().ok()?))
+}
+
+/// The first error, once all have had their chance: a pod that does not answer
+/// must not keep the others from being told.
+fn all<T, E>(results: Vec<Result<T, E>>) -> Result<Vec<T>, E> {
+    results.into_iter().collect()
+}
+
+/// The runners of `attempt` and their clocks, asked all at the same time.
+async fn runners(agents: &Agents, token: &str, attempt: &Attempt, fetched: &Fetched) -> Result<Vec<Runner>, Error> {
+    let alive = fetched.pods_of(&attempt.name).filter(|pod| !pods::ended(pod));
+    let found: Vec<(String, IpAddr)> = alive.filter_map(address).collect();
+    let asked = found.into_iter().map(|(pod, address)| async move {
+        match agents.clock(address, token).await {
+            Ok(clock) => Ok(Runner { pod, address, clock }),
+            Err(error) => Err(Error::ReadClock(error, pod)),
+        }
+    });
+    all(join_all(asked).await)
+}
+
+/// Gives all runners of `attempt` the order to start at one instant. Repeating it changes nothing.
+pub async fn give(ctx: &Context, run: &ValidatedRun, attempt: &Attempt, fetched: &Fetched) -> Result<(), Error> {
+    let Some(job) = fetched.jobs.get(&attempt.name) else {
+        return Ok(());
+    };
+    let token = run.token(attempt);
+    // Before the start line is fixed: it takes time that the pods need to be told.
+    let runners = runners(&ctx.agents, &token, attempt, fetched).await?;
+    let Some(start) = fix_start_line(ctx, run, job, fetched).await? else {
+        return Ok(());
+    };
+    let start_at_unix_nanos = nanoseconds(start);
+    let (agents, token) = (&ctx.agents, token.as_str());
+    let orders = runners.into_iter().map(|runner| async move {
+        let sent_at_unix_nanos = nanoseconds(Timestamp::now());
+        let order = StartOrder { start_at_unix_nanos, sent_at_unix_nanos, clock: runner.clock };
+        let told = agents.start(runner.address, token, order).await;
+        told.map_err(|error| Error::GiveOrder(error, runner.pod))
+    });
+    all(join_all(orders).await).map(|_| ())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_pods_get_more_time_to_be_told() {
+        assert_eq!(lead(1), SignedDuration::from_millis(1500));
+        assert_eq!(lead(101), SignedDuration::from_millis(2500));
+    }
+}

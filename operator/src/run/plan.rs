@@ -1,0 +1,204 @@
+//! The order of a run's measurements. A repetition that lost a client is
+//! measured again from its first phase: never a sum of parts. Pure.
+//!
+//! A run's attempts are laid out as repetition × measurement × phase; measurements
+//! after the first exist only when the one before was lost.
+
+use super::validate::{Attempt, ValidatedRun};
+use dragstrip_crds::result::{FailureStep, PodFailure, RepetitionResult};
+use std::collections::BTreeMap;
+
+/// What became of an attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// No result is stored.
+    Open,
+    /// A good result is stored.
+    Good,
+    /// A client was lost: the repetition may be measured again.
+    Lost,
+    /// Anything else went wrong.
+    Failed,
+}
+
+impl Outcome {
+    /// The outcome that a stored result tells.
+    pub fn of_failure(failure: Option<&PodFailure>) -> Self {
+        match failure {
+            None => Self::Good,
+            Some(failure) if failure.failure.step == FailureStep::Lost => Self::Lost,
+            Some(_) => Self::Failed,
+        }
+    }
+
+    fn of_stored(stored: Option<&RepetitionResult>) -> Self {
+        stored.map_or(Self::Open, |result| Self::of_failure(result.failure.as_ref()))
+    }
+}
+
+/// How far a run came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// The attempt with this index has no result yet and is the next to get one.
+    At(usize),
+    /// What went wrong in the attempt with this index ends the run.
+    Failed(usize),
+    /// Everything was measured.
+    Done,
+}
+
+/// Index of the first attempt of the next measurement of the repetition that
+/// `attempt` (with `index`) belongs to; `None` when there are no more.
+fn again(run: &ValidatedRun, index: usize, attempt: &Attempt) -> Option<usize> {
+    let next = index - attempt.phase_index + run.spec.phases.len();
+    run.attempts.get(next).filter(|other| other.repetition == attempt.repetition).map(|_| next)
+}
+
+/// Index of the first attempt of the repetition after that of the attempt with `index`.
+fn next_repetition(run: &ValidatedRun, index: usize) -> usize {
+    let repetition = run.attempts[index].repetition;
+    index + run.attempts[index..].iter().take_while(|attempt| attempt.repetition == repetition).count()
+}
+
+/// Where `run` stands when `outcome` tells what became of the attempt with an index.
+pub fn place(run: &ValidatedRun, outcome: impl Fn(usize) -> Outcome) -> Place {
+    let mut index = 0;
+    while let Some(attempt) = run.attempts.get(index) {
+        index = match outcome(index) {
+            Outcome::Open => return Place::At(index),
+            Outcome::Failed => return Place::Failed(index),
+            Outcome::Good if attempt.phase_index + 1 < run.spec.phases.len() => index + 1,
+            Outcome::Good => next_repetition(run, index),
+            Outcome::Lost => match again(run, index, attempt) {
+                Some(next) => next,
+                None => return Place::Failed(index),
+            },
+        };
+    }
+    Place::Done
+}
+
+/// Where `run` stands by its stored results.
+pub fn place_of(run: &ValidatedRun, stored: &BTreeMap<String, RepetitionResult>) -> Place {
+    place(run, |index| Outcome::of_stored(stored.get(&run.attempts[index].name)))
+}
+
+/// The attempts whose results count, with them: good ones, of measurements that
+/// lost no client. What a lost measurement has is never added to another's.
+pub fn counted<'a>(
+    run: &'a ValidatedRun,
+    stored: &'a BTreeMap<String, RepetitionResult>,
+) -> impl Iterator<Item = (&'a Attempt, &'a RepetitionResult)> {
+    let result = |attempt: &Attempt| stored.get(&attempt.name);
+    let lost = move |attempt: &Attempt| Outcome::of_stored(result(attempt)) == Outcome::Lost;
+    run.attempts
+        .chunks(run.spec.phases.len().max(1))
+        .filter(move |measurement| !measurement.iter().any(lost))
+        .flatten()
+        .filter_map(move |attempt| Some((attempt, result(attempt)?)))
+        .filter(|(_, result)| result.failure.is_none())
+}
+
+/// Attempts that were lost and whose repetition was, or is to be, measured again.
+pub fn retried<'a>(
+    run: &'a ValidatedRun,
+    stored: &'a BTreeMap<String, RepetitionResult>,
+) -> impl Iterator<Item = (&'a Attempt, &'a PodFailure)> {
+    run.attempts.iter().enumerate().filter_map(|(index, attempt)| {
+        let failure = stored.get(&attempt.name)?.failure.as_ref()?;
+        let lost = Outcome::of_failure(Some(failure)) == Outcome::Lost;
+        (lost && again(run, index, attempt).is_some()).then_some((attempt, failure))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::{
+        fixtures::{lost, pod_result, run},
+        merge::merge,
+        validate::validate,
+    };
+    use Outcome::{Failed, Good, Lost, Open};
+
+    fn plan(repetitions: i32, max_retries: i32) -> ValidatedRun {
+        let mut run = run(&["write", "read"], repetitions);
+        run.spec.max_retries = max_retries;
+        validate(&run).unwrap()
+    }
+
+    fn at(run: &ValidatedRun, outcomes: &[(&str, Outcome)]) -> String {
+        let of = |index: usize| {
+            let name = &run.attempts[index].name;
+            outcomes.iter().find(|(attempt, _)| attempt == name).map_or(Open, |(_, outcome)| *outcome)
+        };
+        match place(run, of) {
+            Place::At(index) => run.attempts[index].name.clone(),
+            Place::Failed(index) => format!("failed in {}", run.attempts[index].name),
+            Place::Done => "done".to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_lost_repetition_is_measured_again_from_its_first_phase_and_at_most_so_often() {
+        let (w1, r1) = ("sprint-write-1", "sprint-read-1");
+        let (w1b, r1b) = ("sprint-write-1b", "sprint-read-1b");
+        let table: [(&str, &[(&str, Outcome)], &str); 12] = [
+            ("the first phase comes first", &[], w1),
+            ("phases follow each other", &[(w1, Good)], r1),
+            ("repetitions follow each other", &[(w1, Good), (r1, Good)], "sprint-write-2"),
+            ("a lost first phase is measured again", &[(w1, Lost)], w1b),
+            ("a lost second phase starts from the first", &[(w1, Good), (r1, Lost)], w1b),
+            ("the second measurement goes on", &[(w1, Good), (r1, Lost), (w1b, Good)], r1b),
+            (
+                "the next repetition follows the second measurement",
+                &[(w1, Lost), (w1b, Good), (r1b, Good)],
+                "sprint-write-2",
+            ),
+            ("a second loss is one too many", &[(w1, Lost), (w1b, Lost)], "failed in sprint-write-1b"),
+            (
+                "a second loss in another phase too",
+                &[(w1, Good), (r1, Lost), (w1b, Good), (r1b, Lost)],
+                "failed in sprint-read-1b",
+            ),
+            ("another failure is not measured again", &[(w1, Failed)], "failed in sprint-write-1"),
+            ("nor in a second measurement", &[(w1, Lost), (w1b, Failed)], "failed in sprint-write-1b"),
+            (
+                "every repetition has its own measurements",
+                &[(w1, Lost), (w1b, Good), (r1b, Good), ("sprint-write-2", Lost)],
+                "sprint-write-2b",
+            ),
+        ];
+        for (sentence, outcomes, expected) in table {
+            assert_eq!(at(&plan(2, 1), outcomes), expected, "{sentence}");
+        }
+    }
+
+    #[test]
+    fn without_retries_a_loss_ends_the_run() {
+        assert_eq!(at(&plan(1, 0), &[("sprint-write-1", Lost)]), "failed in sprint-write-1");
+        assert_eq!(at(&plan(1, 0), &[("sprint-write-1", Good), ("sprint-read-1", Good)]), "done");
+    }
+
+    #[test]
+    fn nothing_of_a_lost_measurement_counts() {
+        let run = plan(1, 1);
+        let stored: BTreeMap<_, _> = run
+            .attempts
+            .iter()
+            .map(|attempt| {
+                let pods = match attempt.name.as_str() {
+                    "sprint-read-1" => vec![lost("p")],
+                    _ => vec![pod_result("p", 1000, 1.0, 100)],
+                };
+                (attempt.name.clone(), merge(attempt, 1, pods))
+            })
+            .collect();
+        let names: Vec<&str> =
+            counted(&run, &stored).map(|(attempt, _)| attempt.name.as_str()).collect();
+        assert_eq!(names, ["sprint-write-1b", "sprint-read-1b"], "the good first phase must not count twice");
+        let again: Vec<_> = retried(&run, &stored).map(|(attempt, _)| attempt.name.as_str()).collect();
+        assert_eq!(again, ["sprint-read-1"]);
+        assert_eq!(place_of(&run, &stored), Place::Done);
+    }
+}

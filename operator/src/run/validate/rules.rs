@@ -1,0 +1,164 @@
+//! Rules over a whole phase that admission cannot say. Pure.
+
+use super::Invalid;
+use dragstrip_crds::{
+    BenchmarkRunSpec,
+    datastore::{DatastoreSpec, Engine, ServerProtocol},
+    run::PhaseSpec,
+    units::{Period, thousands},
+};
+
+/// What a declared Datastore speaks.
+pub fn protocol(datastore: &DatastoreSpec) -> ServerProtocol {
+    match (datastore.engine, &datastore.custom) {
+        (Engine::Custom, Some(custom)) => custom.protocol,
+        _ => ServerProtocol::Resp,
+    }
+}
+
+/// What a target that does not speak RESP cannot do for `phase`, with the remedy.
+fn needs_resp(phase: &PhaseSpec) -> Option<String> {
+    let what = match (&phase.exec, &phase.load) {
+        (None, _) => "its tool speaks RESP, the target does not (protocol Tcp): use exec with the target's own tool",
+        (Some(_), _) if phase.flush => "flush is a RESP command, the target does not speak RESP (protocol Tcp): leave it out",
+        (Some(_), Some(_)) => "load writes keys over RESP, the target does not speak it (protocol Tcp): let a phase of its own write them",
+        (Some(exec), None) if exec.counter_check => "exec.counterCheck asks the server over RESP, the target does not speak it (protocol Tcp): leave it out",
+        (Some(_), None) => return None,
+    };
+    Some(format!("phases[{}]: {what}", phase.name))
+}
+
+/// Why the phases of `spec` cannot load a target that speaks `protocol`; `None` when they can.
+pub fn beyond_resp(spec: &BenchmarkRunSpec, protocol: ServerProtocol) -> Option<String> {
+    match protocol {
+        ServerProtocol::Resp => None,
+        ServerProtocol::Tcp => spec.phases.iter().find_map(needs_resp),
+    }
+}
+
+fn whole_seconds(phase: &PhaseSpec, field: &'static str, given: Option<&Period>) -> Result<(), Invalid> {
+    match given.filter(|period| period.duration().subsec_nanos() != 0) {
+        None => Ok(()),
+        Some(period) => {
+            Err(Invalid::WholeSeconds { phase: phase.name.clone(), field, given: period.to_string() })
+        }
+    }
+}
+
+/// What is wrong with `phase` when `pods` clients run it.
+fn problem(phase: &PhaseSpec, pods: i32) -> Option<String> {
+    let rate = phase.loadgen.as_ref().and_then(|loadgen| loadgen.rate.as_ref());
+    if let Some(rate) = rate.filter(|rate| rate.operations_per_second < i64::from(pods)) {
+        return Some(format!(
+            "loadgen.rate.operationsPerSecond is {} for {pods} client pods together: each needs at least 1; raise it or lower spec.clients.pods",
+            rate.operations_per_second
+        ));
+    }
+    let batch = phase.loadgen.as_ref().and_then(|loadgen| loadgen.batch.as_ref());
+    if batch.is_some() && pods > 1 {
+        return Some(format!(
+            "loadgen.batch times batches one by one, which cannot be joined over {pods} client pods: set spec.clients.pods to 1"
+        ));
+    }
+    let unnamed = phase.load.as_ref().is_some_and(|load| load.key_prefix.is_none());
+    if unnamed && (phase.exec.is_some() || phase.bullmq.is_some()) {
+        return Some("load.keyPrefix is needed: exec and bullmq have no key names of their own".to_owned());
+    }
+    if let Some(load) = phase.load.as_ref().filter(|load| load.keys() < u64::from(pods.unsigned_abs())) {
+        return Some(format!(
+            "load has {} keys for {pods} client pods, each of which writes a share: raise keyMaximum or lower spec.clients.pods",
+            thousands(load.keys())
+        ));
+    }
+    if phase.minimum_hit_ratio.is_some() && phase.bullmq.is_some() {
+        return Some("minimumHitRatio is about reads of keys, which bullmq does not count: leave it out".to_owned());
+    }
+    None
+}
+
+/// Checks every phase of `spec`.
+pub fn check(spec: &BenchmarkRunSpec) -> Result<(), Invalid> {
+    for phase in &spec.phases {
+        if let Some(memtier) = &phase.memtier {
+            whole_seconds(phase, "memtier.testTime", memtier.test_time.as_ref())?;
+            whole_seconds(phase, "warmup", phase.warmup.as_ref())?;
+        }
+        if let Some(problem) = problem(phase, spec.clients.pods) {
+            return Err(Invalid::Combination { phase: phase.name.clone(), problem });
+        }
+    }
+    let target = &spec.target;
+    let external = target.external.as_ref().map(|external| external.protocol);
+    let declared = external.or_else(|| target.datastore.as_ref().map(protocol));
+    match declared.and_then(|declared| beyond_resp(spec, declared)) {
+        None => Ok(()),
+        Some(message) => Err(Invalid::Unsuitable(message)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::run::{fixtures::run, validate::validate};
+    use serde_json::{Value, json};
+
+    /// The message with which a run with this phase and so many pods is refused; empty when it is not.
+    fn refusal(phase: Value, pods: i32, target: Value) -> String {
+        let mut phase = phase;
+        phase["name"] = json!("p");
+        let mut run = run(&[], 1);
+        run.spec.phases = vec![serde_json::from_value(phase).unwrap()];
+        run.spec.clients.pods = pods;
+        run.spec.target = serde_json::from_value(target).unwrap();
+        validate(&run).err().map(|invalid| invalid.to_string()).unwrap_or_default()
+    }
+
+    fn redis() -> Value {
+        json!({"datastoreRef": {"name": "redis"}})
+    }
+
+    fn etcd() -> Value {
+        json!({"datastore": {"engine": "Custom", "image": "etcd:1", "threads": 1, "custom": {"protocol": "Tcp"}}})
+    }
+
+    fn exec() -> Value {
+        json!({"exec": {"image": "i", "command": ["c"], "parser": {"redisBenchmarkCsv": {}}}})
+    }
+
+    fn with(mut phase: Value, field: &str, value: Value) -> Value {
+        phase[field] = value;
+        phase
+    }
+
+    #[test]
+    fn each_mistake_is_told_with_its_remedy() {
+        let memtier = json!({"memtier": {"testTime": "2s"}});
+        let loadgen = json!({"loadgen": {"duration": "2s"}});
+        let bullmq = json!({"bullmq": {"duration": "2s"}});
+        let batch = json!({"items": 10, "batchSize": 5, "operation": "Mset"});
+        let library = json!({"duration": "1s", "client": "Fred", "library": {}, "batch": batch});
+        let table = [
+            (json!({"memtier": {"testTime": "1500ms"}}), 1, redis(), "spec.phases[p].memtier.testTime is 1500ms"),
+            (with(memtier.clone(), "warmup", json!("1500ms")), 1, redis(), "spec.phases[p].warmup is 1500ms"),
+            (
+                json!({"loadgen": {"duration": "2s", "rate": {"operationsPerSecond": 2}}}),
+                3,
+                redis(),
+                "spec.phases[p].loadgen.rate.operationsPerSecond is 2 for 3 client pods",
+            ),
+            (json!({"loadgen": library}), 2, redis(), "set spec.clients.pods to 1"),
+            (with(exec(), "load", json!({"keyMaximum": 9})), 1, redis(), "load.keyPrefix is needed"),
+            (with(bullmq.clone(), "load", json!({"keyMaximum": 9})), 1, redis(), "load.keyPrefix is needed"),
+            (with(loadgen.clone(), "load", json!({"keyMaximum": 1})), 3, redis(), "load has 2 keys for 3 client pods"),
+            (with(bullmq, "minimumHitRatio", json!(0.5)), 1, redis(), "minimumHitRatio"),
+            (loadgen, 1, etcd(), "phases[p]: its tool speaks RESP"),
+            (with(exec(), "flush", json!(true)), 1, etcd(), "flush is a RESP command"),
+            (with(exec(), "load", json!({"keyMaximum": 9, "keyPrefix": "k"})), 1, etcd(), "load writes keys over RESP"),
+        ];
+        for (phase, pods, target, expected) in table {
+            let refusal = refusal(phase.clone(), pods, target);
+            assert!(refusal.contains(expected), "{phase}: expected {expected:?}, got {refusal:?}");
+        }
+        assert_eq!(refusal(exec(), 2, etcd()), "", "exec may load what speaks no RESP");
+        assert_eq!(refusal(memtier, 2, redis()), "");
+    }
+}
