@@ -107,10 +107,10 @@ pub struct Arguments {
     /// Values of random bytes instead of a run of 'x'.
     #[arg(long)]
     pub random_data: bool,
-    /// Expiry of values, uniform between both, in seconds.
+    /// Expiry of what set and mset-expireat write, uniform between both, in seconds.
     #[arg(long, value_name = "MIN-MAX")]
     pub expiry_range: Option<RangeText>,
-    /// Requests written at once on a connection.
+    /// Requests written at once on a connection; 1 with --rate.
     #[arg(long, default_value_t = 1)]
     pub pipeline: u32,
     /// Requests of each connection after the warm-up, or "allkeys" for one sequential pass over all
