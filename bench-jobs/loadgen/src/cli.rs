@@ -138,12 +138,6 @@ pub struct Arguments {
     /// File for the JSON result; "-" writes it to standard output instead of the summary.
     #[arg(long, value_name = "FILE")]
     pub json_out_file: Option<PathBuf>,
-    /// Client libraries instead of the raw client.
-    #[command(flatten)]
-    pub library: LibraryArguments,
-    /// BullMQ jobs instead of SETs and GETs.
-    #[command(flatten)]
-    pub replay: ReplayArguments,
     /// Which operations are sent, and where to in a cluster.
     #[command(flatten)]
     pub workload: WorkloadArguments,
@@ -153,6 +147,13 @@ pub struct Arguments {
     /// How connections are made and secured.
     #[command(flatten)]
     pub transport: TransportArguments,
+    // Last, since their headings hold for all options after them.
+    /// Client libraries instead of the raw client.
+    #[command(flatten)]
+    pub library: LibraryArguments,
+    /// BullMQ jobs instead of SETs and GETs.
+    #[command(flatten)]
+    pub replay: ReplayArguments,
 }
 
 /// Values of `--protocol`.
