@@ -101,7 +101,7 @@ pub fn report(runs: &[BenchmarkRun]) -> String {
     let mut text = format!("{table}\n");
     for run in runs {
         let status = run.status.clone().unwrap_or_default();
-        let message = status.message.unwrap_or_else(|| "no status yet".to_owned());
+        let message = status.message.clone().unwrap_or_else(|| "no status yet".to_owned());
         // Writing into a String cannot fail.
         let _ = writeln!(text, "{}: {} - {message}", run.name_any(), status.phase);
         for line in details::lines(&status) {

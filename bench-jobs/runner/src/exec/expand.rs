@@ -45,15 +45,12 @@ impl Values {
             expanded.push_str(before);
             let name = from.find('}').map(|end| &from[2..end]);
             let value = name.and_then(|name| self.0.iter().find(|(known, _)| *known == name));
-            let length = match (name, value) {
-                (Some(name), Some((_, value))) => {
-                    expanded.push_str(value);
-                    name.len() + 3
-                }
-                _ => {
-                    expanded.push_str("${");
-                    2
-                }
+            let length = if let (Some(name), Some((_, value))) = (name, value) {
+                expanded.push_str(value);
+                name.len() + 3
+            } else {
+                expanded.push_str("${");
+                2
             };
             rest = &from[length..];
         }

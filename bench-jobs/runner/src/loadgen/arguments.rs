@@ -240,15 +240,14 @@ fn library_options(line: &mut Line, spec: &LoadgenSpec, job: &JobSpec, library: 
             },
         );
     }
-    match &spec.batch {
-        Some(batch) => batch_options(line, batch),
-        None => {
-            line.option("tasks", library.tasks);
-            line.flag("assert-expected", library.assert_expected);
-            if let Ok(operation) = library_operation(spec) {
-                line.option("library-operation", operation);
-            }
-        }
+    if let Some(batch) = &spec.batch {
+        batch_options(line, batch);
+        return;
+    }
+    line.option("tasks", library.tasks);
+    line.flag("assert-expected", library.assert_expected);
+    if let Ok(operation) = library_operation(spec) {
+        line.option("library-operation", operation);
     }
 }
 
