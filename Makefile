@@ -13,6 +13,7 @@ HOST_TARGET = $(shell rustc -vV | sed -n 's/^host: //p')
 DIST := $(DRAGSTRIP_CACHE)/dist
 OPERATOR_IMAGE := dragstrip.dev/operator:$(VERSION)
 RUNNER_IMAGE := dragstrip.dev/runner:$(VERSION)
+BULLMQ_IMAGE := dragstrip.dev/bullmq:$(VERSION)
 CLUSTER_ENV = eval "$$(testbed/cluster env)"
 
 .PHONY: help
@@ -31,14 +32,32 @@ build: ## Build the static programs into the cache (release)
 	install -C $(CARGO_TARGET_DIR)/$(HOST_TARGET)/release/dragstrip-{runner,loadgen} $(DIST)/runner/
 	install -C $(CARGO_TARGET_DIR)/$(HOST_TARGET)/release/dragstrip $(DIST)/bin/
 
+.PHONY: build-bullmq
+build-bullmq: node-modules ## Build the BullMQ job into the cache, with the modules it needs
+	cd bench-jobs/bullmq && npm run --silent build
+	mkdir -p $(DIST)/bullmq/dist
+	install -C -m 0644 bench-jobs/bullmq/{package.json,package-lock.json,.npmrc} $(DIST)/bullmq/
+	rm -rf $(DIST)/bullmq/dist/src && cp -R bench-jobs/bullmq/dist/src $(DIST)/bullmq/dist/
+	chmod 0755 $(DIST)/bullmq/dist/src/main.js
+	cd $(DIST)/bullmq && npm ci --loglevel=error --omit=dev --ignore-scripts
+
+.PHONY: node-modules
+node-modules: bench-jobs/bullmq/node_modules/.package-lock.json
+bench-jobs/bullmq/node_modules/.package-lock.json: bench-jobs/bullmq/package-lock.json
+	@command -v npm >/dev/null || { echo "no 'npm' on PATH: install Node.js 20 or newer (https://nodejs.org), then try again"; exit 1; }
+	cd bench-jobs/bullmq && npm ci --loglevel=error --ignore-scripts
+	@touch $@
+
 .PHONY: images
-images: build ## Build the product's images and load them into the cluster's nodes
+images: build build-bullmq ## Build the product's images and load them into the cluster's nodes
 	testbed/cluster build-image $(OPERATOR_IMAGE) operator/Containerfile $(DIST)/operator
 	testbed/cluster build-image $(RUNNER_IMAGE) bench-jobs/runner/Containerfile $(DIST)/runner
+	testbed/cluster build-image $(BULLMQ_IMAGE) bench-jobs/bullmq/Containerfile $(DIST)/bullmq
 
 .PHONY: generate
-generate: ## Write the generated files: CRDs and the chart's copy of them
+generate: ## Write the generated files: CRDs and the chart's copy of them, the schema of results
 	cargo run --quiet --locked -p dragstrip-crds --features crdgen --bin crdgen
+	cargo run --quiet --locked -p dragstrip-parsers --bin result-schema >docs/result.schema.json
 
 ##### Checking
 
@@ -47,12 +66,13 @@ format: ## Format the code
 	cargo fmt --all
 
 .PHONY: check
-check: generate tools ## Format, lint, licences, generated files, shell scripts
+check: generate tools node-modules ## Format, lint, licences, generated files, shell scripts
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets --all-features -- -D warnings
+	cd bench-jobs/bullmq && npm run --silent check
 	$(DRAGSTRIP_CACHE)/tools/bin/cargo-deny --locked check bans licenses sources
 	shellcheck -x -P testbed $$(git ls-files testbed bench-jobs .ci | xargs -r grep -lE '^#!.*(ba)?sh')
-	git diff --exit-code -- crds/yaml charts/dragstrip/templates/crds \
+	git diff --exit-code -- crds/yaml charts/dragstrip/templates/crds docs/result.schema.json \
 	  || { echo "generated files are stale: run 'make generate' and commit the result"; exit 1; }
 
 .PHONY: tools
@@ -89,13 +109,39 @@ demo: install ## One command: cluster, operator, quickstart, a table of numbers
 test: test-unit test-e2e ## Run all tests
 
 .PHONY: test-unit
-test-unit: tools ## Run unit and scenario tests
+test-unit: tools node-modules ## Run unit and scenario tests
 	cargo test --locked --workspace --exclude dragstrip-e2e
+	cd bench-jobs/bullmq && npm test --silent
 
 .PHONY: test-e2e
 test-e2e: install ## Run the end-to-end tests on the cluster
 	$(CLUSTER_ENV); cargo test --locked -p dragstrip-e2e -- --test-threads=1
 
 .PHONY: bench-loadgen
-bench-loadgen: tools ## Measure the load generator against redis-benchmark (and memtier when on PATH)
+bench-loadgen: tools ## Measure the load generator against a bare loop, redis-benchmark (and memtier when on PATH)
 	bench-jobs/loadgen/bench/bench-loadgen
+
+.PHONY: bench-bullmq
+bench-bullmq: tools node-modules ## Measure the BullMQ job against the published tool's loop
+	cd bench-jobs/bullmq && npm run --silent bench
+
+##### Fuzzing
+
+FUZZ_SECONDS ?= 600
+FUZZ_TARGETS ?= $(notdir $(basename $(wildcard fuzz/fuzz_targets/*.rs)))
+FUZZ_DIR := $(DRAGSTRIP_CACHE)/fuzz
+# Without a sanitizer, which needs a nightly compiler: there is no unsafe code
+# to watch. Coverage needs one unstable flag, hence RUSTC_BOOTSTRAP.
+FUZZ := PATH="$(DRAGSTRIP_CACHE)/tools/bin:$$PATH" RUSTC_BOOTSTRAP=1 CARGO_TARGET_DIR=$(FUZZ_DIR)/target cargo fuzz
+
+.PHONY: fuzz
+fuzz: ## Fuzz every parser, FUZZ_SECONDS each (FUZZ_TARGETS names some); findings go to the cache
+	@[ -x $(DRAGSTRIP_CACHE)/tools/bin/cargo-fuzz ] || { echo "==> installing cargo-fuzz (once, some minutes)"; \
+	  CARGO_TARGET_DIR=$(DRAGSTRIP_CACHE)/target-tools cargo install --quiet --locked --root $(DRAGSTRIP_CACHE)/tools cargo-fuzz@0.13.1; }
+	cargo run --quiet --locked -p dragstrip-parser-checks --bin fuzz-seeds -- $(FUZZ_DIR)/corpus >/dev/null
+	$(FUZZ) build --sanitizer none
+	for target in $(FUZZ_TARGETS); do \
+	  echo "==> $$target for $(FUZZ_SECONDS) s"; mkdir -p $(FUZZ_DIR)/corpus/$$target $(FUZZ_DIR)/findings/$$target; \
+	  $(FUZZ) run --sanitizer none $$target $(FUZZ_DIR)/corpus/$$target -- -max_total_time=$(FUZZ_SECONDS) -timeout=10 \
+	    -rss_limit_mb=2048 -max_len=65536 -print_final_stats=1 -artifact_prefix=$(FUZZ_DIR)/findings/$$target/; \
+	done

@@ -1,9 +1,12 @@
 //! Results as a table like memtier's own summary, several runs side by side.
 //! Pure.
 
+mod details;
+
 use comfy_table::{CellAlignment, Table, presets};
 use dragstrip_crds::{
     BenchmarkRun,
+    histogram::LatencySummary,
     run::{OperationStatus, PhaseStatus},
     units::thousands,
 };
@@ -27,7 +30,9 @@ fn or_dashes(value: Option<u64>) -> String {
 
 fn row(phase: &str, target: &str, operation: &OperationStatus) -> Vec<String> {
     let latency = &operation.latency_milliseconds;
-    let milliseconds = |value: f64| format!("{value:.3}");
+    // What could not be joined is left out of the status: nothing was ever answered in 0 ms.
+    let known = *latency != LatencySummary::default();
+    let milliseconds = |value: f64| if known { format!("{value:.3}") } else { "---".to_owned() };
     vec![
         phase.to_owned(),
         target.to_owned(),
@@ -99,6 +104,9 @@ pub fn report(runs: &[BenchmarkRun]) -> String {
         let message = status.message.unwrap_or_else(|| "no status yet".to_owned());
         // Writing into a String cannot fail.
         let _ = writeln!(text, "{}: {} - {message}", run.name_any(), status.phase);
+        for line in details::lines(&status) {
+            let _ = writeln!(text, "    {line}");
+        }
         for line in status.failure.iter().flat_map(|failure| &failure.last_lines) {
             let _ = writeln!(text, "    | {line}");
         }
@@ -109,7 +117,7 @@ pub fn report(runs: &[BenchmarkRun]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use dragstrip_crds::{histogram::LatencySummary, run::ClientsSpec};
+    use dragstrip_crds::run::ClientsSpec;
 
     fn run(name: &str, target: &str, rate: f64) -> BenchmarkRun {
         let latency =
@@ -130,6 +138,7 @@ mod tests {
                 target: dragstrip_crds::run::Target { datastore_ref: None, datastore: None, external: None },
                 phases: vec![],
                 repetitions: 1,
+                max_retries: 1,
                 clients: ClientsSpec::default(),
                 timeout: "1m".parse().unwrap(),
                 ttl_after_finished: None,
@@ -144,10 +153,26 @@ mod tests {
                 tool: "loadgen".into(),
                 operations: vec![operation("GET"), operation("TOTAL")],
                 repetitions: vec![],
+                metrics: vec![],
+                batches: None,
+                schedule: None,
+                warmup_seconds: None,
+                loaded_keys: None,
+                notes: vec![],
             }],
             ..Default::default()
         });
         run
+    }
+
+    #[test]
+    fn latencies_that_could_not_be_joined_are_dashes() {
+        let mut run = run("a", "redis", 10.0);
+        if let Some(status) = &mut run.status {
+            status.phases[0].operations[0].latency_milliseconds = LatencySummary::default();
+        }
+        let text = report(&[run]);
+        assert!(text.contains("---") && !text.contains("0.000"), "{text}");
     }
 
     #[test]

@@ -7,11 +7,7 @@
 //! not be compared is seen in the recorded counters. A runner compares for a
 //! single client; for several, only the operator knows all counts.
 
-use crate::{
-    observed::ServerCounters,
-    result::PodResult,
-    units::thousands,
-};
+use crate::{observed::ServerCounters, result::PodResult, units::thousands};
 use std::collections::BTreeMap;
 
 /// Relative difference between two counts of the same thing that is let pass.

@@ -7,6 +7,7 @@
 //! KUBECONFIG and kubectl (`eval "$(testbed/cluster env)"`), and a way to pod
 //! addresses. They run one at a time, however they are started.
 
+pub mod certificates;
 mod cluster;
 mod dump;
 mod events;

@@ -1,7 +1,9 @@
 //! A namespace for one test, and what a test does in it.
 
 use crate::{
-    Look, SERVER_UP, cluster, dump,
+    Look, SERVER_UP,
+    certificates::KeyPair,
+    cluster, dump,
     manifests::{object, resource},
     operator, teardown, until,
 };
@@ -126,6 +128,17 @@ impl Env {
     pub async fn secret(&self, name: &str, password: &str) -> Result<()> {
         let secret = serde_json::from_value(serde_json::json!({
             "metadata": {"name": name}, "stringData": {"password": password},
+        }))?;
+        let secrets: Api<k8s_openapi::api::core::v1::Secret> = self.api();
+        secrets.create(&PostParams::default(), &secret).await?;
+        Ok(())
+    }
+
+    /// Applies a Secret with a certificate, its key and its authority, as cert-manager does.
+    pub async fn tls_secret(&self, name: &str, pair: &KeyPair, authority: &str) -> Result<()> {
+        let secret = serde_json::from_value(serde_json::json!({
+            "metadata": {"name": name}, "type": "kubernetes.io/tls",
+            "stringData": {"tls.crt": pair.certificate, "tls.key": pair.key, "ca.crt": authority},
         }))?;
         let secrets: Api<k8s_openapi::api::core::v1::Secret> = self.api();
         secrets.create(&PostParams::default(), &secret).await?;

@@ -102,7 +102,7 @@ fn ordered(latency: &LatencySummary) -> bool {
 pub fn plausible(phase: &PhaseStatus) -> Result<()> {
     let name = &phase.name;
     ensure!(
-        phase.tool.starts_with("loadgen") || phase.tool.contains("memtier"),
+        ["loadgen", "memtier", "bullmq", "exec"].iter().any(|tool| phase.tool.contains(tool)),
         "phase {name}: tool {:?}",
         phase.tool
     );

@@ -7,12 +7,16 @@ use k8s_openapi::api::core::v1::Pod;
 use redis::{
     ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo, aio::MultiplexedConnection, cmd,
 };
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
-/// Ends the server's process from within its container: no shutdown, no reply.
-const KILL: &str = "for process in /proc/[0-9]*; do \
-    read -r name < $process/comm && case $name in redis-server|valkey-server) kill -9 ${process#/proc/};; esac; \
-    done 2>/dev/null; true";
+/// Sends a signal to the server's process from within its container.
+fn signal(name: &str) -> String {
+    format!(
+        "for process in /proc/[0-9]*; do \
+         read -r name < $process/comm && case $name in redis-server|valkey-server) kill -{name} ${{process#/proc/}};; esac; \
+         done 2>/dev/null; true"
+    )
+}
 
 /// A connection to a server.
 pub struct Server(MultiplexedConnection);
@@ -47,6 +51,12 @@ impl Server {
     /// Changes a setting behind everybody's back.
     pub async fn configure(&mut self, setting: &str, value: &str) -> Result<()> {
         self.text(&["CONFIG", "SET", setting, value]).await?;
+        Ok(())
+    }
+
+    /// Writes a key.
+    pub async fn set(&mut self, key: &str, value: &str) -> Result<()> {
+        self.text(&["SET", key, value]).await?;
         Ok(())
     }
 
@@ -85,8 +95,9 @@ impl Env {
 
     /// IP:PORT of a Datastore's pod.
     pub async fn server_address(&self, datastore: &str) -> Result<String> {
+        let port = self.api::<Datastore>().get(datastore).await?.spec.port;
         let ip = self.server_pod(datastore).await?.status.and_then(|status| status.pod_ip);
-        Ok(format!("{}:6379", ip.context("the server's pod has no address")?))
+        Ok(format!("{}:{port}", ip.context("the server's pod has no address")?))
     }
 
     /// A connection to a Datastore's server.
@@ -94,10 +105,24 @@ impl Env {
         Server::connect(&self.server_address(datastore).await?, None).await
     }
 
-    /// Kills a Datastore's server process with SIGKILL.
+    /// Kills a Datastore's server processes with SIGKILL: no shutdown, no reply.
     pub async fn kill_server(&self, datastore: &str) -> Result<()> {
-        let pod = self.server_pod(datastore).await?.metadata.name.unwrap_or_default();
-        let exec = ["exec", "-n", &self.namespace, &pod, "-c", "server", "--", "sh", "-c", KILL];
+        self.in_server(datastore, &signal("KILL")).await
+    }
+
+    /// Stops a Datastore's server processes for a while, as a fork or a hiccup would.
+    pub async fn freeze_server(&self, datastore: &str, how_long: Duration) -> Result<()> {
+        let seconds = how_long.as_secs_f64();
+        self.in_server(datastore, &format!("{}; sleep {seconds}; {}", signal("STOP"), signal("CONT"))).await
+    }
+
+    async fn in_server(&self, datastore: &str, script: &str) -> Result<()> {
+        let pod = self.server_pod(datastore).await?;
+        // Processes are shared within the pod: one container reaches every server.
+        let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
+        let container = containers.map(|c| c.name.clone()).next().context("the server's pod has no container")?;
+        let name = pod.metadata.name.unwrap_or_default();
+        let exec = ["exec", "-n", &self.namespace, &name, "-c", &container, "--", "sh", "-c", script];
         // The container may end before the shell says how it went.
         kubectl::run(&exec, "").await?;
         Ok(())

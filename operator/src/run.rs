@@ -32,7 +32,11 @@ use decide::{Step, decide};
 use dragstrip_crds::{BenchmarkRun, Datastore, run::RunPhase};
 use futures::{Future, StreamExt};
 use jiff::Timestamp;
-use k8s_openapi::api::{batch::v1::Job, coordination::v1::Lease, core::v1::{Event, Pod}};
+use k8s_openapi::api::{
+    batch::v1::Job,
+    coordination::v1::Lease,
+    core::v1::{Event, Pod},
+};
 use kube::{
     Api, ResourceExt,
     runtime::{

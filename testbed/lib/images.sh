@@ -3,6 +3,8 @@
 # them into both nodes. Work whose inputs have not changed is skipped.
 
 readonly ARCHIVES=$CACHE/images
+# What the public node images stand on.
+readonly NODE_DEBIAN=docker.io/library/debian:bookworm-slim
 
 builder() {
   buildah --root "$CACHE/storage" --runroot /run/dragstrip-testbed-images --storage-driver overlay "$@"
@@ -47,13 +49,22 @@ ended() { ! kill -0 "$1"; }
 
 # make_base IMAGE: under its public name, from packages where it cannot be pulled.
 make_base() {
-  local image=$1 suite=${1##*:} mirror work
-  suite=${suite%-slim}
+  local image=$1
   if builder inspect --type image "$image" >/dev/null 2>&1; then return; fi
   require_disk "$CACHE"
   say "pulling $image"
   mkdir -p "$LOGS_BUILD"
   if (pull "$image") >"$LOGS_BUILD/pull.log" 2>&1; then return; fi
+  case $image in
+  */node:*) make_node "$image" ;;
+  *) make_debian "$image" ;;
+  esac
+}
+
+# make_debian IMAGE
+make_debian() {
+  local image=$1 suite=${1##*:} mirror work
+  suite=${suite%-slim}
   require_commands mmdebstrap
   mirror=$(apt_mirror)
   say "cannot be pulled (see $LOGS_BUILD/pull.log): making $image with mmdebstrap"
@@ -66,6 +77,28 @@ make_base() {
     "$suite" "$work" ${mirror:+"$mirror"}
   import_base "$image" "$work"
   rm -f "$work"
+}
+
+# make_node IMAGE: Debian and the node program, which comes in a package of npm's.
+make_node() {
+  local image=$1 major=${1##*:} architecture work container
+  major=${major%-slim}
+  require_commands npm
+  case $(uname -m) in
+  x86_64) architecture=x64 ;;
+  aarch64) architecture=arm64 ;;
+  *) die "npm has no node program for $(uname -m)" ;;
+  esac
+  make_base "$NODE_DEBIAN"
+  say "cannot be pulled (see $LOGS_BUILD/pull.log): making $image from $NODE_DEBIAN and npm's node $major"
+  work=$(mktemp -d)
+  quietly "$LOGS_BUILD/node-$major.log" npm pack --silent --pack-destination "$work" "node-linux-$architecture@$major"
+  tar -xf "$work"/*.tgz -C "$work" package/bin/node
+  container=$(builder from "$NODE_DEBIAN")
+  builder add --quiet --chmod 0755 "$container" "$work/package/bin/node" /usr/local/bin/node >/dev/null
+  builder config --cmd node "$container"
+  builder commit --quiet --rm "$container" "$image" >/dev/null
+  rm -rf "$work"
 }
 
 import_base() {
@@ -85,7 +118,7 @@ build_image() {
   inputs=$(hash_inputs "$containerfile" "$context")
   if [[ -s $archive && $(cat "$archive.inputs" 2>/dev/null) == "$inputs" ]]; then return; fi
   mkdir -p "$ARCHIVES" "$LOGS_BUILD"
-  while read -r base; do make_base "$base"; done < <(sed -nE 's|^FROM +(docker.io/library/debian:[a-z]+-slim).*|\1|p' "$containerfile")
+  while read -r base; do make_base "$base"; done < <(sed -nE 's#^FROM +(docker.io/library/(debian:[a-z]+|node:[0-9]+)-slim).*#\1#p' "$containerfile")
   say "building image $name"
   quietly "$LOGS_BUILD/image.log" builder bud --isolation chroot --pull-never --timestamp 0 --tag "$name" \
     --file "$containerfile" "$context"

@@ -1,26 +1,29 @@
 //! Makes the report out of what the load threads counted.
 
-use std::net::SocketAddr;
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use crate::clock::ClockAnchor;
-use crate::configuration::{Configuration, Limit, Protocol};
+use crate::configuration::Configuration;
 use crate::cpu::CpuTime;
+use crate::echo::echo;
+use crate::errors::{ErrorCount, ErrorTable};
 use crate::exit;
 use crate::histogram::{self, HistogramError};
-use crate::keys::KeyPattern;
-use crate::recorder::{ErrorTable, OperationRecord, Recorder, Second, SecondCell};
+use crate::open_loop::ScheduleCounts;
+use crate::operations::{self, OperationSpec};
+use crate::recorder::{NodeCounts, OperationRecord, Recorder, Second, SecondCell};
 use crate::report::{
-    ClientCpu, ConfigurationEcho, ErrorReport, Latency, OperationReport, PipelineMode, Report, RunStatus,
-    SecondOperation, SecondReport, StartReport, ThreadCpu, ThreadStart, Totals,
+    ClientCpu, ErrorReport, Latency, OperationReport, PipelineMode, Report, RunStatus, ScheduleReport,
+    SecondOperation, SecondReport, ShardReport, StartReport, ThreadCpu, ThreadStart, Totals, VerifiedReport,
+    WarmupReport,
 };
-use crate::requests::Operation;
 use crate::run::{Ending, Stopper};
 use crate::worker::{WorkerOutcome, client_failure};
 
 /// What a run leaves behind.
 pub(crate) struct Gathered {
-    pub(crate) addresses: Vec<SocketAddr>,
+    pub(crate) addresses: Vec<String>,
     pub(crate) clock: ClockAnchor,
     /// The start line; none when the run never got there.
     pub(crate) line: Option<Instant>,
@@ -44,39 +47,163 @@ impl Gathered {
     }
 }
 
+/// The operations of a run: their names and what they were declared to be.
+struct Mix {
+    operations: Vec<OperationSpec>,
+    names: Vec<String>,
+}
+
+impl Mix {
+    fn new(configuration: &Configuration) -> Self {
+        let operations = configuration.mix();
+        Self { names: operations::names(&operations), operations }
+    }
+
+    fn name(&self, index: usize) -> String {
+        self.names.get(index).cloned().unwrap_or_default()
+    }
+}
+
 /// The report of a run.
 pub(crate) fn report(configuration: &Configuration, mut gathered: Gathered, ending: Ending) -> Report {
     gathered.outcomes.sort_by_key(|outcome| outcome.thread);
+    let mix = Mix::new(configuration);
     let mut report = Report {
         tool: env!("CARGO_PKG_NAME").into(),
         version: env!("CARGO_PKG_VERSION").into(),
         configuration: echo(configuration, &gathered.addresses),
-        pipeline_mode: PipelineMode::Batch,
+        pipeline_mode: if configuration.schedule.is_some() {
+            PipelineMode::Schedule
+        } else {
+            PipelineMode::Batch
+        },
         start: start(&gathered),
-        errors: errors(&gathered),
+        errors: errors(&gathered, &mix),
         pushes: gathered.recorders().map(|recorder| recorder.pushes).sum(),
-        per_second: seconds(&gathered, configuration),
+        per_second: seconds(&gathered, &mix),
         client_cpu: client_cpu(&gathered),
+        shards: if configuration.cluster { shards(&gathered) } else { Vec::new() },
         ..Report::default()
     };
     set_window(&mut report, &gathered);
-    let ending = match operations(&gathered, configuration, report.window_seconds) {
-        Ok(operations) => {
-            report.operations = operations;
-            ending
-        }
-        Err(error) => Ending::Failed(client_failure("merge histograms", configuration.target(), &error)),
+    let ending = match merged(&gathered, &mix) {
+        Ok(records) => set_operations(&mut report, configuration, &gathered, &mix, &records)
+            .map_or_else(|error| not_merged(configuration, &error), |()| ending),
+        Err(error) => not_merged(configuration, &error),
     };
     report.totals = totals(&report.operations, report.window_seconds);
+    report.schedule = schedule(configuration, &gathered, &report.totals);
     set_ending(&mut report, ending);
     report
 }
 
-fn set_ending(report: &mut Report, ending: Ending) {
+fn not_merged(configuration: &Configuration, error: &HistogramError) -> Ending {
+    Ending::Failed(client_failure("merge histograms", configuration.target(), error))
+}
+
+/// The records of all threads together, by operation.
+fn merged(gathered: &Gathered, mix: &Mix) -> Result<Vec<OperationRecord>, HistogramError> {
+    let mut merged: Vec<OperationRecord> =
+        mix.operations.iter().map(|_| OperationRecord::new()).collect::<Result<_, _>>()?;
+    for recorder in gathered.recorders() {
+        for (total, record) in merged.iter_mut().zip(&recorder.operations) {
+            total.merge(record)?;
+        }
+    }
+    Ok(merged)
+}
+
+fn set_operations(
+    report: &mut Report,
+    configuration: &Configuration,
+    gathered: &Gathered,
+    mix: &Mix,
+    records: &[OperationRecord],
+) -> Result<(), HistogramError> {
+    report.operations = operations(mix, records, report.window_seconds)?;
+    report.commands = commands(gathered, mix, records);
+    report.warmup = (!configuration.warmup.is_zero()).then(|| WarmupReport {
+        seconds: configuration.warmup.as_secs_f64(),
+        operations: mix.names.iter().cloned().zip(records.iter().map(|record| record.warmup_count)).collect(),
+        errors: records.iter().map(|record| record.warmup_errors).sum(),
+    });
+    report.verified = configuration.verify_keys.then(|| VerifiedReport {
+        expected: configuration.keys.maximum - configuration.keys.minimum + 1,
+        present: records.iter().map(|record| record.hits).sum(),
+    });
+    Ok(())
+}
+
+/// Commands by their server's name. Every answer to a request counts each of
+/// its commands, whether it was a success, an error or a redirection.
+fn commands(gathered: &Gathered, mix: &Mix, records: &[OperationRecord]) -> BTreeMap<String, u64> {
+    let mut commands = BTreeMap::new();
+    for (operation, record) in mix.operations.iter().zip(records) {
+        for (name, count) in operation.commands() {
+            *commands.entry(name).or_default() += record.answered() * count;
+        }
+    }
+    let asking: u64 = gathered.recorders().map(|recorder| recorder.asking).sum();
+    if asking > 0 {
+        *commands.entry("asking".into()).or_default() += asking;
+    }
+    commands
+}
+
+fn shards(gathered: &Gathered) -> Vec<ShardReport> {
+    let mut merged: Vec<(&str, NodeCounts)> = Vec::new();
+    for (address, counts) in gathered.recorders().flat_map(|recorder| &recorder.nodes) {
+        match merged.iter_mut().find(|(known, _)| *known == &**address) {
+            Some((_, total)) => total.merge(*counts),
+            None => merged.push((address, *counts)),
+        }
+    }
+    let written = |(address, counts): (&str, NodeCounts)| ShardReport {
+        address: address.into(),
+        operations: counts.operations,
+        errors: counts.errors,
+        moved: counts.moved,
+        ask: counts.ask,
+    };
+    merged.into_iter().map(written).collect()
+}
+
+fn schedule(configuration: &Configuration, gathered: &Gathered, totals: &Totals) -> Option<ScheduleReport> {
+    let declared = configuration.schedule?;
+    let mut report = ScheduleReport {
+        kind: declared.arrival.name().into(),
+        operations_per_second: declared.operations_per_second,
+        answered: totals.count + totals.errors,
+        ..ScheduleReport::default()
+    };
+    let threads: Vec<&ScheduleCounts> =
+        gathered.outcomes.iter().filter_map(|outcome| outcome.schedule.as_ref()).collect();
+    report.scheduled = threads.iter().map(|counts| counts.scheduled).sum();
+    report.sent = threads.iter().map(|counts| counts.sent).sum();
+    report.unsent_at_end = report.scheduled.saturating_sub(report.sent);
+    let mut lags = threads.iter().map(|counts| &counts.lag);
+    if let Some(first) = lags.next() {
+        // Equal bounds: adding cannot fail.
+        let lag = lags.fold(first.clone(), |mut sum, lag| {
+            let _ = sum.add(lag);
+            sum
+        });
+        report.maximum_lag_microseconds = lag.max();
+        report.p99_lag_microseconds = lag.value_at_quantile(0.99);
+        report.p50_lag_microseconds = lag.value_at_quantile(0.5);
+    }
+    Some(report)
+}
+
+pub(crate) fn set_ending(report: &mut Report, ending: Ending) {
     match ending {
         Ending::Completed => {
             report.status = RunStatus::Completed;
-            report.exit_code = if report.totals.errors == 0 { exit::COMPLETED } else { exit::ERROR_REPLIES };
+            report.exit_code = match report.verified {
+                _ if report.totals.errors > 0 => exit::ERROR_REPLIES,
+                Some(verified) if verified.present != verified.expected => exit::KEYS_MISSING,
+                _ => exit::COMPLETED,
+            };
         }
         Ending::Interrupted(stopper) => {
             let (name, code) = match stopper {
@@ -133,48 +260,37 @@ fn start(gathered: &Gathered) -> StartReport {
     }
 }
 
-/// Operations that the ratio asks for, each with the records of all threads.
 fn operations(
-    gathered: &Gathered,
-    configuration: &Configuration,
+    mix: &Mix,
+    records: &[OperationRecord],
     window_seconds: f64,
 ) -> Result<Vec<OperationReport>, HistogramError> {
-    wanted_operations(configuration)
-        .map(|operation| {
-            let mut merged = OperationRecord::new()?;
-            for recorder in gathered.recorders() {
-                merged.merge(recorder.operation(operation))?;
-            }
+    mix.names
+        .iter()
+        .zip(records)
+        .map(|(name, record)| {
             Ok(OperationReport {
-                operation: operation.name().into(),
-                requests: merged.requests,
-                count: merged.count,
-                hits: merged.hits,
-                misses: merged.misses,
-                errors: merged.errors,
-                bytes_sent: merged.bytes_sent,
-                bytes_received: merged.bytes_received,
-                operations_per_second: rate(merged.count, window_seconds),
-                latency: Latency::of(&merged.latency),
-                histogram: histogram::encode(&merged.latency)?,
+                operation: name.clone(),
+                requests: record.requests,
+                count: record.count,
+                hits: record.hits,
+                misses: record.misses,
+                errors: record.errors,
+                bytes_sent: record.bytes_sent,
+                bytes_received: record.bytes_received,
+                operations_per_second: rate(record.count, window_seconds),
+                latency: Latency::of(&record.latency),
+                histogram: histogram::encode(&record.latency)?,
             })
         })
         .collect()
 }
 
-fn wanted_operations(configuration: &Configuration) -> impl Iterator<Item = Operation> {
-    let ratio = configuration.ratio;
-    Operation::ALL.into_iter().filter(move |operation| match operation {
-        Operation::Set => ratio.sets > 0,
-        Operation::Get => ratio.gets > 0,
-    })
-}
-
-fn rate(count: u64, seconds: f64) -> f64 {
+pub(crate) fn rate(count: u64, seconds: f64) -> f64 {
     if seconds > 0.0 { count as f64 / seconds } else { 0.0 }
 }
 
-fn totals(operations: &[OperationReport], window_seconds: f64) -> Totals {
+pub(crate) fn totals(operations: &[OperationReport], window_seconds: f64) -> Totals {
     let sum = |member: fn(&OperationReport) -> u64| operations.iter().map(member).sum();
     let count = sum(|operation| operation.count);
     Totals {
@@ -187,14 +303,14 @@ fn totals(operations: &[OperationReport], window_seconds: f64) -> Totals {
     }
 }
 
-fn errors(gathered: &Gathered) -> Vec<ErrorReport> {
+fn errors(gathered: &Gathered, mix: &Mix) -> Vec<ErrorReport> {
     let mut merged = ErrorTable::default();
     for entry in gathered.recorders().flat_map(|recorder| &recorder.errors.entries) {
         merged.merge(entry);
     }
     merged.entries.sort_by(|one, other| (one.operation, &one.kind).cmp(&(other.operation, &other.kind)));
-    let written = |entry: crate::recorder::ErrorCount| ErrorReport {
-        operation: entry.operation.name().into(),
+    let written = |entry: ErrorCount| ErrorReport {
+        operation: mix.name(entry.operation.0),
         kind: entry.kind,
         count: entry.count,
         first_message: entry.first_message,
@@ -202,19 +318,18 @@ fn errors(gathered: &Gathered) -> Vec<ErrorReport> {
     merged.entries.into_iter().map(written).collect()
 }
 
-fn seconds(gathered: &Gathered, configuration: &Configuration) -> Vec<SecondReport> {
+fn seconds(gathered: &Gathered, mix: &Mix) -> Vec<SecondReport> {
     let mut merged: Vec<Second> = Vec::new();
     for recorder in gathered.recorders() {
         if recorder.seconds.len() > merged.len() {
-            merged.resize(recorder.seconds.len(), Second::default());
+            merged.resize(recorder.seconds.len(), vec![SecondCell::default(); mix.operations.len()]);
         }
         for (total, second) in merged.iter_mut().zip(&recorder.seconds) {
-            total.sets.merge(second.sets);
-            total.gets.merge(second.gets);
+            total.iter_mut().zip(second).for_each(|(total, cell)| total.merge(*cell));
         }
     }
-    let written = |operation: Operation, cell: SecondCell| SecondOperation {
-        operation: operation.name().into(),
+    let written = |(name, cell): (&String, &SecondCell)| SecondOperation {
+        operation: name.clone(),
         count: cell.count,
         errors: cell.errors,
         max_latency_micros: cell.max_latency_micros,
@@ -224,9 +339,7 @@ fn seconds(gathered: &Gathered, configuration: &Configuration) -> Vec<SecondRepo
         .enumerate()
         .map(|(number, second)| SecondReport {
             second: number as u64,
-            operations: wanted_operations(configuration)
-                .map(|operation| written(operation, second.operation(operation)))
-                .collect(),
+            operations: mix.names.iter().zip(second).map(written).collect(),
         })
         .collect()
 }
@@ -248,60 +361,4 @@ fn client_cpu(gathered: &Gathered) -> ClientCpu {
         max_thread_share: threads.iter().map(|thread| thread.share).fold(0.0, f64::max),
         threads,
     }
-}
-
-fn echo(configuration: &Configuration, addresses: &[SocketAddr]) -> ConfigurationEcho {
-    let keys = &configuration.keys;
-    let mut echo = ConfigurationEcho {
-        host: configuration.host.clone(),
-        port: configuration.port,
-        addresses: addresses.iter().map(SocketAddr::to_string).collect(),
-        protocol: match configuration.protocol {
-            Protocol::Resp2 => "resp2".into(),
-            Protocol::Resp3 => "resp3".into(),
-        },
-        authentication: match &configuration.credentials {
-            None => "none".into(),
-            Some(credentials) if credentials.username.is_none() => "password".into(),
-            Some(_) => "usernameAndPassword".into(),
-        },
-        threads: configuration.threads,
-        connections_per_thread: configuration.connections_per_thread,
-        ratio: format!("{}:{}", configuration.ratio.sets, configuration.ratio.gets),
-        key_prefix: keys.prefix.clone(),
-        key_minimum: keys.minimum,
-        key_maximum: keys.maximum,
-        data_size_minimum: configuration.data.minimum_bytes,
-        data_size_maximum: configuration.data.maximum_bytes,
-        random_data: configuration.data.random,
-        expiry_seconds: configuration.data.expiry_seconds,
-        pipeline: configuration.pipeline,
-        seed: configuration.seed,
-        connect_timeout_seconds: configuration.connect_timeout.as_secs_f64(),
-        response_timeout_seconds: configuration.response_timeout.as_secs_f64(),
-        start_at_unix_nanos: configuration.start_at_unix_nanos,
-        ..ConfigurationEcho::default()
-    };
-    echo_pattern(&mut echo, keys.pattern);
-    match configuration.limit {
-        Limit::Requests(requests) => echo.requests = Some(requests.to_string()),
-        Limit::AllKeys => echo.requests = Some("allkeys".into()),
-        Limit::Duration(duration) => echo.duration_seconds = Some(duration.as_secs_f64()),
-    }
-    echo
-}
-
-fn echo_pattern(echo: &mut ConfigurationEcho, pattern: KeyPattern) {
-    echo.key_pattern = match pattern {
-        KeyPattern::Uniform => "uniform".into(),
-        KeyPattern::Sequential => "sequential".into(),
-        KeyPattern::Gaussian { median, deviation } => {
-            (echo.key_median, echo.key_standard_deviation) = (Some(median), Some(deviation));
-            "gaussian".into()
-        }
-        KeyPattern::Zipfian { exponent } => {
-            echo.zipf_exponent = Some(exponent);
-            "zipfian".into()
-        }
-    };
 }

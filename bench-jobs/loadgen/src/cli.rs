@@ -2,8 +2,12 @@
 //! [`Configuration`]. The password never comes from the command line, where
 //! every user of the machine could read it.
 
+mod pacing;
+mod transport;
+mod workload;
+
 use std::io;
-use std::num::NonZeroU64;
+use std::num::{NonZeroU32, NonZeroU64};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
@@ -15,12 +19,22 @@ use thiserror::Error;
 use crate::configuration::{Configuration, Credentials, Data, KeySpace, Limit, Protocol, Ratio};
 use crate::exit;
 use crate::keys::{KeyError, KeyPattern, KeyPicker, Share};
+use crate::libraries::options::{LibraryArgumentError, LibraryArguments, OtherOptions};
+use crate::operations::{OperationKind, OperationSpec};
+use crate::outgoing::SHARED_VALUE_BYTES;
+use crate::replay::options::{ReplayArgumentError, ReplayArguments};
+use crate::requests::MISSING_PREFIX;
+use crate::tls::TlsError;
+
+pub use pacing::{ArrivalName, PacingArguments};
+pub use transport::TransportArguments;
+pub use workload::WorkloadArguments;
 
 /// Environment variable that holds the password.
 pub const PASSWORD_VARIABLE: &str = "DRAGSTRIP_PASSWORD";
 /// Longest request batch, so that its buffer stays within memory.
 const MAXIMUM_BATCH_BYTES: u64 = 1 << 30;
-/// Bytes of a request besides its key prefix and value, at most.
+/// Bytes that a key and a value need besides the prefix and themselves, at most.
 const REQUEST_OVERHEAD_BYTES: u64 = 128;
 /// Largest value a server accepts.
 const MAXIMUM_VALUE_BYTES: u64 = 512 * 1024 * 1024;
@@ -31,11 +45,12 @@ const MAXIMUM_DURATION: Duration = Duration::from_secs(8760 * 3600);
 /// Generates load on a RESP datastore and measures it.
 ///
 /// Every connection writes a batch of --pipeline requests at once, awaits all
-/// its replies and goes on with the next batch. The password is taken from
+/// its replies and goes on with the next batch; with --rate, requests leave at
+/// their intended times instead. The password is taken from
 /// --password-file or from the environment variable `DRAGSTRIP_PASSWORD`.
 #[derive(Debug, Parser)]
 #[command(name = "dragstrip-loadgen", version, after_long_help = exit::HELP)]
-#[command(group(ArgGroup::new("limit").required(true).args(["requests", "duration"])))]
+#[command(group(ArgGroup::new("limit").required(true).args(["requests", "duration", "verify_keys"])))]
 pub struct Arguments {
     /// Host name or address of the server.
     #[arg(long, default_value = "127.0.0.1")]
@@ -55,7 +70,7 @@ pub struct Arguments {
     /// Load threads, each with its own event loop.
     #[arg(long, default_value_t = 1)]
     pub threads: u16,
-    /// Connections of each thread.
+    /// Connections of each thread; with --cluster, to each shard.
     #[arg(long, default_value_t = 20)]
     pub connections_per_thread: u32,
     /// Repeating sequence of SETs and GETs, such as 1:0, 0:1 or 1:10; connections begin at
@@ -83,7 +98,7 @@ pub struct Arguments {
     /// Exponent of the zipfian pattern; --key-minimum is the most frequent key.
     #[arg(long, default_value_t = 1.0)]
     pub zipf_exponent: f64,
-    /// Size of values, in bytes.
+    /// Size of values, in bytes, up to 536870912. From 16 KiB on all connections share the bytes.
     #[arg(long, value_name = "BYTES", default_value_t = 32)]
     pub data_size: u64,
     /// Sizes of values, uniform between both, in bytes.
@@ -92,16 +107,17 @@ pub struct Arguments {
     /// Values of random bytes instead of a run of 'x'.
     #[arg(long)]
     pub random_data: bool,
-    /// Expiry of values, uniform between both, in seconds.
+    /// Expiry of what set and mset-expireat write, uniform between both, in seconds.
     #[arg(long, value_name = "MIN-MAX")]
     pub expiry_range: Option<RangeText>,
-    /// Requests written at once on a connection.
+    /// Requests written at once on a connection; 1 with --rate.
     #[arg(long, default_value_t = 1)]
     pub pipeline: u32,
-    /// Requests of each connection, or "allkeys" for one sequential pass over all keys.
+    /// Requests of each connection after the warm-up, or "allkeys" for one sequential pass over all
+    /// keys.
     #[arg(long, value_name = "COUNT|allkeys")]
     pub requests: Option<RequestsText>,
-    /// Length of the run, such as 10s or 1m30s; batches in flight are awaited.
+    /// Length of the measured window, such as 10s or 1m30s; batches in flight are awaited.
     #[arg(long, value_parser = positive_duration)]
     pub duration: Option<Duration>,
     /// Seed of all random draws [default: random; the result names it].
@@ -122,6 +138,22 @@ pub struct Arguments {
     /// File for the JSON result; "-" writes it to standard output instead of the summary.
     #[arg(long, value_name = "FILE")]
     pub json_out_file: Option<PathBuf>,
+    /// Which operations are sent, and where to in a cluster.
+    #[command(flatten)]
+    pub workload: WorkloadArguments,
+    /// How requests follow each other.
+    #[command(flatten)]
+    pub pacing: PacingArguments,
+    /// How connections are made and secured.
+    #[command(flatten)]
+    pub transport: TransportArguments,
+    // Last, since their headings hold for all options after them.
+    /// Client libraries instead of the raw client.
+    #[command(flatten)]
+    pub library: LibraryArguments,
+    /// BullMQ jobs instead of SETs and GETs.
+    #[command(flatten)]
+    pub replay: ReplayArguments,
 }
 
 /// Values of `--protocol`.
@@ -252,11 +284,55 @@ pub enum ArgumentError {
     /// The keys cannot be drawn.
     #[error("{0}")]
     CheckKeys(#[from] KeyError),
+    /// The options of a client library do not fit.
+    #[error("{0}")]
+    CheckLibrary(#[from] LibraryArgumentError),
+    /// The options of a replay do not fit.
+    #[error("{0}")]
+    CheckReplay(#[from] ReplayArgumentError),
     /// The pass over all keys is only defined for the sequential pattern.
     #[error("--requests allkeys needs --key-pattern sequential")]
     PassWithoutOrder,
+    /// An open loop sends single requests.
+    #[error("--rate sends each request at its own time; leave --pipeline at 1")]
+    PipelinedRate,
+    /// TLS without anybody to trust.
+    #[error("--tls needs --tls-ca-file, or --tls-insecure to accept any certificate")]
+    TrustNobody,
+    /// TLS cannot be set up.
+    #[error("{0}")]
+    SetUpTls(#[from] TlsError),
+    /// The weights of a mix make its repeating order too long.
+    #[error("the weights of --operation repeat only after more than 100000 requests; use rounder ones")]
+    UnlikeWeights,
+    /// An operation writes expiries that nobody declared.
+    #[error("--operation {operation:?} needs expiry=SECONDS or --expiry-range")]
+    MissingExpiry {
+        /// The operation.
+        operation: String,
+    },
+    /// Keys of one command would be in different slots.
+    #[error(
+        "--operation {operation:?} has several keys, which a cluster only takes from one slot: \
+         use one key, or a --key-prefix with a {{hashtag}}, which puts all keys in one slot"
+    )]
+    SeveralSlots {
+        /// The operation.
+        operation: String,
+    },
+    /// Replicas answer no writes.
+    #[error("--replica-reads allows get, mget and exists only, not --operation {operation:?}")]
+    ReplicaWrite {
+        /// The operation.
+        operation: String,
+    },
+    /// A pass cannot be counted in requests.
+    #[error("--requests allkeys needs operations that all have the same number of keys, at least 1")]
+    UnevenPass,
     /// Batches would be too large.
-    #[error("a batch of {pipeline} requests would exceed 1 GiB; lower --pipeline or the size of values")]
+    #[error(
+        "a batch of {pipeline} requests would exceed 1 GiB; lower --pipeline, keys= or the size of values"
+    )]
     BatchTooLarge {
         /// Wanted batch.
         pipeline: u32,
@@ -268,17 +344,26 @@ impl Arguments {
     pub fn into_configuration(self) -> Result<Configuration, ArgumentError> {
         let credentials = self.credentials()?;
         self.check_numbers()?;
+        let library = self.library.plan(&self.other_than_library()?)?;
+        let replay = self.replay.plan()?;
         let limit = self.limit()?;
         let data = self.data()?;
+        let schedule = self.pacing.schedule(self.pipeline)?;
+        let tls = self.transport.tls_options()?;
+        let verify_keys = self.workload.verify_keys;
         let keys = KeySpace {
-            pattern: self.pattern(),
+            pattern: if verify_keys { KeyPattern::Sequential } else { self.pattern() },
             prefix: self.key_prefix,
             minimum: self.key_minimum,
             maximum: self.key_maximum,
         };
-        let configuration = Configuration {
+        let mut configuration = Configuration {
             host: self.host,
             port: self.port,
+            unix_socket: self.transport.unix_socket,
+            tls,
+            cluster: self.workload.cluster,
+            replica_reads: self.workload.replica_reads,
             protocol: match self.protocol {
                 ProtocolName::Resp2 => Protocol::Resp2,
                 ProtocolName::Resp3 => Protocol::Resp3,
@@ -287,18 +372,35 @@ impl Arguments {
             threads: self.threads.into(),
             connections_per_thread: self.connections_per_thread as usize,
             ratio: self.ratio.0,
+            operations: match &replay {
+                _ if verify_keys => vec![WorkloadArguments::verification()],
+                Some(replay) => {
+                    vec![OperationSpec::of(OperationKind::AddJob(Box::new(replay.clone())), NonZeroU32::MIN)]
+                }
+                None => self.workload.operation,
+            },
             keys,
             data,
             pipeline: self.pipeline as usize,
             limit,
+            warmup: self.pacing.warmup,
+            schedule,
+            verify_keys,
             seed: self.seed.unwrap_or_else(rand::random),
             connect_timeout: self.connect_timeout,
             response_timeout: self.response_timeout,
             start_at_unix_nanos: self.start_at_unix_nanos,
             progress_interval: Some(self.progress_interval).filter(|interval| !interval.is_zero()),
             json_out_file: self.json_out_file,
+            library,
+            replay,
         };
+        workload::fit_verification(&mut configuration);
         check_keys(&configuration)?;
+        if configuration.library.is_none() {
+            workload::check_mix(&configuration)?;
+            check_sizes(&configuration)?;
+        }
         Ok(configuration)
     }
 
@@ -315,7 +417,32 @@ impl Arguments {
         Ok(())
     }
 
+    /// What a client library must know of the other options.
+    fn other_than_library(&self) -> Result<OtherOptions, ArgumentError> {
+        let raw_only = [
+            ("requests", self.requests.is_some()),
+            ("bullmq-add", self.replay.is_wanted()),
+            ("pipeline", self.pipeline != 1),
+            ("ratio", self.ratio.0 != Ratio { sets: 1, gets: 10 }),
+            ("expiry-range", self.expiry_range.is_some()),
+            ("operation", !self.workload.operation.is_empty()),
+            ("rate", self.pacing.rate.is_some()),
+            ("verify-keys", self.workload.verify_keys),
+        ];
+        Ok(OtherOptions {
+            duration: self.duration,
+            value_bytes: usize::try_from(self.data_size).unwrap_or(usize::MAX),
+            raw_only: raw_only.into_iter().filter(|(_, given)| *given).map(|(option, _)| option).collect(),
+            tls: self.transport.tls_options()?,
+            cluster: self.workload.cluster,
+            replica_reads: self.workload.replica_reads,
+        })
+    }
+
     fn limit(&self) -> Result<Limit, ArgumentError> {
+        if let Some(total) = self.library.total_requests() {
+            return Ok(Limit::Requests(total));
+        }
         match (self.requests, self.duration) {
             (Some(RequestsText::Count(count)), _) => Ok(Limit::Requests(count)),
             (Some(RequestsText::AllKeys), _) if self.key_pattern != PatternName::Sequential => {
@@ -323,7 +450,8 @@ impl Arguments {
             }
             (Some(RequestsText::AllKeys), _) => Ok(Limit::AllKeys),
             (None, Some(duration)) => Ok(Limit::Duration(duration)),
-            // The parser demands one of both.
+            (None, None) if self.workload.verify_keys => Ok(Limit::AllKeys),
+            // The parser demands one of them.
             (None, None) => Err(ArgumentError::OutOfRange { option: "duration", expected: "given" }),
         }
     }
@@ -335,10 +463,6 @@ impl Arguments {
             ArgumentError::OutOfRange { option: "data-size", expected: "at most 536870912 (512 MiB)" };
         if sizes.maximum > MAXIMUM_VALUE_BYTES {
             return Err(too_large);
-        }
-        let request_bytes = sizes.maximum + self.key_prefix.len() as u64 + REQUEST_OVERHEAD_BYTES;
-        if request_bytes.saturating_mul(self.pipeline.into()) > MAXIMUM_BATCH_BYTES {
-            return Err(ArgumentError::BatchTooLarge { pipeline: self.pipeline });
         }
         if self.expiry_range.is_some_and(|range| range.minimum == 0) {
             return Err(ArgumentError::OutOfRange { option: "expiry-range", expected: "above 0 seconds" });
@@ -398,6 +522,27 @@ fn check_keys(configuration: &Configuration) -> Result<(), ArgumentError> {
     Ok(())
 }
 
+/// Batches are encoded in memory, large values excepted.
+fn check_sizes(configuration: &Configuration) -> Result<(), ArgumentError> {
+    let too_large =
+        ArgumentError::OutOfRange { option: "operation data-size", expected: "at most 536870912 (512 MiB)" };
+    let key = (configuration.keys.prefix.len() + MISSING_PREFIX.len()) as u64 + REQUEST_OVERHEAD_BYTES;
+    let mut largest = 0;
+    for operation in configuration.mix() {
+        let value = operation.data_bytes.unwrap_or(configuration.data.maximum_bytes);
+        if value as u64 > MAXIMUM_VALUE_BYTES {
+            return Err(too_large);
+        }
+        let copied = if value < SHARED_VALUE_BYTES && operation.kind.has_data() { value as u64 } else { 0 };
+        largest = largest.max(operation.keys_per_command().max(1) as u64 * 2 * (key + copied));
+    }
+    let pipeline = u32::try_from(configuration.pipeline).unwrap_or(u32::MAX);
+    if largest.saturating_mul(pipeline.into()) > MAXIMUM_BATCH_BYTES {
+        return Err(ArgumentError::BatchTooLarge { pipeline });
+    }
+    Ok(())
+}
+
 /// A valid configuration for the tests of other modules.
 #[cfg(test)]
 pub(crate) fn example() -> Configuration {
@@ -450,7 +595,18 @@ mod tests {
             ("--requests 1 --key-minimum 2 --key-maximum 1", "is empty"),
             ("--requests 1 --key-pattern sequential --key-maximum 18", "cannot be divided over 20"),
             ("--requests 1 --data-size 999999999", "at most 536870912"),
-            ("--requests 1 --data-size 100000000 --pipeline 100", "exceed 1 GiB"),
+            ("--requests 1 --data-size 16000 --ratio 1:0 --pipeline 100000", "exceed 1 GiB"),
+            ("--requests 1 --rate 0", "--rate must be above 0"),
+            ("--requests 1 --rate 5 --pipeline 2", "leave --pipeline at 1"),
+            ("--requests 1 --arrival poisson", "--rate"),
+            ("--requests 1 --tls", "--tls-ca-file, or --tls-insecure"),
+            ("--requests 1 --tls-insecure", "--tls"),
+            ("--requests 1 --unix-socket /s --port 1", "cannot be used with"),
+            ("--requests 1 --replica-reads", "--cluster"),
+            ("--requests 1 --cluster --replica-reads", "get, mget and exists only"),
+            ("--requests 1 --verify-keys", "cannot be used with"),
+            ("--requests 1 --operation get --ratio 1:1", "cannot be used with"),
+            ("--requests 1 --operation mset-expireat", "needs expiry=SECONDS or --expiry-range"),
             ("--requests 1 --expiry-range 0-5", "--expiry-range must be above 0"),
             ("--requests 1 --data-size-range 5-4", "ascending order"),
             ("--requests 1 --username me", "needs a password"),
@@ -460,6 +616,35 @@ mod tests {
             let refusal = parse(&words.split_whitespace().collect::<Vec<_>>()).unwrap_err();
             assert!(refusal.contains(reason), "{words}: {refusal}");
         }
+    }
+
+    #[test]
+    fn operations_demand_what_they_need() {
+        for (options, operation, reason) in [
+            ("--requests 1", "set exat", "needs expiry=SECONDS"),
+            ("--requests 1 --cluster", "mget keys=2", "a {hashtag}, which puts all keys in one slot"),
+            ("--requests 1", "set data-size=999999999", "at most 536870912"),
+            ("--requests allkeys --key-pattern sequential", "command PING", "same number of keys"),
+            ("--requests 1", "fly", "\"fly\" is not understood"),
+        ] {
+            let mut words: Vec<&str> = options.split(' ').collect();
+            words.extend(["--operation", operation]);
+            let refusal = parse(&words).unwrap_err();
+            assert!(refusal.contains(reason), "{operation}: {refusal}");
+        }
+        let words = ["--requests", "1", "--cluster", "--key-prefix", "{a}", "--operation", "mget keys=2"];
+        assert_eq!(parse(&words).unwrap().mix()[0].keys, 2);
+    }
+
+    #[test]
+    fn verification_is_a_pass_of_exists_over_all_keys() {
+        let configuration = parse(&["--verify-keys", "--key-maximum", "6", "--threads", "3"]).unwrap();
+        assert_eq!((configuration.threads, configuration.connections_per_thread), (3, 2));
+        assert_eq!(
+            (configuration.limit, configuration.keys.pattern),
+            (Limit::AllKeys, KeyPattern::Sequential)
+        );
+        assert_eq!(configuration.mix()[0].to_string(), "exists weight=1");
     }
 
     #[test]

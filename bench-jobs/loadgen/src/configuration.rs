@@ -4,11 +4,17 @@
 //! how it was given on a command line is the business of [`crate::cli`].
 
 use std::fmt;
-use std::num::NonZeroU64;
+use std::num::{NonZeroU32, NonZeroU64};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::keys::KeyPattern;
+use crate::libraries::plan::LibraryPlan;
+use crate::mix::Cycle;
+use crate::operations::{OperationKind, OperationSpec};
+use crate::replay::plan::ReplayPlan;
+use crate::schedule::Schedule;
+use crate::tls::TlsOptions;
 
 /// RESP version spoken with the server.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -87,16 +93,26 @@ pub struct Configuration {
     pub host: String,
     /// TCP port of the server.
     pub port: u16,
+    /// Unix socket of the server, instead of host and port.
+    pub unix_socket: Option<PathBuf>,
+    /// How connections are secured, if at all.
+    pub tls: Option<TlsOptions>,
+    /// Whether the server is a node of a Redis Cluster whose shards share the load.
+    pub cluster: bool,
+    /// Whether the replicas of a cluster take the load.
+    pub replica_reads: bool,
     /// RESP version.
     pub protocol: Protocol,
     /// Credentials, when the server wants any.
     pub credentials: Option<Credentials>,
     /// Load threads, each with its own event loop.
     pub threads: usize,
-    /// Connections of each thread.
+    /// Connections of each thread; in a cluster, to each of its shards.
     pub connections_per_thread: usize,
-    /// Sequence of requests.
+    /// Sequence of requests, unless operations are declared.
     pub ratio: Ratio,
+    /// The mix of operations; an empty one is that of the ratio.
+    pub operations: Vec<OperationSpec>,
     /// Keys.
     pub keys: KeySpace,
     /// Values.
@@ -105,6 +121,12 @@ pub struct Configuration {
     pub pipeline: usize,
     /// When to stop.
     pub limit: Limit,
+    /// Time of load before the measured window.
+    pub warmup: Duration,
+    /// Rate of an open loop; none is a closed loop.
+    pub schedule: Option<Schedule>,
+    /// Whether the run only counts which keys are there.
+    pub verify_keys: bool,
     /// Seed of all random draws.
     pub seed: u64,
     /// Longest time for name resolution, and for connect plus handshake of each connection.
@@ -117,20 +139,47 @@ pub struct Configuration {
     pub progress_interval: Option<Duration>,
     /// Where the JSON result goes; `-` is the standard output.
     pub json_out_file: Option<PathBuf>,
+    /// A client library instead of the generator's own RESP.
+    pub library: Option<LibraryPlan>,
+    /// BullMQ jobs instead of SETs and GETs.
+    pub replay: Option<ReplayPlan>,
 }
 
 impl Configuration {
-    /// Connections of all threads together.
+    /// Clients of all threads together; each has a connection, in a cluster one
+    /// to every shard.
     pub fn connections(&self) -> usize {
         self.threads * self.connections_per_thread
     }
 
-    /// The server as it was named, `host:port`.
+    /// The server as it was named, `host:port` or the path of its socket.
     pub fn target(&self) -> String {
-        if self.host.contains(':') {
-            format!("[{}]:{}", self.host, self.port)
-        } else {
-            format!("{}:{}", self.host, self.port)
+        match &self.unix_socket {
+            Some(path) => path.display().to_string(),
+            None => host_and_port(&self.host, self.port),
         }
     }
+
+    /// The operations that are sent.
+    pub fn mix(&self) -> Vec<OperationSpec> {
+        if !self.operations.is_empty() {
+            return self.operations.clone();
+        }
+        [(OperationKind::Set, self.ratio.sets), (OperationKind::Get, self.ratio.gets)]
+            .into_iter()
+            .filter_map(|(kind, count)| Some(OperationSpec::of(kind, NonZeroU32::new(count)?)))
+            .collect()
+    }
+
+    /// The order in which they are sent: a ratio in rows, a mix evenly spread.
+    pub(crate) fn cycle(&self) -> Cycle {
+        let weights: Vec<u64> =
+            self.mix().iter().map(|operation| u64::from(operation.weight.get())).collect();
+        if self.operations.is_empty() { Cycle::in_a_row(&weights) } else { Cycle::spread(&weights) }
+    }
+}
+
+/// `host:port`, with brackets around an IPv6 host.
+pub(crate) fn host_and_port(host: &str, port: u16) -> String {
+    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }

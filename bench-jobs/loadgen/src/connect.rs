@@ -1,33 +1,68 @@
 //! Finds the server and makes connections ready for load: resolve, connect,
-//! authenticate, agree on the protocol version.
+//! secure, authenticate, agree on the protocol version.
 //!
 //! Every failure names the server's address and the step it happened in.
 
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use thiserror::Error;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpStream, lookup_host};
+use tokio::net::{TcpStream, UnixStream, lookup_host};
 use tokio::time::timeout;
 
 use crate::configuration::{Configuration, Credentials, Protocol};
+use crate::exchange::{ExchangeError, Said, encode_command, exchange};
+use crate::outgoing::Outgoing;
 use crate::report::{Failure, FailureKind};
-use crate::scanner::{ReplyKind, ReplyScanner, ReplySink, ScanError};
+use crate::stream::LoadStream;
+use crate::tls::{TlsClient, TlsError};
+
+/// Where a server can be reached.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Endpoint {
+    /// As people know it, `host:port` or a path.
+    pub(crate) label: Arc<str>,
+    /// Its host, which a certificate must name.
+    pub(crate) host: String,
+    pub(crate) place: Place,
+}
+
+/// A way to a server.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Place {
+    Tcp(Vec<SocketAddr>),
+    Unix(PathBuf),
+}
+
+impl Endpoint {
+    /// The addresses behind the name, as text.
+    pub(crate) fn addresses(&self) -> Vec<String> {
+        match &self.place {
+            Place::Tcp(addresses) => addresses.iter().map(SocketAddr::to_string).collect(),
+            Place::Unix(path) => vec![path.display().to_string()],
+        }
+    }
+}
 
 /// What a connection is asked before the load.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum HandshakeStep {
     Authenticate,
     NegotiateProtocol,
+    AllowReplicaReads,
+    ReadSlots,
 }
 
 impl HandshakeStep {
-    fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Authenticate => "authenticate (AUTH)",
             Self::NegotiateProtocol => "agree on RESP3 (HELLO 3)",
+            Self::AllowReplicaReads => "allow reads from a replica (READONLY)",
+            Self::ReadSlots => "read the slots of the cluster (CLUSTER SLOTS)",
         }
     }
 }
@@ -42,21 +77,23 @@ pub(crate) enum ConnectError {
     #[error("cannot resolve {target}: the name has no address")]
     NoAddress { target: String },
     #[error("cannot connect to {address}: {source}")]
-    Connect { address: SocketAddr, source: io::Error },
+    Connect { address: String, source: io::Error },
     #[error("cannot connect to {address}: no answer within {seconds} s")]
-    ConnectTimeout { address: SocketAddr, seconds: f64 },
+    ConnectTimeout { address: String, seconds: f64 },
     #[error("cannot set up the socket to {address}: {source}")]
-    ConfigureSocket { address: SocketAddr, source: io::Error },
+    ConfigureSocket { address: String, source: io::Error },
+    #[error("cannot secure the connection to {address}: {source}")]
+    NameServer { address: String, source: TlsError },
+    #[error("cannot secure the connection to {address} (TLS): {source}")]
+    Secure { address: String, source: io::Error },
+    #[error("cannot secure the connection to {address} (TLS): no answer within {seconds} s")]
+    SecureTimeout { address: String, seconds: f64 },
     #[error("cannot {} with {address}: {source}", step.name())]
-    Exchange { step: HandshakeStep, address: SocketAddr, source: io::Error },
+    Exchange { step: HandshakeStep, address: String, source: ExchangeError },
     #[error("cannot {} with {address}: no answer within {seconds} s", step.name())]
-    ExchangeTimeout { step: HandshakeStep, address: SocketAddr, seconds: f64 },
-    #[error("cannot {} with {address}: the server closed the connection", step.name())]
-    Closed { step: HandshakeStep, address: SocketAddr },
+    ExchangeTimeout { step: HandshakeStep, address: String, seconds: f64 },
     #[error("cannot {} with {address}: the server says: {reply}", step.name())]
-    Refused { step: HandshakeStep, address: SocketAddr, reply: String },
-    #[error("cannot {} with {address}: {source}", step.name())]
-    Unreadable { step: HandshakeStep, address: SocketAddr, source: ScanError },
+    Refused { step: HandshakeStep, address: String, reply: String },
 }
 
 impl ConnectError {
@@ -68,15 +105,17 @@ impl ConnectError {
             | Self::NoAddress { target } => (FailureKind::NameResolution, "resolve", target.clone()),
             Self::Connect { address, .. }
             | Self::ConnectTimeout { address, .. }
-            | Self::ConfigureSocket { address, .. } => (FailureKind::Connect, "connect", address.to_string()),
-            Self::Exchange { step, address, .. }
-            | Self::ExchangeTimeout { step, address, .. }
-            | Self::Closed { step, address }
-            | Self::Unreadable { step, address, .. } => {
-                (FailureKind::Handshake, step.name(), address.to_string())
+            | Self::ConfigureSocket { address, .. } => (FailureKind::Connect, "connect", address.clone()),
+            Self::NameServer { address, .. }
+            | Self::Secure { address, .. }
+            | Self::SecureTimeout { address, .. } => {
+                (FailureKind::Handshake, "secure the connection (TLS)", address.clone())
+            }
+            Self::Exchange { step, address, .. } | Self::ExchangeTimeout { step, address, .. } => {
+                (FailureKind::Handshake, step.name(), address.clone())
             }
             Self::Refused { step, address, reply } => {
-                (refusal_kind(*step, reply), step.name(), address.to_string())
+                (refusal_kind(*step, reply), step.name(), address.clone())
             }
         };
         Failure { kind, step: step.into(), address, message: self.to_string() }
@@ -91,33 +130,66 @@ fn refusal_kind(step: HandshakeStep, reply: &str) -> FailureKind {
     }
 }
 
-/// The addresses of the server, at least one.
-pub(crate) async fn resolve(configuration: &Configuration) -> Result<Vec<SocketAddr>, ConnectError> {
-    let target = configuration.target();
-    let lookup = lookup_host((configuration.host.as_str(), configuration.port));
-    let addresses: Vec<SocketAddr> = match timeout(configuration.connect_timeout, lookup).await {
-        Err(_) => {
-            let seconds = configuration.connect_timeout.as_secs_f64();
-            return Err(ConnectError::ResolveTimeout { target, seconds });
-        }
+/// The server that `configuration` names.
+pub(crate) async fn find(configuration: &Configuration) -> Result<Endpoint, ConnectError> {
+    if let Some(path) = &configuration.unix_socket {
+        let label = configuration.target().into();
+        return Ok(Endpoint { label, host: configuration.host.clone(), place: Place::Unix(path.clone()) });
+    }
+    resolve(&configuration.host, configuration.port, configuration.connect_timeout).await
+}
+
+/// The server at a host and port, with at least one address.
+pub(crate) async fn resolve(host: &str, port: u16, limit: Duration) -> Result<Endpoint, ConnectError> {
+    let target = crate::configuration::host_and_port(host, port);
+    let addresses: Vec<SocketAddr> = match timeout(limit, lookup_host((host, port))).await {
+        Err(_) => return Err(ConnectError::ResolveTimeout { target, seconds: limit.as_secs_f64() }),
         Ok(Err(source)) => return Err(ConnectError::Resolve { target, source }),
         Ok(Ok(found)) => found.collect(),
     };
-    if addresses.is_empty() { Err(ConnectError::NoAddress { target }) } else { Ok(addresses) }
+    if addresses.is_empty() {
+        return Err(ConnectError::NoAddress { target });
+    }
+    Ok(Endpoint { label: target.into(), host: host.into(), place: Place::Tcp(addresses) })
 }
 
-/// A connection ready for load, made with the first address that accepts one.
+/// A connection ready for load, made with the first address that accepts one,
+/// and the address.
 pub(crate) async fn establish(
     configuration: &Configuration,
+    security: Option<&TlsClient>,
+    endpoint: &Endpoint,
+) -> Result<(LoadStream, Arc<str>), ConnectError> {
+    let limit = configuration.connect_timeout;
+    let (mut stream, address) = match &endpoint.place {
+        Place::Unix(path) => (connect_unix(path, limit).await?, Arc::clone(&endpoint.label)),
+        Place::Tcp(addresses) => {
+            let (stream, address) = connect_first(endpoint, addresses, limit).await?;
+            (secured(stream, security, &endpoint.host, &address, limit).await?, address.into())
+        }
+    };
+    greet(&mut stream, &address, configuration).await?;
+    Ok((stream, address))
+}
+
+async fn connect_unix(path: &std::path::Path, limit: Duration) -> Result<LoadStream, ConnectError> {
+    let address = path.display().to_string();
+    match timeout(limit, UnixStream::connect(path)).await {
+        Err(_) => Err(ConnectError::ConnectTimeout { address, seconds: limit.as_secs_f64() }),
+        Ok(Err(source)) => Err(ConnectError::Connect { address, source }),
+        Ok(Ok(stream)) => Ok(LoadStream::Unix(stream)),
+    }
+}
+
+async fn connect_first(
+    endpoint: &Endpoint,
     addresses: &[SocketAddr],
-) -> Result<(TcpStream, SocketAddr), ConnectError> {
-    let mut last_error = ConnectError::NoAddress { target: configuration.target() };
+    limit: Duration,
+) -> Result<(TcpStream, String), ConnectError> {
+    let mut last_error = ConnectError::NoAddress { target: endpoint.label.to_string() };
     for &address in addresses {
-        match connect(address, configuration.connect_timeout).await {
-            Ok(mut stream) => {
-                greet(&mut stream, address, configuration).await?;
-                return Ok((stream, address));
-            }
+        match connect(address, limit).await {
+            Ok(stream) => return Ok((stream, address.to_string())),
             Err(error) => last_error = error,
         }
     }
@@ -125,110 +197,88 @@ pub(crate) async fn establish(
 }
 
 async fn connect(address: SocketAddr, limit: Duration) -> Result<TcpStream, ConnectError> {
+    let text = || address.to_string();
     let stream = match timeout(limit, TcpStream::connect(address)).await {
         Err(_) => {
-            return Err(ConnectError::ConnectTimeout { address, seconds: limit.as_secs_f64() });
+            return Err(ConnectError::ConnectTimeout { address: text(), seconds: limit.as_secs_f64() });
         }
-        Ok(Err(source)) => return Err(ConnectError::Connect { address, source }),
+        Ok(Err(source)) => return Err(ConnectError::Connect { address: text(), source }),
         Ok(Ok(stream)) => stream,
     };
-    stream.set_nodelay(true).map_err(|source| ConnectError::ConfigureSocket { address, source })?;
+    stream.set_nodelay(true).map_err(|source| ConnectError::ConfigureSocket { address: text(), source })?;
     Ok(stream)
 }
 
+async fn secured(
+    stream: TcpStream,
+    security: Option<&TlsClient>,
+    host: &str,
+    address: &str,
+    limit: Duration,
+) -> Result<LoadStream, ConnectError> {
+    let Some(client) = security else { return Ok(LoadStream::Tcp(stream)) };
+    let address = || address.to_owned();
+    let name =
+        client.name_of(host).map_err(|source| ConnectError::NameServer { address: address(), source })?;
+    match timeout(limit, client.connector.connect(name, stream)).await {
+        Err(_) => Err(ConnectError::SecureTimeout { address: address(), seconds: limit.as_secs_f64() }),
+        Ok(Err(source)) => Err(ConnectError::Secure { address: address(), source }),
+        Ok(Ok(stream)) => Ok(LoadStream::Tls(Box::new(stream))),
+    }
+}
+
 async fn greet(
-    stream: &mut TcpStream,
-    address: SocketAddr,
+    stream: &mut LoadStream,
+    address: &str,
     configuration: &Configuration,
 ) -> Result<(), ConnectError> {
+    let limit = configuration.connect_timeout;
     if let Some(credentials) = &configuration.credentials {
         let request = authentication_request(credentials);
-        ask(stream, address, HandshakeStep::Authenticate, &request, configuration.connect_timeout).await?;
+        ask(stream, address, HandshakeStep::Authenticate, &request, limit, None).await?;
     }
     if configuration.protocol == Protocol::Resp3 {
         let request = encode_command(&["HELLO", "3"]);
-        ask(stream, address, HandshakeStep::NegotiateProtocol, &request, configuration.connect_timeout)
-            .await?;
+        ask(stream, address, HandshakeStep::NegotiateProtocol, &request, limit, None).await?;
+    }
+    if configuration.replica_reads {
+        let request = encode_command(&["READONLY"]);
+        ask(stream, address, HandshakeStep::AllowReplicaReads, &request, limit, None).await?;
     }
     Ok(())
 }
 
-fn authentication_request(credentials: &Credentials) -> Vec<u8> {
+fn authentication_request(credentials: &Credentials) -> Outgoing {
     match &credentials.username {
         Some(username) => encode_command(&["AUTH", username, &credentials.password]),
         None => encode_command(&["AUTH", &credentials.password]),
     }
 }
 
-fn encode_command(words: &[&str]) -> Vec<u8> {
-    let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
-    for word in words {
-        bytes.extend_from_slice(format!("${}\r\n{word}\r\n", word.len()).as_bytes());
-    }
-    bytes
-}
-
-async fn ask(
-    stream: &mut TcpStream,
-    address: SocketAddr,
+/// Asks the server one thing, which it must not refuse. With `raw` the bytes
+/// of its reply are kept.
+pub(crate) async fn ask(
+    stream: &mut LoadStream,
+    address: &str,
     step: HandshakeStep,
-    request: &[u8],
+    request: &Outgoing,
     limit: Duration,
+    raw: Option<&mut Vec<u8>>,
 ) -> Result<(), ConnectError> {
-    match timeout(limit, exchange(stream, address, step, request)).await {
-        Ok(outcome) => outcome,
-        Err(_) => Err(ConnectError::ExchangeTimeout { step, address, seconds: limit.as_secs_f64() }),
-    }
-}
-
-async fn exchange(
-    stream: &mut TcpStream,
-    address: SocketAddr,
-    step: HandshakeStep,
-    request: &[u8],
-) -> Result<(), ConnectError> {
-    let broken = |source| ConnectError::Exchange { step, address, source };
-    stream.write_all(request).await.map_err(broken)?;
-    let mut scanner = ReplyScanner::new();
-    let mut answer = Answer::default();
-    let mut buffer = [0_u8; 4096];
-    loop {
-        let length = stream.read(&mut buffer).await.map_err(broken)?;
-        if length == 0 {
-            return Err(ConnectError::Closed { step, address });
+    let address = || address.to_owned();
+    match timeout(limit, exchange(stream, request, &[], 1, raw)).await {
+        Err(_) => {
+            Err(ConnectError::ExchangeTimeout { step, address: address(), seconds: limit.as_secs_f64() })
         }
-        let bytes = buffer.get(..length).unwrap_or_default();
-        scanner.scan(bytes, &mut answer).map_err(|source| ConnectError::Unreadable {
-            step,
-            address,
-            source,
-        })?;
-        if let Some(reply) = answer.error.take() {
-            return Err(ConnectError::Refused { step, address, reply });
-        }
-        if answer.accepted {
-            return Ok(());
-        }
+        Ok(Err(source)) => Err(ConnectError::Exchange { step, address: address(), source }),
+        Ok(Ok(answers)) => match answers.said.into_iter().next() {
+            Some(Said::Error(reply)) => {
+                let reply = String::from_utf8_lossy(&reply).into_owned();
+                Err(ConnectError::Refused { step, address: address(), reply })
+            }
+            _ => Ok(()),
+        },
     }
-}
-
-/// The single reply that a handshake request has.
-#[derive(Debug, Default)]
-struct Answer {
-    accepted: bool,
-    error: Option<String>,
-}
-
-impl ReplySink for Answer {
-    fn reply(&mut self, _kind: ReplyKind, _bytes: u64) {
-        self.accepted = true;
-    }
-
-    fn error(&mut self, message: &[u8], _bytes: u64) {
-        self.error = Some(String::from_utf8_lossy(message).into_owned());
-    }
-
-    fn push(&mut self, _bytes: u64) {}
 }
 
 #[cfg(test)]
@@ -236,10 +286,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn commands_are_encoded_exactly() {
+    fn passwords_are_sent_and_not_shown() {
         let credentials = Credentials { username: Some("user".into()), password: "pässword".into() };
         let request = authentication_request(&credentials);
-        assert_eq!(request, "*3\r\n$4\r\nAUTH\r\n$4\r\nuser\r\n$9\r\npässword\r\n".as_bytes());
+        assert_eq!(request.bytes, "*3\r\n$4\r\nAUTH\r\n$4\r\nuser\r\n$9\r\npässword\r\n".as_bytes());
         assert!(!format!("{credentials:?}").contains("ssword\""), "{credentials:?}");
     }
 

@@ -8,7 +8,7 @@ use dragstrip_loadgen::cli::Arguments;
 use dragstrip_loadgen::configuration::Configuration;
 use dragstrip_loadgen::output::{self, JsonOutput};
 use dragstrip_loadgen::report::Report;
-use dragstrip_loadgen::{exit, run};
+use dragstrip_loadgen::{exit, libraries, replay, run};
 
 fn main() -> ExitCode {
     let configuration = match Arguments::parse().into_configuration() {
@@ -26,6 +26,11 @@ fn main() -> ExitCode {
     if let Some(failure) = &report.failure {
         eprintln!("error: {}", failure.message);
     }
+    if report.exit_code == exit::KEYS_MISSING
+        && let Some(verified) = report.verified
+    {
+        eprintln!("error: only {} of {} keys exist", verified.present, verified.expected);
+    }
     if !matches!(json, Some(JsonOutput::Standard)) {
         print!("{}", output::summary(&report));
     }
@@ -37,8 +42,14 @@ fn main() -> ExitCode {
 
 /// Runs the load on this thread's event loop; load threads have their own.
 fn run_to_end(configuration: Configuration) -> std::io::Result<Report> {
+    if let Some(plan) = &configuration.library {
+        return libraries::run::run_to_end(&configuration, plan);
+    }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let report = runtime.block_on(run::run(configuration));
+    let report = match configuration.replay.clone() {
+        Some(plan) => runtime.block_on(replay::session::run(configuration, plan)),
+        None => runtime.block_on(run::run(configuration)),
+    };
     // A name resolution that never ends must not hold up the exit.
     runtime.shutdown_background();
     Ok(report)

@@ -3,74 +3,15 @@
 //! Only counters, histograms and bounded error text; a recorder knows nothing
 //! of sockets. Replies that arrive together are recorded together.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 
+use crate::errors::ErrorTable;
 use crate::histogram::{self, HistogramError};
-use crate::requests::{BatchCounts, Operation, OperationSequence};
-use crate::scanner::{ReplyKind, ReplySink};
-
-/// Distinct kinds of error kept apart; further ones are counted as [`OTHER_KINDS`].
-const MAXIMUM_KINDS: usize = 64;
-/// Longest kind, in bytes.
-const MAXIMUM_KIND_BYTES: usize = 64;
-/// Kind of the errors beyond the first [`MAXIMUM_KINDS`].
-const OTHER_KINDS: &str = "(other)";
-/// Kind of a reply whose type cannot answer the request.
-const UNEXPECTED_REPLY: &str = "(unexpected-reply)";
-
-/// Error replies of one kind to one operation.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) struct ErrorCount {
-    pub(crate) operation: Operation,
-    pub(crate) kind: String,
-    pub(crate) count: u64,
-    pub(crate) first_message: String,
-}
-
-/// Error replies by operation and kind; few kinds, so a linear search is quickest.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct ErrorTable {
-    pub(crate) entries: Vec<ErrorCount>,
-}
-
-impl ErrorTable {
-    fn note(&mut self, operation: Operation, message: &[u8]) {
-        let word = message.split(u8::is_ascii_whitespace).next().unwrap_or_default();
-        let word = word.get(..word.len().min(MAXIMUM_KIND_BYTES)).unwrap_or_default();
-        self.note_kind(operation, word, message);
-    }
-
-    fn note_kind(&mut self, operation: Operation, kind: &[u8], message: &[u8]) {
-        let known = self
-            .entries
-            .iter_mut()
-            .find(|entry| entry.operation == operation && entry.kind.as_bytes() == kind);
-        if let Some(entry) = known {
-            entry.count += 1;
-            return;
-        }
-        let kind = String::from_utf8_lossy(kind).into_owned();
-        let first_message = String::from_utf8_lossy(message).into_owned();
-        self.merge(&ErrorCount { operation, kind, count: 1, first_message });
-    }
-
-    pub(crate) fn merge(&mut self, added: &ErrorCount) {
-        let full = self.entries.len() >= MAXIMUM_KINDS;
-        let same =
-            |entry: &&mut ErrorCount, kind: &str| entry.operation == added.operation && entry.kind == kind;
-        if let Some(entry) = self.entries.iter_mut().find(|entry| same(entry, &added.kind)) {
-            entry.count += added.count;
-        } else if !full {
-            self.entries.push(added.clone());
-        } else if let Some(entry) = self.entries.iter_mut().find(|entry| same(entry, OTHER_KINDS)) {
-            entry.count += added.count;
-        } else {
-            self.entries.push(ErrorCount { kind: OTHER_KINDS.into(), ..added.clone() });
-        }
-    }
-}
+use crate::mix::OperationIndex;
+use crate::operations::Found;
 
 /// Totals of one operation.
 #[derive(Clone, Debug)]
@@ -83,6 +24,12 @@ pub(crate) struct OperationRecord {
     pub(crate) bytes_sent: u64,
     pub(crate) bytes_received: u64,
     pub(crate) latency: Histogram<u64>,
+    /// Successful replies before the measured window.
+    pub(crate) warmup_count: u64,
+    /// Error replies before the measured window.
+    pub(crate) warmup_errors: u64,
+    /// Answers that only said where to ask instead, in both parts of the run.
+    pub(crate) redirected: u64,
 }
 
 impl OperationRecord {
@@ -96,6 +43,9 @@ impl OperationRecord {
             bytes_sent: 0,
             bytes_received: 0,
             latency: histogram::empty()?,
+            warmup_count: 0,
+            warmup_errors: 0,
+            redirected: 0,
         })
     }
 
@@ -108,13 +58,22 @@ impl OperationRecord {
         self.errors += other.errors;
         self.bytes_sent += other.bytes_sent;
         self.bytes_received += other.bytes_received;
+        self.warmup_count += other.warmup_count;
+        self.warmup_errors += other.warmup_errors;
+        self.redirected += other.redirected;
         self.latency.add(&other.latency).map_err(HistogramError::Merge)
     }
 
+    /// How often a server answered one of these requests, whatever it said.
+    pub(crate) fn answered(&self) -> u64 {
+        self.count + self.errors + self.warmup_count + self.warmup_errors + self.redirected
+    }
+
+    #[inline]
     fn add_tally(&mut self, tally: Tally, latency_micros: u64) {
         self.count += tally.count;
-        self.hits += tally.hits;
-        self.misses += tally.misses;
+        self.hits += tally.found.hits;
+        self.misses += tally.found.misses;
         self.errors += tally.errors;
         self.bytes_received += tally.bytes;
         if tally.count > 0 {
@@ -132,6 +91,7 @@ pub(crate) struct SecondCell {
 }
 
 impl SecondCell {
+    #[inline]
     fn add_tally(&mut self, tally: Tally, latency_micros: u64) {
         self.count += tally.count;
         self.errors += tally.errors;
@@ -147,294 +107,262 @@ impl SecondCell {
     }
 }
 
-/// One second of the run.
+/// One second of the run: a cell for each operation.
+pub(crate) type Second = Vec<SecondCell>;
+
+/// What one node of a cluster answered.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(crate) struct Second {
-    pub(crate) sets: SecondCell,
-    pub(crate) gets: SecondCell,
+pub(crate) struct NodeCounts {
+    pub(crate) operations: u64,
+    pub(crate) errors: u64,
+    pub(crate) moved: u64,
+    pub(crate) ask: u64,
 }
 
-impl Second {
-    pub(crate) fn operation(self, operation: Operation) -> SecondCell {
-        match operation {
-            Operation::Set => self.sets,
-            Operation::Get => self.gets,
-        }
+impl NodeCounts {
+    pub(crate) fn merge(&mut self, other: Self) {
+        self.operations += other.operations;
+        self.errors += other.errors;
+        self.moved += other.moved;
+        self.ask += other.ask;
     }
+}
+
+/// Replies to one operation that arrived together.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Tally {
+    pub(crate) count: u64,
+    pub(crate) found: Found,
+    pub(crate) errors: u64,
+    pub(crate) bytes: u64,
+}
+
+impl Tally {
+    fn is_empty(&self) -> bool {
+        self.count + self.errors + self.bytes == 0
+    }
+
+    #[inline]
+    pub(crate) fn add_success(&mut self, found: Found) {
+        self.count += 1;
+        self.found.hits += found.hits;
+        self.found.misses += found.misses;
+    }
+}
+
+/// When the requests were sent, or should have been, that an answer is to.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Origin {
+    pub(crate) instant: Instant,
+    /// Whether it lies in the measured window.
+    pub(crate) measured: bool,
 }
 
 /// Everything one load thread counts.
 #[derive(Debug)]
 pub(crate) struct Recorder {
-    pub(crate) sets: OperationRecord,
-    pub(crate) gets: OperationRecord,
+    pub(crate) operations: Vec<OperationRecord>,
     pub(crate) errors: ErrorTable,
     pub(crate) pushes: u64,
+    pub(crate) asking: u64,
+    pub(crate) nodes: Vec<(Arc<str>, NodeCounts)>,
     pub(crate) seconds: Vec<Second>,
     pub(crate) first_send: Option<Instant>,
     /// Last of the connections' first sends.
     pub(crate) last_first_send: Option<Instant>,
     pub(crate) last_reply: Option<Instant>,
+    /// Successful replies of the measured window so far, of all operations.
+    pub(crate) succeeded: u64,
+    /// Error replies of the measured window so far, of all operations.
+    pub(crate) failed: u64,
     /// Instant at which second 0 begins.
     origin: Instant,
     current: Second,
     current_end: Instant,
+    /// Answers of one read, until they are recorded together.
+    pub(crate) tallies: Vec<Tally>,
 }
 
 impl Recorder {
-    pub(crate) fn new(origin: Instant) -> Result<Self, HistogramError> {
+    /// A recorder of so many operations on these nodes.
+    pub(crate) fn new(
+        operations: usize,
+        nodes: Vec<Arc<str>>,
+        origin: Instant,
+    ) -> Result<Self, HistogramError> {
         Ok(Self {
-            sets: OperationRecord::new()?,
-            gets: OperationRecord::new()?,
+            operations: (0..operations).map(|_| OperationRecord::new()).collect::<Result<_, _>>()?,
             errors: ErrorTable::default(),
             pushes: 0,
+            asking: 0,
+            nodes: nodes.into_iter().map(|node| (node, NodeCounts::default())).collect(),
             seconds: Vec::new(),
             first_send: None,
             last_first_send: None,
             last_reply: None,
+            succeeded: 0,
+            failed: 0,
             origin,
-            current: Second::default(),
+            current: vec![SecondCell::default(); operations],
             current_end: origin + Duration::from_secs(1),
+            tallies: vec![Tally::default(); operations],
         })
     }
 
-    /// Restarts the clock of the per-second series; nothing is recorded before.
+    /// Restarts the clock of the per-second series at the begin of the
+    /// measured window; nothing is recorded before.
     pub(crate) fn set_origin(&mut self, origin: Instant) {
         self.origin = origin;
         self.current_end = origin + Duration::from_secs(1);
     }
 
-    /// The first batch of a connection leaves at `instant`.
+    /// The first measured request of a connection leaves at `instant`.
     pub(crate) fn note_first_send(&mut self, instant: Instant) {
         self.first_send = Some(self.first_send.map_or(instant, |first| first.min(instant)));
         self.last_first_send = Some(self.last_first_send.map_or(instant, |last| last.max(instant)));
     }
 
-    pub(crate) fn note_batch(&mut self, counts: BatchCounts) {
-        self.sets.requests += counts.sets;
-        self.sets.bytes_sent += counts.set_bytes;
-        self.gets.requests += counts.gets;
-        self.gets.bytes_sent += counts.get_bytes;
+    /// A request of the measured window was written.
+    #[inline]
+    pub(crate) fn note_request(&mut self, operation: OperationIndex, bytes: u64) {
+        if let Some(record) = self.operations.get_mut(operation.0) {
+            record.requests += 1;
+            record.bytes_sent += bytes;
+        }
     }
 
-    /// Records replies that arrived together at `arrived`, `latency` after
-    /// their batch was written.
+    /// Records the tallied answers to requests of one origin, which arrived
+    /// together at `arrived` from `node`.
     #[inline]
-    pub(crate) fn note_arrival(&mut self, tallies: Tallies, latency: Duration, arrived: Instant) {
-        let micros = rounded_micros(latency);
+    pub(crate) fn settle(&mut self, origin: Origin, arrived: Instant, node: usize) {
+        if !origin.measured {
+            self.settle_warmup();
+            return;
+        }
+        let micros = rounded_micros(arrived.saturating_duration_since(origin.instant));
         if arrived >= self.current_end {
             self.advance_second(arrived);
         }
-        if tallies.sets.replies() > 0 {
-            self.sets.add_tally(tallies.sets, micros);
-            self.current.sets.add_tally(tallies.sets, micros);
+        let (mut succeeded, mut failed) = (0, 0);
+        let records = self.operations.iter_mut().zip(&mut self.current);
+        for (tally, (record, cell)) in self.tallies.iter_mut().zip(records) {
+            if tally.is_empty() {
+                continue;
+            }
+            let tally = std::mem::take(tally);
+            record.add_tally(tally, micros);
+            cell.add_tally(tally, micros);
+            succeeded += tally.count;
+            failed += tally.errors;
         }
-        if tallies.gets.replies() > 0 {
-            self.gets.add_tally(tallies.gets, micros);
-            self.current.gets.add_tally(tallies.gets, micros);
+        self.succeeded += succeeded;
+        self.failed += failed;
+        if let Some((_, counts)) = self.nodes.get_mut(node) {
+            counts.operations += succeeded;
+            counts.errors += failed;
         }
-        self.pushes += tallies.pushes;
         self.last_reply = Some(arrived);
     }
 
-    pub(crate) fn operation(&self, operation: Operation) -> &OperationRecord {
-        match operation {
-            Operation::Set => &self.sets,
-            Operation::Get => &self.gets,
+    fn settle_warmup(&mut self) {
+        for (tally, record) in self.tallies.iter_mut().zip(&mut self.operations) {
+            let tally = std::mem::take(tally);
+            record.warmup_count += tally.count;
+            record.warmup_errors += tally.errors;
         }
     }
 
-    /// Successful and error replies so far.
-    pub(crate) fn progress(&self) -> (u64, u64) {
-        (self.sets.count + self.gets.count, self.sets.errors + self.gets.errors)
+    /// Number of the node of this name, which may be new.
+    pub(crate) fn node_number(&mut self, name: &str) -> usize {
+        let known = self.nodes.iter().position(|(node, _)| &**node == name);
+        known.unwrap_or_else(|| {
+            self.nodes.push((name.into(), NodeCounts::default()));
+            self.nodes.len() - 1
+        })
+    }
+
+    /// A request was answered with where to ask instead.
+    pub(crate) fn note_redirection(
+        &mut self,
+        operation: OperationIndex,
+        node: usize,
+        measured: bool,
+        ask: bool,
+    ) {
+        if let Some(record) = self.operations.get_mut(operation.0) {
+            record.redirected += 1;
+        }
+        if let Some((_, counts)) = self.nodes.get_mut(node).filter(|_| measured) {
+            counts.moved += u64::from(!ask);
+            counts.ask += u64::from(ask);
+        }
     }
 
     /// Closes the second in progress; call once, when nothing more is recorded.
     pub(crate) fn finish(&mut self) {
         let last = std::mem::take(&mut self.current);
-        if last != Second::default() {
+        if last.iter().any(|cell| *cell != SecondCell::default()) {
             self.seconds.push(last);
         }
     }
 
     fn advance_second(&mut self, arrived: Instant) {
-        self.seconds.push(std::mem::take(&mut self.current));
+        let empty = vec![SecondCell::default(); self.operations.len()];
+        self.seconds.push(std::mem::replace(&mut self.current, empty.clone()));
         let whole = arrived.saturating_duration_since(self.origin).as_secs();
         // Seconds without any reply are there, with zeros: a stall must show.
         while (self.seconds.len() as u64) < whole {
-            self.seconds.push(Second::default());
+            self.seconds.push(empty.clone());
         }
         self.current_end = self.origin + Duration::from_secs(whole + 1);
     }
 }
 
 /// Nearest whole microsecond, and never 0.
-fn rounded_micros(latency: Duration) -> u64 {
+pub(crate) fn rounded_micros(latency: Duration) -> u64 {
     let nanos = u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX);
     (nanos.saturating_add(500) / 1000).max(1)
-}
-
-/// Replies of one operation that arrived together.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(crate) struct Tally {
-    pub(crate) count: u64,
-    pub(crate) hits: u64,
-    pub(crate) misses: u64,
-    pub(crate) errors: u64,
-    pub(crate) bytes: u64,
-}
-
-impl Tally {
-    fn replies(self) -> u64 {
-        self.count + self.errors
-    }
-}
-
-/// Everything that arrived in one read.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(crate) struct Tallies {
-    pub(crate) sets: Tally,
-    pub(crate) gets: Tally,
-    pub(crate) pushes: u64,
-    /// Replies beyond those that were outstanding.
-    pub(crate) surplus: u64,
-}
-
-/// Sorts the replies of one read by the operations they answer.
-#[derive(Debug)]
-pub(crate) struct ReplySorter<'a> {
-    sequence: &'a mut OperationSequence,
-    outstanding: &'a mut u64,
-    errors: &'a mut ErrorTable,
-    tallies: Tallies,
-}
-
-impl<'a> ReplySorter<'a> {
-    pub(crate) fn new(
-        sequence: &'a mut OperationSequence,
-        outstanding: &'a mut u64,
-        errors: &'a mut ErrorTable,
-    ) -> Self {
-        Self { sequence, outstanding, errors, tallies: Tallies::default() }
-    }
-
-    pub(crate) fn tallies(self) -> Tallies {
-        self.tallies
-    }
-
-    /// The operation that the next reply answers, if any is outstanding.
-    #[inline]
-    fn answered(&mut self) -> Option<Operation> {
-        if *self.outstanding == 0 {
-            self.tallies.surplus += 1;
-            return None;
-        }
-        *self.outstanding -= 1;
-        Some(self.sequence.next())
-    }
-}
-
-impl ReplySink for ReplySorter<'_> {
-    #[inline]
-    fn reply(&mut self, kind: ReplyKind, bytes: u64) {
-        let Some(operation) = self.answered() else { return };
-        let tally = match operation {
-            Operation::Set => &mut self.tallies.sets,
-            Operation::Get => &mut self.tallies.gets,
-        };
-        tally.bytes += bytes;
-        match (operation, kind) {
-            (Operation::Set, ReplyKind::Simple) => tally.count += 1,
-            (Operation::Get, ReplyKind::Bulk) => {
-                tally.count += 1;
-                tally.hits += 1;
-            }
-            (Operation::Get, ReplyKind::Null) => {
-                tally.count += 1;
-                tally.misses += 1;
-            }
-            (_, kind) => {
-                tally.errors += 1;
-                let message = format!("{UNEXPECTED_REPLY} {kind:?} to {}", operation.name());
-                self.errors.note_kind(operation, UNEXPECTED_REPLY.as_bytes(), message.as_bytes());
-            }
-        }
-    }
-
-    fn error(&mut self, message: &[u8], bytes: u64) {
-        let Some(operation) = self.answered() else { return };
-        let tally = match operation {
-            Operation::Set => &mut self.tallies.sets,
-            Operation::Get => &mut self.tallies.gets,
-        };
-        tally.errors += 1;
-        tally.bytes += bytes;
-        self.errors.note(operation, message);
-    }
-
-    fn push(&mut self, _bytes: u64) {
-        self.tallies.pushes += 1;
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::configuration::Ratio;
-    use crate::scanner::ReplyScanner;
 
-    fn sorted(stream: &[u8], ratio: Ratio, mut outstanding: u64) -> (Tallies, ErrorTable) {
-        let mut sequence = OperationSequence::new(ratio, 0);
-        let mut errors = ErrorTable::default();
-        let mut sorter = ReplySorter::new(&mut sequence, &mut outstanding, &mut errors);
-        ReplyScanner::new().scan(stream, &mut sorter).unwrap();
-        (sorter.tallies(), errors)
-    }
-
-    #[test]
-    fn replies_are_matched_with_their_operations() {
-        let stream =
-            b"+OK\r\n$1\r\nx\r\n$-1\r\n-OOM no room\r\n$-1\r\n-OOM other text\r\n+OK\r\n>1\r\n:1\r\n";
-        let (tallies, errors) = sorted(stream, Ratio { sets: 1, gets: 2 }, 7);
-        assert_eq!(tallies.sets, Tally { count: 2, errors: 1, bytes: 24, ..Tally::default() });
-        assert_eq!(tallies.gets, Tally { count: 3, hits: 1, misses: 2, errors: 1, bytes: 34 });
-        assert_eq!((tallies.pushes, tallies.surplus), (1, 0));
-        let counts: Vec<_> = errors.entries.iter().map(|entry| (entry.operation, entry.count)).collect();
-        assert_eq!(counts, vec![(Operation::Set, 1), (Operation::Get, 1)]);
-        assert_eq!(errors.entries[0].first_message, "OOM no room");
-    }
-
-    #[test]
-    fn a_reply_of_the_wrong_type_is_an_error_and_a_surplus_is_seen() {
-        let (tallies, errors) = sorted(b"$1\r\nx\r\n+OK\r\n+OK\r\n", Ratio { sets: 1, gets: 0 }, 2);
-        assert_eq!((tallies.sets.count, tallies.sets.errors, tallies.surplus), (1, 1, 1));
-        assert_eq!(errors.entries[0].kind, UNEXPECTED_REPLY);
-    }
-
-    #[test]
-    fn kinds_of_error_are_bounded() {
-        let mut table = ErrorTable::default();
-        for number in 0..1000 {
-            table.note(Operation::Get, format!("KIND{number} text").as_bytes());
-        }
-        assert_eq!(table.entries.len(), MAXIMUM_KINDS + 1);
-        assert_eq!(table.entries.iter().map(|entry| entry.count).sum::<u64>(), 1000);
+    fn settled(recorder: &mut Recorder, latency: Duration, arrived: Instant, measured: bool) {
+        recorder.tallies[0].add_success(Found::default());
+        recorder.tallies[0].add_success(Found { hits: 1, misses: 0 });
+        let origin = Origin { instant: arrived.checked_sub(latency).unwrap(), measured };
+        recorder.settle(origin, arrived, 0);
     }
 
     #[test]
     fn silent_seconds_are_kept_as_zeros() {
-        let origin = Instant::now();
-        let mut recorder = Recorder::new(origin).unwrap();
-        let tallies = Tallies { sets: Tally { count: 2, ..Tally::default() }, ..Tallies::default() };
+        // Far enough from the clock's zero for the longest latency.
+        let origin = Instant::now() + Duration::from_secs(10);
+        let mut recorder = Recorder::new(2, vec!["node".into()], origin).unwrap();
         let at = |millis| origin + Duration::from_millis(millis);
-        recorder.note_arrival(tallies, Duration::from_nanos(1_499), at(100));
-        recorder.note_arrival(tallies, Duration::from_micros(7), at(900));
-        recorder.note_arrival(tallies, Duration::from_secs(2), at(3_000));
+        settled(&mut recorder, Duration::from_nanos(1_499), at(100), true);
+        settled(&mut recorder, Duration::from_micros(7), at(900), true);
+        settled(&mut recorder, Duration::from_secs(2), at(3_000), true);
         recorder.finish();
-        let counts: Vec<_> = recorder.seconds.iter().map(|second| second.sets.count).collect();
+        let counts: Vec<_> = recorder.seconds.iter().map(|second| second[0].count).collect();
         assert_eq!(counts, vec![4, 0, 0, 2]);
-        assert_eq!(recorder.seconds[0].sets.max_latency_micros, 7);
-        assert_eq!(recorder.seconds[3].sets.max_latency_micros, 2_000_000);
-        assert_eq!(recorder.sets.latency.min(), 1);
+        assert_eq!(recorder.seconds[0][0].max_latency_micros, 7);
+        assert_eq!(recorder.seconds[3][0].max_latency_micros, 2_000_000);
+        assert_eq!((recorder.operations[0].latency.min(), recorder.operations[0].hits), (1, 3));
+        assert_eq!(recorder.nodes[0].1.operations, 6);
+    }
+
+    #[test]
+    fn answers_of_the_warm_up_are_in_no_figure() {
+        let origin = Instant::now() + Duration::from_secs(10);
+        let mut recorder = Recorder::new(1, vec!["node".into()], origin).unwrap();
+        settled(&mut recorder, Duration::from_millis(1), origin, false);
+        recorder.finish();
+        let record = &recorder.operations[0];
+        assert_eq!((record.count, record.hits, record.latency.len()), (0, 0, 0));
+        assert_eq!((record.warmup_count, record.answered()), (2, 2));
+        assert_eq!((recorder.seconds.len(), recorder.succeeded, recorder.last_reply), (0, 0, None));
+        assert_eq!(recorder.nodes[0].1, NodeCounts::default());
     }
 }

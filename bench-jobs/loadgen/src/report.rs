@@ -6,10 +6,15 @@
 //! readable. Times named `...UnixNanos` are wall-clock nanoseconds since the
 //! Unix epoch; everything else is measured on the monotonic clock.
 
+use std::collections::BTreeMap;
+
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
+use crate::batches::BatchReport;
 use crate::histogram::{self, HistogramError};
+use crate::libraries::plan::LibraryEcho;
+use crate::replay::plan::{QueueReport, ReplayEcho};
 
 /// The whole result of one process.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
@@ -55,6 +60,27 @@ pub struct Report {
     pub per_second: Vec<SecondReport>,
     /// CPU time this process used in the window.
     pub client_cpu: ClientCpu,
+    /// Times of batches.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub batches: Option<BatchReport>,
+    /// Jobs in the queues after a BullMQ replay.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queues: Option<QueueReport>,
+    /// Commands sent and answered by their lower-case name, over the whole run:
+    /// warm-up, error replies and redirections included, greetings not.
+    pub commands: BTreeMap<String, u64>,
+    /// How an open loop kept to its schedule.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<ScheduleReport>,
+    /// What was sent before the measured window.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub warmup: Option<WarmupReport>,
+    /// What each node of a cluster answered in the measured window.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub shards: Vec<ShardReport>,
+    /// Which keys were there, when only that was asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub verified: Option<VerifiedReport>,
 }
 
 impl Report {
@@ -122,6 +148,8 @@ pub enum FailureKind {
     ResponseTimeout,
     /// The server sent something that is no valid reply. Exit code 9.
     Protocol,
+    /// The queues do not hold the jobs that were added. Exit code 14.
+    QueueLength,
     /// The client itself could not do its work. Exit code 12.
     Client,
     /// A class that this version does not know, or none.
@@ -136,6 +164,10 @@ pub enum FailureKind {
 pub enum PipelineMode {
     /// A full batch is written at once and all its replies are awaited.
     Batch,
+    /// A client library decides.
+    Library,
+    /// Each request is written when it is due, whatever is still unanswered.
+    Schedule,
     /// A mode that this version does not know, or none.
     #[default]
     #[serde(other)]
@@ -158,10 +190,30 @@ pub struct ConfigurationEcho {
     pub authentication: String,
     /// Load threads.
     pub threads: usize,
-    /// Connections of each thread.
+    /// Connections of each thread; in a cluster, to each of its shards.
     pub connections_per_thread: usize,
-    /// `SET:GET`.
+    /// `SET:GET`; empty when operations were declared.
     pub ratio: String,
+    /// The declared operations.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub operations: Vec<String>,
+    /// Path of the Unix socket that was used instead of host and port.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unix_socket: Option<String>,
+    /// `none`, `verified` or `insecure`.
+    pub tls: String,
+    /// Whether the shards of a cluster shared the load.
+    pub cluster: bool,
+    /// Whether the replicas of a cluster took the load.
+    pub replica_reads: bool,
+    /// Load before the measured window, in seconds.
+    pub warmup_seconds: f64,
+    /// Rate of an open loop, in operations per second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate: Option<f64>,
+    /// `fixed` or `poisson`, for an open loop.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub arrival: Option<String>,
     /// Text before key numbers.
     pub key_prefix: String,
     /// Lowest key number.
@@ -205,9 +257,16 @@ pub struct ConfigurationEcho {
     /// Wanted start instant.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub start_at_unix_nanos: Option<u64>,
+    /// What was asked of a client library.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub library: Option<LibraryEcho>,
+    /// What was asked of a BullMQ replay.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replay: Option<ReplayEcho>,
 }
 
-/// How well the connections started together. The line is the wanted start
+/// How well the connections started together. First sends are those of the
+/// measured window; a warm-up lies between the line and them. The line is the wanted start
 /// instant, or the moment all connections were ready when none was wanted.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -255,19 +314,82 @@ pub struct Totals {
     pub operations_per_second: f64,
 }
 
+/// How an open loop kept to its schedule, over the measured window.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ScheduleReport {
+    /// `fixed` or `poisson`.
+    pub kind: String,
+    /// Declared rate of this process.
+    pub operations_per_second: f64,
+    /// Operations that were due.
+    pub scheduled: u64,
+    /// Operations written.
+    pub sent: u64,
+    /// Operations answered, with success or an error.
+    pub answered: u64,
+    /// Operations that were due and not written when the run ended.
+    pub unsent_at_end: u64,
+    /// Longest time by which a write came after its intended time.
+    pub maximum_lag_microseconds: u64,
+    /// 99 % of the writes came no later than this after their intended time.
+    pub p99_lag_microseconds: u64,
+    /// The same for half of them.
+    pub p50_lag_microseconds: u64,
+}
+
+/// Load before the measured window; it is in no other figure but `commands`.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct WarmupReport {
+    /// Declared length.
+    pub seconds: f64,
+    /// Successful replies by operation.
+    pub operations: BTreeMap<String, u64>,
+    /// Error replies of all operations.
+    pub errors: u64,
+}
+
+/// What one node of a cluster answered in the measured window.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ShardReport {
+    /// `host:port`, as the cluster names it.
+    pub address: String,
+    /// Successful operations.
+    pub operations: u64,
+    /// Operations answered with an error.
+    pub errors: u64,
+    /// Operations answered with MOVED, which another node then answered.
+    pub moved: u64,
+    /// Operations answered with ASK, which another node then answered.
+    pub ask: u64,
+}
+
+/// Which keys of the key space are there.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct VerifiedReport {
+    /// Keys of the key space.
+    pub expected: u64,
+    /// Those that exist.
+    pub present: u64,
+}
+
 /// Results of one operation.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct OperationReport {
-    /// `SET` or `GET`.
+    /// `SET`, `GET`, `MSET+EXPIREAT`, or the command of a template; a second
+    /// one of the same name ends in `#2`.
     pub operation: String,
     /// Requests written; those beyond `count + errors` were never answered.
     pub requests: u64,
     /// Successful replies. Error replies are never among them.
     pub count: u64,
-    /// GETs that found a value.
+    /// Keys that GET, MGET, EXISTS or DEL found.
     pub hits: u64,
-    /// GETs answered with nil.
+    /// Keys that GET, MGET, EXISTS or DEL did not find.
     pub misses: u64,
     /// Error replies.
     pub errors: u64,
@@ -292,8 +414,8 @@ impl OperationReport {
 }
 
 /// Latency in microseconds. The latency of an operation is the time from just
-/// before its batch is handed to the kernel until the read that brought the
-/// last byte of its reply returned.
+/// before its batch is handed to the kernel, in an open loop from its intended
+/// time, until the read that brought the last byte of its reply returned.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Latency {
@@ -340,7 +462,7 @@ impl Latency {
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ErrorReport {
-    /// `SET` or `GET`.
+    /// Name of the operation.
     pub operation: String,
     /// First word of the error, such as `OOM`; `(unexpected-reply)` for a reply
     /// whose type cannot answer the operation, `(other)` for kinds beyond 64.
@@ -365,7 +487,7 @@ pub struct SecondReport {
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SecondOperation {
-    /// `SET` or `GET`.
+    /// Name of the operation.
     pub operation: String,
     /// Successful replies.
     pub count: u64,

@@ -1,22 +1,24 @@
 //! Runs the whole load: resolves the server, starts the load threads, lets
 //! them go together, prints progress, obeys signals and gathers the result.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
-use tokio::time::{Interval, interval_at};
+use tokio::time::{Interval, interval_at, sleep_until};
 
 use crate::assemble::{self, Gathered};
 use crate::clock::ClockAnchor;
+use crate::cluster::{self, Routes};
 use crate::configuration::Configuration;
 use crate::connect;
-use crate::connection::ProgressCounters;
 use crate::cpu::{self, CpuTime};
+use crate::link::ProgressCounters;
 use crate::report::{Failure, Report};
+use crate::requests::RequestTemplates;
+use crate::tls::TlsClient;
 use crate::worker::{self, Phase, WorkerEvent, WorkerPlan, client_failure};
 
 /// How a run ended.
@@ -51,37 +53,61 @@ async fn conduct(configuration: &Arc<Configuration>, gathered: &mut Gathered) ->
         |step: &str, problem: &dyn std::fmt::Display| client_failure(step, configuration.target(), problem);
     let mut signals =
         Signals::listen().map_err(|error| Ending::Failed(failed("listen for signals", &error)))?;
-    cpu::allow_open_files(configuration.connections())
-        .map_err(|error| Ending::Failed(failed("open so many connections", &error)))?;
-    let addresses = tokio::select! {
+    let security = configuration
+        .tls
+        .as_ref()
+        .map(TlsClient::new)
+        .transpose()
+        .map_err(|error| Ending::Failed(failed("set up TLS", &error)))?;
+    let routes = tokio::select! {
         biased;
         stopper = signals.next() => return Err(Ending::Interrupted(stopper)),
-        found = connect::resolve(configuration) => found.map_err(|error| Ending::Failed(error.failure()))?,
+        found = find_routes(configuration, security.as_ref(), gathered) => found.map_err(Ending::Failed)?,
     };
-    gathered.addresses.clone_from(&addresses);
-    let mut crew = Crew::start(configuration, &addresses.into())
-        .map_err(|error| Ending::Failed(failed("start a load thread", &error)))?;
+    cpu::allow_open_files(configuration.connections() * routes.shards.len())
+        .map_err(|error| Ending::Failed(failed("open so many connections", &error)))?;
+    let templates = RequestTemplates::new(configuration)
+        .map_err(|error| Ending::Failed(failed("prepare the requests", &error)))?;
+    let crew = CrewParts { configuration, routes: routes.into(), templates: templates.into(), security };
+    let mut crew = crew.start().map_err(|error| Ending::Failed(failed("start a load thread", &error)))?;
     crew.until_ready(&mut signals).await;
     let origin = if crew.ending.is_none() { crew.release(configuration, gathered) } else { Instant::now() };
-    let cpu_before = CpuTime::of_process();
-    crew.until_finished(&mut signals, configuration, origin).await;
-    gathered.process_cpu = CpuTime::of_process().since(cpu_before);
+    let cpu_before = crew.until_finished(&mut signals, configuration, origin).await;
+    gathered.process_cpu =
+        cpu_before.map_or_else(CpuTime::default, |before| CpuTime::of_process().since(before));
     gathered.outcomes = crew.outcomes;
     crew.ending.map_or(Ok(()), Err)
 }
 
+/// Finds the server, and in a cluster everything that takes the load.
+async fn find_routes(
+    configuration: &Configuration,
+    security: Option<&TlsClient>,
+    gathered: &mut Gathered,
+) -> Result<Routes, Failure> {
+    let endpoint = connect::find(configuration).await.map_err(|error| error.failure())?;
+    gathered.addresses = endpoint.addresses();
+    if !configuration.cluster {
+        return Ok(Routes::single(endpoint));
+    }
+    let routes =
+        cluster::discover(configuration, security, &endpoint).await.map_err(|error| error.failure())?;
+    gathered.addresses = routes.nodes.iter().flat_map(connect::Endpoint::addresses).collect();
+    Ok(routes)
+}
+
 /// SIGINT and SIGTERM.
-struct Signals {
+pub(crate) struct Signals {
     interrupt: Signal,
     terminate: Signal,
 }
 
 impl Signals {
-    fn listen() -> std::io::Result<Self> {
+    pub(crate) fn listen() -> std::io::Result<Self> {
         Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
     }
 
-    async fn next(&mut self) -> Stopper {
+    pub(crate) async fn next(&mut self) -> Stopper {
         tokio::select! {
             _ = self.interrupt.recv() => Stopper::Interrupt,
             _ = self.terminate.recv() => Stopper::Terminate,
@@ -101,8 +127,17 @@ struct Crew {
     ending: Option<Ending>,
 }
 
-impl Crew {
-    fn start(configuration: &Arc<Configuration>, addresses: &Arc<[SocketAddr]>) -> std::io::Result<Self> {
+/// What every load thread gets.
+struct CrewParts<'a> {
+    configuration: &'a Arc<Configuration>,
+    routes: Arc<Routes>,
+    templates: Arc<RequestTemplates>,
+    security: Option<TlsClient>,
+}
+
+impl CrewParts<'_> {
+    fn start(&self) -> std::io::Result<Crew> {
+        let configuration = self.configuration;
         let (phase, phase_seen) = watch::channel(Phase::Prepare);
         let (event_sender, events) = mpsc::unbounded_channel();
         let mut progress = Vec::with_capacity(configuration.threads);
@@ -112,7 +147,9 @@ impl Crew {
             let plan = WorkerPlan {
                 thread,
                 configuration: Arc::clone(configuration),
-                addresses: Arc::clone(addresses),
+                templates: Arc::clone(&self.templates),
+                routes: Arc::clone(&self.routes),
+                security: self.security.clone(),
                 phase: phase_seen.clone(),
                 events: event_sender.clone(),
                 progress: counters,
@@ -120,9 +157,11 @@ impl Crew {
             std::thread::Builder::new().name(format!("load-{thread}")).spawn(move || worker::run(plan))?;
         }
         let target = configuration.target();
-        Ok(Self { target, phase, events, progress, ready: 0, outcomes: Vec::new(), ending: None })
+        Ok(Crew { target, phase, events, progress, ready: 0, outcomes: Vec::new(), ending: None })
     }
+}
 
+impl Crew {
     async fn until_ready(&mut self, signals: &mut Signals) {
         while self.ending.is_none() && self.ready < self.progress.len() {
             tokio::select! {
@@ -146,20 +185,32 @@ impl Crew {
         origin
     }
 
-    async fn until_finished(&mut self, signals: &mut Signals, configuration: &Configuration, since: Instant) {
+    /// Returns the CPU time at the begin of the measured window, if it began.
+    async fn until_finished(
+        &mut self,
+        signals: &mut Signals,
+        configuration: &Configuration,
+        since: Instant,
+    ) -> Option<CpuTime> {
+        let measured_from = since + configuration.warmup;
         let mut progress = ProgressLines::new(configuration.progress_interval, since);
+        let mut cpu_before = configuration.warmup.is_zero().then(CpuTime::of_process);
         while self.outcomes.len() < self.progress.len() {
             tokio::select! {
                 biased;
                 stopper = signals.next() => self.stop(Ending::Interrupted(stopper)),
+                () = sleep_until(measured_from.into()), if cpu_before.is_none() => {
+                    cpu_before = Some(CpuTime::of_process());
+                }
                 event = self.events.recv() => {
                     let channel_closed = event.is_none();
                     self.note(event);
-                    if channel_closed { return }
+                    if channel_closed { return cpu_before }
                 }
                 () = progress.next() => progress.print(&self.progress),
             }
         }
+        cpu_before
     }
 
     fn note(&mut self, event: Option<WorkerEvent>) {
@@ -186,7 +237,7 @@ impl Crew {
 }
 
 /// Prints one line of totals to standard error at every interval.
-struct ProgressLines {
+pub(crate) struct ProgressLines {
     ticks: Option<Interval>,
     since: Instant,
     last_operations: u64,
@@ -194,12 +245,12 @@ struct ProgressLines {
 }
 
 impl ProgressLines {
-    fn new(every: Option<Duration>, since: Instant) -> Self {
+    pub(crate) fn new(every: Option<Duration>, since: Instant) -> Self {
         let ticks = every.map(|every| interval_at((since + every).into(), every));
         Self { ticks, since, last_operations: 0, last_printed: since }
     }
 
-    async fn next(&mut self) {
+    pub(crate) async fn next(&mut self) {
         match &mut self.ticks {
             Some(ticks) => {
                 ticks.tick().await;
@@ -208,7 +259,7 @@ impl ProgressLines {
         }
     }
 
-    fn print(&mut self, counters: &[Arc<ProgressCounters>]) {
+    pub(crate) fn print(&mut self, counters: &[Arc<ProgressCounters>]) {
         let sum =
             |read: fn(&ProgressCounters) -> u64| counters.iter().map(|thread| read(thread)).sum::<u64>();
         let operations = sum(|thread| thread.operations.load(Ordering::Relaxed));

@@ -21,6 +21,15 @@ pub enum ReplyKind {
     Bulk,
     /// RESP2 `$-1` or `*-1`, RESP3 `_`.
     Null,
+    /// An integer such as `:42`.
+    Integer(i64),
+    /// An array.
+    Array {
+        /// Its own elements.
+        elements: u64,
+        /// Nulls among them and among what they contain.
+        nulls: u64,
+    },
     /// Any other type; the byte is its RESP type marker.
     Other(u8),
 }
@@ -58,6 +67,12 @@ pub enum ScanError {
         /// RESP type marker of the reply.
         marker: u8,
     },
+    /// An integer reply held something other than an integer of 64 bits.
+    #[error("an integer reply contains byte 0x{byte:02x} or is out of range")]
+    ReadInteger {
+        /// The byte at which it stopped being one.
+        byte: u8,
+    },
 }
 
 /// Where in the current value the scanner stands.
@@ -67,12 +82,28 @@ enum State {
     Marker,
     /// Inside the line of a simple type whose text does not matter.
     Line { marker: u8 },
+    /// Inside the line of an integer.
+    Integer { value: i64, negative: bool },
     /// Inside the line of a simple error.
     ErrorLine,
     /// Inside the decimal length of a string or aggregate.
     Length { marker: u8, value: u64, negative: bool },
     /// Inside a payload; `remaining` includes the final CR LF.
     Payload { marker: u8, remaining: u64 },
+}
+
+/// What a value is, as far as its header tells.
+#[derive(Clone, Copy, Debug)]
+enum Top {
+    Null,
+    Integer(i64),
+    /// An aggregate of so many elements, map entries counted twice.
+    Aggregate {
+        marker: u8,
+        elements: u64,
+    },
+    /// Anything else, by its type marker.
+    Plain(u8),
 }
 
 /// Incremental reply scanner; one per connection.
@@ -83,8 +114,10 @@ pub struct ReplyScanner {
     outstanding: u64,
     /// Values of attributes that precede the top-level value itself.
     attribute_values: u64,
-    /// Type marker of the current top-level value and whether it was null.
-    top: Option<(u8, bool)>,
+    /// The current top-level value, once its header has been seen.
+    top: Option<Top>,
+    /// Nulls within it.
+    nulls: u64,
     /// Bytes of the current top-level message seen so far.
     bytes: u64,
     error_text: Vec<u8>,
@@ -97,6 +130,7 @@ impl Default for ReplyScanner {
             outstanding: 1,
             attribute_values: 0,
             top: None,
+            nulls: 0,
             bytes: 0,
             error_text: Vec::new(),
         }
@@ -116,15 +150,16 @@ impl ReplyScanner {
         let mut rest = input;
         while let Some(&first) = rest.first() {
             if self.bytes == 0
-                && let Some(after) = rest.strip_prefix(b"+OK\r\n")
+                && let Some((kind, length)) = common_reply(rest)
             {
-                sink.reply(ReplyKind::Simple, 5);
-                rest = after;
+                sink.reply(kind, length as u64);
+                rest = rest.get(length..).unwrap_or_default();
                 continue;
             }
             let used = match self.state {
                 State::Marker => self.take_marker(first)?,
                 State::Line { marker } => self.take_line(marker, rest, sink),
+                State::Integer { value, negative } => self.take_integer(value, negative, rest, sink)?,
                 State::ErrorLine => self.take_error_line(rest, sink),
                 State::Length { marker, value, negative } => {
                     self.take_length(marker, value, negative, rest, sink)?
@@ -139,7 +174,8 @@ impl ReplyScanner {
     fn take_marker(&mut self, marker: u8) -> Result<usize, ScanError> {
         self.bytes += 1;
         self.state = match marker {
-            b'+' | b':' | b'_' | b'#' | b',' | b'(' => State::Line { marker },
+            b'+' | b'_' | b'#' | b',' | b'(' => State::Line { marker },
+            b':' => State::Integer { value: 0, negative: false },
             b'-' => {
                 self.error_text.clear();
                 State::ErrorLine
@@ -161,9 +197,41 @@ impl ReplyScanner {
         let used = end.map_or(rest.len(), |index| index + 1);
         self.bytes += used as u64;
         if end.is_some() {
-            self.finish_value(marker, marker == b'_', sink);
+            self.finish_value(if marker == b'_' { Top::Null } else { Top::Plain(marker) }, sink);
         }
         used
+    }
+
+    fn take_integer<S: ReplySink>(
+        &mut self,
+        mut value: i64,
+        mut negative: bool,
+        rest: &[u8],
+        sink: &mut S,
+    ) -> Result<usize, ScanError> {
+        for (index, &byte) in rest.iter().enumerate() {
+            match byte {
+                b'0'..=b'9' => {
+                    let digit = i64::from(byte - b'0');
+                    // Counted downwards, so that the lowest number fits as well.
+                    let grown = value.checked_mul(10).and_then(|value| value.checked_sub(digit));
+                    value = grown.ok_or(ScanError::ReadInteger { byte })?;
+                }
+                b'-' if value == 0 => negative = true,
+                b'+' | b'\r' => {}
+                b'\n' => {
+                    self.bytes += index as u64 + 1;
+                    let signed = if negative { Some(value) } else { value.checked_neg() };
+                    let integer = signed.ok_or(ScanError::ReadInteger { byte })?;
+                    self.finish_value(Top::Integer(integer), sink);
+                    return Ok(index + 1);
+                }
+                _ => return Err(ScanError::ReadInteger { byte }),
+            }
+        }
+        self.bytes += rest.len() as u64;
+        self.state = State::Integer { value, negative };
+        Ok(rest.len())
     }
 
     fn take_error_line<S: ReplySink>(&mut self, rest: &[u8], sink: &mut S) -> usize {
@@ -172,7 +240,7 @@ impl ReplyScanner {
         self.bytes += used as u64;
         self.keep_error_text(rest.get(..used).unwrap_or_default());
         if end.is_some() {
-            self.finish_value(b'-', false, sink);
+            self.finish_value(Top::Plain(b'-'), sink);
         }
         used
     }
@@ -217,7 +285,7 @@ impl ReplyScanner {
             if value != 1 || !matches!(marker, b'$' | b'*') {
                 return Err(ScanError::LengthOutOfRange { marker });
             }
-            self.finish_value(marker, true, sink);
+            self.finish_value(Top::Null, sink);
             return Ok(());
         }
         match marker {
@@ -237,7 +305,7 @@ impl ReplyScanner {
         }
         let left = remaining - used as u64;
         if left == 0 {
-            self.finish_value(marker, false, sink);
+            self.finish_value(Top::Plain(marker), sink);
         } else {
             self.state = State::Payload { marker, remaining: left };
         }
@@ -266,32 +334,67 @@ impl ReplyScanner {
         } else {
             self.outstanding = self.outstanding.saturating_add(elements);
         }
-        self.finish_value(marker, false, sink);
+        self.finish_value(Top::Aggregate { marker, elements }, sink);
     }
 
-    fn finish_value<S: ReplySink>(&mut self, marker: u8, null: bool, sink: &mut S) {
+    fn finish_value<S: ReplySink>(&mut self, value: Top, sink: &mut S) {
         self.state = State::Marker;
         if self.attribute_values > 0 {
             self.attribute_values -= 1;
             return;
         }
-        let (top_marker, top_null) = *self.top.get_or_insert((marker, null));
+        if self.top.is_some() && matches!(value, Top::Null) {
+            self.nulls += 1;
+        }
+        let top = *self.top.get_or_insert(value);
         self.outstanding -= 1;
         if self.outstanding > 0 {
             return;
         }
         let bytes = std::mem::take(&mut self.bytes);
+        let nulls = std::mem::take(&mut self.nulls);
         self.outstanding = 1;
         self.top = None;
-        match top_marker {
-            b'-' | b'!' => sink.error(self.error_text.trim_ascii_end(), bytes),
-            b'>' => sink.push(bytes),
-            _ if top_null => sink.reply(ReplyKind::Null, bytes),
-            b'+' => sink.reply(ReplyKind::Simple, bytes),
-            b'$' | b'=' => sink.reply(ReplyKind::Bulk, bytes),
-            other => sink.reply(ReplyKind::Other(other), bytes),
+        match top {
+            Top::Plain(b'-' | b'!') => sink.error(self.error_text.trim_ascii_end(), bytes),
+            Top::Plain(b'+') => sink.reply(ReplyKind::Simple, bytes),
+            Top::Plain(b'$' | b'=') => sink.reply(ReplyKind::Bulk, bytes),
+            Top::Plain(other) => sink.reply(ReplyKind::Other(other), bytes),
+            Top::Null => sink.reply(ReplyKind::Null, bytes),
+            Top::Integer(integer) => sink.reply(ReplyKind::Integer(integer), bytes),
+            Top::Aggregate { marker: b'>', .. } => sink.push(bytes),
+            Top::Aggregate { marker: b'*', elements } => {
+                sink.reply(ReplyKind::Array { elements, nulls }, bytes);
+            }
+            Top::Aggregate { marker, .. } => sink.reply(ReplyKind::Other(marker), bytes),
         }
     }
+}
+
+/// The reply at the beginning of `input`, with its length, if it is one of the
+/// two most common ones and whole: `+OK` and a bulk string of at most five digits.
+#[inline]
+fn common_reply(input: &[u8]) -> Option<(ReplyKind, usize)> {
+    if input.starts_with(b"+OK\r\n") {
+        return Some((ReplyKind::Simple, 5));
+    }
+    let (&first, digits) = input.split_first()?;
+    if first != b'$' {
+        return None;
+    }
+    let mut size = 0_usize;
+    for (index, &byte) in digits.iter().take(6).enumerate() {
+        match byte {
+            b'0'..=b'9' => size = size * 10 + usize::from(byte - b'0'),
+            b'\r' if index > 0 && digits.get(index + 1) == Some(&b'\n') => {
+                // Marker, digits, line end, payload, line end.
+                let length = 1 + index + 2 + size + 2;
+                return (length <= input.len()).then_some((ReplyKind::Bulk, length));
+            }
+            _ => return None,
+        }
+    }
+    None
 }
 
 #[cfg(test)]
@@ -326,10 +429,10 @@ mod tests {
 
     #[test]
     fn every_type_is_one_reply_with_its_size() {
-        let cases: [(&[u8], ReplyKind); 16] = [
+        let cases: [(&[u8], ReplyKind); 19] = [
             (b"+OK\r\n", ReplyKind::Simple),
             (b"+QUEUED\r\n", ReplyKind::Simple),
-            (b":42\r\n", ReplyKind::Other(b':')),
+            (b":42\r\n", ReplyKind::Integer(42)),
             (b"$0\r\n\r\n", ReplyKind::Bulk),
             (b"$5\r\na\r\nbc\r\n", ReplyKind::Bulk),
             (b"$-1\r\n", ReplyKind::Null),
@@ -339,10 +442,13 @@ mod tests {
             (b",1.5\r\n", ReplyKind::Other(b',')),
             (b"(12345678901234567890\r\n", ReplyKind::Other(b'(')),
             (b"=7\r\ntxt:abc\r\n", ReplyKind::Bulk),
-            (b"*2\r\n$1\r\na\r\n*1\r\n:1\r\n", ReplyKind::Other(b'*')),
+            (b"*2\r\n$1\r\na\r\n*1\r\n:1\r\n", ReplyKind::Array { elements: 2, nulls: 0 }),
             (b"%1\r\n+key\r\n*0\r\n", ReplyKind::Other(b'%')),
             (b"~2\r\n:1\r\n_\r\n", ReplyKind::Other(b'~')),
-            (b"*0\r\n", ReplyKind::Other(b'*')),
+            (b"*0\r\n", ReplyKind::Array { elements: 0, nulls: 0 }),
+            (b"*3\r\n$-1\r\n$1\r\nx\r\n_\r\n", ReplyKind::Array { elements: 3, nulls: 2 }),
+            (b":-9223372036854775808\r\n", ReplyKind::Integer(i64::MIN)),
+            (b":+0\r\n", ReplyKind::Integer(0)),
         ];
         for (input, kind) in cases {
             let found = scan_whole(input).unwrap();
@@ -369,7 +475,7 @@ mod tests {
         let found = scan_whole(input).unwrap();
         assert_eq!(
             found.replies.iter().map(|reply| reply.0).collect::<Vec<_>>(),
-            vec![ReplyKind::Bulk, ReplyKind::Other(b'*')]
+            vec![ReplyKind::Bulk, ReplyKind::Array { elements: 1, nulls: 0 }]
         );
         assert_eq!(found.errors.len(), 1);
     }
@@ -378,6 +484,8 @@ mod tests {
     fn broken_streams_are_refused() {
         assert_eq!(scan_whole(b"HTTP/1.1"), Err(ScanError::UnknownMarker { marker: b'H' }));
         assert_eq!(scan_whole(b"$?\r\n"), Err(ScanError::ReadLength { marker: b'$', byte: b'?' }));
+        assert_eq!(scan_whole(b":1x\r\n"), Err(ScanError::ReadInteger { byte: b'x' }));
+        assert_eq!(scan_whole(b":9223372036854775808\r\n"), Err(ScanError::ReadInteger { byte: b'\n' }));
         assert_eq!(scan_whole(b"$-2\r\n"), Err(ScanError::LengthOutOfRange { marker: b'$' }));
         assert_eq!(
             scan_whole(b"*99999999999999999999999999\r\n"),
@@ -405,9 +513,11 @@ mod tests {
                 text
             })
         };
-        let line = "[-+:_#,(][ -~]{0,20}".prop_map(|text| format!("{text}\r\n").into_bytes());
+        let line = "[-+_#,(][ -~]{0,20}".prop_map(|text| format!("{text}\r\n").into_bytes());
+        let integer = any::<i64>().prop_map(|number| format!(":{number}\r\n").into_bytes());
         let leaf = prop_oneof![
             line,
+            integer,
             bulk(b'$'),
             bulk(b'='),
             bulk(b'!'),
@@ -431,7 +541,33 @@ mod tests {
         })
     }
 
+    /// What a scanner found in the pieces, and where it gave up.
+    fn scan_pieces<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> (Collected, Option<ScanError>) {
+        let mut collected = Collected::default();
+        let mut scanner = ReplyScanner::new();
+        let mut pieces = pieces;
+        let error = pieces.find_map(|piece| scanner.scan(piece, &mut collected).err());
+        (collected, error)
+    }
+
     proptest! {
+        #[test]
+        fn arbitrary_bytes_never_panic_and_splits_do_not_change_the_outcome(
+            bytes in proptest::collection::vec(
+                prop_oneof![any::<u8>(), proptest::sample::select(b"+-:$*%~>|_#,(!=0123456789\r\n".as_slice())],
+                0..200,
+            ),
+            cuts in proptest::collection::vec(any::<prop::sample::Index>(), 0..10),
+        ) {
+            let mut positions: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len() + 1)).collect();
+            positions.extend([0, bytes.len()]);
+            positions.sort_unstable();
+            let whole = scan_pieces(std::iter::once(bytes.as_slice()));
+            let pieces = scan_pieces(positions.windows(2).map(|pair| &bytes[pair[0]..pair[1]]));
+            prop_assert_eq!(&pieces, &whole);
+            prop_assert_eq!(&scan_pieces(bytes.chunks(1)), &whole);
+        }
+
         #[test]
         fn any_split_gives_the_same_replies(
             values in proptest::collection::vec(any_value(), 1..12),

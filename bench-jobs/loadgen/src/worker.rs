@@ -1,7 +1,7 @@
 //! One load thread: connects its connections, waits at the line, runs them on
 //! an event loop of its own and hands back what they counted.
 
-use std::net::SocketAddr;
+use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,16 +11,24 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, sleep_until, timeout};
 
+use crate::cluster::{Routes, Shard};
 use crate::configuration::{Configuration, Limit};
 use crate::connect;
-use crate::connection::{
-    ConnectionName, ConnectionParts, LoadConnection, LoadError, ProgressCounters, Remaining, ThreadContext,
-};
+use crate::connection::{LoadConnection, Remaining};
 use crate::cpu::CpuTime;
-use crate::keys::Share;
+use crate::follow::{Follower, FollowerParts};
+use crate::histogram;
+use crate::keys::{KeyPattern, Share};
+use crate::link::{ConnectionName, LinkParts, LoadError, ProgressCounters, ThreadContext};
+use crate::open_loop::{Dispatch, Pacer, ScheduleCounts, ScheduleEnd, ScheduledConnection};
+use crate::operations::OperationKind;
 use crate::recorder::Recorder;
+use crate::replies::Expectation;
 use crate::report::{Failure, FailureKind};
-use crate::requests::{OperationSequence, RequestSource, RequestTemplates};
+use crate::requests::{MISSING_PREFIX, RequestSource, RequestTemplates};
+use crate::schedule::{Agenda, Schedule};
+use crate::slots::{SlotFilter, SlotMap};
+use crate::tls::TlsClient;
 
 /// Longest wait for the current batches once the run is to stop.
 const STOP_GRACE: Duration = Duration::from_secs(1);
@@ -54,15 +62,25 @@ pub(crate) struct WorkerOutcome {
     pub(crate) thread: usize,
     /// None when the thread sent nothing.
     pub(crate) recorder: Option<Recorder>,
+    /// How an open loop kept to its schedule.
+    pub(crate) schedule: Option<ScheduleCounts>,
+    /// CPU time of the measured window.
     pub(crate) cpu: CpuTime,
-    /// Time for which the thread ran its load.
+    /// Time for which the thread ran its measured load.
     pub(crate) busy: Duration,
     pub(crate) failure: Option<Failure>,
 }
 
 impl WorkerOutcome {
     fn idle(thread: usize, failure: Option<Failure>) -> Self {
-        Self { thread, recorder: None, cpu: CpuTime::default(), busy: Duration::ZERO, failure }
+        Self {
+            thread,
+            recorder: None,
+            schedule: None,
+            cpu: CpuTime::default(),
+            busy: Duration::ZERO,
+            failure,
+        }
     }
 }
 
@@ -71,7 +89,9 @@ impl WorkerOutcome {
 pub(crate) struct WorkerPlan {
     pub(crate) thread: usize,
     pub(crate) configuration: Arc<Configuration>,
-    pub(crate) addresses: Arc<[SocketAddr]>,
+    pub(crate) templates: Arc<RequestTemplates>,
+    pub(crate) routes: Arc<Routes>,
+    pub(crate) security: Option<TlsClient>,
     pub(crate) phase: watch::Receiver<Phase>,
     pub(crate) events: mpsc::UnboundedSender<WorkerEvent>,
     pub(crate) progress: Arc<ProgressCounters>,
@@ -117,32 +137,126 @@ async fn work(plan: &mut WorkerPlan) -> Result<WorkerOutcome, Failure> {
     run_load(plan, prepared, origin).await
 }
 
-/// Connections that are ready, and where they count.
+/// Connections that are ready, and what they need.
 struct Prepared {
-    connections: Vec<ConnectionParts>,
+    connections: Vec<Ready>,
     recorder: Recorder,
+    followers: Option<FollowerParts>,
+    /// Connections of the whole run that draw keys for themselves.
+    streams: u64,
+}
+
+/// A connection that is ready.
+struct Ready {
+    parts: LinkParts,
+    /// Its number among those of the run that draw keys for themselves.
+    stream: u64,
+    remaining: Remaining,
 }
 
 async fn prepare(plan: &WorkerPlan) -> Result<Prepared, Failure> {
     let configuration = &*plan.configuration;
-    let client = |problem: &dyn std::fmt::Display| {
+    let recorder = Recorder::new(configuration.mix().len(), plan.routes.labels(), Instant::now())
+        .map_err(|error| client_failure("prepare the records", configuration.target(), &error))?;
+    let slots = plan
+        .routes
+        .cluster
+        .then(|| Rc::new(SlotMap::new(plan.routes.shards.iter().map(|shard| &shard.slots))));
+    let mut shards: Vec<(&Shard, Option<SlotFilter>)> = Vec::new();
+    let numbers = configuration.keys.minimum..configuration.keys.maximum.saturating_add(1);
+    for (number, shard) in plan.routes.shards.iter().enumerate() {
+        let filter = slots.as_ref().map(|slots| SlotFilter { slots: Rc::clone(slots), shard: number });
+        // A shard that has none of the keys gets no load.
+        if filter.as_ref().is_none_or(|filter| has_keys(configuration, filter, numbers.clone())) {
+            shards.push((shard, filter));
+        }
+    }
+    let mut connections = Vec::with_capacity(configuration.connections_per_thread * shards.len());
+    for within_thread in 0..configuration.connections_per_thread {
+        let client = plan.thread * configuration.connections_per_thread + within_thread;
+        for (place, (shard, filter)) in shards.iter().enumerate() {
+            let stream = (client * shards.len() + place) as u64;
+            let within_thread = connections.len();
+            connections.push(connect_one(plan, shard, filter.clone(), client, stream, within_thread).await?);
+        }
+    }
+    let streams = (configuration.connections() * shards.len()) as u64;
+    let followers = slots.map(|slots| FollowerParts {
+        configuration: Arc::clone(&plan.configuration),
+        security: plan.security.clone(),
+        routes: Arc::clone(&plan.routes),
+        slots,
+        // A pass over all keys is divided by the map at its start.
+        learns: configuration.keys.pattern != KeyPattern::Sequential,
+    });
+    Ok(Prepared { connections, recorder, followers, streams })
+}
+
+async fn connect_one(
+    plan: &WorkerPlan,
+    shard: &Shard,
+    filter: Option<SlotFilter>,
+    client: usize,
+    stream: u64,
+    within_thread: usize,
+) -> Result<Ready, Failure> {
+    let configuration = &*plan.configuration;
+    let problem = |problem: &dyn std::fmt::Display| {
         client_failure("prepare the requests", configuration.target(), problem)
     };
-    let templates = Rc::new(RequestTemplates::new(configuration).map_err(|error| client(&error))?);
-    let recorder = Recorder::new(Instant::now()).map_err(|error| client(&error))?;
-    let mut connections = Vec::with_capacity(configuration.connections_per_thread);
-    for within_thread in 0..configuration.connections_per_thread {
-        let within_run = plan.thread * configuration.connections_per_thread + within_thread;
-        let share = Share { index: within_run as u64, connections: configuration.connections() as u64 };
-        let source = RequestSource::new(configuration, Rc::clone(&templates), share)
-            .map_err(|error| client(&error))?;
-        let (stream, address) =
-            connect::establish(configuration, &plan.addresses).await.map_err(|error| error.failure())?;
-        let name = ConnectionName { within_run, within_thread, address };
-        let replies = OperationSequence::new(configuration.ratio, share.index);
-        connections.push(ConnectionParts { name, stream, source, replies });
+    let share = Share { index: client as u64, connections: configuration.connections() as u64 };
+    let remaining = remaining(configuration, share, filter.as_ref());
+    let source = RequestSource::new(configuration, Arc::clone(&plan.templates), share, stream, filter)
+        .map_err(|error| problem(&error))?;
+    let node = shard.nodes.get(client % shard.nodes.len().max(1)).copied().unwrap_or_default();
+    let endpoint = plan.routes.nodes.get(node).ok_or_else(|| problem(&"the shard has no node"))?;
+    let (connection, address) = connect::establish(configuration, plan.security.as_ref(), endpoint)
+        .await
+        .map_err(|error| error.failure())?;
+    let within_run = usize::try_from(stream).unwrap_or(usize::MAX);
+    let parts = LinkParts {
+        name: ConnectionName { within_run, within_thread, address },
+        stream: connection,
+        source,
+        expected: Expectation::new(plan.templates.walk(share.index), plan.templates.replies()),
+        node,
+        follows: plan.routes.cluster,
+    };
+    Ok(Ready { parts, stream, remaining })
+}
+
+/// Whether any key of these numbers is in the slots of `filter`.
+fn has_keys(configuration: &Configuration, filter: &SlotFilter, numbers: Range<u64>) -> bool {
+    /// Keys looked at; with fewer slots than one in as many, none may be found.
+    const SAMPLE: u64 = 1_000_000;
+    let prefix = &configuration.keys.prefix;
+    let missing = format!("{MISSING_PREFIX}{prefix}");
+    let numbers = numbers.start..numbers.end.min(numbers.start.saturating_add(SAMPLE));
+    configuration.mix().iter().any(|operation| {
+        let prefix = if operation.missing { &missing } else { prefix };
+        matches!(operation.kind, OperationKind::Command(_)) || filter.any_owned(prefix, numbers.clone())
+    })
+}
+
+/// What a connection has to do in the measured window, from its beginning.
+fn remaining(configuration: &Configuration, share: Share, filter: Option<&SlotFilter>) -> Remaining {
+    let (first, count) = share.of_range(configuration.keys.minimum, configuration.keys.maximum);
+    // A small share may hold no key of the shard at all; then there is nothing to do.
+    if configuration.keys.pattern == KeyPattern::Sequential
+        && filter.is_some_and(|filter| !has_keys(configuration, filter, first..first + count))
+    {
+        return Remaining::Requests(0);
     }
-    Ok(Prepared { connections, recorder })
+    match configuration.limit {
+        Limit::Requests(requests) => Remaining::Requests(requests.get()),
+        Limit::Duration(duration) => Remaining::For(duration),
+        Limit::AllKeys => {
+            let prefix = &configuration.keys.prefix;
+            let owned = filter.map_or(count, |filter| filter.count_owned(prefix, first..first + count));
+            let each = configuration.mix().first().map_or(1, |operation| operation.keys_per_command().max(1));
+            Remaining::Requests(owned.div_ceil(each as u64))
+        }
+    }
 }
 
 /// Returns when the run is to stop, or when there is no coordinator any more.
@@ -178,75 +292,166 @@ async fn run_load(
     origin: Instant,
 ) -> Result<WorkerOutcome, Failure> {
     let configuration = Arc::clone(&plan.configuration);
-    let Prepared { connections, mut recorder } = prepared;
-    recorder.set_origin(origin);
-    let names: Vec<ConnectionName> = connections.iter().map(|parts| parts.name).collect();
-    let context = Rc::new(ThreadContext::new(recorder, connections.len(), Arc::clone(&plan.progress)));
-    let cpu_before = CpuTime::of_thread();
+    let target = || configuration.target();
+    let measured_from = origin + configuration.warmup;
+    let Prepared { connections, mut recorder, followers, streams } = prepared;
+    recorder.set_origin(measured_from);
+    let names: Vec<ConnectionName> = connections.iter().map(|ready| ready.parts.name.clone()).collect();
+    let context = Rc::new(ThreadContext::new(
+        recorder,
+        Arc::clone(&plan.templates),
+        connections.len(),
+        Arc::clone(&plan.progress),
+        measured_from,
+    ));
     let mut tasks = JoinSet::new();
-    for parts in connections {
-        let remaining = remaining(&configuration, parts.name.within_run, origin);
-        let context = Rc::clone(&context);
-        let connection = LoadConnection::new(parts, context, configuration.pipeline, remaining, origin);
-        tasks.spawn_local(connection.run());
-    }
-    let failure = watch_over(&mut tasks, &context, &configuration, &names, &mut plan.phase).await.err();
+    let dispatch = match configuration.schedule {
+        None => {
+            start_closed(
+                &mut tasks,
+                connections,
+                &context,
+                followers.as_ref(),
+                configuration.pipeline,
+                origin,
+            );
+            None
+        }
+        Some(schedule) => {
+            let open = OpenLoop { schedule, seed: configuration.seed, streams, origin };
+            let dispatch = open
+                .start(&mut tasks, connections, &context, followers.as_ref())
+                .map_err(|error| client_failure("start the schedule", target(), &error))?;
+            Some(dispatch)
+        }
+    };
+    let mut watch =
+        Watch { context: &context, configuration: &configuration, names: &names, cpu_before: None };
+    let failure = watch.over(&mut tasks, dispatch.as_deref(), &mut plan.phase).await.err();
+    let cpu_before = watch.cpu_before;
     tasks.shutdown().await;
-    let cpu = CpuTime::of_thread().since(cpu_before);
-    let busy = origin.elapsed();
+    let cpu = cpu_before.map_or_else(CpuTime::default, |before| CpuTime::of_thread().since(before));
+    let busy = measured_from.elapsed();
     let finished = Rc::into_inner(context).map(|context| context.recorder.into_inner());
     let Some(mut recorder) = finished else {
         let problem = "a connection outlived its thread";
-        return Err(client_failure("collect the counts", configuration.target(), &problem));
+        return Err(client_failure("collect the counts", target(), &problem));
     };
     recorder.finish();
-    Ok(WorkerOutcome { thread: plan.thread, recorder: Some(recorder), cpu, busy, failure })
+    let schedule = dispatch.map(|dispatch| dispatch.counts.borrow().clone());
+    Ok(WorkerOutcome { thread: plan.thread, recorder: Some(recorder), schedule, cpu, busy, failure })
 }
 
-fn remaining(configuration: &Configuration, index: usize, origin: Instant) -> Remaining {
-    match configuration.limit {
-        Limit::Requests(requests) => Remaining::Requests(requests.get()),
-        Limit::Duration(duration) => Remaining::Until(origin + duration),
-        Limit::AllKeys => {
-            let share = Share { index: index as u64, connections: configuration.connections() as u64 };
-            let (_, keys) = share.of_range(configuration.keys.minimum, configuration.keys.maximum);
-            Remaining::Requests(keys)
+type Tasks = JoinSet<Result<(), LoadError>>;
+
+fn start_closed(
+    tasks: &mut Tasks,
+    connections: Vec<Ready>,
+    context: &Rc<ThreadContext>,
+    followers: Option<&FollowerParts>,
+    pipeline: usize,
+    origin: Instant,
+) {
+    for ready in connections {
+        let follower = followers.cloned().map(Follower::new);
+        let context = Rc::clone(context);
+        let connection =
+            LoadConnection::new(ready.parts, context, follower, pipeline, ready.remaining, origin);
+        tasks.spawn_local(connection.run());
+    }
+}
+
+/// What the connections of an open loop have in common.
+struct OpenLoop {
+    schedule: Schedule,
+    seed: u64,
+    streams: u64,
+    origin: Instant,
+}
+
+impl OpenLoop {
+    fn start(
+        &self,
+        tasks: &mut Tasks,
+        connections: Vec<Ready>,
+        context: &Rc<ThreadContext>,
+        followers: Option<&FollowerParts>,
+    ) -> Result<Rc<Dispatch>, Box<dyn std::error::Error>> {
+        let numbers: Vec<u64> = connections.iter().map(|ready| ready.stream).collect();
+        let agenda = Agenda::new(self.schedule, &numbers, self.streams, self.seed);
+        let dispatch = Rc::new(Dispatch::new(connections.len(), histogram::empty()?));
+        let ends = connections.iter().map(|ready| ready.remaining.end(context.measured_from)).collect();
+        let pacer = Pacer::new(agenda, Rc::clone(&dispatch), Rc::clone(context), self.origin, ends)?;
+        let (within_run, address) = (0, Arc::from("the schedule"));
+        tasks.spawn_local(async move {
+            pacer.run().await.map_err(|source| LoadError::Timer { connection: within_run, address, source })
+        });
+        for ready in connections {
+            let follower = followers.cloned().map(Follower::new);
+            let (context, dispatch) = (Rc::clone(context), Rc::clone(&dispatch));
+            let connection = ScheduledConnection::new(ready.parts, context, follower, dispatch, self.origin);
+            tasks.spawn_local(connection.run());
+        }
+        Ok(dispatch)
+    }
+}
+
+impl Remaining {
+    /// The same for a schedule.
+    fn end(self, measured_from: Instant) -> ScheduleEnd {
+        match self {
+            Self::Requests(count) => ScheduleEnd::Requests(count),
+            Self::For(duration) => ScheduleEnd::At(measured_from + duration),
         }
     }
 }
 
-/// Waits until every connection is done, one fails, or the run is to stop.
-async fn watch_over(
-    tasks: &mut JoinSet<Result<(), LoadError>>,
-    context: &ThreadContext,
-    configuration: &Configuration,
-    names: &[ConnectionName],
-    phase: &mut watch::Receiver<Phase>,
-) -> Result<(), Failure> {
-    let limit = configuration.response_timeout;
-    let mut tick = interval((limit / 8).clamp(Duration::from_millis(5), Duration::from_millis(250)));
-    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        tokio::select! {
-            biased;
-            () = stopped(phase) => {
-                context.stop.set(true);
-                return drain(tasks, configuration).await;
+/// Watches over the connections of a thread.
+struct Watch<'a> {
+    context: &'a ThreadContext,
+    configuration: &'a Configuration,
+    names: &'a [ConnectionName],
+    /// CPU time of the thread at the begin of the measured window.
+    cpu_before: Option<CpuTime>,
+}
+
+impl Watch<'_> {
+    /// Waits until every connection is done, one fails, or the run is to stop.
+    async fn over(
+        &mut self,
+        tasks: &mut Tasks,
+        dispatch: Option<&Dispatch>,
+        phase: &mut watch::Receiver<Phase>,
+    ) -> Result<(), Failure> {
+        let limit = self.configuration.response_timeout;
+        let mut tick = interval((limit / 8).clamp(Duration::from_millis(5), Duration::from_millis(250)));
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        if self.configuration.warmup.is_zero() {
+            self.cpu_before = Some(CpuTime::of_thread());
+        }
+        loop {
+            tokio::select! {
+                biased;
+                () = stopped(phase) => {
+                    self.context.stop.set(true);
+                    dispatch.into_iter().for_each(Dispatch::close);
+                    return drain(tasks, self.configuration).await;
+                }
+                () = sleep_until(self.context.measured_from.into()), if self.cpu_before.is_none() => {
+                    self.cpu_before = Some(CpuTime::of_thread());
+                }
+                _ = tick.tick() => fail_when_silent(self.context, limit, self.names)?,
+                joined = tasks.join_next() => match joined {
+                    None => return Ok(()),
+                    Some(ended) => ended_well(ended, self.configuration)?,
+                },
             }
-            _ = tick.tick() => fail_when_silent(context, limit, names)?,
-            joined = tasks.join_next() => match joined {
-                None => return Ok(()),
-                Some(ended) => ended_well(ended, configuration)?,
-            },
         }
     }
 }
 
 /// Lets the current batches end, for a while.
-async fn drain(
-    tasks: &mut JoinSet<Result<(), LoadError>>,
-    configuration: &Configuration,
-) -> Result<(), Failure> {
+async fn drain(tasks: &mut Tasks, configuration: &Configuration) -> Result<(), Failure> {
     let all_ended = async {
         while let Some(ended) = tasks.join_next().await {
             ended_well(ended, configuration)?;
@@ -278,6 +483,6 @@ fn fail_when_silent(
     let Some(name) = names.get(index) else {
         return Ok(());
     };
-    let (connection, address) = (name.within_run, name.address);
+    let (connection, address) = (name.within_run, Arc::clone(&name.address));
     Err(LoadError::Silent { connection, address, seconds: silence.as_secs_f64() }.failure())
 }

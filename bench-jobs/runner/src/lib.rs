@@ -9,6 +9,7 @@
 pub mod access;
 pub mod activity;
 pub mod aside;
+pub mod bullmq;
 pub mod cgroup;
 pub mod check;
 pub mod cli;

@@ -83,11 +83,8 @@ impl LoadgenAdapter {
 }
 
 impl Adapter for LoadgenAdapter {
-    fn accept(&self, _job: &JobSpec, _context: &LaunchContext) -> Result<(), String> {
-        match (&self.spec.library, &self.spec.batch) {
-            (Some(_), None) => arguments::library_operation(&self.spec).map(|_| ()),
-            _ => Ok(()),
-        }
+    fn accept(&self, job: &JobSpec, context: &LaunchContext) -> Result<(), String> {
+        arguments::accept(&self.spec, job, context)
     }
 
     fn launch(&self, job: &JobSpec, context: &LaunchContext) -> Launch {

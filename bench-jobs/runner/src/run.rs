@@ -161,7 +161,7 @@ impl<'a> Runner<'a> {
         })?;
         let context =
             LaunchContext { start_at_unix_nanos: received.line_unix_nanos, ..prepared.context.clone() };
-        let launch = adapter_for(&job.tool)?.launch(job, &context);
+        let launch = adapter_for(&job.tool).launch(job, &context);
         clock::sleep_until(received.line_unix_nanos.saturating_sub(clock::nanos(launch.lead))).await;
         Ok(Armed { prepared, received, before, context, launch })
     }
@@ -187,7 +187,7 @@ impl<'a> Runner<'a> {
     }
 
     fn start(&self, armed: &Armed) -> Result<Tool<Box<dyn Adapter>>, Failure> {
-        let adapter = adapter_for(&self.assignment.job.tool)?;
+        let adapter = adapter_for(&self.assignment.job.tool);
         let (shared, mut printer) = (Arc::clone(&self.shared), Printer::default());
         let line = armed.received.line_unix_nanos;
         let on_progress = move |progress| {

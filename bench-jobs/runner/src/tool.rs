@@ -3,13 +3,13 @@
 //! and starts no process; the runner does that and hands over what it got.
 
 use crate::{
-    access::TlsFiles, exec::ExecAdapter, failure::failure, loadgen::LoadgenAdapter, memtier::MemtierAdapter,
+    access::TlsFiles, bullmq::BullmqAdapter, exec::ExecAdapter, loadgen::LoadgenAdapter,
+    memtier::MemtierAdapter,
 };
 use dragstrip_crds::{
     protocol::{JobSpec, JobTool},
     result::{
-        BatchStatistics, Failure, FailureStep, Metric, OperationResult, Presence, ScheduleRecord, ToolRecord,
-        WorkerRecord,
+        BatchStatistics, Failure, Metric, OperationResult, Presence, ScheduleRecord, ToolRecord, WorkerRecord,
     },
 };
 use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration};
@@ -203,12 +203,12 @@ pub trait Adapter: Send {
 }
 
 /// The adapter of a job's tool; one per run, since it remembers what the tool wrote.
-pub fn adapter_for(tool: &JobTool) -> Result<Box<dyn Adapter>, Failure> {
+pub fn adapter_for(tool: &JobTool) -> Box<dyn Adapter> {
     match tool {
-        JobTool::Loadgen(spec) => Ok(Box::new(LoadgenAdapter::new(spec.clone()))),
-        JobTool::Memtier(spec) => Ok(Box::new(MemtierAdapter::new(spec.clone()))),
-        JobTool::Exec(spec) => Ok(Box::new(ExecAdapter::new(spec.clone()))),
-        JobTool::Bullmq(_) => Err(failure(FailureStep::Job, "this runner has no BullMQ adapter")),
+        JobTool::Loadgen(spec) => Box::new(LoadgenAdapter::new(spec.clone())),
+        JobTool::Memtier(spec) => Box::new(MemtierAdapter::new(spec.clone())),
+        JobTool::Exec(spec) => Box::new(ExecAdapter::new(spec.clone())),
+        JobTool::Bullmq(spec) => Box::new(BullmqAdapter::new(spec.clone())),
     }
 }
 

@@ -18,6 +18,11 @@ fn good() -> Value {
     })
 }
 
+/// A tool of the user's own.
+fn exec() -> Value {
+    json!({"image": "i", "command": ["t"], "parser": {"redisBenchmarkCsv": {}}})
+}
+
 /// The messages with which the rules refuse `spec`, joined.
 fn refusal(spec: Value) -> String {
     match run(spec).validate_cel() {
@@ -109,6 +114,68 @@ fn each_mistake_is_refused_with_its_remedy() {
             }),
             "extraArgs may not set --run-count",
         ),
+        (
+            "a warm-up of somebody else's tool",
+            with(|s| s["phases"][0] = json!({"name": "p", "warmup": "1s", "exec": exec()})),
+            "warmup is for memtier, bullmq and loadgen",
+        ),
+        (
+            "RESP tools against a server that speaks none",
+            with(|s| {
+                s["target"] = external.clone();
+                s["target"]["external"]["protocol"] = json!("Tcp");
+            }),
+            "can only be loaded by exec phases",
+        ),
+        (
+            "keys of load upside down",
+            with(|s| s["phases"][0]["load"] = json!({"keyMinimum": 5, "keyMaximum": 4})),
+            "load.keyMaximum must not be below load.keyMinimum",
+        ),
+        (
+            "a library without its settings",
+            with(|s| s["phases"][0]["loadgen"]["client"] = json!("Fred")),
+            "library goes with client",
+        ),
+        (
+            "an open loop without an end",
+            with(|s| {
+                s["phases"][0]["loadgen"] =
+                    json!({"requestsPerConnection": 5, "rate": {"operationsPerSecond": 5}});
+            }),
+            "rate needs client Raw and a duration",
+        ),
+        (
+            "an operation that is two",
+            with(|s| {
+                s["phases"][0]["loadgen"]["operations"] = json!([{"operation": "Set", "command": "PING"}]);
+            }),
+            "exactly one of operation",
+        ),
+        (
+            "a job without anybody to do it",
+            with(|s| s["phases"][0] = json!({"name": "p", "bullmq": {"duration": "1s", "writers": 0}})),
+            "at least one writer or reader",
+        ),
+        (
+            "two parsers",
+            with(|s| {
+                let mut exec = exec();
+                exec["parser"]["goBench"] = json!({});
+                s["phases"][0] = json!({"name": "p", "exec": exec});
+            }),
+            "parser needs exactly one of",
+        ),
+        (
+            "a column without its percentile",
+            with(|s| {
+                let mut exec = exec();
+                exec["parser"] =
+                    json!({"csv": {"columns": [{"header": "p99", "meaning": "LatencyPercentile"}]}});
+                s["phases"][0] = json!({"name": "p", "exec": exec});
+            }),
+            "percentile goes with meaning LatencyPercentile",
+        ),
     ];
     for (mistake, spec, message) in table {
         let refusal = refusal(spec);
@@ -128,6 +195,27 @@ fn a_started_run_may_only_be_cancelled_or_expire() {
     assert!(cancelled.validate_cel_update(&old).is_ok(), "cancel was refused");
     let mut changed = old.clone();
     changed.spec.repetitions = 5;
+    let refusal = format!("{:?}", changed.validate_cel_update(&old));
+    assert!(refusal.contains("the run has started"), "{refusal}");
+}
+
+#[test]
+fn a_server_that_speaks_no_resp_may_be_loaded_by_exec() {
+    let spec = with(|s| {
+        s["target"] = json!({"external": {"address": "10.0.0.7:2379", "protocol": "Tcp"}});
+        s["phases"][0] = json!({"name": "p", "exec": exec()});
+    });
+    assert_eq!(refusal(spec), "");
+}
+
+#[test]
+fn a_started_run_keeps_its_number_of_retries() {
+    let mut old = run(good());
+    old.status = Some(
+        serde_json::from_value(json!({"phase": "Running", "startedAt": "2026-01-01T00:00:00Z"})).unwrap(),
+    );
+    let mut changed = old.clone();
+    changed.spec.max_retries = 5;
     let refusal = format!("{:?}", changed.validate_cel_update(&old));
     assert!(refusal.contains("the run has started"), "{refusal}");
 }

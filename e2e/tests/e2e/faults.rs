@@ -2,7 +2,7 @@
 
 use crate::common::{client_pod, confirmed, failed, ip, of_run, redis, says};
 use anyhow::{Result, ensure};
-use dragstrip_crds::run::RunPhase;
+use dragstrip_crds::{BenchmarkRun, run::RunPhase};
 use dragstrip_e2e::{
     Env, Look, SHORT_RUN,
     faults::{Fault, local},
@@ -28,6 +28,7 @@ const SHORT_PHASE: &str = "
 phases:
 - name: write
   loadgen: {ratio: '1:0', keyMaximum: 9999, duration: 3s}
+maxRetries: RETRIES
 timeout: 10m
 ";
 /// From the loss of a client: the rest of its load, the watchdog's and the result's grace.
@@ -92,7 +93,7 @@ async fn a_client_node_lost_under_load_fails_the_run() -> Result<()> {
     }
     with_namespace("node-lost", |env| async move {
         redis(&env).await?;
-        env.run("cut-off", &against("redis", SHORT_PHASE)).await?;
+        env.run("cut-off", &against("redis", &SHORT_PHASE.replace("RETRIES", "0"))).await?;
         env.load_runs("cut-off", "write", SHORT_RUN).await?;
         let fault = Fault::stop(&["kubelet:client", "containerd:client"], true)?;
         let (run, failure) = failed(&env, "cut-off", LOST).await?;
@@ -101,6 +102,31 @@ async fn a_client_node_lost_under_load_fails_the_run() -> Result<()> {
         ensure!(results::status(&run)?.phases.is_empty(), "numbers are shown");
         fault.mend()?;
         nodes_ready(&env).await
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_repetition_lost_with_its_node_is_measured_again_when_the_node_is_back() -> Result<()> {
+    if skipped("a client node lost under load and found again") {
+        return Ok(());
+    }
+    with_namespace("node-found", |env| async move {
+        redis(&env).await?;
+        env.run("again", &against("redis", &SHORT_PHASE.replace("RETRIES", "1"))).await?;
+        env.load_runs("again", "write", SHORT_RUN).await?;
+        let fault = Fault::stop(&["kubelet:client", "containerd:client"], true)?;
+        let retrying = |run: &BenchmarkRun| run.status.as_ref().is_some_and(|status| !status.retries.is_empty());
+        env.run_is("again", "a retry", LOST, retrying).await?;
+        fault.mend()?;
+        nodes_ready(&env).await?;
+        let run = env.run_in("again", RunPhase::Succeeded, SHORT_RUN).await?;
+        let status = results::status(&run)?;
+        ensure!(status.retries.len() == 1 && status.phases.len() == 1, "{:?}", status.retries);
+        plausible(&status.phases[0])?;
+        ensure!(status.phases[0].repetitions.len() == 1, "a partial measurement is shown: {status:?}");
+        ensure!(env.result("again-write-1").await?.failure.is_some(), "what was lost is kept as lost");
+        Ok(())
     })
     .await
 }

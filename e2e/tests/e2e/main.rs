@@ -3,16 +3,22 @@
 
 mod admission;
 mod bad_input;
+mod bullmq;
+mod clients;
 mod common;
 mod counters;
 mod endings;
 mod engines;
+mod exec;
 mod faults;
+mod loadgen;
 mod memtier;
 mod operator_restarts;
 mod placement;
+mod preparation;
 mod queue;
 mod quickstart;
 mod secrets;
 mod server_trouble;
 mod timeouts;
+mod topologies;

@@ -29,7 +29,9 @@ fn waits(container: &ContainerStatus) -> bool {
 /// of it waits for an ordinary reason.
 pub fn may_explain(pod: &Pod) -> bool {
     let placed = pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
-    placed && !pods::ended(pod) && (pods::containers(pod).next().is_none() || pods::containers(pod).any(waits))
+    placed
+        && !pods::ended(pod)
+        && (pods::containers(pod).next().is_none() || pods::containers(pod).any(waits))
 }
 
 /// Whether the pod's sandbox stands: its volumes are mounted then.
@@ -81,7 +83,8 @@ pub fn trouble(pod: &Pod, events: &[Event]) -> Option<Trouble> {
     let uid = pod.uid();
     let mut about: Vec<&Event> = events.iter().filter(|event| event.involved_object.uid == uid).collect();
     about.sort_by_key(|event| {
-        let times = [event.last_timestamp.as_ref().map(|time| time.0), event.event_time.as_ref().map(|time| time.0)];
+        let times =
+            [event.last_timestamp.as_ref().map(|time| time.0), event.event_time.as_ref().map(|time| time.0)];
         times.into_iter().flatten().max()
     });
     about.iter().rev().find_map(|event| told(pod, event))
@@ -123,8 +126,7 @@ mod tests {
 
     #[test]
     fn a_failed_pull_reads_as_it_will_in_the_pods_status() {
-        let events =
-            [event("u", "Failed", PULL, EARLY), event("u", "Failed", "Error: ErrImagePull", LATE)];
+        let events = [event("u", "Failed", PULL, EARLY), event("u", "Failed", "Error: ErrImagePull", LATE)];
         let found = trouble(&pod(waiting()), &events).unwrap();
         let mut later = waiting();
         later["containerStatuses"][0]["state"]["waiting"] = json!({

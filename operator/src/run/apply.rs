@@ -147,7 +147,8 @@ async fn create_job(
 async fn store(ctx: &Context, run: &ValidatedRun, attempt: &Attempt, fetched: &Fetched) -> Result<(), Error> {
     let pods: Vec<&Pod> = fetched.pods_of(&attempt.name).collect();
     let result = collect::read(&ctx.client, run, attempt, &pods).await;
-    let config_map = build::config_map(run, attempt, fetched.jobs.get(&attempt.name), collect::pack(&result)?);
+    let config_map =
+        build::config_map(run, attempt, fetched.jobs.get(&attempt.name), collect::pack(&result)?);
     apply_object(&ctx.client, RUN_MANAGER, &config_map)
         .await
         .map_err(|error| Error::Store(error, attempt.name.clone()))?;

@@ -330,7 +330,8 @@ pub fn decide(run: &ValidatedRun, observed: &Observed, now: Timestamp) -> Step {
             Step::Wait(Waiting::Clients { attempt: current, trouble: trouble.clone() }, Some(deadline))
         }
         AttemptState::Absent | AttemptState::Stored(_) | AttemptState::Lost { .. } => {
-            before_again(observed, now, deadline).unwrap_or_else(|| before_job(run, observed, current, deadline))
+            before_again(observed, now, deadline)
+                .unwrap_or_else(|| before_job(run, observed, current, deadline))
         }
     };
     // Waiting for other runs costs nobody anything and does not count, however
@@ -393,7 +394,10 @@ fn before_job(run: &ValidatedRun, observed: &Observed, current: usize, deadline:
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run::{fixtures::{run, target}, validate::validate};
+    use crate::run::{
+        fixtures::{run, target},
+        validate::validate,
+    };
     use dragstrip_crds::result::{Failure, FailureStep};
 
     fn at(seconds: i64) -> Timestamp {
@@ -574,7 +578,8 @@ mod tests {
     /// One repetition of write and read, which may be measured twice.
     fn twice(attempts: [AttemptState; 4]) -> Step {
         let run = validate(&run(&["write", "read"], 1)).unwrap();
-        let observed = Observed { target: ready(), turn: Turn::Held, since: at(0), attempts: attempts.into() };
+        let observed =
+            Observed { target: ready(), turn: Turn::Held, since: at(0), attempts: attempts.into() };
         decide(&run, &observed, at(10))
     }
 
@@ -605,7 +610,12 @@ mod tests {
         let other = AttemptState::Stored(Some(failure()));
         let found = ending(twice([done(), gone(), other, AttemptState::Absent]));
         assert_eq!(found.step, "ErrorReplies");
-        let found = ending(twice([AttemptState::Stored(Some(failure())), AttemptState::Absent, AttemptState::Absent, AttemptState::Absent]));
+        let found = ending(twice([
+            AttemptState::Stored(Some(failure())),
+            AttemptState::Absent,
+            AttemptState::Absent,
+            AttemptState::Absent,
+        ]));
         assert_eq!(found.step, "ErrorReplies", "it must not be measured again");
     }
 

@@ -110,5 +110,10 @@ pub(crate) fn server_record(command: &str, before: u64, after: u64) -> ServerRec
         commands: [(command.to_owned(), CommandCounter { calls, failed: 0, rejected: 0 })].into(),
         ..ServerCounters::default()
     };
-    ServerRecord { truth: truth(), before: counters(before), after: Some(counters(after)), shards: Vec::new() }
+    ServerRecord {
+        truth: truth(),
+        before: counters(before),
+        after: Some(counters(after)),
+        shards: Vec::new(),
+    }
 }

@@ -72,7 +72,11 @@ fn merge_operation(
         (None, _) => LatencySummary::default(),
     };
     let sum = |of_operation: &dyn Fn(&PodResult, &OperationResult) -> f64| -> f64 {
-        results.iter().flat_map(|pod| of(pod, name).map(move |op| (pod, op))).map(|(pod, op)| of_operation(pod, op)).sum()
+        results
+            .iter()
+            .flat_map(|pod| of(pod, name).map(move |op| (pod, op)))
+            .map(|(pod, op)| of_operation(pod, op))
+            .sum()
     };
     Ok(MergedOperation {
         operation: name.to_owned(),
@@ -216,8 +220,7 @@ fn too_few_hits(attempt: &Attempt, operations: &[MergedOperation]) -> Option<Str
         return Some(format!("minimumHitRatio is {minimum}, but the tool counted no reads"));
     };
     let total = operations.iter().find(|operation| operation.operation == TOTAL);
-    let (hits, misses) =
-        total.map_or((0, 0), |total| (total.hits.unwrap_or(0), total.misses.unwrap_or(0)));
+    let (hits, misses) = total.map_or((0, 0), |total| (total.hits.unwrap_or(0), total.misses.unwrap_or(0)));
     (ratio < minimum).then(|| {
         format!(
             "{} of {} reads found their key ({ratio:.4}), minimumHitRatio is {minimum}: load the keys first, or correct the key range",
@@ -245,8 +248,7 @@ pub fn merge(attempt: &Attempt, expected: u32, results: Vec<PodResult>) -> Repet
         })
     };
     let hits = || too_few_hits(attempt, &operations).map(|message| own(FailureStep::HitRatio, message));
-    let failure =
-        pods_failure(attempt, expected, &results).or(damaged).or_else(apart).or_else(hits);
+    let failure = pods_failure(attempt, expected, &results).or(damaged).or_else(apart).or_else(hits);
     let (metrics, mut notes) = merge_metrics(&results);
     notes.extend(latency_notes(&operations, &results));
     RepetitionResult {

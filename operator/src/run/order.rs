@@ -115,7 +115,12 @@ fn all<T, E>(results: Vec<Result<T, E>>) -> Result<Vec<T>, E> {
 }
 
 /// The runners of `attempt` and their clocks, asked all at the same time.
-async fn runners(agents: &Agents, token: &str, attempt: &Attempt, fetched: &Fetched) -> Result<Vec<Runner>, Error> {
+async fn runners(
+    agents: &Agents,
+    token: &str,
+    attempt: &Attempt,
+    fetched: &Fetched,
+) -> Result<Vec<Runner>, Error> {
     let alive = fetched.pods_of(&attempt.name).filter(|pod| !pods::ended(pod));
     let found: Vec<(String, IpAddr)> = alive.filter_map(address).collect();
     let asked = found.into_iter().map(|(pod, address)| async move {
@@ -128,7 +133,12 @@ async fn runners(agents: &Agents, token: &str, attempt: &Attempt, fetched: &Fetc
 }
 
 /// Gives all runners of `attempt` the order to start at one instant. Repeating it changes nothing.
-pub async fn give(ctx: &Context, run: &ValidatedRun, attempt: &Attempt, fetched: &Fetched) -> Result<(), Error> {
+pub async fn give(
+    ctx: &Context,
+    run: &ValidatedRun,
+    attempt: &Attempt,
+    fetched: &Fetched,
+) -> Result<(), Error> {
     let Some(job) = fetched.jobs.get(&attempt.name) else {
         return Ok(());
     };

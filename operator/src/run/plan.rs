@@ -194,8 +194,7 @@ mod tests {
                 (attempt.name.clone(), merge(attempt, 1, pods))
             })
             .collect();
-        let names: Vec<&str> =
-            counted(&run, &stored).map(|(attempt, _)| attempt.name.as_str()).collect();
+        let names: Vec<&str> = counted(&run, &stored).map(|(attempt, _)| attempt.name.as_str()).collect();
         assert_eq!(names, ["sprint-write-1b", "sprint-read-1b"], "the good first phase must not count twice");
         let again: Vec<_> = retried(&run, &stored).map(|(attempt, _)| attempt.name.as_str()).collect();
         assert_eq!(again, ["sprint-read-1"]);

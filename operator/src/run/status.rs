@@ -60,7 +60,10 @@ fn message(run: &ValidatedRun, step: &Step) -> String {
             1 => String::new(),
             measurement => format!(", measurement {measurement}"),
         };
-        format!("phase {}, repetition {} of {}{again}", attempt.phase, attempt.repetition, run.spec.repetitions)
+        format!(
+            "phase {}, repetition {} of {}{again}",
+            attempt.phase, attempt.repetition, run.spec.repetitions
+        )
     };
     match step {
         Step::Wait(Waiting::TargetMissing(message) | Waiting::TargetNotReady { message, .. }, _) => {
@@ -198,7 +201,10 @@ fn throughput(phase: &PhaseStatus) -> String {
     let rate = |mean: f64| thousands(mean.round() as u64);
     let total = phase.operations.iter().find(|operation| operation.operation == TOTAL);
     let figure = || phase.metrics.first().map(|metric| format!("{} {}", metric.name, metric.value));
-    total.map(|total| rate(total.operations_per_second.mean)).or_else(figure).unwrap_or_else(|| "-".to_owned())
+    total
+        .map(|total| rate(total.operations_per_second.mean))
+        .or_else(figure)
+        .unwrap_or_else(|| "-".to_owned())
 }
 
 fn p99(phase: &PhaseStatus) -> String {
@@ -323,7 +329,7 @@ fn announcement(old: &BenchmarkRunStatus, new: &BenchmarkRunStatus) -> Option<(b
                 "repetition {}, phase {}, measurement {}: {}; the repetition is measured again",
                 retry.repetition, retry.phase, retry.measurement, retry.reason
             );
-            (true, "MeasuredAgain", note)
+            (true, "Retrying", note)
         }),
         _ if held_up(new) && (old.message != new.message) => Some((true, "HeldUp", note)),
         RunPhase::Queued if old.phase != RunPhase::Queued => Some((false, "Queued", note)),
@@ -343,4 +349,56 @@ pub async fn publish(ctx: &Context, run: &BenchmarkRun, status: &BenchmarkRunSta
         ctx.announcer.publish(run, warning, reason, "Reconcile", &note).await;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn phase_of(operations: &Value, metrics: &Value) -> PhaseStatus {
+        serde_json::from_value(json!({
+            "name": "p", "tool": "t", "operations": operations, "repetitions": [], "metrics": metrics
+        }))
+        .unwrap()
+    }
+
+    fn total(rate: f64, p99: f64) -> Value {
+        json!([{
+            "operation": "TOTAL", "count": 1, "operationsPerSecond": {"repetitions": 1, "mean": rate},
+            "bytesPerSecond": 0.0, "errors": 0,
+            "latencyMilliseconds": {"mean": p99, "p50": p99, "p90": p99, "p95": p99, "p99": p99,
+                "p999": p99, "p9999": p99, "max": p99}
+        }])
+    }
+
+    #[test]
+    fn every_phase_has_a_cell_in_the_headline() {
+        let own = json!([{"name": "ns/op", "value": 12.5}, {"name": "B/op", "value": 3.0}]);
+        let phases = [
+            phase_of(&total(1234.0, 0.5), &json!([])),
+            phase_of(&total(50.0, 0.0), &json!([])),
+            phase_of(&json!([]), &own),
+            phase_of(&json!([]), &json!([])),
+        ];
+        let headline = headline(&phases).unwrap();
+        assert_eq!(headline.operations_per_second, "1,234 / 50 / ns/op 12.5 / -");
+        assert_eq!(headline.p99_milliseconds, "0.500 / - / - / -", "latencies left out are no zeroes");
+    }
+
+    #[test]
+    fn each_retry_is_announced_once() {
+        let old = BenchmarkRunStatus { phase: RunPhase::Running, ..BenchmarkRunStatus::default() };
+        let retry = RetryStatus {
+            repetition: 1,
+            phase: "read".into(),
+            measurement: 1,
+            reason: "pod p: evicted".into(),
+        };
+        let new = BenchmarkRunStatus { retries: vec![retry], phase: RunPhase::Preparing, ..old.clone() };
+        let (warning, reason, note) = announcement(&old, &new).unwrap();
+        assert_eq!((warning, reason), (true, "Retrying"));
+        assert!(note.starts_with("repetition 1, phase read, measurement 1: pod p: evicted"), "{note}");
+        assert_eq!(announcement(&new, &new), None);
+    }
 }

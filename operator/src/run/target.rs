@@ -152,7 +152,9 @@ async fn consult(
     let name = datastore.name_any();
     let protocol = protocol(&datastore.spec);
     if let Some(message) = beyond_resp(&run.spec, protocol) {
-        return Ok(TargetState::Unsuitable(format!("Datastore {name} cannot serve this run: spec.{message}")));
+        return Ok(TargetState::Unsuitable(format!(
+            "Datastore {name} cannot serve this run: spec.{message}"
+        )));
     }
     let status = datastore.status.clone().unwrap_or_default();
     if let Some(state) = held_up(datastore, &status, own) {
@@ -169,13 +171,17 @@ async fn consult(
     // The condition may be hours old: the server is asked again before load is sent.
     let observation = match protocol {
         ServerProtocol::Tcp => None,
-        ServerProtocol::Resp => match observe(&ctx.agents, &pod, &datastore.uid().unwrap_or_default()).await {
-            Some(Ok(observation)) => Some(observation),
-            Some(Err(error)) => {
-                return Ok(not_ready(own, "ObserverSilent", format!("Datastore {name}: {error}")));
+        ServerProtocol::Resp => {
+            match observe(&ctx.agents, &pod, &datastore.uid().unwrap_or_default()).await {
+                Some(Ok(observation)) => Some(observation),
+                Some(Err(error)) => {
+                    return Ok(not_ready(own, "ObserverSilent", format!("Datastore {name}: {error}")));
+                }
+                None => {
+                    return Ok(not_ready(own, "Starting", format!("Datastore {name} has no observer yet")));
+                }
             }
-            None => return Ok(not_ready(own, "Starting", format!("Datastore {name} has no observer yet"))),
-        },
+        }
     };
     Ok(ready(datastore, &status, &pod, observation, own))
 }
@@ -246,10 +252,11 @@ mod tests {
         .unwrap()
     }
 
-    fn observation(shards: &[&str]) -> Observation {
+    fn observation(cluster: bool, shards: &[&str]) -> Observation {
         let truth = |run_id: &&str| ServerTruth {
             engine: Some(dragstrip_crds::Engine::Redis),
             run_id: (*run_id).to_owned(),
+            cluster_enabled: cluster,
             ..truth()
         };
         Observation {
@@ -270,9 +277,13 @@ mod tests {
     #[test]
     fn a_cluster_has_all_its_members_with_the_processes_that_run_now() {
         let spec = json!({"engine": "Redis", "threads": 1, "cluster": {"shards": 3}});
-        let find = |shards: &[&str]| taken(ready(&datastore(spec.clone()), &status(), &pod(), Some(observation(shards)), false));
+        let find = |shards: &[&str]| {
+            taken(ready(&datastore(spec.clone()), &status(), &pod(), Some(observation(true, shards)), false))
+        };
         let one_pod = find(&["seen-0", "seen-1"]);
-        let ids = |target: &ReadyTarget| target.members.iter().map(|m| m.run_id.clone().unwrap()).collect::<Vec<_>>();
+        let ids = |target: &ReadyTarget| {
+            target.members.iter().map(|m| m.run_id.clone().unwrap()).collect::<Vec<_>>()
+        };
         assert!(one_pod.cluster);
         assert_eq!(ids(&one_pod), ["seen-0", "seen-1"], "one observer sees all shards");
         let spread = find(&[]);
@@ -284,7 +295,7 @@ mod tests {
     #[test]
     fn a_shard_that_is_not_as_declared_stops_the_run() {
         let spec = json!({"engine": "Redis", "threads": 1});
-        let mut seen = observation(&["a", "b"]);
+        let mut seen = observation(false, &["a", "b"]);
         seen.shards[1].threads = Some(4);
         let state = ready(&datastore(spec), &status(), &pod(), Some(seen), false);
         let TargetState::Disagrees(message) = state else { panic!("{state:?}") };
@@ -294,7 +305,7 @@ mod tests {
     #[test]
     fn certificates_are_for_the_datastores_name() {
         let spec = json!({"engine": "Redis", "threads": 1, "tls": {"secretName": "pit-tls"}});
-        let target = taken(ready(&datastore(spec), &status(), &pod(), Some(observation(&[])), false));
+        let target = taken(ready(&datastore(spec), &status(), &pod(), Some(observation(false, &[])), false));
         let tls = target.tls.unwrap();
         assert_eq!(tls.job.server_name.as_deref(), Some("shop.races.svc"));
         assert_eq!((tls.authority_secret.as_deref(), tls.client_secret), (Some("pit-tls"), None));

@@ -161,10 +161,7 @@ mod tests {
 
     #[test]
     fn a_datastore_needs_its_own_lease_and_its_nodes() {
-        assert_eq!(
-            names(&target(true)),
-            ["races/dragstrip-redis", "dragstrip-system/dragstrip-node-worker"]
-        );
+        assert_eq!(names(&target(true)), ["races/dragstrip-redis", "dragstrip-system/dragstrip-node-worker"]);
     }
 
     #[test]

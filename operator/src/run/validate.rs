@@ -5,11 +5,7 @@ mod rules;
 
 use crate::cluster::lease::Holder;
 use dragstrip_crds::{
-    BenchmarkRun, BenchmarkRunSpec,
-    protocol::JobTool,
-    run::PhaseSpec,
-    units::Period,
-    workload::LoadSpec,
+    BenchmarkRun, BenchmarkRunSpec, protocol::JobTool, run::PhaseSpec, units::Period, workload::LoadSpec,
 };
 use jiff::Timestamp;
 use kube::ResourceExt;

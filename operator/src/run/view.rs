@@ -49,7 +49,12 @@ fn remains(run: &ValidatedRun, attempt: &Attempt, fetched: &Fetched) -> Remains 
     }
 }
 
-fn stored(run: &ValidatedRun, attempt: &Attempt, fetched: &Fetched, failure: Option<&PodFailure>) -> AttemptState {
+fn stored(
+    run: &ValidatedRun,
+    attempt: &Attempt,
+    fetched: &Fetched,
+    failure: Option<&PodFailure>,
+) -> AttemptState {
     match failure {
         Some(failure) if Outcome::of_failure(Some(failure)) == Outcome::Lost => {
             AttemptState::Lost { failure: failure.clone(), remains: remains(run, attempt, fetched) }
@@ -138,7 +143,10 @@ mod tests {
     }
 
     fn ordered() -> Job {
-        job(json!({"annotations": {labels::START_AT: at(0).as_nanosecond().to_string()}}), json!({"active": 2}))
+        job(
+            json!({"annotations": {labels::START_AT: at(0).as_nanosecond().to_string()}}),
+            json!({"active": 2}),
+        )
     }
 
     fn pod(name: &str, metadata: Value, status: Value) -> Pod {
@@ -179,7 +187,11 @@ mod tests {
     #[test]
     fn pods_are_at_the_start_line_when_all_are_ready() {
         let ready = |name| {
-            pod(name, json!({}), json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}))
+            pod(
+                name,
+                json!({}),
+                json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}),
+            )
         };
         assert_eq!(state(running(), vec![ready("a"), ready("b")]), AttemptState::AtStartLine);
         let one = state(running(), vec![ready("a"), of_phase("b", "Pending")]);

@@ -5,6 +5,20 @@
 #[cfg(test)]
 mod accounting;
 #[cfg(test)]
+mod cluster;
+#[cfg(test)]
+mod cluster_libraries;
+#[cfg(test)]
 mod failures;
 #[cfg(test)]
+mod libraries;
+#[cfg(test)]
+mod operations;
+#[cfg(test)]
+mod pacing;
+#[cfg(test)]
+mod replay;
+#[cfg(test)]
 mod support;
+#[cfg(test)]
+mod transport;

@@ -1,5 +1,6 @@
 //! A redis server and a load generator that end with the test.
 
+use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
@@ -20,7 +21,7 @@ pub(crate) fn free_port() -> u16 {
 }
 
 /// Asks again and again until `probe` has an answer.
-fn wait_for<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
+pub(crate) fn wait_for<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + DEADLINE;
     loop {
         if let Some(found) = probe() {
@@ -41,6 +42,22 @@ impl RedisServer {
     pub(crate) fn start(options: &[&str]) -> Self {
         // Another process may take the free port first; then the next one is tried.
         wait_for("redis-server", || Self::start_on(free_port(), options))
+    }
+
+    /// A node of a cluster that is yet to be formed, and the port of its bus.
+    pub(crate) fn start_node() -> (Self, u16) {
+        wait_for("redis-server", || {
+            let bus = free_port();
+            let options = [
+                "--cluster-enabled",
+                "yes",
+                "--cluster-port",
+                &bus.to_string(),
+                "--cluster-node-timeout",
+                "5000",
+            ];
+            Some((Self::start_on(free_port(), &options)?, bus))
+        })
     }
 
     fn start_on(port: u16, options: &[&str]) -> Option<Self> {
@@ -87,6 +104,22 @@ impl RedisServer {
         self.info("commandstats", &format!("cmdstat_{command}:calls="))
     }
 
+    /// How often each command was answered, refusals included, but for those of `ask`.
+    pub(crate) fn answered(&self) -> BTreeMap<String, u64> {
+        let text = self.ask(&["INFO commandstats"]);
+        let lines = text.lines().filter_map(|line| line.strip_prefix("cmdstat_")?.split_once(':'));
+        let number = |fields: &str, name: &str| -> u64 {
+            let value = fields.split(',').find_map(|field| field.strip_prefix(name)?.strip_prefix('='));
+            value.map_or(0, |value| value.parse().unwrap())
+        };
+        lines
+            .map(|(name, fields)| {
+                (name.to_owned(), number(fields, "calls") + number(fields, "rejected_calls"))
+            })
+            .filter(|(name, count)| *count > 0 && !["info", "quit"].contains(&name.as_str()))
+            .collect()
+    }
+
     pub(crate) fn signal(&self, signal: Signal) {
         kill(Pid::from_raw(self.child.id().try_into().unwrap()), signal).unwrap();
     }
@@ -108,6 +141,8 @@ pub(crate) struct Ended {
     pub(crate) json: Option<String>,
     /// Time from the start of the process.
     pub(crate) took: Duration,
+    /// Most memory it was seen to have, in bytes.
+    pub(crate) peak_bytes: u64,
 }
 
 impl Ended {
@@ -115,6 +150,13 @@ impl Ended {
         Report::from_json(self.json.as_deref().unwrap_or_else(|| panic!("no JSON was written: {self:?}")))
             .unwrap()
     }
+}
+
+/// Most resident memory of a process so far, in bytes; none when it has ended.
+fn peak_memory(process: u32) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    line.trim().strip_suffix(" kB")?.parse::<u64>().ok().map(|kibibytes| kibibytes * 1024)
 }
 
 /// A run of the binary.
@@ -130,13 +172,20 @@ pub(crate) struct Running {
 impl Running {
     /// Starts the binary against `port`, with options separated by blanks.
     pub(crate) fn start(port: u16, options: &str, password: Option<&str>) -> Self {
+        let port = port.to_string();
+        let words: Vec<&str> = ["--port", &port].into_iter().chain(options.split_whitespace()).collect();
+        Self::start_words(&words, password)
+    }
+
+    /// Starts the binary with these words.
+    pub(crate) fn start_words(words: &[&str], password: Option<&str>) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let json_file = directory.path().join("result.json");
         let mut command = Command::new(env!("CARGO_BIN_EXE_dragstrip-loadgen"));
         command
-            .args(["--port", &port.to_string(), "--json-out-file"])
+            .arg("--json-out-file")
             .arg(&json_file)
-            .args(options.split_whitespace())
+            .args(words)
             .env_remove("DRAGSTRIP_PASSWORD")
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
@@ -173,15 +222,18 @@ impl Running {
     }
 
     pub(crate) fn wait(mut self) -> Ended {
-        let child = &mut self.child;
-        let status = wait_for("the load generator to end", || child.try_wait().unwrap());
+        let (child, mut peak_bytes) = (&mut self.child, 0);
+        let status = wait_for("the load generator to end", || {
+            peak_bytes = peak_memory(child.id()).unwrap_or(0).max(peak_bytes);
+            child.try_wait().unwrap()
+        });
         let took = self.started.elapsed();
         self.stderr.read_to_string(&mut self.stderr_text).unwrap();
         let mut stdout = String::new();
         self.child.stdout.take().unwrap().read_to_string(&mut stdout).unwrap();
         let json = std::fs::read_to_string(&self.json_file).ok();
         let code = status.code().expect("the load generator must exit by itself");
-        Ended { code, stdout, stderr: std::mem::take(&mut self.stderr_text), json, took }
+        Ended { code, stdout, stderr: std::mem::take(&mut self.stderr_text), json, took, peak_bytes }
     }
 }
 
@@ -190,6 +242,16 @@ impl Drop for Running {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Runs a mix of operations to its end, with further options separated by blanks.
+pub(crate) fn run_mix(port: u16, options: &str, operations: &[&str]) -> Ended {
+    let port = port.to_string();
+    let mut words: Vec<&str> = ["--port", &port].into_iter().chain(options.split_whitespace()).collect();
+    for operation in operations {
+        words.extend(["--operation", operation]);
+    }
+    Running::start_words(&words, None).wait()
 }
 
 /// Runs the binary to its end, without a password.

@@ -40,7 +40,7 @@ impl Runner<'_> {
             .await
             .map_err(|e| e.failure())?;
         say(&format!("preflight passed: {}", described(&ready)));
-        let adapter = adapter_for(&job.tool)?;
+        let adapter = adapter_for(&job.tool);
         let context = self.context(&ready, version(adapter.as_ref()).await?);
         adapter.accept(job, &context).map_err(|message| failure(FailureStep::Preflight, message))?;
         let before_the_line = adapter.warmup(job, &context);

@@ -105,7 +105,10 @@ pub(super) fn nodes(run: &ValidatedRun, target: &ReadyTarget) -> NodeAffinity {
     let fields: Vec<NodeSelectorRequirement> = target.nodes.iter().filter(|_| even).map(not_there).collect();
     NodeAffinity {
         required_during_scheduling_ignored_during_execution: (!fields.is_empty()).then(|| NodeSelector {
-            node_selector_terms: vec![NodeSelectorTerm { match_fields: Some(fields), match_expressions: None }],
+            node_selector_terms: vec![NodeSelectorTerm {
+                match_fields: Some(fields),
+                match_expressions: None,
+            }],
         }),
         ..prefer_role(labels::CLIENT)
     }

@@ -127,10 +127,9 @@ fn tls(target: &ReadyTarget) -> Vec<(Volume, VolumeMount)> {
         .authority_secret
         .iter()
         .map(|secret| certificates("tls-authority", secret, &["ca.crt"], AUTHORITY_DIRECTORY));
-    let own = tls
-        .client_secret
-        .iter()
-        .map(|secret| certificates("tls-client", secret, &["tls.crt", "tls.key"], CLIENT_CERTIFICATE_DIRECTORY));
+    let own = tls.client_secret.iter().map(|secret| {
+        certificates("tls-client", secret, &["tls.crt", "tls.key"], CLIENT_CERTIFICATE_DIRECTORY)
+    });
     authority.chain(own).collect()
 }
 

@@ -80,7 +80,10 @@ fn clients_of_an_external_target_keep_off_other_clients_only() {
     let run = validate(&run(&["read"], 1)).unwrap();
     let external = ReadyTarget { datastore: false, ..target() };
     let terms = |target: &ReadyTarget| {
-        separation(&run, &run.attempts[0], target).required_during_scheduling_ignored_during_execution.unwrap().len()
+        separation(&run, &run.attempts[0], target)
+            .required_during_scheduling_ignored_during_execution
+            .unwrap()
+            .len()
     };
     assert_eq!((terms(&target()), terms(&external)), (2, 1));
 }
@@ -140,7 +143,11 @@ fn clients_are_spread_as_declared() {
     };
     assert_eq!(spread(1, "Required"), (None, 0, false), "one pod needs no rule");
     assert_eq!(spread(3, "Preferred"), (Some("ScheduleAnyway".into()), 0, false));
-    assert_eq!(spread(3, "Required"), (Some("DoNotSchedule".into()), 0, true), "the server's node is no empty one");
+    assert_eq!(
+        spread(3, "Required"),
+        (Some("DoNotSchedule".into()), 0, true),
+        "the server's node is no empty one"
+    );
     assert_eq!(spread(3, "OnePerNode"), (None, 1, false));
     assert_eq!(spread(3, "None"), (None, 0, false));
 }

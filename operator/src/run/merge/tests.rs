@@ -48,7 +48,11 @@ fn a_missing_pod_is_a_lost_one() {
 fn the_cause_is_named_before_those_it_took_along() {
     let (pod, step, _) =
         cause(vec![failed("a", FailureStep::Interrupted), lost("b"), failed("c", FailureStep::ErrorReplies)]);
-    assert_eq!((pod.as_str(), step), ("c", FailureStep::ErrorReplies), "a failure of its own is never retried");
+    assert_eq!(
+        (pod.as_str(), step),
+        ("c", FailureStep::ErrorReplies),
+        "a failure of its own is never retried"
+    );
 }
 
 #[test]
@@ -134,7 +138,8 @@ fn figured(pod: &str, values: &[(&str, f64, Merge)]) -> PodResult {
 #[test]
 fn figures_of_the_tools_own_are_joined_as_declared() {
     let pod = |pod, x| {
-        let all = [("sum", Merge::Sum), ("mean", Merge::Mean), ("max", Merge::Maximum), ("min", Merge::Minimum)];
+        let all =
+            [("sum", Merge::Sum), ("mean", Merge::Mean), ("max", Merge::Maximum), ("min", Merge::Minimum)];
         figured(pod, &all.map(|(name, merge)| (name, x, merge)))
     };
     let mut extra = pod("b", 4.0);

@@ -19,10 +19,18 @@ pub fn protocol(datastore: &DatastoreSpec) -> ServerProtocol {
 /// What a target that does not speak RESP cannot do for `phase`, with the remedy.
 fn needs_resp(phase: &PhaseSpec) -> Option<String> {
     let what = match (&phase.exec, &phase.load) {
-        (None, _) => "its tool speaks RESP, the target does not (protocol Tcp): use exec with the target's own tool",
-        (Some(_), _) if phase.flush => "flush is a RESP command, the target does not speak RESP (protocol Tcp): leave it out",
-        (Some(_), Some(_)) => "load writes keys over RESP, the target does not speak it (protocol Tcp): let a phase of its own write them",
-        (Some(exec), None) if exec.counter_check => "exec.counterCheck asks the server over RESP, the target does not speak it (protocol Tcp): leave it out",
+        (None, _) => {
+            "its tool speaks RESP, the target does not (protocol Tcp): use exec with the target's own tool"
+        }
+        (Some(_), _) if phase.flush => {
+            "flush is a RESP command, the target does not speak RESP (protocol Tcp): leave it out"
+        }
+        (Some(_), Some(_)) => {
+            "load writes keys over RESP, the target does not speak it (protocol Tcp): let a phase of its own write them"
+        }
+        (Some(exec), None) if exec.counter_check => {
+            "exec.counterCheck asks the server over RESP, the target does not speak it (protocol Tcp): leave it out"
+        }
         (Some(_), None) => return None,
     };
     Some(format!("phases[{}]: {what}", phase.name))
@@ -71,7 +79,9 @@ fn problem(phase: &PhaseSpec, pods: i32) -> Option<String> {
         ));
     }
     if phase.minimum_hit_ratio.is_some() && phase.bullmq.is_some() {
-        return Some("minimumHitRatio is about reads of keys, which bullmq does not count: leave it out".to_owned());
+        return Some(
+            "minimumHitRatio is about reads of keys, which bullmq does not count: leave it out".to_owned(),
+        );
     }
     None
 }
@@ -137,7 +147,12 @@ mod tests {
         let batch = json!({"items": 10, "batchSize": 5, "operation": "Mset"});
         let library = json!({"duration": "1s", "client": "Fred", "library": {}, "batch": batch});
         let table = [
-            (json!({"memtier": {"testTime": "1500ms"}}), 1, redis(), "spec.phases[p].memtier.testTime is 1500ms"),
+            (
+                json!({"memtier": {"testTime": "1500ms"}}),
+                1,
+                redis(),
+                "spec.phases[p].memtier.testTime is 1500ms",
+            ),
             (with(memtier.clone(), "warmup", json!("1500ms")), 1, redis(), "spec.phases[p].warmup is 1500ms"),
             (
                 json!({"loadgen": {"duration": "2s", "rate": {"operationsPerSecond": 2}}}),
@@ -148,11 +163,21 @@ mod tests {
             (json!({"loadgen": library}), 2, redis(), "set spec.clients.pods to 1"),
             (with(exec(), "load", json!({"keyMaximum": 9})), 1, redis(), "load.keyPrefix is needed"),
             (with(bullmq.clone(), "load", json!({"keyMaximum": 9})), 1, redis(), "load.keyPrefix is needed"),
-            (with(loadgen.clone(), "load", json!({"keyMaximum": 1})), 3, redis(), "load has 2 keys for 3 client pods"),
+            (
+                with(loadgen.clone(), "load", json!({"keyMaximum": 1})),
+                3,
+                redis(),
+                "load has 2 keys for 3 client pods",
+            ),
             (with(bullmq, "minimumHitRatio", json!(0.5)), 1, redis(), "minimumHitRatio"),
             (loadgen, 1, etcd(), "phases[p]: its tool speaks RESP"),
             (with(exec(), "flush", json!(true)), 1, etcd(), "flush is a RESP command"),
-            (with(exec(), "load", json!({"keyMaximum": 9, "keyPrefix": "k"})), 1, etcd(), "load writes keys over RESP"),
+            (
+                with(exec(), "load", json!({"keyMaximum": 9, "keyPrefix": "k"})),
+                1,
+                etcd(),
+                "load writes keys over RESP",
+            ),
         ];
         for (phase, pods, target, expected) in table {
             let refusal = refusal(phase.clone(), pods, target);

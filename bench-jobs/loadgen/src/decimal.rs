@@ -1,0 +1,65 @@
+//! Decimal text of numbers, without allocation.
+
+/// Decimal digits of the largest number.
+pub(crate) const MAXIMUM_DIGITS: usize = 20;
+/// Room for the digits and the line end behind them.
+const ROOM: usize = MAXIMUM_DIGITS + 2;
+
+/// A number as text, ready to be the end of a line.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Decimal {
+    text: [u8; ROOM],
+    start: usize,
+}
+
+impl Decimal {
+    #[inline]
+    pub(crate) fn new(mut number: u64) -> Self {
+        let mut text = [b'0'; ROOM];
+        text[MAXIMUM_DIGITS] = b'\r';
+        text[MAXIMUM_DIGITS + 1] = b'\n';
+        let mut start = MAXIMUM_DIGITS;
+        for slot in text.iter_mut().take(MAXIMUM_DIGITS).rev() {
+            *slot = b'0' + u8::try_from(number % 10).unwrap_or_default();
+            number /= 10;
+            start -= 1;
+            if number == 0 {
+                break;
+            }
+        }
+        Self { text, start }
+    }
+
+    /// How many digits the number has.
+    #[inline]
+    pub(crate) fn count(&self) -> usize {
+        MAXIMUM_DIGITS - self.start
+    }
+
+    /// The digits.
+    #[inline]
+    pub(crate) fn digits(&self) -> &[u8] {
+        self.text.get(self.start..MAXIMUM_DIGITS).unwrap_or_default()
+    }
+
+    /// The digits and a line end.
+    #[inline]
+    pub(crate) fn line(&self) -> &[u8] {
+        self.text.get(self.start..).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decimals_match_the_standard_library() {
+        for number in [0, 7, 10, 99, 100, 12_345, u64::MAX] {
+            let decimal = Decimal::new(number);
+            assert_eq!(decimal.digits(), number.to_string().as_bytes());
+            assert_eq!(decimal.line(), format!("{number}\r\n").as_bytes());
+            assert_eq!(decimal.count(), number.to_string().len());
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! When requests of an open loop are due: pure arithmetic on times since the
+//! start, no clock.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::time::Duration;
+
+use rand::SeedableRng;
+use rand::distr::Distribution;
+use rand::rngs::SmallRng;
+use rand_distr::Exp1;
+
+/// How requests follow each other.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Arrival {
+    /// At equal intervals.
+    Fixed,
+    /// At exponentially distributed intervals, as from many independent users.
+    Poisson,
+}
+
+impl Arrival {
+    /// As the command line names it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Fixed => "fixed",
+            Self::Poisson => "poisson",
+        }
+    }
+}
+
+/// An open loop's rate and how its requests follow each other.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Schedule {
+    /// Operations per second of all connections of the process, above 0.
+    pub operations_per_second: f64,
+    /// How they follow each other.
+    pub arrival: Arrival,
+}
+
+/// The intended times of one connection, one after the other.
+#[derive(Clone, Debug)]
+struct Timetable {
+    arrival: Arrival,
+    /// Mean time between requests, in seconds.
+    interval: f64,
+    random: SmallRng,
+    /// Requests so far.
+    count: u64,
+    /// Time of the first request of a fixed grid, or of the last drawn one, in seconds.
+    at: f64,
+}
+
+impl Timetable {
+    fn new(schedule: Schedule, index: u64, connections: u64, seed: u64) -> Self {
+        let interval = connections as f64 / schedule.operations_per_second;
+        let at = match schedule.arrival {
+            // Staggered, so that all connections together make an even grid.
+            Arrival::Fixed => index as f64 / schedule.operations_per_second,
+            Arrival::Poisson => 0.0,
+        };
+        // Other numbers than the ones that keys are drawn with.
+        let random = SmallRng::seed_from_u64(seed.wrapping_add(index).rotate_left(32) ^ 0x5bd1_e995);
+        Self { arrival: schedule.arrival, interval, random, count: 0, at }
+    }
+
+    fn next(&mut self) -> Duration {
+        let seconds = match self.arrival {
+            // By multiplication: added intervals would add up their errors.
+            Arrival::Fixed => self.at + self.count as f64 * self.interval,
+            Arrival::Poisson => {
+                let gap: f64 = Exp1.sample(&mut self.random);
+                self.at += gap * self.interval;
+                self.at
+            }
+        };
+        self.count += 1;
+        Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
+    }
+}
+
+/// The intended times of the connections of one thread, in order of time.
+#[derive(Debug)]
+pub(crate) struct Agenda {
+    next: BinaryHeap<Reverse<(Duration, usize)>>,
+    timetables: Vec<Timetable>,
+}
+
+impl Agenda {
+    /// `numbers` are those of the thread's connections within the run.
+    pub(crate) fn new(schedule: Schedule, numbers: &[u64], connections: u64, seed: u64) -> Self {
+        let mut timetables: Vec<_> =
+            numbers.iter().map(|&index| Timetable::new(schedule, index, connections, seed)).collect();
+        let next =
+            timetables.iter_mut().enumerate().map(|(index, table)| Reverse((table.next(), index))).collect();
+        Self { next, timetables }
+    }
+
+    /// Mean time between requests of these connections, in seconds.
+    pub(crate) fn mean_interval(&self) -> f64 {
+        let each = self.timetables.first().map_or(0.0, |table| table.interval);
+        each / self.timetables.len().max(1) as f64
+    }
+
+    /// The next request of any connection, with the connection.
+    pub(crate) fn peek(&self) -> Option<(Duration, usize)> {
+        self.next.peek().map(|Reverse(next)| *next)
+    }
+
+    /// The same, and goes on.
+    pub(crate) fn pop(&mut self) -> Option<(Duration, usize)> {
+        let Reverse((due, connection)) = self.next.pop()?;
+        if let Some(table) = self.timetables.get_mut(connection) {
+            self.next.push(Reverse((table.next(), connection)));
+        }
+        Some((due, connection))
+    }
+
+    /// Takes a connection out: it has been given all its requests.
+    pub(crate) fn retire(&mut self, connection: usize) {
+        self.next.retain(|Reverse((_, other))| *other != connection);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn times(arrival: Arrival, rate: f64, connections: u64, until: Duration) -> Vec<(Duration, usize)> {
+        let numbers: Vec<u64> = (0..connections).collect();
+        let schedule = Schedule { operations_per_second: rate, arrival };
+        let mut agenda = Agenda::new(schedule, &numbers, connections, 7);
+        due_by(&mut agenda, until)
+    }
+
+    fn due_by(agenda: &mut Agenda, until: Duration) -> Vec<(Duration, usize)> {
+        let due = |agenda: &Agenda| agenda.peek().is_some_and(|(due, _)| due <= until);
+        std::iter::from_fn(|| due(agenda).then(|| agenda.pop().unwrap())).collect()
+    }
+
+    #[test]
+    fn a_fixed_schedule_is_an_even_grid_over_all_connections() {
+        let times = times(Arrival::Fixed, 1000.0, 4, Duration::from_millis(999));
+        assert_eq!(times.len(), 1000);
+        for (number, (due, connection)) in times.iter().enumerate() {
+            let wanted = number as f64 / 1000.0;
+            assert!((due.as_secs_f64() - wanted).abs() < 1e-9, "{number}: {due:?}");
+            assert_eq!(*connection, number % 4);
+        }
+    }
+
+    #[test]
+    fn poisson_gaps_have_the_mean_and_the_spread_of_the_law() {
+        let times = times(Arrival::Poisson, 1000.0, 5, Duration::from_secs(100));
+        let count = times.len() as f64;
+        // Within 4 standard deviations of a Poisson count of 100,000.
+        assert!((count - 100_000.0).abs() < 4.0 * 100_000_f64.sqrt(), "{count}");
+        let gaps: Vec<f64> = times
+            .windows(2)
+            .map(|pair| (pair[1].0.as_secs_f64() - pair[0].0.as_secs_f64()) * 1000.0)
+            .collect();
+        let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
+        let variance = gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>() / gaps.len() as f64;
+        assert!((variance.sqrt() / mean - 1.0).abs() < 0.03, "{}", variance.sqrt() / mean);
+    }
+
+    #[test]
+    fn a_retired_connection_gets_nothing_more() {
+        let schedule = Schedule { operations_per_second: 10.0, arrival: Arrival::Fixed };
+        let mut agenda = Agenda::new(schedule, &[0, 1], 2, 1);
+        assert!((agenda.mean_interval() - 0.1).abs() < 1e-12);
+        agenda.retire(0);
+        let who: Vec<usize> =
+            due_by(&mut agenda, Duration::from_secs(1)).into_iter().map(|(_, who)| who).collect();
+        assert_eq!(who, vec![1; 5]);
+        agenda.retire(1);
+        assert_eq!(agenda.peek(), None);
+    }
+
+    proptest! {
+        #[test]
+        fn times_never_go_back_and_keep_the_rate(rate in 1.0f64..100_000.0, connections in 1u64..50, poisson: bool) {
+            let arrival = if poisson { Arrival::Poisson } else { Arrival::Fixed };
+            let window = Duration::from_secs_f64(1000.0 / rate);
+            let times = times(arrival, rate, connections, window);
+            prop_assert!(times.windows(2).all(|pair| pair[0].0 <= pair[1].0));
+            let tolerance = if poisson { 200 } else { 2 };
+            prop_assert!(times.len().abs_diff(1000) <= tolerance, "{}", times.len());
+        }
+    }
+}

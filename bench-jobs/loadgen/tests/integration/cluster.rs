@@ -1,0 +1,229 @@
+//! A real Redis Cluster: keys go where their slots are, also when these move.
+
+use std::collections::BTreeMap;
+
+use dragstrip_loadgen::report::Report;
+
+use crate::support::{RedisServer, Running, run, run_mix, wait_for};
+
+const SLOTS: u16 = 16_384;
+
+struct Cluster {
+    nodes: Vec<(RedisServer, u16)>,
+}
+
+impl Cluster {
+    /// Three primaries, and so many replicas of the first ones.
+    fn start(replicas: usize) -> Self {
+        let cluster = Self { nodes: (0..3 + replicas).map(|_| RedisServer::start_node()).collect() };
+        let (first, bus) = &cluster.nodes[0];
+        for (node, _) in &cluster.nodes[1..] {
+            node.ask(&[&format!("CLUSTER MEET 127.0.0.1 {} {bus}", first.port)]);
+        }
+        for (number, (node, _)) in (0_u16..).zip(&cluster.nodes[..3]) {
+            let last = if number == 2 { SLOTS - 1 } else { (number + 1) * 5461 - 1 };
+            let said = node.ask(&[&format!("CLUSTER ADDSLOTSRANGE {} {last}", number * 5461)]);
+            assert!(said.starts_with("+OK"), "{said}");
+        }
+        cluster.until_ok();
+        for (number, (node, _)) in cluster.nodes[3..].iter().enumerate() {
+            let primary = cluster.identity(number);
+            wait_for("a replica to know its primary", || {
+                node.ask(&[&format!("CLUSTER REPLICATE {primary}")]).starts_with("+OK").then_some(())
+            });
+        }
+        wait_for("the replicas to be in step", || {
+            let linked =
+                |node: &RedisServer| node.ask(&["INFO replication"]).contains("master_link_status:up");
+            let listed = cluster.nodes[0].0.ask(&["CLUSTER SLOTS"]);
+            let known =
+                cluster.nodes[3..].iter().all(|(node, _)| listed.contains(&format!(":{}\r\n", node.port)));
+            (known && cluster.nodes[3..].iter().all(|(node, _)| linked(node))).then_some(())
+        });
+        cluster
+    }
+
+    fn until_ok(&self) {
+        wait_for("the cluster to be formed", || {
+            let known = format!("cluster_known_nodes:{}\r", self.nodes.len());
+            let formed = |node: &RedisServer| {
+                let said = node.ask(&["CLUSTER INFO"]);
+                said.contains("cluster_state:ok") && said.contains(&known)
+            };
+            self.nodes.iter().all(|(node, _)| formed(node)).then_some(())
+        });
+    }
+
+    fn port(&self) -> u16 {
+        self.nodes[0].0.port
+    }
+
+    fn identity(&self, number: usize) -> String {
+        let said = self.nodes[number].0.ask(&["CLUSTER MYID"]);
+        said.split("\r\n").nth(1).unwrap().to_owned()
+    }
+
+    fn reset_counters(&self) {
+        for (node, _) in &self.nodes {
+            node.ask(&["CONFIG RESETSTAT"]);
+        }
+    }
+
+    /// How often the nodes answered each of these commands.
+    fn answered(&self, commands: &BTreeMap<String, u64>) -> BTreeMap<String, u64> {
+        let mut sums: BTreeMap<String, u64> = commands.keys().map(|name| (name.clone(), 0)).collect();
+        for (name, count) in self.nodes.iter().flat_map(|(node, _)| node.answered()) {
+            if let Some(sum) = sums.get_mut(&name) {
+                *sum += count;
+            }
+        }
+        sums
+    }
+
+    fn keys(&self) -> u64 {
+        self.nodes[..3]
+            .iter()
+            .map(|(node, _)| {
+                let said = node.ask(&["DBSIZE"]);
+                said.trim_start_matches(':').lines().next().unwrap().parse::<u64>().unwrap()
+            })
+            .sum()
+    }
+
+    /// Moves a slot with its keys from one primary to another.
+    fn move_slot(&self, slot: u16, from: usize, to: usize) {
+        let (source, target) = (&self.nodes[from].0, &self.nodes[to].0);
+        target.ask(&[&format!("CLUSTER SETSLOT {slot} IMPORTING {}", self.identity(from))]);
+        source.ask(&[&format!("CLUSTER SETSLOT {slot} MIGRATING {}", self.identity(to))]);
+        wait_for("the keys to move", || {
+            let said = source.ask(&[&format!("CLUSTER GETKEYSINSLOT {slot} 100")]);
+            let keys: Vec<&str> = said.lines().filter(|line| line.starts_with("m:")).collect();
+            if keys.is_empty() {
+                return Some(());
+            }
+            let moved = source.ask(&[&format!(
+                "MIGRATE 127.0.0.1 {} \"\" 0 5000 REPLACE KEYS {}",
+                target.port,
+                keys.join(" ")
+            )]);
+            assert!(moved.starts_with("+OK") || moved.starts_with("+NOKEY"), "{moved}");
+            None
+        });
+        let owner = self.identity(to);
+        for number in [to, from] {
+            self.nodes[number].0.ask(&[&format!("CLUSTER SETSLOT {slot} NODE {owner}")]);
+        }
+    }
+}
+
+fn assert_shards(report: &Report, count: usize) {
+    assert_eq!(report.shards.len(), count, "{:?}", report.shards);
+    assert!(report.shards.iter().all(|shard| shard.operations > 0), "{:?}", report.shards);
+    let operations: u64 = report.shards.iter().map(|shard| shard.operations).sum();
+    assert_eq!(operations, report.totals.count);
+}
+
+#[test]
+fn keys_go_to_their_shards_and_a_pass_covers_each_exactly_once() {
+    let cluster = Cluster::start(0);
+    let keys = "--cluster --threads 2 --connections-per-thread 2 --key-pattern sequential --requests allkeys --key-maximum 2999";
+    let written = run(cluster.port(), &format!("{keys} --ratio 1:0 --pipeline 7"));
+    assert_eq!(written.code, 0, "{written:?}");
+    let report = written.report();
+    assert_eq!((report.totals.count, cluster.keys()), (3000, 3000));
+    assert_shards(&report, 3);
+    assert!(
+        report.shards.iter().all(|shard| shard.moved + shard.ask + shard.errors == 0),
+        "{:?}",
+        report.shards
+    );
+    assert_eq!(cluster.answered(&report.commands), report.commands);
+    let read = run(cluster.port(), &format!("{keys} --ratio 0:1")).report();
+    assert_eq!(read.operation("GET").unwrap().hits, 3000);
+    let verified = run(cluster.port(), "--cluster --verify-keys --key-maximum 2999");
+    assert_eq!(verified.code, 0, "{verified:?}");
+    assert_eq!(verified.report().verified.unwrap().present, 3000);
+    let tagged = run_mix(
+        cluster.port(),
+        "--cluster --connections-per-thread 2 --requests 50 --key-prefix {tag}",
+        &["mset keys=10", "mget keys=5"],
+    );
+    assert_eq!((tagged.code, tagged.report().totals.count), (0, 100), "{tagged:?}");
+}
+
+#[test]
+fn a_slot_that_moves_under_load_is_followed() {
+    let cluster = Cluster::start(0);
+    let keys = "--cluster --key-prefix m: --key-maximum 49";
+    let load =
+        format!("{keys} --key-pattern sequential --connections-per-thread 1 --requests allkeys --ratio 1:0");
+    assert_eq!(run(cluster.port(), &load).code, 0);
+    let said = cluster.nodes[0].0.ask(&["CLUSTER KEYSLOT m:7"]);
+    let slot: u16 = said.trim_start_matches(':').lines().next().unwrap().parse().unwrap();
+    let from = usize::from(slot / 5461).min(2);
+    cluster.reset_counters();
+    let options = format!(
+        "{keys} --threads 2 --connections-per-thread 3 --pipeline 4 --ratio 1:3 --duration 4s --progress-interval 50ms"
+    );
+    let mut running = Running::start(cluster.port(), &options, None);
+    running.until_loading();
+    cluster.move_slot(slot, from, (from + 1) % 3);
+    let ended = running.wait();
+    assert_eq!(ended.code, 0, "{ended:?}");
+    let report = ended.report();
+    let moved: u64 = report.shards.iter().map(|shard| shard.moved).sum();
+    assert!(moved > 0, "no MOVED was seen: {:?}", report.shards);
+    assert_eq!((report.totals.errors, report.operation("GET").unwrap().misses), (0, 0));
+    assert_eq!(report.totals.requests, report.totals.count);
+    assert_shards(&report, 3);
+    assert_eq!(cluster.answered(&report.commands), report.commands);
+    println!("{:?}", report.shards);
+}
+
+#[test]
+fn replicas_take_the_reads() {
+    let cluster = Cluster::start(3);
+    let keys =
+        "--cluster --key-pattern sequential --requests allkeys --connections-per-thread 2 --key-maximum 999";
+    assert_eq!(run(cluster.port(), &format!("{keys} --ratio 1:0")).code, 0);
+    wait_for("the replicas to have all keys", || {
+        let count = |node: &RedisServer| node.ask(&["DBSIZE"]);
+        (0..3)
+            .all(|number| count(&cluster.nodes[number].0) == count(&cluster.nodes[number + 3].0))
+            .then_some(())
+    });
+    cluster.reset_counters();
+    let report = run(cluster.port(), &format!("{keys} --replica-reads --ratio 0:1")).report();
+    assert_eq!(report.operation("GET").unwrap().hits, 1000, "{report:?}");
+    assert_shards(&report, 3);
+    let reads = |range: std::ops::Range<usize>| {
+        cluster.nodes[range].iter().map(|(node, _)| node.calls("get")).sum::<u64>()
+    };
+    assert_eq!((reads(0..3), reads(3..6)), (0, 1000));
+}
+
+#[test]
+fn an_open_loop_reaches_every_shard() {
+    let cluster = Cluster::start(0);
+    let options = "--cluster --connections-per-thread 2 --rate 600 --duration 1s --key-maximum 99";
+    let report = run(cluster.port(), options).report();
+    let schedule = report.schedule.as_ref().unwrap();
+    assert_eq!((schedule.scheduled, schedule.answered), (600, 600));
+    assert_shards(&report, 3);
+}
+
+#[test]
+fn a_server_that_is_no_cluster_and_a_cluster_without_replicas_are_refused() {
+    let server = RedisServer::start(&[]);
+    let ended = run(server.port, "--cluster --requests 1");
+    assert_eq!(ended.code, 6, "{ended:?}");
+    assert!(
+        ended.stderr.contains("CLUSTER SLOTS") && ended.stderr.contains("cluster support disabled"),
+        "{}",
+        ended.stderr
+    );
+    let cluster = Cluster::start(0);
+    let ended = run(cluster.port(), "--cluster --replica-reads --ratio 0:1 --requests 1");
+    assert_eq!(ended.code, 6, "{ended:?}");
+    assert!(ended.stderr.contains("has no replica to read from"), "{}", ended.stderr);
+}

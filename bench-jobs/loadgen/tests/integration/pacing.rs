@@ -1,0 +1,124 @@
+//! Warm-up and open loop: what is measured, and from when.
+
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+
+use crate::support::{RedisServer, Running, run};
+
+#[test]
+fn the_warm_up_is_sent_and_counted_nowhere_else() {
+    let server = RedisServer::start(&[]);
+    let ended = run(
+        server.port,
+        "--threads 2 --connections-per-thread 3 --ratio 1:1 --pipeline 4 --key-maximum 99 --warmup 400ms --duration 300ms",
+    );
+    assert_eq!(ended.code, 0, "{ended:?}");
+    let report = ended.report();
+    let warmup = report.warmup.as_ref().unwrap();
+    assert!((warmup.seconds - 0.4).abs() < 1e-9);
+    assert!(warmup.operations["SET"] > 0 && warmup.operations["GET"] > 0, "{warmup:?}");
+    let total = |name: &str| report.operation(name).unwrap().count + warmup.operations[name];
+    assert_eq!(report.commands["set"], total("SET"));
+    assert_eq!(report.commands["get"], total("GET"));
+    assert_eq!(server.answered(), report.commands);
+    let line = report.start.line_unix_nanos.unwrap();
+    let started = report.started_at_unix_nanos.unwrap();
+    assert!(started >= line + 400_000_000, "measured {} ns after the line", started - line);
+    assert!(report.window_seconds >= 0.25 && report.window_seconds < 5.0, "{}", report.window_seconds);
+    let in_seconds: u64 =
+        report.per_second.iter().flat_map(|second| &second.operations).map(|cell| cell.count).sum();
+    assert_eq!(in_seconds, report.totals.count);
+}
+
+#[test]
+fn a_counted_load_starts_to_count_after_the_warm_up() {
+    let server = RedisServer::start(&[]);
+    let options = "--connections-per-thread 3 --key-pattern sequential --key-maximum 299 --ratio 1:0 --requests allkeys --warmup 100ms";
+    let report = run(server.port, options).report();
+    assert_eq!(report.totals.count, 300);
+    assert_eq!(server.calls("set"), 300 + report.warmup.unwrap().operations["SET"]);
+    assert!(server.ask(&["DBSIZE"]).starts_with(":300\r\n"));
+}
+
+#[test]
+fn an_open_loop_sends_what_is_scheduled() {
+    let server = RedisServer::start(&[]);
+    for arrival in ["fixed", "poisson"] {
+        let report = run(
+            server.port,
+            &format!(
+                "--threads 2 --connections-per-thread 5 --rate 2000 --arrival {arrival} --seed 3 \
+                 --duration 1s --warmup 200ms --key-maximum 99"
+            ),
+        )
+        .report();
+        let schedule = report.schedule.as_ref().unwrap();
+        assert_eq!((schedule.kind.as_str(), schedule.unsent_at_end), (arrival, 0));
+        assert_eq!((schedule.scheduled, schedule.scheduled), (schedule.sent, schedule.answered));
+        assert_eq!(report.totals.count, schedule.answered);
+        let tolerance = if arrival == "fixed" { 10 } else { 250 };
+        assert!(schedule.scheduled.abs_diff(2000) <= tolerance, "{schedule:?}");
+        let warmup = report.warmup.as_ref().unwrap().operations.values().sum::<u64>();
+        assert!(warmup.abs_diff(400) <= 100, "{warmup}");
+        println!(
+            "{arrival}: lag p50 {} us, p99 {} us, longest {} us",
+            schedule.p50_lag_microseconds, schedule.p99_lag_microseconds, schedule.maximum_lag_microseconds
+        );
+        // Tens of microseconds on a quiet machine; this one may be busy.
+        assert!(schedule.p50_lag_microseconds < 20_000, "{schedule:?}");
+    }
+    let commands = server.answered();
+    assert!(commands["get"] > 3000, "{commands:?}");
+}
+
+#[test]
+fn a_stalled_server_shows_in_the_latency_of_everything_that_was_due() {
+    let server = RedisServer::start(&[]);
+    let options =
+        "--connections-per-thread 10 --rate 1000 --duration 5s --key-maximum 99 --progress-interval 50ms";
+    let mut running = Running::start(server.port, options, None);
+    running.until_loading();
+    server.signal(Signal::SIGSTOP);
+    // The length of the stall is what this test is about.
+    std::thread::sleep(Duration::from_secs(1));
+    server.signal(Signal::SIGCONT);
+    let ended = running.wait();
+    assert_eq!(ended.code, 0, "{ended:?}");
+    let report = ended.report();
+    let schedule = report.schedule.as_ref().unwrap();
+    assert_eq!(schedule.scheduled, 5000);
+    assert_eq!((schedule.sent, schedule.answered, schedule.unsent_at_end), (5000, 5000, 0));
+    let get = &report.operation("GET").unwrap().latency;
+    assert!(get.p99 >= 900_000, "a stall of 1 s in 5 s must show at p99: {get:?}");
+    println!("after a stall of 1 s: {get:?}, {schedule:?}");
+}
+
+#[test]
+fn a_stall_longer_than_the_response_timeout_leaves_the_rest_unsent_and_says_so() {
+    let server = RedisServer::start(&[]);
+    let options = "--connections-per-thread 2 --rate 500 --duration 60s --response-timeout 500ms --progress-interval 20ms";
+    let mut running = Running::start(server.port, options, None);
+    running.until_loading();
+    server.signal(Signal::SIGSTOP);
+    let ended = running.wait();
+    server.signal(Signal::SIGCONT);
+    assert_eq!(ended.code, 8, "{ended:?}");
+    let schedule = ended.report().schedule.unwrap();
+    assert!(schedule.scheduled >= 200 && schedule.answered < schedule.scheduled, "{schedule:?}");
+    assert_eq!(schedule.unsent_at_end, schedule.scheduled - schedule.sent);
+}
+
+#[test]
+fn an_open_loop_ends_soon_after_a_signal() {
+    let server = RedisServer::start(&[]);
+    let options = "--connections-per-thread 2 --rate 3 --duration 60s --progress-interval 20ms";
+    let mut running = Running::start(server.port, options, None);
+    running.until_loading();
+    running.signal(Signal::SIGTERM);
+    let ended = running.wait();
+    assert_eq!(ended.code, 143, "{ended:?}");
+    let schedule = ended.report().schedule.unwrap();
+    assert_eq!(schedule.scheduled, schedule.answered);
+    assert_eq!(server.calls("get") + server.calls("set"), schedule.answered);
+}

@@ -1,0 +1,123 @@
+//! Unix sockets, TLS and users with limited rights.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::support::{RedisServer, Running, free_port, run, wait_for};
+use dragstrip_loadgen::report::FailureKind;
+
+#[test]
+fn a_unix_socket_carries_the_load() {
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("redis.sock");
+    let path = socket.to_str().unwrap();
+    let server = RedisServer::start(&["--unixsocket", path]);
+    let words = [
+        "--unix-socket",
+        path,
+        "--ratio",
+        "1:1",
+        "--requests",
+        "50",
+        "--pipeline",
+        "5",
+        "--key-maximum",
+        "9",
+    ];
+    let ended = Running::start_words(&words, None).wait();
+    assert_eq!(ended.code, 0, "{ended:?}");
+    let report = ended.report();
+    assert_eq!(report.totals.count, 1000);
+    assert_eq!(server.answered(), report.commands);
+    assert_eq!(report.configuration.unix_socket.as_deref(), Some(path));
+    let gone = directory.path().join("gone.sock");
+    let ended =
+        Running::start_words(&["--unix-socket", gone.to_str().unwrap(), "--requests", "1"], None).wait();
+    assert_eq!(ended.code, 4, "{ended:?}");
+    assert!(ended.stderr.contains("gone.sock"), "{}", ended.stderr);
+}
+
+pub(crate) fn openssl(directory: &Path, options: &str) {
+    let output = Command::new("openssl")
+        .current_dir(directory)
+        .args("req -x509 -days 2 -nodes -newkey ec -pkeyopt ec_paramgen_curve:prime256v1".split(' '))
+        .args(options.split(' '))
+        .output()
+        .expect("openssl must be on the PATH (package openssl) for these tests");
+    assert!(output.status.success(), "{options}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Writes an authority's certificate and a server's and a client's of it.
+pub(crate) fn write_certificates(directory: &Path) {
+    openssl(directory, "-subj /CN=authority -keyout ca.key -out ca.pem");
+    for name in ["server", "client"] {
+        let host = format!("-subj /CN={name} -addext subjectAltName=DNS:{name}.test");
+        let issued = "-CA ca.pem -CAkey ca.key -addext basicConstraints=critical,CA:FALSE";
+        openssl(directory, &format!("{host} {issued} -keyout {name}.key -out {name}.pem"));
+    }
+}
+
+#[test]
+fn tls_carries_the_load_and_checks_certificates() {
+    let directory = tempfile::tempdir().unwrap();
+    write_certificates(directory.path());
+    let file = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let (ca, certificate, key) = (file("ca.pem"), file("server.pem"), file("server.key"));
+    let tls_port = free_port();
+    let text = tls_port.to_string();
+    let server = RedisServer::start(&[
+        "--tls-port",
+        &text,
+        "--tls-cert-file",
+        &certificate,
+        "--tls-key-file",
+        &key,
+        "--tls-ca-cert-file",
+        &ca,
+    ]);
+    wait_for("the TLS port", || std::net::TcpStream::connect(("127.0.0.1", tls_port)).ok());
+    let client = format!("--tls-cert-file {} --tls-key-file {}", file("client.pem"), file("client.key"));
+    let load = "--ratio 1:1 --requests 60 --pipeline 20 --key-maximum 9 --data-size 20000";
+    let trusted = format!("--tls --tls-ca-file {ca} --tls-server-name server.test {client}");
+    let ended = run(tls_port, &format!("{trusted} --protocol resp3 {load}"));
+    assert_eq!(ended.code, 0, "{ended:?}");
+    let report = ended.report();
+    assert_eq!((report.totals.count, report.configuration.tls.as_str()), (1200, "verified"));
+    assert_eq!((server.calls("set"), server.calls("get")), (600, 600));
+    let insecure = run(tls_port, &format!("--tls --tls-insecure {client} {load}"));
+    assert_eq!(
+        (insecure.code, insecure.report().configuration.tls.as_str()),
+        (0, "insecure"),
+        "{insecure:?}"
+    );
+    for (options, reason) in [
+        (format!("--tls --tls-ca-file {ca} {client}"), "not valid for name"),
+        ("--tls --tls-insecure".to_owned(), "CertificateRequired"),
+        (String::new(), ""),
+    ] {
+        let refused = run(tls_port, &format!("{options} --requests 1 --connect-timeout 2s"));
+        assert!([6, 7, 9].contains(&refused.code), "{options}: {refused:?}");
+        let failure = refused.report().failure.unwrap();
+        assert!(failure.message.contains(reason), "{options}: {failure:?}");
+    }
+}
+
+#[test]
+fn what_a_user_may_not_do_is_an_error_of_its_own_kind() {
+    let server = RedisServer::start(&[]);
+    server.ask(&["ACL SETUSER reader on >half-open ~* -@all +get"]);
+    let ended = Running::start(
+        server.port,
+        "--username reader --ratio 1:1 --requests 20 --connections-per-thread 2 --key-maximum 9",
+        Some("half-open"),
+    )
+    .wait();
+    assert_eq!(ended.code, 10, "{ended:?}");
+    let report = ended.report();
+    let (set, get) = (report.operation("SET").unwrap(), report.operation("GET").unwrap());
+    assert_eq!((set.count, set.errors, get.count, get.errors), (0, 20, 20, 0));
+    assert_eq!(report.errors.len(), 1);
+    assert_eq!((report.errors[0].kind.as_str(), report.errors[0].count), ("NOPERM", 20));
+    let wrong = Running::start(server.port, "--username reader --requests 1", Some("wrong")).wait();
+    assert_eq!(wrong.report().failure.unwrap().kind, FailureKind::Authentication, "{wrong:?}");
+}

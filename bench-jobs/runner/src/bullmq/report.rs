@@ -1,0 +1,122 @@
+//! The BullMQ job's report, as far as it is read.
+
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+/// The whole report.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Report {
+    pub version: String,
+    pub bullmq_version: String,
+    pub ioredis_version: String,
+    pub node_version: String,
+    pub status: RunStatus,
+    pub interrupted: Option<String>,
+    pub failure: Option<FailureReport>,
+    pub configuration: ConfigurationEcho,
+    /// Begin of the measured part; a text, since a number of JSON would lose digits in Node.js.
+    pub started_at_unix_nanos: Option<String>,
+    pub window_seconds: f64,
+    pub operations: Vec<OperationReport>,
+    pub errors: Vec<ErrorReport>,
+    pub per_second: Vec<BTreeMap<String, u64>>,
+    pub warmup: WarmupReport,
+    pub workers: Vec<WorkerReport>,
+    pub queues: Option<QueuesReport>,
+    pub nominal: Rates,
+}
+
+impl Report {
+    /// The versions that make the number what it is.
+    pub fn versions(&self) -> String {
+        format!(
+            "{} (bullmq {}, ioredis {}, node {})",
+            self.version, self.bullmq_version, self.ioredis_version, self.node_version
+        )
+    }
+}
+
+/// How the job ended.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub(super) enum RunStatus {
+    Completed,
+    Interrupted,
+    Failed,
+    /// A status that this version does not know.
+    #[serde(other)]
+    Unknown,
+}
+
+/// Why it failed.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct FailureReport {
+    pub kind: String,
+    pub message: String,
+}
+
+/// What was asked for.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct ConfigurationEcho {
+    pub connections: u64,
+}
+
+/// One operation over all threads.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct OperationReport {
+    pub operation: String,
+    pub count: u64,
+    pub errors: u64,
+    pub bytes: u64,
+    pub histogram: String,
+}
+
+/// Error replies of one kind.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct ErrorReport {
+    pub kind: String,
+    pub count: u64,
+}
+
+/// The part before the measured one.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct WarmupReport {
+    pub operations: BTreeMap<String, u64>,
+}
+
+/// One thread.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct WorkerReport {
+    pub role: String,
+    pub index: u32,
+    pub operations: u64,
+    pub errors: u64,
+    /// Absent on systems that do not tell, none of which runs containers.
+    #[serde(default)]
+    pub cpu_seconds: f64,
+    pub event_loop_utilization: f64,
+}
+
+impl WorkerReport {
+    /// What a thread of this role does.
+    pub fn operation(&self) -> &'static str {
+        if self.role == "writer" { "ADD" } else { "PROCESS" }
+    }
+}
+
+/// The queues after the load.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct QueuesReport {
+    pub expected: u64,
+    pub found: u64,
+}
+
+/// Jobs per second over the asked-for duration.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Rates {
+    pub add_jobs_per_second: f64,
+    pub process_jobs_per_second: f64,
+}

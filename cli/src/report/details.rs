@@ -1,0 +1,127 @@
+//! What a run's table of operations does not hold: what went before the load,
+//! several clients, open loops, timed batches, figures of a tool's own, and
+//! repetitions that were measured again. Pure.
+
+use super::whole;
+use dragstrip_crds::{
+    BenchmarkRunStatus,
+    result::{BatchStatistics, Estimate, Metric, ScheduleRecord},
+    run::{PhaseStatus, RepetitionStatus},
+    units::thousands,
+};
+
+fn interval(estimate: &Estimate, factor: f64) -> String {
+    let scaled = |value: f64| format!("{:.3}", value * factor);
+    format!("{} - {} - {}", scaled(estimate.low), scaled(estimate.mid), scaled(estimate.high))
+}
+
+fn batches(batches: &BatchStatistics) -> String {
+    format!(
+        "batches of {} items ({} timed): {} ms, {} items/s, {} MiB/s (low - mid - high)",
+        thousands(batches.items),
+        thousands(batches.iterations),
+        interval(&batches.seconds_per_batch, 1e3),
+        interval(&batches.elements_per_second, 1.0),
+        interval(&batches.mebibytes_per_second, 1.0),
+    )
+}
+
+fn schedule(schedule: &ScheduleRecord) -> String {
+    format!(
+        "open loop ({}) at {} ops/s: {} scheduled, {} sent, {} answered, sent at most {:.3} ms late",
+        schedule.kind,
+        whole(schedule.operations_per_second),
+        thousands(schedule.scheduled),
+        thousands(schedule.sent),
+        thousands(schedule.answered),
+        schedule.maximum_lag_microseconds / 1e3,
+    )
+}
+
+fn metric(metric: &Metric) -> String {
+    let unit = metric.unit.as_ref().map(|unit| format!(" {unit}")).unwrap_or_default();
+    format!("{}: {}{unit}", metric.name, metric.value)
+}
+
+/// A repetition that several clients measured, or whose reads were counted.
+fn repetition(row: &RepetitionStatus) -> Option<String> {
+    let clients = (row.pods > 1).then(|| {
+        format!(
+            "{} client pods, started within {:.3} ms, clocks within {:.3} ms, {:.3} s together",
+            row.pods,
+            row.start_skew_seconds * 1e3,
+            row.clock_offset_seconds * 1e3,
+            row.window_seconds,
+        )
+    });
+    let hits = row.hit_ratio.map(|ratio| format!("{:.2} % of reads found their key", ratio * 100.0));
+    let parts: Vec<String> = clients.into_iter().chain(hits).collect();
+    (!parts.is_empty()).then(|| format!("repetition {}: {}", row.repetition, parts.join(", ")))
+}
+
+fn of_phase(phase: &PhaseStatus) -> Vec<String> {
+    let loaded = phase.loaded_keys.map(|keys| format!("{} keys loaded and counted before", thousands(keys)));
+    let warmup = phase.warmup_seconds.map(|seconds| format!("{seconds} s of warm-up before, in no figure"));
+    loaded
+        .into_iter()
+        .chain(warmup)
+        .chain(phase.schedule.as_ref().map(schedule))
+        .chain(phase.batches.as_ref().map(batches))
+        .chain(phase.metrics.iter().map(metric))
+        .chain(phase.repetitions.iter().filter_map(repetition))
+        .chain(phase.notes.iter().map(|note| format!("note: {note}")))
+        .map(|line| format!("{}: {line}", phase.name))
+        .collect()
+}
+
+/// One line per thing worth knowing.
+pub fn lines(status: &BenchmarkRunStatus) -> Vec<String> {
+    let retries = status.retries.iter().map(|retry| {
+        format!(
+            "measured again: repetition {} was lost in phase {} (measurement {}): {}",
+            retry.repetition, retry.phase, retry.measurement, retry.reason
+        )
+    });
+    retries.chain(status.phases.iter().flat_map(of_phase)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn everything_beside_the_table_is_one_line_each() {
+        let estimate = json!({"low": 0.001, "mid": 0.002, "high": 0.003});
+        let status: BenchmarkRunStatus = serde_json::from_value(json!({
+            "retries": [{"repetition": 1, "phase": "read", "measurement": 1, "reason": "pod p: evicted"}],
+            "phases": [{
+                "name": "read", "tool": "loadgen", "operations": [],
+                "warmupSeconds": 2.0, "loadedKeys": 100_000,
+                "schedule": {"kind": "fixed", "operationsPerSecond": 50.0, "scheduled": 1000, "sent": 999,
+                    "answered": 998, "maximumLagMicroseconds": 1500.0},
+                "batches": {"items": 1000, "batchSize": 10, "bytesPerItem": 1, "iterations": 7,
+                    "secondsPerBatch": estimate, "elementsPerSecond": estimate, "mebibytesPerSecond": estimate},
+                "metrics": [{"name": "memory", "value": 4.5, "unit": "MiB"}],
+                "repetitions": [{"repetition": 1, "configMap": "c", "windowSeconds": 2.5,
+                    "operationsPerSecond": 1.0, "p99Milliseconds": 1.0, "clientCpus": 1.0, "pods": 3,
+                    "startSkewSeconds": 0.002, "clockOffsetSeconds": 0.0001, "hitRatio": 0.5}],
+                "notes": ["something was left out"]
+            }]
+        }))
+        .unwrap();
+        assert_eq!(
+            lines(&status),
+            [
+                "measured again: repetition 1 was lost in phase read (measurement 1): pod p: evicted",
+                "read: 100,000 keys loaded and counted before",
+                "read: 2 s of warm-up before, in no figure",
+                "read: open loop (fixed) at 50 ops/s: 1,000 scheduled, 999 sent, 998 answered, sent at most 1.500 ms late",
+                "read: batches of 1,000 items (7 timed): 1.000 - 2.000 - 3.000 ms, 0.001 - 0.002 - 0.003 items/s, 0.001 - 0.002 - 0.003 MiB/s (low - mid - high)",
+                "read: memory: 4.5 MiB",
+                "read: repetition 1: 3 client pods, started within 2.000 ms, clocks within 0.100 ms, 2.500 s together, 50.00 % of reads found their key",
+                "read: note: something was left out",
+            ]
+        );
+    }
+}

@@ -1,0 +1,93 @@
+//! BullMQ: its own client library, and its scripts replayed without Node.js.
+
+use crate::common::{complete, redis};
+use anyhow::{Context, Result, ensure};
+use dragstrip_crds::run::RunPhase;
+use dragstrip_e2e::{
+    Env, SERVER_UP, SHORT_RUN,
+    manifests::against,
+    results::{self, operation, phase},
+    with_namespace,
+};
+
+const JOBS: &str = "
+phases:
+- name: add
+  bullmq: {writers: 2, queues: 8, duration: 4s, concurrency: 16}
+  warmup: 1s
+- name: bulk
+  bullmq: {writers: 1, queues: 8, duration: 2s, bulk: 50}
+- name: process
+  bullmq: {writers: 1, readers: 1, queues: 2, duration: 3s, concurrency: 8}
+timeout: 5m
+";
+const REPLAY: &str = "
+- name: replay
+  loadgen: {bullmqAdd: {queues: 8}, duration: 3s, pipeline: 10, connectionsPerThread: 8}
+";
+const CLUSTER: &str = "
+engine: Redis
+version: '7.0'
+image: dragstrip.dev/testbed/redis:7.0
+threads: 1
+port: 7000
+maxMemory: 128Mi
+cluster: {shards: 8}
+resources:
+  requests: {cpu: 50m, memory: 64Mi}
+  limits: {memory: 192Mi}
+";
+const CLUSTER_JOBS: &str = "
+phases:
+- name: add
+  bullmq: {writers: 2, queues: 8, duration: 4s, concurrency: 16}
+timeout: 5m
+";
+
+async fn measured(env: &Env, datastore: &str, phases: &str, names: &[&str]) -> Result<()> {
+    env.run("jobs", &against(datastore, phases)).await?;
+    let run = env.run_in("jobs", RunPhase::Succeeded, SHORT_RUN * 2).await?;
+    complete(&run, "Succeeded")?;
+    let status = results::status(&run)?;
+    for (result, name) in env.results(&run).await?.iter().zip(names) {
+        let operation = operation(phase(&status, name)?, if *name == "replay" { "EVALSHA" } else { "ADD" })?;
+        ensure!(operation.count > 500 && operation.errors == 0, "{name}: {operation:?}");
+        ensure!(operation.latency_milliseconds.p99 > 0.0, "{name}: {operation:?}");
+        let pod = &result.pods[0];
+        let queues = pod.queues.context("the queues were not counted")?;
+        ensure!(queues.expected == queues.found && queues.found >= operation.count, "{name}: {queues:?}");
+        if *name != "replay" {
+            let adds: u64 = pod.workers.iter().filter(|w| w.role == "writer").map(|w| w.operations).sum();
+            ensure!(adds == operation.count, "{name}: the workers added {adds}, together {}", operation.count);
+            ensure!(pod.workers.iter().all(|w| w.cpu_seconds > 0.0), "{name}: {:?}", pod.workers);
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn bullmq_adds_and_processes_jobs_on_redis() -> Result<()> {
+    with_namespace("bullmq", |env| async move {
+        redis(&env).await?;
+        measured(&env, "redis", &JOBS.replace("timeout", &format!("{}timeout", REPLAY.trim_start())), &["add", "bulk", "process", "replay"]).await?;
+        let keys = env.server("redis").await?.keys().await?;
+        ensure!(keys == 0, "{keys} keys of the queues were left behind");
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn bullmq_adds_jobs_on_a_cluster_of_eight_shards() -> Result<()> {
+    with_namespace("bullmq-cluster", |env| async move {
+        env.datastore("cluster", CLUSTER).await?;
+        let datastore = env.datastore_is("cluster", "eight shards", SERVER_UP * 2, |datastore| {
+            let members = datastore.status.as_ref().map(|status| status.members.clone()).unwrap_or_default();
+            members.len() == 8 && members.iter().all(|member| member.slots.is_some())
+        });
+        datastore.await?;
+        env.datastore_ready("cluster").await?;
+        measured(&env, "cluster", CLUSTER_JOBS, &["add"]).await
+    })
+    .await
+}

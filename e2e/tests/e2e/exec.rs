@@ -1,0 +1,96 @@
+//! Tools in images of their own, read by named parsers.
+
+use crate::common::{complete, failed, redis, says};
+use anyhow::{Context, Result, ensure};
+use dragstrip_crds::run::RunPhase;
+use dragstrip_e2e::{
+    SERVER_UP, SHORT_RUN, kubectl,
+    manifests::against,
+    results::{self, operation, phase},
+    with_namespace,
+};
+
+const REDIS_BENCHMARK: &str = "
+phases:
+- name: bench
+  exec:
+    image: dragstrip.dev/testbed/redis:7.0
+    command: [redis-benchmark]
+    args: [-h, '${HOST}', -p, '${PORT}', -t, 'set,get', -n, '100000', -c, '20', -P, '4', --csv]
+    parser: {redisBenchmarkCsv: {requests: 100000}}
+    counterCheck: true
+timeout: 3m
+";
+
+#[tokio::test]
+async fn redis_benchmark_is_run_and_read() -> Result<()> {
+    with_namespace("redis-benchmark", |env| async move {
+        redis(&env).await?;
+        env.run("theirs", &against("redis", REDIS_BENCHMARK)).await?;
+        let run = env.run_in("theirs", RunPhase::Succeeded, SHORT_RUN).await?;
+        complete(&run, "Succeeded")?;
+        let status = results::status(&run)?;
+        let calls = env.server("redis").await?.calls().await?;
+        for command in ["SET", "GET"] {
+            let row = operation(phase(&status, "bench")?, command)?;
+            ensure!(row.count == 100_000 && row.operations_per_second.mean > 1000.0, "{row:?}");
+            let latency = row.latency_milliseconds;
+            ensure!(latency.p50 > 0.0 && latency.p50 <= latency.p99 && latency.p99 <= latency.max, "{row:?}");
+            ensure!(calls.get(&command.to_lowercase()) == Some(&100_000), "the server counted {calls:?}");
+        }
+        Ok(())
+    })
+    .await
+}
+
+const BAD_TOOL: &str = "
+phases:
+- name: bench
+  exec:
+    image: dragstrip.dev/testbed/redis:7.0
+    command: [sh, -c, 'echo Throughput: unknown; echo no such thing >&2; exit 7']
+    parser: {regex: {lines: [{pattern: 'Throughput: (?P<operationsPerSecond>[0-9]+)', operation: INCR}]}}
+timeout: 2m
+";
+
+#[tokio::test]
+async fn a_tool_that_fails_is_quoted() -> Result<()> {
+    with_namespace("bad-tool", |env| async move {
+        redis(&env).await?;
+        env.run("theirs", &against("redis", BAD_TOOL)).await?;
+        let (_, failure) = failed(&env, "theirs", SHORT_RUN).await?;
+        ensure!(failure.exit_code == Some(7), "{failure:?}");
+        says(&failure.last_lines.join("\n"), &["no such thing"])
+    })
+    .await
+}
+
+const ETCD: &str = include_str!("../../../examples/etcd.yaml");
+
+/// The example with the testbed's image for the public one, which has no benchmark in it.
+fn on_testbed(manifest: &str) -> String {
+    let lines = manifest.lines().map(|line| match line.split_once("image: ") {
+        Some((indent, _)) => format!("{indent}image: dragstrip.dev/testbed/etcd:3.6"),
+        None => line.to_owned(),
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+#[tokio::test]
+async fn etcd_with_three_members_is_loaded_by_its_own_benchmark() -> Result<()> {
+    with_namespace("etcd", |env| async move {
+        kubectl::must(&["apply", "-n", &env.namespace, "-f", "-"], &on_testbed(ETCD)).await?;
+        let datastore = env.datastore_is("etcd", "three members", SERVER_UP * 2, |datastore| {
+            datastore.status.as_ref().is_some_and(|status| status.members.len() == 3)
+        });
+        let pods: Vec<String> =
+            datastore.await?.status.context("no status")?.members.into_iter().map(|m| m.pod).collect();
+        ensure!(pods.len() == 3, "{pods:?}");
+        let run = env.run_in("etcd-put", RunPhase::Succeeded, SHORT_RUN * 2).await?;
+        let status = results::status(&run)?;
+        let row = operation(phase(&status, "put")?, "PUT")?;
+        ensure!(row.operations_per_second.mean > 10.0 && row.latency_milliseconds.p99 > 0.0, "{row:?}");
+        Ok(())
+    })
+    .await
+}
