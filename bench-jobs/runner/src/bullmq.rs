@@ -21,10 +21,6 @@ use std::{collections::BTreeMap, fs, io, num::ParseIntError, time::Duration};
 const PROGRAM: &str = "dragstrip-bullmq";
 /// The report's file name in the output directory.
 const REPORT_NAME: &str = "bullmq.json";
-/// Head start before the line: Node.js and the first connection.
-const LEAD: Duration = Duration::from_secs(3);
-/// And for each worker thread, which loads the whole client library.
-const LEAD_PER_THREAD: Duration = Duration::from_millis(250);
 /// How long it may take to await its replies, count the queues, remove them in
 /// the five seconds it then takes at most, and write its report.
 const STOP_GRACE: Duration = Duration::from_secs(15);
@@ -85,14 +81,13 @@ impl Adapter for BullmqAdapter {
     fn launch(&self, job: &JobSpec, context: &LaunchContext) -> Launch {
         let password =
             context.password.iter().map(|password| (PASSWORD_VARIABLE.to_owned(), password.clone()));
-        let threads = self.spec.writers.unsigned_abs() + self.spec.readers.unsigned_abs();
         Launch {
             program: PROGRAM.to_owned(),
             arguments: arguments::arguments(&self.spec, job, context),
             environment: password.collect(),
             stop_signal: StopSignal::Terminate,
             stop_grace: STOP_GRACE,
-            lead: LEAD + LEAD_PER_THREAD * threads,
+            lead: self.spec.head_start(),
         }
     }
 

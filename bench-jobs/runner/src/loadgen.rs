@@ -12,7 +12,7 @@ use crate::{
 };
 use dragstrip_crds::{
     histogram::{EncodedHistogram, HistogramError, Latencies},
-    protocol::{JobSpec, PASSWORD_VARIABLE},
+    protocol::{HEAD_START, JobSpec, PASSWORD_VARIABLE},
     result::{Failure, FailureStep, OperationResult, ToolRecord},
     units::thousands,
     workload::LoadgenSpec,
@@ -23,8 +23,6 @@ use std::{collections::BTreeMap, fs, io, path::Path, time::Duration};
 
 /// The report's file name in the output directory.
 const REPORT_NAME: &str = "loadgen.json";
-/// Head start before the line, to connect in.
-const LEAD: Duration = Duration::from_secs(1);
 /// How long it may take to write its report once asked to stop.
 const STOP_GRACE: Duration = Duration::from_secs(5);
 /// Operations that ask for keys, each of which is there or is not.
@@ -88,7 +86,7 @@ impl Adapter for LoadgenAdapter {
     }
 
     fn launch(&self, job: &JobSpec, context: &LaunchContext) -> Launch {
-        launch(arguments::arguments(&self.spec, job, context), context, LEAD)
+        launch(arguments::arguments(&self.spec, job, context), context, HEAD_START)
     }
 
     fn stderr_line(&mut self, line: &str) -> Option<Progress> {
