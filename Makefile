@@ -55,8 +55,9 @@ images: build build-bullmq ## Build the product's images and load them into the 
 	testbed/cluster build-image $(BULLMQ_IMAGE) bench-jobs/bullmq/Containerfile $(DIST)/bullmq
 
 .PHONY: generate
-generate: ## Write the generated files: CRDs and the chart's copy of them
+generate: ## Write the generated files: CRDs and the chart's copy of them, the schema of results
 	cargo run --quiet --locked -p dragstrip-crds --features crdgen --bin crdgen
+	cargo run --quiet --locked -p dragstrip-parsers --bin result-schema >docs/result.schema.json
 
 ##### Checking
 
@@ -71,7 +72,7 @@ check: generate tools node-modules ## Format, lint, licences, generated files, s
 	cd bench-jobs/bullmq && npm run --silent check
 	$(DRAGSTRIP_CACHE)/tools/bin/cargo-deny --locked check bans licenses sources
 	shellcheck -x -P testbed $$(git ls-files testbed bench-jobs .ci | xargs -r grep -lE '^#!.*(ba)?sh')
-	git diff --exit-code -- crds/yaml charts/dragstrip/templates/crds \
+	git diff --exit-code -- crds/yaml charts/dragstrip/templates/crds docs/result.schema.json \
 	  || { echo "generated files are stale: run 'make generate' and commit the result"; exit 1; }
 
 .PHONY: tools
@@ -123,3 +124,24 @@ bench-loadgen: tools ## Measure the load generator against a bare loop, redis-be
 .PHONY: bench-bullmq
 bench-bullmq: tools node-modules ## Measure the BullMQ job against the published tool's loop
 	cd bench-jobs/bullmq && npm run --silent bench
+
+##### Fuzzing
+
+FUZZ_SECONDS ?= 600
+FUZZ_TARGETS ?= $(notdir $(basename $(wildcard fuzz/fuzz_targets/*.rs)))
+FUZZ_DIR := $(DRAGSTRIP_CACHE)/fuzz
+# Without a sanitizer, which needs a nightly compiler: there is no unsafe code
+# to watch. Coverage needs one unstable flag, hence RUSTC_BOOTSTRAP.
+FUZZ := PATH="$(DRAGSTRIP_CACHE)/tools/bin:$$PATH" RUSTC_BOOTSTRAP=1 CARGO_TARGET_DIR=$(FUZZ_DIR)/target cargo fuzz
+
+.PHONY: fuzz
+fuzz: ## Fuzz every parser, FUZZ_SECONDS each (FUZZ_TARGETS names some); findings go to the cache
+	@[ -x $(DRAGSTRIP_CACHE)/tools/bin/cargo-fuzz ] || { echo "==> installing cargo-fuzz (once, some minutes)"; \
+	  CARGO_TARGET_DIR=$(DRAGSTRIP_CACHE)/target-tools cargo install --quiet --locked --root $(DRAGSTRIP_CACHE)/tools cargo-fuzz@0.13.1; }
+	cargo run --quiet --locked -p dragstrip-parser-checks --bin fuzz-seeds -- $(FUZZ_DIR)/corpus >/dev/null
+	$(FUZZ) build --sanitizer none
+	for target in $(FUZZ_TARGETS); do \
+	  echo "==> $$target for $(FUZZ_SECONDS) s"; mkdir -p $(FUZZ_DIR)/corpus/$$target $(FUZZ_DIR)/findings/$$target; \
+	  $(FUZZ) run --sanitizer none $$target $(FUZZ_DIR)/corpus/$$target -- -max_total_time=$(FUZZ_SECONDS) -timeout=10 \
+	    -rss_limit_mb=2048 -max_len=65536 -print_final_stats=1 -artifact_prefix=$(FUZZ_DIR)/findings/$$target/; \
+	done

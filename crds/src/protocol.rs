@@ -7,6 +7,7 @@ use crate::{
     workload::{BullmqSpec, ExecSpec, LoadSpec, LoadgenSpec, MemtierSpec},
 };
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
 
 /// Environment variable with the runner's [`JobSpec`] as JSON.
 pub const JOB_VARIABLE: &str = "DRAGSTRIP_JOB";
@@ -113,7 +114,30 @@ pub enum JobTool {
     Exec(ExecSpec),
 }
 
+/// How long before the start line most tools are started: time to connect in.
+pub const HEAD_START: Duration = Duration::from_secs(1);
+
+/// How long after its planned end most tools may go on, in seconds.
+pub const WIND_DOWN_SECONDS: f64 = 15.0;
+
 impl JobTool {
+    /// How long after its planned end the tool may go on before it is killed, in
+    /// seconds. BullMQ's queues are counted and removed, which takes about as long as filling them.
+    pub fn wind_down_seconds(&self) -> f64 {
+        match self {
+            Self::Bullmq(spec) => WIND_DOWN_SECONDS + spec.duration.seconds(),
+            Self::Loadgen(_) | Self::Memtier(_) | Self::Exec(_) => WIND_DOWN_SECONDS,
+        }
+    }
+
+    /// How long before the start line the tool is started, to connect and then wait by itself.
+    pub fn head_start(&self) -> Duration {
+        match self {
+            Self::Bullmq(spec) => spec.head_start(),
+            Self::Loadgen(_) | Self::Memtier(_) | Self::Exec(_) => HEAD_START,
+        }
+    }
+
     /// How long the load is declared to run, in seconds; `None` when it is
     /// bounded by a number of requests.
     pub fn planned_seconds(&self) -> Option<f64> {

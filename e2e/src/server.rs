@@ -120,7 +120,8 @@ impl Env {
         let pod = self.server_pod(datastore).await?;
         // Processes are shared within the pod: one container reaches every server.
         let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
-        let container = containers.map(|c| c.name.clone()).next().context("the server's pod has no container")?;
+        let container =
+            containers.map(|c| c.name.clone()).next().context("the server's pod has no container")?;
         let name = pod.metadata.name.unwrap_or_default();
         let exec = ["exec", "-n", &self.namespace, &name, "-c", &container, "--", "sh", "-c", script];
         // The container may end before the shell says how it went.

@@ -118,7 +118,7 @@ build_image() {
   inputs=$(hash_inputs "$containerfile" "$context")
   if [[ -s $archive && $(cat "$archive.inputs" 2>/dev/null) == "$inputs" ]]; then return; fi
   mkdir -p "$ARCHIVES" "$LOGS_BUILD"
-  while read -r base; do make_base "$base"; done < <(sed -nE 's|^FROM +(docker.io/library/(debian:[a-z]+|node:[0-9]+)-slim).*|\1|p' "$containerfile")
+  while read -r base; do make_base "$base"; done < <(sed -nE 's#^FROM +(docker.io/library/(debian:[a-z]+|node:[0-9]+)-slim).*#\1#p' "$containerfile")
   say "building image $name"
   quietly "$LOGS_BUILD/image.log" builder bud --isolation chroot --pull-never --timestamp 0 --tag "$name" \
     --file "$containerfile" "$context"

@@ -39,7 +39,7 @@ void test("writers add to all queues, the queues agree, and the keys are gone", 
   const { report, stdout, stderr } = await runTool(server.port, ["-d", "1.5s", "-w", "2", "-q", "3"]);
   whole(report);
   const added = count(report, "ADD");
-  assert.ok(added > 1000, `${added.toString()} jobs in 1.5 s are too few`);
+  assert.ok(added > 100, `${added.toString()} jobs in 1.5 s are too few`);
   assert.deepEqual([report.queues?.expected, report.queues?.found], [added, added]);
   assert.ok(report.queues?.perQueue.every((queue) => queue.added > 0 && queue.waiting === queue.added));
   assert.equal(await server.command("DBSIZE"), 0);
@@ -68,7 +68,7 @@ void test("readers process what an earlier run left, and each job once", async (
   const { report, stdout } = await runTool(server.port, ["-d", "2s", "-w", "0", "-r", "2", "-q", "2", "-c", "10"]);
   whole(report);
   const processed = count(report, "PROCESS");
-  assert.ok(processed > 100, `${processed.toString()} jobs`);
+  assert.ok(processed > 10, `${processed.toString()} jobs`);
   assert.equal(report.queues?.perQueue.reduce((sum, queue) => sum + queue.completed, 0), processed);
   assert.match(stdout, new RegExp(`Total reads: ${processed.toString()} `));
   assert.equal(await server.command("DBSIZE"), 0);

@@ -107,10 +107,10 @@ pub struct Arguments {
     /// Values of random bytes instead of a run of 'x'.
     #[arg(long)]
     pub random_data: bool,
-    /// Expiry of values, uniform between both, in seconds.
+    /// Expiry of what set and mset-expireat write, uniform between both, in seconds.
     #[arg(long, value_name = "MIN-MAX")]
     pub expiry_range: Option<RangeText>,
-    /// Requests written at once on a connection.
+    /// Requests written at once on a connection; 1 with --rate.
     #[arg(long, default_value_t = 1)]
     pub pipeline: u32,
     /// Requests of each connection after the warm-up, or "allkeys" for one sequential pass over all
@@ -138,12 +138,6 @@ pub struct Arguments {
     /// File for the JSON result; "-" writes it to standard output instead of the summary.
     #[arg(long, value_name = "FILE")]
     pub json_out_file: Option<PathBuf>,
-    /// Client libraries instead of the raw client.
-    #[command(flatten)]
-    pub library: LibraryArguments,
-    /// BullMQ jobs instead of SETs and GETs.
-    #[command(flatten)]
-    pub replay: ReplayArguments,
     /// Which operations are sent, and where to in a cluster.
     #[command(flatten)]
     pub workload: WorkloadArguments,
@@ -153,6 +147,13 @@ pub struct Arguments {
     /// How connections are made and secured.
     #[command(flatten)]
     pub transport: TransportArguments,
+    // Last, since their headings hold for all options after them.
+    /// Client libraries instead of the raw client.
+    #[command(flatten)]
+    pub library: LibraryArguments,
+    /// BullMQ jobs instead of SETs and GETs.
+    #[command(flatten)]
+    pub replay: ReplayArguments,
 }
 
 /// Values of `--protocol`.

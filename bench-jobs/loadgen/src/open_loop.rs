@@ -26,6 +26,12 @@ use crate::recorder::{Origin, rounded_micros};
 use crate::replies::Flight;
 use crate::schedule::Agenda;
 
+/// How long before its time a request is awaited awake: waking up takes about as
+/// long, and would make every request late.
+const AWAKE_WAIT: Duration = Duration::from_micros(60);
+/// Share of the CPU that waiting awake may take at most, so that a thread which
+/// only keeps time does not look busy.
+const AWAKE_SHARE: f64 = 0.2;
 /// Requests written to the kernel at once at most.
 const LARGEST_WRITE: usize = 1024;
 
@@ -103,6 +109,8 @@ pub(crate) struct Pacer {
     origin: Instant,
     /// When the schedule of each connection ends.
     ends: Vec<ScheduleEnd>,
+    /// How long before a request's time it is awaited awake.
+    awake_wait: Duration,
 }
 
 impl Pacer {
@@ -119,7 +127,10 @@ impl Pacer {
         // Its replacement is unsafe; the timer keeps its descriptor as long as this lives.
         #[allow(deprecated)]
         let timer = AsyncFd::new(Timer(timer))?;
-        Ok(Self { agenda, timer, dispatch, context, origin, ends })
+        let affordable =
+            Duration::try_from_secs_f64(agenda.mean_interval() * AWAKE_SHARE).unwrap_or(AWAKE_WAIT);
+        let awake_wait = AWAKE_WAIT.min(affordable);
+        Ok(Self { agenda, timer, dispatch, context, origin, ends, awake_wait })
     }
 
     /// Runs until the schedule ends or the run is to stop.
@@ -134,8 +145,9 @@ impl Pacer {
             let now = Instant::now();
             self.hand_out(now);
             let Some(next) = self.next_due() else { break };
-            let wait = next.saturating_duration_since(Instant::now());
+            let wait = next.saturating_duration_since(Instant::now()).saturating_sub(self.awake_wait);
             if wait.is_zero() {
+                // Replies are taken in between.
                 tokio::task::yield_now().await;
             } else {
                 self.sleep(wait).await?;

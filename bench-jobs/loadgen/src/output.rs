@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
+use crate::batches::{BatchReport, Estimate};
 use crate::report::Report;
 
 /// The result could not be written.
@@ -171,6 +172,12 @@ pub fn summary(report: &Report) -> String {
     if let Some(verified) = &report.verified {
         let _ = writeln!(text, "{} of {} keys exist", verified.present, verified.expected);
     }
+    if let Some(batches) = &report.batches {
+        let _ = writeln!(text, "{}", batch_summary(batches));
+    }
+    if let Some(queues) = &report.queues {
+        let _ = writeln!(text, "queues: {} jobs wait, {} expected", queues.found, queues.expected);
+    }
     for error in &report.errors {
         let _ = writeln!(
             text,
@@ -181,9 +188,27 @@ pub fn summary(report: &Report) -> String {
     text
 }
 
+/// The way Criterion writes it: low, mid and high.
+fn batch_summary(batches: &BatchReport) -> String {
+    let three = |estimate: Estimate, scale: f64, digits: usize| {
+        let [low, mid, high] = [estimate.low, estimate.mid, estimate.high].map(|value| value * scale);
+        format!("[{low:.digits$} {mid:.digits$} {high:.digits$}]")
+    };
+    format!(
+        "{} batches of {} items: ms {}, Melem/s {}, MiB/s {}",
+        batches.iterations,
+        batches.items,
+        three(batches.seconds_per_batch, 1e3, 3),
+        three(batches.elements_per_second, 1e-6, 4),
+        three(batches.mebibytes_per_second, 1.0, 2),
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::batches::BatchShape;
+    use std::time::Duration;
 
     #[test]
     fn a_regular_file_appears_whole() {
@@ -195,6 +220,16 @@ mod tests {
         let text = std::fs::read_to_string(&path).unwrap();
         assert_eq!(Report::from_json(&text).unwrap(), Report::default());
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn batches_are_summed_up_as_criterion_does() {
+        let shape = BatchShape { items: 100_000, batch_size: 10_000, bytes_per_item: 100 };
+        let batches = BatchReport::of(shape, &[Duration::from_micros(70_664)]);
+        let text = summary(&Report { batches, ..Report::default() });
+        let wanted = "1 batches of 100000 items: ms [70.664 70.664 70.664], \
+            Melem/s [1.4151 1.4151 1.4151], MiB/s [134.96 134.96 134.96]";
+        assert!(text.contains(wanted), "{text}");
     }
 
     #[test]

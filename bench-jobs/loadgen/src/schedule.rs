@@ -96,6 +96,12 @@ impl Agenda {
         Self { next, timetables }
     }
 
+    /// Mean time between requests of these connections, in seconds.
+    pub(crate) fn mean_interval(&self) -> f64 {
+        let each = self.timetables.first().map_or(0.0, |table| table.interval);
+        each / self.timetables.len().max(1) as f64
+    }
+
     /// The next request of any connection, with the connection.
     pub(crate) fn peek(&self) -> Option<(Duration, usize)> {
         self.next.peek().map(|Reverse(next)| *next)
@@ -163,6 +169,7 @@ mod tests {
     fn a_retired_connection_gets_nothing_more() {
         let schedule = Schedule { operations_per_second: 10.0, arrival: Arrival::Fixed };
         let mut agenda = Agenda::new(schedule, &[0, 1], 2, 1);
+        assert!((agenda.mean_interval() - 0.1).abs() < 1e-12);
         agenda.retire(0);
         let who: Vec<usize> =
             due_by(&mut agenda, Duration::from_secs(1)).into_iter().map(|(_, who)| who).collect();

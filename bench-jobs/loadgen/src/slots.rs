@@ -94,8 +94,10 @@ impl SlotFilter {
     }
 
     /// Whether a key of `prefix` and one of these numbers is owned.
-    pub(crate) fn any_owned(&self, prefix: &str, mut numbers: impl Iterator<Item = u64>) -> bool {
-        numbers.any(|number| self.owns_key(prefix.as_bytes(), Decimal::new(number).digits()))
+    pub(crate) fn any_owned(&self, prefix: &str, numbers: impl Iterator<Item = u64>) -> bool {
+        // With a hashtag in the prefix all keys have one slot.
+        let enough = if hashtag(prefix.as_bytes()).is_some() { 1 } else { usize::MAX };
+        numbers.take(enough).any(|number| self.owns_key(prefix.as_bytes(), Decimal::new(number).digits()))
     }
 
     /// How many keys of `prefix` and these numbers are owned.
@@ -141,6 +143,8 @@ mod tests {
         assert!(filter.owns(b"foo"));
         slots.assign(12_182, 0);
         assert!(!filter.owns(b"foo"));
+        assert!(!filter.any_owned("{foo}", 0..1_000_000));
+        assert!(filter.any_owned("key:", 0..1_000_000));
         assert_eq!(first_owned(|| 7, |_| false), None);
     }
 

@@ -132,7 +132,7 @@ pub fn check(options: &CsvParser) -> Result<(), CsvError> {
 pub fn parse(options: &CsvParser, text: &str) -> Result<Parsed, CsvError> {
     let table = Table::new(options)?;
     let lines = lines(text);
-    if options.quoted && lines.whole.matches('"').count() % 2 != 0 {
+    if options.quoted && !lines.whole.matches('"').count().is_multiple_of(2) {
         return Err(CsvError::Quote);
     }
     let mut reader = csv::ReaderBuilder::new()
@@ -218,7 +218,7 @@ impl<'a> Table<'a> {
         for (column, cell) in cells.iter().filter(|(_, cell)| !NO_VALUE.contains(cell)) {
             self.cell(line, column, cell, &mut row)?;
         }
-        self.same_units(line, &row.metrics, parsed, cells)?;
+        same_units(line, &row.metrics, parsed, cells)?;
         row.finish(line, parsed);
         Ok(())
     }
@@ -293,29 +293,28 @@ impl<'a> Table<'a> {
         let value = self.notation.number(number).map_err(|source| number_error(line, column, source))?;
         Ok((value, unit.trim()))
     }
+}
 
-    /// A metric must have one unit in all rows: 900 MiB and 1.2 GiB are no column of numbers.
-    fn same_units(
-        &self,
-        line: u64,
-        metrics: &[Metric],
-        parsed: &Parsed,
-        cells: &[(&CsvColumn, &str)],
-    ) -> Result<(), CsvError> {
-        for metric in metrics {
-            let other =
-                parsed.metrics.iter().find(|other| other.name == metric.name && other.unit != metric.unit);
-            if let Some(other) = other
-                && let Some((column, cell)) =
-                    cells.iter().find(|(column, _)| column.metric.as_deref() == Some(metric.name.as_str()))
-            {
-                let expected = format!("a row before has {:?}", other.unit.as_deref().unwrap_or_default());
-                let unit = metric.unit.as_deref().unwrap_or_default();
-                return Err(unit_error(line, column, cell, unit, expected));
-            }
+/// A metric must have one unit in all rows: 900 MiB and 1.2 GiB are no column of numbers.
+fn same_units(
+    line: u64,
+    metrics: &[Metric],
+    parsed: &Parsed,
+    cells: &[(&CsvColumn, &str)],
+) -> Result<(), CsvError> {
+    for metric in metrics {
+        let other =
+            parsed.metrics.iter().find(|other| other.name == metric.name && other.unit != metric.unit);
+        if let Some(other) = other
+            && let Some((column, cell)) =
+                cells.iter().find(|(column, _)| column.metric.as_deref() == Some(metric.name.as_str()))
+        {
+            let expected = format!("a row before has {:?}", other.unit.as_deref().unwrap_or_default());
+            let unit = metric.unit.as_deref().unwrap_or_default();
+            return Err(unit_error(line, column, cell, unit, expected));
         }
-        Ok(())
     }
+    Ok(())
 }
 
 /// What a row gave so far.

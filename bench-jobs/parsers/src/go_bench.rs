@@ -99,7 +99,7 @@ fn run<'a>(package: &'a str, line: &'a str) -> Result<Run<'a>, GoBenchError> {
     };
     let iterations = fields.next().and_then(|text| text.parse().ok()).ok_or_else(strange)?;
     let rest: Vec<_> = fields.collect();
-    if rest.is_empty() || rest.len() % 2 != 0 || iterations == 0 {
+    if rest.is_empty() || !rest.len().is_multiple_of(2) || iterations == 0 {
         return Err(strange());
     }
     let mut figures: Vec<(f64, &str)> = Vec::new();

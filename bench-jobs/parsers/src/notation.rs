@@ -321,11 +321,10 @@ mod tests {
             }
             text.push(digit);
         }
-        if let Some(fraction) = fraction {
-            text.push(decimal);
-            text.push_str(&format!("{:02}", fraction % 100));
+        match fraction {
+            Some(fraction) => format!("{text}{decimal}{:02}", fraction % 100),
+            None => text,
         }
-        text
     }
 
     proptest! {

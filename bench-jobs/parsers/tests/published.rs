@@ -1,5 +1,6 @@
 //! Every published table of the field is read by the csv parser: decimal
 //! commas, thousands separators of both kinds, units behind numbers.
+#![allow(clippy::unwrap_used, clippy::unwrap_in_result, clippy::panic)]
 
 use dragstrip_crds::workload::ParserSpec;
 use dragstrip_parsers::{Capture, Outputs, Parsed, parse};
@@ -45,77 +46,54 @@ fn figure(parsed: &Parsed, row: &str, name: &str) -> Option<f64> {
     metric.map(|metric| metric.value).or_else(|| operation?.operations_per_second)
 }
 
-/// File, options, and a few figures as they are printed in the publication.
-fn tables() -> Vec<(&'static str, Value, Vec<(&'static str, &'static str, f64)>)> {
-    let cluster = |max_ram: f64| {
-        let options = german(&[
+/// Row, figure, and its value as it is printed in the publication.
+type Printed = (&'static str, &'static str, f64);
+/// File, options, and a few of its figures.
+type Table = (&'static str, Value, Vec<Printed>);
+
+fn tables() -> Vec<Table> {
+    [clusters(), systems(), memory(), payloads(), clients(), batches(), sizes()].concat()
+}
+
+fn clusters() -> Vec<Table> {
+    [
+        ("dkv-cluster-threads10-workers10.csv", 4723.72),
+        ("dkv-cluster-threads10-workers50.csv", 3620.33),
+        ("dkv-cluster-threads50-workers10.csv", 4280.32),
+        ("dkv-cluster-threads50-workers50.csv", 5065.73),
+    ]
+    .into_iter()
+    .map(|(file, ram)| {
+        let columns = [
             operation("Connections"),
             metric("set (ops/sec)"),
             metric("mixed (ops/sec)"),
             metric("Combined Max RAM (MiB)"),
-        ]);
-        (options, max_ram)
-    };
-    let batches = || english(&[operation("Benchmark"), metric("Avg Time (ms)")]);
-    let sizes = || {
-        english(&[
-            operation("Average Latency (ms)"),
-            metric("Key Size (bytes)"),
-            metric("Value Size (bytes)"),
-        ])
-    };
-    let factors = || english(&[operation("Payload Type"), metric("Binary")]);
-    let memory = || english(&[operation("Node"), metric("RAM"), metric("Max RAM")]);
-    let mut tables = vec![
+        ];
+        (file, german(&columns), vec![("10 conn", "Combined Max RAM (MiB)", ram)])
+    })
+    .collect()
+}
+
+fn systems() -> Vec<Table> {
+    let etcd =
+        || english(&[operation("Operation"), rate("DKV (40 conn)"), metric("ETCD"), metric("Difference")]);
+    let clients =
+        [operation("Operation"), rate("Client 1"), metric("Combined Throughput"), metric("Difference")];
+    vec![
         (
-            "bullmq-add-jobs.csv",
-            english(&[operation("backend"), rate("add_jobs_per_sec"), metric("ratio_to_dragonfly_baseline")]),
-            vec![
-                ("Redis 7.2", "rate", 76_773.0),
-                ("Dragonfly with shard round robin", "ratio_to_dragonfly_baseline", 32.87),
-            ],
+            "dkv-vs-etcd-threads10.csv",
+            etcd(),
+            vec![("mixed", "ETCD", 36_813.0), ("RAM (MiB)", "ETCD", 3608.57), ("mixed", "Difference", 268.0)],
         ),
-        ("dkv-deserialization-speed.csv", factors(), vec![("Very Large Value", "Binary", 2382.0)]),
-        ("dkv-serialization-speed.csv", factors(), vec![("Empty", "Binary", 19.34)]),
-        ("dkv-message-size.csv", factors(), vec![("Large Value", "Binary", 1037.0)]),
-        (
-            "dkv-memory-a-minute-after.csv",
-            memory(),
-            vec![("SUM", "Max RAM", 6018.05), ("dkv-node-1", "RAM", 372.10)],
-        ),
-        ("dkv-memory-right-after.csv", memory(), vec![("dkv-node-1", "RAM", 1221.63)]),
+        ("dkv-vs-etcd-threads50.csv", etcd(), vec![("has-not", "rate", 436_300.0)]),
         (
             "dkv-one-vs-two-clients.csv",
-            english(&[
-                operation("Operation"),
-                rate("Client 1"),
-                metric("Combined Throughput"),
-                metric("Difference"),
-            ]),
+            english(&clients),
             vec![
                 ("delete", "Combined Throughput", 1_008_438.0),
                 ("large-set", "rate", 29_522.0),
                 ("mixed", "Difference", -28.0),
-            ],
-        ),
-        (
-            "dkv-single-node.csv",
-            english(&[operation("Connections"), metric("get (ops/sec)"), metric("Max RAM (MiB)")]),
-            vec![("30", "get (ops/sec)", 645_995.0), ("1", "Max RAM (MiB)", 29.4)],
-        ),
-        (
-            "dkv-store-microbenchmarks.csv",
-            german(&[
-                operation("Benchmark"),
-                metric("B/op (Server)"),
-                metric("ns/op (Server)"),
-                metric("ns/op (Macbook)"),
-            ]),
-            vec![
-                ("SetLargeValue", "ns/op (Server)", 47_248.0),
-                ("Set", "ns/op (Server)", 238.8),
-                ("SaveLoad/Save", "ns/op (Server)", 11_100_978.0),
-                ("SetLargeValue", "B/op (Server)", 2_097_307.0),
             ],
         ),
         (
@@ -124,22 +102,65 @@ fn tables() -> Vec<(&'static str, Value, Vec<(&'static str, &'static str, f64)>)
             vec![("set", "rate", 126_759.0), ("RAM Combined", "rate", 8294.41)],
         ),
         (
-            "dkv-vs-etcd-threads10.csv",
-            english(&[operation("Operation"), rate("DKV (40 conn)"), metric("ETCD"), metric("Difference")]),
-            vec![("mixed", "ETCD", 36_813.0), ("RAM (MiB)", "ETCD", 3608.57), ("mixed", "Difference", 268.0)],
+            "dkv-single-node.csv",
+            english(&[operation("Connections"), metric("get (ops/sec)"), metric("Max RAM (MiB)")]),
+            vec![("30", "get (ops/sec)", 645_995.0), ("1", "Max RAM (MiB)", 29.4)],
         ),
+    ]
+}
+
+fn memory() -> Vec<Table> {
+    let options = || english(&[operation("Node"), metric("RAM"), metric("Max RAM")]);
+    vec![
         (
-            "dkv-vs-etcd-threads50.csv",
-            english(&[operation("Operation"), rate("DKV (40 conn)"), metric("ETCD")]),
-            vec![("has-not", "rate", 436_300.0)],
+            "dkv-memory-a-minute-after.csv",
+            options(),
+            vec![("SUM", "Max RAM", 6018.05), ("dkv-node-1", "RAM", 372.10)],
+        ),
+        ("dkv-memory-right-after.csv", options(), vec![("dkv-node-1", "RAM", 1221.63)]),
+    ]
+}
+
+fn payloads() -> Vec<Table> {
+    let binary = || english(&[operation("Payload Type"), metric("Binary")]);
+    let store = [
+        operation("Benchmark"),
+        metric("B/op (Server)"),
+        metric("ns/op (Server)"),
+        metric("ns/op (Macbook)"),
+    ];
+    vec![
+        ("dkv-deserialization-speed.csv", binary(), vec![("Very Large Value", "Binary", 2382.0)]),
+        ("dkv-serialization-speed.csv", binary(), vec![("Empty", "Binary", 19.34)]),
+        ("dkv-message-size.csv", binary(), vec![("Large Value", "Binary", 1037.0)]),
+        (
+            "dkv-store-microbenchmarks.csv",
+            german(&store),
+            vec![
+                ("SetLargeValue", "ns/op (Server)", 47_248.0),
+                ("Set", "ns/op (Server)", 238.8),
+                ("SaveLoad/Save", "ns/op (Server)", 11_100_978.0),
+                ("SetLargeValue", "B/op (Server)", 2_097_307.0),
+            ],
+        ),
+    ]
+}
+
+fn clients() -> Vec<Table> {
+    let count = json!({"header": "commands", "meaning": "Count"});
+    let bullmq = [operation("backend"), rate("add_jobs_per_sec"), metric("ratio_to_dragonfly_baseline")];
+    vec![
+        (
+            "bullmq-add-jobs.csv",
+            english(&bullmq),
+            vec![
+                ("Redis 7.2", "rate", 76_773.0),
+                ("Dragonfly with shard round robin", "ratio_to_dragonfly_baseline", 32.87),
+            ],
         ),
         (
             "fred-redis-rs.csv",
-            english(&[
-                operation("elapsed_s"),
-                rate("req_per_sec"),
-                json!({"header": "commands", "meaning": "Count"}),
-            ]),
+            english(&[operation("elapsed_s"), rate("req_per_sec"), count]),
             vec![("27.038434665", "rate", 369_849.0)],
         ),
         (
@@ -147,43 +168,39 @@ fn tables() -> Vec<(&'static str, Value, Vec<(&'static str, &'static str, f64)>)
             english(&[operation("ops_per_sec"), metric("p99_9_ms"), metric("kb_per_sec")]),
             vec![("8975121.86", "p99_9_ms", 0.839), ("25400000", "p99_9_ms", 0.375)],
         ),
+    ]
+}
+
+fn batches() -> Vec<Table> {
+    [
+        ("rust-client-multiset-batch1000-pool100.csv", "AsyncRedisClientPooled x8", 18.766),
+        ("rust-client-multiset-batch10000-pool100.csv", "AsyncRedisClientV1", 70.664),
+        ("rust-client-pipelined-set-expire-batch1000-pool100.csv", "AsyncRedisClientV1", 198.15),
+        ("rust-client-pipelined-set-expire-batch10000-pool100.csv", "AsyncRedisClientV1", 163.70),
+    ]
+    .into_iter()
+    .map(|(file, client, time)| {
         (
-            "rust-client-multiset-batch1000-pool100.csv",
-            batches(),
-            vec![("AsyncRedisClientPooled x8", "Avg Time (ms)", 18.766)],
-        ),
-        (
-            "rust-client-multiset-batch10000-pool100.csv",
-            batches(),
-            vec![("AsyncRedisClientV1", "Avg Time (ms)", 70.664)],
-        ),
-        (
-            "rust-client-pipelined-set-expire-batch1000-pool100.csv",
-            batches(),
-            vec![("AsyncRedisClientV1", "Avg Time (ms)", 198.15)],
-        ),
-        (
-            "rust-client-pipelined-set-expire-batch10000-pool100.csv",
-            batches(),
-            vec![("AsyncRedisClientV1", "Avg Time (ms)", 163.70)],
-        ),
-        ("rust-client-multiset-key-value-sizes.csv", sizes(), vec![("96.283", "Value Size (bytes)", 128.0)]),
-        (
-            "rust-client-pipelined-set-expire-key-value-sizes.csv",
-            sizes(),
-            vec![("204.47", "Key Size (bytes)", 128.0)],
-        ),
-    ];
-    for (file, max_ram) in [
-        ("dkv-cluster-threads10-workers10.csv", 4723.72),
-        ("dkv-cluster-threads10-workers50.csv", 3620.33),
-        ("dkv-cluster-threads50-workers10.csv", 4280.32),
-        ("dkv-cluster-threads50-workers50.csv", 5065.73),
-    ] {
-        let (options, max_ram) = cluster(max_ram);
-        tables.push((file, options, vec![("10 conn", "Combined Max RAM (MiB)", max_ram)]));
-    }
-    tables
+            file,
+            english(&[operation("Benchmark"), metric("Avg Time (ms)")]),
+            vec![(client, "Avg Time (ms)", time)],
+        )
+    })
+    .collect()
+}
+
+fn sizes() -> Vec<Table> {
+    [
+        ("rust-client-multiset-key-value-sizes.csv", "96.283"),
+        ("rust-client-pipelined-set-expire-key-value-sizes.csv", "204.47"),
+    ]
+    .into_iter()
+    .map(|(file, latency)| {
+        let columns =
+            [operation("Average Latency (ms)"), metric("Key Size (bytes)"), metric("Value Size (bytes)")];
+        (file, english(&columns), vec![(latency, "Value Size (bytes)", 128.0)])
+    })
+    .collect()
 }
 
 #[test]

@@ -46,12 +46,11 @@ pub async fn run<L: Listener>(
         None => Some(tool.ended().await),
     };
     let watchdog = ended.is_none();
-    let status = match ended {
-        Some(status) => status,
-        None => {
-            tool.kill();
-            tool.ended().await
-        }
+    let status = if let Some(status) = ended {
+        status
+    } else {
+        tool.kill();
+        tool.ended().await
     }
     .map_err(AsideError::Wait)?;
     let wall = started.elapsed();

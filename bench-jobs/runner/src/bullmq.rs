@@ -21,10 +21,6 @@ use std::{collections::BTreeMap, fs, io, num::ParseIntError, time::Duration};
 const PROGRAM: &str = "dragstrip-bullmq";
 /// The report's file name in the output directory.
 const REPORT_NAME: &str = "bullmq.json";
-/// Head start before the line: Node.js and the first connection.
-const LEAD: Duration = Duration::from_secs(3);
-/// And for each worker thread, which loads the whole client library.
-const LEAD_PER_THREAD: Duration = Duration::from_millis(250);
 /// How long it may take to await its replies, count the queues, remove them in
 /// the five seconds it then takes at most, and write its report.
 const STOP_GRACE: Duration = Duration::from_secs(15);
@@ -85,14 +81,13 @@ impl Adapter for BullmqAdapter {
     fn launch(&self, job: &JobSpec, context: &LaunchContext) -> Launch {
         let password =
             context.password.iter().map(|password| (PASSWORD_VARIABLE.to_owned(), password.clone()));
-        let threads = self.spec.writers.unsigned_abs() + self.spec.readers.unsigned_abs();
         Launch {
             program: PROGRAM.to_owned(),
             arguments: arguments::arguments(&self.spec, job, context),
             environment: password.collect(),
             stop_signal: StopSignal::Terminate,
             stop_grace: STOP_GRACE,
-            lead: LEAD + LEAD_PER_THREAD * threads,
+            lead: self.spec.head_start(),
         }
     }
 
@@ -112,7 +107,7 @@ impl Adapter for BullmqAdapter {
             Err(error) => return refuse(unread(&error, ended), None),
         };
         let arguments = arguments::arguments(&self.spec, job, context);
-        let measured = match measured(&self.spec, &report, arguments) {
+        let measured = match measured(&self.spec, &report, arguments, ended) {
             Ok(measured) => measured,
             Err(error) => return refuse(explained(FailureStep::Output, error.to_string(), ended), None),
         };
@@ -186,7 +181,12 @@ fn verdict(report: &Report, ended: &Ended) -> Option<Failure> {
     }
 }
 
-fn measured(spec: &BullmqSpec, report: &Report, arguments: Vec<String>) -> Result<Measured, ReportError> {
+fn measured(
+    spec: &BullmqSpec,
+    report: &Report,
+    arguments: Vec<String>,
+    ended: &Ended,
+) -> Result<Measured, ReportError> {
     let mut errors = BTreeMap::new();
     for error in &report.errors {
         *errors.entry(error.kind.clone()).or_default() += error.count;
@@ -195,12 +195,14 @@ fn measured(spec: &BullmqSpec, report: &Report, arguments: Vec<String>) -> Resul
         report.operations.iter().map(|it| operation(report, it)).collect::<Result<Vec<_>, _>>()?;
     let jobs: u64 = operations.iter().map(|operation| operation.count).sum();
     let rate = if report.window_seconds > 0.0 { jobs as f64 / report.window_seconds } else { 0.0 };
+    let wall = ended.wall.as_secs_f64();
     Ok(Measured {
         tool: ToolRecord {
             name: "bullmq".to_owned(),
             version: Some(report.versions()),
             arguments,
             reported_operations_per_second: Some(rate),
+            wall_operations_per_second: (wall > 0.0).then(|| jobs as f64 / wall),
             reported_seconds: Some(report.window_seconds),
             connections: report.configuration.connections,
             pipeline: u64::from(spec.concurrency.unsigned_abs()),

@@ -14,8 +14,8 @@ use std::collections::BTreeMap;
 /// what they said then, or why one said nothing.
 pub fn same_servers<'a>(members: &[Member], after: Result<&'a Look, &str>) -> Result<&'a Look, Failure> {
     let identity = |message| failure(FailureStep::ServerIdentity, message);
-    let after = after
-        .map_err(|reason| identity(format!("the server is unreachable after the load: {reason}")))?;
+    let after =
+        after.map_err(|reason| identity(format!("the server is unreachable after the load: {reason}")))?;
     for (member, counters) in members.iter().zip(&after.0) {
         if counters.run_id != member.run_id {
             return Err(identity(format!(
@@ -124,7 +124,10 @@ mod tests {
         assert!(hit_ratio(&[operation("SET", 5, 0), read(99, 1)], 0.99).is_ok());
         let failure = hit_ratio(&[read(9_000, 0), read(0, 1_000)], 0.95).unwrap_err();
         assert_eq!(failure.step, FailureStep::HitRatio);
-        assert!(failure.message.starts_with("0.9000 of the reads found their key (9,000 of 10,000)"), "{failure:?}");
+        assert!(
+            failure.message.starts_with("0.9000 of the reads found their key (9,000 of 10,000)"),
+            "{failure:?}"
+        );
         assert!(failure.message.contains("minimumHitRatio 0.95"), "{failure:?}");
         assert!(hit_ratio(&[operation("SET", 5, 0)], 0.5).unwrap_err().message.contains("no reads"));
     }

@@ -55,14 +55,20 @@ impl Adapter for ExecAdapter {
 
     fn launch(&self, job: &JobSpec, context: &LaunchContext) -> Launch {
         let values = Values::of(job, context);
-        let mut words =
-            self.spec.command.iter().chain(&self.spec.args).map(|word| values.expand(word)).collect::<Vec<_>>();
+        let mut words = self
+            .spec
+            .command
+            .iter()
+            .chain(&self.spec.args)
+            .map(|word| values.expand(word))
+            .collect::<Vec<_>>();
         let program = if words.is_empty() { String::new() } else { words.remove(0) };
         let password = context.password.iter().map(|p| (PASSWORD_VARIABLE.to_owned(), p.clone()));
         // Values from references are in the container's environment already.
-        let declared = self.spec.env.iter().filter_map(|variable| {
-            Some((variable.name.clone(), values.expand(variable.value.as_deref()?)))
-        });
+        let declared =
+            self.spec.env.iter().filter_map(|variable| {
+                Some((variable.name.clone(), values.expand(variable.value.as_deref()?)))
+            });
         Launch {
             program,
             arguments: words,

@@ -42,7 +42,9 @@ const LOADGEN_PREFIX: &str = "dragstrip-";
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// The keys have no name.
-    #[error("load.keyPrefix is needed with this tool, whose own key prefix is not known: set it to the one the tool uses")]
+    #[error(
+        "load.keyPrefix is needed with this tool, whose own key prefix is not known: set it to the one the tool uses"
+    )]
     NoPrefix,
     /// A directory for the generator's files cannot be made.
     #[error("the directory {directory} cannot be made: {source}")]
@@ -179,7 +181,10 @@ fn common(keys: &Keys, job: &JobSpec, context: &LaunchContext, directory: &Path)
     arguments::target(&mut line, job, context);
     line.option("threads", 1);
     // No more connections than keys: each must have some of its own.
-    line.option("connections-per-thread", CONNECTIONS.min(i64::try_from(keys.count()).unwrap_or(CONNECTIONS)));
+    line.option(
+        "connections-per-thread",
+        CONNECTIONS.min(i64::try_from(keys.count()).unwrap_or(CONNECTIONS)),
+    );
     line.option("key-prefix", &keys.prefix);
     line.option("key-minimum", keys.minimum);
     line.option("key-maximum", keys.maximum);
@@ -248,7 +253,13 @@ mod tests {
         let line = line(r#"{"keyMaximum": 9999, "dataSize": 256}"#, 2, 1);
         assert_eq!(
             line,
-            "--host 10.0.0.7 --port 6379 --threads 1 --connections-per-thread 16 --key-prefix memtier-              --key-minimum 5000 --key-maximum 9999 --progress-interval 1s --json-out-file /out/load/loadgen.json              --ratio 1:0 --key-pattern sequential --requests allkeys --data-size 256 --pipeline 32"
+            [
+                "--host 10.0.0.7 --port 6379 --threads 1 --connections-per-thread 16 --key-prefix memtier-",
+                "--key-minimum 5000 --key-maximum 9999 --progress-interval 1s",
+                "--json-out-file /out/load/loadgen.json --ratio 1:0 --key-pattern sequential --requests allkeys",
+                "--data-size 256 --pipeline 32",
+            ]
+            .join(" ")
         );
     }
 
@@ -262,8 +273,9 @@ mod tests {
     #[test]
     fn clients_without_keys_write_none() {
         let job = job(3, r#"{"loadgen": {"duration": "5s"}}"#);
-        let shares: Vec<_> =
-            (0..3).map(|i| Keys::of(&spec(r#"{"keyMaximum": 1}"#), &job, i).unwrap().map(|k| k.count())).collect();
+        let shares: Vec<_> = (0..3)
+            .map(|i| Keys::of(&spec(r#"{"keyMaximum": 1}"#), &job, i).unwrap().map(|k| k.count()))
+            .collect();
         assert_eq!(shares.iter().flatten().sum::<u64>(), 2, "{shares:?}");
         assert!(shares.contains(&None), "{shares:?}");
     }
@@ -283,6 +295,9 @@ mod tests {
     fn a_missing_key_is_told_with_both_figures() {
         let failure = LoadError::Missing(Presence { expected: 10_000, found: 9_998 }).failure();
         assert_eq!(failure.step, FailureStep::Load);
-        assert!(failure.message.starts_with("10,000 keys were written, but only 9,998 of them"), "{failure:?}");
+        assert!(
+            failure.message.starts_with("10,000 keys were written, but only 9,998 of them"),
+            "{failure:?}"
+        );
     }
 }

@@ -12,7 +12,7 @@ use crate::{
 };
 use dragstrip_crds::{
     histogram::{EncodedHistogram, HistogramError, Latencies},
-    protocol::{JobSpec, PASSWORD_VARIABLE},
+    protocol::{HEAD_START, JobSpec, PASSWORD_VARIABLE},
     result::{Failure, FailureStep, OperationResult, ToolRecord},
     units::thousands,
     workload::LoadgenSpec,
@@ -23,8 +23,6 @@ use std::{collections::BTreeMap, fs, io, path::Path, time::Duration};
 
 /// The report's file name in the output directory.
 const REPORT_NAME: &str = "loadgen.json";
-/// Head start before the line, to connect in.
-const LEAD: Duration = Duration::from_secs(1);
 /// How long it may take to write its report once asked to stop.
 const STOP_GRACE: Duration = Duration::from_secs(5);
 /// Operations that ask for keys, each of which is there or is not.
@@ -83,15 +81,12 @@ impl LoadgenAdapter {
 }
 
 impl Adapter for LoadgenAdapter {
-    fn accept(&self, _job: &JobSpec, _context: &LaunchContext) -> Result<(), String> {
-        match (&self.spec.library, &self.spec.batch) {
-            (Some(_), None) => arguments::library_operation(&self.spec).map(|_| ()),
-            _ => Ok(()),
-        }
+    fn accept(&self, job: &JobSpec, context: &LaunchContext) -> Result<(), String> {
+        arguments::accept(&self.spec, job, context)
     }
 
     fn launch(&self, job: &JobSpec, context: &LaunchContext) -> Launch {
-        launch(arguments::arguments(&self.spec, job, context), context, LEAD)
+        launch(arguments::arguments(&self.spec, job, context), context, HEAD_START)
     }
 
     fn stderr_line(&mut self, line: &str) -> Option<Progress> {

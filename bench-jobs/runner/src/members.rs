@@ -182,8 +182,7 @@ pub async fn look(access: &Access, members: &[Member]) -> Result<Look, LookError
         let named = |position: usize| members.get(position).map(|m| m.name.clone()).unwrap_or_default();
         let (position, answer) =
             ended.map_err(|e| LookError { member: "a member".to_owned(), reason: e.to_string() })?;
-        let counters =
-            answer.map_err(|e| LookError { member: named(position), reason: e.to_string() })?;
+        let counters = answer.map_err(|e| LookError { member: named(position), reason: e.to_string() })?;
         if let Some(place) = answers.get_mut(position) {
             *place = counters;
         }

@@ -117,7 +117,9 @@ pub enum PreflightError {
         actual: String,
     },
     /// One of the target's servers does not answer as it should.
-    #[error("{member}, a server of the target: {source}. Check that every member runs and lets this client in")]
+    #[error(
+        "{member}, a server of the target: {source}. Check that every member runs and lets this client in"
+    )]
     Member {
         /// Host and port.
         member: String,

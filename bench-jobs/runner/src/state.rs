@@ -28,13 +28,12 @@ impl Received {
     /// measured offset always moves the line; a difference on arrival only where
     /// it is too large to be travel time.
     pub fn at(order: StartOrder, now: i64) -> Self {
-        let (offset, uncertainty, moved) = match order.clock {
-            Some(clock) => (clock.offset_nanos, clock.uncertainty_nanos, clock.offset_nanos),
-            None => {
-                let offset = now.saturating_sub(order.sent_at_unix_nanos);
-                let far = clock::seconds(offset).abs() > CLOCK_TOLERANCE_SECONDS;
-                (offset, 0, if far { offset } else { 0 })
-            }
+        let (offset, uncertainty, moved) = if let Some(clock) = order.clock {
+            (clock.offset_nanos, clock.uncertainty_nanos, clock.offset_nanos)
+        } else {
+            let offset = now.saturating_sub(order.sent_at_unix_nanos);
+            let far = clock::seconds(offset).abs() > CLOCK_TOLERANCE_SECONDS;
+            (offset, 0, if far { offset } else { 0 })
         };
         Self {
             order,

@@ -1,13 +1,7 @@
 //! The load before the start line, for tools that cannot warm up within their
 //! measured run. Touches processes.
 
-use crate::{
-    aside,
-    failure::failure,
-    output::Redactor,
-    state::Shared,
-    tool::Warmup,
-};
+use crate::{aside, failure::failure, output::Redactor, state::Shared, tool::Warmup};
 use dragstrip_crds::{
     protocol::JobSpec,
     result::{Failure, FailureStep},

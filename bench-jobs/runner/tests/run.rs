@@ -4,15 +4,24 @@
 // A helper of a test is a test too, which clippy cannot see.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "topology/certificates.rs"]
+mod certificates;
 #[path = "support/redis.rs"]
 mod redis;
 #[path = "support/runner.rs"]
 mod runner;
+#[path = "support/servers.rs"]
+mod servers;
 
-use dragstrip_crds::{protocol::RunnerStage, result::FailureStep};
+use certificates::Certificates;
+use dragstrip_crds::{
+    protocol::{ClockOffset, RunnerStage},
+    result::{FailureStep, Presence},
+};
 use redis::{Redis, free_port, wait_for};
 use runner::{PASSWORD, Pod, TOKEN, alive, job, loadgen, order_in, stand_in};
 use serde_json::json;
+use servers::{Encrypted, Shards};
 use std::{
     fs,
     time::{Duration, Instant},
@@ -309,9 +318,7 @@ async fn a_flood_of_output_is_bounded_and_clean() {
 #[tokio::test]
 async fn a_tool_that_is_not_there_is_a_failed_launch() {
     let server = Redis::start(&[]).await;
-    let pod = Pod::new(&job(server.port, &stand_in())).variable("PATH", "/nowhere").at_the_line().await;
-    pod.order(order_in(SOON), TOKEN).await;
-    let finished = pod.finished().await;
+    let finished = Pod::new(&job(server.port, &stand_in())).variable("PATH", "/nowhere").run().await;
     assert_eq!(finished.failure().step, FailureStep::Launch);
     assert!(
         finished.failure().message.contains("cannot start memtier_benchmark"),
@@ -326,4 +333,222 @@ async fn an_unreadable_job_is_a_result_too() {
     assert_eq!(finished.failure().step, FailureStep::Job);
     assert!(finished.failure().message.contains("DRAGSTRIP_JOB does not hold a job"));
     assert_eq!(finished.result.pod, "pod-0");
+}
+
+#[tokio::test]
+async fn the_clock_is_told_to_whoever_has_the_token() {
+    let server = Redis::start(&[]).await;
+    let pod = Pod::new(&job(server.port, &loadgen(1))).at_the_line().await;
+    assert_eq!(pod.clock("another token").await, Err(403));
+    let (before, reading) = (order_in(Duration::ZERO), pod.clock(TOKEN).await.unwrap());
+    let after = order_in(Duration::ZERO);
+    assert!((before.sent_at_unix_nanos..=after.sent_at_unix_nanos).contains(&reading.unix_nanos));
+}
+
+#[tokio::test]
+async fn a_measured_clock_offset_moves_the_line() {
+    let server = Redis::start(&[]).await;
+    let pod = Pod::new(&job(server.port, &loadgen(1))).at_the_line().await;
+    // The operator's clock is an hour ahead of this pod's.
+    let hour = 3_600_000_000_000;
+    let mut order = order_in(SOON);
+    order.start_at_unix_nanos += hour;
+    order.sent_at_unix_nanos += hour;
+    order.clock = Some(ClockOffset { offset_nanos: -hour, uncertainty_nanos: 2_000_000 });
+    assert_eq!(pod.order(order, TOKEN).await.0, 200);
+    let finished = pod.finished().await;
+    assert_eq!(finished.result.failure, None);
+    let window = &finished.result.window;
+    assert!((window.clock_offset_seconds + 3600.0).abs() < 1e-6, "{window:?}");
+    assert!((window.clock_uncertainty_seconds - 0.002).abs() < 1e-9, "{window:?}");
+    assert!(window.start_skew_seconds.abs() < 0.5, "{window:?}");
+}
+
+/// An exec job whose tool is a shell script.
+fn exec(script: &str) -> serde_json::Value {
+    json!({"exec": {
+        "image": "any", "command": ["/bin/sh", "-c", script, "tool", "${ADDRESS}"], "duration": "5s",
+        "parser": {"regex": {"lines": [{"pattern": "^did (?P<count>\\d+) in (?P<seconds>[0-9.]+)", "operation": "ECHO"}]}},
+    }})
+}
+
+#[tokio::test]
+async fn any_tool_may_load_anything_that_takes_connections() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut job =
+        job(listener.local_addr().unwrap().port(), &exec("echo to $1 >&2; sleep 0.2; echo did 50 in 0.2"));
+    job["target"]["protocol"] = json!("Tcp");
+    let pod = Pod::new(&job).at_the_line().await;
+    pod.order(order_in(SOON), TOKEN).await;
+    let finished = pod.finished().await;
+    assert_eq!(finished.result.failure, None);
+    assert_eq!(finished.result.server, None, "nothing can be asked");
+    assert_eq!(finished.result.operations[0].count, 50);
+    assert!((finished.result.window.seconds - 0.2).abs() < 1e-9, "{:?}", finished.result.window);
+}
+
+#[tokio::test]
+async fn a_secret_of_a_tool_appears_nowhere() {
+    let server = Redis::start(&[]).await;
+    let mut tool = exec("echo key $API_KEY >&2; echo did 1 in 1; exit 1");
+    tool["exec"]["env"] =
+        json!([{"name": "API_KEY", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]);
+    let pod = Pod::new(&job(server.port, &tool)).variable("API_KEY", PASSWORD).at_the_line().await;
+    pod.order(order_in(SOON), TOKEN).await;
+    let finished = pod.finished().await;
+    assert_eq!(finished.failure().step, FailureStep::Tool);
+    assert!(finished.failure().last_lines.contains(&"key [redacted]".to_owned()), "{:?}", finished.failure());
+}
+
+#[tokio::test]
+async fn an_option_that_memtiers_version_lacks_is_refused_before_the_load() {
+    let server = Redis::start(&[]).await;
+    let tool = json!({"memtier": {"testTime": "5s", "rateLimit": 100}});
+    let finished = Pod::new(&job(server.port, &tool)).script_of_version("2.0.0", "exit 0").run().await;
+    assert_eq!(finished.failure().step, FailureStep::Preflight);
+    let expected = "memtier.rateLimit needs --rate-limiting, which memtier_benchmark has since 2.1.0; the image's is 2.0.0";
+    assert!(finished.failure().message.contains(expected), "{:?}", finished.failure());
+}
+
+#[tokio::test]
+async fn a_warm_up_that_fails_is_told_before_the_line() {
+    let server = Redis::start(&[]).await;
+    let mut job = job(server.port, &stand_in());
+    job["warmupSeconds"] = json!(0.5);
+    let finished = Pod::new(&job).script("echo $* >&2; exit 2").run().await;
+    let failure = finished.failure();
+    assert_eq!((failure.step, failure.exit_code), (FailureStep::Warmup, Some(2)));
+    assert!(failure.last_lines.iter().any(|line| line.contains("--test-time 1 ")), "{failure:?}");
+}
+
+#[tokio::test]
+async fn an_encrypted_server_is_reached_with_certificates_and_a_user() {
+    let certificates = Certificates::new("db.example");
+    let port = free_port();
+    let server = Encrypted::start(port, &certificates);
+    let mut job = job(port, &exec("echo did 1 in 1"));
+    job["target"]["username"] = json!("bench");
+    job["target"]["tls"] = json!({"serverName": "db.example", "authority": true, "clientCertificate": true, "insecureSkipVerify": false});
+    let pod = |job: &serde_json::Value| {
+        Pod::new(job)
+            .password(PASSWORD)
+            .argument("--authority-directory", &certificates.of("client"))
+            .argument("--client-certificate-directory", &certificates.of("client"))
+    };
+    let runner = pod(&job).at_the_line().await;
+    runner.order(order_in(SOON), TOKEN).await;
+    let finished = runner.finished().await;
+    assert_eq!(finished.result.failure, None, "{:?}", finished.result.failure);
+    assert!(finished.result.server.is_some());
+    job["target"]["tls"]["serverName"] = json!("another.example");
+    let finished = pod(&job).run().await;
+    assert!(finished.failure().message.contains("be valid for another.example"), "{:?}", finished.failure());
+    drop(server);
+}
+
+#[tokio::test]
+async fn every_shard_is_verified_and_counted() {
+    let cluster = Shards::start(3).await;
+    let mut job = job(cluster.servers[0].port, &exec("echo did 1 in 1"));
+    job["target"]["cluster"] = json!(true);
+    job["target"]["members"] = cluster.members();
+    let pod = Pod::new(&job).at_the_line().await;
+    pod.order(order_in(SOON), TOKEN).await;
+    let finished = pod.finished().await;
+    assert_eq!(finished.result.failure, None);
+    let record = finished.result.server.as_ref().unwrap();
+    assert_eq!(record.shards.len(), 3);
+    let calls = |counters: &dragstrip_crds::observed::ServerCounters| counters.commands["info"].calls;
+    let shards: u64 = record.shards.iter().map(|shard| calls(&shard.before)).sum();
+    assert_eq!(calls(&record.before), shards, "the sum is that of the shards");
+
+    // The shards of an external cluster are asked for.
+    job["target"]["members"] = json!([]);
+    let pod = Pod::new(&job).at_the_line().await;
+    pod.order(order_in(SOON), TOKEN).await;
+    assert_eq!(pod.finished().await.result.server.unwrap().shards.len(), 3);
+
+    job["target"]["members"] = cluster.members();
+    job["target"]["members"][2]["runId"] = json!("of yesterday");
+    let failure = Pod::new(&job).run().await.failure().clone();
+    assert!(failure.message.contains("verified was of yesterday"), "{failure:?}");
+}
+
+#[tokio::test]
+async fn a_cluster_with_a_hole_is_refused() {
+    let cluster = Shards::start(3).await;
+    cluster.servers[1].ask("CLUSTER DELSLOTS 8000").unwrap();
+    let mut job = job(cluster.servers[1].port, &exec("echo did 1 in 1"));
+    job["target"]["cluster"] = json!(true);
+    let failure = Pod::new(&job).run().await.failure().clone();
+    assert_eq!(failure.step, FailureStep::Preflight);
+    assert!(failure.message.contains("of 16384 slots"), "{failure:?}");
+}
+
+#[tokio::test]
+async fn keys_are_there_before_the_line_and_the_warm_up_is_in_no_figure() {
+    let server = Redis::start(&[]).await;
+    let mut job = job(server.port, &loadgen(1));
+    job["load"] = json!({"keyMaximum": 1000, "dataSize": 64});
+    job["minimumHitRatio"] = json!(1.0);
+    job["warmupSeconds"] = json!(0.5);
+    let pod = Pod::new(&job).at_the_line().await;
+    assert_eq!(server.ask("DBSIZE").unwrap().lines().next(), Some(":1001"));
+    pod.order(order_in(SOON), TOKEN).await;
+    let finished = pod.finished().await;
+    assert_eq!(finished.result.failure, None);
+    assert_eq!(finished.result.load, Some(Presence { expected: 1001, found: 1001 }));
+    let warm = finished.result.warmup["GET"];
+    let get = finished.result.operations.iter().find(|operation| operation.operation == "GET").unwrap();
+    assert!(warm > 0 && get.hits == Some(get.count), "{warm} {get:?}");
+    assert_eq!(finished.result.commands["get"], warm + get.count, "the server counts the warm-up too");
+    let window = &finished.result.window;
+    assert!((window.seconds - 1.0).abs() < 0.5 && window.start_skew_seconds.abs() < 0.5, "{window:?}");
+}
+
+#[tokio::test]
+async fn keys_that_do_not_stay_fail_the_load_with_both_figures() {
+    let server = Redis::start(&["--maxmemory", "4mb", "--maxmemory-policy", "allkeys-random"]).await;
+    let mut job = job(server.port, &loadgen(1));
+    job["load"] = json!({"keyMaximum": 49_999, "dataSize": 200});
+    let failure = Pod::new(&job).run().await.failure().clone();
+    assert_eq!(failure.step, FailureStep::Load);
+    assert!(failure.message.starts_with("50,000 keys were written, but only "), "{failure:?}");
+}
+
+#[tokio::test]
+async fn reads_that_find_too_little_spoil_a_run() {
+    let server = Redis::start(&[]).await;
+    let mut job = job(server.port, &loadgen(1));
+    job["tool"]["loadgen"]["ratio"] = json!("0:1");
+    job["minimumHitRatio"] = json!(0.5);
+    let pod = Pod::new(&job).at_the_line().await;
+    pod.order(order_in(SOON), TOKEN).await;
+    let failure = pod.finished().await.failure().clone();
+    assert_eq!(failure.step, FailureStep::HitRatio);
+    assert!(failure.message.starts_with("0.0000 of the reads found their key (0 of "), "{failure:?}");
+}
+
+#[tokio::test]
+async fn no_client_writes_before_the_target_is_empty() {
+    let server = Redis::start(&[]).await;
+    server.ask("SET leftover 1").unwrap();
+    let mut job = job(server.port, &loadgen(1));
+    job["clients"] = json!(2);
+    job["flush"] = json!(true);
+    job["load"] = json!({"keyMaximum": 999});
+    let second = Pod::new(&job).variable("JOB_COMPLETION_INDEX", "1").start().await;
+    assert!(server.ask("EXISTS leftover").unwrap().starts_with(":1"), "only the first client empties");
+    let first = Pod::new(&job).at_the_line().await;
+    wait_for("the second client", async || (second.ready().await == 200).then_some(())).await;
+    assert!(server.ask("EXISTS leftover").unwrap().starts_with(":0"), "the target was not emptied");
+    let order = order_in(SOON);
+    tokio::join!(first.order(order, TOKEN), second.order(order, TOKEN));
+    let (first, second) = tokio::join!(first.finished(), second.finished());
+    assert_eq!((&first.result.failure, &second.result.failure), (&None, &None));
+    assert_eq!(
+        server.ask("DBSIZE").unwrap().lines().next(),
+        Some(":1001"),
+        "1000 keys and the load's key 1000"
+    );
 }

@@ -52,6 +52,8 @@ fn defaults_are_those_of_the_documentation() {
 }
 
 #[test]
+// One row per rule.
+#[allow(clippy::too_many_lines)]
 fn each_mistake_is_refused_with_its_remedy() {
     let external = json!({"external": {"address": "10.0.0.7:6379"}});
     let table: Vec<(&str, Value, &str)> = vec![

@@ -4,13 +4,14 @@ use super::{default_true, one};
 use crate::units::Period;
 use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
 
 fn default_queues() -> i32 {
     1
 }
 
 fn default_concurrency() -> i32 {
-    1
+    2000
 }
 
 pub(super) fn default_prefix() -> String {
@@ -54,7 +55,8 @@ pub struct BullmqSpec {
     #[serde(default = "default_queues")]
     #[schemars(range(min = 1, max = 4096))]
     pub queues: i32,
-    /// Adds each writer has in flight, and jobs each reader processes at a time; 1 awaits every add.
+    /// Adds each writer has in flight, and jobs each reader processes at a time; 1
+    /// awaits every add. The published tool has 2000.
     #[serde(default = "default_concurrency")]
     #[schemars(range(min = 1, max = 100_000))]
     pub concurrency: i32,
@@ -90,4 +92,14 @@ pub struct BullmqSpec {
     /// Remove the queues' keys after the measurement.
     #[serde(default = "default_true")]
     pub clean_up: bool,
+}
+
+impl BullmqSpec {
+    /// How long before the start line the program must be started: Node.js and the
+    /// first connection take up to 3 s, and each worker thread, which loads the
+    /// whole client library, 0.25 s more.
+    pub fn head_start(&self) -> Duration {
+        let threads = self.writers.unsigned_abs() + self.readers.unsigned_abs();
+        Duration::from_secs(3) + Duration::from_millis(250) * threads
+    }
 }

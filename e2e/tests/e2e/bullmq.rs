@@ -58,7 +58,11 @@ async fn measured(env: &Env, datastore: &str, phases: &str, names: &[&str]) -> R
         ensure!(queues.expected == queues.found && queues.found >= operation.count, "{name}: {queues:?}");
         if *name != "replay" {
             let adds: u64 = pod.workers.iter().filter(|w| w.role == "writer").map(|w| w.operations).sum();
-            ensure!(adds == operation.count, "{name}: the workers added {adds}, together {}", operation.count);
+            ensure!(
+                adds == operation.count,
+                "{name}: the workers added {adds}, together {}",
+                operation.count
+            );
             ensure!(pod.workers.iter().all(|w| w.cpu_seconds > 0.0), "{name}: {:?}", pod.workers);
         }
     }
@@ -69,7 +73,13 @@ async fn measured(env: &Env, datastore: &str, phases: &str, names: &[&str]) -> R
 async fn bullmq_adds_and_processes_jobs_on_redis() -> Result<()> {
     with_namespace("bullmq", |env| async move {
         redis(&env).await?;
-        measured(&env, "redis", &JOBS.replace("timeout", &format!("{}timeout", REPLAY.trim_start())), &["add", "bulk", "process", "replay"]).await?;
+        measured(
+            &env,
+            "redis",
+            &JOBS.replace("timeout", &format!("{}timeout", REPLAY.trim_start())),
+            &["add", "bulk", "process", "replay"],
+        )
+        .await?;
         let keys = env.server("redis").await?.keys().await?;
         ensure!(keys == 0, "{keys} keys of the queues were left behind");
         Ok(())

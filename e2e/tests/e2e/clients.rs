@@ -52,7 +52,10 @@ async fn three_client_pods_are_one_client() -> Result<()> {
                 }
             }
             let merged = merged.context("no pod has a histogram")?;
-            ensure!(merged.summary() == row.latency_milliseconds, "{name}: percentiles are not the merged ones");
+            ensure!(
+                merged.summary() == row.latency_milliseconds,
+                "{name}: percentiles are not the merged ones"
+            );
             let repetition = &phase.repetitions[0];
             ensure!(
                 repetition.pods == 3
@@ -91,10 +94,7 @@ async fn a_repetition_that_lost_a_pod_is_measured_again_from_its_first_phase() -
         let status = results::status(&run)?;
         ensure!(status.retries.len() == 1, "{:?}", status.retries);
         let retry = &status.retries[0];
-        ensure!(
-            (retry.phase.as_str(), retry.repetition, retry.measurement) == ("read", 1, 1),
-            "{retry:?}"
-        );
+        ensure!((retry.phase.as_str(), retry.repetition, retry.measurement) == ("read", 1, 1), "{retry:?}");
         says(&retry.reason, &[&pod])?;
         env.event("BenchmarkRun", "unlucky", "Retrying", "read", NOTICE).await?;
         for phase in &status.phases {

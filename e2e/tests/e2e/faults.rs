@@ -116,7 +116,8 @@ async fn a_repetition_lost_with_its_node_is_measured_again_when_the_node_is_back
         env.run("again", &against("redis", &SHORT_PHASE.replace("RETRIES", "1"))).await?;
         env.load_runs("again", "write", SHORT_RUN).await?;
         let fault = Fault::stop(&["kubelet:client", "containerd:client"], true)?;
-        let retrying = |run: &BenchmarkRun| run.status.as_ref().is_some_and(|status| !status.retries.is_empty());
+        let retrying =
+            |run: &BenchmarkRun| run.status.as_ref().is_some_and(|status| !status.retries.is_empty());
         env.run_is("again", "a retry", LOST, retrying).await?;
         fault.mend()?;
         nodes_ready(&env).await?;

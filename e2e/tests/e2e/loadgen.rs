@@ -4,7 +4,7 @@ use crate::common::{complete, redis};
 use anyhow::{Context, Result, ensure};
 use dragstrip_crds::{BenchmarkRunStatus, run::RunPhase};
 use dragstrip_e2e::{
-    Env, SHORT_RUN,
+    SHORT_RUN,
     manifests::against,
     results::{self, agrees, operation, phase, plausible},
     with_namespace,

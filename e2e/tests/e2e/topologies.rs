@@ -55,7 +55,8 @@ async fn cluster(env: &Env, name: &str, placement: &str) -> Result<()> {
     ensure!(server.shards.len() == 3, "counters of {} shards", server.shards.len());
     ensure!(
         server.shards.iter().all(|shard| {
-            let after = shard.after.as_ref().and_then(|after| after.commands.get("get")).map_or(0, |c| c.calls);
+            let after =
+                shard.after.as_ref().and_then(|after| after.commands.get("get")).map_or(0, |c| c.calls);
             after > 0
         }),
         "a shard served no GET: {:?}",

@@ -24,13 +24,13 @@ use std::error::Error as _;
 pub enum Error {
     /// The pods could not be listed.
     #[error("failed to list the pods of the datastore")]
-    ListPods(#[source] kube::Error),
+    Pods(#[source] kube::Error),
     /// The nodes could not be listed.
     #[error("failed to list nodes")]
-    ListNodes(#[source] kube::Error),
+    Nodes(#[source] kube::Error),
     /// The warnings about pods could not be listed.
     #[error("failed to list the warnings about pods")]
-    ListWarnings(#[source] kube::Error),
+    Warnings(#[source] kube::Error),
 }
 
 /// What the observer answered, or why it did not.
@@ -132,7 +132,7 @@ async fn list_pods(ctx: &Context, datastore: &Datastore) -> Result<Vec<Pod>, Err
     let api: Api<Pod> = Api::namespaced(ctx.client.clone(), &datastore.namespace().unwrap_or_default());
     let selector =
         format!("{}={},{}={}", labels::COMPONENT, labels::SERVER, labels::DATASTORE, datastore.name_any());
-    let list = api.list(&ListParams::default().labels(&selector)).await.map_err(Error::ListPods)?;
+    let list = api.list(&ListParams::default().labels(&selector)).await.map_err(Error::Pods)?;
     let expected = Shape::of(&datastore.spec).pods();
     // Pods beyond the number declared are on their way out.
     let wanted = |pod: &Pod| shape::index(pod).is_some_and(|index| index < expected);
@@ -143,11 +143,11 @@ async fn list_pods(ctx: &Context, datastore: &Datastore) -> Result<Vec<Pod>, Err
 
 /// Fetches everything for one pass over `datastore`.
 pub async fn fetch(ctx: &Context, datastore: &Datastore) -> Result<Fetched, Error> {
-    let nodes = nodes::list(&ctx.client).await.map_err(Error::ListNodes)?;
+    let nodes = nodes::list(&ctx.client).await.map_err(Error::Nodes)?;
     let pods = list_pods(ctx, datastore).await?;
     let warnings = if pods.iter().any(warnings::may_explain) {
         let namespace = datastore.namespace().unwrap_or_default();
-        warnings::list(&ctx.client, &namespace).await.map_err(Error::ListWarnings)?
+        warnings::list(&ctx.client, &namespace).await.map_err(Error::Warnings)?
     } else {
         Vec::new()
     };

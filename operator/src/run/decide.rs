@@ -19,9 +19,6 @@ use jiff::{SignedDuration, Timestamp};
 /// Time a runner has after its watchdog to write its result before it counts as lost.
 pub const RESULT_GRACE: SignedDuration = SignedDuration::from_secs(30);
 
-/// Time after the declared end of the load at which the runner kills the tool.
-pub const WATCHDOG_GRACE_SECONDS: f64 = 15.0;
-
 /// How clients encrypt their connections, and the Secrets they need for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TargetTls {
@@ -265,7 +262,7 @@ fn describe(step: &Step) -> String {
 pub fn watchdog_seconds(run: &ValidatedRun, attempt: &Attempt) -> f64 {
     attempt.tool.planned_seconds().map_or_else(
         || run.spec.timeout.seconds(),
-        |planned| attempt.warmup_seconds.unwrap_or(0.0) + planned + WATCHDOG_GRACE_SECONDS,
+        |planned| attempt.warmup_seconds.unwrap_or(0.0) + planned + attempt.tool.wind_down_seconds(),
     )
 }
 

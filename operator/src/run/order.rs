@@ -21,11 +21,10 @@ use kube::{
     Api, ResourceExt,
     api::{Patch, PatchParams},
 };
-use std::net::IpAddr;
+use std::{net::IpAddr, time::Duration};
 
-/// From the order to the start line: time for every pod to be told, and for
-/// tools that connect first to do so.
-const START_LEAD: SignedDuration = SignedDuration::from_millis(1500);
+/// From the order to the earliest start of a tool: time for every pod to be told.
+const START_LEAD: SignedDuration = SignedDuration::from_millis(500);
 /// Time for each further pod to be told.
 const LEAD_PER_POD: SignedDuration = SignedDuration::from_millis(10);
 /// Longest time that telling all pods may take.
@@ -71,6 +70,7 @@ fn still_good(start: Timestamp, now: Timestamp, job: &str, fetched: &Fetched) ->
 async fn fix_start_line(
     ctx: &Context,
     run: &ValidatedRun,
+    attempt: &Attempt,
     job: &Job,
     fetched: &Fetched,
 ) -> Result<Option<Timestamp>, Error> {
@@ -80,7 +80,7 @@ async fn fix_start_line(
     {
         return Ok(Some(start));
     }
-    let start = now + lead(run.pods());
+    let start = now + lead(run.pods(), attempt.tool.head_start());
     let patch = serde_json::json!({"metadata": {
         "resourceVersion": job.resource_version(),
         "annotations": {labels::START_AT: start.as_nanosecond().to_string()},
@@ -94,9 +94,11 @@ async fn fix_start_line(
     }
 }
 
-/// Time between the order and the start line for so many pods.
-fn lead(pods: u32) -> SignedDuration {
-    START_LEAD + LEAD_PER_POD * i32::try_from(pods.saturating_sub(1)).unwrap_or(i32::MAX)
+/// Time between the order and the start line for so many pods, whose tool is
+/// started `head_start` before the line.
+fn lead(pods: u32, head_start: Duration) -> SignedDuration {
+    let head_start = SignedDuration::try_from(head_start).unwrap_or(SignedDuration::MAX);
+    START_LEAD + head_start + LEAD_PER_POD * i32::try_from(pods.saturating_sub(1)).unwrap_or(i32::MAX)
 }
 
 fn nanoseconds(instant: Timestamp) -> i64 {
@@ -145,7 +147,7 @@ pub async fn give(
     let token = run.token(attempt);
     // Before the start line is fixed: it takes time that the pods need to be told.
     let runners = runners(&ctx.agents, &token, attempt, fetched).await?;
-    let Some(start) = fix_start_line(ctx, run, job, fetched).await? else {
+    let Some(start) = fix_start_line(ctx, run, attempt, job, fetched).await? else {
         return Ok(());
     };
     let start_at_unix_nanos = nanoseconds(start);
@@ -165,7 +167,7 @@ mod tests {
 
     #[test]
     fn more_pods_get_more_time_to_be_told() {
-        assert_eq!(lead(1), SignedDuration::from_millis(1500));
-        assert_eq!(lead(101), SignedDuration::from_millis(2500));
+        assert_eq!(lead(1, Duration::from_secs(1)), SignedDuration::from_millis(1500));
+        assert_eq!(lead(101, Duration::from_secs(4)), SignedDuration::from_millis(5500));
     }
 }

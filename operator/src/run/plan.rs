@@ -141,9 +141,10 @@ mod tests {
 
     #[test]
     fn a_lost_repetition_is_measured_again_from_its_first_phase_and_at_most_so_often() {
+        type Row<'a> = (&'a str, &'a [(&'a str, Outcome)], &'a str);
         let (w1, r1) = ("sprint-write-1", "sprint-read-1");
         let (w1b, r1b) = ("sprint-write-1b", "sprint-read-1b");
-        let table: [(&str, &[(&str, Outcome)], &str); 12] = [
+        let table: [Row<'_>; 12] = [
             ("the first phase comes first", &[], w1),
             ("phases follow each other", &[(w1, Good)], r1),
             ("repetitions follow each other", &[(w1, Good), (r1, Good)], "sprint-write-2"),

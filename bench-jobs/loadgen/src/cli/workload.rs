@@ -20,7 +20,7 @@ pub struct WorkloadArguments {
     /// Words separated by blanks: set, get, incr, mset, mget, del, exists or mset-expireat (an MSET
     /// with an EXPIREAT for each of its keys, sent together), and options: weight=N (its share of
     /// the requests, spread evenly), keys=N (keys of each command of mset, mget, del, exists and
-    /// mset-expireat), expiry=SECONDS (of set and mset-expireat), exat (set with an absolute expiry,
+    /// mset-expireat), expiry=SECONDS (of set and mset-expireat, instead of --expiry-range), exat (set with an absolute expiry,
     /// computed for each item), missing (keys that are never written, for get, mget, del, exists),
     /// data-size=N (instead of --data-size). Or: weight=N command TEMPLATE, any command in which
     /// every __key__ becomes a drawn key and every __data__ a value; quotes group words.

@@ -26,8 +26,13 @@ fn judged(stdout: &str, code: i32) -> Result<Measured, Box<Rejected>> {
 fn the_target_is_put_into_command_and_environment() {
     let (adapter, job) = adapter(REGEX);
     let launch = adapter.launch(&job, &context(0, Path::new("/out")));
-    assert_eq!((launch.program.as_str(), launch.arguments.as_slice()), ("/bin/bench", ["-h", "db", "6379"].map(str::to_owned).as_slice()));
-    let variable = |name: &str| launch.environment.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
+    assert_eq!(
+        (launch.program.as_str(), launch.arguments.as_slice()),
+        ("/bin/bench", ["-h", "db", "6379"].map(str::to_owned).as_slice())
+    );
+    let variable = |name: &str| {
+        launch.environment.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    };
     assert_eq!(variable("TARGET"), Some("tcp://db:6379"));
     assert_eq!(variable("DRAGSTRIP_OUTPUT"), Some("/out"));
     assert_eq!(variable("DRAGSTRIP_PASSWORD"), Some("hush"));
@@ -73,7 +78,10 @@ fn rates_without_counts_stay_rates() {
         ToolRecord::default(),
         &context(0, Path::new("/out")),
     );
-    assert_eq!((measured.operations[0].count, measured.operations[0].reported_operations_per_second), (0, Some(7.5)));
+    assert_eq!(
+        (measured.operations[0].count, measured.operations[0].reported_operations_per_second),
+        (0, Some(7.5))
+    );
     assert_eq!(measured.window, None, "then the process's own time is the window");
 }
 

@@ -48,12 +48,14 @@ impl Line {
 /// The whole command line of a measurement. No secret is in it.
 pub(super) fn arguments(spec: &LoadgenSpec, job: &JobSpec, context: &LaunchContext) -> Vec<String> {
     let mut line = Line::default();
-    target(&mut line, job, context);
-    line.option("protocol", if spec.resp3 { "resp3" } else { "resp2" });
+    match &spec.library {
+        Some(_) => library_target(&mut line, spec.client, job, context),
+        None => target(&mut line, job, context),
+    }
     line.flag("replica-reads", spec.replica_reads);
     line.option("threads", spec.threads);
     match &spec.library {
-        Some(library) => library_options(&mut line, spec, library),
+        Some(library) => library_options(&mut line, spec, job, library),
         None => raw_options(&mut line, spec, job, context),
     }
     line.option("data-size", spec.data_size);
@@ -75,7 +77,8 @@ pub(crate) fn target(line: &mut Line, job: &JobSpec, context: &LaunchContext) {
     if let Some(tls) = &context.tls {
         line.flag("tls", true);
         line.option("tls-server-name", &tls.server_name);
-        if let Some(authority) = &tls.authority {
+        // Whom to trust means nothing where anybody is trusted.
+        if let Some(authority) = tls.authority.as_ref().filter(|_| !tls.insecure_skip_verify) {
             line.option("tls-ca-file", authority.display());
         }
         if let Some(client) = &tls.client {
@@ -87,6 +90,51 @@ pub(crate) fn target(line: &mut Line, job: &JobSpec, context: &LaunchContext) {
     line.flag("cluster", job.target.cluster);
 }
 
+/// The same for a client library: of these only fred checks a certificate against
+/// another name than the host's.
+fn library_target(line: &mut Line, client: Client, job: &JobSpec, context: &LaunchContext) {
+    let mut own = Line::default();
+    target(&mut own, job, context);
+    let mut words = own.finish();
+    if context.tls.is_some() && client != Client::Fred {
+        if let Some(place) = words.iter().position(|word| word == "--tls-server-name") {
+            words.drain(place..place + 2);
+        }
+        if let Some(host) = words.get_mut(1) {
+            host.clone_from(&job.target.host);
+        }
+    }
+    line.0.extend(words);
+}
+
+/// What the generator cannot do with this target; the error names the field and the remedy.
+pub(super) fn accept(spec: &LoadgenSpec, job: &JobSpec, context: &LaunchContext) -> Result<(), String> {
+    let refuse = |condition: bool, message: &str| if condition { Err(message.to_owned()) } else { Ok(()) };
+    refuse(
+        spec.replica_reads && !job.target.cluster,
+        "loadgen.replicaReads needs a target in cluster mode: leave it out",
+    )?;
+    refuse(
+        spec.rate.is_some() && spec.pipeline != 1,
+        "loadgen.rate sends each request at its own time: leave loadgen.pipeline at 1",
+    )?;
+    if let Some(tls) = &context.tls {
+        refuse(
+            tls.authority.is_none() && !tls.insecure_skip_verify,
+            "loadgen needs to know whom to trust: set tls.caSecretName of the target to a Secret with ca.crt",
+        )?;
+        refuse(
+            spec.library.is_some() && spec.client != Client::Fred && tls.server_name != job.target.host,
+            "of the client libraries only Fred takes tls.serverName: address the target by the name in its \
+             certificate, or set loadgen.client to Fred or Raw",
+        )?;
+    }
+    match (&spec.library, &spec.batch) {
+        (Some(_), None) => library_operation(spec).map(|_| ()),
+        _ => Ok(()),
+    }
+}
+
 /// Progress every second, and the report's file.
 pub(crate) fn output(line: &mut Line, directory: &Path) {
     line.option("progress-interval", "1s");
@@ -95,6 +143,7 @@ pub(crate) fn output(line: &mut Line, directory: &Path) {
 
 /// The generator's own client.
 fn raw_options(line: &mut Line, spec: &LoadgenSpec, job: &JobSpec, context: &LaunchContext) {
+    line.option("protocol", if spec.resp3 { "resp3" } else { "resp2" });
     line.option("connections-per-thread", spec.connections_per_thread);
     line.option("pipeline", spec.pipeline);
     match &spec.bullmq_add {
@@ -171,7 +220,7 @@ fn whole_seconds(period: &Period) -> u64 {
 }
 
 /// A client library instead of the generator's own client.
-fn library_options(line: &mut Line, spec: &LoadgenSpec, library: &LibrarySpec) {
+fn library_options(line: &mut Line, spec: &LoadgenSpec, job: &JobSpec, library: &LibrarySpec) {
     line.option(
         "client",
         match spec.client {
@@ -181,9 +230,8 @@ fn library_options(line: &mut Line, spec: &LoadgenSpec, library: &LibrarySpec) {
             Client::Bb8Redis => "bb8-redis",
         },
     );
-    line.option("tasks", library.tasks);
     line.option("pool-size", library.pool_size);
-    if spec.client != Client::Fred {
+    if spec.client == Client::RedisRs && !job.target.cluster {
         line.option(
             "connection-kind",
             match library.connection_kind {
@@ -192,14 +240,14 @@ fn library_options(line: &mut Line, spec: &LoadgenSpec, library: &LibrarySpec) {
             },
         );
     }
+    if let Some(batch) = &spec.batch {
+        batch_options(line, batch);
+        return;
+    }
+    line.option("tasks", library.tasks);
     line.flag("assert-expected", library.assert_expected);
-    match &spec.batch {
-        Some(batch) => batch_options(line, batch),
-        None => {
-            if let Ok(operation) = library_operation(spec) {
-                line.option("library-operation", operation);
-            }
-        }
+    if let Ok(operation) = library_operation(spec) {
+        line.option("library-operation", operation);
     }
 }
 
@@ -321,7 +369,9 @@ pub(super) fn rate_share(rate: &OpenLoopSpec, client_index: u32, clients: u32) -
 /// A pod's part of the keys `minimum..=maximum`; all of them where there are
 /// fewer keys than pods.
 pub(super) fn share(minimum: i64, maximum: i64, client_index: u32, clients: u32) -> (i64, i64) {
-    exact_share(minimum, maximum, client_index, clients).unwrap_or((minimum, maximum))
+    let keys = i128::from(maximum) - i128::from(minimum) + 1;
+    let own = exact_share(minimum, maximum, client_index, clients);
+    own.filter(|_| keys >= i128::from(clients)).unwrap_or((minimum, maximum))
 }
 
 /// A pod's part of the keys `minimum..=maximum`, so that all parts together are

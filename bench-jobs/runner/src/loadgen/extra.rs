@@ -115,7 +115,10 @@ mod tests {
 
     #[test]
     fn a_report_without_any_of_it_reads_as_nothing() {
-        assert_eq!(serde_json::from_str::<Extra>(r#"{"tool": "x", "totals": {}}"#).unwrap(), Extra::default());
+        assert_eq!(
+            serde_json::from_str::<Extra>(r#"{"tool": "x", "totals": {}}"#).unwrap(),
+            Extra::default()
+        );
     }
 
     #[test]

@@ -5,15 +5,14 @@ use super::{
     *,
 };
 use crate::fixtures::{context, ended};
-use dragstrip_crds::{
-    protocol::JobTls,
-    workload::{ArrivalSchedule, OpenLoopSpec},
-};
+use dragstrip_crds::workload::{ArrivalSchedule, OpenLoopSpec};
 use dragstrip_loadgen::{
+    cli::Arguments,
     histogram,
     report::{ErrorReport, FailureKind, SecondOperation, SecondReport, Totals},
 };
 use proptest::prelude::*;
+use std::path::Path;
 
 fn spec(options: &str) -> LoadgenSpec {
     serde_json::from_str(options).unwrap()
@@ -45,7 +44,11 @@ fn report() -> Report {
         operations: ["SET", "GET"]
             .into_iter()
             .zip(counts)
-            .map(|(name, count)| SecondOperation { operation: name.into(), count, ..SecondOperation::default() })
+            .map(|(name, count)| SecondOperation {
+                operation: name.into(),
+                count,
+                ..SecondOperation::default()
+            })
             .collect(),
     };
     Report {
@@ -83,14 +86,152 @@ fn the_generator_understands_every_command_line() {
         r#"{"requestsPerConnection": 1000, "ratio": "1:0", "keyPattern": "Sequential", "resp3": true}"#,
         r#"{"duration": "1m30s", "keyPattern": "Zipfian", "zipfExponent": 1.2, "keyPrefix": "k:", "seed": 7}"#,
         r#"{"duration": "250ms", "keyPattern": "Gaussian", "threads": 2, "connectionsPerThread": 3}"#,
+        r#"{"duration": "5s", "rate": {"operationsPerSecond": 100, "arrival": "Poisson"}}"#,
+        r#"{"duration": "5s", "operations": [{"operation": "MsetExpireat", "keys": 3, "expiry": "9s"},
+            {"operation": "Set", "expiry": "1m", "absoluteExpiry": true, "dataSize": 64}, {"operation": "Incr"},
+            {"operation": "Mget", "keys": 2, "missing": true, "weight": 3}, {"operation": "Del"}, {"operation": "Exists"},
+            {"operation": "Mset", "keys": 2}, {"operation": "Get"}, {"command": "ZADD __key__ 1 'a b'", "weight": 2}]}"#,
+        r#"{"duration": "5s", "bullmqAdd": {"queues": 8, "payloadBytes": 10}}"#,
+        r#"{"client": "Fred", "library": {"tasks": 5, "poolSize": 2, "totalRequests": 500, "assertExpected": true},
+            "operations": [{"operation": "Incr"}]}"#,
+        r#"{"duration": "5s", "client": "RedisRs", "ratio": "0:1", "library": {"connectionKind": "ConnectionManager"}}"#,
+        r#"{"duration": "5s", "client": "Bb8Redis", "library": {}, "batch": {"items": 1000, "batchSize": 100,
+            "parallelism": 4, "operation": "SetExpire", "expiry": "5m"}}"#,
     ] {
-        let launch = LoadgenAdapter::new(spec(options)).launch(&job(2), &context(1, Path::new("/out")));
+        let mut job = job(2);
+        job.warmup_seconds = Some(0.25);
+        let context = context(1, Path::new("/out"));
+        let adapter = LoadgenAdapter::new(spec(options));
+        assert_eq!(adapter.accept(&job, &context), Ok(()), "{options}");
+        let launch = adapter.launch(&job, &context);
         let line = [launch.program].into_iter().chain(launch.arguments);
-        let arguments = <Arguments as clap::Parser>::try_parse_from(line).unwrap();
+        let arguments = <Arguments as clap::Parser>::try_parse_from(line)
+            .unwrap_or_else(|error| panic!("{options}: {error}"));
         assert_eq!(arguments.host, "10.0.0.7");
         assert_eq!(arguments.start_at_unix_nanos, Some(1_790_000_000_000_000_000));
         assert_eq!(arguments.json_out_file, Some("/out/loadgen.json".into()));
+        if let Err(error) = arguments.into_configuration() {
+            panic!("{options}: {error}");
+        }
     }
+}
+
+/// The command line that a pod's options become.
+fn line(options: &str) -> String {
+    let launch = LoadgenAdapter::new(spec(options)).launch(&job(3), &context(1, Path::new("/out")));
+    launch.arguments.join(" ")
+}
+
+#[test]
+fn operations_are_spelled_in_the_generators_words() {
+    let options = r#"{"duration": "5s", "operations": [
+        {"operation": "MsetExpireat", "keys": 10, "expiry": "90500ms", "weight": 3},
+        {"operation": "Set", "expiry": "1m", "absoluteExpiry": true, "dataSize": 64},
+        {"operation": "Get", "missing": true}, {"command": "ZADD __key__ 1 'a b'", "weight": 2}]}"#;
+    let launch = LoadgenAdapter::new(spec(options)).launch(&job(1), &context(0, Path::new("/out")));
+    let words: Vec<_> = launch
+        .arguments
+        .windows(2)
+        .filter(|pair| pair[0] == "--operation")
+        .map(|pair| pair[1].as_str())
+        .collect();
+    assert_eq!(
+        words,
+        [
+            "mset-expireat weight=3 keys=10 expiry=91",
+            "set weight=1 expiry=60 exat data-size=64",
+            "get weight=1 missing",
+            "weight=2 command ZADD __key__ 1 'a b'"
+        ]
+    );
+    assert!(!launch.arguments.contains(&"--ratio".to_owned()), "operations take the ratio's place");
+}
+
+#[test]
+fn an_open_loops_rate_is_divided_among_the_pods() {
+    let rate = OpenLoopSpec { operations_per_second: 100, arrival: ArrivalSchedule::Poisson };
+    let shares: Vec<_> = (0..3).map(|index| rate_share(&rate, index, 3)).collect();
+    assert_eq!(shares, [34, 33, 33]);
+    let line = line(r#"{"duration": "5s", "rate": {"operationsPerSecond": 100, "arrival": "Poisson"}}"#);
+    assert!(line.contains("--rate 33 --arrival poisson"), "{line}");
+}
+
+#[test]
+fn a_client_library_has_tasks_instead_of_connections() {
+    let line = line(
+        r#"{"client": "RedisRs", "operations": [{"operation": "Incr"}], "library": {"tasks": 7, "poolSize": 2,
+            "connectionKind": "ConnectionManager", "totalRequests": 500, "assertExpected": true}}"#,
+    );
+    let expected = "--client redis-rs --pool-size 2 --connection-kind connection-manager --tasks 7 \
+                    --assert-expected --library-operation incr";
+    assert!(line.contains(expected) && line.contains("--total-requests 500"), "{line}");
+    assert!(!line.contains("--connections-per-thread") && !line.contains("--pipeline"), "{line}");
+}
+
+#[test]
+fn batches_and_replays_have_options_of_their_own() {
+    let batch = line(
+        r#"{"duration": "5s", "client": "Fred", "library": {}, "batch": {"items": 1000, "batchSize": 100,
+            "parallelism": 4, "operation": "SetExpire", "expiry": "5m"}}"#,
+    );
+    let expected = "--library-operation set-expire --batch-items 1000 --batch-size 100 --parallelism 4 \
+                    --batch-key-size 80 --batch-ttl 300s";
+    assert!(batch.contains(expected) && !batch.contains("--connection-kind"), "{batch}");
+    let replay = line(r#"{"duration": "5s", "bullmqAdd": {"queues": 8}}"#);
+    let expected = "--bullmq-add --bullmq-queues 8 --bullmq-prefix b --bullmq-queue-name {queue%d}";
+    assert!(replay.contains(expected) && !replay.contains("--ratio"), "{replay}");
+}
+
+#[test]
+fn a_library_that_cannot_do_what_is_declared_is_refused_with_the_remedy() {
+    let refusal = |options: &str| {
+        let adapter = LoadgenAdapter::new(spec(options));
+        adapter.accept(&job(1), &context(0, Path::new("/out"))).unwrap_err()
+    };
+    let mixed = refusal(r#"{"duration": "5s", "client": "Fred", "library": {}, "ratio": "1:10"}"#);
+    assert!(mixed.contains("ratio 1:10 mixes") && mixed.contains("1:0 or 0:1"), "{mixed}");
+    let batch = refusal(
+        r#"{"duration": "5s", "client": "Fred", "library": {}, "operations": [{"operation": "Mset"}]}"#,
+    );
+    assert!(batch.contains("loadgen.batch"), "{batch}");
+    let replicas = refusal(r#"{"duration": "5s", "replicaReads": true}"#);
+    assert!(replicas.contains("loadgen.replicaReads needs a target in cluster mode"), "{replicas}");
+    let rate = refusal(r#"{"duration": "5s", "rate": {"operationsPerSecond": 9}, "pipeline": 2}"#);
+    assert!(rate.contains("leave loadgen.pipeline at 1"), "{rate}");
+}
+
+#[test]
+fn the_target_says_how_to_get_in() {
+    use crate::access::{CertificateFiles, TlsFiles};
+    let mut job = job(1);
+    job.target.username = Some("bench".into());
+    job.target.cluster = true;
+    job.warmup_seconds = Some(1.5);
+    let tls = TlsFiles {
+        server_name: "db.svc".into(),
+        authority: Some("/a/ca.crt".into()),
+        client: Some(CertificateFiles { certificate: "/c/tls.crt".into(), key: "/c/tls.key".into() }),
+        insecure_skip_verify: false,
+    };
+    let context = LaunchContext { tls: Some(tls), ..context(0, Path::new("/out")) };
+    let line = LoadgenAdapter::new(spec(r#"{"duration": "5s"}"#)).launch(&job, &context).arguments.join(" ");
+    let expected = "--username bench --tls --tls-server-name db.svc --tls-ca-file /a/ca.crt --tls-cert-file \
+                    /c/tls.crt --tls-key-file /c/tls.key --cluster";
+    assert!(line.contains(expected) && line.contains("--duration 5000ms --warmup 1500ms"), "{line}");
+}
+
+#[test]
+fn what_a_report_holds_besides_is_taken_over() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut json: serde_json::Value = serde_json::from_str(&report().to_json().unwrap()).unwrap();
+    json["commands"] = serde_json::json!({"set": 12, "get": 13});
+    json["warmup"] = serde_json::json!({"seconds": 1.0, "operations": {"SET": 10}});
+    json["schedule"] = serde_json::json!({"kind": "fixed", "scheduled": 5, "sent": 5, "answered": 5});
+    fs::write(directory.path().join(REPORT_NAME), json.to_string()).unwrap();
+    let adapter = LoadgenAdapter::new(spec(r#"{"duration": "5s"}"#));
+    let measured = adapter.judge(&job(1), &context(0, directory.path()), &ended(Some(0), None)).unwrap();
+    assert_eq!((measured.commands["set"], measured.warmup["SET"]), (12, 10));
+    assert_eq!(measured.schedule.map(|schedule| schedule.scheduled), Some(5));
 }
 
 #[test]
@@ -144,8 +285,14 @@ fn a_whole_report_is_a_measurement() {
     assert_eq!((measured.tool.connections, measured.tool.pipeline), (20, 4));
     let [set, get] = measured.operations.as_slice() else { panic!("not two operations") };
     assert_eq!((set.count, set.hits, set.bytes), (2, None, 30));
-    assert_eq!((set.per_second.as_slice(), get.per_second.as_slice()), ([1, 1].as_slice(), [2, 1].as_slice()));
-    assert!((measured.tool.wall_operations_per_second.unwrap() - 1.0).abs() < 1e-9, "5 replies in 5 s of process");
+    assert_eq!(
+        (set.per_second.as_slice(), get.per_second.as_slice()),
+        ([1, 1].as_slice(), [2, 1].as_slice())
+    );
+    assert!(
+        (measured.tool.wall_operations_per_second.unwrap() - 1.0).abs() < 1e-9,
+        "5 replies in 5 s of process"
+    );
     assert_eq!((get.count, get.hits, get.misses), (3, Some(1), Some(2)));
     assert!((get.latency_milliseconds.max - 0.3).abs() < 0.001, "{:?}", get.latency_milliseconds);
 }

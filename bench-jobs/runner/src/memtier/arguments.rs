@@ -89,8 +89,10 @@ pub(super) fn uses<'a>(arguments: &'a [String], extra_args: &[String]) -> Vec<Us
         .enumerate()
         .filter(|(_, argument)| argument.starts_with('-'))
         .map(|(position, option)| {
-            let (name, inline) = option.split_once('=').map_or((option.as_str(), None), |(n, v)| (n, Some(v)));
-            let field = FIELDS.iter().find(|(known, _)| *known == name).map_or("extraArgs", |(_, field)| field);
+            let (name, inline) =
+                option.split_once('=').map_or((option.as_str(), None), |(n, v)| (n, Some(v)));
+            let field =
+                FIELDS.iter().find(|(known, _)| *known == name).map_or("extraArgs", |(_, field)| field);
             let pattern = matches!(name, "--key-pattern" | "--command-key-pattern");
             let value = inline.map(str::to_owned).or_else(|| arguments.get(position + 1).cloned());
             Use {
@@ -322,8 +324,16 @@ mod tests {
         assert_eq!(
             arguments[place..place + 10],
             [
-                "--command", "SET __key__ __data__", "--command-ratio", "1", "--command-key-pattern", "P",
-                "--command", "LPUSH l __data__", "--command-ratio", "3"
+                "--command",
+                "SET __key__ __data__",
+                "--command-ratio",
+                "1",
+                "--command-key-pattern",
+                "P",
+                "--command",
+                "LPUSH l __data__",
+                "--command-ratio",
+                "3"
             ]
         );
         let line = arguments.join(" ");
@@ -383,10 +393,13 @@ mod tests {
 
     #[test]
     fn options_a_version_may_lack_are_traced_to_their_fields() {
-        let spec = spec(r#"{"testTime": "1s", "rateLimit": 5, "keyPattern": "Z:R", "extraArgs": ["--statsd-host=-x"]}"#);
+        let spec = spec(
+            r#"{"testTime": "1s", "rateLimit": 5, "keyPattern": "Z:R", "extraArgs": ["--statsd-host=-x"]}"#,
+        );
         let arguments = arguments(&spec, &job(1), &context(None));
         let uses = uses(&arguments, &spec.extra_args);
-        let field = |option: &str| uses.iter().find(|u| u.option.starts_with(option)).map(|u| (u.field, u.zipfian));
+        let field =
+            |option: &str| uses.iter().find(|u| u.option.starts_with(option)).map(|u| (u.field, u.zipfian));
         assert_eq!(field("--rate-limiting"), Some(("rateLimit", false)));
         assert_eq!(field("--key-pattern"), Some(("keyPattern", true)));
         assert_eq!(field("--statsd-host"), Some(("extraArgs", false)));

@@ -97,7 +97,8 @@ pub(super) fn check(version: Version, uses: &[Use<'_>]) -> Result<(), String> {
         let since = SINCE.iter().find(|(option, _)| *option == name).map(|(_, since)| *since);
         let since = since.max(wanted.zipfian.then_some(ZIPFIAN_SINCE));
         if let Some(since) = since.filter(|since| version < *since) {
-            let what = if wanted.zipfian { format!("the Zipfian pattern of {name}") } else { name.to_owned() };
+            let what =
+                if wanted.zipfian { format!("the Zipfian pattern of {name}") } else { name.to_owned() };
             return Err(format!(
                 "memtier.{} needs {what}, which memtier_benchmark has since {since}; the image's is {version}: leave \
                  the field out, or name a later version in memtier.image",

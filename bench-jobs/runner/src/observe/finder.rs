@@ -31,6 +31,8 @@ pub fn server_usage(name: Option<&str>, servers: usize) -> Option<CgroupUsage> {
 
 /// Two containers as one. Their peaks need not have been at the same time: the
 /// sum is the most that both can have used.
+// Taken by value, as Iterator::reduce hands them over.
+#[allow(clippy::needless_pass_by_value)]
 fn sum(one: CgroupUsage, other: CgroupUsage) -> CgroupUsage {
     let cpusets: BTreeSet<&str> = [one.cpuset.as_str(), other.cpuset.as_str()].into();
     CgroupUsage {

@@ -65,7 +65,8 @@ pub(super) fn settle(
     if counters_compared(job, result) {
         let ready = &armed.prepared.ready;
         let sum = |look: &Look| look.sum(&ready.members, ready.replica_reads);
-        counters_agree(&commands_used(result), in_flight(job, result), &sum(&armed.before), &sum(after))
+        let in_flight = in_flight(job, result, ready.members.len());
+        counters_agree(&commands_used(result), in_flight, &sum(&armed.before), &sum(after))
             .map_err(|e| failure(FailureStep::CounterCheck, e.to_string()))?;
     }
     match job.minimum_hit_ratio {
@@ -123,12 +124,7 @@ struct Line {
 /// The window: the tool's own where it has one (`told`), else from the line (the
 /// end of a warm-up), or the launch when that was later, to the last work of a
 /// load thread.
-fn window(
-    line: &Line,
-    launched_unix_nanos: i64,
-    active: Duration,
-    told: Option<(i64, f64)>,
-) -> Window {
+fn window(line: &Line, launched_unix_nanos: i64, active: Duration, told: Option<(i64, f64)>) -> Window {
     let received = &line.received;
     let begin = received.line_unix_nanos.saturating_add(clock::nanos(line.measured_after));
     let late = clock::seconds(launched_unix_nanos.max(begin).saturating_sub(received.line_unix_nanos));
@@ -144,10 +140,12 @@ fn window(
 }
 
 /// Requests the server may have answered without the tool seeing the replies:
-/// none when each connection sends a set number and awaits them all.
-fn in_flight(job: &JobSpec, result: &PodResult) -> u64 {
+/// none when each connection sends a set number and awaits them all. In a
+/// cluster every connection is one to each shard.
+fn in_flight(job: &JobSpec, result: &PodResult, servers: usize) -> u64 {
+    let shards = if job.target.cluster { servers.max(1) as u64 } else { 1 };
     match job.tool.planned_seconds() {
-        Some(_) => result.tool.connections * result.tool.pipeline.max(1),
+        Some(_) => result.tool.connections * result.tool.pipeline.max(1) * shards,
         None => 0,
     }
 }
@@ -224,13 +222,29 @@ mod tests {
     }
 
     #[test]
+    fn what_may_be_in_flight_is_known() {
+        let mut result = PodResult::failed("phase", 1, "pod", failure(FailureStep::Job, ""));
+        (result.tool.connections, result.tool.pipeline) = (20, 4);
+        let mut timed = job(1, r#"{"memtier": {"testTime": "5s"}}"#);
+        assert_eq!(in_flight(&timed, &result, 8), 80, "replicas take no part");
+        timed.target.cluster = true;
+        assert_eq!(in_flight(&timed, &result, 8), 640);
+        let counted = job(1, r#"{"memtier": {"requestsPerConnection": 5}}"#);
+        assert_eq!(in_flight(&counted, &result, 1), 0);
+    }
+
+    #[test]
     fn counts_are_compared_only_where_they_mean_the_same() {
         let result = PodResult::failed("phase", 1, "pod", failure(FailureStep::Job, ""));
         let compared = |clients, tool: &str| counters_compared(&job(clients, tool), &result);
         assert!(compared(1, r#"{"memtier": {"testTime": "5s"}}"#));
         assert!(!compared(2, r#"{"memtier": {"testTime": "5s"}}"#), "only the operator knows all counts");
         assert!(!compared(1, r#"{"bullmq": {"duration": "5s"}}"#), "ADD is no command");
-        let exec = |check| format!(r#"{{"exec": {{"image": "i", "command": ["x"], "parser": {{}}, "counterCheck": {check}}}}}"#);
+        let exec = |check| {
+            format!(
+                r#"{{"exec": {{"image": "i", "command": ["x"], "parser": {{}}, "counterCheck": {check}}}}}"#
+            )
+        };
         assert!(compared(1, &exec(true)) && !compared(1, &exec(false)));
         let mut tcp = job(1, &exec(true));
         tcp.target.protocol = ServerProtocol::Tcp;

@@ -49,6 +49,24 @@ pub fn listed_number(list: &str, name: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn any_answer_is_read_without_a_panic(text in "([a-z_#|]{0,6}[:=,\r\n]|\\PC){0,40}") {
+            let info = Info::parse(&text);
+            for (_, value) in info.with_prefix("") {
+                prop_assert!(!value.contains('\n'));
+                let _ = listed_number(value, "calls");
+            }
+        }
+
+        #[test]
+        fn a_field_is_found_wherever_it_stands(before in "([a-m]{1,5}:[a-z]{0,5}\n){0,9}", value in 0u64..) {
+            let info = Info::parse(&format!("{before}number:{value}\r\nother:1"));
+            prop_assert_eq!(info.number::<u64>("number"), Some(value));
+        }
+    }
 
     #[test]
     fn fields_are_read_over_all_sections() {

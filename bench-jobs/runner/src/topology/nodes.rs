@@ -4,6 +4,8 @@ use super::slots::SlotRanges;
 use std::net::{IpAddr, SocketAddr};
 
 /// One server, as another one (or itself) sees it.
+// Each bool is one flag of the server's own line.
+#[allow(clippy::struct_excessive_bools)]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KnownNode {
     /// Its node id.

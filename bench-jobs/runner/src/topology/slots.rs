@@ -111,7 +111,7 @@ mod tests {
             let all = even(shards).iter().flat_map(|part| part.ranges().to_vec()).collect();
             assert_eq!(SlotRanges::new(all).to_string(), "0-16383", "{shards} shards");
             let count: u32 =
-                even(shards).iter().flat_map(|p| p.ranges()).map(|(a, b)| u32::from(b - a) + 1).sum();
+                even(shards).iter().flat_map(SlotRanges::ranges).map(|(a, b)| u32::from(b - a) + 1).sum();
             assert_eq!(count, 16_384, "{shards} shards");
         }
     }

@@ -2,6 +2,7 @@
 
 use crate::table::{BAD, GOOD};
 use dragstrip_crds::{
+    datastore::ServerProtocol,
     protocol::{JobSpec, JobTarget, JobTool},
     result::FailureStep,
     workload::MemtierSpec,
@@ -55,6 +56,9 @@ impl Case {
             active: wall,
             last_lines: stderr.lines().rev().take(3).map(str::to_owned).collect(),
             stdout: self.file("stdout.txt"),
+            stdout_cut: false,
+            stderr: String::new(),
+            stderr_cut: false,
         }
     }
 
@@ -110,14 +114,27 @@ pub fn spec() -> MemtierSpec {
 }
 
 pub fn job() -> JobSpec {
+    let target = JobTarget {
+        host: "redis".to_owned(),
+        port: 7001,
+        cluster: false,
+        run_id: None,
+        username: None,
+        tls: None,
+        protocol: ServerProtocol::Resp,
+        members: Vec::new(),
+    };
     JobSpec {
         run: "run".to_owned(),
         phase: "phase".to_owned(),
         repetition: 1,
         clients: 1,
         token: "token".to_owned(),
-        target: JobTarget { host: "redis".to_owned(), port: 7001, cluster: false, run_id: None },
+        target,
         flush: false,
+        load: None,
+        warmup_seconds: None,
+        minimum_hit_ratio: None,
         tool: JobTool::Memtier(spec()),
         watchdog_seconds: 20.0,
     }
@@ -126,10 +143,13 @@ pub fn job() -> JobSpec {
 pub fn context(output: &Path) -> LaunchContext {
     LaunchContext {
         address: "127.0.0.1:7001".parse().unwrap(),
+        members: Vec::new(),
         client_index: 0,
         password: Some("sekret".to_owned()),
+        tls: None,
         output_directory: output.to_owned(),
         start_at_unix_nanos: 0,
+        tool_version: Some("2.3.0".to_owned()),
     }
 }
 

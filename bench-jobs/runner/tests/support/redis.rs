@@ -22,9 +22,11 @@ pub async fn wait_for<T>(what: &str, mut condition: impl AsyncFnMut() -> Option<
     }
 }
 
-/// A port that nobody listens on.
+/// A port that nobody listens on, low enough for a cluster's bus port, which is 10000 above.
 pub fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    std::iter::repeat_with(|| TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port())
+        .find(|port| *port < 55_000)
+        .unwrap()
 }
 
 /// A running server; ends with the value.

@@ -2,7 +2,7 @@
 
 use crate::redis::wait_for;
 use dragstrip_crds::{
-    protocol::{RunnerState, StartOrder},
+    protocol::{ClockReading, RunnerState, StartOrder},
     result::{LOG_MARKER, PodResult},
 };
 use nix::{
@@ -113,18 +113,30 @@ impl Pod {
         self
     }
 
+    /// With another argument.
+    pub fn argument(mut self, name: &str, value: &Path) -> Self {
+        self.command.arg(name).arg(value);
+        self
+    }
+
     /// With another environment variable.
     pub fn variable(mut self, name: &str, value: &str) -> Self {
         self.command.env(name, value);
         self
     }
 
-    /// With a shell script in the place of memtier.
-    pub fn script(mut self, body: &str) -> Self {
+    /// With a shell script in the place of memtier, of a version that has every option.
+    pub fn script(self, body: &str) -> Self {
+        self.script_of_version("2.3.0", body)
+    }
+
+    /// With a shell script in the place of this version of memtier.
+    pub fn script_of_version(mut self, version: &str, body: &str) -> Self {
         let programs = self.directory.path().join("programs");
         fs::create_dir(&programs).unwrap();
         let script = programs.join("memtier_benchmark");
-        fs::write(&script, format!("#!/bin/sh\n{body}\n")).unwrap();
+        let told = format!("[ \"$1\" = --version ] && echo 'memtier_benchmark {version} (sha1:0)' && exit 0");
+        fs::write(&script, format!("#!/bin/sh\n{told}\n{body}\n")).unwrap();
         fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
         let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
         self.command.env("PATH", path);
@@ -195,6 +207,15 @@ impl Runner {
         request.send().await.ok()?.json().await.ok()
     }
 
+    /// The runner's clock; the status when it is not told.
+    pub async fn clock(&self, token: &str) -> Result<ClockReading, u16> {
+        let request =
+            self.client.get(format!("{}/v1/clock", self.address)).header("x-dragstrip-token", token);
+        let answer = request.send().await.unwrap();
+        let status = answer.status().as_u16();
+        if status == 200 { Ok(answer.json().await.unwrap()) } else { Err(status) }
+    }
+
     /// The page of metrics.
     pub async fn metrics(&self) -> String {
         self.client.get(format!("{}/metrics", self.address)).send().await.unwrap().text().await.unwrap()
@@ -238,7 +259,7 @@ impl Finished {
 pub fn order_in(wait: Duration) -> StartOrder {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
     let nanos = |time: Duration| i64::try_from(time.as_nanos()).unwrap();
-    StartOrder { start_at_unix_nanos: nanos(now + wait), sent_at_unix_nanos: nanos(now) }
+    StartOrder { start_at_unix_nanos: nanos(now + wait), sent_at_unix_nanos: nanos(now), clock: None }
 }
 
 /// Whether a process exists, and is not just waiting to be collected.

@@ -96,14 +96,14 @@ impl Shard {
     /// The answer to a command, by redis-cli; an error is one too.
     pub fn ask(&self, words: &[&str]) -> String {
         let mut command = Command::new("redis-cli");
-        command.args(["-p", &self.port.to_string()]).args(words);
+        command.args(["-p", &self.port.to_string()]);
         if self.options.iter().any(|option| option == PASSWORD) {
             command.env("REDISCLI_AUTH", PASSWORD);
         }
         if let Some(place) = self.options.iter().position(|option| option == "--tls-ca-cert-file") {
             command.args(["--tls", "--cacert", &self.options[place + 1]]);
         }
-        let output = command.output().expect("these tests need redis-cli on PATH");
+        let output = command.args(words).output().expect("these tests need redis-cli on PATH");
         String::from_utf8_lossy(&output.stdout).trim().to_owned()
     }
 

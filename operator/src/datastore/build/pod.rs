@@ -226,9 +226,9 @@ fn server(datastore: &ValidatedDatastore, spec: &DatastoreSpec, index: usize) ->
     let (mut command, mut arguments) = (rules.command(spec), rules.arguments(spec));
     let more = spec.extra_args.iter().cloned();
     if spec.custom.is_some() {
-        arguments.extend(more)
+        arguments.extend(more);
     } else {
-        command.extend(more)
+        command.extend(more);
     }
     let (startup_probe, readiness_probe) = probes(spec);
     Container {

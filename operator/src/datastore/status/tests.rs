@@ -69,12 +69,8 @@ fn member(index: usize, role: &str, truth: Option<ServerTruth>) -> TopologyMembe
     }
 }
 
-fn joined(
-    complete: bool,
-    message: &str,
-    members: Vec<TopologyMember>,
-) -> Option<Result<TopologyState, String>> {
-    Some(Ok(TopologyState { complete, message: message.into(), changes: Vec::new(), members }))
+fn joined(complete: bool, message: &str, members: Vec<TopologyMember>) -> TopologyState {
+    TopologyState { complete, message: message.into(), changes: Vec::new(), members }
 }
 
 fn fetched(pods: Vec<Pod>) -> Fetched {
@@ -116,7 +112,7 @@ fn one_server_is_ready_when_it_is_what_was_declared() {
 #[test]
 fn a_whole_cluster_is_ready_and_tells_its_members() {
     let mut whole = fetched((0..3).map(|i| pod(i, true)).collect());
-    whole.topology = joined(true, "every server is joined", shards());
+    whole.topology = Some(Ok(joined(true, "every server is joined", shards())));
     let status = told(&spread(), &whole);
     assert_eq!(condition(&status, READY).1, "Ready");
     assert_eq!(condition(&status, VERIFIED).1, "AsDeclared");
@@ -130,7 +126,7 @@ fn a_whole_cluster_is_ready_and_tells_its_members() {
 #[test]
 fn a_cluster_that_is_being_formed_is_not_ready_and_looked_at_again() {
     let mut forming = fetched((0..3).map(|i| pod(i, true)).collect());
-    forming.topology = joined(false, "10.0.0.1:7000 knows 2 of 3 servers", shards());
+    forming.topology = Some(Ok(joined(false, "10.0.0.1:7000 knows 2 of 3 servers", shards())));
     let status = told(&spread(), &forming);
     let (holds, reason, message) = condition(&status, READY);
     assert_eq!((holds.as_str(), reason.as_str()), ("False", "Joining"));
@@ -143,7 +139,7 @@ fn one_shard_that_differs_is_named() {
     let mut members = shards();
     members[2].truth.as_mut().unwrap().threads = Some(4);
     let mut whole = fetched((0..3).map(|i| pod(i, true)).collect());
-    whole.topology = joined(true, "", members);
+    whole.topology = Some(Ok(joined(true, "", members)));
     let status = told(&spread(), &whole);
     assert_eq!(condition(&status, READY).1, "NotAsDeclared");
     assert_eq!(condition(&status, VERIFIED).2, "10.0.0.2:7000: threads: declared 1, the server runs 4");
@@ -154,7 +150,7 @@ fn a_server_that_did_not_answer_leaves_it_unverified() {
     let mut members = shards();
     members[1].truth = None;
     let mut whole = fetched((0..3).map(|i| pod(i, true)).collect());
-    whole.topology = joined(true, "", members);
+    whole.topology = Some(Ok(joined(true, "", members)));
     let (holds, reason, message) = condition(&told(&spread(), &whole), VERIFIED);
     assert_eq!((holds.as_str(), reason.as_str()), ("Unknown", "ObserverSilent"));
     assert!(message.contains("10.0.0.1:7000"), "{message}");
@@ -173,14 +169,14 @@ fn pods_that_are_missing_or_starting_are_counted_and_named() {
 fn replicas_have_their_roles() {
     let datastore = valid(json!({"replicas": 1}));
     let mut whole = fetched(vec![pod(0, true), pod(1, true)]);
-    whole.topology = joined(
+    whole.topology = Some(Ok(joined(
         true,
         "",
         vec![
             member(0, "primary", Some(truth("a", "master"))),
             member(1, "replica", Some(truth("b", "slave"))),
         ],
-    );
+    )));
     let status = told(&datastore, &whole);
     assert_eq!(condition(&status, READY).1, "Ready");
     let roles: Vec<_> = status.members.iter().map(|member| member.role.as_str()).collect();

@@ -178,7 +178,9 @@ fn schedules_are_added_and_batches_are_of_one_pod_only() {
 /// A pod that measured `latencies` (in microseconds) as GETs within `seconds`.
 fn sample(pod: &str, latencies: &[u64], seconds: f64) -> PodResult {
     let mut histogram = hdrhistogram::Histogram::new_with_bounds(1, 3_600_000_000, 3).unwrap();
-    latencies.iter().for_each(|latency| histogram.record(*latency).unwrap());
+    for latency in latencies {
+        histogram.record(*latency).unwrap();
+    }
     let recorded = Latencies::from_microseconds(histogram);
     let mut result = pod_result(pod, latencies.len() as u64, seconds, 1);
     result.operations[0].latency_milliseconds = recorded.summary();

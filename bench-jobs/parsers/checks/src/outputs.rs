@@ -1,0 +1,165 @@
+//! The seven parsers of tool output.
+
+use crate::cuts;
+use dragstrip_crds::workload::ParserSpec;
+use dragstrip_parsers::{Capture, LatencyReport, Outputs, ParseError, Parsed, check, parse};
+use serde_json::{Value, json};
+
+/// The file that specs of this module name.
+const FILE: &str = "result";
+
+/// How a cut shows.
+#[derive(Clone, Copy, PartialEq)]
+enum Format {
+    /// One document: whatever lacks its end is an error.
+    Document,
+    /// Lines: those that ended are read as if there were no others.
+    Lines,
+}
+
+pub(crate) fn memtier_json(data: &[u8]) {
+    holds(&spec(json!({"memtierJson": {"file": FILE}})), Format::Document, data);
+}
+
+pub(crate) fn dragstrip_json(data: &[u8]) {
+    holds(&spec(json!({"dragstripJson": {"file": FILE}})), Format::Document, data);
+}
+
+pub(crate) fn redis_benchmark_csv(data: &[u8]) {
+    holds(&spec(json!({"redisBenchmarkCsv": {}})), Format::Lines, data);
+}
+
+pub(crate) fn go_bench(data: &[u8]) {
+    holds(&spec(json!({"goBench": {}})), Format::Lines, data);
+}
+
+/// The first byte chooses the notation.
+pub(crate) fn csv(data: &[u8]) {
+    let Some((choice, data)) = data.split_first() else { return };
+    let (decimal, thousands, delimiter) = match choice % 4 {
+        0 => (".", None, ","),
+        1 => (".", Some(","), ","),
+        2 => (",", Some("."), ","),
+        _ => (",", Some(" "), ";"),
+    };
+    let options = json!({"file": FILE, "delimiter": delimiter, "decimalSeparator": decimal, "thousandsSeparator": thousands,
+        "columns": [
+            {"header": "Test", "meaning": "Operation"},
+            {"header": "NsPerOp", "meaning": "TimePerOperation", "unit": "Nanoseconds"},
+            {"header": "OpsPerSec", "meaning": "OperationsPerSecond"},
+            {"header": "Keys Count", "meaning": "Count"},
+            {"header": "TimeoutSec", "meaning": "Metric", "metric": "timeout"},
+            {"header": "LatencyP50", "meaning": "LatencyPercentile", "percentile": 50},
+            {"header": "LatencyP99", "meaning": "LatencyPercentile", "percentile": 99}]});
+    holds(&spec(json!({"csv": options})), Format::Lines, data);
+}
+
+/// The first byte chooses the patterns: those that the examples use.
+pub(crate) fn regex(data: &[u8]) {
+    let Some((choice, data)) = data.split_first() else { return };
+    let text = match choice % 5 {
+        0 => include_str!("../../tests/specs/fred.json"),
+        1 => include_str!("../../tests/specs/bullmq.json"),
+        2 => include_str!("../../tests/specs/etcd.json"),
+        3 => include_str!("../../tests/specs/resp-benchmark.json"),
+        _ => include_str!("../../tests/specs/dkv-perf.json"),
+    };
+    holds(&serde_json::from_str(text).unwrap(), Format::Lines, data);
+}
+
+/// A pattern that people write: a line of pattern, then the output.
+pub(crate) fn regex_pattern(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let (pattern, output) = text.split_once('\n').unwrap_or((&text, "set 5 7.5 1.2ms\n"));
+    // The API takes no longer ones.
+    if pattern.chars().count() > 1024 {
+        return;
+    }
+    let spec = spec(json!({"regex": {"lines": [{"pattern": pattern, "operation": "set"}]}}));
+    if check(&spec).is_ok() {
+        holds(&spec, Format::Lines, output.as_bytes());
+    }
+}
+
+/// Three files, with a zero byte between them.
+pub(crate) fn criterion_json(data: &[u8]) {
+    holds(&spec(json!({"criterionJson": {"directory": "-"}})), Format::Lines, data);
+    let mut files = data.splitn(3, |byte| *byte == 0);
+    let names = ["benchmark.json", "estimates.json", "sample.json"];
+    let files: Vec<_> = names.iter().filter_map(|name| Some((*name, files.next()?.to_vec()))).collect();
+    let spec = spec(json!({"criterionJson": {"directory": "home"}}));
+    let read = |cut: usize, length: usize| {
+        let kept = files.iter().enumerate().map(|(index, (name, bytes))| {
+            let length = if index == cut { length } else { bytes.len() };
+            (format!("home/group/new/{name}"), bytes[..length].to_vec())
+        });
+        parse(&spec, &Outputs { files: kept.collect(), ..Outputs::default() })
+    };
+    let Ok(whole) = read(usize::MAX, 0) else { return };
+    sane(&whole);
+    for (index, (name, bytes)) in files.iter().enumerate() {
+        for length in cuts(bytes.len()) {
+            if let Ok(parsed) = read(index, length) {
+                assert_eq!(parsed, whole, "{name} cut after {length} bytes gave other numbers");
+            }
+        }
+    }
+}
+
+fn spec(value: Value) -> ParserSpec {
+    serde_json::from_value(value).expect("the check's own options are valid")
+}
+
+fn read(spec: &ParserSpec, data: &[u8]) -> Result<Parsed, ParseError> {
+    let outputs = Outputs {
+        stdout: Capture::whole(String::from_utf8_lossy(data)),
+        stderr: Capture::default(),
+        files: [(FILE.to_owned(), data.to_vec())].into(),
+    };
+    parse(spec, &outputs)
+}
+
+fn holds(spec: &ParserSpec, format: Format, data: &[u8]) {
+    let whole = read(spec, data);
+    if let Ok(parsed) = &whole {
+        sane(parsed);
+    }
+    for length in cuts(data.len()) {
+        let Ok(cut) = read(spec, &data[..length]) else { continue };
+        sane(&cut);
+        match (format, &whole) {
+            (Format::Document, Ok(whole)) => {
+                assert_eq!(&cut, whole, "cut after {length} of {} bytes gave other numbers", data.len());
+            }
+            // What follows a whole document only makes it invalid.
+            (Format::Document, Err(_)) => {}
+            (Format::Lines, _) => only_whole_lines(spec, &data[..length], &cut),
+        }
+    }
+}
+
+/// A line without its end changes nothing but that the output is incomplete.
+fn only_whole_lines(spec: &ParserSpec, data: &[u8], cut: &Parsed) {
+    let end = data.iter().rposition(|byte| matches!(byte, b'\n' | b'\r')).map_or(0, |position| position + 1);
+    let before = read(spec, &data[..end]).expect("whole lines alone are read if they are with half a line");
+    let numbers = |parsed: &Parsed| Parsed { incomplete: None, ..parsed.clone() };
+    assert_eq!(numbers(cut), numbers(&before), "half a line gave a number");
+    let rest = String::from_utf8_lossy(&data[end..]);
+    assert!(cut.incomplete.is_some() || rest.trim().is_empty(), "half a line went unnoticed: {rest:?}");
+}
+
+/// Numbers that can be: finite, not below zero where nothing can be, percentiles in order.
+fn sane(parsed: &Parsed) {
+    let fine = |number: Option<f64>| number.is_none_or(|number| number.is_finite() && number >= 0.0);
+    assert!(fine(parsed.seconds), "{:?} seconds", parsed.seconds);
+    for operation in &parsed.operations {
+        assert!(fine(operation.operations_per_second) && fine(operation.seconds), "{operation:?}");
+        if let Some(LatencyReport::Printed(latency)) = &operation.latency {
+            assert!(fine(latency.mean) && fine(latency.minimum) && fine(latency.maximum), "{operation:?}");
+            let rising = latency.percentiles.is_sorted_by(|one, other| one.percent < other.percent);
+            assert!(rising, "{operation:?}");
+            assert!(latency.percentiles.iter().all(|one| fine(Some(one.milliseconds))), "{operation:?}");
+        }
+    }
+    assert!(parsed.metrics.iter().all(|metric| metric.value.is_finite()), "{:?}", parsed.metrics);
+}
