@@ -137,7 +137,7 @@ export function echo(configuration: Configuration): ConfigurationEcho {
     durationSeconds: load.durationSeconds,
     warmupSeconds: load.warmupSeconds,
     readerStart: load.readerStart,
-    connections: connectionsOf(load),
+    connections: connectionsOf(load, server.cluster),
     keepKeys: configuration.keepKeys,
     sharedQueues: configuration.sharedQueues,
     ...(configuration.startAtUnixNanos !== undefined && { startAtUnixNanos: configuration.startAtUnixNanos.toString() }),
@@ -146,9 +146,11 @@ export function echo(configuration: Configuration): ConfigurationEcho {
 
 /** Connections of the load, as the published tool opens them: one per writer and
  * queue; per reader and queue one for commands and one that blocks. To a
- * cluster each of them is a client with a connection per node it needs. */
-function connectionsOf(load: LoadOptions): number {
-  return load.queueNames.length * (load.writers + 2 * load.readers);
+ * cluster each of them is a client with a connection per node it needs, and a
+ * writer's queues share one. */
+function connectionsOf(load: LoadOptions, cluster: boolean): number {
+  const queues = load.queueNames.length;
+  return (cluster ? 1 : queues) * load.writers + 2 * queues * load.readers;
 }
 
 /** The command line or the environment is not usable. */

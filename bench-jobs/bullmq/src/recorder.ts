@@ -1,6 +1,7 @@
 /** What one thread counted of one operation. Pure: instants are handed in. */
 
-import { build, encodeIntoCompressedBase64, type Histogram } from "hdr-histogram-js";
+import { build, type Histogram } from "hdr-histogram-js";
+import { encoded } from "./histogram-encoding.js";
 
 /** Bounds of all latency histograms, in microseconds: those of dragstrip-loadgen. */
 export const LOWEST_MICROSECONDS = 1;
@@ -114,7 +115,7 @@ export class Recorder {
       errorCounts: [...this.kinds].map(([kind, entry]) => ({ operation: this.operation, kind, ...entry })),
       perSecond: this.perSecond,
       activeMilliseconds: this.last - this.measureFrom,
-      histogram: encodeIntoCompressedBase64(this.histogram),
+      histogram: encoded(this.histogram),
     };
   }
 }

@@ -1,6 +1,7 @@
 /** The result: its form, and how it comes out of what the threads measured. Pure. */
 
-import { decodeFromCompressedBase64, encodeIntoCompressedBase64 } from "hdr-histogram-js";
+import { decodeFromCompressedBase64 } from "hdr-histogram-js";
+import { encoded } from "./histogram-encoding.js";
 import { echo, type Configuration, type ConfigurationEcho } from "./configuration.js";
 import { COMPLETED, FAILURE_EXIT_CODES, INTERRUPTED, TERMINATED, type Failure } from "./failure.js";
 import type { ThreadResult } from "./messages.js";
@@ -148,7 +149,7 @@ function operationReports(results: readonly ThreadResult[]): OperationReport[] {
       errors: sum(own.map((result) => result.recorded.errors)),
       bytes: sum(own.map((result) => result.bytes)),
       windowSeconds: activeSeconds(own),
-      histogram: encodeIntoCompressedBase64(histogram),
+      histogram: encoded(histogram),
     };
   });
 }

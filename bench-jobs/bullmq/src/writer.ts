@@ -1,4 +1,8 @@
-/** A writer: BullMQ queues, each with a connection of its own as in the published tool. */
+/**
+ * A writer: BullMQ queues, each with a connection of its own as in the published
+ * tool. A cluster's client already has a connection to every shard, and serves
+ * all queues of the writer.
+ */
 
 import { Queue } from "bullmq";
 import { Batch } from "./batch.js";
@@ -12,6 +16,11 @@ import { WriteLoop, type Add } from "./write-loop.js";
 /** The published tool's name of its jobs. */
 const JOB_NAME = "test";
 
+interface ConnectedQueue {
+  readonly connection: Connection;
+  readonly queue: Queue;
+}
+
 /** A connected writer. */
 export class Writer implements Load {
   private loop: WriteLoop | undefined;
@@ -19,23 +28,29 @@ export class Writer implements Load {
   private constructor(
     private readonly options: LoadOptions,
     readonly connections: readonly Connection[],
-    private readonly queues: readonly Queue[],
+    private readonly queues: readonly ConnectedQueue[],
   ) {}
 
   /** Connects to all queues; `lost` is told when a connection ends later. */
   static async open({ server, load }: ThreadOrder, lost: (reason: Error) => void): Promise<Writer> {
-    const opened = load.queueNames.map(async (name) => {
+    const open = async (): Promise<Connection> => {
       const connection = newConnection(server);
       await connect(connection, server);
       onLost(connection, lost);
-      const queue = new Queue(name, { connection, prefix: load.prefix });
-      // What goes wrong is seen on the connection and on every add.
-      queue.on("error", () => undefined);
-      await queue.waitUntilReady();
-      return { connection, queue };
-    });
-    const pairs = await Promise.all(opened);
-    return new Writer(load, pairs.map((pair) => pair.connection), pairs.map((pair) => pair.queue));
+      return connection;
+    };
+    const shared = server.cluster ? open() : undefined;
+    const queues = await Promise.all(
+      load.queueNames.map(async (name) => {
+        const connection = await (shared ?? open());
+        const queue = new Queue(name, { connection, prefix: load.prefix });
+        // What goes wrong is seen on the connection and on every add.
+        queue.on("error", () => undefined);
+        await queue.waitUntilReady();
+        return { connection, queue };
+      }),
+    );
+    return new Writer(load, [...new Set(queues.map(({ connection }) => connection))], queues);
   }
 
   get jobsPerQueue(): readonly number[] {
@@ -43,8 +58,9 @@ export class Writer implements Load {
   }
 
   run(schedule: LocalSchedule, recorder: Recorder): Promise<void> {
+    const batches = new Map(this.connections.map((connection) => [connection, new Batch(connection)]));
     this.loop = new WriteLoop({
-      adds: this.queues.map((queue, index) => batched(this.connections[index], adder(queue, this.options))),
+      adds: this.queues.map(({ connection, queue }) => batched(batches.get(connection), adder(queue, this.options))),
       jobsPerAdd: Math.max(1, this.options.bulk),
       concurrency: this.options.concurrency,
       until: schedule.until,
@@ -66,9 +82,8 @@ export class Writer implements Load {
   }
 }
 
-function batched(connection: Connection | undefined, add: Add): Add {
-  if (connection === undefined) return add;
-  const batch = new Batch(connection);
+function batched(batch: Batch | undefined, add: Add): Add {
+  if (batch === undefined) return add;
   return () => {
     batch.hold();
     return add();

@@ -96,10 +96,10 @@ pub struct BullmqSpec {
 
 impl BullmqSpec {
     /// How long before the start line the program must be started: Node.js and the
-    /// first connection take up to 3 s, and each worker thread, which loads the
+    /// first connection take up to 5 s on a busy machine, and each worker thread, which loads the
     /// whole client library, 0.25 s more.
     pub fn head_start(&self) -> Duration {
         let threads = self.writers.unsigned_abs() + self.readers.unsigned_abs();
-        Duration::from_secs(3) + Duration::from_millis(250) * threads
+        Duration::from_secs(5) + Duration::from_millis(250) * threads
     }
 }

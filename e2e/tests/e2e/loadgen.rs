@@ -4,10 +4,10 @@ use crate::common::{complete, redis};
 use anyhow::{Context, Result, ensure};
 use dragstrip_crds::{BenchmarkRunStatus, run::RunPhase};
 use dragstrip_e2e::{
-    SHORT_RUN,
+    Env, Look, SHORT_RUN,
     manifests::against,
     results::{self, agrees, operation, phase, plausible},
-    with_namespace,
+    until, with_namespace,
 };
 use std::time::Duration;
 
@@ -143,10 +143,22 @@ async fn a_stalled_server_shows_in_an_open_loop_and_hides_in_a_closed_one() -> R
         env.run("stalled", &against("redis", STALLED)).await?;
         for name in ["open", "closed"] {
             env.load_runs("stalled", name, SHORT_RUN).await?;
+            reads_arrive(&env).await?;
             env.freeze_server("redis", STALL).await?;
         }
         let run = env.run_in("stalled", RunPhase::Succeeded, SHORT_RUN).await?;
         check_stall(&results::status(&run)?)
+    })
+    .await
+}
+
+/// The run says that load runs once the start line is fixed; this is when it is crossed.
+async fn reads_arrive(env: &Env) -> Result<()> {
+    let mut server = env.server("redis").await?;
+    let before = server.calls().await?.get("get").copied().unwrap_or_default();
+    until("reads at the server", SHORT_RUN, async || {
+        let now = server.calls().await?.get("get").copied().unwrap_or_default();
+        Ok(if now > before { Look::Done(()) } else { Look::NotYet(format!("{now} GETs, as before")) })
     })
     .await
 }

@@ -141,7 +141,7 @@ async fn a_server_with_tls_and_a_password_is_measured_by_clients_with_certificat
         env.secret("password", "a secret").await?;
         env.datastore("redis", &format!("{REDIS}{ENCRYPTED}")).await?;
         // Said at once, not after a timeout of the kubelet's.
-        datastore_says(&env, "redis", "Ready", "SecretMissing", &["server-certificate"]).await?;
+        datastore_says(&env, "redis", "Ready", "ConfigurationMissing", &["server-certificate"]).await?;
         let certificates = Certificates::of(&["redis", &format!("redis.{}.svc", env.namespace)])?;
         env.tls_secret("server-certificate", &certificates.server, &certificates.authority).await?;
         env.tls_secret("client-certificate", &certificates.client, &certificates.authority).await?;

@@ -46,7 +46,8 @@ pub struct LibraryArguments {
     /// Requests of all tasks together, taken from one counter (fred's -n).
     #[arg(long, value_name = "N", group = "limit")]
     total_requests: Option<NonZeroU64>,
-    /// Replies to INCR must count up by one for each task's own key; others are errors.
+    /// Replies to INCR must count up by one for each task's own key, from the first
+    /// reply on; others are errors.
     #[arg(long)]
     assert_expected: bool,
     /// Write the requests of concurrent tasks together. Changes nothing where it is accepted:
