@@ -87,9 +87,7 @@ impl LoadConnection {
         self.link.with_write_buffer(|link, outgoing| {
             let context = Rc::clone(&link.context);
             let mut recorder = context.recorder.borrow_mut();
-            for _ in 0..size {
-                link.write_next(outgoing, &mut recorder, measured)?;
-            }
+            link.write_many(outgoing, &mut recorder, measured, size as u64)?;
             let now = Instant::now();
             link.flight = Flight::Batch(Origin { instant: now, measured });
             link.set_waiting(Some(now));

@@ -5,6 +5,27 @@ pub(crate) const MAXIMUM_DIGITS: usize = 20;
 /// Room for the digits and the line end behind them.
 const ROOM: usize = MAXIMUM_DIGITS + 2;
 
+/// How many digits `number` has.
+#[inline]
+pub(crate) fn digits_of(number: u64) -> usize {
+    number.checked_ilog10().map_or(1, |power| power as usize + 1)
+}
+
+/// Writes the last digits of `number`, as many as `place` has room for.
+#[inline]
+pub(crate) fn write_digits(place: &mut [u8], mut number: u64) {
+    let mut pairs = place.rchunks_exact_mut(2);
+    for pair in pairs.by_ref() {
+        // Two at a time: half as many long divisions.
+        let two = u8::try_from(number % 100).unwrap_or_default();
+        number /= 100;
+        pair.copy_from_slice(&[b'0' + two / 10, b'0' + two % 10]);
+    }
+    if let [first] = pairs.into_remainder() {
+        *first = b'0' + u8::try_from(number % 10).unwrap_or_default();
+    }
+}
+
 /// A number as text, ready to be the end of a line.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Decimal {
@@ -60,6 +81,10 @@ mod tests {
             assert_eq!(decimal.digits(), number.to_string().as_bytes());
             assert_eq!(decimal.line(), format!("{number}\r\n").as_bytes());
             assert_eq!(decimal.count(), number.to_string().len());
+            assert_eq!(digits_of(number), decimal.count());
+            let mut place = vec![b'x'; decimal.count()];
+            write_digits(&mut place, number);
+            assert_eq!(place, decimal.digits());
         }
     }
 }

@@ -18,7 +18,6 @@ use tokio::io::{AsyncRead as _, AsyncWrite as _, ReadBuf};
 
 use crate::errors::UNEXPECTED_REPLY;
 use crate::exchange::{Answers, Said};
-use crate::mix::OperationIndex;
 use crate::operations::Found;
 use crate::outgoing::{Cursor, Outgoing};
 use crate::recorder::Recorder;
@@ -207,22 +206,41 @@ impl Link {
         outgoing: &mut Outgoing,
         recorder: &mut Recorder,
         measured: bool,
-    ) -> Result<OperationIndex, LoadError> {
-        let mark = outgoing.mark();
-        let operation = self.source.write_next(outgoing).map_err(|_| LoadError::NoKey {
-            connection: self.name.within_run,
-            address: Arc::clone(&self.name.address),
-        })?;
-        if measured {
-            recorder.note_request(operation, outgoing.length_since(mark));
+    ) -> Result<(), LoadError> {
+        self.write_many(outgoing, recorder, measured, 1)
+    }
+
+    /// Appends the next `count` requests to `outgoing`; `measured` ones are counted.
+    #[inline]
+    pub(crate) fn write_many(
+        &mut self,
+        outgoing: &mut Outgoing,
+        recorder: &mut Recorder,
+        measured: bool,
+        count: u64,
+    ) -> Result<(), LoadError> {
+        let mut left = count;
+        while left > 0 {
+            // Copies are kept of single requests.
+            let limit = if self.copies.is_some() { 1 } else { left };
+            let mark = outgoing.mark();
+            let row = self.source.write_row(outgoing, limit).map_err(|_| self.no_key())?;
+            if measured {
+                recorder.note_requests(row.operation, row.requests, outgoing.length_since(mark));
+            }
+            if let Some(copies) = &mut self.copies {
+                let mut copy = copies.buffer();
+                copy.append_since(outgoing, mark);
+                copies.in_flight.push_back(copy);
+            }
+            self.expected.outstanding += row.requests;
+            left -= row.requests;
         }
-        if let Some(copies) = &mut self.copies {
-            let mut copy = copies.buffer();
-            copy.append_since(outgoing, mark);
-            copies.in_flight.push_back(copy);
-        }
-        self.expected.outstanding += 1;
-        Ok(operation)
+        Ok(())
+    }
+
+    fn no_key(&self) -> LoadError {
+        LoadError::NoKey { connection: self.name.within_run, address: Arc::clone(&self.name.address) }
     }
 
     /// Runs `write` with the thread's write buffer, empty.
@@ -265,11 +283,16 @@ impl Link {
             if rest.is_empty() {
                 return Ok(true);
             }
-            match Pin::new(&mut self.stream).poll_write(task, rest) {
-                Poll::Pending => return Ok(false),
-                Poll::Ready(Ok(taken)) => outgoing.advance(cursor, taken),
-                Poll::Ready(Err(source)) => return Err(self.send_error(source)),
-            }
+            let written = match self.stream.try_write(rest) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    match Pin::new(&mut self.stream).poll_write(task, rest) {
+                        Poll::Pending => return Ok(false),
+                        Poll::Ready(written) => written,
+                    }
+                }
+                written => written,
+            };
+            outgoing.advance(cursor, written.map_err(|source| self.send_error(source))?);
         }
     }
 

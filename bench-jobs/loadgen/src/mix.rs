@@ -70,8 +70,12 @@ impl Cycle {
         weights.iter().map(|weight| weight / divisor).sum()
     }
 
-    fn of(stretches: Vec<Stretch>) -> Self {
+    fn of(mut stretches: Vec<Stretch>) -> Self {
         let length = stretches.iter().map(|stretch| stretch.length).sum();
+        // A single operation is one row without an end, so that it is walked in large steps.
+        if let [only] = stretches.as_mut_slice() {
+            only.length = u64::MAX;
+        }
         Self { stretches: stretches.into(), length }
     }
 }
@@ -114,10 +118,19 @@ impl OperationWalk {
     /// Goes on to the next place.
     #[inline]
     pub(crate) fn advance(&mut self) {
-        self.left -= 1;
+        self.advance_within_row(1);
+    }
+
+    /// Goes on by as many places of the current operation as come in a row, by
+    /// `limit` at most, and returns how many.
+    #[inline]
+    pub(crate) fn advance_within_row(&mut self, limit: u64) -> u64 {
+        let places = self.left.min(limit);
+        self.left -= places;
         if self.left == 0 {
             self.next_stretch();
         }
+        places
     }
 
     fn next_stretch(&mut self) {
@@ -161,6 +174,25 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn rows_are_walked_like_single_places(
+            weights in proptest::collection::vec(0u64..5, 2..5),
+            limits in proptest::collection::vec(1u64..7, 1..30),
+        ) {
+            prop_assume!(weights.iter().any(|&weight| weight > 0));
+            for cycle in [Cycle::in_a_row(&weights), Cycle::spread(&weights)] {
+                let mut walk = OperationWalk::new(cycle.clone(), 1);
+                let mut rows = Vec::new();
+                for &limit in &limits {
+                    let operation = walk.current().0;
+                    let places = walk.advance_within_row(limit);
+                    prop_assert!((1..=limit).contains(&places), "{places} places of {limit}");
+                    rows.extend((0..places).map(|_| operation));
+                }
+                prop_assert_eq!(&rows, &walked(cycle, 1, rows.len()));
+            }
+        }
+
         #[test]
         fn every_cycle_keeps_the_weights_exactly_and_never_strays(
             weights in proptest::collection::vec(1u64..20, 1..6), connection in 0u64..500

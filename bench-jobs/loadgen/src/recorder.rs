@@ -144,9 +144,15 @@ impl Tally {
 
     #[inline]
     pub(crate) fn add_success(&mut self, found: Found) {
-        self.count += 1;
-        self.found.hits += found.hits;
-        self.found.misses += found.misses;
+        self.add_successes(found, 1);
+    }
+
+    /// So many successes that each found the same.
+    #[inline]
+    pub(crate) fn add_successes(&mut self, found: Found, count: u64) {
+        self.count += count;
+        self.found.hits += found.hits * count;
+        self.found.misses += found.misses * count;
     }
 }
 
@@ -222,11 +228,11 @@ impl Recorder {
         self.last_first_send = Some(self.last_first_send.map_or(instant, |last| last.max(instant)));
     }
 
-    /// A request of the measured window was written.
+    /// So many requests of the measured window, of so many bytes together, were written.
     #[inline]
-    pub(crate) fn note_request(&mut self, operation: OperationIndex, bytes: u64) {
+    pub(crate) fn note_requests(&mut self, operation: OperationIndex, requests: u64, bytes: u64) {
         if let Some(record) = self.operations.get_mut(operation.0) {
-            record.requests += 1;
+            record.requests += requests;
             record.bytes_sent += bytes;
         }
     }

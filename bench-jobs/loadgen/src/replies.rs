@@ -185,8 +185,43 @@ impl ReplySorter<'_> {
     }
 }
 
+impl ReplySorter<'_> {
+    /// Takes as many of `limit` equal replies as answer requests of one
+    /// operation in a row and need not be told apart, and returns how many.
+    #[inline]
+    fn take_alike(&mut self, kind: ReplyKind, bytes_of_each: u64, limit: u64) -> u64 {
+        let expected = &mut *self.expected;
+        let operation = expected.walk.current();
+        if self.copies.is_some() || !matches!(self.flight, Flight::Batch(_)) || expected.outstanding == 0 {
+            return 0;
+        }
+        let Some(shape) = expected.shapes.get(operation.0).filter(|shape| shape.replies == 1) else {
+            return 0;
+        };
+        let Some(found) = shape.first.judge(kind) else { return 0 };
+        let Some(tally) = self.recorder.tallies.get_mut(operation.0) else { return 0 };
+        let taken = expected.walk.advance_within_row(limit.min(expected.outstanding));
+        expected.outstanding -= taken;
+        tally.add_successes(found, taken);
+        tally.bytes += bytes_of_each * taken;
+        taken
+    }
+}
+
 impl ReplySink for ReplySorter<'_> {
     #[inline]
+    fn replies(&mut self, kind: ReplyKind, bytes_of_each: u64, count: u64) {
+        let mut left = count;
+        while left > 0 {
+            let taken = self.take_alike(kind, bytes_of_each, left);
+            left -= taken;
+            if taken == 0 {
+                self.reply(kind, bytes_of_each);
+                left -= 1;
+            }
+        }
+    }
+
     fn reply(&mut self, kind: ReplyKind, bytes: u64) {
         let Some((operation, shape)) = self.answered() else { return };
         let expected = if self.expected.partial.replies == 0 { shape.first } else { shape.others };
@@ -275,6 +310,18 @@ mod tests {
         let set = &found.recorder.operations[0];
         assert_eq!((set.count, set.errors, found.surplus), (1, 1, 1));
         assert_eq!(found.recorder.errors.entries[0].kind, UNEXPECTED_REPLY);
+    }
+
+    #[test]
+    fn replies_in_a_row_are_shared_out_over_the_operations_they_answer() {
+        let stream = b"$1\r\nx\r\n".repeat(8);
+        let found = sorted(&stream, &["get weight=3", "command\tGET __key__", "incr"], 7, None);
+        let records = &found.recorder.operations;
+        // Walked: get get get command incr get get; the eighth answers nothing.
+        assert_eq!((records[0].count, records[0].hits, records[0].bytes_received), (5, 5, 35));
+        assert_eq!((records[1].count, records[1].hits, records[1].bytes_received), (1, 0, 7));
+        assert_eq!((records[2].count, records[2].errors, records[2].bytes_received), (0, 1, 7));
+        assert_eq!((found.surplus, found.outstanding), (1, 0));
     }
 
     #[test]

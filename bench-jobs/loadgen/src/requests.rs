@@ -14,7 +14,7 @@ use rand::rngs::SmallRng;
 use thiserror::Error;
 
 use crate::configuration::{Configuration, Data};
-use crate::decimal::{Decimal, MAXIMUM_DIGITS};
+use crate::decimal::{self, Decimal, MAXIMUM_DIGITS};
 use crate::keys::{KeyError, KeyPicker, Share};
 use crate::mix::{Cycle, OperationIndex, OperationWalk};
 use crate::operations::{OperationKind, OperationSpec, ReplyShape};
@@ -26,6 +26,9 @@ use crate::values::{self, Sizes, ValueSource};
 
 /// Comes before the key prefix of keys that are never written.
 pub(crate) const MISSING_PREFIX: &str = "missing:";
+
+/// Longest end of a request of one key that is kept in a copy for each number of digits.
+const MAXIMUM_KEYED_TAIL_BYTES: usize = 1024;
 
 /// The requests cannot be described.
 #[derive(Debug, Error)]
@@ -108,6 +111,52 @@ impl KeyHeads {
 struct Request {
     parts: Vec<Part>,
     replies: ReplyShape,
+    /// The whole request where only the digits of one key change.
+    keyed: Option<KeyedRequest>,
+}
+
+/// A request that is always the same but for the digits of its one key.
+#[derive(Debug)]
+struct KeyedRequest {
+    /// The request by the number of digits, which are zeros here.
+    by_digits: Vec<Vec<u8>>,
+    /// Where the digits begin, by their number.
+    digits_at: Vec<usize>,
+    heads: Arc<KeyHeads>,
+}
+
+impl KeyedRequest {
+    /// None when the parts are not of that kind.
+    fn of(parts: &[Part]) -> Option<Self> {
+        let (Part::Key(heads), rest) = parts.split_first()? else { return None };
+        let mut tail = b"\r\n".to_vec();
+        for part in rest {
+            match part {
+                Part::Fixed(bytes) => tail.extend_from_slice(bytes),
+                Part::Value(value) => tail.extend_from_slice(value.unchanging()?),
+                _ => return None,
+            }
+        }
+        // There is one copy for each number of digits; of larger requests the
+        // copying itself is what costs.
+        if tail.len() > MAXIMUM_KEYED_TAIL_BYTES {
+            return None;
+        }
+        let whole = |(digits, head): (usize, &Vec<u8>)| [head, vec![b'0'; digits].as_slice(), &tail].concat();
+        let by_digits = heads.by_digits.iter().enumerate().map(whole).collect();
+        let digits_at = heads.by_digits.iter().map(Vec::len).collect();
+        Some(Self { by_digits, digits_at, heads: Arc::clone(heads) })
+    }
+
+    #[inline]
+    fn write(&self, bytes: &mut Vec<u8>, key: u64) {
+        let digits = decimal::digits_of(key);
+        let begin = bytes.len();
+        if let (Some(request), Some(at)) = (self.by_digits.get(digits), self.digits_at.get(digits)) {
+            bytes.extend_from_slice(request);
+            decimal::write_digits(bytes.get_mut(begin + at..begin + at + digits).unwrap_or_default(), key);
+        }
+    }
 }
 
 /// The unchanging parts of all requests, shared by all connections.
@@ -169,7 +218,8 @@ impl RequestBuilder<'_> {
             OperationKind::Command(template) => self.command(template.words(), operation)?,
             OperationKind::AddJob(plan) => vec![Part::Job(JobRequests::new(plan)?)],
         };
-        Ok(Request { parts: merged(parts), replies: operation.replies() })
+        let parts = merged(parts);
+        Ok(Request { keyed: KeyedRequest::of(&parts), parts, replies: operation.replies() })
     }
 
     fn keyed(&self, name: &str, keys: usize, operation: &OperationSpec) -> Vec<Part> {
@@ -316,19 +366,37 @@ impl RequestSource {
         Ok(Self { walk: templates.walk(share.index), templates, keys })
     }
 
-    /// Appends the next request.
+    /// Appends the next requests of one operation in a row, `limit` at most.
     #[inline]
-    pub(crate) fn write_next(&mut self, outgoing: &mut Outgoing) -> Result<OperationIndex, NoKey> {
+    pub(crate) fn write_row(&mut self, outgoing: &mut Outgoing, limit: u64) -> Result<Row, NoKey> {
         let operation = self.walk.current();
-        if let Some(request) = self.templates.requests.get(operation.0) {
+        let requests = self.walk.advance_within_row(limit);
+        let Some(request) = self.templates.requests.get(operation.0) else {
+            return Ok(Row { operation, requests });
+        };
+        if let Some(keyed) = &request.keyed {
+            for _ in 0..requests {
+                let prefix = keyed.heads.prefix.as_bytes();
+                let key = self.keys.draw(|filter, digits| filter.owns_key(prefix, digits))?;
+                keyed.write(&mut outgoing.bytes, key);
+            }
+            return Ok(Row { operation, requests });
+        }
+        for _ in 0..requests {
             self.keys.drawn.clear();
             for part in &request.parts {
                 part.write(outgoing, &mut self.keys)?;
             }
         }
-        self.walk.advance();
-        Ok(operation)
+        Ok(Row { operation, requests })
     }
+}
+
+/// Some requests of one operation, written in a row.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Row {
+    pub(crate) operation: OperationIndex,
+    pub(crate) requests: u64,
 }
 
 /// Draws the keys of one connection.
@@ -344,14 +412,20 @@ struct KeySource {
 
 impl KeySource {
     #[inline]
-    fn next(&mut self, owned: impl Fn(&SlotFilter, &[u8]) -> bool) -> Result<Decimal, NoKey> {
-        let number = match &self.filter {
-            None => self.picker.next(&mut self.random),
+    fn draw(&mut self, owned: impl Fn(&SlotFilter, &[u8]) -> bool) -> Result<u64, NoKey> {
+        match &self.filter {
+            None => Ok(self.picker.next(&mut self.random)),
             Some(filter) => {
                 let (picker, random) = (&mut self.picker, &mut self.random);
-                first_owned(|| picker.next(random), |digits| owned(filter, digits)).ok_or(NoKey)?
+                first_owned(|| picker.next(random), |digits| owned(filter, digits)).ok_or(NoKey)
             }
-        };
+        }
+    }
+
+    /// Draws a key that later parts of the request may refer to.
+    #[inline]
+    fn next(&mut self, owned: impl Fn(&SlotFilter, &[u8]) -> bool) -> Result<Decimal, NoKey> {
+        let number = self.draw(owned)?;
         self.drawn.push(number);
         Ok(Decimal::new(number))
     }
@@ -477,9 +551,10 @@ mod tests {
         let templates = Arc::new(RequestTemplates::new(configuration).unwrap());
         let mut source = RequestSource::new(configuration, templates, ALONE, 0, None).unwrap();
         let mut outgoing = Outgoing::default();
-        (0..count).for_each(|_| {
-            source.write_next(&mut outgoing).unwrap();
-        });
+        let mut left = count as u64;
+        while left > 0 {
+            left -= source.write_row(&mut outgoing, left).unwrap().requests;
+        }
         outgoing.bytes.escape_ascii().to_string().replace("\\r\\n", " ")
     }
 
@@ -493,6 +568,43 @@ mod tests {
         configuration.ratio = Ratio { sets: 1, gets: 2 };
         let text = written_by(&configuration, 3);
         assert_eq!(text, "*3 $3 SET $3 k:9 $3 xxx *2 $3 GET $4 k:10 *2 $3 GET $3 k:9 ");
+    }
+
+    #[test]
+    fn a_request_written_as_a_whole_is_that_of_its_parts() {
+        let mut configuration = configured(&["set", "get", "command A __key__ b"], SMALL);
+        configuration.keys.maximum = 1009;
+        let templates = RequestTemplates::new(&configuration).unwrap();
+        let set = templates.requests[0].keyed.as_ref().unwrap();
+        for key in [0, 9, 10, 99_999, 100_000, u64::MAX] {
+            let mut bytes = b"before".to_vec();
+            set.write(&mut bytes, key);
+            let text = key.to_string();
+            let expected =
+                format!("before*3\r\n$3\r\nSET\r\n${}\r\nk:{text}\r\n$3\r\nxxx\r\n", text.len() + 2);
+            assert_eq!(String::from_utf8(bytes).unwrap(), expected);
+        }
+        assert!(templates.requests.iter().all(|request| request.keyed.is_some()), "{templates:?}");
+        // With the short way closed, the parts write the same.
+        let mut parted = RequestTemplates::new(&configuration).unwrap();
+        parted.requests.iter_mut().for_each(|request| request.keyed = None);
+        let written = |templates| {
+            let mut source = RequestSource::new(&configuration, Arc::new(templates), ALONE, 0, None).unwrap();
+            let mut outgoing = Outgoing::default();
+            (0..3000).for_each(|_| assert_eq!(source.write_row(&mut outgoing, 1).unwrap().requests, 1));
+            outgoing.bytes
+        };
+        assert_eq!(written(templates), written(parted));
+    }
+
+    #[test]
+    fn a_request_with_a_changing_or_long_end_is_written_in_parts() {
+        for operation in
+            ["set expiry=5", "set data-size=5000", "mget keys=2", "command PING", "command A x__key__"]
+        {
+            let templates = RequestTemplates::new(&configured(&[operation], SMALL)).unwrap();
+            assert!(templates.requests[0].keyed.is_none(), "{operation}");
+        }
     }
 
     #[test]

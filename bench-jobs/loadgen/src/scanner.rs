@@ -38,6 +38,13 @@ pub enum ReplyKind {
 pub trait ReplySink {
     /// A complete reply that is not an error; `bytes` is its size on the wire.
     fn reply(&mut self, kind: ReplyKind, bytes: u64);
+    /// So many equal replies in a row, each as [`Self::reply`] would be told of it.
+    #[inline]
+    fn replies(&mut self, kind: ReplyKind, bytes_of_each: u64, count: u64) {
+        for _ in 0..count {
+            self.reply(kind, bytes_of_each);
+        }
+    }
     /// A complete error reply; `message` has no marker and no line end.
     fn error(&mut self, message: &[u8], bytes: u64);
     /// A complete RESP3 push message, which answers no request.
@@ -150,10 +157,11 @@ impl ReplyScanner {
         let mut rest = input;
         while let Some(&first) = rest.first() {
             if self.bytes == 0
-                && let Some((kind, length)) = common_reply(rest)
+                && let Some(common) = common_reply(rest)
             {
-                sink.reply(kind, length as u64);
-                rest = rest.get(length..).unwrap_or_default();
+                let count = common.count_alike(rest);
+                sink.replies(common.kind, common.length as u64, count as u64);
+                rest = rest.get(common.length * count..).unwrap_or_default();
                 continue;
             }
             let used = match self.state {
@@ -371,12 +379,43 @@ impl ReplyScanner {
     }
 }
 
-/// The reply at the beginning of `input`, with its length, if it is one of the
-/// two most common ones and whole: `+OK` and a bulk string of at most five digits.
+/// A reply that needs no state to be recognised.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+struct CommonReply {
+    kind: ReplyKind,
+    /// Bytes that tell its type and length, eight at most.
+    head_length: usize,
+    /// Its bytes on the wire.
+    length: usize,
+}
+
+impl CommonReply {
+    /// How many replies with the same head `input`, which begins with this one,
+    /// begins with, all of them whole.
+    #[inline]
+    fn count_alike(self, input: &[u8]) -> usize {
+        let word_of = |bytes: &[u8]| bytes.first_chunk().map(|word| u64::from_le_bytes(*word));
+        let Some(first) = word_of(input) else { return 1 };
+        let unused_bits = 64 - 8 * self.head_length;
+        let mut count = 1;
+        let mut rest = input.get(self.length..).unwrap_or_default();
+        while let Some(word) = word_of(rest)
+            && (word ^ first) << unused_bits == 0
+            && let Some(after) = rest.get(self.length..)
+        {
+            count += 1;
+            rest = after;
+        }
+        count
+    }
+}
+
+/// The reply at the beginning of `input`, if it is one of the two most common
+/// ones and whole: `+OK` and a bulk string of at most five digits.
 #[inline]
-fn common_reply(input: &[u8]) -> Option<(ReplyKind, usize)> {
+fn common_reply(input: &[u8]) -> Option<CommonReply> {
     if input.starts_with(b"+OK\r\n") {
-        return Some((ReplyKind::Simple, 5));
+        return Some(CommonReply { kind: ReplyKind::Simple, head_length: 5, length: 5 });
     }
     let (&first, digits) = input.split_first()?;
     if first != b'$' {
@@ -387,9 +426,11 @@ fn common_reply(input: &[u8]) -> Option<(ReplyKind, usize)> {
         match byte {
             b'0'..=b'9' => size = size * 10 + usize::from(byte - b'0'),
             b'\r' if index > 0 && digits.get(index + 1) == Some(&b'\n') => {
-                // Marker, digits, line end, payload, line end.
-                let length = 1 + index + 2 + size + 2;
-                return (length <= input.len()).then_some((ReplyKind::Bulk, length));
+                // Marker, digits, line end; payload, line end.
+                let head_length = 1 + index + 2;
+                let length = head_length + size + 2;
+                let whole = length <= input.len();
+                return whole.then_some(CommonReply { kind: ReplyKind::Bulk, head_length, length });
             }
             _ => return None,
         }
@@ -454,6 +495,30 @@ mod tests {
             let found = scan_whole(input).unwrap();
             assert_eq!(found.replies, vec![(kind, input.len() as u64)], "{}", input.escape_ascii());
         }
+    }
+
+    #[test]
+    fn replies_alike_in_a_row_are_counted_up_to_the_first_other_or_partial_one() {
+        for (stream, alike) in [
+            ("+OK\r\n+OK\r\n+OK\r\n+OK\r\n", 3), // the last one is shorter than a word
+            ("+OK\r\n+ON\r\n+OK\r\n", 1),
+            ("$3\r\nabc\r\n$3\r\ndef\r\n$3\r\nghi\r\n", 3),
+            ("$3\r\nabc\r\n$3\r\ndef\r\n$3\r\nghi\r", 2),
+            ("$3\r\nabc\r\n$30\r\ndef\r\n", 1),
+            ("$3\r\nabc\r\n$-1\r\n$3\r\nabc\r\n", 1),
+            ("$0\r\n\r\n$0\r\n\r\n", 1),
+            ("$1\r\na\r\n", 1),
+        ] {
+            let found = common_reply(stream.as_bytes()).unwrap().count_alike(stream.as_bytes());
+            assert_eq!(found, alike, "{stream:?}");
+        }
+        let large = [b"$12345\r\n".as_slice(), &[b'x'; 12_345], b"\r\n"].concat().repeat(3);
+        assert_eq!(common_reply(&large).unwrap().count_alike(&large), 3);
+        let bulk = (ReplyKind::Bulk, 9);
+        assert_eq!(
+            scan_whole(b"$3\r\nabc\r\n$3\r\nabc\r\n$-1\r\n$3\r\nabc\r\n").unwrap().replies,
+            [bulk, bulk, (ReplyKind::Null, 5), bulk]
+        );
     }
 
     #[test]

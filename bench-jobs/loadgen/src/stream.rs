@@ -23,6 +23,17 @@ impl LoadStream {
     pub(crate) fn buffers(&self) -> bool {
         matches!(self, Self::Tls(_))
     }
+
+    /// Writes what the kernel takes at once. Cheaper than polling, but nobody is
+    /// woken after `WouldBlock`, which is what an encrypted connection always says.
+    #[inline]
+    pub(crate) fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => stream.try_write(bytes),
+            Self::Unix(stream) => stream.try_write(bytes),
+            Self::Tls(_) => Err(io::ErrorKind::WouldBlock.into()),
+        }
+    }
 }
 
 impl AsyncRead for LoadStream {

@@ -59,6 +59,11 @@ impl ValueSource {
         source
     }
 
+    /// The whole argument, if it is always the same and small.
+    pub(crate) fn unchanging(&self) -> Option<&[u8]> {
+        self.ready.as_deref()
+    }
+
     /// Where the next value lies in the block.
     pub(crate) fn draw(&self, random: &mut SmallRng) -> Range<usize> {
         let size = match &self.sizes {
