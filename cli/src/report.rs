@@ -28,6 +28,11 @@ fn or_dashes(value: Option<u64>) -> String {
     value.map_or_else(|| "---".to_owned(), thousands)
 }
 
+/// Megabytes per second; client libraries do not tell how many bytes they send.
+fn megabytes(bytes: f64) -> String {
+    if bytes > 0.0 { format!("{:.2}", bytes / 1e6) } else { "---".to_owned() }
+}
+
 fn row(phase: &str, target: &str, operation: &OperationStatus) -> Vec<String> {
     let latency = &operation.latency_milliseconds;
     // What could not be joined is left out of the status: nothing was ever answered in 0 ms.
@@ -47,7 +52,7 @@ fn row(phase: &str, target: &str, operation: &OperationStatus) -> Vec<String> {
         milliseconds(latency.p99),
         milliseconds(latency.p999),
         milliseconds(latency.max),
-        format!("{:.2}", operation.bytes_per_second / 1e6),
+        megabytes(operation.bytes_per_second),
     ]
 }
 
@@ -166,13 +171,14 @@ mod tests {
     }
 
     #[test]
-    fn latencies_that_could_not_be_joined_are_dashes() {
+    fn latencies_and_bytes_that_are_not_known_are_dashes() {
         let mut run = run("a", "redis", 10.0);
         if let Some(status) = &mut run.status {
             status.phases[0].operations[0].latency_milliseconds = LatencySummary::default();
+            status.phases[0].operations[0].bytes_per_second = 0.0;
         }
         let text = report(&[run]);
-        assert!(text.contains("---") && !text.contains("0.000"), "{text}");
+        assert!(text.contains("---") && !text.contains("0.000") && !text.contains("0.00 "), "{text}");
     }
 
     #[test]

@@ -356,7 +356,7 @@ pub struct OperationStatus {
     pub count: u64,
     /// Throughput in operations per second and its spread over repetitions.
     pub operations_per_second: Spread,
-    /// Bytes per second, both directions, mean over repetitions.
+    /// Bytes per second, both directions, mean over repetitions; 0 where the tool does not tell.
     pub bytes_per_second: f64,
     /// Reads that found their key.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -50,7 +50,7 @@ async fn measured(env: &Env, datastore: &str, phases: &str, names: &[&str]) -> R
     complete(&run, "Succeeded")?;
     let status = results::status(&run)?;
     for (result, name) in env.results(&run).await?.iter().zip(names) {
-        let operation = operation(phase(&status, name)?, if *name == "replay" { "EVALSHA" } else { "ADD" })?;
+        let operation = operation(phase(&status, name)?, "ADD")?;
         ensure!(operation.count > 500 && operation.errors == 0, "{name}: {operation:?}");
         ensure!(operation.latency_milliseconds.p99 > 0.0, "{name}: {operation:?}");
         let pod = &result.pods[0];
