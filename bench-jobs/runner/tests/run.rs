@@ -156,7 +156,7 @@ async fn a_cluster_is_flushed_at_its_primaries() {
     .await;
     server.ask("SET leftover 1").unwrap();
     assert!(server.ask("DBSIZE").unwrap().starts_with(":1"), "the key was not written");
-    let mut job = job(server.port, &stand_in());
+    let mut job = job(server.port, &loadgen(1));
     job["target"]["cluster"] = json!(true);
     job["flush"] = json!(true);
     let pod = Pod::new(&job).at_the_line().await;
