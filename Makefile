@@ -71,7 +71,7 @@ check: generate tools node-modules ## Format, lint, licences, generated files, s
 	cargo clippy --locked --workspace --all-targets --all-features -- -D warnings
 	cd bench-jobs/bullmq && npm run --silent check
 	$(DRAGSTRIP_CACHE)/tools/bin/cargo-deny --locked check bans licenses sources
-	shellcheck -x -P testbed $$(git ls-files testbed bench-jobs .ci | xargs -r grep -lE '^#!.*(ba)?sh')
+	shellcheck -x -P testbed $$(git ls-files -z testbed bench-jobs .ci | xargs -0r grep -lE '^#!.*(ba)?sh')
 	git diff --exit-code -- crds/yaml charts/dragstrip/templates/crds docs/result.schema.json \
 	  || { echo "generated files are stale: run 'make generate' and commit the result"; exit 1; }
 
