@@ -36,10 +36,12 @@ build: ## Build the static programs into the cache (release)
 build-bullmq: node-modules ## Build the BullMQ job into the cache, with the modules it needs
 	cd bench-jobs/bullmq && npm run --silent build
 	mkdir -p $(DIST)/bullmq/dist
-	install -C -m 0644 bench-jobs/bullmq/{package.json,package-lock.json,.npmrc} $(DIST)/bullmq/
+	cmp -s bench-jobs/bullmq/package-lock.json $(DIST)/bullmq/package-lock.json || { \
+	  install -C -m 0644 bench-jobs/bullmq/{package.json,.npmrc} $(DIST)/bullmq/ && \
+	  install -m 0644 bench-jobs/bullmq/package-lock.json $(DIST)/bullmq/ && \
+	  cd $(DIST)/bullmq && npm ci --loglevel=error --omit=dev --ignore-scripts || { rm -f $(DIST)/bullmq/package-lock.json; exit 1; }; }
 	rm -rf $(DIST)/bullmq/dist/src && cp -R bench-jobs/bullmq/dist/src $(DIST)/bullmq/dist/
 	chmod 0755 $(DIST)/bullmq/dist/src/main.js
-	cd $(DIST)/bullmq && npm ci --loglevel=error --omit=dev --ignore-scripts
 
 .PHONY: node-modules
 node-modules: bench-jobs/bullmq/node_modules/.package-lock.json
@@ -94,7 +96,6 @@ cluster-down: ## Remove that cluster and all it made
 
 .PHONY: install
 install: cluster images ## Install CRDs and operator into the cluster
-	testbed/cluster images
 	@# The annotation makes a rebuilt image of the same tag roll out.
 	$(CLUSTER_ENV); helm upgrade --install dragstrip charts/dragstrip --namespace dragstrip-system --create-namespace \
 	  --set-string podAnnotations.build=$$(cat $(DIST)/operator/* $(DIST)/runner/* | sha256sum | cut -c1-16) --wait --timeout 120s
@@ -103,6 +104,7 @@ install: cluster images ## Install CRDs and operator into the cluster
 
 .PHONY: demo
 demo: install ## One command: cluster, operator, quickstart, a table of numbers
+	testbed/cluster images redis-7.0 valkey-8
 	$(CLUSTER_ENV); testbed/demo $(DIST)/bin/dragstrip
 
 .PHONY: test
@@ -115,6 +117,7 @@ test-unit: tools node-modules ## Run unit and scenario tests
 
 .PHONY: test-e2e
 test-e2e: install ## Run the end-to-end tests on the cluster
+	testbed/cluster images
 	$(CLUSTER_ENV); cargo test --locked -p dragstrip-e2e -- --test-threads=1
 
 .PHONY: bench-loadgen
