@@ -52,8 +52,16 @@ async fn bad_manifests_are_refused_with_the_remedy() -> Result<()> {
                 "phases: [{name: write, loadgen: {duration: 2s}}]",
                 &["spec.target", "Required"],
             ),
-            ("BenchmarkRun", NO_WORKLOAD, &["a phase needs exactly one workload: memtier, bullmq, loadgen or exec"]),
-            ("BenchmarkRun", TWO_WORKLOADS, &["a phase needs exactly one workload: memtier, bullmq, loadgen or exec"]),
+            (
+                "BenchmarkRun",
+                NO_WORKLOAD,
+                &["a phase needs exactly one workload: memtier, bullmq, loadgen or exec"],
+            ),
+            (
+                "BenchmarkRun",
+                TWO_WORKLOADS,
+                &["a phase needs exactly one workload: memtier, bullmq, loadgen or exec"],
+            ),
             ("BenchmarkRun", SAME_NAMES, &["phase names must be unique within a run"]),
             (
                 "BenchmarkRun",

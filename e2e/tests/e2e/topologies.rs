@@ -139,12 +139,12 @@ timeout: 4m
 async fn a_server_with_tls_and_a_password_is_measured_by_clients_with_certificates() -> Result<()> {
     with_namespace("tls", |env| async move {
         env.secret("password", "a secret").await?;
+        let certificates = Certificates::of(&["redis", &format!("redis.{}.svc", env.namespace)])?;
+        env.tls_secret("client-certificate", &certificates.client, &certificates.authority).await?;
         env.datastore("redis", &format!("{REDIS}{ENCRYPTED}")).await?;
         // Said at once, not after a timeout of the kubelet's.
         datastore_says(&env, "redis", "Ready", "ConfigurationMissing", &["server-certificate"]).await?;
-        let certificates = Certificates::of(&["redis", &format!("redis.{}.svc", env.namespace)])?;
         env.tls_secret("server-certificate", &certificates.server, &certificates.authority).await?;
-        env.tls_secret("client-certificate", &certificates.client, &certificates.authority).await?;
         env.datastore_ready("redis").await?;
         env.run("encrypted", &against("redis", READ)).await?;
         let run = env.run_in("encrypted", RunPhase::Succeeded, SHORT_RUN * 2).await?;
