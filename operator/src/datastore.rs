@@ -9,7 +9,9 @@ mod status;
 mod validate;
 pub mod verify;
 
-pub(crate) use build::{empty_directory, locked_down, prefer_role, secret_variable, tolerations, variable};
+pub(crate) use build::{
+    empty_directory, locked_down, mount, own_field, prefer_role, secret_variable, tolerations, variable,
+};
 pub(crate) use fetch::observe;
 
 use crate::{

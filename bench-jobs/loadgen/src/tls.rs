@@ -97,7 +97,7 @@ impl TlsClient {
             .with_safe_default_protocol_versions()
             .map_err(|source| TlsError::ChooseVersions { source })?;
         let builder = if options.insecure {
-            builder.dangerous().with_custom_certificate_verifier(Arc::new(AnyCertificate { provider }))
+            builder.dangerous().with_custom_certificate_verifier(Arc::new(AnyCertificate::new(provider)))
         } else {
             builder.with_root_certificates(trusted(options.ca_file.as_deref())?)
         };
@@ -153,11 +153,18 @@ fn certificates(option: &'static str, path: &Path) -> Result<Vec<CertificateDer<
     }
 }
 
-/// Accepts every certificate: for servers that only people who asked for
-/// `--tls-insecure` talk to.
+/// Accepts every certificate, as only people get it who asked for it. Signatures
+/// are still checked, so that the peer at least owns the certificate it shows.
 #[derive(Debug)]
-struct AnyCertificate {
+pub struct AnyCertificate {
     provider: Arc<CryptoProvider>,
+}
+
+impl AnyCertificate {
+    /// A verifier that checks signatures as `provider` does.
+    pub fn new(provider: Arc<CryptoProvider>) -> Self {
+        Self { provider }
+    }
 }
 
 impl ServerCertVerifier for AnyCertificate {

@@ -5,7 +5,7 @@ mod arguments;
 mod report;
 
 use crate::{
-    failure::failure,
+    own_tools::{explained, progress, unread},
     tool::{Adapter, Ended, Launch, LaunchContext, Measured, Progress, Rejected, StopSignal},
 };
 use dragstrip_crds::{
@@ -104,7 +104,7 @@ impl Adapter for BullmqAdapter {
         let refuse = |failure, partial| Err(Box::new(Rejected { failure, partial }));
         let report = match read_report(context) {
             Ok(report) => report,
-            Err(error) => return refuse(unread(&error, ended), None),
+            Err(error) => return refuse(unread("the BullMQ job", &error, ended), None),
         };
         let arguments = arguments::arguments(&self.spec, job, context);
         let measured = match measured(&self.spec, &report, arguments, ended) {
@@ -118,41 +118,9 @@ impl Adapter for BullmqAdapter {
     }
 }
 
-/// `progress elapsed_seconds=3.000 operations=457120 operations_per_second=152345 errors=0`
-fn progress(line: &str) -> Option<Progress> {
-    let mut fields = line.strip_prefix("progress ")?.split_ascii_whitespace();
-    let mut value =
-        |name: &str| fields.find_map(|field| field.strip_prefix(name)?.strip_prefix('=')?.parse().ok());
-    Some(Progress { operations: value("operations")?, errors: value("errors")? })
-}
-
 fn read_report(context: &LaunchContext) -> Result<Report, ReportError> {
     let text = fs::read_to_string(context.output_directory.join(REPORT_NAME)).map_err(ReportError::Read)?;
     serde_json::from_str(&text).map_err(ReportError::Decode)
-}
-
-/// Without a readable report the exit says most about what went wrong.
-fn unread(error: &ReportError, ended: &Ended) -> Failure {
-    let (step, message) = match (ended.exit.code, ended.exit.signal) {
-        (Some(0), _) => (FailureStep::Output, error.to_string()),
-        (Some(code), _) => {
-            (FailureStep::Tool, format!("the BullMQ job ended with exit code {code}; {error}"))
-        }
-        (None, signal) => {
-            let signal = signal.unwrap_or_default();
-            (FailureStep::Tool, format!("the BullMQ job was ended by signal {signal}; {error}"))
-        }
-    };
-    explained(step, message, ended)
-}
-
-fn explained(step: FailureStep, message: String, ended: &Ended) -> Failure {
-    Failure {
-        exit_code: ended.exit.code,
-        signal: ended.exit.signal,
-        last_lines: ended.last_lines.clone(),
-        ..failure(step, message)
-    }
 }
 
 /// What is wrong with a report that could be read, if anything.

@@ -3,17 +3,17 @@
 //! shown.
 
 use crate::access::{CertificateFiles, TlsFiles};
+use dragstrip_loadgen::tls::AnyCertificate;
 use std::{fmt, io, path::PathBuf, sync::Arc};
 use tokio::net::TcpStream;
 use tokio_rustls::{
     TlsConnector,
     client::TlsStream,
     rustls::{
-        ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
-        client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
-        crypto::{CryptoProvider, ring},
+        ClientConfig, RootCertStore,
+        crypto::ring,
         pki_types::{
-            CertificateDer, PrivateKeyDer, ServerName, UnixTime,
+            CertificateDer, PrivateKeyDer, ServerName,
             pem::{Error as PemError, PemObject as _},
         },
     },
@@ -62,7 +62,7 @@ impl Encryption {
             .with_safe_default_protocol_versions()
             .map_err(EncryptionError::Unusable)?;
         let builder = if files.insecure_skip_verify {
-            builder.dangerous().with_custom_certificate_verifier(Arc::new(AnyCertificate(provider)))
+            builder.dangerous().with_custom_certificate_verifier(Arc::new(AnyCertificate::new(provider)))
         } else {
             builder.with_root_certificates(roots(files.authority.as_ref())?)
         };
@@ -114,48 +114,6 @@ fn own(files: &CertificateFiles) -> Result<Own, EncryptionError> {
     let key = PrivateKeyDer::from_pem_file(&files.key)
         .map_err(|source| EncryptionError::File { path: files.key.clone(), source })?;
     Ok((certificates(&files.certificate)?, key))
-}
-
-/// Takes any certificate, as `insecureSkipVerify` asks for; signatures are
-/// still checked, so that the peer at least owns the certificate it shows.
-#[derive(Debug)]
-struct AnyCertificate(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for AnyCertificate {
-    fn verify_server_cert(
-        &self,
-        _end_entity: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
-        _server_name: &ServerName<'_>,
-        _ocsp_response: &[u8],
-        _now: UnixTime,
-    ) -> Result<ServerCertVerified, tokio_rustls::rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, tokio_rustls::rustls::Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
-        tokio_rustls::rustls::crypto::verify_tls12_signature(message, cert, dss, algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, tokio_rustls::rustls::Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
-        tokio_rustls::rustls::crypto::verify_tls13_signature(message, cert, dss, algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
-    }
 }
 
 #[cfg(test)]

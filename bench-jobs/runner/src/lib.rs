@@ -36,6 +36,7 @@ pub mod members;
 pub mod memtier;
 pub mod observe;
 pub mod output;
+mod own_tools;
 pub mod preflight;
 pub mod process;
 pub mod resolve;

@@ -10,6 +10,7 @@ use crate::{
         arguments::{self, Line},
     },
     output::Redactor,
+    own_tools::{progress, unread},
     process::Listener,
     state::Shared,
     tool::{Ended, LaunchContext, Progress},
@@ -20,6 +21,7 @@ use dragstrip_crds::{
     units::thousands,
     workload::LoadSpec,
 };
+use dragstrip_loadgen::report::Report;
 use std::{
     fs, io,
     path::{Path, PathBuf},
@@ -141,13 +143,13 @@ pub async fn load(
     };
     let expected = keys.count();
     let write = write_arguments(&keys, job, context, &subdirectory(context, "load")?);
-    let (report, _) = run("written", write, context, "load", redactor, shared).await?;
+    let report = run("written", write, context, "load", redactor, shared).await?;
     if report.totals.count != expected {
         return Err(LoadError::Written { expected, written: report.totals.count });
     }
     let verify = verify_arguments(&keys, job, context, &subdirectory(context, "verify")?);
-    let (_, extra) = run("counted", verify, context, "verify", redactor, shared).await?;
-    let found = extra.verified.map(|verified| verified.present).unwrap_or_default();
+    let report = run("counted", verify, context, "verify", redactor, shared).await?;
+    let found = report.verified.map(|verified| verified.present).unwrap_or_default();
     let presence = Presence { expected, found };
     if found == expected { Ok(presence) } else { Err(LoadError::Missing(presence)) }
 }
@@ -192,8 +194,6 @@ fn common(keys: &Keys, job: &JobSpec, context: &LaunchContext, directory: &Path)
     line
 }
 
-type Report = (dragstrip_loadgen::report::Report, loadgen::extra::Extra);
-
 /// Runs the generator to its end and reads its report.
 async fn run(
     step: &'static str,
@@ -215,12 +215,12 @@ async fn run(
 }
 
 fn outcome(directory: &Path, ended: &Ended) -> Result<Report, Failure> {
-    let (report, extra) = loadgen::read_report(directory).map_err(|error| loadgen::unread(&error, ended))?;
+    let report = loadgen::read_report(directory).map_err(|error| unread(loadgen::NAME, &error, ended))?;
     // The generator's exit for missing keys is told by the figures instead.
-    let missing = extra.verified.is_some_and(|verified| verified.present != verified.expected);
+    let missing = report.verified.is_some_and(|verified| verified.present != verified.expected);
     match loadgen::verdict(&report, ended).filter(|_| !missing) {
         Some(failure) => Err(failure),
-        None => Ok((report, extra)),
+        None => Ok(report),
     }
 }
 
@@ -229,7 +229,7 @@ struct ProgressLines;
 
 impl Listener for ProgressLines {
     fn stderr_line(&mut self, line: &str) -> Option<Progress> {
-        loadgen::progress(line)
+        progress(line)
     }
 }
 

@@ -3,11 +3,11 @@
 //! nothing else.
 
 pub(crate) mod arguments;
-pub mod extra;
+mod records;
 
 use crate::{
-    failure::failure,
     install::LOADGEN_NAME,
+    own_tools::{explained, progress, unread},
     tool::{Adapter, Ended, Launch, LaunchContext, Measured, Progress, Rejected, StopSignal},
 };
 use dragstrip_crds::{
@@ -18,9 +18,10 @@ use dragstrip_crds::{
     workload::LoadgenSpec,
 };
 use dragstrip_loadgen::report::{OperationReport, Report, RunStatus, SecondReport};
-use extra::Extra;
 use std::{collections::BTreeMap, fs, io, path::Path, time::Duration};
 
+/// How people know it.
+pub(crate) const NAME: &str = "the load generator";
 /// The report's file name in the output directory.
 const REPORT_NAME: &str = "loadgen.json";
 /// How long it may take to write its report once asked to stop.
@@ -99,14 +100,14 @@ impl Adapter for LoadgenAdapter {
         context: &LaunchContext,
         ended: &Ended,
     ) -> Result<Measured, Box<Rejected>> {
-        let (report, extra) = match read_report(&context.output_directory) {
+        let report = match read_report(&context.output_directory) {
             Ok(read) => read,
             Err(error) => {
-                return Err(Box::new(Rejected { failure: unread(&error, ended), partial: None }));
+                return Err(Box::new(Rejected { failure: unread(NAME, &error, ended), partial: None }));
             }
         };
         let arguments = arguments::arguments(&self.spec, job, context);
-        let measured = match measured(&self.spec, &report, extra, arguments, ended) {
+        let measured = match measured(&self.spec, &report, arguments, ended) {
             Ok(measured) => measured,
             Err(error) => {
                 let failure = explained(FailureStep::Output, error.to_string(), ended);
@@ -118,15 +119,6 @@ impl Adapter for LoadgenAdapter {
             Some(failure) => Err(Box::new(Rejected { failure, partial: Some(measured) })),
         }
     }
-}
-
-/// Reads `progress elapsed_seconds=3.000 operations=457120 ... errors=0`.
-pub(crate) fn progress(line: &str) -> Option<Progress> {
-    let fields = line.strip_prefix("progress ")?;
-    let number = |name: &str| {
-        fields.split(' ').find_map(|field| field.strip_prefix(name)?.strip_prefix('=')?.parse::<u64>().ok())
-    };
-    Some(Progress { operations: number("operations")?, errors: number("errors")? })
 }
 
 /// The generator, told to do something. The password is in its environment alone.
@@ -143,39 +135,9 @@ pub(crate) fn launch(arguments: Vec<String>, context: &LaunchContext, lead: Dura
 }
 
 /// The report in a directory.
-pub(crate) fn read_report(directory: &Path) -> Result<(Report, Extra), ReportError> {
+pub(crate) fn read_report(directory: &Path) -> Result<Report, ReportError> {
     let text = fs::read_to_string(directory.join(REPORT_NAME)).map_err(ReportError::Read)?;
-    let report = Report::from_json(&text).map_err(ReportError::Decode)?;
-    Ok((report, serde_json::from_str(&text).map_err(ReportError::Decode)?))
-}
-
-/// Without a readable report the exit says most about what went wrong.
-pub(crate) fn unread(error: &ReportError, ended: &Ended) -> Failure {
-    match (ended.exit.code, ended.exit.signal) {
-        (Some(0), _) => explained(FailureStep::Output, error.to_string(), ended),
-        (Some(code), _) => explained(
-            FailureStep::Tool,
-            format!("the load generator ended with exit code {code}; {error}"),
-            ended,
-        ),
-        (None, signal) => {
-            let signal = signal.unwrap_or_default();
-            explained(
-                FailureStep::Tool,
-                format!("the load generator was ended by signal {signal}; {error}"),
-                ended,
-            )
-        }
-    }
-}
-
-pub(crate) fn explained(step: FailureStep, message: String, ended: &Ended) -> Failure {
-    Failure {
-        exit_code: ended.exit.code,
-        signal: ended.exit.signal,
-        last_lines: ended.last_lines.clone(),
-        ..failure(step, message)
-    }
+    Report::from_json(&text).map_err(ReportError::Decode)
 }
 
 /// What is wrong with a report that could be read, if anything.
@@ -225,7 +187,6 @@ fn error_message(report: &Report) -> String {
 fn measured(
     spec: &LoadgenSpec,
     report: &Report,
-    extra: Extra,
     arguments: Vec<String>,
     ended: &Ended,
 ) -> Result<Measured, ReportError> {
@@ -250,11 +211,11 @@ fn measured(
         errors,
         per_second: report.per_second.iter().map(|s| s.operations.iter().map(|o| o.count).sum()).collect(),
         window: started.map(|started| (started, report.window_seconds)),
-        commands: extra.commands,
-        warmup: extra.warmup.map(|warmup| warmup.operations).unwrap_or_default(),
-        queues: extra.queues,
-        schedule: extra.schedule.map(Into::into),
-        batches: extra.batches.map(Into::into),
+        commands: report.commands.clone(),
+        warmup: report.warmup.as_ref().map(|warmup| warmup.operations.clone()).unwrap_or_default(),
+        queues: report.queues.as_ref().map(records::queues),
+        schedule: report.schedule.as_ref().map(records::schedule),
+        batches: report.batches.as_ref().map(records::batches),
         ..Measured::default()
     })
 }

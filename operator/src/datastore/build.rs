@@ -14,8 +14,9 @@ use k8s_openapi::{
         apps::v1::{StatefulSet, StatefulSetSpec},
         core::v1::{
             Capabilities, EmptyDirVolumeSource, EnvVar, EnvVarSource, NodeAffinity, NodeSelectorRequirement,
-            NodeSelectorTerm, PodTemplateSpec, PreferredSchedulingTerm, SecretKeySelector, SecurityContext,
-            Service, ServicePort, ServiceSpec, Toleration, Volume,
+            NodeSelectorTerm, ObjectFieldSelector, PodTemplateSpec, PreferredSchedulingTerm,
+            SecretKeySelector, SecurityContext, Service, ServicePort, ServiceSpec, Toleration, Volume,
+            VolumeMount,
         },
     },
     apimachinery::pkg::apis::meta::v1::{LabelSelector, OwnerReference},
@@ -83,6 +84,28 @@ pub(crate) fn secret_variable(name: &str, reference: &SecretKeyReference) -> Env
 /// An environment variable with a plain value.
 pub(crate) fn variable(name: &str, value: &str) -> EnvVar {
     EnvVar { name: name.to_owned(), value: Some(value.to_owned()), ..EnvVar::default() }
+}
+
+/// An environment variable with something of the pod's own.
+pub(crate) fn own_field(name: &str, path: &str) -> EnvVar {
+    EnvVar {
+        name: name.to_owned(),
+        value_from: Some(EnvVarSource {
+            field_ref: Some(ObjectFieldSelector { field_path: path.to_owned(), api_version: None }),
+            ..EnvVarSource::default()
+        }),
+        ..EnvVar::default()
+    }
+}
+
+/// A volume in a container.
+pub(crate) fn mount(volume: &str, path: &str, read_only: bool) -> VolumeMount {
+    VolumeMount {
+        name: volume.to_owned(),
+        mount_path: path.to_owned(),
+        read_only: read_only.then_some(true),
+        ..VolumeMount::default()
+    }
 }
 
 /// What every container of ours is denied.

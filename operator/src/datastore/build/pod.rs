@@ -1,6 +1,9 @@
 //! The pod of a Datastore: its servers, and the observer beside them. Pure.
 
-use super::{empty_directory, locked_down, prefer_role, secret_variable, selector, tolerations, variable};
+use super::{
+    empty_directory, locked_down, mount, own_field, prefer_role, secret_variable, selector, tolerations,
+    variable,
+};
 use crate::{
     datastore::{
         engines::{self, POD_IP_VARIABLE},
@@ -19,9 +22,9 @@ use dragstrip_crds::{
 };
 use k8s_openapi::{
     api::core::v1::{
-        Affinity, Container, ContainerPort, EnvVar, EnvVarSource, HTTPGetAction, ObjectFieldSelector,
-        PodSecurityContext, PodSpec, Probe, ResourceRequirements, SeccompProfile, SecretVolumeSource,
-        SecurityContext, TCPSocketAction, TopologySpreadConstraint, Volume, VolumeMount,
+        Affinity, Container, ContainerPort, EnvVar, HTTPGetAction, PodSecurityContext, PodSpec, Probe,
+        ResourceRequirements, SeccompProfile, SecretVolumeSource, SecurityContext, TCPSocketAction,
+        TopologySpreadConstraint, Volume, VolumeMount,
     },
     apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::LabelSelector, util::intstr::IntOrString},
 };
@@ -50,27 +53,6 @@ fn fixed_resources(cpu: &str, memory: &str) -> ResourceRequirements {
         requests: Some(amounts.clone()),
         limits: Some(amounts),
         ..ResourceRequirements::default()
-    }
-}
-
-/// An environment variable with something of the pod's own.
-fn own_field(name: &str, path: &str) -> EnvVar {
-    EnvVar {
-        name: name.to_owned(),
-        value_from: Some(EnvVarSource {
-            field_ref: Some(ObjectFieldSelector { field_path: path.to_owned(), api_version: None }),
-            ..EnvVarSource::default()
-        }),
-        ..EnvVar::default()
-    }
-}
-
-fn mount(volume: &str, path: &str, read_only: bool) -> VolumeMount {
-    VolumeMount {
-        name: volume.to_owned(),
-        mount_path: path.to_owned(),
-        read_only: read_only.then_some(true),
-        ..VolumeMount::default()
     }
 }
 

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     context::Settings,
-    datastore::{empty_directory, locked_down, secret_variable, tolerations, variable},
+    datastore::{empty_directory, locked_down, mount, own_field, secret_variable, tolerations, variable},
     labels,
     run::{
         decide::ReadyTarget,
@@ -20,9 +20,8 @@ use dragstrip_crds::protocol::{
 };
 use k8s_openapi::{
     api::core::v1::{
-        Affinity, Container, ContainerPort, EnvVar, EnvVarSource, HTTPGetAction, KeyToPath,
-        ObjectFieldSelector, PodSecurityContext, PodSpec, Probe, SeccompProfile, SecretVolumeSource, Volume,
-        VolumeMount,
+        Affinity, Container, ContainerPort, EnvVar, HTTPGetAction, KeyToPath, PodSecurityContext, PodSpec,
+        Probe, SeccompProfile, SecretVolumeSource, Volume, VolumeMount,
     },
     apimachinery::pkg::util::intstr::IntOrString,
 };
@@ -35,26 +34,6 @@ const CLIENT_GRACE_SECONDS: i64 = 8;
 const BIN: &str = "/dragstrip/bin";
 /// Where the tool writes its files.
 const OUTPUT: &str = "/dragstrip/output";
-
-fn from_field(name: &str, path: &str) -> EnvVar {
-    EnvVar {
-        name: name.to_owned(),
-        value_from: Some(EnvVarSource {
-            field_ref: Some(ObjectFieldSelector { field_path: path.to_owned(), api_version: None }),
-            ..EnvVarSource::default()
-        }),
-        ..EnvVar::default()
-    }
-}
-
-fn mount(name: &str, path: &str, read_only: bool) -> VolumeMount {
-    VolumeMount {
-        name: name.to_owned(),
-        mount_path: path.to_owned(),
-        read_only: read_only.then_some(true),
-        ..VolumeMount::default()
-    }
-}
 
 /// Copies the static runner into a volume, so that the tool's image is used as it is.
 fn installer(settings: &Settings) -> Container {
@@ -81,7 +60,7 @@ fn client_environment(job: &JobSpec, target: &ReadyTarget) -> Result<Vec<EnvVar>
         _ => Vec::new(),
     };
     env.push(variable(JOB_VARIABLE, &literal(&serde_json::to_string(job)?)));
-    env.push(from_field(POD_NAME_VARIABLE, "metadata.name"));
+    env.push(own_field(POD_NAME_VARIABLE, "metadata.name"));
     // An image of the user's own has a PATH that its tool may need.
     if !matches!(job.tool, JobTool::Exec(_)) {
         // The tool's own directories first would hide nothing: the runner's names are unique.
