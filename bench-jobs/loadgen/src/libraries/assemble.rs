@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::assemble::{rate, set_ending, totals};
@@ -13,6 +13,7 @@ use crate::cpu::CpuTime;
 use crate::echo::echo;
 use crate::histogram::{self, HistogramError};
 use crate::libraries::batch_work;
+use crate::libraries::bb8_pool::PoolWatch;
 use crate::libraries::counters::{Counters, Sums};
 use crate::libraries::plan::{LibraryPlan, Work};
 use crate::report::{
@@ -33,8 +34,8 @@ pub(crate) struct Gathered {
     pub(crate) counters: Arc<Counters>,
     /// Times of the measured batches.
     pub(crate) batch_times: Vec<Duration>,
-    /// PINGs with which a bb8 pool checked its connections.
-    pub(crate) bb8_pings: Arc<AtomicU64>,
+    /// What a bb8 pool does by itself.
+    pub(crate) pool: PoolWatch,
 }
 
 impl Gathered {
@@ -47,7 +48,7 @@ impl Gathered {
             thread_cpu: Vec::new(),
             counters,
             batch_times: Vec::new(),
-            bb8_pings: Arc::default(),
+            pool: PoolWatch::new(),
         }
     }
 }
@@ -173,7 +174,7 @@ fn commands(plan: &LibraryPlan, gathered: &Gathered, sums: &Sums) -> BTreeMap<St
         let answered = sums.count + sums.errors + sums.warmup_count + sums.warmup_errors;
         commands.insert(plan.work.operation_name().to_lowercase(), answered);
     }
-    let pings = gathered.bb8_pings.load(Ordering::Relaxed);
+    let pings = gathered.pool.pings.load(Ordering::Relaxed);
     if pings > 0 {
         *commands.entry("ping".into()).or_default() += pings;
     }

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, RedisError};
+use tokio::sync::watch;
 
 use crate::configuration::Configuration;
 use crate::libraries::counters::Answer;
@@ -14,9 +15,49 @@ use crate::libraries::link::{Chunk, Reply, Request};
 use crate::libraries::plan::LibraryPlan;
 use crate::libraries::redis_client::{self, Dialer, Encoded};
 
-/// Does what the manager of the bb8-redis crate does; besides, it counts the
-/// PINGs by which the pool checks a connection before it hands it out (bb8's
-/// default), since the server counts them too.
+/// What a pool does besides what it is asked for.
+#[derive(Clone, Debug)]
+pub(crate) struct PoolWatch {
+    /// PINGs by which it checked a connection before it handed it out (bb8's
+    /// default); the server counts them too.
+    pub(crate) pings: Arc<AtomicU64>,
+    /// The first connection that broke in the pool's hands. It would be
+    /// replaced silently, and a run whose server went away would go on.
+    lost: watch::Sender<Option<RedisError>>,
+}
+
+impl PoolWatch {
+    pub(crate) fn new() -> Self {
+        Self { pings: Arc::default(), lost: watch::Sender::new(None) }
+    }
+
+    /// Completes when a connection is lost.
+    pub(crate) async fn lost(&self) -> LibraryError {
+        let mut lost = self.lost.subscribe();
+        let error = lost.wait_for(Option::is_some).await.ok().and_then(|error| error.clone());
+        match error {
+            Some(error) => LibraryError::LoseRedis(error),
+            // The sender is borrowed here, so the channel stays open.
+            None => std::future::pending().await,
+        }
+    }
+}
+
+impl bb8::ErrorSink<RedisError> for PoolWatch {
+    fn sink(&self, error: RedisError) {
+        self.lost.send_if_modified(|first| {
+            let is_first = first.is_none();
+            first.get_or_insert(error);
+            is_first
+        });
+    }
+
+    fn boxed_clone(&self) -> Box<dyn bb8::ErrorSink<RedisError>> {
+        Box::new(self.clone())
+    }
+}
+
+/// Does what the manager of the bb8-redis crate does, and counts its checks.
 #[derive(Debug)]
 pub(crate) struct CountingManager {
     dialer: Dialer,
@@ -53,7 +94,7 @@ impl PooledConnections {
     pub(crate) async fn connect(
         configuration: &Configuration,
         plan: &LibraryPlan,
-        pings: &Arc<AtomicU64>,
+        watch: &PoolWatch,
     ) -> Result<Self, LibraryError> {
         let dialer = Dialer::new(configuration)?;
         let size = u32::try_from(plan.pool_size).unwrap_or(u32::MAX);
@@ -62,7 +103,8 @@ impl PooledConnections {
             .min_idle(size)
             .retry_connection(false)
             .connection_timeout(configuration.response_timeout)
-            .build(CountingManager { dialer, pings: Arc::clone(pings) })
+            .error_sink(Box::new(watch.clone()))
+            .build(CountingManager { dialer, pings: Arc::clone(&watch.pings) })
             .await
             .map_err(LibraryError::FillPool)?;
         Ok(Self { pool })

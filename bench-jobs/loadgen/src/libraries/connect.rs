@@ -1,13 +1,11 @@
 //! Makes the connections of a run, whichever library it uses.
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use tokio::time::timeout;
 
 use crate::configuration::Configuration;
-use crate::libraries::bb8_pool::PooledConnections;
+use crate::libraries::bb8_pool::{PoolWatch, PooledConnections};
 use crate::libraries::error::LibraryError;
 use crate::libraries::fred_client;
 use crate::libraries::link::Link;
@@ -22,17 +20,17 @@ pub(crate) struct Links {
 }
 
 impl Links {
-    /// Connects `plan.pool_size` times, one after the other. `pings` counts how
-    /// often a bb8 pool checks a connection.
+    /// Connects `plan.pool_size` times, one after the other. `watch` sees
+    /// what a bb8 pool does by itself.
     pub(crate) async fn connect(
         configuration: &Configuration,
         plan: &LibraryPlan,
-        pings: &Arc<AtomicU64>,
+        watch: &PoolWatch,
     ) -> Result<Self, LibraryError> {
         let limit = configuration.connect_timeout;
         match plan.library {
             Library::Bb8Redis => {
-                let pool = within(limit, PooledConnections::connect(configuration, plan, pings)).await?;
+                let pool = within(limit, PooledConnections::connect(configuration, plan, watch)).await?;
                 Ok(Self { first: Link::Bb8(pool), others: Vec::new() })
             }
             Library::RedisRs(kind) => {

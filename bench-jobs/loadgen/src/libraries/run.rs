@@ -112,7 +112,7 @@ impl Conductor<'_> {
     async fn prepare(&self, gathered: &mut Gathered, stop: &Arc<AtomicBool>) -> Result<Running, Ending> {
         let endpoint = connect::find(self.configuration).await;
         gathered.addresses = endpoint.map_err(|error| Ending::Failed(error.failure()))?.addresses();
-        let connecting = Links::connect(self.configuration, self.plan, &gathered.bb8_pings).await;
+        let connecting = Links::connect(self.configuration, self.plan, &gathered.pool).await;
         let links = connecting.map_err(|error| self.broken(&error))?;
         match self.plan.work {
             Work::Tasks(work) => self.prepare_tasks(work, &links, stop),
@@ -224,6 +224,7 @@ impl Conductor<'_> {
         let mut progress = ProgressLines::new(self.configuration.progress_interval, origin);
         let mut silence = Silence { answers: self.counters.answers(), since: Instant::now() };
         let mut baseline = None;
+        let pool = gathered.pool.clone();
         let outcome = loop {
             tokio::select! {
                 biased;
@@ -247,6 +248,7 @@ impl Conductor<'_> {
                     Some(Err(ending)) => break Err(ending),
                     None => break Ok(()),
                 },
+                lost = pool.lost() => break Err(self.broken(&lost)),
                 _ = tick.tick() => {
                     let seconds = silence.lasts(self.counters.answers()).as_secs_f64();
                     if seconds >= limit.as_secs_f64() {

@@ -144,6 +144,22 @@ fn a_server_killed_in_the_run_fails_it() {
     }
 }
 
+/// Whether the connection breaks under a request or under a pool's own check.
+#[test]
+fn a_connection_the_server_cuts_ends_the_run() {
+    for client in CLIENTS {
+        let server = RedisServer::start(&[]);
+        let options = format!("{client} --tasks 10 --pool-size 2 --duration 60s --progress-interval 20ms");
+        let mut running = Running::start(server.port, &options, None);
+        running.until_loading();
+        server.ask(&["CLIENT KILL TYPE normal"]);
+        let ended = running.wait();
+        assert_eq!(ended.code, 7, "{client}: {ended:?}");
+        assert_eq!(ended.report().failure.unwrap().kind, FailureKind::ConnectionLost, "{client}");
+        assert!(ended.took < Duration::from_secs(6), "{client}: {:?}", ended.took);
+    }
+}
+
 #[test]
 fn a_frozen_server_ends_the_run_after_the_response_timeout() {
     for client in CLIENTS {
