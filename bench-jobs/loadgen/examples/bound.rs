@@ -1,13 +1,15 @@
-//! The least CPU a client can use: a bare loop that sends the same bytes again
-//! and again and only counts the bytes that come back.
+//! The least CPU a client can use: a bare loop that sends bytes made beforehand
+//! and only counts the bytes that come back.
 //!
 //! `make bench-loadgen` compares the load generator with it. It draws no keys,
 //! reads no replies, and records nothing; sockets are plain and non-blocking,
 //! awaited with epoll, one read and one write for each batch.
 //!
-//! Usage: bound PORT CONNECTIONS SECONDS PIPELINE REPLY_BYTES REQUEST_FILE
-//! REQUEST_FILE holds the bytes of one request, REPLY_BYTES is the size of its
-//! reply. Prints the number of requests answered and the seconds it took.
+//! Usage: bound PORT CONNECTIONS SECONDS PIPELINE REPLY_BYTES REQUEST_BYTES REQUEST_FILE
+//! REQUEST_FILE holds requests of REQUEST_BYTES each, with keys as the load
+//! generator draws them (with a single key the server would be faster, and a
+//! client that waits less sleeps less). They are sent in turn, again and again;
+//! REPLY_BYTES is the size of each reply. Prints the number of requests answered and the seconds it took.
 
 use std::error::Error;
 use std::io::{ErrorKind, Read as _, Write as _};
@@ -31,13 +33,16 @@ struct Arguments {
     length: Duration,
     pipeline: usize,
     reply_bytes: usize,
-    request: Vec<u8>,
+    request_bytes: usize,
+    requests: Vec<u8>,
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let [port, connections, seconds, pipeline, reply_bytes, file] = words.as_slice() else {
-        return Err("usage: bound PORT CONNECTIONS SECONDS PIPELINE REPLY_BYTES REQUEST_FILE".into());
+    let [port, connections, seconds, pipeline, reply_bytes, request_bytes, file] = words.as_slice() else {
+        return Err(
+            "usage: bound PORT CONNECTIONS SECONDS PIPELINE REPLY_BYTES REQUEST_BYTES REQUEST_FILE".into()
+        );
     };
     let arguments = Arguments {
         port: port.parse()?,
@@ -45,7 +50,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         length: Duration::try_from_secs_f64(seconds.parse()?)?,
         pipeline: pipeline.parse()?,
         reply_bytes: reply_bytes.parse()?,
-        request: std::fs::read(file)?,
+        request_bytes: request_bytes.parse()?,
+        requests: std::fs::read(file)?,
     };
     let (requests, seconds) = ping_pong(&arguments)?;
     println!("{requests} {seconds:.6}");
@@ -53,7 +59,9 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 fn ping_pong(arguments: &Arguments) -> Result<(u64, f64), Box<dyn Error>> {
-    let batch = arguments.request.repeat(arguments.pipeline);
+    let batch_bytes = arguments.request_bytes * arguments.pipeline;
+    let mut all_batches = arguments.requests.chunks_exact(batch_bytes).cycle();
+    let mut next_batch = || all_batches.next().ok_or("the file holds less than one batch");
     let batch_reply = arguments.reply_bytes * arguments.pipeline;
     let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
     let mut connections = Vec::with_capacity(arguments.connections);
@@ -69,7 +77,7 @@ fn ping_pong(arguments: &Arguments) -> Result<(u64, f64), Box<dyn Error>> {
     let mut batches = 0_u64;
     let begin = Instant::now();
     for connection in &mut connections {
-        connection.stream.write_all(&batch)?;
+        connection.stream.write_all(next_batch()?)?;
     }
     let mut active = connections.len();
     while active > 0 {
@@ -86,7 +94,7 @@ fn ping_pong(arguments: &Arguments) -> Result<(u64, f64), Box<dyn Error>> {
                 active -= 1;
             } else {
                 connection.awaited = batch_reply;
-                connection.stream.write_all(&batch)?;
+                connection.stream.write_all(next_batch()?)?;
             }
         }
     }

@@ -1,15 +1,13 @@
 //! The closed loop of one connection: write a batch, await all its replies,
 //! repeat. Per batch it makes one write and as many reads as the network needs.
 
-use std::future::poll_fn;
 use std::rc::Rc;
-use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
-use crate::follow::Follower;
 use crate::link::{Link, LinkParts, LoadError, ThreadContext};
 use crate::recorder::Origin;
 use crate::replies::Flight;
+use crate::stream::Wire;
 
 /// What is left to do in the measured window.
 #[derive(Clone, Copy, Debug)]
@@ -18,11 +16,20 @@ pub(crate) enum Remaining {
     For(Duration),
 }
 
+/// Where a connection stands when it can go no further.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Standing {
+    /// It waits for its socket.
+    Waiting,
+    /// Some of its requests have to be sent elsewhere.
+    Redirected,
+    Done,
+}
+
 /// A connection in a closed loop.
 #[derive(Debug)]
 pub(crate) struct LoadConnection {
-    link: Link,
-    follower: Option<Follower>,
+    pub(crate) link: Link,
     pipeline: usize,
     remaining: Remaining,
     /// When a load of limited time ends.
@@ -35,7 +42,6 @@ impl LoadConnection {
     pub(crate) fn new(
         parts: LinkParts,
         context: Rc<ThreadContext>,
-        follower: Option<Follower>,
         pipeline: usize,
         remaining: Remaining,
         origin: Instant,
@@ -46,32 +52,41 @@ impl LoadConnection {
             Remaining::Requests(_) => context.measured_from,
         };
         let link = Link::new(parts, context, flight, origin);
-        Self { link, follower, pipeline, remaining, deadline, measuring: false }
+        Self { link, pipeline, remaining, deadline, measuring: false }
     }
 
-    /// Runs the whole load of this connection.
-    pub(crate) async fn run(mut self) -> Result<(), LoadError> {
-        if matches!(self.remaining, Remaining::Requests(0)) {
-            return Ok(());
-        }
-        while !self.link.context.stop.get() {
+    /// Goes on as far as is possible without waiting. Reads go on while the rest
+    /// of a large batch waits to be written: a server that stops reading until
+    /// its replies are taken would otherwise never go on.
+    #[inline]
+    pub(crate) fn step(&mut self, wire: &mut impl Wire) -> Result<Standing, LoadError> {
+        loop {
+            if self.link.has_unsent() {
+                self.link.send_unsent(wire)?;
+            }
+            if self.link.expected.outstanding > 0 {
+                if self.link.receive(wire)? {
+                    continue;
+                }
+                return Ok(Standing::Waiting);
+            }
+            if self.link.has_redirected() {
+                return Ok(Standing::Redirected);
+            }
             let measured = self.link.last_arrival >= self.link.context.measured_from;
-            let size = if measured { self.next_batch_size() } else { self.pipeline };
-            if size == 0 {
-                break;
+            let size = self.next_batch_size(measured);
+            if size == 0 || self.link.context.stop.get() {
+                return Ok(Standing::Done);
             }
-            poll_fn(|task| Poll::Ready(self.send_batch(task, size, measured))).await?;
-            poll_fn(|task| self.poll_batch(task)).await?;
-            self.link.set_waiting(None);
-            if let Some(follower) = &mut self.follower {
-                follower.follow(&mut self.link).await?;
-            }
+            self.send_batch(wire, size, measured)?;
         }
-        Ok(())
     }
 
-    fn next_batch_size(&mut self) -> usize {
+    #[inline]
+    fn next_batch_size(&mut self, measured: bool) -> usize {
         match &mut self.remaining {
+            Remaining::Requests(0) => 0,
+            _ if !measured => self.pipeline,
             Remaining::Requests(left) => {
                 let size = usize::try_from(*left).map_or(self.pipeline, |left| left.min(self.pipeline));
                 *left -= size as u64;
@@ -82,7 +97,8 @@ impl LoadConnection {
         }
     }
 
-    fn send_batch(&mut self, task: &mut Context<'_>, size: usize, measured: bool) -> Result<(), LoadError> {
+    #[inline]
+    fn send_batch(&mut self, wire: &mut impl Wire, size: usize, measured: bool) -> Result<(), LoadError> {
         let begins = measured && !std::mem::replace(&mut self.measuring, measured);
         self.link.with_write_buffer(|link, outgoing| {
             let context = Rc::clone(&link.context);
@@ -95,22 +111,7 @@ impl LoadConnection {
                 recorder.note_first_send(now);
             }
             drop(recorder);
-            link.send(task, outgoing)
+            link.send(wire, outgoing)
         })
-    }
-
-    /// Completes when every reply of the batch has arrived. Reads go on while
-    /// the rest of a large batch waits to be written: a server that stops
-    /// reading until its replies are taken would otherwise never go on.
-    fn poll_batch(&mut self, task: &mut Context<'_>) -> Poll<Result<(), LoadError>> {
-        loop {
-            if self.link.has_unsent() {
-                self.link.poll_unsent(task)?;
-            }
-            if self.link.expected.outstanding == 0 {
-                return Poll::Ready(Ok(()));
-            }
-            ready!(self.link.poll_replies(task))?;
-        }
     }
 }

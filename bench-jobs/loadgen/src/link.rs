@@ -1,20 +1,19 @@
-//! What every loaded connection does, however its requests are paced: hand
-//! requests to the kernel, take replies from it, count both.
+//! What every loaded connection does, however its requests are paced and
+//! whichever event loop drives it: hand requests to the kernel, take replies
+//! from it, count both.
 //!
-//! This is the hot path. Buffers belong to the thread and are used again and
+//! This is the hot path; nothing in it waits. Buffers belong to the thread and are used again and
 //! again. A link never reconnects.
 
 use std::cell::{Cell, RefCell};
 use std::io;
-use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll, ready};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use thiserror::Error;
-use tokio::io::{AsyncRead as _, AsyncWrite as _, ReadBuf};
 
 use crate::errors::UNEXPECTED_REPLY;
 use crate::exchange::{Answers, Said};
@@ -25,7 +24,7 @@ use crate::replies::{Copies, Expectation, Flight, Redirected, ReplySorter};
 use crate::report::{Failure, FailureKind};
 use crate::requests::{RequestSource, RequestTemplates};
 use crate::scanner::{ReplyScanner, ScanError};
-use crate::stream::LoadStream;
+use crate::stream::Wire;
 
 /// Bytes taken from the kernel by one read at most.
 const READ_BUFFER_BYTES: usize = 64 * 1024;
@@ -151,7 +150,6 @@ pub(crate) struct ConnectionName {
 #[derive(Debug)]
 pub(crate) struct LinkParts {
     pub(crate) name: ConnectionName,
-    pub(crate) stream: LoadStream,
     pub(crate) source: RequestSource,
     pub(crate) expected: Expectation,
     /// Number of the node in the cluster's table; 0 without a cluster.
@@ -170,7 +168,6 @@ pub(crate) struct Link {
     pub(crate) copies: Option<Copies>,
     pub(crate) node: usize,
     pub(crate) last_arrival: Instant,
-    stream: LoadStream,
     source: RequestSource,
     scanner: ReplyScanner,
     /// What the kernel did not take at once.
@@ -190,7 +187,6 @@ impl Link {
             copies: parts.follows.then(Copies::default),
             node: parts.node,
             last_arrival: origin,
-            stream: parts.stream,
             source: parts.source,
             scanner: ReplyScanner::new(),
             unsent: Outgoing::default(),
@@ -258,14 +254,14 @@ impl Link {
     /// Hands `outgoing` to the kernel and keeps what it does not take. Nothing
     /// may be unsent before.
     #[inline]
-    pub(crate) fn send(&mut self, task: &mut Context<'_>, outgoing: &Outgoing) -> Result<(), LoadError> {
+    pub(crate) fn send(&mut self, wire: &mut impl Wire, outgoing: &Outgoing) -> Result<(), LoadError> {
         let mut cursor = Cursor::default();
-        if !self.send_rest(task, outgoing, &mut cursor)? {
+        if !self.send_rest(wire, outgoing, &mut cursor)? {
             self.unsent.append_rest(outgoing, cursor);
         }
-        if self.stream.buffers() {
+        if wire.buffers() {
             self.unflushed = true;
-            self.poll_unsent(task)?;
+            self.send_unsent(wire)?;
         }
         Ok(())
     }
@@ -274,7 +270,7 @@ impl Link {
     #[inline]
     fn send_rest(
         &mut self,
-        task: &mut Context<'_>,
+        wire: &mut impl Wire,
         outgoing: &Outgoing,
         cursor: &mut Cursor,
     ) -> Result<bool, LoadError> {
@@ -283,15 +279,7 @@ impl Link {
             if rest.is_empty() {
                 return Ok(true);
             }
-            let written = match self.stream.try_write(rest) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    match Pin::new(&mut self.stream).poll_write(task, rest) {
-                        Poll::Pending => return Ok(false),
-                        Poll::Ready(written) => written,
-                    }
-                }
-                written => written,
-            };
+            let Poll::Ready(written) = wire.write(rest) else { return Ok(false) };
             outgoing.advance(cursor, written.map_err(|source| self.send_error(source))?);
         }
     }
@@ -302,11 +290,11 @@ impl Link {
     }
 
     /// Goes on with what the kernel did not take before.
-    pub(crate) fn poll_unsent(&mut self, task: &mut Context<'_>) -> Result<(), LoadError> {
+    pub(crate) fn send_unsent(&mut self, wire: &mut impl Wire) -> Result<(), LoadError> {
         if !self.unsent.bytes.is_empty() {
             let unsent = std::mem::take(&mut self.unsent);
             let mut cursor = self.sent;
-            let done = self.send_rest(task, &unsent, &mut cursor)?;
+            let done = self.send_rest(wire, &unsent, &mut cursor)?;
             (self.unsent, self.sent) = (unsent, cursor);
             if !done {
                 return Ok(());
@@ -314,12 +302,11 @@ impl Link {
             self.unsent.clear();
             self.sent = Cursor::default();
         }
-        if self.unflushed {
-            match Pin::new(&mut self.stream).poll_flush(task) {
-                Poll::Pending => {}
-                Poll::Ready(Ok(())) => self.unflushed = false,
-                Poll::Ready(Err(source)) => return Err(self.send_error(source)),
-            }
+        if self.unflushed
+            && let Poll::Ready(flushed) = wire.flush()
+        {
+            flushed.map_err(|source| self.send_error(source))?;
+            self.unflushed = false;
         }
         Ok(())
     }
@@ -328,24 +315,18 @@ impl Link {
         LoadError::Send { connection: self.name.within_run, address: Arc::clone(&self.name.address), source }
     }
 
-    /// Takes what has arrived.
+    /// Takes what has arrived; false when nothing has.
     #[inline]
-    pub(crate) fn poll_replies(&mut self, task: &mut Context<'_>) -> Poll<Result<(), LoadError>> {
+    pub(crate) fn receive(&mut self, wire: &mut impl Wire) -> Result<bool, LoadError> {
         let context = Rc::clone(&self.context);
         let mut buffer = context.read_buffer.borrow_mut();
-        let mut read = ReadBuf::new(&mut buffer);
-        ready!(Pin::new(&mut self.stream).poll_read(task, &mut read)).map_err(|source| {
-            let (connection, address) = (self.name.within_run, Arc::clone(&self.name.address));
-            LoadError::Receive { connection, address, outstanding: self.expected.outstanding, source }
-        })?;
-        if read.filled().is_empty() {
-            let (connection, address) = (self.name.within_run, Arc::clone(&self.name.address));
-            let outstanding = self.expected.outstanding;
-            return Poll::Ready(Err(LoadError::Closed { connection, address, outstanding }));
+        let Poll::Ready(read) = wire.read(&mut buffer) else { return Ok(false) };
+        let length = read.map_err(|source| self.receive_error(source))?;
+        if length == 0 {
+            return Err(self.closed());
         }
         let arrived = Instant::now();
         self.last_arrival = arrived;
-        self.set_waiting(Some(arrived));
         let mut recorder = context.recorder.borrow_mut();
         let mut sorter = ReplySorter {
             expected: &mut self.expected,
@@ -356,10 +337,22 @@ impl Link {
             arrived,
             surplus: 0,
         };
-        let scanned = self.scanner.scan(read.filled(), &mut sorter);
+        let scanned = self.scanner.scan(buffer.get(..length).unwrap_or_default(), &mut sorter);
         let surplus = sorter.settle();
         context.publish(&recorder);
-        Poll::Ready(self.check(scanned, surplus))
+        self.set_waiting((self.expected.outstanding > 0).then_some(arrived));
+        self.check(scanned, surplus)?;
+        Ok(true)
+    }
+
+    fn closed(&self) -> LoadError {
+        let (connection, address) = (self.name.within_run, Arc::clone(&self.name.address));
+        LoadError::Closed { connection, address, outstanding: self.expected.outstanding }
+    }
+
+    fn receive_error(&self, source: io::Error) -> LoadError {
+        let (connection, address) = (self.name.within_run, Arc::clone(&self.name.address));
+        LoadError::Receive { connection, address, outstanding: self.expected.outstanding, source }
     }
 
     #[inline]
@@ -374,6 +367,12 @@ impl Link {
             return Err(LoadError::Surplus { connection, address, surplus });
         }
         Ok(())
+    }
+
+    /// Whether requests have to be sent elsewhere.
+    #[inline]
+    pub(crate) fn has_redirected(&self) -> bool {
+        self.copies.as_ref().is_some_and(|copies| !copies.redirected.is_empty())
     }
 
     /// Records what another node answered to a request of this connection.

@@ -25,6 +25,7 @@ use crate::link::{Link, LinkParts, LoadError, ThreadContext};
 use crate::recorder::{Origin, rounded_micros};
 use crate::replies::Flight;
 use crate::schedule::Agenda;
+use crate::stream::{LoadStream, Polled};
 
 /// How long before its time a request is awaited awake: waking up takes about as
 /// long, and would make every request late.
@@ -205,6 +206,7 @@ impl Pacer {
 #[derive(Debug)]
 pub(crate) struct ScheduledConnection {
     link: Link,
+    stream: LoadStream,
     follower: Option<Follower>,
     dispatch: Rc<Dispatch>,
     measuring: bool,
@@ -213,13 +215,14 @@ pub(crate) struct ScheduledConnection {
 impl ScheduledConnection {
     pub(crate) fn new(
         parts: LinkParts,
+        stream: LoadStream,
         context: Rc<ThreadContext>,
         follower: Option<Follower>,
         dispatch: Rc<Dispatch>,
         origin: Instant,
     ) -> Self {
         let link = Link::new(parts, context, Flight::Scheduled(VecDeque::new()), origin);
-        Self { link, follower, dispatch, measuring: false }
+        Self { link, stream, follower, dispatch, measuring: false }
     }
 
     /// Runs the whole load of this connection.
@@ -240,23 +243,19 @@ impl ScheduledConnection {
     fn poll_work(&mut self, task: &mut Context<'_>) -> Poll<Result<bool, LoadError>> {
         loop {
             if self.link.has_unsent() {
-                self.link.poll_unsent(task)?;
+                self.link.send_unsent(&mut Polled { stream: &mut self.stream, task })?;
             }
             let wrote = self.write_due(task)?;
-            if self.link.expected.outstanding == 0 {
-                self.link.set_waiting(None);
-                if self.is_done() {
-                    return Poll::Ready(Ok(true));
-                }
+            if self.link.expected.outstanding == 0 && self.is_done() {
+                return Poll::Ready(Ok(true));
             }
             // Also while nothing is outstanding: a server that closes the
             // connection must be noticed.
-            match self.link.poll_replies(task) {
-                Poll::Ready(received) => received?,
-                Poll::Pending if wrote => {}
-                Poll::Pending => return Poll::Pending,
+            let received = self.link.receive(&mut Polled { stream: &mut self.stream, task })?;
+            if !received && !wrote {
+                return Poll::Pending;
             }
-            if self.link.copies.as_ref().is_some_and(|copies| !copies.redirected.is_empty()) {
+            if self.link.has_redirected() {
                 return Poll::Ready(Ok(false));
             }
         }
@@ -282,6 +281,7 @@ impl ScheduledConnection {
             return Ok(false);
         }
         let measuring = &mut self.measuring;
+        let mut wire = Polled { stream: &mut self.stream, task };
         self.link.with_write_buffer(|link, outgoing| {
             let context = Rc::clone(&link.context);
             let mut recorder = context.recorder.borrow_mut();
@@ -306,7 +306,7 @@ impl ScheduledConnection {
                 }
             }
             drop((recorder, counts));
-            link.send(task, outgoing)
+            link.send(&mut wire, outgoing)
         })?;
         Ok(true)
     }

@@ -1,13 +1,25 @@
-//! The three kinds of connection behind one face, without indirection on the
-//! hot path.
+//! The kinds of connection behind one face, without indirection on the hot
+//! path: as the asynchronous event loop has them, and as plain sockets.
 
-use std::io;
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
+use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::client::TlsStream;
+
+/// Attempts to move bytes that never wait. After `Pending` whoever drives the
+/// connection comes back when it is worth another attempt.
+pub(crate) trait Wire {
+    /// Whether written bytes may wait in the client until they are flushed.
+    fn buffers(&self) -> bool;
+    fn write(&mut self, bytes: &[u8]) -> Poll<io::Result<usize>>;
+    fn read(&mut self, buffer: &mut [u8]) -> Poll<io::Result<usize>>;
+    fn flush(&mut self) -> Poll<io::Result<()>>;
+}
 
 /// A connection to a server.
 #[derive(Debug)]
@@ -18,21 +30,144 @@ pub(crate) enum LoadStream {
 }
 
 impl LoadStream {
-    /// Whether written bytes may wait in the client until they are flushed.
-    #[inline]
-    pub(crate) fn buffers(&self) -> bool {
-        matches!(self, Self::Tls(_))
+    /// The socket alone, for an event loop of one's own; an encrypted
+    /// connection is more than a socket and stays what it is.
+    pub(crate) fn into_socket(self) -> Result<Socket, IntoSocketError> {
+        let plain = match self {
+            Self::Tcp(stream) => stream.into_std().map(PlainStream::Tcp),
+            Self::Unix(stream) => stream.into_std().map(PlainStream::Unix),
+            Self::Tls(_) => return Err(IntoSocketError::Encrypted),
+        };
+        Ok(Socket { stream: plain.map_err(IntoSocketError::Detach)?, drained: true })
     }
 
-    /// Writes what the kernel takes at once. Cheaper than polling, but nobody is
-    /// woken after `WouldBlock`, which is what an encrypted connection always says.
+    /// Whether [`Self::into_socket`] can succeed.
+    pub(crate) fn is_plain(&self) -> bool {
+        !matches!(self, Self::Tls(_))
+    }
+}
+
+/// A connection cannot be had as a plain socket.
+#[derive(Debug, Error)]
+pub(crate) enum IntoSocketError {
+    #[error("the connection is encrypted")]
+    Encrypted,
+    #[error("cannot take the socket out of the event loop: {0}")]
+    Detach(#[source] io::Error),
+}
+
+/// A connection while its task is polled: the task is woken after `WouldBlock`.
+#[derive(Debug)]
+pub(crate) struct Polled<'a, 'task> {
+    pub(crate) stream: &'a mut LoadStream,
+    pub(crate) task: &'a mut Context<'task>,
+}
+
+impl Wire for Polled<'_, '_> {
     #[inline]
-    pub(crate) fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Self::Tcp(stream) => stream.try_write(bytes),
-            Self::Unix(stream) => stream.try_write(bytes),
-            Self::Tls(_) => Err(io::ErrorKind::WouldBlock.into()),
+    fn buffers(&self) -> bool {
+        matches!(self.stream, LoadStream::Tls(_))
+    }
+
+    #[inline]
+    fn write(&mut self, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        // An attempt without the task is cheaper and nearly always enough.
+        let attempt = match &*self.stream {
+            LoadStream::Tcp(stream) => attempted(stream.try_write(bytes)),
+            LoadStream::Unix(stream) => attempted(stream.try_write(bytes)),
+            LoadStream::Tls(_) => Poll::Pending,
+        };
+        if attempt.is_pending() {
+            return Pin::new(&mut *self.stream).poll_write(self.task, bytes);
         }
+        attempt
+    }
+
+    #[inline]
+    fn read(&mut self, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+        let mut read = ReadBuf::new(buffer);
+        ready!(Pin::new(&mut *self.stream).poll_read(self.task, &mut read))?;
+        Poll::Ready(Ok(read.filled().len()))
+    }
+
+    fn flush(&mut self) -> Poll<io::Result<()>> {
+        Pin::new(&mut *self.stream).poll_flush(self.task)
+    }
+}
+
+#[inline]
+fn attempted(outcome: io::Result<usize>) -> Poll<io::Result<usize>> {
+    match outcome {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Poll::Pending,
+        outcome => Poll::Ready(outcome),
+    }
+}
+
+#[derive(Debug)]
+enum PlainStream {
+    Tcp(std::net::TcpStream),
+    Unix(std::os::unix::net::UnixStream),
+}
+
+/// A non-blocking socket whose owner is told, once, whenever bytes arrive.
+#[derive(Debug)]
+pub(crate) struct Socket {
+    stream: PlainStream,
+    /// A read took all there was; another one would be a system call for nothing.
+    drained: bool,
+}
+
+impl Socket {
+    /// Something has happened on the socket.
+    #[inline]
+    pub(crate) fn note_event(&mut self) {
+        self.drained = false;
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match &self.stream {
+            PlainStream::Tcp(stream) => stream.as_fd(),
+            PlainStream::Unix(stream) => stream.as_fd(),
+        }
+    }
+}
+
+impl Wire for Socket {
+    #[inline]
+    fn buffers(&self) -> bool {
+        false
+    }
+
+    #[inline]
+    fn write(&mut self, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        attempted(match &mut self.stream {
+            PlainStream::Tcp(stream) => stream.write(bytes),
+            PlainStream::Unix(stream) => stream.write(bytes),
+        })
+    }
+
+    #[inline]
+    fn read(&mut self, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+        if self.drained {
+            return Poll::Pending;
+        }
+        let attempt = attempted(match &mut self.stream {
+            PlainStream::Tcp(stream) => stream.read(buffer),
+            PlainStream::Unix(stream) => stream.read(buffer),
+        });
+        // What arrives after a read that left room is told anew.
+        self.drained = match attempt {
+            Poll::Pending => true,
+            Poll::Ready(Ok(length)) => length > 0 && length < buffer.len(),
+            Poll::Ready(Err(_)) => false,
+        };
+        attempt
+    }
+
+    fn flush(&mut self) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
     }
 }
 

@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 use tokio::runtime::{LocalOptions, LocalRuntime};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
-use tokio::time::{MissedTickBehavior, interval, sleep_until, timeout};
+use tokio::time::sleep_until;
 
+use crate::closed_loop::{SocketLoop, run_as_task};
 use crate::cluster::{Routes, Shard};
 use crate::configuration::{Configuration, Limit};
 use crate::connect;
@@ -28,10 +29,10 @@ use crate::report::{Failure, FailureKind};
 use crate::requests::{MISSING_PREFIX, RequestSource, RequestTemplates};
 use crate::schedule::{Agenda, Schedule};
 use crate::slots::{SlotFilter, SlotMap};
+use crate::stream::LoadStream;
+use crate::supervise::{Tasks, Watch};
 use crate::tls::TlsClient;
 
-/// Longest wait for the current batches once the run is to stop.
-const STOP_GRACE: Duration = Duration::from_secs(1);
 /// Timers of the event loop are good to a millisecond; the rest before the
 /// line is slept more finely.
 const COARSE_WAIT_MARGIN: Duration = Duration::from_millis(2);
@@ -149,8 +150,9 @@ struct Prepared {
 /// A connection that is ready.
 struct Ready {
     parts: LinkParts,
+    stream: LoadStream,
     /// Its number among those of the run that draw keys for themselves.
-    stream: u64,
+    number: u64,
     remaining: Remaining,
 }
 
@@ -175,9 +177,9 @@ async fn prepare(plan: &WorkerPlan) -> Result<Prepared, Failure> {
     for within_thread in 0..configuration.connections_per_thread {
         let client = plan.thread * configuration.connections_per_thread + within_thread;
         for (place, (shard, filter)) in shards.iter().enumerate() {
-            let stream = (client * shards.len() + place) as u64;
+            let number = (client * shards.len() + place) as u64;
             let within_thread = connections.len();
-            connections.push(connect_one(plan, shard, filter.clone(), client, stream, within_thread).await?);
+            connections.push(connect_one(plan, shard, filter.clone(), client, number, within_thread).await?);
         }
     }
     let streams = (configuration.connections() * shards.len()) as u64;
@@ -197,7 +199,7 @@ async fn connect_one(
     shard: &Shard,
     filter: Option<SlotFilter>,
     client: usize,
-    stream: u64,
+    number: u64,
     within_thread: usize,
 ) -> Result<Ready, Failure> {
     let configuration = &*plan.configuration;
@@ -206,23 +208,22 @@ async fn connect_one(
     };
     let share = Share { index: client as u64, connections: configuration.connections() as u64 };
     let remaining = remaining(configuration, share, filter.as_ref());
-    let source = RequestSource::new(configuration, Arc::clone(&plan.templates), share, stream, filter)
+    let source = RequestSource::new(configuration, Arc::clone(&plan.templates), share, number, filter)
         .map_err(|error| problem(&error))?;
     let node = shard.nodes.get(client % shard.nodes.len().max(1)).copied().unwrap_or_default();
     let endpoint = plan.routes.nodes.get(node).ok_or_else(|| problem(&"the shard has no node"))?;
-    let (connection, address) = connect::establish(configuration, plan.security.as_ref(), endpoint)
+    let (stream, address) = connect::establish(configuration, plan.security.as_ref(), endpoint)
         .await
         .map_err(|error| error.failure())?;
-    let within_run = usize::try_from(stream).unwrap_or(usize::MAX);
+    let within_run = usize::try_from(number).unwrap_or(usize::MAX);
     let parts = LinkParts {
         name: ConnectionName { within_run, within_thread, address },
-        stream: connection,
         source,
         expected: Expectation::new(plan.templates.walk(share.index), plan.templates.replies()),
         node,
         follows: plan.routes.cluster,
     };
-    Ok(Ready { parts, stream, remaining })
+    Ok(Ready { parts, stream, number, remaining })
 }
 
 /// Whether any key of these numbers is in the slots of `filter`.
@@ -260,7 +261,7 @@ fn remaining(configuration: &Configuration, share: Share, filter: Option<&SlotFi
 }
 
 /// Returns when the run is to stop, or when there is no coordinator any more.
-async fn stopped(phase: &mut watch::Receiver<Phase>) {
+pub(crate) async fn stopped(phase: &mut watch::Receiver<Phase>) {
     // Both outcomes mean the same here.
     let _ = phase.wait_for(|phase| *phase == Phase::Stop).await;
 }
@@ -304,33 +305,22 @@ async fn run_load(
         Arc::clone(&plan.progress),
         measured_from,
     ));
-    let mut tasks = JoinSet::new();
-    let dispatch = match configuration.schedule {
-        None => {
-            start_closed(
-                &mut tasks,
-                connections,
-                &context,
-                followers.as_ref(),
-                configuration.pipeline,
-                origin,
-            );
-            None
-        }
-        Some(schedule) => {
-            let open = OpenLoop { schedule, seed: configuration.seed, streams, origin };
-            let dispatch = open
-                .start(&mut tasks, connections, &context, followers.as_ref())
-                .map_err(|error| client_failure("start the schedule", target(), &error))?;
-            Some(dispatch)
-        }
+    let mut watch = Watch::new(&context, &configuration, &names);
+    let mut schedule = None;
+    let failure = if let Some(paced) = configuration.schedule {
+        let open = OpenLoop { schedule: paced, seed: configuration.seed, streams, origin };
+        let mut tasks = JoinSet::new();
+        let dispatch = open
+            .start(&mut tasks, connections, &context, followers.as_ref())
+            .map_err(|error| client_failure("start the schedule", target(), &error))?;
+        let failure = watch.over_tasks(tasks, Some(&*dispatch), &mut plan.phase).await.err();
+        schedule = Some(dispatch.counts.borrow().clone());
+        failure
+    } else {
+        let closed = ClosedLoop { connections, followers, pipeline: configuration.pipeline, origin };
+        closed.run(&mut watch, &context, &mut plan.phase).await.err()
     };
-    let mut watch =
-        Watch { context: &context, configuration: &configuration, names: &names, cpu_before: None };
-    let failure = watch.over(&mut tasks, dispatch.as_deref(), &mut plan.phase).await.err();
-    let cpu_before = watch.cpu_before;
-    tasks.shutdown().await;
-    let cpu = cpu_before.map_or_else(CpuTime::default, |before| CpuTime::of_thread().since(before));
+    let cpu = watch.cpu_used();
     let busy = measured_from.elapsed();
     let finished = Rc::into_inner(context).map(|context| context.recorder.into_inner());
     let Some(mut recorder) = finished else {
@@ -338,26 +328,56 @@ async fn run_load(
         return Err(client_failure("collect the counts", target(), &problem));
     };
     recorder.finish();
-    let schedule = dispatch.map(|dispatch| dispatch.counts.borrow().clone());
     Ok(WorkerOutcome { thread: plan.thread, recorder: Some(recorder), schedule, cpu, busy, failure })
 }
 
-type Tasks = JoinSet<Result<(), LoadError>>;
-
-fn start_closed(
-    tasks: &mut Tasks,
+/// The connections of a thread in a closed loop.
+struct ClosedLoop {
     connections: Vec<Ready>,
-    context: &Rc<ThreadContext>,
-    followers: Option<&FollowerParts>,
+    followers: Option<FollowerParts>,
     pipeline: usize,
     origin: Instant,
-) {
-    for ready in connections {
-        let follower = followers.cloned().map(Follower::new);
-        let context = Rc::clone(context);
-        let connection =
-            LoadConnection::new(ready.parts, context, follower, pipeline, ready.remaining, origin);
-        tasks.spawn_local(connection.run());
+}
+
+impl ClosedLoop {
+    async fn run(
+        self,
+        watch: &mut Watch<'_>,
+        context: &Rc<ThreadContext>,
+        phase: &mut watch::Receiver<Phase>,
+    ) -> Result<(), Failure> {
+        if self.followers.is_none() && self.connections.iter().all(|ready| ready.stream.is_plain()) {
+            return self.run_sockets(watch, context, phase);
+        }
+        let mut tasks = JoinSet::new();
+        for Ready { parts, stream, remaining, .. } in self.connections {
+            let follower = self.followers.clone().map(Follower::new);
+            let context = Rc::clone(context);
+            let connection = LoadConnection::new(parts, context, self.pipeline, remaining, self.origin);
+            tasks.spawn_local(run_as_task(connection, stream, follower));
+        }
+        watch.over_tasks(tasks, None, phase).await
+    }
+
+    /// Occupies the thread until the end; nothing else runs on it.
+    fn run_sockets(
+        self,
+        watch: &mut Watch<'_>,
+        context: &Rc<ThreadContext>,
+        phase: &watch::Receiver<Phase>,
+    ) -> Result<(), Failure> {
+        let failed = |problem: &dyn std::fmt::Display| {
+            client_failure("set up the event loop", watch.configuration.target(), problem)
+        };
+        let mut sockets = Vec::with_capacity(self.connections.len());
+        for Ready { parts, stream, remaining, .. } in self.connections {
+            let socket = stream.into_socket().map_err(|error| failed(&error))?;
+            let context = Rc::clone(context);
+            let connection = LoadConnection::new(parts, context, self.pipeline, remaining, self.origin);
+            sockets.push((connection, socket));
+        }
+        let sockets = SocketLoop::new(sockets).map_err(|error| failed(&error))?;
+        watch.over_sockets(sockets, phase)
     }
 }
 
@@ -377,7 +397,7 @@ impl OpenLoop {
         context: &Rc<ThreadContext>,
         followers: Option<&FollowerParts>,
     ) -> Result<Rc<Dispatch>, Box<dyn std::error::Error>> {
-        let numbers: Vec<u64> = connections.iter().map(|ready| ready.stream).collect();
+        let numbers: Vec<u64> = connections.iter().map(|ready| ready.number).collect();
         let agenda = Agenda::new(self.schedule, &numbers, self.streams, self.seed);
         let dispatch = Rc::new(Dispatch::new(connections.len(), histogram::empty()?));
         let ends = connections.iter().map(|ready| ready.remaining.end(context.measured_from)).collect();
@@ -389,7 +409,9 @@ impl OpenLoop {
         for ready in connections {
             let follower = followers.cloned().map(Follower::new);
             let (context, dispatch) = (Rc::clone(context), Rc::clone(&dispatch));
-            let connection = ScheduledConnection::new(ready.parts, context, follower, dispatch, self.origin);
+            let Ready { parts, stream, .. } = ready;
+            let connection =
+                ScheduledConnection::new(parts, stream, context, follower, dispatch, self.origin);
             tasks.spawn_local(connection.run());
         }
         Ok(dispatch)
@@ -404,85 +426,4 @@ impl Remaining {
             Self::For(duration) => ScheduleEnd::At(measured_from + duration),
         }
     }
-}
-
-/// Watches over the connections of a thread.
-struct Watch<'a> {
-    context: &'a ThreadContext,
-    configuration: &'a Configuration,
-    names: &'a [ConnectionName],
-    /// CPU time of the thread at the begin of the measured window.
-    cpu_before: Option<CpuTime>,
-}
-
-impl Watch<'_> {
-    /// Waits until every connection is done, one fails, or the run is to stop.
-    async fn over(
-        &mut self,
-        tasks: &mut Tasks,
-        dispatch: Option<&Dispatch>,
-        phase: &mut watch::Receiver<Phase>,
-    ) -> Result<(), Failure> {
-        let limit = self.configuration.response_timeout;
-        let mut tick = interval((limit / 8).clamp(Duration::from_millis(5), Duration::from_millis(250)));
-        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        if self.configuration.warmup.is_zero() {
-            self.cpu_before = Some(CpuTime::of_thread());
-        }
-        loop {
-            tokio::select! {
-                biased;
-                () = stopped(phase) => {
-                    self.context.stop.set(true);
-                    dispatch.into_iter().for_each(Dispatch::close);
-                    return drain(tasks, self.configuration).await;
-                }
-                () = sleep_until(self.context.measured_from.into()), if self.cpu_before.is_none() => {
-                    self.cpu_before = Some(CpuTime::of_thread());
-                }
-                _ = tick.tick() => fail_when_silent(self.context, limit, self.names)?,
-                joined = tasks.join_next() => match joined {
-                    None => return Ok(()),
-                    Some(ended) => ended_well(ended, self.configuration)?,
-                },
-            }
-        }
-    }
-}
-
-/// Lets the current batches end, for a while.
-async fn drain(tasks: &mut Tasks, configuration: &Configuration) -> Result<(), Failure> {
-    let all_ended = async {
-        while let Some(ended) = tasks.join_next().await {
-            ended_well(ended, configuration)?;
-        }
-        Ok(())
-    };
-    // What has not ended by then is cut off; its requests stay unanswered in the counts.
-    timeout(STOP_GRACE.min(configuration.response_timeout), all_ended).await.unwrap_or(Ok(()))
-}
-
-fn ended_well(
-    ended: Result<Result<(), LoadError>, tokio::task::JoinError>,
-    configuration: &Configuration,
-) -> Result<(), Failure> {
-    match ended {
-        Ok(outcome) => outcome.map_err(|error| error.failure()),
-        Err(error) => Err(client_failure("run a connection", configuration.target(), &error)),
-    }
-}
-
-fn fail_when_silent(
-    context: &ThreadContext,
-    limit: Duration,
-    names: &[ConnectionName],
-) -> Result<(), Failure> {
-    let Some((index, silence)) = context.silent_connection(Instant::now(), limit) else {
-        return Ok(());
-    };
-    let Some(name) = names.get(index) else {
-        return Ok(());
-    };
-    let (connection, address) = (name.within_run, Arc::clone(&name.address));
-    Err(LoadError::Silent { connection, address, seconds: silence.as_secs_f64() }.failure())
 }
