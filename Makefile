@@ -112,7 +112,8 @@ test: test-unit test-e2e ## Run all tests
 
 .PHONY: test-unit
 test-unit: tools node-modules ## Run unit and scenario tests
-	cargo test --locked --workspace --exclude dragstrip-e2e
+	@# The load generator that the runner's tests start is built along with its own tests.
+	DRAGSTRIP_LOADGEN_IS_BUILT=1 cargo test --locked --workspace --exclude dragstrip-e2e
 	cd bench-jobs/bullmq && npm test --silent
 
 .PHONY: test-e2e
