@@ -1,11 +1,13 @@
 //! The kinds of connection behind one face, without indirection on the hot
 //! path: as the asynchronous event loop has them, and as plain sockets.
 
-use std::io::{self, Read as _, Write as _};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags};
 use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
@@ -33,12 +35,12 @@ impl LoadStream {
     /// The socket alone, for an event loop of one's own; an encrypted
     /// connection is more than a socket and stays what it is.
     pub(crate) fn into_socket(self) -> Result<Socket, IntoSocketError> {
-        let plain = match self {
-            Self::Tcp(stream) => stream.into_std().map(PlainStream::Tcp),
-            Self::Unix(stream) => stream.into_std().map(PlainStream::Unix),
+        let descriptor: io::Result<OwnedFd> = match self {
+            Self::Tcp(stream) => stream.into_std().map(Into::into),
+            Self::Unix(stream) => stream.into_std().map(Into::into),
             Self::Tls(_) => return Err(IntoSocketError::Encrypted),
         };
-        Ok(Socket { stream: plain.map_err(IntoSocketError::Detach)?, drained: true })
+        Ok(Socket { descriptor: descriptor.map_err(IntoSocketError::Detach)?, drained: true })
     }
 
     /// Whether [`Self::into_socket`] can succeed.
@@ -73,14 +75,16 @@ impl Wire for Polled<'_, '_> {
     fn write(&mut self, bytes: &[u8]) -> Poll<io::Result<usize>> {
         // An attempt without the task is cheaper and nearly always enough.
         let attempt = match &*self.stream {
-            LoadStream::Tcp(stream) => attempted(stream.try_write(bytes)),
-            LoadStream::Unix(stream) => attempted(stream.try_write(bytes)),
-            LoadStream::Tls(_) => Poll::Pending,
+            LoadStream::Tcp(stream) => stream.try_write(bytes),
+            LoadStream::Unix(stream) => stream.try_write(bytes),
+            LoadStream::Tls(_) => Err(io::ErrorKind::WouldBlock.into()),
         };
-        if attempt.is_pending() {
-            return Pin::new(&mut *self.stream).poll_write(self.task, bytes);
+        match attempt {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                Pin::new(&mut *self.stream).poll_write(self.task, bytes)
+            }
+            attempt => Poll::Ready(attempt),
         }
-        attempt
     }
 
     #[inline]
@@ -95,24 +99,10 @@ impl Wire for Polled<'_, '_> {
     }
 }
 
-#[inline]
-fn attempted(outcome: io::Result<usize>) -> Poll<io::Result<usize>> {
-    match outcome {
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Poll::Pending,
-        outcome => Poll::Ready(outcome),
-    }
-}
-
-#[derive(Debug)]
-enum PlainStream {
-    Tcp(std::net::TcpStream),
-    Unix(std::os::unix::net::UnixStream),
-}
-
 /// A non-blocking socket whose owner is told, once, whenever bytes arrive.
 #[derive(Debug)]
 pub(crate) struct Socket {
-    stream: PlainStream,
+    descriptor: OwnedFd,
     /// A read took all there was; another one would be a system call for nothing.
     drained: bool,
 }
@@ -127,13 +117,12 @@ impl Socket {
 
 impl AsFd for Socket {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        match &self.stream {
-            PlainStream::Tcp(stream) => stream.as_fd(),
-            PlainStream::Unix(stream) => stream.as_fd(),
-        }
+        self.descriptor.as_fd()
     }
 }
 
+/// System calls without the C library, whose wrappers look for a cancellation
+/// of the thread before and after each.
 impl Wire for Socket {
     #[inline]
     fn buffers(&self) -> bool {
@@ -142,10 +131,7 @@ impl Wire for Socket {
 
     #[inline]
     fn write(&mut self, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        attempted(match &mut self.stream {
-            PlainStream::Tcp(stream) => stream.write(bytes),
-            PlainStream::Unix(stream) => stream.write(bytes),
-        })
+        attempted(rustix::net::send(&self.descriptor, bytes, SendFlags::NOSIGNAL))
     }
 
     #[inline]
@@ -153,14 +139,13 @@ impl Wire for Socket {
         if self.drained {
             return Poll::Pending;
         }
-        let attempt = attempted(match &mut self.stream {
-            PlainStream::Tcp(stream) => stream.read(buffer),
-            PlainStream::Unix(stream) => stream.read(buffer),
-        });
+        let room = buffer.len();
+        let received = rustix::net::recv(&self.descriptor, buffer, RecvFlags::empty());
+        let attempt = attempted(received.map(|(length, _)| length));
         // What arrives after a read that left room is told anew.
         self.drained = match attempt {
             Poll::Pending => true,
-            Poll::Ready(Ok(length)) => length > 0 && length < buffer.len(),
+            Poll::Ready(Ok(length)) => length > 0 && length < room,
             Poll::Ready(Err(_)) => false,
         };
         attempt
@@ -168,6 +153,14 @@ impl Wire for Socket {
 
     fn flush(&mut self) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
+    }
+}
+
+#[inline]
+fn attempted(outcome: Result<usize, Errno>) -> Poll<io::Result<usize>> {
+    match outcome {
+        Err(Errno::AGAIN) => Poll::Pending,
+        outcome => Poll::Ready(outcome.map_err(io::Error::from)),
     }
 }
 
