@@ -2,10 +2,11 @@
 
 mod follow;
 mod report;
+mod results;
 
 use clap::{Parser, Subcommand};
 use dragstrip_crds::BenchmarkRun;
-use kube::{Api, Client, config::KubeConfigOptions};
+use kube::{Api, Client, ResourceExt, config::KubeConfigOptions};
 use std::process::ExitCode;
 
 /// Follows BenchmarkRuns and prints their results.
@@ -35,6 +36,9 @@ enum Command {
         /// Names of the runs.
         #[arg(required = true)]
         runs: Vec<String>,
+        /// Print what each client pod measured, repetition by repetition, too.
+        #[arg(long)]
+        pods: bool,
     },
 }
 
@@ -49,6 +53,8 @@ enum Error {
     Read(#[source] kube::Error, String),
     #[error(transparent)]
     Follow(#[from] follow::Error),
+    #[error(transparent)]
+    Results(#[from] results::Error),
 }
 
 async fn run(arguments: Arguments) -> Result<ExitCode, Error> {
@@ -61,13 +67,19 @@ async fn run(arguments: Arguments) -> Result<ExitCode, Error> {
             Ok(follow::follow(client, &namespace, &runs, std::time::Duration::from_secs(timeout_seconds))
                 .await?)
         }
-        Command::Report { runs } => {
-            let api: Api<BenchmarkRun> = Api::namespaced(client, &namespace);
+        Command::Report { runs, pods } => {
+            let api: Api<BenchmarkRun> = Api::namespaced(client.clone(), &namespace);
             let mut found = Vec::new();
             for name in runs {
                 found.push(api.get(&name).await.map_err(|error| Error::Read(error, name))?);
             }
             print!("{}", report::report(&found));
+            if pods {
+                for run in &found {
+                    let stored = results::of(&client, &namespace, run).await?;
+                    print!("\n{}", report::pods::table(&run.name_any(), &stored));
+                }
+            }
             let complete =
                 found.iter().all(|run| run.status.as_ref().is_some_and(|status| !status.phases.is_empty()));
             Ok(if complete { ExitCode::SUCCESS } else { ExitCode::from(1) })

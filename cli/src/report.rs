@@ -2,6 +2,7 @@
 //! Pure.
 
 mod details;
+pub mod pods;
 
 use comfy_table::{CellAlignment, Table, presets};
 use dragstrip_crds::{

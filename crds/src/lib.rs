@@ -11,6 +11,8 @@
 pub mod conditions;
 pub mod counters;
 pub mod datastore;
+#[cfg(test)]
+mod examples;
 pub mod histogram;
 pub mod observed;
 pub mod protocol;

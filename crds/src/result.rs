@@ -297,6 +297,9 @@ pub struct PodResult {
     pub repetition: u32,
     /// The pod's name.
     pub pod: String,
+    /// The node it ran on, as the operator saw it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
     /// Why the numbers must not be used; absent when they may be.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<Failure>,
@@ -357,6 +360,7 @@ impl PodResult {
             phase: phase.to_owned(),
             repetition,
             pod: pod.to_owned(),
+            node: None,
             failure: Some(failure),
             tool: ToolRecord::default(),
             window: Window::default(),

@@ -32,7 +32,8 @@ pub struct DatastoreReference {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ClientTls {
     /// Secret with ca.crt, which must have signed the server's certificate.
-    /// Well-known authorities when absent.
+    /// Well-known authorities when absent, which loadgen does not have: its phases
+    /// need this Secret, or insecureSkipVerify.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub ca_secret_name: Option<String>,

@@ -6,7 +6,7 @@ pub mod engines;
 mod fetch;
 mod shape;
 mod status;
-mod validate;
+pub(crate) mod validate;
 pub mod verify;
 
 pub(crate) use build::{

@@ -8,6 +8,8 @@
 pub mod cluster;
 pub mod context;
 pub mod datastore;
+#[cfg(test)]
+mod examples;
 pub mod labels;
 pub mod metrics;
 pub mod process;

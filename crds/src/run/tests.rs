@@ -169,6 +169,15 @@ fn each_mistake_is_refused_with_its_remedy() {
             "parser needs exactly one of",
         ),
         (
+            "iterations that go counts itself",
+            with(|s| {
+                let mut exec = exec();
+                exec["parser"] = json!({"goBench": {"requests": 5}});
+                s["phases"][0] = json!({"name": "p", "exec": exec});
+            }),
+            "goBench takes no requests",
+        ),
+        (
             "a column without its percentile",
             with(|s| {
                 let mut exec = exec();

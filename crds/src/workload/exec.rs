@@ -57,6 +57,8 @@ fn success() -> Vec<i32> {
 #[x_kube(
     validation = Rule::new("[has(self.memtierJson), has(self.redisBenchmarkCsv), has(self.goBench), has(self.criterionJson), has(self.csv), has(self.regex), has(self.dragstripJson)].filter(x, x).size() == 1")
         .message("parser needs exactly one of memtierJson, redisBenchmarkCsv, goBench, criterionJson, csv, regex and dragstripJson"),
+    validation = Rule::new("!has(self.goBench) || !has(self.goBench.requests)")
+        .message("goBench takes no requests: go test prints the number of iterations itself"),
 )]
 pub struct ParserSpec {
     /// memtier's JSON result, which dfly_bench writes too.
@@ -65,7 +67,8 @@ pub struct ParserSpec {
     /// What `redis-benchmark --csv` prints.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub redis_benchmark_csv: Option<StdoutParser>,
-    /// What `go test -bench` prints.
+    /// What `go test -bench` prints. Refuses `requests`: go prints how many
+    /// iterations there were.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub go_bench: Option<StdoutParser>,
     /// Criterion's result files.
@@ -97,6 +100,7 @@ pub struct FileParser {
 pub struct StdoutParser {
     /// Requests of each operation, where the tool was told and does not print it
     /// (redis-benchmark's `-n`). Without it only rates and latencies are reported.
+    /// Only for redisBenchmarkCsv.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub requests: Option<i64>,
@@ -119,7 +123,8 @@ pub enum CsvMeaning {
     Operation,
     /// Operations that succeeded.
     Count,
-    /// Operations per second.
+    /// Operations per second. Of units behind the number only those that say so
+    /// (ops/s, req/sec, ...) are understood.
     OperationsPerSecond,
     /// Error replies.
     Errors,
@@ -133,7 +138,8 @@ pub enum CsvMeaning {
     LatencyPercentile,
     /// Largest latency, in `unit`.
     MaximumLatency,
-    /// A figure of its own, kept under `metric`.
+    /// A figure of its own, kept under `metric`; a unit behind the number is kept
+    /// with it and must be the same in all rows.
     Metric,
 }
 
@@ -180,7 +186,8 @@ pub struct CsvColumn {
     pub header: String,
     /// What its numbers are.
     pub meaning: CsvMeaning,
-    /// Unit of a time. Milliseconds when absent.
+    /// Unit of times that carry none in their cell: a unit behind the number
+    /// (1.2ms, 950µs, 1m2.5s) beats this one. Milliseconds when absent.
     #[serde(default)]
     pub unit: TimeUnit,
     /// Which percentile, such as 99.9.
@@ -251,17 +258,20 @@ fn point() -> String {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RegexLine {
-    /// Regular expression (Rust's regex syntax) with named groups. `operation`,
-    /// `count`, `operationsPerSecond`, `errors`, `seconds`, `meanLatency`, `p50`,
-    /// `p90`, `p95`, `p99`, `p999`, `p9999` and `maximumLatency` have their
-    /// meaning; any other group is a figure of its own under that name.
+    /// Regular expression (Rust's regex syntax) with named groups, matched line by
+    /// line. `operation`, `count`, `operationsPerSecond`, `errors`, `hits`,
+    /// `misses`, `bytes`, `seconds`, `meanLatency`, `minimumLatency`,
+    /// `maximumLatency` and percentiles have their meaning: `p` and two to eight
+    /// digits, the first two before the point (p50, p99, p999 is 99.9, p9999 is
+    /// 99.99). Any other group is a figure of its own under that name. A time may
+    /// carry its unit (1.2ms, 950µs, 0.5 secs, 1m2.5s), which beats latencyUnit.
     #[schemars(length(min = 1, max = 1024))]
     pub pattern: String,
     /// Name of the operation where no group `operation` tells it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63))]
     pub operation: Option<String>,
-    /// Unit of the latencies.
+    /// Unit of latencies that carry none. `seconds` without a unit is in seconds.
     #[serde(default)]
     pub latency_unit: TimeUnit,
     /// How figures of their own are joined over client pods, by group name. Added up otherwise.

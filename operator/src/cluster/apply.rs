@@ -21,8 +21,30 @@ where
     api.patch(&object.name_any(), &PatchParams::apply(manager).force(), &Patch::Apply(object)).await
 }
 
+/// What became of a status that was to be written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StatusWrite {
+    /// It is stored.
+    Done,
+    /// Its object was deleted meanwhile: nobody will read it.
+    ObjectGone,
+}
+
+/// Whether a write was refused because its object is gone, or another one has its
+/// name. Other conflicts are about an object that is still there.
+fn object_gone(error: &kube::Error) -> bool {
+    let kube::Error::Api(status) = error else { return false };
+    let other_uid = status.message.contains("uid mismatch") || status.message.contains("UID in precondition");
+    status.is_not_found() || (status.is_conflict() && other_uid)
+}
+
 /// Writes `status` and nothing else.
-pub async fn apply_status<K, S>(client: &Client, manager: &str, object: &K, status: &S) -> kube::Result<()>
+pub async fn apply_status<K, S>(
+    client: &Client,
+    manager: &str,
+    object: &K,
+    status: &S,
+) -> kube::Result<StatusWrite>
 where
     K: Resource<Scope = NamespaceResourceScope, DynamicType = ()> + Clone + Debug + DeserializeOwned,
     S: Serialize + Sync,
@@ -33,8 +55,16 @@ where
         "kind": K::kind(&()),
         "status": status,
     });
-    api.patch_status(&object.name_any(), &PatchParams::apply(manager).force(), &Patch::Apply(&body)).await?;
-    Ok(())
+    let name = object.name_any();
+    match api.patch_status(&name, &PatchParams::apply(manager).force(), &Patch::Apply(&body)).await {
+        Ok(_) => Ok(StatusWrite::Done),
+        Err(error) if object_gone(&error) => {
+            let (kind, namespace) = (K::kind(&()), object.namespace());
+            tracing::debug!(%kind, name, namespace, "the object was deleted before its status was written");
+            Ok(StatusWrite::ObjectGone)
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// Whether the namespace is being deleted: nothing can be made in it any more,
@@ -62,5 +92,48 @@ where
         Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),
         Err(error) => Err(error),
         Ok(_) => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kube::core::Status;
+
+    fn refused(code: u16, reason: &str, message: &str) -> kube::Error {
+        let status = Status::failure(message, reason).with_code(code);
+        kube::Error::Api(status.boxed())
+    }
+
+    #[test]
+    fn an_object_that_was_deleted_meanwhile_is_gone() {
+        for error in [
+            refused(404, "NotFound", "datastores.dragstrip.dev \"redis\" not found"),
+            refused(
+                409,
+                "Conflict",
+                "uid mismatch: the provided object specified uid a, and no existing object was found",
+            ),
+            refused(409, "Conflict", "Precondition failed: UID in precondition: a, UID in object meta: b"),
+        ] {
+            assert!(object_gone(&error), "{error} was taken for a failure");
+        }
+    }
+
+    #[test]
+    fn every_other_refusal_is_a_failure() {
+        for error in [
+            refused(
+                409,
+                "Conflict",
+                "the object has been modified; please apply your changes to the latest version",
+            ),
+            refused(403, "Forbidden", "no rights"),
+            refused(422, "Invalid", "status.phase: Unsupported value"),
+            refused(500, "InternalError", "etcd is away"),
+            kube::Error::LinesCodecMaxLineLengthExceeded,
+        ] {
+            assert!(!object_gone(&error), "{error} was taken for a deletion");
+        }
     }
 }

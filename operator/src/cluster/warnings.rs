@@ -3,8 +3,13 @@
 //! later, or never. [`list`] needs the client, the rest is pure.
 
 use super::pods::{self, ORDINARY, Trouble};
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{ContainerStatus, Event, Pod};
 use kube::{Api, Client, ResourceExt, api::ListParams, runtime::watcher};
+
+/// What is mounted by now has no warning as new as what is not: the kubelet tries
+/// all that a pod lacks at about the same time, and waits longer before each try.
+const SAME_TRY: SignedDuration = SignedDuration::from_secs(10);
 
 /// Warnings about pods, whoever they belong to.
 const ABOUT_PODS: &str = "type=Warning,involvedObject.kind=Pod";
@@ -46,18 +51,37 @@ fn container_of(event: &Event) -> Option<&str> {
     event.involved_object.field_path.as_deref()?.split_once('{')?.1.strip_suffix('}')
 }
 
+/// What one event tells.
+#[derive(PartialEq, Eq)]
+struct Told {
+    reason: String,
+    /// What is held up.
+    subject: String,
+    cause: String,
+    remedy: &'static str,
+}
+
+impl Told {
+    /// Whether both hold up the same thing in the same way.
+    fn goes_with(&self, other: &Self) -> bool {
+        (&self.reason, &self.subject) == (&other.reason, &other.subject)
+    }
+}
+
 /// The trouble that `event` tells, as the pod's own status would tell it.
-fn told(pod: &Pod, event: &Event) -> Option<Trouble> {
+fn told(pod: &Pod, event: &Event) -> Option<Told> {
     let message = event.message.as_deref()?;
-    let name = pod.name_any();
+    let subject = format!("pod {}", pod.name_any());
     match event.reason.as_deref()? {
         "FailedMount" | "FailedAttachVolume" | "FailedCreatePodSandBox" if has_sandbox(pod) => None,
-        reason @ ("FailedMount" | "FailedAttachVolume") => Some(Trouble {
+        reason @ ("FailedMount" | "FailedAttachVolume") => Some(Told {
             reason: reason.to_owned(),
-            message: format!("pod {name}: {message}; create what is missing or correct its name"),
+            subject,
+            cause: message.to_owned(),
+            remedy: "; create what is missing or correct its name",
         }),
         reason @ "FailedCreatePodSandBox" => {
-            Some(Trouble { reason: reason.to_owned(), message: format!("pod {name}: {message}") })
+            Some(Told { reason: reason.to_owned(), subject, cause: message.to_owned(), remedy: "" })
         }
         "Failed" | "InspectFailed" => {
             let container = container_of(event)?;
@@ -66,28 +90,45 @@ fn told(pod: &Pod, event: &Event) -> Option<Trouble> {
             let cause = message.strip_prefix("Failed to pull image ")?.split_once(": ")?.1;
             let (reason, cause) = pods::steady("ErrImagePull".to_owned(), cause);
             let image = pods::containers(pod).find(|status| status.name == container)?.image.clone();
-            waiting.then(|| Trouble {
-                reason,
-                message: format!("pod {name}, container {container}, image {image}: {cause}"),
-            })
+            let subject = format!("{subject}, container {container}, image {image}");
+            waiting.then(|| Told { reason, subject, cause: cause.to_owned(), remedy: "" })
         }
         _ => None,
     }
 }
 
-/// What holds `pod` up by the newest of `events` about it that tells.
+/// When the event last happened.
+fn last_seen(event: &Event) -> Option<Timestamp> {
+    let times =
+        [event.last_timestamp.as_ref().map(|time| time.0), event.event_time.as_ref().map(|time| time.0)];
+    times.into_iter().flatten().max()
+}
+
+/// What holds `pod` up by the newest of `events` about it that tells, and whatever
+/// else failed with it: of two Secrets that are missing both are named.
 pub fn trouble(pod: &Pod, events: &[Event]) -> Option<Trouble> {
     if !may_explain(pod) {
         return None;
     }
     let uid = pod.uid();
-    let mut about: Vec<&Event> = events.iter().filter(|event| event.involved_object.uid == uid).collect();
-    about.sort_by_key(|event| {
-        let times =
-            [event.last_timestamp.as_ref().map(|time| time.0), event.event_time.as_ref().map(|time| time.0)];
-        times.into_iter().flatten().max()
-    });
-    about.iter().rev().find_map(|event| told(pod, event))
+    let about = events.iter().filter(|event| event.involved_object.uid == uid);
+    let mut found: Vec<_> = about.filter_map(|event| Some((last_seen(event), told(pod, event)?))).collect();
+    found.sort_by_key(|(time, _)| *time);
+    let (newest, last) = found.last()?;
+    let recent = |time: Option<Timestamp>| match (newest, time) {
+        (Some(newest), Some(time)) => newest.duration_since(time) <= SAME_TRY,
+        _ => false,
+    };
+    let together =
+        found.iter().filter(|(time, told)| told.goes_with(last) && (told == last || recent(*time)));
+    let mut causes: Vec<&str> = together.map(|(_, told)| told.cause.as_str()).collect();
+    // Events come in any order; a condition must not swing with it.
+    causes.sort_unstable();
+    causes.dedup();
+    Some(Trouble {
+        reason: last.reason.clone(),
+        message: format!("{}: {}{}", last.subject, causes.join("; "), last.remedy),
+    })
 }
 
 #[cfg(test)]
@@ -153,6 +194,37 @@ mod tests {
         let mut running = waiting();
         running["containerStatuses"][0]["state"] = json!({"running": {}});
         assert_eq!(trouble(&pod(running), &[event("u", "Failed", PULL, EARLY)]), None);
+    }
+
+    const PASSWORD: &str = "MountVolume.SetUp failed for volume \"password\" : secret \"pit-pass\" not found";
+    const CERTIFICATE: &str = "MountVolume.SetUp failed for volume \"tls\" : secret \"pit-tls\" not found";
+
+    #[test]
+    fn of_two_missing_secrets_both_are_told_in_any_order() {
+        let one = event("u", "FailedMount", PASSWORD, EARLY);
+        let other = event("u", "FailedMount", CERTIFICATE, LATE);
+        let found = trouble(&pod(waiting()), &[one.clone(), other.clone()]).unwrap();
+        for name in ["pit-pass", "pit-tls"] {
+            assert!(found.message.contains(name), "{name} is not told: {}", found.message);
+        }
+        assert_eq!(found.message.matches("create what is missing").count(), 1, "{}", found.message);
+        let swapped =
+            [event("u", "FailedMount", CERTIFICATE, EARLY), event("u", "FailedMount", PASSWORD, LATE)];
+        assert_eq!(trouble(&pod(waiting()), &swapped), Some(found));
+    }
+
+    #[test]
+    fn a_secret_that_was_created_meanwhile_is_told_no_more() {
+        let events = [
+            event("u", "FailedMount", PASSWORD, EARLY),
+            event("u", "FailedMount", CERTIFICATE, "2026-01-01T00:00:17Z"),
+        ];
+        let found = trouble(&pod(waiting()), &events).unwrap();
+        assert!(
+            found.message.contains("pit-tls") && !found.message.contains("pit-pass"),
+            "{}",
+            found.message
+        );
     }
 
     #[test]

@@ -8,7 +8,10 @@ use super::{
     verify,
 };
 use crate::{
-    cluster::{apply::apply_status, nodes, pods, warnings},
+    cluster::{
+        apply::{StatusWrite, apply_status},
+        nodes, pods, warnings,
+    },
     context::Context,
     labels::DATASTORE_MANAGER,
 };
@@ -239,7 +242,10 @@ pub async fn publish(ctx: &Context, datastore: &Datastore, status: DatastoreStat
     if same(&old, &status) {
         return Ok(());
     }
-    apply_status(&ctx.client, DATASTORE_MANAGER, datastore, &status).await.map_err(Error)?;
+    let written = apply_status(&ctx.client, DATASTORE_MANAGER, datastore, &status).await.map_err(Error)?;
+    if written == StatusWrite::ObjectGone {
+        return Ok(());
+    }
     let (before, after) =
         (conditions::find(&old.conditions, READY), conditions::find(&status.conditions, READY));
     if let Some(after) = after

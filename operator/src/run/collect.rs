@@ -126,12 +126,14 @@ async fn logged(client: &Client, pod: &Pod) -> Option<PodResult> {
 /// What `pod` has to say: its log's result, else the compact one of its
 /// termination message, else why there is none.
 async fn read_pod(client: &Client, attempt: &Attempt, pod: &Pod) -> PodResult {
-    if let Some(result) = logged(client, pod).await {
-        return result;
-    }
-    terminated(pod)
-        .and_then(|ended| serde_json::from_str(ended.message.as_deref()?).ok())
-        .unwrap_or_else(|| without_result(attempt, pod))
+    let said = logged(client, pod).await;
+    let compact = || serde_json::from_str(terminated(pod)?.message.as_deref()?).ok();
+    on_its_node(said.or_else(compact).unwrap_or_else(|| without_result(attempt, pod)), pod)
+}
+
+/// The result with the pod's node, which the pod itself need not know.
+fn on_its_node(result: PodResult, pod: &Pod) -> PodResult {
+    PodResult { node: pod.spec.as_ref().and_then(|spec| spec.node_name.clone()), ..result }
 }
 
 /// Reads the results of all `pods` of `attempt`.
@@ -209,6 +211,13 @@ mod tests {
                 "state": {"terminated": {"exitCode": 137, "reason": reason}}
             }]}
         })
+    }
+
+    #[test]
+    fn a_result_names_the_node_of_its_pod() {
+        let placed =
+            pod(json!({"metadata": {"name": "p"}, "spec": {"nodeName": "worker", "containers": []}}));
+        assert_eq!(on_its_node(pod_result("p", 1, 1.0, 100), &placed).node.as_deref(), Some("worker"));
     }
 
     #[test]

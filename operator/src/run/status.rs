@@ -8,7 +8,11 @@ use super::{
     plan, summary,
     validate::{Invalid, ValidatedRun},
 };
-use crate::{cluster::apply::apply_status, context::Context, labels::RUN_MANAGER};
+use crate::{
+    cluster::apply::{StatusWrite, apply_status},
+    context::Context,
+    labels::RUN_MANAGER,
+};
 use dragstrip_crds::{
     BenchmarkRun, BenchmarkRunStatus,
     conditions::{
@@ -344,8 +348,10 @@ pub async fn publish(ctx: &Context, run: &BenchmarkRun, status: &BenchmarkRunSta
     if old == *status {
         return Ok(());
     }
-    apply_status(&ctx.client, RUN_MANAGER, run, status).await.map_err(Error)?;
-    if let Some((warning, reason, note)) = announcement(&old, status) {
+    let written = apply_status(&ctx.client, RUN_MANAGER, run, status).await.map_err(Error)?;
+    if written == StatusWrite::Done
+        && let Some((warning, reason, note)) = announcement(&old, status)
+    {
         ctx.announcer.publish(run, warning, reason, "Reconcile", &note).await;
     }
     Ok(())

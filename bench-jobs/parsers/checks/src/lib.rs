@@ -6,6 +6,7 @@
 //! A check that fails panics: that is how a fuzzer learns of it.
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used)]
 
+pub mod examples;
 mod outputs;
 mod seeds;
 mod streams;

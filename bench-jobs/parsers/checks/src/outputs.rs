@@ -1,12 +1,24 @@
 //! The seven parsers of tool output.
 
-use crate::cuts;
+use crate::{cuts, examples};
 use dragstrip_crds::workload::ParserSpec;
 use dragstrip_parsers::{Capture, LatencyReport, Outputs, ParseError, Parsed, check, parse};
 use serde_json::{Value, json};
+use std::sync::LazyLock;
 
 /// The file that specs of this module name.
 const FILE: &str = "result";
+
+/// Patterns that people use; the seeds are in the same order.
+static REGEX_EXAMPLES: LazyLock<[ParserSpec; 5]> = LazyLock::new(|| {
+    [
+        examples::parser("fred", "pipeline"),
+        examples::parser("bullmq-article", "add"),
+        examples::parser("etcd", "put"),
+        examples::parser("resp-benchmark", "get"),
+        examples::parser("dkv", "alone"),
+    ]
+});
 
 /// How a cut shows.
 #[derive(Clone, Copy, PartialEq)]
@@ -57,14 +69,7 @@ pub(crate) fn csv(data: &[u8]) {
 /// The first byte chooses the patterns: those that the examples use.
 pub(crate) fn regex(data: &[u8]) {
     let Some((choice, data)) = data.split_first() else { return };
-    let text = match choice % 5 {
-        0 => include_str!("../../tests/specs/fred.json"),
-        1 => include_str!("../../tests/specs/bullmq.json"),
-        2 => include_str!("../../tests/specs/etcd.json"),
-        3 => include_str!("../../tests/specs/resp-benchmark.json"),
-        _ => include_str!("../../tests/specs/dkv-perf.json"),
-    };
-    holds(&serde_json::from_str(text).unwrap(), Format::Lines, data);
+    holds(&REGEX_EXAMPLES[usize::from(*choice) % REGEX_EXAMPLES.len()], Format::Lines, data);
 }
 
 /// A pattern that people write: a line of pattern, then the output.

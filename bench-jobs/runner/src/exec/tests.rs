@@ -69,6 +69,15 @@ fn output_without_the_figures_is_refused_with_the_tools_last_words() {
 }
 
 #[test]
+fn output_that_was_cut_off_is_no_result() {
+    let rejected = judged("ran 5000 in 2.5 s, p99 1.25\nran 60", 0).unwrap_err();
+    assert_eq!(rejected.failure.step, FailureStep::Output);
+    let message = &rejected.failure.message;
+    assert!(message.contains("incomplete") && message.contains("ran 60"), "{message}");
+    assert_eq!(rejected.partial.map(|kept| kept.operations[0].count), Some(5000), "kept for people");
+}
+
+#[test]
 fn rates_without_counts_stay_rates() {
     let measured = measured(
         Parsed {

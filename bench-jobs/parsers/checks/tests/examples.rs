@@ -1,0 +1,142 @@
+//! What the tools of the examples print, read with the very parsers that the
+//! examples declare, so that the two cannot drift apart.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use dragstrip_parser_checks::examples::{exec_phases, parser};
+use dragstrip_parsers::{
+    Capture, LatencyReport, Operation, Outputs, Parsed, PrintedLatency, Wanted, check, parse, wanted,
+};
+use std::{collections::BTreeMap, fs, path::Path};
+
+/// Example, phase, and what its tool left behind: recorded or written after its source.
+const OUTPUTS: [(&str, &str, &str); 10] = [
+    ("bullmq-article", "add", "regex/bullmq.txt"),
+    ("dfly-bench", "closed-loop", "dfly_bench/gets-and-sets.json"),
+    ("dfly-bench", "schedule", "dfly_bench/gets-and-sets.json"),
+    ("dkv", "alone", "regex/dkv-perf.txt"),
+    ("dkv", "cluster", "csv/dkv-perf.csv"),
+    ("etcd", "put", "regex/etcd-main.txt"),
+    ("fred", "no-pipeline", "regex/fred.txt"),
+    ("fred", "pipeline", "regex/fred.txt"),
+    ("redis-benchmark", "bench", "redis-benchmark/7.0.csv"),
+    ("resp-benchmark", "get", "regex/resp-benchmark.txt"),
+];
+
+/// The output where the parser looks for it: in its file or on standard output.
+fn read(example: &str, phase: &str, fixture: &str) -> Parsed {
+    let spec = parser(example, phase);
+    check(&spec).unwrap_or_else(|error| panic!("{example}: {error}"));
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures");
+    let bytes = fs::read(fixtures.join(fixture)).unwrap();
+    let outputs = match wanted(&spec).unwrap() {
+        Wanted::File(name) => Outputs { files: BTreeMap::from([(name, bytes)]), ..Outputs::default() },
+        Wanted::Nothing => {
+            Outputs { stdout: Capture::whole(String::from_utf8(bytes).unwrap()), ..Outputs::default() }
+        }
+        Wanted::Directory(name) => panic!("{example}: {name} is a directory"),
+    };
+    let parsed = parse(&spec, &outputs).unwrap_or_else(|error| panic!("{example}: {error}"));
+    assert_eq!(parsed.incomplete, None, "{example}");
+    parsed
+}
+
+#[test]
+fn every_exec_phase_of_the_examples_reads_its_tools_output() {
+    for (example, phase, fixture) in OUTPUTS {
+        let parsed = read(example, phase, fixture);
+        let rated = |operation: &Operation| operation.operations_per_second.is_some();
+        assert!(parsed.operations.iter().all(rated), "{example}, {phase}: {:?}", parsed.operations);
+    }
+    let mut declared: Vec<_> = exec_phases().into_iter().map(|known| (known.example, known.phase)).collect();
+    declared.sort();
+    let tried = OUTPUTS.map(|(example, phase, _)| (example.to_owned(), phase.to_owned()));
+    assert_eq!(declared, tried, "an example's parser is tried on no output");
+}
+
+fn latency(operation: &Operation) -> &PrintedLatency {
+    match &operation.latency {
+        Some(LatencyReport::Printed(printed)) => printed,
+        other => panic!("{}: {other:?}", operation.name),
+    }
+}
+
+#[track_caller]
+fn assert_percentiles(operation: &Operation, expected: &[(f64, f64)]) {
+    let found: Vec<_> = latency(operation).percentiles.iter().map(|p| (p.percent, p.milliseconds)).collect();
+    let near = |(found, expected): (&(f64, f64), &(f64, f64))| {
+        (found.0 - expected.0).abs() < 1e-9 && (found.1 - expected.1).abs() < 1e-9
+    };
+    let same = found.len() == expected.len() && found.iter().zip(expected).all(near);
+    assert!(same, "percentiles of {}: {found:?} and not {expected:?}", operation.name);
+}
+
+#[test]
+fn freds_line_gives_count_duration_and_rate() {
+    let parsed = read("fred", "pipeline", "regex/fred.txt");
+    let incr = &parsed.operations[0];
+    assert_eq!((incr.count, incr.operations_per_second), (Some(10_000_000), Some(369_849.0)));
+    assert_eq!(parsed.seconds, Some(27.038_434_665));
+}
+
+#[test]
+fn the_bullmq_tools_totals_are_two_operations() {
+    let parsed = read("bullmq-article", "add", "regex/bullmq.txt");
+    let counts: Vec<_> =
+        parsed.operations.iter().map(|operation| (operation.name.as_str(), operation.count)).collect();
+    assert_eq!(counts, [("add-job", Some(7_592_190)), ("process-job", Some(0))]);
+}
+
+#[test]
+fn etcds_summary_is_read_in_the_units_of_its_version() {
+    for fixture in ["regex/etcd-3.5.txt", "regex/etcd-main.txt"] {
+        let parsed = read("etcd", "put", fixture);
+        assert_eq!(parsed.operations.len(), 1, "{fixture}");
+        let put = &parsed.operations[0];
+        assert_eq!((put.count, put.operations_per_second), (None, Some(8100.0518)), "{fixture}");
+        assert_percentiles(put, &[(50.0, 9.5), (90.0, 13.0), (95.0, 14.1), (99.0, 18.1), (99.9, 30.1)]);
+        let mean = latency(put).mean.unwrap();
+        assert!((mean - 9.8).abs() < 1e-9, "{fixture}: {mean}");
+        assert_eq!(parsed.seconds, Some(12.3456), "{fixture}");
+    }
+}
+
+#[test]
+fn garnets_numbers_have_thousands_separators() {
+    let parsed = read("resp-benchmark", "get", "regex/resp-benchmark.txt");
+    let get = &parsed.operations[0];
+    assert_eq!((get.count, get.operations_per_second), (Some(52_428_800), Some(3_495_020.33)));
+    assert!((parsed.seconds.unwrap() - 15.001).abs() < 1e-9);
+}
+
+#[test]
+fn dkvs_lines_name_their_operations() {
+    let parsed = read("dkv", "alone", "regex/dkv-perf.txt");
+    let names: Vec<_> = parsed.operations.iter().map(|operation| operation.name.as_str()).collect();
+    assert_eq!(names, ["set", "get", "has-not"], "a skipped test is no operation");
+    assert_percentiles(&parsed.operations[1], &[(50.0, 0.95), (95.0, 1.1), (99.0, 2.0)]);
+    assert_eq!(parsed.operations[2].latency, None);
+}
+
+#[test]
+fn dkvs_table_gives_the_same_as_its_lines() {
+    let table = read("dkv", "cluster", "csv/dkv-perf.csv");
+    let lines = read("dkv", "alone", "regex/dkv-perf.txt");
+    assert_eq!(table.operations, lines.operations[..2]);
+    assert!(table.remarks[0].contains("set-large"), "{:?}", table.remarks);
+}
+
+#[test]
+fn the_sums_of_dfly_benchs_file_are_those_of_its_operations() {
+    let parsed = read("dfly-bench", "closed-loop", "dfly_bench/gets-and-sets.json");
+    let counts: Vec<_> =
+        parsed.operations.iter().map(|operation| (operation.name.as_str(), operation.count)).collect();
+    assert_eq!(counts, [("GET", Some(900_000)), ("SET", Some(90_000))]);
+}
+
+#[test]
+fn redis_benchmarks_requests_are_those_of_its_command_line() {
+    let parsed = read("redis-benchmark", "bench", "redis-benchmark/7.0.csv");
+    let counts: Vec<_> =
+        parsed.operations.iter().map(|operation| (operation.name.as_str(), operation.count)).collect();
+    assert_eq!(counts, [("SET", Some(1_000_000)), ("GET", Some(1_000_000))]);
+}

@@ -1,0 +1,59 @@
+//! Every manifest of examples/ is one that the operator can work with, on nodes
+//! that are large enough. Reads those files.
+
+use crate::{datastore, run};
+use dragstrip_crds::datastore::Placement;
+use k8s_openapi::api::core::v1::Node;
+use serde_json::{Value, json};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+fn manifests(directory: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    entries.flat_map(|path| if path.is_dir() { manifests(&path) } else { vec![path] }).collect()
+}
+
+/// Whether `object` is of one of the project's own kinds; certificates are cert-manager's.
+fn ours(object: &Value) -> bool {
+    object["apiVersion"].as_str().is_some_and(|version| version.starts_with("dragstrip.dev/"))
+}
+
+/// A node with more CPUs than any example asks for, and the labels it selects by.
+fn node(placement: &Placement) -> Node {
+    serde_json::from_value(json!({
+        "metadata": {"name": "large", "labels": placement.node_selector},
+        "status": {"capacity": {"cpu": "192"}, "allocatable": {"cpu": "192"}},
+    }))
+    .unwrap()
+}
+
+/// What the operator says against `object`, as the apiserver would hand it over.
+fn complaint(mut object: Value) -> String {
+    object["metadata"]["namespace"] = json!("races");
+    object["metadata"]["uid"] = json!("uid");
+    let refused = if object["kind"] == "Datastore" {
+        let declared: dragstrip_crds::Datastore = serde_json::from_value(object).unwrap();
+        let nodes = [node(&declared.spec.placement)];
+        datastore::validate::validate(&declared, &nodes).err().map(|invalid| invalid.to_string())
+    } else {
+        let declared = serde_json::from_value(object).unwrap();
+        run::validate::validate(&declared).err().map(|invalid| invalid.to_string())
+    };
+    refused.unwrap_or_default()
+}
+
+#[test]
+fn every_example_passes_the_operators_own_rules() {
+    let files = manifests(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples"));
+    assert!(files.len() >= 18, "only {} examples were found", files.len());
+    for file in files {
+        let objects: Vec<Value> = serde_saphyr::from_multiple(&fs::read_to_string(&file).unwrap())
+            .unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+        for object in objects.into_iter().filter(ours) {
+            let name = object["metadata"]["name"].clone();
+            assert_eq!(complaint(object), "", "{} in {}", name, file.display());
+        }
+    }
+}
