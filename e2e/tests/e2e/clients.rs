@@ -4,7 +4,7 @@ use crate::common::{client_pod, complete, of_run, redis, says};
 use anyhow::{Context, Result, ensure};
 use dragstrip_crds::{histogram::Latencies, run::RunPhase};
 use dragstrip_e2e::{
-    NOTICE, SHORT_RUN,
+    NOTICE, SHORT_RUN, alone,
     manifests::against,
     results::{self, agrees, operation, phase, plausible},
     with_namespace,
@@ -15,9 +15,9 @@ use kube::ResourceExt;
 const THREE_PODS: &str = "
 phases:
 - name: write
-  loadgen: {ratio: '1:0', keyPattern: Sequential, keyMaximum: 29999, duration: 3s}
+  loadgen: {ratio: '1:0', keyPattern: Sequential, keyMaximum: 29999, duration: 2s}
 - name: read
-  loadgen: {ratio: '0:1', keyMaximum: 29999, duration: 3s}
+  loadgen: {ratio: '0:1', keyMaximum: 29999, duration: 2s}
   minimumHitRatio: 1
 clients: {pods: 3}
 timeout: 3m
@@ -25,7 +25,7 @@ timeout: 3m
 
 #[tokio::test]
 async fn three_client_pods_are_one_client() -> Result<()> {
-    with_namespace("three-pods", |env| async move {
+    alone("three-pods", |env| async move {
         redis(&env).await?;
         env.run("together", &against("redis", THREE_PODS)).await?;
         let run = env.run_in("together", RunPhase::Succeeded, SHORT_RUN).await?;
@@ -75,7 +75,7 @@ async fn three_client_pods_are_one_client() -> Result<()> {
 const RETRIED: &str = "
 phases:
 - name: write
-  loadgen: {ratio: '1:0', keyMaximum: 9999, duration: 2s}
+  loadgen: {ratio: '1:0', keyMaximum: 9999, duration: 1s}
 - name: read
   loadgen: {ratio: '0:1', keyMaximum: 9999, duration: 6s}
 maxRetries: 1

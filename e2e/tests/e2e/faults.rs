@@ -4,7 +4,7 @@ use crate::common::{client_pod, confirmed, failed, ip, of_run, redis, says};
 use anyhow::{Result, ensure};
 use dragstrip_crds::{BenchmarkRun, run::RunPhase};
 use dragstrip_e2e::{
-    Env, Look, SHORT_RUN,
+    Env, Look, SHORT_RUN, alone,
     faults::{Fault, local},
     manifests::against,
     not_run,
@@ -21,7 +21,7 @@ phases:
 - name: write
   loadgen: {ratio: '1:0', keyMaximum: 9999, duration: 6s}
 - name: read
-  loadgen: {ratio: '0:1', keyMaximum: 9999, duration: 2s}
+  loadgen: {ratio: '0:1', keyMaximum: 9999, duration: 1s}
 timeout: 10m
 ";
 const SHORT_PHASE: &str = "
@@ -49,7 +49,7 @@ async fn a_load_that_ends_while_the_apiserver_is_down_is_not_lost() -> Result<()
     if skipped("an apiserver that is down under load") {
         return Ok(());
     }
-    with_namespace("apiserver", |env| async move {
+    alone("apiserver", |env| async move {
         redis(&env).await?;
         env.run("unmoved", &against("redis", PHASES)).await?;
         env.load_runs("unmoved", "write", SHORT_RUN).await?;

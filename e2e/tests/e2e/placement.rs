@@ -4,7 +4,7 @@ use crate::common::{failed, of_run, redis, run_says, says};
 use anyhow::{Context, Result, ensure};
 use dragstrip_crds::{conditions::types::CLIENTS_READY, run::RunPhase};
 use dragstrip_e2e::{
-    Env, SHORT_RUN,
+    Env, SHORT_RUN, alone,
     manifests::{ONE_PHASE, against},
     with_namespace,
 };
@@ -22,7 +22,7 @@ async fn role(env: &Env, pod: &Pod) -> Result<String> {
 
 #[tokio::test]
 async fn clients_run_on_client_nodes_and_servers_on_server_nodes() -> Result<()> {
-    with_namespace("placement", |env| async move {
+    alone("placement", |env| async move {
         redis(&env).await?;
         env.run("apart", &against("redis", &format!("{ONE_PHASE}clients: {{pods: 2}}\n"))).await?;
         let run = env.run_in("apart", RunPhase::Succeeded, SHORT_RUN).await?;

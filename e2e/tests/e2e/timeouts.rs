@@ -25,6 +25,7 @@ timeout: 8s
 async fn a_run_whose_target_never_becomes_ready_fails_at_its_timeout() -> Result<()> {
     with_namespace("never-ready", |env| async move {
         env.datastore("broken", &unpullable()).await?;
+        env.turn().await;
         let begun = Instant::now();
         env.run("patient", &against("broken", TOO_LONG)).await?;
         let (_, failure) = failed(&env, "patient", TIMEOUT + SLACK).await?;
