@@ -57,9 +57,10 @@ images: build build-bullmq ## Build the product's images and load them into the 
 	testbed/cluster build-image $(BULLMQ_IMAGE) bench-jobs/bullmq/Containerfile $(DIST)/bullmq
 
 .PHONY: generate
-generate: ## Write the generated files: CRDs and the chart's copy of them, the schema of results
+generate: ## Write the generated files: CRDs and the chart's copy of them, the schema of results, the fuzz targets' lock file
 	cargo run --quiet --locked -p dragstrip-crds --features crdgen --bin crdgen
 	cargo run --quiet --locked -p dragstrip-parsers --bin result-schema >docs/result.schema.json
+	cargo metadata --quiet --format-version 1 --manifest-path fuzz/Cargo.toml >/dev/null
 
 ##### Checking
 
@@ -74,7 +75,7 @@ check: generate tools node-modules ## Format, lint, licences, generated files, s
 	cd bench-jobs/bullmq && npm run --silent check
 	$(DRAGSTRIP_CACHE)/tools/bin/cargo-deny --locked check bans licenses sources
 	shellcheck -x -P testbed $$(git ls-files -z testbed bench-jobs fuzz .ci | xargs -0r grep -lE '^#!.*(ba)?sh')
-	git diff --exit-code -- crds/yaml charts/dragstrip/templates/crds docs/result.schema.json \
+	git diff --exit-code -- crds/yaml charts/dragstrip/templates/crds docs/result.schema.json fuzz/Cargo.lock \
 	  || { echo "generated files are stale: run 'make generate' and commit the result"; exit 1; }
 
 .PHONY: tools
@@ -116,7 +117,7 @@ test-unit: tools node-modules ## Run unit and scenario tests
 	cd bench-jobs/bullmq && npm test --silent
 
 # Most of an end-to-end test is waiting; load takes turns, however many are started.
-E2E_THREADS ?= 6
+E2E_THREADS ?= 3
 
 .PHONY: test-e2e
 test-e2e: install ## Run the end-to-end tests on the cluster

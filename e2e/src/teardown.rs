@@ -53,12 +53,18 @@ fn nothing(left: &[String]) -> Look<()> {
     if left.is_empty() { Look::Done(()) } else { Look::NotYet(left.join(", ")) }
 }
 
-/// What has to do with load: the next test may break the client's node.
+/// What keeps the load of other tests from the nodes.
 async fn load(env: &Env) -> Result<Vec<String>> {
     let mut left = names::<BenchmarkRun>(env, "").await?;
     left.extend(held(env).await?);
-    left.extend(names::<Pod>(env, CLIENTS).await?);
+    let pods: Vec<Pod> = env.labelled(CLIENTS).await?;
+    left.extend(pods.iter().filter(|pod| !ended(pod)).map(|pod| format!("Pod {}", pod.name_any())));
     Ok(left)
+}
+
+fn ended(pod: &Pod) -> bool {
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    matches!(phase, Some("Succeeded" | "Failed"))
 }
 
 async fn left(env: &Env) -> Result<Vec<String>> {

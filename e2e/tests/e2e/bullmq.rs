@@ -19,7 +19,7 @@ phases:
   bullmq: {writers: 2, queues: 8, duration: 2s, concurrency: 16}
   warmup: 1s
 - name: bulk
-  bullmq: {writers: 1, queues: 8, duration: 1s, bulk: 50}
+  bullmq: {writers: 1, queues: 8, duration: 1s, bulk: 50, concurrency: 4}
 - name: process
   bullmq: {writers: 1, readers: 1, queues: 2, duration: 2s, concurrency: 8}
 timeout: 5m

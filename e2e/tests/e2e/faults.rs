@@ -10,7 +10,7 @@ use dragstrip_e2e::{
     not_run,
     results::{self, never_together, plausible},
     server::Server,
-    until, with_namespace,
+    until,
 };
 use k8s_openapi::api::{batch::v1::Job, core::v1::Node};
 use kube::{Api, ResourceExt, api::ListParams};
@@ -91,7 +91,7 @@ async fn a_client_node_lost_under_load_fails_the_run() -> Result<()> {
     if skipped("a client node lost under load") {
         return Ok(());
     }
-    with_namespace("node-lost", |env| async move {
+    alone("node-lost", |env| async move {
         redis(&env).await?;
         env.run("cut-off", &against("redis", &SHORT_PHASE.replace("RETRIES", "0"))).await?;
         env.load_runs("cut-off", "write", SHORT_RUN).await?;
@@ -111,7 +111,7 @@ async fn a_repetition_lost_with_its_node_is_measured_again_when_the_node_is_back
     if skipped("a client node lost under load and found again") {
         return Ok(());
     }
-    with_namespace("node-found", |env| async move {
+    alone("node-found", |env| async move {
         redis(&env).await?;
         env.run("again", &against("redis", &SHORT_PHASE.replace("RETRIES", "1"))).await?;
         env.load_runs("again", "write", SHORT_RUN).await?;
