@@ -89,7 +89,7 @@ async fn images_that_cannot_be_pulled_are_named_at_once() -> Result<()> {
         let phases = format!(
             "
 phases: [{{name: write, memtier: {{image: '{NO_IMAGE}', testTime: 2s}}}}]
-timeout: 12s
+timeout: 20s
 "
         );
         env.run("unpulled", &against("redis", &phases)).await?;
@@ -98,7 +98,7 @@ timeout: 12s
         run_says(&env, "unpulled", CLIENTS_READY, "HeldUp", &texts).await?;
         let (_, failure) = failed(&env, "unpulled", SHORT_RUN).await?;
         ensure!(failure.step == "Timeout", "{failure:?}");
-        says(&failure.message, &["spec.timeout (12s)", NO_IMAGE])
+        says(&failure.message, &["spec.timeout (20s)", NO_IMAGE])
     })
     .await
 }
