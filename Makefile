@@ -57,9 +57,10 @@ images: build build-bullmq ## Build the product's images and load them into the 
 	testbed/cluster build-image $(BULLMQ_IMAGE) bench-jobs/bullmq/Containerfile $(DIST)/bullmq
 
 .PHONY: generate
-generate: ## Write the generated files: CRDs and the chart's copy of them, the schema of results
+generate: ## Write the generated files: CRDs and the chart's copy of them, the schema of results, the fuzz targets' lock file
 	cargo run --quiet --locked -p dragstrip-crds --features crdgen --bin crdgen
 	cargo run --quiet --locked -p dragstrip-parsers --bin result-schema >docs/result.schema.json
+	cargo metadata --quiet --format-version 1 --manifest-path fuzz/Cargo.toml >/dev/null
 
 ##### Checking
 
@@ -73,8 +74,8 @@ check: generate tools node-modules ## Format, lint, licences, generated files, s
 	cargo clippy --locked --workspace --all-targets --all-features -- -D warnings
 	cd bench-jobs/bullmq && npm run --silent check
 	$(DRAGSTRIP_CACHE)/tools/bin/cargo-deny --locked check bans licenses sources
-	shellcheck -x -P testbed $$(git ls-files -z testbed bench-jobs .ci | xargs -0r grep -lE '^#!.*(ba)?sh')
-	git diff --exit-code -- crds/yaml charts/dragstrip/templates/crds docs/result.schema.json \
+	shellcheck -x -P testbed $$(git ls-files -z testbed bench-jobs fuzz .ci | xargs -0r grep -lE '^#!.*(ba)?sh')
+	git diff --exit-code -- crds/yaml charts/dragstrip/templates/crds docs/result.schema.json fuzz/Cargo.lock \
 	  || { echo "generated files are stale: run 'make generate' and commit the result"; exit 1; }
 
 .PHONY: tools
@@ -108,7 +109,7 @@ demo: install ## One command: cluster, operator, quickstart, a table of numbers
 	$(CLUSTER_ENV); testbed/demo $(DIST)/bin/dragstrip
 
 .PHONY: test
-test: test-unit test-e2e ## Run all tests
+test: test-unit fuzz-briefly test-e2e ## Run all tests
 
 .PHONY: test-unit
 test-unit: tools node-modules ## Run unit and scenario tests
@@ -116,10 +117,13 @@ test-unit: tools node-modules ## Run unit and scenario tests
 	DRAGSTRIP_LOADGEN_IS_BUILT=1 cargo test --locked --workspace --exclude dragstrip-e2e
 	cd bench-jobs/bullmq && npm test --silent
 
+# Most of an end-to-end test is waiting; load takes turns, however many are started.
+E2E_THREADS ?= 3
+
 .PHONY: test-e2e
 test-e2e: install ## Run the end-to-end tests on the cluster
 	testbed/cluster images
-	$(CLUSTER_ENV); cargo test --locked -p dragstrip-e2e -- --test-threads=1
+	$(CLUSTER_ENV); cargo test --locked -p dragstrip-e2e -- --test-threads=$(E2E_THREADS)
 
 .PHONY: bench-loadgen
 bench-loadgen: tools ## Measure the load generator against a bare loop, redis-benchmark (and memtier when on PATH)
@@ -134,18 +138,25 @@ bench-bullmq: tools node-modules ## Measure the BullMQ job against the published
 FUZZ_SECONDS ?= 600
 FUZZ_TARGETS ?= $(notdir $(basename $(wildcard fuzz/fuzz_targets/*.rs)))
 FUZZ_DIR := $(DRAGSTRIP_CACHE)/fuzz
-# Without a sanitizer, which needs a nightly compiler: there is no unsafe code
-# to watch. Coverage needs one unstable flag, hence RUSTC_BOOTSTRAP.
-FUZZ := PATH="$(DRAGSTRIP_CACHE)/tools/bin:$$PATH" RUSTC_BOOTSTRAP=1 CARGO_TARGET_DIR=$(FUZZ_DIR)/target cargo fuzz
+FUZZ_PROGRAMS := $(FUZZ_DIR)/target/$(HOST_TARGET)/release
+# The coverage that libFuzzer steers by, as cargo-fuzz asks for it, but without
+# its sanitizer: that needs a nightly compiler, and there is no unsafe code to watch.
+FUZZ_FLAGS := --cfg fuzzing -Cpasses=sancov-module \
+  $(addprefix -Cllvm-args=-sanitizer-coverage-,level=4 inline-8bit-counters pc-table trace-compares)
 
 .PHONY: fuzz
-fuzz: ## Fuzz every parser, FUZZ_SECONDS each (FUZZ_TARGETS names some); findings go to the cache
-	@[ -x $(DRAGSTRIP_CACHE)/tools/bin/cargo-fuzz ] || { echo "==> installing cargo-fuzz (once, some minutes)"; \
-	  CARGO_TARGET_DIR=$(DRAGSTRIP_CACHE)/target-tools cargo install --quiet --locked --root $(DRAGSTRIP_CACHE)/tools cargo-fuzz@0.13.1; }
+fuzz: fuzz-build ## Fuzz every parser, FUZZ_SECONDS each (FUZZ_TARGETS names some); findings go to the cache
 	cargo run --quiet --locked -p dragstrip-parser-checks --bin fuzz-seeds -- $(FUZZ_DIR)/corpus >/dev/null
-	$(FUZZ) build --sanitizer none
-	for target in $(FUZZ_TARGETS); do \
-	  echo "==> $$target for $(FUZZ_SECONDS) s"; mkdir -p $(FUZZ_DIR)/corpus/$$target $(FUZZ_DIR)/findings/$$target; \
-	  $(FUZZ) run --sanitizer none $$target $(FUZZ_DIR)/corpus/$$target -- -max_total_time=$(FUZZ_SECONDS) -timeout=10 \
-	    -rss_limit_mb=2048 -max_len=65536 -print_final_stats=1 -artifact_prefix=$(FUZZ_DIR)/findings/$$target/; \
-	done
+	fuzz/run $(FUZZ_PROGRAMS) $(FUZZ_DIR) $(FUZZ_SECONDS) $(FUZZ_TARGETS)
+
+# From the fixtures alone and with one seed: the same inputs every time.
+.PHONY: fuzz-briefly
+fuzz-briefly: fuzz-build ## Fuzz every parser for some seconds, the same way every time
+	rm -rf $(FUZZ_DIR)/briefly
+	cargo run --quiet --locked -p dragstrip-parser-checks --bin fuzz-seeds -- $(FUZZ_DIR)/briefly/corpus >/dev/null
+	fuzz/run $(FUZZ_PROGRAMS) $(FUZZ_DIR)/briefly 5 $(FUZZ_TARGETS) -- -seed=1 -runs=20000
+
+.PHONY: fuzz-build
+fuzz-build:
+	cd fuzz && RUSTFLAGS="$(FUZZ_FLAGS)" CARGO_TARGET_DIR=$(FUZZ_DIR)/target \
+	  cargo build --quiet --locked --release --target $(HOST_TARGET)

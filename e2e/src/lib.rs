@@ -5,7 +5,8 @@
 //!
 //! The tests need a cluster with Dragstrip installed (`make install`), its
 //! KUBECONFIG and kubectl (`eval "$(testbed/cluster env)"`), and a way to pod
-//! addresses. They run one at a time, however they are started.
+//! addresses. They run side by side as far as they do not disturb one another,
+//! however many are started at a time.
 
 pub mod certificates;
 mod cluster;
@@ -21,9 +22,10 @@ pub mod results;
 pub mod server;
 pub mod table;
 mod teardown;
+mod turns;
 mod wait;
 
-pub use namespace::{Env, with_namespace};
+pub use namespace::{Env, alone, with_namespace};
 pub use wait::{Look, until};
 
 use std::time::Duration;

@@ -35,11 +35,21 @@ phases:
 timeout: 2m
 ";
 
+/// A short write, then a short read.
+pub const TWO_PHASES: &str = "
+phases:
+- name: write
+  loadgen: {ratio: '1:0', keyMaximum: 9999, duration: 1s}
+- name: read
+  loadgen: {ratio: '0:1', keyMaximum: 9999, duration: 1s}
+timeout: 2m
+";
+
 /// One short write.
 pub const ONE_PHASE: &str = "
 phases:
 - name: write
-  loadgen: {ratio: '1:0', keyMaximum: 9999, duration: 2s}
+  loadgen: {ratio: '1:0', keyMaximum: 9999, duration: 1s}
 timeout: 2m
 ";
 

@@ -3,9 +3,11 @@
 use crate::{
     Look, SERVER_UP,
     certificates::KeyPair,
-    cluster, dump,
+    cluster, dump, kubectl,
     manifests::{object, resource},
-    operator, teardown, until,
+    operator, teardown,
+    turns::{Share, Turn},
+    until,
 };
 use anyhow::{Context, Result, bail};
 use dragstrip_crds::{
@@ -25,12 +27,9 @@ use std::{
     fmt::Debug,
     future::Future,
     panic::{AssertUnwindSafe, resume_unwind},
+    sync::Arc,
     time::Duration,
 };
-use tokio::sync::Mutex;
-
-/// Tests share nodes, the operator and the cluster's faults.
-static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
 
 /// A test's namespace.
 #[derive(Clone)]
@@ -39,17 +38,36 @@ pub struct Env {
     pub client: Client,
     /// The namespace's name.
     pub namespace: String,
+    pub(crate) turn: Arc<Turn>,
 }
 
-/// Runs `test` in a namespace of its own, named after `name`. When it fails,
-/// what can be known is printed. In any case its runs and Datastores are deleted,
-/// nothing they made may be left, and the namespace is removed.
+/// Runs `test` in a namespace of its own, named after `name`, beside other tests;
+/// its load has the nodes for itself. When it fails, what can be known is printed.
+/// In any case its runs and Datastores are deleted, nothing they made may be
+/// left, and the namespace is removed.
 pub async fn with_namespace<F, Fut>(name: &str, test: F) -> Result<()>
 where
     F: FnOnce(Env) -> Fut,
     Fut: Future<Output = Result<()>>,
 {
-    let _turn = ONE_AT_A_TIME.lock().await;
+    within(Share::beside().await, name, test).await
+}
+
+/// The same, with nothing else on the cluster: for tests that break it, count
+/// what the operator does, or have tight bounds on time.
+pub async fn alone<F, Fut>(name: &str, test: F) -> Result<()>
+where
+    F: FnOnce(Env) -> Fut,
+    Fut: Future<Output = Result<()>>,
+{
+    within(Share::alone().await, name, test).await
+}
+
+async fn within<F, Fut>(_share: Share, name: &str, test: F) -> Result<()>
+where
+    F: FnOnce(Env) -> Fut,
+    Fut: Future<Output = Result<()>>,
+{
     let client = cluster::connect().await?;
     operator::await_ready(&client, None).await?;
     let env = Env::make(client, name).await?;
@@ -78,7 +96,12 @@ impl Env {
             .create(&PostParams::default(), &namespace)
             .await
             .context("failed to make the test's namespace")?;
-        Ok(Self { client, namespace: made.name_any() })
+        Ok(Self { client, namespace: made.name_any(), turn: Arc::default() })
+    }
+
+    /// Waits for this test's turn to send load, which it has until its runs are gone.
+    pub async fn turn(&self) {
+        self.turn.take().await;
     }
 
     /// Objects of one kind in this namespace.
@@ -108,10 +131,18 @@ impl Env {
         Ok(())
     }
 
-    /// Applies a BenchmarkRun with this spec, in YAML.
+    /// Applies a BenchmarkRun with this spec, in YAML, when it is this test's turn.
     pub async fn run(&self, name: &str, spec: &str) -> Result<()> {
+        self.turn().await;
         let applied = self.apply("BenchmarkRun", name, spec).await?;
         applied.with_context(|| format!("failed to apply BenchmarkRun {name}"))?;
+        Ok(())
+    }
+
+    /// Applies a manifest with plain kubectl, as users do, when it is this test's turn.
+    pub async fn manifest(&self, manifest: &str) -> Result<()> {
+        self.turn().await;
+        kubectl::must(&["apply", "-n", &self.namespace, "-f", "-"], manifest).await?;
         Ok(())
     }
 

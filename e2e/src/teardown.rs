@@ -20,25 +20,51 @@ use serde::de::DeserializeOwned;
 use std::{fmt::Debug, time::Duration};
 
 const OURS: &str = "app.kubernetes.io/managed-by=dragstrip-operator";
+/// The label of every client pod.
+const CLIENTS: &str = "dragstrip.dev/run";
 /// How long what runs and Datastores made may take to go.
 const GONE_WITHIN: Duration = Duration::from_secs(60);
 
-/// Deletes all runs and Datastores, waits until nothing of theirs is left, and
-/// deletes the namespace. Kubernetes takes five seconds for that, whatever is in
-/// it; nothing is gained by waiting for an empty one.
+/// Deletes all runs, passes the turn to send load on when they are gone, deletes
+/// all Datastores, waits until nothing of theirs is left, and deletes the
+/// namespace. Kubernetes takes five seconds for that, whatever is in it; nothing
+/// is gained by waiting for an empty one.
 pub(crate) async fn remove(env: &Env) -> Result<()> {
+    let stopped = until(&format!("no load of namespace {} left", env.namespace), GONE_WITHIN, || async {
+        let all = (DeleteParams::background(), ListParams::default());
+        env.api::<BenchmarkRun>().delete_collection(&all.0, &all.1).await?;
+        Ok(nothing(&load(env).await?))
+    })
+    .await;
+    env.turn.pass_on().await;
     let emptied =
         until(&format!("nothing of Dragstrip left in namespace {}", env.namespace), GONE_WITHIN, || async {
             let all = (DeleteParams::background(), ListParams::default());
-            env.api::<BenchmarkRun>().delete_collection(&all.0, &all.1).await?;
             env.api::<Datastore>().delete_collection(&all.0, &all.1).await?;
-            let left = left(env).await?;
-            Ok(if left.is_empty() { Look::Done(()) } else { Look::NotYet(left.join(", ")) })
+            Ok(nothing(&left(env).await?))
         })
         .await;
     let namespaces: Api<Namespace> = Api::all(env.client.clone());
     namespaces.delete(&env.namespace, &DeleteParams::default()).await?;
-    emptied
+    stopped.and(emptied)
+}
+
+fn nothing(left: &[String]) -> Look<()> {
+    if left.is_empty() { Look::Done(()) } else { Look::NotYet(left.join(", ")) }
+}
+
+/// What keeps the load of other tests from the nodes.
+async fn load(env: &Env) -> Result<Vec<String>> {
+    let mut left = names::<BenchmarkRun>(env, "").await?;
+    left.extend(held(env).await?);
+    let pods: Vec<Pod> = env.labelled(CLIENTS).await?;
+    left.extend(pods.iter().filter(|pod| !ended(pod)).map(|pod| format!("Pod {}", pod.name_any())));
+    Ok(left)
+}
+
+fn ended(pod: &Pod) -> bool {
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    matches!(phase, Some("Succeeded" | "Failed"))
 }
 
 async fn left(env: &Env) -> Result<Vec<String>> {
@@ -50,15 +76,24 @@ async fn left(env: &Env) -> Result<Vec<String>> {
     left.extend(names::<Pod>(env, "").await?);
     left.extend(names::<ConfigMap>(env, OURS).await?);
     left.extend(names::<Lease>(env, OURS).await?);
-    let leases: Api<Lease> = Api::namespaced(env.client.clone(), operator::NAMESPACE);
+    left.extend(held(env).await?);
+    Ok(left)
+}
+
+/// Leases that runs of the namespace hold.
+async fn held(env: &Env) -> Result<Vec<String>> {
     let ours = format!("{}/", env.namespace);
-    for lease in leases.list(&ListParams::default()).await?.items {
-        let holder = lease.spec.as_ref().and_then(|spec| spec.holder_identity.clone());
-        if holder.is_some_and(|holder| holder.starts_with(&ours)) {
-            left.push(format!("Lease {}/{}", operator::NAMESPACE, lease.name_any()));
+    let mut held = Vec::new();
+    for namespace in [&env.namespace, operator::NAMESPACE] {
+        let leases: Api<Lease> = Api::namespaced(env.client.clone(), namespace);
+        for lease in leases.list(&ListParams::default()).await?.items {
+            let holder = lease.spec.as_ref().and_then(|spec| spec.holder_identity.clone());
+            if holder.is_some_and(|holder| holder.starts_with(&ours)) {
+                held.push(format!("Lease {namespace}/{}", lease.name_any()));
+            }
         }
     }
-    Ok(left)
+    Ok(held)
 }
 
 async fn names<K>(env: &Env, label: &str) -> Result<Vec<String>>

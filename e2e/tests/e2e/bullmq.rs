@@ -13,15 +13,15 @@ use dragstrip_e2e::{
 const JOBS: &str = "
 phases:
 - name: replay
-  loadgen: {bullmqAdd: {queues: 8}, duration: 3s, pipeline: 10, connectionsPerThread: 8}
+  loadgen: {bullmqAdd: {queues: 8}, duration: 1s, pipeline: 10, connectionsPerThread: 8}
 - name: add
   flush: true
-  bullmq: {writers: 2, queues: 8, duration: 4s, concurrency: 16}
+  bullmq: {writers: 2, queues: 8, duration: 2s, concurrency: 16}
   warmup: 1s
 - name: bulk
-  bullmq: {writers: 1, queues: 8, duration: 2s, bulk: 50}
+  bullmq: {writers: 1, queues: 8, duration: 1s, bulk: 50, concurrency: 4}
 - name: process
-  bullmq: {writers: 1, readers: 1, queues: 2, duration: 3s, concurrency: 8}
+  bullmq: {writers: 1, readers: 1, queues: 2, duration: 2s, concurrency: 8}
 timeout: 5m
 ";
 const CLUSTER: &str = "
@@ -39,7 +39,7 @@ resources:
 const CLUSTER_JOBS: &str = "
 phases:
 - name: add
-  bullmq: {writers: 2, queues: 8, duration: 4s, concurrency: 16}
+  bullmq: {writers: 2, queues: 8, duration: 2s, concurrency: 16}
 timeout: 5m
 ";
 

@@ -4,9 +4,9 @@ use crate::common::{leases_gone, redis};
 use anyhow::{Result, ensure};
 use dragstrip_crds::run::RunPhase;
 use dragstrip_e2e::{
-    SHORT_RUN,
+    SHORT_RUN, alone,
     manifests::{THREE_PHASES, against},
-    operator, with_namespace,
+    operator,
 };
 
 /// Everything counts: Leases, Jobs, results, status, events, clearing up.
@@ -14,7 +14,7 @@ const LIMIT: f64 = 40.0;
 
 #[tokio::test]
 async fn a_run_of_three_phases_costs_the_apiserver_at_most_forty_writes() -> Result<()> {
-    with_namespace("writes", |env| async move {
+    alone("writes", |env| async move {
         redis(&env).await?;
         let before = operator::writes(&env.client).await?;
         env.run("frugal", &against("redis", THREE_PHASES)).await?;

@@ -1,7 +1,7 @@
 //! Runs that are deleted, cancelled, or clear up after themselves.
 
-use crate::common::{client_pod, complete, leases_gone, load_gone, of_run, redis};
-use anyhow::{Result, ensure};
+use crate::common::{client_pod, complete, leases_gone, load_gone, of_run, redis, says};
+use anyhow::{Context, Result, ensure};
 use dragstrip_crds::{BenchmarkRun, Datastore, run::RunPhase};
 use dragstrip_e2e::{
     Env, LOAD_GONE, Look, SERVER_UP, SHORT_RUN,
@@ -49,14 +49,21 @@ async fn a_run_deleted_under_load_takes_everything_with_it() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_cancelled_run_stops_its_load_and_keeps_what_was_measured() -> Result<()> {
+async fn a_started_run_cannot_be_changed_but_be_cancelled_and_keeps_what_was_measured() -> Result<()> {
     with_namespace("cancelled", |env| async move {
         redis(&env).await?;
         let spec = against("redis", WRITE_THEN_ENDLESS);
         env.run("stopped", &spec).await?;
+        let spec = spec.replace("timeout: 20m", "timeout: 30m");
+        // Not started yet: the timeout may change.
+        env.run("stopped", &spec).await.context("before it started")?;
         env.load_runs("stopped", "endless", SHORT_RUN).await?;
+        unchangeable(&env, "stopped", &spec).await?;
+        // What may change, may.
+        let spec = format!("{spec}ttlAfterFinished: 1h\n");
+        env.run("stopped", &spec).await?;
         let pod = client_pod(&env, "stopped").await?;
-        env.run("stopped", &format!("{spec}\ncancel: true")).await?;
+        env.run("stopped", &format!("{spec}cancel: true\n")).await?;
         let run = env.run_in("stopped", RunPhase::Cancelled, LOAD_GONE).await?;
         load_gone(&env, "redis", &pod).await?;
         complete(&run, "Cancelled")?;
@@ -73,6 +80,13 @@ async fn a_cancelled_run_stops_its_load_and_keeps_what_was_measured() -> Result<
         Ok(())
     })
     .await
+}
+
+async fn unchangeable(env: &Env, run: &str, spec: &str) -> Result<()> {
+    let message = env.refusal("BenchmarkRun", run, &against("redis", ONE_PHASE)).await?;
+    says(&message, &["the run has started", "make a new BenchmarkRun"])?;
+    let longer = spec.replace("timeout: 30m", "timeout: 40m");
+    says(&env.refusal("BenchmarkRun", run, &longer).await?, &["the run has started"])
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use crate::common::{complete, failed, redis, says};
 use anyhow::{Context, Result, ensure};
 use dragstrip_crds::run::RunPhase;
 use dragstrip_e2e::{
-    SERVER_UP, SHORT_RUN, kubectl,
+    SERVER_UP, SHORT_RUN,
     manifests::against,
     results::{self, operation, phase},
     with_namespace,
@@ -79,7 +79,7 @@ fn on_testbed(manifest: &str) -> String {
 #[tokio::test]
 async fn etcd_with_three_members_is_loaded_by_its_own_benchmark() -> Result<()> {
     with_namespace("etcd", |env| async move {
-        kubectl::must(&["apply", "-n", &env.namespace, "-f", "-"], &on_testbed(ETCD)).await?;
+        env.manifest(&on_testbed(ETCD)).await?;
         let datastore = env.datastore_is("etcd", "three members", SERVER_UP * 2, |datastore| {
             datastore.status.as_ref().is_some_and(|status| status.members.len() == 3)
         });

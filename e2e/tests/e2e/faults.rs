@@ -4,13 +4,13 @@ use crate::common::{client_pod, confirmed, failed, ip, of_run, redis, says};
 use anyhow::{Result, ensure};
 use dragstrip_crds::{BenchmarkRun, run::RunPhase};
 use dragstrip_e2e::{
-    Env, Look, SHORT_RUN,
+    Env, Look, SHORT_RUN, alone,
     faults::{Fault, local},
     manifests::against,
     not_run,
     results::{self, never_together, plausible},
     server::Server,
-    until, with_namespace,
+    until,
 };
 use k8s_openapi::api::{batch::v1::Job, core::v1::Node};
 use kube::{Api, ResourceExt, api::ListParams};
@@ -21,7 +21,7 @@ phases:
 - name: write
   loadgen: {ratio: '1:0', keyMaximum: 9999, duration: 6s}
 - name: read
-  loadgen: {ratio: '0:1', keyMaximum: 9999, duration: 2s}
+  loadgen: {ratio: '0:1', keyMaximum: 9999, duration: 1s}
 timeout: 10m
 ";
 const SHORT_PHASE: &str = "
@@ -49,7 +49,7 @@ async fn a_load_that_ends_while_the_apiserver_is_down_is_not_lost() -> Result<()
     if skipped("an apiserver that is down under load") {
         return Ok(());
     }
-    with_namespace("apiserver", |env| async move {
+    alone("apiserver", |env| async move {
         redis(&env).await?;
         env.run("unmoved", &against("redis", PHASES)).await?;
         env.load_runs("unmoved", "write", SHORT_RUN).await?;
@@ -91,7 +91,7 @@ async fn a_client_node_lost_under_load_fails_the_run() -> Result<()> {
     if skipped("a client node lost under load") {
         return Ok(());
     }
-    with_namespace("node-lost", |env| async move {
+    alone("node-lost", |env| async move {
         redis(&env).await?;
         env.run("cut-off", &against("redis", &SHORT_PHASE.replace("RETRIES", "0"))).await?;
         env.load_runs("cut-off", "write", SHORT_RUN).await?;
@@ -111,7 +111,7 @@ async fn a_repetition_lost_with_its_node_is_measured_again_when_the_node_is_back
     if skipped("a client node lost under load and found again") {
         return Ok(());
     }
-    with_namespace("node-found", |env| async move {
+    alone("node-found", |env| async move {
         redis(&env).await?;
         env.run("again", &against("redis", &SHORT_PHASE.replace("RETRIES", "1"))).await?;
         env.load_runs("again", "write", SHORT_RUN).await?;

@@ -4,7 +4,7 @@ use crate::common::{complete, redis};
 use anyhow::{Context, Result, ensure};
 use dragstrip_crds::{BenchmarkRunStatus, run::RunPhase};
 use dragstrip_e2e::{
-    Env, Look, SHORT_RUN,
+    Env, Look, SHORT_RUN, alone,
     manifests::against,
     results::{self, agrees, operation, phase, plausible, plausible_without_bytes},
     until, with_namespace,
@@ -16,7 +16,7 @@ phases:
 - name: mix
   load: {keyMaximum: 9999}
   loadgen:
-    duration: 3s
+    duration: 2s
     pipeline: 4
     keyMaximum: 9999
     operations:
@@ -67,13 +67,13 @@ async fn a_mix_of_operations_is_counted_as_the_server_counts_it() -> Result<()> 
 const LIBRARIES: &str = "
 phases:
 - name: raw
-  loadgen: {duration: 2s, operations: [{operation: Incr}]}
+  loadgen: {duration: 1s, operations: [{operation: Incr}]}
 - name: redis-rs
-  loadgen: {client: RedisRs, library: {tasks: 20, poolSize: 4, assertExpected: true}, duration: 2s, operations: [{operation: Incr}]}
+  loadgen: {client: RedisRs, library: {tasks: 20, poolSize: 4, assertExpected: true}, duration: 1s, operations: [{operation: Incr}]}
 - name: fred
-  loadgen: {client: Fred, library: {tasks: 20, poolSize: 4, assertExpected: true}, duration: 2s, operations: [{operation: Incr}]}
+  loadgen: {client: Fred, library: {tasks: 20, poolSize: 4, assertExpected: true}, duration: 1s, operations: [{operation: Incr}]}
 - name: bb8
-  loadgen: {client: Bb8Redis, library: {tasks: 20, poolSize: 4, assertExpected: true}, duration: 2s, operations: [{operation: Incr}]}
+  loadgen: {client: Bb8Redis, library: {tasks: 20, poolSize: 4, assertExpected: true}, duration: 1s, operations: [{operation: Incr}]}
 timeout: 4m
 ";
 
@@ -139,7 +139,7 @@ const STALL: Duration = Duration::from_secs(1);
 
 #[tokio::test]
 async fn a_stalled_server_shows_in_an_open_loop_and_hides_in_a_closed_one() -> Result<()> {
-    with_namespace("stall", |env| async move {
+    alone("stall", |env| async move {
         redis(&env).await?;
         env.run("stalled", &against("redis", STALLED)).await?;
         for name in ["open", "closed"] {

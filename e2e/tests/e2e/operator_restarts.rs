@@ -4,11 +4,11 @@ use crate::common::{confirmed, jobs_made_since, jobs_now, leases_gone};
 use anyhow::{Result, ensure};
 use dragstrip_crds::run::RunPhase;
 use dragstrip_e2e::{
-    Env, Look, SERVER_UP, SHORT_RUN,
+    Env, Look, SERVER_UP, SHORT_RUN, alone,
     manifests::{REDIS, against},
     operator,
     results::{self, never_together, plausible},
-    until, with_namespace,
+    until,
 };
 use k8s_openapi::api::core::v1::ConfigMap;
 
@@ -25,7 +25,7 @@ const JOBS: [&str; 4] = ["steady-write-1", "steady-read-1", "steady-write-2", "s
 
 #[tokio::test]
 async fn an_operator_killed_in_every_phase_of_a_run_measures_each_once() -> Result<()> {
-    with_namespace("restarts", |env| async move {
+    alone("restarts", |env| async move {
         let then = jobs_now(&env).await?;
         // Pending: the target appears while no operator is there.
         env.run("steady", &against("redis", PHASES)).await?;

@@ -13,40 +13,23 @@ use kube::{Api, ResourceExt};
 
 const ROLE: &str = "dragstrip.dev/role";
 
+/// Asserts that the run's client pods and the server redis are where they belong.
+pub async fn apart(env: &Env, run: &str) -> Result<()> {
+    let pods: Vec<Pod> = env.labelled(&of_run(run)).await?;
+    ensure!(!pods.is_empty(), "no client pods");
+    for pod in &pods {
+        ensure!(role(env, pod).await? == "client", "{} ran on a wrong node", pod.name_any());
+    }
+    let server = env.server_pod("redis").await?;
+    ensure!(role(env, &server).await? == "server", "the server runs on a wrong node");
+    Ok(())
+}
+
 async fn role(env: &Env, pod: &Pod) -> Result<String> {
     let node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
     let node = node.with_context(|| format!("pod {} has no node", pod.name_any()))?;
     let node = Api::<Node>::all(env.client.clone()).get(&node).await?;
     Ok(node.labels().get(ROLE).cloned().unwrap_or_default())
-}
-
-#[tokio::test]
-async fn clients_run_on_client_nodes_and_servers_on_server_nodes() -> Result<()> {
-    with_namespace("placement", |env| async move {
-        redis(&env).await?;
-        env.run("apart", &against("redis", &format!("{ONE_PHASE}clients: {{pods: 2}}\n"))).await?;
-        let run = env.run_in("apart", RunPhase::Succeeded, SHORT_RUN).await?;
-        let pods: Vec<Pod> = env.labelled(&of_run("apart")).await?;
-        ensure!(pods.len() == 2, "{} client pods", pods.len());
-        for pod in &pods {
-            ensure!(role(&env, pod).await? == "client", "{} ran on a wrong node", pod.name_any());
-        }
-        ensure!(
-            role(&env, &env.server_pod("redis").await?).await? == "server",
-            "the server runs on a wrong node"
-        );
-        // Both clients started together and their counts are one result.
-        let results = env.results(&run).await?;
-        let result = results.first().context("no result")?;
-        ensure!(result.pods.len() == 2, "{} pods are in the result", result.pods.len());
-        let skew = result.pods.iter().map(|pod| pod.window.start_skew_seconds);
-        ensure!(skew.clone().all(|skew| skew.abs() < 0.25), "start skew {:?} s", skew.collect::<Vec<_>>());
-        let counts = result.pods.iter().flat_map(|pod| &pod.operations).map(|op| op.count);
-        let total = result.operations.last().map(|op| op.count);
-        ensure!(total == Some(counts.sum()), "TOTAL is {total:?}");
-        Ok(())
-    })
-    .await
 }
 
 #[tokio::test]

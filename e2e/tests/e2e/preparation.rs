@@ -4,7 +4,7 @@ use crate::common::{failed, redis, says};
 use anyhow::{Context, Result, ensure};
 use dragstrip_crds::run::RunPhase;
 use dragstrip_e2e::{
-    SHORT_RUN,
+    SHORT_RUN, alone,
     manifests::against,
     results::{self, operation, phase, plausible},
     with_namespace,
@@ -24,7 +24,7 @@ timeout: 3m
 
 #[tokio::test]
 async fn reads_find_what_was_loaded_and_the_warm_up_is_in_no_figure() -> Result<()> {
-    with_namespace("prepared", |env| async move {
+    alone("prepared", |env| async move {
         redis(&env).await?;
         let mut server = env.server("redis").await?;
         server.set("leftover", "of an earlier run").await?;

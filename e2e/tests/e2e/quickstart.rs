@@ -8,9 +8,8 @@ use dragstrip_crds::{
     run::RunPhase,
 };
 use dragstrip_e2e::{
-    Env, SHORT_RUN, kubectl,
+    Env, SHORT_RUN, alone,
     results::{self, agrees, count, never_together, operation, phase, plausible},
-    with_namespace,
 };
 
 const QUICKSTART: &str = include_str!("../../../examples/quickstart.yaml");
@@ -20,8 +19,8 @@ const DURATION_SECONDS: f64 = 3.0;
 
 #[tokio::test]
 async fn the_quickstart_ends_in_numbers_that_the_servers_confirm() -> Result<()> {
-    with_namespace("quickstart", |env| async move {
-        kubectl::must(&["apply", "-n", &env.namespace, "-f", "-"], QUICKSTART).await?;
+    alone("quickstart", |env| async move {
+        env.manifest(QUICKSTART).await?;
         let mut all = Vec::new();
         for datastore in ["redis", "valkey"] {
             let name = format!("quickstart-{datastore}");

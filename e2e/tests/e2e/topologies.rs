@@ -29,7 +29,7 @@ phases:
 - name: mixed
   load: {keyMaximum: 29999}
   minimumHitRatio: 1
-  loadgen: {ratio: '1:4', keyMaximum: 29999, duration: 3s}
+  loadgen: {ratio: '1:4', keyMaximum: 29999, duration: 2s}
 timeout: 3m
 ";
 
@@ -127,11 +127,11 @@ const READ: &str = "
 phases:
 - name: mixed
   load: {keyMaximum: 9999}
-  loadgen: {ratio: '1:1', keyMaximum: 9999, duration: 2s}
+  loadgen: {ratio: '1:1', keyMaximum: 9999, duration: 1s}
 - name: fred
-  loadgen: {client: Fred, library: {tasks: 20, poolSize: 2}, duration: 2s, operations: [{operation: Incr}]}
+  loadgen: {client: Fred, library: {tasks: 20, poolSize: 2}, duration: 1s, operations: [{operation: Incr}]}
 - name: jobs
-  bullmq: {writers: 1, queues: 2, duration: 2s, concurrency: 8}
+  bullmq: {writers: 1, queues: 2, duration: 1s, concurrency: 8}
 timeout: 4m
 ";
 
