@@ -138,7 +138,7 @@ mod tests {
         #[test]
         fn a_termination_message_always_fits(
             message in "\\PC{0,3000}", line in "[\u{0}-\u{ff}😀\"\\\\]{0,400}", lines in 0usize..60,
-            operations in 0usize..40, figures in 0usize..90, kinds in 0usize..60, name in "[a-z\"]{0,3000}", version in "\\PC{0,5000}",
+            operations in 0usize..12, figures in 0usize..25, kinds in 0usize..20, name in "[a-z\"]{0,3000}", version in "\\PC{0,5000}",
         ) {
             let failure = Failure {
                 step: FailureStep::Tool, message, exit_code: Some(1), signal: Some(9), last_lines: vec![line; lines],
