@@ -100,7 +100,8 @@ async fn pass(run: &BenchmarkRun, ctx: &RunContext) -> Result<(Outcome, Action),
     let validated = match validate::validate(run) {
         Ok(validated) => validated, // pure
         Err(invalid) => {
-            status::publish(shared, run, &status::of_invalid(run, &invalid, Timestamp::now())).await?;
+            let old = run.status.clone().unwrap_or_default();
+            status::publish(shared, run, &old, &status::of_invalid(run, &invalid, Timestamp::now())).await?;
             return Ok((Outcome::Invalid, Action::await_change()));
         }
     };
@@ -113,10 +114,12 @@ async fn pass(run: &BenchmarkRun, ctx: &RunContext) -> Result<(Outcome, Action),
     let now = Timestamp::now();
     let step = decide(&validated, &view::view(&validated, &fetched), now); // pure
     let applied = apply::apply(shared, &validated, &fetched, &step).await?; // client
-    if status::worth_telling(&step) {
-        let old = run.status.clone().unwrap_or_default();
+    if status::worth_telling(&step)
+        && let Some(old) = status::stored(shared, run).await?
+    // client
+    {
         let status = status::of_step(&validated, &old, &fetched, &step, now); // pure
-        status::publish(shared, run, &status).await?; // client
+        status::publish(shared, run, &old, &status).await?; // client
     }
     let action =
         if applied == Applied::Progressed { Action::requeue(Duration::ZERO) } else { next_look(&step, now) };

@@ -1,4 +1,4 @@
-//! What a run's status says. [`publish`] needs the client, the rest is pure:
+//! What a run's status says. [`stored`] and [`publish`] need the client, the rest is pure:
 //! derived on every pass from what exists.
 
 use super::{
@@ -27,15 +27,22 @@ use dragstrip_crds::{
 };
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::{Api, ResourceExt};
 use std::collections::BTreeMap;
 
 /// Reason of a condition that only needs time.
 const STARTING: &str = "Starting";
 
-/// Writing the status failed.
+/// The status could not be carried on.
 #[derive(Debug, thiserror::Error)]
-#[error("failed to write the status of the run")]
-pub struct Error(#[source] kube::Error);
+pub enum Error {
+    /// It could not be read.
+    #[error("failed to read the status of the run")]
+    Read(#[source] kube::Error),
+    /// It could not be written.
+    #[error("failed to write the status of the run")]
+    Write(#[source] kube::Error),
+}
 
 fn phase(step: &Step) -> RunPhase {
     match step {
@@ -342,15 +349,29 @@ fn announcement(old: &BenchmarkRunStatus, new: &BenchmarkRunStatus) -> Option<(b
     }
 }
 
-/// Writes `status` if it says anything new, and announces what deserves it.
-pub async fn publish(ctx: &Context, run: &BenchmarkRun, status: &BenchmarkRunStatus) -> Result<(), Error> {
-    let old = run.status.clone().unwrap_or_default();
-    if old == *status {
+/// The status as it is stored; none when the run was deleted. The cache may not
+/// have this controller's own last write yet, and what a status takes over from
+/// the one before, such as the target's address, would be lost.
+pub async fn stored(ctx: &Context, run: &BenchmarkRun) -> Result<Option<BenchmarkRunStatus>, Error> {
+    let runs: Api<BenchmarkRun> = Api::namespaced(ctx.client.clone(), &run.namespace().unwrap_or_default());
+    let found = runs.get_opt(&run.name_any()).await.map_err(Error::Read)?;
+    Ok(found.filter(|found| found.uid() == run.uid()).map(|found| found.status.unwrap_or_default()))
+}
+
+/// Writes `status` if it says anything that `old` does not, and announces what
+/// deserves it.
+pub async fn publish(
+    ctx: &Context,
+    run: &BenchmarkRun,
+    old: &BenchmarkRunStatus,
+    status: &BenchmarkRunStatus,
+) -> Result<(), Error> {
+    if old == status {
         return Ok(());
     }
-    let written = apply_status(&ctx.client, RUN_MANAGER, run, status).await.map_err(Error)?;
+    let written = apply_status(&ctx.client, RUN_MANAGER, run, status).await.map_err(Error::Write)?;
     if written == StatusWrite::Done
-        && let Some((warning, reason, note)) = announcement(&old, status)
+        && let Some((warning, reason, note)) = announcement(old, status)
     {
         ctx.announcer.publish(run, warning, reason, "Reconcile", &note).await;
     }
