@@ -58,7 +58,7 @@ pub(crate) enum IntoSocketError {
     Detach(#[source] io::Error),
 }
 
-/// A connection while its task is polled: the task is woken after `WouldBlock`.
+/// A connection while its task is polled: the task is woken after `Pending`.
 #[derive(Debug)]
 pub(crate) struct Polled<'a, 'task> {
     pub(crate) stream: &'a mut LoadStream,
