@@ -7,7 +7,7 @@ mod results;
 use clap::{Parser, Subcommand};
 use dragstrip_crds::BenchmarkRun;
 use kube::{Api, Client, ResourceExt, config::KubeConfigOptions};
-use std::process::ExitCode;
+use std::{collections::BTreeMap, process::ExitCode};
 
 /// Follows BenchmarkRuns and prints their results.
 #[derive(Debug, Parser)]
@@ -39,6 +39,9 @@ enum Command {
         /// Print what each client pod measured, repetition by repetition, too.
         #[arg(long)]
         pods: bool,
+        /// Print the whole stored results instead, as JSON: by run, a list of repetitions.
+        #[arg(long, conflicts_with = "pods")]
+        json: bool,
     },
 }
 
@@ -55,6 +58,48 @@ enum Error {
     Follow(#[from] follow::Error),
     #[error(transparent)]
     Results(#[from] results::Error),
+    #[error("failed to write the results as JSON")]
+    Json(#[source] serde_json::Error),
+}
+
+/// What `report` is to print.
+#[derive(Clone, Copy)]
+enum Extent {
+    Table,
+    Pods,
+    Json,
+}
+
+async fn report(
+    client: Client,
+    namespace: &str,
+    runs: Vec<String>,
+    extent: Extent,
+) -> Result<ExitCode, Error> {
+    let api: Api<BenchmarkRun> = Api::namespaced(client.clone(), namespace);
+    let mut found = Vec::new();
+    for name in runs {
+        found.push(api.get(&name).await.map_err(|error| Error::Read(error, name))?);
+    }
+    let mut stored = BTreeMap::new();
+    if !matches!(extent, Extent::Table) {
+        for run in &found {
+            stored.insert(run.name_any(), results::of(&client, namespace, run).await?);
+        }
+    }
+    match extent {
+        Extent::Table => print!("{}", report::report(&found)),
+        Extent::Pods => {
+            print!("{}", report::report(&found));
+            for (name, results) in &stored {
+                print!("\n{}", report::pods::table(name, results));
+            }
+        }
+        Extent::Json => println!("{}", serde_json::to_string_pretty(&stored).map_err(Error::Json)?),
+    }
+    let complete =
+        found.iter().all(|run| run.status.as_ref().is_some_and(|status| !status.phases.is_empty()));
+    Ok(if complete { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
 async fn run(arguments: Arguments) -> Result<ExitCode, Error> {
@@ -67,22 +112,13 @@ async fn run(arguments: Arguments) -> Result<ExitCode, Error> {
             Ok(follow::follow(client, &namespace, &runs, std::time::Duration::from_secs(timeout_seconds))
                 .await?)
         }
-        Command::Report { runs, pods } => {
-            let api: Api<BenchmarkRun> = Api::namespaced(client.clone(), &namespace);
-            let mut found = Vec::new();
-            for name in runs {
-                found.push(api.get(&name).await.map_err(|error| Error::Read(error, name))?);
-            }
-            print!("{}", report::report(&found));
-            if pods {
-                for run in &found {
-                    let stored = results::of(&client, &namespace, run).await?;
-                    print!("\n{}", report::pods::table(&run.name_any(), &stored));
-                }
-            }
-            let complete =
-                found.iter().all(|run| run.status.as_ref().is_some_and(|status| !status.phases.is_empty()));
-            Ok(if complete { ExitCode::SUCCESS } else { ExitCode::from(1) })
+        Command::Report { runs, pods, json } => {
+            let extent = match (pods, json) {
+                (_, true) => Extent::Json,
+                (true, false) => Extent::Pods,
+                (false, false) => Extent::Table,
+            };
+            report(client, &namespace, runs, extent).await
         }
     }
 }

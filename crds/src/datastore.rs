@@ -222,7 +222,7 @@ fn default_port() -> i32 {
     validation = Rule::new("self.metadata.name.matches('^[a-z]([-a-z0-9]{0,43}[a-z0-9])?$')")
         .message("metadata.name must be at most 45 characters of a-z, 0-9 and -, beginning with a letter: the pod's and Service's names are made from it"),
 )]
-#[cfg_attr(test, kube(cel))]
+#[cfg_attr(any(test, feature = "cel"), kube(cel))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[x_kube(
     validation = Rule::new("self.engine == 'Dragonfly' || self.ioUring == 'Prefer'")

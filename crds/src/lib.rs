@@ -1,7 +1,7 @@
 //! Everything two parts of Dragstrip must agree on: the Kubernetes API types
 //! ([`datastore`], [`run`]), what runners and the operator tell each other
 //! ([`protocol`]), what was measured ([`result`], [`histogram`]) and what a
-//! server says about itself ([`observed`]).
+//! server says about itself ([`observed`]). [`stored`] is how the cluster keeps results.
 //!
 //! Pure: no client, no clock, no environment, no file.
 
@@ -11,14 +11,13 @@
 pub mod conditions;
 pub mod counters;
 pub mod datastore;
-#[cfg(test)]
-mod examples;
 pub mod histogram;
 pub mod observed;
 pub mod protocol;
 pub mod result;
 pub mod run;
 pub mod statistics;
+pub mod stored;
 pub mod units;
 pub mod workload;
 

@@ -32,8 +32,7 @@ pub struct DatastoreReference {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ClientTls {
     /// Secret with ca.crt, which must have signed the server's certificate.
-    /// Well-known authorities when absent, which loadgen does not have: its phases
-    /// need this Secret, or insecureSkipVerify.
+    /// The well-known authorities when absent; memtier and exec have those of their image.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub ca_secret_name: Option<String>,
@@ -230,7 +229,7 @@ fn default_timeout() -> Period {
     validation = Rule::new("!has(oldSelf.status) || !has(oldSelf.status.startedAt) || (self.spec.target == oldSelf.spec.target && self.spec.phases == oldSelf.spec.phases && self.spec.repetitions == oldSelf.spec.repetitions && self.spec.maxRetries == oldSelf.spec.maxRetries && self.spec.clients == oldSelf.spec.clients && self.spec.timeout == oldSelf.spec.timeout)")
         .message("the run has started: only cancel and ttlAfterFinished may change; make a new BenchmarkRun for other settings"),
 )]
-#[cfg_attr(test, kube(cel))]
+#[cfg_attr(any(test, feature = "cel"), kube(cel))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[x_kube(
     validation = Rule::new("!has(self.target.external) || self.target.external.allowFlush || self.phases.all(p, !p.flush)")

@@ -15,13 +15,18 @@ use std::io::Read;
 
 /// Key of the compressed result in its ConfigMap.
 const KEY: &str = "result.json.gz";
+/// Its annotation that says how many ConfigMaps hold the result.
+const PARTS: &str = "dragstrip.dev/result-parts";
 
 impl Env {
-    /// The result that the ConfigMap `name` holds.
+    /// The result that begins in the ConfigMap `name`.
     pub async fn result(&self, name: &str) -> Result<RepetitionResult> {
-        let config_map = self.api::<ConfigMap>().get(name).await?;
-        let bytes = config_map.binary_data.unwrap_or_default().remove(KEY);
-        let bytes = bytes.with_context(|| format!("ConfigMap {name} has no {KEY}"))?.0;
+        let first = self.api::<ConfigMap>().get(name).await?;
+        let parts = first.annotations().get(PARTS).map_or(Ok(1), |parts| parts.parse::<usize>())?;
+        let mut bytes = part(first)?;
+        for number in 2..=parts {
+            bytes.extend(part(self.api().get(&format!("{name}.part-{number}")).await?)?);
+        }
         let mut json = String::new();
         GzDecoder::new(bytes.as_slice())
             .read_to_string(&mut json)
@@ -40,6 +45,12 @@ impl Env {
         results.sort_by_key(|result| window(result).0);
         Ok(results)
     }
+}
+
+fn part(config_map: ConfigMap) -> Result<Vec<u8>> {
+    let name = config_map.name_any();
+    let bytes = config_map.binary_data.unwrap_or_default().remove(KEY);
+    Ok(bytes.with_context(|| format!("ConfigMap {name} has no {KEY}"))?.0)
 }
 
 /// A run's status; an error when it has none.

@@ -1,8 +1,8 @@
-//! Every manifest of examples/ is one that the operator can work with, on nodes
-//! that are large enough. Reads those files.
+//! Every manifest of examples/ is one that the apiserver would take and the
+//! operator can work with, on nodes that are large enough. Reads those files.
 
 use crate::{datastore, run};
-use dragstrip_crds::datastore::Placement;
+use dragstrip_crds::{BenchmarkRun, Datastore, datastore::Placement};
 use k8s_openapi::api::core::v1::Node;
 use serde_json::{Value, json};
 use std::{
@@ -29,23 +29,35 @@ fn node(placement: &Placement) -> Node {
     .unwrap()
 }
 
-/// What the operator says against `object`, as the apiserver would hand it over.
+fn datastore_complaint(declared: &Datastore) -> Result<(), String> {
+    declared.validate_cel().map_err(|errors| format!("{errors:?}"))?;
+    let nodes = [node(&declared.spec.placement)];
+    datastore::validate::validate(declared, &nodes).map(drop).map_err(|invalid| invalid.to_string())
+}
+
+fn run_complaint(declared: &BenchmarkRun) -> Result<(), String> {
+    declared.validate_cel().map_err(|errors| format!("{errors:?}"))?;
+    run::validate::validate(declared).map(drop).map_err(|invalid| invalid.to_string())
+}
+
+/// What admission or the operator says against `object`, as the apiserver would hand it over.
 fn complaint(mut object: Value) -> String {
     object["metadata"]["namespace"] = json!("races");
     object["metadata"]["uid"] = json!("uid");
-    let refused = if object["kind"] == "Datastore" {
-        let declared: dragstrip_crds::Datastore = serde_json::from_value(object).unwrap();
-        let nodes = [node(&declared.spec.placement)];
-        datastore::validate::validate(&declared, &nodes).err().map(|invalid| invalid.to_string())
-    } else {
-        let declared = serde_json::from_value(object).unwrap();
-        run::validate::validate(&declared).err().map(|invalid| invalid.to_string())
+    let taken = match object["kind"].as_str() {
+        Some("Datastore") => serde_json::from_value(object)
+            .map_err(|error| error.to_string())
+            .and_then(|it| datastore_complaint(&it)),
+        Some("BenchmarkRun") => serde_json::from_value(object)
+            .map_err(|error| error.to_string())
+            .and_then(|it| run_complaint(&it)),
+        other => Err(format!("kind {other:?} is not one of the project's")),
     };
-    refused.unwrap_or_default()
+    taken.err().unwrap_or_default()
 }
 
 #[test]
-fn every_example_passes_the_operators_own_rules() {
+fn every_example_is_admitted_and_passes_the_operators_own_rules() {
     let files = manifests(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples"));
     assert!(files.len() >= 18, "only {} examples were found", files.len());
     for file in files {

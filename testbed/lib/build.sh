@@ -55,31 +55,32 @@ show_progress() {
 
 readonly KUBERNETES_PROGRAMS="kube-apiserver kube-controller-manager kube-scheduler kube-proxy kubelet kubeadm kubectl"
 
-compile_kubernetes() (
-  version=k8s.io/component-base/version packages=()
-  for program in $KUBERNETES_PROGRAMS; do packages+=("k8s.io/kubernetes/cmd/$program"); done
-  cd "$TESTBED/kubernetes" || return
-  CGO_ENABLED=0 go build -trimpath -o "$BIN/" -ldflags "-s -w
-    -X $version.gitVersion=$KUBERNETES_VERSION -X $version.gitMajor=1 -X $version.gitMinor=34" "${packages[@]}" &&
-    CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -o "$BIN/etcd" go.etcd.io/etcd/server/v3
+# compile OUTPUT LINKER_FLAGS PACKAGE...: static programs, as the module pins them.
+compile() (
+  cd "$TESTBED/programs" || return
+  CGO_ENABLED=0 go build -trimpath -o "$1" -ldflags "-s -w $2" "${@:3}"
 )
 
-compile_coredns() {
-  GOBIN=$BIN CGO_ENABLED=0 go install -trimpath -ldflags "-s -w" "github.com/coredns/coredns@$COREDNS_VERSION"
+compile_kubernetes() {
+  local program packages=() version=k8s.io/component-base/version
+  for program in $KUBERNETES_PROGRAMS; do packages+=("k8s.io/kubernetes/cmd/$program"); done
+  compile "$BIN/" "-X $version.gitVersion=$KUBERNETES_VERSION -X $version.gitMajor=1 -X $version.gitMinor=34" \
+    "${packages[@]}" &&
+    compile "$BIN/etcd" "" go.etcd.io/etcd/server/v3
 }
 
-# Helm's go.mod asks for newer golang.org/x modules than the ones Kubernetes
-# was released with, so the two do not share one.
+compile_coredns() { compile "$BIN/coredns" "" ./coredns; }
+
 compile_helm() {
-  GOBIN=$BIN CGO_ENABLED=0 go install -trimpath \
-    -ldflags "-s -w -X helm.sh/helm/v3/internal/version.version=$HELM_VERSION" "helm.sh/helm/v3/cmd/helm@$HELM_VERSION"
+  compile "$BIN/helm" "-X helm.sh/helm/v3/internal/version.version=$HELM_VERSION" helm.sh/helm/v3/cmd/helm
 }
+
+# What decides on all programs.
+pinned() { cat "$TESTBED"/programs/{go.mod,go.sum,coredns/main.go} | sha256sum | cut -c1-32; }
 
 build_programs() {
-  local modules
-  modules=$(cat "$TESTBED/kubernetes/go.mod" "$TESTBED/kubernetes/go.sum" | sha256sum)
-  build_step kubernetes "$KUBERNETES_VERSION ${modules%% *}" "$KUBERNETES_PROGRAMS etcd" compile_kubernetes
-  build_step coredns "$COREDNS_VERSION" coredns compile_coredns
+  build_step kubernetes "$(pinned)" "$KUBERNETES_PROGRAMS etcd" compile_kubernetes
+  build_step coredns "$(pinned)" coredns compile_coredns
 }
 
-build_helm() { build_step helm "$HELM_VERSION" helm compile_helm; }
+build_helm() { build_step helm "$(pinned)" helm compile_helm; }

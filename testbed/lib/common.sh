@@ -2,9 +2,13 @@
 # What every part of the testbed shares: where things are, how it speaks,
 # how it waits.
 
-readonly KUBERNETES_VERSION=v1.34.4
-readonly COREDNS_VERSION=v1.12.1
-readonly HELM_VERSION=v3.19.0
+# module_version MODULE: the version that is built.
+module_version() { sed -n "s|^[[:space:]]*$1 \(v[^ ]*\)$|\1|p" "$TESTBED/programs/go.mod"; }
+
+KUBERNETES_VERSION=$(module_version k8s.io/kubernetes)
+COREDNS_VERSION=$(module_version github.com/coredns/coredns)
+HELM_VERSION=$(module_version helm.sh/helm/v3)
+readonly KUBERNETES_VERSION COREDNS_VERSION HELM_VERSION
 
 readonly CACHE=${DRAGSTRIP_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/dragstrip}/testbed
 readonly STATE=${DRAGSTRIP_STATE:-/var/lib/dragstrip-testbed}

@@ -296,9 +296,6 @@ pub enum ArgumentError {
     /// An open loop sends single requests.
     #[error("--rate sends each request at its own time; leave --pipeline at 1")]
     PipelinedRate,
-    /// TLS without anybody to trust.
-    #[error("--tls needs --tls-ca-file, or --tls-insecure to accept any certificate")]
-    TrustNobody,
     /// TLS cannot be set up.
     #[error("{0}")]
     SetUpTls(#[from] TlsError),
@@ -599,11 +596,12 @@ mod tests {
             ("--requests 1 --rate 0", "--rate must be above 0"),
             ("--requests 1 --rate 5 --pipeline 2", "leave --pipeline at 1"),
             ("--requests 1 --arrival poisson", "--rate"),
-            ("--requests 1 --tls", "--tls-ca-file, or --tls-insecure"),
             ("--requests 1 --tls-insecure", "--tls"),
             ("--requests 1 --unix-socket /s --port 1", "cannot be used with"),
             ("--requests 1 --replica-reads", "--cluster"),
             ("--requests 1 --cluster --replica-reads", "get, mget and exists only"),
+            ("--requests 1 --cluster --bullmq-add --bullmq-queue-name q%d", "put a {hashtag}"),
+            ("--requests 1 --cluster --bullmq-add --replica-reads", "get, mget and exists only"),
             ("--requests 1 --verify-keys", "cannot be used with"),
             ("--requests 1 --operation get --ratio 1:1", "cannot be used with"),
             ("--requests 1 --operation mset-expireat", "needs expiry=SECONDS or --expiry-range"),

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 use thiserror::Error;
 
 use crate::connection::{LoadConnection, Standing};
@@ -44,10 +45,37 @@ struct Driven {
     socket: Socket,
 }
 
+/// Number of the alarm's events; sockets count from 0.
+const ALARM: u64 = u64::MAX;
+
+/// When a [`SocketLoop`] turns even if nothing happens on its sockets.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Alarm {
+    pub(crate) every: Duration,
+    /// From now; one of the alarms is then.
+    pub(crate) once_at: Duration,
+}
+
+impl Alarm {
+    /// A time limit of each wait instead would have the kernel set up a timer
+    /// whenever the loop sleeps: 2 to 4 % of the CPU of a batch of ten.
+    fn start(self) -> nix::Result<TimerFd> {
+        let timer =
+            TimerFd::new(ClockId::CLOCK_MONOTONIC, TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC)?;
+        let rest = self.once_at.as_nanos() % self.every.as_nanos().max(1);
+        let first = u64::try_from(rest).map_or(self.every, Duration::from_nanos);
+        let first = if first.is_zero() { self.every } else { first };
+        timer
+            .set(Expiration::IntervalDelayed(first.into(), self.every.into()), TimerSetTimeFlags::empty())?;
+        Ok(timer)
+    }
+}
+
 /// Plain sockets in a closed loop, all on one thread.
 #[derive(Debug)]
 pub(crate) struct SocketLoop {
     epoll: Epoll,
+    alarm: TimerFd,
     events: Vec<EpollEvent>,
     /// None once a connection is done.
     driven: Vec<Option<Driven>>,
@@ -56,8 +84,10 @@ pub(crate) struct SocketLoop {
 }
 
 impl SocketLoop {
-    pub(crate) fn new(connections: Vec<(LoadConnection, Socket)>) -> io::Result<Self> {
+    pub(crate) fn new(connections: Vec<(LoadConnection, Socket)>, alarm: Alarm) -> io::Result<Self> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
+        let alarm = alarm.start()?;
+        epoll.add(&alarm, EpollEvent::new(EpollFlags::EPOLLIN, ALARM))?;
         // Told once per change, so that the kernel need not look again at sockets that were served.
         let changes =
             EpollFlags::EPOLLIN | EpollFlags::EPOLLOUT | EpollFlags::EPOLLRDHUP | EpollFlags::EPOLLET;
@@ -67,7 +97,7 @@ impl SocketLoop {
         let active = connections.len();
         let driven =
             connections.into_iter().map(|(connection, socket)| Some(Driven { connection, socket })).collect();
-        Ok(Self { epoll, events: vec![EpollEvent::empty(); active.max(1)], driven, active })
+        Ok(Self { epoll, alarm, events: vec![EpollEvent::empty(); active + 1], driven, active })
     }
 
     /// Sends the first batch of every connection.
@@ -79,17 +109,21 @@ impl SocketLoop {
         self.active == 0
     }
 
-    /// Waits for `longest` at most and serves every connection that something
+    /// Waits for the alarm at most and serves every connection that something
     /// has happened on. Returns the time, as it was at the last replies if any came.
     #[inline]
-    pub(crate) fn turn(&mut self, longest: Duration) -> Result<Instant, TurnError> {
-        let limit = EpollTimeout::try_from(longest).unwrap_or(EpollTimeout::MAX);
-        let ready = match self.epoll.wait(&mut self.events, limit) {
+    pub(crate) fn turn(&mut self) -> Result<Instant, TurnError> {
+        let ready = match self.epoll.wait(&mut self.events, EpollTimeout::NONE) {
             Err(Errno::EINTR) => 0,
             waited => waited.map_err(|error| TurnError::Wait(error.into()))?,
         };
         let mut latest = None;
         for event in self.events.get(..ready).unwrap_or_default() {
+            if event.data() == ALARM {
+                // Sets it anew.
+                self.alarm.wait().map_err(|error| TurnError::Wait(error.into()))?;
+                continue;
+            }
             let number = usize::try_from(event.data()).unwrap_or(usize::MAX);
             let Some(place) = self.driven.get_mut(number) else { continue };
             if let Some(driven) = place {

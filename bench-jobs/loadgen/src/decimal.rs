@@ -5,6 +5,17 @@ pub(crate) const MAXIMUM_DIGITS: usize = 20;
 /// Room for the digits and the line end behind them.
 const ROOM: usize = MAXIMUM_DIGITS + 2;
 
+/// The numbers below 100 with two digits each.
+const PAIRS: [[u8; 2]; 100] = {
+    let mut pairs = [[b'0'; 2]; 100];
+    let mut number = 0_u8;
+    while number < 100 {
+        pairs[number as usize] = [b'0' + number / 10, b'0' + number % 10];
+        number += 1;
+    }
+    pairs
+};
+
 /// How many digits `number` has.
 #[inline]
 pub(crate) fn digits_of(number: u64) -> usize {
@@ -17,9 +28,9 @@ pub(crate) fn write_digits(place: &mut [u8], mut number: u64) {
     let mut pairs = place.rchunks_exact_mut(2);
     for pair in pairs.by_ref() {
         // Two at a time: half as many long divisions.
-        let two = u8::try_from(number % 100).unwrap_or_default();
+        let two = PAIRS.get((number % 100) as usize);
         number /= 100;
-        pair.copy_from_slice(&[b'0' + two / 10, b'0' + two % 10]);
+        pair.copy_from_slice(two.unwrap_or(&[0; 2]));
     }
     if let [first] = pairs.into_remainder() {
         *first = b'0' + u8::try_from(number % 10).unwrap_or_default();

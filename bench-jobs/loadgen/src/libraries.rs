@@ -15,6 +15,7 @@ mod cpu_threads;
 pub(crate) mod error;
 mod fred_client;
 mod link;
+pub(crate) mod loss;
 pub mod options;
 pub mod plan;
 pub(crate) mod redis_client;

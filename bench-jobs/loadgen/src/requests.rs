@@ -118,11 +118,16 @@ struct Request {
 /// A request that is always the same but for the digits of its one key.
 #[derive(Debug)]
 struct KeyedRequest {
-    /// The request by the number of digits, which are zeros here.
-    by_digits: Vec<Vec<u8>>,
-    /// Where the digits begin, by their number.
-    digits_at: Vec<usize>,
+    by_digits: Vec<KeyedForm>,
     heads: Arc<KeyHeads>,
+}
+
+/// Such a request with so many digits.
+#[derive(Debug)]
+struct KeyedForm {
+    /// The request with zeros for digits.
+    bytes: Vec<u8>,
+    digits_at: usize,
 }
 
 impl KeyedRequest {
@@ -142,19 +147,21 @@ impl KeyedRequest {
         if tail.len() > MAXIMUM_KEYED_TAIL_BYTES {
             return None;
         }
-        let whole = |(digits, head): (usize, &Vec<u8>)| [head, vec![b'0'; digits].as_slice(), &tail].concat();
-        let by_digits = heads.by_digits.iter().enumerate().map(whole).collect();
-        let digits_at = heads.by_digits.iter().map(Vec::len).collect();
-        Some(Self { by_digits, digits_at, heads: Arc::clone(heads) })
+        let form = |(digits, head): (usize, &Vec<u8>)| KeyedForm {
+            bytes: [head, vec![b'0'; digits].as_slice(), &tail].concat(),
+            digits_at: head.len(),
+        };
+        let by_digits = heads.by_digits.iter().enumerate().map(form).collect();
+        Some(Self { by_digits, heads: Arc::clone(heads) })
     }
 
     #[inline]
     fn write(&self, bytes: &mut Vec<u8>, key: u64) {
         let digits = decimal::digits_of(key);
-        let begin = bytes.len();
-        if let (Some(request), Some(at)) = (self.by_digits.get(digits), self.digits_at.get(digits)) {
-            bytes.extend_from_slice(request);
-            decimal::write_digits(bytes.get_mut(begin + at..begin + at + digits).unwrap_or_default(), key);
+        if let Some(form) = self.by_digits.get(digits) {
+            let begin = bytes.len() + form.digits_at;
+            bytes.extend_from_slice(&form.bytes);
+            decimal::write_digits(bytes.get_mut(begin..begin + digits).unwrap_or_default(), key);
         }
     }
 }
@@ -450,7 +457,10 @@ impl Part {
                 let ttl = seconds.sample(&mut keys.random);
                 write_number(&mut outgoing.bytes, unix_seconds().saturating_add(ttl));
             }
-            Self::Job(jobs) => jobs.write(&mut outgoing.bytes, &mut keys.random),
+            Self::Job(jobs) => {
+                let written = jobs.write(&mut outgoing.bytes, &mut keys.random, keys.filter.as_ref());
+                return if written { Ok(()) } else { Err(NoKey) };
+            }
             Self::Word { pieces, prefix, value } => return write_word(outgoing, keys, pieces, prefix, value),
         }
         Ok(())

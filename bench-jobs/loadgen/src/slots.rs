@@ -11,7 +11,7 @@ use crate::decimal::Decimal;
 /// Hash slots of every cluster.
 pub const SLOTS: usize = 16_384;
 /// Draws after which a connection gives up to find a key of its shard.
-const MAXIMUM_DRAWS: u32 = 1_000_000;
+pub(crate) const MAXIMUM_DRAWS: u32 = 1_000_000;
 /// Marks a slot that no shard has.
 const UNASSIGNED: u16 = u16::MAX;
 
@@ -20,7 +20,8 @@ pub fn slot_of(key: &[u8]) -> usize {
     usize::from(State::<XMODEM>::calculate(hashtag(key).unwrap_or(key))) % SLOTS
 }
 
-fn hashtag(key: &[u8]) -> Option<&[u8]> {
+/// What of a key, or of what keys begin with, decides on the slot, where it is not all of it.
+pub(crate) fn hashtag(key: &[u8]) -> Option<&[u8]> {
     let open = key.iter().position(|&byte| byte == b'{')?;
     let inside = key.get(open + 1..)?;
     let close = inside.iter().position(|&byte| byte == b'}')?;
@@ -85,7 +86,12 @@ pub(crate) struct SlotFilter {
 
 impl SlotFilter {
     pub(crate) fn owns(&self, key: &[u8]) -> bool {
-        self.slots.has(slot_of(key), self.shard)
+        self.owns_slot(slot_of(key))
+    }
+
+    #[inline]
+    pub(crate) fn owns_slot(&self, slot: usize) -> bool {
+        self.slots.has(slot, self.shard)
     }
 
     #[inline]

@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{MissedTickBehavior, interval, sleep_until, timeout};
 
-use crate::closed_loop::{SocketLoop, TurnError};
+use crate::closed_loop::{Alarm, SocketLoop, TurnError};
 use crate::configuration::Configuration;
 use crate::cpu::CpuTime;
 use crate::link::{ConnectionName, LoadError, ThreadContext};
@@ -21,9 +21,6 @@ use crate::worker::{Phase, client_failure, stopped};
 const STOP_GRACE: Duration = Duration::from_secs(1);
 /// Longest time for which an idle event loop does not see that the run is to stop.
 const LONGEST_TURN: Duration = Duration::from_millis(50);
-
-/// The kernel counts whole milliseconds; less would be a turn without waiting.
-const SHORTEST_TURN: Duration = Duration::from_millis(1);
 
 /// Watches over the connections of a thread.
 pub(crate) struct Watch<'a> {
@@ -108,6 +105,12 @@ impl<'a> Watch<'a> {
         }
     }
 
+    /// When the loop of sockets must turn for [`Self::over_sockets`].
+    pub(crate) fn alarm(&self) -> Alarm {
+        let once_at = self.context.measured_from.saturating_duration_since(Instant::now());
+        Alarm { every: LONGEST_TURN.min(self.silence_check()), once_at }
+    }
+
     /// The same as [`Self::over_tasks`] for sockets, whose loop this turns.
     pub(crate) fn over_sockets(
         &mut self,
@@ -119,14 +122,8 @@ impl<'a> Watch<'a> {
         let mut next_check = now + self.silence_check();
         let mut cut_off = None;
         while !sockets.is_done() {
-            let mut longest = LONGEST_TURN.min(next_check.saturating_duration_since(now));
-            if self.cpu_before.is_none() {
-                let measured_in = self.context.measured_from.saturating_duration_since(now);
-                if measured_in.is_zero() {
-                    self.cpu_before = Some(CpuTime::of_thread());
-                } else {
-                    longest = longest.min(measured_in);
-                }
+            if self.cpu_before.is_none() && now >= self.context.measured_from {
+                self.cpu_before = Some(CpuTime::of_thread());
             }
             if now >= next_check {
                 self.fail_when_silent(now)?;
@@ -140,7 +137,7 @@ impl<'a> Watch<'a> {
             if cut_off.is_some_and(|instant| now >= instant) {
                 break;
             }
-            now = sockets.turn(longest.max(SHORTEST_TURN)).map_err(|error| self.turn_failure(&error))?;
+            now = sockets.turn().map_err(|error| self.turn_failure(&error))?;
         }
         Ok(())
     }

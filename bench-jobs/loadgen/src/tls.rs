@@ -16,7 +16,7 @@ use tokio_rustls::rustls::{self, ClientConfig, DigitallySignedStruct, RootCertSt
 /// What TLS needs, as it was declared.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct TlsOptions {
-    /// Certificates of the authorities to trust, PEM.
+    /// Certificates of the authorities to trust, PEM; the well-known ones when absent.
     pub ca_file: Option<PathBuf>,
     /// The client's certificate chain, PEM.
     pub certificate_file: Option<PathBuf>,
@@ -129,9 +129,17 @@ fn server_name(name: &str) -> Result<ServerName<'static>, TlsError> {
     ServerName::try_from(name.to_owned()).map_err(|_| TlsError::ServerName { name: name.into() })
 }
 
-fn trusted(ca_file: Option<&Path>) -> Result<RootCertStore, TlsError> {
+/// The authorities that Mozilla trusts. They are built in, since a tool's image
+/// need not hold any.
+pub fn well_known_authorities() -> RootCertStore {
     let mut store = RootCertStore::empty();
-    let Some(path) = ca_file else { return Ok(store) };
+    store.add_parsable_certificates(webpki_root_certs::TLS_SERVER_ROOT_CERTS.iter().cloned());
+    store
+}
+
+fn trusted(ca_file: Option<&Path>) -> Result<RootCertStore, TlsError> {
+    let Some(path) = ca_file else { return Ok(well_known_authorities()) };
+    let mut store = RootCertStore::empty();
     for certificate in certificates("tls-ca-file", path)? {
         store
             .add(certificate)
@@ -215,6 +223,11 @@ impl ServerCertVerifier for AnyCertificate {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_well_known_authorities_are_built_in() {
+        assert!(trusted(None).unwrap().len() > 50);
+    }
 
     #[test]
     fn unusable_files_and_names_are_refused_with_the_option() {

@@ -235,7 +235,11 @@ fn has_keys(configuration: &Configuration, filter: &SlotFilter, numbers: Range<u
     let numbers = numbers.start..numbers.end.min(numbers.start.saturating_add(SAMPLE));
     configuration.mix().iter().any(|operation| {
         let prefix = if operation.missing { &missing } else { prefix };
-        matches!(operation.kind, OperationKind::Command(_)) || filter.any_owned(prefix, numbers.clone())
+        match &operation.kind {
+            OperationKind::Command(_) => true,
+            OperationKind::AddJob(plan) => plan.wait_keys().iter().any(|key| filter.owns(key.as_bytes())),
+            _ => filter.any_owned(prefix, numbers.clone()),
+        }
     })
 }
 
@@ -376,7 +380,7 @@ impl ClosedLoop {
             let connection = LoadConnection::new(parts, context, self.pipeline, remaining, self.origin);
             sockets.push((connection, socket));
         }
-        let sockets = SocketLoop::new(sockets).map_err(|error| failed(&error))?;
+        let sockets = SocketLoop::new(sockets, watch.alarm()).map_err(|error| failed(&error))?;
         watch.over_sockets(sockets, phase)
     }
 }

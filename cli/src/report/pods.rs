@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     fn stored() -> RepetitionResult {
-        serde_json::from_str(include_str!("../../tests/two-pods.json")).unwrap()
+        serde_json::from_str(include_str!("../../../crds/tests/two-pods.json")).unwrap()
     }
 
     /// The cells of the line that holds `word`.

@@ -202,7 +202,8 @@ pub enum BatchOperation {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct BullmqReplaySpec {
-    /// Queues, used in turn.
+    /// Queues. Each job goes to a random one; in a cluster to a random one of the
+    /// connection's shard, and shards without a queue get no load.
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 4096))]
     pub queues: i32,
@@ -210,7 +211,7 @@ pub struct BullmqReplaySpec {
     #[serde(default = "super::bullmq::default_prefix")]
     #[schemars(length(min = 1, max = 64))]
     pub prefix: String,
-    /// Queue names, with %d for the queue's number.
+    /// Queue names, with %d for the queue's number. A cluster needs braces around it.
     #[serde(default = "super::bullmq::default_queue_name")]
     #[schemars(length(min = 2, max = 128))]
     #[x_kube(validation = Rule::new("self.contains('%d')")

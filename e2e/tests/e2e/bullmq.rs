@@ -38,7 +38,10 @@ resources:
 ";
 const CLUSTER_JOBS: &str = "
 phases:
+- name: replay
+  loadgen: {bullmqAdd: {queues: 8}, duration: 1s, pipeline: 10, connectionsPerThread: 2}
 - name: add
+  flush: true
   bullmq: {writers: 2, queues: 8, duration: 2s, concurrency: 16}
 timeout: 5m
 ";
@@ -90,7 +93,7 @@ async fn bullmq_adds_jobs_on_a_cluster_of_eight_shards() -> Result<()> {
         });
         datastore.await?;
         env.datastore_ready("cluster").await?;
-        measured(&env, "cluster", CLUSTER_JOBS, &["add"]).await
+        measured(&env, "cluster", CLUSTER_JOBS, &["replay", "add"]).await
     })
     .await
 }

@@ -9,6 +9,8 @@ use dragstrip_e2e::{
     results::{self, operation, phase},
     with_namespace,
 };
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{ResourceExt, api::ListParams};
 
 const REDIS_BENCHMARK: &str = "
 phases:
@@ -61,6 +63,43 @@ async fn a_tool_that_fails_is_quoted() -> Result<()> {
         let (_, failure) = failed(&env, "theirs", SHORT_RUN).await?;
         ensure!(failure.exit_code == Some(7), "{failure:?}");
         says(&failure.last_lines.join("\n"), &["no such thing"])
+    })
+    .await
+}
+
+/// Counts of 300,000 seconds that do not compress: several times what one ConfigMap takes.
+const LARGE: &str = r#"
+phases:
+- name: bench
+  exec:
+    image: dragstrip.dev/testbed/redis:7.0
+    command:
+    - sh
+    - -c
+    - |
+      { printf '{"schemaVersion": 1, "window": {"seconds": 0.5}, '
+        printf '"operations": [{"operation": "PING", "count": 1000}], "perSecond": ['
+        od -An -v -tu4 -w4 -N 1200000 /dev/urandom | tr -d ' ' | paste -sd,
+        printf ']}'; } >'${OUTPUT}/result.json'
+    parser: {dragstripJson: {file: result.json}}
+timeout: 3m
+"#;
+
+#[tokio::test]
+async fn a_result_larger_than_a_config_map_is_stored_whole() -> Result<()> {
+    with_namespace("large-result", |env| async move {
+        redis(&env).await?;
+        env.run("large", &against("redis", LARGE)).await?;
+        let run = env.run_in("large", RunPhase::Succeeded, SHORT_RUN).await?;
+        complete(&run, "Succeeded")?;
+        let kept = env.api::<ConfigMap>().list(&ListParams::default()).await?;
+        let names: Vec<_> =
+            kept.iter().map(ResourceExt::name_any).filter(|name| name.starts_with("large-")).collect();
+        ensure!(names.len() > 1, "only {names:?} were stored");
+        let result = env.result("large-bench-1").await?;
+        let seconds = result.pods.iter().map(|pod| pod.per_second.len()).sum::<usize>();
+        ensure!(seconds == 300_000, "the stored result has {seconds} seconds");
+        Ok(())
     })
     .await
 }

@@ -15,7 +15,7 @@ use crate::{
     context::Context,
     labels::{self, RUN_MANAGER},
 };
-use dragstrip_crds::Datastore;
+use dragstrip_crds::{Datastore, stored};
 use jiff::Timestamp;
 use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
 use kube::{
@@ -46,7 +46,7 @@ pub enum Error {
     RemoveLost(#[source] kube::Error, String),
     /// A result could not be packed.
     #[error(transparent)]
-    Pack(#[from] collect::Error),
+    Pack(#[from] stored::Error),
     /// A result could not be stored.
     #[error("failed to store the result in ConfigMap {1}")]
     Store(#[source] kube::Error, String),
@@ -147,11 +147,12 @@ async fn create_job(
 async fn store(ctx: &Context, run: &ValidatedRun, attempt: &Attempt, fetched: &Fetched) -> Result<(), Error> {
     let pods: Vec<&Pod> = fetched.pods_of(&attempt.name).collect();
     let result = collect::read(&ctx.client, run, attempt, &pods).await;
-    let config_map =
-        build::config_map(run, attempt, fetched.jobs.get(&attempt.name), collect::pack(&result)?);
-    apply_object(&ctx.client, RUN_MANAGER, &config_map)
-        .await
-        .map_err(|error| Error::Store(error, attempt.name.clone()))?;
+    let parts = stored::pack(&result)?;
+    for config_map in build::config_maps(run, attempt, fetched.jobs.get(&attempt.name), parts) {
+        apply_object(&ctx.client, RUN_MANAGER, &config_map)
+            .await
+            .map_err(|error| Error::Store(error, config_map.name_any()))?;
+    }
     Ok(())
 }
 

@@ -12,6 +12,7 @@ use crate::{cluster::lease::LeaseKey, context::Settings, labels};
 use dragstrip_crds::{
     BenchmarkRun, Datastore, DatastoreSpec,
     protocol::{JobSpec, JobTarget},
+    stored,
 };
 use k8s_openapi::{
     ByteString,
@@ -26,8 +27,6 @@ use std::collections::BTreeMap;
 
 /// Name of the client container.
 pub const CLIENT_CONTAINER: &str = "client";
-/// Key of the compressed result in its ConfigMap.
-pub const RESULT_KEY: &str = "result.json.gz";
 
 fn owner(run: &ValidatedRun) -> OwnerReference {
     OwnerReference {
@@ -74,20 +73,39 @@ fn memory(job: Option<&Job>) -> BTreeMap<String, String> {
     created.into_iter().chain(start.map(|start| (labels::START_AT.to_owned(), start.clone()))).collect()
 }
 
-/// Where the result of `attempt`, measured by `job`, is kept.
-pub fn config_map(
+/// Where the `parts` of the result of `attempt`, measured by `job`, are kept, in
+/// the order in which they must be written: the first part comes last, since a
+/// result counts as stored when that one is there. Until then the others may be
+/// written anew, by an operator that was restarted in between.
+pub fn config_maps(
     run: &ValidatedRun,
     attempt: &Attempt,
     job: Option<&Job>,
-    compressed: Vec<u8>,
-) -> ConfigMap {
-    let metadata = metadata(run, &attempt.name, attempt_labels(run, attempt));
-    ConfigMap {
-        metadata: ObjectMeta { annotations: Some(memory(job)).filter(|known| !known.is_empty()), ..metadata },
-        binary_data: Some([(RESULT_KEY.to_owned(), ByteString(compressed))].into()),
-        immutable: Some(true),
-        ..ConfigMap::default()
-    }
+    parts: Vec<Vec<u8>>,
+) -> Vec<ConfigMap> {
+    let count = parts.len();
+    let kept = parts.into_iter().enumerate().map(|(index, part)| {
+        let first = index == 0;
+        let mut kept = ConfigMap {
+            metadata: metadata(
+                run,
+                &stored::part_name(&attempt.name, index + 1),
+                attempt_labels(run, attempt),
+            ),
+            binary_data: Some([(stored::KEY.to_owned(), ByteString(part))].into()),
+            immutable: first.then_some(true),
+            ..ConfigMap::default()
+        };
+        if first {
+            let several = (count > 1).then(|| (stored::PARTS.to_owned(), count.to_string()));
+            let known: BTreeMap<_, _> = memory(job).into_iter().chain(several).collect();
+            kept.metadata.annotations = Some(known).filter(|known| !known.is_empty());
+        } else {
+            kept.labels_mut().insert(stored::PART.to_owned(), (index + 1).to_string());
+        }
+        kept
+    });
+    kept.rev().collect()
 }
 
 /// What the runners of `attempt` are told.

@@ -13,35 +13,15 @@ use dragstrip_crds::{
     protocol::JobTool,
     result::{Failure, FailureStep, LOG_MARKER, PodFailure, PodResult, RepetitionResult},
 };
-use flate2::{Compression, write::GzEncoder};
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::{ContainerStateTerminated, Pod};
 use kube::{Api, Client, ResourceExt, api::LogParams};
-use std::{collections::BTreeMap, io::Write, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
 /// Logs read in the same moment.
 const CONCURRENCY: usize = 16;
 /// How long the log of a pod may take that did not end: its node may be gone.
 const UNENDED_LOG_WITHIN: Duration = Duration::from_secs(5);
-
-/// A step of storing a result that failed.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The result could not be written as JSON.
-    #[error("failed to write the result as JSON")]
-    Encode(#[source] serde_json::Error),
-    /// The result could not be compressed.
-    #[error("failed to compress the result")]
-    Compress(#[source] std::io::Error),
-}
-
-/// The result as gzipped JSON, as its ConfigMap keeps it.
-pub fn pack(result: &RepetitionResult) -> Result<Vec<u8>, Error> {
-    let json = serde_json::to_vec(result).map_err(Error::Encode)?;
-    let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
-    encoder.write_all(&json).map_err(Error::Compress)?;
-    encoder.finish().map_err(Error::Compress)
-}
 
 /// The last whole result in a runner's log.
 fn from_log(log: &str) -> Option<PodResult> {

@@ -2,7 +2,6 @@
 //! results. Needs the client; [`view`](super::view) makes sense of it.
 
 use super::{
-    build::RESULT_KEY,
     decide::{TargetState, Turn},
     plan::{Place, place_of},
     target, turn,
@@ -13,15 +12,14 @@ use crate::{
     context::Context,
     labels,
 };
-use dragstrip_crds::{BenchmarkRun, protocol::RunnerState, result::RepetitionResult};
-use flate2::read::GzDecoder;
+use dragstrip_crds::{BenchmarkRun, protocol::RunnerState, result::RepetitionResult, stored};
 use jiff::Timestamp;
 use k8s_openapi::api::{
     batch::v1::Job,
     core::v1::{ConfigMap, Event, Pod},
 };
 use kube::{Api, ResourceExt, api::ListParams};
-use std::{collections::BTreeMap, io::Read, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
 /// A step of fetching that failed.
 #[derive(Debug, thiserror::Error)]
@@ -45,7 +43,7 @@ pub enum Error {
         name: String,
         /// What is wrong with it.
         #[source]
-        source: std::io::Error,
+        source: stored::Error,
     },
 }
 
@@ -107,15 +105,19 @@ pub fn job_ended(job: &Job) -> bool {
     })
 }
 
-fn unpack(config_map: &ConfigMap) -> Result<RepetitionResult, Error> {
-    let name = config_map.name_any();
-    let bytes =
-        config_map.binary_data.as_ref().and_then(|data| data.get(RESULT_KEY)).map(|bytes| bytes.0.as_slice());
-    let mut json = String::new();
-    GzDecoder::new(bytes.unwrap_or_default())
-        .read_to_string(&mut json)
-        .and_then(|_| serde_json::from_str(&json).map_err(std::io::Error::from))
-        .map_err(|source| Error::Stored { name, source })
+/// The results that `config_maps` hold, by name.
+fn unpacked(config_maps: &[ConfigMap]) -> Result<BTreeMap<String, RepetitionResult>, Error> {
+    let by_name: BTreeMap<_, _> = config_maps.iter().map(|map| (map.name_any(), map)).collect();
+    let firsts = config_maps.iter().filter(|map| !stored::is_later_part(map));
+    firsts
+        .map(|first| {
+            let name = first.name_any();
+            match stored::unpack(first, |part| by_name.get(part).copied()) {
+                Ok(result) => Ok((name, result)),
+                Err(source) => Err(Error::Stored { name, source }),
+            }
+        })
+        .collect()
 }
 
 async fn own_objects<K>(ctx: &Context, run: &ValidatedRun, what: &'static str) -> Result<Vec<K>, Error>
@@ -174,7 +176,7 @@ fn remembered(config_map: &ConfigMap) -> Remembered {
 
 async fn listed(ctx: &Context, run: &ValidatedRun) -> Result<Fetched, Error> {
     let jobs = own_objects::<Job>(ctx, run, "Jobs").await?;
-    let stored = own_objects::<ConfigMap>(ctx, run, "ConfigMaps").await?;
+    let kept = own_objects::<ConfigMap>(ctx, run, "ConfigMaps").await?;
     Ok(Fetched {
         target: TargetState::NotConsulted,
         turn: None,
@@ -182,8 +184,8 @@ async fn listed(ctx: &Context, run: &ValidatedRun) -> Result<Fetched, Error> {
         pods: own_objects(ctx, run, "pods").await?,
         runners: BTreeMap::new(),
         warnings: Vec::new(),
-        remembered: stored.iter().map(|map| (map.name_any(), remembered(map))).collect(),
-        stored: stored.iter().map(|map| Ok((map.name_any(), unpack(map)?))).collect::<Result<_, Error>>()?,
+        remembered: kept.iter().map(|map| (map.name_any(), remembered(map))).collect(),
+        stored: unpacked(&kept)?,
     })
 }
 

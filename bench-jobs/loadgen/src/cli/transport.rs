@@ -13,10 +13,10 @@ pub struct TransportArguments {
     /// Unix socket of the server, instead of --host and --port.
     #[arg(long, value_name = "PATH", conflicts_with_all = ["host", "port", "tls", "cluster"])]
     pub unix_socket: Option<PathBuf>,
-    /// Secure connections with TLS; needs --tls-ca-file or --tls-insecure.
+    /// Secure connections with TLS.
     #[arg(long)]
     pub tls: bool,
-    /// Certificates of the authorities to trust, in PEM form.
+    /// Certificates of the authorities to trust, in PEM form [default: the well-known ones].
     #[arg(long, value_name = "FILE", requires = "tls", conflicts_with = "tls_insecure")]
     pub tls_ca_file: Option<PathBuf>,
     /// The client's certificate chain, in PEM form.
@@ -37,9 +37,6 @@ impl TransportArguments {
     pub(super) fn tls_options(&self) -> Result<Option<TlsOptions>, ArgumentError> {
         if !self.tls {
             return Ok(None);
-        }
-        if self.tls_ca_file.is_none() && !self.tls_insecure {
-            return Err(ArgumentError::TrustNobody);
         }
         let options = TlsOptions {
             ca_file: self.tls_ca_file.clone(),

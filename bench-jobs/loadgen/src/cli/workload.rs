@@ -8,6 +8,8 @@ use super::ArgumentError;
 use crate::configuration::{Configuration, Limit};
 use crate::mix::{Cycle, MAXIMUM_CYCLE};
 use crate::operations::{OperationKind, OperationSpec};
+use crate::replay::options::ReplayArgumentError;
+use crate::slots::hashtag;
 
 /// Fewest EXISTS in a batch of `--verify-keys`.
 const VERIFY_PIPELINE: usize = 100;
@@ -76,9 +78,15 @@ pub(super) fn check_mix(configuration: &Configuration) -> Result<(), ArgumentErr
         }
         if configuration.cluster
             && operation.keys_per_command() > 1
-            && !has_hashtag(&configuration.keys.prefix)
+            && hashtag(configuration.keys.prefix.as_bytes()).is_none()
         {
             return Err(ArgumentError::SeveralSlots { operation: operation.to_string() });
+        }
+        if let OperationKind::AddJob(plan) = &operation.kind
+            && configuration.cluster
+            && !plan.fits_cluster()
+        {
+            return Err(ReplayArgumentError::NoHashtag.into());
         }
         if configuration.replica_reads && !operation.kind.is_read() {
             return Err(ArgumentError::ReplicaWrite { operation: operation.to_string() });
@@ -93,9 +101,4 @@ pub(super) fn check_mix(configuration: &Configuration) -> Result<(), ArgumentErr
         return Err(ArgumentError::UnevenPass);
     }
     Ok(())
-}
-
-fn has_hashtag(prefix: &str) -> bool {
-    let tag = prefix.split_once('{').and_then(|(_, rest)| rest.split_once('}'));
-    tag.is_some_and(|(tag, _)| !tag.is_empty())
 }

@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, RedisError};
-use tokio::sync::watch;
 
 use crate::configuration::Configuration;
 use crate::libraries::counters::Answer;
 use crate::libraries::error::LibraryError;
 use crate::libraries::link::{Chunk, Reply, Request};
+use crate::libraries::loss::{Loss, LossWatch};
 use crate::libraries::plan::LibraryPlan;
 use crate::libraries::redis_client::{self, Dialer, Encoded};
 
@@ -21,35 +21,20 @@ pub(crate) struct PoolWatch {
     /// PINGs by which it checked a connection before it handed it out (bb8's
     /// default); the server counts them too.
     pub(crate) pings: Arc<AtomicU64>,
-    /// The first connection that broke in the pool's hands. It would be
-    /// replaced silently, and a run whose server went away would go on.
-    lost: watch::Sender<Option<RedisError>>,
+    /// Connections that broke in the pool's hands. They would be replaced
+    /// silently, and a run whose server went away would go on.
+    pub(crate) losses: LossWatch,
 }
 
 impl PoolWatch {
     pub(crate) fn new() -> Self {
-        Self { pings: Arc::default(), lost: watch::Sender::new(None) }
-    }
-
-    /// Completes when a connection is lost.
-    pub(crate) async fn lost(&self) -> LibraryError {
-        let mut lost = self.lost.subscribe();
-        let error = lost.wait_for(Option::is_some).await.ok().and_then(|error| error.clone());
-        match error {
-            Some(error) => LibraryError::LoseRedis(error),
-            // The sender is borrowed here, so the channel stays open.
-            None => std::future::pending().await,
-        }
+        Self { pings: Arc::default(), losses: LossWatch::new() }
     }
 }
 
 impl bb8::ErrorSink<RedisError> for PoolWatch {
     fn sink(&self, error: RedisError) {
-        self.lost.send_if_modified(|first| {
-            let is_first = first.is_none();
-            first.get_or_insert(error);
-            is_first
-        });
+        self.losses.note(Loss::Redis(error));
     }
 
     fn boxed_clone(&self) -> Box<dyn bb8::ErrorSink<RedisError>> {

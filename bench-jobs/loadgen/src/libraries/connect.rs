@@ -21,7 +21,7 @@ pub(crate) struct Links {
 
 impl Links {
     /// Connects `plan.pool_size` times, one after the other. `watch` sees
-    /// what a bb8 pool does by itself.
+    /// what a library does by itself.
     pub(crate) async fn connect(
         configuration: &Configuration,
         plan: &LibraryPlan,
@@ -35,19 +35,19 @@ impl Links {
             }
             Library::RedisRs(kind) => {
                 let dialer = redis_client::Dialer::new(configuration)?;
-                let first = Link::RedisRs(within(limit, dialer.connect(kind)).await?);
+                let first = Link::RedisRs(within(limit, dialer.connect(kind, &watch.losses)).await?);
                 let mut others = Vec::new();
                 for _ in 1..plan.pool_size {
-                    others.push(Link::RedisRs(within(limit, dialer.connect(kind)).await?));
+                    others.push(Link::RedisRs(within(limit, dialer.connect(kind, &watch.losses)).await?));
                 }
                 Ok(Self { first, others })
             }
             Library::Fred => {
                 let dialer = fred_client::Dialer::new(configuration)?;
-                let first = Link::Fred(within(limit, dialer.connect()).await?);
+                let first = Link::Fred(within(limit, dialer.connect(&watch.losses)).await?);
                 let mut others = Vec::new();
                 for _ in 1..plan.pool_size {
-                    others.push(Link::Fred(within(limit, dialer.connect()).await?));
+                    others.push(Link::Fred(within(limit, dialer.connect(&watch.losses)).await?));
                 }
                 Ok(Self { first, others })
             }

@@ -12,6 +12,7 @@ use crate::configuration::{Configuration, Protocol};
 use crate::libraries::counters::Answer;
 use crate::libraries::error::LibraryError;
 use crate::libraries::link::{Chunk, Item, Reply, Request};
+use crate::libraries::loss::LossWatch;
 use crate::libraries::plan::BatchOperation;
 use crate::tls::TlsClient;
 
@@ -35,9 +36,9 @@ impl Dialer {
         Ok(Self { builder, replica_reads: configuration.replica_reads })
     }
 
-    pub(crate) async fn connect(&self) -> Result<FredLink, LibraryError> {
+    pub(crate) async fn connect(&self, losses: &LossWatch) -> Result<FredLink, LibraryError> {
         let client = self.builder.build().map_err(LibraryError::ConnectFred)?;
-        client.init().await.map_err(LibraryError::ConnectFred)?;
+        losses.note_end_of(client.init().await.map_err(LibraryError::ConnectFred)?);
         Ok(FredLink { client, replica_reads: self.replica_reads })
     }
 }

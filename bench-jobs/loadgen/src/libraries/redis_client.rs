@@ -17,6 +17,7 @@ use crate::configuration::{Configuration, Protocol};
 use crate::libraries::counters::Answer;
 use crate::libraries::error::LibraryError;
 use crate::libraries::link::{Chunk, Reply, Request};
+use crate::libraries::loss::LossWatch;
 use crate::libraries::plan::{BatchOperation, ConnectionKind};
 use crate::libraries::tls;
 use crate::tls::TlsOptions;
@@ -28,6 +29,7 @@ pub(crate) struct Dialer {
     cluster: Option<redis::cluster::ClusterClient>,
     connect_timeout: std::time::Duration,
     response_timeout: std::time::Duration,
+    protocol: Protocol,
 }
 
 impl Dialer {
@@ -48,10 +50,16 @@ impl Dialer {
             cluster,
             connect_timeout: configuration.connect_timeout,
             response_timeout: configuration.response_timeout,
+            protocol: configuration.protocol,
         })
     }
 
-    pub(crate) async fn connect(&self, kind: ConnectionKind) -> Result<RedisLink, LibraryError> {
+    /// Connects; `losses` is told of a connection that would be replaced silently.
+    pub(crate) async fn connect(
+        &self,
+        kind: ConnectionKind,
+        losses: &LossWatch,
+    ) -> Result<RedisLink, LibraryError> {
         if let Some(cluster) = &self.cluster {
             let connection = cluster.get_async_connection().await;
             return connection.map(RedisLink::Cluster).map_err(LibraryError::ConnectRedis);
@@ -59,10 +67,14 @@ impl Dialer {
         let link = match kind {
             ConnectionKind::Multiplexed => self.multiplexed().await.map(RedisLink::Multiplexed),
             ConnectionKind::ConnectionManager => {
-                let config = ConnectionManagerConfig::new()
+                let mut config = ConnectionManagerConfig::new()
                     .set_connection_timeout(Some(self.connect_timeout))
                     .set_response_timeout(Some(self.response_timeout))
                     .set_number_of_retries(0);
+                // With RESP2 a manager learns of a loss by a request, which fails.
+                if self.protocol == Protocol::Resp3 {
+                    config = config.set_push_sender(losses.pushes());
+                }
                 self.client.get_connection_manager_with_config(config).await.map(RedisLink::Manager)
             }
         };

@@ -224,7 +224,7 @@ impl Conductor<'_> {
         let mut progress = ProgressLines::new(self.configuration.progress_interval, origin);
         let mut silence = Silence { answers: self.counters.answers(), since: Instant::now() };
         let mut baseline = None;
-        let pool = gathered.pool.clone();
+        let losses = gathered.pool.losses.clone();
         let outcome = loop {
             tokio::select! {
                 biased;
@@ -248,7 +248,7 @@ impl Conductor<'_> {
                     Some(Err(ending)) => break Err(ending),
                     None => break Ok(()),
                 },
-                lost = pool.lost() => break Err(self.broken(&lost)),
+                lost = losses.lost() => break Err(self.broken(&lost)),
                 _ = tick.tick() => {
                     let seconds = silence.lasts(self.counters.answers()).as_secs_f64();
                     if seconds >= limit.as_secs_f64() {

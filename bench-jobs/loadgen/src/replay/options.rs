@@ -22,9 +22,10 @@ pub struct ReplayArguments {
     /// Add jobs to BullMQ queues: every request is the EVALSHA of a real BullMQ Queue.add, and
     /// the jobs waiting in the queues are counted afterwards. Other clients must leave the
     /// queues alone meanwhile.
-    #[arg(long, conflicts_with_all = ["ratio", "operation", "expiry_range", "verify_keys", "cluster"])]
+    #[arg(long, conflicts_with_all = ["ratio", "operation", "expiry_range", "verify_keys"])]
     bullmq_add: bool,
-    /// Number of queues; each job goes to a random one [default: 1].
+    /// Number of queues; each job goes to a random one, and in a cluster to a random one of
+    /// the connection's shard [default: 1].
     #[arg(long, value_name = "N", requires = "bullmq_add")]
     bullmq_queues: Option<NonZeroU16>,
     /// BullMQ's key prefix [default: bull].
@@ -57,6 +58,12 @@ pub enum ReplayArgumentError {
         /// What is wrong.
         problem: &'static str,
     },
+    /// The keys of a queue would be in different slots.
+    #[error(
+        "in a cluster all keys of a queue must have one slot: put a {{hashtag}} into \
+         --bullmq-queue-name, such as {{queue%d}}"
+    )]
+    NoHashtag,
 }
 
 impl ReplayArguments {
@@ -137,7 +144,6 @@ mod tests {
         for (words, reason) in [
             ("--bullmq-queues 2", "--bullmq-add"),
             ("--bullmq-add --ratio 1:0", "cannot be used with"),
-            ("--bullmq-add --cluster", "cannot be used with"),
             ("--bullmq-add --bullmq-queues 2 --bullmq-queue-name q", "put %d"),
             ("--bullmq-add --bullmq-queue-name a:b", "holds a colon"),
             ("--bullmq-add --bullmq-payload-bytes 99999999", "99999999 is not in"),

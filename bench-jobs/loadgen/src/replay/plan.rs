@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::slots::hashtag;
+
 /// What a job is called when its name does not matter.
 pub const JOB_NAME: &str = "test";
 
@@ -25,6 +27,11 @@ impl ReplayPlan {
     /// Lists of waiting jobs, one of each queue.
     pub fn wait_keys(&self) -> Vec<String> {
         self.queues.iter().map(|queue| format!("{}wait", self.key_prefix(queue))).collect()
+    }
+
+    /// Whether all keys of a queue have one slot, which the script needs in a cluster.
+    pub(crate) fn fits_cluster(&self) -> bool {
+        self.queues.iter().all(|queue| hashtag(self.key_prefix(queue).as_bytes()).is_some())
     }
 
     /// The plan as a result echoes it.

@@ -5,13 +5,14 @@
 use std::fmt::Write as _;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use rand::RngExt as _;
 use rand::rngs::SmallRng;
+use rand::seq::IndexedRandom as _;
 use rmp::encode::{ValueWriteError, write_array_len, write_f64, write_nil, write_str};
 use sha1::{Digest as _, Sha1};
 use thiserror::Error;
 
 use crate::replay::plan::{JOB_NAME, ReplayPlan};
+use crate::slots::{MAXIMUM_DRAWS, SlotFilter, slot_of};
 
 /// BullMQ's script, unchanged.
 pub(crate) const SCRIPT: &str = include_str!("bullmq/addStandardJob-9.lua");
@@ -51,6 +52,8 @@ pub(crate) fn script_sha() -> String {
 /// The call that adds a job to one queue; only its timestamp changes.
 #[derive(Clone, Debug, Eq, PartialEq)]
 struct JobRequest {
+    /// Slot of the queue's keys.
+    slot: usize,
     before_timestamp: Vec<u8>,
     after_timestamp: Vec<u8>,
 }
@@ -69,13 +72,21 @@ impl JobRequests {
         Ok(Self { of_queues })
     }
 
-    /// Appends a call that adds a job to a random queue.
+    /// Appends a call that adds a job to a random queue, of those that `filter`
+    /// owns; false when it seems to own none.
     #[inline]
-    pub(crate) fn write(&self, buffer: &mut Vec<u8>, random: &mut SmallRng) {
-        let queue = if self.of_queues.len() > 1 { random.random_range(0..self.of_queues.len()) } else { 0 };
-        if let Some(request) = self.of_queues.get(queue) {
+    pub(crate) fn write(
+        &self,
+        buffer: &mut Vec<u8>,
+        random: &mut SmallRng,
+        filter: Option<&SlotFilter>,
+    ) -> bool {
+        let owned = |request: &&JobRequest| filter.is_none_or(|filter| filter.owns_slot(request.slot));
+        let drawn = (0..MAXIMUM_DRAWS).find_map(|_| self.of_queues.choose(random).filter(owned));
+        if let Some(request) = drawn {
             request.write(buffer, unix_millis());
         }
+        drawn.is_some()
     }
 }
 
@@ -107,7 +118,8 @@ impl JobRequest {
         after.extend_from_slice(b"\r\n");
         write_argument(&mut after, plan.data.as_bytes());
         write_argument(&mut after, PACKED_OPTIONS);
-        Ok(Self { before_timestamp: before, after_timestamp: after })
+        let slot = slot_of(prefix.as_bytes());
+        Ok(Self { slot, before_timestamp: before, after_timestamp: after })
     }
 
     #[inline]
@@ -186,7 +198,7 @@ mod tests {
         let requests = JobRequests::new(&plan(&["{queue0}", "{queue1}"])).unwrap();
         let mut random = SmallRng::seed_from_u64(1);
         let mut buffer = Vec::new();
-        (0..100).for_each(|_| requests.write(&mut buffer, &mut random));
+        (0..100).for_each(|_| assert!(requests.write(&mut buffer, &mut random, None)));
         let text = String::from_utf8_lossy(&buffer);
         let jobs = |queue: &str| text.matches(&format!("b:{{{queue}}}:wait")).count();
         assert_eq!(jobs("queue0") + jobs("queue1"), 100);

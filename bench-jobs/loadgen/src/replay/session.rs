@@ -9,6 +9,7 @@ use crate::configuration::{Configuration, host_and_port};
 use crate::echo::echo;
 use crate::exit;
 use crate::libraries::error::LibraryError;
+use crate::libraries::loss::LossWatch;
 use crate::libraries::plan::{ConnectionKind, Library};
 use crate::libraries::redis_client::{Dialer, RedisLink};
 use crate::replay::plan::{QueueReport, ReplayPlan};
@@ -70,7 +71,7 @@ pub async fn run(configuration: Configuration, plan: ReplayPlan) -> Report {
 
 async fn set_up(configuration: &Configuration, plan: &ReplayPlan) -> Result<(RedisLink, u64), SessionError> {
     let dialer = Dialer::new(configuration)?;
-    let mut link = dialer.connect(ConnectionKind::Multiplexed).await?;
+    let mut link = dialer.connect(ConnectionKind::Multiplexed, &LossWatch::new()).await?;
     let load = cmd("SCRIPT").arg("LOAD").arg(SCRIPT).to_owned();
     let found: String = link.query(&load).await.map_err(SessionError::LoadScript)?;
     let expected = script_sha();

@@ -5,6 +5,7 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 use dragstrip_loadgen::report::Report;
@@ -17,7 +18,15 @@ const DEADLINE: Duration = Duration::from_secs(20);
 
 /// A port that nothing listens on at the moment.
 pub(crate) fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    // Each number once, so that no two tests have the same; and none of those that
+    // the kernel gives to outgoing connections, which could take it meanwhile.
+    const PORTS: u16 = 10_000;
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    // Processes started one after the other begin far from each other.
+    let own = u16::try_from(u64::from(std::process::id()) * 251 % u64::from(PORTS)).unwrap();
+    std::iter::repeat_with(|| 10_000 + (own + NEXT.fetch_add(1, Ordering::Relaxed) % PORTS) % PORTS)
+        .find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok())
+        .unwrap()
 }
 
 /// Asks again and again until `probe` has an answer.
@@ -161,6 +170,7 @@ fn peak_memory(process: u32) -> Option<u64> {
 
 /// A run of the binary.
 pub(crate) struct Running {
+    words: String,
     child: Child,
     stderr: BufReader<std::process::ChildStderr>,
     stderr_text: String,
@@ -195,6 +205,7 @@ impl Running {
         let mut child = command.spawn().unwrap();
         let stderr = BufReader::new(child.stderr.take().unwrap());
         Self {
+            words: words.join(" "),
             child,
             stderr,
             stderr_text: String::new(),
@@ -223,7 +234,7 @@ impl Running {
 
     pub(crate) fn wait(mut self) -> Ended {
         let (child, mut peak_bytes) = (&mut self.child, 0);
-        let status = wait_for("the load generator to end", || {
+        let status = wait_for(&format!("the end of loadgen {}", self.words), || {
             peak_bytes = peak_memory(child.id()).unwrap_or(0).max(peak_bytes);
             child.try_wait().unwrap()
         });

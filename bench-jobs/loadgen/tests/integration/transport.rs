@@ -92,6 +92,7 @@ fn tls_carries_the_load_and_checks_certificates() {
     );
     for (options, reason) in [
         (format!("--tls --tls-ca-file {ca} {client}"), "not valid for name"),
+        (format!("--tls --tls-server-name server.test {client}"), "UnknownIssuer"),
         ("--tls --tls-insecure".to_owned(), "CertificateRequired"),
         (String::new(), ""),
     ] {

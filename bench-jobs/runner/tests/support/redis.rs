@@ -4,6 +4,7 @@ use std::{
     io::{Read as _, Write as _},
     net::{TcpListener, TcpStream},
     process::{Child, Command, Stdio},
+    sync::atomic::{AtomicU16, Ordering},
     time::{Duration, Instant},
 };
 
@@ -22,10 +23,16 @@ pub async fn wait_for<T>(what: &str, mut condition: impl AsyncFnMut() -> Option<
     }
 }
 
-/// A port that nobody listens on, low enough for a cluster's bus port, which is 10000 above.
+/// A port that nobody listens on; nor does anybody on a cluster's bus port, which is 10000 above.
 pub fn free_port() -> u16 {
-    std::iter::repeat_with(|| TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port())
-        .find(|port| *port < 55_000)
+    // Each number once, so that no two tests have the same; and none of those that
+    // the kernel gives to outgoing connections, which could take it meanwhile.
+    const PORTS: u16 = 10_000;
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    // Processes started one after the other begin far from each other.
+    let own = u16::try_from(u64::from(std::process::id()) * 251 % u64::from(PORTS)).unwrap();
+    std::iter::repeat_with(|| 10_000 + (own + NEXT.fetch_add(1, Ordering::Relaxed) % PORTS) % PORTS)
+        .find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok())
         .unwrap()
 }
 

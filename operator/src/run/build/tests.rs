@@ -179,8 +179,21 @@ fn a_result_remembers_its_job() {
         "metadata": {"creationTimestamp": "2026-01-01T00:00:07Z", "annotations": {labels::START_AT: "5"}}
     }))
     .unwrap();
-    let known = config_map(&run, &run.attempts[0], Some(&job), vec![]).metadata.annotations.unwrap();
+    let one = |job| config_maps(&run, &run.attempts[0], job, vec![vec![1]]).remove(0);
+    let known = one(Some(&job)).metadata.annotations.unwrap();
     assert_eq!(known[labels::JOB_CREATED], "2026-01-01T00:00:07Z");
     assert_eq!(known[labels::START_AT], "5");
-    assert_eq!(config_map(&run, &run.attempts[0], None, vec![]).metadata.annotations, None);
+    assert_eq!(one(None).metadata.annotations, None);
+}
+
+#[test]
+fn a_result_in_parts_is_complete_before_it_counts_as_stored() {
+    let run = validate(&run(&["read"], 1)).unwrap();
+    let kept = config_maps(&run, &run.attempts[0], None, vec![vec![1], vec![2], vec![3]]);
+    let names: Vec<_> = kept.iter().map(ResourceExt::name_any).collect();
+    assert_eq!(names, ["sprint-read-1.part-3", "sprint-read-1.part-2", "sprint-read-1"]);
+    let immutable: Vec<_> = kept.iter().map(|map| map.immutable).collect();
+    assert_eq!(immutable, [None, None, Some(true)], "a part alone must be writable again");
+    assert_eq!(kept.iter().map(stored::is_later_part).collect::<Vec<_>>(), [true, true, false]);
+    assert_eq!(stored::later_parts(&kept[2]), ["sprint-read-1.part-2", "sprint-read-1.part-3"]);
 }
