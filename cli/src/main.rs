@@ -62,40 +62,32 @@ enum Error {
     Json(#[source] serde_json::Error),
 }
 
-/// What `report` is to print.
-#[derive(Clone, Copy)]
-enum Extent {
-    Table,
-    Pods,
-    Json,
-}
-
 async fn report(
     client: Client,
     namespace: &str,
     runs: Vec<String>,
-    extent: Extent,
+    pods: bool,
+    json: bool,
 ) -> Result<ExitCode, Error> {
     let api: Api<BenchmarkRun> = Api::namespaced(client.clone(), namespace);
     let mut found = Vec::new();
     for name in runs {
         found.push(api.get(&name).await.map_err(|error| Error::Read(error, name))?);
     }
-    let mut stored = BTreeMap::new();
-    if !matches!(extent, Extent::Table) {
+    let mut stored = Vec::new();
+    if pods || json {
         for run in &found {
-            stored.insert(run.name_any(), results::of(&client, namespace, run).await?);
+            stored.push((run.name_any(), results::of(&client, namespace, run).await?));
         }
     }
-    match extent {
-        Extent::Table => print!("{}", report::report(&found)),
-        Extent::Pods => {
-            print!("{}", report::report(&found));
-            for (name, results) in &stored {
-                print!("\n{}", report::pods::table(name, results));
-            }
+    if json {
+        let by_run: BTreeMap<_, _> = stored.into_iter().collect();
+        println!("{}", serde_json::to_string_pretty(&by_run).map_err(Error::Json)?);
+    } else {
+        print!("{}", report::report(&found));
+        for (name, results) in &stored {
+            print!("\n{}", report::pods::table(name, results));
         }
-        Extent::Json => println!("{}", serde_json::to_string_pretty(&stored).map_err(Error::Json)?),
     }
     let complete =
         found.iter().all(|run| run.status.as_ref().is_some_and(|status| !status.phases.is_empty()));
@@ -112,14 +104,7 @@ async fn run(arguments: Arguments) -> Result<ExitCode, Error> {
             Ok(follow::follow(client, &namespace, &runs, std::time::Duration::from_secs(timeout_seconds))
                 .await?)
         }
-        Command::Report { runs, pods, json } => {
-            let extent = match (pods, json) {
-                (_, true) => Extent::Json,
-                (true, false) => Extent::Pods,
-                (false, false) => Extent::Table,
-            };
-            report(client, &namespace, runs, extent).await
-        }
+        Command::Report { runs, pods, json } => report(client, &namespace, runs, pods, json).await,
     }
 }
 

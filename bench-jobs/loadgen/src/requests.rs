@@ -424,7 +424,8 @@ impl KeySource {
             None => Ok(self.picker.next(&mut self.random)),
             Some(filter) => {
                 let (picker, random) = (&mut self.picker, &mut self.random);
-                first_owned(|| picker.next(random), |digits| owned(filter, digits)).ok_or(NoKey)
+                first_owned(|| picker.next(random), |&key| owned(filter, Decimal::new(key).digits()))
+                    .ok_or(NoKey)
             }
         }
     }

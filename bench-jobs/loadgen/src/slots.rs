@@ -11,7 +11,7 @@ use crate::decimal::Decimal;
 /// Hash slots of every cluster.
 pub const SLOTS: usize = 16_384;
 /// Draws after which a connection gives up to find a key of its shard.
-pub(crate) const MAXIMUM_DRAWS: u32 = 1_000_000;
+const MAXIMUM_DRAWS: u32 = 1_000_000;
 /// Marks a slot that no shard has.
 const UNASSIGNED: u16 = u16::MAX;
 
@@ -113,10 +113,10 @@ impl SlotFilter {
     }
 }
 
-/// The first number drawn whose key, by its digits, is owned.
+/// The first of what is drawn that is owned; none when very many draws are not.
 #[inline]
-pub(crate) fn first_owned(mut draw: impl FnMut() -> u64, owned: impl Fn(&[u8]) -> bool) -> Option<u64> {
-    (0..MAXIMUM_DRAWS).map(|_| draw()).find(|&number| owned(Decimal::new(number).digits()))
+pub(crate) fn first_owned<T>(mut draw: impl FnMut() -> T, owned: impl Fn(&T) -> bool) -> Option<T> {
+    (0..MAXIMUM_DRAWS).map(|_| draw()).find(owned)
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use sha1::{Digest as _, Sha1};
 use thiserror::Error;
 
 use crate::replay::plan::{JOB_NAME, ReplayPlan};
-use crate::slots::{MAXIMUM_DRAWS, SlotFilter, slot_of};
+use crate::slots::{SlotFilter, first_owned, slot_of};
 
 /// BullMQ's script, unchanged.
 pub(crate) const SCRIPT: &str = include_str!("bullmq/addStandardJob-9.lua");
@@ -81,12 +81,14 @@ impl JobRequests {
         random: &mut SmallRng,
         filter: Option<&SlotFilter>,
     ) -> bool {
-        let owned = |request: &&JobRequest| filter.is_none_or(|filter| filter.owns_slot(request.slot));
-        let drawn = (0..MAXIMUM_DRAWS).find_map(|_| self.of_queues.choose(random).filter(owned));
-        if let Some(request) = drawn {
-            request.write(buffer, unix_millis());
-        }
-        drawn.is_some()
+        let owned = |slot| filter.is_none_or(|filter| filter.owns_slot(slot));
+        let drawn = first_owned(
+            || self.of_queues.choose(random),
+            |request| request.is_some_and(|request| owned(request.slot)),
+        );
+        let Some(request) = drawn.flatten() else { return false };
+        request.write(buffer, unix_millis());
+        true
     }
 }
 
