@@ -20,6 +20,12 @@ pub const PHASE: &str = "dragstrip.dev/phase";
 pub const REPETITION: &str = "dragstrip.dev/repetition";
 /// Name of the Lease a client pod's run must hold.
 pub const TARGET_LEASE: &str = "dragstrip.dev/target-lease";
+/// Annotation on a Lease: its run does not need it any more.
+pub const GIVEN_BACK: &str = "dragstrip.dev/given-back";
+/// Annotation on a Job and on a stored result: digest of the run's spec that it is of.
+pub const SPEC_HASH: &str = "dragstrip.dev/spec-hash";
+/// Annotation on a Job and on a stored result: what the server was when the Job was made, as JSON.
+pub const SERVER_IDENTITY: &str = "dragstrip.dev/server-identity";
 /// Annotation on a Job: the start line in nanoseconds of Unix time, written
 /// before the order is given, so that a restarted operator repeats the same one; kept with the result.
 pub const START_AT: &str = "dragstrip.dev/start-at-unix-nanos";

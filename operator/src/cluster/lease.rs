@@ -1,17 +1,21 @@
-//! Turns: a Lease per target and per server node, held by one run at a time.
+//! Turns: a Lease per target and per node that is used, by servers or by clients,
+//! held by one run at a time.
 //!
 //! Guarantees: two runs never hold the same Lease, since taking is creating and
-//! nobody takes over: a Lease that exists is held. The keeper of turns removes
-//! it when its run has ended or is gone and the last client pod has stopped.
+//! nobody takes over: a Lease that exists is held. The keeper of turns removes it
+//! when its run has ended, is gone or has given it back, and the last client pod
+//! has stopped. Several are taken all or none.
 
+use super::apply::delete;
+use crate::labels::{self, RUN_MANAGER};
 use k8s_openapi::{
     api::coordination::v1::{Lease, LeaseSpec},
     apimachinery::pkg::apis::meta::v1::MicroTime,
     jiff::Timestamp,
 };
 use kube::{
-    Api, Client,
-    api::{ObjectMeta, PostParams},
+    Api, Client, ResourceExt,
+    api::{ObjectMeta, Patch, PatchParams, PostParams},
 };
 use std::fmt;
 
@@ -29,6 +33,32 @@ impl fmt::Display for LeaseKey {
         write!(f, "{}/{}", self.namespace, self.name)
     }
 }
+
+impl LeaseKey {
+    /// The Lease of a Datastore, in its own namespace.
+    pub fn of_datastore(namespace: &str, name: &str) -> Self {
+        Self { namespace: namespace.to_owned(), name: format!("dragstrip-{name}") }
+    }
+
+    /// The Lease of a node, in the operator's namespace.
+    pub fn of_node(operator_namespace: &str, node: &str) -> Self {
+        Self { namespace: operator_namespace.to_owned(), name: format!("{NODE_PREFIX}{node}") }
+    }
+
+    /// The Lease's own key.
+    pub fn of(lease: &Lease) -> Self {
+        Self { namespace: lease.namespace().unwrap_or_default(), name: lease.name_any() }
+    }
+
+    /// The node it stands for, if it stands for one.
+    pub fn node(&self) -> Option<&str> {
+        self.name.strip_prefix(NODE_PREFIX)
+    }
+}
+
+/// How the names of nodes' Leases begin. No Datastore's does in the operator's
+/// namespace: a Datastore named node-x has the Lease dragstrip-node-x in its own.
+const NODE_PREFIX: &str = "dragstrip-node-";
 
 /// A run as the holder of a Lease, written `namespace/name/uid`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -87,13 +117,13 @@ pub async fn find(client: &Client, key: &LeaseKey) -> kube::Result<Found> {
     Ok(Found { key: key.clone(), holder: lease.as_ref().and_then(holder_of), since })
 }
 
-/// Takes a Lease by creating it; `false` when somebody else has it.
-pub async fn take(client: &Client, key: &LeaseKey, holder: &Holder, now: Timestamp) -> kube::Result<bool> {
+/// Takes a Lease by creating it; `None` when it exists.
+async fn take(client: &Client, key: &LeaseKey, holder: &Holder, now: Timestamp) -> kube::Result<Option<Lease>> {
     let lease = Lease {
         metadata: ObjectMeta {
             name: Some(key.name.clone()),
             namespace: Some(key.namespace.clone()),
-            labels: Some(crate::labels::common([(crate::labels::RUN, &holder.name)])),
+            labels: Some(labels::common([(labels::RUN, &holder.name), (labels::RUN_UID, &holder.uid)])),
             ..ObjectMeta::default()
         },
         spec: Some(LeaseSpec {
@@ -103,9 +133,58 @@ pub async fn take(client: &Client, key: &LeaseKey, holder: &Holder, now: Timesta
         }),
     };
     match api(client, key).create(&PostParams::default(), &lease).await {
-        Ok(_) => Ok(true),
-        Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(false),
+        Ok(lease) => Ok(Some(lease)),
+        Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(None),
         Err(error) => Err(error),
+    }
+}
+
+/// Takes all of `keys` that `holder` does not have, or none: what was taken before
+/// one of them turned out to be somebody else's is let go at once, since nothing
+/// has run under it. `false` when they are not all held in the end.
+pub async fn take_all(
+    client: &Client,
+    keys: &[LeaseKey],
+    holder: &Holder,
+    now: Timestamp,
+) -> kube::Result<bool> {
+    let mut taken = Vec::new();
+    for key in keys {
+        let got = match take(client, key, holder, now).await {
+            Ok(Some(lease)) => {
+                taken.push(lease);
+                Ok(true)
+            }
+            // An earlier pass took it, which the watch has not told yet.
+            Ok(None) => find(client, key).await.map(|found| found.holder.as_ref() == Some(holder)),
+            Err(error) => Err(error),
+        };
+        if !matches!(got, Ok(true)) {
+            for lease in &taken {
+                delete(client, lease).await?;
+            }
+            return got;
+        }
+    }
+    Ok(true)
+}
+
+/// Whether the run that holds `lease` has given it back: the keeper of turns
+/// removes it when nothing runs under it any more.
+pub fn given_back(lease: &Lease) -> bool {
+    lease.annotations().contains_key(labels::GIVEN_BACK)
+}
+
+/// Gives a Lease back. One that is gone is fine.
+pub async fn give_back(client: &Client, lease: &Lease) -> kube::Result<()> {
+    let patch = serde_json::json!({"metadata": {
+        "uid": lease.uid(), "annotations": {labels::GIVEN_BACK: "true"},
+    }});
+    let parameters = PatchParams { field_manager: Some(RUN_MANAGER.to_owned()), ..PatchParams::default() };
+    let leases = api(client, &LeaseKey::of(lease));
+    match leases.patch(&lease.name_any(), &parameters, &Patch::Merge(&patch)).await {
+        Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),
+        other => other.map(|_| ()),
     }
 }
 

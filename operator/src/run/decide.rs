@@ -3,6 +3,7 @@
 //! once written into the status is read back.
 
 use super::{
+    identity::Identity,
     plan::{Outcome, Place, place},
     validate::{Attempt, ValidatedRun},
 };
@@ -12,12 +13,28 @@ use dragstrip_crds::{
     observed::ServerTruth,
     protocol::{JobMember, JobTls},
     result::PodFailure,
-    run::{FailureStatus, QueueStatus},
+    run::{FailureStatus, QueueStatus, SetbackStatus},
 };
 use jiff::{SignedDuration, Timestamp};
 
 /// Time a runner has after its watchdog to write its result before it counts as lost.
 pub const RESULT_GRACE: SignedDuration = SignedDuration::from_secs(30);
+
+/// How long clients that something holds up may keep their turn.
+pub const PATIENCE: SignedDuration = SignedDuration::from_secs(60);
+/// How long for want of a node that somebody may be making, or of a reason: an image may be large.
+pub const LONG_PATIENCE: SignedDuration = SignedDuration::from_secs(300);
+/// How late after its start line a pod may still be told of it.
+const LATE: SignedDuration = SignedDuration::from_secs(1);
+
+/// A Datastore, wherever it is.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct DatastoreKey {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
 
 /// How clients encrypt their connections, and the Secrets they need for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,10 +71,14 @@ pub struct ReadyTarget {
     pub truth: Option<ServerTruth>,
     /// Every server, where there are several.
     pub members: Vec<JobMember>,
+    /// What it is; absent for an outsider, of whom only its clients learn something.
+    pub identity: Option<Identity>,
     /// Nodes it runs on, in a fixed order; empty where they are not known.
     pub nodes: Vec<String>,
-    /// Whether it is a Datastore, whose node clients must keep off.
-    pub datastore: bool,
+    /// The Datastore that it is, however it is addressed; absent for an outsider.
+    pub datastore: Option<DatastoreKey>,
+    /// Whether its server was asked, or cannot be.
+    pub questioned: bool,
 }
 
 /// The target as it was found.
@@ -96,7 +117,14 @@ pub enum Turn {
     /// Nobody's.
     Free,
     /// Another run's.
-    Busy(QueueStatus),
+    Busy {
+        /// Whose, and this run's place.
+        queue: QueueStatus,
+        /// Whether this run holds a part of what it needs.
+        holds: bool,
+    },
+    /// This run gave it back, and what ran under it is not gone yet.
+    Returning,
 }
 
 /// What is still there of a lost attempt.
@@ -114,9 +142,19 @@ pub enum AttemptState {
     /// Nothing exists for it.
     Absent,
     /// Its Job exists; not all pods are at the start line.
-    Starting(Option<Trouble>),
+    Starting {
+        /// What holds them up.
+        trouble: Option<Trouble>,
+        /// Since when the Job exists.
+        since: Timestamp,
+    },
     /// All pods wait at the start line.
-    AtStartLine,
+    AtStartLine {
+        /// Since when.
+        since: Timestamp,
+    },
+    /// Its Job is of another spec than the run has now.
+    Outdated,
     /// The start line is fixed.
     Ordered {
         /// When it is or was.
@@ -144,9 +182,14 @@ pub struct Observed {
     pub target: TargetState,
     /// The turn; looked at only for a target that is ready.
     pub turn: Turn,
-    /// Since when the clock of `timeout` runs: the first Job's creation, else
-    /// the turn's, else the run's own.
-    pub since: Timestamp,
+    /// When `timeout` is over; the clock stands while the run is queued.
+    pub deadline: Timestamp,
+    /// What made it give its turn back, until it is tried again.
+    pub setback: Option<SetbackStatus>,
+    /// How the server is another than it was when the first result was measured.
+    pub server_changed: Option<String>,
+    /// Said of the target when a run that had begun fails: it was deleted.
+    pub target_gone: Option<String>,
     /// In the order of [`ValidatedRun::attempts`].
     pub attempts: Vec<AttemptState>,
 }
@@ -167,6 +210,10 @@ pub enum Waiting {
     },
     /// Other runs.
     Queue(QueueStatus),
+    /// The moment at which it asks for its turn again.
+    Setback(SetbackStatus),
+    /// Its own Leases, which it gave back, to be gone.
+    Return,
     /// Client pods.
     Clients {
         /// Index of the attempt.
@@ -206,6 +253,18 @@ pub enum Step {
     MakeDatastore,
     /// Take the turn.
     TakeTurn,
+    /// Give the turn back and ask again later, since clients cannot start: they have
+    /// not loaded anything, and what they lack must not keep others waiting.
+    StandBack {
+        /// Index of the attempt whose Job goes, if it has one.
+        attempt: Option<usize>,
+        /// Why.
+        trouble: Trouble,
+    },
+    /// Give back what is held of a turn that others have another part of.
+    ReturnTurn,
+    /// Delete the Job of this attempt, which is of another spec.
+    RemoveOutdated(usize),
     /// Create the Job of the attempt with this index.
     CreateJob(usize),
     /// Fix the start line of this attempt and tell its pods.
@@ -248,7 +307,10 @@ fn describe(step: &Step) -> String {
         Step::Wait(Waiting::TargetMissing(message) | Waiting::TargetNotReady { message, .. }, _) => {
             message.clone()
         }
-        Step::Wait(Waiting::Clients { trouble: Some(trouble), .. }, _) => trouble.message.clone(),
+        Step::Wait(Waiting::Clients { trouble: Some(trouble), .. }, _) | Step::StandBack { trouble, .. } => {
+            trouble.message.clone()
+        }
+        Step::Wait(Waiting::Setback(setback), _) => setback.message.clone(),
         Step::Wait(Waiting::Clients { trouble: None, .. }, _) => "its client pods did not come up".to_owned(),
         Step::Wait(Waiting::Load { .. }, _) => "its load had not ended".to_owned(),
         Step::Wait(Waiting::Remains { .. }, _) | Step::RemoveLost(_) => {
@@ -300,17 +362,24 @@ fn failed_for_good(attempt: &Attempt, state: &AttemptState) -> Step {
 
 /// The next step of `run` at `now`.
 pub fn decide(run: &ValidatedRun, observed: &Observed, now: Timestamp) -> Step {
-    // Told to stop: what was measured stays.
+    let place = place(run, |index| outcome(&observed.attempts[index]));
+    // Told to stop: what was measured stays, and what has ended is stored first.
     if run.spec.cancel {
-        return Step::Finish(Ending::Cancelled);
+        return match place {
+            Place::At(current) if observed.attempts[current] == AttemptState::Ended => Step::Collect(current),
+            _ => Step::Finish(Ending::Cancelled),
+        };
     }
-    let current = match place(run, |index| outcome(&observed.attempts[index])) {
+    let changed = observed.server_changed.as_ref().map(|change| server_changed(run, change));
+    let current = match place {
         // A failed repetition ends the run: only lost clients are measured again.
-        Place::Failed(index) => return failed_for_good(&run.attempts[index], &observed.attempts[index]),
-        Place::Done => return Step::Finish(Ending::Succeeded),
+        Place::Failed(index) => {
+            return with_the_targets_end(failed_for_good(&run.attempts[index], &observed.attempts[index]), observed);
+        }
+        // Never a mean over two servers.
+        Place::Done => return changed.unwrap_or(Step::Finish(Ending::Succeeded)),
         Place::At(current) => current,
     };
-    let deadline = observed.since.saturating_add(run.spec.timeout.signed()).unwrap_or(Timestamp::MAX);
     let step = match &observed.attempts[current] {
         // A result that exists is stored, however late it is.
         AttemptState::Ended => return Step::Collect(current),
@@ -318,28 +387,100 @@ pub fn decide(run: &ValidatedRun, observed: &Observed, now: Timestamp) -> Step {
         AttemptState::Ordered { start, .. } if now >= lost_at(run, &run.attempts[current], *start) => {
             return Step::Collect(current);
         }
-        AttemptState::Ordered { untold: true, .. } | AttemptState::AtStartLine => Step::GiveOrder(current),
+        // Some pods load already, and the others cannot join them any more.
+        AttemptState::Ordered { start, untold: true } if now > start.saturating_add(LATE).unwrap_or(*start) => {
+            return Step::Collect(current);
+        }
+        AttemptState::Ordered { untold: true, .. } => Step::GiveOrder(current),
         AttemptState::Ordered { start, untold: false } => {
-            let until = lost_at(run, &run.attempts[current], *start).min(deadline);
+            let until = lost_at(run, &run.attempts[current], *start).min(observed.deadline);
             Step::Wait(Waiting::Load { attempt: current }, Some(until))
         }
-        AttemptState::Starting(trouble) => {
-            Step::Wait(Waiting::Clients { attempt: current, trouble: trouble.clone() }, Some(deadline))
+        AttemptState::AtStartLine { since } if now >= since.saturating_add(PATIENCE).unwrap_or(*since) => {
+            stand_back(run, current, unreachable())
+        }
+        AttemptState::AtStartLine { .. } => Step::GiveOrder(current),
+        AttemptState::Outdated => Step::RemoveOutdated(current),
+        AttemptState::Starting { trouble, since } => {
+            starting(run, current, trouble.as_ref(), *since, observed.deadline, now)
         }
         AttemptState::Absent | AttemptState::Stored(_) | AttemptState::Lost { .. } => {
-            before_again(observed, now, deadline)
-                .unwrap_or_else(|| before_job(run, observed, current, deadline))
+            let again = before_again(observed, now, observed.deadline);
+            again.or(changed).unwrap_or_else(|| before_job(run, observed, current, now))
         }
     };
     // Waiting for other runs costs nobody anything and does not count, however
     // long it took; every other wait is bounded.
-    let queued = matches!(step, Step::Wait(Waiting::Queue(_), _) | Step::TakeTurn);
-    if now >= deadline && !queued {
+    let queued = matches!(step, Step::Wait(Waiting::Queue(_) | Waiting::Return, _) | Step::TakeTurn | Step::ReturnTurn);
+    if now >= observed.deadline && !queued {
         let message =
             format!("the run did not end within spec.timeout ({}): {}", run.spec.timeout, describe(&step));
         return failed(Some(&run.attempts[current]), "Timeout", message);
     }
     step
+}
+
+fn server_changed(run: &ValidatedRun, change: &str) -> Step {
+    let message = format!(
+        "the server is not the one that was measured first: {change}; leave the server alone while a run is under way, and create the run again"
+    );
+    failed(run.attempts.first(), "ServerChanged", message)
+}
+
+/// A failure that a deleted target explains is told as that.
+fn with_the_targets_end(step: Step, observed: &Observed) -> Step {
+    match (step, &observed.target_gone) {
+        (Step::Finish(Ending::Failed(mut failure)), Some(gone)) => {
+            failure.message = format!("{gone}; {}", failure.message);
+            Step::Finish(Ending::Failed(failure))
+        }
+        (step, _) => step,
+    }
+}
+
+fn unreachable() -> Trouble {
+    let message = "its client pods wait at the start line but the operator cannot reach their runners: let a NetworkPolicy admit the operator's pod to the runners' port in this namespace";
+    Trouble { reason: "RunnersUnreachable".to_owned(), message: message.to_owned() }
+}
+
+/// Waits for client pods to start, though not for ever: what they lack must not keep others waiting.
+fn starting(
+    run: &ValidatedRun,
+    current: usize,
+    trouble: Option<&Trouble>,
+    since: Timestamp,
+    deadline: Timestamp,
+    now: Timestamp,
+) -> Step {
+    let patience = match trouble {
+        Some(trouble) if trouble.reason != "Unschedulable" => PATIENCE,
+        _ => LONG_PATIENCE,
+    };
+    let until = since.saturating_add(patience).unwrap_or(deadline);
+    if now < until {
+        let waiting = Waiting::Clients { attempt: current, trouble: trouble.cloned() };
+        return Step::Wait(waiting, Some(until.min(deadline)));
+    }
+    let unknown = || Trouble {
+        reason: "NotStarted".to_owned(),
+        message: format!("its client pods did not start within {} s, and nobody says why", patience.as_secs()),
+    };
+    stand_back(run, current, trouble.cloned().unwrap_or_else(unknown))
+}
+
+/// Gives the turn back where that loses nothing: before the first phase of a
+/// repetition. Later phases need the data that earlier ones left, which others
+/// would change meanwhile.
+fn stand_back(run: &ValidatedRun, current: usize, trouble: Trouble) -> Step {
+    let attempt = &run.attempts[current];
+    if attempt.phase_index == 0 {
+        return Step::StandBack { attempt: Some(current), trouble };
+    }
+    let message = format!(
+        "its client pods could not start: {}; earlier phases of the repetition were measured, and their data would not outlast giving the turn back",
+        trouble.message
+    );
+    failed(Some(attempt), "Clients", message)
 }
 
 /// What must be done before another Job is made: the load of a lost attempt and
@@ -359,30 +500,48 @@ fn before_again(observed: &Observed, now: Timestamp, deadline: Timestamp) -> Opt
     })
 }
 
-/// The step before a Job may be created: target first, then the turn.
-fn before_job(run: &ValidatedRun, observed: &Observed, current: usize, deadline: Timestamp) -> Step {
+/// The step before a Job may be created: target first, then the turn, then the
+/// server's own account.
+fn before_job(run: &ValidatedRun, observed: &Observed, current: usize, now: Timestamp) -> Step {
+    let until = Some(observed.deadline);
+    let attempt = &run.attempts[current];
+    let begun = current > 0;
+    // A queued run holds nothing: what it has a part of, others could use.
+    if let Turn::Busy { holds: true, .. } = observed.turn
+        && !begun
+    {
+        return Step::ReturnTurn;
+    }
+    if let Some(setback) = observed.setback.as_ref().filter(|setback| now < setback.retry_at.0) {
+        return Step::Wait(Waiting::Setback(setback.clone()), Some(setback.retry_at.0.min(observed.deadline)));
+    }
     match (&observed.target, &observed.turn) {
-        (TargetState::Missing(message), _) => {
-            Step::Wait(Waiting::TargetMissing(message.clone()), Some(deadline))
+        (TargetState::Missing(message), _) if begun => {
+            failed(Some(attempt), "TargetDeleted", observed.target_gone.clone().unwrap_or_else(|| message.clone()))
+        }
+        (TargetState::ToBeMade, _) if begun => {
+            let gone = "the run's own Datastore was deleted while the run was under way";
+            failed(Some(attempt), "TargetDeleted", gone.to_owned())
+        }
+        (TargetState::Missing(message), _) => Step::Wait(Waiting::TargetMissing(message.clone()), until),
+        (TargetState::NotReady { reason, message, .. }, Turn::Held) if !begun && reason != "Deleted" => {
+            // Its status says that it is ready, and it does not answer.
+            let trouble = Trouble { reason: reason.clone(), message: message.clone() };
+            Step::StandBack { attempt: None, trouble }
         }
         (TargetState::NotReady { own, reason, message }, _) => Step::Wait(
             Waiting::TargetNotReady { own: *own, reason: reason.clone(), message: message.clone() },
-            Some(deadline),
+            until,
         ),
         (TargetState::ToBeMade, _) => Step::MakeDatastore,
-        (TargetState::NameTaken(message), _) => {
-            failed(Some(&run.attempts[current]), "Provisioning", message.clone())
-        }
+        (TargetState::NameTaken(message), _) => failed(Some(attempt), "Provisioning", message.clone()),
         // Declared is not what runs: no load is sent.
-        (TargetState::Disagrees(message), _) => {
-            failed(Some(&run.attempts[current]), "Verification", message.clone())
-        }
-        (TargetState::Unsuitable(message), _) => {
-            failed(Some(&run.attempts[current]), "Unsuitable", message.clone())
-        }
-        (TargetState::NotConsulted | TargetState::Ready(_), Turn::Busy(queue)) => {
+        (TargetState::Disagrees(message), _) => failed(Some(attempt), "Verification", message.clone()),
+        (TargetState::Unsuitable(message), _) => failed(Some(attempt), "Unsuitable", message.clone()),
+        (TargetState::NotConsulted | TargetState::Ready(_), Turn::Busy { queue, .. }) => {
             Step::Wait(Waiting::Queue(queue.clone()), None)
         }
+        (TargetState::NotConsulted | TargetState::Ready(_), Turn::Returning) => Step::Wait(Waiting::Return, None),
         (TargetState::NotConsulted | TargetState::Ready(_), Turn::Free) => Step::TakeTurn,
         (TargetState::NotConsulted | TargetState::Ready(_), Turn::Held) => Step::CreateJob(current),
     }

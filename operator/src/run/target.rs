@@ -1,8 +1,11 @@
 //! The target of a run: an address, or a Datastore and what its server says at
-//! this moment. Needs the client and the observer.
+//! this moment. Needs the client and, to question the server, the observer.
+
+mod alias;
 
 use super::{
-    decide::{ReadyTarget, TargetState, TargetTls},
+    decide::{DatastoreKey, ReadyTarget, TargetState, TargetTls},
+    identity::Identity,
     validate::{ValidatedRun, beyond_resp, host_and_port, protocol},
 };
 use crate::{
@@ -22,11 +25,11 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, ResourceExt};
 use std::collections::BTreeSet;
 
-/// Finds the target of `run`.
+/// Finds the target of `run` without a question to its server: what its status says.
 pub async fn find(ctx: &Context, run: &ValidatedRun) -> kube::Result<TargetState> {
     let spec = &run.spec.target;
     if let Some(external) = &spec.external {
-        return Ok(outside(external));
+        return Ok(outside(ctx, run, external));
     }
     let own = spec.datastore.is_some();
     let name = spec.datastore_ref.as_ref().map_or(&run.holder.name, |reference| &reference.name);
@@ -37,11 +40,23 @@ pub async fn find(ctx: &Context, run: &ValidatedRun) -> kube::Result<TargetState
             "there is no Datastore named {name} in namespace {}: create it or correct spec.target.datastoreRef.name",
             run.holder.namespace
         ))),
-        Some(datastore) if own && !owned_by(&datastore, run) => Ok(TargetState::NameTaken(format!(
-            "a Datastore named {name} exists already and is not this run's: use spec.target.datastoreRef or another name for the run"
-        ))),
-        Some(datastore) => consult(ctx, run, &datastore, own).await,
+        Some(datastore) if own && !owned_by(&datastore, run) => Ok(taken(&datastore)),
+        Some(datastore) => Ok(look(ctx, run, &datastore, own)),
     }
+}
+
+/// A Datastore under the run's name that is not the run's: of an earlier run of
+/// that name it will be gone soon.
+fn taken(datastore: &Datastore) -> TargetState {
+    let name = datastore.name_any();
+    let of_a_run = datastore.owner_references().iter().any(|owner| owner.kind == "BenchmarkRun");
+    if of_a_run || datastore.metadata.deletion_timestamp.is_some() {
+        let message = format!("waits for the Datastore {name} of an earlier run of this name to be gone");
+        return not_ready(true, "Starting", message);
+    }
+    TargetState::NameTaken(format!(
+        "a Datastore named {name} exists already and is not this run's: use spec.target.datastoreRef or another name for the run"
+    ))
 }
 
 fn owned_by(datastore: &Datastore, run: &ValidatedRun) -> bool {
@@ -61,11 +76,17 @@ fn outside_tls(tls: &ClientTls) -> TargetTls {
     }
 }
 
-fn outside(external: &ExternalTarget) -> TargetState {
+fn outside(ctx: &Context, run: &ValidatedRun, external: &ExternalTarget) -> TargetState {
     // Checked by validate.
     let Ok((host, port)) = host_and_port(&external.address) else {
         return TargetState::Missing(format!("{:?} is not HOST:PORT", external.address));
     };
+    let pods = ctx.world.pods.state();
+    let exists = |key: &DatastoreKey| {
+        ctx.world.datastores.find(|found| found.namespace().as_ref() == Some(&key.namespace) && found.name_any() == key.name).is_some()
+    };
+    let datastore = alias::datastore_at(&host, &run.holder.namespace, &pods, exists);
+    let nodes = datastore.iter().flat_map(|key| servers(&pods, key)).filter_map(|pod| node_of(pod)).collect::<BTreeSet<_>>();
     TargetState::Ready(Box::new(ReadyTarget {
         name: external.address.clone(),
         host,
@@ -77,9 +98,25 @@ fn outside(external: &ExternalTarget) -> TargetState {
         tls: external.tls.as_ref().map(outside_tls),
         truth: None,
         members: Vec::new(),
-        nodes: Vec::new(),
-        datastore: false,
+        identity: datastore.as_ref().map(|key| Identity::of(servers(&pods, key), None)),
+        nodes: nodes.into_iter().collect(),
+        datastore,
+        questioned: true,
     }))
+}
+
+/// The pods of a Datastore.
+fn servers<'a>(pods: &'a [Arc<Pod>], key: &'a DatastoreKey) -> impl Iterator<Item = &'a Arc<Pod>> + Clone {
+    pods.iter().filter(|pod| {
+        let label = |name| pod.labels().get(name).map(String::as_str);
+        label(labels::COMPONENT) == Some(labels::SERVER)
+            && label(labels::DATASTORE) == Some(&key.name)
+            && pod.namespace().as_ref() == Some(&key.namespace)
+    })
+}
+
+fn node_of(pod: &Pod) -> Option<String> {
+    pod.spec.as_ref()?.node_name.clone()
 }
 
 /// The server's certificate is for the Datastore's name, not for a pod's address.
@@ -111,13 +148,6 @@ fn members(status: &[MemberStatus], observation: Option<&Observation>) -> Result
     status.iter().enumerate().map(member).collect()
 }
 
-/// The nodes that a Datastore's servers run on, in a fixed order.
-fn nodes(status: &DatastoreStatus, pod: &Pod) -> Vec<String> {
-    let first = pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
-    let others = status.members.iter().filter_map(|member| member.node.clone());
-    first.into_iter().chain(others).collect::<BTreeSet<_>>().into_iter().collect()
-}
-
 /// Every difference between what is declared and what runs, each told once.
 fn disagreements(datastore: &Datastore, observation: &Observation) -> Vec<String> {
     let truths = std::iter::once(&observation.server).chain(&observation.shards);
@@ -143,67 +173,43 @@ fn held_up(datastore: &Datastore, status: &DatastoreStatus, own: bool) -> Option
     Some(not_ready(own, reason, format!("Datastore {name} is not ready ({reason}): {message}")))
 }
 
-async fn consult(
-    ctx: &Context,
-    run: &ValidatedRun,
-    datastore: &Datastore,
-    own: bool,
-) -> kube::Result<TargetState> {
+/// What can be said of a Datastore without asking its server.
+fn look(ctx: &Context, run: &ValidatedRun, datastore: &Datastore, own: bool) -> TargetState {
     let name = datastore.name_any();
-    let protocol = protocol(&datastore.spec);
-    if let Some(message) = beyond_resp(&run.spec, protocol) {
-        return Ok(TargetState::Unsuitable(format!(
-            "Datastore {name} cannot serve this run: spec.{message}"
-        )));
+    if let Some(message) = beyond_resp(&run.spec, protocol(&datastore.spec)) {
+        return TargetState::Unsuitable(format!("Datastore {name} cannot serve this run: spec.{message}"));
+    }
+    if datastore.metadata.deletion_timestamp.is_some() {
+        return not_ready(own, "Deleted", format!("Datastore {name} is being deleted"));
     }
     let status = datastore.status.clone().unwrap_or_default();
     if let Some(state) = held_up(datastore, &status, own) {
-        return Ok(state);
+        return state;
     }
-    let pods: Api<Pod> = Api::namespaced(ctx.client.clone(), &run.holder.namespace);
-    let pod = match &status.pod {
-        Some(pod) => pods.get_opt(pod).await?,
-        None => None,
-    };
-    let Some(pod) = pod.filter(pods::ready) else {
-        return Ok(not_ready(own, "Starting", format!("the pod of Datastore {name} is not ready")));
-    };
-    // The condition may be hours old: the server is asked again before load is sent.
-    let observation = match protocol {
-        ServerProtocol::Tcp => None,
-        ServerProtocol::Resp => {
-            match observe(&ctx.agents, &pod, &datastore.uid().unwrap_or_default()).await {
-                Some(Ok(observation)) => Some(observation),
-                Some(Err(error)) => {
-                    return Ok(not_ready(own, "ObserverSilent", format!("Datastore {name}: {error}")));
-                }
-                None => {
-                    return Ok(not_ready(own, "Starting", format!("Datastore {name} has no observer yet")));
-                }
-            }
-        }
-    };
-    Ok(ready(datastore, &status, &pod, observation, own))
+    let key = DatastoreKey { namespace: run.holder.namespace.clone(), name };
+    let pods = ctx.world.pods.state();
+    ready(datastore, &status, &key, servers(&pods, &key), own)
 }
 
-/// What a Datastore is that is ready and whose server answered.
-fn ready(
+/// What a Datastore is whose status says that it is ready, by its `pods`.
+fn ready<'a>(
     datastore: &Datastore,
     status: &DatastoreStatus,
-    pod: &Pod,
-    observation: Option<Observation>,
+    key: &DatastoreKey,
+    pods: impl Iterator<Item = &'a Arc<Pod>> + Clone,
     own: bool,
 ) -> TargetState {
-    let name = datastore.name_any();
-    let found = observation.as_ref().map(|seen| disagreements(datastore, seen)).unwrap_or_default();
-    if !found.is_empty() {
-        return TargetState::Disagrees(format!("Datastore {name}: {}", found.join("; ")));
-    }
-    let members = match members(&status.members, observation.as_ref()) {
+    let name = &key.name;
+    let waits = |what: &str| not_ready(own, "Starting", format!("Datastore {name}: {what}"));
+    let Some(pod) = pods.clone().find(|pod| Some(pod.name_any()) == status.pod && pods::ready(pod)) else {
+        return waits("its pod is not ready");
+    };
+    let members = match members(&status.members, None) {
         Ok(members) => members,
-        Err(message) => return not_ready(own, "Starting", format!("Datastore {name}: {message}")),
+        Err(message) => return waits(&message),
     };
     let spec = &datastore.spec;
+    let nodes = pods.clone().filter_map(|pod| node_of(pod)).collect::<BTreeSet<_>>();
     TargetState::Ready(Box::new(ReadyTarget {
         host: pod.status.as_ref().and_then(|status| status.pod_ip.clone()).unwrap_or_default(),
         port: u16::try_from(spec.port).unwrap_or(6379),
@@ -212,109 +218,69 @@ fn ready(
         username: None,
         auth: spec.auth_secret_ref.clone(),
         tls: spec.tls.as_ref().map(|tls| own_tls(tls, status)),
-        truth: observation.map(|observation| observation.server),
+        truth: None,
         members,
-        nodes: nodes(status, pod),
-        datastore: true,
-        name,
+        nodes: nodes.into_iter().collect(),
+        identity: Some(Identity::of(pods, datastore.metadata.generation)),
+        datastore: Some(key.clone()),
+        // What cannot be asked is taken as it is.
+        questioned: protocol(spec) == ServerProtocol::Tcp,
+        name: name.clone(),
+    }))
+}
+
+/// Asks the server of a target that was found ready, now that the turn is this run's:
+/// the Datastore's condition may be hours old. While another run loads a server
+/// nobody asks it anything, since that costs it something.
+pub async fn question(ctx: &Context, run: &ValidatedRun, found: ReadyTarget) -> kube::Result<TargetState> {
+    let own = run.spec.target.datastore.is_some();
+    let Some(key) = found.datastore.clone().filter(|_| !found.questioned) else {
+        return Ok(TargetState::Ready(Box::new(found)));
+    };
+    let datastores: Api<Datastore> = Api::namespaced(ctx.client.clone(), &key.namespace);
+    let name = &key.name;
+    let Some(datastore) = datastores.get_opt(name).await? else {
+        return Ok(not_ready(own, "Deleted", format!("Datastore {name} is gone")));
+    };
+    let status = datastore.status.clone().unwrap_or_default();
+    let pods = ctx.world.pods.state();
+    let Some(pod) = servers(&pods, &key).find(|pod| Some(pod.name_any()) == status.pod) else {
+        return Ok(not_ready(own, "Starting", format!("Datastore {name} has no pod")));
+    };
+    Ok(match observe(&ctx.agents, pod, &datastore.uid().unwrap_or_default()).await {
+        Some(Ok(observation)) => answered(&datastore, &status, found, observation, own),
+        Some(Err(error)) => not_ready(own, "ObserverSilent", format!("Datastore {name}: {error}")),
+        None => not_ready(own, "Starting", format!("Datastore {name} has no observer yet")),
+    })
+}
+
+/// The target with what its server answered.
+fn answered(
+    datastore: &Datastore,
+    status: &DatastoreStatus,
+    found: ReadyTarget,
+    observation: Observation,
+    own: bool,
+) -> TargetState {
+    let name = &found.name;
+    let different = disagreements(datastore, &observation);
+    if !different.is_empty() {
+        return TargetState::Disagrees(format!("Datastore {name}: {}", different.join("; ")));
+    }
+    let members = match members(&status.members, Some(&observation)) {
+        Ok(members) => members,
+        Err(message) => return not_ready(own, "Starting", format!("Datastore {name}: {message}")),
+    };
+    let processes = members.iter().filter_map(|member| member.run_id.clone());
+    let processes: Vec<String> = processes.chain([observation.server.run_id.clone()]).collect();
+    TargetState::Ready(Box::new(ReadyTarget {
+        identity: found.identity.map(|identity| identity.with_processes(processes)),
+        truth: Some(observation.server),
+        members,
+        questioned: true,
+        ..found
     }))
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::run::fixtures::truth;
-    use dragstrip_crds::observed::{HostTruth, ServerTruth};
-    use serde_json::json;
-
-    fn status() -> DatastoreStatus {
-        let member = |index: u16| {
-            json!({
-                "pod": format!("dragstrip-shop-{index}"), "address": format!("10.0.0.{index}:6379"),
-                "role": "shard", "node": format!("node-{}", 9 - index), "runId": format!("old-{index}")
-            })
-        };
-        serde_json::from_value(json!({
-            "endpoint": "shop.races.svc:6379", "pod": "dragstrip-shop-0", "members": [member(0), member(1)]
-        }))
-        .unwrap()
-    }
-
-    fn datastore(spec: serde_json::Value) -> Datastore {
-        Datastore::new("shop", serde_json::from_value(spec).unwrap())
-    }
-
-    fn pod() -> Pod {
-        serde_json::from_value(json!({
-            "metadata": {"name": "dragstrip-shop-0"}, "spec": {"nodeName": "node-9", "containers": []},
-            "status": {"podIP": "10.0.0.0"}
-        }))
-        .unwrap()
-    }
-
-    fn observation(cluster: bool, shards: &[&str]) -> Observation {
-        let truth = |run_id: &&str| ServerTruth {
-            engine: Some(dragstrip_crds::Engine::Redis),
-            run_id: (*run_id).to_owned(),
-            cluster_enabled: cluster,
-            ..truth()
-        };
-        Observation {
-            server: truth(&"seen-0"),
-            host: HostTruth { kernel: "6.1".into(), cpu_model: "x".into(), cpus: 2 },
-            cgroup: None,
-            shards: shards.iter().map(truth).collect(),
-        }
-    }
-
-    fn taken(state: TargetState) -> ReadyTarget {
-        match state {
-            TargetState::Ready(target) => *target,
-            other => panic!("the target is not ready: {other:?}"),
-        }
-    }
-
-    #[test]
-    fn a_cluster_has_all_its_members_with_the_processes_that_run_now() {
-        let spec = json!({"engine": "Redis", "threads": 1, "cluster": {"shards": 3}});
-        let find = |shards: &[&str]| {
-            taken(ready(&datastore(spec.clone()), &status(), &pod(), Some(observation(true, shards)), false))
-        };
-        let one_pod = find(&["seen-0", "seen-1"]);
-        let ids = |target: &ReadyTarget| {
-            target.members.iter().map(|m| m.run_id.clone().unwrap()).collect::<Vec<_>>()
-        };
-        assert!(one_pod.cluster);
-        assert_eq!(ids(&one_pod), ["seen-0", "seen-1"], "one observer sees all shards");
-        let spread = find(&[]);
-        assert_eq!(ids(&spread), ["old-0", "old-1"], "each was verified by its own observer");
-        assert_eq!(spread.members[1].host, "10.0.0.1");
-        assert_eq!(spread.nodes, ["node-8", "node-9"], "the nodes of all, sorted and each once");
-    }
-
-    #[test]
-    fn a_shard_that_is_not_as_declared_stops_the_run() {
-        let spec = json!({"engine": "Redis", "threads": 1});
-        let mut seen = observation(false, &["a", "b"]);
-        seen.shards[1].threads = Some(4);
-        let state = ready(&datastore(spec), &status(), &pod(), Some(seen), false);
-        let TargetState::Disagrees(message) = state else { panic!("{state:?}") };
-        assert!(message.contains("threads: declared 1, the server runs 4"), "{message}");
-    }
-
-    #[test]
-    fn certificates_are_for_the_datastores_name() {
-        let spec = json!({"engine": "Redis", "threads": 1, "tls": {"secretName": "pit-tls"}});
-        let target = taken(ready(&datastore(spec), &status(), &pod(), Some(observation(false, &[])), false));
-        let tls = target.tls.unwrap();
-        assert_eq!(tls.job.server_name.as_deref(), Some("shop.races.svc"));
-        assert_eq!((tls.authority_secret.as_deref(), tls.client_secret), (Some("pit-tls"), None));
-    }
-
-    #[test]
-    fn a_server_that_speaks_no_resp_is_taken_unasked() {
-        let spec = json!({"engine": "Custom", "image": "etcd:1", "threads": 1, "custom": {"members": 2}});
-        let target = taken(ready(&datastore(spec), &status(), &pod(), None, false));
-        assert_eq!((target.protocol, target.truth, target.members.len()), (ServerProtocol::Tcp, None, 2));
-    }
-}
+mod tests;

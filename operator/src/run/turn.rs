@@ -1,53 +1,49 @@
-//! Whose turn it is: which Leases a run needs, who holds them, and its place in
-//! the queue. [`look`] needs the client; the ordering is pure.
+//! Whose turn it is: which Leases a run needs, who holds them, which nodes its
+//! clients get, and its place in the queue. Pure.
 
 use super::{
+    client_nodes::{Uses, candidates, none_fits, wanted},
     decide::{ReadyTarget, Turn},
     validate::ValidatedRun,
 };
-use crate::{
-    cluster::lease::{self, Found, LeaseKey},
-    context::Context,
+use crate::cluster::{
+    lease::{Holder, LeaseKey, given_back, holder_of},
+    world::ended,
 };
-use dragstrip_crds::{
-    BenchmarkRun,
-    conditions::{holds, types::COMPLETE},
-    run::QueueStatus,
-};
+use dragstrip_crds::{BenchmarkRun, run::QueueStatus};
 use jiff::Timestamp;
+use k8s_openapi::api::{
+    coordination::v1::Lease,
+    core::v1::{Node, Pod},
+};
 use kube::ResourceExt;
 use sha2::{Digest, Sha256};
-use std::{fmt::Write, sync::Arc};
+use std::{collections::BTreeMap, fmt::Write, sync::Arc};
 
-/// The Leases a run against `target` must hold: the target's, and that of each
-/// node its servers run on, since two servers loaded on one node disturb each other.
-/// In a fixed order, so that two runs never wait for each other.
-pub fn keys(run: &ValidatedRun, target: &ReadyTarget, operator_namespace: &str) -> Vec<LeaseKey> {
-    if !target.datastore {
-        // An address is the same target from every namespace.
-        let digest = Sha256::digest(target.name.as_bytes());
-        let mut short = String::with_capacity(12);
-        for byte in digest.iter().take(6) {
-            // Writing into a String cannot fail.
-            let _ = write!(short, "{byte:02x}");
-        }
-        return vec![LeaseKey {
-            namespace: operator_namespace.to_owned(),
-            name: format!("dragstrip-external-{short}"),
-        }];
+/// The first 12 hexadecimal digits of the SHA-256 of `text`.
+pub fn digest(text: &str) -> String {
+    let mut short = String::with_capacity(12);
+    for byte in Sha256::digest(text.as_bytes()).iter().take(6) {
+        // Writing into a String cannot fail.
+        let _ = write!(short, "{byte:02x}");
     }
-    let own =
-        LeaseKey { namespace: run.holder.namespace.clone(), name: format!("dragstrip-{}", target.name) };
-    let node = target.nodes.iter().map(|node| LeaseKey {
-        namespace: operator_namespace.to_owned(),
-        name: format!("dragstrip-node-{node}"),
-    });
-    std::iter::once(own).chain(node).collect()
+    short
 }
 
-/// Whether `run` has ended.
-pub fn ended(run: &BenchmarkRun) -> bool {
-    run.status.as_ref().is_some_and(|status| holds(&status.conditions, COMPLETE, None))
+/// The Leases that a run against `target` needs beside those of its clients' nodes:
+/// the target's, and that of each node its servers run on, since two servers loaded
+/// on one node disturb each other.
+pub fn keys(target: &ReadyTarget, operator_namespace: &str) -> Vec<LeaseKey> {
+    let own = match &target.datastore {
+        Some(datastore) => LeaseKey::of_datastore(&datastore.namespace, &datastore.name),
+        // An address is the same target from every namespace and in any case.
+        None => LeaseKey {
+            namespace: operator_namespace.to_owned(),
+            name: format!("dragstrip-external-{}", digest(&format!("{}:{}", target.host.to_lowercase(), target.port))),
+        },
+    };
+    let nodes = target.nodes.iter().map(|node| LeaseKey::of_node(operator_namespace, node));
+    std::iter::once(own).chain(nodes).collect()
 }
 
 /// A run that published that it is queued: its ticket.
@@ -58,176 +54,138 @@ struct Ticket {
     lease: String,
 }
 
-fn tickets(runs: &[Arc<BenchmarkRun>], except_uid: &str) -> Vec<Ticket> {
-    let queued = runs.iter().filter(|run| run.uid().as_deref() != Some(except_uid) && !ended(run));
-    queued
-        .filter_map(|run| {
+/// The tickets that were drawn before `run` was made, the oldest first.
+fn tickets(runs: &[Arc<BenchmarkRun>], run: &ValidatedRun) -> Vec<Ticket> {
+    let queued = runs.iter().filter(|other| other.uid().as_deref() != Some(&run.holder.uid) && !ended(other));
+    let mut tickets: Vec<Ticket> = queued
+        .filter_map(|other| {
             Some(Ticket {
-                created: run.metadata.creation_timestamp.as_ref()?.0,
-                run: format!("{}/{}", run.namespace()?, run.name_any()),
-                lease: run.status.as_ref()?.queue.as_ref()?.lease.clone(),
+                created: other.metadata.creation_timestamp.as_ref()?.0,
+                run: format!("{}/{}", other.namespace()?, other.name_any()),
+                lease: other.status.as_ref()?.queue.as_ref()?.lease.clone(),
             })
         })
-        .collect()
-}
-
-/// Tickets for one of `keys` that were drawn before this run was made.
-fn ahead<'a>(tickets: &'a [Ticket], keys: &[LeaseKey], created: Timestamp, own: &str) -> Vec<&'a Ticket> {
-    let mut ahead: Vec<&Ticket> = tickets
-        .iter()
-        .filter(|ticket| keys.iter().any(|key| key.to_string() == ticket.lease))
-        .filter(|ticket| (ticket.created, ticket.run.as_str()) < (created, own))
+        .filter(|ticket| (ticket.created, &ticket.run) < (run.created, &run.holder.run()))
         .collect();
-    ahead.sort_by(|a, b| (a.created, &a.run).cmp(&(b.created, &b.run)));
-    ahead
+    tickets.sort_by(|a, b| (a.created, &a.run).cmp(&(b.created, &b.run)));
+    tickets
 }
 
-/// The Leases as they were found, and what they mean.
+/// What of the cluster a look at the turn rests on.
+pub struct Seen<'a> {
+    /// All Leases of ours.
+    pub leases: &'a [Arc<Lease>],
+    /// All runs.
+    pub runs: &'a [Arc<BenchmarkRun>],
+    /// All nodes.
+    pub nodes: &'a [Arc<Node>],
+    /// All server and client pods.
+    pub pods: &'a [Arc<Pod>],
+    /// Where the Leases of nodes are.
+    pub operator_namespace: &'a str,
+}
+
+/// The turn as it was found, and what follows from it.
+#[derive(Debug, Clone, PartialEq)]
 pub struct Looked {
-    /// In the order of [`keys`].
-    pub found: Vec<Found>,
     /// Whose turn it is.
     pub turn: Turn,
-    /// Since when this run holds the first of them.
-    pub since: Option<Timestamp>,
+    /// The Leases to take when it is nobody's, in a fixed order.
+    pub missing: Vec<LeaseKey>,
+    /// The nodes for the clients; empty where the scheduler is to find one, since none is there yet.
+    pub client_nodes: Vec<String>,
+    /// Why there is no node for the clients.
+    pub no_node: Option<String>,
 }
 
-/// Finds out whose turn it is.
-pub async fn look(
-    ctx: &Context,
-    run: &ValidatedRun,
-    target: &ReadyTarget,
-    runs: &[Arc<BenchmarkRun>],
-) -> kube::Result<Looked> {
-    let keys = keys(run, target, &ctx.settings.namespace);
-    let mut found = Vec::new();
-    for key in &keys {
-        found.push(lease::find(&ctx.client, key).await?);
-    }
-    let turn = whose(run, &found, &tickets(runs, &run.holder.uid));
-    let since = found
-        .first()
-        .filter(|first| first.holder.as_ref() == Some(&run.holder))
-        .and_then(|first| first.since);
-    Ok(Looked { found, turn, since })
+struct Holders<'a> {
+    run: &'a ValidatedRun,
+    by_key: BTreeMap<String, &'a Arc<Lease>>,
+    tickets: Vec<Ticket>,
+    uses: Uses,
+    seen: &'a Seen<'a>,
 }
 
-/// Whose turn it is: this run's when it holds every Lease, somebody else's when
-/// another run holds one of them or was there first.
-fn whose(run: &ValidatedRun, found: &[Found], tickets: &[Ticket]) -> Turn {
-    if found.iter().all(|lease| lease.holder.as_ref() == Some(&run.holder)) {
-        return Turn::Held;
+impl Holders<'_> {
+    fn holder(&self, key: &LeaseKey) -> Option<Holder> {
+        let lease = self.by_key.get(&key.to_string())?;
+        let stranger = || Holder { namespace: key.namespace.clone(), name: "(not a run)".into(), uid: String::new() };
+        Some(holder_of(lease).unwrap_or_else(stranger))
     }
-    let keys: Vec<LeaseKey> = found.iter().map(|lease| lease.key.clone()).collect();
-    let ahead = ahead(tickets, &keys, run.created, &run.holder.run());
-    let held = found.iter().find_map(|lease| {
-        let holder = lease.holder.as_ref().filter(|holder| **holder != run.holder)?;
-        Some((lease.key.to_string(), holder.run()))
-    });
-    let first = || ahead.first().map(|ticket| (ticket.lease.clone(), ticket.run.clone()));
-    held.or_else(first).map_or(Turn::Free, |(lease, held_by)| {
-        let position = i32::try_from(ahead.len()).unwrap_or(i32::MAX).saturating_add(1);
-        Turn::Busy(QueueStatus { position, lease, held_by })
-    })
+
+    /// Held for good: a Lease that was given back is on its way out.
+    fn own(&self, key: &LeaseKey) -> bool {
+        self.holder(key).as_ref() == Some(&self.run.holder)
+            && !self.by_key.get(&key.to_string()).is_some_and(|lease| given_back(lease))
+    }
+
+    /// What keeps this run off the Lease: who holds it, who was there first, or whose
+    /// clients are on the node.
+    fn kept_by(&self, key: &LeaseKey) -> Option<String> {
+        if self.own(key) {
+            return None;
+        }
+        let first = || self.tickets.iter().find(|ticket| ticket.lease == key.to_string());
+        let beside = || self.uses.clients.get(key.node()?).cloned();
+        self.holder(key).map(|holder| holder.run()).or_else(|| first().map(|ticket| ticket.run.clone())).or_else(beside)
+    }
+
+    fn busy(&self, key: &LeaseKey, held_by: String) -> QueueStatus {
+        let lease = key.to_string();
+        let ahead = self.tickets.iter().filter(|ticket| ticket.lease == lease).count();
+        QueueStatus { position: i32::try_from(ahead).unwrap_or(i32::MAX).saturating_add(1), lease, held_by }
+    }
+
+    fn node(&self, name: &str) -> LeaseKey {
+        LeaseKey::of_node(self.seen.operator_namespace, name)
+    }
+}
+
+/// Finds out whose turn it is. `setbacks` is how often the clients could not start:
+/// each time other nodes come first.
+pub fn look(run: &ValidatedRun, target: &ReadyTarget, seen: &Seen<'_>, setbacks: usize) -> Looked {
+    let uses = Uses::of(seen.pods, &run.holder.uid);
+    let mut fit = candidates(run, seen.nodes, &uses, &target.nodes);
+    let none = || none_fits(run, seen.nodes, &uses);
+    let (least, most) = wanted(run);
+    let no_node = (fit.len() < least).then(none);
+    let by_key = seen.leases.iter().map(|lease| (LeaseKey::of(lease).to_string(), lease)).collect();
+    let held = Holders { run, by_key, tickets: tickets(seen.runs, run), uses, seen };
+    if no_node.is_some() {
+        // The scheduler, or who makes nodes, is to find one.
+        fit.clear();
+    }
+    let length = fit.len().max(1);
+    fit.rotate_left(setbacks % length);
+    fit.sort_by_key(|node| !held.own(&held.node(node)));
+    let free: Vec<&String> = fit.iter().filter(|node| held.kept_by(&held.node(node)).is_none()).collect();
+    let client_nodes: Vec<String> = free.iter().take(most).map(|node| (*node).clone()).collect();
+    let own_nodes: Vec<String> = client_nodes.iter().filter(|node| held.own(&held.node(node))).cloned().collect();
+
+    let fixed = keys(target, seen.operator_namespace);
+    let any_held = held.by_key.values().any(|lease| holder_of(lease).as_ref() == Some(&run.holder));
+    let looked = |turn, missing, client_nodes| Looked { turn, missing, client_nodes, no_node: no_node.clone() };
+    if held.by_key.values().any(|lease| holder_of(lease).as_ref() == Some(&run.holder) && given_back(lease)) {
+        return looked(Turn::Returning, Vec::new(), Vec::new());
+    }
+    if fixed.iter().all(|key| held.own(key)) && (own_nodes.len() >= least || no_node.is_some()) {
+        return looked(Turn::Held, Vec::new(), own_nodes);
+    }
+    let enough = client_nodes.len() >= least || no_node.is_some();
+    let kept_node = || fit.iter().map(|node| held.node(node)).find_map(|key| Some((held.kept_by(&key)?, key)));
+    let kept = fixed.iter().find_map(|key| Some((held.kept_by(key)?, key.clone())));
+    match kept.or_else(|| if enough { None } else { kept_node() }) {
+        Some((by, key)) => looked(Turn::Busy { queue: held.busy(&key, by), holds: any_held }, Vec::new(), Vec::new()),
+        None => {
+            let nodes = client_nodes.iter().map(|node| held.node(node));
+            let mut missing: Vec<LeaseKey> = fixed.iter().cloned().chain(nodes).filter(|key| !held.own(key)).collect();
+            // In one order for all, so that two runs never wait for each other; a shared node once.
+            missing.sort();
+            missing.dedup();
+            looked(Turn::Free, missing, client_nodes)
+        }
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{
-        cluster::lease::Holder,
-        run::{
-            fixtures::{self, run},
-            validate::validate,
-        },
-    };
-
-    fn at(seconds: i64) -> Timestamp {
-        Timestamp::from_second(seconds).unwrap()
-    }
-
-    fn target(datastore: bool) -> ReadyTarget {
-        if datastore {
-            return fixtures::target();
-        }
-        let name = "10.0.0.7:6379".to_owned();
-        ReadyTarget { name, nodes: Vec::new(), datastore, ..fixtures::target() }
-    }
-
-    fn names(target: &ReadyTarget) -> Vec<String> {
-        let run = validate(&run(&["write"], 1)).unwrap();
-        keys(&run, target, "dragstrip-system").iter().map(ToString::to_string).collect()
-    }
-
-    #[test]
-    fn a_datastore_needs_its_own_lease_and_its_nodes() {
-        assert_eq!(names(&target(true)), ["races/dragstrip-redis", "dragstrip-system/dragstrip-node-worker"]);
-    }
-
-    #[test]
-    fn a_cluster_needs_the_lease_of_every_node_it_runs_on() {
-        let spread = ReadyTarget { nodes: vec!["a".into(), "b".into()], ..fixtures::target() };
-        assert_eq!(
-            names(&spread)[1..],
-            ["dragstrip-system/dragstrip-node-a", "dragstrip-system/dragstrip-node-b"]
-        );
-    }
-
-    #[test]
-    fn an_external_address_has_one_lease_for_all_namespaces() {
-        let names = names(&target(false));
-        assert_eq!(names.len(), 1);
-        assert!(names[0].starts_with("dragstrip-system/dragstrip-external-"), "{names:?}");
-    }
-
-    #[test]
-    fn older_runs_that_wait_for_the_same_lease_go_first() {
-        let ticket = |created, run: &str, lease: &str| Ticket {
-            created: at(created),
-            run: run.into(),
-            lease: lease.into(),
-        };
-        let all = [
-            ticket(30, "races/later", "races/dragstrip-redis"),
-            ticket(10, "races/first", "races/dragstrip-redis"),
-            ticket(5, "races/elsewhere", "races/dragstrip-valkey"),
-            ticket(20, "races/a-tie", "races/dragstrip-redis"),
-        ];
-        let keys = [LeaseKey { namespace: "races".into(), name: "dragstrip-redis".into() }];
-        let order: Vec<&str> =
-            ahead(&all, &keys, at(20), "races/me").iter().map(|t| t.run.as_str()).collect();
-        assert_eq!(order, ["races/first", "races/a-tie"]);
-    }
-
-    fn holder(name: &str) -> Holder {
-        Holder {
-            namespace: "races".into(),
-            name: name.into(),
-            uid: if name == "sprint" { "run-uid" } else { "u" }.into(),
-        }
-    }
-
-    fn found(name: &str, holder: Option<Holder>) -> Found {
-        Found { key: LeaseKey { namespace: "races".into(), name: name.into() }, holder, since: None }
-    }
-
-    #[test]
-    fn a_turn_is_held_only_with_every_lease() {
-        let run = validate(&run(&["write"], 1)).unwrap();
-        let own = || Some(holder("sprint"));
-        let whose = |a, b| whose(&run, &[found("target", a), found("node", b)], &[]);
-        assert_eq!(whose(own(), own()), Turn::Held);
-        assert_eq!(whose(own(), None), Turn::Free, "the second is still to be taken");
-        assert_eq!(whose(None, None), Turn::Free);
-        let busy = QueueStatus { position: 1, lease: "races/node".into(), held_by: "races/other".into() };
-        assert_eq!(whose(own(), Some(holder("other"))), Turn::Busy(busy));
-    }
-
-    #[test]
-    fn a_free_lease_is_left_to_who_came_first() {
-        let run = validate(&run(&["write"], 1)).unwrap();
-        let earlier = Ticket { created: at(0), run: "races/first".into(), lease: "races/target".into() };
-        let busy = QueueStatus { position: 2, lease: "races/target".into(), held_by: "races/first".into() };
-        assert_eq!(whose(&run, &[found("target", None)], &[earlier]), Turn::Busy(busy));
-    }
-}
+mod tests;

@@ -1,0 +1,213 @@
+//! Which nodes a run's clients may use: none with a server of ours, none that
+//! another run uses. Pure.
+
+use super::validate::ValidatedRun;
+use crate::{
+    cluster::{nodes, pods},
+    datastore::tolerations,
+    labels,
+};
+use dragstrip_crds::run::ClientSpread;
+use k8s_openapi::api::core::v1::{Node, Pod, Taint, Toleration};
+use kube::ResourceExt;
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+/// What uses which nodes just now.
+#[derive(Debug, Default)]
+pub struct Uses {
+    /// Nodes with a server of ours.
+    pub servers: BTreeSet<String>,
+    /// Nodes with a client pod, and the run it is of, as namespace/name.
+    pub clients: BTreeMap<String, String>,
+}
+
+impl Uses {
+    /// The uses of nodes that `pods` show, apart from those by clients of the run with this uid.
+    pub fn of(pods: &[Arc<Pod>], except_uid: &str) -> Self {
+        let mut uses = Self::default();
+        for pod in pods.iter().filter(|pod| !pods::ended(pod)) {
+            let Some(node) = pod.spec.as_ref().and_then(|spec| spec.node_name.clone()) else { continue };
+            let label = |key| pod.labels().get(key).map(String::as_str);
+            if label(labels::COMPONENT) == Some(labels::SERVER) {
+                uses.servers.insert(node);
+            } else if label(labels::RUN_UID) != Some(except_uid) {
+                let run = format!("{}/{}", pod.namespace().unwrap_or_default(), label(labels::RUN).unwrap_or("?"));
+                uses.clients.insert(node, run);
+            }
+        }
+        uses
+    }
+}
+
+/// How many nodes the clients need at least, and how many they use at most.
+pub fn wanted(run: &ValidatedRun) -> (usize, usize) {
+    let pods = usize::try_from(run.pods()).unwrap_or(usize::MAX);
+    match run.spec.clients.spread {
+        ClientSpread::OnePerNode => (pods, pods),
+        _ => (1, pods),
+    }
+}
+
+fn tolerates(tolerations: &[Toleration], taint: &Taint) -> bool {
+    tolerations.iter().any(|toleration| {
+        let key = toleration.key.as_deref().unwrap_or_default();
+        let exists = toleration.operator.as_deref() == Some("Exists");
+        let same_value = toleration.value.as_deref().unwrap_or_default() == taint.value.as_deref().unwrap_or_default();
+        (key == taint.key && (exists || same_value) || key.is_empty() && exists)
+            && toleration.effect.as_ref().is_none_or(|effect| *effect == taint.effect)
+    })
+}
+
+/// Why no client can go to `node` whatever runs there; `None` when one can.
+fn unfit(run: &ValidatedRun, node: &Node) -> Option<&'static str> {
+    let placement = &run.spec.clients.placement;
+    let tolerations = tolerations(labels::CLIENT, placement);
+    let spec = node.spec.as_ref();
+    let taints = spec.and_then(|spec| spec.taints.as_deref()).unwrap_or_default();
+    let ready = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    if !nodes::selected(node, placement) {
+        Some("not selected")
+    } else if spec.is_some_and(|spec| spec.unschedulable == Some(true)) {
+        Some("cordoned")
+    } else if !ready.clone().any(|condition| condition.type_ == "Ready" && condition.status == "True") {
+        Some("not ready")
+    } else if taints.iter().any(|taint| taint.effect != "PreferNoSchedule" && !tolerates(&tolerations, taint)) {
+        Some("tainted")
+    } else {
+        None
+    }
+}
+
+/// The nodes that clients of `run` can go to, those first that they should prefer:
+/// labelled for clients, with more CPUs, and by name. `own_servers` are the nodes of
+/// the target, which only a run that says so shares.
+pub fn candidates(run: &ValidatedRun, nodes: &[Arc<Node>], uses: &Uses, own_servers: &[String]) -> Vec<String> {
+    let shares = |name: &String| run.spec.clients.share_server_node && own_servers.contains(name);
+    let mut fit: Vec<&Arc<Node>> = nodes
+        .iter()
+        .filter(|node| unfit(run, node).is_none())
+        .filter(|node| !uses.servers.contains(&node.name_any()) || shares(&node.name_any()))
+        .collect();
+    fit.sort_by_key(|node| {
+        let role = node.labels().get(labels::NODE_ROLE).map(String::as_str);
+        let labelled = match role {
+            Some(labels::CLIENT) => 0,
+            None => 1,
+            Some(_) => 2,
+        };
+        // A node of its own is better than the server's.
+        (shares(&node.name_any()), labelled, Reverse(nodes::cpus(node)), node.name_any())
+    });
+    fit.into_iter().map(|node| node.name_any()).collect()
+}
+
+/// Why there are too few [`candidates`], with the remedy.
+pub fn none_fits(run: &ValidatedRun, nodes: &[Arc<Node>], uses: &Uses) -> String {
+    let mut reasons: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for node in nodes {
+        let reason = unfit(run, node).or(uses.servers.contains(&node.name_any()).then_some("has a Datastore's server"));
+        reasons.entry(reason.unwrap_or("fits")).or_default().push(node.name_any());
+    }
+    let told: Vec<String> = reasons
+        .into_iter()
+        .map(|(reason, mut names)| {
+            names.sort_unstable();
+            let more = names.len().saturating_sub(5);
+            names.truncate(5);
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            format!("{reason}: {}{more}", names.join(", "))
+        })
+        .collect();
+    let (least, _) = wanted(run);
+    let needed = if least == 1 { "no node for clients".to_owned() } else { format!("no node for clients: {least} are needed") };
+    format!(
+        "{needed} that spec.clients.placement ({}) selects and that has no server ({}); add or label a node, correct the placement, or set spec.clients.shareServerNode",
+        nodes::describe(&run.spec.clients.placement),
+        if told.is_empty() { "the cluster has no nodes".to_owned() } else { told.join("; ") },
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::{fixtures, validate::validate};
+    use serde_json::json;
+
+    fn node(name: &str, more: serde_json::Value) -> Arc<Node> {
+        let mut node = json!({
+            "metadata": {"name": name, "labels": {}}, "spec": {},
+            "status": {"capacity": {"cpu": "4"}, "conditions": [{"type": "Ready", "status": "True"}]}
+        });
+        for (key, value) in more.as_object().unwrap() {
+            node.pointer_mut(key).unwrap().clone_from(value);
+        }
+        Arc::new(serde_json::from_value(node).unwrap())
+    }
+
+    fn pod(node: &str, component: &str, uid: &str) -> Arc<Pod> {
+        Arc::new(
+            serde_json::from_value(json!({
+                "metadata": {"name": "p", "namespace": "races", "labels": {
+                    labels::COMPONENT: component, labels::RUN_UID: uid, labels::RUN: "other"
+                }},
+                "spec": {"nodeName": node, "containers": []}, "status": {"phase": "Running"}
+            }))
+            .unwrap(),
+        )
+    }
+
+    fn found(share: bool, nodes: &[Arc<Node>], pods: &[Arc<Pod>]) -> Vec<String> {
+        let mut run = fixtures::run(&["read"], 1);
+        run.spec.clients.share_server_node = share;
+        let run = validate(&run).unwrap();
+        candidates(&run, nodes, &Uses::of(pods, &run.holder.uid), &["server-1".to_owned()])
+    }
+
+    #[test]
+    fn clients_keep_off_every_node_with_a_server_whoever_owns_it() {
+        let nodes = [node("server-1", json!({})), node("server-2", json!({})), node("client", json!({}))];
+        let servers = [pod("server-1", "server", ""), pod("server-2", "server", "")];
+        assert_eq!(found(false, &nodes, &servers), ["client"]);
+        assert_eq!(found(true, &nodes, &servers), ["client", "server-1"], "only the target's own node is shared, and last");
+    }
+
+    #[test]
+    fn labelled_and_larger_nodes_come_first() {
+        let role = |role: &str| json!({"/metadata/labels": {labels::NODE_ROLE: role}});
+        let nodes = [
+            node("a-server", role("server")),
+            node("b-plain", json!({})),
+            node("c-client", role("client")),
+            node("d-large", json!({"/metadata/labels": {labels::NODE_ROLE: "client"}, "/status/capacity": {"cpu": "64"}})),
+        ];
+        assert_eq!(found(false, &nodes, &[]), ["d-large", "c-client", "b-plain", "a-server"]);
+    }
+
+    #[test]
+    fn nodes_that_take_no_client_are_left_out_and_told() {
+        let taint = |value: &str| json!({"/spec": {"taints": [{"key": labels::NODE_ROLE, "value": value, "effect": "NoSchedule"}]}});
+        let nodes = [
+            node("for-servers", taint("server")),
+            node("for-clients", taint("client")),
+            node("cordoned", json!({"/spec": {"unschedulable": true}})),
+            node("down", json!({"/status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}})),
+        ];
+        assert_eq!(found(false, &nodes, &[]), ["for-clients"]);
+        let run = validate(&fixtures::run(&["read"], 1)).unwrap();
+        let told = none_fits(&run, &nodes[..1], &Uses::default());
+        assert!(told.contains("no node for clients") && told.contains("tainted: for-servers"), "{told}");
+    }
+
+    #[test]
+    fn the_clients_of_others_are_seen_and_ended_ones_are_not() {
+        let mut over = (*pod("client", "client", "theirs")).clone();
+        over.status.as_mut().unwrap().phase = Some("Succeeded".into());
+        assert!(Uses::of(&[Arc::new(over)], "mine").clients.is_empty());
+        let uses = Uses::of(&[pod("client", "client", "theirs"), pod("other", "client", "mine")], "mine");
+        assert_eq!(uses.clients, [("client".to_owned(), "races/other".to_owned())].into());
+    }
+}

@@ -1,0 +1,193 @@
+use super::*;
+use crate::{
+    labels,
+    run::{
+        decide::DatastoreKey,
+        fixtures::{self, run},
+        validate::validate,
+    },
+};
+use serde_json::json;
+
+fn target() -> ReadyTarget {
+    fixtures::target()
+}
+
+fn external(host: &str) -> ReadyTarget {
+    ReadyTarget { host: host.into(), nodes: Vec::new(), datastore: None, ..target() }
+}
+
+fn names(target: &ReadyTarget) -> Vec<String> {
+    keys(target, "dragstrip-system").iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn a_datastore_needs_its_own_lease_and_those_of_all_its_nodes() {
+    let spread = ReadyTarget { nodes: vec!["a".into(), "b".into()], ..target() };
+    assert_eq!(
+        names(&spread),
+        ["races/dragstrip-redis", "dragstrip-system/dragstrip-node-a", "dragstrip-system/dragstrip-node-b"]
+    );
+}
+
+#[test]
+fn an_external_address_has_one_lease_for_all_namespaces_and_spellings() {
+    let lower = names(&external("redis.example.com"));
+    assert!(lower[0].starts_with("dragstrip-system/dragstrip-external-"), "{lower:?}");
+    assert_eq!(lower, names(&external("Redis.Example.COM")));
+    assert_ne!(lower, names(&external("valkey.example.com")));
+}
+
+#[test]
+fn an_address_that_is_a_datastores_needs_the_datastores_leases() {
+    let other = DatastoreKey { namespace: "shop".into(), name: "redis".into() };
+    let known = ReadyTarget { datastore: Some(other), ..external("10.0.0.7") };
+    assert_eq!(names(&known), ["shop/dragstrip-redis"]);
+}
+
+fn node(name: &str) -> Arc<Node> {
+    let ready = json!({"conditions": [{"type": "Ready", "status": "True"}]});
+    Arc::new(serde_json::from_value(json!({"metadata": {"name": name}, "status": ready})).unwrap())
+}
+
+fn lease(key: &str, holder: &str) -> Arc<Lease> {
+    let (namespace, name) = key.split_once('/').unwrap();
+    let identity = if holder == "sprint" { "races/sprint/run-uid".to_owned() } else { format!("races/{holder}/u") };
+    Arc::new(
+        serde_json::from_value(json!({
+            "metadata": {"namespace": namespace, "name": name}, "spec": {"holderIdentity": identity}
+        }))
+        .unwrap(),
+    )
+}
+
+fn queued(name: &str, created: &str, lease: &str) -> Arc<BenchmarkRun> {
+    let mut other = run(&["read"], 1);
+    other.metadata.name = Some(name.into());
+    other.metadata.uid = Some(format!("{name}-uid"));
+    other.metadata.creation_timestamp = serde_json::from_value(json!(created)).unwrap();
+    other.status = serde_json::from_value(json!({
+        "phase": "Queued", "queue": {"position": 1, "lease": lease, "heldBy": "races/x"}
+    }))
+    .unwrap();
+    Arc::new(other)
+}
+
+const TARGET: &str = "races/dragstrip-redis";
+const SERVER: &str = "dragstrip-system/dragstrip-node-worker";
+const C1: &str = "dragstrip-system/dragstrip-node-c1";
+const C2: &str = "dragstrip-system/dragstrip-node-c2";
+
+/// A look at two client nodes and the server's.
+fn looked(leases: &[Arc<Lease>], runs: &[Arc<BenchmarkRun>], pods: &[Arc<Pod>]) -> Looked {
+    let run = validate(&run(&["write"], 1)).unwrap();
+    let server: Pod = serde_json::from_value(json!({
+        "metadata": {"name": "redis-0", "labels": {labels::COMPONENT: labels::SERVER}},
+        "spec": {"nodeName": "worker", "containers": []}
+    }))
+    .unwrap();
+    let pods: Vec<_> = pods.iter().cloned().chain([Arc::new(server)]).collect();
+    let seen = Seen {
+        leases,
+        runs,
+        nodes: &[node("worker"), node("c1"), node("c2")],
+        pods: &pods,
+        operator_namespace: "dragstrip-system",
+    };
+    look(&run, &target(), &seen, 0)
+}
+
+fn busy(lease: &str, held_by: &str, position: i32, holds: bool) -> Turn {
+    let queue = QueueStatus { position, lease: lease.into(), held_by: format!("races/{held_by}") };
+    Turn::Busy { queue, holds }
+}
+
+fn texts(keys: &[LeaseKey]) -> Vec<String> {
+    keys.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn a_free_turn_needs_target_server_node_and_a_client_node() {
+    let found = looked(&[], &[], &[]);
+    assert_eq!(found.turn, Turn::Free);
+    assert_eq!(texts(&found.missing), [C1, SERVER, TARGET]);
+    assert_eq!(found.client_nodes, ["c1"]);
+}
+
+#[test]
+fn a_client_node_that_another_run_holds_is_left_alone() {
+    let found = looked(&[lease(C1, "other")], &[], &[]);
+    assert_eq!((found.turn, found.client_nodes), (Turn::Free, vec!["c2".to_owned()]));
+}
+
+#[test]
+fn a_run_whose_client_nodes_are_all_held_is_queued() {
+    let found = looked(&[lease(C1, "other"), lease(C2, "third")], &[], &[]);
+    assert_eq!(found.turn, busy(C1, "other", 1, false));
+    assert_eq!(found.missing, vec![]);
+}
+
+#[test]
+fn a_turn_is_held_only_with_every_lease() {
+    let own = |key| lease(key, "sprint");
+    let held = looked(&[own(TARGET), own(SERVER), own(C2)], &[], &[]);
+    assert_eq!((held.turn, held.client_nodes), (Turn::Held, vec!["c2".to_owned()]));
+    let part = looked(&[own(TARGET), own(C2)], &[], &[]);
+    assert_eq!((part.turn, texts(&part.missing)), (Turn::Free, vec![SERVER.to_owned()]));
+    let lost = looked(&[own(TARGET), own(C2), lease(SERVER, "other")], &[], &[]);
+    assert_eq!(lost.turn, busy(SERVER, "other", 1, true), "what is held in part must be given back");
+}
+
+#[test]
+fn a_lease_that_was_given_back_is_not_held() {
+    let mut back = (*lease(TARGET, "sprint")).clone();
+    back.annotations_mut().insert(labels::GIVEN_BACK.into(), "true".into());
+    assert_eq!(looked(&[Arc::new(back)], &[], &[]).turn, Turn::Returning);
+}
+
+#[test]
+fn a_free_lease_is_left_to_who_came_first() {
+    let earlier = queued("first", "2025-01-01T00:00:00Z", TARGET);
+    let later = queued("later", "2027-01-01T00:00:00Z", TARGET);
+    assert_eq!(looked(&[], &[earlier, later.clone()], &[]).turn, busy(TARGET, "first", 2, false));
+    assert_eq!(looked(&[], &[later], &[]).turn, Turn::Free);
+    let elsewhere = queued("first", "2025-01-01T00:00:00Z", "races/dragstrip-valkey");
+    assert_eq!(looked(&[], &[elsewhere], &[]).turn, Turn::Free);
+}
+
+#[test]
+fn a_node_with_another_runs_clients_is_busy_without_a_lease() {
+    let client = |node: &str| -> Arc<Pod> {
+        Arc::new(
+            serde_json::from_value(json!({
+                "metadata": {"name": "p", "namespace": "races", "labels": {
+                    labels::COMPONENT: labels::CLIENT, labels::RUN: "other", labels::RUN_UID: "u"
+                }},
+                "spec": {"nodeName": node, "containers": []}
+            }))
+            .unwrap(),
+        )
+    };
+    assert_eq!(looked(&[], &[], &[client("c1")]).client_nodes, ["c2"]);
+    assert_eq!(looked(&[], &[], &[client("c1"), client("c2")]).turn, busy(C1, "other", 1, false));
+}
+
+#[test]
+fn without_any_node_for_clients_the_scheduler_is_asked_and_the_reason_told() {
+    let run = validate(&run(&["write"], 1)).unwrap();
+    let seen =
+        Seen { leases: &[], runs: &[], nodes: &[], pods: &[], operator_namespace: "dragstrip-system" };
+    let found = look(&run, &target(), &seen, 0);
+    assert_eq!((found.turn, found.client_nodes), (Turn::Free, vec![]));
+    assert!(found.no_node.unwrap().contains("no node for clients"));
+}
+
+#[test]
+fn after_a_setback_other_nodes_come_first() {
+    let run = validate(&run(&["write"], 1)).unwrap();
+    let nodes = [node("c1"), node("c2")];
+    let seen =
+        Seen { leases: &[], runs: &[], nodes: &nodes, pods: &[], operator_namespace: "dragstrip-system" };
+    let first: Vec<_> = (0..3).map(|setbacks| look(&run, &target(), &seen, setbacks).client_nodes).collect();
+    assert_eq!(first, [["c1"], ["c2"], ["c1"]]);
+}
