@@ -73,11 +73,13 @@ generate: ## Write the generated files: CRDs and the chart's copy of them, the s
 .PHONY: format
 format: ## Format the code
 	cargo fmt --all
+	cargo fmt --manifest-path fuzz/Cargo.toml
 
 .PHONY: check
 check: generate tools node-modules ## Format, lint, licences, generated files, shell scripts
 	@! git ls-files '*.lua' '*/node_modules/*' | grep . || { echo "third-party text is in the tree: take it from its package at build time"; exit 1; }
 	cargo fmt --all --check
+	cargo fmt --manifest-path fuzz/Cargo.toml --check
 	cargo clippy --locked --workspace --all-targets --all-features -- -D warnings
 	cd bench-jobs/bullmq && npm run --silent check
 	$(DRAGSTRIP_CACHE)/tools/bin/cargo-deny --locked check bans licenses sources
@@ -87,8 +89,8 @@ check: generate tools node-modules ## Format, lint, licences, generated files, s
 
 .PHONY: tools
 tools: ## Install what the checks need
-	@command -v shellcheck >/dev/null || { echo "==> installing shellcheck"; apt-get install -y -qq shellcheck >/dev/null; }
-	@command -v redis-server >/dev/null || { echo "==> installing redis-server, which the tests start"; apt-get install -y -qq redis-server redis-tools >/dev/null; }
+	@command -v shellcheck >/dev/null && command -v redis-server >/dev/null || { echo "==> installing shellcheck and redis-server, which the tests start"; \
+	  apt-get update -qq && apt-get install -y -qq shellcheck redis-server >/dev/null; }
 	@[ -x $(DRAGSTRIP_CACHE)/tools/bin/cargo-deny ] || { echo "==> installing cargo-deny (once, some minutes)"; \
 	  CARGO_TARGET_DIR=$(DRAGSTRIP_CACHE)/target-tools cargo install --quiet --locked --root $(DRAGSTRIP_CACHE)/tools cargo-deny@0.20.2; }
 
