@@ -11,9 +11,11 @@ use crate::cluster::pods::Trouble;
 use dragstrip_crds::{
     datastore::{SecretKeyReference, ServerProtocol},
     observed::ServerTruth,
+    run::{FailureStatus, QueueStatus, SetbackStatus},
+};
+use dragstrip_results::{
     protocol::{JobMember, JobTls},
     result::PodFailure,
-    run::{FailureStatus, QueueStatus, SetbackStatus},
 };
 use jiff::{SignedDuration, Timestamp};
 
@@ -554,7 +556,7 @@ mod tests {
         fixtures::{run, target},
         validate::validate,
     };
-    use dragstrip_crds::result::{Failure, FailureStep};
+    use dragstrip_results::result::{Failure, FailureStep};
 
     fn at(seconds: i64) -> Timestamp {
         Timestamp::from_second(1_000_000 + seconds).unwrap()
