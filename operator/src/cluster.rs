@@ -3,6 +3,7 @@
 
 pub mod agents;
 pub mod apply;
+pub mod backoff;
 pub mod events;
 pub mod feed;
 pub mod lease;

@@ -2,7 +2,7 @@
 //! to use, a way to talk to runners and observers, and metrics.
 
 use crate::{
-    cluster::{agents::Agents, events::Announcer, world::World},
+    cluster::{agents::Agents, backoff::Backoff, events::Announcer, world::World},
     metrics::Metrics,
 };
 use kube::Client;
@@ -34,6 +34,8 @@ pub struct Context {
     pub agents: Agents,
     /// What was seen of the cluster.
     pub world: World,
+    /// What is failing just now.
+    pub backoff: Arc<Backoff>,
     /// Counters of the process.
     pub metrics: Metrics,
 }

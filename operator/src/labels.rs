@@ -18,8 +18,6 @@ pub const RUN_UID: &str = "dragstrip.dev/run-uid";
 pub const PHASE: &str = "dragstrip.dev/phase";
 /// Repetition of the phase, from 1.
 pub const REPETITION: &str = "dragstrip.dev/repetition";
-/// Name of the Lease a client pod's run must hold.
-pub const TARGET_LEASE: &str = "dragstrip.dev/target-lease";
 /// Annotation on a Lease: its run does not need it any more.
 pub const GIVEN_BACK: &str = "dragstrip.dev/given-back";
 /// Annotation on a Job and on a stored result: digest of the run's spec that it is of.
@@ -29,9 +27,6 @@ pub const SERVER_IDENTITY: &str = "dragstrip.dev/server-identity";
 /// Annotation on a Job: the start line in nanoseconds of Unix time, written
 /// before the order is given, so that a restarted operator repeats the same one; kept with the result.
 pub const START_AT: &str = "dragstrip.dev/start-at-unix-nanos";
-/// Annotation on a stored result: when its Job was made, which is removed when a
-/// client was lost.
-pub const JOB_CREATED: &str = "dragstrip.dev/job-created";
 /// Annotation on a client pod: its runner ends the load this many seconds after
 /// the start line, whatever happens to the node's connection.
 pub const LOAD_BOUND: &str = "dragstrip.dev/load-ends-within-seconds";

@@ -1,6 +1,7 @@
 //! What a pod's status says about why it does not run, for people. Pure.
 
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodCondition, PodStatus};
+use jiff::Timestamp;
 use kube::ResourceExt;
 
 /// A pod that is held up: a reason for a condition, and a sentence.
@@ -19,6 +20,16 @@ pub(super) fn condition<'a>(status: &'a PodStatus, kind: &str) -> Option<&'a Pod
 /// Whether the pod's Ready condition holds.
 pub fn ready(pod: &Pod) -> bool {
     pod.status.as_ref().and_then(|status| condition(status, "Ready")).is_some_and(|c| c.status == "True")
+}
+
+/// Since when the pod has been ready or not.
+pub fn ready_since(pod: &Pod) -> Option<Timestamp> {
+    Some(condition(pod.status.as_ref()?, "Ready")?.last_transition_time.as_ref()?.0)
+}
+
+/// Whether the pod was made by the Job called `job`.
+pub fn is_of_job(pod: &Pod, job: &str) -> bool {
+    pod.labels().get("batch.kubernetes.io/job-name").is_some_and(|name| name == job)
 }
 
 /// Whether the pod has ended, well or badly.

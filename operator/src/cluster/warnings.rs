@@ -1,29 +1,16 @@
 //! Why a pod does not start, from the events about it. The kubelet tells a failed
 //! image pull or mount there at once; the pod's own status follows many seconds
-//! later, or never. [`list`] needs the client, the rest is pure.
+//! later, or never. Why no pod is made at all is told of those who make them. Pure.
 
 use super::pods::{self, ORDINARY, Trouble};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{ContainerStatus, Event, Pod};
-use kube::{Api, Client, ResourceExt, api::ListParams, runtime::watcher};
+use kube::ResourceExt;
+use std::sync::Arc;
 
 /// What is mounted by now has no warning as new as what is not: the kubelet tries
 /// all that a pod lacks at about the same time, and waits longer before each try.
 const SAME_TRY: SignedDuration = SignedDuration::from_secs(10);
-
-/// Warnings about pods, whoever they belong to.
-const ABOUT_PODS: &str = "type=Warning,involvedObject.kind=Pod";
-
-/// What brings a pass when there is a new warning about a pod.
-pub fn watched() -> watcher::Config {
-    watcher::Config::default().fields(ABOUT_PODS)
-}
-
-/// All warnings about pods in `namespace`.
-pub async fn list(client: &Client, namespace: &str) -> kube::Result<Vec<Event>> {
-    let events: Api<Event> = Api::namespaced(client.clone(), namespace);
-    Ok(events.list(&ListParams::default().fields(ABOUT_PODS)).await?.items)
-}
 
 fn waits(container: &ContainerStatus) -> bool {
     let waiting = container.state.as_ref().and_then(|state| state.waiting.as_ref());
@@ -106,7 +93,7 @@ fn last_seen(event: &Event) -> Option<Timestamp> {
 
 /// What holds `pod` up by the newest of `events` about it that tells, and whatever
 /// else failed with it: of two Secrets that are missing both are named.
-pub fn trouble(pod: &Pod, events: &[Event]) -> Option<Trouble> {
+pub fn trouble(pod: &Pod, events: &[Arc<Event>]) -> Option<Trouble> {
     if !may_explain(pod) {
         return None;
     }
@@ -131,6 +118,18 @@ pub fn trouble(pod: &Pod, events: &[Event]) -> Option<Trouble> {
     })
 }
 
+/// Why a Job or StatefulSet makes no pod, in the words of who refused it: a quota, a
+/// limit range, Pod Security, an admission policy.
+pub fn refusal(maker: &impl ResourceExt, events: &[Arc<Event>]) -> Option<Trouble> {
+    let uid = maker.uid();
+    let about = events.iter().filter(|event| event.involved_object.uid == uid);
+    let newest = about.filter(|event| event.reason.as_deref() == Some("FailedCreate")).max_by_key(|event| last_seen(event))?;
+    Some(Trouble {
+        reason: "PodRefused".to_owned(),
+        message: format!("no pod can be made: {}", newest.message.as_deref().unwrap_or("no details given")),
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -152,13 +151,21 @@ mod tests {
         }]})
     }
 
-    fn event(uid: &str, reason: &str, message: &str, at: &str) -> Event {
-        serde_json::from_value(json!({
+    fn event(uid: &str, reason: &str, message: &str, at: &str) -> Arc<Event> {
+        let event = serde_json::from_value(json!({
             "metadata": {"name": "e"},
             "involvedObject": {"kind": "Pod", "uid": uid, "fieldPath": "spec.containers{client}"},
             "reason": reason, "message": message, "lastTimestamp": at,
-        }))
-        .unwrap()
+        }));
+        Arc::new(event.unwrap())
+    }
+
+    #[test]
+    fn why_a_job_makes_no_pods_is_told_in_the_words_of_who_refused() {
+        let job: k8s_openapi::api::batch::v1::Job = serde_json::from_value(json!({"metadata": {"uid": "j"}})).unwrap();
+        let refused = event("j", "FailedCreate", "pods \"p\" is forbidden: exceeded quota: small", LATE);
+        let found = refusal(&job, &[event("u", "FailedCreate", "of another", LATE), refused]).unwrap();
+        assert!(found.message.contains("exceeded quota: small"), "{}", found.message);
     }
 
     const PULL: &str = "Failed to pull image \"example.com/none:1\": no such host";

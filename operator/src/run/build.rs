@@ -8,7 +8,8 @@ use super::{
     decide::{ReadyTarget, watchdog_seconds},
     validate::{Attempt, ValidatedRun},
 };
-use crate::{cluster::lease::LeaseKey, context::Settings, labels};
+use super::kept::annotation;
+use crate::{context::Settings, labels};
 use dragstrip_crds::{BenchmarkRun, Datastore, DatastoreSpec};
 use dragstrip_results::{
     protocol::{JobSpec, JobTarget},
@@ -65,15 +66,15 @@ pub fn datastore(run: &ValidatedRun, spec: &DatastoreSpec) -> Datastore {
     datastore
 }
 
-/// What a result remembers of its `job`, which may be removed: when it was made and when it was to start.
-fn memory(job: Option<&Job>) -> BTreeMap<String, String> {
-    let created = job.and_then(|job| job.metadata.creation_timestamp.as_ref());
-    let start = job.and_then(|job| job.annotations().get(labels::START_AT));
-    let created = created.map(|time| (labels::JOB_CREATED.to_owned(), time.0.to_string()));
-    created.into_iter().chain(start.map(|start| (labels::START_AT.to_owned(), start.clone()))).collect()
+/// What a result remembers of its `job`, which may be removed: when it was to start,
+/// of which spec it was, and what the server was.
+fn memory(job: Option<&Job>) -> impl Iterator<Item = (String, String)> {
+    let remembered = [labels::START_AT, labels::SPEC_HASH, labels::SERVER_IDENTITY];
+    remembered.into_iter().filter_map(move |key| Some((key.to_owned(), annotation(&job?.metadata, key)?.to_owned())))
 }
 
-/// Where the `parts` of the result of `attempt`, measured by `job`, are kept, in
+/// Where the `parts` of the result of `attempt`, measured by `job`, are kept, the first
+/// with `marks` that tell its outcome, in
 /// the order in which they must be written: the first part comes last, since a
 /// result counts as stored when that one is there. Until then the others may be
 /// written anew, by an operator that was restarted in between.
@@ -81,9 +82,9 @@ pub fn config_maps(
     run: &ValidatedRun,
     attempt: &Attempt,
     job: Option<&Job>,
+    marks: &BTreeMap<String, String>,
     parts: Vec<Vec<u8>>,
 ) -> Vec<ConfigMap> {
-    let count = parts.len();
     let kept = parts.into_iter().enumerate().map(|(index, part)| {
         let first = index == 0;
         let mut kept = ConfigMap {
@@ -97,9 +98,7 @@ pub fn config_maps(
             ..ConfigMap::default()
         };
         if first {
-            let several = (count > 1).then(|| (stored::PARTS.to_owned(), count.to_string()));
-            let known: BTreeMap<_, _> = memory(job).into_iter().chain(several).collect();
-            kept.metadata.annotations = Some(known).filter(|known| !known.is_empty());
+            kept.metadata.annotations = Some(memory(job).chain(marks.clone()).collect());
         } else {
             kept.labels_mut().insert(stored::PART.to_owned(), (index + 1).to_string());
         }
@@ -156,19 +155,25 @@ fn pod_annotations(run: &ValidatedRun, attempt: &Attempt) -> BTreeMap<String, St
     .collect()
 }
 
-/// The Job of `attempt`: all its pods at once, none of them ever retried.
+/// The Job of `attempt`: all its pods at once, on `client_nodes` where there are any,
+/// none of them ever retried.
 pub fn job(
     run: &ValidatedRun,
     attempt: &Attempt,
     target: &ReadyTarget,
-    lease: &LeaseKey,
+    client_nodes: &[String],
     settings: &Settings,
 ) -> Result<Job, serde_json::Error> {
     let mut pod_labels = attempt_labels(run, attempt);
     pod_labels.insert(labels::COMPONENT.to_owned(), labels::CLIENT.to_owned());
-    pod_labels.insert(labels::TARGET_LEASE.to_owned(), lease.name.clone());
+    let identity = target.identity.as_ref().map(serde_json::to_string).transpose()?;
+    let identity = identity.map(|identity| (labels::SERVER_IDENTITY.to_owned(), identity));
+    let hash = (labels::SPEC_HASH.to_owned(), run.spec_hash.clone());
     Ok(Job {
-        metadata: metadata(run, &attempt.name, attempt_labels(run, attempt)),
+        metadata: ObjectMeta {
+            annotations: Some(identity.into_iter().chain([hash]).collect()),
+            ..metadata(run, &attempt.name, attempt_labels(run, attempt))
+        },
         spec: Some(BatchJobSpec {
             completion_mode: Some("Indexed".to_owned()),
             completions: Some(run.spec.clients.pods),
@@ -181,7 +186,7 @@ pub fn job(
                     annotations: Some(pod_annotations(run, attempt)),
                     ..ObjectMeta::default()
                 }),
-                spec: Some(pod::client_pod(run, attempt, target, settings)?),
+                spec: Some(pod::client_pod(run, attempt, target, client_nodes, settings)?),
             },
             ..BatchJobSpec::default()
         }),

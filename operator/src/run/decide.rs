@@ -157,6 +157,8 @@ pub enum AttemptState {
     },
     /// Its Job is of another spec than the run has now.
     Outdated,
+    /// Its Job is being deleted.
+    Leaving,
     /// The start line is fixed.
     Ordered {
         /// When it is or was.
@@ -192,6 +194,8 @@ pub struct Observed {
     pub server_changed: Option<String>,
     /// Said of the target when a run that had begun fails: it was deleted.
     pub target_gone: Option<String>,
+    /// What is wrong with stored results that cannot be read.
+    pub damaged: Vec<String>,
     /// In the order of [`ValidatedRun::attempts`].
     pub attempts: Vec<AttemptState>,
 }
@@ -222,6 +226,11 @@ pub enum Waiting {
         attempt: usize,
         /// What holds them up.
         trouble: Option<Trouble>,
+    },
+    /// A Job that is being deleted to be gone.
+    Leaving {
+        /// Index of the attempt.
+        attempt: usize,
     },
     /// The load to end.
     Load {
@@ -372,6 +381,9 @@ pub fn decide(run: &ValidatedRun, observed: &Observed, now: Timestamp) -> Step {
             _ => Step::Finish(Ending::Cancelled),
         };
     }
+    if !observed.damaged.is_empty() {
+        return damaged(&observed.damaged);
+    }
     let changed = observed.server_changed.as_ref().map(|change| server_changed(run, change));
     let current = match place {
         // A failed repetition ends the run: only lost clients are measured again.
@@ -403,6 +415,7 @@ pub fn decide(run: &ValidatedRun, observed: &Observed, now: Timestamp) -> Step {
         }
         AttemptState::AtStartLine { .. } => Step::GiveOrder(current),
         AttemptState::Outdated => Step::RemoveOutdated(current),
+        AttemptState::Leaving => Step::Wait(Waiting::Leaving { attempt: current }, Some(observed.deadline)),
         AttemptState::Starting { trouble, since } => {
             starting(run, current, trouble.as_ref(), *since, observed.deadline, now)
         }
@@ -420,6 +433,11 @@ pub fn decide(run: &ValidatedRun, observed: &Observed, now: Timestamp) -> Step {
         return failed(Some(&run.attempts[current]), "Timeout", message);
     }
     step
+}
+
+/// What was measured and cannot be read any more ends the run; nothing is measured in its place.
+pub fn damaged(what: &[String]) -> Step {
+    failed(None, "StoredResult", what.join("; "))
 }
 
 fn server_changed(run: &ValidatedRun, change: &str) -> Step {

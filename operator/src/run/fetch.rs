@@ -1,8 +1,9 @@
-//! What exists for a run: its target, its turn, Jobs, pods, runners and stored
-//! results. Needs the client; [`view`](super::view) makes sense of it.
+//! What exists for a run: its target, its turn, Jobs, pods, runners, and what is
+//! known of stored results. Needs the client; [`view`](super::view) makes sense of it.
 
 use super::{
     decide::{TargetState, Turn},
+    kept::{Kept, kept},
     plan::{Place, place_of},
     target, turn,
     validate::{Attempt, ValidatedRun},
@@ -12,9 +13,9 @@ use crate::{
     context::Context,
     labels,
 };
-use dragstrip_crds::BenchmarkRun;
+use dragstrip_crds::BenchmarkRunStatus;
 use dragstrip_results::{protocol::RunnerState, result::RepetitionResult, stored};
-use jiff::Timestamp;
+use futures::future::join_all;
 use k8s_openapi::api::{
     batch::v1::Job,
     core::v1::{ConfigMap, Event, Pod},
@@ -25,27 +26,15 @@ use std::{collections::BTreeMap, sync::Arc};
 /// A step of fetching that failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Jobs, pods or results could not be listed.
-    #[error("failed to list the run's {1}")]
-    List(#[source] kube::Error, &'static str),
+    /// What is stored could not be listed.
+    #[error("failed to list the run's stored results")]
+    List(#[source] kube::Error),
+    /// A stored result could not be read.
+    #[error("failed to read ConfigMap {1}, which holds a result")]
+    Read(#[source] kube::Error, String),
     /// The target could not be read.
     #[error("failed to read the run's target")]
     Target(#[source] kube::Error),
-    /// Events about its pods could not be listed.
-    #[error("failed to list the warnings about the run's client pods")]
-    Warnings(#[source] kube::Error),
-    /// The turn could not be read.
-    #[error("failed to read the Leases of the run's target")]
-    Turn(#[source] kube::Error),
-    /// A stored result is damaged.
-    #[error("failed to read the result stored in ConfigMap {name}")]
-    Stored {
-        /// The ConfigMap.
-        name: String,
-        /// What is wrong with it.
-        #[source]
-        source: stored::Error,
-    },
 }
 
 /// All that a pass works with.
@@ -55,26 +44,19 @@ pub struct Fetched {
     /// The Leases, and whose turn it is; absent when the target was not ready or not consulted.
     pub turn: Option<turn::Looked>,
     /// Jobs by name.
-    pub jobs: BTreeMap<String, Job>,
+    pub jobs: BTreeMap<String, Arc<Job>>,
     /// Client pods.
-    pub pods: Vec<Pod>,
+    pub pods: Vec<Arc<Pod>>,
     /// Runners of the current attempt, by pod, where they answered.
     pub runners: BTreeMap<String, RunnerState>,
-    /// Warnings about client pods that have not started and do not say why themselves.
-    pub warnings: Vec<Event>,
-    /// Stored results by name.
-    pub stored: BTreeMap<String, RepetitionResult>,
-    /// What is remembered of the Jobs of stored results, some of which are gone.
-    pub remembered: BTreeMap<String, Remembered>,
-}
-
-/// What a result's ConfigMap remembers of its Job.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Remembered {
-    /// When it was made.
-    pub created: Option<Timestamp>,
-    /// Its start line, if it had one.
-    pub start: Option<Timestamp>,
+    /// Warnings about client pods and those who make them.
+    pub warnings: Vec<Arc<Event>>,
+    /// What is known of stored results, by name.
+    pub kept: BTreeMap<String, Kept>,
+    /// What is wrong with stored results that cannot be read.
+    pub damaged: Vec<String>,
+    /// Said of a target that was deleted.
+    pub target_gone: Option<String>,
 }
 
 impl Fetched {
@@ -85,16 +67,14 @@ impl Fetched {
 
     /// The pods of the Job called `job`.
     pub fn pods_of<'a>(&'a self, job: &'a str) -> impl Iterator<Item = &'a Pod> {
-        self.pods.iter().filter(move |pod| {
-            pod.labels().get("batch.kubernetes.io/job-name").is_some_and(|name| name == job)
-        })
+        self.pods.iter().map(Arc::as_ref).filter(move |pod| pods::is_of_job(pod, job))
     }
 
     /// Whether the attempt needs no more time: its Job has ended, or all its pods
     /// have and the Job controller does not know it yet.
     pub fn ended(&self, run: &ValidatedRun, attempt: &Attempt) -> bool {
         let expected = usize::try_from(run.pods()).unwrap_or(usize::MAX);
-        self.jobs.get(&attempt.name).is_some_and(job_ended)
+        self.jobs.get(&attempt.name).is_some_and(|job| job_ended(job))
             || pods::all_ended(self.pods_of(&attempt.name), expected)
     }
 }
@@ -106,120 +86,185 @@ pub fn job_ended(job: &Job) -> bool {
     })
 }
 
-/// The results that `config_maps` hold, by name.
-fn unpacked(config_maps: &[ConfigMap]) -> Result<BTreeMap<String, RepetitionResult>, Error> {
-    let by_name: BTreeMap<_, _> = config_maps.iter().map(|map| (map.name_any(), map)).collect();
-    let firsts = config_maps.iter().filter(|map| !stored::is_later_part(map));
-    firsts
-        .map(|first| {
-            let name = first.name_any();
-            match stored::unpack(first, |part| by_name.get(part).copied()) {
-                Ok(result) => Ok((name, result)),
-                Err(source) => Err(Error::Stored { name, source }),
-            }
-        })
-        .collect()
+/// Whether an object is of the run with this uid: a later run of the same name is another.
+pub fn is_of_run(object: &impl ResourceExt, uid: &str) -> bool {
+    object.labels().get(labels::RUN_UID).is_some_and(|of| of == uid)
 }
 
-async fn own_objects<K>(ctx: &Context, run: &ValidatedRun, what: &'static str) -> Result<Vec<K>, Error>
-where
-    K: kube::Resource<Scope = kube::core::NamespaceResourceScope, DynamicType = ()>
-        + Clone
-        + std::fmt::Debug
-        + serde::de::DeserializeOwned,
-{
-    let api: Api<K> = Api::namespaced(ctx.client.clone(), &run.holder.namespace);
-    let selector = format!("{}={}", labels::RUN_UID, run.holder.uid);
-    let list = api.list(&ListParams::default().labels(&selector)).await;
-    list.map(|list| list.items).map_err(|error| Error::List(error, what))
+fn own_results(run: &ValidatedRun) -> ListParams {
+    ListParams::default().labels(&format!("{}={},!{}", labels::RUN_UID, run.holder.uid, stored::PART))
 }
 
-async fn runners(ctx: &Context, run: &ValidatedRun, attempt: &Attempt, fetched: &mut Fetched) {
-    let mut answers = BTreeMap::new();
-    for pod in fetched.pods_of(&attempt.name).filter(|pod| !pods::ended(pod)) {
-        let address =
-            pod.status.as_ref().and_then(|status| status.pod_ip.as_ref()).and_then(|ip| ip.parse().ok());
-        if let Some(address) = address {
-            match ctx.agents.progress(address, &run.token(attempt)).await {
-                Ok(state) => {
-                    answers.insert(pod.name_any(), state);
-                }
-                // It may just be ending; its own end is what counts then.
-                Err(error) => tracing::debug!(pod = %pod.name_any(), %error, "runner did not answer"),
+fn config_maps(ctx: &Context, run: &ValidatedRun) -> Api<ConfigMap> {
+    Api::namespaced(ctx.client.clone(), &run.holder.namespace)
+}
+
+/// A result that an older version stored, whose metadata does not tell its outcome.
+async fn kept_whole(ctx: &Context, run: &ValidatedRun, name: &str) -> Result<Result<Kept, stored::Error>, Error> {
+    Ok(result(ctx, run, name).await?.map(|result| Kept { failure: result.failure, ..Kept::default() }))
+}
+
+/// What is known of the run's stored results, and what is wrong with the others.
+async fn stored_results(ctx: &Context, run: &ValidatedRun, fetched: &mut Fetched) -> Result<(), Error> {
+    let list = config_maps(ctx, run).list_metadata(&own_results(run)).await.map_err(Error::List)?;
+    for object in list.items {
+        let name = object.name_any();
+        let known = match kept(&object.metadata) {
+            Err(stored::Error::Unmarked { found, .. }) if found.is_empty() => kept_whole(ctx, run, &name).await?,
+            known => known,
+        };
+        match known {
+            Ok(known) => {
+                fetched.kept.insert(name, known);
             }
+            Err(damage) => fetched.damaged.push(crate::process::chain(&damage)),
         }
     }
-    fetched.runners = answers;
+    Ok(())
 }
 
-/// Warnings about the pods of `attempt`, where one of them has not started and
-/// its own status does not say why.
-async fn unexplained(
+/// One whole stored result.
+async fn result(
+    ctx: &Context,
+    run: &ValidatedRun,
+    name: &str,
+) -> Result<Result<RepetitionResult, stored::Error>, Error> {
+    let api = config_maps(ctx, run);
+    let read = |name: String| {
+        let api = api.clone();
+        async move { api.get_opt(&name).await.map_err(|error| Error::Read(error, name)) }
+    };
+    let Some(first) = read(name.to_owned()).await? else {
+        return Ok(Err(stored::Error::Absent(name.to_owned())));
+    };
+    let mut later = BTreeMap::new();
+    for part in stored::later_parts(&first) {
+        later.extend(read(part.clone()).await?.map(|map| (part, map)));
+    }
+    Ok(stored::unpack(&first, |part| later.get(part)))
+}
+
+/// All whole results by name, and what is wrong with those that cannot be read.
+pub async fn results(
+    ctx: &Context,
+    run: &ValidatedRun,
+    fetched: &Fetched,
+) -> Result<(BTreeMap<String, RepetitionResult>, Vec<String>), Error> {
+    let (mut results, mut damaged) = (BTreeMap::new(), Vec::new());
+    for name in fetched.kept.keys() {
+        match result(ctx, run, name).await? {
+            Ok(result) => {
+                results.insert(name.clone(), result);
+            }
+            Err(damage) => damaged.push(crate::process::chain(&damage)),
+        }
+    }
+    Ok((results, damaged))
+}
+
+/// Where the runners of `attempt` stand, asked all at the same time.
+async fn runners(
     ctx: &Context,
     run: &ValidatedRun,
     attempt: &Attempt,
     fetched: &Fetched,
-) -> Result<Vec<Event>, Error> {
-    let explained = fetched.pods_of(&attempt.name).any(|pod| pods::trouble(pod).is_some());
-    let waits = fetched.pods_of(&attempt.name).any(warnings::may_explain);
-    if explained || !waits {
-        return Ok(Vec::new());
-    }
-    warnings::list(&ctx.client, &run.holder.namespace).await.map_err(Error::Warnings)
+) -> BTreeMap<String, RunnerState> {
+    let token = run.token(attempt);
+    let address = |pod: &Pod| pod.status.as_ref()?.pod_ip.as_ref()?.parse().ok();
+    let alive = fetched.pods_of(&attempt.name).filter(|pod| !pods::ended(pod));
+    let asked = alive.filter_map(|pod| Some((pod.name_any(), address(pod)?))).map(|(pod, address)| {
+        let token = &token;
+        async move {
+            let answer = ctx.agents.progress(address, token).await;
+            // It may just be ending; its own end is what counts then.
+            let told = answer.inspect_err(|error| tracing::debug!(pod, %error, "runner did not answer"));
+            Some((pod, told.ok()?))
+        }
+    });
+    join_all(asked).await.into_iter().flatten().collect()
 }
 
-fn remembered(config_map: &ConfigMap) -> Remembered {
-    Remembered {
-        created: config_map.annotations().get(labels::JOB_CREATED).and_then(|time| time.parse().ok()),
-        start: super::view::start_line(config_map),
-    }
-}
-
-async fn listed(ctx: &Context, run: &ValidatedRun) -> Result<Fetched, Error> {
-    let jobs = own_objects::<Job>(ctx, run, "Jobs").await?;
-    let kept = own_objects::<ConfigMap>(ctx, run, "ConfigMaps").await?;
-    Ok(Fetched {
+/// What the watches have seen for the run.
+fn seen(ctx: &Context, run: &ValidatedRun) -> Fetched {
+    let uid = &run.holder.uid;
+    let jobs = ctx.world.jobs.state_filter(|job| is_of_run(job, uid));
+    Fetched {
         target: TargetState::NotConsulted,
         turn: None,
         jobs: jobs.into_iter().map(|job| (job.name_any(), job)).collect(),
-        pods: own_objects(ctx, run, "pods").await?,
+        pods: ctx.world.pods.state_filter(|pod| is_of_run(pod, uid)),
         runners: BTreeMap::new(),
         warnings: Vec::new(),
-        remembered: kept.iter().map(|map| (map.name_any(), remembered(map))).collect(),
-        stored: unpacked(&kept)?,
-    })
+        kept: BTreeMap::new(),
+        damaged: Vec::new(),
+        target_gone: None,
+    }
 }
 
-/// Fetches everything for one pass over `run`.
-pub async fn fetch(ctx: &Context, run: &ValidatedRun, runs: &[Arc<BenchmarkRun>]) -> Result<Fetched, Error> {
-    let mut fetched = listed(ctx, run).await?;
-    let Place::At(current) = place_of(run, &fetched.stored) else {
-        return Ok(fetched);
+/// Said of the Datastore that the run refers to, if there is none any more.
+fn target_gone(ctx: &Context, run: &ValidatedRun) -> Option<String> {
+    let target = &run.spec.target;
+    let own = target.datastore.as_ref().map(|_| &run.holder.name);
+    let name = target.datastore_ref.as_ref().map(|reference| &reference.name).or(own)?;
+    let there = ctx.world.datastores.find(|datastore| {
+        datastore.name_any() == *name
+            && datastore.namespace().as_ref() == Some(&run.holder.namespace)
+            && datastore.metadata.deletion_timestamp.is_none()
+    });
+    there.is_none().then(|| format!("Datastore {name} was deleted while the run was under way"))
+}
+
+/// The target and the turn, and once the turn is the run's what its server says.
+async fn target_and_turn(
+    ctx: &Context,
+    run: &ValidatedRun,
+    old: &BenchmarkRunStatus,
+    fetched: &mut Fetched,
+) -> Result<(), Error> {
+    fetched.target = target::find(ctx, run).await.map_err(Error::Target)?;
+    let TargetState::Ready(found) = &fetched.target else {
+        return Ok(());
     };
-    let current = &run.attempts[current];
+    let world = &ctx.world;
+    let (leases, runs) = (world.leases.state(), world.runs.state());
+    let (nodes, pods) = (world.nodes.state(), world.pods.state());
+    let operator_namespace = &ctx.settings.namespace;
+    let seen = turn::Seen { leases: &leases, runs: &runs, nodes: &nodes, pods: &pods, operator_namespace };
+    let setbacks = old.setback.as_ref().map_or(0, |setback| usize::try_from(setback.count).unwrap_or(0));
+    let looked = turn::look(run, found, &seen, setbacks);
+    if looked.turn == Turn::Held {
+        fetched.target = target::question(ctx, run, (**found).clone()).await.map_err(Error::Target)?;
+    }
+    fetched.turn = Some(looked);
+    Ok(())
+}
+
+/// Fetches everything for one pass over `run`, whose status is `old`.
+pub async fn fetch(ctx: &Context, run: &ValidatedRun, old: &BenchmarkRunStatus) -> Result<Fetched, Error> {
+    let mut fetched = seen(ctx, run);
+    stored_results(ctx, run, &mut fetched).await?;
+    let current = match place_of(run, &fetched.kept) {
+        Place::At(current) => &run.attempts[current],
+        Place::Failed(_) | Place::Done => {
+            fetched.target_gone = target_gone(ctx, run);
+            return Ok(fetched);
+        }
+    };
     match fetched.jobs.get(&current.name) {
         // Its runners have gone: nobody is left to be asked.
         Some(_) if fetched.ended(run, current) => {}
         // While load runs nobody asks the server anything: it would cost it something.
         Some(job) if job.annotations().contains_key(labels::START_AT) => {
-            runners(ctx, run, current, &mut fetched).await;
+            fetched.runners = runners(ctx, run, current, &fetched).await;
         }
-        Some(_) => fetched.warnings = unexplained(ctx, run, current, &fetched).await?,
+        Some(_) => {
+            let namespace = Some(&run.holder.namespace);
+            fetched.warnings = ctx.world.warnings.state_filter(|event| event.involved_object.namespace.as_ref() == namespace);
+        }
         None => {
-            fetched.target = target::find(ctx, run).await.map_err(Error::Target)?;
-            if let TargetState::Ready(target) = &fetched.target {
-                fetched.turn = Some(turn::look(ctx, run, target, runs).await.map_err(Error::Turn)?);
-            }
+            target_and_turn(ctx, run, old, &mut fetched).await?;
+            fetched.target_gone = target_gone(ctx, run);
         }
     }
     Ok(fetched)
-}
-
-/// The moment the clock of `timeout` starts: the first Job's creation, else
-/// the turn's, else the run's own. A lost Job that was removed still counts.
-pub fn since(run: &ValidatedRun, fetched: &Fetched) -> Timestamp {
-    let jobs = fetched.jobs.values().filter_map(|job| job.metadata.creation_timestamp.as_ref());
-    let removed = fetched.remembered.values().filter_map(|remembered| remembered.created);
-    let first_job = jobs.map(|time| time.0).chain(removed).min();
-    first_job.or_else(|| fetched.turn.as_ref().and_then(|looked| looked.since)).unwrap_or(run.created)
 }

@@ -1,23 +1,24 @@
-//! The keeper of turns: removes the Lease of a run that has ended or is gone,
-//! once the last of its client pods has stopped. Nobody else gives a turn back
-//! and nobody takes over a Lease, so a turn is never free while load still runs.
+//! The keeper of turns: removes the Lease of a run that has ended, is gone or has
+//! given it back, once none of its Jobs makes pods and the last of its client pods
+//! has stopped. Nobody else removes a turn under which something ran and nobody takes
+//! over a Lease, so a turn is never free while load still runs.
 
-use super::turn::ended;
+use super::fetch::{is_of_run, job_ended};
 use crate::{
     cluster::{
         apply::delete,
-        lease::{Holder, LeaseKey, holder_of},
+        lease::{Holder, LeaseKey, given_back, holder_of},
         pods,
-        world::Feeds,
+        world::{Feeds, ended},
     },
     context::Context,
     labels,
-    process::{Parts, chain},
+    process::{Parts, chain, short},
 };
 use dragstrip_crds::BenchmarkRun;
 use futures::{Future, StreamExt};
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::{coordination::v1::Lease, core::v1::Pod};
+use k8s_openapi::api::{batch::v1::Job, coordination::v1::Lease, core::v1::Pod};
 use kube::{
     Api, ResourceExt,
     api::ListParams,
@@ -48,10 +49,19 @@ const CONCURRENCY: u16 = 4;
 /// A look without cause, in case an event was missed.
 const SAFETY_NET: Duration = Duration::from_secs(600);
 
-async fn still_runs(ctx: &Context, holder: &Holder) -> kube::Result<bool> {
+/// Whether the Lease is still needed: its run is there, has not ended, and has not
+/// given it back. One that the watch does not know may be one that cannot be decoded.
+async fn still_needed(ctx: &Context, lease: &Lease, holder: &Holder) -> kube::Result<bool> {
+    if given_back(lease) {
+        return Ok(false);
+    }
+    let key = ObjectRef::<BenchmarkRun>::new(&holder.name).within(&holder.namespace);
+    if let Some(run) = ctx.world.runs.get(&key).filter(|run| run.uid().as_ref() == Some(&holder.uid)) {
+        return Ok(!ended(&run));
+    }
     let runs: Api<BenchmarkRun> = Api::namespaced(ctx.client.clone(), &holder.namespace);
-    let run = runs.get_opt(&holder.name).await?;
-    Ok(run.is_some_and(|run| run.uid().as_deref() == Some(&holder.uid) && !ended(&run)))
+    let run = runs.get_metadata_opt(&holder.name).await?;
+    Ok(run.is_some_and(|run| run.uid().as_ref() == Some(&holder.uid)))
 }
 
 /// The moment from which a client pod certainly sends no load: at once when it
@@ -67,28 +77,46 @@ pub(super) fn silent_from(pod: &Pod) -> Option<Timestamp> {
     deleted.checked_add(SignedDuration::from_secs(bound)).ok()
 }
 
-/// When all client pods of `holder` are certainly silent: `None` when only an event can tell.
-async fn silence(ctx: &Context, holder: &Holder) -> kube::Result<Option<Timestamp>> {
+/// When all `pods` are certainly silent and none of `jobs` makes another: `None` when
+/// only an event can tell.
+fn silence<'a>(
+    jobs: impl IntoIterator<Item = &'a Job>,
+    pods: impl IntoIterator<Item = &'a Pod>,
+) -> Option<Timestamp> {
+    let makes_pods = |job: &Job| job.metadata.deletion_timestamp.is_none() && !job_ended(job);
+    if jobs.into_iter().any(makes_pods) {
+        return None;
+    }
+    let silent = pods.into_iter().map(silent_from);
+    silent.into_iter().try_fold(Timestamp::MIN, |latest, from| from.map(|from| latest.max(from)))
+}
+
+/// [`silence`] as the watches see it, and before it is believed as the apiserver has it:
+/// a watch may be behind.
+async fn silent_since(ctx: &Context, holder: &Holder) -> kube::Result<Option<Timestamp>> {
+    let seen_jobs = ctx.world.jobs.state_filter(|job| is_of_run(job, &holder.uid));
+    let seen_pods = ctx.world.pods.state_filter(|pod| is_of_run(pod, &holder.uid));
+    let seen = silence(seen_jobs.iter().map(Arc::as_ref), seen_pods.iter().map(Arc::as_ref));
+    if seen != Some(Timestamp::MIN) {
+        return Ok(seen);
+    }
+    let own = ListParams::default().labels(&format!("{}={}", labels::RUN_UID, holder.uid));
+    let jobs: Api<Job> = Api::namespaced(ctx.client.clone(), &holder.namespace);
     let pods: Api<Pod> = Api::namespaced(ctx.client.clone(), &holder.namespace);
-    let selector = format!("{}={},{}={}", labels::COMPONENT, labels::CLIENT, labels::RUN_UID, holder.uid);
-    let list = pods.list(&ListParams::default().labels(&selector)).await?;
-    Ok(list
-        .items
-        .iter()
-        .map(silent_from)
-        .try_fold(Timestamp::MIN, |latest, from| from.map(|from| latest.max(from))))
+    let (jobs, pods) = (jobs.list(&own).await?.items, pods.list(&own).await?.items);
+    Ok(silence(&jobs, &pods))
 }
 
 async fn reconcile(lease: Arc<Lease>, ctx: Arc<Context>) -> Result<Action, Error> {
     let Some(holder) = holder_of(&lease) else {
         return Ok(Action::await_change());
     };
-    let key = || LeaseKey { namespace: lease.namespace().unwrap_or_default(), name: lease.name_any() };
-    if still_runs(&ctx, &holder).await.map_err(|error| Error::ReadHolder(error, key()))? {
+    let key = || LeaseKey::of(&lease);
+    if still_needed(&ctx, &lease, &holder).await.map_err(|error| Error::ReadHolder(error, key()))? {
         return Ok(Action::requeue(SAFETY_NET));
     }
-    let silence = silence(&ctx, &holder).await.map_err(|error| Error::ListPods(error, key()))?;
-    let left = silence
+    let silent = silent_since(&ctx, &holder).await.map_err(|error| Error::ListPods(error, key()))?;
+    let left = silent
         .map(|from| Duration::try_from(from.duration_since(Timestamp::now())).unwrap_or(Duration::ZERO));
     match left {
         Some(Duration::ZERO) => {
@@ -102,9 +130,13 @@ async fn reconcile(lease: Arc<Lease>, ctx: Arc<Context>) -> Result<Action, Error
 
 // The controller hands over an Arc that this signature must take.
 #[allow(clippy::needless_pass_by_value)]
-fn on_error(_: Arc<Lease>, error: &Error, _: Arc<Context>) -> Action {
-    tracing::warn!(error = %chain(error), "keeping turns failed");
-    Action::requeue(Duration::from_secs(1))
+fn on_error(lease: Arc<Lease>, error: &Error, ctx: Arc<Context>) -> Action {
+    let cause = short(error);
+    let advice = ctx.backoff.failed(&format!("lease {}", LeaseKey::of(&lease)), &cause);
+    if advice.news {
+        tracing::warn!(error = %cause, "keeping turns failed");
+    }
+    Action::requeue(advice.wait)
 }
 
 /// The Leases held by the run called `namespace/name`, whatever its uid.
@@ -116,19 +148,24 @@ fn held_by(leases: &Store<Lease>, namespace: Option<&str>, name: &str) -> Vec<Ob
     leases.state().iter().filter(|lease| held(lease)).map(|lease| ObjectRef::from_obj(&**lease)).collect()
 }
 
+/// The Leases held by the run that a Job or pod belongs to.
+fn held_for(leases: &Store<Lease>, object: &impl ResourceExt) -> Vec<ObjectRef<Lease>> {
+    let run = object.labels().get(labels::RUN);
+    run.map(|run| held_by(leases, object.namespace().as_deref(), run)).unwrap_or_default()
+}
+
 /// The controller. Runs until shutdown.
 pub fn controller(ctx: Arc<Context>, feeds: &mut Feeds, parts: &Parts) -> impl Future<Output = ()> + use<> {
     let leases = ctx.world.leases.clone();
-    let (for_runs, for_pods) = (leases.clone(), leases.clone());
+    let (for_runs, for_jobs, for_pods) = (leases.clone(), leases.clone(), leases.clone());
+
     Controller::for_shared_stream(feeds.leases.subscribe(), leases)
         .with_config(Config::default().concurrency(CONCURRENCY))
         .watches_shared_stream(feeds.runs.subscribe(), move |run| {
             held_by(&for_runs, run.namespace().as_deref(), &run.name_any())
         })
-        .watches_shared_stream(feeds.pods.subscribe(), move |pod| {
-            let run = pod.labels().get(labels::RUN).cloned().unwrap_or_default();
-            held_by(&for_pods, pod.namespace().as_deref(), &run)
-        })
+        .watches_shared_stream(feeds.jobs.subscribe(), move |job| held_for(&for_jobs, &*job))
+        .watches_shared_stream(feeds.pods.subscribe(), move |pod| held_for(&for_pods, &*pod))
         .graceful_shutdown_on(parts.shutdown())
         .run(reconcile, on_error, ctx)
         .for_each(|result| {
@@ -161,5 +198,17 @@ mod tests {
             "status": {"phase": "Running"}
         }));
         assert_eq!(silent_from(&cut_off), Some("2026-01-01T00:01:15Z".parse().unwrap()));
+    }
+
+    #[test]
+    fn a_turn_outlives_a_job_that_may_still_make_pods() {
+        let job = |value: serde_json::Value| -> Job { serde_json::from_value(value).unwrap() };
+        let active = job(serde_json::json!({"metadata": {}, "status": {"active": 1}}));
+        assert_eq!(silence([&active], []), None, "its pods may not have been made yet");
+        let going = job(serde_json::json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}));
+        let over = job(serde_json::json!({
+            "metadata": {}, "status": {"conditions": [{"type": "Failed", "status": "True"}]}
+        }));
+        assert_eq!(silence([&going, &over], []), Some(Timestamp::MIN));
     }
 }

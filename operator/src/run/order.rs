@@ -76,7 +76,7 @@ async fn fix_start_line(
 ) -> Result<Option<Timestamp>, Error> {
     let now = Timestamp::now();
     if let Some(start) =
-        super::view::start_line(job).filter(|start| still_good(*start, now, &job.name_any(), fetched))
+        super::kept::start_line(&job.metadata).filter(|start| still_good(*start, now, &job.name_any(), fetched))
     {
         return Ok(Some(start));
     }

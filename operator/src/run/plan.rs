@@ -4,7 +4,10 @@
 //! A run's attempts are laid out as repetition × measurement × phase; measurements
 //! after the first exist only when the one before was lost.
 
-use super::validate::{Attempt, ValidatedRun};
+use super::{
+    kept::Kept,
+    validate::{Attempt, ValidatedRun},
+};
 use dragstrip_results::result::{FailureStep, PodFailure, RepetitionResult};
 use std::collections::BTreeMap;
 
@@ -33,6 +36,10 @@ impl Outcome {
 
     fn of_stored(stored: Option<&RepetitionResult>) -> Self {
         stored.map_or(Self::Open, |result| Self::of_failure(result.failure.as_ref()))
+    }
+
+    fn of_kept(kept: Option<&Kept>) -> Self {
+        kept.map_or(Self::Open, |kept| Self::of_failure(kept.failure.as_ref()))
     }
 }
 
@@ -78,9 +85,22 @@ pub fn place(run: &ValidatedRun, outcome: impl Fn(usize) -> Outcome) -> Place {
     Place::Done
 }
 
-/// Where `run` stands by its stored results.
-pub fn place_of(run: &ValidatedRun, stored: &BTreeMap<String, RepetitionResult>) -> Place {
-    place(run, |index| Outcome::of_stored(stored.get(&run.attempts[index].name)))
+/// Where `run` stands by what is known of its stored results.
+pub fn place_of(run: &ValidatedRun, kept: &BTreeMap<String, Kept>) -> Place {
+    place(run, |index| Outcome::of_kept(kept.get(&run.attempts[index].name)))
+}
+
+/// The attempts of measurements of which `lost` says of no phase that it lost a client.
+fn whole<'a>(run: &'a ValidatedRun, lost: impl Fn(&Attempt) -> bool) -> impl Iterator<Item = &'a Attempt> {
+    let measurements = run.attempts.chunks(run.spec.phases.len().max(1));
+    measurements.filter(move |measurement| !measurement.iter().any(&lost)).flatten()
+}
+
+/// How many good results there are, of measurements that lost no client.
+pub fn done(run: &ValidatedRun, kept: &BTreeMap<String, Kept>) -> usize {
+    let outcome = |attempt: &Attempt| Outcome::of_kept(kept.get(&attempt.name));
+    let good = whole(run, |attempt| outcome(attempt) == Outcome::Lost);
+    good.filter(|attempt| outcome(attempt) == Outcome::Good).count()
 }
 
 /// The attempts whose results count, with them: good ones, of measurements that
@@ -90,11 +110,7 @@ pub fn counted<'a>(
     stored: &'a BTreeMap<String, RepetitionResult>,
 ) -> impl Iterator<Item = (&'a Attempt, &'a RepetitionResult)> {
     let result = |attempt: &Attempt| stored.get(&attempt.name);
-    let lost = move |attempt: &Attempt| Outcome::of_stored(result(attempt)) == Outcome::Lost;
-    run.attempts
-        .chunks(run.spec.phases.len().max(1))
-        .filter(move |measurement| !measurement.iter().any(lost))
-        .flatten()
+    whole(run, move |attempt| Outcome::of_stored(result(attempt)) == Outcome::Lost)
         .filter_map(move |attempt| Some((attempt, result(attempt)?)))
         .filter(|(_, result)| result.failure.is_none())
 }
@@ -102,10 +118,10 @@ pub fn counted<'a>(
 /// Attempts that were lost and whose repetition was, or is to be, measured again.
 pub fn retried<'a>(
     run: &'a ValidatedRun,
-    stored: &'a BTreeMap<String, RepetitionResult>,
+    kept: &'a BTreeMap<String, Kept>,
 ) -> impl Iterator<Item = (&'a Attempt, &'a PodFailure)> {
     run.attempts.iter().enumerate().filter_map(|(index, attempt)| {
-        let failure = stored.get(&attempt.name)?.failure.as_ref()?;
+        let failure = kept.get(&attempt.name)?.failure.as_ref()?;
         let lost = Outcome::of_failure(Some(failure)) == Outcome::Lost;
         (lost && again(run, index, attempt).is_some()).then_some((attempt, failure))
     })
@@ -197,8 +213,13 @@ mod tests {
             .collect();
         let names: Vec<&str> = counted(&run, &stored).map(|(attempt, _)| attempt.name.as_str()).collect();
         assert_eq!(names, ["sprint-write-1b", "sprint-read-1b"], "the good first phase must not count twice");
-        let again: Vec<_> = retried(&run, &stored).map(|(attempt, _)| attempt.name.as_str()).collect();
+        let kept: BTreeMap<_, _> = stored
+            .iter()
+            .map(|(name, result)| (name.clone(), Kept { failure: result.failure.clone(), ..Kept::default() }))
+            .collect();
+        assert_eq!(done(&run, &kept), 2);
+        let again: Vec<_> = retried(&run, &kept).map(|(attempt, _)| attempt.name.as_str()).collect();
         assert_eq!(again, ["sprint-read-1"]);
-        assert_eq!(place_of(&run, &stored), Place::Done);
+        assert_eq!(place_of(&run, &kept), Place::Done);
     }
 }

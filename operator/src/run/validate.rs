@@ -3,6 +3,7 @@
 
 mod rules;
 
+use super::turn::digest;
 use crate::cluster::lease::Holder;
 use dragstrip_crds::{BenchmarkRun, BenchmarkRunSpec, run::PhaseSpec, units::Period, workload::LoadSpec};
 use dragstrip_results::protocol::JobTool;
@@ -85,6 +86,8 @@ pub struct ValidatedRun {
     pub created: Timestamp,
     /// The declaration.
     pub spec: BenchmarkRunSpec,
+    /// Digest of what of it is measured: all but `cancel` and `ttlAfterFinished`.
+    pub spec_hash: String,
     /// Everything that may have to be measured, in order: per repetition as many
     /// measurements as are allowed, and all phases in each of them.
     pub attempts: Vec<Attempt>,
@@ -164,6 +167,13 @@ fn attempts(run: &BenchmarkRun) -> Result<Vec<Attempt>, Invalid> {
     Ok(attempts)
 }
 
+/// Digest of what `spec` has measured.
+fn spec_hash(spec: &BenchmarkRunSpec) -> String {
+    let measured = BenchmarkRunSpec { cancel: false, ttl_after_finished: None, ..spec.clone() };
+    // A spec that came as JSON has a JSON form.
+    digest(&serde_json::to_string(&measured).unwrap_or_default())
+}
+
 /// Checks the whole run and lays out its attempts.
 pub fn validate(run: &BenchmarkRun) -> Result<ValidatedRun, Invalid> {
     let attempts = attempts(run)?;
@@ -183,6 +193,7 @@ pub fn validate(run: &BenchmarkRun) -> Result<ValidatedRun, Invalid> {
         generation: run.metadata.generation.unwrap_or(0),
         created: run.metadata.creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0),
         spec: run.spec.clone(),
+        spec_hash: spec_hash(&run.spec),
         attempts,
     })
 }

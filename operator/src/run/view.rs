@@ -1,28 +1,28 @@
 //! What was fetched, as what a decision rests on. Pure.
 
 use super::{
-    decide::{AttemptState, Observed, Remains, watchdog_seconds},
-    fetch::{Fetched, since},
+    clock,
+    decide::{AttemptState, Observed, Remains, TargetState, watchdog_seconds},
+    fetch::Fetched,
     keeper::silent_from,
+    kept::{Kept, annotation, start_line},
     plan::Outcome,
     validate::{Attempt, ValidatedRun},
 };
 use crate::{
-    cluster::{pods, warnings},
+    cluster::{
+        pods::{self, Trouble},
+        warnings,
+    },
     labels,
 };
+use dragstrip_crds::BenchmarkRunStatus;
 use dragstrip_results::{
     protocol::{RunnerStage, RunnerState},
     result::PodFailure,
 };
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
-
-/// The start line written on a Job, or remembered with its result.
-pub fn start_line(object: &impl ResourceExt) -> Option<Timestamp> {
-    let nanos: i128 = object.annotations().get(labels::START_AT)?.parse().ok()?;
-    Timestamp::from_nanosecond(nanos).ok()
-}
 
 fn not_told(state: &RunnerState) -> bool {
     use RunnerStage::{AtStartLine, Loading, Preflight, WarmingUp};
@@ -32,7 +32,7 @@ fn not_told(state: &RunnerState) -> bool {
 /// What is still there of a lost attempt. Its load is over at the latest when
 /// its runners' watchdogs, counted from the start line, have ended it.
 fn remains(run: &ValidatedRun, attempt: &Attempt, fetched: &Fetched) -> Remains {
-    let start = fetched.remembered.get(&attempt.name).and_then(|remembered| remembered.start);
+    let start = fetched.kept.get(&attempt.name).and_then(|kept| kept.start);
     let bound =
         SignedDuration::try_from_secs_f64(watchdog_seconds(run, attempt)).unwrap_or(SignedDuration::MAX);
     let watchdog = start.and_then(|start| start.checked_add(bound).ok());
@@ -64,8 +64,8 @@ fn stored(
 }
 
 fn attempt_state(run: &ValidatedRun, attempt: &Attempt, fetched: &Fetched) -> AttemptState {
-    if let Some(result) = fetched.stored.get(&attempt.name) {
-        return stored(run, attempt, fetched, result.failure.as_ref());
+    if let Some(kept) = fetched.kept.get(&attempt.name) {
+        return stored(run, attempt, fetched, kept.failure.as_ref());
     }
     let Some(job) = fetched.jobs.get(&attempt.name) else {
         return AttemptState::Absent;
@@ -73,24 +73,70 @@ fn attempt_state(run: &ValidatedRun, attempt: &Attempt, fetched: &Fetched) -> At
     if fetched.ended(run, attempt) {
         return AttemptState::Ended;
     }
-    if let Some(start) = start_line(job) {
+    if job.metadata.deletion_timestamp.is_some() {
+        return AttemptState::Leaving;
+    }
+    if let Some(start) = start_line(&job.metadata) {
         return AttemptState::Ordered { start, untold: fetched.runners.values().any(not_told) };
     }
-    let at_line = fetched.pods_of(&attempt.name).filter(|pod| pods::ready(pod)).count();
-    if u32::try_from(at_line).is_ok_and(|count| count >= run.pods()) {
-        return AttemptState::AtStartLine;
+    if annotation(&job.metadata, labels::SPEC_HASH).is_some_and(|hash| hash != run.spec_hash) {
+        return AttemptState::Outdated;
     }
-    let explained = fetched.pods_of(&attempt.name).find_map(pods::trouble);
-    let told = || fetched.pods_of(&attempt.name).find_map(|pod| warnings::trouble(pod, &fetched.warnings));
-    AttemptState::Starting(explained.or_else(told))
+    let made = job.metadata.creation_timestamp.as_ref().map_or(run.created, |time| time.0);
+    let at_line = || fetched.pods_of(&attempt.name).filter(|pod| pods::ready(pod));
+    if u32::try_from(at_line().count()).is_ok_and(|count| count >= run.pods()) {
+        let since = at_line().filter_map(pods::ready_since).max().unwrap_or(made);
+        return AttemptState::AtStartLine { since };
+    }
+    AttemptState::Starting { trouble: trouble(attempt, fetched), since: made }
+}
+
+/// What holds the clients of `attempt` up: what a pod's own status says, what events
+/// say of a pod, or why no pod was made.
+fn trouble(attempt: &Attempt, fetched: &Fetched) -> Option<Trouble> {
+    let pods = || fetched.pods_of(&attempt.name);
+    let told = || pods().find_map(|pod| warnings::trouble(pod, &fetched.warnings));
+    let refused = || warnings::refusal(fetched.jobs.get(&attempt.name)?.as_ref(), &fetched.warnings);
+    pods().find_map(pods::trouble).or_else(told).or_else(refused)
+}
+
+/// How the server is another than the one that the first result was measured on.
+fn server_changed(run: &ValidatedRun, fetched: &Fetched) -> Option<String> {
+    let kept: Vec<(&Attempt, &Kept)> = run
+        .attempts
+        .iter()
+        .filter_map(|attempt| Some((attempt, fetched.kept.get(&attempt.name)?)))
+        .collect();
+    let first = kept.iter().find_map(|(_, kept)| kept.identity.as_ref());
+    let now = match &fetched.target {
+        TargetState::Ready(target) if target.questioned => target.identity.as_ref(),
+        _ => None,
+    };
+    let later = kept.iter().filter_map(|(_, kept)| kept.identity.as_ref()).chain(now);
+    let changed = first.and_then(|first| later.into_iter().find_map(|later| first.change_to(later)));
+    changed.or_else(|| {
+        // Of an outsider the clients alone learn what it is.
+        let mut seen = kept.iter().filter(|(_, kept)| kept.failure.is_none() && !kept.server_run_ids.is_empty());
+        let (first, before) = seen.next()?;
+        let (other, after) = seen.find(|(_, kept)| kept.server_run_ids != before.server_run_ids)?;
+        Some(format!(
+            "it had the run_id {} in phase {}, repetition {}, and {} in phase {}, repetition {}",
+            before.server_run_ids.join(", "), first.phase, first.repetition,
+            after.server_run_ids.join(", "), other.phase, other.repetition,
+        ))
+    })
 }
 
 /// The view of `fetched` that [`decide`](super::decide::decide) takes.
-pub fn view(run: &ValidatedRun, fetched: &Fetched) -> Observed {
+pub fn view(run: &ValidatedRun, old: &BenchmarkRunStatus, fetched: &Fetched, now: Timestamp) -> Observed {
     Observed {
         target: fetched.target.clone(),
         turn: fetched.turn(),
-        since: since(run, fetched),
+        deadline: clock::deadline(old.clock.as_ref(), run.created, run.spec.timeout.signed(), now),
+        setback: old.setback.clone(),
+        server_changed: server_changed(run, fetched),
+        target_gone: fetched.target_gone.clone(),
+        damaged: fetched.damaged.clone(),
         attempts: run.attempts.iter().map(|attempt| attempt_state(run, attempt, fetched)).collect(),
     }
 }
@@ -99,15 +145,13 @@ pub fn view(run: &ValidatedRun, fetched: &Fetched) -> Observed {
 mod tests {
     use super::*;
     use crate::run::{
-        decide::TargetState,
-        fetch::Remembered,
-        fixtures::{lost, pod_result, run},
-        merge::merge,
+        fixtures::{lost, run},
+        identity::Identity,
         validate::validate,
     };
     use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
     use serde_json::{Value, json};
-    use std::collections::BTreeMap;
+    use std::{collections::BTreeMap, sync::Arc};
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(1_800_000_000 + second).unwrap()
@@ -121,8 +165,9 @@ mod tests {
             pods: Vec::new(),
             runners: BTreeMap::new(),
             warnings: Vec::new(),
-            stored: BTreeMap::new(),
-            remembered: BTreeMap::new(),
+            kept: BTreeMap::new(),
+            damaged: Vec::new(),
+            target_gone: None,
         }
     }
 
@@ -164,9 +209,18 @@ mod tests {
         pod(name, json!({}), json!({"phase": phase}))
     }
 
+    fn shared(pods: Vec<Pod>) -> Vec<Arc<Pod>> {
+        pods.into_iter().map(Arc::new).collect()
+    }
+
+    /// Made when the run was.
+    fn starting() -> AttemptState {
+        AttemptState::Starting { trouble: None, since: two_clients().created }
+    }
+
     fn state(job: Job, pods: Vec<Pod>) -> AttemptState {
         let run = two_clients();
-        let fetched = Fetched { jobs: [("sprint-read-1".to_owned(), job)].into(), pods, ..nothing() };
+        let fetched = Fetched { jobs: [("sprint-read-1".to_owned(), Arc::new(job))].into(), pods: shared(pods), ..nothing() };
         attempt_state(&run, &run.attempts[0], &fetched)
     }
 
@@ -181,7 +235,7 @@ mod tests {
         let loading = AttemptState::Ordered { start: at(0), untold: false };
         assert_eq!(state(ordered(), over(["Succeeded", "Running"])), loading, "one pod still loads");
         assert_eq!(state(ordered(), vec![of_phase("a", "Succeeded")]), loading, "one pod is not there");
-        assert_eq!(state(running(), vec![]), AttemptState::Starting(None), "no pod was made yet");
+        assert_eq!(state(running(), vec![]), starting(), "no pod was made yet");
     }
 
     #[test]
@@ -190,12 +244,14 @@ mod tests {
             pod(
                 name,
                 json!({}),
-                json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}),
+                json!({"phase": "Running", "conditions": [
+                    {"type": "Ready", "status": "True", "lastTransitionTime": at(7).to_string()}
+                ]}),
             )
         };
-        assert_eq!(state(running(), vec![ready("a"), ready("b")]), AttemptState::AtStartLine);
+        assert_eq!(state(running(), vec![ready("a"), ready("b")]), AttemptState::AtStartLine { since: at(7) });
         let one = state(running(), vec![ready("a"), of_phase("b", "Pending")]);
-        assert_eq!(one, AttemptState::Starting(None));
+        assert_eq!(one, starting());
     }
 
     #[test]
@@ -215,7 +271,7 @@ mod tests {
                 errors: 0,
             };
             let fetched = Fetched {
-                jobs: [("sprint-read-1".to_owned(), ordered())].into(),
+                jobs: [("sprint-read-1".to_owned(), Arc::new(ordered()))].into(),
                 runners: [("a".to_owned(), runner)].into(),
                 ..nothing()
             };
@@ -231,12 +287,12 @@ mod tests {
             "metadata": {}, "involvedObject": {"uid": "a"}, "reason": "FailedMount", "message": "secret not found"
         }));
         let fetched = Fetched {
-            jobs: [("sprint-read-1".to_owned(), running())].into(),
-            pods: vec![of_phase("a", "Pending")],
-            warnings: vec![event.unwrap()],
+            jobs: [("sprint-read-1".to_owned(), Arc::new(running()))].into(),
+            pods: shared(vec![of_phase("a", "Pending")]),
+            warnings: vec![Arc::new(event.unwrap())],
             ..nothing()
         };
-        let AttemptState::Starting(Some(trouble)) = attempt_state(&run, &run.attempts[0], &fetched) else {
+        let AttemptState::Starting { trouble: Some(trouble), .. } = attempt_state(&run, &run.attempts[0], &fetched) else {
             panic!("the missing Secret was not told");
         };
         assert!(trouble.message.contains("secret not found"), "{}", trouble.message);
@@ -245,15 +301,14 @@ mod tests {
     fn what_remains(job: Option<Job>, pods: Vec<Pod>, start: Option<Timestamp>) -> Remains {
         let run = two_clients();
         let attempt = &run.attempts[0];
-        let result = merge(attempt, 2, vec![pod_result("a", 10, 1.0, 100), lost("b")]);
+        let failure = lost("b").failure.map(|failure| PodFailure { pod: "b".into(), failure });
+        let kept = Kept { failure, start, ..Kept::default() };
         let fetched = Fetched {
-            jobs: job.map(|job| ("sprint-read-1".to_owned(), job)).into_iter().collect(),
-            pods,
-            stored: [(attempt.name.clone(), result)].into(),
-            remembered: [(attempt.name.clone(), Remembered { created: Some(at(-9)), start })].into(),
+            jobs: job.map(|job| ("sprint-read-1".to_owned(), Arc::new(job))).into_iter().collect(),
+            pods: shared(pods),
+            kept: [(attempt.name.clone(), kept)].into(),
             ..nothing()
         };
-        assert_eq!(since(&run, &fetched), at(-9), "a removed Job's time counts");
         match attempt_state(&run, attempt, &fetched) {
             AttemptState::Lost { remains, .. } => remains,
             other => panic!("not lost: {other:?}"),
@@ -271,5 +326,36 @@ mod tests {
         assert_eq!(what_remains(None, vec![cut_off()], None).silent_from, None, "it may load for ever");
         // 4 s of load and 15 s for the watchdog.
         assert_eq!(what_remains(None, vec![cut_off()], Some(at(0))).silent_from, Some(at(19)));
+    }
+
+    #[test]
+    fn a_job_of_another_spec_is_outdated_and_one_that_goes_is_awaited() {
+        let other = job(json!({"annotations": {labels::SPEC_HASH: "other"}}), json!({}));
+        assert_eq!(state(other, vec![]), AttemptState::Outdated);
+        let own = json!({"annotations": {labels::SPEC_HASH: two_clients().spec_hash}});
+        assert_eq!(state(job(own, json!({})), vec![]), starting());
+        let going = job(json!({"deletionTimestamp": at(0).to_string()}), json!({}));
+        assert_eq!(state(going, vec![]), AttemptState::Leaving);
+    }
+
+    fn changed(kept: Vec<Kept>) -> Option<String> {
+        let run = validate(&run(&["write", "read"], 1)).unwrap();
+        let names = run.attempts.iter().map(|attempt| attempt.name.clone());
+        server_changed(&run, &Fetched { kept: names.zip(kept).collect(), ..nothing() })
+    }
+
+    #[test]
+    fn results_of_two_servers_are_never_one_result() {
+        let on = |generation| Kept {
+            identity: Some(Identity { generation: Some(generation), ..Identity::default() }),
+            ..Kept::default()
+        };
+        assert_eq!(changed(vec![on(1), on(1)]), None);
+        assert!(changed(vec![on(1), on(2)]).unwrap().contains("edited"));
+        let outsider = |id: &str| Kept { server_run_ids: vec![id.into()], ..Kept::default() };
+        assert_eq!(changed(vec![outsider("a"), outsider("a")]), None);
+        let told = changed(vec![outsider("a"), outsider("b")]).unwrap();
+        assert!(told.contains("run_id a in phase write, repetition 1, and b in phase read"), "{told}");
+        assert_eq!(changed(vec![outsider("a"), Kept::default()]), None, "what is not known is not held against it");
     }
 }

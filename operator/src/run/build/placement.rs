@@ -3,10 +3,7 @@
 use crate::{
     datastore::prefer_role,
     labels,
-    run::{
-        decide::ReadyTarget,
-        validate::{Attempt, ValidatedRun},
-    },
+    run::validate::{Attempt, ValidatedRun},
 };
 use dragstrip_crds::run::ClientSpread;
 use k8s_openapi::{
@@ -43,25 +40,25 @@ fn never_beside(expressions: Vec<LabelSelectorRequirement>, all_namespaces: bool
     }
 }
 
-/// Clients never run on the server's node, nor beside another run's clients, nor
-/// beside each other where that is declared.
-pub(super) fn separation(run: &ValidatedRun, attempt: &Attempt, target: &ReadyTarget) -> PodAntiAffinity {
-    let mut terms = vec![never_beside(
-        vec![
-            requirement(labels::COMPONENT, "In", labels::CLIENT),
-            requirement(labels::RUN_UID, "NotIn", &run.holder.uid),
-        ],
-        true,
-    )];
-    if target.datastore {
-        terms.push(never_beside(
-            vec![
-                requirement(labels::COMPONENT, "In", labels::SERVER),
-                requirement(labels::DATASTORE, "In", &target.name),
-            ],
-            false,
-        ));
-    }
+/// Clients never run on a node with a server, whoever's, nor beside another run's
+/// clients, nor beside each other where that is declared.
+///
+/// Servers and other runs' clients are one term: kube-scheduler tries a waiting pod
+/// again at the end of another only where that one matched every term of the waiting
+/// one's (its interpodaffinity plugin), and no pod is both.
+pub(super) fn separation(run: &ValidatedRun, attempt: &Attempt) -> PodAntiAffinity {
+    let components = if run.spec.clients.share_server_node {
+        vec![labels::CLIENT.to_owned()]
+    } else {
+        vec![labels::CLIENT.to_owned(), labels::SERVER.to_owned()]
+    };
+    let others = LabelSelectorRequirement {
+        key: labels::COMPONENT.to_owned(),
+        operator: "In".to_owned(),
+        values: Some(components),
+    };
+    let not_own = requirement(labels::RUN_UID, "NotIn", &run.holder.uid);
+    let mut terms = vec![never_beside(vec![others, not_own], true)];
     if run.spec.clients.spread == ClientSpread::OnePerNode {
         terms.push(never_beside(vec![requirement(JOB_NAME, "In", &attempt.name)], false));
     }
@@ -93,23 +90,22 @@ pub(super) fn spread(run: &ValidatedRun, attempt: &Attempt) -> Option<Vec<Topolo
     }])
 }
 
-/// Nodes the clients prefer, and those they are kept off by name: anti-affinity
-/// alone would let the server's own node count as an empty one to be filled.
-pub(super) fn nodes(run: &ValidatedRun, target: &ReadyTarget) -> NodeAffinity {
-    let even = run.spec.clients.spread == ClientSpread::Required && run.pods() > 1;
-    let not_there = |node: &String| NodeSelectorRequirement {
-        key: "metadata.name".to_owned(),
-        operator: "NotIn".to_owned(),
-        values: Some(vec![node.clone()]),
+/// The nodes that the run holds for its clients and no others; where it holds none,
+/// since there is none yet, those for clients are preferred.
+pub(super) fn nodes(client_nodes: &[String]) -> NodeAffinity {
+    let on = |node: &String| NodeSelectorTerm {
+        match_fields: Some(vec![NodeSelectorRequirement {
+            key: "metadata.name".to_owned(),
+            operator: "In".to_owned(),
+            values: Some(vec![node.clone()]),
+        }]),
+        match_expressions: None,
     };
-    let fields: Vec<NodeSelectorRequirement> = target.nodes.iter().filter(|_| even).map(not_there).collect();
+    // A field may be compared with one value only: a term for each node, any of which will do.
+    let terms: Vec<NodeSelectorTerm> = client_nodes.iter().map(on).collect();
     NodeAffinity {
-        required_during_scheduling_ignored_during_execution: (!fields.is_empty()).then(|| NodeSelector {
-            node_selector_terms: vec![NodeSelectorTerm {
-                match_fields: Some(fields),
-                match_expressions: None,
-            }],
-        }),
+        required_during_scheduling_ignored_during_execution: (!terms.is_empty())
+            .then_some(NodeSelector { node_selector_terms: terms }),
         ..prefer_role(labels::CLIENT)
     }
 }

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     context::Settings,
-    datastore::{empty_directory, locked_down, mount, own_field, secret_variable, tolerations, variable},
+    datastore::{empty_directory, fixed_resources, locked_down, mount, own_field, secret_variable, tolerations, variable},
     labels,
     run::{
         decide::ReadyTarget,
@@ -41,6 +41,7 @@ fn installer(settings: &Settings) -> Container {
         name: "install-runner".to_owned(),
         image: Some(settings.runner_image.clone()),
         command: Some(vec!["/dragstrip-runner".to_owned(), "install".to_owned(), BIN.to_owned()]),
+        resources: Some(fixed_resources("100m", "64Mi")),
         security_context: Some(locked_down()),
         volume_mounts: Some(vec![mount("bin", BIN, false)]),
         ..Container::default()
@@ -154,6 +155,7 @@ pub(super) fn client_pod(
     run: &ValidatedRun,
     attempt: &Attempt,
     target: &ReadyTarget,
+    client_nodes: &[String],
     settings: &Settings,
 ) -> Result<PodSpec, serde_json::Error> {
     let placement = &run.spec.clients.placement;
@@ -179,8 +181,8 @@ pub(super) fn client_pod(
         }),
         node_selector: Some(placement.node_selector.clone()).filter(|labels| !labels.is_empty()),
         affinity: Some(Affinity {
-            node_affinity: Some(nodes(run, target)),
-            pod_anti_affinity: Some(separation(run, attempt, target)),
+            node_affinity: Some(nodes(client_nodes)),
+            pod_anti_affinity: Some(separation(run, attempt)),
             ..Affinity::default()
         }),
         topology_spread_constraints: spread(run, attempt),

@@ -1,0 +1,42 @@
+//! A stored result, as far as its metadata tells: enough to decide on. Pure.
+
+use super::identity::Identity;
+use crate::labels;
+use dragstrip_results::{result::PodFailure, stored};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+/// What is known of a stored result and of its Job, which may be gone.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Kept {
+    /// Why its numbers must not be used; absent when they may be.
+    pub failure: Option<PodFailure>,
+    /// The `run_id` of every server its clients saw; empty where none is known.
+    pub server_run_ids: Vec<String>,
+    /// The start line, if the Job had one.
+    pub start: Option<Timestamp>,
+    /// What the server was when the Job was made.
+    pub identity: Option<Identity>,
+}
+
+/// The start line written on a Job, or remembered with its result.
+pub fn start_line(metadata: &ObjectMeta) -> Option<Timestamp> {
+    let nanos: i128 = annotation(metadata, labels::START_AT)?.parse().ok()?;
+    Timestamp::from_nanosecond(nanos).ok()
+}
+
+/// What the server was when a Job was made, from the Job or from its result.
+pub fn identity(metadata: &ObjectMeta) -> Option<Identity> {
+    serde_json::from_str(annotation(metadata, labels::SERVER_IDENTITY)?).ok()
+}
+
+/// An annotation's value.
+pub fn annotation<'a>(metadata: &'a ObjectMeta, key: &str) -> Option<&'a str> {
+    metadata.annotations.as_ref()?.get(key).map(String::as_str)
+}
+
+/// What `metadata` of the first ConfigMap of a result tells.
+pub fn kept(metadata: &ObjectMeta) -> Result<Kept, stored::Error> {
+    let stored::Mark { failure, server_run_ids } = stored::mark(metadata)?;
+    Ok(Kept { failure, server_run_ids, start: start_line(metadata), identity: identity(metadata) })
+}
