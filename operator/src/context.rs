@@ -4,6 +4,7 @@
 use crate::{
     cluster::{agents::Agents, backoff::Backoff, events::Announcer, world::World},
     metrics::Metrics,
+    run::Unread,
 };
 use kube::Client;
 use std::sync::Arc;
@@ -34,6 +35,8 @@ pub struct Context {
     pub agents: Agents,
     /// What was seen of the cluster.
     pub world: World,
+    /// Logs of client pods that cannot be read just now.
+    pub unread: Arc<Unread>,
     /// What is failing just now.
     pub backoff: Arc<Backoff>,
     /// Counters of the process.

@@ -20,6 +20,8 @@ pub const PHASE: &str = "dragstrip.dev/phase";
 pub const REPETITION: &str = "dragstrip.dev/repetition";
 /// Annotation on a Lease: its run does not need it any more.
 pub const GIVEN_BACK: &str = "dragstrip.dev/given-back";
+/// Annotation on a Job: why there was no node for its clients when it was made.
+pub const NO_NODE: &str = "dragstrip.dev/no-node";
 /// Annotation on a Job and on a stored result: digest of the run's spec that it is of.
 pub const SPEC_HASH: &str = "dragstrip.dev/spec-hash";
 /// Annotation on a Job and on a stored result: what the server was when the Job was made, as JSON.

@@ -85,6 +85,7 @@ async fn start(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
     let context = Context {
         world: feeds.world(),
         backoff: Arc::default(),
+        unread: Arc::default(),
         announcer: Arc::new(Announcer::new(client.clone())),
         client,
         settings: Arc::new(Settings {

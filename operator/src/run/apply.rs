@@ -2,27 +2,34 @@
 
 use super::{
     build, collect,
+    collect::NotYet,
     decide::{ReadyTarget, Step, TargetState},
-    fetch::{Fetched, job_ended},
+    fetch::{Fetched, is_of_run, job_ended},
     order,
     validate::{Attempt, ValidatedRun},
 };
 use crate::{
     cluster::{
         apply::{apply as apply_object, delete},
-        lease, pods,
+        lease,
+        pods::{self, Trouble},
     },
     context::Context,
     labels::{self, RUN_MANAGER},
+    process::chain,
 };
-use dragstrip_crds::Datastore;
+use dragstrip_crds::{BenchmarkRun, Datastore};
 use dragstrip_results::stored;
 use jiff::Timestamp;
-use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
+use k8s_openapi::api::{
+    batch::v1::Job,
+    core::v1::{ConfigMap, Pod},
+};
 use kube::{
     Api, ResourceExt,
     api::{ListParams, PostParams},
 };
+use std::sync::Arc;
 
 /// A step that failed.
 #[derive(Debug, thiserror::Error)]
@@ -30,21 +37,27 @@ pub enum Error {
     /// The run's own Datastore could not be made.
     #[error("failed to make the run's own Datastore")]
     MakeDatastore(#[source] kube::Error),
-    /// A Lease could not be taken.
-    #[error("failed to take the Lease {1}")]
-    TakeTurn(#[source] kube::Error, String),
+    /// The run's Leases could not be taken.
+    #[error("failed to take the run's Leases")]
+    TakeTurn(#[source] kube::Error),
+    /// A Lease could not be given back.
+    #[error("failed to give the Lease {1} back")]
+    GiveBack(#[source] kube::Error, String),
     /// The runner's job could not be written as JSON.
     #[error("failed to write the runner's job")]
     WriteJob(#[source] serde_json::Error),
+    /// What has the Job's name could not be looked at.
+    #[error("failed to look whether the name {1} is free")]
+    LookAtName(#[source] kube::Error, String),
     /// The Job could not be created.
     #[error("failed to create Job {1}")]
     CreateJob(#[source] kube::Error, String),
-    /// The order to start could not be given.
-    #[error(transparent)]
-    Order(#[from] order::Error),
-    /// The Job of a lost attempt could not be removed.
-    #[error("failed to delete Job {1}, which lost a client")]
-    RemoveLost(#[source] kube::Error, String),
+    /// A Job could not be removed.
+    #[error("failed to delete Job {1}")]
+    RemoveJob(#[source] kube::Error, String),
+    /// The pods that have ended could not be listed.
+    #[error("failed to list the pods of Job {1}")]
+    ListPods(#[source] kube::Error, String),
     /// A result could not be packed.
     #[error(transparent)]
     Pack(#[from] stored::Error),
@@ -57,18 +70,34 @@ pub enum Error {
 }
 
 /// What carrying out a step led to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Applied {
     /// Something was done: look again at once.
     Progressed,
+    /// Something was done whose own event brings the next look.
+    Awaited,
     /// Nothing to do.
     Nothing,
+    /// Not possible now, and nothing runs: the turn is to be given back.
+    Hindered(Trouble),
+    /// Not possible now, though it may be in a moment; what runs goes on.
+    Delayed(Trouble),
+    /// A log cannot be read yet.
+    Unread(NotYet),
 }
 
 fn already_there(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.is_already_exists())
 }
 
+/// What the apiserver, or an admission policy, refused for good, in its words.
+fn refused(error: &kube::Error) -> Option<Trouble> {
+    let kube::Error::Api(status) = error else { return None };
+    let for_good = matches!(status.code, 400 | 403 | 422);
+    for_good.then(|| Trouble { reason: "Refused".to_owned(), message: status.message.clone() })
+}
+
+/// The target, if clients may be sent to it.
 fn ready_target(fetched: &Fetched) -> Option<&ReadyTarget> {
     match &fetched.target {
         TargetState::Ready(target) => Some(target),
@@ -84,43 +113,85 @@ pub async fn apply(
     step: &Step,
 ) -> Result<Applied, Error> {
     match step {
-        Step::Wait(..) | Step::Finish(_) => return Ok(Applied::Nothing),
-        Step::MakeDatastore => make_datastore(ctx, run).await?,
-        Step::TakeTurn => take_turn(ctx, run, fetched).await?,
-        Step::CreateJob(index) => create_job(ctx, run, &run.attempts[*index], fetched).await?,
-        Step::GiveOrder(index) => order::give(ctx, run, &run.attempts[*index], fetched).await?,
-        Step::Collect(index) => store(ctx, run, &run.attempts[*index], fetched).await?,
-        Step::RemoveLost(index) => remove_lost(ctx, &run.attempts[*index], fetched).await?,
+        Step::Wait(..) | Step::Finish(_) => Ok(Applied::Nothing),
+        Step::MakeDatastore => make_datastore(ctx, run).await,
+        Step::TakeTurn => take_turn(ctx, run, fetched).await,
+        Step::CreateJob(index) => create_job(ctx, run, &run.attempts[*index], fetched).await,
+        Step::GiveOrder(index) => Ok(match order::give(ctx, run, &run.attempts[*index], fetched).await {
+            Ok(()) => Applied::Progressed,
+            Err(error) => {
+                Applied::Delayed(Trouble { reason: "RunnersUnreachable".to_owned(), message: chain(&error) })
+            }
+        }),
+        Step::Collect(index) => store(ctx, run, &run.attempts[*index], fetched).await,
+        Step::RemoveLost(index) | Step::RemoveOutdated(index) => {
+            remove_job(ctx, &run.attempts[*index], fetched).await?;
+            Ok(Applied::Awaited)
+        }
+        Step::StandBack { attempt, .. } => {
+            if let Some(index) = attempt {
+                remove_job(ctx, &run.attempts[*index], fetched).await?;
+            }
+            give_back(ctx, run).await
+        }
+        Step::ReturnTurn => give_back(ctx, run).await,
     }
-    Ok(Applied::Progressed)
 }
 
-async fn make_datastore(ctx: &Context, run: &ValidatedRun) -> Result<(), Error> {
+async fn make_datastore(ctx: &Context, run: &ValidatedRun) -> Result<Applied, Error> {
     let Some(spec) = &run.spec.target.datastore else {
-        return Ok(());
+        return Ok(Applied::Nothing);
     };
     let datastores: Api<Datastore> = Api::namespaced(ctx.client.clone(), &run.holder.namespace);
     // Created, not applied: a Datastore of the same name may be somebody else's.
     match datastores.create(&PostParams::default(), &build::datastore(run, spec)).await {
-        Err(error) if !already_there(&error) => Err(Error::MakeDatastore(error)),
-        _ => Ok(()),
+        Ok(_) => Ok(Applied::Progressed),
+        Err(error) if already_there(&error) => Ok(Applied::Progressed),
+        Err(error) => refused(&error).map(Applied::Hindered).ok_or(Error::MakeDatastore(error)),
     }
 }
 
-/// Takes every Lease that is not held yet. One that somebody else took first
+/// Takes every Lease that is not held yet, or none. One that somebody else took first
 /// shows at the next look.
-async fn take_turn(ctx: &Context, run: &ValidatedRun, fetched: &Fetched) -> Result<(), Error> {
-    let now = Timestamp::now();
-    for found in fetched.turn.iter().flat_map(|looked| &looked.found) {
-        if found.holder.as_ref() == Some(&run.holder) {
-            continue;
-        }
-        let taken = lease::take(&ctx.client, &found.key, &run.holder, now).await;
-        if !taken.map_err(|error| Error::TakeTurn(error, found.key.to_string()))? {
-            break;
-        }
+async fn take_turn(ctx: &Context, run: &ValidatedRun, fetched: &Fetched) -> Result<Applied, Error> {
+    let missing = fetched.turn.iter().flat_map(|looked| looked.missing.clone()).collect::<Vec<_>>();
+    let taken = lease::take_all(&ctx.client, &missing, &run.holder, Timestamp::now()).await;
+    taken.map(|_| Applied::Awaited).map_err(Error::TakeTurn)
+}
+
+/// Gives every Lease back that the run holds.
+async fn give_back(ctx: &Context, run: &ValidatedRun) -> Result<Applied, Error> {
+    let own = |lease: &k8s_openapi::api::coordination::v1::Lease| {
+        lease::holder_of(lease).as_ref() == Some(&run.holder) && !lease::given_back(lease)
+    };
+    for held in ctx.world.leases.state_filter(own) {
+        let given = lease::give_back(&ctx.client, &held).await;
+        given.map_err(|error| Error::GiveBack(error, lease::LeaseKey::of(&held).to_string()))?;
     }
-    Ok(())
+    Ok(Applied::Awaited)
+}
+
+/// Who has a name that the run needs, if it is not the run itself.
+fn stranger(kind: &str, object: &impl ResourceExt, run: &ValidatedRun) -> Option<Trouble> {
+    if object.owner_references().iter().any(|owner| owner.uid == run.holder.uid) {
+        return None;
+    }
+    let owner = object.owner_references().first().map(|owner| format!(" (of {} {})", owner.kind, owner.name));
+    let message = format!(
+        "{kind} {} exists{} and is not this run's: it is left alone; delete it, or create the run under another name",
+        object.name_any(),
+        owner.unwrap_or_default()
+    );
+    Some(Trouble { reason: "NameTaken".to_owned(), message })
+}
+
+/// Whether somebody else has the name under which the result of `attempt` is to be
+/// stored: that must be known before load is sent.
+async fn name_taken(ctx: &Context, run: &ValidatedRun, attempt: &Attempt) -> Result<Option<Trouble>, Error> {
+    let config_maps: Api<ConfigMap> = Api::namespaced(ctx.client.clone(), &run.holder.namespace);
+    let found = config_maps.get_metadata_opt(&attempt.name).await;
+    let found = found.map_err(|error| Error::LookAtName(error, attempt.name.clone()))?;
+    Ok(found.and_then(|found| stranger("ConfigMap", &found, run)))
 }
 
 async fn create_job(
@@ -128,41 +199,71 @@ async fn create_job(
     run: &ValidatedRun,
     attempt: &Attempt,
     fetched: &Fetched,
-) -> Result<(), Error> {
-    let (Some(target), Some(first)) =
-        (ready_target(fetched), fetched.turn.as_ref().and_then(|looked| looked.found.first()))
-    else {
-        return Ok(());
+) -> Result<Applied, Error> {
+    let (Some(target), Some(looked)) = (ready_target(fetched), &fetched.turn) else {
+        return Ok(Applied::Nothing);
     };
-    let job = build::job(run, attempt, target, &first.key, &ctx.settings).map_err(Error::WriteJob)?;
+    if let Some(trouble) = name_taken(ctx, run, attempt).await? {
+        return Ok(Applied::Hindered(trouble));
+    }
+    let job = build::job(run, attempt, target, looked, &ctx.settings).map_err(Error::WriteJob)?;
     let jobs: Api<Job> = Api::namespaced(ctx.client.clone(), &run.holder.namespace);
-    match jobs
-        .create(&PostParams { field_manager: Some(RUN_MANAGER.to_owned()), ..PostParams::default() }, &job)
-        .await
-    {
-        Err(error) if !already_there(&error) => Err(Error::CreateJob(error, attempt.name.clone())),
-        _ => Ok(()),
+    let parameters = PostParams { field_manager: Some(RUN_MANAGER.to_owned()), ..PostParams::default() };
+    match jobs.create(&parameters, &job).await {
+        Ok(_) => Ok(Applied::Awaited),
+        Err(error) if already_there(&error) => {
+            let found = jobs.get_metadata_opt(&attempt.name).await;
+            let found = found.map_err(|error| Error::LookAtName(error, attempt.name.clone()))?;
+            let trouble = found.and_then(|found| stranger("Job", &found, run));
+            // The run's own, which the watch has not told yet.
+            Ok(trouble.map_or(Applied::Awaited, Applied::Hindered))
+        }
+        Err(error) => refused(&error).map(Applied::Hindered).ok_or(Error::CreateJob(error, attempt.name.clone())),
     }
 }
 
-async fn store(ctx: &Context, run: &ValidatedRun, attempt: &Attempt, fetched: &Fetched) -> Result<(), Error> {
-    let pods: Vec<&Pod> = fetched.pods_of(&attempt.name).collect();
-    let result = collect::read(&ctx.client, run, attempt, &pods).await;
+/// The pods of `attempt` as they are at this moment: the watch may not know yet what the last of them left.
+async fn pods_now(ctx: &Context, run: &ValidatedRun, attempt: &Attempt) -> Result<Vec<Pod>, Error> {
+    let pods: Api<Pod> = Api::namespaced(ctx.client.clone(), &run.holder.namespace);
+    let own = ListParams::default().labels(&format!("{}={}", labels::RUN_UID, run.holder.uid));
+    let list = pods.list(&own).await.map_err(|error| Error::ListPods(error, attempt.name.clone()))?;
+    Ok(list.items.into_iter().filter(|pod| pods::is_of_job(pod, &attempt.name)).collect())
+}
+
+async fn store(
+    ctx: &Context,
+    run: &ValidatedRun,
+    attempt: &Attempt,
+    fetched: &Fetched,
+) -> Result<Applied, Error> {
+    let pods = pods_now(ctx, run, attempt).await?;
+    let pods: Vec<&Pod> = pods.iter().collect();
+    let read = collect::whole(&ctx.client, &ctx.unread, run, attempt, &pods, Timestamp::now()).await;
+    let result = match read {
+        Ok(result) => result,
+        Err(not_yet) => return Ok(Applied::Unread(not_yet)),
+    };
+    // What is there is never overwritten by force.
+    if let Some(trouble) = name_taken(ctx, run, attempt).await? {
+        return Ok(Applied::Delayed(trouble));
+    }
     let parts = stored::pack(&result)?;
-    for config_map in build::config_maps(run, attempt, fetched.jobs.get(&attempt.name), parts) {
+    let marks = stored::annotations(&result, parts.len())?;
+    let job = fetched.jobs.get(&attempt.name).map(Arc::as_ref);
+    for config_map in build::config_maps(run, attempt, job, &marks, parts) {
         apply_object(&ctx.client, RUN_MANAGER, &config_map)
             .await
             .map_err(|error| Error::Store(error, config_map.name_any()))?;
     }
-    Ok(())
+    Ok(Applied::Progressed)
 }
 
-/// Deletes the Job of a lost attempt and with it its pods, so that their load
-/// cannot meet the next attempt's. What they left is stored.
-async fn remove_lost(ctx: &Context, attempt: &Attempt, fetched: &Fetched) -> Result<(), Error> {
+/// Deletes the Job of `attempt` and with it its pods: what they left is stored, or they
+/// never loaded anything.
+async fn remove_job(ctx: &Context, attempt: &Attempt, fetched: &Fetched) -> Result<(), Error> {
     match fetched.jobs.get(&attempt.name) {
         Some(job) => {
-            delete(&ctx.client, job).await.map_err(|error| Error::RemoveLost(error, attempt.name.clone()))
+            delete(&ctx.client, &**job).await.map_err(|error| Error::RemoveJob(error, attempt.name.clone()))
         }
         None => Ok(()),
     }
@@ -170,30 +271,28 @@ async fn remove_lost(ctx: &Context, attempt: &Attempt, fetched: &Fetched) -> Res
 
 /// Whether `job` must be kept: ended Jobs stay, since their pods' logs are the
 /// evidence, and so do Jobs whose pods have ended before the Job controller knew.
-fn is_evidence(job: &Job, pods: &[Pod]) -> bool {
+fn is_evidence(job: &Job, pods: &[Arc<Pod>]) -> bool {
     let expected = job.spec.as_ref().and_then(|spec| spec.completions).unwrap_or(1);
     let name = job.name_any();
-    let own = pods.iter().filter(|pod| pod.labels().get("batch.kubernetes.io/job-name") == Some(&name));
+    let own = pods.iter().map(Arc::as_ref).filter(|pod| pods::is_of_job(pod, &name));
     job_ended(job) || pods::all_ended(own, usize::try_from(expected).unwrap_or(1).max(1))
 }
 
-/// After a run: its load stopped and its own Datastore removed; the keeper of
-/// turns does the rest. Safe to repeat; does nothing when there is nothing left.
-pub async fn clear_up(ctx: &Context, run: &ValidatedRun) -> Result<(), Error> {
-    let jobs: Api<Job> = Api::namespaced(ctx.client.clone(), &run.holder.namespace);
-    let pods: Api<Pod> = Api::namespaced(ctx.client.clone(), &run.holder.namespace);
-    let own = ListParams::default().labels(&format!("{}={}", labels::RUN_UID, run.holder.uid));
-    let jobs = jobs.list(&own).await.map_err(Error::ClearUp)?.items;
-    let pods = pods.list(&own).await.map_err(Error::ClearUp)?.items;
+/// After `run`: its load stopped and its own Datastore removed; the keeper of turns
+/// does the rest. Safe to repeat; asks nobody anything when there is nothing left.
+pub async fn clear_up(ctx: &Context, run: &BenchmarkRun) -> Result<(), Error> {
+    let uid = run.uid().unwrap_or_default();
+    let jobs = ctx.world.jobs.state_filter(|job| is_of_run(job, &uid) && job.metadata.deletion_timestamp.is_none());
+    let pods = ctx.world.pods.state_filter(|pod| is_of_run(pod, &uid));
     for job in jobs.iter().filter(|job| !is_evidence(job, &pods)) {
-        delete(&ctx.client, job).await.map_err(Error::ClearUp)?;
+        delete(&ctx.client, &**job).await.map_err(Error::ClearUp)?;
     }
-    if run.spec.target.datastore.is_some() {
-        let datastores: Api<Datastore> = Api::namespaced(ctx.client.clone(), &run.holder.namespace);
-        let own = datastores.get_opt(&run.holder.name).await.map_err(Error::ClearUp)?;
-        if let Some(own) = own.filter(|own| own.owner_references().iter().any(|o| o.uid == run.holder.uid)) {
-            delete(&ctx.client, &own).await.map_err(Error::ClearUp)?;
-        }
+    let own = |datastore: &Datastore| {
+        datastore.metadata.deletion_timestamp.is_none()
+            && datastore.owner_references().iter().any(|owner| owner.uid == uid)
+    };
+    for datastore in ctx.world.datastores.state_filter(own) {
+        delete(&ctx.client, &*datastore).await.map_err(Error::ClearUp)?;
     }
     Ok(())
 }
@@ -212,12 +311,12 @@ mod tests {
             }))
             .unwrap()
         };
-        let pod = |phase: &str| -> Pod {
-            serde_json::from_value(json!({
+        let pod = |phase: &str| -> Arc<Pod> {
+            let pod = serde_json::from_value(json!({
                 "metadata": {"labels": {"batch.kubernetes.io/job-name": "sprint-read-1"}},
                 "status": {"phase": phase}
-            }))
-            .unwrap()
+            }));
+            Arc::new(pod.unwrap())
         };
         let ended = json!({"conditions": [{"type": "Complete", "status": "True"}]});
         assert!(is_evidence(&job(ended), &[]));
@@ -226,5 +325,30 @@ mod tests {
         assert!(!is_evidence(&active(), &[pod("Succeeded"), pod("Running")]), "load would go on");
         assert!(!is_evidence(&active(), &[pod("Succeeded")]), "a pod may still be made");
         assert!(!is_evidence(&active(), &[]));
+    }
+
+    #[test]
+    fn what_is_not_the_runs_is_told_with_its_owner_and_the_remedy() {
+        let run = crate::run::validate::validate(&crate::run::fixtures::run(&["read"], 1)).unwrap();
+        let job = |uid: &str| -> Job {
+            serde_json::from_value(json!({"metadata": {"name": "sprint-read-1", "ownerReferences": [
+                {"apiVersion": "dragstrip.dev/v1alpha1", "kind": "BenchmarkRun", "name": "other", "uid": uid}
+            ]}}))
+            .unwrap()
+        };
+        assert_eq!(stranger("Job", &job("run-uid"), &run), None);
+        let told = stranger("Job", &job("other-uid"), &run).unwrap().message;
+        assert!(told.contains("Job sprint-read-1 exists (of BenchmarkRun other)"), "{told}");
+        assert!(told.contains("under another name"), "{told}");
+    }
+
+    #[test]
+    fn only_what_is_refused_for_good_gives_the_turn_back() {
+        let error = |code: u16| {
+            let status = kube::core::Status::failure("exceeded quota", "Forbidden").with_code(code);
+            kube::Error::Api(status.boxed())
+        };
+        assert_eq!(refused(&error(403)).unwrap().message, "exceeded quota");
+        assert_eq!(refused(&error(500)), None, "an apiserver in trouble is asked again");
     }
 }

@@ -8,7 +8,7 @@ use super::{
     decide::{ReadyTarget, watchdog_seconds},
     validate::{Attempt, ValidatedRun},
 };
-use super::kept::annotation;
+use super::{kept::annotation, turn::Looked};
 use crate::{context::Settings, labels};
 use dragstrip_crds::{BenchmarkRun, Datastore, DatastoreSpec};
 use dragstrip_results::{
@@ -155,23 +155,24 @@ fn pod_annotations(run: &ValidatedRun, attempt: &Attempt) -> BTreeMap<String, St
     .collect()
 }
 
-/// The Job of `attempt`: all its pods at once, on `client_nodes` where there are any,
-/// none of them ever retried.
+/// The Job of `attempt`: all its pods at once, on the nodes that the run holds for
+/// them, none of them ever retried.
 pub fn job(
     run: &ValidatedRun,
     attempt: &Attempt,
     target: &ReadyTarget,
-    client_nodes: &[String],
+    turn: &Looked,
     settings: &Settings,
 ) -> Result<Job, serde_json::Error> {
     let mut pod_labels = attempt_labels(run, attempt);
     pod_labels.insert(labels::COMPONENT.to_owned(), labels::CLIENT.to_owned());
     let identity = target.identity.as_ref().map(serde_json::to_string).transpose()?;
     let identity = identity.map(|identity| (labels::SERVER_IDENTITY.to_owned(), identity));
+    let no_node = turn.no_node.clone().map(|why| (labels::NO_NODE.to_owned(), why));
     let hash = (labels::SPEC_HASH.to_owned(), run.spec_hash.clone());
     Ok(Job {
         metadata: ObjectMeta {
-            annotations: Some(identity.into_iter().chain([hash]).collect()),
+            annotations: Some(identity.into_iter().chain(no_node).chain([hash]).collect()),
             ..metadata(run, &attempt.name, attempt_labels(run, attempt))
         },
         spec: Some(BatchJobSpec {
@@ -186,7 +187,7 @@ pub fn job(
                     annotations: Some(pod_annotations(run, attempt)),
                     ..ObjectMeta::default()
                 }),
-                spec: Some(pod::client_pod(run, attempt, target, client_nodes, settings)?),
+                spec: Some(pod::client_pod(run, attempt, target, &turn.client_nodes, settings)?),
             },
             ..BatchJobSpec::default()
         }),

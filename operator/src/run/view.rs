@@ -97,7 +97,12 @@ fn trouble(attempt: &Attempt, fetched: &Fetched) -> Option<Trouble> {
     let pods = || fetched.pods_of(&attempt.name);
     let told = || pods().find_map(|pod| warnings::trouble(pod, &fetched.warnings));
     let refused = || warnings::refusal(fetched.jobs.get(&attempt.name)?.as_ref(), &fetched.warnings);
-    pods().find_map(pods::trouble).or_else(told).or_else(refused)
+    let found = pods().find_map(pods::trouble).or_else(told).or_else(refused)?;
+    let no_node = fetched.jobs.get(&attempt.name).and_then(|job| annotation(&job.metadata, labels::NO_NODE));
+    Some(match no_node.filter(|_| found.reason == "Unschedulable") {
+        Some(why) => Trouble { message: format!("{why} ({})", found.message), ..found },
+        None => found,
+    })
 }
 
 /// How the server is another than the one that the first result was measured on.
