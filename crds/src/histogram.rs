@@ -101,43 +101,55 @@ impl Latencies {
         0
     }
 
-    /// Mean, percentiles and maximum, in milliseconds.
+    /// Mean, percentiles and maximum, in milliseconds; nothing when nothing was recorded.
     pub fn summary(&self) -> LatencySummary {
-        let milliseconds = |percentile| self.percentile(percentile) as f64 / 1000.0;
+        if self.count() == 0 {
+            return LatencySummary::default();
+        }
+        let milliseconds = |percentile| Some(self.percentile(percentile) as f64 / 1000.0);
         LatencySummary {
-            mean: if self.count() == 0 { 0.0 } else { self.0.mean() / 1000.0 },
+            mean: Some(self.0.mean() / 1000.0),
             p50: milliseconds(50.0),
             p90: milliseconds(90.0),
             p95: milliseconds(95.0),
             p99: milliseconds(99.0),
             p999: milliseconds(99.9),
             p9999: milliseconds(99.99),
-            max: if self.count() == 0 { 0.0 } else { self.0.max() as f64 / 1000.0 },
+            max: Some(self.0.max() as f64 / 1000.0),
         }
     }
 }
 
-/// Latencies in milliseconds, read from a histogram: resolution is the tool's
-/// (1 µs for loadgen, 8 µs for memtier).
+/// Latencies in milliseconds, read from a histogram, whose resolution is the
+/// tool's (1 µs for loadgen, 8 µs for memtier), or as a tool without histograms
+/// printed them. What is not known is absent: nothing is answered in 0 ms.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LatencySummary {
     /// Arithmetic mean, in milliseconds.
-    pub mean: f64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mean: Option<f64>,
     /// Median, in milliseconds.
-    pub p50: f64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p50: Option<f64>,
     /// 90th percentile, in milliseconds.
-    pub p90: f64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p90: Option<f64>,
     /// 95th percentile, in milliseconds.
-    pub p95: f64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p95: Option<f64>,
     /// 99th percentile, in milliseconds.
-    pub p99: f64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p99: Option<f64>,
     /// 99.9th percentile, in milliseconds.
-    pub p999: f64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p999: Option<f64>,
     /// 99.99th percentile, in milliseconds.
-    pub p9999: f64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p9999: Option<f64>,
     /// Largest latency, in milliseconds.
-    pub max: f64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max: Option<f64>,
 }
 
 #[cfg(test)]
@@ -164,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_histogram_reads_as_zero() {
+    fn an_empty_histogram_has_no_latencies() {
         let empty = latencies(&[]);
         assert_eq!(empty.percentile(99.0), 0);
         assert_eq!(empty.summary(), LatencySummary::default());

@@ -41,7 +41,9 @@ struct Arguments {
 }
 
 fn start_logs(plain: bool) {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info,kube=warn"));
+    // kube_client writes the whole body of an answer it cannot read as a warning; the error is ours to tell.
+    let usual = || EnvFilter::new("info,kube=warn,kube_client::client=error");
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| usual());
     let logs = tracing_subscriber::fmt().with_env_filter(filter);
     if plain {
         logs.init();

@@ -2,6 +2,7 @@
 
 mod apply;
 mod build;
+mod checks;
 mod collect;
 pub mod decide;
 mod fetch;

@@ -148,7 +148,8 @@ async fn store(ctx: &Context, run: &ValidatedRun, attempt: &Attempt, fetched: &F
     let pods: Vec<&Pod> = fetched.pods_of(&attempt.name).collect();
     let result = collect::read(&ctx.client, run, attempt, &pods).await;
     let parts = stored::pack(&result)?;
-    for config_map in build::config_maps(run, attempt, fetched.jobs.get(&attempt.name), parts) {
+    let marks = stored::annotations(&result, parts.len())?;
+    for config_map in build::config_maps(run, attempt, fetched.jobs.get(&attempt.name), &marks, parts) {
         apply_object(&ctx.client, RUN_MANAGER, &config_map)
             .await
             .map_err(|error| Error::Store(error, config_map.name_any()))?;

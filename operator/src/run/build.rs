@@ -73,17 +73,17 @@ fn memory(job: Option<&Job>) -> BTreeMap<String, String> {
     created.into_iter().chain(start.map(|start| (labels::START_AT.to_owned(), start.clone()))).collect()
 }
 
-/// Where the `parts` of the result of `attempt`, measured by `job`, are kept, in
-/// the order in which they must be written: the first part comes last, since a
+/// Where the `parts` of the result of `attempt`, measured by `job`, are kept, the
+/// first with `marks`, which say what became of it (see [`stored::annotations`]), in the order in which they must be written: the first part comes last, since a
 /// result counts as stored when that one is there. Until then the others may be
 /// written anew, by an operator that was restarted in between.
 pub fn config_maps(
     run: &ValidatedRun,
     attempt: &Attempt,
     job: Option<&Job>,
+    marks: &BTreeMap<String, String>,
     parts: Vec<Vec<u8>>,
 ) -> Vec<ConfigMap> {
-    let count = parts.len();
     let kept = parts.into_iter().enumerate().map(|(index, part)| {
         let first = index == 0;
         let mut kept = ConfigMap {
@@ -97,9 +97,7 @@ pub fn config_maps(
             ..ConfigMap::default()
         };
         if first {
-            let several = (count > 1).then(|| (stored::PARTS.to_owned(), count.to_string()));
-            let known: BTreeMap<_, _> = memory(job).into_iter().chain(several).collect();
-            kept.metadata.annotations = Some(known).filter(|known| !known.is_empty());
+            kept.metadata.annotations = Some(memory(job).into_iter().chain(marks.clone()).collect());
         } else {
             kept.labels_mut().insert(stored::PART.to_owned(), (index + 1).to_string());
         }

@@ -2,6 +2,7 @@
 //! derived on every pass from what exists.
 
 use super::{
+    checks,
     decide::{Ending, ReadyTarget, Step, TargetState, Waiting},
     fetch::{Fetched, since},
     merge::TOTAL,
@@ -19,7 +20,6 @@ use dragstrip_crds::{
         self, Finding,
         types::{CLIENTS_READY, COMPLETE, PASSED, TARGET_READY},
     },
-    histogram::LatencySummary,
     observed::ServerTruth,
     result::RepetitionResult,
     run::{FailureStatus, Headline, PhaseStatus, RetryStatus, RunPhase, TargetStatus},
@@ -160,11 +160,11 @@ fn clients_finding(step: &Step) -> Option<Finding> {
     })
 }
 
-fn end_findings(run: &ValidatedRun, step: &Step) -> [Finding; 2] {
+fn end_findings(run: &ValidatedRun, fetched: &Fetched, step: &Step) -> [Finding; 2] {
     match step {
         Step::Finish(Ending::Succeeded) => [
             Finding::yes(COMPLETE, "Succeeded", "every phase was measured"),
-            Finding::yes(PASSED, "Succeeded", "every phase was measured and every check passed"),
+            Finding::yes(PASSED, "Succeeded", checks::told(run, &fetched.stored)),
         ],
         Step::Finish(Ending::Failed(_)) => [
             Finding::yes(COMPLETE, "Failed", message(run, step)),
@@ -220,8 +220,8 @@ fn throughput(phase: &PhaseStatus) -> String {
 
 fn p99(phase: &PhaseStatus) -> String {
     let total = phase.operations.iter().find(|operation| operation.operation == TOTAL);
-    let known = total.map(|total| total.latency_milliseconds).filter(|all| *all != LatencySummary::default());
-    known.map_or_else(|| "-".to_owned(), |latency| format!("{:.3}", latency.p99))
+    let known = total.and_then(|total| total.latency_milliseconds.p99);
+    known.map_or_else(|| "-".to_owned(), |p99| format!("{p99:.3}"))
 }
 
 fn headline(phases: &[PhaseStatus]) -> Option<Headline> {
@@ -274,7 +274,7 @@ pub fn of_step(
 ) -> BenchmarkRunStatus {
     let done = plan::counted(run, &fetched.stored).count();
     let phases = summary::phases(run, &fetched.stored);
-    let mut findings = Vec::from(end_findings(run, step));
+    let mut findings = Vec::from(end_findings(run, fetched, step));
     findings.extend(target_finding(step));
     findings.extend(clients_finding(step));
     let failure: Option<FailureStatus> = match step {
@@ -390,12 +390,11 @@ mod tests {
         .unwrap()
     }
 
-    fn total(rate: f64, p99: f64) -> Value {
+    fn total(rate: f64, p99: Option<f64>) -> Value {
         json!([{
             "operation": "TOTAL", "count": 1, "operationsPerSecond": {"repetitions": 1, "mean": rate},
             "bytesPerSecond": 0.0, "errors": 0,
-            "latencyMilliseconds": {"mean": p99, "p50": p99, "p90": p99, "p95": p99, "p99": p99,
-                "p999": p99, "p9999": p99, "max": p99}
+            "latencyMilliseconds": {"p99": p99}
         }])
     }
 
@@ -403,8 +402,8 @@ mod tests {
     fn every_phase_has_a_cell_in_the_headline() {
         let own = json!([{"name": "ns/op", "value": 12.5}, {"name": "B/op", "value": 3.0}]);
         let phases = [
-            phase_of(&total(1234.0, 0.5), &json!([])),
-            phase_of(&total(50.0, 0.0), &json!([])),
+            phase_of(&total(1234.0, Some(0.5)), &json!([])),
+            phase_of(&total(50.0, None), &json!([])),
             phase_of(&json!([]), &own),
             phase_of(&json!([]), &json!([])),
         ];
