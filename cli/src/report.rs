@@ -121,7 +121,7 @@ pub fn report(runs: &[BenchmarkRun]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use dragstrip_crds::{histogram::LatencySummary, run::ClientsSpec};
+    use dragstrip_crds::{measured::LatencySummary, run::ClientsSpec};
 
     fn run(name: &str, target: &str, rate: f64) -> BenchmarkRun {
         let latency =
@@ -129,7 +129,7 @@ mod tests {
         let operation = |name: &str| OperationStatus {
             operation: name.into(),
             count: 10,
-            operations_per_second: dragstrip_crds::statistics::Spread::of(&[rate]).unwrap(),
+            operations_per_second: dragstrip_results::statistics::spread(&[rate]).unwrap(),
             bytes_per_second: 2_500_000.0,
             hits: Some(9),
             misses: Some(1),

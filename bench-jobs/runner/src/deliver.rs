@@ -2,7 +2,7 @@
 //! log, and as the container's termination message again, or a compact one. Touches stdout
 //! and the termination log.
 
-use dragstrip_crds::result::{Failure, LOG_MARKER, PodResult};
+use dragstrip_results::result::{Failure, LOG_MARKER, PodResult};
 use std::{
     collections::BTreeMap,
     io::{self, Write as _},
@@ -100,9 +100,12 @@ mod tests {
     use super::*;
     use crate::failure::failure;
     use dragstrip_crds::{
-        histogram::{EncodedHistogram, LatencySummary},
-        result::{FailureStep, Metric, OperationResult},
+        measured::{LatencySummary, Metric},
         workload::Merge,
+    };
+    use dragstrip_results::{
+        histogram::EncodedHistogram,
+        result::{FailureStep, OperationResult},
     };
     use proptest::prelude::*;
 

@@ -6,7 +6,7 @@ use super::{
     plan::counted,
     validate::{Attempt, ValidatedRun},
 };
-use dragstrip_crds::{
+use dragstrip_results::{
     counters::{Agreement, add_commands, commands_used, counters_agree, joined},
     protocol::JobTool,
     result::{Check, CheckState, Failure, FailureStep, PodResult, RepetitionResult, ServerRecord},

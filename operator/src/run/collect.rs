@@ -13,7 +13,7 @@ use super::{
     validate::{Attempt, ValidatedRun},
 };
 use crate::{cluster::pods, process::short};
-use dragstrip_crds::result::{Failure, FailureStep, LOG_MARKER, PodResult, RepetitionResult};
+use dragstrip_results::result::{Failure, FailureStep, LOG_MARKER, PodResult, RepetitionResult};
 use futures::{StreamExt, TryFutureExt};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{ContainerStateTerminated, Node, Pod};

@@ -7,7 +7,7 @@ use crate::run::{
     merge::merge,
     validate::validate,
 };
-use dragstrip_crds::{
+use dragstrip_results::{
     protocol::{JobMember, JobTls},
     result::FailureStep,
 };

@@ -3,6 +3,7 @@
 //! that every percentile Dragstrip prints comes from the same few lines.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use dragstrip_crds::measured::LatencySummary;
 use hdrhistogram::{
     Histogram,
     serialization::{Deserializer, Serializer, V2DeflateSerializer},
@@ -118,38 +119,6 @@ impl Latencies {
             max: Some(self.0.max() as f64 / 1000.0),
         }
     }
-}
-
-/// Latencies in milliseconds, read from a histogram, whose resolution is the
-/// tool's (1 µs for loadgen, 8 µs for memtier), or as a tool without histograms
-/// printed them. What is not known is absent: nothing is answered in 0 ms.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct LatencySummary {
-    /// Arithmetic mean, in milliseconds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub mean: Option<f64>,
-    /// Median, in milliseconds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub p50: Option<f64>,
-    /// 90th percentile, in milliseconds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub p90: Option<f64>,
-    /// 95th percentile, in milliseconds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub p95: Option<f64>,
-    /// 99th percentile, in milliseconds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub p99: Option<f64>,
-    /// 99.9th percentile, in milliseconds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub p999: Option<f64>,
-    /// 99.99th percentile, in milliseconds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub p9999: Option<f64>,
-    /// Largest latency, in milliseconds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub max: Option<f64>,
 }
 
 #[cfg(test)]
