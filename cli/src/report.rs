@@ -7,7 +7,6 @@ pub mod pods;
 use comfy_table::{CellAlignment, Table, presets};
 use dragstrip_crds::{
     BenchmarkRun,
-    measured::LatencySummary,
     run::{OperationStatus, PhaseStatus},
     units::thousands,
 };
@@ -36,9 +35,8 @@ fn megabytes(bytes: f64) -> String {
 
 fn row(phase: &str, target: &str, operation: &OperationStatus) -> Vec<String> {
     let latency = &operation.latency_milliseconds;
-    // What could not be joined is left out of the status: nothing was ever answered in 0 ms.
-    let known = *latency != LatencySummary::default();
-    let milliseconds = |value: f64| if known { format!("{value:.3}") } else { "---".to_owned() };
+    let milliseconds =
+        |value: Option<f64>| value.map_or_else(|| "---".to_owned(), |value| format!("{value:.3}"));
     vec![
         phase.to_owned(),
         target.to_owned(),
@@ -123,11 +121,11 @@ pub fn report(runs: &[BenchmarkRun]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use dragstrip_crds::run::ClientsSpec;
+    use dragstrip_crds::{measured::LatencySummary, run::ClientsSpec};
 
     fn run(name: &str, target: &str, rate: f64) -> BenchmarkRun {
         let latency =
-            |p50: f64| LatencySummary { mean: p50, p50, p99: 2.0 * p50, ..LatencySummary::default() };
+            |p50: f64| LatencySummary { p50: Some(p50), p99: Some(2.0 * p50), ..LatencySummary::default() };
         let operation = |name: &str| OperationStatus {
             operation: name.into(),
             count: 10,
@@ -175,11 +173,13 @@ mod tests {
     fn latencies_and_bytes_that_are_not_known_are_dashes() {
         let mut run = run("a", "redis", 10.0);
         if let Some(status) = &mut run.status {
-            status.phases[0].operations[0].latency_milliseconds = LatencySummary::default();
             status.phases[0].operations[0].bytes_per_second = 0.0;
         }
         let text = report(&[run]);
-        assert!(text.contains("---") && !text.contains("0.000") && !text.contains("0.00 "), "{text}");
+        assert!(text.contains("0.125") && text.contains("0.250"), "{text}");
+        let unknown = text.matches("---").count();
+        assert_eq!(unknown, 5, "±95 %, mean, p99.9, maximum and bytes were not told:\n{text}");
+        assert!(!text.contains("0.000") && !text.contains("0.00 "), "{text}");
     }
 
     #[test]

@@ -4,27 +4,36 @@ use crate::workload::Merge;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Latencies in milliseconds, read from a histogram: resolution is the tool's
-/// (1 µs for loadgen, 8 µs for memtier).
+/// Latencies in milliseconds, read from a histogram, whose resolution is the
+/// tool's (1 µs for loadgen, 8 µs for memtier), or as a tool without histograms
+/// printed them. What is not known is absent: nothing is answered in 0 ms.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LatencySummary {
     /// Arithmetic mean, in milliseconds.
-    pub mean: f64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mean: Option<f64>,
     /// Median, in milliseconds.
-    pub p50: f64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p50: Option<f64>,
     /// 90th percentile, in milliseconds.
-    pub p90: f64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p90: Option<f64>,
     /// 95th percentile, in milliseconds.
-    pub p95: f64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p95: Option<f64>,
     /// 99th percentile, in milliseconds.
-    pub p99: f64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p99: Option<f64>,
     /// 99.9th percentile, in milliseconds.
-    pub p999: f64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p999: Option<f64>,
     /// 99.99th percentile, in milliseconds.
-    pub p9999: f64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p9999: Option<f64>,
     /// Largest latency, in milliseconds.
-    pub max: f64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max: Option<f64>,
 }
 
 /// How repeated measurements of one quantity spread. Unit: that quantity's.

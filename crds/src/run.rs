@@ -401,7 +401,9 @@ pub struct OperationStatus {
     pub misses: Option<u64>,
     /// Error replies.
     pub errors: u64,
-    /// Latency in milliseconds, from the histogram merged over clients and repetitions.
+    /// Latency in milliseconds, from the histogram merged over clients and repetitions; of a
+    /// tool without histograms its own figures, of one client and one repetition. What is not known is absent.
+    #[serde(default)]
     pub latency_milliseconds: LatencySummary,
 }
 
@@ -420,8 +422,9 @@ pub struct RepetitionStatus {
     /// The tool's own figure, for comparison only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_operations_per_second: Option<f64>,
-    /// 99th percentile of latency, in milliseconds.
-    pub p99_milliseconds: f64,
+    /// 99th percentile of latency, in milliseconds; absent where it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p99_milliseconds: Option<f64>,
     /// CPU the client pods used, in CPUs.
     pub client_cpus: f64,
     /// Which measurement of this repetition it is, from 1: more than 1 after one was lost.

@@ -106,7 +106,7 @@ pub fn count(status: &BenchmarkRunStatus, name: &str) -> u64 {
 
 fn ordered(latency: &LatencySummary) -> bool {
     let line = [latency.p50, latency.p90, latency.p95, latency.p99, latency.p999, latency.p9999, latency.max];
-    line.windows(2).all(|pair| pair[0] <= pair[1]) && latency.p50 > 0.0 && latency.mean > 0.0
+    line.windows(2).all(|pair| pair[0] <= pair[1]) && latency.p50 > Some(0.0) && latency.mean > Some(0.0)
 }
 
 /// Whether a phase's numbers can be true at all, of a tool that counts its bytes.

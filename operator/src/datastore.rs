@@ -10,7 +10,7 @@ pub(crate) mod validate;
 pub mod verify;
 
 pub(crate) use build::{
-    empty_directory, fixed_resources, locked_down, mount, own_field, prefer_role, secret_variable, tolerations, variable,
+    empty_directory, locked_down, mount, own_field, prefer_role, secret_variable, tolerations, variable,
 };
 pub(crate) use fetch::observe;
 

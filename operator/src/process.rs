@@ -44,6 +44,17 @@ pub enum Error {
     Signals(#[source] std::io::Error),
 }
 
+/// Characters of an error's text that are kept: some hold the whole body of an answer.
+const ERROR_CHARACTERS: usize = 1000;
+
+/// `text`, cut to a length that a log or a status can bear.
+pub fn short(text: &str) -> String {
+    match text.char_indices().nth(ERROR_CHARACTERS) {
+        Some((end, _)) => format!("{} ... ({} bytes)", &text[..end], text.len()),
+        None => text.to_owned(),
+    }
+}
+
 /// `error` and all its causes, joined by colons.
 pub fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
@@ -52,19 +63,7 @@ pub fn chain(error: &dyn std::error::Error) -> String {
         text = format!("{text}: {cause}");
         next = cause.source();
     }
-    text
-}
-
-/// Longest error in a log line, in characters: some hold the whole answer of the apiserver.
-const LONGEST_ERROR: usize = 600;
-
-/// [`chain`], cut to what a log line should hold.
-pub fn short(error: &dyn std::error::Error) -> String {
-    let text = chain(error);
-    match text.char_indices().nth(LONGEST_ERROR) {
-        Some((end, _)) => format!("{}...", &text[..end]),
-        None => text,
-    }
+    short(&text)
 }
 
 /// Writes a failed pass to the log, unless its namespace is being deleted: what
@@ -83,7 +82,7 @@ pub fn log_failure(
         }
         next = cause.source();
     }
-    tracing::warn!(kind, name, namespace, error = %short(error), "reconcile failed");
+    tracing::warn!(kind, name, namespace, error = %chain(error), "reconcile failed");
 }
 
 /// A shutdown that several can wait for.

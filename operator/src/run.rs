@@ -2,12 +2,17 @@
 
 mod apply;
 mod build;
+mod checks;
+mod client_nodes;
+mod clock;
 mod collect;
 pub mod decide;
 mod fetch;
 #[cfg(test)]
 mod fixtures;
+mod identity;
 mod keeper;
+mod kept;
 mod merge;
 mod order;
 mod plan;
@@ -19,20 +24,28 @@ pub mod validate;
 mod view;
 
 use crate::{
-    cluster::world::Feeds,
+    cluster::{
+        lease::{LeaseKey, holder_of},
+        world::{Feeds, ended},
+    },
     context::Context,
     labels,
     metrics::Outcome,
     process::{Parts, chain, log_failure},
 };
+pub use collect::Unread;
 pub use keeper::controller as keeper;
 
 use apply::Applied;
-use decide::{Step, decide};
-use dragstrip_crds::{BenchmarkRun, Datastore, run::RunPhase};
+use decide::{Step, Waiting, decide};
+use dragstrip_crds::{BenchmarkRun, BenchmarkRunStatus, Datastore, run::RunPhase};
+use fetch::Fetched;
 use futures::{Future, StreamExt};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Event, Pod};
+use k8s_openapi::api::{
+    coordination::v1::Lease,
+    core::v1::{Event, Pod},
+};
 use kube::{
     ResourceExt,
     runtime::{
@@ -41,10 +54,12 @@ use kube::{
         reflector::{ObjectRef, Store},
     },
 };
+use status::Results;
 use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
+use validate::ValidatedRun;
 
 /// A reconcile's step that failed.
 #[derive(Debug, thiserror::Error)]
@@ -63,8 +78,10 @@ pub enum Error {
     Expire(#[source] kube::Error),
 }
 
+/// Before looking again where an event must come, in case it was missed.
+const IF_NO_EVENT_COMES: Duration = Duration::from_secs(5);
 /// Runs reconciled at the same time.
-const CONCURRENCY: u16 = 16;
+const CONCURRENCY: u16 = 32;
 /// A pass without cause, in case an event was missed.
 const SAFETY_NET: Duration = Duration::from_secs(3600);
 
@@ -80,37 +97,107 @@ async fn reconcile(run: Arc<BenchmarkRun>, ctx: Arc<Context>) -> Result<Action, 
         Err(_) => Outcome::Failed,
     };
     ctx.metrics.reconciled("run", outcome, started.elapsed());
+    if !matches!(result, Ok((Outcome::Failed, _)) | Err(_)) {
+        ctx.backoff.succeeded(&backoff_key(&run));
+    }
     result.map(|(_, action)| action)
 }
 
-async fn pass(run: &BenchmarkRun, ctx: &Context) -> Result<(Outcome, Action), Error> {
-    let validated = match validate::validate(run) {
+/// After a run: clears up what is left of it, and removes it when its time is over.
+async fn after(run: &BenchmarkRun, ctx: &Context) -> Result<(Outcome, Action), Error> {
+    apply::clear_up(ctx, run).await?;
+    Ok((Outcome::Done, expire(ctx, run).await?))
+}
+
+async fn pass(seen: &BenchmarkRun, ctx: &Context) -> Result<(Outcome, Action), Error> {
+    // That a run has ended is a record, like a Job's completion time, not a phase to act on.
+    if ended(seen) {
+        return after(seen, ctx).await;
+    }
+    let Some(run) = status::live(ctx, seen).await? else {
+        return Ok((Outcome::Done, Action::await_change()));
+    };
+    if ended(&run) {
+        return after(&run, ctx).await;
+    }
+    let old = run.status.clone().unwrap_or_default();
+    let validated = match validate::validate(&run) {
         Ok(validated) => validated, // pure
         Err(invalid) => {
-            let old = run.status.clone().unwrap_or_default();
-            status::publish(ctx, run, &old, &status::of_invalid(run, &invalid, Timestamp::now())).await?;
+            let status = status::of_invalid(&run, &old, &invalid, Timestamp::now());
+            status::publish(ctx, &run, &old, &status).await?;
             return Ok((Outcome::Invalid, Action::await_change()));
         }
     };
-    // That a run has ended is a record, like a Job's completion time, not a phase to act on.
-    if turn::ended(run) {
-        apply::clear_up(ctx, &validated).await?;
-        return Ok((Outcome::Done, expire(ctx, run).await?));
-    }
-    let fetched = fetch::fetch(ctx, &validated, &ctx.world.runs.state()).await?; // client
+    let fetched = fetch::fetch(ctx, &validated, &old).await?; // client
     let now = Timestamp::now();
-    let step = decide(&validated, &view::view(&validated, &fetched), now); // pure
-    let applied = apply::apply(ctx, &validated, &fetched, &step).await?; // client
-    if status::worth_telling(&step)
-        && let Some(old) = status::stored(ctx, run).await?
-    // client
-    {
-        let status = status::of_step(&validated, &old, &fetched, &step, now); // pure
-        status::publish(ctx, run, &old, &status).await?; // client
+    let step = decide(&validated, &view::view(&validated, &old, &fetched, now), now); // pure
+    let (step, next) = carry_out(ctx, &validated, &fetched, step, now).await?; // client
+    let (step, figures) = figures(ctx, &validated, &old, &fetched, step).await?; // client
+    if status::worth_telling(&step) {
+        let status = status::of_step(&validated, &old, &fetched, figures.as_ref(), &step, now); // pure
+        status::publish(ctx, &run, &old, &status).await?; // client
     }
-    let action =
-        if applied == Applied::Progressed { Action::requeue(Duration::ZERO) } else { next_look(&step, now) };
-    Ok((Outcome::Done, action))
+    Ok(next)
+}
+
+/// Carries out `step`, and gives the turn back where it cannot be carried out: the step
+/// as it is to be told, and when to look again.
+async fn carry_out(
+    ctx: &Context,
+    run: &ValidatedRun,
+    fetched: &Fetched,
+    step: Step,
+    now: Timestamp,
+) -> Result<(Step, (Outcome, Action)), Error> {
+    let done = |action| (Outcome::Done, action);
+    match apply::apply(ctx, run, fetched, &step).await? {
+        Applied::Progressed => Ok((step, done(Action::requeue(Duration::ZERO)))),
+        Applied::Awaited => Ok((step, done(Action::requeue(IF_NO_EVENT_COMES)))),
+        Applied::Nothing => {
+            let next = next_look(&step, now);
+            Ok((step, done(next)))
+        }
+        Applied::Hindered(trouble) => {
+            let back = Step::StandBack { attempt: None, trouble };
+            apply::apply(ctx, run, fetched, &back).await?;
+            Ok((back, done(Action::requeue(IF_NO_EVENT_COMES))))
+        }
+        Applied::Delayed(trouble) => {
+            let key = format!("run {}/{}", run.holder.namespace, run.holder.name);
+            let advice = ctx.backoff.failed(&key, &trouble.message);
+            if advice.news {
+                tracing::warn!(run = %run.holder.run(), reason = trouble.reason, message = trouble.message, "a step is delayed");
+            }
+            let told = match step {
+                Step::GiveOrder(attempt) | Step::Collect(attempt) => {
+                    Step::Wait(Waiting::Clients { attempt, trouble: Some(trouble) }, None)
+                }
+                other => other,
+            };
+            Ok((told, (Outcome::Failed, Action::requeue(advice.wait))))
+        }
+        Applied::Unread(not_yet) => {
+            let left = Duration::try_from(not_yet.until.duration_since(now)).unwrap_or(IF_NO_EVENT_COMES);
+            Ok((step, done(Action::requeue(left))))
+        }
+    }
+}
+
+/// The whole results, where the status is to show them. Those that cannot be read end the run.
+async fn figures(
+    ctx: &Context,
+    run: &ValidatedRun,
+    old: &BenchmarkRunStatus,
+    fetched: &Fetched,
+    step: Step,
+) -> Result<(Step, Option<Results>), Error> {
+    if !status::shows_figures(run, old, fetched, &step) {
+        return Ok((step, None));
+    }
+    let (results, damaged) = fetch::results(ctx, run, fetched).await?;
+    let step = if damaged.is_empty() || run.spec.cancel { step } else { decide::damaged(&damaged) };
+    Ok((step, Some(results)))
 }
 
 /// Events bring the next pass; a deadline is the only thing a clock must bring.
@@ -141,16 +228,33 @@ async fn expire(ctx: &Context, run: &BenchmarkRun) -> Result<Action, Error> {
     }
 }
 
-// The controller hands over an Arc that this signature must take.
-#[allow(clippy::needless_pass_by_value)]
-fn on_error(run: Arc<BenchmarkRun>, error: &Error, _: Arc<Context>) -> Action {
-    log_failure("BenchmarkRun", &run.name_any(), run.namespace().as_deref(), error);
-    Action::requeue(Duration::from_secs(1))
+fn backoff_key(run: &BenchmarkRun) -> String {
+    format!("run {}/{}", run.namespace().unwrap_or_default(), run.name_any())
 }
 
-fn waiting(runs: &Store<BenchmarkRun>) -> impl Iterator<Item = ObjectRef<BenchmarkRun>> + use<> {
-    let queued = |run: &BenchmarkRun| run.status.as_ref().is_some_and(|status| status.queue.is_some());
-    runs.state().into_iter().filter(move |run| queued(run)).map(|run| ObjectRef::from_obj(&*run))
+// The controller hands over an Arc that this signature must take.
+#[allow(clippy::needless_pass_by_value)]
+fn on_error(run: Arc<BenchmarkRun>, error: &Error, ctx: Arc<Context>) -> Action {
+    let advice = ctx.backoff.failed(&backoff_key(&run), &chain(error));
+    if advice.news {
+        log_failure("BenchmarkRun", &run.name_any(), run.namespace().as_deref(), error);
+    }
+    Action::requeue(advice.wait)
+}
+
+/// The runs that a Lease concerns: its holder, and those that are queued for it. A
+/// node's Lease concerns all that wait for a node, since any free one will do.
+fn of_lease(lease: &Lease, runs: &Store<BenchmarkRun>) -> Vec<ObjectRef<BenchmarkRun>> {
+    let key = LeaseKey::of(lease);
+    let queued = runs.state_filter(|run| {
+        let waits_for =
+            run.status.as_ref().and_then(|status| status.queue.as_ref()).map(|queue| queue.lease.as_str());
+        waits_for.is_some_and(|waits_for| {
+            waits_for == key.to_string() || key.node().is_some() && waits_for.contains("/dragstrip-node-")
+        })
+    });
+    let holder = holder_of(lease).map(|holder| ObjectRef::new(&holder.name).within(&holder.namespace));
+    queued.iter().map(|run| ObjectRef::from_obj(&**run)).chain(holder).collect()
 }
 
 /// The run a client pod belongs to.
@@ -159,8 +263,8 @@ fn of_pod(pod: &Pod) -> Option<ObjectRef<BenchmarkRun>> {
     Some(ObjectRef::new(name).within(&pod.namespace()?))
 }
 
-/// The runs that a warning about a pod may concern: those under way whose name the
-/// pod's begins with. Pods have no owner in their events; a pass too many harms nobody.
+/// The runs that a warning about a pod or Job may concern: those under way whose name its
+/// name begins with. Events tell no owner; a pass too many harms nobody.
 fn of_warning(event: &Event, runs: &Store<BenchmarkRun>) -> Vec<ObjectRef<BenchmarkRun>> {
     let about = &event.involved_object;
     let Some(pod) = &about.name else {
@@ -168,7 +272,7 @@ fn of_warning(event: &Event, runs: &Store<BenchmarkRun>) -> Vec<ObjectRef<Benchm
     };
     let concerned = |run: &BenchmarkRun| {
         let begins = pod.strip_prefix(&run.name_any()).is_some_and(|rest| rest.starts_with('-'));
-        begins && run.namespace() == about.namespace && !turn::ended(run)
+        begins && run.namespace() == about.namespace && !ended(run)
     };
     runs.state().iter().filter(|run| concerned(run)).map(|run| ObjectRef::from_obj(&**run)).collect()
 }
@@ -195,7 +299,7 @@ pub fn controller(ctx: Arc<Context>, feeds: &mut Feeds, parts: &Parts) -> impl F
         .with_config(Config::default().concurrency(CONCURRENCY))
         .owns_shared_stream(feeds.jobs.subscribe())
         .watches_shared_stream(feeds.pods.subscribe(), |pod| of_pod(&pod))
-        .watches_shared_stream(feeds.leases.subscribe(), move |_| waiting(&for_leases).collect::<Vec<_>>())
+        .watches_shared_stream(feeds.leases.subscribe(), move |lease| of_lease(&lease, &for_leases))
         .watches_shared_stream(feeds.warnings.subscribe(), move |event| of_warning(&event, &for_warnings))
         .watches_shared_stream(feeds.datastores.subscribe(), move |datastore| {
             of_datastore(&datastore, &for_datastores)

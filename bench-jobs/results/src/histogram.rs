@@ -102,18 +102,21 @@ impl Latencies {
         0
     }
 
-    /// Mean, percentiles and maximum, in milliseconds.
+    /// Mean, percentiles and maximum, in milliseconds; nothing when nothing was recorded.
     pub fn summary(&self) -> LatencySummary {
-        let milliseconds = |percentile| self.percentile(percentile) as f64 / 1000.0;
+        if self.count() == 0 {
+            return LatencySummary::default();
+        }
+        let milliseconds = |percentile| Some(self.percentile(percentile) as f64 / 1000.0);
         LatencySummary {
-            mean: if self.count() == 0 { 0.0 } else { self.0.mean() / 1000.0 },
+            mean: Some(self.0.mean() / 1000.0),
             p50: milliseconds(50.0),
             p90: milliseconds(90.0),
             p95: milliseconds(95.0),
             p99: milliseconds(99.0),
             p999: milliseconds(99.9),
             p9999: milliseconds(99.99),
-            max: if self.count() == 0 { 0.0 } else { self.0.max() as f64 / 1000.0 },
+            max: Some(self.0.max() as f64 / 1000.0),
         }
     }
 }
@@ -142,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_histogram_reads_as_zero() {
+    fn an_empty_histogram_has_no_latencies() {
         let empty = latencies(&[]);
         assert_eq!(empty.percentile(99.0), 0);
         assert_eq!(empty.summary(), LatencySummary::default());

@@ -13,7 +13,7 @@ use dragstrip_crds::{
     observed::ServerTruth,
 };
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Marks the line of a runner's log that holds its whole [`PodResult`] as JSON.
 pub const LOG_MARKER: &str = "DRAGSTRIP-RESULT ";
@@ -72,6 +72,20 @@ pub struct Failure {
     pub last_lines: Vec<String>,
 }
 
+impl Failure {
+    /// The same with at most `characters` of its message and of each of its last `lines`.
+    #[must_use]
+    pub fn shortened(&self, characters: usize, lines: usize) -> Self {
+        let cut = |text: &String| text.chars().take(characters).collect();
+        let skip = self.last_lines.len().saturating_sub(lines);
+        Self {
+            message: cut(&self.message),
+            last_lines: self.last_lines.iter().skip(skip).map(cut).collect(),
+            ..self.clone()
+        }
+    }
+}
+
 /// One operation as one pod measured it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -90,7 +104,8 @@ pub struct OperationResult {
     pub errors: u64,
     /// Bytes sent and received for this operation.
     pub bytes: u64,
-    /// Latencies in milliseconds, read from the histogram.
+    /// Latencies in milliseconds, read from the histogram; what the tool printed where it has none.
+    #[serde(default)]
     pub latency_milliseconds: LatencySummary,
     /// All latencies; absent in the compact form, and for tools that only print
     /// percentiles, which then cannot be merged with another pod's.
@@ -223,6 +238,17 @@ pub struct ServerRecord {
     pub shards: Vec<ShardRecord>,
 }
 
+impl ServerRecord {
+    /// The `run_id` of every server, before the load and after it, where known.
+    pub fn run_ids(&self) -> impl Iterator<Item = &str> {
+        // Of several servers the sums name one alone.
+        let sums = self.shards.is_empty().then_some([Some(&self.before), self.after.as_ref()]);
+        let shards = self.shards.iter().map(|shard| [Some(&shard.before), shard.after.as_ref()]);
+        let looks = sums.into_iter().chain(shards).flatten().flatten();
+        looks.map(|counters| counters.run_id.as_str()).filter(|id| !id.is_empty())
+    }
+}
+
 /// Everything one client pod has to say about one repetition of one phase.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -236,6 +262,10 @@ pub struct PodResult {
     /// The node it ran on, as the operator saw it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
+    /// Whether this is all that the pod had to say. What was made to fit a termination
+    /// message is not, and is shown to people only: no sum and no check rests on it.
+    #[serde(default)]
+    pub complete: bool,
     /// Why the numbers must not be used; absent when they may be.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<Failure>,
@@ -297,6 +327,7 @@ impl PodResult {
             repetition,
             pod: pod.to_owned(),
             node: None,
+            complete: true,
             failure: Some(failure),
             tool: ToolRecord::default(),
             window: Window::default(),
@@ -318,10 +349,11 @@ impl PodResult {
 
     /// The same without what does not fit a termination message: histograms,
     /// the per-second series, the server's counters, and all but the last few
-    /// lines of the tool, each line cut at 200 characters.
+    /// lines of the tool.
     #[must_use]
     pub fn compact(&self) -> Self {
         let mut compact = self.clone();
+        compact.complete = false;
         compact.per_second.clear();
         compact.commands.clear();
         compact.workers.clear();
@@ -331,14 +363,7 @@ impl PodResult {
             operation.histogram = None;
             operation.per_second.clear();
         }
-        if let Some(failure) = &mut compact.failure {
-            let skip = failure.last_lines.len().saturating_sub(5);
-            failure.last_lines.drain(..skip);
-            for line in &mut failure.last_lines {
-                *line = line.chars().take(200).collect();
-            }
-            failure.message = failure.message.chars().take(1000).collect();
-        }
+        compact.failure = self.failure.as_ref().map(|failure| failure.shortened(500, 5));
         compact
     }
 }
@@ -363,11 +388,36 @@ pub struct MergedOperation {
     pub misses: Option<u64>,
     /// Error replies.
     pub errors: u64,
-    /// From the merged histogram.
+    /// From the merged histogram; without one what the tool printed, of one pod and one
+    /// operation only.
+    #[serde(default)]
     pub latency_milliseconds: LatencySummary,
-    /// All latencies of all pods; absent when a pod's log was lost.
+    /// All latencies of all pods; absent where the tool keeps no histogram.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub histogram: Option<EncodedHistogram>,
+}
+
+/// Whether a check was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum CheckState {
+    /// It was made, and found nothing wrong.
+    Passed,
+    /// It could not be made.
+    NotMade,
+}
+
+/// One way in which a repetition's numbers were checked, or could not be. A check
+/// that found something is a [`Failure`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Check {
+    /// What was checked, in a few words for people.
+    pub name: String,
+    /// Whether it was.
+    pub state: CheckState,
+    /// Why it could not be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
 }
 
 /// One repetition of one phase over all its pods: what the run's ConfigMaps hold.
@@ -403,11 +453,21 @@ pub struct RepetitionResult {
     /// What was left out, and why.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
+    /// The checks that were made and those that could not be; empty when the numbers must not be used.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub checks: Vec<Check>,
     /// Why the numbers must not be used; with the pod it happened in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<PodFailure>,
     /// Every pod's own account.
     pub pods: Vec<PodResult>,
+}
+
+impl RepetitionResult {
+    /// The `run_id` of every server that a client saw, sorted; empty where none is known.
+    pub fn server_run_ids(&self) -> BTreeSet<&str> {
+        self.pods.iter().filter_map(|pod| pod.server.as_ref()).flat_map(ServerRecord::run_ids).collect()
+    }
 }
 
 fn first() -> u32 {

@@ -1,16 +1,37 @@
 //! A repetition's result as the cluster keeps it: gzipped JSON in a ConfigMap,
-//! and in further ones where it is too large for one. Pure.
+//! and in further ones where it is too large for one. What a run must know of it
+//! before its end is in annotations. Pure.
 
-use crate::result::RepetitionResult;
+use crate::result::{FailureStep, PodFailure, RepetitionResult};
 use flate2::{Compression, read::GzDecoder, write::GzEncoder};
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::ResourceExt;
-use std::io::{Read, Write};
+use kube::{ResourceExt, core::ObjectMeta};
+use std::{
+    collections::BTreeMap,
+    io::{Read, Write},
+};
 
 /// Key of the gzipped JSON, or of its part.
 pub const KEY: &str = "result.json.gz";
 /// Annotation on the first ConfigMap: how many hold the result together; absent when it is the only one.
 pub const PARTS: &str = "dragstrip.dev/result-parts";
+/// Annotation on the first ConfigMap: how the result is written; absent means [`FORMAT`].
+pub const RESULT_FORMAT: &str = "dragstrip.dev/result-format";
+/// The format that this version writes and reads.
+pub const FORMAT: &str = "1";
+/// Annotation on the first ConfigMap: `Good`, `Lost` or `Failed`.
+pub const OUTCOME: &str = "dragstrip.dev/outcome";
+/// Annotation on the first ConfigMap of a result that is not good: its [`PodFailure`] as
+/// JSON, with [`FAILURE_CHARACTERS`] and [`FAILURE_LINES`] at most.
+pub const FAILURE: &str = "dragstrip.dev/failure";
+/// Annotation on the first ConfigMap: the `run_id` of every server that the clients saw,
+/// sorted, joined by commas; absent where none is known.
+pub const SERVER_RUN_IDS: &str = "dragstrip.dev/server-run-ids";
+/// Characters kept of a failure's message, and of each line of its tool. All annotations
+/// of an object together may have 256 KiB.
+pub const FAILURE_CHARACTERS: usize = 1000;
+/// Lines kept of a failed tool's last.
+pub const FAILURE_LINES: usize = 20;
 /// Label on each further ConfigMap: which part it holds, from 2.
 pub const PART: &str = "dragstrip.dev/result-part";
 /// Bytes of one part. The apiserver refuses a ConfigMap of more than 1 MiB of
@@ -29,12 +50,94 @@ pub enum Error {
     /// A ConfigMap of it is missing, or holds nothing of it.
     #[error("ConfigMap {0}, which must hold the result or a part of it, is not there or has no {KEY}")]
     Absent(String),
+    /// Another version of Dragstrip wrote it.
+    #[error("the result in ConfigMap {name} has format {found}, this version reads {FORMAT}")]
+    Format {
+        /// The first ConfigMap.
+        name: String,
+        /// What it says.
+        found: String,
+    },
     /// It is no gzip, or cut short.
-    #[error("failed to decompress the result")]
-    Decompress(#[source] std::io::Error),
+    #[error("the result in ConfigMap {1} is damaged: it cannot be decompressed")]
+    Decompress(#[source] std::io::Error, String),
     /// It is not the JSON of a result.
-    #[error("failed to read the result's JSON")]
-    Decode(#[source] serde_json::Error),
+    #[error("the result in ConfigMap {1} is damaged: its JSON is not that of a result")]
+    Decode(#[source] serde_json::Error, String),
+    /// Its annotations do not tell what became of the repetition.
+    #[error(
+        "ConfigMap {name} does not say what became of its repetition: annotation {annotation} is {found:?}"
+    )]
+    Unmarked {
+        /// The first ConfigMap.
+        name: String,
+        /// The annotation.
+        annotation: &'static str,
+        /// Its value; empty when it is not there.
+        found: String,
+    },
+}
+
+/// What became of a repetition, by its result's annotations.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mark {
+    /// Why its numbers must not be used, shortened; absent when they may be.
+    pub failure: Option<PodFailure>,
+    /// The `run_id` of every server that the clients saw, sorted; empty where none is known.
+    pub server_run_ids: Vec<String>,
+}
+
+fn outcome(failure: Option<&PodFailure>) -> &'static str {
+    match failure {
+        None => "Good",
+        Some(failure) if failure.failure.step == FailureStep::Lost => "Lost",
+        Some(_) => "Failed",
+    }
+}
+
+/// The annotations of the first of the `parts` ConfigMaps of `result`.
+pub fn annotations(result: &RepetitionResult, parts: usize) -> Result<BTreeMap<String, String>, Error> {
+    let shortened = result.failure.as_ref().map(|failure| PodFailure {
+        pod: failure.pod.clone(),
+        failure: failure.failure.shortened(FAILURE_CHARACTERS, FAILURE_LINES),
+    });
+    let failure = shortened.map(|failure| serde_json::to_string(&failure)).transpose();
+    let run_ids = Vec::from_iter(result.server_run_ids()).join(",");
+    let all = [
+        (RESULT_FORMAT, Some(FORMAT.to_owned())),
+        (OUTCOME, Some(outcome(result.failure.as_ref()).to_owned())),
+        (FAILURE, failure.map_err(Error::Encode)?),
+        (SERVER_RUN_IDS, Some(run_ids).filter(|ids| !ids.is_empty())),
+        (PARTS, (parts > 1).then(|| parts.to_string())),
+    ];
+    Ok(all.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect())
+}
+
+/// What became of the repetition whose result begins in the ConfigMap of `metadata`.
+pub fn mark(metadata: &ObjectMeta) -> Result<Mark, Error> {
+    let name = metadata.name.clone().unwrap_or_default();
+    let value = |key: &str| metadata.annotations.as_ref().and_then(|all| all.get(key)).map(String::as_str);
+    readable(&name, value(RESULT_FORMAT))?;
+    let unmarked = |annotation| {
+        let found = value(annotation).unwrap_or_default().to_owned();
+        Error::Unmarked { name: name.clone(), annotation, found }
+    };
+    let failure: Option<PodFailure> =
+        value(FAILURE).map(serde_json::from_str).transpose().map_err(|_| unmarked(FAILURE))?;
+    if value(OUTCOME) != Some(outcome(failure.as_ref())) {
+        return Err(unmarked(OUTCOME));
+    }
+    let run_ids = value(SERVER_RUN_IDS).into_iter().flat_map(|ids| ids.split(',')).map(str::to_owned);
+    Ok(Mark { failure, server_run_ids: run_ids.collect() })
+}
+
+fn readable(name: &str, format: Option<&str>) -> Result<(), Error> {
+    match format {
+        Some(found) if found != FORMAT => {
+            Err(Error::Format { name: name.to_owned(), found: found.to_owned() })
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The parts of a result, in order: one at least, each of [`MAXIMUM_PART_BYTES`] at most.
@@ -68,13 +171,16 @@ pub fn unpack<'a>(
     first: &'a ConfigMap,
     find: impl Fn(&str) -> Option<&'a ConfigMap>,
 ) -> Result<RepetitionResult, Error> {
-    let mut bytes = part_of(Some(first), &first.name_any())?.to_vec();
-    for name in later_parts(first) {
-        bytes.extend_from_slice(part_of(find(&name), &name)?);
+    let name = first.name_any();
+    readable(&name, first.annotations().get(RESULT_FORMAT).map(String::as_str))?;
+    let mut bytes = part_of(Some(first), &name)?.to_vec();
+    for part in later_parts(first) {
+        bytes.extend_from_slice(part_of(find(&part), &part)?);
     }
     let mut json = Vec::new();
-    GzDecoder::new(bytes.as_slice()).read_to_end(&mut json).map_err(Error::Decompress)?;
-    serde_json::from_slice(&json).map_err(Error::Decode)
+    let decompressed = GzDecoder::new(bytes.as_slice()).read_to_end(&mut json);
+    decompressed.map_err(|error| Error::Decompress(error, name.clone()))?;
+    serde_json::from_slice(&json).map_err(|error| Error::Decode(error, name))
 }
 
 fn part_of<'a>(config_map: Option<&'a ConfigMap>, name: &str) -> Result<&'a [u8], Error> {
@@ -85,6 +191,7 @@ fn part_of<'a>(config_map: Option<&'a ConfigMap>, name: &str) -> Result<&'a [u8]
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::result::{Failure, ServerRecord};
     use k8s_openapi::ByteString;
 
     fn stored(parts: Vec<Vec<u8>>) -> Vec<ConfigMap> {
@@ -103,6 +210,15 @@ mod tests {
 
     fn read(maps: &[ConfigMap]) -> Result<RepetitionResult, Error> {
         unpack(&maps[0], |name| maps.iter().find(|map| map.name_any() == name))
+    }
+
+    fn server() -> ServerRecord {
+        serde_json::from_value(serde_json::json!({
+            "truth": {"version": "7", "clusterEnabled": false, "loading": false, "runId": "", "usedMemoryBytes": 0},
+            "before": {"runId": "", "commands": {}, "commandsProcessed": null, "errors": {},
+                "evictedKeys": 0, "expiredKeys": 0, "keyspaceHits": 0, "keyspaceMisses": 0}
+        }))
+        .unwrap()
     }
 
     /// A result of so many lines that do not compress.
@@ -127,7 +243,83 @@ mod tests {
         assert_eq!(read(&maps).unwrap(), small);
         let bytes = &mut maps[0].binary_data.as_mut().unwrap().get_mut(KEY).unwrap().0;
         bytes.truncate(bytes.len() / 2);
-        assert!(matches!(read(&maps), Err(Error::Decompress(_))));
+        let error = read(&maps).unwrap_err().to_string();
+        assert!(error.contains("ConfigMap run-read-1 is damaged: it cannot be decompressed"), "{error}");
+    }
+
+    #[test]
+    fn what_is_no_result_and_what_another_version_wrote_are_told_apart() {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+        encoder.write_all(b"{}").unwrap();
+        let mut maps = stored(vec![encoder.finish().unwrap()]);
+        let error = read(&maps).unwrap_err().to_string();
+        assert!(error.contains("ConfigMap run-read-1 is damaged: its JSON is not that"), "{error}");
+        maps[0].annotations_mut().insert(RESULT_FORMAT.to_owned(), "2".to_owned());
+        let error = read(&maps).unwrap_err().to_string();
+        assert!(error.contains("ConfigMap run-read-1 has format 2, this version reads 1"), "{error}");
+        assert!(matches!(mark(&maps[0].metadata), Err(Error::Format { .. })));
+    }
+
+    fn failed(step: FailureStep) -> PodFailure {
+        let failure = Failure {
+            step,
+            message: "m".repeat(10_000),
+            exit_code: Some(1),
+            signal: None,
+            last_lines: (0..40).map(|line| format!("{line}{}", "\u{1}".repeat(10_000))).collect(),
+        };
+        PodFailure { pod: "p".into(), failure }
+    }
+
+    #[test]
+    fn the_annotations_tell_what_became_of_a_repetition() {
+        let good = result(1);
+        let mut seen = server();
+        seen.before.run_id = "b".into();
+        let mut known = result(1);
+        known.pods[1].server = Some(seen.clone());
+        seen.before.run_id = "a".into();
+        known.pods[0].server = Some(seen);
+        let mut unknown = result(1);
+        unknown.pods.iter_mut().for_each(|pod| pod.server = None);
+        for (result, run_ids) in [(&known, &["a", "b"][..]), (&unknown, &[])] {
+            for failure in [None, Some(FailureStep::Lost), Some(FailureStep::Tool)] {
+                let result = RepetitionResult { failure: failure.map(failed), ..result.clone() };
+                let annotations = annotations(&result, 1).unwrap();
+                let size: usize = annotations.iter().map(|(key, value)| key.len() + value.len()).sum();
+                // Two results of control characters alone would still fit.
+                assert!(size < 256 * 1024, "{size} bytes of annotations");
+                let metadata = ObjectMeta { annotations: Some(annotations), ..ObjectMeta::default() };
+                let mark = mark(&metadata).unwrap();
+                assert_eq!(mark.failure.as_ref().map(|found| found.failure.step), failure);
+                assert_eq!(mark.server_run_ids, run_ids);
+                if let Some(found) = mark.failure {
+                    assert_eq!(found.failure.message.len(), FAILURE_CHARACTERS);
+                    assert!(found.failure.last_lines[0].starts_with("20"), "the last lines were not kept");
+                }
+            }
+        }
+        assert_eq!(annotations(&good, 3).unwrap()[PARTS], "3");
+    }
+
+    #[test]
+    fn annotations_that_contradict_each_other_or_are_missing_are_errors() {
+        let lost = RepetitionResult { failure: Some(failed(FailureStep::Lost)), ..result(1) };
+        for (key, value) in [(OUTCOME, None), (OUTCOME, Some("Good")), (FAILURE, Some("{")), (FAILURE, None)]
+        {
+            let mut annotations = annotations(&lost, 1).unwrap();
+            match value {
+                Some(value) => annotations.insert(key.to_owned(), value.to_owned()),
+                None => annotations.remove(key),
+            };
+            let metadata = ObjectMeta {
+                name: Some("run-read-1".into()),
+                annotations: Some(annotations),
+                ..ObjectMeta::default()
+            };
+            let error = mark(&metadata).unwrap_err().to_string();
+            assert!(error.contains("ConfigMap run-read-1 does not say"), "{key} {value:?}: {error}");
+        }
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! Delivers a result so that it cannot be lost: the whole one as a line of the
-//! log, a compact one as the container's termination message. Touches stdout
+//! log, and as the container's termination message again, or a compact one. Touches stdout
 //! and the termination log.
 
 use dragstrip_results::result::{Failure, LOG_MARKER, PodResult};
@@ -46,8 +46,13 @@ fn log(result: &PodResult) -> Result<(), DeliverError> {
     writeln!(stdout, "{LOG_MARKER}{json}").and_then(|()| stdout.flush()).map_err(DeliverError::Log)
 }
 
-/// The compact result, made to fit: what is left out is in the log.
+/// The whole result where it fits, else a compact one made to fit, which says
+/// that it is not complete: what is left out is in the log.
 pub fn termination_message(result: &PodResult) -> Result<String, serde_json::Error> {
+    let whole = serde_json::to_string(result)?;
+    if whole.len() <= MAXIMUM_TERMINATION_BYTES {
+        return Ok(whole);
+    }
     let mut compact = result.compact();
     let mut text = serde_json::to_string(&compact)?;
     for shrink in SHRINKS {
@@ -93,6 +98,7 @@ fn halve(text: &mut String) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::failure::failure;
     use dragstrip_crds::{
         measured::{LatencySummary, Metric},
         workload::Merge,
@@ -111,7 +117,7 @@ mod tests {
             misses: Some(u64::MAX),
             errors: u64::MAX,
             bytes: u64::MAX,
-            latency_milliseconds: LatencySummary { mean: 1.0 / 3.0, ..LatencySummary::default() },
+            latency_milliseconds: LatencySummary { mean: Some(1.0 / 3.0), ..LatencySummary::default() },
             histogram: Some(EncodedHistogram("x".repeat(10_000))),
             per_second: vec![u64::MAX; 8],
             reported_operations_per_second: Some(1.0 / 3.0),
@@ -134,6 +140,20 @@ mod tests {
         let read: PodResult = serde_json::from_str(&text).unwrap();
         assert_eq!(read.operations.len(), 2);
         assert!(read.failure.unwrap().message.len() >= 500);
+    }
+
+    #[test]
+    fn a_termination_message_says_whether_it_is_all_there_is() {
+        let failure = failure(FailureStep::Tool, "broke");
+        let small = PodResult::failed("phase", 1, "pod", failure);
+        let read: PodResult = serde_json::from_str(&termination_message(&small).unwrap()).unwrap();
+        assert_eq!(read, small, "a result that fits is delivered whole");
+        let mut large = small;
+        large.operations = vec![operation("GET".into())];
+        let read: PodResult = serde_json::from_str(&termination_message(&large).unwrap()).unwrap();
+        assert!(!read.complete, "a result without its histogram was called complete");
+        let old: PodResult = serde_json::from_str(r#"{"phase": "p", "repetition": 1, "pod": "p"}"#).unwrap();
+        assert!(!old.complete, "a result that says nothing of it was called complete");
     }
 
     proptest! {

@@ -216,21 +216,21 @@ fn result(operation: Operation) -> OperationResult {
     }
 }
 
-/// Printed figures in their places; what was not printed stays 0.
+/// Printed figures in their places.
 fn summary(printed: &PrintedLatency) -> LatencySummary {
     let percentile = |percent: f64| {
         let found = printed.percentiles.iter().find(|p| (p.percent - percent).abs() < 1e-9);
-        found.map(|percentile| percentile.milliseconds).unwrap_or_default()
+        found.map(|percentile| percentile.milliseconds)
     };
     LatencySummary {
-        mean: printed.mean.unwrap_or_default(),
+        mean: printed.mean,
         p50: percentile(50.0),
         p90: percentile(90.0),
         p95: percentile(95.0),
         p99: percentile(99.0),
         p999: percentile(99.9),
         p9999: percentile(99.99),
-        max: printed.maximum.unwrap_or_default(),
+        max: printed.maximum,
     }
 }
 

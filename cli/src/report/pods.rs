@@ -30,7 +30,7 @@ const UNKNOWN: &str = "---";
 /// it kept histograms, as its tool told where it has one operation only.
 fn p99(pod: &PodResult) -> Option<f64> {
     if let [only] = pod.operations.as_slice() {
-        return Some(only.latency_milliseconds.p99).filter(|milliseconds| *milliseconds > 0.0);
+        return only.latency_milliseconds.p99;
     }
     let mut decoded =
         pod.operations.iter().map(|operation| Latencies::decode(operation.histogram.as_ref()?).ok());
@@ -38,7 +38,7 @@ fn p99(pod: &PodResult) -> Option<f64> {
     for latencies in decoded {
         all.add(&latencies?).ok()?;
     }
-    Some(all.summary().p99)
+    all.summary().p99
 }
 
 fn or_unknown(value: Option<String>) -> String {

@@ -16,7 +16,7 @@ use std::{collections::HashSet, fmt::Debug, hash::Hash, sync::Arc};
 use tokio::sync::mpsc;
 
 use super::undecodable::{Conditioned, Undecodable};
-use crate::process::short;
+use crate::process::chain;
 
 /// What can be watched.
 pub trait Watched:
@@ -147,11 +147,11 @@ where
                     self.take(&event);
                 }
                 Err(error) if failing => {
-                    tracing::debug!(kind = %K::kind(&()), error = %short(&error), "watch failed")
+                    tracing::debug!(kind = %K::kind(&()), error = %chain(&error), "watch failed")
                 }
                 Err(error) => {
                     failing = true;
-                    tracing::warn!(kind = %K::kind(&()), error = %short(&error), "watch failed; it is begun anew");
+                    tracing::warn!(kind = %K::kind(&()), error = %chain(&error), "watch failed; it is begun anew");
                 }
             }
         }

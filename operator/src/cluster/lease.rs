@@ -118,7 +118,12 @@ pub async fn find(client: &Client, key: &LeaseKey) -> kube::Result<Found> {
 }
 
 /// Takes a Lease by creating it; `None` when it exists.
-async fn take(client: &Client, key: &LeaseKey, holder: &Holder, now: Timestamp) -> kube::Result<Option<Lease>> {
+async fn take(
+    client: &Client,
+    key: &LeaseKey,
+    holder: &Holder,
+    now: Timestamp,
+) -> kube::Result<Option<Lease>> {
     let lease = Lease {
         metadata: ObjectMeta {
             name: Some(key.name.clone()),

@@ -1,7 +1,7 @@
 //! What a pod's status says about why it does not run, for people. Pure.
 
-use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodCondition, PodStatus};
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodCondition, PodStatus};
 use kube::ResourceExt;
 
 /// A pod that is held up: a reason for a condition, and a sentence.

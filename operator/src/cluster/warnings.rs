@@ -123,7 +123,9 @@ pub fn trouble(pod: &Pod, events: &[Arc<Event>]) -> Option<Trouble> {
 pub fn refusal(maker: &impl ResourceExt, events: &[Arc<Event>]) -> Option<Trouble> {
     let uid = maker.uid();
     let about = events.iter().filter(|event| event.involved_object.uid == uid);
-    let newest = about.filter(|event| event.reason.as_deref() == Some("FailedCreate")).max_by_key(|event| last_seen(event))?;
+    let newest = about
+        .filter(|event| event.reason.as_deref() == Some("FailedCreate"))
+        .max_by_key(|event| last_seen(event))?;
     Some(Trouble {
         reason: "PodRefused".to_owned(),
         message: format!("no pod can be made: {}", newest.message.as_deref().unwrap_or("no details given")),
@@ -162,7 +164,8 @@ mod tests {
 
     #[test]
     fn why_a_job_makes_no_pods_is_told_in_the_words_of_who_refused() {
-        let job: k8s_openapi::api::batch::v1::Job = serde_json::from_value(json!({"metadata": {"uid": "j"}})).unwrap();
+        let job: k8s_openapi::api::batch::v1::Job =
+            serde_json::from_value(json!({"metadata": {"uid": "j"}})).unwrap();
         let refused = event("j", "FailedCreate", "pods \"p\" is forbidden: exceeded quota: small", LATE);
         let found = refusal(&job, &[event("u", "FailedCreate", "of another", LATE), refused]).unwrap();
         assert!(found.message.contains("exceeded quota: small"), "{}", found.message);

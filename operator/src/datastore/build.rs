@@ -65,19 +65,6 @@ fn selector(datastore: &ValidatedDatastore) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// `{cpu, memory}` as requests and limits alike.
-pub(crate) fn fixed_resources(cpu: &str, memory: &str) -> ResourceRequirements {
-    let amounts: BTreeMap<String, Quantity> = [("cpu", cpu), ("memory", memory)]
-        .into_iter()
-        .map(|(k, v)| (k.to_owned(), Quantity(v.to_owned())))
-        .collect();
-    ResourceRequirements {
-        requests: Some(amounts.clone()),
-        limits: Some(amounts),
-        ..ResourceRequirements::default()
-    }
-}
-
 /// An environment variable with a Secret's value.
 pub(crate) fn secret_variable(name: &str, reference: &SecretKeyReference) -> EnvVar {
     EnvVar {

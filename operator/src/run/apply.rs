@@ -218,7 +218,9 @@ async fn create_job(
             // The run's own, which the watch has not told yet.
             Ok(trouble.map_or(Applied::Awaited, Applied::Hindered))
         }
-        Err(error) => refused(&error).map(Applied::Hindered).ok_or(Error::CreateJob(error, attempt.name.clone())),
+        Err(error) => {
+            refused(&error).map(Applied::Hindered).ok_or(Error::CreateJob(error, attempt.name.clone()))
+        }
     }
 }
 
@@ -282,7 +284,8 @@ fn is_evidence(job: &Job, pods: &[Arc<Pod>]) -> bool {
 /// does the rest. Safe to repeat; asks nobody anything when there is nothing left.
 pub async fn clear_up(ctx: &Context, run: &BenchmarkRun) -> Result<(), Error> {
     let uid = run.uid().unwrap_or_default();
-    let jobs = ctx.world.jobs.state_filter(|job| is_of_run(job, &uid) && job.metadata.deletion_timestamp.is_none());
+    let jobs =
+        ctx.world.jobs.state_filter(|job| is_of_run(job, &uid) && job.metadata.deletion_timestamp.is_none());
     let pods = ctx.world.pods.state_filter(|pod| is_of_run(pod, &uid));
     for job in jobs.iter().filter(|job| !is_evidence(job, &pods)) {
         delete(&ctx.client, &**job).await.map_err(Error::ClearUp)?;

@@ -70,12 +70,14 @@ pub fn datastore(run: &ValidatedRun, spec: &DatastoreSpec) -> Datastore {
 /// of which spec it was, and what the server was.
 fn memory(job: Option<&Job>) -> impl Iterator<Item = (String, String)> {
     let remembered = [labels::START_AT, labels::SPEC_HASH, labels::SERVER_IDENTITY];
-    remembered.into_iter().filter_map(move |key| Some((key.to_owned(), annotation(&job?.metadata, key)?.to_owned())))
+    remembered
+        .into_iter()
+        .filter_map(move |key| Some((key.to_owned(), annotation(&job?.metadata, key)?.to_owned())))
 }
 
 /// Where the `parts` of the result of `attempt`, measured by `job`, are kept, the first
-/// with `marks` that tell its outcome, in
-/// the order in which they must be written: the first part comes last, since a
+/// with `marks` that tell what became of it (see [`stored::annotations`]), in the order
+/// in which they must be written: the first part comes last, since a
 /// result counts as stored when that one is there. Until then the others may be
 /// written anew, by an operator that was restarted in between.
 pub fn config_maps(

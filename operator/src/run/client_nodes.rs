@@ -35,7 +35,8 @@ impl Uses {
             if label(labels::COMPONENT) == Some(labels::SERVER) {
                 uses.servers.insert(node);
             } else if label(labels::RUN_UID) != Some(except_uid) {
-                let run = format!("{}/{}", pod.namespace().unwrap_or_default(), label(labels::RUN).unwrap_or("?"));
+                let run =
+                    format!("{}/{}", pod.namespace().unwrap_or_default(), label(labels::RUN).unwrap_or("?"));
                 uses.clients.insert(node, run);
             }
         }
@@ -56,7 +57,8 @@ fn tolerates(tolerations: &[Toleration], taint: &Taint) -> bool {
     tolerations.iter().any(|toleration| {
         let key = toleration.key.as_deref().unwrap_or_default();
         let exists = toleration.operator.as_deref() == Some("Exists");
-        let same_value = toleration.value.as_deref().unwrap_or_default() == taint.value.as_deref().unwrap_or_default();
+        let same_value =
+            toleration.value.as_deref().unwrap_or_default() == taint.value.as_deref().unwrap_or_default();
         (key == taint.key && (exists || same_value) || key.is_empty() && exists)
             && toleration.effect.as_ref().is_none_or(|effect| *effect == taint.effect)
     })
@@ -75,7 +77,8 @@ fn unfit(run: &ValidatedRun, node: &Node) -> Option<&'static str> {
         Some("cordoned")
     } else if !ready.clone().any(|condition| condition.type_ == "Ready" && condition.status == "True") {
         Some("not ready")
-    } else if taints.iter().any(|taint| taint.effect != "PreferNoSchedule" && !tolerates(&tolerations, taint)) {
+    } else if taints.iter().any(|taint| taint.effect != "PreferNoSchedule" && !tolerates(&tolerations, taint))
+    {
         Some("tainted")
     } else {
         None
@@ -85,7 +88,12 @@ fn unfit(run: &ValidatedRun, node: &Node) -> Option<&'static str> {
 /// The nodes that clients of `run` can go to, those first that they should prefer:
 /// labelled for clients, with more CPUs, and by name. `own_servers` are the nodes of
 /// the target, which only a run that says so shares.
-pub fn candidates(run: &ValidatedRun, nodes: &[Arc<Node>], uses: &Uses, own_servers: &[String]) -> Vec<String> {
+pub fn candidates(
+    run: &ValidatedRun,
+    nodes: &[Arc<Node>],
+    uses: &Uses,
+    own_servers: &[String],
+) -> Vec<String> {
     let shares = |name: &String| run.spec.clients.share_server_node && own_servers.contains(name);
     let mut fit: Vec<&Arc<Node>> = nodes
         .iter()
@@ -109,7 +117,8 @@ pub fn candidates(run: &ValidatedRun, nodes: &[Arc<Node>], uses: &Uses, own_serv
 pub fn none_fits(run: &ValidatedRun, nodes: &[Arc<Node>], uses: &Uses) -> String {
     let mut reasons: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for node in nodes {
-        let reason = unfit(run, node).or(uses.servers.contains(&node.name_any()).then_some("has a Datastore's server"));
+        let reason = unfit(run, node)
+            .or(uses.servers.contains(&node.name_any()).then_some("has a Datastore's server"));
         reasons.entry(reason.unwrap_or("fits")).or_default().push(node.name_any());
     }
     let told: Vec<String> = reasons
@@ -123,7 +132,11 @@ pub fn none_fits(run: &ValidatedRun, nodes: &[Arc<Node>], uses: &Uses) -> String
         })
         .collect();
     let (least, _) = wanted(run);
-    let needed = if least == 1 { "no node for clients".to_owned() } else { format!("no node for clients: {least} are needed") };
+    let needed = if least == 1 {
+        "no node for clients".to_owned()
+    } else {
+        format!("no node for clients: {least} are needed")
+    };
     format!(
         "{needed} that spec.clients.placement ({}) selects and that has no server ({}); add or label a node, correct the placement, or set spec.clients.shareServerNode",
         nodes::describe(&run.spec.clients.placement),
@@ -172,7 +185,11 @@ mod tests {
         let nodes = [node("server-1", json!({})), node("server-2", json!({})), node("client", json!({}))];
         let servers = [pod("server-1", "server", ""), pod("server-2", "server", "")];
         assert_eq!(found(false, &nodes, &servers), ["client"]);
-        assert_eq!(found(true, &nodes, &servers), ["client", "server-1"], "only the target's own node is shared, and last");
+        assert_eq!(
+            found(true, &nodes, &servers),
+            ["client", "server-1"],
+            "only the target's own node is shared, and last"
+        );
     }
 
     #[test]
@@ -182,7 +199,10 @@ mod tests {
             node("a-server", role("server")),
             node("b-plain", json!({})),
             node("c-client", role("client")),
-            node("d-large", json!({"/metadata/labels": {labels::NODE_ROLE: "client"}, "/status/capacity": {"cpu": "64"}})),
+            node(
+                "d-large",
+                json!({"/metadata/labels": {labels::NODE_ROLE: "client"}, "/status/capacity": {"cpu": "64"}}),
+            ),
         ];
         assert_eq!(found(false, &nodes, &[]), ["d-large", "c-client", "b-plain", "a-server"]);
     }

@@ -1,5 +1,10 @@
 //! From pods that have ended to one repetition's result. Needs the client;
 //! merging what they said is [`merge`](super::merge)'s.
+//!
+//! A pod's log has its whole result, and nothing else may stand for it: it is asked
+//! for until it was read, or is gone for good.
+
+mod unread;
 
 use super::{
     build::CLIENT_CONTAINER,
@@ -7,21 +12,27 @@ use super::{
     merge::{failure, merge},
     validate::{Attempt, ValidatedRun},
 };
-use crate::cluster::pods;
-use dragstrip_results::{
-    counters::{add_commands, commands_used, counters_agree, joined},
-    protocol::JobTool,
-    result::{Failure, FailureStep, LOG_MARKER, PodFailure, PodResult, RepetitionResult},
-};
-use futures::StreamExt;
-use k8s_openapi::api::core::v1::{ContainerStateTerminated, Pod};
+use crate::{cluster::pods, process::short};
+use dragstrip_results::result::{Failure, FailureStep, LOG_MARKER, PodResult, RepetitionResult};
+use futures::{StreamExt, TryFutureExt};
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::{ContainerStateTerminated, Node, Pod};
 use kube::{Api, Client, ResourceExt, api::LogParams};
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
+pub use unread::{NotYet, Unread};
 
 /// Logs read in the same moment.
-const CONCURRENCY: usize = 16;
-/// How long the log of a pod may take that did not end: its node may be gone.
+const CONCURRENCY: usize = 32;
+/// How long the log of a pod may take.
+const LOG_WITHIN: Duration = Duration::from_secs(30);
+/// The same for one that did not end: its node may be gone.
 const UNENDED_LOG_WITHIN: Duration = Duration::from_secs(5);
+/// For how long the log of a pod is asked for that has ended and is still there.
+const LOG_PATIENCE: SignedDuration = SignedDuration::from_mins(10);
+/// The same where the kubelet says that there is none: a restarted one says so at first.
+const REMOVED_LOG_PATIENCE: SignedDuration = SignedDuration::from_secs(60);
+/// The same for a pod that did not end in time, and had its grace already.
+const UNENDED_LOG_PATIENCE: SignedDuration = SignedDuration::from_secs(10);
 
 /// The last whole result in a runner's log.
 fn from_log(log: &str) -> Option<PodResult> {
@@ -54,8 +65,8 @@ fn taken_away(pod: &Pod) -> bool {
         || reasons.iter().flatten().any(|reason| TAKEN_AWAY.contains(reason))
 }
 
-/// What can be said of a pod that left no result.
-fn without_result(attempt: &Attempt, pod: &Pod) -> PodResult {
+/// What can be said of a pod that left no result, or whose result was lost because of `unreadable`.
+fn without_result(attempt: &Attempt, pod: &Pod, unreadable: Option<&str>) -> PodResult {
     let ended = terminated(pod);
     let status = pod.status.as_ref();
     let why = status
@@ -68,6 +79,8 @@ fn without_result(attempt: &Attempt, pod: &Pod) -> PodResult {
         (FailureStep::Lost, format!("no result arrived within {grace} s of the declared end of the load"))
     } else if taken_away(pod) {
         (FailureStep::Lost, format!("the pod was taken away: {why}{detail}"))
+    } else if let Some(unreadable) = unreadable {
+        (FailureStep::Lost, format!("its result could not be read: {unreadable}"))
     } else {
         (FailureStep::Tool, format!("the pod ended without a result: {why}{detail}"))
     };
@@ -79,36 +92,127 @@ fn without_result(attempt: &Attempt, pod: &Pod) -> PodResult {
     PodResult::failed(&attempt.phase, attempt.repetition, &pod.name_any(), failure)
 }
 
-/// What `pod` wrote into its log; `None` when the log has no result or cannot be read.
-async fn logged(client: &Client, pod: &Pod) -> Option<PodResult> {
-    let api: Api<Pod> = Api::namespaced(client.clone(), &pod.namespace().unwrap_or_default());
-    let parameters = LogParams { container: Some(CLIENT_CONTAINER.to_owned()), ..LogParams::default() };
-    let name = pod.name_any();
-    let read = api.logs(&name, &parameters);
-    let log = if pods::ended(pod) {
-        read.await.map_err(|error| error.to_string())
+/// What asking for a log came to.
+enum Heard {
+    /// The pod's own account.
+    Result(Box<PodResult>),
+    /// There is no log, or it holds no result.
+    Nothing,
+    /// It is gone for good, and why.
+    Gone(String),
+    /// It could not be read now, and why.
+    Silent(String),
+}
+
+/// Whether a kubelet's words say that it has the pod's log no more. It says the same
+/// for a moment after it, or the container runtime, was restarted.
+fn says_removed(words: &str) -> bool {
+    const WORDS: [&str; 6] = [
+        "unable to retrieve container logs for",
+        "failed to try resolving symlinks in path",
+        "no logs available",
+        "does not exist",
+        "is terminated",
+        "is not available",
+    ];
+    WORDS.iter().any(|removed| words.contains(removed))
+}
+
+/// For how long to ask again for the log of `pod`, of which `why` tells what stands in the way.
+fn patience(pod: &Pod, why: &str) -> SignedDuration {
+    if !pods::ended(pod) {
+        UNENDED_LOG_PATIENCE
+    } else if says_removed(why) {
+        REMOVED_LOG_PATIENCE
     } else {
-        match tokio::time::timeout(UNENDED_LOG_WITHIN, read).await {
-            Ok(log) => log.map_err(|error| error.to_string()),
-            Err(_) => Err(format!("no answer within {} s", UNENDED_LOG_WITHIN.as_secs())),
-        }
-    };
-    match log {
-        Ok(log) => from_log(&log),
-        // The node may be gone; the termination message is in the pod itself.
-        Err(error) => {
-            tracing::warn!(pod = %name, error, "no log, falling back to the termination message");
-            None
-        }
+        LOG_PATIENCE
     }
 }
 
-/// What `pod` has to say: its log's result, else the compact one of its
-/// termination message, else why there is none.
-async fn read_pod(client: &Client, attempt: &Attempt, pod: &Pod) -> PodResult {
-    let said = logged(client, pod).await;
-    let compact = || serde_json::from_str(terminated(pod)?.message.as_deref()?).ok();
-    on_its_node(said.or_else(compact).unwrap_or_else(|| without_result(attempt, pod)), pod)
+/// Why nobody can have the log of `pod` any more; `None` where somebody still may.
+async fn gone_for_good(client: &Client, pod: &Pod) -> Option<String> {
+    let (name, namespace) = (pod.name_any(), pod.namespace().unwrap_or_default());
+    // What cannot be asked may still be there.
+    let there = Api::<Pod>::namespaced(client.clone(), &namespace).get_metadata_opt(&name).await.ok()?;
+    if there.is_none_or(|there| there.uid() != pod.uid()) {
+        return Some("the pod was deleted".to_owned());
+    }
+    let node = pod.spec.as_ref()?.node_name.as_ref()?;
+    let there = Api::<Node>::all(client.clone()).get_metadata_opt(node).await.ok()?;
+    there.is_none().then(|| format!("its node {node} is gone"))
+}
+
+/// Asks for the log of `pod`.
+async fn ask(client: &Client, pod: &Pod) -> Heard {
+    // It ended before its container began, or nobody knows of the container: nothing was written.
+    if pods::ended(pod) && terminated(pod).is_none() {
+        return Heard::Nothing;
+    }
+    let api: Api<Pod> = Api::namespaced(client.clone(), &pod.namespace().unwrap_or_default());
+    let parameters = LogParams { container: Some(CLIENT_CONTAINER.to_owned()), ..LogParams::default() };
+    let within = if pods::ended(pod) { LOG_WITHIN } else { UNENDED_LOG_WITHIN };
+    let why = match tokio::time::timeout(within, api.logs(&pod.name_any(), &parameters)).await {
+        Ok(Ok(log)) => match from_log(&log) {
+            Some(result) => return Heard::Result(Box::new(result)),
+            // A kubelet may send its error as if it were the log.
+            None if says_removed(&log) && !log.trim().contains('\n') => log,
+            None => return Heard::Nothing,
+        },
+        Ok(Err(error)) => error.to_string(),
+        Err(_) => format!("no answer within {} s", within.as_secs()),
+    };
+    match gone_for_good(client, pod).await {
+        Some(why) => Heard::Gone(why),
+        None => Heard::Silent(short(&why)),
+    }
+}
+
+/// The part of a result that `pod` left in its termination message, void because of
+/// `why` unless it tells a failure of its own.
+fn part_of_result(part: PodResult, why: &str) -> PodResult {
+    let message =
+        format!("its whole result could not be read ({why}), and its termination message is only a part");
+    let failure = part.failure.clone().unwrap_or_else(|| failure(FailureStep::Lost, message));
+    PodResult { failure: Some(failure), ..part }
+}
+
+/// What `pod` has to say: its whole result; else, when that cannot be had any more,
+/// what its termination message has of it, or why there is none.
+async fn read_pod(
+    client: &Client,
+    unread: &Unread,
+    attempt: &Attempt,
+    pod: &Pod,
+    now: Timestamp,
+) -> Result<PodResult, NotYet> {
+    let left = terminated(pod).and_then(|ended| ended.message.as_deref());
+    let left: Option<PodResult> = left.and_then(|message| serde_json::from_str(message).ok());
+    if let Some(whole) = left.as_ref().filter(|result| result.complete) {
+        return Ok(whole.clone());
+    }
+    let uid = pod.uid().unwrap_or_default();
+    unread.due(&uid, now)?;
+    let why = match ask(client, pod).await {
+        Heard::Result(result) => {
+            unread.settle(&uid);
+            return Ok(*result);
+        }
+        Heard::Nothing => None,
+        Heard::Gone(why) => Some(why),
+        Heard::Silent(why) => {
+            let named = format!("the log of pod {} cannot be read: {why}", pod.name_any());
+            if let Some(again) = unread.failed(&uid, patience(pod, &why), &named, now) {
+                return Err(again);
+            }
+            Some(why)
+        }
+    };
+    unread.settle(&uid);
+    tracing::warn!(pod = %pod.name_any(), why, "no whole result in the log");
+    Ok(match left {
+        Some(part) => part_of_result(part, why.as_deref().unwrap_or("it is not in its log")),
+        None => without_result(attempt, pod, why.as_deref()),
+    })
 }
 
 /// The result with the pod's node, which the pod itself need not know.
@@ -116,61 +220,51 @@ fn on_its_node(result: PodResult, pod: &Pod) -> PodResult {
     PodResult { node: pod.spec.as_ref().and_then(|spec| spec.node_name.clone()), ..result }
 }
 
-/// Reads the results of all `pods` of `attempt`.
-pub async fn read(client: &Client, run: &ValidatedRun, attempt: &Attempt, pods: &[&Pod]) -> RepetitionResult {
+/// Reads the results of all `pods` of `attempt` and merges them. A log that cannot be
+/// read now, but may be later, is asked for again at the time the error names; `unread`
+/// remembers since when.
+pub async fn whole(
+    client: &Client,
+    unread: &Unread,
+    run: &ValidatedRun,
+    attempt: &Attempt,
+    pods: &[&Pod],
+    now: Timestamp,
+) -> Result<RepetitionResult, NotYet> {
     let mut reading = Vec::with_capacity(pods.len());
     for pod in pods {
-        reading.push(read_pod(client, attempt, pod));
+        let read = read_pod(client, unread, attempt, pod, now);
+        reading.push(read.map_ok(|result| on_its_node(result, pod)));
     }
-    let results: Vec<PodResult> = futures::stream::iter(reading).buffered(CONCURRENCY).collect().await;
-    let mut merged = merge(attempt, run.pods(), results);
-    if merged.failure.is_none()
-        && let Some(message) = disagreement(attempt, &merged.pods)
-    {
-        let failure = failure(FailureStep::CounterCheck, message);
-        merged.failure = Some(PodFailure { pod: attempt.name.clone(), failure });
-    }
-    merged
-}
-
-/// Whether the pods' counts are of the server's own commands.
-fn counts_commands(attempt: &Attempt, results: &[PodResult]) -> bool {
-    match &*attempt.tool {
-        JobTool::Loadgen(_) | JobTool::Memtier(_) => true,
-        JobTool::Exec(exec) => exec.counter_check,
-        JobTool::Bullmq(_) => results.iter().all(|pod| !pod.commands.is_empty()),
+    // All are asked even when one is silent: each has its own patience, counted from its first silence.
+    let read: Vec<Result<PodResult, NotYet>> =
+        futures::stream::iter(reading).buffered(CONCURRENCY).collect().await;
+    match read.iter().filter_map(|one| one.as_ref().err()).min_by_key(|not_yet| not_yet.until) {
+        Some(not_yet) => Err(not_yet.clone()),
+        None => Ok(merge(attempt, run.pods(), read.into_iter().flatten().collect())),
     }
 }
 
-/// What the server counted against what all clients counted together; `None`
-/// when they agree or nothing can be compared. One client's runner did it itself.
-fn disagreement(attempt: &Attempt, results: &[PodResult]) -> Option<String> {
-    let servers: Vec<_> = results.iter().filter_map(|pod| pod.server.as_ref()).collect();
-    // Counters of a cluster are sums over its shards, or of one of them only and then useless.
-    let partial = servers.iter().any(|server| server.truth.cluster_enabled && server.shards.is_empty());
-    if results.len() < 2 || servers.len() < results.len() || partial || !counts_commands(attempt, results) {
-        return None;
+/// The same, waiting where something must be waited for.
+pub async fn read(client: &Client, run: &ValidatedRun, attempt: &Attempt, pods: &[&Pod]) -> RepetitionResult {
+    let unread = Unread::default();
+    loop {
+        let now = Timestamp::now();
+        match whole(client, &unread, run, attempt, pods, now).await {
+            Ok(result) => return result,
+            Err(NotYet { until, .. }) => {
+                let pause = Duration::try_from(until.duration_since(now)).unwrap_or_default();
+                tokio::time::sleep(pause).await;
+            }
+        }
     }
-    let before = joined(servers.iter().map(|server| &server.before), u64::min)?;
-    let after = joined(servers.iter().filter_map(|server| server.after.as_ref()), u64::max)?;
-    let mut commands = BTreeMap::new();
-    for pod in results {
-        add_commands(&mut commands, commands_used(pod));
-    }
-    let in_flight = match attempt.tool.planned_seconds() {
-        Some(_) => results.iter().map(|pod| pod.tool.connections * pod.tool.pipeline.max(1)).sum(),
-        None => 0,
-    };
-    counters_agree(&commands, in_flight, &before, &after)
-        .err()
-        .map(|error| format!("over {} client pods, {error}", results.len()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::run::{
-        fixtures::{pod_result, run, server_record},
+        fixtures::{pod_result, run},
         validate::validate,
     };
     use serde_json::json;
@@ -228,32 +322,8 @@ mod tests {
             ("a silent node", silent, FailureStep::Lost),
         ];
         for (sentence, value, expected) in table {
-            let found = without_result(&attempt(), &pod(value)).failure.unwrap();
+            let found = without_result(&attempt(), &pod(value), None).failure.unwrap();
             assert_eq!(found.step, expected, "{sentence}: {}", found.message);
         }
-    }
-
-    fn counted(pod: &str, count: u64, before: u64, after: u64) -> PodResult {
-        let mut result = pod_result(pod, count, 1.0, 100);
-        result.server = Some(server_record("get", before, after));
-        result
-    }
-
-    #[test]
-    fn the_servers_count_is_compared_with_that_of_all_clients() {
-        let agreeing = [counted("a", 1000, 0, 1900), counted("b", 1000, 100, 2000)];
-        assert_eq!(disagreement(&attempt(), &agreeing), None);
-        let more = [counted("a", 1000, 0, 1900), counted("b", 1000, 100, 9000)];
-        let message = disagreement(&attempt(), &more).unwrap();
-        assert!(message.contains("over 2 client pods, the server counted 9,000 GET"), "{message}");
-    }
-
-    #[test]
-    fn the_counts_of_a_tool_that_names_no_commands_are_not_compared() {
-        let mut jobs = attempt();
-        let bullmq = serde_json::from_value(json!({"duration": "1s"})).unwrap();
-        jobs.tool = std::sync::Arc::new(JobTool::Bullmq(bullmq));
-        let pods = [counted("a", 1000, 0, 5), counted("b", 1000, 0, 5)];
-        assert_eq!(disagreement(&jobs, &pods), None);
     }
 }

@@ -388,7 +388,10 @@ pub fn decide(run: &ValidatedRun, observed: &Observed, now: Timestamp) -> Step {
     let current = match place {
         // A failed repetition ends the run: only lost clients are measured again.
         Place::Failed(index) => {
-            return with_the_targets_end(failed_for_good(&run.attempts[index], &observed.attempts[index]), observed);
+            return with_the_targets_end(
+                failed_for_good(&run.attempts[index], &observed.attempts[index]),
+                observed,
+            );
         }
         // Never a mean over two servers.
         Place::Done => return changed.unwrap_or(Step::Finish(Ending::Succeeded)),
@@ -402,7 +405,9 @@ pub fn decide(run: &ValidatedRun, observed: &Observed, now: Timestamp) -> Step {
             return Step::Collect(current);
         }
         // Some pods load already, and the others cannot join them any more.
-        AttemptState::Ordered { start, untold: true } if now > start.saturating_add(LATE).unwrap_or(*start) => {
+        AttemptState::Ordered { start, untold: true }
+            if now > start.saturating_add(LATE).unwrap_or(*start) =>
+        {
             return Step::Collect(current);
         }
         AttemptState::Ordered { untold: true, .. } => Step::GiveOrder(current),
@@ -426,7 +431,10 @@ pub fn decide(run: &ValidatedRun, observed: &Observed, now: Timestamp) -> Step {
     };
     // Waiting for other runs costs nobody anything and does not count, however
     // long it took; every other wait is bounded.
-    let queued = matches!(step, Step::Wait(Waiting::Queue(_) | Waiting::Return, _) | Step::TakeTurn | Step::ReturnTurn);
+    let queued = matches!(
+        step,
+        Step::Wait(Waiting::Queue(_) | Waiting::Return, _) | Step::TakeTurn | Step::ReturnTurn
+    );
     if now >= observed.deadline && !queued {
         let message =
             format!("the run did not end within spec.timeout ({}): {}", run.spec.timeout, describe(&step));
@@ -483,7 +491,10 @@ fn starting(
     }
     let unknown = || Trouble {
         reason: "NotStarted".to_owned(),
-        message: format!("its client pods did not start within {} s, and nobody says why", patience.as_secs()),
+        message: format!(
+            "its client pods did not start within {} s, and nobody says why",
+            patience.as_secs()
+        ),
     };
     stand_back(run, current, trouble.cloned().unwrap_or_else(unknown))
 }
@@ -533,12 +544,17 @@ fn before_job(run: &ValidatedRun, observed: &Observed, current: usize, now: Time
         return Step::ReturnTurn;
     }
     if let Some(setback) = observed.setback.as_ref().filter(|setback| now < setback.retry_at.0) {
-        return Step::Wait(Waiting::Setback(setback.clone()), Some(setback.retry_at.0.min(observed.deadline)));
+        return Step::Wait(
+            Waiting::Setback(setback.clone()),
+            Some(setback.retry_at.0.min(observed.deadline)),
+        );
     }
     match (&observed.target, &observed.turn) {
-        (TargetState::Missing(message), _) if begun => {
-            failed(Some(attempt), "TargetDeleted", observed.target_gone.clone().unwrap_or_else(|| message.clone()))
-        }
+        (TargetState::Missing(message), _) if begun => failed(
+            Some(attempt),
+            "TargetDeleted",
+            observed.target_gone.clone().unwrap_or_else(|| message.clone()),
+        ),
         (TargetState::ToBeMade, _) if begun => {
             let gone = "the run's own Datastore was deleted while the run was under way";
             failed(Some(attempt), "TargetDeleted", gone.to_owned())
@@ -561,7 +577,9 @@ fn before_job(run: &ValidatedRun, observed: &Observed, current: usize, now: Time
         (TargetState::NotConsulted | TargetState::Ready(_), Turn::Busy { queue, .. }) => {
             Step::Wait(Waiting::Queue(queue.clone()), None)
         }
-        (TargetState::NotConsulted | TargetState::Ready(_), Turn::Returning) => Step::Wait(Waiting::Return, None),
+        (TargetState::NotConsulted | TargetState::Ready(_), Turn::Returning) => {
+            Step::Wait(Waiting::Return, None)
+        }
         (TargetState::NotConsulted | TargetState::Ready(_), Turn::Free) => Step::TakeTurn,
         (TargetState::NotConsulted | TargetState::Ready(_), Turn::Held) => Step::CreateJob(current),
     }

@@ -100,7 +100,11 @@ fn config_maps(ctx: &Context, run: &ValidatedRun) -> Api<ConfigMap> {
 }
 
 /// A result that an older version stored, whose metadata does not tell its outcome.
-async fn kept_whole(ctx: &Context, run: &ValidatedRun, name: &str) -> Result<Result<Kept, stored::Error>, Error> {
+async fn kept_whole(
+    ctx: &Context,
+    run: &ValidatedRun,
+    name: &str,
+) -> Result<Result<Kept, stored::Error>, Error> {
     Ok(result(ctx, run, name).await?.map(|result| Kept { failure: result.failure, ..Kept::default() }))
 }
 
@@ -110,7 +114,9 @@ async fn stored_results(ctx: &Context, run: &ValidatedRun, fetched: &mut Fetched
     for object in list.items {
         let name = object.name_any();
         let known = match kept(&object.metadata) {
-            Err(stored::Error::Unmarked { found, .. }) if found.is_empty() => kept_whole(ctx, run, &name).await?,
+            Err(stored::Error::Unmarked { found, .. }) if found.is_empty() => {
+                kept_whole(ctx, run, &name).await?
+            }
             known => known,
         };
         match known {
@@ -259,7 +265,10 @@ pub async fn fetch(ctx: &Context, run: &ValidatedRun, old: &BenchmarkRunStatus) 
         }
         Some(_) => {
             let namespace = Some(&run.holder.namespace);
-            fetched.warnings = ctx.world.warnings.state_filter(|event| event.involved_object.namespace.as_ref() == namespace);
+            fetched.warnings = ctx
+                .world
+                .warnings
+                .state_filter(|event| event.involved_object.namespace.as_ref() == namespace);
         }
         None => {
             target_and_turn(ctx, run, old, &mut fetched).await?;

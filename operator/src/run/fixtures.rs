@@ -106,6 +106,7 @@ pub(crate) fn lost(pod: &str) -> PodResult {
 /// A server that had run `command` so often before and after the load.
 pub(crate) fn server_record(command: &str, before: u64, after: u64) -> ServerRecord {
     let counters = |calls| ServerCounters {
+        run_id: truth().run_id,
         commands: [(command.to_owned(), CommandCounter { calls, failed: 0, rejected: 0 })].into(),
         ..ServerCounters::default()
     };

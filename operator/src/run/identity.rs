@@ -36,7 +36,8 @@ impl Identity {
     pub fn of<'a>(pods: impl Iterator<Item = &'a Arc<Pod>>, generation: Option<i64>) -> Self {
         let mut identity = Self { generation, ..Self::default() };
         for pod in pods {
-            let containers = || pod.status.iter().flat_map(|status| status.container_statuses.iter().flatten());
+            let containers =
+                || pod.status.iter().flat_map(|status| status.container_statuses.iter().flatten());
             let restarts: i32 = containers().map(|container| container.restart_count).sum();
             let uid = pod.uid().unwrap_or_default();
             identity.pods.insert(format!("{} {uid} restarted {restarts} times", pod.name_any()));
@@ -54,8 +55,13 @@ impl Identity {
 
     /// What is another now than it was; `None` when it is the same server.
     pub fn change_to(&self, now: &Self) -> Option<String> {
-        let declared = (self.generation != now.generation)
-            .then(|| format!("its declaration was edited (generation {:?}, now {:?})", self.generation.unwrap_or(0), now.generation.unwrap_or(0)));
+        let declared = (self.generation != now.generation).then(|| {
+            format!(
+                "its declaration was edited (generation {:?}, now {:?})",
+                self.generation.unwrap_or(0),
+                now.generation.unwrap_or(0)
+            )
+        });
         let found = [
             declared,
             differ("image", &self.images, &now.images),
@@ -102,7 +108,11 @@ mod tests {
         let table = [
             ("a restarted container", identity("u", 1, "sha256:a", "q"), "restarted 1 times"),
             ("another pod", identity("v", 0, "sha256:a", "q"), "redis-0 v"),
-            ("another image under the same tag", identity("u", 0, "sha256:b", "p"), "at first sha256:a, now sha256:b"),
+            (
+                "another image under the same tag",
+                identity("u", 0, "sha256:b", "p"),
+                "at first sha256:a, now sha256:b",
+            ),
             ("another process", identity("u", 0, "sha256:a", "q"), "processes: at first p, now q"),
             ("another declaration", Identity { generation: Some(2), ..first.clone() }, "generation 1, now 2"),
         ];

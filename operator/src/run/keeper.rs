@@ -13,7 +13,7 @@ use crate::{
     },
     context::Context,
     labels,
-    process::{Parts, chain, short},
+    process::{Parts, chain},
 };
 use dragstrip_crds::BenchmarkRun;
 use futures::{Future, StreamExt};
@@ -131,7 +131,7 @@ async fn reconcile(lease: Arc<Lease>, ctx: Arc<Context>) -> Result<Action, Error
 // The controller hands over an Arc that this signature must take.
 #[allow(clippy::needless_pass_by_value)]
 fn on_error(lease: Arc<Lease>, error: &Error, ctx: Arc<Context>) -> Action {
-    let cause = short(error);
+    let cause = chain(error);
     let advice = ctx.backoff.failed(&format!("lease {}", LeaseKey::of(&lease)), &cause);
     if advice.news {
         tracing::warn!(error = %cause, "keeping turns failed");

@@ -1,10 +1,11 @@
 //! From the results of all pods to one repetition's result: counts are summed,
 //! throughput is taken over the window in which every client was active,
-//! histograms are added. Pure.
+//! histograms are added. What some pods measured without the others, or only a part
+//! of what they did, is never summed. Pure.
 
 mod window;
 
-use super::validate::Attempt;
+use super::{checks, validate::Attempt};
 use dragstrip_crds::{
     measured::{LatencySummary, Metric, ScheduleRecord},
     units::thousands,
@@ -110,24 +111,29 @@ fn merge_operations(results: &[PodResult], common: &Common) -> Result<Vec<Merged
     names.into_iter().chain(total).map(|name| merge_operation(name, results, common)).collect()
 }
 
-/// Says which latencies are missing because they cannot be joined over pods.
+/// Says which latencies are missing because they cannot be joined over pods, and
+/// which are no more than a tool's own word.
 fn latency_notes(operations: &[MergedOperation], results: &[PodResult]) -> Vec<String> {
     let printed = |name: &str| {
         let mut of_pods = results.iter().flat_map(|pod| of(pod, name));
         of_pods.any(|operation| operation.latency_milliseconds != LatencySummary::default())
     };
-    let missing = operations.iter().filter(|operation| {
-        operation.histogram.is_none() && operation.latency_milliseconds == LatencySummary::default()
+    let without = operations.iter().filter(|operation| operation.histogram.is_none());
+    let (missing, own): (Vec<_>, Vec<_>) =
+        without.partition(|operation| operation.latency_milliseconds == LatencySummary::default());
+    let names = |rows: Vec<&MergedOperation>| {
+        let names = rows.into_iter().map(|row| row.operation.as_str()).filter(|name| printed(name));
+        Some(names.collect::<Vec<_>>().join(", ")).filter(|names| !names.is_empty())
+    };
+    let missing = names(missing).map(|names| {
+        format!(
+            "latencies of {names} are left out: there are percentiles without histograms, and percentiles cannot be joined"
+        )
     });
-    let names: Vec<&str> =
-        missing.map(|operation| operation.operation.as_str()).filter(|name| printed(name)).collect();
-    if names.is_empty() {
-        return Vec::new();
-    }
-    vec![format!(
-        "latencies of {} are left out: there are percentiles without histograms, and percentiles cannot be joined",
-        names.join(", ")
-    )]
+    let tool = results.first().map_or("the tool", |pod| pod.tool.name.as_str());
+    let own = names(own)
+        .map(|names| format!("latencies of {names} are {tool}'s own figures: it keeps no histogram"));
+    missing.into_iter().chain(own).collect()
 }
 
 fn joined(metrics: &[&Metric]) -> f64 {
@@ -179,13 +185,20 @@ pub fn add_schedules<'a>(records: impl Iterator<Item = &'a ScheduleRecord>) -> O
     })
 }
 
+/// What went wrong in `pod`, if anything did. A part of a result is none: its sums
+/// would look like whole ones.
+fn failure_of(pod: &PodResult) -> Option<Failure> {
+    let part = || failure(FailureStep::Lost, "only a part of its result could be read".to_owned());
+    pod.failure.clone().or_else(|| (!pod.complete).then(part))
+}
+
 /// What makes the numbers of the pods unusable, the cause before its consequences.
 /// A pod that was told to stop, or left nothing, is lost unless another one's
 /// failure was the reason.
 fn pods_failure(attempt: &Attempt, expected: u32, results: &[PodResult]) -> Option<PodFailure> {
     let with = |wanted: &dyn Fn(FailureStep) -> bool| {
         results.iter().find_map(|pod| {
-            let failure = pod.failure.clone().filter(|failure| wanted(failure.step))?;
+            let failure = failure_of(pod).filter(|failure| wanted(failure.step))?;
             Some(PodFailure { pod: pod.pod.clone(), failure })
         })
     };
@@ -232,12 +245,15 @@ fn too_few_hits(attempt: &Attempt, operations: &[MergedOperation]) -> Option<Str
     })
 }
 
-/// One repetition out of what its pods said. A failed or missing pod makes the
-/// repetition failed, never a partial sum.
+/// One repetition out of what its pods said. A failed or missing pod, or one of
+/// whose result only a part is known, makes the repetition failed, never a partial sum.
 pub fn merge(attempt: &Attempt, expected: u32, results: Vec<PodResult>) -> RepetitionResult {
     let own = |step, message| PodFailure { pod: attempt.name.clone(), failure: failure(step, message) };
-    let common = Common::of(&results);
-    let (operations, damaged) = match merge_operations(&results, &common) {
+    let refused = pods_failure(attempt, expected, &results);
+    // Each pod's own account is kept; there is nothing to add up.
+    let summed: &[PodResult] = if refused.is_some() { &[] } else { &results };
+    let common = Common::of(summed);
+    let (operations, damaged) = match merge_operations(summed, &common) {
         Ok(operations) => (operations, None),
         Err(error) => (
             Vec::new(),
@@ -250,9 +266,16 @@ pub fn merge(attempt: &Attempt, expected: u32, results: Vec<PodResult>) -> Repet
         })
     };
     let hits = || too_few_hits(attempt, &operations).map(|message| own(FailureStep::HitRatio, message));
-    let failure = pods_failure(attempt, expected, &results).or(damaged).or_else(apart).or_else(hits);
-    let (metrics, mut notes) = merge_metrics(&results);
-    notes.extend(latency_notes(&operations, &results));
+    let failure = refused.or(damaged).or_else(apart).or_else(hits);
+    let (checks, failure) = match failure {
+        Some(failure) => (Vec::new(), Some(failure)),
+        None => match checks::of(attempt, summed) {
+            Ok(checks) => (checks, None),
+            Err(found) => (Vec::new(), Some(PodFailure { pod: attempt.name.clone(), failure: found })),
+        },
+    };
+    let (metrics, mut notes) = merge_metrics(summed);
+    notes.extend(latency_notes(&operations, summed));
     RepetitionResult {
         phase: attempt.phase.clone(),
         repetition: attempt.repetition,
@@ -262,10 +285,11 @@ pub fn merge(attempt: &Attempt, expected: u32, results: Vec<PodResult>) -> Repet
         hit_ratio: hit_ratio(&operations),
         metrics,
         // Batches are timed one by one: of several pods they cannot be joined.
-        batches: if let [single] = results.as_slice() { single.batches.clone() } else { None },
-        schedule: add_schedules(results.iter().filter_map(|pod| pod.schedule.as_ref())),
+        batches: if let [single] = summed { single.batches.clone() } else { None },
+        schedule: add_schedules(summed.iter().filter_map(|pod| pod.schedule.as_ref())),
         operations,
         notes,
+        checks,
         failure,
         pods: results,
     }

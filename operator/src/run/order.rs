@@ -75,8 +75,8 @@ async fn fix_start_line(
     fetched: &Fetched,
 ) -> Result<Option<Timestamp>, Error> {
     let now = Timestamp::now();
-    if let Some(start) =
-        super::kept::start_line(&job.metadata).filter(|start| still_good(*start, now, &job.name_any(), fetched))
+    if let Some(start) = super::kept::start_line(&job.metadata)
+        .filter(|start| still_good(*start, now, &job.name_any(), fetched))
     {
         return Ok(Some(start));
     }

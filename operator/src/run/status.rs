@@ -1,9 +1,12 @@
-//! What a run's status says. [`stored`] and [`publish`] need the client, the rest is pure:
+//! What a run's status says. [`live`] and [`publish`] need the client, the rest is pure:
 //! derived on every pass from what exists.
 
 use super::{
+    checks, clock,
     decide::{Ending, ReadyTarget, Step, TargetState, Waiting},
-    fetch::{Fetched, since},
+    fetch::Fetched,
+    identity::Identity,
+    kept::{Kept, start_line},
     merge::TOTAL,
     plan, summary,
     validate::{Invalid, ValidatedRun},
@@ -17,13 +20,12 @@ use dragstrip_crds::{
     BenchmarkRun, BenchmarkRunStatus, conditions,
     conditions::Finding,
     conditions::types::{CLIENTS_READY, COMPLETE, PASSED, TARGET_READY},
-    measured::LatencySummary,
     observed::ServerTruth,
-    run::{FailureStatus, Headline, PhaseStatus, RetryStatus, RunPhase, TargetStatus},
+    run::{FailureStatus, Headline, PhaseStatus, RetryStatus, RunPhase, SetbackStatus, TargetStatus},
     units::thousands,
 };
 use dragstrip_results::result::RepetitionResult;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::{Api, ResourceExt};
 use std::collections::BTreeMap;
@@ -50,10 +52,14 @@ fn phase(step: &Step) -> RunPhase {
         Step::Wait(Waiting::TargetMissing(_) | Waiting::TargetNotReady { own: false, .. }, _) => {
             RunPhase::Pending
         }
-        Step::Wait(Waiting::Queue(_), _) | Step::TakeTurn => RunPhase::Queued,
-        Step::Wait(Waiting::Clients { .. } | Waiting::Remains { .. }, _)
+        Step::Wait(Waiting::Setback(_), _) | Step::StandBack { .. } => RunPhase::Pending,
+        Step::Wait(Waiting::Queue(_) | Waiting::Return, _) | Step::TakeTurn | Step::ReturnTurn => {
+            RunPhase::Queued
+        }
+        Step::Wait(Waiting::Clients { .. } | Waiting::Remains { .. } | Waiting::Leaving { .. }, _)
         | Step::CreateJob(_)
-        | Step::RemoveLost(_) => RunPhase::Preparing,
+        | Step::RemoveLost(_)
+        | Step::RemoveOutdated(_) => RunPhase::Preparing,
         Step::Wait(Waiting::Load { .. }, _) | Step::GiveOrder(_) => RunPhase::Running,
         Step::Collect(_) => RunPhase::Collecting,
         Step::Finish(Ending::Succeeded) => RunPhase::Succeeded,
@@ -85,13 +91,16 @@ fn message(run: &ValidatedRun, step: &Step) -> String {
             )
         }
         Step::Wait(Waiting::Clients { attempt, trouble: Some(trouble) }, _) => {
-            format!(
-                "{}: {} ({}); check spec.clients and the phase's image",
-                name(attempt),
-                trouble.message,
-                trouble.reason
-            )
+            format!("{}: {} ({})", name(attempt), trouble.message, trouble.reason)
         }
+        Step::Wait(Waiting::Leaving { attempt }, _) => {
+            format!("{}: an earlier Job of that name is being deleted", name(attempt))
+        }
+        Step::Wait(Waiting::Return, _) => {
+            "its turn was given back, and what ran under it is ending".to_owned()
+        }
+        Step::Wait(Waiting::Setback(setback), _) => set_back(&setback.reason, &setback.message),
+        Step::StandBack { trouble, .. } => set_back(&trouble.reason, &trouble.message),
         Step::Wait(Waiting::Clients { attempt, trouble: None }, _) | Step::CreateJob(attempt) => {
             format!("{}: client pods are starting", name(attempt))
         }
@@ -112,7 +121,38 @@ fn message(run: &ValidatedRun, step: &Step) -> String {
         | Step::TakeTurn
         | Step::GiveOrder(_)
         | Step::Collect(_)
-        | Step::RemoveLost(_) => String::new(),
+        | Step::RemoveLost(_)
+        | Step::RemoveOutdated(_)
+        | Step::ReturnTurn => String::new(),
+    }
+}
+
+/// The same text at every try, so that an event is made of it only once.
+fn set_back(reason: &str, message: &str) -> String {
+    format!(
+        "{message} ({reason}); nothing was loaded, the turn was given back, and the run tries again by itself"
+    )
+}
+
+/// Longest time between two tries, in seconds.
+const LONGEST_SETBACK: i64 = 300;
+
+/// What keeps the run from its turn after this step, and until when.
+fn setback(old: &BenchmarkRunStatus, step: &Step, now: Timestamp) -> Option<SetbackStatus> {
+    match step {
+        Step::StandBack { trouble, .. } => {
+            let count = old.setback.as_ref().map_or(0, |setback| setback.count).saturating_add(1);
+            let wait = 5_i64.saturating_mul(1 << (count - 1).clamp(0, 10)).min(LONGEST_SETBACK);
+            Some(SetbackStatus {
+                reason: trouble.reason.clone(),
+                message: trouble.message.clone(),
+                count,
+                retry_at: Time(now.saturating_add(SignedDuration::from_secs(wait)).unwrap_or(now)),
+            })
+        }
+        // Clients have started, or nobody tries any more.
+        Step::Wait(Waiting::Load { .. }, _) | Step::Finish(_) => None,
+        _ => old.setback.clone(),
     }
 }
 
@@ -142,8 +182,11 @@ fn target_finding(step: &Step) -> Option<Finding> {
 
 fn clients_finding(step: &Step) -> Option<Finding> {
     Some(match step {
-        Step::Wait(Waiting::Clients { trouble: Some(trouble), .. }, _) => {
+        Step::Wait(Waiting::Clients { trouble: Some(trouble), .. }, _) | Step::StandBack { trouble, .. } => {
             Finding::no(CLIENTS_READY, "HeldUp", format!("{}: {}", trouble.reason, trouble.message))
+        }
+        Step::Wait(Waiting::Setback(setback), _) => {
+            Finding::no(CLIENTS_READY, "HeldUp", format!("{}: {}", setback.reason, setback.message))
         }
         Step::Wait(Waiting::Clients { trouble: None, .. }, _) | Step::CreateJob(_) => {
             Finding::no(CLIENTS_READY, STARTING, "client pods are starting")
@@ -158,11 +201,11 @@ fn clients_finding(step: &Step) -> Option<Finding> {
     })
 }
 
-fn end_findings(run: &ValidatedRun, step: &Step) -> [Finding; 2] {
+fn end_findings(run: &ValidatedRun, figures: &Figures, step: &Step) -> [Finding; 2] {
     match step {
         Step::Finish(Ending::Succeeded) => [
             Finding::yes(COMPLETE, "Succeeded", "every phase was measured"),
-            Finding::yes(PASSED, "Succeeded", "every phase was measured and every check passed"),
+            Finding::yes(PASSED, "Succeeded", figures.checks.clone()),
         ],
         Step::Finish(Ending::Failed(_)) => [
             Finding::yes(COMPLETE, "Failed", message(run, step)),
@@ -189,7 +232,7 @@ fn target_status(target: &ReadyTarget) -> TargetStatus {
         }),
         observed: target.truth.clone(),
         node: Some(target.nodes.join(", ")).filter(|nodes| !nodes.is_empty()),
-        identity: None,
+        identity: target.identity.as_ref().map(Identity::digest),
     }
 }
 
@@ -219,8 +262,8 @@ fn throughput(phase: &PhaseStatus) -> String {
 
 fn p99(phase: &PhaseStatus) -> String {
     let total = phase.operations.iter().find(|operation| operation.operation == TOTAL);
-    let known = total.map(|total| total.latency_milliseconds).filter(|all| *all != LatencySummary::default());
-    known.map_or_else(|| "-".to_owned(), |latency| format!("{:.3}", latency.p99))
+    let known = total.and_then(|total| total.latency_milliseconds.p99);
+    known.map_or_else(|| "-".to_owned(), |p99| format!("{p99:.3}"))
 }
 
 fn headline(phases: &[PhaseStatus]) -> Option<Headline> {
@@ -230,8 +273,8 @@ fn headline(phases: &[PhaseStatus]) -> Option<Headline> {
 }
 
 /// Repetitions that were lost and are measured again.
-fn retries(run: &ValidatedRun, stored: &BTreeMap<String, RepetitionResult>) -> Vec<RetryStatus> {
-    plan::retried(run, stored)
+fn retries(run: &ValidatedRun, kept: &BTreeMap<String, Kept>) -> Vec<RetryStatus> {
+    plan::retried(run, kept)
         .map(|(attempt, failure)| RetryStatus {
             repetition: attempt.repetition,
             phase: attempt.phase.clone(),
@@ -244,68 +287,127 @@ fn retries(run: &ValidatedRun, stored: &BTreeMap<String, RepetitionResult>) -> V
 /// Whether a step changes what people should read. The others lead to the next
 /// look within milliseconds, and that tells.
 pub fn worth_telling(step: &Step) -> bool {
-    matches!(step, Step::Wait(..) | Step::Finish(_) | Step::CreateJob(_))
+    matches!(step, Step::Wait(..) | Step::Finish(_) | Step::CreateJob(_) | Step::StandBack { .. })
+}
+
+/// Whole results by name.
+pub type Results = BTreeMap<String, RepetitionResult>;
+
+/// Whether the whole results are to be read, since the status is to show more of them
+/// than it does: at the end, after each phase of the first repetition, and after each
+/// further repetition. Reading them all after each phase of many repetitions would cost
+/// more with every one.
+pub fn shows_figures(run: &ValidatedRun, old: &BenchmarkRunStatus, fetched: &Fetched, step: &Step) -> bool {
+    let shown: usize = old.phases.iter().map(|phase| phase.repetitions.len()).sum();
+    let due = match step {
+        Step::CreateJob(index) => {
+            let attempt = &run.attempts[*index];
+            attempt.repetition == 1 || attempt.phase_index == 0
+        }
+        Step::Finish(_) => true,
+        _ => false,
+    };
+    // What was checked is told at the end, from the results.
+    let succeeded = matches!(step, Step::Finish(Ending::Succeeded));
+    succeeded || due && plan::done(run, &fetched.kept) != shown
 }
 
 /// The server's own account as an external target's clients got it.
-fn truth_from(stored: &BTreeMap<String, RepetitionResult>) -> Option<ServerTruth> {
+fn truth_from(stored: &Results) -> Option<ServerTruth> {
     let servers = stored.values().flat_map(|result| &result.pods).filter_map(|pod| pod.server.as_ref());
     servers.map(|server| server.truth.clone()).next()
 }
 
 /// The target as far as it is known: looked at just now, else as last told.
-fn target(run: &ValidatedRun, old: &BenchmarkRunStatus, fetched: &Fetched) -> TargetStatus {
+fn target(
+    run: &ValidatedRun,
+    old: &BenchmarkRunStatus,
+    fetched: &Fetched,
+    figures: &Figures,
+) -> TargetStatus {
     let mut target = match &fetched.target {
         TargetState::Ready(target) => target_status(target),
         _ => old.target.clone().unwrap_or_else(|| declared_target(run)),
     };
-    target.observed = target.observed.or_else(|| truth_from(&fetched.stored));
+    target.observed = target.observed.or_else(|| figures.observed.clone());
     target
 }
 
-/// The status of `run` when the next step is `step`.
+/// What the status shows of the results: of whole ones that were read just now, else as it was.
+struct Figures {
+    phases: Vec<PhaseStatus>,
+    observed: Option<ServerTruth>,
+    checks: String,
+}
+
+impl Figures {
+    fn of(run: &ValidatedRun, old: &BenchmarkRunStatus, results: Option<&Results>) -> Self {
+        match results {
+            Some(results) => Self {
+                phases: summary::phases(run, results),
+                observed: truth_from(results),
+                checks: checks::told(run, results),
+            },
+            None => Self { phases: old.phases.clone(), observed: None, checks: String::new() },
+        }
+    }
+}
+
+/// When the first load began, or is to begin.
+fn started(old: &BenchmarkRunStatus, fetched: &Fetched) -> Option<Time> {
+    let kept = fetched.kept.values().filter_map(|kept| kept.start);
+    let first = fetched.jobs.values().filter_map(|job| start_line(&job.metadata)).chain(kept).min();
+    old.started_at.clone().or(first.map(Time))
+}
+
+/// The status of `run` when the next step is `step`, with the figures of `results`
+/// where they were read.
 pub fn of_step(
     run: &ValidatedRun,
     old: &BenchmarkRunStatus,
     fetched: &Fetched,
+    results: Option<&Results>,
     step: &Step,
     now: Timestamp,
 ) -> BenchmarkRunStatus {
-    let done = plan::counted(run, &fetched.stored).count();
-    let phases = summary::phases(run, &fetched.stored);
-    let mut findings = Vec::from(end_findings(run, step));
+    let figures = Figures::of(run, old, results);
+    let mut findings = Vec::from(end_findings(run, &figures, step));
     findings.extend(target_finding(step));
     findings.extend(clients_finding(step));
     let failure: Option<FailureStatus> = match step {
         Step::Finish(Ending::Failed(failure)) => Some(failure.clone()),
         _ => None,
     };
+    let queued = phase(step) == RunPhase::Queued;
     BenchmarkRunStatus {
         observed_generation: Some(run.generation),
         phase: phase(step),
         message: Some(message(run, step)).filter(|message| !message.is_empty()),
-        progress: Some(format!("{done}/{}", run.wanted())),
-        started_at: (!fetched.jobs.is_empty())
-            .then(|| Time(since(run, fetched)))
-            .or_else(|| old.started_at.clone()),
+        progress: Some(format!("{}/{}", plan::done(run, &fetched.kept), run.wanted())),
+        started_at: started(old, fetched),
         finished_at: matches!(step, Step::Finish(_)).then_some(Time(now)),
-        clock: None,
-        setback: None,
+        clock: Some(clock::advance(old.clock.as_ref(), run.created, queued, now)),
+        setback: setback(old, step, now),
         queue: match step {
             Step::Wait(Waiting::Queue(queue), _) => Some(queue.clone()),
             _ => None,
         },
-        target: Some(target(run, old, fetched)),
-        headline: headline(&phases),
-        phases,
-        retries: retries(run, &fetched.stored),
+        target: Some(target(run, old, fetched, &figures)),
+        headline: headline(&figures.phases),
+        phases: figures.phases,
+        retries: retries(run, &fetched.kept),
         failure,
         conditions: conditions::upsert(&old.conditions, &findings, run.generation, now),
     }
 }
 
 /// The status of a run nothing can be made of.
-pub fn of_invalid(run: &BenchmarkRun, invalid: &Invalid, now: Timestamp) -> BenchmarkRunStatus {
+pub fn of_invalid(
+    run: &BenchmarkRun,
+    old: &BenchmarkRunStatus,
+    invalid: &Invalid,
+    now: Timestamp,
+) -> BenchmarkRunStatus {
     let generation = run.metadata.generation.unwrap_or(0);
     let message = invalid.to_string();
     BenchmarkRunStatus {
@@ -313,13 +415,15 @@ pub fn of_invalid(run: &BenchmarkRun, invalid: &Invalid, now: Timestamp) -> Benc
         phase: RunPhase::Failed,
         message: Some(message.clone()),
         finished_at: Some(Time(now)),
+        // What was measured before stays.
         conditions: conditions::upsert(
-            &[],
+            &old.conditions,
             &[Finding::yes(COMPLETE, "Invalid", message.clone()), Finding::no(PASSED, "Invalid", message)],
             generation,
             now,
         ),
-        ..BenchmarkRunStatus::default()
+        queue: None,
+        ..old.clone()
     }
 }
 
@@ -350,13 +454,23 @@ fn announcement(old: &BenchmarkRunStatus, new: &BenchmarkRunStatus) -> Option<(b
     }
 }
 
-/// The status as it is stored; none when the run was deleted. The cache may not
-/// have this controller's own last write yet, and what a status takes over from
-/// the one before, such as the target's address, would be lost.
-pub async fn stored(ctx: &Context, run: &BenchmarkRun) -> Result<Option<BenchmarkRunStatus>, Error> {
+/// The run as it is stored; none when it was deleted. The cache may not have this
+/// controller's own last write yet, and what a status takes over from the one before,
+/// such as the target's address or that it has ended, would be lost.
+pub async fn live(ctx: &Context, run: &BenchmarkRun) -> Result<Option<BenchmarkRun>, Error> {
     let runs: Api<BenchmarkRun> = Api::namespaced(ctx.client.clone(), &run.namespace().unwrap_or_default());
     let found = runs.get_opt(&run.name_any()).await.map_err(Error::Read)?;
-    Ok(found.filter(|found| found.uid() == run.uid()).map(|found| found.status.unwrap_or_default()))
+    Ok(found.filter(|found| found.uid() == run.uid() && found.metadata.deletion_timestamp.is_none()))
+}
+
+/// The life of a run in the log, one line for each phase of it.
+fn log(run: &BenchmarkRun, old: &BenchmarkRunStatus, status: &BenchmarkRunStatus) {
+    if old.phase == status.phase && !status.conditions.is_empty() && !old.conditions.is_empty() {
+        return;
+    }
+    let (name, namespace) = (run.name_any(), run.namespace());
+    let (message, progress) = (status.message.as_deref(), status.progress.as_deref());
+    tracing::info!(run = name, namespace, phase = %status.phase, progress, message, "run");
 }
 
 /// Writes `status` if it says anything that `old` does not, and announces what
@@ -371,6 +485,9 @@ pub async fn publish(
         return Ok(());
     }
     let written = apply_status(&ctx.client, RUN_MANAGER, run, status).await.map_err(Error::Write)?;
+    if written == StatusWrite::Done {
+        log(run, old, status);
+    }
     if written == StatusWrite::Done
         && let Some((warning, reason, note)) = announcement(old, status)
     {
@@ -391,12 +508,11 @@ mod tests {
         .unwrap()
     }
 
-    fn total(rate: f64, p99: f64) -> Value {
+    fn total(rate: f64, p99: Option<f64>) -> Value {
         json!([{
             "operation": "TOTAL", "count": 1, "operationsPerSecond": {"repetitions": 1, "mean": rate},
             "bytesPerSecond": 0.0, "errors": 0,
-            "latencyMilliseconds": {"mean": p99, "p50": p99, "p90": p99, "p95": p99, "p99": p99,
-                "p999": p99, "p9999": p99, "max": p99}
+            "latencyMilliseconds": {"p99": p99}
         }])
     }
 
@@ -404,8 +520,8 @@ mod tests {
     fn every_phase_has_a_cell_in_the_headline() {
         let own = json!([{"name": "ns/op", "value": 12.5}, {"name": "B/op", "value": 3.0}]);
         let phases = [
-            phase_of(&total(1234.0, 0.5), &json!([])),
-            phase_of(&total(50.0, 0.0), &json!([])),
+            phase_of(&total(1234.0, Some(0.5)), &json!([])),
+            phase_of(&total(50.0, None), &json!([])),
             phase_of(&json!([]), &own),
             phase_of(&json!([]), &json!([])),
         ];

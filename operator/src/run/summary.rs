@@ -26,7 +26,7 @@ fn latencies(rows: &[&MergedOperation]) -> LatencySummary {
     let mut merged: Option<Latencies> = None;
     for row in rows {
         let Some(decoded) = row.histogram.as_ref().and_then(|encoded| Latencies::decode(encoded).ok()) else {
-            // A repetition whose log was lost has no histogram to merge: no number rather than a wrong one.
+            // What a tool printed of several repetitions cannot be joined: no number rather than a wrong one.
             return LatencySummary::default();
         };
         match &mut merged {
@@ -74,7 +74,7 @@ fn repetition(config_map: &str, result: &RepetitionResult) -> RepetitionStatus {
         window_seconds: result.window_seconds,
         operations_per_second: total.map_or(0.0, |total| total.operations_per_second),
         tool_operations_per_second: tool.map(|rates| rates.iter().sum()),
-        p99_milliseconds: total.map_or(0.0, |total| total.latency_milliseconds.p99),
+        p99_milliseconds: total.and_then(|total| total.latency_milliseconds.p99),
         client_cpus: cpus.map(|pod| pod.client.cpu_seconds / pod.window.seconds).sum(),
         pods: u32::try_from(result.pods.len()).unwrap_or(u32::MAX),
         start_skew_seconds: result.start_skew_seconds,
@@ -124,6 +124,24 @@ fn names<'a>(results: &[&'a RepetitionResult]) -> Vec<&'a str> {
     names.into_iter().chain(total).collect()
 }
 
+/// Says which latencies are those of each repetition alone.
+fn not_joined(operations: &[OperationStatus], results: &[&RepetitionResult]) -> Option<String> {
+    let known = |name: &str| {
+        let mut rows =
+            results.iter().flat_map(|result| &result.operations).filter(|row| row.operation == name);
+        rows.any(|row| row.latency_milliseconds != LatencySummary::default())
+    };
+    let missing = operations.iter().filter(|row| row.latency_milliseconds == LatencySummary::default());
+    let names: Vec<&str> = missing.map(|row| row.operation.as_str()).filter(|name| known(name)).collect();
+    (!names.is_empty()).then(|| {
+        format!(
+            "latencies of {} are left out: percentiles without histograms cannot be joined over {} repetitions; each repetition's result has its own",
+            names.join(", "),
+            results.len()
+        )
+    })
+}
+
 fn notes(results: &[&RepetitionResult]) -> Vec<String> {
     let mut notes: Vec<String> = Vec::new();
     for note in results.iter().flat_map(|result| &result.notes) {
@@ -137,17 +155,19 @@ fn notes(results: &[&RepetitionResult]) -> Vec<String> {
 fn phase(declared: &PhaseSpec, good: &[(&Attempt, &RepetitionResult)]) -> Option<PhaseStatus> {
     let results: Vec<&RepetitionResult> = good.iter().map(|(_, result)| *result).collect();
     let first = results.first()?;
+    let operations: Vec<_> =
+        names(&results).into_iter().filter_map(|name| operation(name, &results)).collect();
     Some(PhaseStatus {
         name: declared.name.clone(),
         tool: tool(first),
-        operations: names(&results).into_iter().filter_map(|name| operation(name, &results)).collect(),
         repetitions: good.iter().map(|(attempt, result)| repetition(&attempt.name, result)).collect(),
         metrics: metrics(&results),
         batches: results.last().and_then(|last| last.batches.clone()),
         schedule: schedule(&results),
         warmup_seconds: declared.warmup.as_ref().map(Period::seconds),
         loaded_keys: declared.load.as_ref().map(LoadSpec::keys),
-        notes: notes(&results),
+        notes: notes(&results).into_iter().chain(not_joined(&operations, &results)).collect(),
+        operations,
     })
 }
 
@@ -192,7 +212,7 @@ mod tests {
         assert!((total.operations_per_second.mean - 2000.0).abs() < 1e-9);
         assert_eq!(total.operations_per_second.repetitions, 2);
         assert!(
-            (total.latency_milliseconds.p50 - 0.9).abs() < 0.001,
+            (total.latency_milliseconds.p50.unwrap() - 0.9).abs() < 0.001,
             "percentiles come from the merged histogram"
         );
         assert_eq!(phases[0].repetitions.len(), 2);

@@ -25,7 +25,7 @@ use dragstrip_results::{
 };
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, ResourceExt};
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 /// Finds the target of `run` without a question to its server: what its status says.
 pub async fn find(ctx: &Context, run: &ValidatedRun) -> kube::Result<TargetState> {
@@ -85,10 +85,17 @@ fn outside(ctx: &Context, run: &ValidatedRun, external: &ExternalTarget) -> Targ
     };
     let pods = ctx.world.pods.state();
     let exists = |key: &DatastoreKey| {
-        ctx.world.datastores.find(|found| found.namespace().as_ref() == Some(&key.namespace) && found.name_any() == key.name).is_some()
+        ctx.world
+            .datastores
+            .find(|found| found.namespace().as_ref() == Some(&key.namespace) && found.name_any() == key.name)
+            .is_some()
     };
     let datastore = alias::datastore_at(&host, &run.holder.namespace, &pods, exists);
-    let nodes = datastore.iter().flat_map(|key| servers(&pods, key)).filter_map(|pod| node_of(pod)).collect::<BTreeSet<_>>();
+    let nodes = datastore
+        .iter()
+        .flat_map(|key| servers(&pods, key))
+        .filter_map(|pod| node_of(pod))
+        .collect::<BTreeSet<_>>();
     TargetState::Ready(Box::new(ReadyTarget {
         name: external.address.clone(),
         host,

@@ -39,7 +39,10 @@ pub fn keys(target: &ReadyTarget, operator_namespace: &str) -> Vec<LeaseKey> {
         // An address is the same target from every namespace and in any case.
         None => LeaseKey {
             namespace: operator_namespace.to_owned(),
-            name: format!("dragstrip-external-{}", digest(&format!("{}:{}", target.host.to_lowercase(), target.port))),
+            name: format!(
+                "dragstrip-external-{}",
+                digest(&format!("{}:{}", target.host.to_lowercase(), target.port))
+            ),
         },
     };
     let nodes = target.nodes.iter().map(|node| LeaseKey::of_node(operator_namespace, node));
@@ -109,7 +112,8 @@ struct Holders<'a> {
 impl Holders<'_> {
     fn holder(&self, key: &LeaseKey) -> Option<Holder> {
         let lease = self.by_key.get(&key.to_string())?;
-        let stranger = || Holder { namespace: key.namespace.clone(), name: "(not a run)".into(), uid: String::new() };
+        let stranger =
+            || Holder { namespace: key.namespace.clone(), name: "(not a run)".into(), uid: String::new() };
         Some(holder_of(lease).unwrap_or_else(stranger))
     }
 
@@ -127,7 +131,10 @@ impl Holders<'_> {
         }
         let first = || self.tickets.iter().find(|ticket| ticket.lease == key.to_string());
         let beside = || self.uses.clients.get(key.node()?).cloned();
-        self.holder(key).map(|holder| holder.run()).or_else(|| first().map(|ticket| ticket.run.clone())).or_else(beside)
+        self.holder(key)
+            .map(|holder| holder.run())
+            .or_else(|| first().map(|ticket| ticket.run.clone()))
+            .or_else(beside)
     }
 
     fn busy(&self, key: &LeaseKey, held_by: String) -> QueueStatus {
@@ -160,11 +167,13 @@ pub fn look(run: &ValidatedRun, target: &ReadyTarget, seen: &Seen<'_>, setbacks:
     fit.sort_by_key(|node| !held.own(&held.node(node)));
     let free: Vec<&String> = fit.iter().filter(|node| held.kept_by(&held.node(node)).is_none()).collect();
     let client_nodes: Vec<String> = free.iter().take(most).map(|node| (*node).clone()).collect();
-    let own_nodes: Vec<String> = client_nodes.iter().filter(|node| held.own(&held.node(node))).cloned().collect();
+    let own_nodes: Vec<String> =
+        client_nodes.iter().filter(|node| held.own(&held.node(node))).cloned().collect();
 
     let fixed = keys(target, seen.operator_namespace);
     let any_held = held.by_key.values().any(|lease| holder_of(lease).as_ref() == Some(&run.holder));
-    let looked = |turn, missing, client_nodes| Looked { turn, missing, client_nodes, no_node: no_node.clone() };
+    let looked =
+        |turn, missing, client_nodes| Looked { turn, missing, client_nodes, no_node: no_node.clone() };
     if held.by_key.values().any(|lease| holder_of(lease).as_ref() == Some(&run.holder) && given_back(lease)) {
         return looked(Turn::Returning, Vec::new(), Vec::new());
     }
@@ -172,13 +181,17 @@ pub fn look(run: &ValidatedRun, target: &ReadyTarget, seen: &Seen<'_>, setbacks:
         return looked(Turn::Held, Vec::new(), own_nodes);
     }
     let enough = client_nodes.len() >= least || no_node.is_some();
-    let kept_node = || fit.iter().map(|node| held.node(node)).find_map(|key| Some((held.kept_by(&key)?, key)));
+    let kept_node =
+        || fit.iter().map(|node| held.node(node)).find_map(|key| Some((held.kept_by(&key)?, key)));
     let kept = fixed.iter().find_map(|key| Some((held.kept_by(key)?, key.clone())));
     match kept.or_else(|| if enough { None } else { kept_node() }) {
-        Some((by, key)) => looked(Turn::Busy { queue: held.busy(&key, by), holds: any_held }, Vec::new(), Vec::new()),
+        Some((by, key)) => {
+            looked(Turn::Busy { queue: held.busy(&key, by), holds: any_held }, Vec::new(), Vec::new())
+        }
         None => {
             let nodes = client_nodes.iter().map(|node| held.node(node));
-            let mut missing: Vec<LeaseKey> = fixed.iter().cloned().chain(nodes).filter(|key| !held.own(key)).collect();
+            let mut missing: Vec<LeaseKey> =
+                fixed.iter().cloned().chain(nodes).filter(|key| !held.own(key)).collect();
             // In one order for all, so that two runs never wait for each other; a shared node once.
             missing.sort();
             missing.dedup();

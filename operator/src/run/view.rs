@@ -107,11 +107,8 @@ fn trouble(attempt: &Attempt, fetched: &Fetched) -> Option<Trouble> {
 
 /// How the server is another than the one that the first result was measured on.
 fn server_changed(run: &ValidatedRun, fetched: &Fetched) -> Option<String> {
-    let kept: Vec<(&Attempt, &Kept)> = run
-        .attempts
-        .iter()
-        .filter_map(|attempt| Some((attempt, fetched.kept.get(&attempt.name)?)))
-        .collect();
+    let kept: Vec<(&Attempt, &Kept)> =
+        run.attempts.iter().filter_map(|attempt| Some((attempt, fetched.kept.get(&attempt.name)?))).collect();
     let first = kept.iter().find_map(|(_, kept)| kept.identity.as_ref());
     let now = match &fetched.target {
         TargetState::Ready(target) if target.questioned => target.identity.as_ref(),
@@ -121,13 +118,18 @@ fn server_changed(run: &ValidatedRun, fetched: &Fetched) -> Option<String> {
     let changed = first.and_then(|first| later.into_iter().find_map(|later| first.change_to(later)));
     changed.or_else(|| {
         // Of an outsider the clients alone learn what it is.
-        let mut seen = kept.iter().filter(|(_, kept)| kept.failure.is_none() && !kept.server_run_ids.is_empty());
+        let mut seen =
+            kept.iter().filter(|(_, kept)| kept.failure.is_none() && !kept.server_run_ids.is_empty());
         let (first, before) = seen.next()?;
         let (other, after) = seen.find(|(_, kept)| kept.server_run_ids != before.server_run_ids)?;
         Some(format!(
             "it had the run_id {} in phase {}, repetition {}, and {} in phase {}, repetition {}",
-            before.server_run_ids.join(", "), first.phase, first.repetition,
-            after.server_run_ids.join(", "), other.phase, other.repetition,
+            before.server_run_ids.join(", "),
+            first.phase,
+            first.repetition,
+            after.server_run_ids.join(", "),
+            other.phase,
+            other.repetition,
         ))
     })
 }
@@ -225,7 +227,11 @@ mod tests {
 
     fn state(job: Job, pods: Vec<Pod>) -> AttemptState {
         let run = two_clients();
-        let fetched = Fetched { jobs: [("sprint-read-1".to_owned(), Arc::new(job))].into(), pods: shared(pods), ..nothing() };
+        let fetched = Fetched {
+            jobs: [("sprint-read-1".to_owned(), Arc::new(job))].into(),
+            pods: shared(pods),
+            ..nothing()
+        };
         attempt_state(&run, &run.attempts[0], &fetched)
     }
 
@@ -254,7 +260,10 @@ mod tests {
                 ]}),
             )
         };
-        assert_eq!(state(running(), vec![ready("a"), ready("b")]), AttemptState::AtStartLine { since: at(7) });
+        assert_eq!(
+            state(running(), vec![ready("a"), ready("b")]),
+            AttemptState::AtStartLine { since: at(7) }
+        );
         let one = state(running(), vec![ready("a"), of_phase("b", "Pending")]);
         assert_eq!(one, starting());
     }
@@ -297,7 +306,9 @@ mod tests {
             warnings: vec![Arc::new(event.unwrap())],
             ..nothing()
         };
-        let AttemptState::Starting { trouble: Some(trouble), .. } = attempt_state(&run, &run.attempts[0], &fetched) else {
+        let AttemptState::Starting { trouble: Some(trouble), .. } =
+            attempt_state(&run, &run.attempts[0], &fetched)
+        else {
             panic!("the missing Secret was not told");
         };
         assert!(trouble.message.contains("secret not found"), "{}", trouble.message);
@@ -361,6 +372,10 @@ mod tests {
         assert_eq!(changed(vec![outsider("a"), outsider("a")]), None);
         let told = changed(vec![outsider("a"), outsider("b")]).unwrap();
         assert!(told.contains("run_id a in phase write, repetition 1, and b in phase read"), "{told}");
-        assert_eq!(changed(vec![outsider("a"), Kept::default()]), None, "what is not known is not held against it");
+        assert_eq!(
+            changed(vec![outsider("a"), Kept::default()]),
+            None,
+            "what is not known is not held against it"
+        );
     }
 }

@@ -1,7 +1,7 @@
 //! The pod of a Datastore: its servers, and the observer beside them. Pure.
 
 use super::{
-    empty_directory, fixed_resources, locked_down, mount, own_field, prefer_role, secret_variable, selector, tolerations,
+    empty_directory, locked_down, mount, own_field, prefer_role, secret_variable, selector, tolerations,
     variable,
 };
 use crate::{
@@ -38,6 +38,19 @@ const CERTIFICATE_MODE: i32 = 0o440;
 pub(super) fn port_name(spec: &DatastoreSpec, index: usize) -> String {
     let name = if engines::speaks_resp(spec) { "resp" } else { "server" };
     if index == 0 { name.to_owned() } else { format!("{name}-{index}") }
+}
+
+/// `{cpu, memory}` as requests and limits alike.
+fn fixed_resources(cpu: &str, memory: &str) -> ResourceRequirements {
+    let amounts: BTreeMap<String, Quantity> = [("cpu", cpu), ("memory", memory)]
+        .into_iter()
+        .map(|(k, v)| (k.to_owned(), Quantity(v.to_owned())))
+        .collect();
+    ResourceRequirements {
+        requests: Some(amounts.clone()),
+        limits: Some(amounts),
+        ..ResourceRequirements::default()
+    }
 }
 
 fn http_probe(path: &str, port: i32) -> Probe {

@@ -7,7 +7,10 @@ use super::{
 };
 use crate::{
     context::Settings,
-    datastore::{empty_directory, fixed_resources, locked_down, mount, own_field, secret_variable, tolerations, variable},
+    datastore::{
+        empty_directory, fixed_resources, locked_down, mount, own_field, secret_variable, tolerations,
+        variable,
+    },
     labels,
     run::{
         decide::ReadyTarget,

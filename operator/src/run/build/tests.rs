@@ -4,9 +4,13 @@ use super::{placement::separation, *};
 use crate::run::{
     decide::TargetTls,
     fixtures::{self, run},
+    merge::merge,
     validate::validate,
 };
-use dragstrip_results::protocol::{JobMember, JobTls};
+use dragstrip_results::{
+    protocol::{JobMember, JobTls},
+    result::FailureStep,
+};
 use k8s_openapi::api::core::v1::PodSpec;
 use serde_json::json;
 
@@ -179,21 +183,27 @@ fn a_result_remembers_its_job() {
         "metadata": {"creationTimestamp": "2026-01-01T00:00:07Z", "annotations": {labels::START_AT: "5"}}
     }))
     .unwrap();
-    let one = |job| config_maps(&run, &run.attempts[0], job, vec![vec![1]]).remove(0);
+    let marks = [("mark".to_owned(), "value".to_owned())].into();
+    let one = |job| config_maps(&run, &run.attempts[0], job, &marks, vec![vec![1]]).remove(0);
     let known = one(Some(&job)).metadata.annotations.unwrap();
     assert_eq!(known[labels::JOB_CREATED], "2026-01-01T00:00:07Z");
     assert_eq!(known[labels::START_AT], "5");
-    assert_eq!(one(None).metadata.annotations, None);
+    assert_eq!(known["mark"], "value");
+    assert_eq!(one(None).metadata.annotations, Some(marks.clone()));
 }
 
 #[test]
 fn a_result_in_parts_is_complete_before_it_counts_as_stored() {
     let run = validate(&run(&["read"], 1)).unwrap();
-    let kept = config_maps(&run, &run.attempts[0], None, vec![vec![1], vec![2], vec![3]]);
+    let lost = merge(&run.attempts[0], 1, vec![]);
+    let marks = stored::annotations(&lost, 3).unwrap();
+    let kept = config_maps(&run, &run.attempts[0], None, &marks, vec![vec![1], vec![2], vec![3]]);
     let names: Vec<_> = kept.iter().map(ResourceExt::name_any).collect();
     assert_eq!(names, ["sprint-read-1.part-3", "sprint-read-1.part-2", "sprint-read-1"]);
     let immutable: Vec<_> = kept.iter().map(|map| map.immutable).collect();
     assert_eq!(immutable, [None, None, Some(true)], "a part alone must be writable again");
     assert_eq!(kept.iter().map(stored::is_later_part).collect::<Vec<_>>(), [true, true, false]);
+    let told = stored::mark(&kept[2].metadata).unwrap().failure.map(|failure| failure.failure.step);
+    assert_eq!(told, Some(FailureStep::Lost), "what became of it is not told by the first part");
     assert_eq!(stored::later_parts(&kept[2]), ["sprint-read-1.part-2", "sprint-read-1.part-3"]);
 }

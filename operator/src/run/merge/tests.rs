@@ -32,8 +32,16 @@ fn two_pods_are_summed_and_their_histograms_added() {
     assert_eq!((total.operation.as_str(), total.count), ("TOTAL", 4000));
     assert!((total.operations_per_second - 2000.0).abs() < 1e-9);
     // A quarter of all latencies is 100 µs, the rest 900 µs: no average of medians gives that.
-    assert!((total.latency_milliseconds.p50 - 0.9).abs() < 0.001, "{:?}", total.latency_milliseconds);
-    assert!((total.latency_milliseconds.mean - 0.7).abs() < 0.001, "{:?}", total.latency_milliseconds);
+    assert!(
+        (total.latency_milliseconds.p50.unwrap() - 0.9).abs() < 0.001,
+        "{:?}",
+        total.latency_milliseconds
+    );
+    assert!(
+        (total.latency_milliseconds.mean.unwrap() - 0.7).abs() < 0.001,
+        "{:?}",
+        total.latency_milliseconds
+    );
 }
 
 #[test]
@@ -42,6 +50,23 @@ fn a_missing_pod_is_a_lost_one() {
     let found = merged.failure.unwrap().failure;
     assert_eq!(found.step, FailureStep::Lost);
     assert!(found.message.contains("1 of 2 client pods left a result"), "{}", found.message);
+}
+
+#[test]
+fn a_part_of_a_result_is_never_merged_and_the_repetition_is_lost() {
+    let part = pod_result("b", 3000, 2.0, 900).compact();
+    let merged = merge(&attempt(), 2, vec![pod_result("a", 1000, 2.0, 100), part]);
+    let found = merged.failure.unwrap();
+    assert_eq!((found.pod.as_str(), found.failure.step), ("b", FailureStep::Lost));
+    assert!(found.failure.message.contains("only a part of its result"), "{}", found.failure.message);
+    assert_eq!(merged.operations, vec![], "half a sum was shown");
+    assert_eq!((merged.pods.len(), merged.hit_ratio, merged.checks), (2, None, vec![]));
+}
+
+#[test]
+fn a_part_that_tells_a_failure_tells_the_cause() {
+    let (pod, step, _) = cause(vec![lost("a"), failed("b", FailureStep::Tool).compact()]);
+    assert_eq!((pod.as_str(), step), ("b", FailureStep::Tool));
 }
 
 #[test]
@@ -94,15 +119,17 @@ fn reads_that_find_too_little_are_refused_with_both_figures() {
 fn printed(pod: &str, p99: f64) -> PodResult {
     let mut result = pod_result(pod, 100, 1.0, 100);
     result.operations[0].histogram = None;
-    result.operations[0].latency_milliseconds = LatencySummary { p99, ..LatencySummary::default() };
+    result.operations[0].latency_milliseconds =
+        LatencySummary { p99: Some(p99), ..LatencySummary::default() };
     result
 }
 
 #[test]
 fn printed_percentiles_of_one_pod_are_kept_and_of_several_left_out() {
     let one = merge(&attempt(), 1, vec![printed("a", 3.0)]);
-    assert!((one.operations[0].latency_milliseconds.p99 - 3.0).abs() < 1e-12);
-    assert_eq!(one.notes, Vec::<String>::new());
+    let told = LatencySummary { p99: Some(3.0), ..LatencySummary::default() };
+    assert_eq!(one.operations[0].latency_milliseconds, told, "what was not printed is not 0");
+    assert_eq!(one.notes, ["latencies of GET, TOTAL are loadgen's own figures: it keeps no histogram"]);
     let two = merge(&attempt(), 2, vec![printed("a", 3.0), printed("b", 5.0)]);
     assert_eq!(two.operations[0].latency_milliseconds, LatencySummary::default(), "4 ms would be an average");
     assert!(two.notes[0].contains("latencies of GET, TOTAL are left out"), "{:?}", two.notes);

@@ -67,15 +67,25 @@ mod tests {
         }))
         .unwrap();
         let exists = |key: &DatastoreKey| (key.namespace.as_str(), key.name.as_str()) == ("races", "redis");
-        datastore_at(host, "races", &[Arc::new(pod)], exists).map(|key| format!("{}/{}", key.namespace, key.name))
+        datastore_at(host, "races", &[Arc::new(pod)], exists)
+            .map(|key| format!("{}/{}", key.namespace, key.name))
     }
 
     #[test]
     fn every_spelling_of_a_datastores_address_is_that_datastore() {
         for host in [
-            "redis", "REDIS", "redis.races", "redis.races.svc", "Redis.Races.SVC.", "redis.races.svc.cluster.local",
-            "redis.races.svc.my.own.domain.", "redis-0.redis", "redis-0.redis.races",
-            "redis-0.redis.races.svc.cluster.local", "10.1.2.3", "fd00:0:0::7",
+            "redis",
+            "REDIS",
+            "redis.races",
+            "redis.races.svc",
+            "Redis.Races.SVC.",
+            "redis.races.svc.cluster.local",
+            "redis.races.svc.my.own.domain.",
+            "redis-0.redis",
+            "redis-0.redis.races",
+            "redis-0.redis.races.svc.cluster.local",
+            "10.1.2.3",
+            "fd00:0:0::7",
         ] {
             assert_eq!(found(host).as_deref(), Some("races/redis"), "{host} was taken for an outsider");
         }

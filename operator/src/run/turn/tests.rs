@@ -52,7 +52,8 @@ fn node(name: &str) -> Arc<Node> {
 
 fn lease(key: &str, holder: &str) -> Arc<Lease> {
     let (namespace, name) = key.split_once('/').unwrap();
-    let identity = if holder == "sprint" { "races/sprint/run-uid".to_owned() } else { format!("races/{holder}/u") };
+    let identity =
+        if holder == "sprint" { "races/sprint/run-uid".to_owned() } else { format!("races/{holder}/u") };
     Arc::new(
         serde_json::from_value(json!({
             "metadata": {"namespace": namespace, "name": name}, "spec": {"holderIdentity": identity}
@@ -175,8 +176,7 @@ fn a_node_with_another_runs_clients_is_busy_without_a_lease() {
 #[test]
 fn without_any_node_for_clients_the_scheduler_is_asked_and_the_reason_told() {
     let run = validate(&run(&["write"], 1)).unwrap();
-    let seen =
-        Seen { leases: &[], runs: &[], nodes: &[], pods: &[], operator_namespace: "dragstrip-system" };
+    let seen = Seen { leases: &[], runs: &[], nodes: &[], pods: &[], operator_namespace: "dragstrip-system" };
     let found = look(&run, &target(), &seen, 0);
     assert_eq!((found.turn, found.client_nodes), (Turn::Free, vec![]));
     assert!(found.no_node.unwrap().contains("no node for clients"));

@@ -1,0 +1,95 @@
+use super::*;
+use crate::{labels, run::fixtures::truth};
+use dragstrip_crds::observed::ServerTruth;
+use dragstrip_results::observed::HostTruth;
+use serde_json::json;
+
+fn status() -> DatastoreStatus {
+    let member = |index: u16| {
+        json!({
+            "pod": format!("dragstrip-shop-{index}"), "address": format!("10.0.0.{index}:6379"),
+            "role": "shard", "node": format!("node-{}", 9 - index), "runId": format!("old-{index}")
+        })
+    };
+    serde_json::from_value(json!({
+        "endpoint": "shop.races.svc:6379", "pod": "dragstrip-shop-0", "members": [member(0), member(1)]
+    }))
+    .unwrap()
+}
+
+fn datastore(spec: serde_json::Value) -> Datastore {
+    Datastore::new("shop", serde_json::from_value(spec).unwrap())
+}
+
+fn pod() -> Pod {
+    serde_json::from_value(json!({
+        "metadata": {"name": "dragstrip-shop-0"}, "spec": {"nodeName": "node-9", "containers": []},
+        "status": {"podIP": "10.0.0.0"}
+    }))
+    .unwrap()
+}
+
+fn observation(cluster: bool, shards: &[&str]) -> Observation {
+    let truth = |run_id: &&str| ServerTruth {
+        engine: Some(dragstrip_crds::Engine::Redis),
+        run_id: (*run_id).to_owned(),
+        cluster_enabled: cluster,
+        ..truth()
+    };
+    Observation {
+        server: truth(&"seen-0"),
+        host: HostTruth { kernel: "6.1".into(), cpu_model: "x".into(), cpus: 2 },
+        cgroup: None,
+        shards: shards.iter().map(truth).collect(),
+    }
+}
+
+fn taken(state: TargetState) -> ReadyTarget {
+    match state {
+        TargetState::Ready(target) => *target,
+        other => panic!("the target is not ready: {other:?}"),
+    }
+}
+
+#[test]
+fn a_cluster_has_all_its_members_with_the_processes_that_run_now() {
+    let spec = json!({"engine": "Redis", "threads": 1, "cluster": {"shards": 3}});
+    let find = |shards: &[&str]| {
+        taken(ready(&datastore(spec.clone()), &status(), &pod(), Some(observation(true, shards)), false))
+    };
+    let one_pod = find(&["seen-0", "seen-1"]);
+    let ids =
+        |target: &ReadyTarget| target.members.iter().map(|m| m.run_id.clone().unwrap()).collect::<Vec<_>>();
+    assert!(one_pod.cluster);
+    assert_eq!(ids(&one_pod), ["seen-0", "seen-1"], "one observer sees all shards");
+    let spread = find(&[]);
+    assert_eq!(ids(&spread), ["old-0", "old-1"], "each was verified by its own observer");
+    assert_eq!(spread.members[1].host, "10.0.0.1");
+    assert_eq!(spread.nodes, ["node-8", "node-9"], "the nodes of all, sorted and each once");
+}
+
+#[test]
+fn a_shard_that_is_not_as_declared_stops_the_run() {
+    let spec = json!({"engine": "Redis", "threads": 1});
+    let mut seen = observation(false, &["a", "b"]);
+    seen.shards[1].threads = Some(4);
+    let state = ready(&datastore(spec), &status(), &pod(), Some(seen), false);
+    let TargetState::Disagrees(message) = state else { panic!("{state:?}") };
+    assert!(message.contains("threads: declared 1, the server runs 4"), "{message}");
+}
+
+#[test]
+fn certificates_are_for_the_datastores_name() {
+    let spec = json!({"engine": "Redis", "threads": 1, "tls": {"secretName": "pit-tls"}});
+    let target = taken(ready(&datastore(spec), &status(), &pod(), Some(observation(false, &[])), false));
+    let tls = target.tls.unwrap();
+    assert_eq!(tls.job.server_name.as_deref(), Some("shop.races.svc"));
+    assert_eq!((tls.authority_secret.as_deref(), tls.client_secret), (Some("pit-tls"), None));
+}
+
+#[test]
+fn a_server_that_speaks_no_resp_is_taken_unasked() {
+    let spec = json!({"engine": "Custom", "image": "etcd:1", "threads": 1, "custom": {"members": 2}});
+    let target = taken(ready(&datastore(spec), &status(), &pod(), None, false));
+    assert_eq!((target.protocol, target.truth, target.members.len()), (ServerProtocol::Tcp, None, 2));
+}
