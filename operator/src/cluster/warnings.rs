@@ -98,7 +98,7 @@ fn told(pod: &Pod, event: &Event) -> Option<Told> {
 }
 
 /// When the event last happened.
-fn last_seen(event: &Event) -> Option<Timestamp> {
+pub fn last_seen(event: &Event) -> Option<Timestamp> {
     let times =
         [event.last_timestamp.as_ref().map(|time| time.0), event.event_time.as_ref().map(|time| time.0)];
     times.into_iter().flatten().max()
