@@ -3,12 +3,12 @@
 
 pub mod agents;
 pub mod apply;
-pub mod backoff;
 pub mod events;
 pub mod feed;
 pub mod lease;
 pub mod nodes;
 pub mod pods;
+pub mod retry;
 pub mod undecodable;
 pub mod warnings;
 pub mod world;

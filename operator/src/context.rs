@@ -2,7 +2,7 @@
 //! to use, a way to talk to runners and observers, and metrics.
 
 use crate::{
-    cluster::{agents::Agents, backoff::Backoff, events::Announcer, world::World},
+    cluster::{agents::Agents, events::Announcer, retry::Retries, world::World},
     metrics::Metrics,
     run::Unread,
 };
@@ -37,8 +37,8 @@ pub struct Context {
     pub world: World,
     /// Logs of client pods that cannot be read just now.
     pub unread: Arc<Unread>,
-    /// What is failing just now.
-    pub backoff: Arc<Backoff>,
+    /// Runs and Leases that something is wrong with.
+    pub retries: Arc<Retries>,
     /// Counters of the process.
     pub metrics: Metrics,
 }

@@ -4,8 +4,12 @@ mod apply;
 mod build;
 pub mod engines;
 mod fetch;
+mod placement;
+mod plan;
+mod resources;
 mod shape;
 mod status;
+mod trouble;
 pub(crate) mod validate;
 pub mod verify;
 
@@ -13,40 +17,44 @@ pub(crate) use build::{
     empty_directory, locked_down, mount, own_field, prefer_role, secret_variable, tolerations, variable,
 };
 pub(crate) use fetch::observe;
+pub(crate) use resources::of_helper;
 
 use crate::{
-    cluster::world::Feeds,
+    cluster::{feed::Feed, retry::Retries, world::Feeds},
     context::Context,
     labels,
     metrics::Outcome,
-    process::{Parts, log_failure},
+    process::{Parts, chain, log_failure},
 };
-use dragstrip_crds::{BenchmarkRun, Datastore, DatastoreStatus, run::RunPhase};
+use apply::Applied;
+use dragstrip_crds::{
+    BenchmarkRun, Datastore, DatastoreStatus,
+    conditions::{self, Finding, types::READY},
+    run::RunPhase,
+};
 use futures::{Future, StreamExt};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Event, Pod, Service};
+use k8s_openapi::api::{
+    core::v1::{Event, Pod, Service},
+    policy::v1::PodDisruptionBudget,
+};
 use kube::{
-    Api, ResourceExt,
+    Resource, ResourceExt,
     runtime::{
         Controller,
         controller::{Action, Config},
-        reflector::ObjectRef,
+        reflector::{ObjectRef, Store},
         watcher,
     },
 };
-use shape::Shape;
 use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
-use validate::ValidatedDatastore;
 
 /// A reconcile's step that failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Reading the cluster failed.
-    #[error("failed to fetch what exists for the datastore")]
-    Fetch(#[from] fetch::Error),
     /// Writing the cluster failed.
     #[error("failed to apply the datastore's objects")]
     Apply(#[from] apply::Error),
@@ -56,58 +64,125 @@ pub enum Error {
 }
 
 /// Datastores reconciled at the same time.
-const CONCURRENCY: u16 = 4;
+const CONCURRENCY: u16 = 32;
+/// Events come in bursts, one from each object that a change touches: one pass sees all of them.
+const BURST: Duration = Duration::from_millis(50);
 /// A pass without cause, in case an event was missed.
 const SAFETY_NET: Duration = Duration::from_secs(3600);
-/// Before asking again a server that is up but did not answer, or a cluster without a fitting node.
-const ASK_AGAIN: Duration = Duration::from_secs(2);
+/// The longest wait before what failed is tried again.
+const TRY_AGAIN: Duration = Duration::from_secs(300);
+/// The longest wait before asking again a server that is up but did not answer.
+const ASK_AGAIN: Duration = Duration::from_secs(10);
 
-async fn reconcile(datastore: Arc<Datastore>, ctx: Arc<Context>) -> Result<Action, Error> {
+/// What the controller works with: the shared context, and what it alone watches.
+pub struct DatastoreContext {
+    shared: Arc<Context>,
+    /// Services of ours.
+    services: Store<Service>,
+    /// All PodDisruptionBudgets: one in the way is told before a run needs its name.
+    budgets: Store<PodDisruptionBudget>,
+    retries: Retries,
+}
+
+async fn reconcile(datastore: Arc<Datastore>, ctx: Arc<DatastoreContext>) -> Result<Action, Error> {
     if datastore.metadata.deletion_timestamp.is_some() {
         // Everything it made has it as owner: the garbage collector removes it.
         return Ok(Action::await_change());
     }
     let started = Instant::now();
-    let result = pass(&datastore, &ctx).await;
+    let result = told(&datastore, &ctx).await;
     let outcome = match &result {
         Ok((outcome, _)) => *outcome,
         Err(_) => Outcome::Failed,
     };
-    ctx.metrics.reconciled("datastore", outcome, started.elapsed());
+    ctx.shared.metrics.reconciled("datastore", outcome, started.elapsed());
     result.map(|(_, action)| action)
 }
 
-async fn pass(datastore: &Datastore, ctx: &Context) -> Result<(Outcome, Action), Error> {
+/// A pass, of which the status tells also what was refused.
+async fn told(datastore: &Datastore, ctx: &DatastoreContext) -> Result<(Outcome, Action), Error> {
+    let result = pass(datastore, ctx).await;
+    if let Err(Error::Apply(error)) = &result
+        && let Some(finding) = error.finding()
+    {
+        tell(datastore, ctx, finding).await?;
+    }
+    result
+}
+
+/// Writes `finding` into the status and leaves the rest of it as it is.
+async fn tell(datastore: &Datastore, ctx: &DatastoreContext, finding: Finding) -> Result<(), status::Error> {
     let old = datastore.status.clone().unwrap_or_default();
-    let fetched = fetch::fetch(ctx, datastore).await?; // client
-    let now = Timestamp::now();
+    let status = status::of_finding(datastore, &old, finding, Timestamp::now());
+    status::publish(&ctx.shared, datastore, status).await
+}
+
+async fn pass(datastore: &Datastore, ctx: &DatastoreContext) -> Result<(Outcome, Action), Error> {
+    let (shared, old) = (&*ctx.shared, datastore.status.clone().unwrap_or_default());
+    let uid = datastore.uid().unwrap_or_default();
+    let mut fetched = fetch::fetch(ctx, datastore);
+    apply::guard(shared, datastore, &fetched).await?; // client
     let validated = match validate::validate(datastore, &fetched.nodes) {
         Ok(validated) => validated, // pure
         Err(invalid) => {
-            status::publish(ctx, datastore, status::of_invalid(datastore, &old, &invalid, now)).await?;
-            return Ok((Outcome::Invalid, Action::requeue(Duration::from_secs(30))));
+            tell(datastore, ctx, status::invalid(&invalid)).await?;
+            return Ok((Outcome::Invalid, Action::await_change()));
         }
     };
-    let resources = build::build(&validated, &ctx.settings.runner_image); // pure
-    apply::apply(ctx, resources).await?; // client
-    let status = status::of_valid(&validated, &old, &fetched, now); // pure
-    let action = next_look(&validated, &status, &fetched);
-    status::publish(ctx, datastore, status).await?; // client
+    let resources = build::build(&validated, &shared.settings.runner_image); // pure
+    match apply::apply(shared, &validated, &fetched, resources, &old).await? {
+        // client
+        Applied::Stands(stateful_set) => fetched.stateful_set = Some(stateful_set),
+        Applied::Waits(holder) => {
+            tell(datastore, ctx, status::waits(&holder)).await?;
+            ctx.retries.settled(&uid);
+            return Ok((Outcome::Done, Action::requeue(SAFETY_NET)));
+        }
+    }
+    if trouble::unready(&validated, &fetched).is_none() {
+        // A server under load is not asked what is known.
+        if fetched.holder.is_some() && conditions::holds(&old.conditions, READY, Some(validated.generation)) {
+            return Ok((Outcome::Done, Action::requeue(SAFETY_NET)));
+        }
+        fetch::ask(ctx, datastore, &mut fetched).await; // observers
+    }
+    let status = status::of_valid(&validated, &old, &fetched, Timestamp::now()); // pure
+    let action = next_look(ctx, &uid, &status);
+    status::publish(shared, datastore, status).await?; // client
     Ok((Outcome::Done, action))
 }
 
 /// Pod events bring the next pass; only ready pods whose servers could not be
 /// asked or are being joined make none.
-fn next_look(validated: &ValidatedDatastore, status: &DatastoreStatus, fetched: &fetch::Fetched) -> Action {
-    let soon = status::unsettled(status, Shape::of(&validated.spec), fetched);
-    Action::requeue(if soon { ASK_AGAIN } else { SAFETY_NET })
+fn next_look(ctx: &DatastoreContext, uid: &str, status: &DatastoreStatus) -> Action {
+    let Some(cause) = status::unsettled(status) else {
+        ctx.retries.settled(uid);
+        return Action::requeue(SAFETY_NET);
+    };
+    Action::requeue(ctx.retries.again(uid, cause, ASK_AGAIN).after)
+}
+
+/// Whether something was no longer what it was when it was looked at: the next look is at what it is.
+fn outrun(error: &Error) -> bool {
+    let mut next: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(cause) = next {
+        if let Some(kube::Error::Api(status)) = cause.downcast_ref() {
+            return status.is_conflict();
+        }
+        next = cause.source();
+    }
+    false
 }
 
 // The controller hands over an Arc that this signature must take.
 #[allow(clippy::needless_pass_by_value)]
-fn on_error(datastore: Arc<Datastore>, error: &Error, _: Arc<Context>) -> Action {
-    log_failure("Datastore", &datastore.name_any(), datastore.namespace().as_deref(), error);
-    Action::requeue(Duration::from_secs(2))
+fn on_error(datastore: Arc<Datastore>, error: &Error, ctx: Arc<DatastoreContext>) -> Action {
+    let uid = datastore.uid().unwrap_or_default();
+    let retry = ctx.retries.again(&uid, &chain(error), TRY_AGAIN);
+    if retry.news && !outrun(error) {
+        log_failure("Datastore", &datastore.name_any(), datastore.namespace().as_deref(), error);
+    }
+    Action::requeue(retry.after)
 }
 
 /// Which Datastore a pod belongs to.
@@ -116,12 +191,21 @@ fn of_pod(pod: &Pod) -> Option<ObjectRef<Datastore>> {
     Some(ObjectRef::new(&name).within(&pod.namespace()?))
 }
 
-/// Which Datastore a warning may be about, by the name of the pod: NAME-INDEX.
-/// Other pods' warnings name no Datastore that there is, and bring no pass.
+/// Which Datastore a warning may be about: that of the StatefulSet's name, or of the
+/// pod's, NAME-INDEX. Others name no Datastore that there is, and bring no pass.
 fn of_warning(event: &Event) -> Option<ObjectRef<Datastore>> {
-    let (name, index) = event.involved_object.name.as_ref()?.rsplit_once('-')?;
-    index.parse::<u16>().ok()?;
-    Some(ObjectRef::new(name).within(event.involved_object.namespace.as_ref()?))
+    let about = &event.involved_object;
+    let name = match about.kind.as_deref()? {
+        "StatefulSet" => about.name.as_deref()?,
+        _ => about.name.as_ref()?.rsplit_once('-').filter(|(_, index)| index.parse::<u16>().is_ok())?.0,
+    };
+    Some(ObjectRef::new(name).within(about.namespace.as_ref()?))
+}
+
+/// Which Datastore a Lease or a PodDisruptionBudget is for: both are called dragstrip-NAME.
+fn of_turn<K: Resource>(object: &K) -> Option<ObjectRef<Datastore>> {
+    let name = object.meta().name.as_ref()?.strip_prefix("dragstrip-")?;
+    Some(ObjectRef::new(name).within(object.meta().namespace.as_ref()?))
 }
 
 /// Which Datastore a run is about to use or has used: it is looked at again, so
@@ -134,23 +218,63 @@ fn of_run(run: &BenchmarkRun) -> Option<ObjectRef<Datastore>> {
     idle.then_some(ObjectRef::new(&name).within(&run.namespace()?))
 }
 
-/// The controller. Runs until shutdown.
-pub fn controller(ctx: Arc<Context>, feeds: &mut Feeds, parts: &Parts) -> impl Future<Output = ()> + use<> {
-    let services = Api::<Service>::all(ctx.client.clone());
-    let ours = watcher::Config::default().labels("app.kubernetes.io/managed-by=dragstrip-operator");
-    Controller::for_shared_stream(feeds.datastores.subscribe(), ctx.world.datastores.clone())
-        .with_config(Config::default().concurrency(CONCURRENCY))
-        .owns_shared_stream(feeds.stateful_sets.subscribe())
-        .owns(services, ours)
-        .watches_shared_stream(feeds.pods.subscribe(), |pod| of_pod(&pod))
-        .watches_shared_stream(feeds.warnings.subscribe(), |event| of_warning(&event))
-        .watches_shared_stream(feeds.runs.subscribe(), |run| of_run(&run))
-        .graceful_shutdown_on(parts.shutdown())
-        .run(reconcile, on_error, ctx)
-        .for_each(|result| {
-            if let Err(error) = result {
-                tracing::debug!(error = %crate::process::chain(&error), "datastore controller");
-            }
-            std::future::ready(())
-        })
+/// Of a PodDisruptionBudget only whose it is stays in memory.
+fn keep_budget(budget: &mut PodDisruptionBudget) -> bool {
+    (budget.spec, budget.status, budget.metadata.annotations) = (None, None, None);
+    true
 }
+
+/// The controller. Runs until shutdown.
+pub fn controller(
+    shared: Arc<Context>,
+    feeds: &mut Feeds,
+    parts: &Parts,
+) -> impl Future<Output = ()> + use<> {
+    let ours = watcher::Config::default().labels("app.kubernetes.io/managed-by=dragstrip-operator");
+    let mut services: Feed<Service> = Feed::new(&shared.client, ours, |_| true);
+    let mut budgets = Feed::new(&shared.client, watcher::Config::default(), keep_budget);
+    let context = Arc::new(DatastoreContext {
+        services: services.store(),
+        budgets: budgets.store(),
+        retries: Retries::default(),
+        shared,
+    });
+    let ctx = context.clone();
+    let run =
+        Controller::for_shared_stream(feeds.datastores.subscribe(), ctx.shared.world.datastores.clone())
+            .with_config(Config::default().concurrency(CONCURRENCY).debounce(BURST))
+            .owns_shared_stream(feeds.stateful_sets.subscribe())
+            .owns_shared_stream(services.subscribe())
+            .watches_shared_stream(budgets.subscribe(), |budget| of_turn(&*budget))
+            .watches_shared_stream(feeds.leases.subscribe(), |lease| of_turn(&*lease))
+            .watches_shared_stream(feeds.pods.subscribe(), |pod| of_pod(&pod))
+            .watches_shared_stream(feeds.warnings.subscribe(), |event| of_warning(&event))
+            .watches_shared_stream(feeds.runs.subscribe(), |run| of_run(&run))
+            .graceful_shutdown_on(parts.shutdown())
+            .run(reconcile, on_error, ctx)
+            .for_each(|result| {
+                if let Err(error) = result {
+                    tracing::debug!(error = %chain(&error), "datastore controller");
+                }
+                std::future::ready(())
+            });
+    let stop = parts.shutdown();
+    let controller = async move {
+        // Whatever was not listed yet would be taken for missing.
+        let listed =
+            async { tokio::join!(context.services.wait_until_ready(), context.budgets.wait_until_ready()) };
+        tokio::select! {
+            _ = listed => run.await,
+            () = stop => {}
+        }
+    };
+    async move {
+        tokio::select! {
+            () = controller => {}
+            _ = futures::future::join(services.run(), budgets.run()) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -24,7 +24,7 @@ fn ours(object: &Value) -> bool {
 fn node(placement: &Placement) -> Node {
     serde_json::from_value(json!({
         "metadata": {"name": "large", "labels": placement.node_selector},
-        "status": {"capacity": {"cpu": "192"}, "allocatable": {"cpu": "192"}},
+        "status": {"allocatable": {"cpu": "192", "memory": "768Gi"}},
     }))
     .unwrap()
 }

@@ -32,6 +32,8 @@ pub const START_AT: &str = "dragstrip.dev/start-at-unix-nanos";
 /// Annotation on a client pod: its runner ends the load this many seconds after
 /// the start line, whatever happens to the node's connection.
 pub const LOAD_BOUND: &str = "dragstrip.dev/load-ends-within-seconds";
+/// Annotation on a StatefulSet: the generation of the Datastore that its pods were built for.
+pub const BUILT_FOR: &str = "dragstrip.dev/built-for-generation";
 /// Node label and taint key that says what a node is for: server or client.
 pub const NODE_ROLE: &str = "dragstrip.dev/role";
 /// Node labels that name its placement group, strongest first.

@@ -84,7 +84,7 @@ async fn start(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
     let feeds = Feeds::new(&client, &metrics);
     let context = Context {
         world: feeds.world(),
-        backoff: Arc::default(),
+        retries: Arc::default(),
         unread: Arc::default(),
         announcer: Arc::new(Announcer::new(client.clone())),
         client,

@@ -78,6 +78,8 @@ pub enum Error {
     Expire(#[source] kube::Error),
 }
 
+/// Longest time before a failed pass is tried again.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// Before looking again where an event must come, in case it was missed.
 const IF_NO_EVENT_COMES: Duration = Duration::from_secs(5);
 /// Runs reconciled at the same time.
@@ -98,7 +100,7 @@ async fn reconcile(run: Arc<BenchmarkRun>, ctx: Arc<Context>) -> Result<Action, 
     };
     ctx.metrics.reconciled("run", outcome, started.elapsed());
     if !matches!(result, Ok((Outcome::Failed, _)) | Err(_)) {
-        ctx.backoff.succeeded(&backoff_key(&run));
+        ctx.retries.settled(&run.uid().unwrap_or_default());
     }
     result.map(|(_, action)| action)
 }
@@ -164,9 +166,8 @@ async fn carry_out(
             Ok((back, done(Action::requeue(IF_NO_EVENT_COMES))))
         }
         Applied::Delayed(trouble) => {
-            let key = format!("run {}/{}", run.holder.namespace, run.holder.name);
-            let advice = ctx.backoff.failed(&key, &trouble.message);
-            if advice.news {
+            let retry = ctx.retries.again(&run.holder.uid, &trouble.message, LONGEST_WAIT);
+            if retry.news {
                 tracing::warn!(run = %run.holder.run(), reason = trouble.reason, message = trouble.message, "a step is delayed");
             }
             let told = match step {
@@ -175,7 +176,7 @@ async fn carry_out(
                 }
                 other => other,
             };
-            Ok((told, (Outcome::Failed, Action::requeue(advice.wait))))
+            Ok((told, (Outcome::Failed, Action::requeue(retry.after))))
         }
         Applied::Unread(not_yet) => {
             let left = Duration::try_from(not_yet.until.duration_since(now)).unwrap_or(IF_NO_EVENT_COMES);
@@ -228,18 +229,14 @@ async fn expire(ctx: &Context, run: &BenchmarkRun) -> Result<Action, Error> {
     }
 }
 
-fn backoff_key(run: &BenchmarkRun) -> String {
-    format!("run {}/{}", run.namespace().unwrap_or_default(), run.name_any())
-}
-
 // The controller hands over an Arc that this signature must take.
 #[allow(clippy::needless_pass_by_value)]
 fn on_error(run: Arc<BenchmarkRun>, error: &Error, ctx: Arc<Context>) -> Action {
-    let advice = ctx.backoff.failed(&backoff_key(&run), &chain(error));
-    if advice.news {
+    let retry = ctx.retries.again(&run.uid().unwrap_or_default(), &chain(error), LONGEST_WAIT);
+    if retry.news {
         log_failure("BenchmarkRun", &run.name_any(), run.namespace().as_deref(), error);
     }
-    Action::requeue(advice.wait)
+    Action::requeue(retry.after)
 }
 
 /// The runs that a Lease concerns: its holder, and those that are queued for it. A

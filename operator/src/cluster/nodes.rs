@@ -38,11 +38,6 @@ pub fn selected(node: &Node, placement: &Placement) -> bool {
     placement.node_selector.iter().all(|(key, value)| node.labels().get(key) == Some(value))
 }
 
-/// Most CPUs of any node that `placement` selects; `None` when it selects none.
-pub fn most_cpus(nodes: &[Node], placement: &Placement) -> Option<i32> {
-    nodes.iter().filter(|node| selected(node, placement)).filter_map(cpus).max()
-}
-
 /// `key=value, key=value`, for messages.
 pub fn describe(placement: &Placement) -> String {
     let pairs: Vec<String> =

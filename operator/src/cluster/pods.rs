@@ -84,16 +84,49 @@ fn waiting(pod: &Pod) -> Option<Trouble> {
     })
 }
 
-fn unschedulable(pod: &Pod) -> Option<Trouble> {
+/// Of a container's last lines so many characters are told.
+const LAST_WORDS: usize = 600;
+
+/// The end of what a container wrote before it exited, on one line.
+fn last_words(message: &str) -> String {
+    let lines: Vec<&str> = message.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let text = lines[lines.len().saturating_sub(5)..].join(" / ");
+    match text.char_indices().nth_back(LAST_WORDS) {
+        Some((start, _)) => format!("...{}", &text[start..]),
+        None => text,
+    }
+}
+
+/// A container that is to run for ever and has exited, until it has started again.
+/// Says what it wrote last, rather than how long the kubelet waits.
+pub fn crashed(pod: &Pod) -> Option<Trouble> {
+    containers(pod).filter(|container| container.started != Some(true)).find_map(|container| {
+        let states = [&container.state, &container.last_state];
+        let end = states.into_iter().find_map(|state| state.as_ref()?.terminated.as_ref())?;
+        let how = end.reason.as_deref().filter(|reason| !matches!(*reason, "Error" | "Completed"));
+        let how = how.map(|reason| format!(" ({reason})")).unwrap_or_default();
+        let words = end.message.as_deref().map(last_words).filter(|words| !words.is_empty());
+        let words = words.unwrap_or_else(|| "it wrote nothing".to_owned());
+        let (pod, name, code) = (pod.name_any(), &container.name, end.exit_code);
+        Some(Trouble {
+            reason: "ServerExits".to_owned(),
+            message: format!("pod {pod}: container {name} exited with code {code}{how}: {words}"),
+        })
+    })
+}
+
+/// What the scheduler says of a pod that fits no node.
+pub fn unscheduled(pod: &Pod) -> Option<&str> {
     let scheduled = condition(pod.status.as_ref()?, "PodScheduled")?;
     let refused = scheduled.status == "False" && scheduled.reason.as_deref() == Some("Unschedulable");
-    refused.then(|| Trouble {
+    refused.then(|| scheduled.message.as_deref().unwrap_or("no node fits"))
+}
+
+fn unschedulable(pod: &Pod) -> Option<Trouble> {
+    let scheduler = unscheduled(pod)?;
+    Some(Trouble {
         reason: "Unschedulable".to_owned(),
-        message: format!(
-            "pod {}: {}",
-            pod.name_any(),
-            scheduled.message.as_deref().unwrap_or("no node fits")
-        ),
+        message: format!("pod {}: {scheduler}", pod.name_any()),
     })
 }
 
@@ -138,6 +171,34 @@ mod tests {
             (found.reason.as_str(), found.message.as_str()),
             ("Unschedulable", "pod p: 0/2 nodes are available")
         );
+    }
+
+    fn server(started: bool, last: &serde_json::Value) -> Pod {
+        pod(serde_json::json!({"containerStatuses": [{
+            "name": "server", "image": "i", "imageID": "", "ready": false, "restartCount": 2, "started": started,
+            "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 40s restarting failed container"}},
+            "lastState": {"terminated": last}
+        }]}))
+    }
+
+    #[test]
+    fn a_server_that_exits_says_what_it_wrote_last() {
+        let message = "*** FATAL CONFIG FILE ERROR (Redis 7.0.15) ***\nReading the configuration file, at line 2\n>>> 'maxmemoryy \"1gb\"'\nBad directive or wrong number of arguments\n";
+        let last = serde_json::json!({"exitCode": 1, "reason": "Error", "message": message});
+        let found = crashed(&server(false, &last)).unwrap();
+        assert_eq!(found.reason, "ServerExits");
+        assert!(found.message.contains("'maxmemoryy \"1gb\"' / Bad directive"), "{}", found.message);
+        assert!(!found.message.contains("back-off"), "{}", found.message);
+        assert_eq!(crashed(&server(true, &last)), None, "it has started again");
+        let killed = serde_json::json!({"exitCode": 137, "reason": "OOMKilled"});
+        let found = crashed(&server(false, &killed)).unwrap().message;
+        assert!(found.ends_with("exited with code 137 (OOMKilled): it wrote nothing"), "{found}");
+    }
+
+    #[test]
+    fn only_the_end_of_a_long_log_is_told() {
+        let told = last_words(&format!("first\n{}é the end", "x".repeat(3000)));
+        assert!(told.ends_with("é the end") && told.chars().count() < 610, "{}", told.len());
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::pods::{self, ORDINARY, Trouble};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{ContainerStatus, Event, Pod};
 use kube::ResourceExt;
-use std::sync::Arc;
+use std::borrow::Borrow;
 
 /// What is mounted by now has no warning as new as what is not: the kubelet tries
 /// all that a pod lacks at about the same time, and waits longer before each try.
@@ -85,7 +85,7 @@ fn told(pod: &Pod, event: &Event) -> Option<Told> {
 }
 
 /// When the event last happened.
-fn last_seen(event: &Event) -> Option<Timestamp> {
+pub fn last_seen(event: &Event) -> Option<Timestamp> {
     let times =
         [event.last_timestamp.as_ref().map(|time| time.0), event.event_time.as_ref().map(|time| time.0)];
     times.into_iter().flatten().max()
@@ -93,12 +93,12 @@ fn last_seen(event: &Event) -> Option<Timestamp> {
 
 /// What holds `pod` up by the newest of `events` about it that tells, and whatever
 /// else failed with it: of two Secrets that are missing both are named.
-pub fn trouble(pod: &Pod, events: &[Arc<Event>]) -> Option<Trouble> {
+pub fn trouble<E: Borrow<Event>>(pod: &Pod, events: &[E]) -> Option<Trouble> {
     if !may_explain(pod) {
         return None;
     }
     let uid = pod.uid();
-    let about = events.iter().filter(|event| event.involved_object.uid == uid);
+    let about = events.iter().map(Borrow::borrow).filter(|event: &&Event| event.involved_object.uid == uid);
     let mut found: Vec<_> = about.filter_map(|event| Some((last_seen(event), told(pod, event)?))).collect();
     found.sort_by_key(|(time, _)| *time);
     let (newest, last) = found.last()?;
@@ -120,9 +120,9 @@ pub fn trouble(pod: &Pod, events: &[Arc<Event>]) -> Option<Trouble> {
 
 /// Why a Job or StatefulSet makes no pod, in the words of who refused it: a quota, a
 /// limit range, Pod Security, an admission policy.
-pub fn refusal(maker: &impl ResourceExt, events: &[Arc<Event>]) -> Option<Trouble> {
+pub fn refusal<E: Borrow<Event>>(maker: &impl ResourceExt, events: &[E]) -> Option<Trouble> {
     let uid = maker.uid();
-    let about = events.iter().filter(|event| event.involved_object.uid == uid);
+    let about = events.iter().map(Borrow::borrow).filter(|event: &&Event| event.involved_object.uid == uid);
     let newest = about
         .filter(|event| event.reason.as_deref() == Some("FailedCreate"))
         .max_by_key(|event| last_seen(event))?;
@@ -136,6 +136,7 @@ pub fn refusal(maker: &impl ResourceExt, events: &[Arc<Event>]) -> Option<Troubl
 mod tests {
     use super::*;
     use serde_json::json;
+    use std::sync::Arc;
 
     fn pod(status: serde_json::Value) -> Pod {
         serde_json::from_value(json!({

@@ -18,13 +18,22 @@ use k8s_openapi::{
             SecretKeySelector, SecurityContext, Service, ServicePort, ServiceSpec, Toleration, Volume,
             VolumeMount,
         },
+        policy::v1::{PodDisruptionBudget, PodDisruptionBudgetSpec},
     },
-    apimachinery::pkg::apis::meta::v1::{LabelSelector, OwnerReference},
+    apimachinery::pkg::{
+        apis::meta::v1::{LabelSelector, OwnerReference},
+        util::intstr::IntOrString,
+    },
 };
-use kube::{Resource, api::ObjectMeta};
+use kube::{Resource, ResourceExt, api::ObjectMeta};
 use std::collections::BTreeMap;
 
-/// Everything that is applied for a Datastore.
+/// What keeps a pod where it is: Karpenter and the cluster autoscaler must not move
+/// a server that is measured, and lose its data.
+const UNMOVED: [(&str, &str); 2] =
+    [("karpenter.sh/do-not-disrupt", "true"), ("cluster-autoscaler.kubernetes.io/safe-to-evict", "false")];
+
+/// Everything that is applied for a Datastore for as long as it is there.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Resources {
     /// Headless: clients get the pod's own address, no proxy in between.
@@ -33,36 +42,39 @@ pub struct Resources {
     pub stateful_set: StatefulSet,
 }
 
-fn owner(datastore: &ValidatedDatastore) -> OwnerReference {
-    OwnerReference {
+/// The metadata of an object of the Datastore with this name and uid.
+fn metadata_of(name: &str, namespace: &str, uid: &str) -> ObjectMeta {
+    let owner = OwnerReference {
         api_version: Datastore::api_version(&()).into_owned(),
         kind: Datastore::kind(&()).into_owned(),
-        name: datastore.name.clone(),
-        uid: datastore.uid.clone(),
+        name: name.to_owned(),
+        uid: uid.to_owned(),
         controller: Some(true),
         block_owner_deletion: Some(true),
+    };
+    ObjectMeta {
+        name: Some(name.to_owned()),
+        namespace: Some(namespace.to_owned()),
+        labels: Some(labels::common([(labels::DATASTORE, name)])),
+        owner_references: Some(vec![owner]),
+        ..ObjectMeta::default()
     }
 }
 
 fn metadata(datastore: &ValidatedDatastore) -> ObjectMeta {
-    ObjectMeta {
-        name: Some(datastore.name.clone()),
-        namespace: Some(datastore.namespace.clone()),
-        labels: Some(labels::common([(labels::DATASTORE, &datastore.name)])),
-        owner_references: Some(vec![owner(datastore)]),
-        ..ObjectMeta::default()
-    }
+    metadata_of(&datastore.name, &datastore.namespace, &datastore.uid)
+}
+
+fn pairs<const N: usize>(pairs: [(&str, &str); N]) -> BTreeMap<String, String> {
+    pairs.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
 }
 
 fn pod_labels(datastore: &ValidatedDatastore) -> BTreeMap<String, String> {
     labels::common([(labels::COMPONENT, labels::SERVER), (labels::DATASTORE, &datastore.name)])
 }
 
-fn selector(datastore: &ValidatedDatastore) -> BTreeMap<String, String> {
-    [(labels::COMPONENT, labels::SERVER), (labels::DATASTORE, datastore.name.as_str())]
-        .into_iter()
-        .map(|(key, value)| (key.to_owned(), value.to_owned()))
-        .collect()
+fn selector(name: &str) -> BTreeMap<String, String> {
+    pairs([(labels::COMPONENT, labels::SERVER), (labels::DATASTORE, name)])
 }
 
 /// An environment variable with a Secret's value.
@@ -155,7 +167,7 @@ pub(crate) fn tolerations(role: &str, placement: &Placement) -> Vec<Toleration> 
 /// Whose addresses the Service's name stands for: all pods, or the primary's
 /// alone, so that a client that is told the name never writes to a replica.
 fn service_selector(datastore: &ValidatedDatastore) -> BTreeMap<String, String> {
-    let mut labels = selector(datastore);
+    let mut labels = selector(&datastore.name);
     if matches!(Shape::of(&datastore.spec), Shape::Replicated(_)) {
         labels.insert("statefulset.kubernetes.io/pod-name".to_owned(), format!("{}-0", datastore.name));
     }
@@ -188,19 +200,52 @@ fn service(datastore: &ValidatedDatastore) -> Service {
     }
 }
 
+/// Keeps the pods of `datastore` from being evicted. Named as the Lease of the run that asks for it.
+pub fn budget(datastore: &Datastore) -> PodDisruptionBudget {
+    let name = datastore.name_any();
+    let (namespace, uid) = (datastore.namespace().unwrap_or_default(), datastore.uid().unwrap_or_default());
+    let mut metadata = metadata_of(&name, &namespace, &uid);
+    metadata.name = Some(budget_name(&name));
+    PodDisruptionBudget {
+        metadata,
+        spec: Some(PodDisruptionBudgetSpec {
+            max_unavailable: Some(IntOrString::Int(0)),
+            selector: Some(LabelSelector { match_labels: Some(selector(&name)), ..LabelSelector::default() }),
+            ..PodDisruptionBudgetSpec::default()
+        }),
+        ..PodDisruptionBudget::default()
+    }
+}
+
+/// Name of the PodDisruptionBudget of the Datastore called `name`.
+pub fn budget_name(name: &str) -> String {
+    format!("dragstrip-{name}")
+}
+
 /// The Service and StatefulSet of `datastore`.
 pub fn build(datastore: &ValidatedDatastore, runner_image: &str) -> Resources {
+    let built_for = datastore.generation.to_string();
     let stateful_set = StatefulSet {
-        metadata: metadata(datastore),
+        metadata: ObjectMeta {
+            annotations: Some(pairs([(labels::BUILT_FOR, &built_for)])),
+            ..metadata(datastore)
+        },
         spec: Some(StatefulSetSpec {
             replicas: Some(i32::from(Shape::of(&datastore.spec).pods())),
             // With OrderedReady a pod that never became ready would block its own repair,
             // and members that wait for each other would never start.
             pod_management_policy: Some("Parallel".to_owned()),
             service_name: Some(datastore.name.clone()),
-            selector: LabelSelector { match_labels: Some(selector(datastore)), ..LabelSelector::default() },
+            selector: LabelSelector {
+                match_labels: Some(selector(&datastore.name)),
+                ..LabelSelector::default()
+            },
             template: PodTemplateSpec {
-                metadata: Some(ObjectMeta { labels: Some(pod_labels(datastore)), ..ObjectMeta::default() }),
+                metadata: Some(ObjectMeta {
+                    labels: Some(pod_labels(datastore)),
+                    annotations: Some(pairs(UNMOVED)),
+                    ..ObjectMeta::default()
+                }),
                 spec: Some(pod::pod(datastore, runner_image)),
             },
             ..StatefulSetSpec::default()

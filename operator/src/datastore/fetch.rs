@@ -1,46 +1,49 @@
-//! What exists for a Datastore: its pods, their nodes, and what its servers say.
-//! Needs the client and the observers.
+//! What exists for a Datastore, as far as it was seen, and what its servers say.
+//! Needs the stores and the observers, and makes no call to the apiserver.
 
-use super::shape::{self, Shape};
-use crate::{
-    cluster::{
-        agents::{AgentError, Agents},
-        nodes, pods, warnings,
-    },
-    context::Context,
-    labels,
+use super::{
+    DatastoreContext,
+    apply::lease_key,
+    build::budget_name,
+    shape::{self, Shape},
+};
+use crate::cluster::{
+    agents::{AgentError, Agents},
+    lease::{Holder, holder_of},
+    pods,
 };
 use dragstrip_crds::{Datastore, DatastoreSpec, observed::ServerTruth};
 use dragstrip_results::{observed::Observation, protocol::TopologyState};
-use k8s_openapi::api::core::v1::{Event, Node, Pod};
-use kube::{Api, ResourceExt, api::ListParams};
-use std::error::Error as _;
-
-/// A step of fetching that failed.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The pods could not be listed.
-    #[error("failed to list the pods of the datastore")]
-    Pods(#[source] kube::Error),
-    /// The nodes could not be listed.
-    #[error("failed to list nodes")]
-    Nodes(#[source] kube::Error),
-    /// The warnings about pods could not be listed.
-    #[error("failed to list the warnings about pods")]
-    Warnings(#[source] kube::Error),
-}
+use k8s_openapi::api::{
+    apps::v1::StatefulSet,
+    core::v1::{Event, Node, Pod, Service},
+    policy::v1::PodDisruptionBudget,
+};
+use kube::{
+    Resource, ResourceExt,
+    runtime::reflector::{ObjectRef, Store},
+};
+use std::{error::Error as _, sync::Arc};
 
 /// What the observer answered, or why it did not.
 pub type Observed = Result<Observation, String>;
 
 /// All that a pass works with.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Fetched {
     /// Every node of the cluster.
-    pub nodes: Vec<Node>,
-    /// The pods, by their index.
+    pub nodes: Vec<Arc<Node>>,
+    /// The Service of the Datastore's name, if it is one of ours.
+    pub service: Option<Arc<Service>>,
+    /// The StatefulSet of the Datastore's name, if it is one of ours.
+    pub stateful_set: Option<Arc<StatefulSet>>,
+    /// The PodDisruptionBudget for the Datastore, whoever made it.
+    pub budget: Option<Arc<PodDisruptionBudget>>,
+    /// The run that holds the Datastore.
+    pub holder: Option<Holder>,
+    /// The pods of the StatefulSet, by their index.
     pub pods: Vec<Pod>,
-    /// Warnings about pods, where a pod waits for something.
+    /// Warnings about the pods and the StatefulSet.
     pub warnings: Vec<Event>,
     /// What the observers of the pods that were asked say; empty when there is nobody to ask.
     pub observed: Vec<Observed>,
@@ -57,7 +60,7 @@ impl Fetched {
     /// The node of the first pod.
     pub fn node(&self) -> Option<&Node> {
         let name = self.pod()?.spec.as_ref()?.node_name.as_ref()?;
-        self.nodes.iter().find(|node| node.name_any() == *name)
+        self.nodes.iter().map(|node| &**node).find(|node| node.name_any() == *name)
     }
 
     /// What the first observer says.
@@ -116,7 +119,7 @@ async fn join(
 
 /// Asks the observers that have something to tell: the first pod's where it
 /// joins the others and asks them, every pod's where there is no such joint.
-async fn ask(agents: &Agents, spec: &DatastoreSpec, pods: &[Pod], token: &str) -> Vec<Observed> {
+async fn ask_each(agents: &Agents, spec: &DatastoreSpec, pods: &[Pod], token: &str) -> Vec<Observed> {
     let asked = if matches!(Shape::of(spec), Shape::Members(_)) { pods.len() } else { 1 };
     let mut observed = Vec::new();
     for pod in pods.iter().take(asked) {
@@ -125,31 +128,57 @@ async fn ask(agents: &Agents, spec: &DatastoreSpec, pods: &[Pod], token: &str) -
     observed
 }
 
-async fn list_pods(ctx: &Context, datastore: &Datastore) -> Result<Vec<Pod>, Error> {
-    let api: Api<Pod> = Api::namespaced(ctx.client.clone(), &datastore.namespace().unwrap_or_default());
-    let selector =
-        format!("{}={},{}={}", labels::COMPONENT, labels::SERVER, labels::DATASTORE, datastore.name_any());
-    let list = api.list(&ListParams::default().labels(&selector)).await.map_err(Error::Pods)?;
-    let expected = Shape::of(&datastore.spec).pods();
-    // Pods beyond the number declared are on their way out.
-    let wanted = |pod: &Pod| shape::index(pod).is_some_and(|index| index < expected);
-    let mut pods: Vec<Pod> = list.items.into_iter().filter(wanted).collect();
-    pods.sort_by_key(shape::index);
-    Ok(pods)
+fn get<K>(store: &Store<K>, namespace: &str, name: &str) -> Option<Arc<K>>
+where
+    K: Resource<DynamicType = ()> + Clone + 'static,
+{
+    store.get(&ObjectRef::new(name).within(namespace))
 }
 
-/// Fetches everything for one pass over `datastore`.
-pub async fn fetch(ctx: &Context, datastore: &Datastore) -> Result<Fetched, Error> {
-    let nodes = nodes::list(&ctx.client).await.map_err(Error::Nodes)?;
-    let pods = list_pods(ctx, datastore).await?;
-    let warnings = if pods.iter().any(warnings::may_explain) {
-        let namespace = datastore.namespace().unwrap_or_default();
-        warnings::list(&ctx.client, &namespace).await.map_err(Error::Warnings)?
-    } else {
-        Vec::new()
-    };
+/// Whether `pod` was made by this very StatefulSet, not by a former one of its name.
+fn made_by(stateful_set: &StatefulSet, pod: &Pod) -> bool {
+    let uid = stateful_set.metadata.uid.as_deref();
+    pod.owner_references().iter().any(|owner| Some(owner.uid.as_str()) == uid)
+}
+
+/// What is there of `datastore`.
+pub fn fetch(ctx: &DatastoreContext, datastore: &Datastore) -> Fetched {
+    let world = &ctx.shared.world;
+    let (namespace, name) = (datastore.namespace().unwrap_or_default(), datastore.name_any());
+    let stateful_set = get(&world.stateful_sets, &namespace, &name);
+    let indexes = 0..Shape::of(&datastore.spec).pods();
+    // Pods beyond the number declared are on their way out.
+    let named = indexes.filter_map(|index| get(&world.pods, &namespace, &format!("{name}-{index}")));
+    let of_set = |pod: &Arc<Pod>| stateful_set.as_deref().is_some_and(|set| made_by(set, pod));
+    let pods: Vec<Pod> = named.filter(of_set).map(|pod| (*pod).clone()).collect();
+    let makers = stateful_set.iter().filter_map(|set| set.uid());
+    let concerned: Vec<String> = pods.iter().filter_map(ResourceExt::uid).chain(makers).collect();
+    let about =
+        |event: &Arc<Event>| event.involved_object.uid.as_ref().is_some_and(|uid| concerned.contains(uid));
+    let lease = get(&world.leases, &namespace, &lease_key(&namespace, &name).name);
+    Fetched {
+        nodes: world.nodes.state(),
+        service: get(&ctx.services, &namespace, &name),
+        budget: get(&ctx.budgets, &namespace, &budget_name(&name)),
+        holder: lease.as_deref().and_then(holder_of),
+        warnings: world
+            .warnings
+            .state()
+            .iter()
+            .filter(|event| about(event))
+            .map(|event| (**event).clone())
+            .collect(),
+        pods,
+        stateful_set,
+        observed: Vec::new(),
+        topology: None,
+    }
+}
+
+/// Asks the observers of `datastore`, whose pods are all ready, and has them join their servers.
+pub async fn ask(ctx: &DatastoreContext, datastore: &Datastore, fetched: &mut Fetched) {
     let (spec, token) = (&datastore.spec, datastore.uid().unwrap_or_default());
-    let observed = ask(&ctx.agents, spec, &pods, &token).await;
-    let topology = join(&ctx.agents, spec, &pods, &token).await;
-    Ok(Fetched { nodes, pods, warnings, observed, topology })
+    let agents = &ctx.shared.agents;
+    fetched.observed = ask_each(agents, spec, &fetched.pods, &token).await;
+    fetched.topology = join(agents, spec, &fetched.pods, &token).await;
 }

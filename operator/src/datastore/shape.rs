@@ -91,11 +91,6 @@ pub fn service_domain(name: &str, namespace: &str) -> String {
     format!("{name}.{namespace}.svc")
 }
 
-/// The number at the end of a StatefulSet pod's name.
-pub fn index(pod: &Pod) -> Option<u16> {
-    pod.name_any().rsplit_once('-')?.1.parse().ok()
-}
-
 /// A pod's address.
 pub fn address(pod: &Pod) -> Option<IpAddr> {
     pod.status.as_ref()?.pod_ip.as_ref()?.parse().ok()
@@ -185,11 +180,5 @@ mod tests {
     #[test]
     fn one_server_needs_no_order() {
         assert_eq!(Shape::of(&spec(json!({}))).order(vec!["10.0.0.1:7000".parse().unwrap()]), None);
-    }
-
-    #[test]
-    fn pods_are_told_by_their_index() {
-        assert_eq!(index(&pod("racer-2-10", "10.0.0.1")), Some(10));
-        assert_eq!(index(&pod("racer", "10.0.0.1")), None);
     }
 }

@@ -2,16 +2,15 @@
 
 use super::{
     engines,
-    fetch::{Fetched, all_ready},
+    fetch::Fetched,
+    placement::Room,
     shape::{self, Shape, service_domain},
+    trouble::{ROLLING_OUT, SERVER_EXITS, unready},
     validate::{Invalid, ValidatedDatastore},
     verify,
 };
 use crate::{
-    cluster::{
-        apply::{StatusWrite, apply_status},
-        nodes, pods, warnings,
-    },
+    cluster::{lease::Holder, nodes},
     context::Context,
     labels::DATASTORE_MANAGER,
 };
@@ -22,12 +21,22 @@ use dragstrip_crds::{
     datastore::MemberStatus,
 };
 use jiff::Timestamp;
-use kube::ResourceExt;
+use kube::{
+    Api, Resource, ResourceExt,
+    api::{Patch, PatchParams},
+};
+use serde_json::json;
 
 /// Reason of Verified when nothing can be asked.
 const NOT_VERIFIABLE: &str = "NotVerifiable";
 /// Reason of Ready while servers learn of each other.
 const JOINING: &str = "Joining";
+/// Reason of Ready when a server that is up could not be asked.
+const NOT_VERIFIED: &str = "NotVerified";
+/// Reason of Ready while a run holds a server that was declared anew.
+const CHANGE_WAITS: &str = "ChangeWaits";
+/// Reason of Ready while objects of a former Datastore are there.
+pub const BEING_REMOVED: &str = "BeingRemoved";
 
 /// Writing the status failed.
 #[derive(Debug, thiserror::Error)]
@@ -83,25 +92,6 @@ fn verified(datastore: &ValidatedDatastore, fetched: &Fetched) -> Finding {
     }
 }
 
-/// What keeps the pods from being ready; `None` when all of them are.
-fn unready(shape: Shape, fetched: &Fetched) -> Option<Finding> {
-    if fetched.pods.is_empty() {
-        return Some(Finding::no(READY, "NoPod", "the server's pod has not been created yet"));
-    }
-    let trouble = |pod| pods::trouble(pod).or_else(|| warnings::trouble(pod, &fetched.warnings));
-    if let Some(trouble) = fetched.pods.iter().find_map(trouble) {
-        return Some(Finding::no(READY, reason(&trouble.reason), trouble.message));
-    }
-    if all_ready(shape, &fetched.pods) {
-        return None;
-    }
-    let message = match fetched.pods.iter().find(|pod| !pods::ready(pod)) {
-        Some(pod) => format!("pod {} is starting", pod.name_any()),
-        None => format!("{} of {} pods have been created", fetched.pods.len(), shape.pods()),
-    };
-    Some(Finding::no(READY, "Starting", message))
-}
-
 /// What keeps the servers from being joined; `None` when they are, or need not be.
 fn unjoined(fetched: &Fetched) -> Option<Finding> {
     match fetched.topology.as_ref()? {
@@ -114,7 +104,7 @@ fn unjoined(fetched: &Fetched) -> Option<Finding> {
 }
 
 fn ready(datastore: &ValidatedDatastore, fetched: &Fetched, verified: &Finding) -> Finding {
-    if let Some(finding) = unready(Shape::of(&datastore.spec), fetched).or_else(|| unjoined(fetched)) {
+    if let Some(finding) = unready(datastore, fetched).or_else(|| unjoined(fetched)) {
         return finding;
     }
     match verified.status {
@@ -123,17 +113,15 @@ fn ready(datastore: &ValidatedDatastore, fetched: &Fetched, verified: &Finding) 
         None if verified.reason == NOT_VERIFIABLE => {
             Finding::yes(READY, "Ready", "every member is ready; nothing could be compared")
         }
-        None => Finding::no(READY, "NotVerified", verified.message.clone()),
+        None => Finding::no(READY, NOT_VERIFIED, verified.message.clone()),
     }
 }
 
 /// Whether another look is due soon because no event will bring one: all pods
-/// are ready, and a server has yet to be asked or joined.
-pub fn unsettled(status: &DatastoreStatus, shape: Shape, fetched: &Fetched) -> bool {
-    let condition = |kind| conditions::find(&status.conditions, kind);
-    let unknown = condition(VERIFIED).is_none_or(|c| c.status == "Unknown" && c.reason != NOT_VERIFIABLE);
-    let joining = condition(READY).is_none_or(|c| c.reason == JOINING);
-    all_ready(shape, &fetched.pods) && (unknown || joining)
+/// are ready, and a server has yet to be asked or joined. The cause, for the log.
+pub fn unsettled(status: &DatastoreStatus) -> Option<&str> {
+    let ready = conditions::find(&status.conditions, READY)?;
+    [JOINING, NOT_VERIFIED].contains(&ready.reason.as_str()).then_some(&ready.message)
 }
 
 /// Every server, where there are several.
@@ -171,15 +159,36 @@ fn role(shape: Shape, index: usize) -> &'static str {
     }
 }
 
-/// Condition reasons are constants: what Kubernetes may say is mapped to them.
-fn reason(of_pod: &str) -> &'static str {
-    match of_pod {
-        "Unschedulable" => "Unschedulable",
-        "ImageUnavailable" | "InvalidImageName" | "ErrImageNeverPull" => "ImageUnavailable",
-        "CreateContainerConfigError" | "FailedMount" | "FailedAttachVolume" => "ConfigurationMissing",
-        "CrashLoopBackOff" => "ServerExits",
-        _ => "PodHeldUp",
+/// Whether two messages differ in numbers alone, such as times and process ids.
+fn alike(one: &str, other: &str) -> bool {
+    let words = |text: &str| text.chars().filter(|c| !c.is_ascii_digit()).collect::<String>();
+    words(one) == words(other)
+}
+
+/// A server that exits again and again says the same with other times in it: what
+/// was told of it stays, so that neither status nor events change with every try.
+fn steady(finding: Finding, old: &DatastoreStatus) -> Finding {
+    let told = conditions::find(&old.conditions, READY).filter(|told| told.reason == SERVER_EXITS);
+    match told {
+        Some(told) if finding.reason == SERVER_EXITS && alike(&told.message, &finding.message) => {
+            Finding { message: told.message.clone(), ..finding }
+        }
+        _ => finding,
     }
+}
+
+/// What is told of a server that was not given CPUs of its own.
+fn shared_cpus(datastore: &ValidatedDatastore, fetched: &Fetched) -> Option<String> {
+    let template = &fetched.stateful_set.as_ref()?.spec.as_ref()?.template;
+    let resources = template.spec.as_ref()?.containers.first()?.resources.as_ref()?;
+    let (requested, limit) = (Room::of(resources.requests.as_ref()), Room::of(resources.limits.as_ref()));
+    let reduced = datastore.spec.resources.is_none() && requested.cpus < limit.cpus;
+    reduced.then(|| {
+        format!(
+            "requests {} of {} CPUs for each server, because no node was there with room for all of them beside its daemons: its CPUs are not its own alone",
+            requested.cpus, limit.cpus
+        )
+    })
 }
 
 /// The status of a valid datastore.
@@ -190,7 +199,7 @@ pub fn of_valid(
     now: Timestamp,
 ) -> DatastoreStatus {
     let verified = verified(datastore, fetched);
-    let ready = ready(datastore, fetched, &verified);
+    let ready = steady(ready(datastore, fetched, &verified), old);
     let node = fetched.node().map(nodes::facts);
     let domain = service_domain(&datastore.name, &datastore.namespace);
     DatastoreStatus {
@@ -203,20 +212,37 @@ pub fn of_valid(
         },
         pod: fetched.pod().map(ResourceExt::name_any),
         members: members(datastore, fetched),
-        notes: engines::rules(datastore.spec.engine).notes(&datastore.spec),
+        notes: engines::rules(datastore.spec.engine)
+            .notes(&datastore.spec)
+            .into_iter()
+            .chain(shared_cpus(datastore, fetched))
+            .collect(),
         conditions: conditions::upsert(&old.conditions, &[ready, verified], datastore.generation, now),
     }
 }
 
-/// The status of a datastore that cannot be built.
-pub fn of_invalid(
+/// A datastore that cannot be built.
+pub fn invalid(invalid: &Invalid) -> Finding {
+    Finding::no(READY, invalid.reason(), invalid.to_string())
+}
+
+/// A datastore whose server must stay as it is while `holder` uses it.
+pub fn waits(holder: &Holder) -> Finding {
+    let message = format!(
+        "run {} holds the server, which keeps its former declaration until the run has ended: the change is made then",
+        holder.run()
+    );
+    Finding::no(READY, CHANGE_WAITS, message)
+}
+
+/// The status of a datastore whose server was not looked at: the rest is as it was.
+pub fn of_finding(
     datastore: &Datastore,
     old: &DatastoreStatus,
-    invalid: &Invalid,
+    finding: Finding,
     now: Timestamp,
 ) -> DatastoreStatus {
     let generation = datastore.metadata.generation.unwrap_or(0);
-    let finding = Finding::no(READY, invalid.reason(), invalid.to_string());
     DatastoreStatus {
         observed_generation: Some(generation),
         conditions: conditions::upsert(&old.conditions, &[finding], generation, now),
@@ -234,23 +260,48 @@ fn same(old: &DatastoreStatus, new: &DatastoreStatus) -> bool {
     *old == new
 }
 
+/// Writes `status`, if `datastore` is still what was looked at: what is added to a
+/// stale status would set its times and events anew.
+async fn write(ctx: &Context, datastore: &Datastore, status: &DatastoreStatus) -> kube::Result<()> {
+    let namespace = datastore.namespace().unwrap_or_default();
+    let api: Api<Datastore> = Api::namespaced(ctx.client.clone(), &namespace);
+    let body = json!({
+        "apiVersion": Datastore::api_version(&()),
+        "kind": Datastore::kind(&()),
+        "metadata": {"uid": datastore.uid(), "resourceVersion": datastore.resource_version()},
+        "status": status,
+    });
+    let parameters = PatchParams::apply(DATASTORE_MANAGER).force();
+    match api.patch_status(&datastore.name_any(), &parameters, &Patch::Apply(&body)).await {
+        // Nobody will read the status of what was deleted.
+        Err(kube::Error::Api(refusal)) if refusal.is_not_found() => Ok(()),
+        answer => answer.map(drop),
+    }
+}
+
+/// What is told by the condition alone, and what is told as an ordinary event.
+fn announced(reason: &str) -> Option<bool> {
+    match reason {
+        "NoPod" | BEING_REMOVED => None,
+        "Ready" | "Starting" | NOT_VERIFIED | JOINING | ROLLING_OUT | CHANGE_WAITS => Some(false),
+        _ => Some(true),
+    }
+}
+
 /// Writes `status` if it says anything new, and announces when readiness changed.
 pub async fn publish(ctx: &Context, datastore: &Datastore, status: DatastoreStatus) -> Result<(), Error> {
     let old = datastore.status.clone().unwrap_or_default();
     if same(&old, &status) {
         return Ok(());
     }
-    let written = apply_status(&ctx.client, DATASTORE_MANAGER, datastore, &status).await.map_err(Error)?;
-    if written == StatusWrite::ObjectGone {
-        return Ok(());
-    }
+    write(ctx, datastore, &status).await.map_err(Error)?;
     let (before, after) =
         (conditions::find(&old.conditions, READY), conditions::find(&status.conditions, READY));
     if let Some(after) = after
         && before.is_none_or(|before| (&before.reason, &before.message) != (&after.reason, &after.message))
+        && let Some(warning) = announced(&after.reason)
     {
-        let quiet = ["Ready", "Starting", "NoPod", "NotVerified", JOINING].contains(&after.reason.as_str());
-        ctx.announcer.publish(datastore, !quiet, &after.reason, "Reconcile", &after.message).await;
+        ctx.announcer.publish(datastore, warning, &after.reason, "Reconcile", &after.message).await;
     }
     Ok(())
 }

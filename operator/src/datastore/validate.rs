@@ -2,18 +2,19 @@
 //! checked here. Pure.
 
 use super::{
-    engines::{self, MIB, max_memory, threads},
+    engines::{self, MIB, max_memory},
+    placement::{Room, most_cpus},
+    resources::{needed_memory, of_server},
     shape::Shape,
 };
-use crate::cluster::nodes;
 use dragstrip_crds::{Datastore, DatastoreSpec};
 use dragstrip_results::protocol::OBSERVER_PORT;
-use k8s_openapi::{
-    api::core::v1::{Node, ResourceRequirements},
-    apimachinery::pkg::api::resource::Quantity,
-};
+use k8s_openapi::api::core::v1::{Node, ResourceRequirements};
 use kube::ResourceExt;
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    borrow::Borrow,
+    collections::{BTreeMap, BTreeSet},
+};
 
 /// A declaration nothing can be built from; the message names field and remedy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -21,40 +22,12 @@ pub enum Invalid {
     /// The engine refuses the combination.
     #[error("{0}")]
     Engine(String),
-    /// No node has so many CPUs.
-    #[error(
-        "spec.threads is {threads} but the largest node selected by spec.placement ({placement}) has {cpus} CPUs: use at most {cpus} threads or select a larger node"
-    )]
-    ThreadsExceedNode {
-        /// Declared threads.
-        threads: i32,
-        /// CPUs of the largest node.
-        cpus: i32,
-        /// The node selector.
-        placement: String,
-    },
-    /// No node has CPUs for all shards of a pod.
-    #[error(
-        "spec.cluster: {shards} shards of {threads} threads need {needed} CPUs on one node, but the largest node selected by spec.placement ({placement}) has {cpus}: use fewer shards, placement Spread, a larger node, or declare spec.resources of each shard"
-    )]
-    ShardsExceedNode {
-        /// Declared shards.
-        shards: u16,
-        /// Declared threads of each.
-        threads: i32,
-        /// CPUs that they need together.
-        needed: i32,
-        /// CPUs of the largest node.
-        cpus: i32,
-        /// The node selector.
-        placement: String,
-    },
+    /// The server cannot live with so little memory.
+    #[error("{0}")]
+    Memory(String),
     /// Two things would listen on one port, or have one name.
     #[error("{0}")]
     Ports(String),
-    /// No node has the labels.
-    #[error("no node matches spec.placement.nodeSelector ({0}): label a node or correct the selector")]
-    NoNode(String),
     /// The object has no uid or namespace, which only happens before it is stored.
     #[error("the object has no {0}")]
     Incomplete(&'static str),
@@ -65,10 +38,8 @@ impl Invalid {
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Engine(_) => "InvalidForEngine",
-            Self::ThreadsExceedNode { .. } => "ThreadsExceedNode",
-            Self::ShardsExceedNode { .. } => "ShardsExceedNode",
+            Self::Memory(_) => "InvalidMemory",
             Self::Ports(_) => "InvalidPorts",
-            Self::NoNode(_) => "NoMatchingNode",
             Self::Incomplete(_) => "Incomplete",
         }
     }
@@ -93,37 +64,31 @@ pub struct ValidatedDatastore {
     pub resources: ResourceRequirements,
 }
 
-/// Requests equal to limits, whole CPUs: what a static CPU manager asks for.
-fn default_resources(spec: &DatastoreSpec) -> ResourceRequirements {
-    let memory =
-        (max_memory(spec) + engines::rules(spec.engine).memory_overhead(threads(spec))).div_ceil(MIB);
-    let amounts: BTreeMap<String, Quantity> = [
-        ("cpu".to_owned(), Quantity(spec.threads.to_string())),
-        ("memory".to_owned(), Quantity(format!("{memory}Mi"))),
-    ]
-    .into();
-    ResourceRequirements {
-        requests: Some(amounts.clone()),
-        limits: Some(amounts),
-        ..ResourceRequirements::default()
-    }
-}
+/// Less than this is a number of bytes that was meant to have a unit.
+const LEAST_MEMORY: u64 = MIB;
 
-fn check_nodes(spec: &DatastoreSpec, known: &[Node]) -> Result<(), Invalid> {
-    let placement = nodes::describe(&spec.placement);
-    let Some(cpus) = nodes::most_cpus(known, &spec.placement) else {
-        return Err(Invalid::NoNode(placement));
+fn check_memory(spec: &DatastoreSpec, resources: &ResourceRequirements) -> Result<(), Invalid> {
+    if let Some(declared) = spec.max_memory.as_ref().filter(|declared| declared.bytes() < LEAST_MEMORY) {
+        return Err(Invalid::Memory(format!(
+            "spec.maxMemory is {declared}, which is {} bytes and less than any server can use: write a unit, such as 512Mi",
+            declared.bytes()
+        )));
+    }
+    let limit = resources.limits.as_ref().and_then(|limits| limits.get("memory"));
+    let Some((text, limit)) = limit.and_then(|limit| Some((&limit.0, Room::number(limit)?))) else {
+        return Ok(());
     };
-    if cpus < spec.threads {
-        return Err(Invalid::ThreadsExceedNode { threads: spec.threads, cpus, placement });
+    let needed = needed_memory(spec);
+    // What another server does with maxMemory is not known.
+    if !engines::rules(spec.engine).known() || limit >= needed as f64 {
+        return Ok(());
     }
-    let shards = Shape::of(spec).servers_per_pod();
-    let needed = spec.threads.saturating_mul(i32::from(shards));
-    if shards > 1 && spec.resources.is_none() && cpus < needed {
-        let threads = spec.threads;
-        return Err(Invalid::ShardsExceedNode { shards, threads, needed, cpus, placement });
-    }
-    Ok(())
+    let data = max_memory(spec).div_ceil(MIB);
+    Err(Invalid::Memory(format!(
+        "spec.resources.limits.memory is {text}, but maxMemory ({data} MiB) and what {} itself needs make {} MiB: set the limit to {1}Mi or more, or lower spec.maxMemory",
+        spec.engine,
+        needed.div_ceil(MIB)
+    )))
 }
 
 /// All containers of a pod share its address, and all ports of a Service their names.
@@ -156,22 +121,24 @@ fn check_ports(spec: &DatastoreSpec) -> Result<(), Invalid> {
     Ok(())
 }
 
-/// Checks the whole declaration against its engine and the cluster's nodes.
-pub fn validate(datastore: &Datastore, known_nodes: &[Node]) -> Result<ValidatedDatastore, Invalid> {
+/// Checks the whole declaration against its engine. Of the nodes that there are only
+/// the default of what the server requests depends: none of them must exist yet.
+pub fn validate<N: Borrow<Node>>(datastore: &Datastore, nodes: &[N]) -> Result<ValidatedDatastore, Invalid> {
     let spec = datastore.spec.clone();
     let rules = engines::rules(spec.engine);
     if let Some(complaint) = rules.refuse(&spec) {
         return Err(Invalid::Engine(complaint));
     }
     check_ports(&spec)?;
-    check_nodes(&spec, known_nodes)?;
+    let resources = of_server(&spec, most_cpus(nodes, &spec.placement));
+    check_memory(&spec, &resources)?;
     Ok(ValidatedDatastore {
         name: datastore.name_any(),
         namespace: datastore.namespace().ok_or(Invalid::Incomplete("namespace"))?,
         uid: datastore.uid().ok_or(Invalid::Incomplete("uid"))?,
         generation: datastore.metadata.generation.unwrap_or(0),
         image: spec.image.clone().unwrap_or_else(|| rules.default_image(spec.version.as_deref())),
-        resources: spec.resources.clone().unwrap_or_else(|| default_resources(&spec)),
+        resources,
         spec,
     })
 }

@@ -245,21 +245,6 @@ pub async fn whole(
     }
 }
 
-/// The same, waiting where something must be waited for.
-pub async fn read(client: &Client, run: &ValidatedRun, attempt: &Attempt, pods: &[&Pod]) -> RepetitionResult {
-    let unread = Unread::default();
-    loop {
-        let now = Timestamp::now();
-        match whole(client, &unread, run, attempt, pods, now).await {
-            Ok(result) => return result,
-            Err(NotYet { until, .. }) => {
-                let pause = Duration::try_from(until.duration_since(now)).unwrap_or_default();
-                tokio::time::sleep(pause).await;
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

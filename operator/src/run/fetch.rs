@@ -8,11 +8,7 @@ use super::{
     target, turn,
     validate::{Attempt, ValidatedRun},
 };
-use crate::{
-    cluster::{pods, warnings},
-    context::Context,
-    labels,
-};
+use crate::{cluster::pods, context::Context, labels};
 use dragstrip_crds::BenchmarkRunStatus;
 use dragstrip_results::{protocol::RunnerState, result::RepetitionResult, stored};
 use futures::future::join_all;

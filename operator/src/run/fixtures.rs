@@ -1,6 +1,6 @@
 //! Objects for tests.
 
-use super::decide::ReadyTarget;
+use super::decide::{DatastoreKey, ReadyTarget};
 use dragstrip_crds::{BenchmarkRun, datastore::ServerProtocol, observed::ServerTruth};
 use dragstrip_results::{
     histogram::Latencies,
@@ -56,7 +56,9 @@ pub(crate) fn target() -> ReadyTarget {
         truth: Some(truth()),
         members: Vec::new(),
         nodes: vec!["worker".into()],
-        datastore: true,
+        identity: None,
+        datastore: Some(DatastoreKey { namespace: "races".into(), name: "redis".into() }),
+        questioned: true,
     }
 }
 

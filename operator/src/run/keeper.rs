@@ -46,6 +46,8 @@ pub(super) enum Error {
 
 /// Leases looked at in the same moment.
 const CONCURRENCY: u16 = 4;
+/// Longest time before a failed look is tried again.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// A look without cause, in case an event was missed.
 const SAFETY_NET: Duration = Duration::from_secs(600);
 
@@ -118,6 +120,7 @@ async fn reconcile(lease: Arc<Lease>, ctx: Arc<Context>) -> Result<Action, Error
     let silent = silent_since(&ctx, &holder).await.map_err(|error| Error::ListPods(error, key()))?;
     let left = silent
         .map(|from| Duration::try_from(from.duration_since(Timestamp::now())).unwrap_or(Duration::ZERO));
+    ctx.retries.settled(&lease.uid().unwrap_or_default());
     match left {
         Some(Duration::ZERO) => {
             delete(&ctx.client, &*lease).await.map_err(|error| Error::Remove(error, key()))?;
@@ -132,11 +135,11 @@ async fn reconcile(lease: Arc<Lease>, ctx: Arc<Context>) -> Result<Action, Error
 #[allow(clippy::needless_pass_by_value)]
 fn on_error(lease: Arc<Lease>, error: &Error, ctx: Arc<Context>) -> Action {
     let cause = chain(error);
-    let advice = ctx.backoff.failed(&format!("lease {}", LeaseKey::of(&lease)), &cause);
-    if advice.news {
+    let retry = ctx.retries.again(&lease.uid().unwrap_or_default(), &cause, LONGEST_WAIT);
+    if retry.news {
         tracing::warn!(error = %cause, "keeping turns failed");
     }
-    Action::requeue(advice.wait)
+    Action::requeue(retry.after)
 }
 
 /// The Leases held by the run called `namespace/name`, whatever its uid.

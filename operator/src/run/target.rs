@@ -12,6 +12,7 @@ use crate::{
     cluster::pods,
     context::Context,
     datastore::{observe, verify},
+    labels,
 };
 use dragstrip_crds::{
     Datastore, DatastoreStatus, conditions,

@@ -22,7 +22,6 @@ use dragstrip_results::{
     result::PodFailure,
 };
 use jiff::{SignedDuration, Timestamp};
-use kube::ResourceExt;
 
 fn not_told(state: &RunnerState) -> bool {
     use RunnerStage::{AtStartLine, Loading, Preflight, WarmingUp};
@@ -157,6 +156,7 @@ mod tests {
         validate::validate,
     };
     use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
+    use kube::ResourceExt;
     use serde_json::{Value, json};
     use std::{collections::BTreeMap, sync::Arc};
 

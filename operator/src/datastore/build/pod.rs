@@ -7,6 +7,7 @@ use super::{
 use crate::{
     datastore::{
         engines::{self, POD_IP_VARIABLE},
+        resources,
         shape::{Shape, service_domain},
         validate::ValidatedDatastore,
     },
@@ -20,12 +21,11 @@ use dragstrip_results::protocol::{
 use k8s_openapi::{
     api::core::v1::{
         Affinity, Container, ContainerPort, EnvVar, HTTPGetAction, PodSecurityContext, PodSpec, Probe,
-        ResourceRequirements, SeccompProfile, SecretVolumeSource, SecurityContext, TCPSocketAction,
-        TopologySpreadConstraint, Volume, VolumeMount,
+        SeccompProfile, SecretVolumeSource, SecurityContext, TCPSocketAction, TopologySpreadConstraint,
+        Volume, VolumeMount,
     },
-    apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::LabelSelector, util::intstr::IntOrString},
+    apimachinery::pkg::{apis::meta::v1::LabelSelector, util::intstr::IntOrString},
 };
-use std::collections::BTreeMap;
 
 /// Volume with the server's certificate.
 const SERVER_CERTIFICATE: &str = "tls-server";
@@ -40,17 +40,9 @@ pub(super) fn port_name(spec: &DatastoreSpec, index: usize) -> String {
     if index == 0 { name.to_owned() } else { format!("{name}-{index}") }
 }
 
-/// `{cpu, memory}` as requests and limits alike.
-fn fixed_resources(cpu: &str, memory: &str) -> ResourceRequirements {
-    let amounts: BTreeMap<String, Quantity> = [("cpu", cpu), ("memory", memory)]
-        .into_iter()
-        .map(|(k, v)| (k.to_owned(), Quantity(v.to_owned())))
-        .collect();
-    ResourceRequirements {
-        requests: Some(amounts.clone()),
-        limits: Some(amounts),
-        ..ResourceRequirements::default()
-    }
+/// The last lines of a container that fails become part of the pod's status.
+fn last_words() -> Option<String> {
+    Some("FallbackToLogsOnError".to_owned())
 }
 
 fn http_probe(path: &str, port: i32) -> Probe {
@@ -125,7 +117,8 @@ fn observer(datastore: &ValidatedDatastore, runner_image: &str) -> Container {
             ..ContainerPort::default()
         }]),
         readiness_probe: Some(http_probe(READY_PATH, i32::from(OBSERVER_PORT))),
-        resources: Some(fixed_resources("50m", "64Mi")),
+        resources: Some(resources::of_helper()),
+        termination_message_policy: last_words(),
         security_context: Some(locked_down()),
         volume_mounts: observer_mounts(spec),
         ..Container::default()
@@ -220,6 +213,7 @@ fn server(datastore: &ValidatedDatastore, spec: &DatastoreSpec, index: usize) ->
         startup_probe,
         readiness_probe,
         resources: Some(datastore.resources.clone()),
+        termination_message_policy: last_words(),
         security_context: Some(SecurityContext {
             seccomp_profile: Some(rules.seccomp(spec)),
             ..locked_down()
@@ -271,7 +265,7 @@ fn spread(datastore: &ValidatedDatastore) -> Option<Vec<TopologySpreadConstraint
             topology_key: "kubernetes.io/hostname".to_owned(),
             when_unsatisfiable: "ScheduleAnyway".to_owned(),
             label_selector: Some(LabelSelector {
-                match_labels: Some(selector(datastore)),
+                match_labels: Some(selector(&datastore.name)),
                 ..LabelSelector::default()
             }),
             ..TopologySpreadConstraint::default()

@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 
 fn node(cpus: &str) -> Node {
     serde_json::from_value(json!({
-        "metadata": {"name": "worker", "labels": {"pool": "servers"}}, "status": {"capacity": {"cpu": cpus}}
+        "metadata": {"name": "worker", "labels": {"pool": "servers"}},
+        "status": {"allocatable": {"cpu": cpus, "memory": "512Gi"}}
     }))
     .unwrap()
 }
@@ -164,21 +165,6 @@ fn old_redis_has_no_cluster_that_could_be_formed() {
 }
 
 #[test]
-fn shards_that_fit_no_node_together_are_refused() {
-    let spec = json!({"engine": "Redis", "threads": 2, "cluster": {"shards": 8}});
-    let refusal = refused(spec.clone(), "8");
-    assert_eq!(refusal.reason(), "ShardsExceedNode");
-    assert!(refusal.to_string().contains("need 16 CPUs on one node"), "{refusal}");
-    let mut small = spec.clone();
-    small["resources"] = json!({"requests": {"cpu": "100m"}});
-    let mut spread = spec;
-    spread["cluster"]["placement"] = json!("Spread");
-    for fitting in [small, spread] {
-        assert!(validate(&datastore(fitting.clone()), &[node("8")]).is_ok(), "{fitting}");
-    }
-}
-
-#[test]
 fn ports_and_their_names_are_taken_once() {
     for (spec, expected) in [
         (json!({"engine": "Redis", "threads": 1, "port": 9180}), "9180, which is the observer's port"),
@@ -242,20 +228,75 @@ fn dragonfly_with_too_little_memory_is_refused() {
 }
 
 #[test]
-fn more_threads_than_any_node_has_cpus_are_refused() {
-    let refusal = refused(json!({"engine": "Redis", "threads": 8}), "4");
-    assert_eq!(refusal.reason(), "ThreadsExceedNode");
-    assert!(refusal.to_string().contains("use at most 4 threads"), "{refusal}");
+fn bytes_that_were_meant_to_have_a_unit_are_refused() {
+    let refusal = refused(json!({"engine": "Redis", "threads": 1, "maxMemory": "512"}), "4");
+    assert_eq!(refusal.reason(), "InvalidMemory");
+    assert!(refusal.to_string().contains("spec.maxMemory is 512, which is 512 bytes"), "{refusal}");
+    assert!(refusal.to_string().contains("write a unit, such as 512Mi"), "{refusal}");
 }
 
 #[test]
-fn a_selector_that_no_node_has_is_refused() {
-    let refusal = refused(
-        json!({"engine": "Redis", "threads": 1, "placement": {"nodeSelector": {"pool": "none"}}}),
-        "4",
-    );
-    assert_eq!(refusal.reason(), "NoMatchingNode");
-    assert!(refusal.to_string().contains("pool=none"), "{refusal}");
+fn a_memory_limit_below_what_the_server_needs_is_refused() {
+    let spec = |limit: &str| json!({"engine": "Redis", "threads": 1, "maxMemory": "1Gi", "resources": {"limits": {"memory": limit}}});
+    let refusal = refused(spec("1Gi"), "4");
+    assert_eq!(refusal.reason(), "InvalidMemory");
+    let text = refusal.to_string();
+    assert!(text.contains("spec.resources.limits.memory is 1Gi, but maxMemory (1024 MiB)"), "{text}");
+    assert!(text.contains("set the limit to 1096Mi or more, or lower spec.maxMemory"), "{text}");
+    assert!(validate(&datastore(spec("1096Mi")), &[node("4")]).is_ok(), "the remedy must help");
+    let mut custom = etcd();
+    custom["maxMemory"] = json!("1Gi");
+    custom["resources"] = json!({"limits": {"memory": "1Gi"}});
+    assert!(validate(&datastore(custom), &[node("4")]).is_ok(), "what etcd does with it is not known");
+}
+
+#[test]
+fn no_node_must_exist_yet() {
+    let elsewhere =
+        json!({"engine": "Redis", "threads": 1024, "placement": {"nodeSelector": {"pool": "none"}}});
+    assert!(validate(&datastore(elsewhere), &[node("4")]).is_ok(), "an autoscaler may bring the node");
+}
+
+#[test]
+fn every_container_has_requests_and_limits_and_leaves_its_last_words() {
+    for spec in [
+        json!({"engine": "Redis", "threads": 2, "resources": {"requests": {"cpu": "500m"}}}),
+        json!({"engine": "Redis", "threads": 1, "cluster": {"shards": 3}}),
+        etcd(),
+    ] {
+        let pod = built(spec).stateful_set.spec.unwrap().template.spec.unwrap();
+        for container in pod.containers.iter().chain(pod.init_containers.iter().flatten()) {
+            let resources = container.resources.clone().unwrap();
+            for amounts in [resources.requests.unwrap(), resources.limits.unwrap()] {
+                let kinds: Vec<_> = amounts.keys().map(String::as_str).collect();
+                assert_eq!(kinds, ["cpu", "memory"], "{}: a quota would refuse the pod", container.name);
+            }
+            let policy = container.termination_message_policy.as_deref();
+            assert_eq!(policy, Some("FallbackToLogsOnError"), "{}", container.name);
+        }
+    }
+}
+
+#[test]
+fn autoscalers_leave_a_server_where_it_is() {
+    let template = built(json!({"engine": "Redis", "threads": 1})).stateful_set.spec.unwrap().template;
+    let annotations = template.metadata.unwrap().annotations.unwrap();
+    assert_eq!(annotations["karpenter.sh/do-not-disrupt"], "true");
+    assert_eq!(annotations["cluster-autoscaler.kubernetes.io/safe-to-evict"], "false");
+    insta::assert_yaml_snapshot!("budget", budget(&datastore(json!({"engine": "Redis", "threads": 1}))));
+}
+
+#[test]
+fn a_datastore_that_a_run_declares_is_built_like_any_other() {
+    let spec = json!({"engine": "Redis", "threads": 1});
+    let mut of_run = datastore(spec.clone());
+    of_run.metadata.owner_references = Some(vec![OwnerReference {
+        api_version: "dragstrip.dev/v1alpha1".into(),
+        kind: "BenchmarkRun".into(),
+        ..OwnerReference::default()
+    }]);
+    let whole = build(&validate(&of_run, &[node("64")]).unwrap(), "example.com/runner:1");
+    assert_eq!(whole, built(spec));
 }
 
 #[test]

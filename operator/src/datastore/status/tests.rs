@@ -10,8 +10,12 @@ use dragstrip_results::{
     observed::Observation,
     protocol::{TopologyMember, TopologyState},
 };
-use k8s_openapi::api::core::v1::{Event, Pod};
+use k8s_openapi::api::{
+    apps::v1::StatefulSet,
+    core::v1::{Event, Node, Pod},
+};
 use serde_json::{Value, json};
+use std::sync::Arc;
 
 fn valid(more: Value) -> ValidatedDatastore {
     let mut spec = json!({"engine": "Redis", "threads": 1, "port": 7000});
@@ -21,13 +25,15 @@ fn valid(more: Value) -> ValidatedDatastore {
         "metadata": {"name": "racer", "namespace": "pits", "uid": "u", "generation": 3}, "spec": spec,
     }))
     .unwrap();
-    let node = json!({"metadata": {"name": "worker"}, "status": {"capacity": {"cpu": "64"}}});
-    validate(&datastore, &[serde_json::from_value(node).unwrap()]).unwrap()
+    validate::<Node>(&datastore, &[]).unwrap()
 }
 
 fn pod(index: usize, ready: bool) -> Pod {
     serde_json::from_value(json!({
-        "metadata": {"name": format!("racer-{index}"), "uid": format!("uid-{index}")},
+        "metadata": {
+            "name": format!("racer-{index}"), "uid": format!("uid-{index}"),
+            "labels": {"controller-revision-hash": "racer-new"},
+        },
         "spec": {"containers": [], "nodeName": format!("worker-{index}")},
         "status": {
             "podIP": format!("10.0.0.{index}"),
@@ -76,13 +82,24 @@ fn joined(complete: bool, message: &str, members: Vec<TopologyMember>) -> Topolo
     TopologyState { complete, message: message.into(), changes: Vec::new(), members }
 }
 
+/// A StatefulSet of generation 3 whose controller has seen generation `seen` of its own 2.
+fn stateful_set(seen: i64) -> StatefulSet {
+    serde_json::from_value(json!({
+        "metadata": {
+            "name": "racer", "uid": "set", "generation": 2,
+            "annotations": {"dragstrip.dev/built-for-generation": "3"},
+        },
+        "status": {"replicas": 1, "observedGeneration": seen, "updateRevision": "racer-new"},
+    }))
+    .unwrap()
+}
+
 fn fetched(pods: Vec<Pod>) -> Fetched {
     Fetched {
-        nodes: Vec::new(),
         pods,
-        warnings: Vec::new(),
+        stateful_set: Some(Arc::new(stateful_set(2))),
         observed: vec![Ok(observation())],
-        topology: None,
+        ..Fetched::default()
     }
 }
 
@@ -123,7 +140,7 @@ fn a_whole_cluster_is_ready_and_tells_its_members() {
     assert_eq!((second.pod.as_str(), second.address.as_str()), ("racer-1", "10.0.0.1:7000"));
     assert_eq!((second.role.as_str(), second.slots.as_deref()), ("shard", Some("1-1")));
     assert_eq!((second.node.as_deref(), second.run_id.as_deref()), (Some("worker-1"), Some("run-1")));
-    assert!(!unsettled(&status, Shape::of(&spread().spec), &whole));
+    assert_eq!(unsettled(&status), None);
 }
 
 #[test]
@@ -134,7 +151,7 @@ fn a_cluster_that_is_being_formed_is_not_ready_and_looked_at_again() {
     let (holds, reason, message) = condition(&status, READY);
     assert_eq!((holds.as_str(), reason.as_str()), ("False", "Joining"));
     assert!(message.contains("knows 2 of 3 servers"), "{message}");
-    assert!(unsettled(&status, Shape::of(&spread().spec), &forming));
+    assert_eq!(unsettled(&status), Some(message.as_str()));
 }
 
 #[test]
@@ -197,7 +214,7 @@ fn a_server_that_speaks_no_resp_is_ready_without_being_verified() {
     assert_eq!(condition(&status, READY).0, "True");
     assert_eq!(status.members.len(), 3);
     assert!(status.members.iter().all(|member| member.role == "member" && member.run_id.is_none()));
-    assert!(!unsettled(&status, Shape::of(&datastore.spec), &silent), "there is nothing to ask again");
+    assert_eq!(unsettled(&status), None, "there is nothing to ask again");
 }
 
 #[test]
@@ -215,4 +232,98 @@ fn a_missing_certificate_secret_is_told() {
         condition(&told(&valid(json!({"tls": {"secretName": "pit-tls"}})), &waiting), READY);
     assert_eq!(reason, "ConfigurationMissing");
     assert!(message.contains("secret \"pit-tls\" not found"), "{message}");
+}
+
+#[test]
+fn pods_of_the_former_declaration_are_not_what_is_ready() {
+    let datastore = valid(json!({}));
+    let reason = |fetched: &Fetched| condition(&told(&datastore, fetched), READY).1;
+    let former = |change: fn(&mut Pod)| {
+        let mut pods = vec![pod(0, true)];
+        change(&mut pods[0]);
+        fetched(pods)
+    };
+    assert_eq!(reason(&fetched(vec![pod(0, true)])), "Ready");
+    let old =
+        former(|pod| drop(pod.labels_mut().insert("controller-revision-hash".into(), "racer-old".into())));
+    assert_eq!(reason(&old), "RollingOut", "another revision answered");
+    let ending = former(|pod| {
+        pod.metadata.deletion_timestamp =
+            Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(Timestamp::UNIX_EPOCH));
+    });
+    assert_eq!(reason(&ending), "RollingOut", "a pod that is being deleted answered");
+    let mut unseen = fetched(vec![pod(0, true)]);
+    unseen.stateful_set = Some(Arc::new(stateful_set(1)));
+    assert_eq!(reason(&unseen), "RollingOut", "the revision is still that of the former template");
+    let mut behind = stateful_set(2);
+    behind.annotations_mut().insert("dragstrip.dev/built-for-generation".into(), "2".into());
+    unseen.stateful_set = Some(Arc::new(behind));
+    assert_eq!(reason(&unseen), "RollingOut", "the template is that of the former generation");
+}
+
+fn refusal(message: &str, seconds: u8) -> Event {
+    serde_json::from_value(json!({
+        "metadata": {"name": "e"}, "reason": "FailedCreate",
+        "lastTimestamp": format!("2026-01-01T00:00:{seconds:02}Z"), "message": message,
+        "involvedObject": {"kind": "StatefulSet", "uid": "set", "name": "racer"},
+    }))
+    .unwrap()
+}
+
+#[test]
+fn a_pod_that_a_quota_or_policy_refuses_is_told_in_the_apiservers_words() {
+    let quota = "create Pod racer-0 in StatefulSet racer failed error: pods \"racer-0\" is forbidden: exceeded quota: small";
+    let mut refused = fetched(Vec::new());
+    refused.warnings = vec![refusal("an older one", 1), refusal(quota, 2)];
+    let (_, reason, message) = condition(&told(&valid(json!({})), &refused), READY);
+    assert_eq!(reason, "PodsRefused");
+    assert!(message.contains("forbidden: exceeded quota: small"), "{message}");
+    refused.pods = vec![pod(0, true)];
+    assert_eq!(condition(&told(&valid(json!({})), &refused), READY).1, "Ready", "that is over");
+    let mut former = fetched(Vec::new());
+    former.warnings = vec![refusal("object is being deleted: pods \"racer-0\" already exists", 1)];
+    assert_eq!(condition(&told(&valid(json!({})), &former), READY).1, "NoPod");
+}
+
+fn crashed(message: &str) -> Fetched {
+    let mut fetched = fetched(vec![pod(0, false)]);
+    let status = fetched.pods[0].status.as_mut().unwrap();
+    status.container_statuses = serde_json::from_value(json!([{
+        "name": "server", "image": "i", "imageID": "", "ready": false, "restartCount": 2, "started": false,
+        "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 40s restarting"}},
+        "lastState": {"terminated": {"exitCode": 1, "reason": "Error", "message": message}},
+    }]))
+    .unwrap();
+    fetched
+}
+
+#[test]
+fn a_server_that_exits_again_and_again_says_the_same() {
+    let datastore = valid(json!({}));
+    let first = told(&datastore, &crashed("7:M 22 Nov 04:45:01 # Bad directive 'maxmemoryy'"));
+    let (_, reason, message) = condition(&first, READY);
+    assert_eq!(reason, "ServerExits");
+    assert!(message.contains("Bad directive 'maxmemoryy'"), "{message}");
+    let later = crashed("9:M 22 Nov 04:46:17 # Bad directive 'maxmemoryy'");
+    let again = of_valid(&datastore, &first, &later, Timestamp::UNIX_EPOCH);
+    assert!(same(&first, &again), "only times and process ids differ");
+    let other = of_valid(&datastore, &first, &crashed("Can't bind"), Timestamp::UNIX_EPOCH);
+    assert!(condition(&other, READY).2.contains("Can't bind"));
+}
+
+#[test]
+fn a_server_without_cpus_of_its_own_is_noted() {
+    let mut shared = stateful_set(2);
+    shared.spec = serde_json::from_value(
+        json!({"selector": {}, "serviceName": "racer", "template": {"spec": {"containers": [
+            {"name": "server", "resources": {"requests": {"cpu": "47"}, "limits": {"cpu": "48"}}}
+        ]}}}),
+    )
+    .unwrap();
+    let mut all = fetched(vec![pod(0, true)]);
+    all.stateful_set = Some(Arc::new(shared));
+    let notes = |spec| told(&valid(spec), &all).notes.join(";");
+    assert!(notes(json!({})).contains("requests 47 of 48 CPUs"), "{}", notes(json!({})));
+    let declared = json!({"resources": {"requests": {"cpu": "47"}, "limits": {"cpu": "48"}}});
+    assert!(!notes(declared).contains("requests 47"), "it was asked for");
 }

@@ -8,8 +8,7 @@ use super::{
 use crate::{
     context::Settings,
     datastore::{
-        empty_directory, fixed_resources, locked_down, mount, own_field, secret_variable, tolerations,
-        variable,
+        empty_directory, locked_down, mount, of_helper, own_field, secret_variable, tolerations, variable,
     },
     labels,
     run::{
@@ -44,7 +43,7 @@ fn installer(settings: &Settings) -> Container {
         name: "install-runner".to_owned(),
         image: Some(settings.runner_image.clone()),
         command: Some(vec!["/dragstrip-runner".to_owned(), "install".to_owned(), BIN.to_owned()]),
-        resources: Some(fixed_resources("100m", "64Mi")),
+        resources: Some(of_helper()),
         security_context: Some(locked_down()),
         volume_mounts: Some(vec![mount("bin", BIN, false)]),
         ..Container::default()

@@ -2,7 +2,7 @@
 
 use super::{placement::separation, *};
 use crate::run::{
-    decide::TargetTls,
+    decide::{TargetTls, Turn},
     fixtures::{self, run},
     merge::merge,
     validate::validate,
@@ -36,7 +36,7 @@ fn pod(phase: serde_json::Value, clients: serde_json::Value, target: &ReadyTarge
     run.spec.phases = vec![serde_json::from_value(phase).unwrap()];
     run.spec.clients = serde_json::from_value(clients).unwrap();
     let run = validate(&run).unwrap();
-    let job = job(&run, &run.attempts[0], target, &lease(), &settings()).unwrap();
+    let job = job(&run, &run.attempts[0], target, &turn(), &settings()).unwrap();
     job.spec.unwrap().template.spec.unwrap()
 }
 
@@ -44,8 +44,9 @@ fn loadgen() -> serde_json::Value {
     json!({"loadgen": {"duration": "1s"}})
 }
 
-fn lease() -> LeaseKey {
-    LeaseKey { namespace: "races".into(), name: "dragstrip-redis".into() }
+/// A turn with this node for the clients.
+fn turn() -> Looked {
+    Looked { turn: Turn::Held, missing: Vec::new(), client_nodes: vec!["client-1".into()], no_node: None }
 }
 
 #[test]
@@ -53,7 +54,7 @@ fn a_loadgen_job_as_a_whole() {
     let run = validate(&run(&["read"], 1)).unwrap();
     insta::assert_yaml_snapshot!(
         "loadgen_job",
-        job(&run, &run.attempts[0], &target(), &lease(), &settings()).unwrap()
+        job(&run, &run.attempts[0], &target(), &turn(), &settings()).unwrap()
     );
 }
 
@@ -63,7 +64,7 @@ fn memtier_runs_from_its_own_image_with_the_runner_put_in() {
     memtier.spec.phases[0].loadgen = None;
     memtier.spec.phases[0].memtier = Some(serde_json::from_value(json!({"testTime": "60s"})).unwrap());
     let run = validate(&memtier).unwrap();
-    let job = job(&run, &run.attempts[0], &target(), &lease(), &settings()).unwrap();
+    let job = job(&run, &run.attempts[0], &target(), &turn(), &settings()).unwrap();
     let pod = job.spec.unwrap().template.spec.unwrap();
     assert_eq!(pod.containers[0].image.as_deref(), Some("example.com/memtier:2"));
     assert_eq!(pod.containers[0].command.as_ref().unwrap()[0], "/dragstrip/bin/dragstrip-runner");
@@ -80,16 +81,46 @@ fn the_watchdog_follows_the_declared_duration() {
 }
 
 #[test]
-fn clients_of_an_external_target_keep_off_other_clients_only() {
-    let run = validate(&run(&["read"], 1)).unwrap();
-    let external = ReadyTarget { datastore: false, ..target() };
-    let terms = |target: &ReadyTarget| {
-        separation(&run, &run.attempts[0], target)
-            .required_during_scheduling_ignored_during_execution
+fn clients_keep_off_all_servers_and_other_clients_by_one_term() {
+    let terms = |share: bool| {
+        let mut run = run(&["read"], 1);
+        run.spec.clients.share_server_node = share;
+        let run = validate(&run).unwrap();
+        let terms = separation(&run, &run.attempts[0]).required_during_scheduling_ignored_during_execution;
+        terms
             .unwrap()
-            .len()
+            .into_iter()
+            .map(|term| term.label_selector.unwrap().match_expressions.unwrap())
+            .collect::<Vec<_>>()
     };
-    assert_eq!((terms(&target()), terms(&external)), (2, 1));
+    let [term] = terms(false).try_into().unwrap();
+    assert_eq!(term[0].values.as_deref(), Some(&["client".to_owned(), "server".to_owned()][..]));
+    assert_eq!((term[1].key.as_str(), term[1].operator.as_str()), (labels::RUN_UID, "NotIn"));
+    assert_eq!(
+        terms(true)[0][0].values.as_deref(),
+        Some(&["client".to_owned()][..]),
+        "the manifest allows it"
+    );
+}
+
+#[test]
+fn clients_run_on_the_nodes_that_their_run_holds() {
+    let run = validate(&run(&["read"], 1)).unwrap();
+    let required = |turn: &Looked| {
+        let job = job(&run, &run.attempts[0], &target(), turn, &settings()).unwrap();
+        let affinity = job.spec.unwrap().template.spec.unwrap().affinity.unwrap().node_affinity.unwrap();
+        affinity.required_during_scheduling_ignored_during_execution
+    };
+    let terms = required(&turn()).unwrap().node_selector_terms;
+    assert_eq!(
+        terms[0].match_fields.as_ref().unwrap()[0].values.as_deref(),
+        Some(&["client-1".to_owned()][..])
+    );
+    assert_eq!(
+        required(&Looked { client_nodes: Vec::new(), ..turn() }),
+        None,
+        "one that is still to be made"
+    );
 }
 
 #[test]
@@ -142,18 +173,13 @@ fn clients_are_spread_as_declared() {
         let constraint = pod.topology_spread_constraints.map(|all| all[0].when_unsatisfiable.clone());
         let affinity = pod.affinity.unwrap();
         let apart = affinity.pod_anti_affinity.unwrap().required_during_scheduling_ignored_during_execution;
-        let kept_off = affinity.node_affinity.unwrap().required_during_scheduling_ignored_during_execution;
-        (constraint, apart.unwrap().len() - 2, kept_off.is_some())
+        (constraint, apart.unwrap().len() - 1)
     };
-    assert_eq!(spread(1, "Required"), (None, 0, false), "one pod needs no rule");
-    assert_eq!(spread(3, "Preferred"), (Some("ScheduleAnyway".into()), 0, false));
-    assert_eq!(
-        spread(3, "Required"),
-        (Some("DoNotSchedule".into()), 0, true),
-        "the server's node is no empty one"
-    );
-    assert_eq!(spread(3, "OnePerNode"), (None, 1, false));
-    assert_eq!(spread(3, "None"), (None, 0, false));
+    assert_eq!(spread(1, "Required"), (None, 0), "one pod needs no rule");
+    assert_eq!(spread(3, "Preferred"), (Some("ScheduleAnyway".into()), 0));
+    assert_eq!(spread(3, "Required"), (Some("DoNotSchedule".into()), 0));
+    assert_eq!(spread(3, "OnePerNode"), (None, 1));
+    assert_eq!(spread(3, "None"), (None, 0));
 }
 
 #[test]
@@ -180,13 +206,13 @@ fn a_runner_is_told_of_load_warm_up_and_members() {
 fn a_result_remembers_its_job() {
     let run = validate(&run(&["read"], 1)).unwrap();
     let job: Job = serde_json::from_value(json!({
-        "metadata": {"creationTimestamp": "2026-01-01T00:00:07Z", "annotations": {labels::START_AT: "5"}}
+        "metadata": {"annotations": {labels::START_AT: "5", labels::SPEC_HASH: "h"}}
     }))
     .unwrap();
     let marks = [("mark".to_owned(), "value".to_owned())].into();
     let one = |job| config_maps(&run, &run.attempts[0], job, &marks, vec![vec![1]]).remove(0);
     let known = one(Some(&job)).metadata.annotations.unwrap();
-    assert_eq!(known[labels::JOB_CREATED], "2026-01-01T00:00:07Z");
+    assert_eq!(known[labels::SPEC_HASH], "h");
     assert_eq!(known[labels::START_AT], "5");
     assert_eq!(known["mark"], "value");
     assert_eq!(one(None).metadata.annotations, Some(marks.clone()));

@@ -1,7 +1,6 @@
 use super::*;
-use crate::{labels, run::fixtures::truth};
-use dragstrip_crds::observed::ServerTruth;
-use dragstrip_results::observed::HostTruth;
+use crate::run::fixtures::truth;
+use dragstrip_crds::observed::{HostTruth, ServerTruth};
 use serde_json::json;
 
 fn status() -> DatastoreStatus {
@@ -21,12 +20,31 @@ fn datastore(spec: serde_json::Value) -> Datastore {
     Datastore::new("shop", serde_json::from_value(spec).unwrap())
 }
 
-fn pod() -> Pod {
-    serde_json::from_value(json!({
-        "metadata": {"name": "dragstrip-shop-0"}, "spec": {"nodeName": "node-9", "containers": []},
-        "status": {"podIP": "10.0.0.0"}
-    }))
-    .unwrap()
+fn key() -> DatastoreKey {
+    DatastoreKey { namespace: "races".into(), name: "shop".into() }
+}
+
+/// The Datastore's pods, both ready, on two nodes.
+fn pods() -> Vec<Arc<Pod>> {
+    let pod = |index: u16| -> Pod {
+        serde_json::from_value(json!({
+            "metadata": {"name": format!("dragstrip-shop-{index}")},
+            "spec": {"nodeName": format!("node-{}", 9 - index), "containers": []},
+            "status": {"podIP": format!("10.0.0.{index}"), "conditions": [{"type": "Ready", "status": "True"}]}
+        }))
+        .unwrap()
+    };
+    vec![Arc::new(pod(0)), Arc::new(pod(1))]
+}
+
+/// The target by the Datastore's status alone.
+fn found(spec: serde_json::Value) -> ReadyTarget {
+    ready_one(ready(&datastore(spec), &status(), &key(), pods().iter(), false))
+}
+
+/// The same with what its servers answered.
+fn asked(spec: serde_json::Value, observation: Observation) -> TargetState {
+    answered(&datastore(spec.clone()), &status(), found(spec), observation, false)
 }
 
 fn observation(cluster: bool, shards: &[&str]) -> Observation {
@@ -44,7 +62,7 @@ fn observation(cluster: bool, shards: &[&str]) -> Observation {
     }
 }
 
-fn taken(state: TargetState) -> ReadyTarget {
+fn ready_one(state: TargetState) -> ReadyTarget {
     match state {
         TargetState::Ready(target) => *target,
         other => panic!("the target is not ready: {other:?}"),
@@ -54,9 +72,7 @@ fn taken(state: TargetState) -> ReadyTarget {
 #[test]
 fn a_cluster_has_all_its_members_with_the_processes_that_run_now() {
     let spec = json!({"engine": "Redis", "threads": 1, "cluster": {"shards": 3}});
-    let find = |shards: &[&str]| {
-        taken(ready(&datastore(spec.clone()), &status(), &pod(), Some(observation(true, shards)), false))
-    };
+    let find = |shards: &[&str]| ready_one(asked(spec.clone(), observation(true, shards)));
     let one_pod = find(&["seen-0", "seen-1"]);
     let ids =
         |target: &ReadyTarget| target.members.iter().map(|m| m.run_id.clone().unwrap()).collect::<Vec<_>>();
@@ -73,7 +89,7 @@ fn a_shard_that_is_not_as_declared_stops_the_run() {
     let spec = json!({"engine": "Redis", "threads": 1});
     let mut seen = observation(false, &["a", "b"]);
     seen.shards[1].threads = Some(4);
-    let state = ready(&datastore(spec), &status(), &pod(), Some(seen), false);
+    let state = asked(spec, seen);
     let TargetState::Disagrees(message) = state else { panic!("{state:?}") };
     assert!(message.contains("threads: declared 1, the server runs 4"), "{message}");
 }
@@ -81,7 +97,7 @@ fn a_shard_that_is_not_as_declared_stops_the_run() {
 #[test]
 fn certificates_are_for_the_datastores_name() {
     let spec = json!({"engine": "Redis", "threads": 1, "tls": {"secretName": "pit-tls"}});
-    let target = taken(ready(&datastore(spec), &status(), &pod(), Some(observation(false, &[])), false));
+    let target = ready_one(asked(spec, observation(false, &[])));
     let tls = target.tls.unwrap();
     assert_eq!(tls.job.server_name.as_deref(), Some("shop.races.svc"));
     assert_eq!((tls.authority_secret.as_deref(), tls.client_secret), (Some("pit-tls"), None));
@@ -90,6 +106,32 @@ fn certificates_are_for_the_datastores_name() {
 #[test]
 fn a_server_that_speaks_no_resp_is_taken_unasked() {
     let spec = json!({"engine": "Custom", "image": "etcd:1", "threads": 1, "custom": {"members": 2}});
-    let target = taken(ready(&datastore(spec), &status(), &pod(), None, false));
+    let target = found(spec);
+    assert!(target.questioned);
     assert_eq!((target.protocol, target.truth, target.members.len()), (ServerProtocol::Tcp, None, 2));
+}
+
+#[test]
+fn a_datastore_is_found_without_a_question_and_known_by_what_it_answers() {
+    let spec = json!({"engine": "Redis", "threads": 1});
+    let before = found(spec.clone());
+    assert_eq!((before.questioned, &before.truth), (false, &None));
+    let asked = |process: &str| {
+        let mut seen = observation(false, &[]);
+        seen.server.run_id = process.into();
+        ready_one(asked(spec.clone(), seen)).identity.unwrap()
+    };
+    assert_eq!(asked("a"), asked("a"));
+    assert!(asked("a").change_to(&asked("b")).unwrap().contains("at first a, now b"));
+}
+
+#[test]
+fn the_datastore_of_an_earlier_run_is_awaited_and_a_strangers_is_told() {
+    let mut other = datastore(json!({"engine": "Redis", "threads": 1}));
+    assert!(matches!(super::taken(&other), TargetState::NameTaken(_)));
+    other.metadata.owner_references = serde_json::from_value(json!([
+        {"apiVersion": "dragstrip.dev/v1alpha1", "kind": "BenchmarkRun", "name": "shop", "uid": "old"}
+    ]))
+    .unwrap();
+    assert!(matches!(super::taken(&other), TargetState::NotReady { .. }));
 }

@@ -1,0 +1,206 @@
+//! What is to be done about the objects of a Datastore, given what is there. Pure.
+
+use crate::labels;
+use dragstrip_crds::{
+    Datastore, DatastoreStatus,
+    conditions::{self, types::VERIFIED},
+};
+use k8s_openapi::api::{
+    apps::v1::StatefulSet,
+    core::v1::{Service, ServiceSpec},
+};
+use kube::{Resource, ResourceExt};
+
+/// An object of the name that is needed, which this Datastore may not touch.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NotOurs {
+    /// It is somebody else's.
+    #[error(
+        "there is a {0} in namespace {1} that does not belong to this Datastore, and it is left alone: delete it, or give the Datastore another name"
+    )]
+    Taken(String, String),
+    /// It is about to go, with the former Datastore of this name or by itself.
+    #[error(
+        "the {0} in namespace {1}, of a former Datastore or deleted by hand, is still being removed: a new one is made when it is gone"
+    )]
+    Leaving(String, String),
+}
+
+/// Whether `object` belongs to the Datastore with this `uid`, and stays.
+pub fn ours<K: Resource<DynamicType = ()>>(object: &K, uid: &str) -> Result<(), NotOurs> {
+    let owner = object.owner_references().iter().find(|owner| owner.controller == Some(true));
+    let leaves = object.meta().deletion_timestamp.is_some();
+    let name = format!("{} named {}", K::kind(&()), object.name_any());
+    let namespace = object.namespace().unwrap_or_default();
+    match owner {
+        Some(owner) if owner.uid == uid && !leaves => Ok(()),
+        // The garbage collector takes what a Datastore that is gone has left.
+        Some(owner)
+            if owner.kind == Datastore::kind(&()) && owner.api_version == Datastore::api_version(&()) =>
+        {
+            Err(NotOurs::Leaving(name, namespace))
+        }
+        _ if leaves => Err(NotOurs::Leaving(name, namespace)),
+        _ => Err(NotOurs::Taken(name, namespace)),
+    }
+}
+
+/// What a StatefulSet of ours needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change {
+    /// Nothing.
+    None,
+    /// Its number of pods, which somebody has changed.
+    Rescale,
+    /// A note of the generation that it was built for: the operator that built it wrote none.
+    Note(i64),
+    /// Another template: the Datastore has changed since it was built.
+    Rebuild,
+}
+
+/// The generation of the Datastore that `stateful_set` was built for.
+pub fn built_for(stateful_set: &StatefulSet) -> Option<i64> {
+    stateful_set.annotations().get(labels::BUILT_FOR)?.parse().ok()
+}
+
+/// What `existing` needs to be what `generation` of its Datastore declares, which
+/// has `pods` pods. Not the template is compared but the generation it was built
+/// for: another version of the operator builds another template of the same
+/// declaration, and may add defaults to the declaration itself; neither is a reason
+/// to restart a server.
+pub fn change(existing: &StatefulSet, generation: i64, pods: i32, status: &DatastoreStatus) -> Change {
+    // Only what was applied is ever verified: without a note this tells the generation.
+    let verified = || conditions::find(&status.conditions, VERIFIED)?.observed_generation;
+    let noted = built_for(existing);
+    match noted.or_else(verified) {
+        Some(built_for) if built_for == generation && noted.is_none() => Change::Note(built_for),
+        Some(built_for) if built_for == generation => {
+            let replicas = existing.spec.as_ref().and_then(|spec| spec.replicas);
+            if replicas == Some(pods) { Change::None } else { Change::Rescale }
+        }
+        _ => Change::Rebuild,
+    }
+}
+
+/// Whatever of a Service's spec is ours; the apiserver fills in the rest.
+fn declared(spec: Option<&ServiceSpec>) -> impl PartialEq {
+    let ports = spec.into_iter().flat_map(|spec| spec.ports.iter().flatten());
+    let ports: Vec<_> = ports.map(|port| (port.name.clone(), port.port)).collect();
+    (
+        ports,
+        spec.and_then(|spec| spec.selector.clone()),
+        spec.and_then(|spec| spec.publish_not_ready_addresses),
+    )
+}
+
+/// `existing` with what `wanted` declares, where that differs.
+pub fn corrected(existing: &Service, wanted: &Service) -> Option<Service> {
+    if declared(existing.spec.as_ref()) == declared(wanted.spec.as_ref()) {
+        return None;
+    }
+    let mut corrected = existing.clone();
+    let spec = corrected.spec.get_or_insert_default();
+    let wanted = wanted.spec.clone().unwrap_or_default();
+    spec.ports = wanted.ports;
+    spec.selector = wanted.selector;
+    spec.publish_not_ready_addresses = wanted.publish_not_ready_addresses;
+    Some(corrected)
+}
+
+/// `wanted` in the place of `existing`, if that is still what it was when it was seen.
+pub fn replacement(existing: &StatefulSet, mut wanted: StatefulSet) -> StatefulSet {
+    let metadata = &existing.metadata;
+    wanted.metadata.uid.clone_from(&metadata.uid);
+    wanted.metadata.resource_version.clone_from(&metadata.resource_version);
+    for (key, value) in existing.annotations() {
+        wanted.annotations_mut().entry(key.clone()).or_insert_with(|| value.clone());
+    }
+    wanted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn stateful_set(metadata: Value, replicas: i32) -> StatefulSet {
+        let mut all = json!({"name": "racer", "namespace": "pits"});
+        all.as_object_mut().unwrap().extend(metadata.as_object().unwrap().clone());
+        serde_json::from_value(json!({
+            "metadata": all,
+            "spec": {"replicas": replicas, "selector": {}, "serviceName": "racer", "template": {}},
+        }))
+        .unwrap()
+    }
+
+    fn owned(kind: &str, uid: &str) -> Value {
+        let version = if kind == "Datastore" { "dragstrip.dev/v1alpha1" } else { "v1" };
+        json!([{"apiVersion": version, "kind": kind, "name": "racer", "uid": uid, "controller": true}])
+    }
+
+    #[test]
+    fn only_what_this_very_datastore_owns_is_ours() {
+        let of = |metadata: Value| ours(&stateful_set(metadata, 1), "me").map_err(|error| error.to_string());
+        assert_eq!(of(json!({"ownerReferences": owned("Datastore", "me")})), Ok(()));
+        let former = of(json!({"ownerReferences": owned("Datastore", "before")})).unwrap_err();
+        assert!(former.contains("still being removed"), "{former}");
+        let going = of(json!({
+            "ownerReferences": owned("Datastore", "me"), "deletionTimestamp": "2026-01-01T00:00:00Z"
+        }));
+        assert!(going.unwrap_err().contains("still being removed"));
+        for stranger in [json!({}), json!({"ownerReferences": owned("Helm", "me-not")})] {
+            let told = of(stranger).unwrap_err();
+            assert!(told.contains("StatefulSet named racer in namespace pits"), "{told}");
+            assert!(told.contains("delete it, or give the Datastore another name"), "{told}");
+        }
+    }
+
+    fn verified(generation: i64) -> DatastoreStatus {
+        let condition = json!({
+            "type": "Verified", "status": "True", "reason": "AsDeclared", "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:00Z", "observedGeneration": generation,
+        });
+        serde_json::from_value(json!({"conditions": [condition]})).unwrap()
+    }
+
+    #[test]
+    fn a_template_is_built_once_for_each_generation() {
+        let noted = |generation: &str, replicas| {
+            stateful_set(json!({"annotations": {"dragstrip.dev/built-for-generation": generation}}), replicas)
+        };
+        let nothing = DatastoreStatus::default();
+        assert_eq!(change(&noted("3", 1), 3, 1, &nothing), Change::None, "whatever its template is");
+        assert_eq!(change(&noted("2", 1), 3, 1, &nothing), Change::Rebuild);
+        assert_eq!(change(&noted("3", 4), 3, 1, &nothing), Change::Rescale);
+        assert_eq!(change(&noted("2", 4), 3, 1, &verified(3)), Change::Rebuild, "the note counts");
+    }
+
+    #[test]
+    fn a_stateful_set_of_an_operator_that_left_no_note_is_taken_over_as_it_is() {
+        let old = stateful_set(json!({}), 1);
+        assert_eq!(change(&old, 3, 1, &verified(3)), Change::Note(3));
+        assert_eq!(change(&old, 3, 1, &verified(2)), Change::Rebuild, "it was edited while nobody looked");
+    }
+
+    fn service(spec: Value) -> Service {
+        serde_json::from_value(json!({"metadata": {"name": "racer", "resourceVersion": "7"}, "spec": spec}))
+            .unwrap()
+    }
+
+    #[test]
+    fn a_service_is_written_only_where_what_we_declare_differs() {
+        let wanted = service(json!({"clusterIP": "None", "ports": [{"name": "resp", "port": 7000}],
+            "selector": {"a": "b"}, "publishNotReadyAddresses": true}));
+        let mut stored = json!({
+            "clusterIP": "None", "clusterIPs": ["None"], "ipFamilies": ["IPv4"], "sessionAffinity": "None",
+            "ports": [{"name": "resp", "port": 7000, "protocol": "TCP", "targetPort": 7000}],
+            "selector": {"a": "b"}, "publishNotReadyAddresses": true,
+        });
+        assert_eq!(corrected(&service(stored.clone()), &wanted), None);
+        stored["ports"][0]["port"] = json!(6379);
+        let corrected = corrected(&service(stored), &wanted).unwrap();
+        assert_eq!(corrected.metadata.resource_version.as_deref(), Some("7"), "only if it is still that one");
+        assert_eq!(corrected.spec.as_ref().unwrap().cluster_ips, Some(vec!["None".to_owned()]));
+        assert_eq!(corrected.spec.unwrap().ports.unwrap()[0].port, 7000);
+    }
+}

@@ -1,0 +1,178 @@
+//! What the containers of a Datastore's pod request, declared or by default. Pure.
+
+use super::{
+    engines::{self, MIB, max_memory, threads},
+    placement::Room,
+    shape::Shape,
+};
+use dragstrip_crds::DatastoreSpec;
+use k8s_openapi::{api::core::v1::ResourceRequirements, apimachinery::pkg::api::resource::Quantity};
+use std::collections::BTreeMap;
+
+type Amounts = BTreeMap<String, Quantity>;
+
+/// CPU of the observer, in thousandths.
+const OBSERVER_MILLI_CPUS: u64 = 50;
+/// What the daemons of a usual cluster (network, proxy, logs) request on every
+/// node, in thousandths of a CPU. More of them only means that a server is Pending
+/// where its CPUs would be its own, which is told.
+const DAEMONS_MILLI_CPUS: u64 = 250;
+/// See [`DAEMONS_MILLI_CPUS`].
+pub const DAEMONS: Room = Room { cpus: 0.25, memory: 0.0 };
+
+fn amounts(milli_cpus: u64, memory: u64) -> Amounts {
+    let cpu = if milli_cpus.is_multiple_of(1000) {
+        (milli_cpus / 1000).to_string()
+    } else {
+        format!("{milli_cpus}m")
+    };
+    let memory = format!("{}Mi", memory.div_ceil(MIB));
+    [("cpu".to_owned(), Quantity(cpu)), ("memory".to_owned(), Quantity(memory))].into()
+}
+
+/// The resources of what stands beside a server or a client: the observer, the
+/// installer of the runner. Requests equal limits: a sidecar without would cost the pod
+/// its guarantee.
+pub fn of_helper() -> ResourceRequirements {
+    let amounts = amounts(OBSERVER_MILLI_CPUS, 64 * MIB);
+    ResourceRequirements {
+        requests: Some(amounts.clone()),
+        limits: Some(amounts),
+        ..ResourceRequirements::default()
+    }
+}
+
+/// Memory that a server with `maxMemory` needs, in bytes.
+pub fn needed_memory(spec: &DatastoreSpec) -> u64 {
+    max_memory(spec).saturating_add(engines::rules(spec.engine).memory_overhead(threads(spec)))
+}
+
+/// Whole CPUs for every thread, requests equal to limits, where there is room for
+/// them on the node with `most_cpus` of those that `spec.placement` selects: a static CPU manager then gives the
+/// server CPUs of its own. Elsewhere (no such node, or none yet) the pod requests
+/// one CPU less and keeps the limit: daemons take a part of every node, and threads
+/// that equal a node's CPUs could never be scheduled.
+fn default_resources(spec: &DatastoreSpec, most_cpus: Option<f64>) -> ResourceRequirements {
+    let servers = u64::from(Shape::of(spec).servers_per_pod());
+    let all = servers.saturating_mul(threads(spec)).saturating_mul(1000);
+    let beside = OBSERVER_MILLI_CPUS + DAEMONS_MILLI_CPUS;
+    let whole = most_cpus.is_some_and(|cpus| all.saturating_add(beside) as f64 <= cpus * 1000.0);
+    let requested = if whole { all } else { all - (all / 2).min(1000) };
+    let limits = amounts(all / servers, needed_memory(spec));
+    let requests = amounts(requested / servers, needed_memory(spec));
+    ResourceRequirements { requests: Some(requests), limits: Some(limits), ..ResourceRequirements::default() }
+}
+
+/// The larger of two amounts; `other` where `amount` cannot be read.
+fn larger(amount: &Quantity, other: &Quantity) -> Quantity {
+    let smaller = Room::number(amount) < Room::number(other);
+    if smaller { other.clone() } else { amount.clone() }
+}
+
+/// The server container's resources: what `spec.resources` leaves out is filled in,
+/// so that every container has requests and limits of both kinds. `most_cpus` are
+/// those of the largest node that it may be on, where there is one yet.
+pub fn of_server(spec: &DatastoreSpec, most_cpus: Option<f64>) -> ResourceRequirements {
+    let default = default_resources(spec, most_cpus);
+    let mut resources = spec.resources.clone().unwrap_or_default();
+    let requests = resources.requests.get_or_insert_default();
+    let limits = resources.limits.get_or_insert_default();
+    for (kind, limit) in default.limits.unwrap_or_default() {
+        match (requests.get(&kind).cloned(), limits.get(&kind).cloned()) {
+            (Some(_), Some(_)) => {}
+            (Some(request), None) => {
+                limits.insert(kind, larger(&request, &limit));
+            }
+            (None, Some(limit)) => {
+                requests.insert(kind, limit);
+            }
+            (None, None) => {
+                let request = default.requests.as_ref().and_then(|requests| requests.get(&kind));
+                requests.insert(kind.clone(), request.unwrap_or(&limit).clone());
+                limits.insert(kind, limit);
+            }
+        }
+    }
+    resources
+}
+
+/// What the pod of `spec` would request as a whole.
+pub fn of_pod(spec: &DatastoreSpec, most_cpus: Option<f64>) -> Room {
+    let server = Room::of(of_server(spec, most_cpus).requests.as_ref());
+    let servers = Room::sum(std::iter::repeat_n(server, usize::from(Shape::of(spec).servers_per_pod())));
+    let observer = engines::speaks_resp(spec).then(|| Room::of(of_helper().requests.as_ref()));
+    Room::sum(observer.into_iter().chain([servers]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    /// CPU requests, CPU limits, memory requests and memory limits.
+    fn texts(spec: Value, most_cpus: Option<f64>) -> [String; 4] {
+        let spec = serde_json::from_value(spec).unwrap();
+        let found = of_server(&spec, most_cpus);
+        let text = |amounts: &Option<Amounts>, kind: &str| amounts.as_ref().unwrap()[kind].0.clone();
+        [
+            text(&found.requests, "cpu"),
+            text(&found.limits, "cpu"),
+            text(&found.requests, "memory"),
+            text(&found.limits, "memory"),
+        ]
+    }
+
+    fn cpus(threads: i32, most_cpus: Option<f64>) -> [String; 2] {
+        let [request, limit, ..] = texts(json!({"engine": "Redis", "threads": threads}), most_cpus);
+        [request, limit]
+    }
+
+    #[test]
+    fn whole_cpus_are_requested_where_a_node_has_room_for_them() {
+        assert_eq!(cpus(48, Some(63.77)), ["48", "48"]);
+        assert_eq!(cpus(1, Some(1.9)), ["1", "1"]);
+    }
+
+    #[test]
+    fn threads_that_equal_a_nodes_cpus_leave_room_for_its_daemons() {
+        for (threads, allocatable) in [(48, 47.81), (8, 7.91), (2, 1.93), (1, 0.94)] {
+            let spec = serde_json::from_value(json!({"engine": "Redis", "threads": threads})).unwrap();
+            let pod = of_pod(&spec, Some(allocatable));
+            let room = Room { cpus: allocatable, memory: 1e11 };
+            assert!(
+                room.holds(Room::sum([pod, DAEMONS])),
+                "{threads} threads request {pod:?} of {room:?} and leave nothing to daemons"
+            );
+        }
+        assert_eq!(cpus(48, Some(47.81)), ["47", "48"]);
+        assert_eq!(cpus(8, Some(7.91)), ["7", "8"]);
+        assert_eq!(cpus(1, Some(0.94)), ["500m", "1"]);
+    }
+
+    #[test]
+    fn where_there_is_no_node_yet_any_node_with_as_many_cpus_will_do() {
+        assert_eq!(cpus(48, None), ["47", "48"]);
+    }
+
+    #[test]
+    fn the_shards_of_one_pod_share_what_is_left_to_daemons() {
+        let spec = json!({"engine": "Redis", "threads": 1, "cluster": {"shards": 8}});
+        let [request, limit, ..] = texts(spec.clone(), Some(7.91));
+        assert_eq!([request.as_str(), limit.as_str()], ["875m", "1"]);
+        let [request, limit, ..] = texts(spec, Some(9.0));
+        assert_eq!([request.as_str(), limit.as_str()], ["1", "1"]);
+    }
+
+    #[test]
+    fn what_is_not_declared_is_filled_in() {
+        let spec = |resources: Value| json!({"engine": "Redis", "threads": 2, "maxMemory": "1Gi", "resources": resources});
+        let all = |resources| texts(spec(resources), Some(64.0));
+        assert_eq!(all(json!({})), ["2", "2", "1104Mi", "1104Mi"]);
+        assert_eq!(all(json!({"requests": {"cpu": "500m"}})), ["500m", "2", "1104Mi", "1104Mi"]);
+        assert_eq!(all(json!({"requests": {"cpu": "3500m"}})), ["3500m", "3500m", "1104Mi", "1104Mi"]);
+        assert_eq!(
+            all(json!({"limits": {"memory": "2Gi"}, "requests": {"cpu": "1"}})),
+            ["1", "2", "2Gi", "2Gi"]
+        );
+    }
+}

@@ -1,0 +1,106 @@
+//! What keeps the pods of a Datastore from being ready, and from being those of
+//! its present declaration. Pure.
+
+use super::{
+    fetch::{Fetched, all_ready},
+    placement,
+    plan::built_for,
+    shape::Shape,
+    validate::ValidatedDatastore,
+};
+use crate::cluster::{
+    pods::{self, Trouble},
+    warnings,
+};
+use dragstrip_crds::conditions::{Finding, types::READY};
+use k8s_openapi::api::{apps::v1::StatefulSet, core::v1::Pod};
+use kube::ResourceExt;
+
+/// Reason of Ready while pods of the former declaration are replaced.
+pub const ROLLING_OUT: &str = "RollingOut";
+
+/// Reason of Ready when a server does not stay up.
+pub const SERVER_EXITS: &str = "ServerExits";
+
+/// Whether the StatefulSet was built for `generation` and its controller knows it:
+/// only then its revision is that of the declaration.
+fn settled(stateful_set: &StatefulSet, generation: i64) -> bool {
+    let seen = stateful_set.status.as_ref().and_then(|status| status.observed_generation);
+    built_for(stateful_set) == Some(generation) && seen.is_some() && seen == stateful_set.metadata.generation
+}
+
+/// Whether `pod` was made from the StatefulSet's newest template, and stays.
+fn current(stateful_set: &StatefulSet, pod: &Pod) -> bool {
+    let newest = stateful_set.status.as_ref().and_then(|status| status.update_revision.as_ref());
+    newest.is_some()
+        && pod.labels().get("controller-revision-hash") == newest
+        && pod.metadata.deletion_timestamp.is_none()
+}
+
+/// Condition reasons are constants: what Kubernetes may say is mapped to them.
+fn reason(of_pod: &str) -> &'static str {
+    match of_pod {
+        "ServerExits" | "CrashLoopBackOff" => SERVER_EXITS,
+        "ImageUnavailable" | "InvalidImageName" | "ErrImageNeverPull" => "ImageUnavailable",
+        "CreateContainerConfigError" | "FailedMount" | "FailedAttachVolume" => "ConfigurationMissing",
+        _ => "PodHeldUp",
+    }
+}
+
+/// What holds `pod` up, if anything does.
+fn of_pod(datastore: &ValidatedDatastore, fetched: &Fetched, pod: &Pod) -> Option<Finding> {
+    if let Some(scheduler) = pods::unscheduled(pod) {
+        let message = placement::explain(datastore, pod, &fetched.nodes, scheduler);
+        return Some(Finding::no(READY, "Unschedulable", message));
+    }
+    let trouble: Trouble = pods::crashed(pod)
+        .or_else(|| pods::trouble(pod))
+        .or_else(|| warnings::trouble(pod, &fetched.warnings))?;
+    Some(Finding::no(READY, reason(&trouble.reason), trouble.message))
+}
+
+/// Why the StatefulSet's controller could not make a pod, in the apiserver's words.
+fn refused(fetched: &Fetched) -> Option<Finding> {
+    let uid = fetched.stateful_set.as_ref().and_then(|set| set.uid());
+    let about = fetched.warnings.iter().filter(|event| event.involved_object.uid == uid);
+    let failures = about.filter(|event| event.reason.as_deref() == Some("FailedCreate"));
+    // A pod of a former StatefulSet that has not quite gone is no refusal.
+    let told = failures
+        .filter(|event| event.message.as_ref().is_some_and(|message| !message.contains("already exists")));
+    let newest = told.max_by_key(|event| warnings::last_seen(event))?;
+    let message = format!("no pod can be created: {}", newest.message.clone().unwrap_or_default());
+    Some(Finding::no(READY, "PodsRefused", message))
+}
+
+/// What keeps the pods from being ready; `None` when all of them are, and are those
+/// of the present declaration.
+pub fn unready(datastore: &ValidatedDatastore, fetched: &Fetched) -> Option<Finding> {
+    let (shape, pods) = (Shape::of(&datastore.spec), &fetched.pods);
+    let expected = usize::from(shape.pods());
+    let missing = (pods.len() < expected).then(|| refused(fetched)).flatten();
+    let stateful_set = fetched.stateful_set.as_deref().filter(|_| !pods.is_empty());
+    let Some(stateful_set) = stateful_set else {
+        let none = || Finding::no(READY, "NoPod", "the server's pod has not been created yet");
+        return Some(missing.unwrap_or_else(none));
+    };
+    let rolling = |message: String| Some(Finding::no(READY, ROLLING_OUT, message));
+    if !settled(stateful_set, datastore.generation) {
+        return rolling("the servers of the former declaration are about to be replaced".to_owned());
+    }
+    let present = |pod: &&Pod| current(stateful_set, pod);
+    let trouble = || pods.iter().filter(present).find_map(|pod| of_pod(datastore, fetched, pod));
+    if let Some(finding) = missing.or_else(trouble) {
+        return Some(finding);
+    }
+    if let Some(former) = pods.iter().find(|pod| !present(pod)) {
+        return rolling(format!("pod {} is being replaced", former.name_any()));
+    }
+    if all_ready(shape, pods) {
+        return None;
+    }
+    let message = match pods.iter().find(|pod| !pods::ready(pod)) {
+        Some(pod) => format!("pod {} is starting", pod.name_any()),
+        None => format!("{} of {expected} pods have been created", pods.len()),
+    };
+    Some(Finding::no(READY, "Starting", message))
+}
