@@ -16,6 +16,7 @@ pub mod faults;
 pub mod kubectl;
 pub mod manifests;
 mod namespace;
+pub mod nodes;
 pub mod operator;
 pub mod processes;
 pub mod results;

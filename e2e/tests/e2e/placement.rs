@@ -1,7 +1,7 @@
 //! Where clients and servers run.
 
-use crate::common::{failed, of_run, redis, run_says, says};
-use anyhow::{Context, Result, ensure};
+use crate::common::of_run;
+use anyhow::{Result, ensure};
 use dragstrip_crds::{conditions::types::CLIENTS_READY, run::RunPhase};
 use dragstrip_e2e::{
     Env, SHORT_RUN,
@@ -18,18 +18,12 @@ pub async fn apart(env: &Env, run: &str) -> Result<()> {
     let pods: Vec<Pod> = env.labelled(&of_run(run)).await?;
     ensure!(!pods.is_empty(), "no client pods");
     for pod in &pods {
-        ensure!(role(env, pod).await? == "client", "{} ran on a wrong node", pod.name_any());
+        let role = env.role(&nodes::of(pod)?).await?;
+        ensure!(role == "client", "{} ran on a node for {role}s", pod.name_any());
     }
-    let server = env.server_pod("redis").await?;
-    ensure!(role(env, &server).await? == "server", "the server runs on a wrong node");
+    let role = env.role(&nodes::of(&env.server_pod("redis").await?)?).await?;
+    ensure!(role == "server", "the server runs on a node for {role}s");
     Ok(())
-}
-
-async fn role(env: &Env, pod: &Pod) -> Result<String> {
-    let node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
-    let node = node.with_context(|| format!("pod {} has no node", pod.name_any()))?;
-    let node = Api::<Node>::all(env.client.clone()).get(&node).await?;
-    Ok(node.labels().get(ROLE).cloned().unwrap_or_default())
 }
 
 #[tokio::test]
