@@ -37,7 +37,8 @@ impl Fault {
 
     /// Kills the node of this name with all that runs on it.
     pub fn kill_node(node: &str) -> Result<Self> {
-        let name = node.strip_prefix("dragstrip-").with_context(|| format!("{node} is no node of the testbed's"))?;
+        let name =
+            node.strip_prefix("dragstrip-").with_context(|| format!("{node} is no node of the testbed's"))?;
         Self::make(vec![format!("kubelet:{name}"), format!("containerd:{name}")], &["--with-pods"])
     }
 
