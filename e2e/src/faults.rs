@@ -9,7 +9,8 @@ pub fn local() -> bool {
     std::env::var("CLUSTER").map_or(true, |cluster| cluster == "local")
 }
 
-fn testbed(arguments: &[&str]) -> Result<()> {
+/// Runs testbed/cluster.
+pub fn testbed(arguments: &[&str]) -> Result<()> {
     let program = concat!(env!("CARGO_MANIFEST_DIR"), "/../testbed/cluster");
     let output = Command::new(program)
         .args(arguments)
