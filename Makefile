@@ -127,7 +127,7 @@ test-unit: tools node-modules ## Run unit and scenario tests
 	cd bench-jobs/bullmq && npm test --silent
 
 # Most of an end-to-end test is waiting; load takes turns, however many are started.
-E2E_THREADS ?= 3
+E2E_THREADS ?= 4
 
 .PHONY: test-e2e
 test-e2e: install ## Run the end-to-end tests on the cluster

@@ -10,7 +10,7 @@ use k8s_openapi::{
     },
     apimachinery::pkg::apis::meta::v1::Condition,
 };
-use kube::{Resource, ResourceExt, api::ListParams};
+use kube::{Api, Resource, ResourceExt, api::ListParams};
 use serde::de::DeserializeOwned;
 use std::fmt::Debug;
 
@@ -88,6 +88,16 @@ where
     }
 }
 
+/// Nodes are taken in the operator's namespace, by runs of all.
+async fn node_leases(env: &Env) {
+    eprintln!("--- leases in {}", operator::NAMESPACE);
+    let leases: Api<Lease> = Api::namespaced(env.client.clone(), operator::NAMESPACE);
+    match leases.list(&ListParams::default()).await {
+        Ok(list) => list.items.iter().for_each(|lease| eprintln!("  {}", lease_line(lease))),
+        Err(error) => eprintln!("  cannot be listed: {error}"),
+    }
+}
+
 /// Prints what a namespace holds and what the operator logged last.
 pub(crate) async fn print(env: &Env) {
     eprintln!("===== namespace {} as the test left it =====", env.namespace);
@@ -96,6 +106,7 @@ pub(crate) async fn print(env: &Env) {
     section::<Job>(env, job_line).await;
     section::<Pod>(env, pod_line).await;
     section::<Lease>(env, lease_line).await;
+    node_leases(env).await;
     section::<Event>(env, events::line).await;
     eprintln!("--- operator");
     match operator::log_tail(&env.client, 40).await {

@@ -9,7 +9,8 @@ pub fn local() -> bool {
     std::env::var("CLUSTER").map_or(true, |cluster| cluster == "local")
 }
 
-fn testbed(arguments: &[&str]) -> Result<()> {
+/// Runs testbed/cluster.
+pub fn testbed(arguments: &[&str]) -> Result<()> {
     let program = concat!(env!("CARGO_MANIFEST_DIR"), "/../testbed/cluster");
     let output = Command::new(program)
         .args(arguments)
@@ -26,19 +27,28 @@ fn testbed(arguments: &[&str]) -> Result<()> {
 /// Stopped components of the cluster.
 #[must_use = "the fault ends when this goes out of scope"]
 pub struct Fault {
-    components: Vec<&'static str>,
+    components: Vec<String>,
 }
 
 impl Fault {
-    /// Stops `components`; with a containerd the processes of its pods too, when `with_pods`.
-    pub fn stop(components: &[&'static str], with_pods: bool) -> Result<Self> {
+    /// Stops a part of the control plane.
+    pub fn stop(component: &str) -> Result<Self> {
+        Self::make(vec![component.to_owned()], &[])
+    }
+
+    /// Kills the node of this name with all that runs on it.
+    pub fn kill_node(node: &str) -> Result<Self> {
+        let name =
+            node.strip_prefix("dragstrip-").with_context(|| format!("{node} is no node of the testbed's"))?;
+        Self::make(vec![format!("kubelet:{name}"), format!("containerd:{name}")], &["--with-pods"])
+    }
+
+    fn make(components: Vec<String>, options: &[&str]) -> Result<Self> {
         // Made first: what was half stopped must be started too.
-        let fault = Self { components: components.to_vec() };
+        let fault = Self { components };
         let mut arguments = vec!["stop"];
-        arguments.extend(components);
-        if with_pods {
-            arguments.push("--with-pods");
-        }
+        arguments.extend(fault.components.iter().map(String::as_str));
+        arguments.extend(options);
         testbed(&arguments)?;
         Ok(fault)
     }
@@ -53,7 +63,7 @@ impl Fault {
             return Ok(());
         }
         let mut arguments = vec!["start"];
-        arguments.extend(self.components.iter().rev());
+        arguments.extend(self.components.iter().rev().map(String::as_str));
         testbed(&arguments)?;
         self.components.clear();
         Ok(())

@@ -13,9 +13,12 @@ mod cluster;
 mod dump;
 mod events;
 pub mod faults;
+pub mod helm;
 pub mod kubectl;
 pub mod manifests;
 mod namespace;
+pub mod nodes;
+mod objects;
 pub mod operator;
 pub mod processes;
 pub mod results;
@@ -25,7 +28,7 @@ mod teardown;
 mod turns;
 mod wait;
 
-pub use namespace::{Env, alone, with_namespace};
+pub use namespace::{Env, alone, message, phase, with_namespace};
 pub use wait::{Look, until};
 
 use std::time::Duration;
@@ -34,6 +37,8 @@ use std::time::Duration;
 pub const NOTICE: Duration = Duration::from_secs(5);
 /// How soon a stopped or deleted run's load must be gone.
 pub const LOAD_GONE: Duration = Duration::from_secs(10);
+/// How long a run whose clients cannot start keeps its turn.
+pub const TURN_KEPT: Duration = Duration::from_secs(60);
 /// How long a server may take to become ready.
 pub const SERVER_UP: Duration = Duration::from_secs(60);
 /// How long a short run (three phases of two seconds) may take.

@@ -79,7 +79,7 @@ where
 }
 
 impl Env {
-    async fn make(client: Client, name: &str) -> Result<Self> {
+    pub(crate) async fn make(client: Client, name: &str) -> Result<Self> {
         let namespace = Namespace {
             metadata: ObjectMeta {
                 generate_name: Some(format!("e2e-{name}-")),

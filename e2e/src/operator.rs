@@ -5,7 +5,7 @@ use anyhow::{Context, Result, bail};
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
 use kube::{
     Api, Client, ResourceExt,
-    api::{DeleteParams, ListParams, LogParams},
+    api::{DeleteParams, ListParams, LogParams, Patch, PatchParams},
 };
 use std::{collections::BTreeMap, time::Duration};
 
@@ -61,6 +61,31 @@ pub async fn restart(client: &Client) -> Result<()> {
     Ok(())
 }
 
+async fn scale(client: &Client, replicas: i32) -> Result<()> {
+    let deployments: Api<Deployment> = Api::namespaced(client.clone(), NAMESPACE);
+    let wanted = Patch::Merge(serde_json::json!({"spec": {"replicas": replicas}}));
+    let scaled = deployments.patch_scale(DEPLOYMENT, &PatchParams::default(), &wanted).await;
+    scaled.with_context(|| format!("failed to scale the operator to {replicas}"))?;
+    Ok(())
+}
+
+/// Runs `test` while there is no operator. It is brought back, however the test ends.
+pub async fn without<T>(client: &Client, test: impl Future<Output = Result<T>>) -> Result<T> {
+    scale(client, 0).await?;
+    let pods = pods(client);
+    let gone = until("no operator", UP_WITHIN, || async {
+        let left = pods.list(&ListParams::default().labels(SELECTOR)).await?.items.len();
+        Ok(if left == 0 { Look::Done(()) } else { Look::NotYet(format!("{left} pods")) })
+    });
+    let outcome = match gone.await {
+        Ok(()) => test.await,
+        Err(error) => Err(error),
+    };
+    scale(client, 1).await?;
+    await_ready(client, None).await?;
+    outcome
+}
+
 /// The end of the operator's log.
 pub async fn log_tail(client: &Client, lines: i64) -> Result<String> {
     log(client, Some(lines)).await
@@ -97,6 +122,16 @@ pub async fn metric(client: &Client, name: &str) -> Result<BTreeMap<String, f64>
         }
     }
     Ok(samples)
+}
+
+/// Passes over runs that the operator has made so far.
+pub async fn passes_over_runs(client: &Client) -> Result<f64> {
+    let passes = metric(client, "dragstrip_reconcile_duration_seconds_count").await?;
+    Ok(passes
+        .iter()
+        .filter(|(labels, _)| labels.contains("controller=\"run\""))
+        .map(|(_, count)| count)
+        .sum())
 }
 
 /// Requests that change something, which the operator has sent so far.

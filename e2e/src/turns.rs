@@ -1,10 +1,10 @@
 //! Who may use the cluster when: what tests share, and what one has alone.
 //!
 //! Most of a test is waiting for pods, so that tests run side by side. But the
-//! operator puts runs on one server node one after the other, and a run that
-//! waits for another test's is not what a test is about: load takes turns. And a
-//! test that breaks the cluster, counts what the operator does or has tight
-//! bounds on time has the cluster alone.
+//! nodes share the CPUs of one machine, and a run that waits for another test's
+//! node is not what a test is about: load takes turns. And a test that breaks the
+//! cluster, counts what the operator does, has tight bounds on time or needs nodes
+//! without another test's servers has the cluster alone.
 
 use tokio::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 

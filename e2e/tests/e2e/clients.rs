@@ -21,7 +21,7 @@ phases:
 - name: read
   loadgen: {ratio: '0:1', keyMaximum: 29999, duration: 3s}
   minimumHitRatio: 1
-clients: {pods: 3}
+clients: {pods: 3, placement: {nodeSelector: {dragstrip.dev/role: client}}}
 timeout: 3m
 ";
 

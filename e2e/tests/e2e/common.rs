@@ -8,9 +8,10 @@ use dragstrip_crds::{
     run::{FailureStatus, RunPhase},
 };
 use dragstrip_e2e::{
-    Env, LOAD_GONE, Look, NOTICE, SHORT_RUN, manifests::REDIS, operator, processes, results, until,
+    Env, LOAD_GONE, Look, NOTICE, SHORT_RUN, manifests::REDIS, message, nodes, operator, phase, processes,
+    results, until,
 };
-use k8s_openapi::api::{batch::v1::Job, coordination::v1::Lease, core::v1::Pod};
+use k8s_openapi::api::{apps::v1::StatefulSet, batch::v1::Job, coordination::v1::Lease, core::v1::Pod};
 use kube::{
     Api, ResourceExt,
     api::{ListParams, WatchEvent, WatchParams},
@@ -43,6 +44,65 @@ pub async fn run_says(env: &Env, name: &str, kind: &str, reason: &str, texts: &[
     })
     .await?;
     env.event("BenchmarkRun", name, "HeldUp", texts[0], NOTICE).await
+}
+
+/// Waits until the message of a run's status says all of `texts`, whether it goes
+/// on, waits or has ended.
+pub async fn run_tells(env: &Env, name: &str, texts: &[&str], within: Duration) -> Result<BenchmarkRun> {
+    let api = env.api::<BenchmarkRun>();
+    until(&format!("BenchmarkRun {name} tells {texts:?}"), within, || async {
+        let run = api.get(name).await?;
+        let said = message(&run);
+        Ok(if texts.iter().all(|text| said.contains(text)) {
+            Look::Done(run)
+        } else {
+            Look::NotYet(format!("{} {said:?}", phase(&run)))
+        })
+    })
+    .await
+}
+
+/// Waits until a run is queued behind another one; the Lease that it waits for.
+pub async fn queued_behind(env: &Env, name: &str, holder: &str) -> Result<String> {
+    let held_by = format!("{}/{holder}", env.namespace);
+    let queue = |run: &BenchmarkRun| run.status.as_ref().and_then(|status| status.queue.clone());
+    let run = env
+        .run_is(name, &format!("Queued behind {holder}"), SHORT_RUN, |run| {
+            phase(run) == RunPhase::Queued && queue(run).is_some_and(|queue| queue.held_by == held_by)
+        })
+        .await?;
+    Ok(queue(&run).context("no queue")?.lease)
+}
+
+/// Waits until a client pod of the run is on a node; which one.
+pub async fn placed(env: &Env, run: &str, within: Duration) -> Result<String> {
+    until(&format!("a client pod of run {run} on a node"), within, || async {
+        let pods: Vec<Pod> = env.labelled(&of_run(run)).await?;
+        Ok(match pods.iter().find_map(|pod| nodes::of(pod).ok()) {
+            Some(node) => Look::Done(node),
+            None => Look::NotYet(format!("{} pods, none of them on a node", pods.len())),
+        })
+    })
+    .await
+}
+
+/// What of a server changes when it is rolled or restarted: uid and restarts of its
+/// pod, and the StatefulSet's revision.
+pub async fn life(env: &Env, datastore: &str) -> Result<(String, Vec<i32>, String)> {
+    let pod = env.server_pod(datastore).await?;
+    let status = pod.status.clone().unwrap_or_default();
+    let containers = status
+        .init_container_statuses
+        .into_iter()
+        .flatten()
+        .chain(status.container_statuses.into_iter().flatten());
+    let set = env.api::<StatefulSet>().get(datastore).await?;
+    let revision = set.status.and_then(|status| status.update_revision).unwrap_or_default();
+    Ok((
+        pod.uid().unwrap_or_default(),
+        containers.map(|container| container.restart_count).collect(),
+        revision,
+    ))
 }
 
 /// The same of a Datastore, whose events carry the condition's reason.
@@ -131,20 +191,37 @@ pub async fn load_gone(env: &Env, datastore: &str, pod: &Pod) -> Result<()> {
     processes::await_none(&uid).await
 }
 
-/// Waits until no Lease names the run.
-pub async fn leases_gone(env: &Env, run: &str) -> Result<()> {
+/// The Leases that a run holds, as namespace/name, in order.
+pub async fn held(env: &Env, run: &str) -> Result<Vec<String>> {
     let holder = format!("{}/{run}/", env.namespace);
-    until(&format!("no Lease of {holder}"), LOAD_GONE, || async {
-        let mut held = Vec::new();
-        for namespace in [&env.namespace, operator::NAMESPACE] {
-            let leases: Api<Lease> = Api::namespaced(env.client.clone(), namespace);
-            for lease in leases.list(&ListParams::default()).await?.items {
-                let of = lease.spec.clone().and_then(|spec| spec.holder_identity);
-                if of.is_some_and(|of| of.starts_with(&holder)) {
-                    held.push(format!("{namespace}/{}", lease.name_any()));
-                }
+    let mut held = Vec::new();
+    for namespace in [env.namespace.as_str(), operator::NAMESPACE] {
+        let leases: Api<Lease> = Api::namespaced(env.client.clone(), namespace);
+        for lease in leases.list(&ListParams::default()).await?.items {
+            let of = lease.spec.clone().and_then(|spec| spec.holder_identity);
+            if of.is_some_and(|of| of.starts_with(&holder)) {
+                held.push(format!("{namespace}/{}", lease.name_any()));
             }
         }
+    }
+    held.sort();
+    Ok(held)
+}
+
+/// The Lease of a node.
+pub fn lease_of_node(node: &str) -> String {
+    format!("{}/dragstrip-node-{node}", operator::NAMESPACE)
+}
+
+/// The Lease of a Datastore.
+pub fn lease_of_datastore(env: &Env, name: &str) -> String {
+    format!("{}/dragstrip-{name}", env.namespace)
+}
+
+/// Waits until no Lease names the run.
+pub async fn leases_gone(env: &Env, run: &str) -> Result<()> {
+    until(&format!("no Lease of run {run}"), LOAD_GONE, || async {
+        let held = held(env, run).await?;
         Ok(if held.is_empty() { Look::Done(()) } else { Look::NotYet(held.join(", ")) })
     })
     .await

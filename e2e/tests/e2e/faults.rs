@@ -7,6 +7,7 @@ use dragstrip_e2e::{
     Env, Look, SHORT_RUN, alone,
     faults::{Fault, local},
     manifests::against,
+    nodes::{self, clients_on},
     not_run,
     results::{self, never_together, plausible},
     server::Server,
@@ -56,7 +57,7 @@ async fn a_load_that_ends_while_the_apiserver_is_down_is_not_lost() -> Result<()
         let client = ip(&client_pod(&env, "unmoved").await?)?;
         let job = env.api::<Job>().get("unmoved-write-1").await?.uid();
         let address = env.server_address("redis").await?;
-        let fault = Fault::stop(&["apiserver"], false)?;
+        let fault = Fault::stop("apiserver")?;
         load_ends(&address, &client).await?;
         fault.mend()?;
 
@@ -95,7 +96,7 @@ async fn a_client_node_lost_under_load_fails_the_run() -> Result<()> {
         redis(&env).await?;
         env.run("cut-off", &against("redis", &SHORT_PHASE.replace("RETRIES", "0"))).await?;
         env.load_runs("cut-off", "write", SHORT_RUN).await?;
-        let fault = Fault::stop(&["kubelet:client", "containerd:client"], true)?;
+        let fault = Fault::kill_node(&nodes::of(&client_pod(&env, "cut-off").await?)?)?;
         let (run, failure) = failed(&env, "cut-off", LOST).await?;
         ensure!(failure.phase.as_deref() == Some("write"), "{failure:?}");
         says(&failure.message, &["a client pod or its node is lost"])?;
@@ -113,9 +114,12 @@ async fn a_repetition_lost_with_its_node_is_measured_again_when_the_node_is_back
     }
     alone("node-found", |env| async move {
         redis(&env).await?;
-        env.run("again", &against("redis", &SHORT_PHASE.replace("RETRIES", "1"))).await?;
+        // It could go to another node: this one is the only one it may have.
+        let node = env.nodes().await?.clients.remove(0);
+        let phase = SHORT_PHASE.replace("RETRIES", "1") + &clients_on(&node);
+        env.run("again", &against("redis", &phase)).await?;
         env.load_runs("again", "write", SHORT_RUN).await?;
-        let fault = Fault::stop(&["kubelet:client", "containerd:client"], true)?;
+        let fault = Fault::kill_node(&node)?;
         let retrying =
             |run: &BenchmarkRun| run.status.as_ref().is_some_and(|status| !status.retries.is_empty());
         env.run_is("again", "a retry", LOST, retrying).await?;
