@@ -17,7 +17,9 @@ pub(crate) use build::{
     empty_directory, locked_down, mount, own_field, prefer_role, secret_variable, tolerations, variable,
 };
 pub(crate) use fetch::observe;
+pub(crate) use plan::built_for;
 pub(crate) use resources::of_helper;
+pub(crate) use status::CHANGE_WAITS;
 
 use crate::{
     cluster::{feed::Feed, retry::Retries, world::Feeds},

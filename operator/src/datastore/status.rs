@@ -34,7 +34,7 @@ const JOINING: &str = "Joining";
 /// Reason of Ready when a server that is up could not be asked.
 const NOT_VERIFIED: &str = "NotVerified";
 /// Reason of Ready while a run holds a server that was declared anew.
-const CHANGE_WAITS: &str = "ChangeWaits";
+pub const CHANGE_WAITS: &str = "ChangeWaits";
 /// Reason of Ready while objects of a former Datastore are there.
 pub const BEING_REMOVED: &str = "BeingRemoved";
 

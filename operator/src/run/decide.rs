@@ -299,6 +299,10 @@ fn before_job(run: &ValidatedRun, observed: &Observed, current: usize, now: Time
             let gone = "the run's own Datastore was deleted while the run was under way";
             failed(Some(attempt), "TargetDeleted", gone.to_owned())
         }
+        // What it holds keeps others waiting, and perhaps the very change that it waits for.
+        (TargetState::Missing(_) | TargetState::NotReady { .. }, Turn::Free) if observed.holds && !begun => {
+            Step::ReturnTurn
+        }
         (TargetState::Missing(message), _) => Step::Wait(Waiting::TargetMissing(message.clone()), until),
         (TargetState::NotReady { reason, message, .. }, Turn::Held) if !begun && reason != "Deleted" => {
             // Its status says that it is ready, and it does not answer.

@@ -8,12 +8,20 @@ use super::{
     target, turn,
     validate::{Attempt, ValidatedRun},
 };
-use crate::{cluster::pods, context::Context, labels};
+use crate::{
+    cluster::{
+        lease::{given_back, holder_of},
+        pods,
+    },
+    context::Context,
+    labels,
+};
 use dragstrip_crds::BenchmarkRunStatus;
 use dragstrip_results::{protocol::RunnerState, result::RepetitionResult, stored};
 use futures::future::join_all;
 use k8s_openapi::api::{
     batch::v1::Job,
+    coordination::v1::Lease,
     core::v1::{ConfigMap, Event, Pod},
 };
 use kube::{Api, ResourceExt, api::ListParams};
@@ -39,6 +47,8 @@ pub struct Fetched {
     pub target: TargetState,
     /// The Leases, and whose turn it is; absent when the target was not ready or not consulted.
     pub turn: Option<turn::Looked>,
+    /// Whether the run holds any Lease that it has not given back.
+    pub holds: bool,
     /// Jobs by name.
     pub jobs: BTreeMap<String, Arc<Job>>,
     /// Client pods.
@@ -190,9 +200,11 @@ async fn runners(
 fn seen(ctx: &Context, run: &ValidatedRun) -> Fetched {
     let uid = &run.holder.uid;
     let jobs = ctx.world.jobs.state_filter(|job| is_of_run(job, uid));
+    let held = |lease: &Lease| holder_of(lease).as_ref() == Some(&run.holder) && !given_back(lease);
     Fetched {
         target: TargetState::NotConsulted,
         turn: None,
+        holds: ctx.world.leases.find(held).is_some(),
         jobs: jobs.into_iter().map(|job| (job.name_any(), job)).collect(),
         pods: ctx.world.pods.state_filter(|pod| is_of_run(pod, uid)),
         runners: BTreeMap::new(),
@@ -223,7 +235,8 @@ async fn target_and_turn(
     old: &BenchmarkRunStatus,
     fetched: &mut Fetched,
 ) -> Result<(), Error> {
-    fetched.target = target::find(ctx, run).await.map_err(Error::Target)?;
+    let begun = !fetched.kept.is_empty();
+    fetched.target = target::find(ctx, run, begun).await.map_err(Error::Target)?;
     let TargetState::Ready(found) = &fetched.target else {
         return Ok(());
     };

@@ -11,7 +11,7 @@ use super::{
 use crate::{
     cluster::pods,
     context::Context,
-    datastore::{observe, verify},
+    datastore::{CHANGE_WAITS, built_for, observe, verify},
     labels,
 };
 use dragstrip_crds::{
@@ -25,11 +25,12 @@ use dragstrip_results::{
     protocol::{JobMember, JobTls},
 };
 use k8s_openapi::api::core::v1::Pod;
-use kube::{Api, ResourceExt};
+use kube::{Api, ResourceExt, runtime::reflector::ObjectRef};
 use std::{collections::BTreeSet, sync::Arc};
 
 /// Finds the target of `run` without a question to its server: what its status says.
-pub async fn find(ctx: &Context, run: &ValidatedRun) -> kube::Result<TargetState> {
+/// For a run that has `begun`, a Datastore whose change waits for it is as it was.
+pub async fn find(ctx: &Context, run: &ValidatedRun, begun: bool) -> kube::Result<TargetState> {
     let spec = &run.spec.target;
     if let Some(external) = &spec.external {
         return Ok(outside(ctx, run, external));
@@ -44,7 +45,7 @@ pub async fn find(ctx: &Context, run: &ValidatedRun) -> kube::Result<TargetState
             run.holder.namespace
         ))),
         Some(datastore) if own && !owned_by(&datastore, run) => Ok(taken(&datastore)),
-        Some(datastore) => Ok(look(ctx, run, &datastore, own)),
+        Some(datastore) => Ok(look(ctx, run, &datastore, own, begun)),
     }
 }
 
@@ -184,7 +185,7 @@ fn held_up(datastore: &Datastore, status: &DatastoreStatus, own: bool) -> Option
 }
 
 /// What can be said of a Datastore without asking its server.
-fn look(ctx: &Context, run: &ValidatedRun, datastore: &Datastore, own: bool) -> TargetState {
+fn look(ctx: &Context, run: &ValidatedRun, datastore: &Datastore, own: bool, begun: bool) -> TargetState {
     let name = datastore.name_any();
     if let Some(message) = beyond_resp(&run.spec, protocol(&datastore.spec)) {
         return TargetState::Unsuitable(format!("Datastore {name} cannot serve this run: spec.{message}"));
@@ -193,20 +194,25 @@ fn look(ctx: &Context, run: &ValidatedRun, datastore: &Datastore, own: bool) -> 
         return not_ready(own, "Deleted", format!("Datastore {name} is being deleted"));
     }
     let status = datastore.status.clone().unwrap_or_default();
-    if let Some(state) = held_up(datastore, &status, own) {
+    let changes = conditions::find(&status.conditions, READY).is_some_and(|ready| ready.reason == CHANGE_WAITS);
+    if let Some(state) = held_up(datastore, &status, own).filter(|_| !(begun && changes)) {
         return state;
     }
     let key = DatastoreKey { namespace: run.holder.namespace.clone(), name };
     let pods = ctx.world.pods.state();
-    ready(datastore, &status, &key, servers(&pods, &key), own)
+    let set = ObjectRef::new(&key.name).within(&key.namespace);
+    let generation = ctx.world.stateful_sets.get(&set).and_then(|set| built_for(&set));
+    ready(datastore, &status, &key, servers(&pods, &key), generation, own)
 }
 
-/// What a Datastore is whose status says that it is ready, by its `pods`.
+/// What a Datastore is whose status says that it is ready, by its `pods`, which were
+/// built for `generation`.
 fn ready<'a>(
     datastore: &Datastore,
     status: &DatastoreStatus,
     key: &DatastoreKey,
     pods: impl Iterator<Item = &'a Arc<Pod>> + Clone,
+    generation: Option<i64>,
     own: bool,
 ) -> TargetState {
     let name = &key.name;
@@ -231,7 +237,7 @@ fn ready<'a>(
         truth: None,
         members,
         nodes: nodes.into_iter().collect(),
-        identity: Some(Identity::of(pods, datastore.metadata.generation)),
+        identity: Some(Identity::of(pods, generation)),
         datastore: Some(key.clone()),
         // What cannot be asked is taken as it is.
         questioned: protocol(spec) == ServerProtocol::Tcp,
@@ -273,7 +279,10 @@ fn answered(
     own: bool,
 ) -> TargetState {
     let name = &found.name;
-    let different = disagreements(datastore, &observation);
+    // A declaration whose change waits for this run is not what the server was built for.
+    let built_for = found.identity.as_ref().and_then(|identity| identity.generation);
+    let edited = built_for.is_some_and(|generation| Some(generation) != datastore.metadata.generation);
+    let different = if edited { Vec::new() } else { disagreements(datastore, &observation) };
     if !different.is_empty() {
         return TargetState::Disagrees(format!("Datastore {name}: {}", different.join("; ")));
     }

@@ -138,6 +138,7 @@ pub fn view(run: &ValidatedRun, old: &BenchmarkRunStatus, fetched: &Fetched, now
     Observed {
         target: fetched.target.clone(),
         turn: fetched.turn(),
+        holds: fetched.holds,
         deadline: clock::deadline(old.clock.as_ref(), run.created, run.spec.timeout.signed(), now),
         setback: old.setback.clone(),
         server_changed: server_changed(run, fetched),
@@ -168,6 +169,7 @@ mod tests {
         Fetched {
             target: TargetState::NotConsulted,
             turn: None,
+            holds: false,
             jobs: BTreeMap::new(),
             pods: Vec::new(),
             runners: BTreeMap::new(),

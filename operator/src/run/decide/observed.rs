@@ -169,6 +169,8 @@ pub struct Observed {
     pub target: TargetState,
     /// The turn; looked at only for a target that is ready.
     pub turn: Turn,
+    /// Whether this run holds any Lease that it has not given back.
+    pub holds: bool,
     /// When `timeout` is over; the clock stands while the run is queued.
     pub deadline: Timestamp,
     /// What made it give its turn back, until it is tried again.

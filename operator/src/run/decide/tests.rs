@@ -26,6 +26,7 @@ fn with(attempts: Vec<AttemptState>) -> Observed {
     Observed {
         target: ready(),
         turn: Turn::Held,
+        holds: false,
         deadline: at(1800),
         setback: None,
         server_changed: None,
@@ -347,6 +348,26 @@ fn a_queued_run_holds_nothing_that_others_could_use() {
         Step::Wait(Waiting::Queue(queue()), None),
         "what a run that has begun holds keeps others off its data"
     );
+}
+
+#[test]
+fn a_target_that_became_unready_gets_its_turn_back() {
+    let changes = TargetState::NotReady { own: false, reason: "ChangeWaits".into(), message: "waits".into() };
+    let waiting = |holds| Observed {
+        target: changes.clone(),
+        turn: Turn::Free,
+        holds,
+        ..observed(AttemptState::Absent, AttemptState::Absent)
+    };
+    assert_eq!(
+        decide(&two_phases(), &waiting(true), at(1)),
+        Step::ReturnTurn,
+        "each would wait for the other"
+    );
+    assert!(matches!(
+        decide(&two_phases(), &waiting(false), at(1)),
+        Step::Wait(Waiting::TargetNotReady { .. }, _)
+    ));
 }
 
 #[test]

@@ -39,7 +39,7 @@ fn pods() -> Vec<Arc<Pod>> {
 
 /// The target by the Datastore's status alone.
 fn found(spec: serde_json::Value) -> ReadyTarget {
-    ready_one(ready(&datastore(spec), &status(), &key(), pods().iter(), false))
+    ready_one(ready(&datastore(spec), &status(), &key(), pods().iter(), Some(1), false))
 }
 
 /// The same with what its servers answered.
