@@ -12,11 +12,8 @@ use crate::cluster::{
     lease::{Holder, holder_of},
     pods,
 };
-use dragstrip_crds::{
-    Datastore, DatastoreSpec,
-    observed::{Observation, ServerTruth},
-    protocol::TopologyState,
-};
+use dragstrip_crds::{Datastore, DatastoreSpec, observed::ServerTruth};
+use dragstrip_results::{observed::Observation, protocol::TopologyState};
 use k8s_openapi::api::{
     apps::v1::StatefulSet,
     core::v1::{Event, Node, Pod, Service},

@@ -7,7 +7,8 @@ use super::{
     resources::{needed_memory, of_server},
     shape::Shape,
 };
-use dragstrip_crds::{Datastore, DatastoreSpec, protocol::OBSERVER_PORT};
+use dragstrip_crds::{Datastore, DatastoreSpec};
+use dragstrip_results::protocol::OBSERVER_PORT;
 use k8s_openapi::api::core::v1::{Node, ResourceRequirements};
 use kube::ResourceExt;
 use std::{
