@@ -240,7 +240,7 @@ async fn a_change_is_made_when_no_run_holds_the_server() {
     pass_over(&datastore(2), &ctx).await.unwrap();
     assert_eq!(names(&calls), ["GET leases dragstrip-racer", "PUT statefulsets racer", WRITE_STATUS]);
     let written: StatefulSet = read(body(&calls, "PUT statefulsets racer"));
-    assert_eq!(plan::built_for(&written), Some(2));
+    assert_eq!(plan::noted(&written), Some(2));
     let conditions = (written.metadata.uid.as_deref(), written.metadata.resource_version.as_deref());
     assert_eq!(conditions, (Some("set-uid"), Some("7")), "it must still be the one that was looked at");
 }
@@ -267,6 +267,20 @@ async fn another_version_of_the_operator_leaves_the_template_alone() {
     let patch = body(&calls, "PATCH statefulsets racer");
     assert_eq!(patch["metadata"]["annotations"], noted("1")["annotations"]);
     assert_eq!((&patch["metadata"]["uid"], &patch["spec"]), (&json!("set-uid"), &Value::Null));
+}
+
+#[tokio::test]
+async fn a_stricter_rule_of_a_later_version_is_no_matter_for_what_was_built_before() {
+    let told = async |generation| {
+        let (ctx, calls) = context(standing(stateful_set(noted("1"), 1)), |_| None);
+        let mut datastore = datastore(generation);
+        datastore.spec.max_memory = Some("512".parse().unwrap());
+        pass_over(&datastore, &ctx).await.unwrap();
+        assert_eq!(names(&calls), [WRITE_STATUS]);
+        ready(&calls).1
+    };
+    assert_eq!(told(1).await, "NoPod", "it was good enough when it was built");
+    assert_eq!(told(2).await, "InvalidMemory", "an edit is held to the rules of today");
 }
 
 #[tokio::test]
