@@ -296,9 +296,14 @@ pub struct DatastoreSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub env: Vec<EnvVar>,
-    /// CPU and memory of the server container. When absent: as many whole CPUs
-    /// as threads and enough memory for maxMemory, requests equal to limits, so
-    /// that a static CPU manager gives it CPUs of its own.
+    /// CPU and memory of each server container; what is left out is filled in. By
+    /// default as many whole CPUs as threads, requests equal to limits, so that a
+    /// static CPU manager gives the server CPUs of its own, where a node that
+    /// placement selects has room for them beside daemons. Where none has, or none is
+    /// there yet, the pod requests one CPU less and the limit stays, so that threads may
+    /// equal the CPUs of a node. Memory by default: maxMemory and what the engine itself
+    /// needs; a lower limit is refused. A limit that is left out is the default or the
+    /// request, whichever is larger; a request that is left out is the limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resources: Option<ResourceRequirements>,
     /// Which nodes it may run on.

@@ -11,8 +11,8 @@ image: dragstrip.dev/testbed/redis:7.0
 threads: 1
 maxMemory: 256Mi
 resources:
-  requests: {cpu: 100m, memory: 320Mi}
-  limits: {memory: 320Mi}
+  requests: {cpu: 100m, memory: 336Mi}
+  limits: {cpu: 2, memory: 336Mi}
 ";
 
 /// An image that no registry has: nobody listens where it should come from, which shows at once.
@@ -71,8 +71,8 @@ image: dragstrip.dev/testbed/{image}
 threads: {threads}
 maxMemory: 256Mi
 resources:
-  requests: {{cpu: 100m, memory: 320Mi}}
-  limits: {{memory: 320Mi}}
+  requests: {{cpu: 100m, memory: 336Mi}}
+  limits: {{cpu: 2, memory: 336Mi}}
 "
     )
 }

@@ -72,14 +72,14 @@ const BURST: Duration = Duration::from_millis(50);
 /// A pass without cause, in case an event was missed.
 const SAFETY_NET: Duration = Duration::from_secs(3600);
 /// The longest wait before what failed is tried again.
-const TRY_AGAIN: Duration = Duration::from_secs(300);
+const TRY_AGAIN: Duration = Duration::from_secs(60);
 /// The longest wait before asking again a server that is up but did not answer.
 const ASK_AGAIN: Duration = Duration::from_secs(10);
 
 /// What the controller works with: the shared context, and what it alone watches.
 pub struct DatastoreContext {
     shared: Arc<Context>,
-    /// Services of ours.
+    /// All Services: when one that was in the way has gone, the next pass makes ours.
     services: Store<Service>,
     /// All PodDisruptionBudgets: one in the way is told before a run needs its name.
     budgets: Store<PodDisruptionBudget>,
@@ -124,16 +124,23 @@ async fn pass(datastore: &Datastore, ctx: &DatastoreContext) -> Result<(Outcome,
     let uid = datastore.uid().unwrap_or_default();
     let mut fetched = fetch::fetch(ctx, datastore);
     apply::guard(shared, datastore, &fetched).await?; // client
-    let validated = match validate::validate(datastore, &fetched.nodes) {
-        Ok(validated) => validated, // pure
+    let built = fetched.stateful_set.as_ref().and_then(|set| plan::built_for(set, &old));
+    // What was built was checked by the rules of its time.
+    let validated = if built.is_some() && built == datastore.metadata.generation {
+        validate::complete(datastore, &fetched.nodes) // pure
+    } else {
+        validate::validate(datastore, &fetched.nodes) // pure
+    };
+    let validated = match validated {
+        Ok(validated) => validated,
         Err(invalid) => {
             tell(datastore, ctx, status::invalid(&invalid)).await?;
             return Ok((Outcome::Invalid, Action::await_change()));
         }
     };
     let resources = build::build(&validated, &shared.settings.runner_image); // pure
-    match apply::apply(shared, &validated, &fetched, resources, &old).await? {
-        // client
+    // client
+    match Box::pin(apply::apply(shared, &validated, &fetched, resources, &old)).await? {
         Applied::Stands(stateful_set) => fetched.stateful_set = Some(stateful_set),
         Applied::Waits(holder) => {
             tell(datastore, ctx, status::waits(&holder)).await?;
@@ -220,6 +227,20 @@ fn of_run(run: &BenchmarkRun) -> Option<ObjectRef<Datastore>> {
     idle.then_some(ObjectRef::new(&name).within(&run.namespace()?))
 }
 
+/// Which Datastore a Service is for, or in the way of: both have the same name.
+fn of_service(service: &Service) -> Option<ObjectRef<Datastore>> {
+    Some(ObjectRef::new(&service.name_any()).within(&service.namespace()?))
+}
+
+/// Of another's Service only whose it is stays in memory.
+fn keep_service(service: &mut Service) -> bool {
+    if !service.labels().contains_key(labels::DATASTORE) {
+        (service.spec, service.status) = (None, None);
+        (service.metadata.annotations, service.metadata.labels) = (None, None);
+    }
+    true
+}
+
 /// Of a PodDisruptionBudget only whose it is stays in memory.
 fn keep_budget(budget: &mut PodDisruptionBudget) -> bool {
     (budget.spec, budget.status, budget.metadata.annotations) = (None, None, None);
@@ -232,8 +253,7 @@ pub fn controller(
     feeds: &mut Feeds,
     parts: &Parts,
 ) -> impl Future<Output = ()> + use<> {
-    let ours = watcher::Config::default().labels("app.kubernetes.io/managed-by=dragstrip-operator");
-    let mut services: Feed<Service> = Feed::new(&shared.client, ours, |_| true);
+    let mut services = Feed::new(&shared.client, watcher::Config::default(), keep_service);
     let mut budgets = Feed::new(&shared.client, watcher::Config::default(), keep_budget);
     let context = Arc::new(DatastoreContext {
         services: services.store(),
@@ -246,7 +266,7 @@ pub fn controller(
         Controller::for_shared_stream(feeds.datastores.subscribe(), ctx.shared.world.datastores.clone())
             .with_config(Config::default().concurrency(CONCURRENCY).debounce(BURST))
             .owns_shared_stream(feeds.stateful_sets.subscribe())
-            .owns_shared_stream(services.subscribe())
+            .watches_shared_stream(services.subscribe(), |service| of_service(&service))
             .watches_shared_stream(budgets.subscribe(), |budget| of_turn(&*budget))
             .watches_shared_stream(feeds.leases.subscribe(), |lease| of_turn(&*lease))
             .watches_shared_stream(feeds.pods.subscribe(), |pod| of_pod(&pod))
@@ -261,19 +281,20 @@ pub fn controller(
                 std::future::ready(())
             });
     let stop = parts.shutdown();
-    let controller = async move {
-        // Whatever was not listed yet would be taken for missing.
-        let listed =
-            async { tokio::join!(context.services.wait_until_ready(), context.budgets.wait_until_ready()) };
+    let watches = Box::pin(futures::future::join(services.run(), budgets.run()));
+    // Whatever was not listed yet would be taken for missing.
+    let listed =
+        async move { tokio::join!(context.services.wait_until_ready(), context.budgets.wait_until_ready()) };
+    let controller = Box::pin(async move {
         tokio::select! {
             _ = listed => run.await,
             () = stop => {}
         }
-    };
+    });
     async move {
         tokio::select! {
             () = controller => {}
-            _ = futures::future::join(services.run(), budgets.run()) => {}
+            _ = watches => {}
         }
     }
 }

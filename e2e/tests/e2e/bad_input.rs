@@ -15,14 +15,14 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, api::ListParams};
 
 #[tokio::test]
-async fn more_threads_than_the_node_has_cpus_are_refused() -> Result<()> {
+async fn a_datastore_that_fits_no_node_yet_is_made_and_says_what_fits() -> Result<()> {
     with_namespace("threads", |env| async move {
         env.datastore("huge", &REDIS.replace("threads: 1", "threads: 1000")).await?;
-        let texts = ["spec.threads is 1000 but the largest node", "CPUs: use at most"];
-        datastore_says(&env, "huge", READY, "ThreadsExceedNode", &texts).await?;
+        let texts = ["pod huge-0 requests", "for all pods, daemons included", "select a larger node"];
+        datastore_says(&env, "huge", READY, "Unschedulable", &texts).await?;
         env.datastore("nowhere", &format!("{REDIS}\nplacement: {{nodeSelector: {{shelf: top}}}}")).await?;
         let texts = ["no node matches spec.placement.nodeSelector (shelf=top)"];
-        datastore_says(&env, "nowhere", READY, "NoMatchingNode", &texts).await
+        datastore_says(&env, "nowhere", READY, "Unschedulable", &texts).await
     })
     .await
 }

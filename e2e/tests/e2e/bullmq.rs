@@ -34,7 +34,7 @@ maxMemory: 128Mi
 cluster: {shards: 8}
 resources:
   requests: {cpu: 50m, memory: 64Mi}
-  limits: {memory: 192Mi}
+  limits: {cpu: 2, memory: 208Mi}
 ";
 const CLUSTER_JOBS: &str = "
 phases:

@@ -22,7 +22,7 @@ cluster: {shards: 3, placement: PLACEMENT}
 authSecretRef: {name: password}
 resources:
   requests: {cpu: 50m, memory: 64Mi}
-  limits: {memory: 192Mi}
+  limits: {cpu: 2, memory: 208Mi}
 ";
 const MIXED: &str = "
 phases:

@@ -54,7 +54,9 @@ mod tests {
         let retries = Retries::default();
         let waits: Vec<u128> = (0..4).map(|_| retries.again("u", "x", LONGEST).after.as_millis()).collect();
         assert_eq!(waits, [250, 500, 1000, 2000]);
-        (0..100).for_each(|_| _ = retries.again("u", "another cause", LONGEST));
+        for _ in 0..100 {
+            retries.again("u", "another cause", LONGEST);
+        }
         assert_eq!(retries.again("u", "x", LONGEST).after, LONGEST, "causes that take turns are no hot loop");
         retries.settled("u");
         assert_eq!(retries.again("u", "x", LONGEST).after, FIRST);

@@ -33,7 +33,7 @@ pub type Observed = Result<Observation, String>;
 pub struct Fetched {
     /// Every node of the cluster.
     pub nodes: Vec<Arc<Node>>,
-    /// The Service of the Datastore's name, if it is one of ours.
+    /// The Service of the Datastore's name, whoever made it.
     pub service: Option<Arc<Service>>,
     /// The StatefulSet of the Datastore's name, if it is one of ours.
     pub stateful_set: Option<Arc<StatefulSet>>,

@@ -58,9 +58,15 @@ pub enum Change {
     Rebuild,
 }
 
-/// The generation of the Datastore that `stateful_set` was built for.
-pub fn built_for(stateful_set: &StatefulSet) -> Option<i64> {
+/// The generation of the Datastore that `stateful_set` was built for, as it is noted on it.
+pub fn noted(stateful_set: &StatefulSet) -> Option<i64> {
     stateful_set.annotations().get(labels::BUILT_FOR)?.parse().ok()
+}
+
+/// The generation of the Datastore that `stateful_set` was built for. Only what was
+/// applied is ever verified: where nothing is noted, the Datastore's status tells.
+pub fn built_for(stateful_set: &StatefulSet, status: &DatastoreStatus) -> Option<i64> {
+    noted(stateful_set).or_else(|| conditions::find(&status.conditions, VERIFIED)?.observed_generation)
 }
 
 /// What `existing` needs to be what `generation` of its Datastore declares, which
@@ -69,16 +75,15 @@ pub fn built_for(stateful_set: &StatefulSet) -> Option<i64> {
 /// declaration, and may add defaults to the declaration itself; neither is a reason
 /// to restart a server.
 pub fn change(existing: &StatefulSet, generation: i64, pods: i32, status: &DatastoreStatus) -> Change {
-    // Only what was applied is ever verified: without a note this tells the generation.
-    let verified = || conditions::find(&status.conditions, VERIFIED)?.observed_generation;
-    let noted = built_for(existing);
-    match noted.or_else(verified) {
-        Some(built_for) if built_for == generation && noted.is_none() => Change::Note(built_for),
-        Some(built_for) if built_for == generation => {
-            let replicas = existing.spec.as_ref().and_then(|spec| spec.replicas);
-            if replicas == Some(pods) { Change::None } else { Change::Rescale }
-        }
-        _ => Change::Rebuild,
+    let replicas = existing.spec.as_ref().and_then(|spec| spec.replicas);
+    if built_for(existing, status) != Some(generation) {
+        Change::Rebuild
+    } else if noted(existing).is_none() {
+        Change::Note(generation)
+    } else if replicas == Some(pods) {
+        Change::None
+    } else {
+        Change::Rescale
     }
 }
 

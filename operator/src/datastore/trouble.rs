@@ -4,7 +4,7 @@
 use super::{
     fetch::{Fetched, all_ready},
     placement,
-    plan::built_for,
+    plan::noted,
     shape::Shape,
     validate::ValidatedDatastore,
 };
@@ -26,7 +26,7 @@ pub const SERVER_EXITS: &str = "ServerExits";
 /// only then its revision is that of the declaration.
 fn settled(stateful_set: &StatefulSet, generation: i64) -> bool {
     let seen = stateful_set.status.as_ref().and_then(|status| status.observed_generation);
-    built_for(stateful_set) == Some(generation) && seen.is_some() && seen == stateful_set.metadata.generation
+    noted(stateful_set) == Some(generation) && seen.is_some() && seen == stateful_set.metadata.generation
 }
 
 /// Whether `pod` was made from the StatefulSet's newest template, and stays.

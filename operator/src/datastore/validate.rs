@@ -121,24 +121,30 @@ fn check_ports(spec: &DatastoreSpec) -> Result<(), Invalid> {
     Ok(())
 }
 
-/// Checks the whole declaration against its engine. Of the nodes that there are only
-/// the default of what the server requests depends: none of them must exist yet.
-pub fn validate<N: Borrow<Node>>(datastore: &Datastore, nodes: &[N]) -> Result<ValidatedDatastore, Invalid> {
+/// The declaration with what it leaves out. Of the nodes that there are only the
+/// default of what the server requests depends: none of them must exist yet.
+pub fn complete<N: Borrow<Node>>(datastore: &Datastore, nodes: &[N]) -> Result<ValidatedDatastore, Invalid> {
     let spec = datastore.spec.clone();
     let rules = engines::rules(spec.engine);
-    if let Some(complaint) = rules.refuse(&spec) {
-        return Err(Invalid::Engine(complaint));
-    }
-    check_ports(&spec)?;
-    let resources = of_server(&spec, most_cpus(nodes, &spec.placement));
-    check_memory(&spec, &resources)?;
     Ok(ValidatedDatastore {
         name: datastore.name_any(),
         namespace: datastore.namespace().ok_or(Invalid::Incomplete("namespace"))?,
         uid: datastore.uid().ok_or(Invalid::Incomplete("uid"))?,
         generation: datastore.metadata.generation.unwrap_or(0),
         image: spec.image.clone().unwrap_or_else(|| rules.default_image(spec.version.as_deref())),
-        resources,
+        resources: of_server(&spec, most_cpus(nodes, &spec.placement)),
         spec,
     })
+}
+
+/// Checks the whole declaration against its engine.
+pub fn validate<N: Borrow<Node>>(datastore: &Datastore, nodes: &[N]) -> Result<ValidatedDatastore, Invalid> {
+    let spec = &datastore.spec;
+    if let Some(complaint) = engines::rules(spec.engine).refuse(spec) {
+        return Err(Invalid::Engine(complaint));
+    }
+    check_ports(spec)?;
+    let validated = complete(datastore, nodes)?;
+    check_memory(spec, &validated.resources)?;
+    Ok(validated)
 }

@@ -31,6 +31,8 @@ use k8s_openapi::{
 const SERVER_CERTIFICATE: &str = "tls-server";
 /// Volume with a client's certificate, for the observer.
 const CLIENT_CERTIFICATE: &str = "tls-client";
+/// The last lines of a container that fails become part of the pod's status.
+const LAST_WORDS: &str = "FallbackToLogsOnError";
 /// Read by the group alone, which is the server's.
 const CERTIFICATE_MODE: i32 = 0o440;
 
@@ -38,11 +40,6 @@ const CERTIFICATE_MODE: i32 = 0o440;
 pub(super) fn port_name(spec: &DatastoreSpec, index: usize) -> String {
     let name = if engines::speaks_resp(spec) { "resp" } else { "server" };
     if index == 0 { name.to_owned() } else { format!("{name}-{index}") }
-}
-
-/// The last lines of a container that fails become part of the pod's status.
-fn last_words() -> Option<String> {
-    Some("FallbackToLogsOnError".to_owned())
 }
 
 fn http_probe(path: &str, port: i32) -> Probe {
@@ -118,7 +115,7 @@ fn observer(datastore: &ValidatedDatastore, runner_image: &str) -> Container {
         }]),
         readiness_probe: Some(http_probe(READY_PATH, i32::from(OBSERVER_PORT))),
         resources: Some(resources::of_helper()),
-        termination_message_policy: last_words(),
+        termination_message_policy: Some(LAST_WORDS.to_owned()),
         security_context: Some(locked_down()),
         volume_mounts: observer_mounts(spec),
         ..Container::default()
@@ -213,7 +210,7 @@ fn server(datastore: &ValidatedDatastore, spec: &DatastoreSpec, index: usize) ->
         startup_probe,
         readiness_probe,
         resources: Some(datastore.resources.clone()),
-        termination_message_policy: last_words(),
+        termination_message_policy: Some(LAST_WORDS.to_owned()),
         security_context: Some(SecurityContext {
             seccomp_profile: Some(rules.seccomp(spec)),
             ..locked_down()

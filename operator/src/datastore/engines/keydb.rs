@@ -1,7 +1,7 @@
 //! KeyDB. Every server thread accepts and serves connections. Its image has no
 //! fixed user id, so the operator chooses one.
 
-use super::{EngineRules, redis_family};
+use super::{EngineRules, redis_family::redis_family};
 use dragstrip_crds::DatastoreSpec;
 
 /// KeyDB's rules.

@@ -1,6 +1,6 @@
 //! Redis. `--io-threads` counts the main thread; it is fixed at start-up.
 
-use super::{EngineRules, major, redis_family};
+use super::{EngineRules, major, redis_family::redis_family};
 use dragstrip_crds::DatastoreSpec;
 
 /// Redis' rules.

@@ -1,6 +1,6 @@
 //! Valkey. `--io-threads` counts the main thread; reads are always threaded.
 
-use super::{EngineRules, redis_family};
+use super::{EngineRules, redis_family::redis_family};
 use dragstrip_crds::DatastoreSpec;
 
 /// Valkey's rules.
