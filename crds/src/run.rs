@@ -2,10 +2,8 @@
 
 use crate::{
     datastore::{DatastoreSpec, Placement, SecretKeyReference, ServerProtocol},
-    histogram::LatencySummary,
+    measured::{BatchStatistics, LatencySummary, Metric, ScheduleRecord, Spread},
     observed::ServerTruth,
-    result::{BatchStatistics, Metric, ScheduleRecord},
-    statistics::Spread,
     units::Period,
     workload::{BullmqSpec, ExecSpec, LoadSpec, LoadgenSpec, MemtierSpec},
 };

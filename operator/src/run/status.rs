@@ -14,17 +14,15 @@ use crate::{
     labels::RUN_MANAGER,
 };
 use dragstrip_crds::{
-    BenchmarkRun, BenchmarkRunStatus,
-    conditions::{
-        self, Finding,
-        types::{CLIENTS_READY, COMPLETE, PASSED, TARGET_READY},
-    },
-    histogram::LatencySummary,
+    BenchmarkRun, BenchmarkRunStatus, conditions,
+    conditions::Finding,
+    conditions::types::{CLIENTS_READY, COMPLETE, PASSED, TARGET_READY},
+    measured::LatencySummary,
     observed::ServerTruth,
-    result::RepetitionResult,
     run::{FailureStatus, Headline, PhaseStatus, RetryStatus, RunPhase, TargetStatus},
     units::thousands,
 };
+use dragstrip_results::result::RepetitionResult;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::{Api, ResourceExt};
