@@ -209,26 +209,29 @@ impl Default for ClientsSpec {
     }
 }
 
-/// CEL: the whole seconds of the duration `field` of `object`; 0 where it is absent
-/// or, which its own rule refuses, no duration.
-fn seconds(object: &str, field: &str) -> String {
-    let path = format!("{object}.{field}");
-    format!("(has({path}) && {path}.matches('^([0-9]+(h|ms|m|s))+$') ? duration({path}).getSeconds() : 0)")
+/// CEL: whether `path` is a duration. What is none is refused by its own rule.
+fn is_duration(path: &str) -> String {
+    format!("{path}.matches('^([0-9]+(h|ms|m|s))+$')")
 }
 
-/// CEL: how long the phases load the target at least, in seconds. A number of
-/// requests takes nobody knows how long.
-fn declared_seconds() -> String {
-    let tool =
-        |tool: &str, field: &str| format!("(has(p.{tool}) ? {} : 0)", seconds(&format!("p.{tool}"), field));
-    let parts = [
-        seconds("p", "warmup"),
-        tool("memtier", "testTime"),
-        tool("loadgen", "duration"),
-        tool("bullmq", "duration"),
-        tool("exec", "duration"),
+/// CEL: no phase declares more load than `timeout` allows. A number of requests
+/// takes nobody knows how long and counts nothing.
+fn timeout_rule() -> String {
+    let seconds = |known: &str, path: &str| {
+        format!("({known} && {} ? duration({path}).getSeconds() : 0)", is_duration(path))
+    };
+    let declared = [
+        seconds("has(p.warmup)", "p.warmup"),
+        seconds("has(p.memtier) && has(p.memtier.testTime)", "p.memtier.testTime"),
+        seconds("has(p.loadgen) && has(p.loadgen.duration)", "p.loadgen.duration"),
+        seconds("has(p.bullmq)", "p.bullmq.duration"),
+        seconds("has(p.exec) && has(p.exec.duration)", "p.exec.duration"),
     ];
-    format!("self.phases.map(p, {}).sum() * self.repetitions", parts.join(" + "))
+    format!(
+        "!{} || self.phases.map(p, {}).sum() * self.repetitions <= duration(self.timeout).getSeconds()",
+        is_duration("self.timeout"),
+        declared.join(" + ")
+    )
 }
 
 fn default_repetitions() -> i32 {
@@ -279,8 +282,8 @@ fn default_timeout() -> Period {
         .message("flush: true would empty an external server: set target.external.allowFlush: true if that is meant"),
     validation = Rule::new("!has(self.target.external) || self.target.external.protocol == 'Resp' || self.phases.all(p, has(p.exec) && !p.flush && !has(p.load))")
         .message("a target with protocol Tcp can only be loaded by exec phases, without flush and load"),
-    validation = Rule::new(format!("{} <= {}", declared_seconds(), seconds("self", "timeout")))
-        .message(Message::Expression(format!("'timeout is ' + self.timeout + ', but the phases declare at least ' + string({}) + ' s of load (warmup and duration, times repetitions): raise timeout, or measure less'", declared_seconds())))
+    validation = Rule::new(timeout_rule())
+        .message(Message::Expression("'timeout is ' + self.timeout + ', shorter than the declared load (warmup and duration of all phases, times repetitions): raise timeout, or measure less'".into()))
         .field_path(".timeout"),
 )]
 pub struct BenchmarkRunSpec {

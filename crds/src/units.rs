@@ -170,9 +170,11 @@ const PERIOD_UNITS: [(&str, usize, u64); 4] =
 
 fn period_schema() -> Schema {
     let parts = PERIOD_UNITS.map(|(unit, digits, _)| format!("([0-9]{{1,{digits}}}{unit})?"));
-    let mut schema = text_schema(32, &format!("^{}$", parts.concat()), PERIOD_FORM);
+    let pattern = format!("^{}$", parts.concat());
+    let mut schema = text_schema(32, &pattern, PERIOD_FORM);
     if let Some(rules) = schema.get_mut("x-kubernetes-validations").and_then(|rules| rules.as_array_mut()) {
-        rules.push(serde_json::json!({"rule": "self.matches('[1-9]')", "message": PERIOD_POSITIVE}));
+        let positive = format!("!self.matches('{pattern}') || self.matches('[1-9]')");
+        rules.push(serde_json::json!({"rule": positive, "message": PERIOD_POSITIVE}));
     }
     schema
 }

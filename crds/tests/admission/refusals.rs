@@ -40,6 +40,8 @@ fn times_that_cannot_be_measured_are_refused_with_their_field() {
         |duration: &'static str| run(move |s| s["phases"][0]["loadgen"]["duration"] = json!(duration));
     refused(&schema, &loadgen("0s"), "spec.phases[0].loadgen.duration: write a time longer than 0s");
     refused(&schema, &loadgen("fast"), "such as 30s, 5m, 1h30m or 250ms");
+    let fast = schema::refusals(&schema, &run(|s| s["timeout"] = json!("fast")));
+    assert_eq!(fast.len(), 1, "one mistake is told once: {fast:#?}");
     refused(&schema, &run(|s| s["timeout"] = json!("30s5m")), "spec.timeout: write hours, minutes");
     let memtier = |time: &'static str| {
         run(move |s| s["phases"][0] = json!({"name": "read", "memtier": {"testTime": time}}))
@@ -66,8 +68,8 @@ fn a_timeout_shorter_than_the_declared_load_is_refused() {
             ]);
         })
     };
-    refused(&schema, &declared("5m59s"), "timeout is 5m59s, but the phases declare at least 360 s of load");
-    refused(&schema, &declared("5m59s"), "raise timeout, or measure less");
+    refused(&schema, &declared("5m59s"), "spec.timeout: timeout is 5m59s, shorter than the declared load");
+    refused(&schema, &declared("2s"), "raise timeout, or measure less");
     admitted(&schema, &declared("6m"));
     admitted(&schema, &declared("1h30m"));
 }
