@@ -4,6 +4,7 @@ use crate::schema;
 use dragstrip_crds::{
     BenchmarkRun, BenchmarkRunSpec, Datastore, DatastoreSpec,
     units::{Decimal, Memory, Period},
+    workload::LoadSpec,
 };
 use proptest::{prelude::*, string::string_regex};
 use schemars::JsonSchema;
@@ -86,7 +87,7 @@ proptest! {
         prop_assert!(read.is_ok(), "{}: {:?}", spec, read.err());
         let spec = read.unwrap();
         // What is computed from an admitted spec stays in range.
-        let keys: u64 = spec.phases.iter().filter_map(|phase| phase.load.as_ref()).map(|load| load.keys()).sum();
+        let keys: u64 = spec.phases.iter().filter_map(|phase| phase.load.as_ref()).map(LoadSpec::keys).sum();
         prop_assert!(keys < 1 << 56 && spec.timeout.signed().as_hours() < 100_000, "{} keys", keys);
     }
 }
