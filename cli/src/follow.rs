@@ -33,7 +33,10 @@ pub enum Error {
 
 fn line(run: &BenchmarkRun) -> String {
     let status = run.status.clone().unwrap_or_default();
-    let progress = status.progress.unwrap_or_default();
+    let progress = status
+        .progress
+        .map(|progress| format!("{}/{}", progress.measured, progress.total))
+        .unwrap_or_default();
     format!("{:<10} {progress:<5} {}", status.phase.to_string(), status.message.unwrap_or_default())
 }
 

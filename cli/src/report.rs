@@ -154,7 +154,7 @@ mod tests {
             target: Some(dragstrip_crds::run::TargetStatus { name: target.into(), ..Default::default() }),
             phases: vec![PhaseStatus {
                 name: "read".into(),
-                tool: "loadgen".into(),
+                tool: dragstrip_crds::run::ToolStatus::default(),
                 operations: vec![operation("GET"), operation("TOTAL")],
                 repetitions: vec![],
                 metrics: vec![],

@@ -43,7 +43,7 @@ pub struct SecretKeyReference {
     /// Name of a Secret in the same namespace.
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
-    /// Key within the Secret.
+    /// Key within the Secret. Default password.
     #[serde(default = "default_secret_key")]
     #[schemars(length(min = 1, max = 253))]
     pub key: String,
@@ -58,10 +58,10 @@ fn default_secret_key() -> String {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Placement {
-    /// Labels a node must have, such as `node.kubernetes.io/instance-type: c7gn.16xlarge`.
+    /// Labels a node must have, such as `node.kubernetes.io/instance-type: c7gn.16xlarge`. None when absent.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub node_selector: BTreeMap<String, String>,
-    /// Taints to tolerate besides `dragstrip.dev/role`.
+    /// Taints to tolerate besides `dragstrip.dev/role`, such as `{key: dedicated, operator: Exists}`. None when absent.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
     pub tolerations: Vec<Toleration>,
@@ -101,7 +101,7 @@ pub struct ServerTls {
     #[schemars(length(min = 1, max = 253))]
     pub secret_name: String,
     /// Secret with the clients' tls.crt and tls.key, signed by the same ca.crt.
-    /// When set, the server refuses clients without a certificate.
+    /// When set, the server refuses clients without a certificate; clients need none when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub client_secret_name: Option<String>,
@@ -123,22 +123,25 @@ pub enum ShardPlacement {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ClusterSpec {
-    /// Shards; the 16384 slots are divided evenly among them.
+    /// Shards, from 3 to 64; the 16384 slots are divided evenly among them.
     #[schemars(range(min = 3, max = 64))]
     pub shards: i32,
-    /// Where they run.
+    /// Where they run: OneNode (one pod with a container per shard) or Spread (a pod
+    /// per shard). Default OneNode.
     #[serde(default)]
     pub placement: ShardPlacement,
 }
 
 /// A further port of a custom server.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CustomPort {
-    /// Its name.
-    #[schemars(length(min = 1, max = 15), regex(pattern = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"))]
+    /// Its name, such as peer.
+    #[schemars(length(min = 1, max = 15))]
+    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')")
+        .message("a port's name is made of a-z, 0-9 and -, and begins and ends with a letter or digit, such as peer"))]
     pub name: String,
-    /// Its number.
+    /// Its number, from 1 to 65535, such as 2380.
     #[schemars(range(min = 1, max = 65535))]
     pub port: i32,
 }
@@ -148,35 +151,38 @@ pub struct CustomPort {
 /// domain in which every member is POD_NAME.SERVICE: NAME.NAMESPACE.svc) are put
 /// in. The members' pods are named after the Datastore: NAME-0, NAME-1, ...: see
 /// status.members. Only /data and /tmp can be written to.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CustomSpec {
-    /// The server's program; the image's own when empty.
+    /// The server's program, such as `[etcd]`; the image's own when empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64), inner(length(max = 4096)))]
     pub command: Vec<String>,
-    /// Its arguments.
+    /// Its arguments, such as `["--name=$(POD_NAME)"]`. None when absent.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256), inner(length(max = 4096)))]
     pub args: Vec<String>,
-    /// What it speaks on `port`.
+    /// What it speaks on `port`: Tcp or Resp. Default Tcp.
     #[serde(default = "tcp")]
     pub protocol: ServerProtocol,
-    /// How many members it has, each a pod of its own, spread over the nodes where they allow it.
+    /// How many members it has, each a pod of its own, spread over the nodes where
+    /// they allow it. From 1 to 64, default 1.
     #[serde(default = "one_member")]
     #[schemars(range(min = 1, max = 64))]
     pub members: i32,
-    /// Further ports, such as a peer port.
+    /// Further ports, such as `[{name: peer, port: 2380}]`. None when absent.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub ports: Vec<CustomPort>,
-    /// HTTP path that answers 200 on `port` when a member is ready; a TCP connection is enough when absent.
+    /// HTTP path that answers 200 on `port` when a member is ready, such as /readyz;
+    /// a TCP connection is enough when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 256))]
     pub readiness_path: Option<String>,
-    /// User id the server runs as.
+    /// User id the server runs as, not root. Default 65532.
     #[serde(default = "unprivileged")]
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = 2_147_483_647))]
     pub user: i64,
 }
 
@@ -241,32 +247,37 @@ fn default_port() -> i32 {
         .message("tls is for engines Redis, Valkey, KeyDB, Dragonfly and Custom"),
     validation = Rule::new("!has(self.cluster) || self.port + self.cluster.shards <= 55536")
         .message("port is too high for that many shards: their bus ports are 10000 above"),
+    validation = Rule::new("!has(self.maxMemory) || !isQuantity(self.maxMemory) || !has(self.resources) || !has(self.resources.limits) || !('memory' in self.resources.limits) || !isQuantity(string(self.resources.limits['memory'])) || quantity(string(self.resources.limits['memory'])).compareTo(quantity(self.maxMemory)) >= 0")
+        .message("resources.limits.memory is below maxMemory: the server would be killed before it is full; raise the limit above maxMemory, or lower maxMemory"),
     validation = Rule::new("has(self.cluster) == has(oldSelf.cluster) && (!has(self.cluster) || self.cluster == oldSelf.cluster)")
         .message("cluster cannot be changed, because slots that hold data are never moved: create another Datastore"),
 )]
 pub struct DatastoreSpec {
-    /// The engine. Each has its own image, flags and way to tell its thread count.
+    /// The engine: Dragonfly, Redis, Valkey, KeyDB, Garnet, or Custom for any other
+    /// server. Each has its own image, flags and way to tell its thread count.
     pub engine: Engine,
     /// Version the server must report, whole or its beginning (8, 8.0 or 8.0.2).
     /// Chooses the default image's tag too. Any version is accepted when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 64))]
     pub version: Option<String>,
-    /// Container image; the engine's official one when absent. It must hold the
-    /// engine's server on its PATH (Garnet: /app/GarnetServer).
+    /// Container image, such as redis:8.0; the engine's official one when absent. It
+    /// must hold the engine's server on its PATH (Garnet: /app/GarnetServer).
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 512))]
     pub image: Option<String>,
     /// Threads that serve commands: proactor threads (Dragonfly), I/O threads
     /// including the main one (Redis, Valkey), server threads (KeyDB), worker
-    /// threads (Garnet). Read back from the running server and compared.
+    /// threads (Garnet). From 1 to 1024. Read back from the running server and compared.
     #[schemars(range(min = 1, max = 1024))]
     pub threads: i32,
-    /// Memory the server may use for data, such as 1Gi. 512Mi per thread for
-    /// Dragonfly and 1Gi for others when absent. Dragonfly needs at least 256Mi per thread.
+    /// Memory the server may use for data, such as 512Mi or 1Gi: a whole number with
+    /// Ki, Mi, Gi or Ti (or k, M, G, T), from 1Mi to 999Ti. 512Mi per thread for
+    /// Dragonfly and 1Gi for others when absent. Dragonfly needs at least 256Mi per
+    /// thread. A memory limit in resources must not be below it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_memory: Option<Memory>,
-    /// TCP port it listens on.
+    /// TCP port it listens on, from 1 to 55535. Default 6379.
     #[serde(default = "default_port")]
     #[schemars(range(min = 1, max = 55535))]
     pub port: i32,
@@ -280,21 +291,23 @@ pub struct DatastoreSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster: Option<ClusterSpec>,
     /// Read-only replicas of the server, each a pod of its own. Ready means that
-    /// every one of them is in step with the primary.
+    /// every one of them is in step with the primary. From 0 to 16, default 0.
     #[serde(default)]
     #[schemars(range(min = 0, max = 16))]
     pub replicas: i32,
-    /// The server of engine Custom.
+    /// The server of engine Custom, which needs it; no other engine has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub custom: Option<CustomSpec>,
-    /// Further server arguments, after the operator's own. What the operator
-    /// declares (threads, memory, port, persistence) is still verified.
+    /// Further server arguments, after the operator's own, such as
+    /// `["--maxclients", "50000"]`. What the operator declares (threads, memory, port,
+    /// persistence) is still verified. None when absent.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64), inner(length(max = 1024)))]
     pub extra_args: Vec<String>,
-    /// Further environment variables of the server.
+    /// Further environment variables of the server, such as `[{name: TZ, value: UTC}]`. None when absent.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub env: Vec<EnvVar>,
     /// CPU and memory of each server container; what is left out is filled in. By
     /// default as many whole CPUs as threads, requests equal to limits, so that a
@@ -306,10 +319,12 @@ pub struct DatastoreSpec {
     /// request, whichever is larger; a request that is left out is the limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resources: Option<ResourceRequirements>,
-    /// Which nodes it may run on.
+    /// Which nodes it may run on. Nodes labelled `dragstrip.dev/role=server` are preferred when absent.
     #[serde(default)]
     pub placement: Placement,
-    /// Use of Linux's `io_uring`; Dragonfly only.
+    /// Use of Linux's `io_uring`, Dragonfly only: Prefer (where kernel and seccomp
+    /// profile allow it), Require (without a seccomp profile, which would forbid it) or
+    /// Disable (epoll). Default Prefer.
     #[serde(default)]
     pub io_uring: IoUring,
 }
@@ -361,9 +376,9 @@ pub struct MemberStatus {
     pub address: String,
     /// primary, replica, shard or member.
     pub role: String,
-    /// Slots it serves (clusters), such as 0-2047.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub slots: Option<String>,
+    /// Ranges of slots it serves (clusters), such as 0-2047.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub slots: Vec<String>,
     /// The node it runs on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
@@ -393,6 +408,7 @@ pub struct DatastoreStatus {
     pub pod: Option<String>,
     /// Every server, where there are several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["pod".into(), "address".into()]))]
     pub members: Vec<MemberStatus>,
     /// Things worth knowing that are no fault, such as an engine's licence or what the image's entrypoint would have added.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -1,26 +1,27 @@
 //! `BenchmarkRun`: phases of load against one target, measured and judged.
 
+mod status;
+
+pub use status::{
+    BenchmarkRunStatus, ClockStatus, FailureStatus, Headline, OperationStatus, PhaseStatus, Progress,
+    QueueStatus, RepetitionStatus, RetryStatus, RunPhase, SetbackStatus, TargetStatus, ToolStatus,
+};
+
 use crate::{
     datastore::{DatastoreSpec, Placement, SecretKeyReference, ServerProtocol},
-    measured::{BatchStatistics, LatencySummary, Metric, ScheduleRecord, Spread},
-    observed::ServerTruth,
-    units::Period,
+    units::{Decimal, Period, decimal_between},
     workload::{BullmqSpec, ExecSpec, LoadSpec, LoadgenSpec, MemtierSpec},
 };
-use k8s_openapi::{
-    api::core::v1::ResourceRequirements,
-    apimachinery::pkg::apis::meta::v1::{Condition, Time},
-};
+use k8s_openapi::api::core::v1::ResourceRequirements;
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::fmt;
 
 /// A Datastore in the run's namespace.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct DatastoreReference {
-    /// Its name.
+    /// Its name, such as redis.
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
 }
@@ -30,7 +31,7 @@ pub struct DatastoreReference {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ClientTls {
     /// Secret with ca.crt, which must have signed the server's certificate.
-    /// The well-known authorities when absent; memtier and exec have those of their image.
+    /// When absent the well-known authorities; memtier and exec have those of their image.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub ca_secret_name: Option<String>,
@@ -42,7 +43,7 @@ pub struct ClientTls {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub server_name: Option<String>,
-    /// Take any certificate. Only for tests: anybody could be in between.
+    /// Take any certificate. Only for tests: anybody could be in between. Default false.
     #[serde(default)]
     pub insecure_skip_verify: bool,
 }
@@ -51,10 +52,10 @@ pub struct ClientTls {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ExternalTarget {
-    /// Host and port, such as `10.0.0.7:6379` or `redis.example.com:6379`.
+    /// HOST:PORT, such as `10.0.0.7:6379`, `redis.example.com:6379` or `[fd00::7]:6379`.
     #[schemars(length(min = 3, max = 260))]
-    #[x_kube(validation = Rule::new("self.matches('^([A-Za-z0-9.-]+|\\\\[[0-9A-Fa-f:]+\\\\]):[0-9]{1,5}$')")
-        .message("address is HOST:PORT, such as 10.0.0.7:6379 or [fd00::7]:6379"))]
+    #[x_kube(validation = Rule::new("self.matches('^([A-Za-z0-9.-]+|\\\\[[0-9A-Fa-f:]+\\\\]):([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])$')")
+        .message("address is HOST:PORT with a port from 1 to 65535, such as 10.0.0.7:6379 or [fd00::7]:6379"))]
     pub address: String,
     /// The password. No password when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -66,13 +67,15 @@ pub struct ExternalTarget {
     /// Encrypted connections. Plain ones when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls: Option<ClientTls>,
-    /// What the server speaks. Tcp leaves out every question over RESP; only exec tools can load it.
+    /// What the server speaks: Resp or Tcp. Tcp leaves out every question over RESP;
+    /// only exec tools can load it. Default Resp.
     #[serde(default)]
     pub protocol: ServerProtocol,
-    /// Allow phases with `flush: true` to empty this server. It is not ours: false unless you say so.
+    /// Allow phases with `flush: true` to empty this server. It is not ours: default false.
     #[serde(default)]
     pub allow_flush: bool,
-    /// Whether the server is expected to run in cluster mode; a mismatch fails the run before load.
+    /// Whether the server is expected to run in cluster mode; a mismatch fails the run
+    /// before load. Default false.
     #[serde(default)]
     pub cluster: bool,
 }
@@ -85,13 +88,13 @@ pub struct ExternalTarget {
         .message("target needs exactly one of datastoreRef (a Datastore that exists), datastore (made for this run) and external (an address)"),
 )]
 pub struct Target {
-    /// A Datastore in the same namespace.
+    /// A Datastore in the same namespace, such as `{name: redis}`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub datastore_ref: Option<DatastoreReference>,
-    /// A Datastore made for this run and removed after it.
+    /// A Datastore made for this run and removed after it, such as `{engine: Redis, threads: 4}`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub datastore: Option<DatastoreSpec>,
-    /// A server that is already there.
+    /// A server that is already there, such as `{address: "10.0.0.7:6379"}`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub external: Option<ExternalTarget>,
 }
@@ -104,37 +107,43 @@ pub struct Target {
         .message("a phase needs exactly one workload: memtier, bullmq, loadgen or exec"),
     validation = Rule::new("!has(self.warmup) || !has(self.exec)")
         .message("warmup is for memtier, bullmq and loadgen: let the tool of exec warm up by itself, or put a phase in front"),
+    validation = Rule::new("!has(self.memtier) || !has(self.warmup) || !self.warmup.endsWith('ms')")
+        .message("memtier measures whole seconds: write its warmup without ms, such as 2s instead of 1500ms")
+        .field_path(".warmup"),
 )]
 pub struct PhaseSpec {
-    /// Name of the phase, unique in the run.
+    /// Name of the phase, unique in the run, such as read. At most 20 characters of a-z, 0-9 and -.
     #[schemars(length(min = 1, max = 20))]
     #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')")
         .message("a phase's name is made of a-z, 0-9 and -, and begins and ends with a letter or digit"))]
     pub name: String,
-    /// Empty the datastore (FLUSHALL) before this phase. Data stays otherwise.
+    /// Empty the datastore (FLUSHALL) before this phase. Default false: data stays.
     #[serde(default)]
     pub flush: bool,
-    /// Write these keys before the load, and make sure that all of them are there.
+    /// Write these keys before the load, and make sure that all of them are there. None when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub load: Option<LoadSpec>,
-    /// Load of the same kind for this long before the measured part, in no figure of the result.
+    /// Load of the same kind for this long before the measured part, in no figure of
+    /// the result, such as 10s. None when absent. memtier takes whole seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warmup: Option<Period>,
-    /// Share of reads that must find their key, from 0 to 1: below it the
-    /// repetition is invalid, since reads that find nothing are cheaper.
+    /// Share of reads that must find their key, from "0" to "1", such as "0.999":
+    /// below it the repetition is invalid, since reads that find nothing are cheaper.
+    /// Any share will do when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0.0, max = 1.0))]
-    pub minimum_hit_ratio: Option<f64>,
-    /// Run `memtier_benchmark`.
+    #[x_kube(validation = Rule::new(decimal_between("0.0", "1.0"))
+        .message("minimumHitRatio is from 0 to 1, such as \"0.999\""))]
+    pub minimum_hit_ratio: Option<Decimal>,
+    /// Run `memtier_benchmark`, such as `{testTime: 60s, ratio: "1:10"}`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memtier: Option<MemtierSpec>,
-    /// Run Dragstrip's own load generator.
+    /// Run Dragstrip's own load generator, such as `{duration: 60s, ratio: "1:10"}`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub loadgen: Option<LoadgenSpec>,
-    /// Run the BullMQ job.
+    /// Run the BullMQ job, such as `{duration: 30s, writers: 16, queues: 8}`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bullmq: Option<BullmqSpec>,
-    /// Run any tool.
+    /// Run any tool, such as `{image: redis:8, command: [redis-benchmark, ...], parser: {redisBenchmarkCsv: {}}}`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exec: Option<ExecSpec>,
 }
@@ -157,18 +166,23 @@ pub enum ClientSpread {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ClientsSpec {
-    /// How many client pods load the target together.
+    /// How many client pods load the target together, from 1 to 256. Default 1.
     #[serde(default = "default_pods")]
     #[schemars(range(min = 1, max = 256))]
     pub pods: i32,
-    /// CPU and memory of each client pod. Unlimited when absent: the client must be the stronger one.
+    /// CPU and memory of each client pod, such as `{limits: {cpu: "4", memory: 2Gi}}`.
+    /// Unlimited when absent: the client must be the stronger one. A CPU limit must be
+    /// at least the tool's load threads.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resources: Option<ResourceRequirements>,
     /// Which nodes they may run on; never one with a Dragstrip server, unless
-    /// shareServerNode is true.
+    /// shareServerNode is true. Nodes labelled `dragstrip.dev/role=client` are preferred
+    /// when absent.
     #[serde(default)]
     pub placement: Placement,
-    /// How they are spread over those nodes.
+    /// How they are spread over those nodes: Preferred (as evenly as the nodes allow),
+    /// Required (evenly, or they wait), OnePerNode (no two on one node, or they wait) or
+    /// None (wherever the scheduler likes). Default Preferred.
     #[serde(default)]
     pub spread: ClientSpread,
     /// Let clients run on the target's own node, beside the server: for clusters
@@ -193,6 +207,31 @@ impl Default for ClientsSpec {
             share_server_node: false,
         }
     }
+}
+
+/// CEL: whether `path` is a duration. What is none is refused by its own rule.
+fn is_duration(path: &str) -> String {
+    format!("{path}.matches('^([0-9]+(h|ms|m|s))+$')")
+}
+
+/// CEL: no phase declares more load than `timeout` allows. A number of requests
+/// takes nobody knows how long and counts nothing.
+fn timeout_rule() -> String {
+    let seconds = |known: &str, path: &str| {
+        format!("({known} && {} ? duration({path}).getSeconds() : 0)", is_duration(path))
+    };
+    let declared = [
+        seconds("has(p.warmup)", "p.warmup"),
+        seconds("has(p.memtier) && has(p.memtier.testTime)", "p.memtier.testTime"),
+        seconds("has(p.loadgen) && has(p.loadgen.duration)", "p.loadgen.duration"),
+        seconds("has(p.bullmq)", "p.bullmq.duration"),
+        seconds("has(p.exec) && has(p.exec.duration)", "p.exec.duration"),
+    ];
+    format!(
+        "!{} || self.phases.map(p, {}).sum() * self.repetitions <= duration(self.timeout).getSeconds()",
+        is_duration("self.timeout"),
+        declared.join(" + ")
+    )
 }
 
 fn default_repetitions() -> i32 {
@@ -224,9 +263,10 @@ fn default_timeout() -> Period {
     category = "dragstrip",
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
     printcolumn(name = "Target", type_ = "string", json_path = ".status.target.name"),
-    printcolumn(name = "Progress", type_ = "string", json_path = ".status.progress"),
+    printcolumn(name = "Done", type_ = "integer", json_path = ".status.progress.measured"),
+    printcolumn(name = "Of", type_ = "integer", json_path = ".status.progress.total"),
     printcolumn(name = "Ops/s", type_ = "string", json_path = ".status.headline.operationsPerSecond"),
-    printcolumn(name = "p99 ms", type_ = "string", json_path = ".status.headline.p99Milliseconds"),
+    printcolumn(name = "p99 us", type_ = "string", json_path = ".status.headline.p99Microseconds"),
     printcolumn(name = "Passed", type_ = "string", json_path = ".status.conditions[?(@.type==\"Passed\")].status"),
     printcolumn(name = "Message", type_ = "string", json_path = ".status.message", priority = 1),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
@@ -242,330 +282,43 @@ fn default_timeout() -> Period {
         .message("flush: true would empty an external server: set target.external.allowFlush: true if that is meant"),
     validation = Rule::new("!has(self.target.external) || self.target.external.protocol == 'Resp' || self.phases.all(p, has(p.exec) && !p.flush && !has(p.load))")
         .message("a target with protocol Tcp can only be loaded by exec phases, without flush and load"),
+    validation = Rule::new(timeout_rule())
+        .message(Message::Expression("'timeout is ' + self.timeout + ', shorter than the declared load (warmup and duration of all phases, times repetitions): raise timeout, or measure less'".into()))
+        .field_path(".timeout"),
 )]
 pub struct BenchmarkRunSpec {
-    /// What is measured.
+    /// What is measured, such as `{datastoreRef: {name: redis}}`.
     pub target: Target,
-    /// What is run, in order.
+    /// What is run, in this order, such as `[{name: read, loadgen: {duration: 60s}}]`;
+    /// from 1 to 32 phases.
     #[schemars(length(min = 1, max = 32))]
     #[x_kube(validation = Rule::new("self.all(p, self.exists_one(q, q.name == p.name))")
         .message("phase names must be unique within a run"))]
     pub phases: Vec<PhaseSpec>,
-    /// How often the whole sequence of phases is measured.
+    /// How often the whole sequence of phases is measured, from 1 to 99. Default 1.
     #[serde(default = "default_repetitions")]
     #[schemars(range(min = 1, max = 99))]
     pub repetitions: i32,
     /// How often a repetition that lost a client pod or its node is measured
     /// again, all its phases from the first. What was lost is kept, marked
-    /// invalid, and never part of a sum. Other failures end the run.
+    /// invalid, and never part of a sum. Other failures end the run. From 0 to 9, default 1.
     #[serde(default = "default_max_retries")]
     #[schemars(range(min = 0, max = 9))]
     pub max_retries: i32,
-    /// The client pods.
+    /// The client pods: one, anywhere but on a server's node, when absent.
     #[serde(default)]
     pub clients: ClientsSpec,
-    /// Longest time the run may take, not counting the wait for other runs.
+    /// Longest time the run may take, such as 30s, 5m or 1h30m, not counting the wait for
+    /// other runs. At least the warmup and duration of all phases times repetitions.
+    /// Default 30m.
     #[serde(default = "default_timeout")]
     pub timeout: Period,
-    /// Remove the run this long after it finished. Kept when absent.
+    /// Remove the run this long after it finished, such as 24h. Kept when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ttl_after_finished: Option<Period>,
-    /// Stop the run; what was measured stays.
+    /// Stop the run; what was measured stays. Default false.
     #[serde(default)]
     pub cancel: bool,
-}
-
-/// Where a run stands. Derived from what exists on every pass, for people to
-/// read; never read back to decide.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub enum RunPhase {
-    /// Waiting for its target.
-    #[default]
-    Pending,
-    /// Its own datastore is being made.
-    Provisioning,
-    /// Waiting for other runs.
-    Queued,
-    /// Client pods are starting.
-    Preparing,
-    /// Load is running.
-    Running,
-    /// Results are being stored.
-    Collecting,
-    /// Every phase was measured.
-    Succeeded,
-    /// It ended without a usable result.
-    Failed,
-    /// It was stopped.
-    Cancelled,
-}
-
-impl RunPhase {
-    /// Whether a run in this phase has ended.
-    pub fn finished(self) -> bool {
-        matches!(self, Self::Succeeded | Self::Failed | Self::Cancelled)
-    }
-}
-
-impl fmt::Display for RunPhase {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(self, f)
-    }
-}
-
-/// The target as it was resolved and verified.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct TargetStatus {
-    /// The Datastore's name, or the external address.
-    pub name: String,
-    /// Address the clients connect to.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub address: Option<String>,
-    /// What the server said of itself.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub observed: Option<ServerTruth>,
-    /// The node the server runs on.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub node: Option<String>,
-    /// Digest of what the server is: its processes, pods, images and declaration;
-    /// the same from the first phase to the last.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub identity: Option<String>,
-}
-
-/// The clock of `spec.timeout`, which stands while the run waits for other runs.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct ClockStatus {
-    /// Seconds of `spec.timeout` used up before `runningSince`.
-    pub used_seconds: i64,
-    /// Since when the clock has been running; absent while it stands.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub running_since: Option<Time>,
-}
-
-/// What held the clients up when the turn was given back, and when it is tried again.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct SetbackStatus {
-    /// A constant in UpperCamelCase, such as `ImagePullBackOff`.
-    pub reason: String,
-    /// What happened, and the remedy.
-    pub message: String,
-    /// How often the turn was given back because of it.
-    pub count: i32,
-    /// When the run asks for its turn again.
-    pub retry_at: Time,
-}
-
-/// What a queued run waits for.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct QueueStatus {
-    /// 1 means next.
-    pub position: i32,
-    /// The Lease that is held.
-    pub lease: String,
-    /// The run that holds it, as namespace/name.
-    pub held_by: String,
-}
-
-/// The result in two cells, one number per phase in order.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct Headline {
-    /// Operations per second, mean over repetitions, per phase.
-    pub operations_per_second: String,
-    /// 99th percentile of latency in milliseconds, per phase.
-    pub p99_milliseconds: String,
-}
-
-/// One operation of one phase over all repetitions.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct OperationStatus {
-    /// The command, or TOTAL.
-    pub operation: String,
-    /// Successful operations over all repetitions.
-    pub count: u64,
-    /// Throughput in operations per second and its spread over repetitions.
-    pub operations_per_second: Spread,
-    /// Bytes per second, both directions, mean over repetitions; 0 where the tool does not tell.
-    pub bytes_per_second: f64,
-    /// Reads that found their key.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub hits: Option<u64>,
-    /// Reads that found nothing.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub misses: Option<u64>,
-    /// Error replies.
-    pub errors: u64,
-    /// Latency in milliseconds, from the histogram merged over clients and repetitions; of a
-    /// tool without histograms its own figures, of one client and one repetition. What is not known is absent.
-    #[serde(default)]
-    pub latency_milliseconds: LatencySummary,
-}
-
-/// One measured repetition of a phase.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct RepetitionStatus {
-    /// Which, from 1.
-    pub repetition: u32,
-    /// ConfigMap with the full result.
-    pub config_map: String,
-    /// Window in which every client was active, in seconds.
-    pub window_seconds: f64,
-    /// Throughput of all operations together, in operations per second.
-    pub operations_per_second: f64,
-    /// The tool's own figure, for comparison only.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub tool_operations_per_second: Option<f64>,
-    /// 99th percentile of latency, in milliseconds; absent where it is not known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub p99_milliseconds: Option<f64>,
-    /// CPU the client pods used, in CPUs.
-    pub client_cpus: f64,
-    /// Which measurement of this repetition it is, from 1: more than 1 after one was lost.
-    #[serde(default)]
-    pub measurement: u32,
-    /// Client pods that were measured together.
-    #[serde(default)]
-    pub pods: u32,
-    /// From the first pod's start of load to the last one's, in seconds, clock offsets taken out.
-    #[serde(default)]
-    pub start_skew_seconds: f64,
-    /// Largest difference between a client pod's clock and the operator's, in seconds.
-    #[serde(default)]
-    pub clock_offset_seconds: f64,
-    /// Share of reads that found their key, from 0 to 1.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub hit_ratio: Option<f64>,
-}
-
-/// A repetition that was lost and measured again.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct RetryStatus {
-    /// The repetition.
-    pub repetition: u32,
-    /// The phase in which it was lost.
-    pub phase: String,
-    /// Which measurement of this repetition it was, from 1.
-    pub measurement: u32,
-    /// Why it was lost.
-    pub reason: String,
-}
-
-/// Results of one phase.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct PhaseStatus {
-    /// The phase's name.
-    pub name: String,
-    /// The tool and its version.
-    pub tool: String,
-    /// Per operation, TOTAL last.
-    pub operations: Vec<OperationStatus>,
-    /// Per repetition.
-    pub repetitions: Vec<RepetitionStatus>,
-    /// Figures of the tool's own, mean over repetitions.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub metrics: Vec<Metric>,
-    /// Timed batches, of the last repetition.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub batches: Option<BatchStatistics>,
-    /// Scheduled, sent and answered requests of an open loop, summed over
-    /// repetitions; its rate is that of each repetition.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub schedule: Option<ScheduleRecord>,
-    /// Seconds of load before each measured part.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub warmup_seconds: Option<f64>,
-    /// Keys that were written and counted before each measurement.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub loaded_keys: Option<u64>,
-    /// What was left out, and why.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub notes: Vec<String>,
-}
-
-/// Why a run failed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct FailureStatus {
-    /// The phase, where one was running.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub phase: Option<String>,
-    /// The repetition.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub repetition: Option<u32>,
-    /// The pod.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub pod: Option<String>,
-    /// The step that failed.
-    pub step: String,
-    /// What happened.
-    pub message: String,
-    /// The tool's exit code.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub exit_code: Option<i32>,
-    /// The last lines the tool wrote.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub last_lines: Vec<String>,
-}
-
-/// What became of a run.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct BenchmarkRunStatus {
-    /// Generation of the spec this status speaks of.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub observed_generation: Option<i64>,
-    /// Where the run stands.
-    #[serde(default)]
-    pub phase: RunPhase,
-    /// What it waits for, or how it ended.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub message: Option<String>,
-    /// Phase, repetition and how many of all are done.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub progress: Option<String>,
-    /// When it got its turn.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub started_at: Option<Time>,
-    /// When it ended.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub finished_at: Option<Time>,
-    /// The clock of `spec.timeout`, which stands while the run waits for other runs.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub clock: Option<ClockStatus>,
-    /// What held the clients up when the turn was given back, and when it is tried again.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub setback: Option<SetbackStatus>,
-    /// What a queued run waits for.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub queue: Option<QueueStatus>,
-    /// The target.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub target: Option<TargetStatus>,
-    /// The result in two cells.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub headline: Option<Headline>,
-    /// Results per phase.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub phases: Vec<PhaseStatus>,
-    /// Repetitions that were lost and measured again.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub retries: Vec<RetryStatus>,
-    /// Why it failed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub failure: Option<FailureStatus>,
-    /// Complete, Passed, TargetReady and ClientsReady.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
-    pub conditions: Vec<Condition>,
 }
 
 #[cfg(test)]

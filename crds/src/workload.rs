@@ -20,6 +20,10 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+/// Largest key number, count or rate: far beyond any benchmark, exact in every
+/// reader of JSON, and sums of it do not overflow.
+const LARGEST: i64 = 1_000_000_000_000_000;
+
 fn default_threads() -> i32 {
     1
 }
@@ -74,18 +78,18 @@ pub enum KeyPattern {
 )]
 pub struct LoadSpec {
     /// Text before the key's number. The prefix of the phase's tool when absent:
-    /// `memtier-` for memtier, `dragstrip-` for loadgen.
+    /// `memtier-` for memtier, `dragstrip-` for loadgen; exec and bullmq need one.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 128))]
     pub key_prefix: Option<String>,
-    /// First key number.
+    /// First key number. Default 0.
     #[serde(default)]
-    #[schemars(range(min = 0))]
+    #[schemars(range(min = 0, max = LARGEST))]
     pub key_minimum: i64,
-    /// Last key number.
-    #[schemars(range(min = 0))]
+    /// Last key number, such as 999999 for a million keys from 0 on.
+    #[schemars(range(min = 0, max = LARGEST))]
     pub key_maximum: i64,
-    /// Value size in bytes.
+    /// Value size in bytes. Default 32.
     #[serde(default = "default_data_size")]
     #[schemars(range(min = 1, max = 536_870_912))]
     pub data_size: i64,

@@ -31,10 +31,10 @@ pub(crate) fn datastore_line(datastore: &Datastore) -> String {
 pub(crate) fn run_line(run: &BenchmarkRun) -> String {
     let status = run.status.clone().unwrap_or_default();
     format!(
-        "{} {} {} {:?} failure={:?} queue={:?} [{}]",
+        "{} {} {:?} {:?} failure={:?} queue={:?} [{}]",
         run.name_any(),
         status.phase,
-        status.progress.unwrap_or_default(),
+        status.progress,
         status.message,
         status.failure,
         status.queue,

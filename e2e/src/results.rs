@@ -120,9 +120,9 @@ pub fn plausible(phase: &PhaseStatus) -> Result<()> {
 pub fn plausible_without_bytes(phase: &PhaseStatus) -> Result<()> {
     let name = &phase.name;
     ensure!(
-        ["loadgen", "memtier", "bullmq", "exec"].iter().any(|tool| phase.tool.contains(tool)),
+        ["loadgen", "memtier", "bullmq", "exec"].iter().any(|tool| phase.tool.name.contains(tool)),
         "phase {name}: tool {:?}",
-        phase.tool
+        phase.tool.name
     );
     ensure!(
         phase.operations.last().is_some_and(|row| row.operation == "TOTAL"),

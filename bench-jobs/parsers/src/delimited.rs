@@ -12,7 +12,10 @@ use crate::{
     records::lines,
     time::{self, TimeError},
 };
-use dragstrip_crds::workload::{CsvColumn, CsvMeaning, CsvParser, TimeUnit};
+use dragstrip_crds::{
+    units::Decimal,
+    workload::{CsvColumn, CsvMeaning, CsvParser, TimeUnit},
+};
 
 /// What tools write where they have no value.
 const NO_VALUE: [&str; 5] = ["", "-", "---", "N/A", "n/a"];
@@ -258,7 +261,7 @@ impl<'a> Table<'a> {
             CsvMeaning::LatencyPercentile => {
                 let milliseconds = time(TimeUnit::Milliseconds)?;
                 // Twins were refused before, so that none is there yet.
-                row.latency().add_percentile(column.percentile.unwrap_or_default(), milliseconds);
+                row.latency().add_percentile(percent(column).unwrap_or_default(), milliseconds);
             }
             CsvMeaning::Metric => {
                 let (value, unit) = self.figure(line, column, cell)?;
@@ -375,8 +378,12 @@ fn check_column(column: &CsvColumn) -> Result<(), CsvError> {
     Err(CsvError::Option { header: column.header.clone(), meaning: column.meaning, needed })
 }
 
+fn percent(column: &CsvColumn) -> Option<f64> {
+    column.percentile.as_ref().map(Decimal::value)
+}
+
 fn same_meaning(one: &CsvColumn, other: &CsvColumn) -> bool {
-    one.meaning == other.meaning && one.percentile == other.percentile && one.metric == other.metric
+    one.meaning == other.meaning && percent(one) == percent(other) && one.metric == other.metric
 }
 
 fn number_error(line: u64, column: &CsvColumn, source: NumberError) -> CsvError {

@@ -96,7 +96,7 @@ mod tests {
         let status: BenchmarkRunStatus = serde_json::from_value(json!({
             "retries": [{"repetition": 1, "phase": "read", "measurement": 1, "reason": "pod p: evicted"}],
             "phases": [{
-                "name": "read", "tool": "loadgen", "operations": [],
+                "name": "read", "tool": {"name": "loadgen"}, "operations": [],
                 "warmupSeconds": 2.0, "loadedKeys": 100_000,
                 "schedule": {"kind": "fixed", "operationsPerSecond": 50.0, "scheduled": 1000, "sent": 999,
                     "answered": 998, "maximumLagMicroseconds": 1500.0},

@@ -43,43 +43,44 @@ pub struct BullmqSpec {
     #[schemars(length(min = 1, max = 512))]
     pub image: Option<String>,
     /// Worker threads that add jobs, per client pod. Each needs a CPU of its own:
-    /// Node.js is the limit at about 60,000 jobs per second and thread.
+    /// Node.js is the limit at about 60,000 jobs per second and thread. Default 1.
     #[serde(default = "one")]
     #[schemars(range(min = 0, max = 1024))]
     pub writers: i32,
-    /// Worker threads that process jobs, per client pod.
+    /// Worker threads that process jobs, per client pod. Default 0.
     #[serde(default)]
     #[schemars(range(min = 0, max = 1024))]
     pub readers: i32,
-    /// Queues, shared by all threads in turn.
+    /// Queues, shared by all threads in turn. Default 1.
     #[serde(default = "default_queues")]
     #[schemars(range(min = 1, max = 4096))]
     pub queues: i32,
     /// Adds each writer has in flight, and jobs each reader processes at a time; 1
-    /// awaits every add. The published tool has 2000.
+    /// awaits every add. Default 2000, as the published tool has.
     #[serde(default = "default_concurrency")]
     #[schemars(range(min = 1, max = 100_000))]
     pub concurrency: i32,
-    /// Jobs per addBulk; 0 adds them one by one.
+    /// Jobs per addBulk; 0 adds them one by one. Default 0.
     #[serde(default)]
     #[schemars(range(min = 0, max = 100_000))]
     pub bulk: i32,
-    /// How long to measure, such as 30s.
+    /// How long to measure, such as 30s, 5m or 1h30m.
     pub duration: Period,
-    /// Size of each job's data, in bytes of text.
+    /// Size of each job's data, in bytes of text. Default 32.
     #[serde(default = "default_payload")]
     #[schemars(range(min = 0, max = 16_777_216))]
     pub payload_bytes: i64,
-    /// Each job's data as JSON text, instead of payloadBytes.
+    /// Each job's data as JSON text, instead of payloadBytes, such as `{"color":"red"}`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 65_536))]
     pub payload: Option<String>,
-    /// BullMQ's key prefix.
+    /// BullMQ's key prefix. Default b.
     #[serde(default = "default_prefix")]
     #[schemars(length(min = 1, max = 64))]
     pub prefix: String,
     /// Queue names, with %d for the queue's number. Braces make the name a hashtag,
     /// which keeps a queue's keys in one slot (Redis Cluster) or thread (Dragonfly).
+    /// Default {queue%d}.
     #[serde(default = "default_queue_name")]
     #[schemars(length(min = 2, max = 128))]
     #[x_kube(validation = Rule::new("self.contains('%d')")
@@ -89,7 +90,7 @@ pub struct BullmqSpec {
     /// plain one although it is. As the target is when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster: Option<bool>,
-    /// Remove the queues' keys after the measurement.
+    /// Remove the queues' keys after the measurement. Default true.
     #[serde(default = "default_true")]
     pub clean_up: bool,
 }

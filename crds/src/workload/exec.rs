@@ -1,6 +1,6 @@
 //! Any tool in any image, and how its output is read.
 
-use crate::units::Period;
+use crate::units::{Decimal, Period, decimal_between};
 use k8s_openapi::api::core::v1::EnvVar;
 use kube::KubeSchema;
 use schemars::JsonSchema;
@@ -16,34 +16,36 @@ use std::collections::BTreeMap;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ExecSpec {
-    /// Image that holds the tool.
+    /// Image that holds the tool, such as redis:8.
     #[schemars(length(min = 1, max = 512))]
     pub image: String,
-    /// The program and its first arguments. It is not run in a shell.
+    /// The program and its first arguments, such as `[redis-benchmark]`. It is not run in a shell.
     #[schemars(length(min = 1, max = 64), inner(length(max = 4096)))]
     pub command: Vec<String>,
-    /// Further arguments.
+    /// Further arguments, such as `[-h, "${HOST}", -p, "${PORT}", --csv]`. None when absent.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256), inner(length(max = 4096)))]
     pub args: Vec<String>,
-    /// Further environment variables.
+    /// Further environment variables, such as `[{name: TZ, value: UTC}]`. None when absent.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub env: Vec<EnvVar>,
-    /// How long the tool is expected to run; it is killed 15 s after that.
+    /// How long the tool is expected to run, such as 60s; it is killed 15 s after that.
     /// Bounded by the run's timeout alone when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duration: Option<Period>,
-    /// What its output means.
+    /// What its output means, such as `{redisBenchmarkCsv: {requests: 1000000}}`.
     pub parser: ParserSpec,
     /// Compare the tool's counts with the server's own command counters, and
     /// fail the repetition where they differ. Needs operations named like the
-    /// server's commands, and a RESP server.
+    /// server's commands, and a RESP server. Default false.
     #[serde(default)]
     pub counter_check: bool,
-    /// Exit codes that mean success.
+    /// Exit codes that mean success. Default [0].
     #[serde(default = "success", skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(min = 1, max = 16))]
+    #[schemars(length(min = 1, max = 16), inner(range(min = 0, max = 255)))]
+    #[x_kube(merge_strategy = ListMerge::Set)]
     pub success_exit_codes: Vec<i32>,
 }
 
@@ -61,26 +63,27 @@ fn success() -> Vec<i32> {
         .message("goBench takes no requests: go test prints the number of iterations itself"),
 )]
 pub struct ParserSpec {
-    /// memtier's JSON result, which dfly_bench writes too.
+    /// memtier's JSON result, which dfly_bench writes too, such as `{file: out.json}`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memtier_json: Option<FileParser>,
-    /// What `redis-benchmark --csv` prints.
+    /// What `redis-benchmark --csv` prints, such as `{requests: 1000000}`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub redis_benchmark_csv: Option<StdoutParser>,
-    /// What `go test -bench` prints. Refuses `requests`: go prints how many
-    /// iterations there were.
+    /// What `go test -bench` prints, such as `{}`. Refuses `requests`: go prints how
+    /// many iterations there were.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub go_bench: Option<StdoutParser>,
-    /// Criterion's result files.
+    /// Criterion's result files, such as `{directory: criterion}`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub criterion_json: Option<CriterionJsonParser>,
-    /// A table with a header.
+    /// A table with a header, such as `{columns: [{header: rps, meaning: OperationsPerSecond}]}`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub csv: Option<CsvParser>,
-    /// Lines that match patterns.
+    /// Lines that match patterns, such as `{lines: [{pattern: "(?P<operationsPerSecond>[0-9]+) req/sec"}]}`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub regex: Option<RegexParser>,
-    /// Dragstrip's own result format, for tools of your own (docs/result.schema.json).
+    /// Dragstrip's own result format, for tools of your own (docs/result.schema.json),
+    /// such as `{file: result.json}`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dragstrip_json: Option<FileParser>,
 }
@@ -89,7 +92,7 @@ pub struct ParserSpec {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct FileParser {
-    /// File below the output directory (`${OUTPUT}`), or `-` for standard output.
+    /// File below the output directory (`${OUTPUT}`), such as result.json, or `-` for standard output.
     #[schemars(length(min = 1, max = 256))]
     pub file: String,
 }
@@ -99,7 +102,7 @@ pub struct FileParser {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct StdoutParser {
     /// Requests of each operation, where the tool was told and does not print it
-    /// (redis-benchmark's `-n`). Without it only rates and latencies are reported.
+    /// (redis-benchmark's `-n`), such as 1000000. Without it only rates and latencies are reported.
     /// Only for redisBenchmarkCsv.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
@@ -181,24 +184,27 @@ pub enum Merge {
         .message("metric goes with meaning Metric, and only with it"),
 )]
 pub struct CsvColumn {
-    /// The column's header.
+    /// The column's header, such as Throughput.
     #[schemars(length(min = 1, max = 128))]
     pub header: String,
-    /// What its numbers are.
+    /// What its numbers are: Operation (its name), Count, OperationsPerSecond, Errors,
+    /// Duration, TimePerOperation, MeanLatency, LatencyPercentile, MaximumLatency or
+    /// Metric (a figure of its own).
     pub meaning: CsvMeaning,
     /// Unit of times that carry none in their cell: a unit behind the number
-    /// (1.2ms, 950µs, 1m2.5s) beats this one. Milliseconds when absent.
+    /// (1.2ms, 950µs, 1m2.5s) beats this one. Default Milliseconds.
     #[serde(default)]
     pub unit: TimeUnit,
-    /// Which percentile, such as 99.9.
+    /// Which percentile, from "0" to "100", such as "99.9".
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0.0, max = 100.0))]
-    pub percentile: Option<f64>,
-    /// Name of the figure.
+    #[x_kube(validation = Rule::new(decimal_between("0.0", "100.0"))
+        .message("percentile is from 0 to 100, such as \"99.9\""))]
+    pub percentile: Option<Decimal>,
+    /// Name of the figure, such as memory.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63))]
     pub metric: Option<String>,
-    /// How the figures of several client pods are joined.
+    /// How the figures of several client pods are joined: Sum, Mean, Maximum or Minimum. Default Sum.
     #[serde(default)]
     pub merge: Merge,
 }
@@ -213,30 +219,31 @@ pub struct CsvColumn {
         .message("thousandsSeparator and decimalSeparator must differ"),
 )]
 pub struct CsvParser {
-    /// File below the output directory (`${OUTPUT}`), or `-` for standard output.
+    /// File below the output directory (`${OUTPUT}`), or `-` for standard output. Default -.
     #[serde(default = "stdout")]
     #[schemars(length(min = 1, max = 256))]
     pub file: String,
-    /// Character between columns.
+    /// Character between columns, such as ; or a tab. Default , (a comma).
     #[serde(default = "comma")]
     #[schemars(length(min = 1, max = 1))]
     pub delimiter: String,
-    /// Character before a number's fraction: `.` or `,`.
+    /// Character before a number's fraction: `.` or `,`. Default . (a point).
     #[serde(default = "point")]
     #[x_kube(validation = Rule::new("self == '.' || self == ','").message("decimalSeparator is . or ,"))]
     #[schemars(length(min = 1, max = 1))]
     pub decimal_separator: String,
-    /// Character between groups of three digits. A number that holds one although none is declared is an error.
+    /// Character between groups of three digits, such as a comma. A number that holds one
+    /// although none is declared is an error.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 1))]
     pub thousands_separator: Option<String>,
-    /// Whether fields may stand in double quotes.
+    /// Whether fields may stand in double quotes. Default true.
     #[serde(default = "super::default_true")]
     pub quoted: bool,
-    /// The columns to read; others are ignored.
+    /// The columns to read, such as `[{header: rps, meaning: OperationsPerSecond}]`; others are ignored.
     #[schemars(length(min = 1, max = 64))]
     pub columns: Vec<CsvColumn>,
-    /// Name of the operation where no column tells it.
+    /// Name of the operation where no column tells it, such as GET.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63))]
     pub operation: Option<String>,
@@ -267,17 +274,19 @@ pub struct RegexLine {
     /// carry its unit (1.2ms, 950µs, 0.5 secs, 1m2.5s), which beats latencyUnit.
     #[schemars(length(min = 1, max = 1024))]
     pub pattern: String,
-    /// Name of the operation where no group `operation` tells it.
+    /// Name of the operation where no group `operation` tells it, such as GET.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63))]
     pub operation: Option<String>,
-    /// Unit of latencies that carry none. `seconds` without a unit is in seconds.
+    /// Unit of latencies that carry none: Nanoseconds, Microseconds, Milliseconds or
+    /// Seconds. Default Milliseconds. The group `seconds` without a unit is in seconds.
     #[serde(default)]
     pub latency_unit: TimeUnit,
-    /// How figures of their own are joined over client pods, by group name. Added up otherwise.
+    /// How figures of their own are joined over client pods, by group name, such as
+    /// `{memory: Maximum}`. Added up otherwise.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub merge: BTreeMap<String, Merge>,
-    /// Whether the output must hold such a line.
+    /// Whether the output must hold such a line. Default true.
     #[serde(default = "super::default_true")]
     pub required: bool,
 }
@@ -290,19 +299,20 @@ pub struct RegexLine {
         .message("thousandsSeparator and decimalSeparator must differ"),
 )]
 pub struct RegexParser {
-    /// File below the output directory (`${OUTPUT}`), or `-` for standard output and standard error.
+    /// File below the output directory (`${OUTPUT}`), or `-` for standard output and
+    /// standard error. Default -.
     #[serde(default = "stdout")]
     #[schemars(length(min = 1, max = 256))]
     pub file: String,
-    /// The patterns.
+    /// The patterns, such as `[{pattern: "Throughput: (?P<operationsPerSecond>[0-9]+)"}]`.
     #[schemars(length(min = 1, max = 64))]
     pub lines: Vec<RegexLine>,
-    /// Character before a number's fraction: `.` or `,`.
+    /// Character before a number's fraction: `.` or `,`. Default . (a point).
     #[serde(default = "point")]
     #[x_kube(validation = Rule::new("self == '.' || self == ','").message("decimalSeparator is . or ,"))]
     #[schemars(length(min = 1, max = 1))]
     pub decimal_separator: String,
-    /// Character between groups of three digits.
+    /// Character between groups of three digits, such as a comma. None when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 1))]
     pub thousands_separator: Option<String>,

@@ -1,9 +1,10 @@
 //! Dragstrip's own load generator.
 
 use super::{
-    KeyPattern, default_data_size, default_key_maximum, default_pipeline, default_ratio, default_threads, one,
+    KeyPattern, LARGEST, default_data_size, default_key_maximum, default_pipeline, default_ratio,
+    default_threads, one,
 };
-use crate::units::Period;
+use crate::units::{Decimal, Period, decimal_between};
 use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -12,7 +13,7 @@ fn default_connections() -> i32 {
     20
 }
 
-/// An operation of the load generator.
+/// A known operation, such as Get: Set, Get, Incr, Mset, Mget, Del, Exists or MsetExpireat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum OperationName {
     /// SET key value.
@@ -53,21 +54,22 @@ pub struct LoadgenOperation {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 1024))]
     pub command: Option<String>,
-    /// How often it is sent, relative to the others.
+    /// How often it is sent, relative to the others. Default 1.
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 10000))]
     pub weight: i32,
-    /// Keys of each command of Mset, Mget, Del, Exists and MsetExpireat.
+    /// Keys of each command of Mset, Mget, Del, Exists and MsetExpireat. Default 1.
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 100_000))]
     pub keys: i32,
-    /// Lifetime of what is written: `SET ... EX`, or the EXPIREAT of MsetExpireat. None when absent.
+    /// Lifetime of what is written, such as 300s: `SET ... EX`, or the EXPIREAT of
+    /// MsetExpireat. None when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expiry: Option<Period>,
-    /// Write the expiry as an absolute instant (`SET ... EXAT`).
+    /// Write the expiry as an absolute instant (`SET ... EXAT`). Default false.
     #[serde(default)]
     pub absolute_expiry: bool,
-    /// Ask for keys that nobody wrote.
+    /// Ask for keys that nobody wrote. Default false.
     #[serde(default)]
     pub missing: bool,
     /// Value size in bytes; the load's when absent.
@@ -91,10 +93,10 @@ pub enum ArrivalSchedule {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct OpenLoopSpec {
-    /// Operations per second of all client pods together.
-    #[schemars(range(min = 1))]
+    /// Operations per second of all client pods together, such as 100000.
+    #[schemars(range(min = 1, max = LARGEST))]
     pub operations_per_second: i64,
-    /// The schedule.
+    /// The schedule: Fixed (equal distances) or Poisson (as independent users would send). Default Fixed.
     #[serde(default)]
     pub arrival: ArrivalSchedule,
 }
@@ -128,22 +130,23 @@ pub enum ConnectionKind {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct LibrarySpec {
-    /// Tokio tasks, each awaiting one operation (or batch) at a time.
+    /// Tokio tasks, each awaiting one operation (or batch) at a time. Default 100.
     #[serde(default = "default_tasks")]
     #[schemars(range(min = 1, max = 1_000_000))]
     pub tasks: i32,
-    /// Clients or connections, shared by the tasks in turn.
+    /// Clients or connections, shared by the tasks in turn. Default 1.
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 10_000))]
     pub pool_size: i32,
-    /// What kind of connection redis-rs uses.
+    /// What kind of connection redis-rs uses: Multiplexed or ConnectionManager (which
+    /// reconnects). Default Multiplexed.
     #[serde(default)]
     pub connection_kind: ConnectionKind,
-    /// Operations of all tasks together, instead of duration and requestsPerConnection.
+    /// Operations of all tasks together, such as 10000000, instead of duration and requestsPerConnection.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = LARGEST))]
     pub total_requests: Option<i64>,
-    /// Check every INCR's reply against the task's own count.
+    /// Check every INCR's reply against the task's own count. Default false.
     #[serde(default)]
     pub assert_expected: bool,
 }
@@ -159,23 +162,23 @@ fn default_tasks() -> i32 {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct BatchSpec {
-    /// Items of one timed batch.
+    /// Items of one timed batch, such as 100000.
     #[schemars(range(min = 1, max = 10_000_000))]
     pub items: i32,
-    /// Items of one command or pipeline.
+    /// Items of one command or pipeline, such as 10000.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub batch_size: i32,
-    /// Commands or pipelines in flight.
+    /// Commands or pipelines in flight. Default 1.
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 10_000))]
     pub parallelism: i32,
-    /// What is done with the items.
+    /// What is done with the items: Mset, SetExpire, MsetExpire or Mget.
     pub operation: BatchOperation,
-    /// Size of each key in bytes.
+    /// Size of each key in bytes. Default 80.
     #[serde(default = "default_key_size")]
     #[schemars(range(min = 1, max = 65_536))]
     pub key_size: i32,
-    /// Lifetime of what is written by the operations with expiry.
+    /// Lifetime of what is written by the operations with expiry, such as 300s.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expiry: Option<Period>,
 }
@@ -203,21 +206,22 @@ pub enum BatchOperation {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct BullmqReplaySpec {
     /// Queues. Each job goes to a random one; in a cluster to a random one of the
-    /// connection's shard, and shards without a queue get no load.
+    /// connection's shard, and shards without a queue get no load. Default 1.
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 4096))]
     pub queues: i32,
-    /// BullMQ's key prefix.
+    /// BullMQ's key prefix. Default b.
     #[serde(default = "super::bullmq::default_prefix")]
     #[schemars(length(min = 1, max = 64))]
     pub prefix: String,
     /// Queue names, with %d for the queue's number. A cluster needs braces around it.
+    /// Default {queue%d}.
     #[serde(default = "super::bullmq::default_queue_name")]
     #[schemars(length(min = 2, max = 128))]
     #[x_kube(validation = Rule::new("self.contains('%d')")
         .message("queueName needs %d where the queue's number goes, such as {queue%d}"))]
     pub queue_name: String,
-    /// Size of each job's data in bytes.
+    /// Size of each job's data in bytes. Default 32.
     #[serde(default = "super::bullmq::default_payload")]
     #[schemars(range(min = 0, max = 16_777_216))]
     pub payload_bytes: i64,
@@ -242,81 +246,86 @@ pub struct BullmqReplaySpec {
         .message("keyMaximum must not be below keyMinimum"),
 )]
 pub struct LoadgenSpec {
-    /// Load threads per client pod. Give the pod at least as many CPUs.
+    /// Load threads per client pod. Default 1. Give the pod at least as many CPUs: a
+    /// lower limit in clients.resources is refused.
     #[serde(default = "default_threads")]
     #[schemars(range(min = 1, max = 1024))]
     pub threads: i32,
-    /// Connections each thread opens.
+    /// Connections each thread opens. Default 20.
     #[serde(default = "default_connections")]
     #[schemars(range(min = 1, max = 10000))]
     pub connections_per_thread: i32,
-    /// How long to measure, such as 60s.
+    /// How long to measure, such as 60s, 5m or 1h30m.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duration: Option<Period>,
-    /// How many requests each connection sends.
+    /// How many requests each connection sends, such as 200000.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = LARGEST))]
     pub requests_per_connection: Option<i64>,
-    /// SETs to GETs, such as 1:0 (writes only), 0:1 (reads only) or 1:10.
+    /// SETs to GETs, such as 1:0 (writes only), 0:1 (reads only) or 1:10. Default 1:10.
     #[serde(default = "default_ratio")]
     #[x_kube(validation = Rule::new("self.matches('^[0-9]{1,6}:[0-9]{1,6}$') && !self.matches('^0+:0+$')")
         .message("ratio is SETs:GETs, two whole numbers that are not both 0, such as 1:10"))]
     #[schemars(length(max = 13))]
     pub ratio: String,
-    /// Operations to mix, instead of ratio.
+    /// Operations to mix, instead of ratio, such as `[{operation: Incr}]`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
     pub operations: Vec<LoadgenOperation>,
-    /// Replay BullMQ's queue.add instead of other operations.
+    /// Replay BullMQ's queue.add instead of other operations, such as `{queues: 8}`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bullmq_add: Option<BullmqReplaySpec>,
-    /// Open loop: send by a schedule. Closed loop when absent.
+    /// Open loop: send by a schedule, such as `{operationsPerSecond: 100000}`. Closed loop when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<OpenLoopSpec>,
-    /// What sends the requests.
+    /// What sends the requests: Raw (the generator's own code), or a client library:
+    /// RedisRs, Fred or Bb8Redis. Default Raw.
     #[serde(default)]
     pub client: Client,
-    /// Settings of a client library.
+    /// Settings of a client library, such as `{tasks: 100, poolSize: 8}`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub library: Option<LibrarySpec>,
-    /// Time batches one by one.
+    /// Time batches one by one, such as `{items: 100000, batchSize: 10000, operation: Mset}`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub batch: Option<BatchSpec>,
-    /// Send reads to replicas (Redis Cluster).
+    /// Send reads to replicas (Redis Cluster). Default false.
     #[serde(default)]
     pub replica_reads: bool,
-    /// Requests sent on a connection before their replies are awaited; 1 means no pipelining.
+    /// Requests sent on a connection before their replies are awaited. Default 1: no pipelining.
     #[serde(default = "default_pipeline")]
     #[schemars(range(min = 1, max = 10000))]
     pub pipeline: i32,
-    /// Value size in bytes.
+    /// Value size in bytes. Default 32.
     #[serde(default = "default_data_size")]
     #[schemars(range(min = 1, max = 536_870_912))]
     pub data_size: i64,
-    /// Text before the key's number.
+    /// Text before the key's number; `dragstrip-` when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 128))]
     pub key_prefix: Option<String>,
-    /// First key number.
+    /// First key number. Default 0.
     #[serde(default)]
-    #[schemars(range(min = 0))]
+    #[schemars(range(min = 0, max = LARGEST))]
     pub key_minimum: i64,
-    /// Last key number.
+    /// Last key number. Default 1000000.
     #[serde(default = "default_key_maximum")]
-    #[schemars(range(min = 0))]
+    #[schemars(range(min = 0, max = LARGEST))]
     pub key_maximum: i64,
-    /// How keys are drawn.
+    /// How keys are drawn: Uniform, Sequential (each key once per pass), Gaussian (near
+    /// the middle) or Zipfian (few keys most of the time). Default Uniform.
     #[serde(default)]
     pub key_pattern: KeyPattern,
-    /// Exponent of the Zipfian pattern; 0.99 when absent.
+    /// Exponent of the Zipfian pattern, from "0.01" to "10", such as "1.2"; "0.99" when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0.01, max = 10.0))]
-    pub zipf_exponent: Option<f64>,
-    /// Seed of the random numbers; another one per client pod is derived from it.
+    #[x_kube(validation = Rule::new(decimal_between("0.01", "10.0"))
+        .message("zipfExponent is from 0.01 to 10, such as \"0.99\""))]
+    pub zipf_exponent: Option<Decimal>,
+    /// Seed of the random numbers, such as 7; another one per client pod is derived from
+    /// it. Another seed each time when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0))]
+    #[schemars(range(min = 0, max = LARGEST))]
     pub seed: Option<i64>,
-    /// Speak RESP3 instead of RESP2.
+    /// Speak RESP3 instead of RESP2. Default false.
     #[serde(default)]
     pub resp3: bool,
 }

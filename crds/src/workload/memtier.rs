@@ -1,7 +1,7 @@
 //! memtier_benchmark.
 
-use super::{default_data_size, default_pipeline, default_ratio, one};
-use crate::units::Period;
+use super::{LARGEST, default_data_size, default_pipeline, default_ratio, one};
+use crate::units::{Decimal, Period, decimal_between};
 use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -22,7 +22,7 @@ fn default_memtier_key_pattern() -> String {
     "R:R".to_owned()
 }
 
-/// memtier's `--protocol`.
+/// memtier's `--protocol`: Redis (RESP2 without HELLO), Resp2 or Resp3; its own default (Redis) when absent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum MemtierProtocol {
     /// `redis`: RESP2 without HELLO.
@@ -37,14 +37,14 @@ pub enum MemtierProtocol {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct MemtierCommand {
-    /// The command, with `__key__` and `__data__` where a key and a value go.
+    /// The command, with `__key__` and `__data__` where a key and a value go, such as `INCR __key__`.
     #[schemars(length(min = 1, max = 1024))]
     pub command: String,
-    /// memtier's `--command-ratio`: how often it is sent, relative to the others.
+    /// memtier's `--command-ratio`: how often it is sent, relative to the others. Default 1.
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 1_000_000))]
     pub ratio: i32,
-    /// memtier's `--command-key-pattern`: R, S, G, P or Z.
+    /// memtier's `--command-key-pattern`: R, S, G, P or Z, such as R; memtier's own default (R) when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[x_kube(validation = Rule::new("self.matches('^[RSGPZ]$')").message("keyPattern of a command is R, S, G, P or Z"))]
     #[schemars(length(max = 1))]
@@ -69,110 +69,114 @@ pub struct MemtierSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 512))]
     pub image: Option<String>,
-    /// memtier's `--threads`, per client pod.
+    /// memtier's `--threads`, per client pod. Default 4. Give the pod at least as many
+    /// CPUs: a lower limit in clients.resources is refused.
     #[serde(default = "default_memtier_threads")]
     #[schemars(range(min = 1, max = 1024))]
     pub threads: i32,
-    /// memtier's `--clients`: connections each thread opens.
+    /// memtier's `--clients`: connections each thread opens. Default 50.
     #[serde(default = "default_memtier_connections")]
     #[schemars(range(min = 1, max = 10000))]
     pub connections_per_thread: i32,
-    /// memtier's `--test-time`, in whole seconds.
+    /// memtier's `--test-time`, in whole seconds, such as 60s, 5m or 1h30m.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[x_kube(validation = Rule::new("!self.endsWith('ms')")
+        .message("memtier measures whole seconds: write testTime without ms, such as 2s instead of 1500ms"))]
     pub test_time: Option<Period>,
-    /// memtier's `--requests`: how many requests each connection sends.
+    /// memtier's `--requests`: how many requests each connection sends, such as 200000.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = LARGEST))]
     pub requests_per_connection: Option<i64>,
-    /// memtier's `--ratio`: SETs to GETs.
+    /// memtier's `--ratio`: SETs to GETs, such as 1:0 (writes only) or 0:1 (reads only). Default 1:10.
     #[serde(default = "default_ratio")]
     #[x_kube(validation = Rule::new("self.matches('^[0-9]{1,6}:[0-9]{1,6}$') && !self.matches('^0+:0+$')")
         .message("ratio is SETs:GETs, two whole numbers that are not both 0, such as 1:10"))]
     #[schemars(length(max = 13))]
     pub ratio: String,
-    /// memtier's `--pipeline`: requests in flight per connection.
+    /// memtier's `--pipeline`: requests in flight per connection. Default 1.
     #[serde(default = "default_pipeline")]
     #[schemars(range(min = 1, max = 10000))]
     pub pipeline: i32,
-    /// memtier's `--data-size`, in bytes.
+    /// memtier's `--data-size`, in bytes. Default 32.
     #[serde(default = "default_data_size")]
     #[schemars(range(min = 1, max = 536_870_912))]
     pub data_size: i64,
-    /// memtier's `--data-size-range`, as MIN-MAX in bytes, instead of dataSize.
+    /// memtier's `--data-size-range`, as MIN-MAX in bytes, such as 16-1024, instead of dataSize.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[x_kube(validation = Rule::new("self.matches('^[0-9]{1,10}-[0-9]{1,10}$')")
         .message("dataSizeRange is MIN-MAX in bytes, such as 16-1024"))]
     #[schemars(length(max = 21))]
     pub data_size_range: Option<String>,
-    /// memtier's `--data-size-list`, as SIZE:WEIGHT pairs with commas, instead of dataSize.
+    /// memtier's `--data-size-list`, as SIZE:WEIGHT pairs with commas, such as
+    /// 32:90,1024:10, instead of dataSize.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[x_kube(validation = Rule::new("self.matches('^[0-9]{1,10}:[0-9]{1,6}(,[0-9]{1,10}:[0-9]{1,6})*$')")
         .message("dataSizeList is SIZE:WEIGHT pairs, such as 32:90,1024:10"))]
     #[schemars(length(max = 1024))]
     pub data_size_list: Option<String>,
-    /// memtier's `--random-data`: values of random bytes.
+    /// memtier's `--random-data`: values of random bytes. Default false.
     #[serde(default)]
     pub random_data: bool,
-    /// memtier's `--expiry-range`, as MIN-MAX in seconds. No expiry when absent.
+    /// memtier's `--expiry-range`, as MIN-MAX in seconds, such as 10-60. No expiry when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[x_kube(validation = Rule::new("self.matches('^[0-9]{1,10}-[0-9]{1,10}$')")
         .message("expiryRange is MIN-MAX in seconds, such as 10-60"))]
     #[schemars(length(max = 21))]
     pub expiry_range: Option<String>,
     /// memtier's `--rate-limiting`: requests per second of each connection (2.1.0
-    /// and later). It hides stalls; loadgen's rate does not.
+    /// and later), such as 1000. It hides stalls; loadgen's rate does not. No limit when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = LARGEST))]
     pub rate_limit: Option<i64>,
-    /// Commands to send instead of SETs and GETs.
+    /// Commands to send instead of SETs and GETs, such as `[{command: "INCR __key__"}]`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
     pub commands: Vec<MemtierCommand>,
-    /// memtier's `--protocol`; its own default (redis) when absent.
+    /// memtier's `--protocol`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub protocol: Option<MemtierProtocol>,
-    /// memtier's `--reconnect-interval`: requests after which a connection is made anew.
+    /// memtier's `--reconnect-interval`: requests after which a connection is made anew,
+    /// such as 100. Never when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = LARGEST))]
     pub reconnect_interval: Option<i64>,
-    /// memtier's `--key-zipf-exp` (2.2.0 and later).
+    /// memtier's `--key-zipf-exp` (2.2.0 and later), from "0.01" to "5", such as "1.1"; memtier's own when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0.01, max = 5.0))]
-    pub zipf_exponent: Option<f64>,
-    /// memtier's `--key-stddev`, for key pattern G.
+    #[x_kube(validation = Rule::new(decimal_between("0.01", "5.0"))
+        .message("zipfExponent is from 0.01 to 5, such as \"1.1\""))]
+    pub zipf_exponent: Option<Decimal>,
+    /// memtier's `--key-stddev`, for key pattern G, such as "1000" or "5.5"; memtier's own when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0.0))]
-    pub key_standard_deviation: Option<f64>,
-    /// memtier's `--key-median`, for key pattern G.
+    pub key_standard_deviation: Option<Decimal>,
+    /// memtier's `--key-median`, for key pattern G, such as "5000"; memtier's own when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0.0))]
-    pub key_median: Option<f64>,
-    /// memtier's `--key-prefix`.
+    pub key_median: Option<Decimal>,
+    /// memtier's `--key-prefix`; its own (`memtier-`) when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 128))]
     pub key_prefix: Option<String>,
-    /// memtier's `--key-minimum`.
+    /// memtier's `--key-minimum`. Default 0.
     #[serde(default)]
-    #[schemars(range(min = 0))]
+    #[schemars(range(min = 0, max = LARGEST))]
     pub key_minimum: i64,
-    /// memtier's `--key-maximum`.
+    /// memtier's `--key-maximum`. Default 10000000.
     #[serde(default = "default_memtier_key_maximum")]
-    #[schemars(range(min = 0))]
+    #[schemars(range(min = 0, max = LARGEST))]
     pub key_maximum: i64,
     /// memtier's `--key-pattern`, for SETs and GETs: R random, S sequential,
-    /// G Gaussian, P parallel sequential, Z Zipfian (2.2.0 and later).
+    /// G Gaussian, P parallel sequential, Z Zipfian (2.2.0 and later). Default R:R.
     #[serde(default = "default_memtier_key_pattern")]
     #[x_kube(validation = Rule::new("self.matches('^[RSGPZ]:[RSGPZ]$')")
         .message("keyPattern is two of R, S, G, P and Z with a colon between them, such as R:R"))]
     #[schemars(length(max = 3))]
     pub key_pattern: String,
-    /// memtier's `--distinct-client-seed`: another random sequence per connection.
+    /// memtier's `--distinct-client-seed`: another random sequence per connection. Default false.
     #[serde(default)]
     pub distinct_client_seed: bool,
-    /// memtier's `--cluster-mode`.
+    /// memtier's `--cluster-mode`. Default false.
     #[serde(default)]
     pub cluster_mode: bool,
-    /// Further arguments, passed on as they are. `--run-count`,
+    /// Further arguments, passed on as they are, such as `["--select-db=1"]`. `--run-count`,
     /// `--reconnect-on-error`, `--multi-key-get`, `--json-out-file`, `--out-file`
     /// and the address and password options are the runner's own business.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

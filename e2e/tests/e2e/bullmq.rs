@@ -89,7 +89,7 @@ async fn bullmq_adds_jobs_on_a_cluster_of_eight_shards() -> Result<()> {
         env.datastore("cluster", CLUSTER).await?;
         let datastore = env.datastore_is("cluster", "eight shards", SERVER_UP * 2, |datastore| {
             let members = datastore.status.as_ref().map(|status| status.members.clone()).unwrap_or_default();
-            members.len() == 8 && members.iter().all(|member| member.slots.is_some())
+            members.len() == 8 && members.iter().all(|member| !member.slots.is_empty())
         });
         datastore.await?;
         env.datastore_ready("cluster").await?;

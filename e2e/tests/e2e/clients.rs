@@ -20,7 +20,7 @@ phases:
   loadgen: {ratio: '1:0', keyPattern: Sequential, keyMaximum: 29999, duration: 3s}
 - name: read
   loadgen: {ratio: '0:1', keyMaximum: 29999, duration: 3s}
-  minimumHitRatio: 1
+  minimumHitRatio: '1'
 clients: {pods: 3, placement: {nodeSelector: {dragstrip.dev/role: client}}}
 timeout: 3m
 ";

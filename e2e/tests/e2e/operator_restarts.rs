@@ -52,7 +52,11 @@ async fn an_operator_killed_in_every_phase_of_a_run_measures_each_once() -> Resu
         leases_gone(&env, "steady").await?;
 
         let status = results::status(&run)?;
-        ensure!(status.progress.as_deref() == Some("4/4") && status.phases.len() == 2, "{status:?}");
+        ensure!(
+            status.progress.is_some_and(|progress| progress.measured == 4 && progress.total == 4)
+                && status.phases.len() == 2,
+            "{status:?}"
+        );
         for phase in &status.phases {
             ensure!(phase.repetitions.len() == 2, "{:?}", phase.repetitions);
             plausible(phase)?;

@@ -16,7 +16,7 @@ phases:
   flush: true
   load: {keyMaximum: 49999, dataSize: 64}
   warmup: 2s
-  minimumHitRatio: 1
+  minimumHitRatio: '1'
   loadgen: {ratio: '0:1', keyMaximum: 49999, duration: 2s}
 clients: {pods: 2}
 timeout: 3m
@@ -59,7 +59,7 @@ phases:
 - name: read
   flush: true
   load: {keyMaximum: 4999}
-  minimumHitRatio: 0.9
+  minimumHitRatio: '0.9'
   loadgen: {ratio: '0:1', keyMaximum: 9999, duration: 2s}
 timeout: 3m
 ";

@@ -2,7 +2,11 @@
 
 use crate::common::complete;
 use anyhow::{Context, Result, ensure};
-use dragstrip_crds::{BenchmarkRun, conditions::holds, conditions::types::PASSED, run::RunPhase};
+use dragstrip_crds::{
+    BenchmarkRun,
+    conditions::{holds, types::PASSED},
+    run::{Progress, RunPhase},
+};
 use dragstrip_e2e::{
     Env, SHORT_RUN, alone, nodes,
     results::{self, agrees, count, never_together, operation, phase, plausible},
@@ -48,13 +52,13 @@ fn check_status(run: &BenchmarkRun, datastore: &str) -> Result<()> {
         status.conditions
     );
     ensure!(status.observed_generation == run.metadata.generation, "observedGeneration is old");
-    ensure!(status.progress.as_deref() == Some("3/3"), "progress {:?}", status.progress);
+    ensure!(status.progress == Some(Progress { measured: 3, total: 3 }), "progress {:?}", status.progress);
     ensure!(status.started_at <= status.finished_at && status.started_at.is_some(), "started after it ended");
     ensure!(status.failure.is_none() && status.queue.is_none(), "leftovers: {status:?}");
     let target = status.target.clone().context("no target")?;
     let observed = target.observed.context("the target's server was not observed")?;
     ensure!(
-        target.name == datastore && target.node.is_some() && observed.threads == Some(1),
+        target.name == datastore && !target.nodes.is_empty() && observed.threads == Some(1),
         "target {:?}",
         status.target
     );
@@ -108,14 +112,16 @@ async fn check_server(env: &Env, run: &BenchmarkRun, datastore: &str) -> Result<
 
 async fn check_columns(env: &Env, run: &BenchmarkRun, datastore: &str) -> Result<()> {
     let headline = results::status(run)?.headline.context("no headline")?;
-    ensure!(headline.operations_per_second.split(" / ").count() == 3, "{headline:?}");
+    ensure!(headline.operations_per_second.len() == 3, "{headline:?}");
+    let cell = |numbers: &[Option<i64>]| serde_json::to_string(numbers);
     let columns = env.columns("BenchmarkRun", run.metadata.name.as_deref().unwrap_or_default()).await?;
     for (column, wanted) in [
         ("Phase", "Succeeded"),
         ("Target", datastore),
-        ("Progress", "3/3"),
-        ("Ops/s", &headline.operations_per_second),
-        ("p99 ms", &headline.p99_milliseconds),
+        ("Done", "3"),
+        ("Of", "3"),
+        ("Ops/s", &cell(&headline.operations_per_second)?),
+        ("p99 us", &cell(&headline.p99_microseconds)?),
         ("Passed", "True"),
     ] {
         ensure!(

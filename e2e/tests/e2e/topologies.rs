@@ -28,7 +28,7 @@ const MIXED: &str = "
 phases:
 - name: mixed
   load: {keyMaximum: 29999}
-  minimumHitRatio: 1
+  minimumHitRatio: '1'
   loadgen: {ratio: '1:4', keyMaximum: 29999, duration: 2s}
 timeout: 3m
 ";
@@ -36,7 +36,7 @@ timeout: 3m
 async fn whole(env: &Env, name: &str, shards: usize) -> Result<Datastore> {
     env.datastore_is(name, "every shard with its slots", SERVER_UP * 2, |datastore| {
         let members = datastore.status.as_ref().map(|status| status.members.clone()).unwrap_or_default();
-        members.len() == shards && members.iter().all(|member| member.slots.is_some())
+        members.len() == shards && members.iter().all(|member| !member.slots.is_empty())
     })
     .await?;
     env.datastore_ready(name).await
@@ -76,7 +76,7 @@ async fn a_cluster_with_a_password_is_formed_measured_and_repaired() -> Result<(
         env.datastore_is("one-node", "repaired after its servers died", SERVER_UP * 2, |datastore| {
             let members = datastore.status.as_ref().map(|status| status.members.clone()).unwrap_or_default();
             members.len() == 3
-                && members.iter().all(|member| member.slots.is_some())
+                && members.iter().all(|member| !member.slots.is_empty())
                 && members.iter().zip(&before).all(|(now, then)| now.run_id != then.run_id)
         })
         .await?;

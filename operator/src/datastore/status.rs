@@ -140,7 +140,7 @@ fn members(datastore: &ValidatedDatastore, fetched: &Fetched) -> Vec<MemberStatu
         };
         MemberStatus {
             role: told.map_or_else(|| role(shape, index).to_owned(), |member| member.role.clone()),
-            slots: told.and_then(|member| member.slots.clone()),
+            slots: told.and_then(|member| member.slots.as_deref()).map(ranges).unwrap_or_default(),
             run_id: truth.map(|truth| truth.run_id.clone()).filter(|id| !id.is_empty()),
             address: place.address.to_string(),
             pod: place.pod,
@@ -148,6 +148,11 @@ fn members(datastore: &ValidatedDatastore, fetched: &Fetched) -> Vec<MemberStatu
         }
     };
     places.into_iter().enumerate().map(member).collect()
+}
+
+/// The ranges of slots that an observer tells in one text, with commas between them.
+fn ranges(slots: &str) -> Vec<String> {
+    slots.split(',').map(str::to_owned).collect()
 }
 
 fn role(shape: Shape, index: usize) -> &'static str {

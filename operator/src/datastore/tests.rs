@@ -87,6 +87,8 @@ fn context(cluster: Cluster, answer: Answer) -> (Arc<DatastoreContext>, Calls) {
         namespace: "dragstrip-system".into(),
     };
     let shared = Arc::new(Context {
+        retries: Arc::default(),
+        unread: Arc::default(),
         announcer: Arc::new(Announcer::new(client.clone())),
         client,
         settings: Arc::new(settings),

@@ -21,8 +21,9 @@ use dragstrip_crds::{
     conditions::Finding,
     conditions::types::{CLIENTS_READY, COMPLETE, PASSED, TARGET_READY},
     observed::ServerTruth,
-    run::{FailureStatus, Headline, PhaseStatus, RetryStatus, RunPhase, SetbackStatus, TargetStatus},
-    units::thousands,
+    run::{
+        FailureStatus, Headline, PhaseStatus, Progress, RetryStatus, RunPhase, SetbackStatus, TargetStatus,
+    },
 };
 use dragstrip_results::result::RepetitionResult;
 use jiff::{SignedDuration, Timestamp};
@@ -231,7 +232,7 @@ fn target_status(target: &ReadyTarget) -> TargetStatus {
             format!("{}:{}", target.host, target.port)
         }),
         observed: target.truth.clone(),
-        node: Some(target.nodes.join(", ")).filter(|nodes| !nodes.is_empty()),
+        nodes: target.nodes.clone(),
         identity: target.identity.as_ref().map(Identity::digest),
     }
 }
@@ -247,29 +248,25 @@ fn declared_target(run: &ValidatedRun) -> TargetStatus {
     TargetStatus { name, ..TargetStatus::default() }
 }
 
-/// Throughput of a phase in one cell: of a tool that counts no operations its first own figure.
-fn throughput(phase: &PhaseStatus) -> String {
-    // Throughput is far below 2^63 and never negative: rounding is safe.
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-    let rate = |mean: f64| thousands(mean.round() as u64);
-    let total = phase.operations.iter().find(|operation| operation.operation == TOTAL);
-    let figure = || phase.metrics.first().map(|metric| format!("{} {}", metric.name, metric.value));
-    total
-        .map(|total| rate(total.operations_per_second.mean))
-        .or_else(figure)
-        .unwrap_or_else(|| "-".to_owned())
+fn count(number: usize) -> i32 {
+    i32::try_from(number).unwrap_or(i32::MAX)
 }
 
-fn p99(phase: &PhaseStatus) -> String {
+/// Throughput and p99 of all operations of a phase, as far as its tool tells them.
+fn headline_of(phase: &PhaseStatus) -> (Option<i64>, Option<i64>) {
+    // Throughput and latency are far below 2^63: rounding is safe.
+    #[allow(clippy::cast_possible_truncation)]
+    let whole = |value: f64| value.round() as i64;
     let total = phase.operations.iter().find(|operation| operation.operation == TOTAL);
-    let known = total.and_then(|total| total.latency_milliseconds.p99);
-    known.map_or_else(|| "-".to_owned(), |p99| format!("{p99:.3}"))
+    (
+        total.map(|total| whole(total.operations_per_second.mean)),
+        total.and_then(|total| total.latency_milliseconds.p99).map(|p99| whole(p99 * 1000.0)),
+    )
 }
 
 fn headline(phases: &[PhaseStatus]) -> Option<Headline> {
-    let cells = |cell: fn(&PhaseStatus) -> String| phases.iter().map(cell).collect::<Vec<_>>().join(" / ");
-    (!phases.is_empty())
-        .then(|| Headline { operations_per_second: cells(throughput), p99_milliseconds: cells(p99) })
+    let (operations_per_second, p99_microseconds) = phases.iter().map(headline_of).unzip();
+    (!phases.is_empty()).then_some(Headline { operations_per_second, p99_microseconds })
 }
 
 /// Repetitions that were lost and are measured again.
@@ -383,7 +380,10 @@ pub fn of_step(
         observed_generation: Some(run.generation),
         phase: phase(step),
         message: Some(message(run, step)).filter(|message| !message.is_empty()),
-        progress: Some(format!("{}/{}", plan::done(run, &fetched.kept), run.wanted())),
+        progress: Some(Progress {
+            measured: count(plan::done(run, &fetched.kept)),
+            total: count(run.wanted()),
+        }),
         started_at: started(old, fetched),
         finished_at: matches!(step, Step::Finish(_)).then_some(Time(now)),
         clock: Some(clock::advance(old.clock.as_ref(), run.created, queued, now)),
@@ -469,8 +469,9 @@ fn log(run: &BenchmarkRun, old: &BenchmarkRunStatus, status: &BenchmarkRunStatus
         return;
     }
     let (name, namespace) = (run.name_any(), run.namespace());
-    let (message, progress) = (status.message.as_deref(), status.progress.as_deref());
-    tracing::info!(run = name, namespace, phase = %status.phase, progress, message, "run");
+    let (message, measured) =
+        (status.message.as_deref(), status.progress.as_ref().map(|progress| progress.measured));
+    tracing::info!(run = name, namespace, phase = %status.phase, measured, message, "run");
 }
 
 /// Writes `status` if it says anything that `old` does not, and announces what
@@ -503,7 +504,7 @@ mod tests {
 
     fn phase_of(operations: &Value, metrics: &Value) -> PhaseStatus {
         serde_json::from_value(json!({
-            "name": "p", "tool": "t", "operations": operations, "repetitions": [], "metrics": metrics
+            "name": "p", "tool": {"name": "t"}, "operations": operations, "repetitions": [], "metrics": metrics
         }))
         .unwrap()
     }
@@ -517,7 +518,7 @@ mod tests {
     }
 
     #[test]
-    fn every_phase_has_a_cell_in_the_headline() {
+    fn every_phase_has_a_number_in_the_headline() {
         let own = json!([{"name": "ns/op", "value": 12.5}, {"name": "B/op", "value": 3.0}]);
         let phases = [
             phase_of(&total(1234.0, Some(0.5)), &json!([])),
@@ -526,8 +527,8 @@ mod tests {
             phase_of(&json!([]), &json!([])),
         ];
         let headline = headline(&phases).unwrap();
-        assert_eq!(headline.operations_per_second, "1,234 / 50 / ns/op 12.5 / -");
-        assert_eq!(headline.p99_milliseconds, "0.500 / - / - / -", "latencies left out are no zeroes");
+        assert_eq!(headline.operations_per_second, [Some(1234), Some(50), None, None]);
+        assert_eq!(headline.p99_microseconds, [Some(500), None, None, None], "what is left out is no zero");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use super::{
 };
 use dragstrip_crds::{
     measured::{LatencySummary, Metric, ScheduleRecord},
-    run::{OperationStatus, PhaseSpec, PhaseStatus, RepetitionStatus},
+    run::{OperationStatus, PhaseSpec, PhaseStatus, RepetitionStatus, ToolStatus},
     units::Period,
     workload::LoadSpec,
 };
@@ -83,10 +83,11 @@ fn repetition(config_map: &str, result: &RepetitionResult) -> RepetitionStatus {
     }
 }
 
-fn tool(result: &RepetitionResult) -> String {
-    result.pods.first().map_or_else(String::new, |pod| match &pod.tool.version {
-        Some(version) => format!("{} {version}", pod.tool.name),
-        None => pod.tool.name.clone(),
+fn tool(result: &RepetitionResult) -> ToolStatus {
+    let first = result.pods.first().map(|pod| &pod.tool);
+    first.map_or_else(ToolStatus::default, |tool| ToolStatus {
+        name: tool.name.clone(),
+        version: tool.version.clone(),
     })
 }
 

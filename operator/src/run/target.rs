@@ -194,14 +194,15 @@ fn look(ctx: &Context, run: &ValidatedRun, datastore: &Datastore, own: bool, beg
         return not_ready(own, "Deleted", format!("Datastore {name} is being deleted"));
     }
     let status = datastore.status.clone().unwrap_or_default();
-    let changes = conditions::find(&status.conditions, READY).is_some_and(|ready| ready.reason == CHANGE_WAITS);
+    let changes =
+        conditions::find(&status.conditions, READY).is_some_and(|ready| ready.reason == CHANGE_WAITS);
     if let Some(state) = held_up(datastore, &status, own).filter(|_| !(begun && changes)) {
         return state;
     }
     let key = DatastoreKey { namespace: run.holder.namespace.clone(), name };
     let pods = ctx.world.pods.state();
     let set = ObjectRef::new(&key.name).within(&key.namespace);
-    let generation = ctx.world.stateful_sets.get(&set).and_then(|set| built_for(&set));
+    let generation = ctx.world.stateful_sets.get(&set).and_then(|set| built_for(&set, &status));
     ready(datastore, &status, &key, servers(&pods, &key), generation, own)
 }
 

@@ -5,7 +5,12 @@ mod rules;
 
 use super::turn::digest;
 use crate::cluster::lease::Holder;
-use dragstrip_crds::{BenchmarkRun, BenchmarkRunSpec, run::PhaseSpec, units::Period, workload::LoadSpec};
+use dragstrip_crds::{
+    BenchmarkRun, BenchmarkRunSpec,
+    run::PhaseSpec,
+    units::{Decimal, Period},
+    workload::LoadSpec,
+};
 use dragstrip_results::protocol::JobTool;
 use jiff::Timestamp;
 use kube::ResourceExt;
@@ -158,7 +163,7 @@ fn attempts(run: &BenchmarkRun) -> Result<Vec<Attempt>, Invalid> {
                     flush: phase.flush,
                     load: phase.load.clone(),
                     warmup_seconds: phase.warmup.as_ref().map(Period::seconds),
-                    minimum_hit_ratio: phase.minimum_hit_ratio,
+                    minimum_hit_ratio: phase.minimum_hit_ratio.as_ref().map(Decimal::value),
                     tool: Arc::clone(tool),
                 });
             }

@@ -61,8 +61,8 @@ pub(crate) fn csv(data: &[u8]) {
             {"header": "OpsPerSec", "meaning": "OperationsPerSecond"},
             {"header": "Keys Count", "meaning": "Count"},
             {"header": "TimeoutSec", "meaning": "Metric", "metric": "timeout"},
-            {"header": "LatencyP50", "meaning": "LatencyPercentile", "percentile": 50},
-            {"header": "LatencyP99", "meaning": "LatencyPercentile", "percentile": 99}]});
+            {"header": "LatencyP50", "meaning": "LatencyPercentile", "percentile": "50"},
+            {"header": "LatencyP99", "meaning": "LatencyPercentile", "percentile": "99"}]});
     holds(&spec(json!({"csv": options})), Format::Lines, data);
 }
 

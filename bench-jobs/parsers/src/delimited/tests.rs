@@ -14,9 +14,9 @@ fn dkv() -> CsvParser {
             {"header": "Test", "meaning": "Operation"},
             {"header": "NsPerOp", "meaning": "TimePerOperation", "unit": "Nanoseconds", "merge": "Mean"},
             {"header": "OpsPerSec", "meaning": "OperationsPerSecond"},
-            {"header": "LatencyP50", "meaning": "LatencyPercentile", "percentile": 50},
-            {"header": "LatencyP95", "meaning": "LatencyPercentile", "percentile": 95},
-            {"header": "LatencyP99", "meaning": "LatencyPercentile", "percentile": 99}]}"#,
+            {"header": "LatencyP50", "meaning": "LatencyPercentile", "percentile": "50"},
+            {"header": "LatencyP95", "meaning": "LatencyPercentile", "percentile": "95"},
+            {"header": "LatencyP99", "meaning": "LatencyPercentile", "percentile": "99"}]}"#,
     )
 }
 

@@ -8,7 +8,7 @@
 use super::REPORT_NAME;
 use crate::tool::{self, LaunchContext};
 use dragstrip_crds::{
-    units::Period,
+    units::{Decimal, Period},
     workload::{
         ArrivalSchedule, BatchOperation, BatchSpec, BullmqReplaySpec, Client, ConnectionKind, KeyPattern,
         LibrarySpec, LoadgenOperation, LoadgenSpec, OpenLoopSpec, OperationName,
@@ -18,7 +18,7 @@ use dragstrip_results::protocol::JobSpec;
 use std::{fmt::Display, path::Path};
 
 /// Exponent of the Zipfian pattern when none is declared, as YCSB has it.
-const DEFAULT_ZIPF_EXPONENT: f64 = 0.99;
+const DEFAULT_ZIPF_EXPONENT: &str = "0.99";
 /// Odd and without pattern, so that multiples of it are far apart.
 const SEED_STEP: u64 = 0x9E37_79B9_7F4A_7C15;
 
@@ -328,7 +328,10 @@ fn keys(line: &mut Line, spec: &LoadgenSpec, job: &JobSpec, context: &LaunchCont
         },
     );
     if spec.key_pattern == KeyPattern::Zipfian {
-        line.option("zipf-exponent", spec.zipf_exponent.unwrap_or(DEFAULT_ZIPF_EXPONENT));
+        line.option(
+            "zipf-exponent",
+            spec.zipf_exponent.as_ref().map_or_else(|| DEFAULT_ZIPF_EXPONENT.to_owned(), Decimal::to_string),
+        );
     }
 }
 

@@ -84,7 +84,7 @@ fn the_generator_understands_every_command_line() {
     for options in [
         r#"{"duration": "5s"}"#,
         r#"{"requestsPerConnection": 1000, "ratio": "1:0", "keyPattern": "Sequential", "resp3": true}"#,
-        r#"{"duration": "1m30s", "keyPattern": "Zipfian", "zipfExponent": 1.2, "keyPrefix": "k:", "seed": 7}"#,
+        r#"{"duration": "1m30s", "keyPattern": "Zipfian", "zipfExponent": "1.2", "keyPrefix": "k:", "seed": 7}"#,
         r#"{"duration": "250ms", "keyPattern": "Gaussian", "threads": 2, "connectionsPerThread": 3}"#,
         r#"{"duration": "5s", "rate": {"operationsPerSecond": 100, "arrival": "Poisson"}}"#,
         r#"{"duration": "5s", "operations": [{"operation": "MsetExpireat", "keys": 3, "expiry": "9s"},

@@ -297,8 +297,8 @@ mod tests {
         let line = line(
             r#"{"threads": 2, "connectionsPerThread": 20, "requestsPerConnection": 100000, "ratio": "1:0",
                 "pipeline": 10, "dataSizeRange": "4-204", "randomData": true, "expiryRange": "10-60",
-                "rateLimit": 200, "protocol": "Resp3", "reconnectInterval": 50, "zipfExponent": 1.5,
-                "keyStandardDeviation": 5.5, "keyMedian": 100.0, "keyPrefix": "k:", "keyMinimum": 1,
+                "rateLimit": 200, "protocol": "Resp3", "reconnectInterval": 50, "zipfExponent": "1.5",
+                "keyStandardDeviation": "5.5", "keyMedian": "100", "keyPrefix": "k:", "keyMinimum": 1,
                 "keyMaximum": 9, "keyPattern": "Z:G", "distinctClientSeed": true, "clusterMode": true}"#,
         );
         assert!(

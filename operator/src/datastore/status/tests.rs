@@ -138,7 +138,7 @@ fn a_whole_cluster_is_ready_and_tells_its_members() {
     assert_eq!(condition(&status, VERIFIED).1, "AsDeclared");
     let second = &status.members[1];
     assert_eq!((second.pod.as_str(), second.address.as_str()), ("racer-1", "10.0.0.1:7000"));
-    assert_eq!((second.role.as_str(), second.slots.as_deref()), ("shard", Some("1-1")));
+    assert_eq!((second.role.as_str(), second.slots.as_slice()), ("shard", &["1-1".to_owned()][..]));
     assert_eq!((second.node.as_deref(), second.run_id.as_deref()), (Some("worker-1"), Some("run-1")));
     assert_eq!(unsettled(&status), None);
 }

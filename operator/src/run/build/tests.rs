@@ -186,7 +186,7 @@ fn clients_are_spread_as_declared() {
 fn a_runner_is_told_of_load_warm_up_and_members() {
     let mut declared = run(&["read"], 1);
     let phase = json!({
-        "name": "read", "loadgen": {"duration": "4s"}, "warmup": "2s", "minimumHitRatio": 0.9,
+        "name": "read", "loadgen": {"duration": "4s"}, "warmup": "2s", "minimumHitRatio": "0.9",
         "load": {"keyMaximum": 9}
     });
     declared.spec.phases = vec![serde_json::from_value(phase).unwrap()];

@@ -4,9 +4,10 @@ use super::Invalid;
 use dragstrip_crds::{
     BenchmarkRunSpec,
     datastore::{DatastoreSpec, Engine, ServerProtocol},
-    run::PhaseSpec,
+    run::{ClientsSpec, PhaseSpec},
     units::{Period, thousands},
 };
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 /// What a declared Datastore speaks.
 pub fn protocol(datastore: &DatastoreSpec) -> ServerProtocol {
@@ -53,8 +54,42 @@ fn whole_seconds(phase: &PhaseSpec, field: &'static str, given: Option<&Period>)
     }
 }
 
-/// What is wrong with `phase` when `pods` clients run it.
-fn problem(phase: &PhaseSpec, pods: i32) -> Option<String> {
+/// CPUs that a quantity such as 4, 1500m or 2.5 lets a container use, rounded up to whole ones.
+fn whole_cpus(limit: &Quantity) -> Option<i64> {
+    let (number, thousandths) = match limit.0.strip_suffix('m') {
+        Some(number) => (number, 1000.0),
+        None => (limit.0.as_str(), 1.0),
+    };
+    let cpus = (number.parse::<f64>().ok()? / thousandths).ceil();
+    // CPUs of one machine: far below 2^63. What is no number at all becomes 0 or the largest.
+    #[allow(clippy::cast_possible_truncation)]
+    Some(cpus as i64)
+}
+
+/// The threads that load the target in each client pod of `phase`, and the fields that say so.
+fn load_threads(phase: &PhaseSpec) -> Option<(&'static str, i32)> {
+    let loadgen = phase.loadgen.as_ref().map(|loadgen| ("loadgen.threads", loadgen.threads));
+    let memtier = phase.memtier.as_ref().map(|memtier| ("memtier.threads", memtier.threads));
+    let bullmq =
+        phase.bullmq.as_ref().map(|bullmq| ("bullmq.writers and readers", bullmq.writers + bullmq.readers));
+    loadgen.or(memtier).or(bullmq)
+}
+
+/// Why the threads of `phase` would wait for each other within the CPU limit of their pod.
+fn too_many_threads(phase: &PhaseSpec, clients: &ClientsSpec) -> Option<String> {
+    let limit = clients.resources.as_ref()?.limits.as_ref()?.get("cpu")?;
+    let ((field, threads), cpus) = (load_threads(phase)?, whole_cpus(limit)?);
+    (i64::from(threads) > cpus).then(|| {
+        format!(
+            "{field}: {threads} load threads need a CPU each, and spec.clients.resources.limits.cpu is {}: use at most {cpus} or raise the limit to {threads}",
+            limit.0
+        )
+    })
+}
+
+/// What is wrong with `phase` when `clients` run it.
+fn problem(phase: &PhaseSpec, clients: &ClientsSpec) -> Option<String> {
+    let pods = clients.pods;
     let rate = phase.loadgen.as_ref().and_then(|loadgen| loadgen.rate.as_ref());
     if let Some(rate) = rate.filter(|rate| rate.operations_per_second < i64::from(pods)) {
         return Some(format!(
@@ -83,7 +118,7 @@ fn problem(phase: &PhaseSpec, pods: i32) -> Option<String> {
             "minimumHitRatio is about reads of keys, which bullmq does not count: leave it out".to_owned(),
         );
     }
-    None
+    too_many_threads(phase, clients)
 }
 
 /// Checks every phase of `spec`.
@@ -93,7 +128,7 @@ pub fn check(spec: &BenchmarkRunSpec) -> Result<(), Invalid> {
             whole_seconds(phase, "memtier.testTime", memtier.test_time.as_ref())?;
             whole_seconds(phase, "warmup", phase.warmup.as_ref())?;
         }
-        if let Some(problem) = problem(phase, spec.clients.pods) {
+        if let Some(problem) = problem(phase, &spec.clients) {
             return Err(Invalid::Combination { phase: phase.name.clone(), problem });
         }
     }
@@ -169,7 +204,7 @@ mod tests {
                 redis(),
                 "load has 2 keys for 3 client pods",
             ),
-            (with(bullmq, "minimumHitRatio", json!(0.5)), 1, redis(), "minimumHitRatio"),
+            (with(bullmq, "minimumHitRatio", json!("0.5")), 1, redis(), "minimumHitRatio"),
             (loadgen, 1, etcd(), "phases[p]: its tool speaks RESP"),
             (with(exec(), "flush", json!(true)), 1, etcd(), "flush is a RESP command"),
             (
@@ -185,5 +220,41 @@ mod tests {
         }
         assert_eq!(refusal(exec(), 2, etcd()), "", "exec may load what speaks no RESP");
         assert_eq!(refusal(memtier, 2, redis()), "");
+    }
+
+    /// The message with which client pods with this CPU limit refuse a phase.
+    fn within(limit: &Value, phase: Value) -> String {
+        let mut phase = phase;
+        phase["name"] = json!("p");
+        let mut run = run(&[], 1);
+        run.spec.phases = vec![serde_json::from_value(phase).unwrap()];
+        run.spec.clients = serde_json::from_value(json!({"resources": {"limits": {"cpu": limit}}})).unwrap();
+        validate(&run).err().map(|invalid| invalid.to_string()).unwrap_or_default()
+    }
+
+    #[test]
+    fn more_load_threads_than_the_client_may_use_cpus_are_refused() {
+        let loadgen = |threads: i32| json!({"loadgen": {"duration": "2s", "threads": threads}});
+        let memtier = |threads: i32| json!({"memtier": {"testTime": "2s", "threads": threads}});
+        let bullmq = |writers: i32| json!({"bullmq": {"duration": "2s", "writers": writers, "readers": 1}});
+        for (limit, phase) in [
+            (json!("2"), loadgen(2)),
+            (json!("1500m"), loadgen(2)),
+            (json!("2.5"), memtier(3)),
+            (json!(3), bullmq(2)),
+        ] {
+            assert_eq!(within(&limit, phase.clone()), "", "{phase} fits {limit}");
+        }
+        for (limit, phase, field) in [
+            (json!("1"), loadgen(2), "loadgen.threads: 2 load threads"),
+            (json!("1500m"), memtier(3), "memtier.threads: 3 load threads"),
+            (json!("2"), bullmq(2), "bullmq.writers and readers: 3 load threads"),
+        ] {
+            let refusal = within(&limit, phase);
+            assert!(
+                refusal.contains(field) && refusal.contains("spec.clients.resources.limits.cpu"),
+                "{refusal}"
+            );
+        }
     }
 }

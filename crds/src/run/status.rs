@@ -1,0 +1,329 @@
+//! What became of a run, for people and for whoever reads it by machine: numbers
+//! and lists, never texts that hold several values.
+
+use crate::{
+    measured::{BatchStatistics, LatencySummary, Metric, ScheduleRecord, Spread},
+    observed::ServerTruth,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use kube::KubeSchema;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// Where a run stands. Derived from what exists on every pass, for people to
+/// read; never read back to decide.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum RunPhase {
+    /// Waiting for its target.
+    #[default]
+    Pending,
+    /// Its own datastore is being made.
+    Provisioning,
+    /// Waiting for other runs.
+    Queued,
+    /// Client pods are starting.
+    Preparing,
+    /// Load is running.
+    Running,
+    /// Results are being stored.
+    Collecting,
+    /// Every phase was measured.
+    Succeeded,
+    /// It ended without a usable result.
+    Failed,
+    /// It was stopped.
+    Cancelled,
+}
+
+impl RunPhase {
+    /// Whether a run in this phase has ended.
+    pub fn finished(self) -> bool {
+        matches!(self, Self::Succeeded | Self::Failed | Self::Cancelled)
+    }
+}
+
+impl fmt::Display for RunPhase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
+
+/// The target as it was resolved and verified.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TargetStatus {
+    /// The Datastore's name, or the external address.
+    pub name: String,
+    /// Address the clients connect to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
+    /// What the server said of itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub observed: Option<ServerTruth>,
+    /// The nodes its servers run on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<String>,
+    /// Digest of what the server is: its processes, pods, images and declaration;
+    /// the same from the first phase to the last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub identity: Option<String>,
+}
+
+/// The clock of `spec.timeout`, which stands while the run waits for other runs.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ClockStatus {
+    /// Seconds of `spec.timeout` used up before `runningSince`.
+    pub used_seconds: i64,
+    /// Since when the clock has been running; absent while it stands.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub running_since: Option<Time>,
+}
+
+/// What held the clients up when the turn was given back, and when it is tried again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SetbackStatus {
+    /// A constant in UpperCamelCase, such as `ImagePullBackOff`.
+    pub reason: String,
+    /// What happened, and the remedy.
+    pub message: String,
+    /// How often the turn was given back because of it.
+    pub count: i32,
+    /// When the run asks for its turn again.
+    pub retry_at: Time,
+}
+
+/// What a queued run waits for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct QueueStatus {
+    /// 1 means next.
+    pub position: i32,
+    /// The Lease that is held.
+    pub lease: String,
+    /// The run that holds it, as namespace/name.
+    pub held_by: String,
+}
+
+/// How far a run has come.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Progress {
+    /// Measurements that are stored and count.
+    pub measured: i32,
+    /// Measurements of the whole run: phases times repetitions.
+    pub total: i32,
+}
+
+/// The result at a glance: whole numbers, one for each of `phases` in that order.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Headline {
+    /// Operations per second, mean over repetitions; null of a tool that counts none.
+    pub operations_per_second: Vec<Option<i64>>,
+    /// 99th percentile of latency in microseconds; null where the tool does not tell.
+    pub p99_microseconds: Vec<Option<i64>>,
+}
+
+/// A load tool.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ToolStatus {
+    /// Its name, such as memtier.
+    pub name: String,
+    /// Its version, such as 2.1.4; absent where it does not tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+}
+
+/// One operation of one phase over all repetitions.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct OperationStatus {
+    /// The command, or TOTAL.
+    pub operation: String,
+    /// Successful operations over all repetitions.
+    pub count: u64,
+    /// Throughput in operations per second and its spread over repetitions.
+    pub operations_per_second: Spread,
+    /// Bytes per second, both directions, mean over repetitions; 0 where the tool does not tell.
+    pub bytes_per_second: f64,
+    /// Reads that found their key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hits: Option<u64>,
+    /// Reads that found nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub misses: Option<u64>,
+    /// Error replies.
+    pub errors: u64,
+    /// Latency in milliseconds, from the histogram merged over clients and repetitions; of a
+    /// tool without histograms its own figures, of one client and one repetition. What is not known is absent.
+    #[serde(default)]
+    pub latency_milliseconds: LatencySummary,
+}
+
+/// One measured repetition of a phase.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RepetitionStatus {
+    /// Which, from 1.
+    pub repetition: u32,
+    /// ConfigMap with the full result.
+    pub config_map: String,
+    /// Window in which every client was active, in seconds.
+    pub window_seconds: f64,
+    /// Throughput of all operations together, in operations per second.
+    pub operations_per_second: f64,
+    /// The tool's own figure, for comparison only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool_operations_per_second: Option<f64>,
+    /// 99th percentile of latency, in milliseconds; absent where it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p99_milliseconds: Option<f64>,
+    /// CPU the client pods used, in CPUs.
+    pub client_cpus: f64,
+    /// Which measurement of this repetition it is, from 1: more than 1 after one was lost.
+    #[serde(default)]
+    pub measurement: u32,
+    /// Client pods that were measured together.
+    #[serde(default)]
+    pub pods: u32,
+    /// From the first pod's start of load to the last one's, in seconds, clock offsets taken out.
+    #[serde(default)]
+    pub start_skew_seconds: f64,
+    /// Largest difference between a client pod's clock and the operator's, in seconds.
+    #[serde(default)]
+    pub clock_offset_seconds: f64,
+    /// Share of reads that found their key, from 0 to 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hit_ratio: Option<f64>,
+}
+
+/// A repetition that was lost and measured again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RetryStatus {
+    /// The repetition.
+    pub repetition: u32,
+    /// The phase in which it was lost.
+    pub phase: String,
+    /// Which measurement of this repetition it was, from 1.
+    pub measurement: u32,
+    /// Why it was lost.
+    pub reason: String,
+}
+
+/// Results of one phase.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PhaseStatus {
+    /// The phase's name.
+    pub name: String,
+    /// The tool.
+    pub tool: ToolStatus,
+    /// Per operation, TOTAL last.
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["operation".into()]))]
+    pub operations: Vec<OperationStatus>,
+    /// Per repetition.
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["repetition".into()]))]
+    pub repetitions: Vec<RepetitionStatus>,
+    /// Figures of the tool's own, mean over repetitions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub metrics: Vec<Metric>,
+    /// Timed batches, of the last repetition.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub batches: Option<BatchStatistics>,
+    /// Scheduled, sent and answered requests of an open loop, summed over
+    /// repetitions; its rate is that of each repetition.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<ScheduleRecord>,
+    /// Seconds of load before each measured part.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub warmup_seconds: Option<f64>,
+    /// Keys that were written and counted before each measurement.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub loaded_keys: Option<u64>,
+    /// What was left out, and why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+}
+
+/// Why a run failed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct FailureStatus {
+    /// The phase, where one was running.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub phase: Option<String>,
+    /// The repetition.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub repetition: Option<u32>,
+    /// The pod.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pod: Option<String>,
+    /// The step that failed.
+    pub step: String,
+    /// What happened.
+    pub message: String,
+    /// The tool's exit code.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
+    /// The last lines the tool wrote.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub last_lines: Vec<String>,
+}
+
+/// What became of a run.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct BenchmarkRunStatus {
+    /// Generation of the spec this status speaks of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// Where the run stands.
+    #[serde(default)]
+    pub phase: RunPhase,
+    /// What it waits for, or how it ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// How many of all measurements are done.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub progress: Option<Progress>,
+    /// When it got its turn.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<Time>,
+    /// When it ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub finished_at: Option<Time>,
+    /// The clock of `spec.timeout`, which stands while the run waits for other runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clock: Option<ClockStatus>,
+    /// What held the clients up when the turn was given back, and when it is tried again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub setback: Option<SetbackStatus>,
+    /// What a queued run waits for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue: Option<QueueStatus>,
+    /// The target.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub target: Option<TargetStatus>,
+    /// The result at a glance.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub headline: Option<Headline>,
+    /// Results per phase, in the order of the spec.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
+    pub phases: Vec<PhaseStatus>,
+    /// Repetitions that were lost and measured again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub retries: Vec<RetryStatus>,
+    /// Why it failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failure: Option<FailureStatus>,
+    /// Complete, Passed, TargetReady and ClientsReady.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
+    pub conditions: Vec<Condition>,
+}

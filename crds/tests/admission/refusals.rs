@@ -1,0 +1,127 @@
+//! Mistakes that admission refuses although, or because, they cannot be read:
+//! each with the field's path and the remedy.
+
+use crate::schema;
+use dragstrip_crds::{BenchmarkRun, Datastore};
+use serde_json::{Value, json};
+
+fn run(change: impl FnOnce(&mut Value)) -> Value {
+    let mut spec = json!({
+        "target": {"datastoreRef": {"name": "redis"}},
+        "phases": [{"name": "read", "loadgen": {"duration": "10s"}}]
+    });
+    change(&mut spec);
+    json!({"metadata": {"name": "sprint"}, "spec": spec})
+}
+
+fn datastore(fields: &Value) -> Value {
+    let mut spec = json!({"engine": "Redis", "threads": 1});
+    spec.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+    json!({"metadata": {"name": "racer"}, "spec": spec})
+}
+
+fn refused(schema: &Value, object: &Value, expected: &str) {
+    let refusals = schema::refusals(schema, object);
+    assert!(
+        refusals.iter().any(|refusal| refusal.contains(expected)),
+        "{object}: expected {expected:?}, got {refusals:#?}"
+    );
+}
+
+fn admitted(schema: &Value, object: &Value) {
+    assert_eq!(schema::refusals(schema, object), Vec::<String>::new(), "{object}");
+}
+
+#[test]
+fn times_that_cannot_be_measured_are_refused_with_their_field() {
+    let schema = schema::of::<BenchmarkRun>();
+    admitted(&schema, &run(|_| {}));
+    let loadgen =
+        |duration: &'static str| run(move |s| s["phases"][0]["loadgen"]["duration"] = json!(duration));
+    refused(&schema, &loadgen("0s"), "spec.phases[0].loadgen.duration: write a time longer than 0s");
+    refused(&schema, &loadgen("fast"), "such as 30s, 5m, 1h30m or 250ms");
+    let fast = schema::refusals(&schema, &run(|s| s["timeout"] = json!("fast")));
+    assert_eq!(fast.len(), 1, "one mistake is told once: {fast:#?}");
+    refused(&schema, &run(|s| s["timeout"] = json!("30s5m")), "spec.timeout: write hours, minutes");
+    let memtier = |time: &'static str| {
+        run(move |s| s["phases"][0] = json!({"name": "read", "memtier": {"testTime": time}}))
+    };
+    refused(&schema, &memtier("1500ms"), "spec.phases[0].memtier.testTime: memtier measures whole seconds");
+    admitted(&schema, &memtier("2s"));
+    let mut warm = memtier("2s");
+    warm["spec"]["phases"][0]["warmup"] = json!("1500ms");
+    refused(&schema, &warm, "memtier measures whole seconds: write its warmup without ms");
+}
+
+#[test]
+fn a_timeout_shorter_than_the_declared_load_is_refused() {
+    let schema = schema::of::<BenchmarkRun>();
+    let declared = |timeout: &'static str| {
+        run(move |s| {
+            s["timeout"] = json!(timeout);
+            s["repetitions"] = json!(3);
+            s["phases"] = json!([
+                {"name": "write", "memtier": {"testTime": "1m"}, "warmup": "10s"},
+                {"name": "jobs", "bullmq": {"duration": "30s"}},
+                {"name": "read", "loadgen": {"requestsPerConnection": 1000}},
+                {"name": "own", "exec": {"image": "i", "command": ["c"], "duration": "20s", "parser": {"redisBenchmarkCsv": {}}}}
+            ]);
+        })
+    };
+    refused(&schema, &declared("5m59s"), "spec.timeout: timeout is 5m59s, shorter than the declared load");
+    refused(&schema, &declared("2s"), "raise timeout, or measure less");
+    admitted(&schema, &declared("6m"));
+    admitted(&schema, &declared("1h30m"));
+}
+
+#[test]
+fn ratios_outside_their_range_are_refused() {
+    let schema = schema::of::<BenchmarkRun>();
+    let ratio = |ratio: &'static str| run(move |s| s["phases"][0]["minimumHitRatio"] = json!(ratio));
+    for good in ["0", "1", "0.999", "1.0"] {
+        admitted(&schema, &ratio(good));
+    }
+    refused(&schema, &ratio("1.01"), "minimumHitRatio is from 0 to 1");
+    refused(&schema, &ratio("99%"), "digits in quotes");
+}
+
+#[test]
+fn memory_is_refused_with_the_unit_that_was_understood() {
+    let schema = schema::of::<Datastore>();
+    let memory = |memory: &str| datastore(&json!({"maxMemory": memory}));
+    refused(
+        &schema,
+        &memory("512"),
+        "spec.maxMemory: 512 without a unit means bytes: at least 1Mi is needed",
+    );
+    refused(&schema, &memory("900Ki"), "900Ki is less than 1Mi");
+    refused(&schema, &memory("99999999999Ti"), "spec.maxMemory: write a whole number with Ki, Mi, Gi or Ti");
+    admitted(&schema, &memory("1Mi"));
+    admitted(&schema, &memory("4000000000"));
+}
+
+#[test]
+fn a_memory_limit_below_max_memory_is_refused() {
+    let schema = schema::of::<Datastore>();
+    let limit =
+        |limit: Value| datastore(&json!({"maxMemory": "1Gi", "resources": {"limits": {"memory": limit}}}));
+    refused(&schema, &limit(json!("1000Mi")), "resources.limits.memory is below maxMemory");
+    refused(&schema, &limit(json!(1_000_000)), "resources.limits.memory is below maxMemory");
+    admitted(&schema, &limit(json!("1Gi")));
+    admitted(&schema, &limit(json!("1536M")));
+    admitted(&schema, &datastore(&json!({"resources": {"limits": {"memory": "100Mi"}}})));
+    admitted(&schema, &datastore(&json!({"maxMemory": "1Gi", "resources": {"limits": {"cpu": "1"}}})));
+}
+
+#[test]
+fn ports_of_addresses_are_ports() {
+    let schema = schema::of::<BenchmarkRun>();
+    let external =
+        |address: &'static str| run(move |s| s["target"] = json!({"external": {"address": address}}));
+    for good in ["10.0.0.7:6379", "[fd00::7]:65535", "redis.example.com:1"] {
+        admitted(&schema, &external(good));
+    }
+    for bad in ["redis", "redis:0", "redis:65536", "redis:99999"] {
+        refused(&schema, &external(bad), "address is HOST:PORT with a port from 1 to 65535");
+    }
+}
