@@ -12,7 +12,7 @@ use super::{
     merge::{failure, merge},
     validate::{Attempt, ValidatedRun},
 };
-use crate::{cluster::pods, process::short};
+use crate::cluster::pods;
 use dragstrip_results::result::{Failure, FailureStep, LOG_MARKER, PodResult, RepetitionResult};
 use futures::{StreamExt, TryFutureExt};
 use jiff::{SignedDuration, Timestamp};
@@ -21,6 +21,8 @@ use kube::{Api, Client, ResourceExt, api::LogParams};
 use std::time::Duration;
 pub use unread::{NotYet, Unread};
 
+/// Characters kept of why a log cannot be read: a proxy may answer with a whole page.
+const REASON_CHARACTERS: usize = 300;
 /// Logs read in the same moment.
 const CONCURRENCY: usize = 32;
 /// How long the log of a pod may take.
@@ -165,7 +167,7 @@ async fn ask(client: &Client, pod: &Pod) -> Heard {
     };
     match gone_for_good(client, pod).await {
         Some(why) => Heard::Gone(why),
-        None => Heard::Silent(short(&why)),
+        None => Heard::Silent(why.chars().take(REASON_CHARACTERS).collect()),
     }
 }
 
