@@ -44,17 +44,6 @@ pub enum Error {
     Signals(#[source] std::io::Error),
 }
 
-/// Characters of an error's text that are kept: some hold the whole body of an answer.
-const ERROR_CHARACTERS: usize = 1000;
-
-/// `text`, cut to a length that a log or a status can bear.
-pub fn short(text: &str) -> String {
-    match text.char_indices().nth(ERROR_CHARACTERS) {
-        Some((end, _)) => format!("{} ... ({} bytes)", &text[..end], text.len()),
-        None => text.to_owned(),
-    }
-}
-
 /// `error` and all its causes, joined by colons.
 pub fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
@@ -63,7 +52,7 @@ pub fn chain(error: &dyn std::error::Error) -> String {
         text = format!("{text}: {cause}");
         next = cause.source();
     }
-    short(&text)
+    text
 }
 
 /// Writes a failed pass to the log, unless its namespace is being deleted: what

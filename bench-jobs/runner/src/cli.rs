@@ -59,7 +59,7 @@ HTTP:
   /v1 wants the job's token in the header x-dragstrip-token.
 
 The result is written for every ending: as one line DRAGSTRIP-RESULT {json} on
-stdout, and in a short form of at most 4096 bytes to the termination log.
+stdout, and to the termination log, in a short form where 4096 bytes do not hold it.
 
 SIGTERM and SIGINT end the tool in the way it needs to write its result, which
 is then marked as interrupted; before the start line they end the runner at once.

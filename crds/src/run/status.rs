@@ -158,8 +158,9 @@ pub struct OperationStatus {
     pub misses: Option<u64>,
     /// Error replies.
     pub errors: u64,
-    /// Latency in milliseconds, from the histogram merged over clients and repetitions; of a
-    /// tool without histograms its own figures, of one client and one repetition. What is not known is absent.
+    /// Latency in milliseconds, from the histogram merged over clients and
+    /// repetitions; a tool without histograms has its own figures here, where there
+    /// is one client and one repetition. What is not known is absent.
     #[serde(default)]
     pub latency_milliseconds: LatencySummary,
 }

@@ -208,7 +208,6 @@ mod tests {
             server.truth.cluster_enabled = true;
             let shard = json!({"address": "db:1", "before": server.before});
             server.shards = vec![serde_json::from_value(shard).unwrap(); 2];
-            // Counters without a run id: it is not the shards' identity that is looked at here.
         }
         assert!(of(&attempt(), &pods).is_ok(), "each connection is one to each shard");
     }

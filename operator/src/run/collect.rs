@@ -12,7 +12,7 @@ use super::{
     merge::{failure, merge},
     validate::{Attempt, ValidatedRun},
 };
-use crate::{cluster::pods, process::short};
+use crate::cluster::pods;
 use dragstrip_results::result::{Failure, FailureStep, LOG_MARKER, PodResult, RepetitionResult};
 use futures::{StreamExt, TryFutureExt};
 use jiff::{SignedDuration, Timestamp};
@@ -21,6 +21,8 @@ use kube::{Api, Client, ResourceExt, api::LogParams};
 use std::time::Duration;
 pub use unread::{NotYet, Unread};
 
+/// Characters kept of why a log cannot be read: a proxy may answer with a whole page.
+const REASON_CHARACTERS: usize = 300;
 /// Logs read in the same moment.
 const CONCURRENCY: usize = 32;
 /// How long the log of a pod may take.
@@ -120,12 +122,13 @@ fn says_removed(words: &str) -> bool {
 
 /// For how long to ask again for the log of `pod`, of which `why` tells what stands in the way.
 fn patience(pod: &Pod, why: &str) -> SignedDuration {
-    if !pods::ended(pod) {
-        UNENDED_LOG_PATIENCE
-    } else if says_removed(why) {
-        REMOVED_LOG_PATIENCE
-    } else {
-        LOG_PATIENCE
+    let deleted = pod.metadata.deletion_timestamp.is_some();
+    match (pods::ended(pod), says_removed(why)) {
+        (false, _) => UNENDED_LOG_PATIENCE,
+        // A kubelet removes the containers of a deleted pod before the pod is gone.
+        (true, true) if deleted => SignedDuration::ZERO,
+        (true, true) => REMOVED_LOG_PATIENCE,
+        (true, false) => LOG_PATIENCE,
     }
 }
 
@@ -158,12 +161,13 @@ async fn ask(client: &Client, pod: &Pod) -> Heard {
             None if says_removed(&log) && !log.trim().contains('\n') => log,
             None => return Heard::Nothing,
         },
+        Ok(Err(kube::Error::Api(status))) => status.message,
         Ok(Err(error)) => error.to_string(),
         Err(_) => format!("no answer within {} s", within.as_secs()),
     };
     match gone_for_good(client, pod).await {
         Some(why) => Heard::Gone(why),
-        None => Heard::Silent(short(&why)),
+        None => Heard::Silent(why.chars().take(REASON_CHARACTERS).collect()),
     }
 }
 
@@ -246,69 +250,4 @@ pub async fn whole(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::run::{
-        fixtures::{pod_result, run},
-        validate::validate,
-    };
-    use serde_json::json;
-
-    fn attempt() -> Attempt {
-        validate(&run(&["read"], 1)).unwrap().attempts.remove(0)
-    }
-
-    fn pod(value: serde_json::Value) -> Pod {
-        serde_json::from_value(value).unwrap()
-    }
-
-    fn ended(reason: &str) -> serde_json::Value {
-        json!({
-            "metadata": {"name": "p"},
-            "status": {"phase": "Failed", "containerStatuses": [{
-                "name": "client", "image": "i", "imageID": "", "ready": false, "restartCount": 0,
-                "state": {"terminated": {"exitCode": 137, "reason": reason}}
-            }]}
-        })
-    }
-
-    #[test]
-    fn a_result_names_the_node_of_its_pod() {
-        let placed =
-            pod(json!({"metadata": {"name": "p"}, "spec": {"nodeName": "worker", "containers": []}}));
-        assert_eq!(on_its_node(pod_result("p", 1, 1.0, 100), &placed).node.as_deref(), Some("worker"));
-    }
-
-    #[test]
-    fn a_result_is_found_after_progress_lines() {
-        let result = serde_json::to_string(&pod_result("a", 10, 1.0, 100)).unwrap();
-        let log = format!("1s  10 ops/s\n{LOG_MARKER}{result}\nbye\n");
-        assert_eq!(from_log(&log).unwrap().pod, "a");
-        assert_eq!(from_log(&log[..log.len() / 2]), None, "half a result is none");
-    }
-
-    #[test]
-    fn only_what_the_cluster_took_away_counts_as_lost() {
-        let mut deleted = ended("Error");
-        deleted["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-        let mut evicted = ended("Error");
-        evicted["status"]["reason"] = json!("Evicted");
-        let mut drained = ended("Error");
-        drained["status"]["conditions"] =
-            json!([{"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}]);
-        let silent = json!({"metadata": {"name": "p"}, "status": {"phase": "Running"}});
-        let table = [
-            ("a tool that broke", ended("Error"), FailureStep::Tool),
-            ("a tool without memory", ended("OOMKilled"), FailureStep::Tool),
-            ("a deleted pod", deleted, FailureStep::Lost),
-            ("an evicted pod", evicted, FailureStep::Lost),
-            ("a drained pod", drained, FailureStep::Lost),
-            ("a node that was restarted", ended("ContainerStatusUnknown"), FailureStep::Lost),
-            ("a silent node", silent, FailureStep::Lost),
-        ];
-        for (sentence, value, expected) in table {
-            let found = without_result(&attempt(), &pod(value), None).failure.unwrap();
-            assert_eq!(found.step, expected, "{sentence}: {}", found.message);
-        }
-    }
-}
+mod tests;

@@ -221,6 +221,26 @@ mod tests {
     }
 
     #[test]
+    fn percentiles_that_a_tool_printed_are_those_of_each_repetition_alone() {
+        let printed = LatencySummary { p99: Some(3.0), ..LatencySummary::default() };
+        let of = |repetitions| {
+            let mut declared = run(&["read"], repetitions);
+            declared.spec.max_retries = 0;
+            let run = validate(&declared).unwrap();
+            let mut pod = pod_result("p", 1000, 1.0, 100);
+            pod.operations[0].histogram = None;
+            pod.operations[0].latency_milliseconds = printed;
+            let stored = run.attempts.iter().map(|a| (a.name.clone(), merge(a, 1, vec![pod.clone()])));
+            phases(&run, &stored.collect()).remove(0)
+        };
+        assert_eq!(of(1).operations[0].latency_milliseconds, printed, "p50 was not printed and is not 0");
+        let twice = of(2);
+        assert_eq!(twice.operations[0].latency_milliseconds, LatencySummary::default());
+        assert_eq!(twice.repetitions[1].p99_milliseconds, Some(3.0));
+        assert!(twice.notes.iter().any(|note| note.contains("over 2 repetitions")), "{:?}", twice.notes);
+    }
+
+    #[test]
     fn a_repetition_measured_again_counts_once() {
         let run = validate(&run(&["write", "read"], 1)).unwrap();
         let good = |attempt: &Attempt| merge(attempt, 1, vec![pod_result("p", 1000, 1.0, 100)]);

@@ -1,0 +1,233 @@
+//! Reading results, from an apiserver that is played.
+
+use super::*;
+use crate::run::{
+    fixtures::{pod_result, run},
+    validate::validate,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::client::Body;
+use serde_json::{Value, json};
+use std::{
+    collections::BTreeMap,
+    convert::Infallible,
+    sync::{Arc, Mutex},
+};
+
+fn attempt() -> Attempt {
+    validate(&run(&["read"], 1)).unwrap().attempts.remove(0)
+}
+
+fn pod(value: serde_json::Value) -> Pod {
+    serde_json::from_value(value).unwrap()
+}
+
+fn ended(reason: &str) -> serde_json::Value {
+    json!({
+        "metadata": {"name": "p"},
+        "status": {"phase": "Failed", "containerStatuses": [{
+            "name": "client", "image": "i", "imageID": "", "ready": false, "restartCount": 0,
+            "state": {"terminated": {"exitCode": 137, "reason": reason}}
+        }]}
+    })
+}
+
+#[test]
+fn a_result_names_the_node_of_its_pod() {
+    let placed = pod(json!({"metadata": {"name": "p"}, "spec": {"nodeName": "worker", "containers": []}}));
+    assert_eq!(on_its_node(pod_result("p", 1, 1.0, 100), &placed).node.as_deref(), Some("worker"));
+}
+
+#[test]
+fn a_result_is_found_after_progress_lines() {
+    let result = serde_json::to_string(&pod_result("a", 10, 1.0, 100)).unwrap();
+    let log = format!("1s  10 ops/s\n{LOG_MARKER}{result}\nbye\n");
+    assert_eq!(from_log(&log).unwrap().pod, "a");
+    assert_eq!(from_log(&log[..log.len() / 2]), None, "half a result is none");
+}
+
+#[test]
+fn only_what_the_cluster_took_away_counts_as_lost() {
+    let mut deleted = ended("Error");
+    deleted["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    let mut evicted = ended("Error");
+    evicted["status"]["reason"] = json!("Evicted");
+    let mut drained = ended("Error");
+    drained["status"]["conditions"] =
+        json!([{"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}]);
+    let silent = json!({"metadata": {"name": "p"}, "status": {"phase": "Running"}});
+    let table = [
+        ("a tool that broke", ended("Error"), FailureStep::Tool),
+        ("a tool without memory", ended("OOMKilled"), FailureStep::Tool),
+        ("a deleted pod", deleted, FailureStep::Lost),
+        ("an evicted pod", evicted, FailureStep::Lost),
+        ("a drained pod", drained, FailureStep::Lost),
+        ("a node that was restarted", ended("ContainerStatusUnknown"), FailureStep::Lost),
+        ("a silent node", silent, FailureStep::Lost),
+    ];
+    for (sentence, value, expected) in table {
+        let found = without_result(&attempt(), &pod(value), None).failure.unwrap();
+        assert_eq!(found.step, expected, "{sentence}: {}", found.message);
+    }
+}
+
+/// What the apiserver answers: by the end of the path, with status and body.
+type Answers = Arc<Mutex<BTreeMap<&'static str, (u16, String)>>>;
+
+const LOG: &str = "/pods/p/log";
+const POD: &str = "/pods/p";
+const NODE: &str = "/nodes/worker";
+
+/// An apiserver that answers as told, and 404 where it was told nothing.
+fn apiserver(answers: &Answers) -> Client {
+    let answers = Arc::clone(answers);
+    let service = tower::service_fn(move |request: http::Request<Body>| {
+        let known = answers.lock().unwrap();
+        let found = known.iter().find(|(end, _)| request.uri().path().ends_with(**end));
+        let missing = json!({"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404});
+        let (status, body) = found.map_or((404, missing.to_string()), |(_, answer)| answer.clone());
+        let response = http::Response::builder().status(status).body(Body::from(body.into_bytes())).unwrap();
+        std::future::ready(Ok::<_, Infallible>(response))
+    });
+    Client::new(service, "races")
+}
+
+/// A pod and its node are there; its log answers as given.
+fn there(log: (u16, &str)) -> Answers {
+    let object = |kind: &str, name: &str, uid: &str| {
+        let metadata = json!({"name": name, "uid": uid});
+        json!({"apiVersion": "meta.k8s.io/v1", "kind": kind, "metadata": metadata}).to_string()
+    };
+    let answers = [
+        (LOG, (log.0, log.1.to_owned())),
+        (POD, (200, object("PartialObjectMetadata", "p", "pod-uid"))),
+        (NODE, (200, object("PartialObjectMetadata", "worker", "node-uid"))),
+    ];
+    Arc::new(Mutex::new(answers.into()))
+}
+
+/// The client pod of the attempt, ended with exit code 0 and `message`.
+fn client_pod(message: &str) -> Pod {
+    let mut value = ended("Completed");
+    value["metadata"] = json!({"name": "p", "namespace": "races", "uid": "pod-uid"});
+    value["spec"] = json!({"nodeName": "worker", "containers": []});
+    value["status"]["phase"] = json!("Succeeded");
+    value["status"]["containerStatuses"][0]["state"]["terminated"]["message"] = json!(message);
+    pod(value)
+}
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(1_800_000_000 + second).unwrap()
+}
+
+fn part() -> String {
+    serde_json::to_string(&pod_result("p", 1000, 1.0, 100).compact()).unwrap()
+}
+
+fn whole_log() -> String {
+    format!("{LOG_MARKER}{}\n", serde_json::to_string(&pod_result("p", 1000, 1.0, 100)).unwrap())
+}
+
+async fn collected(
+    answers: &Answers,
+    unread: &Unread,
+    pod: &Pod,
+    now: Timestamp,
+) -> Result<RepetitionResult, NotYet> {
+    let run = validate(&run(&["read"], 1)).unwrap();
+    whole(&apiserver(answers), unread, &run, &run.attempts[0], &[pod], now).await
+}
+
+fn lost(result: &RepetitionResult) -> &str {
+    let found = &result.failure.as_ref().expect("it passed").failure;
+    assert_eq!(found.step, FailureStep::Lost, "{}", found.message);
+    assert_eq!(result.operations, vec![], "a part was summed");
+    &found.message
+}
+
+const REFUSED: (u16, &str) = (500, "dial tcp 10.0.0.1:10250: connect: connection refused");
+
+#[tokio::test]
+async fn a_log_that_cannot_be_read_for_a_moment_is_read_whole_later() {
+    let (answers, unread, pod) = (there(REFUSED), Unread::default(), client_pod(&part()));
+    let told = collected(&answers, &unread, &pod, at(0)).await.unwrap_err();
+    assert!(told.why.contains("the log of pod p cannot be read") && told.why.contains("refused"), "{told:?}");
+    answers.lock().unwrap().insert(LOG, (200, whole_log()));
+    assert_eq!(collected(&answers, &unread, &pod, at(0)).await, Err(told.clone()), "asked before its time");
+    let result = collected(&answers, &unread, &pod, told.until).await.unwrap();
+    assert_eq!(result.failure, None);
+    assert!(result.operations[0].histogram.is_some(), "a restarted kubelet cost the histogram");
+}
+
+#[tokio::test]
+async fn a_silent_kubelet_is_asked_for_minutes_and_then_the_repetition_is_lost() {
+    let (answers, unread, pod) = (there(REFUSED), Unread::default(), client_pod(&part()));
+    let mut now = at(0);
+    let result = loop {
+        match collected(&answers, &unread, &pod, now).await {
+            Ok(result) => break result,
+            Err(told) => now = told.until,
+        }
+    };
+    assert_eq!(now, at(600));
+    let message = lost(&result);
+    assert!(message.contains("could not be read") && message.contains("refused"), "{message}");
+    assert!(message.contains("only a part"), "{message}");
+}
+
+#[tokio::test]
+async fn what_is_gone_for_good_is_not_waited_for() {
+    let deleted = there((404, "pods \"p\" not found"));
+    deleted.lock().unwrap().remove(POD);
+    let replaced = there(REFUSED);
+    let other = json!({"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata",
+        "metadata": {"name": "p", "uid": "another"}});
+    replaced.lock().unwrap().insert(POD, (200, other.to_string()));
+    let nodeless = there(REFUSED);
+    nodeless.lock().unwrap().remove(NODE);
+    let empty = there((200, "no result here\n"));
+    for (answers, expected) in [
+        (deleted, "the pod was deleted"),
+        (replaced, "the pod was deleted"),
+        (nodeless, "its node worker is gone"),
+        (empty, "it is not in its log"),
+    ] {
+        let result = collected(&answers, &Unread::default(), &client_pod(&part()), at(0)).await.unwrap();
+        assert!(lost(&result).contains(expected), "{}", lost(&result));
+    }
+}
+
+#[tokio::test]
+async fn a_kubelet_that_has_just_started_is_not_believed_that_the_log_is_gone() {
+    let words = "unable to retrieve container logs for containerd://4711";
+    for answer in [(200, words), (400, words), (404, "pod \"p\" does not exist")] {
+        let (answers, unread) = (there(answer), Unread::default());
+        let told = collected(&answers, &unread, &client_pod(&part()), at(0)).await.unwrap_err();
+        assert!(told.until > at(0), "{answer:?}");
+        let result = collected(&answers, &unread, &client_pod(&part()), at(60)).await.unwrap();
+        assert!(lost(&result).contains("could not be read"), "{answer:?}: {}", lost(&result));
+        let mut deleted = client_pod(&part());
+        deleted.metadata.deletion_timestamp = Some(Time(at(0)));
+        let result = collected(&answers, &Unread::default(), &deleted, at(0)).await.unwrap();
+        assert!(
+            lost(&result).contains("could not be read"),
+            "a deleted pod's containers go first: {answer:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_termination_message_that_is_complete_needs_no_log() {
+    let all = serde_json::to_string(&pod_result("p", 1000, 1.0, 100)).unwrap();
+    let result = collected(&there(REFUSED), &Unread::default(), &client_pod(&all), at(0)).await.unwrap();
+    assert_eq!((result.failure, result.operations[0].count), (None, 1000));
+}
+
+#[tokio::test]
+async fn a_container_that_never_began_has_no_log_to_wait_for() {
+    let mut never: Value = serde_json::to_value(client_pod("")).unwrap();
+    never["status"]["phase"] = json!("Failed");
+    never["status"]["containerStatuses"][0]["state"] = json!({"waiting": {"reason": "PodInitializing"}});
+    let result = collected(&there(REFUSED), &Unread::default(), &pod(never), at(0)).await.unwrap();
+    assert_eq!(result.failure.unwrap().failure.step, FailureStep::Tool);
+}
