@@ -106,6 +106,17 @@ impl Cluster {
         made.with_context(|| format!("cannot make {text}"))
     }
 
+    /// Sends JSON, and reads nothing of the answer but whether it is good.
+    pub async fn send(&self, method: &str, path: &str, json: String) -> Result<()> {
+        let kind = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
+        let request = http::Request::builder().method(method).uri(path).header("Content-Type", kind);
+        self.0
+            .request_text(request.body(json.into_bytes())?)
+            .await
+            .with_context(|| format!("{method} {path}"))?;
+        Ok(())
+    }
+
     /// Makes the CRDs, one node for servers, and so many for clients.
     pub async fn prepare(&self, clients: usize) -> Result<()> {
         let definitions: Api<CustomResourceDefinition> = Api::all(self.0.clone());

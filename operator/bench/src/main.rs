@@ -56,8 +56,9 @@ async fn measure(cluster: &Cluster, arguments: &Arguments, report: &mut Report) 
     scenarios::make_active(cluster, arguments.active).await?;
     operator.stop().await?;
     scenarios::make_finished(cluster, &ended, arguments.finished).await?;
+    scenarios::make_last(cluster).await?;
     let operator = start().await?;
-    scenarios::start_beside_history(&operator, arguments, report).await?;
+    scenarios::start_beside_history(cluster, &operator, arguments, report).await?;
     operator.stop().await
 }
 
