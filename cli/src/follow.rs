@@ -3,12 +3,10 @@
 
 use dragstrip_crds::{
     BenchmarkRun,
-    conditions::{
-        holds,
-        types::{COMPLETE, PASSED},
-    },
-    result::LOG_MARKER,
+    conditions::holds,
+    conditions::types::{COMPLETE, PASSED},
 };
+use dragstrip_results::result::LOG_MARKER;
 use futures::{AsyncBufReadExt, StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{

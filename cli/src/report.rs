@@ -7,7 +7,7 @@ pub mod pods;
 use comfy_table::{CellAlignment, Table, presets};
 use dragstrip_crds::{
     BenchmarkRun,
-    histogram::LatencySummary,
+    measured::LatencySummary,
     run::{OperationStatus, PhaseStatus},
     units::thousands,
 };
@@ -131,7 +131,7 @@ mod tests {
         let operation = |name: &str| OperationStatus {
             operation: name.into(),
             count: 10,
-            operations_per_second: dragstrip_crds::statistics::Spread::of(&[rate]).unwrap(),
+            operations_per_second: dragstrip_results::statistics::spread(&[rate]).unwrap(),
             bytes_per_second: 2_500_000.0,
             hits: Some(9),
             misses: Some(1),

@@ -1,6 +1,7 @@
 //! The stored results that a run's status points to. Needs the client.
 
-use dragstrip_crds::{BenchmarkRun, result::RepetitionResult, stored};
+use dragstrip_crds::BenchmarkRun;
+use dragstrip_results::{result::RepetitionResult, stored};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client, ResourceExt};
 use std::collections::BTreeMap;

@@ -1,7 +1,5 @@
-//! Everything two parts of Dragstrip must agree on: the Kubernetes API types
-//! ([`datastore`], [`run`]), what runners and the operator tell each other
-//! ([`protocol`]), what was measured ([`result`], [`histogram`]) and what a
-//! server says about itself ([`observed`]). [`stored`] is how the cluster keeps results.
+//! The Kubernetes API: the kinds ([`datastore`], [`run`]), what their specs and
+//! statuses are made of, and their validation rules. Nothing else.
 //!
 //! Pure: no client, no clock, no environment, no file.
 
@@ -9,15 +7,10 @@
 #![cfg_attr(test, allow(clippy::needless_pass_by_value))]
 
 pub mod conditions;
-pub mod counters;
 pub mod datastore;
-pub mod histogram;
+pub mod measured;
 pub mod observed;
-pub mod protocol;
-pub mod result;
 pub mod run;
-pub mod statistics;
-pub mod stored;
 pub mod units;
 pub mod workload;
 

@@ -10,11 +10,7 @@ use crate::{
     until,
 };
 use anyhow::{Context, Result, bail};
-use dragstrip_crds::{
-    BenchmarkRun, Datastore,
-    conditions::{self, types::READY},
-    run::RunPhase,
-};
+use dragstrip_crds::{BenchmarkRun, Datastore, conditions, conditions::types::READY, run::RunPhase};
 use futures::FutureExt;
 use k8s_openapi::{NamespaceResourceScope, api::core::v1::Namespace};
 use kube::{

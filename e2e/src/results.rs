@@ -4,10 +4,10 @@ use crate::Env;
 use anyhow::{Context, Result, ensure};
 use dragstrip_crds::{
     BenchmarkRun, BenchmarkRunStatus,
-    histogram::LatencySummary,
-    result::RepetitionResult,
+    measured::LatencySummary,
     run::{OperationStatus, PhaseStatus},
 };
+use dragstrip_results::result::RepetitionResult;
 use flate2::read::GzDecoder;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
@@ -62,7 +62,7 @@ pub fn status(run: &BenchmarkRun) -> Result<BenchmarkRunStatus> {
 /// Start and end of a result's load, in nanoseconds of Unix time.
 pub fn window(result: &RepetitionResult) -> (i64, i64) {
     let starts = result.pods.iter().map(|pod| pod.window.start_unix_nanos);
-    let end = |pod: &dragstrip_crds::result::PodResult| {
+    let end = |pod: &dragstrip_results::result::PodResult| {
         // A load lasts seconds to days: far below what an i64 of nanoseconds holds.
         #[allow(clippy::cast_possible_truncation)]
         let nanos = (pod.window.seconds * 1e9) as i64;

@@ -4,7 +4,7 @@
 //! [`options`] reads the command line into a [`plan::ReplayPlan`], [`requests`]
 //! encodes the calls, and [`session`] loads the script before the run and
 //! counts the jobs in the queues after it. The script is BullMQ's, unchanged:
-//! see bullmq/README.md beside it.
+//! build.rs takes it from the npm package that bench-jobs/bullmq pins.
 
 pub mod options;
 pub mod plan;

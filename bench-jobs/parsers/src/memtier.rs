@@ -16,7 +16,7 @@ use crate::{
     parsed::{LatencyReport, Operation, Parsed, ToolName},
 };
 use document::Value;
-use dragstrip_crds::result::OperationResult;
+use dragstrip_results::result::OperationResult;
 use report::{Report, ReportError};
 use std::collections::BTreeMap;
 

@@ -1,9 +1,7 @@
 //! What a parser found. Everything a tool did not say is absent.
 
-use dragstrip_crds::{
-    histogram::{EncodedHistogram, LatencySummary},
-    workload::Merge,
-};
+use dragstrip_crds::{measured::LatencySummary, workload::Merge};
+use dragstrip_results::histogram::EncodedHistogram;
 use std::collections::BTreeMap;
 
 /// One tool's output, read.
@@ -133,7 +131,7 @@ pub struct Metric {
     pub merge: Merge,
 }
 
-impl From<&Metric> for dragstrip_crds::result::Metric {
+impl From<&Metric> for dragstrip_crds::measured::Metric {
     /// As a run's result keeps it: with its operation's name in front, `SET ns/op`.
     fn from(metric: &Metric) -> Self {
         let name = match &metric.operation {

@@ -3,10 +3,8 @@
 //! the types here. The schema's descriptions are its documentation.
 
 use crate::parsed::{LatencyReport, Metric, Operation, Parsed, PrintedLatency, ToolName};
-use dragstrip_crds::{
-    histogram::{EncodedHistogram, HistogramError, Latencies},
-    workload::Merge,
-};
+use dragstrip_crds::workload::Merge;
+use dragstrip_results::histogram::{EncodedHistogram, HistogramError, Latencies};
 use schemars::{JsonSchema, Schema, schema_for};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -2,7 +2,7 @@
 //! mounted certificates and nothing else.
 
 use crate::encryption::{Encryption, EncryptionError};
-use dragstrip_crds::protocol::{AUTHORITY_DIRECTORY, CLIENT_CERTIFICATE_DIRECTORY, JobTarget};
+use dragstrip_results::protocol::{AUTHORITY_DIRECTORY, CLIENT_CERTIFICATE_DIRECTORY, JobTarget};
 use std::path::{Path, PathBuf};
 
 /// Where certificates are mounted.
@@ -94,7 +94,7 @@ impl Access {
 mod tests {
     use super::*;
     use crate::fixtures::target;
-    use dragstrip_crds::protocol::JobTls;
+    use dragstrip_results::protocol::JobTls;
 
     #[test]
     fn plain_targets_need_no_files() {

@@ -6,7 +6,7 @@ use crate::{
     process::{Listener, ProcessError, Tool},
     tool::{Ended, Exit, Launch, Progress, VersionQuestion},
 };
-use dragstrip_crds::protocol::{JOB_VARIABLE, PASSWORD_VARIABLE};
+use dragstrip_results::protocol::{JOB_VARIABLE, PASSWORD_VARIABLE};
 use std::{
     io,
     os::unix::process::ExitStatusExt as _,

@@ -9,10 +9,13 @@ use crate::{
     tool::{Adapter, Ended, Launch, LaunchContext, Measured, Progress, Rejected, StopSignal},
 };
 use dragstrip_crds::{
+    measured::Metric,
+    workload::{BullmqSpec, Merge},
+};
+use dragstrip_results::{
     histogram::{EncodedHistogram, HistogramError, Latencies},
     protocol::{JobSpec, PASSWORD_VARIABLE},
-    result::{Failure, FailureStep, Metric, OperationResult, Presence, ToolRecord, WorkerRecord},
-    workload::{BullmqSpec, Merge},
+    result::{Failure, FailureStep, OperationResult, Presence, ToolRecord, WorkerRecord},
 };
 use report::{OperationReport, Report, RunStatus};
 use std::{collections::BTreeMap, fs, io, num::ParseIntError, time::Duration};

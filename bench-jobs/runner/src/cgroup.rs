@@ -2,7 +2,7 @@
 //! controllers' directories, and version 2 with one. Touches files below the
 //! root it is given and nothing else.
 
-use dragstrip_crds::{observed::CgroupUsage, result::ClientUsage};
+use dragstrip_results::{observed::CgroupUsage, result::ClientUsage};
 use std::{
     fs,
     path::{Path, PathBuf},

@@ -4,10 +4,8 @@ use crate::{
     failure::failure,
     members::{Look, Member},
 };
-use dragstrip_crds::{
-    result::{Failure, FailureStep, OperationResult},
-    units::thousands,
-};
+use dragstrip_crds::units::thousands;
+use dragstrip_results::result::{Failure, FailureStep, OperationResult};
 use std::collections::BTreeMap;
 
 /// Whether the servers that end the run are the ones that began it. `after` is
@@ -76,7 +74,8 @@ pub fn replies_are_good(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use dragstrip_crds::{histogram::LatencySummary, observed::ServerCounters};
+    use dragstrip_crds::measured::LatencySummary;
+    use dragstrip_results::observed::ServerCounters;
 
     fn operation(name: &str, count: u64, errors: u64) -> OperationResult {
         OperationResult {

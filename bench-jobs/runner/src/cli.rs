@@ -5,7 +5,7 @@ use crate::{
     install, job, observe, run,
 };
 use clap::{Args, Parser, Subcommand};
-use dragstrip_crds::protocol::{
+use dragstrip_results::protocol::{
     AUTHORITY_DIRECTORY, CLIENT_CERTIFICATE_DIRECTORY, OBSERVER_PORT, RUNNER_PORT,
     SERVER_CERTIFICATE_DIRECTORY,
 };

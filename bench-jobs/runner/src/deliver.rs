@@ -2,7 +2,7 @@
 //! log, a compact one as the container's termination message. Touches stdout
 //! and the termination log.
 
-use dragstrip_crds::result::{Failure, LOG_MARKER, PodResult};
+use dragstrip_results::result::{Failure, LOG_MARKER, PodResult};
 use std::{
     collections::BTreeMap,
     io::{self, Write as _},
@@ -94,9 +94,12 @@ fn halve(text: &mut String) -> bool {
 mod tests {
     use super::*;
     use dragstrip_crds::{
-        histogram::{EncodedHistogram, LatencySummary},
-        result::{FailureStep, Metric, OperationResult},
+        measured::{LatencySummary, Metric},
         workload::Merge,
+    };
+    use dragstrip_results::{
+        histogram::EncodedHistogram,
+        result::{FailureStep, OperationResult},
     };
     use proptest::prelude::*;
 

@@ -9,13 +9,12 @@ use crate::{
     failure::failure,
     tool::{Adapter, Ended, Launch, LaunchContext, Measured, Progress, Rejected, StopSignal},
 };
-use dragstrip_crds::{
-    histogram::LatencySummary,
+use dragstrip_crds::{measured::LatencySummary, workload::ExecSpec};
+use dragstrip_parsers::{LatencyReport, Operation, Parsed, PrintedLatency};
+use dragstrip_results::{
     protocol::{JobSpec, PASSWORD_VARIABLE},
     result::{Failure, FailureStep, OperationResult, ToolRecord},
-    workload::ExecSpec,
 };
-use dragstrip_parsers::{LatencyReport, Operation, Parsed, PrintedLatency};
 use expand::Values;
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! Making failures. Pure.
 
-use dragstrip_crds::result::{Failure, FailureStep};
+use dragstrip_results::result::{Failure, FailureStep};
 
 /// A failure with a message and no process behind it.
 pub fn failure(step: FailureStep, message: impl Into<String>) -> Failure {

@@ -1,10 +1,8 @@
 //! What several modules' tests start from.
 
 use crate::tool::{Ended, Exit, LaunchContext};
-use dragstrip_crds::{
-    datastore::ServerProtocol,
-    protocol::{JobSpec, JobTarget, JobTool},
-};
+use dragstrip_crds::datastore::ServerProtocol;
+use dragstrip_results::protocol::{JobSpec, JobTarget, JobTool};
 use std::{path::Path, time::Duration};
 
 /// A plain server at db:6379.

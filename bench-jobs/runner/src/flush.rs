@@ -6,10 +6,8 @@ use crate::{
     preflight::Ready,
     server::{Server, ServerError},
 };
-use dragstrip_crds::{
-    Engine,
-    result::{Failure, FailureStep},
-};
+use dragstrip_crds::Engine;
+use dragstrip_results::result::{Failure, FailureStep};
 use std::{net::SocketAddr, time::Duration};
 use tokio::time::Instant;
 

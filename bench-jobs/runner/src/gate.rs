@@ -11,7 +11,7 @@ use crate::{
     preflight::Ready,
     server::{ANSWER_TIMEOUT, Server, ServerError},
 };
-use dragstrip_crds::{
+use dragstrip_results::{
     protocol::JobSpec,
     result::{Failure, FailureStep},
 };

@@ -1,7 +1,7 @@
 //! What the pod was given: the job, the password, its own name and index.
 //! Touches the environment.
 
-use dragstrip_crds::{
+use dragstrip_results::{
     protocol::{INDEX_VARIABLE, JOB_VARIABLE, JobSpec, PASSWORD_VARIABLE, POD_NAME_VARIABLE},
     result::{Failure, FailureStep},
 };

@@ -1,6 +1,6 @@
 //! The runner: PID 1 of every client container. It checks the target, waits at
 //! the start line, starts the tool, watches it, reads its output into a
-//! [`dragstrip_crds::result::PodResult`] and delivers that so that it cannot be
+//! [`dragstrip_results::result::PodResult`] and delivers that so that it cannot be
 //! lost. The same binary is the observer beside every server.
 //!
 //! It must run as a static program in an empty, read-only root: no C library

@@ -15,13 +15,12 @@ use crate::{
     state::Shared,
     tool::{Ended, LaunchContext, Progress},
 };
-use dragstrip_crds::{
+use dragstrip_crds::{units::thousands, workload::LoadSpec};
+use dragstrip_loadgen::report::Report;
+use dragstrip_results::{
     protocol::{JobSpec, JobTool},
     result::{Failure, FailureStep, Presence},
-    units::thousands,
-    workload::LoadSpec,
 };
-use dragstrip_loadgen::report::Report;
 use std::{
     fs, io,
     path::{Path, PathBuf},

@@ -10,14 +10,13 @@ use crate::{
     own_tools::{explained, progress, unread},
     tool::{Adapter, Ended, Launch, LaunchContext, Measured, Progress, Rejected, StopSignal},
 };
-use dragstrip_crds::{
+use dragstrip_crds::{units::thousands, workload::LoadgenSpec};
+use dragstrip_loadgen::report::{OperationReport, Report, RunStatus, SecondReport};
+use dragstrip_results::{
     histogram::{EncodedHistogram, HistogramError, Latencies},
     protocol::{HEAD_START, JobSpec, PASSWORD_VARIABLE},
     result::{Failure, FailureStep, OperationResult, ToolRecord},
-    units::thousands,
-    workload::LoadgenSpec,
 };
-use dragstrip_loadgen::report::{OperationReport, Report, RunStatus, SecondReport};
 use std::{collections::BTreeMap, fs, io, path::Path, time::Duration};
 
 /// How people know it.

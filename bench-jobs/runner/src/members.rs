@@ -8,9 +8,10 @@ use crate::{
     resolve,
     server::{ANSWER_TIMEOUT, ClusterNode, Server, ServerError, info::Info},
 };
-use dragstrip_crds::{
+use dragstrip_crds::observed::ServerTruth;
+use dragstrip_results::{
     counters::summed,
-    observed::{ServerCounters, ServerTruth},
+    observed::ServerCounters,
     protocol::{JobMember, JobTarget},
     result::ShardRecord,
 };
@@ -239,7 +240,7 @@ pub fn shards(members: &[Member], before: &Look, after: Option<&Look>) -> Vec<Sh
 #[cfg(test)]
 mod tests {
     use super::*;
-    use dragstrip_crds::observed::CommandCounter;
+    use dragstrip_results::observed::CommandCounter;
 
     fn member(port: u16, replica: bool) -> Member {
         Member {

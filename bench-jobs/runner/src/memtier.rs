@@ -16,8 +16,9 @@ pub use dragstrip_parsers::memtier::report;
 use crate::tool::{
     self, Adapter, Ended, Launch, LaunchContext, Measured, Progress, Rejected, VersionQuestion, Warmup,
 };
-use dragstrip_crds::{protocol::JobSpec, units::Period, workload::MemtierSpec};
+use dragstrip_crds::{units::Period, workload::MemtierSpec};
 use dragstrip_parsers::memtier::{agreement, operations};
+use dragstrip_results::protocol::JobSpec;
 use progress::Observed;
 use std::time::Duration;
 

@@ -23,8 +23,9 @@ use axum::{
     response::{IntoResponse, Response},
     routing::{get, post},
 };
-use dragstrip_crds::{
-    observed::{Observation, ServerTruth},
+use dragstrip_crds::observed::ServerTruth;
+use dragstrip_results::{
+    observed::Observation,
     protocol::{OBSERVED_PATH, READY_PATH, TOPOLOGY_PATH, TopologyOrder, TopologyState},
 };
 use std::{io, net::SocketAddr, sync::Arc};

@@ -5,7 +5,7 @@ use crate::{
     failure::failure,
     tool::{Ended, Progress},
 };
-use dragstrip_crds::result::{Failure, FailureStep};
+use dragstrip_results::result::{Failure, FailureStep};
 use std::fmt::Display;
 
 /// Reads `progress elapsed_seconds=3.000 operations=457120 ... errors=0`.

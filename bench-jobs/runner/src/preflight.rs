@@ -12,9 +12,8 @@ use crate::{
     resolve::{self, ResolveError},
     server::{self, ANSWER_TIMEOUT, Server, ServerError},
 };
-use dragstrip_crds::{
-    datastore::ServerProtocol,
-    observed::ServerTruth,
+use dragstrip_crds::{datastore::ServerProtocol, observed::ServerTruth};
+use dragstrip_results::{
     protocol::{JobTarget, JobTool},
     result::{Failure, FailureStep},
 };

@@ -6,7 +6,7 @@ use crate::{
     output::{LineSplitter, Redactor, Tail},
     tool::{Adapter, Launch, Progress, StopSignal},
 };
-use dragstrip_crds::protocol::{JOB_VARIABLE, PASSWORD_VARIABLE};
+use dragstrip_results::protocol::{JOB_VARIABLE, PASSWORD_VARIABLE};
 use nix::{
     sys::signal::{Signal, killpg},
     unistd::Pid,

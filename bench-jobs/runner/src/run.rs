@@ -22,7 +22,7 @@ use crate::{
     usage::{self, Opening},
     watch::{Watched, watch},
 };
-use dragstrip_crds::{
+use dragstrip_results::{
     protocol::{JobTool, RunnerStage},
     result::{ClientUsage, Failure, FailureStep, PodResult, ServerRecord},
 };

@@ -8,7 +8,8 @@ pub mod topology;
 pub mod truth;
 
 use crate::access::Access;
-use dragstrip_crds::observed::{ServerCounters, ServerTruth};
+use dragstrip_crds::observed::ServerTruth;
+use dragstrip_results::observed::ServerCounters;
 use info::Info;
 use redis::{
     AsyncConnectionConfig, Cmd, FromRedisValue, RedisConnectionInfo, RedisError, Value,

@@ -2,7 +2,7 @@
 //! start and the progress. Touches nothing but memory.
 
 use crate::{clock, tool::Progress};
-use dragstrip_crds::protocol::{RunnerStage, RunnerState, StartOrder};
+use dragstrip_results::protocol::{RunnerStage, RunnerState, StartOrder};
 use tokio::sync::watch;
 
 /// Without a measured offset, clocks that differ by no more than this are taken
@@ -161,7 +161,7 @@ impl Shared {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use dragstrip_crds::protocol::ClockOffset;
+    use dragstrip_results::protocol::ClockOffset;
 
     const SECOND: i64 = 1_000_000_000;
 

@@ -6,11 +6,10 @@ use crate::{
     access::TlsFiles, bullmq::BullmqAdapter, exec::ExecAdapter, loadgen::LoadgenAdapter,
     memtier::MemtierAdapter,
 };
-use dragstrip_crds::{
+use dragstrip_crds::measured::{BatchStatistics, Metric, ScheduleRecord};
+use dragstrip_results::{
     protocol::{JobSpec, JobTool},
-    result::{
-        BatchStatistics, Failure, Metric, OperationResult, Presence, ScheduleRecord, ToolRecord, WorkerRecord,
-    },
+    result::{Failure, OperationResult, Presence, ToolRecord, WorkerRecord},
 };
 use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration};
 

@@ -12,7 +12,7 @@ use crate::{
     access::Access,
     server::{ANSWER_TIMEOUT, Server, ServerError},
 };
-use dragstrip_crds::protocol::{TopologyMember, TopologyOrder, TopologyState};
+use dragstrip_results::protocol::{TopologyMember, TopologyOrder, TopologyState};
 use std::{net::SocketAddr, time::Duration};
 use tokio::time::{Instant, sleep};
 

@@ -2,7 +2,7 @@
 //! the kernel's account of ended children.
 
 use crate::cgroup;
-use dragstrip_crds::{observed::CgroupUsage, result::ClientUsage};
+use dragstrip_results::{observed::CgroupUsage, result::ClientUsage};
 use nix::sys::{
     resource::{UsageWho, getrusage},
     time::TimeValLike as _,

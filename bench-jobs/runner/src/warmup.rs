@@ -2,7 +2,7 @@
 //! measured run. Touches processes.
 
 use crate::{aside, failure::failure, output::Redactor, state::Shared, tool::Warmup};
-use dragstrip_crds::{
+use dragstrip_results::{
     protocol::JobSpec,
     result::{Failure, FailureStep},
 };

@@ -6,7 +6,8 @@
 #[path = "support/redis.rs"]
 mod redis;
 
-use dragstrip_crds::{Engine, observed::Observation};
+use dragstrip_crds::Engine;
+use dragstrip_results::observed::Observation;
 use redis::{Redis, wait_for};
 use std::{
     io::{BufRead as _, BufReader},

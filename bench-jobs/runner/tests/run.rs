@@ -14,7 +14,7 @@ mod runner;
 mod servers;
 
 use certificates::Certificates;
-use dragstrip_crds::{
+use dragstrip_results::{
     protocol::{ClockOffset, RunnerStage},
     result::{FailureStep, Presence},
 };
@@ -55,7 +55,7 @@ async fn a_good_run_agrees_with_the_servers_own_counters() {
     let record = finished.result.server.as_ref().unwrap();
     let after = record.after.as_ref().unwrap();
     for operation in &finished.result.operations {
-        let calls = |counters: &dragstrip_crds::observed::ServerCounters| {
+        let calls = |counters: &dragstrip_results::observed::ServerCounters| {
             counters.commands.get(&operation.operation.to_lowercase()).map_or(0, |counter| counter.calls)
         };
         assert!(operation.count > 100, "{operation:?}");
@@ -458,7 +458,7 @@ async fn every_shard_is_verified_and_counted() {
     assert_eq!(finished.result.failure, None);
     let record = finished.result.server.as_ref().unwrap();
     assert_eq!(record.shards.len(), 3);
-    let calls = |counters: &dragstrip_crds::observed::ServerCounters| counters.commands["info"].calls;
+    let calls = |counters: &dragstrip_results::observed::ServerCounters| counters.commands["info"].calls;
     let shards: u64 = record.shards.iter().map(|shard| calls(&shard.before)).sum();
     assert_eq!(calls(&record.before), shards, "the sum is that of the shards");
 

@@ -5,7 +5,7 @@
 use super::whole;
 use dragstrip_crds::{
     BenchmarkRunStatus,
-    result::{BatchStatistics, Estimate, Metric, ScheduleRecord},
+    measured::{BatchStatistics, Estimate, Metric, ScheduleRecord},
     run::{PhaseStatus, RepetitionStatus},
     units::thousands,
 };

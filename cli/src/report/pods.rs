@@ -2,10 +2,10 @@
 
 use super::whole;
 use comfy_table::{CellAlignment, Table, presets};
-use dragstrip_crds::{
+use dragstrip_crds::units::thousands;
+use dragstrip_results::{
     histogram::Latencies,
     result::{PodResult, RepetitionResult},
-    units::thousands,
 };
 
 const HEADER: [&str; 12] = [
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     fn stored() -> RepetitionResult {
-        serde_json::from_str(include_str!("../../../crds/tests/two-pods.json")).unwrap()
+        serde_json::from_str(include_str!("../../../bench-jobs/results/tests/two-pods.json")).unwrap()
     }
 
     /// The cells of the line that holds `word`.
@@ -157,7 +157,7 @@ mod tests {
         let failure = serde_json::json!({"step": "Lost", "message": "the pod was taken away: Evicted"});
         lost.pods[1] =
             PodResult::failed("read", 1, "race-read-1-1-q9d4m", serde_json::from_value(failure).unwrap());
-        lost.failure = Some(dragstrip_crds::result::PodFailure {
+        lost.failure = Some(dragstrip_results::result::PodFailure {
             pod: "race-read-1-1-q9d4m".into(),
             failure: lost.pods[1].failure.clone().unwrap(),
         });

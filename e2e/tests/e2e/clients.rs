@@ -3,13 +3,14 @@
 use crate::common::{client_pod, complete, of_run, redis, says};
 use crate::placement::apart;
 use anyhow::{Context, Result, ensure};
-use dragstrip_crds::{histogram::Latencies, run::RunPhase};
+use dragstrip_crds::run::RunPhase;
 use dragstrip_e2e::{
     NOTICE, SHORT_RUN, alone,
     manifests::against,
     results::{self, agrees, operation, phase, plausible},
     with_namespace,
 };
+use dragstrip_results::histogram::Latencies;
 use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
 use kube::ResourceExt;
 

@@ -3,7 +3,8 @@
 use anyhow::{Context, Result, ensure};
 use dragstrip_crds::{
     BenchmarkRun, BenchmarkRunStatus, Datastore,
-    conditions::{find, types::COMPLETE},
+    conditions::find,
+    conditions::types::COMPLETE,
     run::{FailureStatus, RunPhase},
 };
 use dragstrip_e2e::{

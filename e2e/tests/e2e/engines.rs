@@ -4,7 +4,8 @@ use crate::common::{datastore_says, failed, of_run, redis, says};
 use anyhow::{Context, Result, ensure};
 use dragstrip_crds::{
     Datastore,
-    conditions::{find, holds, types::VERIFIED},
+    conditions::types::VERIFIED,
+    conditions::{find, holds},
 };
 use dragstrip_e2e::{
     Env, NOTICE, SHORT_RUN, faults,

@@ -2,11 +2,7 @@
 
 use crate::common::{of_run, redis, run_says, unpulled};
 use anyhow::{Context, Result, ensure};
-use dragstrip_crds::{
-    conditions::types::CLIENTS_READY,
-    protocol::{JOB_VARIABLE, JobSpec, JobTool},
-    run::RunPhase,
-};
+use dragstrip_crds::{conditions::types::CLIENTS_READY, run::RunPhase};
 use dragstrip_e2e::{
     Env, Look, SHORT_RUN,
     manifests::{NO_IMAGE, against},
@@ -14,6 +10,7 @@ use dragstrip_e2e::{
     results::{self, agrees, operation, phase, plausible},
     until, with_namespace,
 };
+use dragstrip_results::protocol::{JOB_VARIABLE, JobSpec, JobTool};
 use k8s_openapi::api::batch::v1::Job;
 
 const IMAGE_VARIABLE: &str = "DRAGSTRIP_TEST_MEMTIER_IMAGE";

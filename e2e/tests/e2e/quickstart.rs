@@ -2,11 +2,7 @@
 
 use crate::common::complete;
 use anyhow::{Context, Result, ensure};
-use dragstrip_crds::{
-    BenchmarkRun,
-    conditions::{holds, types::PASSED},
-    run::RunPhase,
-};
+use dragstrip_crds::{BenchmarkRun, conditions::holds, conditions::types::PASSED, run::RunPhase};
 use dragstrip_e2e::{
     Env, SHORT_RUN, alone,
     results::{self, agrees, count, never_together, operation, phase, plausible},

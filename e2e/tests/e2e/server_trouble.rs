@@ -2,7 +2,7 @@
 
 use crate::common::{complete, failed, redis, says};
 use anyhow::{Result, ensure};
-use dragstrip_crds::conditions::{find, types::PASSED};
+use dragstrip_crds::{conditions::find, conditions::types::PASSED};
 use dragstrip_e2e::{NOTICE, SHORT_RUN, manifests::against, results, with_namespace};
 use kube::ResourceExt;
 use std::time::Duration;

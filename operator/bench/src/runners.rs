@@ -9,9 +9,10 @@ use axum::{
     extract::State,
     routing::{get, post},
 };
-use dragstrip_crds::{
+use dragstrip_crds::observed::ServerTruth;
+use dragstrip_results::{
     histogram::Latencies,
-    observed::{CommandCounter, ServerCounters, ServerTruth},
+    observed::{CommandCounter, ServerCounters},
     protocol::{
         CLOCK_PATH, ClockReading, JOB_VARIABLE, JobSpec, PROGRESS_PATH, RUNNER_PORT, RunnerStage,
         RunnerState, START_PATH, StartOrder,

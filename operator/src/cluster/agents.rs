@@ -1,7 +1,7 @@
 //! The operator's side of runners and observers: small HTTP requests to pod
 //! addresses, with the token that says who is meant.
 
-use dragstrip_crds::{
+use dragstrip_results::{
     observed::Observation,
     protocol::{
         CLOCK_PATH, ClockOffset, ClockReading, OBSERVED_PATH, OBSERVER_PORT, PROGRESS_PATH, RUNNER_PORT,

@@ -8,12 +8,8 @@ mod keydb;
 mod redis;
 mod valkey;
 
-use dragstrip_crds::{
-    DatastoreSpec, Engine,
-    datastore::ServerProtocol,
-    observed::ServerTruth,
-    protocol::{PASSWORD_VARIABLE, SERVER_CERTIFICATE_DIRECTORY},
-};
+use dragstrip_crds::{DatastoreSpec, Engine, datastore::ServerProtocol, observed::ServerTruth};
+use dragstrip_results::protocol::{PASSWORD_VARIABLE, SERVER_CERTIFICATE_DIRECTORY};
 use k8s_openapi::api::core::v1::SeccompProfile;
 
 /// Environment variable with the pod's address.

@@ -10,11 +10,8 @@ use crate::{
     context::Context,
     labels,
 };
-use dragstrip_crds::{
-    Datastore, DatastoreSpec,
-    observed::{Observation, ServerTruth},
-    protocol::TopologyState,
-};
+use dragstrip_crds::{Datastore, DatastoreSpec, observed::ServerTruth};
+use dragstrip_results::{observed::Observation, protocol::TopologyState};
 use k8s_openapi::api::core::v1::{Event, Node, Pod};
 use kube::{Api, ResourceExt, api::ListParams};
 use std::error::Error as _;

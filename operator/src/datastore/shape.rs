@@ -1,6 +1,7 @@
 //! Which pods and servers a Datastore has, and how they are joined. Pure.
 
-use dragstrip_crds::{DatastoreSpec, datastore::ShardPlacement, protocol::TopologyOrder};
+use dragstrip_crds::{DatastoreSpec, datastore::ShardPlacement};
+use dragstrip_results::protocol::TopologyOrder;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use std::net::{IpAddr, SocketAddr};

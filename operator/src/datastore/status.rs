@@ -16,11 +16,9 @@ use crate::{
     labels::DATASTORE_MANAGER,
 };
 use dragstrip_crds::{
-    Datastore, DatastoreStatus,
-    conditions::{
-        self, Finding,
-        types::{READY, VERIFIED},
-    },
+    Datastore, DatastoreStatus, conditions,
+    conditions::Finding,
+    conditions::types::{READY, VERIFIED},
     datastore::MemberStatus,
 };
 use jiff::Timestamp;

@@ -6,7 +6,8 @@ use super::{
     shape::Shape,
 };
 use crate::cluster::nodes;
-use dragstrip_crds::{Datastore, DatastoreSpec, protocol::OBSERVER_PORT};
+use dragstrip_crds::{Datastore, DatastoreSpec};
+use dragstrip_results::protocol::OBSERVER_PORT;
 use k8s_openapi::{
     api::core::v1::{Node, ResourceRequirements},
     apimachinery::pkg::api::resource::Quantity,

@@ -2,7 +2,8 @@
 //! the manifest says. Pure.
 
 use super::engines;
-use dragstrip_crds::{DatastoreSpec, observed::ServerTruth, protocol::TopologyMember};
+use dragstrip_crds::{DatastoreSpec, observed::ServerTruth};
+use dragstrip_results::protocol::TopologyMember;
 
 /// Whether `actual` is `declared` or a longer form of it: 8.0 allows 8.0.2, not 8.01.
 fn version_agrees(declared: &str, actual: &str) -> bool {

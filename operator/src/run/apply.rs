@@ -15,7 +15,8 @@ use crate::{
     context::Context,
     labels::{self, RUN_MANAGER},
 };
-use dragstrip_crds::{Datastore, stored};
+use dragstrip_crds::Datastore;
+use dragstrip_results::stored;
 use jiff::Timestamp;
 use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
 use kube::{

@@ -9,8 +9,8 @@ use super::{
     validate::{Attempt, ValidatedRun},
 };
 use crate::{cluster::lease::LeaseKey, context::Settings, labels};
-use dragstrip_crds::{
-    BenchmarkRun, Datastore, DatastoreSpec,
+use dragstrip_crds::{BenchmarkRun, Datastore, DatastoreSpec};
+use dragstrip_results::{
     protocol::{JobSpec, JobTarget},
     stored,
 };

@@ -8,7 +8,7 @@ use super::{
     validate::{Attempt, ValidatedRun},
 };
 use crate::cluster::pods;
-use dragstrip_crds::{
+use dragstrip_results::{
     counters::{add_commands, commands_used, counters_agree, joined},
     protocol::JobTool,
     result::{Failure, FailureStep, LOG_MARKER, PodFailure, PodResult, RepetitionResult},

@@ -10,9 +10,11 @@ use crate::cluster::pods::Trouble;
 use dragstrip_crds::{
     datastore::{SecretKeyReference, ServerProtocol},
     observed::ServerTruth,
+    run::{FailureStatus, QueueStatus},
+};
+use dragstrip_results::{
     protocol::{JobMember, JobTls},
     result::PodFailure,
-    run::{FailureStatus, QueueStatus},
 };
 use jiff::{SignedDuration, Timestamp};
 
@@ -395,7 +397,7 @@ mod tests {
         fixtures::{run, target},
         validate::validate,
     };
-    use dragstrip_crds::result::{Failure, FailureStep};
+    use dragstrip_results::result::{Failure, FailureStep};
 
     fn at(seconds: i64) -> Timestamp {
         Timestamp::from_second(1_000_000 + seconds).unwrap()

@@ -12,7 +12,8 @@ use crate::{
     context::Context,
     labels,
 };
-use dragstrip_crds::{BenchmarkRun, protocol::RunnerState, result::RepetitionResult, stored};
+use dragstrip_crds::BenchmarkRun;
+use dragstrip_results::{protocol::RunnerState, result::RepetitionResult, stored};
 use jiff::Timestamp;
 use k8s_openapi::api::{
     batch::v1::Job,

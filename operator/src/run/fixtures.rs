@@ -1,11 +1,10 @@
 //! Objects for tests.
 
 use super::decide::ReadyTarget;
-use dragstrip_crds::{
-    BenchmarkRun,
-    datastore::ServerProtocol,
+use dragstrip_crds::{BenchmarkRun, datastore::ServerProtocol, observed::ServerTruth};
+use dragstrip_results::{
     histogram::Latencies,
-    observed::{CommandCounter, ServerCounters, ServerTruth},
+    observed::{CommandCounter, ServerCounters},
     result::{Failure, FailureStep, OperationResult, PodResult, ServerRecord, Window},
 };
 

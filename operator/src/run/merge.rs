@@ -6,13 +6,15 @@ mod window;
 
 use super::validate::Attempt;
 use dragstrip_crds::{
-    histogram::{EncodedHistogram, HistogramError, Latencies, LatencySummary},
-    result::{
-        Failure, FailureStep, MergedOperation, Metric, OperationResult, PodFailure, PodResult,
-        RepetitionResult, ScheduleRecord,
-    },
+    measured::{LatencySummary, Metric, ScheduleRecord},
     units::thousands,
     workload::Merge,
+};
+use dragstrip_results::{
+    histogram::{EncodedHistogram, HistogramError, Latencies},
+    result::{
+        Failure, FailureStep, MergedOperation, OperationResult, PodFailure, PodResult, RepetitionResult,
+    },
 };
 use window::Common;
 

@@ -13,7 +13,7 @@ use crate::{
     context::Context,
     labels::{self, RUN_MANAGER},
 };
-use dragstrip_crds::protocol::{ClockOffset, StartOrder};
+use dragstrip_results::protocol::{ClockOffset, StartOrder};
 use futures::future::join_all;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};

@@ -5,7 +5,7 @@
 //! after the first exist only when the one before was lost.
 
 use super::validate::{Attempt, ValidatedRun};
-use dragstrip_crds::result::{FailureStep, PodFailure, RepetitionResult};
+use dragstrip_results::result::{FailureStep, PodFailure, RepetitionResult};
 use std::collections::BTreeMap;
 
 /// What became of an attempt.

@@ -14,17 +14,15 @@ use crate::{
     labels::RUN_MANAGER,
 };
 use dragstrip_crds::{
-    BenchmarkRun, BenchmarkRunStatus,
-    conditions::{
-        self, Finding,
-        types::{CLIENTS_READY, COMPLETE, PASSED, TARGET_READY},
-    },
-    histogram::LatencySummary,
+    BenchmarkRun, BenchmarkRunStatus, conditions,
+    conditions::Finding,
+    conditions::types::{CLIENTS_READY, COMPLETE, PASSED, TARGET_READY},
+    measured::LatencySummary,
     observed::ServerTruth,
-    result::RepetitionResult,
     run::{FailureStatus, Headline, PhaseStatus, RetryStatus, RunPhase, TargetStatus},
     units::thousands,
 };
+use dragstrip_results::result::RepetitionResult;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::{Api, ResourceExt};
@@ -191,6 +189,7 @@ fn target_status(target: &ReadyTarget) -> TargetStatus {
         }),
         observed: target.truth.clone(),
         node: Some(target.nodes.join(", ")).filter(|nodes| !nodes.is_empty()),
+        identity: None,
     }
 }
 
@@ -290,6 +289,8 @@ pub fn of_step(
             .then(|| Time(since(run, fetched)))
             .or_else(|| old.started_at.clone()),
         finished_at: matches!(step, Step::Finish(_)).then_some(Time(now)),
+        clock: None,
+        setback: None,
         queue: match step {
             Step::Wait(Waiting::Queue(queue), _) => Some(queue.clone()),
             _ => None,

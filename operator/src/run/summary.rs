@@ -7,12 +7,15 @@ use super::{
     validate::{Attempt, ValidatedRun},
 };
 use dragstrip_crds::{
-    histogram::{Latencies, LatencySummary},
-    result::{MergedOperation, Metric, RepetitionResult, ScheduleRecord},
+    measured::{LatencySummary, Metric, ScheduleRecord},
     run::{OperationStatus, PhaseSpec, PhaseStatus, RepetitionStatus},
-    statistics::Spread,
     units::Period,
     workload::LoadSpec,
+};
+use dragstrip_results::{
+    histogram::Latencies,
+    result::{MergedOperation, RepetitionResult},
+    statistics::spread,
 };
 use std::collections::BTreeMap;
 
@@ -49,8 +52,8 @@ fn operation(name: &str, repetitions: &[&RepetitionResult]) -> Option<OperationS
     Some(OperationStatus {
         operation: name.to_owned(),
         count: rows.iter().map(|row| row.count).sum(),
-        operations_per_second: Spread::of(&rates)?,
-        bytes_per_second: Spread::of(&bytes)?.mean,
+        operations_per_second: spread(&rates)?,
+        bytes_per_second: spread(&bytes)?.mean,
         hits: sum(|row| row.hits),
         misses: sum(|row| row.misses),
         errors: rows.iter().map(|row| row.errors).sum(),

@@ -11,12 +11,14 @@ use crate::{
     datastore::{observe, verify},
 };
 use dragstrip_crds::{
-    Datastore, DatastoreStatus,
-    conditions::{self, types::READY},
+    Datastore, DatastoreStatus, conditions,
+    conditions::types::READY,
     datastore::{MemberStatus, ServerProtocol, ServerTls},
+    run::{ClientTls, ExternalTarget},
+};
+use dragstrip_results::{
     observed::Observation,
     protocol::{JobMember, JobTls},
-    run::{ClientTls, ExternalTarget},
 };
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, ResourceExt};

@@ -9,11 +9,7 @@ use crate::{
     cluster::lease::{self, Found, LeaseKey},
     context::Context,
 };
-use dragstrip_crds::{
-    BenchmarkRun,
-    conditions::{holds, types::COMPLETE},
-    run::QueueStatus,
-};
+use dragstrip_crds::{BenchmarkRun, conditions::holds, conditions::types::COMPLETE, run::QueueStatus};
 use jiff::Timestamp;
 use kube::ResourceExt;
 use sha2::{Digest, Sha256};

@@ -4,9 +4,8 @@
 mod rules;
 
 use crate::cluster::lease::Holder;
-use dragstrip_crds::{
-    BenchmarkRun, BenchmarkRunSpec, protocol::JobTool, run::PhaseSpec, units::Period, workload::LoadSpec,
-};
+use dragstrip_crds::{BenchmarkRun, BenchmarkRunSpec, run::PhaseSpec, units::Period, workload::LoadSpec};
+use dragstrip_results::protocol::JobTool;
 use jiff::Timestamp;
 use kube::ResourceExt;
 pub use rules::{beyond_resp, protocol};

@@ -11,7 +11,7 @@ use crate::{
     cluster::{pods, warnings},
     labels,
 };
-use dragstrip_crds::{
+use dragstrip_results::{
     protocol::{RunnerStage, RunnerState},
     result::PodFailure,
 };

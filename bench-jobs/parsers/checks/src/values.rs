@@ -2,11 +2,9 @@
 //! histograms, and the units of manifests.
 
 use crate::cuts;
-use dragstrip_crds::{
-    histogram::{EncodedHistogram, Latencies},
-    units::{Memory, Period},
-};
+use dragstrip_crds::units::{Memory, Period};
 use dragstrip_loadgen::report::Report;
+use dragstrip_results::histogram::{EncodedHistogram, Latencies};
 
 pub(crate) fn loadgen_report(data: &[u8]) {
     let text = String::from_utf8_lossy(data);

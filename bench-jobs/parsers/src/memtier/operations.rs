@@ -1,7 +1,7 @@
 //! From the rows of memtier's table to operations as Dragstrip names them.
 
 use super::report::{Report, ReportError, Row};
-use dragstrip_crds::{
+use dragstrip_results::{
     histogram::{HistogramError, Latencies},
     result::OperationResult,
 };

@@ -11,7 +11,7 @@
 //! length is taken from it.
 
 use super::document::Value;
-use dragstrip_crds::histogram::{EncodedHistogram, HistogramError, Latencies};
+use dragstrip_results::histogram::{EncodedHistogram, HistogramError, Latencies};
 
 /// Seconds of a series that are believed: a week.
 const LONGEST_SERIES: usize = 7 * 24 * 3600;

@@ -2,7 +2,8 @@
 
 use super::REPORT_NAME;
 use crate::{access::TlsFiles, tool::LaunchContext};
-use dragstrip_crds::{protocol::JobSpec, workload::BullmqSpec};
+use dragstrip_crds::workload::BullmqSpec;
+use dragstrip_results::protocol::JobSpec;
 use std::path::Path;
 
 /// Time kept back, before the watchdog kills, for what comes after the cleanup.

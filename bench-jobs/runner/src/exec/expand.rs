@@ -1,7 +1,7 @@
 //! `${HOST}` and its like in a command. Pure.
 
 use crate::tool::LaunchContext;
-use dragstrip_crds::protocol::JobSpec;
+use dragstrip_results::protocol::JobSpec;
 
 /// What stands before each name as an environment variable.
 const VARIABLE_PREFIX: &str = "DRAGSTRIP_";
@@ -73,7 +73,7 @@ fn joined(host: &str, port: u16) -> String {
 mod tests {
     use super::*;
     use crate::fixtures::{context, job};
-    use dragstrip_crds::protocol::JobMember;
+    use dragstrip_results::protocol::JobMember;
     use proptest::prelude::*;
     use std::path::Path;
 

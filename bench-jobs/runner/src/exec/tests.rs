@@ -11,7 +11,7 @@ const REGEX: &str = r#"{"exec": {"image": "i", "command": ["/bin/bench", "-h", "
 
 fn adapter(json: &str) -> (ExecAdapter, JobSpec) {
     let job = job(1, json);
-    let dragstrip_crds::protocol::JobTool::Exec(spec) = &job.tool else { panic!("another tool") };
+    let dragstrip_results::protocol::JobTool::Exec(spec) = &job.tool else { panic!("another tool") };
     (ExecAdapter::new(spec.clone()), job)
 }
 

@@ -8,13 +8,13 @@
 use super::REPORT_NAME;
 use crate::tool::{self, LaunchContext};
 use dragstrip_crds::{
-    protocol::JobSpec,
     units::Period,
     workload::{
         ArrivalSchedule, BatchOperation, BatchSpec, BullmqReplaySpec, Client, ConnectionKind, KeyPattern,
         LibrarySpec, LoadgenOperation, LoadgenSpec, OpenLoopSpec, OperationName,
     },
 };
+use dragstrip_results::protocol::JobSpec;
 use std::{fmt::Display, path::Path};
 
 /// Exponent of the Zipfian pattern when none is declared, as YCSB has it.

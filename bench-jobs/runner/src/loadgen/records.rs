@@ -1,12 +1,13 @@
 //! The generator's records of schedules, batches and queues as the result keeps
 //! them. Pure.
 
-use dragstrip_crds::result::{BatchStatistics, Estimate, Presence, ScheduleRecord};
+use dragstrip_crds::measured::{BatchStatistics, Estimate, ScheduleRecord};
 use dragstrip_loadgen::{
     batches::{BatchReport, Estimate as EstimateReport},
     replay::plan::QueueReport,
     report::ScheduleReport,
 };
+use dragstrip_results::result::Presence;
 
 pub(super) fn schedule(report: &ScheduleReport) -> ScheduleRecord {
     ScheduleRecord {

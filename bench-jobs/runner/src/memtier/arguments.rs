@@ -15,10 +15,10 @@ use crate::{
     tool::{Launch, LaunchContext, StopSignal},
 };
 use dragstrip_crds::{
-    protocol::JobSpec,
     units::Period,
     workload::{MemtierCommand, MemtierProtocol, MemtierSpec},
 };
+use dragstrip_results::protocol::JobSpec;
 use std::{fmt::Display, net::IpAddr, path::PathBuf, time::Duration};
 
 /// What stands in for a secret wherever one is taken out.

@@ -15,10 +15,10 @@ use super::{
     report::{Report, ReportError},
 };
 use crate::tool::{Ended, Exit, LaunchContext, Measured, Rejected};
-use dragstrip_crds::{
+use dragstrip_crds::workload::MemtierSpec;
+use dragstrip_results::{
     protocol::JobSpec,
     result::{Failure, FailureStep, OperationResult, ToolRecord},
-    workload::MemtierSpec,
 };
 use std::{collections::BTreeMap, error::Error, fs};
 

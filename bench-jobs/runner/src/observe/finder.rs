@@ -3,7 +3,7 @@
 //! Touches /proc.
 
 use crate::cgroup;
-use dragstrip_crds::observed::CgroupUsage;
+use dragstrip_results::observed::CgroupUsage;
 use std::{collections::BTreeSet, fs, path::PathBuf};
 
 /// Process names of the engines' servers, as the kernel cuts them.

@@ -4,7 +4,8 @@ use crate::{
     exposition::{Exposition, Kind},
     server::info::Info,
 };
-use dragstrip_crds::{Engine, observed::CgroupUsage};
+use dragstrip_crds::Engine;
+use dragstrip_results::observed::CgroupUsage;
 
 /// Metrics that are one field of INFO each.
 const FIELDS: [(&str, &str, Kind, &str); 9] = [

@@ -11,9 +11,9 @@ use crate::{
     tool::{self, Ended, Exit, Measured, Progress},
     watch::Watched,
 };
-use dragstrip_crds::{
+use dragstrip_crds::datastore::ServerProtocol;
+use dragstrip_results::{
     counters::{commands_used, counters_agree},
-    datastore::ServerProtocol,
     protocol::{JobSpec, JobTool},
     result::{Failure, FailureStep, PodResult, Window},
 };
@@ -182,7 +182,7 @@ fn with_exit(failure: Failure, ended: &Ended) -> Failure {
 mod tests {
     use super::*;
     use crate::fixtures::job;
-    use dragstrip_crds::protocol::StartOrder;
+    use dragstrip_results::protocol::StartOrder;
 
     const LINE: i64 = 10_000_000_000;
 

@@ -12,10 +12,10 @@ use crate::{
     tool::{Adapter, LaunchContext, adapter_for},
     warmup,
 };
-use dragstrip_crds::{
+use dragstrip_crds::units::thousands;
+use dragstrip_results::{
     protocol::RunnerStage,
     result::{Failure, FailureStep, Presence},
-    units::thousands,
 };
 use std::{collections::BTreeMap, io, path::PathBuf};
 

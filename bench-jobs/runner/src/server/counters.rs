@@ -4,7 +4,7 @@ use crate::server::{
     info::{Info, listed_number},
     truth,
 };
-use dragstrip_crds::observed::{CommandCounter, ServerCounters};
+use dragstrip_results::observed::{CommandCounter, ServerCounters};
 use std::collections::BTreeMap;
 
 /// All counters of one INFO answer.

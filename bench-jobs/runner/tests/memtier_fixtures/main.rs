@@ -8,9 +8,9 @@ mod printed;
 mod recorded;
 mod table;
 
-use dragstrip_crds::result::{
-    FailureStep::{Interrupted, Output, Tool},
-    OperationResult,
+use dragstrip_results::{
+    result::FailureStep::{Interrupted, Output, Tool},
+    result::OperationResult,
 };
 use dragstrip_runner::{
     memtier::MemtierAdapter,

@@ -1,11 +1,10 @@
 //! Recorded runs, handed to the adapter the way the runner hands over a live one.
 
 use crate::table::{BAD, GOOD};
-use dragstrip_crds::{
-    datastore::ServerProtocol,
+use dragstrip_crds::{datastore::ServerProtocol, workload::MemtierSpec};
+use dragstrip_results::{
     protocol::{JobSpec, JobTarget, JobTool},
     result::FailureStep,
-    workload::MemtierSpec,
 };
 use dragstrip_runner::{
     memtier::{MemtierAdapter, report::Report},

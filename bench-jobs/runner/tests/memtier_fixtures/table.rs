@@ -1,6 +1,9 @@
 //! What every recorded run is expected to be judged as.
 
-use dragstrip_crds::result::FailureStep::{self, ErrorReplies, Interrupted, Output, Tool, Watchdog};
+use dragstrip_results::{
+    result::FailureStep,
+    result::FailureStep::{ErrorReplies, Interrupted, Output, Tool, Watchdog},
+};
 
 pub const OLD: &str = "1.4.0";
 pub const NEW: &str = "2.3.0";

@@ -1,7 +1,7 @@
 //! The real runner program, given a job as the operator would give it.
 
 use crate::redis::wait_for;
-use dragstrip_crds::{
+use dragstrip_results::{
     protocol::{ClockReading, RunnerState, StartOrder},
     result::{LOG_MARKER, PodResult},
 };
@@ -260,7 +260,7 @@ impl Runner {
 
 impl Finished {
     /// The failure, which must be there.
-    pub fn failure(&self) -> &dragstrip_crds::result::Failure {
+    pub fn failure(&self) -> &dragstrip_results::result::Failure {
         self.result.failure.as_ref().unwrap_or_else(|| panic!("no failure: {:?}", self.result))
     }
 }

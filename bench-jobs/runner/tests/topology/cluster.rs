@@ -1,7 +1,7 @@
 //! Clusters of three and of eight shards.
 
 use crate::support::{Observer, Shard, address, ports, wait_for};
-use dragstrip_crds::{observed::Observation, protocol::TopologyOrder};
+use dragstrip_results::{observed::Observation, protocol::TopologyOrder};
 use std::time::Duration;
 
 const CLUSTER: [&str; 6] =

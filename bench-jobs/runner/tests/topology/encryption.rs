@@ -4,7 +4,7 @@ use crate::{
     certificates::Certificates,
     support::{Encrypted, Observer, PASSWORD, Shard, address, ports, wait_for},
 };
-use dragstrip_crds::{observed::Observation, protocol::TopologyOrder};
+use dragstrip_results::{observed::Observation, protocol::TopologyOrder};
 
 const NAME: &str = "racer.pits.svc";
 

@@ -1,7 +1,7 @@
 //! A primary and its replicas, with a password.
 
 use crate::support::{Observer, PASSWORD, Shard, address, ports, wait_for};
-use dragstrip_crds::protocol::TopologyOrder;
+use dragstrip_results::protocol::TopologyOrder;
 
 const OPTIONS: [&str; 4] = ["--requirepass", PASSWORD, "--repl-diskless-sync-delay", "0"];
 

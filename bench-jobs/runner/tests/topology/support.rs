@@ -1,6 +1,6 @@
 //! redis-servers on ports that are chosen before, and an observer that joins them.
 
-use dragstrip_crds::protocol::{TopologyOrder, TopologyState};
+use dragstrip_results::protocol::{TopologyOrder, TopologyState};
 use std::{
     fs,
     io::{BufRead as _, BufReader},

@@ -12,13 +12,10 @@ use crate::{
     },
     labels,
 };
-use dragstrip_crds::{
-    DatastoreSpec,
-    datastore::CustomSpec,
-    protocol::{
-        CLIENT_CERTIFICATE_DIRECTORY, OBSERVER_PORT, PASSWORD_VARIABLE, POD_NAME_VARIABLE, READY_PATH,
-        SERVER_CERTIFICATE_DIRECTORY,
-    },
+use dragstrip_crds::{DatastoreSpec, datastore::CustomSpec};
+use dragstrip_results::protocol::{
+    CLIENT_CERTIFICATE_DIRECTORY, OBSERVER_PORT, PASSWORD_VARIABLE, POD_NAME_VARIABLE, READY_PATH,
+    SERVER_CERTIFICATE_DIRECTORY,
 };
 use k8s_openapi::{
     api::core::v1::{

@@ -4,7 +4,10 @@ use super::*;
 use crate::datastore::validate::validate;
 use dragstrip_crds::{
     Engine,
-    observed::{HostTruth, Observation, ServerTruth},
+    observed::{HostTruth, ServerTruth},
+};
+use dragstrip_results::{
+    observed::Observation,
     protocol::{TopologyMember, TopologyState},
 };
 use k8s_openapi::api::core::v1::{Event, Pod};

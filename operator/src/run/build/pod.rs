@@ -14,7 +14,7 @@ use crate::{
         validate::{Attempt, ValidatedRun},
     },
 };
-use dragstrip_crds::protocol::{
+use dragstrip_results::protocol::{
     AUTHORITY_DIRECTORY, CLIENT_CERTIFICATE_DIRECTORY, JOB_VARIABLE, JobSpec, JobTool, PASSWORD_VARIABLE,
     POD_NAME_VARIABLE, READY_PATH, RUNNER_PORT,
 };

@@ -6,7 +6,7 @@ use crate::run::{
     fixtures::{self, run},
     validate::validate,
 };
-use dragstrip_crds::protocol::{JobMember, JobTls};
+use dragstrip_results::protocol::{JobMember, JobTls};
 use k8s_openapi::api::core::v1::PodSpec;
 use serde_json::json;
 

@@ -5,7 +5,7 @@ use crate::run::{
     fixtures::{lost, pod_result, run},
     validate::validate,
 };
-use dragstrip_crds::result::BatchStatistics;
+use dragstrip_crds::measured::BatchStatistics;
 use proptest::prelude::*;
 
 fn attempt() -> Attempt {

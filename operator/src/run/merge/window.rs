@@ -1,6 +1,6 @@
 //! The time in which every client was active, and what falls into it. Pure.
 
-use dragstrip_crds::result::{OperationResult, PodResult};
+use dragstrip_results::result::{OperationResult, PodResult};
 
 /// The window in which every client that sent load was active, in seconds after
 /// the earliest start by the operator's clock.

@@ -3,6 +3,7 @@
 //! that every percentile Dragstrip prints comes from the same few lines.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use dragstrip_crds::measured::LatencySummary;
 use hdrhistogram::{
     Histogram,
     serialization::{Deserializer, Serializer, V2DeflateSerializer},
@@ -115,29 +116,6 @@ impl Latencies {
             max: if self.count() == 0 { 0.0 } else { self.0.max() as f64 / 1000.0 },
         }
     }
-}
-
-/// Latencies in milliseconds, read from a histogram: resolution is the tool's
-/// (1 µs for loadgen, 8 µs for memtier).
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct LatencySummary {
-    /// Arithmetic mean, in milliseconds.
-    pub mean: f64,
-    /// Median, in milliseconds.
-    pub p50: f64,
-    /// 90th percentile, in milliseconds.
-    pub p90: f64,
-    /// 95th percentile, in milliseconds.
-    pub p95: f64,
-    /// 99th percentile, in milliseconds.
-    pub p99: f64,
-    /// 99.9th percentile, in milliseconds.
-    pub p999: f64,
-    /// 99.99th percentile, in milliseconds.
-    pub p9999: f64,
-    /// Largest latency, in milliseconds.
-    pub max: f64,
 }
 
 #[cfg(test)]

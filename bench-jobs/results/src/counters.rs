@@ -7,7 +7,8 @@
 //! not be compared is seen in the recorded counters. A runner compares for a
 //! single client; for several, only the operator knows all counts.
 
-use crate::{observed::ServerCounters, result::PodResult, units::thousands};
+use crate::{observed::ServerCounters, result::PodResult};
+use dragstrip_crds::units::thousands;
 use std::collections::BTreeMap;
 
 /// Relative difference between two counts of the same thing that is let pass.
@@ -177,7 +178,7 @@ mod tests {
                 misses: None,
                 errors: *errors,
                 bytes: 0,
-                latency_milliseconds: crate::histogram::LatencySummary::default(),
+                latency_milliseconds: dragstrip_crds::measured::LatencySummary::default(),
                 histogram: None,
                 per_second: Vec::new(),
                 reported_operations_per_second: None,

@@ -2,7 +2,7 @@
 //! given, the order to start, and the runner's state. All requests are
 //! idempotent, so that a restarted operator simply asks again.
 
-use crate::{
+use dragstrip_crds::{
     datastore::ServerProtocol,
     workload::{BullmqSpec, ExecSpec, LoadSpec, LoadgenSpec, MemtierSpec},
 };
@@ -142,10 +142,10 @@ impl JobTool {
     /// bounded by a number of requests.
     pub fn planned_seconds(&self) -> Option<f64> {
         match self {
-            Self::Loadgen(spec) => spec.duration.as_ref().map(crate::units::Period::seconds),
-            Self::Memtier(spec) => spec.test_time.as_ref().map(crate::units::Period::seconds),
+            Self::Loadgen(spec) => spec.duration.as_ref().map(dragstrip_crds::units::Period::seconds),
+            Self::Memtier(spec) => spec.test_time.as_ref().map(dragstrip_crds::units::Period::seconds),
             Self::Bullmq(spec) => Some(spec.duration.seconds()),
-            Self::Exec(spec) => spec.duration.as_ref().map(crate::units::Period::seconds),
+            Self::Exec(spec) => spec.duration.as_ref().map(dragstrip_crds::units::Period::seconds),
         }
     }
 }
@@ -259,7 +259,7 @@ pub struct TopologyMember {
     pub address: std::net::SocketAddr,
     /// What it says of itself; absent when it did not answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub truth: Option<crate::observed::ServerTruth>,
+    pub truth: Option<dragstrip_crds::observed::ServerTruth>,
     /// primary, replica or shard.
     pub role: String,
     /// Slots it serves, such as 0-2047.

@@ -5,11 +5,13 @@
 //! are never averaged.
 
 use crate::{
-    histogram::{EncodedHistogram, LatencySummary},
-    observed::{CgroupUsage, ServerCounters, ServerTruth},
-    workload::Merge,
+    histogram::EncodedHistogram,
+    observed::{CgroupUsage, ServerCounters},
 };
-use schemars::JsonSchema;
+use dragstrip_crds::{
+    measured::{BatchStatistics, LatencySummary, Metric, ScheduleRecord},
+    observed::ServerTruth,
+};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -100,72 +102,6 @@ pub struct OperationResult {
     /// Operations per second by the tool's own account, where it tells no count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reported_operations_per_second: Option<f64>,
-}
-
-/// A figure of a tool's own.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct Metric {
-    /// Its name.
-    pub name: String,
-    /// Its value.
-    pub value: f64,
-    /// Its unit, such as B/op.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub unit: Option<String>,
-    /// How the figures of several client pods become one.
-    #[serde(default)]
-    pub merge: Merge,
-}
-
-/// A figure and its 95 % confidence interval.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct Estimate {
-    /// Lower end of the interval.
-    pub low: f64,
-    /// The estimate.
-    pub mid: f64,
-    /// Upper end of the interval.
-    pub high: f64,
-}
-
-/// Batches timed one by one, as Criterion does.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct BatchStatistics {
-    /// Items of one batch.
-    pub items: u64,
-    /// Items of one command or pipeline.
-    pub batch_size: u64,
-    /// Key and value of one item, in bytes.
-    pub bytes_per_item: u64,
-    /// Batches that were timed.
-    pub iterations: u64,
-    /// Time per batch in seconds: the mean and its interval.
-    pub seconds_per_batch: Estimate,
-    /// Items per second.
-    pub elements_per_second: Estimate,
-    /// items x bytesPerItem / 2^20 per second.
-    pub mebibytes_per_second: Estimate,
-}
-
-/// What became of an open loop's schedule.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct ScheduleRecord {
-    /// fixed or poisson.
-    pub kind: String,
-    /// Operations per second that were asked for.
-    pub operations_per_second: f64,
-    /// Requests that were due within the window.
-    pub scheduled: u64,
-    /// Requests sent.
-    pub sent: u64,
-    /// Requests answered.
-    pub answered: u64,
-    /// Longest time a request was sent after it was due, in microseconds.
-    pub maximum_lag_microseconds: f64,
 }
 
 /// One worker thread of a tool.

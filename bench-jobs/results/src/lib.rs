@@ -1,0 +1,14 @@
+//! What a result is, for all parts of Dragstrip that make, carry, store or read
+//! one: what was measured ([`result`], [`histogram`], [`statistics`]), what a
+//! server counted meanwhile ([`observed`], [`counters`]), what runners and the
+//! operator tell each other ([`protocol`]) and how the cluster keeps it ([`stored`]).
+//!
+//! Pure: no client, no clock, no environment, no file.
+
+pub mod counters;
+pub mod histogram;
+pub mod observed;
+pub mod protocol;
+pub mod result;
+pub mod statistics;
+pub mod stored;

@@ -1,0 +1,74 @@
+//! The answers of an observer, and a server's counters before and after the load.
+
+use dragstrip_crds::observed::{HostTruth, ServerTruth};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// CPU and memory of a container, from its cgroup.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CgroupUsage {
+    /// CPU time used since the container started, in seconds.
+    pub cpu_seconds: f64,
+    /// Time the container wanted to run but its CPU limit did not let it, in seconds.
+    pub throttled_seconds: f64,
+    /// Scheduling periods in which it was throttled.
+    pub throttled_periods: u64,
+    /// CPUs it may run on, as a kernel list such as 0-3.
+    pub cpuset: String,
+    /// Memory in use now, in bytes.
+    pub memory_bytes: u64,
+    /// Largest memory use so far, in bytes.
+    pub memory_peak_bytes: u64,
+}
+
+/// An observer's answer to `GET /v1/observed`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Observation {
+    /// The server's account.
+    pub server: ServerTruth,
+    /// The machine.
+    pub host: HostTruth,
+    /// The server container's cgroup; absent where it cannot be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cgroup: Option<CgroupUsage>,
+    /// Every server of the pod, where it runs several (the shards of a cluster on
+    /// one node), in the order of their ports; `server` is the first of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shards: Vec<ServerTruth>,
+}
+
+/// Calls and failures of one command, from INFO commandstats.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CommandCounter {
+    /// Times the command ran, failures included.
+    pub calls: u64,
+    /// Times it ran and answered an error.
+    pub failed: u64,
+    /// Times it was refused before it ran (no permission, out of memory).
+    pub rejected: u64,
+}
+
+/// A server's counters at one moment.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ServerCounters {
+    /// Identifies the process that counted.
+    pub run_id: String,
+    /// By command in lower case; empty where the engine does not tell.
+    pub commands: BTreeMap<String, CommandCounter>,
+    /// All commands processed; absent where the engine does not tell.
+    pub commands_processed: Option<u64>,
+    /// Error replies by their first word.
+    pub errors: BTreeMap<String, u64>,
+    /// Keys evicted for memory.
+    pub evicted_keys: u64,
+    /// Keys that expired.
+    pub expired_keys: u64,
+    /// Successful key look-ups.
+    pub keyspace_hits: u64,
+    /// Failed key look-ups.
+    pub keyspace_misses: u64,
+}

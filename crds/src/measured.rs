@@ -1,0 +1,113 @@
+//! Figures that appear in a run's status.
+
+use crate::workload::Merge;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Latencies in milliseconds, read from a histogram: resolution is the tool's
+/// (1 µs for loadgen, 8 µs for memtier).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LatencySummary {
+    /// Arithmetic mean, in milliseconds.
+    pub mean: f64,
+    /// Median, in milliseconds.
+    pub p50: f64,
+    /// 90th percentile, in milliseconds.
+    pub p90: f64,
+    /// 95th percentile, in milliseconds.
+    pub p95: f64,
+    /// 99th percentile, in milliseconds.
+    pub p99: f64,
+    /// 99.9th percentile, in milliseconds.
+    pub p999: f64,
+    /// 99.99th percentile, in milliseconds.
+    pub p9999: f64,
+    /// Largest latency, in milliseconds.
+    pub max: f64,
+}
+
+/// How repeated measurements of one quantity spread. Unit: that quantity's.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Spread {
+    /// How many repetitions were measured.
+    pub repetitions: u32,
+    /// Arithmetic mean.
+    pub mean: f64,
+    /// Sample standard deviation (divided by n - 1); absent for one repetition.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub standard_deviation: Option<f64>,
+    /// Standard deviation divided by the mean; absent for one repetition.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub coefficient_of_variation: Option<f64>,
+    /// Half the width of the 95 % confidence interval of the mean, by Student's t; absent for one repetition.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub confidence95: Option<f64>,
+}
+
+/// A figure of a tool's own.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Metric {
+    /// Its name.
+    pub name: String,
+    /// Its value.
+    pub value: f64,
+    /// Its unit, such as B/op.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unit: Option<String>,
+    /// How the figures of several client pods become one.
+    #[serde(default)]
+    pub merge: Merge,
+}
+
+/// A figure and its 95 % confidence interval.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Estimate {
+    /// Lower end of the interval.
+    pub low: f64,
+    /// The estimate.
+    pub mid: f64,
+    /// Upper end of the interval.
+    pub high: f64,
+}
+
+/// Batches timed one by one, as Criterion does.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct BatchStatistics {
+    /// Items of one batch.
+    pub items: u64,
+    /// Items of one command or pipeline.
+    pub batch_size: u64,
+    /// Key and value of one item, in bytes.
+    pub bytes_per_item: u64,
+    /// Batches that were timed.
+    pub iterations: u64,
+    /// Time per batch in seconds: the mean and its interval.
+    pub seconds_per_batch: Estimate,
+    /// Items per second.
+    pub elements_per_second: Estimate,
+    /// items x bytesPerItem / 2^20 per second.
+    pub mebibytes_per_second: Estimate,
+}
+
+/// What became of an open loop's schedule.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ScheduleRecord {
+    /// fixed or poisson.
+    pub kind: String,
+    /// Operations per second that were asked for.
+    pub operations_per_second: f64,
+    /// Requests that were due within the window.
+    pub scheduled: u64,
+    /// Requests sent.
+    pub sent: u64,
+    /// Requests answered.
+    pub answered: u64,
+    /// Longest time a request was sent after it was due, in microseconds.
+    pub maximum_lag_microseconds: f64,
+}
