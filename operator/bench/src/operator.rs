@@ -177,16 +177,14 @@ impl Operator {
         Ok(Memory { now: mebibytes("VmRSS")?, most: mebibytes("VmHWM")? })
     }
 
-    /// Waits until it has made no call for a while; fails after `within`.
-    pub async fn settle(&self, what: &str, begun: Instant, within: Duration) -> Result<Settled> {
-        let settled = self.settled_by(begun, within).await?;
-        match settled {
-            (settled, true) => Ok(settled),
-            (_, false) => bail!("{what}: still calls after {within:?}"),
-        }
+    /// Waits until it is quiet; fails `within` after `begun`.
+    pub async fn await_quiet(&self, begun: Instant, within: Duration) -> Result<()> {
+        let (_, quiet) = self.settled_by(begun, within).await?;
+        if quiet { Ok(()) } else { bail!("the operator still makes calls after {within:?}") }
     }
 
-    /// The same, and whether it was quiet within that time.
+    /// Waits until it has made no call for a while, at most until `within` after
+    /// `begun`; whether that was so.
     pub async fn settled_by(&self, begun: Instant, within: Duration) -> Result<(Settled, bool)> {
         let mut last = (begun.elapsed(), self.calls().await?);
         loop {

@@ -47,7 +47,7 @@ fn datastore(name: &str) -> Value {
 
 /// The memory and the calls of an operator that has nothing to do.
 pub async fn idle(operator: &Operator, report: &mut Report) -> Result<()> {
-    operator.settle("an idle operator", operator.started(), MINUTE).await?;
+    operator.await_quiet(operator.started(), MINUTE).await?;
     let rate = operator.rate(10).await?;
     report.judged("idle: memory", operator.memory()?.now, "MiB", 15.0, K6_IDLE);
     report.judged("idle: calls", rate, "per s", 0.0, "");
@@ -73,7 +73,7 @@ pub async fn datastores(
         each(count, |index| async move { all(index).await.map(|_| ()) })
     );
     created?;
-    let settled = operator.settle("Datastores", begun, 3 * MINUTE).await?;
+    let (settled, _) = operator.settled_by(begun, 3 * MINUTE).await?;
     let calls = (settled.calls.all - before.all) as f64;
     let name = format!("{count} Datastores to StatefulSets");
     report.judged(&name, took?.as_secs_f64(), "s", 3.0, DRAGONFLY_TIME);
@@ -94,13 +94,13 @@ pub async fn three_phases(
 ) -> Result<BenchmarkRun> {
     let runs: Api<BenchmarkRun> = cluster.api(HISTORY);
     cluster.namespace(HISTORY).await?;
-    operator.settle("before a run", Instant::now(), MINUTE).await?;
+    operator.await_quiet(Instant::now(), MINUTE).await?;
     let (before, begun) = (operator.calls().await?, Instant::now());
     let manifest = run(SPRINT, 0, &["write", "read", "mixed"], "1s");
     cluster.create::<BenchmarkRun>(HISTORY, manifest).await?;
     let ended = async || Ok(phase_of(&runs, SPRINT).await?.finished());
     until("the end of a run of three phases", 2 * MINUTE, ended).await?;
-    let settled = operator.settle("a run that has ended", begun, MINUTE).await?;
+    let (settled, _) = operator.settled_by(begun, 2 * MINUTE).await?;
     let run = runs.get(SPRINT).await?;
     let status = run.status.as_ref().context("a run without a status")?;
     if status.phase != RunPhase::Succeeded {
