@@ -120,6 +120,9 @@ demo: install ## One command: cluster, operator, quickstart, a table of numbers
 .PHONY: test
 test: test-unit fuzz-briefly test-e2e ## Run all tests
 
+.PHONY: test-long
+test-long: bench-operator fuzz ## Run what takes too long for every change: the operator's figures, and each parser fuzzed for FUZZ_SECONDS
+
 .PHONY: test-unit
 test-unit: tools node-modules ## Run unit and scenario tests
 	@# The load generator that the runner's tests start is built along with its own tests.
@@ -141,6 +144,11 @@ bench-loadgen: tools node-modules ## Measure the load generator against a bare l
 .PHONY: bench-bullmq
 bench-bullmq: tools node-modules ## Measure the BullMQ job against the published tool's loop
 	cd bench-jobs/bullmq && npm run --silent bench
+
+.PHONY: bench-operator
+bench-operator: build ## Measure the operator's memory, calls and speed against goals, beside 10,000 runs (5 minutes)
+	cargo build --quiet --locked -p dragstrip-bench-operator
+	testbed/without-kubelets $(CARGO_TARGET_DIR)/debug/dragstrip-bench-operator --operator $(DIST)/operator/dragstrip-operator
 
 ##### Fuzzing
 

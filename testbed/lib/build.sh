@@ -84,3 +84,11 @@ build_programs() {
 }
 
 build_helm() { build_step helm "$(pinned)" helm compile_helm; }
+
+# What plays the kubelets where there are none. It asks for a newer Kubernetes than
+# the one above, so it is built with the versions of its own module.
+readonly KWOK=sigs.k8s.io/kwok/cmd/kwok@v0.8.0
+
+compile_kwok() { GOBIN=$BIN CGO_ENABLED=0 go install -trimpath -ldflags "-s -w" "$KWOK"; }
+
+build_kwok() { build_step kwok "$KWOK" kwok compile_kwok; }

@@ -1,18 +1,27 @@
 # shellcheck shell=bash
 # Certificates, etcd and the Kubernetes control plane, as plain processes.
+# DRAGSTRIP_BIND and DRAGSTRIP_PORTS move another control plane (see
+# ../without-kubelets) to that address and by so many ports.
+
+readonly APISERVER_BIND=${DRAGSTRIP_BIND:-$APISERVER_IP}
+readonly APISERVER_PORT=$((6443 + ${DRAGSTRIP_PORTS:-0}))
+readonly ETCD_PORT=$((2379 + ${DRAGSTRIP_PORTS:-0}))
+readonly ETCD_PEER_PORT=$((2380 + ${DRAGSTRIP_PORTS:-0}))
+readonly CONTROLLER_MANAGER_PORT=$((10257 + ${DRAGSTRIP_PORTS:-0}))
+readonly SCHEDULER_PORT=$((10259 + ${DRAGSTRIP_PORTS:-0}))
 
 kubeadm_config() {
   cat <<END
 apiVersion: kubeadm.k8s.io/v1beta4
 kind: InitConfiguration
-localAPIEndpoint: {advertiseAddress: $APISERVER_IP, bindPort: 6443}
+localAPIEndpoint: {advertiseAddress: $APISERVER_IP, bindPort: $APISERVER_PORT}
 nodeRegistration: {name: $(node_name "$1"), criSocket: "unix://$(node_dir "$1")/containerd.sock"}
 ---
 apiVersion: kubeadm.k8s.io/v1beta4
 kind: ClusterConfiguration
 kubernetesVersion: $KUBERNETES_VERSION
 certificatesDir: $PKI
-controlPlaneEndpoint: $APISERVER_IP:6443
+controlPlaneEndpoint: $APISERVER_BIND:$APISERVER_PORT
 encryptionAlgorithm: ECDSA-P256
 networking: {serviceSubnet: $SERVICE_RANGE, podSubnet: $BRIDGE_RANGE, dnsDomain: cluster.local}
 END
@@ -50,16 +59,17 @@ start_etcd() {
   local files=(--cert-file "$PKI/etcd/server.crt" --key-file "$PKI/etcd/server.key" --trusted-ca-file "$PKI/etcd/ca.crt")
   start_process etcd "$BIN/etcd" --name testbed --data-dir "$STATE/etcd" --unsafe-no-fsync --log-level warn \
     --client-cert-auth "${files[@]}" \
-    --listen-client-urls https://127.0.0.1:2379 --advertise-client-urls https://127.0.0.1:2379 \
-    --listen-peer-urls http://127.0.0.1:2380 --initial-advertise-peer-urls http://127.0.0.1:2380 \
-    --initial-cluster testbed=http://127.0.0.1:2380
+    --listen-client-urls "https://127.0.0.1:$ETCD_PORT" --advertise-client-urls "https://127.0.0.1:$ETCD_PORT" \
+    --listen-peer-urls "http://127.0.0.1:$ETCD_PEER_PORT" --initial-advertise-peer-urls "http://127.0.0.1:$ETCD_PEER_PORT" \
+    --initial-cluster "testbed=http://127.0.0.1:$ETCD_PEER_PORT"
 }
 
+# start_apiserver [OPTION...]
 start_apiserver() {
   start_process apiserver "$BIN/kube-apiserver" \
-    --advertise-address "$APISERVER_IP" --bind-address "$APISERVER_IP" --secure-port 6443 \
+    --advertise-address "$APISERVER_IP" --bind-address "$APISERVER_BIND" --secure-port "$APISERVER_PORT" \
     --tls-cert-file "$PKI/apiserver.crt" --tls-private-key-file "$PKI/apiserver.key" --client-ca-file "$PKI/ca.crt" \
-    --etcd-servers https://127.0.0.1:2379 --etcd-cafile "$PKI/etcd/ca.crt" \
+    --etcd-servers "https://127.0.0.1:$ETCD_PORT" --etcd-cafile "$PKI/etcd/ca.crt" \
     --etcd-certfile "$PKI/apiserver-etcd-client.crt" --etcd-keyfile "$PKI/apiserver-etcd-client.key" \
     --kubelet-client-certificate "$PKI/apiserver-kubelet-client.crt" \
     --kubelet-client-key "$PKI/apiserver-kubelet-client.key" --kubelet-preferred-address-types InternalIP \
@@ -70,24 +80,27 @@ start_apiserver() {
     --requestheader-extra-headers-prefix X-Remote-Extra- \
     --proxy-client-cert-file "$PKI/front-proxy-client.crt" --proxy-client-key-file "$PKI/front-proxy-client.key" \
     --service-cluster-ip-range "$SERVICE_RANGE" --authorization-mode Node,RBAC \
-    --enable-admission-plugins NodeRestriction --allow-privileged
+    --enable-admission-plugins NodeRestriction --allow-privileged "$@"
 }
 
+# start_controller_manager [OPTION...]
 start_controller_manager() {
   start_process controller-manager "$BIN/kube-controller-manager" \
     --kubeconfig "$PKI/controller-manager.conf" --authentication-kubeconfig "$PKI/controller-manager.conf" \
-    --authorization-kubeconfig "$PKI/controller-manager.conf" --bind-address 127.0.0.1 \
+    --authorization-kubeconfig "$PKI/controller-manager.conf" \
+    --bind-address 127.0.0.1 --secure-port "$CONTROLLER_MANAGER_PORT" \
     --client-ca-file "$PKI/ca.crt" --requestheader-client-ca-file "$PKI/front-proxy-ca.crt" \
     --cluster-signing-cert-file "$PKI/ca.crt" --cluster-signing-key-file "$PKI/ca.key" --root-ca-file "$PKI/ca.crt" \
     --service-account-private-key-file "$PKI/sa.key" --use-service-account-credentials \
     --cluster-cidr "$BRIDGE_RANGE" --service-cluster-ip-range "$SERVICE_RANGE" --leader-elect=false \
-    --node-monitor-grace-period 12s --node-monitor-period 2s --kube-api-qps 200 --kube-api-burst 400
+    --node-monitor-grace-period 12s --node-monitor-period 2s --kube-api-qps 200 --kube-api-burst 400 "$@"
 }
 
 start_scheduler() {
   start_process scheduler "$BIN/kube-scheduler" \
     --kubeconfig "$PKI/scheduler.conf" --authentication-kubeconfig "$PKI/scheduler.conf" \
-    --authorization-kubeconfig "$PKI/scheduler.conf" --bind-address 127.0.0.1 --leader-elect=false \
+    --authorization-kubeconfig "$PKI/scheduler.conf" \
+    --bind-address 127.0.0.1 --secure-port "$SCHEDULER_PORT" --leader-elect=false \
     --kube-api-qps 200 --kube-api-burst 400
 }
 
@@ -112,12 +125,12 @@ END
 
 etcd_ready() {
   curl -sf --max-time 2 --cacert "$PKI/etcd/ca.crt" --cert "$PKI/etcd/healthcheck-client.crt" \
-    --key "$PKI/etcd/healthcheck-client.key" https://127.0.0.1:2379/readyz
+    --key "$PKI/etcd/healthcheck-client.key" "https://127.0.0.1:$ETCD_PORT/readyz"
 }
 
-apiserver_ready() { curl -sf --max-time 2 --cacert "$PKI/ca.crt" "https://$APISERVER_IP:6443/readyz"; }
-controller_manager_ready() { curl -skf --max-time 2 https://127.0.0.1:10257/healthz; }
-scheduler_ready() { curl -skf --max-time 2 https://127.0.0.1:10259/readyz; }
+apiserver_ready() { curl -sf --max-time 2 --cacert "$PKI/ca.crt" "https://$APISERVER_BIND:$APISERVER_PORT/readyz"; }
+controller_manager_ready() { curl -skf --max-time 2 "https://127.0.0.1:$CONTROLLER_MANAGER_PORT/healthz"; }
+scheduler_ready() { curl -skf --max-time 2 "https://127.0.0.1:$SCHEDULER_PORT/readyz"; }
 kube_proxy_ready() { curl -sf --max-time 2 http://127.0.0.1:10256/livez; }
 
 await_etcd() { await_process etcd 20 "etcd's readiness" etcd_ready; }

@@ -1,0 +1,156 @@
+//! The cluster: its nodes, namespaces, and many objects at once.
+
+use anyhow::{Context, Result, bail};
+use dragstrip_crds::{BenchmarkRun, Datastore};
+use futures::{StreamExt, TryStreamExt, stream};
+use k8s_openapi::{
+    api::core::v1::{Namespace, Node},
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+};
+use kube::{
+    Api, Client, Config, CustomResourceExt, Resource,
+    api::{DeleteParams, PostParams},
+    config::{KubeConfigOptions, Kubeconfig},
+    core::NamespaceResourceScope,
+    runtime::wait::{await_condition, conditions::is_crd_established},
+};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::{Value, json};
+use std::{
+    future::Future,
+    path::Path,
+    time::{Duration, Instant},
+};
+
+/// Calls of this program at the same time.
+const AT_ONCE: usize = 64;
+
+/// Something that lives in a namespace and that this program can make.
+pub trait Object:
+    Resource<Scope = NamespaceResourceScope, DynamicType = ()>
+    + Clone
+    + std::fmt::Debug
+    + Serialize
+    + DeserializeOwned
+    + Send
+    + Sync
+    + 'static
+{
+}
+
+impl<T> Object for T where
+    T: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
+        + Clone
+        + std::fmt::Debug
+        + Serialize
+        + DeserializeOwned
+        + Send
+        + Sync
+        + 'static
+{
+}
+
+/// An object from its manifest.
+pub fn object<K: DeserializeOwned>(manifest: Value) -> Result<K> {
+    let text = manifest.to_string();
+    serde_json::from_value(manifest).with_context(|| format!("not an object of its kind: {text}"))
+}
+
+/// Does `work` for each of `0..count`, some at the same time.
+pub async fn each<F: Future<Output = Result<()>>>(count: usize, work: impl Fn(usize) -> F) -> Result<()> {
+    stream::iter((0..count).map(work)).buffer_unordered(AT_ONCE).try_collect().await
+}
+
+/// Looks every 50 ms until `look` says so.
+pub async fn until(
+    what: &str,
+    within: Duration,
+    mut look: impl AsyncFnMut() -> Result<bool>,
+) -> Result<Duration> {
+    let begun = Instant::now();
+    while !look().await? {
+        if begun.elapsed() > within {
+            bail!("waited {within:?} in vain for: {what}");
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    Ok(begun.elapsed())
+}
+
+/// A client of the cluster.
+#[derive(Clone)]
+pub struct Cluster(Client);
+
+impl Cluster {
+    /// Connects as `kubeconfig` says.
+    pub async fn connect(kubeconfig: &Path) -> Result<Self> {
+        let read = Kubeconfig::read_from(kubeconfig)?;
+        let config = Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await?;
+        Ok(Self(Client::try_from(config)?))
+    }
+
+    /// The objects of one kind in `namespace`.
+    pub fn api<K: Object>(&self, namespace: &str) -> Api<K> {
+        Api::namespaced(self.0.clone(), namespace)
+    }
+
+    /// The objects of one kind in all namespaces.
+    pub fn everywhere<K: Object>(&self) -> Api<K> {
+        Api::all(self.0.clone())
+    }
+
+    /// Makes an object in `namespace`.
+    pub async fn create<K: Object>(&self, namespace: &str, manifest: Value) -> Result<K> {
+        let text = manifest.to_string();
+        let made = self.api(namespace).create(&PostParams::default(), &object(manifest)?).await;
+        made.with_context(|| format!("cannot make {text}"))
+    }
+
+    /// Sends JSON, and reads nothing of the answer but whether it is good.
+    pub async fn send(&self, method: &str, path: &str, json: String) -> Result<()> {
+        let kind = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
+        let request = http::Request::builder().method(method).uri(path).header("Content-Type", kind);
+        self.0
+            .request_text(request.body(json.into_bytes())?)
+            .await
+            .with_context(|| format!("{method} {path}"))?;
+        Ok(())
+    }
+
+    /// Makes the CRDs, one node for servers, and so many for clients.
+    pub async fn prepare(&self, clients: usize) -> Result<()> {
+        let definitions: Api<CustomResourceDefinition> = Api::all(self.0.clone());
+        for definition in [Datastore::crd(), BenchmarkRun::crd()] {
+            definitions.create(&PostParams::default(), &definition).await?;
+            let name = definition.metadata.name.unwrap_or_default();
+            await_condition(definitions.clone(), &name, is_crd_established()).await?;
+        }
+        self.namespace("dragstrip-system").await?;
+        each(clients + 1, |index| async move {
+            let role = if index == 0 { "server" } else { "client" };
+            let name = format!("{role}-{index}");
+            let nodes: Api<Node> = Api::all(self.0.clone());
+            let labels = json!({"kubernetes.io/hostname": name, "dragstrip.dev/role": role});
+            let node = object(json!({"metadata": {"name": name, "labels": labels}}))?;
+            nodes.create(&PostParams::default(), &node).await?;
+            Ok(())
+        })
+        .await
+    }
+
+    /// Makes a namespace.
+    pub async fn namespace(&self, name: &str) -> Result<()> {
+        let namespaces: Api<Namespace> = Api::all(self.0.clone());
+        namespaces.create(&PostParams::default(), &object(json!({"metadata": {"name": name}}))?).await?;
+        Ok(())
+    }
+
+    /// Removes a namespace with all that is in it.
+    pub async fn remove_namespace(&self, name: &str) -> Result<()> {
+        let namespaces: Api<Namespace> = Api::all(self.0.clone());
+        namespaces.delete(name, &DeleteParams::default()).await?;
+        let gone = async || Ok(namespaces.get_opt(name).await?.is_none());
+        until(&format!("the end of namespace {name}"), Duration::from_secs(120), gone).await?;
+        Ok(())
+    }
+}

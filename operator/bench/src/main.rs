@@ -1,0 +1,93 @@
+//! Measures what the operator costs on a cluster without kubelets, and judges it
+//! by goals: see docs/scale.md. `make bench-operator` runs it.
+
+mod cluster;
+mod operator;
+mod report;
+mod runners;
+mod scenarios;
+
+use anyhow::{Context, Result, bail};
+use clap::Parser;
+use cluster::Cluster;
+use operator::Operator;
+use report::Report;
+use std::{path::PathBuf, process::ExitCode};
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Measures the operator on the cluster of testbed/without-kubelets.
+#[derive(Debug, Parser)]
+struct Arguments {
+    /// The operator's program.
+    #[arg(long)]
+    operator: PathBuf,
+    /// Its kubeconfig.
+    #[arg(long, env = "KUBECONFIG")]
+    kubeconfig: PathBuf,
+    /// The kubeconfig of what prepares and watches.
+    #[arg(long, env = "KUBECONFIG_FAST")]
+    fast_kubeconfig: PathBuf,
+    /// The file that is every container's log.
+    #[arg(long, env = "POD_LOG")]
+    pod_log: PathBuf,
+    /// Where the operator's log goes.
+    #[arg(long, default_value = "/dev/null")]
+    log: PathBuf,
+    /// Runs that have ended before the operator starts.
+    #[arg(long, default_value_t = 10_000)]
+    finished: usize,
+    /// Runs under way at the same time.
+    #[arg(long, default_value_t = 100)]
+    active: usize,
+    /// Datastores made at once.
+    #[arg(long, default_value_t = 200)]
+    datastores: usize,
+}
+
+async fn measure(cluster: &Cluster, arguments: &Arguments, report: &mut Report) -> Result<()> {
+    cluster.prepare(arguments.active).await?;
+    let start = async || Operator::start(&arguments.operator, &arguments.kubeconfig, &arguments.log).await;
+    let operator = start().await?;
+    scenarios::idle(&operator, report).await?;
+    scenarios::datastores(cluster, &operator, arguments.datastores, report).await?;
+    let ended = scenarios::three_phases(cluster, &operator, report).await?;
+    scenarios::collisions(cluster, &operator, report).await?;
+    scenarios::refusing_runners(cluster, &operator, arguments.active, report).await?;
+    scenarios::make_active(cluster, arguments.active).await?;
+    operator.stop().await?;
+    scenarios::make_finished(cluster, &ended, arguments.finished).await?;
+    scenarios::make_last(cluster).await?;
+    let operator = start().await?;
+    scenarios::start_beside_history(cluster, &operator, arguments, report).await?;
+    operator.stop().await
+}
+
+async fn run(arguments: &Arguments, report: &mut Report) -> Result<()> {
+    let cluster = Cluster::connect(&arguments.fast_kubeconfig).await?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    // Told to stop, it still takes its operator with it.
+    tokio::select! {
+        _ = tokio::signal::ctrl_c() => bail!("interrupted"),
+        _ = terminate.recv() => bail!("terminated"),
+        measured = measure(&cluster, arguments, report) => measured,
+        served = runners::serve(cluster.clone(), arguments.pod_log.clone()) => {
+            served.and_then(|()| bail!("it ended by itself")).context("the playing of runners ended")
+        }
+    }
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let mut report = Report::default();
+    let measured = run(&arguments, &mut report).await;
+    report.print();
+    match measured {
+        Ok(()) if report.all_met() => ExitCode::SUCCESS,
+        Ok(()) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("FAIL: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
