@@ -68,7 +68,7 @@ pub enum Error {
 /// Datastores reconciled at the same time.
 const CONCURRENCY: u16 = 32;
 /// Events come in bursts, one from each object that a change touches: one pass sees all of them.
-const BURST: Duration = Duration::from_millis(50);
+const BURST: Duration = Duration::from_millis(100);
 /// A pass without cause, in case an event was missed.
 const SAFETY_NET: Duration = Duration::from_secs(3600);
 /// The longest wait before what failed is tried again.

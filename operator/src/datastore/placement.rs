@@ -183,6 +183,9 @@ pub fn explain<N: Borrow<Node>>(
     let placement = describe(&spec.placement);
     let labelled: Vec<&Node> =
         nodes.iter().map(Borrow::borrow).filter(|node| selected(node, &spec.placement)).collect();
+    if nodes.is_empty() {
+        return format!("pod {name} waits for a node: the cluster has none yet");
+    }
     if labelled.is_empty() {
         return format!(
             "pod {name} waits for a node: no node matches spec.placement.nodeSelector ({placement}): label a node, correct the selector, or wait where an autoscaler brings one"

@@ -287,8 +287,8 @@ async fn write(ctx: &Context, datastore: &Datastore, status: &DatastoreStatus) -
 /// What is told by the condition alone, and what is told as an ordinary event.
 fn announced(reason: &str) -> Option<bool> {
     match reason {
-        "NoPod" | BEING_REMOVED => None,
-        "Ready" | "Starting" | NOT_VERIFIED | JOINING | ROLLING_OUT | CHANGE_WAITS => Some(false),
+        "NoPod" | "Starting" | BEING_REMOVED => None,
+        "Ready" | NOT_VERIFIED | JOINING | ROLLING_OUT | CHANGE_WAITS => Some(false),
         _ => Some(true),
     }
 }

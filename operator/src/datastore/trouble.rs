@@ -83,9 +83,15 @@ pub fn unready(datastore: &ValidatedDatastore, fetched: &Fetched) -> Option<Find
         let none = || Finding::no(READY, "NoPod", "the server's pod has not been created yet");
         return Some(missing.unwrap_or_else(none));
     };
-    let rolling = |message: String| Some(Finding::no(READY, ROLLING_OUT, message));
+    // A StatefulSet that was never changed has no pods of a former declaration.
+    let first = stateful_set.metadata.generation == Some(1);
+    let rolling = |message: &str| {
+        let started = || Finding::no(READY, "Starting", "the server is starting");
+        let replaced = || Finding::no(READY, ROLLING_OUT, message);
+        Some(if first { started() } else { replaced() })
+    };
     if !settled(stateful_set, datastore.generation) {
-        return rolling("the servers of the former declaration are about to be replaced".to_owned());
+        return rolling("the servers of the former declaration are about to be replaced");
     }
     let present = |pod: &&Pod| current(stateful_set, pod);
     let trouble = || pods.iter().filter(present).find_map(|pod| of_pod(datastore, fetched, pod));
@@ -93,7 +99,7 @@ pub fn unready(datastore: &ValidatedDatastore, fetched: &Fetched) -> Option<Find
         return Some(finding);
     }
     if let Some(former) = pods.iter().find(|pod| !present(pod)) {
-        return rolling(format!("pod {} is being replaced", former.name_any()));
+        return rolling(&format!("pod {} is being replaced", former.name_any()));
     }
     if all_ready(shape, pods) {
         return None;

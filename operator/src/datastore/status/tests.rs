@@ -261,6 +261,15 @@ fn pods_of_the_former_declaration_are_not_what_is_ready() {
     assert_eq!(reason(&unseen), "RollingOut", "the template is that of the former generation");
 }
 
+#[test]
+fn the_first_pods_of_a_datastore_replace_nothing() {
+    let mut new = stateful_set(0);
+    new.metadata.generation = Some(1);
+    let mut all = fetched(vec![pod(0, false)]);
+    all.stateful_set = Some(Arc::new(new));
+    assert_eq!(condition(&told(&valid(json!({})), &all), READY).1, "Starting");
+}
+
 fn refusal(message: &str, seconds: u8) -> Event {
     serde_json::from_value(json!({
         "metadata": {"name": "e"}, "reason": "FailedCreate",
