@@ -247,7 +247,7 @@ fn of_lease(lease: &Lease, runs: &Store<BenchmarkRun>) -> Vec<ObjectRef<Benchmar
         let waits_for =
             run.status.as_ref().and_then(|status| status.queue.as_ref()).map(|queue| queue.lease.as_str());
         waits_for.is_some_and(|waits_for| {
-            waits_for == key.to_string() || key.node().is_some() && waits_for.contains("/dragstrip-node-")
+            waits_for == key.to_string() || key.node().is_some() && waits_for.contains("/dragstrip-node.")
         })
     });
     let holder = holder_of(lease).map(|holder| ObjectRef::new(&holder.name).within(&holder.namespace));

@@ -210,7 +210,7 @@ pub async fn held(env: &Env, run: &str) -> Result<Vec<String>> {
 
 /// The Lease of a node.
 pub fn lease_of_node(node: &str) -> String {
-    format!("{}/dragstrip-node-{node}", operator::NAMESPACE)
+    format!("{}/dragstrip-node.{node}", operator::NAMESPACE)
 }
 
 /// The Lease of a Datastore.

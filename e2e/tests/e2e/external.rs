@@ -79,7 +79,7 @@ async fn a_server_that_is_no_datastore_has_a_turn_of_its_own() -> Result<()> {
         let address = outsider(&env).await?;
         env.run("holder", &against_address(&address, LONG_PHASE)).await?;
         env.load_runs("holder", "endless", SHORT_RUN).await?;
-        let prefix = format!("{}/dragstrip-external-", operator::NAMESPACE);
+        let prefix = format!("{}/dragstrip-external.", operator::NAMESPACE);
         let held = held(&env, "holder").await?;
         let lease = held.iter().find(|lease| lease.starts_with(&prefix));
         let lease = lease.with_context(|| format!("no Lease of an external target in {held:?}"))?;

@@ -56,9 +56,8 @@ impl LeaseKey {
     }
 }
 
-/// How the names of nodes' Leases begin. No Datastore's does in the operator's
-/// namespace: a Datastore named node-x has the Lease dragstrip-node-x in its own.
-const NODE_PREFIX: &str = "dragstrip-node-";
+/// How the names of nodes' Leases begin. No Datastore's does: its name has no dot.
+const NODE_PREFIX: &str = "dragstrip-node.";
 
 /// A run as the holder of a Lease, written `namespace/name/uid`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

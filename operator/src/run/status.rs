@@ -158,7 +158,8 @@ fn setback(old: &BenchmarkRunStatus, step: &Step, now: Timestamp) -> Option<Setb
 }
 
 /// Reasons of a Datastore that is on its way: no cause for alarm.
-const ON_ITS_WAY: [&str; 3] = ["Starting", "NoPod", "NotVerified"];
+const ON_ITS_WAY: [&str; 6] =
+    ["Starting", "NoPod", "NotVerified", "RollingOut", "ChangeWaits", "BeingRemoved"];
 
 fn target_finding(step: &Step) -> Option<Finding> {
     Some(match step {

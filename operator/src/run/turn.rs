@@ -40,7 +40,7 @@ pub fn keys(target: &ReadyTarget, operator_namespace: &str) -> Vec<LeaseKey> {
         None => LeaseKey {
             namespace: operator_namespace.to_owned(),
             name: format!(
-                "dragstrip-external-{}",
+                "dragstrip-external.{}",
                 digest(&format!("{}:{}", target.host.to_lowercase(), target.port))
             ),
         },

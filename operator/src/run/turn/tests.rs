@@ -26,14 +26,14 @@ fn a_datastore_needs_its_own_lease_and_those_of_all_its_nodes() {
     let spread = ReadyTarget { nodes: vec!["a".into(), "b".into()], ..target() };
     assert_eq!(
         names(&spread),
-        ["races/dragstrip-redis", "dragstrip-system/dragstrip-node-a", "dragstrip-system/dragstrip-node-b"]
+        ["races/dragstrip-redis", "dragstrip-system/dragstrip-node.a", "dragstrip-system/dragstrip-node.b"]
     );
 }
 
 #[test]
 fn an_external_address_has_one_lease_for_all_namespaces_and_spellings() {
     let lower = names(&external("redis.example.com"));
-    assert!(lower[0].starts_with("dragstrip-system/dragstrip-external-"), "{lower:?}");
+    assert!(lower[0].starts_with("dragstrip-system/dragstrip-external."), "{lower:?}");
     assert_eq!(lower, names(&external("Redis.Example.COM")));
     assert_ne!(lower, names(&external("valkey.example.com")));
 }
@@ -75,9 +75,9 @@ fn queued(name: &str, created: &str, lease: &str) -> Arc<BenchmarkRun> {
 }
 
 const TARGET: &str = "races/dragstrip-redis";
-const SERVER: &str = "dragstrip-system/dragstrip-node-worker";
-const C1: &str = "dragstrip-system/dragstrip-node-c1";
-const C2: &str = "dragstrip-system/dragstrip-node-c2";
+const SERVER: &str = "dragstrip-system/dragstrip-node.worker";
+const C1: &str = "dragstrip-system/dragstrip-node.c1";
+const C2: &str = "dragstrip-system/dragstrip-node.c2";
 
 /// A look at two client nodes and the server's.
 fn looked(leases: &[Arc<Lease>], runs: &[Arc<BenchmarkRun>], pods: &[Arc<Pod>]) -> Looked {
