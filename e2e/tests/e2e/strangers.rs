@@ -179,15 +179,15 @@ async fn a_strangers_config_map_of_a_results_name_is_told_and_left_alone() -> Re
 async fn two_runs_whose_jobs_have_one_name_do_not_take_each_others_results() -> Result<()> {
     with_namespace("one-name", |env| async move {
         let nodes = env.nodes().await?;
-        for (name, node) in [("x", &nodes.servers[0]), ("y", &nodes.servers[1])] {
+        for (name, node) in [("one", &nodes.servers[0]), ("two", &nodes.servers[1])] {
             env.datastore(name, &server_on(REDIS, node)).await?;
             env.datastore_ready(name).await?;
         }
         // Both need a Job a-b-c-1, and neither waits for the other.
-        env.run("a", &against("x", &LONG_PHASE.replace("name: endless", "name: b-c"))).await?;
+        env.run("a", &against("one", &LONG_PHASE.replace("name: endless", "name: b-c"))).await?;
         env.load_runs("a", "b-c", SHORT_RUN).await?;
         let job = env.api::<Job>().get("a-b-c-1").await?;
-        env.run("a-b", &against("y", &ONE_PHASE.replace("name: write", "name: c"))).await?;
+        env.run("a-b", &against("two", &ONE_PHASE.replace("name: write", "name: c"))).await?;
         run_tells(&env, "a-b", &["a-b-c-1", "another name"], NOTICE).await?;
         untouched(&env, &job).await?;
         env.run_in("a", RunPhase::Running, NOTICE).await?;

@@ -66,14 +66,14 @@ const SHORT_TIMEOUT: Duration = Duration::from_secs(25);
 async fn a_run_that_waits_for_client_nodes_is_queued_holds_nothing_and_keeps_its_time() -> Result<()> {
     alone("client-nodes", |env| async move {
         let nodes = env.nodes().await?;
-        server(&env, "x", &nodes.servers[0]).await?;
-        server(&env, "y", &nodes.servers[1]).await?;
-        env.run("hog", &against("x", &(LONG_PHASE.to_owned() + &on_each(&nodes.clients)))).await?;
+        server(&env, "one", &nodes.servers[0]).await?;
+        server(&env, "two", &nodes.servers[1]).await?;
+        env.run("hog", &against("one", &(LONG_PHASE.to_owned() + &on_each(&nodes.clients)))).await?;
         env.load_runs("hog", "endless", SHORT_RUN).await?;
 
-        // The only other node has no taint, and x under load.
+        // The only other node has no taint, and server one, under load.
         let timeout = format!("timeout: {}s", SHORT_TIMEOUT.as_secs());
-        env.run("patient", &against("y", &ONE_PHASE.replace("timeout: 2m", &timeout))).await?;
+        env.run("patient", &against("two", &ONE_PHASE.replace("timeout: 2m", &timeout))).await?;
         let lease = queued_behind(&env, "patient", "hog").await?;
         let of_clients: Vec<String> = nodes.clients.iter().map(|node| lease_of_node(node)).collect();
         ensure!(of_clients.contains(&lease), "it waits for {lease}, not for one of {of_clients:?}");
@@ -81,14 +81,14 @@ async fn a_run_that_waits_for_client_nodes_is_queued_holds_nothing_and_keeps_its
         stays_queued(&env, "patient", SHORT_TIMEOUT + Duration::from_secs(2)).await?;
 
         // Its target goes away while it waits, and comes back.
-        let before = life(&env, "y").await?;
-        env.kill_server("y").await?;
-        until("a server y that was started again", SERVER_UP, || async {
-            let now = life(&env, "y").await?;
+        let before = life(&env, "two").await?;
+        env.kill_server("two").await?;
+        until("a server two that was started again", SERVER_UP, || async {
+            let now = life(&env, "two").await?;
             Ok(if now == before { Look::NotYet(format!("{now:?}")) } else { Look::Done(()) })
         })
         .await?;
-        env.datastore_ready("y").await?;
+        env.datastore_ready("two").await?;
         queued_behind(&env, "patient", "hog").await?;
 
         env.delete::<BenchmarkRun>("hog").await?;
@@ -119,13 +119,13 @@ async fn stays_queued(env: &Env, name: &str, how_long: Duration) -> Result<()> {
 async fn a_run_starts_within_seconds_of_its_client_node_becoming_free() -> Result<()> {
     alone("free-node", |env| async move {
         let nodes = env.nodes().await?;
-        server(&env, "x", &nodes.servers[0]).await?;
-        server(&env, "y", &nodes.servers[1]).await?;
+        server(&env, "one", &nodes.servers[0]).await?;
+        server(&env, "two", &nodes.servers[1]).await?;
         let there = clients_on(&nodes.clients[0]);
-        env.run("hog", &against("x", &format!("{LONG_PHASE}{there}"))).await?;
+        env.run("hog", &against("one", &format!("{LONG_PHASE}{there}"))).await?;
         env.load_runs("hog", "endless", SHORT_RUN).await?;
         // Beside it another node for clients is empty all the time.
-        env.run("next", &against("y", &format!("{ONE_PHASE}{there}"))).await?;
+        env.run("next", &against("two", &format!("{ONE_PHASE}{there}"))).await?;
         queued_behind(&env, "next", "hog").await?;
         env.delete::<BenchmarkRun>("hog").await?;
         leases_gone(&env, "hog").await?;
@@ -148,14 +148,14 @@ timeout: 1m
 async fn two_runs_created_together_on_two_servers_of_one_node_take_turns_and_both_succeed() -> Result<()> {
     with_namespace("together", |env| async move {
         let node = env.nodes().await?.servers.remove(0);
-        server(&env, "x", &node).await?;
-        server(&env, "y", &node).await?;
+        server(&env, "one", &node).await?;
+        server(&env, "two", &node).await?;
         for round in 1..=2 {
-            let (x, y) = (format!("x-{round}"), format!("y-{round}"));
-            let (on_x, on_y) = (against("x", FOUR_SECONDS), against("y", FOUR_SECONDS));
-            tokio::try_join!(env.run(&x, &on_x), env.run(&y, &on_y))?;
-            let loser = the_queued_one(&env, &[&x, &y]).await?;
-            let winner = if loser == x { &y } else { &x };
+            let (one, two) = (format!("one-{round}"), format!("two-{round}"));
+            let (on_one, on_two) = (against("one", FOUR_SECONDS), against("two", FOUR_SECONDS));
+            tokio::try_join!(env.run(&one, &on_one), env.run(&two, &on_two))?;
+            let loser = the_queued_one(&env, &[&one, &two]).await?;
+            let winner = if loser == one { &two } else { &one };
             ensure!(
                 queued_behind(&env, &loser, winner).await? == lease_of_node(&node),
                 "{loser} does not wait for the node"
