@@ -276,7 +276,8 @@ async fn a_stricter_rule_of_a_later_version_is_no_matter_for_what_was_built_befo
     let told = async |generation| {
         let (ctx, calls) = context(standing(stateful_set(noted("1"), 1)), |_| None);
         let mut datastore = datastore(generation);
-        datastore.spec.max_memory = Some("512".parse().unwrap());
+        let limit = json!({"limits": {"memory": "1Mi"}});
+        datastore.spec.resources = Some(serde_json::from_value(limit).unwrap());
         pass_over(&datastore, &ctx).await.unwrap();
         assert_eq!(names(&calls), [WRITE_STATUS]);
         ready(&calls).1

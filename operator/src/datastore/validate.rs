@@ -64,16 +64,7 @@ pub struct ValidatedDatastore {
     pub resources: ResourceRequirements,
 }
 
-/// Less than this is a number of bytes that was meant to have a unit.
-const LEAST_MEMORY: u64 = MIB;
-
 fn check_memory(spec: &DatastoreSpec, resources: &ResourceRequirements) -> Result<(), Invalid> {
-    if let Some(declared) = spec.max_memory.as_ref().filter(|declared| declared.bytes() < LEAST_MEMORY) {
-        return Err(Invalid::Memory(format!(
-            "spec.maxMemory is {declared}, which is {} bytes and less than any server can use: write a unit, such as 512Mi",
-            declared.bytes()
-        )));
-    }
     let limit = resources.limits.as_ref().and_then(|limits| limits.get("memory"));
     let Some((text, limit)) = limit.and_then(|limit| Some((&limit.0, Room::number(limit)?))) else {
         return Ok(());

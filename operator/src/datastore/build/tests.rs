@@ -228,14 +228,6 @@ fn dragonfly_with_too_little_memory_is_refused() {
 }
 
 #[test]
-fn bytes_that_were_meant_to_have_a_unit_are_refused() {
-    let refusal = refused(json!({"engine": "Redis", "threads": 1, "maxMemory": "512"}), "4");
-    assert_eq!(refusal.reason(), "InvalidMemory");
-    assert!(refusal.to_string().contains("spec.maxMemory is 512, which is 512 bytes"), "{refusal}");
-    assert!(refusal.to_string().contains("write a unit, such as 512Mi"), "{refusal}");
-}
-
-#[test]
 fn a_memory_limit_below_what_the_server_needs_is_refused() {
     let spec = |limit: &str| json!({"engine": "Redis", "threads": 1, "maxMemory": "1Gi", "resources": {"limits": {"memory": limit}}});
     let refusal = refused(spec("1Gi"), "4");

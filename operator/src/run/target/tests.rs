@@ -17,7 +17,9 @@ fn status() -> DatastoreStatus {
 }
 
 fn datastore(spec: serde_json::Value) -> Datastore {
-    Datastore::new("shop", serde_json::from_value(spec).unwrap())
+    let mut datastore = Datastore::new("shop", serde_json::from_value(spec).unwrap());
+    datastore.metadata.generation = Some(1);
+    datastore
 }
 
 fn key() -> DatastoreKey {
@@ -134,4 +136,13 @@ fn the_datastore_of_an_earlier_run_is_awaited_and_a_strangers_is_told() {
     ]))
     .unwrap();
     assert!(matches!(super::taken(&other), TargetState::NotReady { .. }));
+}
+
+#[test]
+fn a_change_that_waits_for_the_run_is_not_held_against_the_server() {
+    let mut edited = datastore(json!({"engine": "Redis", "threads": 4}));
+    edited.metadata.generation = Some(2);
+    let before = found(json!({"engine": "Redis", "threads": 1}));
+    let state = answered(&edited, &status(), before, observation(false, &[]), false);
+    assert!(matches!(state, TargetState::Ready(_)), "{state:?}");
 }
