@@ -25,6 +25,7 @@ mod view;
 
 use crate::{
     cluster::{
+        apply::StatusWrite,
         lease::{LeaseKey, holder_of},
         world::{Feeds, ended},
     },
@@ -138,7 +139,9 @@ async fn pass(seen: &BenchmarkRun, ctx: &Context) -> Result<(Outcome, Action), E
     let (step, figures) = figures(ctx, &validated, &old, &fetched, step).await?; // client
     if status::worth_telling(&step) {
         let status = status::of_step(&validated, &old, &fetched, figures.as_ref(), &step, now); // pure
-        status::publish(ctx, &run, &old, &status).await?; // client
+        if status::publish(ctx, &run, &old, &status).await? == StatusWrite::ObjectChanged {
+            return Ok((Outcome::Done, Action::requeue(Duration::ZERO)));
+        }
     }
     Ok(next)
 }
@@ -171,16 +174,21 @@ async fn carry_out(
                 tracing::warn!(run = %run.holder.run(), reason = trouble.reason, message = trouble.message, "a step is delayed");
             }
             let told = match step {
-                Step::GiveOrder(attempt) | Step::Collect(attempt) => {
+                Step::GiveOrder(attempt) => {
                     Step::Wait(Waiting::Clients { attempt, trouble: Some(trouble) }, None)
                 }
+                Step::Collect(attempt) => Step::Wait(Waiting::Log { attempt, why: trouble.message }, None),
                 other => other,
             };
             Ok((told, (Outcome::Failed, Action::requeue(retry.after))))
         }
         Applied::Unread(not_yet) => {
             let left = Duration::try_from(not_yet.until.duration_since(now)).unwrap_or(IF_NO_EVENT_COMES);
-            Ok((step, done(Action::requeue(left))))
+            let told = match step {
+                Step::Collect(attempt) => Step::Wait(Waiting::Log { attempt, why: not_yet.why }, None),
+                other => other,
+            };
+            Ok((told, done(Action::requeue(left))))
         }
     }
 }

@@ -28,6 +28,8 @@ pub enum StatusWrite {
     Done,
     /// Its object was deleted meanwhile: nobody will read it.
     ObjectGone,
+    /// Its object was changed meanwhile: what the status rests on is to be looked at again.
+    ObjectChanged,
 }
 
 /// Whether a write was refused because its object is gone, or another one has its
@@ -38,7 +40,7 @@ fn object_gone(error: &kube::Error) -> bool {
     status.is_not_found() || (status.is_conflict() && other_uid)
 }
 
-/// Writes `status` and nothing else.
+/// Writes `status` and nothing else, if the object is still as it was read.
 pub async fn apply_status<K, S>(
     client: &Client,
     manager: &str,
@@ -53,6 +55,7 @@ where
     let body = serde_json::json!({
         "apiVersion": K::api_version(&()),
         "kind": K::kind(&()),
+        "metadata": {"resourceVersion": object.resource_version()},
         "status": status,
     });
     let name = object.name_any();
@@ -63,6 +66,7 @@ where
             tracing::debug!(%kind, name, namespace, "the object was deleted before its status was written");
             Ok(StatusWrite::ObjectGone)
         }
+        Err(kube::Error::Api(status)) if status.is_conflict() => Ok(StatusWrite::ObjectChanged),
         Err(error) => Err(error),
     }
 }

@@ -62,7 +62,7 @@ fn phase(step: &Step) -> RunPhase {
         | Step::RemoveLost(_)
         | Step::RemoveOutdated(_) => RunPhase::Preparing,
         Step::Wait(Waiting::Load { .. }, _) | Step::GiveOrder(_) => RunPhase::Running,
-        Step::Collect(_) => RunPhase::Collecting,
+        Step::Collect(_) | Step::Wait(Waiting::Log { .. }, _) => RunPhase::Collecting,
         Step::Finish(Ending::Succeeded) => RunPhase::Succeeded,
         Step::Finish(Ending::Failed(_)) => RunPhase::Failed,
         Step::Finish(Ending::Cancelled) => RunPhase::Cancelled,
@@ -93,6 +93,9 @@ fn message(run: &ValidatedRun, step: &Step) -> String {
         }
         Step::Wait(Waiting::Clients { attempt, trouble: Some(trouble) }, _) => {
             format!("{}: {} ({})", name(attempt), trouble.message, trouble.reason)
+        }
+        Step::Wait(Waiting::Log { attempt, why }, _) => {
+            format!("{}: its result cannot be read yet: {why}", name(attempt))
         }
         Step::Wait(Waiting::Leaving { attempt }, _) => {
             format!("{}: an earlier Job of that name is being deleted", name(attempt))
@@ -482,9 +485,9 @@ pub async fn publish(
     run: &BenchmarkRun,
     old: &BenchmarkRunStatus,
     status: &BenchmarkRunStatus,
-) -> Result<(), Error> {
+) -> Result<StatusWrite, Error> {
     if old == status {
-        return Ok(());
+        return Ok(StatusWrite::Done);
     }
     let written = apply_status(&ctx.client, RUN_MANAGER, run, status).await.map_err(Error::Write)?;
     if written == StatusWrite::Done {
@@ -495,7 +498,7 @@ pub async fn publish(
     {
         ctx.announcer.publish(run, warning, reason, "Reconcile", &note).await;
     }
-    Ok(())
+    Ok(written)
 }
 
 #[cfg(test)]

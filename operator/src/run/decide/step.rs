@@ -36,6 +36,13 @@ pub enum Waiting {
         /// Index of the attempt.
         attempt: usize,
     },
+    /// A result that is there and cannot be read, or stored, just now.
+    Log {
+        /// Index of the attempt.
+        attempt: usize,
+        /// What stands in the way.
+        why: String,
+    },
     /// The load to end.
     Load {
         /// Index of the attempt.
