@@ -12,6 +12,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::{
     Api, Client, ResourceExt,
     api::LogParams,
+    core::DeserializeGuard,
     runtime::{WatchStreamExt, watcher},
 };
 use std::{
@@ -26,6 +27,9 @@ pub enum Error {
     /// The watch ended.
     #[error("failed to watch the runs")]
     Watch(#[source] Box<watcher::Error>),
+    /// A run to be followed has a form that this version does not know.
+    #[error("run {0} cannot be read by this version: {1}")]
+    Undecodable(String, String),
     /// Time is up.
     #[error("the runs had not ended after {0} s")]
     Timeout(u64),
@@ -87,17 +91,19 @@ async fn follow_runs(
     width: usize,
 ) -> Result<bool, Error> {
     let started = Instant::now();
-    let api: Api<BenchmarkRun> = Api::namespaced(client, namespace);
+    // Another run that this version cannot read is nobody's concern here.
+    let api: Api<DeserializeGuard<BenchmarkRun>> = Api::namespaced(client, namespace);
     let mut last: BTreeMap<String, String> = BTreeMap::new();
     let mut ended: BTreeMap<String, bool> = BTreeMap::new();
     let mut stream = watcher(api, watcher::Config::default()).default_backoff().touched_objects().boxed();
     while ended.len() < names.len() {
         let Some(event) = stream.next().await else { break };
-        let run = event.map_err(|error| Error::Watch(Box::new(error)))?;
-        let name = run.name_any();
+        let guard = event.map_err(|error| Error::Watch(Box::new(error)))?;
+        let name = guard.name_any();
         if !names.contains(&name) {
             continue;
         }
+        let run = guard.0.map_err(|invalid| Error::Undecodable(name.clone(), invalid.error))?;
         let text = line(&run);
         if last.get(&name) != Some(&text) {
             println!("{:>6.1}s  {name:<width$}  {text}", started.elapsed().as_secs_f64());

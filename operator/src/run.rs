@@ -79,7 +79,7 @@ pub enum Error {
     Expire(#[source] kube::Error),
 }
 
-/// Longest time before a failed pass is tried again.
+/// Longest time before a failed pass is tried again, and before a queued run looks again.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// Before looking again where an event must come, in case it was missed.
 const IF_NO_EVENT_COMES: Duration = Duration::from_secs(5);
@@ -216,6 +216,8 @@ fn next_look(step: &Step, now: Timestamp) -> Action {
             let left = Duration::try_from(until.duration_since(now)).unwrap_or(Duration::ZERO);
             Action::requeue(left.saturating_add(Duration::from_millis(100)).min(SAFETY_NET))
         }
+        // A Lease's end brings it, unless who was first in the queue is gone.
+        Step::Wait(Waiting::Queue(_), None) => Action::requeue(LONGEST_WAIT),
         // The status just written brings it.
         _ => Action::requeue(SAFETY_NET),
     }
