@@ -10,7 +10,7 @@ use std::{
     process::Stdio,
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -31,8 +31,8 @@ pub struct Calls {
     pub all: u64,
     /// Those that change something.
     pub writes: u64,
-    /// The most requests that waited for an answer at once; absent where the operator does not tell.
-    pub in_flight_most: Option<u64>,
+    /// Requests that wait for an answer at this moment.
+    pub in_flight: u64,
 }
 
 /// Memory of a process in MiB.
@@ -59,6 +59,7 @@ pub struct Operator {
     metrics: String,
     http: reqwest::Client,
     warnings: Arc<AtomicUsize>,
+    most_in_flight: AtomicU64,
     started: Instant,
 }
 
@@ -87,11 +88,10 @@ fn sum(metrics: &str, series: impl Fn(&str) -> bool) -> u64 {
 fn calls(metrics: &str) -> Calls {
     let request = |name: &str| name.starts_with("dragstrip_api_requests_total{");
     let write = |name: &str| ["POST", "PUT", "PATCH", "DELETE"].iter().any(|verb| name.contains(verb));
-    let most = "dragstrip_api_requests_in_flight_max";
     Calls {
         all: sum(metrics, request),
         writes: sum(metrics, |name| request(name) && write(name)),
-        in_flight_most: metrics.contains(&format!("\n{most} ")).then(|| sum(metrics, |name| name == most)),
+        in_flight: sum(metrics, |name| name == "dragstrip_api_requests_in_flight"),
     }
 }
 
@@ -113,7 +113,14 @@ impl Operator {
         let warnings = Arc::new(AtomicUsize::new(0));
         tokio::spawn(read_log(stdout, file, warnings.clone()));
         let http = reqwest::Client::builder().no_proxy().build()?;
-        let operator = Self { child, metrics: format!("http://{listen}/metrics"), http, warnings, started };
+        let operator = Self {
+            child,
+            metrics: format!("http://{listen}/metrics"),
+            http,
+            warnings,
+            most_in_flight: AtomicU64::new(0),
+            started,
+        };
         operator.await_metrics().await?;
         Ok(operator)
     }
@@ -155,7 +162,14 @@ impl Operator {
     /// Its calls so far.
     pub async fn calls(&self) -> Result<Calls> {
         let text = self.http.get(&self.metrics).send().await?.error_for_status()?.text().await?;
-        Ok(calls(&text))
+        let calls = calls(&text);
+        self.most_in_flight.fetch_max(calls.in_flight, Ordering::Relaxed);
+        Ok(calls)
+    }
+
+    /// The most requests that were found waiting for an answer whenever its calls were read.
+    pub fn most_in_flight(&self) -> u64 {
+        self.most_in_flight.load(Ordering::Relaxed)
     }
 
     /// Calls per second over the next `seconds`.
