@@ -7,11 +7,7 @@ mod accounting;
 #[cfg(test)]
 mod cluster;
 #[cfg(test)]
-mod cluster_libraries;
-#[cfg(test)]
 mod failures;
-#[cfg(test)]
-mod libraries;
 #[cfg(test)]
 mod operations;
 #[cfg(test)]
@@ -22,3 +18,7 @@ mod replay;
 mod support;
 #[cfg(test)]
 mod transport;
+
+/// What is tested.
+#[cfg(test)]
+const PROGRAM: &str = env!("CARGO_BIN_EXE_dragstrip-loadgen");
