@@ -239,7 +239,11 @@ fn errors_within_a_pipeline_are_counted_one_by_one() {
         assert_eq!(ended.code, 10, "{client}: {ended:?}");
         let report = ended.report();
         let set = report.operation("SET").unwrap();
-        assert_eq!((set.count, set.errors), (0, report.batches.as_ref().unwrap().iterations * 30), "{client}");
+        assert_eq!(
+            (set.count, set.errors),
+            (0, report.batches.as_ref().unwrap().iterations * 30),
+            "{client}"
+        );
         assert_eq!((report.errors[0].kind.as_str(), report.errors[0].count), ("OOM", set.errors), "{client}");
     }
 }
