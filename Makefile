@@ -23,7 +23,7 @@ help: ## List the targets
 ##### Building
 
 .PHONY: build
-build: ## Build the static programs into the cache (release)
+build: node-modules ## Build the static programs into the cache (release)
 	@echo "==> compiling the operator, the runner, the load generators and the command line"
 	RUSTFLAGS="-C target-feature=+crt-static" cargo build --release --locked --target $(HOST_TARGET) \
 	  -p dragstrip-operator -p dragstrip-runner -p dragstrip-loadgen -p dragstrip-clients -p dragstrip
@@ -31,6 +31,10 @@ build: ## Build the static programs into the cache (release)
 	install -C $(CARGO_TARGET_DIR)/$(HOST_TARGET)/release/dragstrip-operator $(DIST)/operator/
 	install -C $(CARGO_TARGET_DIR)/$(HOST_TARGET)/release/dragstrip-{runner,loadgen,clients} $(DIST)/runner/
 	install -C $(CARGO_TARGET_DIR)/$(HOST_TARGET)/release/dragstrip $(DIST)/bin/
+	install -CD -m 0644 LICENSE $(DIST)/operator/licenses/dragstrip/LICENSE
+	install -CD -m 0644 LICENSE $(DIST)/runner/licenses/dragstrip/LICENSE
+	@# The load generator holds BullMQ's script.
+	install -CD -m 0644 bench-jobs/bullmq/node_modules/bullmq/LICENSE $(DIST)/runner/licenses/bullmq/LICENSE
 
 .PHONY: build-bullmq
 build-bullmq: node-modules ## Build the BullMQ job into the cache, with the modules it needs
@@ -42,6 +46,8 @@ build-bullmq: node-modules ## Build the BullMQ job into the cache, with the modu
 	  cd $(DIST)/bullmq && npm ci --loglevel=error --omit=dev --ignore-scripts || { rm -f $(DIST)/bullmq/package-lock.json; exit 1; }; }
 	rm -rf $(DIST)/bullmq/dist/src && cp -R bench-jobs/bullmq/dist/src $(DIST)/bullmq/dist/
 	chmod 0755 $(DIST)/bullmq/dist/src/main.js
+	rm -rf $(DIST)/bullmq/licenses && install -D -m 0644 LICENSE $(DIST)/bullmq/licenses/dragstrip/LICENSE
+	cd $(DIST)/bullmq/node_modules && find . -type f -iname 'licen[cs]e*' -exec cp --parents -t ../licenses {} +
 
 .PHONY: node-modules
 node-modules: bench-jobs/bullmq/node_modules/.package-lock.json
@@ -67,10 +73,13 @@ generate: ## Write the generated files: CRDs and the chart's copy of them, the s
 .PHONY: format
 format: ## Format the code
 	cargo fmt --all
+	cargo fmt --manifest-path fuzz/Cargo.toml
 
 .PHONY: check
 check: generate tools node-modules ## Format, lint, licences, generated files, shell scripts
+	@! git ls-files '*.lua' '*/node_modules/*' | grep . || { echo "third-party text is in the tree: take it from its package at build time"; exit 1; }
 	cargo fmt --all --check
+	cargo fmt --manifest-path fuzz/Cargo.toml --check
 	cargo clippy --locked --workspace --all-targets --all-features -- -D warnings
 	cd bench-jobs/bullmq && npm run --silent check
 	$(DRAGSTRIP_CACHE)/tools/bin/cargo-deny --locked check bans licenses sources
@@ -80,8 +89,8 @@ check: generate tools node-modules ## Format, lint, licences, generated files, s
 
 .PHONY: tools
 tools: ## Install what the checks need
-	@command -v shellcheck >/dev/null || { echo "==> installing shellcheck"; apt-get install -y -qq shellcheck >/dev/null; }
-	@command -v redis-server >/dev/null || { echo "==> installing redis-server, which the tests start"; apt-get install -y -qq redis-server redis-tools >/dev/null; }
+	@command -v shellcheck >/dev/null && command -v redis-server >/dev/null || { echo "==> installing shellcheck and redis-server, which the tests start"; \
+	  apt-get update -qq && apt-get install -y -qq shellcheck redis-server >/dev/null; }
 	@[ -x $(DRAGSTRIP_CACHE)/tools/bin/cargo-deny ] || { echo "==> installing cargo-deny (once, some minutes)"; \
 	  CARGO_TARGET_DIR=$(DRAGSTRIP_CACHE)/target-tools cargo install --quiet --locked --root $(DRAGSTRIP_CACHE)/tools cargo-deny@0.20.2; }
 
@@ -99,7 +108,7 @@ cluster-down: ## Remove that cluster and all it made
 install: cluster images ## Install CRDs and operator into the cluster
 	@# The annotation makes a rebuilt image of the same tag roll out.
 	$(CLUSTER_ENV); helm upgrade --install dragstrip charts/dragstrip --namespace dragstrip-system --create-namespace \
-	  --set-string podAnnotations.build=$$(cat $(DIST)/operator/* $(DIST)/runner/* | sha256sum | cut -c1-16) --wait --timeout 120s
+	  --set-string podAnnotations.build=$$(cat $(DIST)/{operator,runner}/dragstrip-* | sha256sum | cut -c1-16) --wait --timeout 120s
 
 ##### Trying
 
@@ -126,7 +135,7 @@ test-e2e: install ## Run the end-to-end tests on the cluster
 	$(CLUSTER_ENV); cargo test --locked -p dragstrip-e2e -- --test-threads=$(E2E_THREADS)
 
 .PHONY: bench-loadgen
-bench-loadgen: tools ## Measure the load generator against a bare loop, redis-benchmark (and memtier when on PATH)
+bench-loadgen: tools node-modules ## Measure the load generator against a bare loop, redis-benchmark (and memtier when on PATH)
 	bench-jobs/loadgen/bench/bench-loadgen
 
 .PHONY: bench-bullmq
@@ -157,6 +166,6 @@ fuzz-briefly: fuzz-build ## Fuzz every parser for some seconds, the same way eve
 	fuzz/run $(FUZZ_PROGRAMS) $(FUZZ_DIR)/briefly 5 $(FUZZ_TARGETS) -- -seed=1 -runs=20000
 
 .PHONY: fuzz-build
-fuzz-build:
+fuzz-build: node-modules
 	cd fuzz && RUSTFLAGS="$(FUZZ_FLAGS)" CARGO_TARGET_DIR=$(FUZZ_DIR)/target \
 	  cargo build --quiet --locked --release --target $(HOST_TARGET)

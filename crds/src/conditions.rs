@@ -20,6 +20,8 @@ pub mod types {
     pub const TARGET_READY: &str = "TargetReady";
     /// The run's client pods are up and at the start line.
     pub const CLIENTS_READY: &str = "ClientsReady";
+    /// False on an object that this version of the operator cannot read.
+    pub const DECODABLE: &str = "Decodable";
 }
 
 /// What a condition says, before it gets its times.
@@ -53,10 +55,14 @@ impl Finding {
 }
 
 /// `old` with `findings` written into it: others stay, and a condition whose
-/// status did not change keeps its `lastTransitionTime`.
+/// status did not change keeps its `lastTransitionTime`. That an object could not
+/// be decoded is over when somebody has findings about it.
 pub fn upsert(old: &[Condition], findings: &[Finding], generation: i64, now: Timestamp) -> Vec<Condition> {
-    let mut conditions: Vec<Condition> =
-        old.iter().filter(|c| findings.iter().all(|f| f.kind != c.type_)).cloned().collect();
+    let mut conditions: Vec<Condition> = old
+        .iter()
+        .filter(|c| c.type_ != types::DECODABLE && findings.iter().all(|f| f.kind != c.type_))
+        .cloned()
+        .collect();
     conditions.extend(findings.iter().map(|finding| {
         let status = match finding.status {
             Some(true) => "True",

@@ -164,12 +164,19 @@ pub struct ClientsSpec {
     /// CPU and memory of each client pod. Unlimited when absent: the client must be the stronger one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resources: Option<ResourceRequirements>,
-    /// Which nodes they may run on; never a node of the target's.
+    /// Which nodes they may run on; never one with a Dragstrip server, unless
+    /// shareServerNode is true.
     #[serde(default)]
     pub placement: Placement,
     /// How they are spread over those nodes.
     #[serde(default)]
     pub spread: ClientSpread,
+    /// Let clients run on the target's own node, beside the server: for clusters
+    /// of one machine. Client and server then compete for its CPUs and the figures
+    /// are not the server's alone. Default false: clients keep off every node that
+    /// has a Dragstrip server.
+    #[serde(default)]
+    pub share_server_node: bool,
 }
 
 fn default_pods() -> i32 {
@@ -183,6 +190,7 @@ impl Default for ClientsSpec {
             resources: None,
             placement: Placement::default(),
             spread: ClientSpread::default(),
+            share_server_node: false,
         }
     }
 }
@@ -320,6 +328,35 @@ pub struct TargetStatus {
     /// The node the server runs on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
+    /// Digest of what the server is: its processes, pods, images and declaration;
+    /// the same from the first phase to the last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub identity: Option<String>,
+}
+
+/// The clock of `spec.timeout`, which stands while the run waits for other runs.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ClockStatus {
+    /// Seconds of `spec.timeout` used up before `runningSince`.
+    pub used_seconds: i64,
+    /// Since when the clock has been running; absent while it stands.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub running_since: Option<Time>,
+}
+
+/// What held the clients up when the turn was given back, and when it is tried again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SetbackStatus {
+    /// A constant in UpperCamelCase, such as `ImagePullBackOff`.
+    pub reason: String,
+    /// What happened, and the remedy.
+    pub message: String,
+    /// How often the turn was given back because of it.
+    pub count: i32,
+    /// When the run asks for its turn again.
+    pub retry_at: Time,
 }
 
 /// What a queued run waits for.
@@ -498,6 +535,12 @@ pub struct BenchmarkRunStatus {
     /// When it ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub finished_at: Option<Time>,
+    /// The clock of `spec.timeout`, which stands while the run waits for other runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clock: Option<ClockStatus>,
+    /// What held the clients up when the turn was given back, and when it is tried again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub setback: Option<SetbackStatus>,
     /// What a queued run waits for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue: Option<QueueStatus>,

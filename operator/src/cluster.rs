@@ -4,7 +4,10 @@
 pub mod agents;
 pub mod apply;
 pub mod events;
+pub mod feed;
 pub mod lease;
 pub mod nodes;
 pub mod pods;
+pub mod undecodable;
 pub mod warnings;
+pub mod world;

@@ -2,7 +2,7 @@
 //! to use, a way to talk to runners and observers, and metrics.
 
 use crate::{
-    cluster::{agents::Agents, events::Announcer},
+    cluster::{agents::Agents, events::Announcer, world::World},
     metrics::Metrics,
 };
 use kube::Client;
@@ -32,6 +32,8 @@ pub struct Context {
     pub settings: Arc<Settings>,
     /// Runners and observers, by pod address.
     pub agents: Agents,
+    /// What was seen of the cluster.
+    pub world: World,
     /// Counters of the process.
     pub metrics: Metrics,
 }

@@ -15,7 +15,7 @@ pub(crate) use build::{
 pub(crate) use fetch::observe;
 
 use crate::{
-    cluster::warnings,
+    cluster::world::Feeds,
     context::Context,
     labels,
     metrics::Outcome,
@@ -24,16 +24,13 @@ use crate::{
 use dragstrip_crds::{BenchmarkRun, Datastore, DatastoreStatus, run::RunPhase};
 use futures::{Future, StreamExt};
 use jiff::Timestamp;
-use k8s_openapi::api::{
-    apps::v1::StatefulSet,
-    core::v1::{Event, Pod, Service},
-};
+use k8s_openapi::api::core::v1::{Event, Pod, Service};
 use kube::{
     Api, ResourceExt,
     runtime::{
-        Controller, WatchStreamExt,
+        Controller,
         controller::{Action, Config},
-        reflector::{self, ObjectRef, Store},
+        reflector::ObjectRef,
         watcher,
     },
 };
@@ -137,25 +134,17 @@ fn of_run(run: &BenchmarkRun) -> Option<ObjectRef<Datastore>> {
     idle.then_some(ObjectRef::new(&name).within(&run.namespace()?))
 }
 
-/// The controller, and the store of Datastores it keeps. Runs until shutdown.
-pub fn controller(ctx: Arc<Context>, parts: &Parts) -> (Store<Datastore>, impl Future<Output = ()> + use<>) {
-    let client = ctx.client.clone();
-    let (reader, writer) = reflector::store();
-    // managedFields are three quarters of an object in memory and nobody reads them.
-    let datastores = watcher(Api::<Datastore>::all(client.clone()), watcher::Config::default())
-        .modify(|datastore| datastore.managed_fields_mut().clear())
-        .default_backoff()
-        .reflect(writer)
-        .touched_objects();
+/// The controller. Runs until shutdown.
+pub fn controller(ctx: Arc<Context>, feeds: &mut Feeds, parts: &Parts) -> impl Future<Output = ()> + use<> {
+    let services = Api::<Service>::all(ctx.client.clone());
     let ours = watcher::Config::default().labels("app.kubernetes.io/managed-by=dragstrip-operator");
-    let server_pods = watcher::Config::default().labels(&format!("{}={}", labels::COMPONENT, labels::SERVER));
-    let run = Controller::for_stream(datastores, reader.clone())
+    Controller::for_shared_stream(feeds.datastores.subscribe(), ctx.world.datastores.clone())
         .with_config(Config::default().concurrency(CONCURRENCY))
-        .owns(Api::<StatefulSet>::all(client.clone()), ours.clone())
-        .owns(Api::<Service>::all(client.clone()), ours)
-        .watches(Api::<Pod>::all(client.clone()), server_pods, |pod| of_pod(&pod))
-        .watches(Api::<Event>::all(client.clone()), warnings::watched(), |event| of_warning(&event))
-        .watches(Api::<BenchmarkRun>::all(client), watcher::Config::default(), |run| of_run(&run))
+        .owns_shared_stream(feeds.stateful_sets.subscribe())
+        .owns(services, ours)
+        .watches_shared_stream(feeds.pods.subscribe(), |pod| of_pod(&pod))
+        .watches_shared_stream(feeds.warnings.subscribe(), |event| of_warning(&event))
+        .watches_shared_stream(feeds.runs.subscribe(), |run| of_run(&run))
         .graceful_shutdown_on(parts.shutdown())
         .run(reconcile, on_error, ctx)
         .for_each(|result| {
@@ -163,6 +152,5 @@ pub fn controller(ctx: Arc<Context>, parts: &Parts) -> (Store<Datastore>, impl F
                 tracing::debug!(error = %crate::process::chain(&error), "datastore controller");
             }
             std::future::ready(())
-        });
-    (reader, run)
+        })
 }

@@ -37,6 +37,8 @@ pub const PLACEMENT_GROUPS: [&str; 2] =
 
 /// Field manager of the Datastore controller.
 pub const DATASTORE_MANAGER: &str = "dragstrip/datastore";
+/// Field manager of what is told of objects that cannot be decoded.
+pub const DECODING_MANAGER: &str = "dragstrip/decoding";
 /// Field manager of the BenchmarkRun controller.
 pub const RUN_MANAGER: &str = "dragstrip/run";
 

@@ -2,14 +2,17 @@
 
 use clap::Parser;
 use dragstrip_operator::{
-    cluster::{agents::Agents, events::Announcer},
+    cluster::{agents::Agents, events::Announcer, world::Feeds},
     context::{Context, Settings},
     metrics::Metrics,
     process::{self, chain},
 };
 use kube::client::{Body, ClientBuilder};
 use std::{net::SocketAddr, process::ExitCode, sync::Arc};
-use tower::util::MapRequestLayer;
+use tower::{
+    limit::ConcurrencyLimitLayer,
+    util::{MapFutureLayer, MapRequestLayer},
+};
 use tracing_subscriber::EnvFilter;
 
 /// Dragstrip's operator: Datastores and BenchmarkRuns.
@@ -40,8 +43,14 @@ struct Arguments {
     plain_logs: bool,
 }
 
+/// Where a request fails the caller says so; kube's client would log the whole body of the answer.
+const DEFAULT_FILTER: &str = "info,kube_client=error,kube_runtime=error";
+
+/// Requests to the apiserver under way at the same time: it serves others too.
+const MOST_IN_FLIGHT: usize = 64;
+
 fn start_logs(plain: bool) {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info,kube=warn"));
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(DEFAULT_FILTER));
     let logs = tracing_subscriber::fmt().with_env_filter(filter);
     if plain {
         logs.init();
@@ -50,19 +59,31 @@ fn start_logs(plain: bool) {
     }
 }
 
-/// A client whose requests are counted by method.
+/// A client whose requests are counted, by method and while they are under way, and bounded.
 fn counting_client(config: kube::Config, metrics: Metrics) -> kube::Result<kube::Client> {
+    let under_way = metrics.clone();
     let count = MapRequestLayer::new(move |request: http::Request<Body>| {
         metrics.requested(request.method().as_str());
         request
     });
-    Ok(ClientBuilder::try_from(config)?.with_layer(&count).build())
+    let follow = MapFutureLayer::new(move |answer| {
+        let in_flight = under_way.in_flight();
+        async move {
+            let answer = answer.await;
+            drop(in_flight);
+            answer
+        }
+    });
+    let bound = ConcurrencyLimitLayer::new(MOST_IN_FLIGHT);
+    Ok(ClientBuilder::try_from(config)?.with_layer(&count).with_layer(&follow).with_layer(&bound).build())
 }
 
 async fn start(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
     let metrics = Metrics::new()?;
     let client = counting_client(kube::Config::infer().await?, metrics.clone())?;
+    let feeds = Feeds::new(&client, &metrics);
     let context = Context {
+        world: feeds.world(),
         announcer: Arc::new(Announcer::new(client.clone())),
         client,
         settings: Arc::new(Settings {
@@ -74,7 +95,7 @@ async fn start(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
         agents: Agents::new()?,
         metrics,
     };
-    Ok(process::run(context, arguments.listen).await?)
+    Ok(process::run(context, feeds, arguments.listen).await?)
 }
 
 #[tokio::main]

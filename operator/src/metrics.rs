@@ -1,6 +1,8 @@
 //! Metrics of the operator's own work, and their text form.
 
-use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, Opts, Registry, TextEncoder};
+use prometheus::{
+    HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder,
+};
 use std::time::Duration;
 
 /// Why metrics could not be set up or written.
@@ -38,6 +40,17 @@ pub struct Metrics {
     registry: Registry,
     reconciles: HistogramVec,
     requests: IntCounterVec,
+    in_flight: IntGauge,
+    undecodable: IntGaugeVec,
+}
+
+/// A request to the apiserver that is not answered yet.
+pub struct InFlight(IntGauge);
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
 }
 
 impl Metrics {
@@ -62,7 +75,20 @@ impl Metrics {
             &["method"],
         )?;
         registry.register(Box::new(requests.clone()))?;
-        Ok(Self { registry, reconciles, requests })
+        let in_flight = IntGauge::new(
+            "dragstrip_api_requests_in_flight",
+            "Requests to the apiserver that are not answered yet.",
+        )?;
+        registry.register(Box::new(in_flight.clone()))?;
+        let undecodable = IntGaugeVec::new(
+            Opts::new(
+                "dragstrip_undecodable_objects",
+                "Objects that this version cannot read and leaves alone, by kind.",
+            ),
+            &["kind"],
+        )?;
+        registry.register(Box::new(undecodable.clone()))?;
+        Ok(Self { registry, reconciles, requests, in_flight, undecodable })
     }
 
     /// Records one pass.
@@ -73,6 +99,17 @@ impl Metrics {
     /// Counts one request to the apiserver.
     pub fn requested(&self, method: &str) {
         self.requests.with_label_values(&[method]).inc();
+    }
+
+    /// Counts a request as under way until the answer is dropped.
+    pub fn in_flight(&self) -> InFlight {
+        self.in_flight.inc();
+        InFlight(self.in_flight.clone())
+    }
+
+    /// So many objects of a kind cannot be decoded.
+    pub fn undecodable(&self, kind: &str, count: usize) {
+        self.undecodable.with_label_values(&[kind]).set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
     /// All metrics in Prometheus' text format.

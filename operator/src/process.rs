@@ -1,7 +1,13 @@
 //! The process around the controllers: shutdown, waiting for the CRDs, health
 //! and metrics over HTTP.
 
-use crate::{cluster::apply::namespace_ends, context::Context, datastore, metrics::Metrics, run};
+use crate::{
+    cluster::{apply::namespace_ends, world::Feeds},
+    context::Context,
+    datastore,
+    metrics::Metrics,
+    run,
+};
 use axum::{Router, extract::State, http::StatusCode, response::IntoResponse, routing::get};
 use futures::{Future, FutureExt, future::Shared};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -49,6 +55,18 @@ pub fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
+/// Longest error in a log line, in characters: some hold the whole answer of the apiserver.
+const LONGEST_ERROR: usize = 600;
+
+/// [`chain`], cut to what a log line should hold.
+pub fn short(error: &dyn std::error::Error) -> String {
+    let text = chain(error);
+    match text.char_indices().nth(LONGEST_ERROR) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text,
+    }
+}
+
 /// Writes a failed pass to the log, unless its namespace is being deleted: what
 /// was asked for cannot be made then and will not be missed.
 pub fn log_failure(
@@ -65,7 +83,7 @@ pub fn log_failure(
         }
         next = cause.source();
     }
-    tracing::warn!(kind, name, namespace, error = %chain(error), "reconcile failed");
+    tracing::warn!(kind, name, namespace, error = %short(error), "reconcile failed");
 }
 
 /// A shutdown that several can wait for.
@@ -107,7 +125,7 @@ async fn readyz(State(health): State<Health>) -> impl IntoResponse {
     if health.ready.load(Ordering::Relaxed) {
         (StatusCode::OK, "ready")
     } else {
-        (StatusCode::SERVICE_UNAVAILABLE, "waiting for the CRDs")
+        (StatusCode::SERVICE_UNAVAILABLE, "waiting for the CRDs, and for every kind to be listed")
     }
 }
 
@@ -139,18 +157,30 @@ async fn await_crds(client: &Client) -> Result<(), Error> {
     Ok(())
 }
 
-async fn controllers(ctx: Arc<Context>, ready: Arc<AtomicBool>, parts: Parts) -> Result<(), Error> {
+async fn controllers(
+    ctx: Arc<Context>,
+    mut feeds: Feeds,
+    ready: Arc<AtomicBool>,
+    parts: Parts,
+) -> Result<(), Error> {
     let stop = parts.shutdown();
     tokio::select! {
         established = await_crds(&ctx.client) => established?,
         () = parts.shutdown() => return Ok(()),
     }
+    let datastores = datastore::controller(ctx.clone(), &mut feeds, &parts);
+    let runs = run::controller(ctx.clone(), &mut feeds, &parts);
+    let keeper = run::keeper(ctx.clone(), &mut feeds, &parts);
+    let watches = tokio::spawn(feeds.run());
+    tracing::info!("listing what there is");
+    tokio::select! {
+        () = ctx.world.listed() => {}
+        () = parts.shutdown() => return Ok(()),
+    }
     ready.store(true, Ordering::Relaxed);
     tracing::info!("controllers start");
-    let (_, datastores) = datastore::controller(ctx.clone(), &parts);
-    let runs = run::controller(ctx.clone(), &parts);
-    let keeper = run::keeper(ctx, &parts);
     let ended = tokio::select! {
+        _ = watches => "watches",
         () = datastores => "datastore",
         () = runs => "run",
         () = keeper => "turn",
@@ -160,13 +190,13 @@ async fn controllers(ctx: Arc<Context>, ready: Arc<AtomicBool>, parts: Parts) ->
 }
 
 /// Runs the operator until it is told to stop.
-pub async fn run(ctx: Context, listen: SocketAddr) -> Result<(), Error> {
+pub async fn run(ctx: Context, feeds: Feeds, listen: SocketAddr) -> Result<(), Error> {
     let parts = Parts { shutdown: shutdown()? };
     let health = Health { ready: Arc::new(AtomicBool::new(false)), metrics: ctx.metrics.clone() };
     let ready = health.ready.clone();
     tokio::try_join!(
         serve(listen, health, parts.shutdown()),
-        controllers(Arc::new(ctx), ready, parts.clone())
+        controllers(Arc::new(ctx), feeds, ready, parts.clone())
     )?;
     tracing::info!("stopped");
     Ok(())

@@ -19,7 +19,7 @@ pub mod validate;
 mod view;
 
 use crate::{
-    cluster::warnings,
+    cluster::world::Feeds,
     context::Context,
     labels,
     metrics::Outcome,
@@ -32,18 +32,13 @@ use decide::{Step, decide};
 use dragstrip_crds::{BenchmarkRun, Datastore, run::RunPhase};
 use futures::{Future, StreamExt};
 use jiff::Timestamp;
-use k8s_openapi::api::{
-    batch::v1::Job,
-    coordination::v1::Lease,
-    core::v1::{Event, Pod},
-};
+use k8s_openapi::api::core::v1::{Event, Pod};
 use kube::{
-    Api, ResourceExt,
+    ResourceExt,
     runtime::{
-        Controller, WatchStreamExt,
+        Controller,
         controller::{Action, Config},
-        reflector::{self, ObjectRef, Store},
-        watcher,
+        reflector::{ObjectRef, Store},
     },
 };
 use std::{
@@ -73,14 +68,7 @@ const CONCURRENCY: u16 = 16;
 /// A pass without cause, in case an event was missed.
 const SAFETY_NET: Duration = Duration::from_secs(3600);
 
-/// What the run controller works with: the shared context and its own store.
-#[derive(Clone)]
-pub struct RunContext {
-    shared: Arc<Context>,
-    runs: Store<BenchmarkRun>,
-}
-
-async fn reconcile(run: Arc<BenchmarkRun>, ctx: Arc<RunContext>) -> Result<Action, Error> {
+async fn reconcile(run: Arc<BenchmarkRun>, ctx: Arc<Context>) -> Result<Action, Error> {
     if run.metadata.deletion_timestamp.is_some() {
         // Everything it made has it as owner; the keeper of turns removes its Leases.
         return Ok(Action::await_change());
@@ -91,35 +79,34 @@ async fn reconcile(run: Arc<BenchmarkRun>, ctx: Arc<RunContext>) -> Result<Actio
         Ok((outcome, _)) => *outcome,
         Err(_) => Outcome::Failed,
     };
-    ctx.shared.metrics.reconciled("run", outcome, started.elapsed());
+    ctx.metrics.reconciled("run", outcome, started.elapsed());
     result.map(|(_, action)| action)
 }
 
-async fn pass(run: &BenchmarkRun, ctx: &RunContext) -> Result<(Outcome, Action), Error> {
-    let shared = &ctx.shared;
+async fn pass(run: &BenchmarkRun, ctx: &Context) -> Result<(Outcome, Action), Error> {
     let validated = match validate::validate(run) {
         Ok(validated) => validated, // pure
         Err(invalid) => {
             let old = run.status.clone().unwrap_or_default();
-            status::publish(shared, run, &old, &status::of_invalid(run, &invalid, Timestamp::now())).await?;
+            status::publish(ctx, run, &old, &status::of_invalid(run, &invalid, Timestamp::now())).await?;
             return Ok((Outcome::Invalid, Action::await_change()));
         }
     };
     // That a run has ended is a record, like a Job's completion time, not a phase to act on.
     if turn::ended(run) {
-        apply::clear_up(shared, &validated).await?;
-        return Ok((Outcome::Done, expire(shared, run).await?));
+        apply::clear_up(ctx, &validated).await?;
+        return Ok((Outcome::Done, expire(ctx, run).await?));
     }
-    let fetched = fetch::fetch(shared, &validated, &ctx.runs.state()).await?; // client
+    let fetched = fetch::fetch(ctx, &validated, &ctx.world.runs.state()).await?; // client
     let now = Timestamp::now();
     let step = decide(&validated, &view::view(&validated, &fetched), now); // pure
-    let applied = apply::apply(shared, &validated, &fetched, &step).await?; // client
+    let applied = apply::apply(ctx, &validated, &fetched, &step).await?; // client
     if status::worth_telling(&step)
-        && let Some(old) = status::stored(shared, run).await?
+        && let Some(old) = status::stored(ctx, run).await?
     // client
     {
         let status = status::of_step(&validated, &old, &fetched, &step, now); // pure
-        status::publish(shared, run, &old, &status).await?; // client
+        status::publish(ctx, run, &old, &status).await?; // client
     }
     let action =
         if applied == Applied::Progressed { Action::requeue(Duration::ZERO) } else { next_look(&step, now) };
@@ -156,7 +143,7 @@ async fn expire(ctx: &Context, run: &BenchmarkRun) -> Result<Action, Error> {
 
 // The controller hands over an Arc that this signature must take.
 #[allow(clippy::needless_pass_by_value)]
-fn on_error(run: Arc<BenchmarkRun>, error: &Error, _: Arc<RunContext>) -> Action {
+fn on_error(run: Arc<BenchmarkRun>, error: &Error, _: Arc<Context>) -> Action {
     log_failure("BenchmarkRun", &run.name_any(), run.namespace().as_deref(), error);
     Action::requeue(Duration::from_secs(1))
 }
@@ -201,32 +188,20 @@ fn of_datastore(datastore: &Datastore, runs: &Store<BenchmarkRun>) -> Vec<Object
 }
 
 /// The controller. Runs until shutdown.
-pub fn controller(shared: Arc<Context>, parts: &Parts) -> impl Future<Output = ()> + use<> {
-    let client = shared.client.clone();
-    let (runs, writer) = reflector::store();
-    // managedFields are three quarters of an object in memory and nobody reads them.
-    let stream = watcher(Api::<BenchmarkRun>::all(client.clone()), watcher::Config::default())
-        .modify(|run| run.managed_fields_mut().clear())
-        .default_backoff()
-        .reflect(writer)
-        .touched_objects();
-    let ours = watcher::Config::default().labels("app.kubernetes.io/managed-by=dragstrip-operator");
-    let client_pods = watcher::Config::default().labels(&format!("{}={}", labels::COMPONENT, labels::CLIENT));
-    let context = Arc::new(RunContext { shared, runs: runs.clone() });
+pub fn controller(ctx: Arc<Context>, feeds: &mut Feeds, parts: &Parts) -> impl Future<Output = ()> + use<> {
+    let runs = ctx.world.runs.clone();
     let (for_datastores, for_leases, for_warnings) = (runs.clone(), runs.clone(), runs.clone());
-    Controller::for_stream(stream, runs)
+    Controller::for_shared_stream(feeds.runs.subscribe(), runs)
         .with_config(Config::default().concurrency(CONCURRENCY))
-        .owns(Api::<Job>::all(client.clone()), ours.clone())
-        .watches(Api::<Pod>::all(client.clone()), client_pods, |pod| of_pod(&pod))
-        .watches(Api::<Lease>::all(client.clone()), ours, move |_| waiting(&for_leases).collect::<Vec<_>>())
-        .watches(Api::<Event>::all(client.clone()), warnings::watched(), move |event| {
-            of_warning(&event, &for_warnings)
-        })
-        .watches(Api::<Datastore>::all(client), watcher::Config::default(), move |datastore| {
+        .owns_shared_stream(feeds.jobs.subscribe())
+        .watches_shared_stream(feeds.pods.subscribe(), |pod| of_pod(&pod))
+        .watches_shared_stream(feeds.leases.subscribe(), move |_| waiting(&for_leases).collect::<Vec<_>>())
+        .watches_shared_stream(feeds.warnings.subscribe(), move |event| of_warning(&event, &for_warnings))
+        .watches_shared_stream(feeds.datastores.subscribe(), move |datastore| {
             of_datastore(&datastore, &for_datastores)
         })
         .graceful_shutdown_on(parts.shutdown())
-        .run(reconcile, on_error, context)
+        .run(reconcile, on_error, ctx)
         .for_each(|result| {
             if let Err(error) = result {
                 tracing::debug!(error = %chain(&error), "run controller");

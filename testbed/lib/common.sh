@@ -21,7 +21,7 @@ readonly CONF=$STATE/conf
 readonly PKI=$STATE/pki
 
 # shellcheck disable=SC2034  # read by the files that source this one
-readonly NODES=(server client)
+readonly NODES=(server-1 server-2 client-1 client-2)
 readonly BRIDGE=dragstrip0
 readonly BRIDGE_RANGE=10.88.0.0/16
 readonly SERVICE_RANGE=10.96.0.0/16
@@ -64,13 +64,23 @@ wait_for() {
 node_name() { echo "dragstrip-$1"; }
 node_dir() { echo "$STATE/nodes/$1"; }
 
-node_ip() {
-  case $1 in
-  server) echo 10.88.0.2 ;;
-  client) echo 10.88.0.3 ;;
-  *) die "no such node: $1 (there are: ${NODES[*]})" ;;
-  esac
+# node_number NODE: from 1.
+node_number() {
+  local number=1 node
+  for node in "${NODES[@]}"; do
+    [[ $node != "$1" ]] || { echo "$number" && return; }
+    ((number += 1))
+  done
+  die "no such node: $1 (there are: ${NODES[*]})"
 }
+
+node_ip() { echo "10.88.0.$(($(node_number "$1") + 1))"; }
+
+# node_role NODE: server or client.
+node_role() { echo "${1%-*}"; }
+
+# Those of the cluster that is there, which another version may have made.
+made_nodes() { if [[ -d $STATE/nodes ]]; then ls "$STATE/nodes"; fi; }
 
 # As root's super-admin.conf the testbed is not locked out by a broken RBAC test.
 kube() { "$BIN/kubectl" --kubeconfig "$PKI/super-admin.conf" "$@"; }

@@ -25,7 +25,7 @@ make_pki() {
   mkdir -p "$PKI" "$CONF" "$LOGS"
   local node
   for node in "${NODES[@]}"; do kubeadm_config "$node" >"$CONF/kubeadm-$node.yaml"; done
-  local config=$CONF/kubeadm-server.yaml
+  local config=$CONF/kubeadm-${NODES[0]}.yaml
   kubeadm init phase certs all --config "$config"
   kubeadm init phase kubeconfig all --config "$config" --kubeconfig-dir "$PKI"
   for node in "${NODES[@]}"; do
@@ -91,7 +91,7 @@ start_scheduler() {
     --kube-api-qps 200 --kube-api-burst 400
 }
 
-# One kube-proxy serves both nodes: they share the machine's packet rules.
+# One kube-proxy serves all nodes: they share the machine's packet rules.
 start_kube_proxy() {
   # It ends itself when its configuration file is written, changed or not.
   if running kube-proxy; then return; fi
@@ -101,7 +101,7 @@ kind: KubeProxyConfiguration
 clientConnection: {kubeconfig: "$PKI/kube-proxy.conf", qps: 200, burst: 400}
 mode: iptables
 clusterCIDR: $BRIDGE_RANGE
-hostnameOverride: $(node_name server)
+hostnameOverride: $(node_name "${NODES[0]}")
 healthzBindAddress: 127.0.0.1:10256
 metricsBindAddress: 127.0.0.1:10249
 iptables: {minSyncPeriod: 100ms}

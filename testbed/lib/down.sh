@@ -2,13 +2,14 @@
 # Takes everything away that `up` made on the machine, and nothing else.
 
 stop_everything() {
-  local node
+  local node nodes
   # Kubelets first: they would restart pods while these are being ended. etcd
   # last: the apiserver hangs on without it.
-  stop_all kubelet:server kubelet:client
-  stop_all containerd:server containerd:client kube-proxy scheduler controller-manager apiserver
+  mapfile -t nodes < <(made_nodes)
+  stop_all "${nodes[@]/#/kubelet:}"
+  stop_all "${nodes[@]/#/containerd:}" kube-proxy scheduler controller-manager apiserver
   stop_all etcd
-  for node in "${NODES[@]}"; do sweep_node "$node"; done
+  for node in "${nodes[@]}"; do sweep_node "$node"; done
 }
 
 # stop_all NAME...: at once, since some take seconds.

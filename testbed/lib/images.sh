@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # Builds images with buildah, keeps them as archives in the cache, and loads
-# them into both nodes. Work whose inputs have not changed is skipped.
+# them into every node. Work whose inputs have not changed is skipped.
 
 readonly ARCHIVES=$CACHE/images
 # What the public node images stand on.

@@ -1,10 +1,16 @@
 # shellcheck shell=bash
 # `up` of the local testbed, and its faults.
 
-readonly COMPONENTS=(apiserver scheduler controller-manager kubelet:server kubelet:client containerd:server containerd:client)
+readonly COMPONENTS=(apiserver scheduler controller-manager "${NODES[@]/#/kubelet:}" "${NODES[@]/#/containerd:}")
 
 preflight() {
-  ((${#STATE} <= 60)) || die "DRAGSTRIP_STATE is too long for the sockets below it (60 characters at most): $STATE"
+  local node
+  ((${#STATE} <= 57)) || die "DRAGSTRIP_STATE is too long for the sockets below it (57 characters at most): $STATE"
+  for node in $(made_nodes); do
+    [[ " ${NODES[*]} " == *" $node "* ]] ||
+      die "the cluster in $STATE was made with other nodes ($(made_nodes | paste -sd' ')) than ${NODES[*]}: 'testbed/cluster down', then 'testbed/cluster up'"
+  done
+  for node in $STATIC_CPU_NODES; do node_number "$node" >/dev/null; done
   require_commands containerd runc cni iptables conntrack ip ss sysctl flock setsid buildah jq curl openssl gcc
   running etcd || require_disk "$STATE"
   require_free_ports etcd 127.0.0.1 2379 2380
@@ -12,8 +18,7 @@ preflight() {
   require_free_ports controller-manager 127.0.0.1 10257
   require_free_ports scheduler 127.0.0.1 10259
   require_free_ports kube-proxy 127.0.0.1 10249 10256
-  require_free_ports kubelet:server "$(node_ip server)" 10248 10250
-  require_free_ports kubelet:client "$(node_ip client)" 10248 10250
+  for node in "${NODES[@]}"; do require_free_ports "kubelet:$node" "$(node_ip "$node")" 10248 10250; done
 }
 
 local_up() {
@@ -72,7 +77,7 @@ start_everything() {
   for node in "${NODES[@]}"; do await_containerd "$node"; done
   load_archive "$(archive_of "$PAUSE_IMAGE")"
   load_archive "$(archive_of "$COREDNS_IMAGE")"
-  say "containerd on both nodes, with the system images"
+  say "containerd on all nodes, with the system images"
   kept await_apiserver
   say "apiserver"
   grant_admin

@@ -25,8 +25,8 @@ kind_config() {
   echo "apiVersion: kind.x-k8s.io/v1alpha4"
   echo "nodes:"
   echo "- role: control-plane"
-  kind_node server
-  kind_node client
+  local node
+  for node in "${NODES[@]}"; do kind_node "$node"; done
 }
 
 kind_up() {

@@ -1,9 +1,9 @@
 # shellcheck shell=bash
-# Two nodes on one machine: each has its own containerd and kubelet, its own
+# Several nodes on one machine: each has its own containerd and kubelet, its own
 # address on the bridge, its own range of pod addresses and its own cgroup.
 
-# static gives whole CPUs to Guaranteed pods. Were both nodes static, server
-# and client would be pinned to the same CPU, since each node counts alone.
+# static gives whole CPUs to Guaranteed pods. Were all nodes static, a server
+# and its client would be pinned to the same CPU, since each node counts alone.
 static_cpu_nodes() {
   local kept=$STATE/static-cpu-nodes
   if [[ -n ${DRAGSTRIP_STATIC_CPU_NODES+set} ]]; then
@@ -11,21 +11,21 @@ static_cpu_nodes() {
   elif [[ -r $kept ]]; then
     cat "$kept"
   else
-    echo server
+    echo server-1 server-2
   fi
 }
 STATIC_CPU_NODES=$(static_cpu_nodes)
 readonly STATIC_CPU_NODES
 
+# pod_range NODE: its first and last pod address; 16 x 256 to each.
 pod_range() {
-  case $1 in
-  server) echo 10.88.16.1 10.88.31.254 ;;
-  client) echo 10.88.32.1 10.88.47.254 ;;
-  esac
+  local number
+  number=$(node_number "$1")
+  echo "10.88.$((16 * number)).1 10.88.$((16 * number + 15)).254"
 }
 
 instance_type() {
-  case $1 in
+  case $(node_role "$1") in
   server) echo testbed.medium ;;
   client) echo testbed.large ;;
   esac
@@ -36,7 +36,7 @@ node_labels() {
   echo topology.kubernetes.io/zone=testbed-1a
   echo topology.kubernetes.io/region=testbed-1
   echo dragstrip.dev/placement-group=testbed
-  echo "dragstrip.dev/role=$1"
+  echo "dragstrip.dev/role=$(node_role "$1")"
 }
 
 cpu_policy() {
@@ -151,11 +151,15 @@ registerWithTaints: $(taints "$node")
 END
 }
 
+# One node takes whatever comes, as a cluster's node for everything else does.
+tainted() { [[ $1 != server-1 ]]; }
+
 taints() {
-  case $1 in
-  client) echo '[{key: dragstrip.dev/role, value: client, effect: NoSchedule}]' ;;
-  *) echo '[]' ;;
-  esac
+  if tainted "$1"; then
+    echo "[{key: dragstrip.dev/role, value: $(node_role "$1"), effect: NoSchedule}]"
+  else
+    echo '[]'
+  fi
 }
 
 # After a crash nothing of the last life may be taken for running: as after a
@@ -233,6 +237,7 @@ label_nodes() {
   for node in "${NODES[@]}"; do
     mapfile -t labels < <(node_labels "$node")
     kube label --overwrite node "$(node_name "$node")" "${labels[@]}" >/dev/null
+    ! tainted "$node" ||
+      kube taint --overwrite node "$(node_name "$node")" "dragstrip.dev/role=$(node_role "$node"):NoSchedule" >/dev/null
   done
-  kube taint --overwrite node "$(node_name client)" dragstrip.dev/role=client:NoSchedule >/dev/null
 }

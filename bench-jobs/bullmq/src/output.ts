@@ -1,6 +1,6 @@
 /** Writes the result file. */
 
-import { closeSync, existsSync, fsyncSync, openSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { closeSync, existsSync, fsyncSync, openSync, renameSync, statSync, writeFileSync } from "node:fs";
 import type { Report } from "./report.js";
 
 /**
@@ -28,11 +28,5 @@ export class JsonOutput {
     if (this.partial !== undefined) fsyncSync(this.descriptor);
     closeSync(this.descriptor);
     if (this.partial !== undefined) renameSync(this.partial, this.path);
-  }
-
-  /** Leaves nothing behind. */
-  discard(): void {
-    closeSync(this.descriptor);
-    if (this.partial !== undefined) rmSync(this.partial, { force: true });
   }
 }

@@ -8,6 +8,7 @@ use crate::{
         apply::delete,
         lease::{Holder, LeaseKey, holder_of},
         pods,
+        world::Feeds,
     },
     context::Context,
     labels,
@@ -24,7 +25,6 @@ use kube::{
         Controller,
         controller::{Action, Config},
         reflector::{ObjectRef, Store},
-        watcher,
     },
 };
 use std::{sync::Arc, time::Duration};
@@ -117,19 +117,15 @@ fn held_by(leases: &Store<Lease>, namespace: Option<&str>, name: &str) -> Vec<Ob
 }
 
 /// The controller. Runs until shutdown.
-pub fn controller(ctx: Arc<Context>, parts: &Parts) -> impl Future<Output = ()> + use<> {
-    let client = ctx.client.clone();
-    let ours = watcher::Config::default()
-        .labels(&format!("app.kubernetes.io/managed-by=dragstrip-operator,{}", labels::RUN));
-    let client_pods = watcher::Config::default().labels(&format!("{}={}", labels::COMPONENT, labels::CLIENT));
-    let controller = Controller::new(Api::<Lease>::all(client.clone()), ours);
-    let (for_runs, for_pods) = (controller.store(), controller.store());
-    controller
+pub fn controller(ctx: Arc<Context>, feeds: &mut Feeds, parts: &Parts) -> impl Future<Output = ()> + use<> {
+    let leases = ctx.world.leases.clone();
+    let (for_runs, for_pods) = (leases.clone(), leases.clone());
+    Controller::for_shared_stream(feeds.leases.subscribe(), leases)
         .with_config(Config::default().concurrency(CONCURRENCY))
-        .watches(Api::<BenchmarkRun>::all(client.clone()), watcher::Config::default(), move |run| {
+        .watches_shared_stream(feeds.runs.subscribe(), move |run| {
             held_by(&for_runs, run.namespace().as_deref(), &run.name_any())
         })
-        .watches(Api::<Pod>::all(client), client_pods, move |pod| {
+        .watches_shared_stream(feeds.pods.subscribe(), move |pod| {
             let run = pod.labels().get(labels::RUN).cloned().unwrap_or_default();
             held_by(&for_pods, pod.namespace().as_deref(), &run)
         })

@@ -189,6 +189,7 @@ fn target_status(target: &ReadyTarget) -> TargetStatus {
         }),
         observed: target.truth.clone(),
         node: Some(target.nodes.join(", ")).filter(|nodes| !nodes.is_empty()),
+        identity: None,
     }
 }
 
@@ -288,6 +289,8 @@ pub fn of_step(
             .then(|| Time(since(run, fetched)))
             .or_else(|| old.started_at.clone()),
         finished_at: matches!(step, Step::Finish(_)).then_some(Time(now)),
+        clock: None,
+        setback: None,
         queue: match step {
             Step::Wait(Waiting::Queue(queue), _) => Some(queue.clone()),
             _ => None,

@@ -4,6 +4,11 @@
 
 #[cfg(test)]
 mod accounting;
+// Cargo runs no tests of a build script: these are in its own file.
+#[cfg(test)]
+#[path = "../../build.rs"]
+#[expect(dead_code, reason = "its main is for Cargo")]
+mod build;
 #[cfg(test)]
 mod cluster;
 #[cfg(test)]

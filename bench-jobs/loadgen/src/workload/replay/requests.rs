@@ -14,13 +14,13 @@ use thiserror::Error;
 use crate::wire::slots::{SlotFilter, first_owned, slot_of};
 use crate::workload::replay::plan::{JOB_NAME, ReplayPlan};
 
-/// BullMQ's script, unchanged.
-pub(crate) const SCRIPT: &str = include_str!("bullmq/addStandardJob-9.lua");
+/// BullMQ's script, unchanged, as build.rs takes it from the npm package.
+pub(crate) const SCRIPT: &str = include_str!(concat!(env!("OUT_DIR"), "/addStandardJob-9.lua"));
 /// Package and version of [`SCRIPT`].
-pub(crate) const SCRIPT_ORIGIN: &str = "bullmq 6.7.0";
+pub(crate) const SCRIPT_ORIGIN: &str = concat!("bullmq ", env!("BULLMQ_VERSION"));
 /// What BullMQ's `Queue` writes into its meta hash when it is made.
 pub(crate) const QUEUE_META: [(&str, &str); 2] =
-    [("opts.maxLenEvents", "10000"), ("version", "bullmq:6.7.0")];
+    [("opts.maxLenEvents", "10000"), ("version", concat!("bullmq:", env!("BULLMQ_VERSION")))];
 /// Keys of the script, in its order.
 const KEYS: [&str; 9] =
     ["wait", "paused", "meta", "id", "completed", "delayed", "active", "events", "marker"];

@@ -1,0 +1,106 @@
+//! Objects of ours that cannot be decoded: told in the log, in a metric and in
+//! their own status, and left out, so that one of them stops no other. Needs the client.
+
+use crate::{labels::DECODING_MANAGER, metrics::Metrics};
+use dragstrip_crds::{BenchmarkRun, Datastore, conditions::types::DECODABLE};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
+use kube::{
+    Api, Client, Resource, ResourceExt,
+    api::{ApiResource, DynamicObject, Patch, PatchParams},
+    core::error_boundary::InvalidObject,
+};
+use serde_json::{Value, json};
+use std::{collections::HashMap, marker::PhantomData};
+
+/// What has conditions in its status.
+pub trait Conditioned: Resource<DynamicType = ()> {
+    /// Its conditions.
+    fn conditions(&self) -> &[Condition];
+}
+
+impl Conditioned for BenchmarkRun {
+    fn conditions(&self) -> &[Condition] {
+        self.status.as_ref().map_or(&[], |status| &status.conditions)
+    }
+}
+
+impl Conditioned for Datastore {
+    fn conditions(&self) -> &[Condition] {
+        self.status.as_ref().map_or(&[], |status| &status.conditions)
+    }
+}
+
+/// The objects of one kind that cannot be decoded just now.
+pub struct Undecodable<K> {
+    client: Client,
+    metrics: Metrics,
+    /// Resource versions by namespace and name.
+    known: HashMap<(String, String), String>,
+    kind: PhantomData<K>,
+}
+
+fn key(metadata: &ObjectMeta) -> (String, String) {
+    (metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
+}
+
+impl<K: Conditioned> Undecodable<K> {
+    /// None so far.
+    pub fn new(client: Client, metrics: Metrics) -> Self {
+        Self { client, metrics, known: HashMap::new(), kind: PhantomData }
+    }
+
+    fn count(&self) {
+        self.metrics.undecodable(&K::kind(&()), self.known.len());
+    }
+
+    /// Tells of an object that cannot be decoded, once per version of it.
+    pub fn tell(&mut self, invalid: &InvalidObject) {
+        let metadata = &invalid.metadata;
+        let (namespace, name) = key(metadata);
+        let version = metadata.resource_version.clone().unwrap_or_default();
+        let before = self.known.insert(key(metadata), version.clone());
+        self.count();
+        if before.as_ref() == Some(&version) {
+            return;
+        }
+        let kind = K::kind(&());
+        tracing::warn!(%kind, namespace, name, error = invalid.error, "an object cannot be decoded and is left alone");
+        if before.is_none() {
+            let condition = json!({
+                "type": DECODABLE, "status": "False", "reason": "Undecodable",
+                "message": format!("this version of the operator cannot read the object and leaves it alone: {}", invalid.error),
+                "lastTransitionTime": Timestamp::now().to_string(),
+                "observedGeneration": metadata.generation.unwrap_or(0),
+            });
+            self.write(namespace, name, json!([condition]));
+        }
+    }
+
+    /// Takes note of an object that can be decoded, perhaps again.
+    pub fn decoded(&mut self, object: &K) {
+        if self.known.remove(&key(object.meta())).is_some() {
+            self.count();
+        }
+        if object.meta().deletion_timestamp.is_none()
+            && object.conditions().iter().any(|c| c.type_ == DECODABLE)
+        {
+            self.write(object.namespace().unwrap_or_default(), object.name_any(), json!([]));
+        }
+    }
+
+    /// Owns this one condition alone, whatever else the status says.
+    fn write(&self, namespace: String, name: String, conditions: Value) {
+        let resource = ApiResource::erase::<K>(&());
+        let body = json!({
+            "apiVersion": resource.api_version, "kind": resource.kind, "status": {"conditions": conditions},
+        });
+        let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), &namespace, &resource);
+        tokio::spawn(async move {
+            let parameters = PatchParams::apply(DECODING_MANAGER).force();
+            if let Err(error) = api.patch_status(&name, &parameters, &Patch::Apply(&body)).await {
+                tracing::debug!(namespace, name, %error, "its status cannot be written either");
+            }
+        });
+    }
+}

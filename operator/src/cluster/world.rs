@@ -1,0 +1,184 @@
+//! What the cluster has that concerns us: one watch per kind for the whole
+//! process, pruned to what is read. Needs the client.
+
+use super::{feed::Feed, undecodable::Undecodable};
+use crate::{labels, metrics::Metrics};
+use dragstrip_crds::{
+    BenchmarkRun, Datastore,
+    conditions::{holds, types::COMPLETE},
+};
+use k8s_openapi::api::{
+    apps::v1::StatefulSet,
+    batch::v1::Job,
+    coordination::v1::Lease,
+    core::v1::{Event, Node, Pod},
+};
+use kube::{
+    Client,
+    runtime::{reflector::Store, watcher},
+};
+
+/// Looks into what was seen. Cheap to clone.
+#[derive(Clone)]
+pub struct World {
+    /// All nodes.
+    pub nodes: Store<Node>,
+    /// Server and client pods of ours.
+    pub pods: Store<Pod>,
+    /// Jobs of ours, without their templates.
+    pub jobs: Store<Job>,
+    /// Leases of ours: turns.
+    pub leases: Store<Lease>,
+    /// Warnings about pods and those who make pods.
+    pub warnings: Store<Event>,
+    /// StatefulSets of ours.
+    pub stateful_sets: Store<StatefulSet>,
+    /// All runs that can be decoded. Of those that have ended the figures are left out.
+    pub runs: Store<BenchmarkRun>,
+    /// All Datastores that can be decoded.
+    pub datastores: Store<Datastore>,
+}
+
+/// The watches themselves, to subscribe to and then to run.
+pub struct Feeds {
+    /// See [`World::nodes`].
+    pub nodes: Feed<Node>,
+    /// See [`World::pods`].
+    pub pods: Feed<Pod>,
+    /// See [`World::jobs`].
+    pub jobs: Feed<Job>,
+    /// See [`World::leases`].
+    pub leases: Feed<Lease>,
+    /// See [`World::warnings`].
+    pub warnings: Feed<Event>,
+    /// See [`World::stateful_sets`].
+    pub stateful_sets: Feed<StatefulSet>,
+    /// See [`World::runs`].
+    pub runs: Feed<BenchmarkRun>,
+    /// See [`World::datastores`].
+    pub datastores: Feed<Datastore>,
+}
+
+fn keep_node(node: &mut Node) -> bool {
+    if let Some(status) = &mut node.status {
+        // A node lists all images it has: tens of kilobytes.
+        status.images = None;
+        status.volumes_attached = None;
+        status.volumes_in_use = None;
+    }
+    node.metadata.annotations = None;
+    true
+}
+
+fn keep_pod(pod: &mut Pod) -> bool {
+    if let Some(spec) = &mut pod.spec {
+        spec.volumes = None;
+        for container in spec.containers.iter_mut().chain(spec.init_containers.iter_mut().flatten()) {
+            // A runner's job is in its environment.
+            container.env = None;
+            container.args = None;
+            container.volume_mounts = None;
+        }
+    }
+    true
+}
+
+fn keep_job(job: &mut Job) -> bool {
+    if let Some(spec) = &mut job.spec {
+        spec.template.spec = None;
+    }
+    true
+}
+
+fn keep_warning(event: &mut Event) -> bool {
+    matches!(event.involved_object.kind.as_deref(), Some("Pod" | "Job" | "StatefulSet"))
+}
+
+/// Whether the run has ended: that is a record, which stays true.
+pub fn ended(run: &BenchmarkRun) -> bool {
+    run.status.as_ref().is_some_and(|status| holds(&status.conditions, COMPLETE, None))
+}
+
+/// Of a finished run only what says how it ended and when it is to be removed stays in memory.
+fn prune_run(run: &mut BenchmarkRun) {
+    if !ended(run) {
+        return;
+    }
+    run.metadata.annotations = None;
+    run.spec.phases = Vec::new();
+    if let Some(status) = &mut run.status {
+        status.phases = Vec::new();
+        status.headline = None;
+        status.retries = Vec::new();
+        status.failure = None;
+        status.target = None;
+        status.message = None;
+    }
+}
+
+impl Feeds {
+    /// Watches that begin with [`Feeds::run`].
+    pub fn new(client: &Client, metrics: &Metrics) -> Self {
+        let labelled = |selector: &str| watcher::Config::default().labels(selector);
+        let ours = || labelled("app.kubernetes.io/managed-by=dragstrip-operator");
+        let component = format!("{} in ({},{})", labels::COMPONENT, labels::SERVER, labels::CLIENT);
+        Self {
+            nodes: Feed::new(client, watcher::Config::default(), keep_node),
+            pods: Feed::new(client, labelled(&component), keep_pod),
+            jobs: Feed::new(client, ours(), keep_job),
+            leases: Feed::new(client, ours(), |_| true),
+            warnings: Feed::new(client, watcher::Config::default().fields("type=Warning"), keep_warning),
+            stateful_sets: Feed::new(client, ours(), |_| true),
+            runs: Feed::guarded(client, Undecodable::new(client.clone(), metrics.clone()), prune_run),
+            datastores: Feed::guarded(client, Undecodable::new(client.clone(), metrics.clone()), |_| {}),
+        }
+    }
+
+    /// The stores that the watches fill.
+    pub fn world(&self) -> World {
+        World {
+            nodes: self.nodes.store(),
+            pods: self.pods.store(),
+            jobs: self.jobs.store(),
+            leases: self.leases.store(),
+            warnings: self.warnings.store(),
+            stateful_sets: self.stateful_sets.store(),
+            runs: self.runs.store(),
+            datastores: self.datastores.store(),
+        }
+    }
+
+    /// Watches for ever.
+    pub async fn run(self) {
+        // No `..`: a feed that nobody runs must not compile.
+        let Self { nodes, pods, jobs, leases, warnings, stateful_sets, runs, datastores } = self;
+        tokio::join!(
+            nodes.run(),
+            pods.run(),
+            jobs.run(),
+            leases.run(),
+            warnings.run(),
+            stateful_sets.run(),
+            runs.run(),
+            datastores.run(),
+        );
+    }
+}
+
+impl World {
+    /// Waits until every kind was listed. Never ends when a watch has ended before, and
+    /// then nothing else goes on either.
+    pub async fn listed(&self) {
+        let Self { nodes, pods, jobs, leases, warnings, stateful_sets, runs, datastores } = self;
+        let _ = tokio::join!(
+            nodes.wait_until_ready(),
+            pods.wait_until_ready(),
+            jobs.wait_until_ready(),
+            leases.wait_until_ready(),
+            warnings.wait_until_ready(),
+            stateful_sets.wait_until_ready(),
+            runs.wait_until_ready(),
+            datastores.wait_until_ready(),
+        );
+    }
+}
