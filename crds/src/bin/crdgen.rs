@@ -35,7 +35,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     fs::create_dir_all(&arguments.chart)?;
     let definitions: [CustomResourceDefinition; 2] = [Datastore::crd(), BenchmarkRun::crd()];
     for definition in definitions {
-        let yaml = format!("{GENERATED}{}", serde_saphyr::to_string(&definition)?);
+        let yaml = format!("{GENERATED}{}", serde_yaml::to_string(&definition)?);
         let name = format!("{}.yaml", definition.spec.names.plural);
         fs::write(arguments.plain.join(&name), &yaml)?;
         fs::write(arguments.chart.join(&name), chart_template(&yaml))?;
