@@ -58,6 +58,7 @@ impl CpuTime {
     }
 
     /// What was used since an `earlier` reading.
+    #[must_use]
     pub fn since(self, earlier: Self) -> Self {
         Self {
             user: self.user.saturating_sub(earlier.user),
