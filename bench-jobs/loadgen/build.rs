@@ -15,7 +15,7 @@ const PACKAGE: &str = "../bullmq/node_modules/bullmq";
 /// parent, with its includes put in.
 const SCRIPT_FILE: &str = "dist/cjs/scripts/addStandardJob-9.js";
 const VERSION_FILE: &str = "dist/cjs/version.js";
-/// The BullMQ that src/replay/requests.rs was recorded from.
+/// The BullMQ that src/workload/replay/requests.rs was recorded from.
 const VERSION: &str = "6.7.0";
 /// SHA-256 of its script.
 const SCRIPT_SHA256: &str = "2eee45c9ffc54d24681b737f926016a7f7464f0d32a5f87f623bffa2fc55413c";
@@ -31,7 +31,7 @@ enum TakeError {
         "the BullMQ replay was recorded from bullmq {VERSION} with a script of SHA-256 {SCRIPT_SHA256}, but \
          bullmq {version} with a script of SHA-256 {sha256} is installed. Unless package-lock.json was \
          changed, run `make node-modules`. Otherwise record a Queue.add of the new version with MONITOR, \
-         make src/replay/requests.rs write the same, and put version and SHA-256 into \
+         make src/workload/replay/requests.rs write the same, and put version and SHA-256 into \
          bench-jobs/loadgen/build.rs"
     )]
     Compare { version: String, sha256: String },

@@ -95,7 +95,7 @@ pub fn made_for_run(datastore: &str, phases: &str) -> String {
 
 /// A whole object of one of Dragstrip's kinds.
 pub fn object(kind: &str, name: &str, spec: &str) -> Result<Value> {
-    let spec: Value = serde_saphyr::from_str(spec).with_context(|| format!("not YAML: {spec}"))?;
+    let spec: Value = serde_yaml::from_str(spec).with_context(|| format!("not YAML: {spec}"))?;
     Ok(json!({
         "apiVersion": "dragstrip.dev/v1alpha1",
         "kind": kind,

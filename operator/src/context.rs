@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// Images and names the operator was started with.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Image with `dragstrip-runner` and `dragstrip-loadgen`.
+    /// Image with `dragstrip-runner`, `dragstrip-loadgen` and `dragstrip-clients`.
     pub runner_image: String,
     /// Image with `memtier_benchmark`, where a phase names none.
     pub memtier_image: String,

@@ -19,7 +19,7 @@ use tracing_subscriber::EnvFilter;
 #[derive(Debug, Parser)]
 #[command(version)]
 struct Arguments {
-    /// Image that holds dragstrip-runner and dragstrip-loadgen.
+    /// Image that holds dragstrip-runner, dragstrip-loadgen and dragstrip-clients.
     #[arg(long, env = "DRAGSTRIP_RUNNER_IMAGE", default_value = concat!("dragstrip.dev/runner:", env!("CARGO_PKG_VERSION")))]
     runner_image: String,
     /// Image that holds memtier_benchmark, for phases that name none.

@@ -4,7 +4,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use dragstrip_loadgen::keys::{KeyError, KeyPattern, KeyPicker, Share};
+use dragstrip_loadgen::workload::keys::{KeyError, KeyPattern, KeyPicker, Share};
 use rand::SeedableRng as _;
 use rand::rngs::SmallRng;
 

@@ -1,46 +1,43 @@
 //! The command line and the environment, and how they become a
-//! [`Configuration`]. The password never comes from the command line, where
-//! every user of the machine could read it.
+//! [`Configuration`].
 
+mod common;
 mod pacing;
 mod transport;
 mod workload;
 
 use std::io;
 use std::num::{NonZeroU32, NonZeroU64};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use clap::{ArgGroup, Parser, ValueEnum};
-use jiff::SignedDuration;
+use clap::{ArgGroup, Parser};
 use thiserror::Error;
 
-use crate::configuration::{Configuration, Credentials, Data, KeySpace, Limit, Protocol, Ratio};
-use crate::exit;
-use crate::keys::{KeyError, KeyPattern, KeyPicker, Share};
-use crate::libraries::options::{LibraryArgumentError, LibraryArguments, OtherOptions};
-use crate::operations::{OperationKind, OperationSpec};
-use crate::outgoing::SHARED_VALUE_BYTES;
-use crate::replay::options::{ReplayArgumentError, ReplayArguments};
-use crate::requests::MISSING_PREFIX;
-use crate::tls::TlsError;
+use crate::configuration::{Configuration, Limit, Ratio};
+use crate::counts::exit;
+use crate::wire::outgoing::SHARED_VALUE_BYTES;
+use crate::wire::tls::TlsError;
+use crate::workload::keys::{KeyError, KeyPattern};
+use crate::workload::operations::{OperationKind, OperationSpec};
+use crate::workload::replay::options::{ReplayArgumentError, ReplayArguments};
+use crate::workload::requests::MISSING_PREFIX;
 
+pub use common::{
+    CommonArguments, PASSWORD_VARIABLE, PatternName, ProtocolName, RangeText, any_duration, check_keys,
+    positive_duration,
+};
 pub use pacing::{ArrivalName, PacingArguments};
 pub use transport::TransportArguments;
 pub use workload::WorkloadArguments;
 
-/// Environment variable that holds the password.
-pub const PASSWORD_VARIABLE: &str = "DRAGSTRIP_PASSWORD";
 /// Longest request batch, so that its buffer stays within memory.
 const MAXIMUM_BATCH_BYTES: u64 = 1 << 30;
 /// Bytes that a key and a value need besides the prefix and themselves, at most.
 const REQUEST_OVERHEAD_BYTES: u64 = 128;
 /// Largest value a server accepts.
 const MAXIMUM_VALUE_BYTES: u64 = 512 * 1024 * 1024;
-
-/// A year; instants this far ahead can still be expressed.
-const MAXIMUM_DURATION: Duration = Duration::from_secs(8760 * 3600);
 
 /// Generates load on a RESP datastore and measures it.
 ///
@@ -52,24 +49,9 @@ const MAXIMUM_DURATION: Duration = Duration::from_secs(8760 * 3600);
 #[command(name = "dragstrip-loadgen", version, after_long_help = exit::HELP)]
 #[command(group(ArgGroup::new("limit").required(true).args(["requests", "duration", "verify_keys"])))]
 pub struct Arguments {
-    /// Host name or address of the server.
-    #[arg(long, default_value = "127.0.0.1")]
-    pub host: String,
-    /// TCP port of the server.
-    #[arg(long, default_value_t = 6379)]
-    pub port: u16,
-    /// Protocol version; resp3 is agreed on with HELLO 3.
-    #[arg(long, value_enum, default_value_t = ProtocolName::Resp2)]
-    pub protocol: ProtocolName,
-    /// ACL user to authenticate as; needs a password.
-    #[arg(long)]
-    pub username: Option<String>,
-    /// File that holds the password, instead of the environment; a final line end is not part of it.
-    #[arg(long, value_name = "FILE")]
-    pub password_file: Option<PathBuf>,
-    /// Load threads, each with its own event loop.
-    #[arg(long, default_value_t = 1)]
-    pub threads: u16,
+    /// Server, keys, values and course of the run.
+    #[command(flatten)]
+    pub common: CommonArguments,
     /// Connections of each thread; with --cluster, to each shard.
     #[arg(long, default_value_t = 20)]
     pub connections_per_thread: u32,
@@ -77,36 +59,6 @@ pub struct Arguments {
     /// different places of it.
     #[arg(long, value_name = "SET:GET", default_value = "1:10")]
     pub ratio: RatioText,
-    /// Text before the key number.
-    #[arg(long, default_value = "dragstrip-")]
-    pub key_prefix: String,
-    /// Lowest key number.
-    #[arg(long, default_value_t = 0)]
-    pub key_minimum: u64,
-    /// Highest key number, included.
-    #[arg(long, default_value_t = 9_999_999)]
-    pub key_maximum: u64,
-    /// How key numbers are chosen; sequential divides the keys over all connections.
-    #[arg(long, value_enum, default_value_t = PatternName::Uniform)]
-    pub key_pattern: PatternName,
-    /// Standard deviation of the gaussian pattern, in keys [default: a sixth of the keys].
-    #[arg(long, value_name = "KEYS")]
-    pub key_stddev: Option<f64>,
-    /// Centre of the gaussian pattern, as a key number [default: the middle].
-    #[arg(long, value_name = "KEY")]
-    pub key_median: Option<f64>,
-    /// Exponent of the zipfian pattern; --key-minimum is the most frequent key.
-    #[arg(long, default_value_t = 1.0)]
-    pub zipf_exponent: f64,
-    /// Size of values, in bytes, up to 536870912. From 16 KiB on all connections share the bytes.
-    #[arg(long, value_name = "BYTES", default_value_t = 32)]
-    pub data_size: u64,
-    /// Sizes of values, uniform between both, in bytes.
-    #[arg(long, value_name = "MIN-MAX", conflicts_with = "data_size")]
-    pub data_size_range: Option<RangeText>,
-    /// Values of random bytes instead of a run of 'x'.
-    #[arg(long)]
-    pub random_data: bool,
     /// Expiry of what set and mset-expireat write, uniform between both, in seconds.
     #[arg(long, value_name = "MIN-MAX")]
     pub expiry_range: Option<RangeText>,
@@ -120,62 +72,16 @@ pub struct Arguments {
     /// Length of the measured window, such as 10s or 1m30s; batches in flight are awaited.
     #[arg(long, value_parser = positive_duration)]
     pub duration: Option<Duration>,
-    /// Seed of all random draws [default: random; the result names it].
-    #[arg(long)]
-    pub seed: Option<u64>,
-    /// Longest time for name resolution and for each step of making a connection.
-    #[arg(long, default_value = "5s", value_parser = positive_duration)]
-    pub connect_timeout: Duration,
-    /// Longest silence of the server while replies are outstanding; then the run fails.
-    #[arg(long, default_value = "10s", value_parser = positive_duration)]
-    pub response_timeout: Duration,
-    /// Connect first, then start at this instant: nanoseconds since the Unix epoch.
-    #[arg(long, value_name = "N")]
-    pub start_at_unix_nanos: Option<u64>,
-    /// Interval of progress lines on standard error; 0s prints none.
-    #[arg(long, default_value = "1s", value_parser = any_duration)]
-    pub progress_interval: Duration,
-    /// File for the JSON result; "-" writes it to standard output instead of the summary.
-    #[arg(long, value_name = "FILE")]
-    pub json_out_file: Option<PathBuf>,
     /// Which operations are sent, and where to in a cluster.
     #[command(flatten)]
     pub workload: WorkloadArguments,
     /// How requests follow each other.
     #[command(flatten)]
     pub pacing: PacingArguments,
-    /// How connections are made and secured.
-    #[command(flatten)]
-    pub transport: TransportArguments,
     // Last, since their headings hold for all options after them.
-    /// Client libraries instead of the raw client.
-    #[command(flatten)]
-    pub library: LibraryArguments,
     /// BullMQ jobs instead of SETs and GETs.
     #[command(flatten)]
     pub replay: ReplayArguments,
-}
-
-/// Values of `--protocol`.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
-pub enum ProtocolName {
-    /// RESP version 2.
-    Resp2,
-    /// RESP version 3.
-    Resp3,
-}
-
-/// Values of `--key-pattern`.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
-pub enum PatternName {
-    /// Every key equally likely.
-    Uniform,
-    /// Ascending; the key space is divided over all connections.
-    Sequential,
-    /// Normal around --key-median.
-    Gaussian,
-    /// A few keys are very frequent.
-    Zipfian,
 }
 
 /// Value of `--ratio`.
@@ -192,27 +98,6 @@ impl FromStr for RatioText {
         match parsed {
             Some(ratio) if ratio.sets > 0 || ratio.gets > 0 => Ok(Self(ratio)),
             _ => Err("expected SET:GET, two whole numbers that are not both 0".into()),
-        }
-    }
-}
-
-/// Value of `--data-size-range` and `--expiry-range`.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct RangeText {
-    minimum: u64,
-    maximum: u64,
-}
-
-impl FromStr for RangeText {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let parsed = text.split_once('-').and_then(|(minimum, maximum)| {
-            Some(Self { minimum: minimum.parse().ok()?, maximum: maximum.parse().ok()? })
-        });
-        match parsed {
-            Some(range) if range.minimum <= range.maximum => Ok(range),
-            _ => Err("expected MIN-MAX, two whole numbers in ascending order".into()),
         }
     }
 }
@@ -235,20 +120,6 @@ impl FromStr for RequestsText {
         }
         text.parse().map(Self::Count).map_err(|_| "expected a number above 0, or allkeys".into())
     }
-}
-
-fn any_duration(text: &str) -> Result<Duration, String> {
-    let parsed: SignedDuration = text.parse().map_err(|error: jiff::Error| error.to_string())?;
-    let duration = Duration::try_from(parsed).map_err(|_| "must not be negative".to_owned())?;
-    if duration > MAXIMUM_DURATION { Err("must be at most 8760h".into()) } else { Ok(duration) }
-}
-
-fn positive_duration(text: &str) -> Result<Duration, String> {
-    any_duration(text).and_then(
-        |duration| {
-            if duration.is_zero() { Err("must be above 0".into()) } else { Ok(duration) }
-        },
-    )
 }
 
 /// The command line or the environment is not usable.
@@ -284,9 +155,6 @@ pub enum ArgumentError {
     /// The keys cannot be drawn.
     #[error("{0}")]
     CheckKeys(#[from] KeyError),
-    /// The options of a client library do not fit.
-    #[error("{0}")]
-    CheckLibrary(#[from] LibraryArgumentError),
     /// The options of a replay do not fit.
     #[error("{0}")]
     CheckReplay(#[from] ReplayArgumentError),
@@ -339,74 +207,39 @@ pub enum ArgumentError {
 impl Arguments {
     /// The configuration these arguments and the environment describe.
     pub fn into_configuration(self) -> Result<Configuration, ArgumentError> {
-        let credentials = self.credentials()?;
         self.check_numbers()?;
-        let library = self.library.plan(&self.other_than_library()?)?;
         let replay = self.replay.plan()?;
-        let limit = self.limit()?;
-        let data = self.data()?;
-        let schedule = self.pacing.schedule(self.pipeline)?;
-        let tls = self.transport.tls_options()?;
+        let (limit, expiry_seconds) = (self.limit()?, self.expiry_seconds()?);
         let verify_keys = self.workload.verify_keys;
-        let keys = KeySpace {
-            pattern: if verify_keys { KeyPattern::Sequential } else { self.pattern() },
-            prefix: self.key_prefix,
-            minimum: self.key_minimum,
-            maximum: self.key_maximum,
-        };
-        let mut configuration = Configuration {
-            host: self.host,
-            port: self.port,
-            unix_socket: self.transport.unix_socket,
-            tls,
-            cluster: self.workload.cluster,
-            replica_reads: self.workload.replica_reads,
-            protocol: match self.protocol {
-                ProtocolName::Resp2 => Protocol::Resp2,
-                ProtocolName::Resp3 => Protocol::Resp3,
-            },
-            credentials,
-            threads: self.threads.into(),
-            connections_per_thread: self.connections_per_thread as usize,
-            ratio: self.ratio.0,
-            operations: match &replay {
-                _ if verify_keys => vec![WorkloadArguments::verification()],
-                Some(replay) => {
-                    vec![OperationSpec::of(OperationKind::AddJob(Box::new(replay.clone())), NonZeroU32::MIN)]
-                }
-                None => self.workload.operation,
-            },
-            keys,
-            data,
-            pipeline: self.pipeline as usize,
-            limit,
-            warmup: self.pacing.warmup,
-            schedule,
-            verify_keys,
-            seed: self.seed.unwrap_or_else(rand::random),
-            connect_timeout: self.connect_timeout,
-            response_timeout: self.response_timeout,
-            start_at_unix_nanos: self.start_at_unix_nanos,
-            progress_interval: Some(self.progress_interval).filter(|interval| !interval.is_zero()),
-            json_out_file: self.json_out_file,
-            library,
-            replay,
-        };
-        workload::fit_verification(&mut configuration);
-        check_keys(&configuration)?;
-        if configuration.library.is_none() {
-            workload::check_mix(&configuration)?;
-            check_sizes(&configuration)?;
+        let mut configuration = self.common.configuration(limit)?;
+        if verify_keys {
+            configuration.keys.pattern = KeyPattern::Sequential;
         }
+        configuration.connections_per_thread = self.connections_per_thread as usize;
+        configuration.ratio = self.ratio.0;
+        configuration.operations = match &replay {
+            _ if verify_keys => vec![WorkloadArguments::verification()],
+            Some(replay) => {
+                vec![OperationSpec::of(OperationKind::AddJob(Box::new(replay.clone())), NonZeroU32::MIN)]
+            }
+            None => self.workload.operation,
+        };
+        configuration.data.expiry_seconds = expiry_seconds;
+        configuration.pipeline = self.pipeline as usize;
+        configuration.schedule = self.pacing.schedule(self.pipeline)?;
+        configuration.verify_keys = verify_keys;
+        configuration.replay = replay;
+        workload::fit_verification(&mut configuration);
+        check_keys(&configuration, configuration.connections() as u64)?;
+        workload::check_mix(&configuration)?;
+        check_sizes(&configuration)?;
         Ok(configuration)
     }
 
     fn check_numbers(&self) -> Result<(), ArgumentError> {
-        for (option, value) in [
-            ("threads", u32::from(self.threads)),
-            ("connections-per-thread", self.connections_per_thread),
-            ("pipeline", self.pipeline),
-        ] {
+        for (option, value) in
+            [("connections-per-thread", self.connections_per_thread), ("pipeline", self.pipeline)]
+        {
             if value == 0 {
                 return Err(ArgumentError::OutOfRange { option, expected: "above 0" });
             }
@@ -414,35 +247,19 @@ impl Arguments {
         Ok(())
     }
 
-    /// What a client library must know of the other options.
-    fn other_than_library(&self) -> Result<OtherOptions, ArgumentError> {
-        let raw_only = [
-            ("requests", self.requests.is_some()),
-            ("bullmq-add", self.replay.is_wanted()),
-            ("pipeline", self.pipeline != 1),
-            ("ratio", self.ratio.0 != Ratio { sets: 1, gets: 10 }),
-            ("expiry-range", self.expiry_range.is_some()),
-            ("operation", !self.workload.operation.is_empty()),
-            ("rate", self.pacing.rate.is_some()),
-            ("verify-keys", self.workload.verify_keys),
-        ];
-        Ok(OtherOptions {
-            duration: self.duration,
-            value_bytes: usize::try_from(self.data_size).unwrap_or(usize::MAX),
-            raw_only: raw_only.into_iter().filter(|(_, given)| *given).map(|(option, _)| option).collect(),
-            tls: self.transport.tls_options()?,
-            cluster: self.workload.cluster,
-            replica_reads: self.workload.replica_reads,
-        })
+    fn expiry_seconds(&self) -> Result<Option<(u64, u64)>, ArgumentError> {
+        match self.expiry_range {
+            Some(RangeText { minimum: 0, .. }) => {
+                Err(ArgumentError::OutOfRange { option: "expiry-range", expected: "above 0 seconds" })
+            }
+            range => Ok(range.map(|range| (range.minimum, range.maximum))),
+        }
     }
 
     fn limit(&self) -> Result<Limit, ArgumentError> {
-        if let Some(total) = self.library.total_requests() {
-            return Ok(Limit::Requests(total));
-        }
         match (self.requests, self.duration) {
             (Some(RequestsText::Count(count)), _) => Ok(Limit::Requests(count)),
-            (Some(RequestsText::AllKeys), _) if self.key_pattern != PatternName::Sequential => {
+            (Some(RequestsText::AllKeys), _) if self.common.key_pattern != PatternName::Sequential => {
                 Err(ArgumentError::PassWithoutOrder)
             }
             (Some(RequestsText::AllKeys), _) => Ok(Limit::AllKeys),
@@ -452,71 +269,6 @@ impl Arguments {
             (None, None) => Err(ArgumentError::OutOfRange { option: "duration", expected: "given" }),
         }
     }
-
-    fn data(&self) -> Result<Data, ArgumentError> {
-        let sizes =
-            self.data_size_range.unwrap_or(RangeText { minimum: self.data_size, maximum: self.data_size });
-        let too_large =
-            ArgumentError::OutOfRange { option: "data-size", expected: "at most 536870912 (512 MiB)" };
-        if sizes.maximum > MAXIMUM_VALUE_BYTES {
-            return Err(too_large);
-        }
-        if self.expiry_range.is_some_and(|range| range.minimum == 0) {
-            return Err(ArgumentError::OutOfRange { option: "expiry-range", expected: "above 0 seconds" });
-        }
-        let (Ok(minimum_bytes), Ok(maximum_bytes)) = (sizes.minimum.try_into(), sizes.maximum.try_into())
-        else {
-            return Err(too_large);
-        };
-        let expiry_seconds = self.expiry_range.map(|range| (range.minimum, range.maximum));
-        Ok(Data { minimum_bytes, maximum_bytes, random: self.random_data, expiry_seconds })
-    }
-
-    fn pattern(&self) -> KeyPattern {
-        let (minimum, maximum) = (self.key_minimum as f64, self.key_maximum as f64);
-        match self.key_pattern {
-            PatternName::Uniform => KeyPattern::Uniform,
-            PatternName::Sequential => KeyPattern::Sequential,
-            PatternName::Gaussian => KeyPattern::Gaussian {
-                median: self.key_median.unwrap_or(f64::midpoint(minimum, maximum)),
-                deviation: self.key_stddev.unwrap_or((maximum - minimum + 1.0) / 6.0),
-            },
-            PatternName::Zipfian => KeyPattern::Zipfian { exponent: self.zipf_exponent },
-        }
-    }
-
-    fn credentials(&self) -> Result<Option<Credentials>, ArgumentError> {
-        let password = match &self.password_file {
-            Some(path) => Some(read_password(path)?),
-            None => match std::env::var(PASSWORD_VARIABLE) {
-                Ok(password) => Some(password),
-                Err(std::env::VarError::NotPresent) => None,
-                Err(std::env::VarError::NotUnicode(_)) => return Err(ArgumentError::DecodePassword),
-            },
-        };
-        match password {
-            Some(password) if password.is_empty() => Err(ArgumentError::EmptyPassword),
-            Some(password) => Ok(Some(Credentials { username: self.username.clone(), password })),
-            None if self.username.is_some() => Err(ArgumentError::MissingPassword),
-            None => Ok(None),
-        }
-    }
-}
-
-fn read_password(path: &Path) -> Result<String, ArgumentError> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|source| ArgumentError::ReadPassword { path: path.to_path_buf(), source })?;
-    let line = text.strip_suffix('\n').unwrap_or(&text);
-    Ok(line.strip_suffix('\r').unwrap_or(line).to_owned())
-}
-
-/// Every connection must be able to draw keys; the last share is the smallest.
-fn check_keys(configuration: &Configuration) -> Result<(), ArgumentError> {
-    let connections = configuration.connections() as u64;
-    let share = Share { index: connections.saturating_sub(1), connections };
-    let keys = &configuration.keys;
-    KeyPicker::new(keys.pattern, keys.minimum, keys.maximum, share)?;
-    Ok(())
 }
 
 /// Batches are encoded in memory, large values excepted.
@@ -643,12 +395,5 @@ mod tests {
             (Limit::AllKeys, KeyPattern::Sequential)
         );
         assert_eq!(configuration.mix()[0].to_string(), "exists weight=1");
-    }
-
-    #[test]
-    fn the_password_file_loses_only_its_line_end() {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        std::fs::write(file.path(), " secret \r\n").unwrap();
-        assert_eq!(read_password(file.path()).unwrap(), " secret ");
     }
 }

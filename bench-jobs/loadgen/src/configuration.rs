@@ -8,13 +8,12 @@ use std::num::{NonZeroU32, NonZeroU64};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::keys::KeyPattern;
-use crate::libraries::plan::LibraryPlan;
-use crate::mix::Cycle;
-use crate::operations::{OperationKind, OperationSpec};
-use crate::replay::plan::ReplayPlan;
-use crate::schedule::Schedule;
-use crate::tls::TlsOptions;
+use crate::wire::tls::TlsOptions;
+use crate::workload::keys::KeyPattern;
+use crate::workload::mix::Cycle;
+use crate::workload::operations::{OperationKind, OperationSpec};
+use crate::workload::replay::plan::ReplayPlan;
+use crate::workload::schedule::Schedule;
 
 /// RESP version spoken with the server.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -139,8 +138,6 @@ pub struct Configuration {
     pub progress_interval: Option<Duration>,
     /// Where the JSON result goes; `-` is the standard output.
     pub json_out_file: Option<PathBuf>,
-    /// A client library instead of the generator's own RESP.
-    pub library: Option<LibraryPlan>,
     /// BullMQ jobs instead of SETs and GETs.
     pub replay: Option<ReplayPlan>,
 }

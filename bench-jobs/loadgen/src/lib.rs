@@ -1,9 +1,15 @@
-//! Dragstrip's own load generator for RESP datastores, as a library.
+//! Dragstrip's own load generator for RESP datastores, as a library. A run goes
+//! through four rooms:
 //!
-//! [`run::run`] carries out a [`configuration::Configuration`] and returns a
-//! [`report::Report`]; the `dragstrip-loadgen` binary adds a command line
-//! ([`cli`]) and output ([`output`]). A program that only wants to read results
-//! needs [`report`] and nothing else.
+//! - [`workload`]: what to send: keys, values, operations, the mix of them.
+//! - [`driver`]: the loop: threads, connections, when each request leaves.
+//! - [`wire`]: connections, encryption, replies, clusters.
+//! - [`counts`]: what was counted, and the report made of it.
+//!
+//! [`driver::run::run`] carries out a [`configuration::Configuration`] and returns
+//! a [`counts::report::Report`]; the `dragstrip-loadgen` binary adds a command line
+//! ([`cli`]) and output ([`process`]). A program that only wants to read results
+//! needs [`counts::report`] and nothing else.
 //!
 //! The generator is a closed loop: each connection writes a batch of requests,
 //! awaits all replies and goes on. With a rate it is an open loop: requests
@@ -11,44 +17,10 @@
 //! writes the files it is told, and changes nothing else but its own limit of
 //! open files.
 
-mod assemble;
-pub mod batches;
 pub mod cli;
-mod clock;
-mod closed_loop;
-mod cluster;
 pub mod configuration;
-mod connect;
-mod connection;
-mod cpu;
-mod decimal;
-mod echo;
-mod errors;
-mod exchange;
-pub mod exit;
-mod follow;
-pub mod histogram;
-pub mod keys;
-pub mod libraries;
-mod link;
-mod mix;
-mod open_loop;
-pub mod operations;
-mod outgoing;
-pub mod output;
-mod recorder;
-mod redirect;
-pub mod replay;
-mod replies;
-pub mod report;
-mod requests;
-pub mod run;
-pub mod scanner;
-pub mod schedule;
-mod slots;
-mod stream;
-mod supervise;
-pub mod template;
-pub mod tls;
-mod values;
-mod worker;
+pub mod counts;
+pub mod driver;
+pub mod process;
+pub mod wire;
+pub mod workload;

@@ -9,6 +9,7 @@ pub mod agreement;
 mod dfly_bench;
 mod document;
 pub mod operations;
+pub mod replies;
 pub mod report;
 
 use crate::{
@@ -19,12 +20,6 @@ use document::Value;
 use dragstrip_results::result::OperationResult;
 use report::{Report, ReportError};
 use std::collections::BTreeMap;
-
-/// What stands before each error reply on memtier's standard error.
-const ERROR_REPLY: &str = "handle error response:";
-/// Kinds of error replies that are told apart; a guard against a server whose
-/// every error begins with another word.
-const KINDS: usize = 64;
 
 /// Why the result file gave no result.
 #[derive(Debug, thiserror::Error)]
@@ -108,13 +103,8 @@ fn exact(operation: OperationResult, report: &Report) -> Operation {
 /// Error replies by their first word.
 fn error_replies(stderr: &str) -> BTreeMap<String, u64> {
     let mut counts = BTreeMap::new();
-    for line in stderr.split(['\n', '\r']) {
-        if let Some((_, reply)) = line.split_once(ERROR_REPLY) {
-            let word =
-                reply.trim_start().trim_start_matches('-').split_whitespace().next().unwrap_or("OTHER");
-            let known = counts.contains_key(word) || counts.len() < KINDS;
-            *counts.entry(if known { word } else { "OTHER" }.to_owned()).or_default() += 1;
-        }
+    for reply in stderr.split(['\n', '\r']).filter_map(replies::error_reply) {
+        replies::count(&mut counts, replies::error_word(reply));
     }
     counts
 }

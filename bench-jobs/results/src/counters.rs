@@ -7,7 +7,7 @@
 //! not be compared is seen in the recorded counters. A runner compares for a
 //! single client; for several, only the operator knows all counts.
 
-use crate::{observed::ServerCounters, result::PodResult};
+use crate::{observed::ServerCounters, protocol::JobTool, result::PodResult};
 use dragstrip_crds::units::thousands;
 use std::collections::BTreeMap;
 
@@ -51,6 +51,25 @@ pub fn commands_used(result: &PodResult) -> BTreeMap<String, u64> {
     }
     commands.retain(|_, count| *count > 0);
     commands
+}
+
+/// Whether what a client counted with `tool` are the server's own commands.
+pub fn counts_commands(tool: &JobTool, result: &PodResult) -> bool {
+    match tool {
+        JobTool::Loadgen(_) | JobTool::Memtier(_) => true,
+        JobTool::Exec(spec) => spec.counter_check,
+        JobTool::Bullmq(_) => !result.commands.is_empty(),
+    }
+}
+
+/// Requests of one client that the server may have answered without the tool
+/// seeing the replies: none when each connection sends a set number and awaits
+/// them all. In a cluster every connection is one to each of its `shards`.
+pub fn in_flight(tool: &JobTool, result: &PodResult, shards: usize) -> u64 {
+    match tool.planned_seconds() {
+        Some(_) => result.tool.connections * result.tool.pipeline.max(1) * shards.max(1) as u64,
+        None => 0,
+    }
 }
 
 /// Adds one client's or shard's commands to another's.
@@ -196,6 +215,18 @@ mod tests {
             commands_processed: processed,
             ..ServerCounters::default()
         }
+    }
+
+    #[test]
+    fn what_may_be_in_flight_is_known() {
+        let mut result = result(&[]);
+        (result.tool.connections, result.tool.pipeline) = (20, 4);
+        let tool = |json: &str| -> JobTool { serde_json::from_str(json).unwrap() };
+        let timed = tool(r#"{"memtier": {"testTime": "5s"}}"#);
+        assert_eq!(in_flight(&timed, &result, 1), 80);
+        assert_eq!(in_flight(&timed, &result, 8), 640, "a connection to each shard");
+        let counted = tool(r#"{"memtier": {"requestsPerConnection": 5}}"#);
+        assert_eq!(in_flight(&counted, &result, 1), 0, "all replies are awaited");
     }
 
     #[test]

@@ -5,15 +5,25 @@
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use dragstrip_crds::measured::LatencySummary;
 use hdrhistogram::{
-    Histogram,
+    CreationError, Histogram,
     serialization::{Deserializer, Serializer, V2DeflateSerializer},
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+/// Lowest latency that our own tools tell apart, in microseconds.
+pub const LOWEST_MICROS: u64 = 1;
+/// Highest latency that our own tools record, in microseconds: one hour.
+pub const HIGHEST_MICROS: u64 = 3_600_000_000;
+/// Significant decimal digits that our own tools keep.
+pub const SIGNIFICANT_DIGITS: u8 = 3;
+
 /// A step in handling a histogram that failed.
 #[derive(Debug, thiserror::Error)]
 pub enum HistogramError {
+    /// The bounds were refused.
+    #[error("no histogram with these bounds")]
+    Create(#[from] CreationError),
     /// Not base64.
     #[error("the histogram is not base64")]
     Base64(#[source] base64::DecodeError),
@@ -29,9 +39,39 @@ pub enum HistogramError {
 }
 
 /// An encoded histogram of latencies in microseconds.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct EncodedHistogram(pub String);
+
+/// An empty histogram of microseconds, as all our own tools record them: any
+/// number of them add up exactly.
+pub fn empty() -> Result<Histogram<u64>, HistogramError> {
+    Ok(Histogram::new_with_bounds(LOWEST_MICROS, HIGHEST_MICROS, SIGNIFICANT_DIGITS)?)
+}
+
+/// Base64 of the V2 deflate form, which begins with `HISTF`.
+pub fn encode(histogram: &Histogram<u64>) -> Result<EncodedHistogram, HistogramError> {
+    let mut bytes = Vec::new();
+    V2DeflateSerializer::new()
+        .serialize(histogram, &mut bytes)
+        .map_err(|e| HistogramError::Encode(e.to_string()))?;
+    Ok(EncodedHistogram(STANDARD.encode(bytes)))
+}
+
+/// Adds `other` to `sum`, bucket by bucket; exact, since both must have the same
+/// smallest value and precision.
+pub fn add(sum: &mut Histogram<u64>, other: &Histogram<u64>) -> Result<(), HistogramError> {
+    if (sum.low(), sum.sigfig()) != (other.low(), other.sigfig()) {
+        return Err(HistogramError::Merge(format!(
+            "lowest value {} µs with {} digits against {} µs with {} digits",
+            sum.low(),
+            sum.sigfig(),
+            other.low(),
+            other.sigfig()
+        )));
+    }
+    sum.add(other).map_err(|e| HistogramError::Merge(format!("{e:?}")))
+}
 
 /// A histogram of latencies in microseconds.
 #[derive(Debug, Clone, PartialEq)]
@@ -54,26 +94,12 @@ impl Latencies {
 
     /// Writes it the way [`Latencies::decode`] reads it.
     pub fn encode(&self) -> Result<EncodedHistogram, HistogramError> {
-        let mut bytes = Vec::new();
-        V2DeflateSerializer::new()
-            .serialize(&self.0, &mut bytes)
-            .map_err(|e| HistogramError::Encode(e.to_string()))?;
-        Ok(EncodedHistogram(STANDARD.encode(bytes)))
+        encode(&self.0)
     }
 
-    /// Adds `other`, bucket by bucket; exact, since both must have the same
-    /// smallest value and precision.
+    /// Adds `other`, as [`add`] does.
     pub fn add(&mut self, other: &Self) -> Result<(), HistogramError> {
-        if (self.0.low(), self.0.sigfig()) != (other.0.low(), other.0.sigfig()) {
-            return Err(HistogramError::Merge(format!(
-                "lowest value {} µs with {} digits against {} µs with {} digits",
-                self.0.low(),
-                self.0.sigfig(),
-                other.0.low(),
-                other.0.sigfig()
-            )));
-        }
-        self.0.add(&other.0).map_err(|e| HistogramError::Merge(format!("{e:?}")))
+        add(&mut self.0, &other.0)
     }
 
     /// How many latencies were recorded.
@@ -127,7 +153,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn latencies(values: &[u64]) -> Latencies {
-        let mut histogram = Histogram::new_with_bounds(1, 3_600_000_000, 3).unwrap();
+        let mut histogram = empty().unwrap();
         for value in values {
             histogram.record(*value).unwrap();
         }
@@ -142,6 +168,12 @@ mod tests {
             (50, 99, 100)
         );
         assert_eq!(hundred.percentile(0.0), 1);
+    }
+
+    #[test]
+    fn resolution_is_one_microsecond_up_to_two_milliseconds() {
+        let histogram = empty().unwrap();
+        assert!((1..2048).all(|value| histogram.equivalent_range(value) == 1));
     }
 
     #[test]

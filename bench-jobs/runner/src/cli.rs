@@ -1,8 +1,8 @@
 //! The command line.
 
 use crate::{
-    access::{CertificateDirectories, CertificateFiles, TlsFiles},
     install, job, observe, run,
+    tls_files::{CertificateDirectories, CertificateFiles, TlsFiles},
 };
 use clap::{Args, Parser, Subcommand};
 use dragstrip_results::protocol::{

@@ -2,8 +2,8 @@
 //! that it links statically. Reads certificate files; what they hold is never
 //! shown.
 
-use crate::access::{CertificateFiles, TlsFiles};
-use dragstrip_loadgen::tls::{AnyCertificate, well_known_authorities};
+use crate::tls_files::{CertificateFiles, TlsFiles};
+use dragstrip_loadgen::wire::tls::{AnyCertificate, well_known_authorities};
 use std::{fmt, io, path::PathBuf, sync::Arc};
 use tokio::net::TcpStream;
 use tokio_rustls::{

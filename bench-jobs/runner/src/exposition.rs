@@ -1,9 +1,6 @@
-//! Prometheus' text format, as much of it as is needed. Pure.
+//! A page of metrics in Prometheus' text format. Pure.
 
-use std::fmt::Write as _;
-
-/// The media type of the text.
-pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+use prometheus::{CounterVec, Error, GaugeVec, Opts, Registry, TextEncoder};
 
 /// A metric's type.
 #[derive(Debug, Clone, Copy)]
@@ -15,43 +12,44 @@ pub enum Kind {
 }
 
 /// A label's name and value.
-pub type Label<'a> = (&'a str, &'a str);
+pub type Label = (&'static str, String);
 
 /// A page of metrics in the making.
 #[derive(Debug, Default)]
-pub struct Exposition(String);
+pub struct Exposition(Registry);
 
 impl Exposition {
-    /// Adds a metric's heading; its samples follow.
-    pub fn heading(&mut self, name: &str, kind: Kind, help: &str) {
-        let kind = match kind {
-            Kind::Gauge => "gauge",
-            Kind::Counter => "counter",
-        };
-        // Writing to a string cannot fail.
-        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
-    }
-
-    /// Adds a sample.
-    pub fn sample(&mut self, name: &str, labels: &[Label<'_>], value: f64) {
-        let labels: Vec<_> = labels.iter().map(|(key, text)| format!("{key}=\"{}\"", escape(text))).collect();
-        let _ = writeln!(self.0, "{name}{{{}}} {value}", labels.join(","));
-    }
-
-    /// Adds a metric that has one sample.
-    pub fn single(&mut self, name: &str, kind: Kind, help: &str, labels: &[Label<'_>], value: f64) {
-        self.heading(name, kind, help);
-        self.sample(name, labels, value);
+    /// Adds a metric with its samples, which all have the same labels; none without samples.
+    pub fn metric(
+        &self,
+        (name, kind, help): (&str, Kind, &str),
+        samples: &[(Vec<Label>, f64)],
+    ) -> Result<(), Error> {
+        let Some((labels, _)) = samples.first() else { return Ok(()) };
+        let names: Vec<_> = labels.iter().map(|(name, _)| *name).collect();
+        let texts = |labels: &[Label]| labels.iter().map(|(_, text)| text.clone()).collect::<Vec<_>>();
+        match kind {
+            Kind::Gauge => {
+                let metric = GaugeVec::new(Opts::new(name, help), &names)?;
+                for (labels, value) in samples {
+                    metric.get_metric_with_label_values(&texts(labels))?.set(*value);
+                }
+                self.0.register(Box::new(metric))
+            }
+            Kind::Counter => {
+                let metric = CounterVec::new(Opts::new(name, help), &names)?;
+                for (labels, value) in samples {
+                    metric.get_metric_with_label_values(&texts(labels))?.inc_by(value.max(0.0));
+                }
+                self.0.register(Box::new(metric))
+            }
+        }
     }
 
     /// The page.
-    pub fn into_text(self) -> String {
-        self.0
+    pub fn text(&self) -> Result<String, Error> {
+        TextEncoder::new().encode_to_string(&self.0.gather())
     }
-}
-
-fn escape(text: &str) -> String {
-    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
 #[cfg(test)]
@@ -60,10 +58,12 @@ mod tests {
 
     #[test]
     fn a_page_reads_as_prometheus_wants_it() {
-        let mut page = Exposition::default();
-        page.single("x_total", Kind::Counter, "Things.", &[("a", "q\"\\\n"), ("b", "2")], 1.5);
+        let page = Exposition::default();
+        let labels = vec![("a", "q\"\\\n".to_owned()), ("b", "2".to_owned())];
+        page.metric(("x_total", Kind::Counter, "Things."), &[(labels, 1.5)]).unwrap();
+        page.metric(("y", Kind::Gauge, "Nothing."), &[]).unwrap();
         assert_eq!(
-            page.into_text(),
+            page.text().unwrap(),
             "# HELP x_total Things.\n# TYPE x_total counter\nx_total{a=\"q\\\"\\\\\\n\",b=\"2\"} 1.5\n"
         );
     }

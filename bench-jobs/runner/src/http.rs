@@ -3,7 +3,7 @@
 
 use crate::{
     clock,
-    exposition::{CONTENT_TYPE, Exposition, Kind},
+    exposition::{Exposition, Kind, Label},
     state::{Shared, Snapshot, at_the_line},
 };
 use axum::{
@@ -117,8 +117,15 @@ async fn clock_reading(State(desk): State<Arc<Desk>>, headers: HeaderMap) -> Res
 }
 
 async fn metrics(State(desk): State<Arc<Desk>>) -> Response {
-    let page = page(&desk.labels, &desk.shared.snapshot(), clock::unix_nanos());
-    ([(header::CONTENT_TYPE, CONTENT_TYPE)], page).into_response()
+    metrics_answer(page(&desk.labels, &desk.shared.snapshot(), clock::unix_nanos()))
+}
+
+/// The answer to a scrape.
+pub fn metrics_answer(page: Result<String, prometheus::Error>) -> Response {
+    match page {
+        Ok(text) => ([(header::CONTENT_TYPE, prometheus::TEXT_FORMAT)], text).into_response(),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
+    }
 }
 
 const STAGES: [RunnerStage; 7] = [
@@ -143,38 +150,31 @@ fn stage_name(stage: RunnerStage) -> &'static str {
     }
 }
 
-fn page(labels: &Labels, snapshot: &Snapshot, now_unix_nanos: i64) -> String {
-    let common = [
-        ("run", labels.run.as_str()),
-        ("phase", &labels.phase),
-        ("repetition", &labels.repetition),
-        ("client", &labels.client),
-    ];
-    let mut page = Exposition::default();
-    let name = "dragstrip_runner_stage";
-    page.heading(name, Kind::Gauge, "1 for the stage the runner is in.");
-    for stage in STAGES {
-        let labels: Vec<_> = common.into_iter().chain([("stage", stage_name(stage))]).collect();
-        page.sample(name, &labels, f64::from(u8::from(stage == snapshot.stage)));
-    }
-    for (name, kind, help, value) in [
-        (
-            "dragstrip_runner_operations_total",
-            Kind::Counter,
-            "Operations so far.",
-            snapshot.progress.operations as f64,
-        ),
-        ("dragstrip_runner_errors_total", Kind::Counter, "Errors so far.", snapshot.progress.errors as f64),
-        (
-            "dragstrip_runner_elapsed_seconds",
-            Kind::Gauge,
-            "Seconds since the load began.",
-            snapshot.elapsed_seconds(now_unix_nanos),
-        ),
+fn page(labels: &Labels, snapshot: &Snapshot, now_unix_nanos: i64) -> Result<String, prometheus::Error> {
+    let common = || -> Vec<Label> {
+        vec![
+            ("run", labels.run.clone()),
+            ("phase", labels.phase.clone()),
+            ("repetition", labels.repetition.clone()),
+            ("client", labels.client.clone()),
+        ]
+    };
+    let stages = STAGES.map(|stage| {
+        let labels = [common(), vec![("stage", stage_name(stage).to_owned())]].concat();
+        (labels, f64::from(u8::from(stage == snapshot.stage)))
+    });
+    let page = Exposition::default();
+    page.metric(("dragstrip_runner_stage", Kind::Gauge, "1 for the stage the runner is in."), &stages)?;
+    let (operations, errors) = (snapshot.progress.operations as f64, snapshot.progress.errors as f64);
+    let elapsed = snapshot.elapsed_seconds(now_unix_nanos);
+    for (heading, value) in [
+        (("dragstrip_runner_operations_total", Kind::Counter, "Operations so far."), operations),
+        (("dragstrip_runner_errors_total", Kind::Counter, "Errors so far."), errors),
+        (("dragstrip_runner_elapsed_seconds", Kind::Gauge, "Seconds since the load began."), elapsed),
     ] {
-        page.single(name, kind, help, &common, value);
+        page.metric(heading, &[(common(), value)])?;
     }
-    page.into_text()
+    page.text()
 }
 
 #[cfg(test)]
@@ -187,8 +187,8 @@ mod tests {
         shared.note_progress(crate::tool::Progress { operations: 12, errors: 3 });
         let labels =
             Labels { run: "r".into(), phase: "p".into(), repetition: "2".into(), client: "0".into() };
-        let page = page(&labels, &shared.snapshot(), 0);
-        let common = r#"run="r",phase="p",repetition="2",client="0""#;
+        let page = page(&labels, &shared.snapshot(), 0).unwrap();
+        let common = r#"client="0",phase="p",repetition="2",run="r""#;
         assert!(
             page.contains(&format!("dragstrip_runner_stage{{{common},stage=\"preflight\"}} 1\n")),
             "{page}"

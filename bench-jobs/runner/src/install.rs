@@ -12,6 +12,9 @@ use std::{
 pub const RUNNER_NAME: &str = "dragstrip-runner";
 /// The load generator's file name, here and in the volume.
 pub const LOADGEN_NAME: &str = "dragstrip-loadgen";
+/// The file name of what loads through client libraries. Phases of it run in our
+/// own image, so it is never copied.
+pub const CLIENTS_NAME: &str = "dragstrip-clients";
 
 /// A step of the installation that failed.
 #[derive(Debug, thiserror::Error)]

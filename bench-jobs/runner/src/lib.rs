@@ -11,6 +11,7 @@
 
 pub mod access;
 pub mod activity;
+pub mod adapters;
 pub mod aside;
 pub mod bullmq;
 pub mod cgroup;
@@ -44,6 +45,7 @@ pub mod run;
 pub mod server;
 pub mod state;
 pub mod stop;
+pub mod tls_files;
 pub mod tool;
 pub mod topology;
 pub mod usage;

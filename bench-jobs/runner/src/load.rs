@@ -5,6 +5,7 @@
 use crate::{
     aside::{self, AsideError},
     failure::failure,
+    install::LOADGEN_NAME,
     loadgen::{
         self,
         arguments::{self, Line},
@@ -16,7 +17,7 @@ use crate::{
     tool::{Ended, LaunchContext, Progress},
 };
 use dragstrip_crds::{units::thousands, workload::LoadSpec};
-use dragstrip_loadgen::report::Report;
+use dragstrip_loadgen::counts::report::Report;
 use dragstrip_results::{
     protocol::{JobSpec, JobTool},
     result::{Failure, FailureStep, Presence},
@@ -203,7 +204,7 @@ async fn run(
     shared: &Arc<Shared>,
 ) -> Result<Report, LoadError> {
     let directory = context.output_directory.join(name);
-    let launch = loadgen::launch(arguments, context, Duration::ZERO);
+    let launch = loadgen::launch(LOADGEN_NAME, arguments, context, Duration::ZERO);
     let shared = Arc::clone(shared);
     let on_progress = move |progress| shared.note_progress(progress);
     // Without a bound of its own: the generator gives up by itself when the

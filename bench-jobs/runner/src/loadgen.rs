@@ -1,19 +1,19 @@
-//! Dragstrip's own load generator: its command line ([`arguments`]), its
+//! Dragstrip's own load generator, and what loads through client libraries in its
+//! stead: the command line ([`arguments`]), its
 //! progress lines, and what its report means. Touches the report file and
 //! nothing else.
 
 pub(crate) mod arguments;
-mod records;
 
 use crate::{
-    install::LOADGEN_NAME,
+    install::{CLIENTS_NAME, LOADGEN_NAME},
     own_tools::{explained, progress, unread},
     tool::{Adapter, Ended, Launch, LaunchContext, Measured, Progress, Rejected, StopSignal},
 };
-use dragstrip_crds::{units::thousands, workload::LoadgenSpec};
-use dragstrip_loadgen::report::{OperationReport, Report, RunStatus, SecondReport};
+use dragstrip_crds::{measured::ScheduleRecord, units::thousands, workload::LoadgenSpec};
+use dragstrip_loadgen::counts::report::{OperationReport, Report, RunStatus, ScheduleReport, SecondReport};
 use dragstrip_results::{
-    histogram::{EncodedHistogram, HistogramError, Latencies},
+    histogram::HistogramError,
     protocol::{HEAD_START, JobSpec, PASSWORD_VARIABLE},
     result::{Failure, FailureStep, OperationResult, ToolRecord},
 };
@@ -86,7 +86,8 @@ impl Adapter for LoadgenAdapter {
     }
 
     fn launch(&self, job: &JobSpec, context: &LaunchContext) -> Launch {
-        launch(arguments::arguments(&self.spec, job, context), context, HEAD_START)
+        let program = if self.spec.library.is_some() { CLIENTS_NAME } else { LOADGEN_NAME };
+        launch(program, arguments::arguments(&self.spec, job, context), context, HEAD_START)
     }
 
     fn stderr_line(&mut self, line: &str) -> Option<Progress> {
@@ -120,11 +121,16 @@ impl Adapter for LoadgenAdapter {
     }
 }
 
-/// The generator, told to do something. The password is in its environment alone.
-pub(crate) fn launch(arguments: Vec<String>, context: &LaunchContext, lead: Duration) -> Launch {
+/// One of our own programs, told to do something. The password is in its environment alone.
+pub(crate) fn launch(
+    program: &str,
+    arguments: Vec<String>,
+    context: &LaunchContext,
+    lead: Duration,
+) -> Launch {
     let password = context.password.iter().map(|password| (PASSWORD_VARIABLE.to_owned(), password.clone()));
     Launch {
-        program: LOADGEN_NAME.to_owned(),
+        program: program.to_owned(),
         arguments,
         environment: password.collect(),
         stop_signal: StopSignal::Terminate,
@@ -212,9 +218,9 @@ fn measured(
         window: started.map(|started| (started, report.window_seconds)),
         commands: report.commands.clone(),
         warmup: report.warmup.as_ref().map(|warmup| warmup.operations.clone()).unwrap_or_default(),
-        queues: report.queues.as_ref().map(records::queues),
-        schedule: report.schedule.as_ref().map(records::schedule),
-        batches: report.batches.as_ref().map(records::batches),
+        queues: report.queues,
+        schedule: report.schedule.as_ref().map(schedule),
+        batches: report.batches.clone(),
         ..Measured::default()
     })
 }
@@ -231,9 +237,8 @@ fn connections(spec: &LoadgenSpec) -> u64 {
 
 fn operation(report: &OperationReport, whole: &Report) -> Result<OperationResult, ReportError> {
     let name = || report.operation.clone();
-    let histogram = EncodedHistogram(report.histogram.clone());
-    let latencies = Latencies::decode(&histogram)
-        .map_err(|source| ReportError::Histogram { operation: name(), source })?;
+    let latencies =
+        report.latencies().map_err(|source| ReportError::Histogram { operation: name(), source })?;
     if latencies.count() != report.count {
         let (count, latencies) = (report.count, latencies.count());
         return Err(ReportError::Contradiction { operation: name(), count, latencies });
@@ -252,7 +257,7 @@ fn operation(report: &OperationReport, whole: &Report) -> Result<OperationResult
         errors: report.errors,
         bytes: report.bytes_sent + report.bytes_received,
         latency_milliseconds: latencies.summary(),
-        histogram: Some(histogram),
+        histogram: Some(report.histogram.clone()),
         per_second,
         reported_operations_per_second: None,
     })
@@ -264,6 +269,17 @@ fn series(operation: &str, report: &Report) -> Vec<u64> {
         second.operations.iter().filter(|o| o.operation == operation).map(|o| o.count).sum()
     };
     report.per_second.iter().map(of_second).collect()
+}
+
+fn schedule(report: &ScheduleReport) -> ScheduleRecord {
+    ScheduleRecord {
+        kind: report.kind.clone(),
+        operations_per_second: report.operations_per_second,
+        scheduled: report.scheduled,
+        sent: report.sent,
+        answered: report.answered,
+        maximum_lag_microseconds: report.maximum_lag_microseconds as f64,
+    }
 }
 
 #[cfg(test)]

@@ -7,19 +7,19 @@ mod finder;
 mod page;
 
 use crate::{
-    access::{Access, TlsFiles},
+    access::Access,
     encryption::{Encryption, EncryptionError},
-    exposition::CONTENT_TYPE,
     host, http,
     output::Redactor,
     server::{ANSWER_TIMEOUT, Server, ServerError, truth::detect_engine},
     stop::Stop,
+    tls_files::TlsFiles,
     topology,
 };
 use axum::{
     Json, Router,
     extract::State,
-    http::{HeaderMap, StatusCode, header},
+    http::{HeaderMap, StatusCode},
     response::{IntoResponse, Response},
     routing::{get, post},
 };
@@ -246,6 +246,5 @@ async fn metrics(State(observer): State<Arc<Observer>>) -> Response {
         servers.push(page::Seen { port, engine, info });
     }
     let usage = finder::server_usage(observer.process_name.as_deref(), servers.len());
-    let page = page::page(&servers, usage.as_ref());
-    ([(header::CONTENT_TYPE, CONTENT_TYPE)], page).into_response()
+    http::metrics_answer(page::page(&servers, usage.as_ref()))
 }

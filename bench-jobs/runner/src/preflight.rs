@@ -4,13 +4,14 @@
 //! directory.
 
 use crate::{
-    access::{Access, TlsFiles},
+    access::Access,
     encryption::EncryptionError,
     failure::failure,
     job::Assignment,
     members::{self, Member},
     resolve::{self, ResolveError},
     server::{self, ANSWER_TIMEOUT, Server, ServerError},
+    tls_files::TlsFiles,
 };
 use dragstrip_crds::{datastore::ServerProtocol, observed::ServerTruth};
 use dragstrip_results::{

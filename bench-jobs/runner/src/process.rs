@@ -2,7 +2,7 @@
 //! group, and takes in what it writes. Touches processes and pipes.
 
 use crate::{
-    install::LOADGEN_NAME,
+    install::{CLIENTS_NAME, LOADGEN_NAME},
     output::{LineSplitter, Redactor, Tail},
     tool::{Adapter, Launch, Progress, StopSignal},
 };
@@ -190,11 +190,11 @@ impl<L: Listener> Tool<L> {
     }
 }
 
-/// Our own load generator lies beside the runner; everything else is the image's.
+/// Our own programs lie beside the runner; everything else is the image's.
 fn locate(program: &str) -> PathBuf {
-    let beside = std::env::current_exe().map(|own| own.with_file_name(LOADGEN_NAME));
+    let beside = std::env::current_exe().map(|own| own.with_file_name(program));
     match beside {
-        Ok(path) if program == LOADGEN_NAME && path.is_file() => path,
+        Ok(path) if [LOADGEN_NAME, CLIENTS_NAME].contains(&program) && path.is_file() => path,
         _ => PathBuf::from(program),
     }
 }

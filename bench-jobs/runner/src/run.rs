@@ -7,7 +7,7 @@ mod prepare;
 mod progress;
 
 use crate::{
-    access::{CertificateDirectories, TlsFiles},
+    adapters::adapter_for,
     clock, deliver, exec,
     failure::failure,
     gate, http,
@@ -18,7 +18,8 @@ use crate::{
     say,
     state::{Received, Shared},
     stop::Stop,
-    tool::{self, Adapter, Launch, LaunchContext, adapter_for},
+    tls_files::{CertificateDirectories, TlsFiles},
+    tool::{self, Adapter, Launch, LaunchContext},
     usage::{self, Opening},
     watch::{Watched, watch},
 };

@@ -2,10 +2,7 @@
 //! output says, and what its files mean. Pure: an adapter opens no connection
 //! and starts no process; the runner does that and hands over what it got.
 
-use crate::{
-    access::TlsFiles, bullmq::BullmqAdapter, exec::ExecAdapter, loadgen::LoadgenAdapter,
-    memtier::MemtierAdapter,
-};
+use crate::tls_files::TlsFiles;
 use dragstrip_crds::measured::{BatchStatistics, Metric, ScheduleRecord};
 use dragstrip_results::{
     protocol::{JobSpec, JobTool},
@@ -199,16 +196,6 @@ pub trait Adapter: Send {
     /// memtier exits 0 with a dead server.
     fn judge(&self, job: &JobSpec, context: &LaunchContext, ended: &Ended)
     -> Result<Measured, Box<Rejected>>;
-}
-
-/// The adapter of a job's tool; one per run, since it remembers what the tool wrote.
-pub fn adapter_for(tool: &JobTool) -> Box<dyn Adapter> {
-    match tool {
-        JobTool::Loadgen(spec) => Box::new(LoadgenAdapter::new(spec.clone())),
-        JobTool::Memtier(spec) => Box::new(MemtierAdapter::new(spec.clone())),
-        JobTool::Exec(spec) => Box::new(ExecAdapter::new(spec.clone())),
-        JobTool::Bullmq(spec) => Box::new(BullmqAdapter::new(spec.clone())),
-    }
 }
 
 /// How long after the start line the measured part begins, for tools that warm

@@ -43,7 +43,7 @@ async fn a_good_run_agrees_with_the_servers_own_counters() {
         wait_for("progress", async || pod.progress().await.filter(|state| state.operations > 0)).await;
     assert_eq!(progress.stage, RunnerStage::Running);
     let metrics = pod.metrics().await;
-    let labels = r#"run="run",phase="phase",repetition="1",client="0""#;
+    let labels = r#"client="0",phase="phase",repetition="1",run="run""#;
     assert!(
         metrics.contains(&format!("dragstrip_runner_stage{{{labels},stage=\"running\"}} 1")),
         "{metrics}"

@@ -40,6 +40,19 @@ fn join_lines(value: &mut Value) {
     }
 }
 
+/// Readers of YAML 1.1 take a plain 1:10 for a number of base 60: it is quoted for them.
+fn base_60_quoted(yaml: &str) -> String {
+    let base_60 = |value: &str| {
+        value.contains(':')
+            && value.split(':').all(|part| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit()))
+    };
+    let quoted = |line: &str| match line.split_once(": ") {
+        Some((name, value)) if base_60(value) => format!("{name}: '{value}'\n"),
+        _ => format!("{line}\n"),
+    };
+    yaml.lines().map(quoted).collect()
+}
+
 fn chart_template(yaml: &str) -> String {
     let kept = yaml.replacen(
         "metadata:\n",
@@ -57,7 +70,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for definition in definitions {
         let mut json = serde_json::to_value(&definition)?;
         join_lines(&mut json);
-        let yaml = format!("{GENERATED}{}", serde_saphyr::to_string(&json)?);
+        let yaml = format!("{GENERATED}{}", base_60_quoted(&serde_yaml::to_string(&json)?));
         let name = format!("{}.yaml", definition.spec.names.plural);
         fs::write(arguments.plain.join(&name), &yaml)?;
         fs::write(arguments.chart.join(&name), chart_template(&yaml))?;

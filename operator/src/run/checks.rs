@@ -7,7 +7,7 @@ use super::{
     validate::{Attempt, ValidatedRun},
 };
 use dragstrip_results::{
-    counters::{Agreement, add_commands, commands_used, counters_agree, joined},
+    counters::{Agreement, add_commands, commands_used, counters_agree, counts_commands, in_flight, joined},
     protocol::JobTool,
     result::{Check, CheckState, Failure, FailureStep, PodResult, RepetitionResult, ServerRecord},
 };
@@ -49,31 +49,19 @@ fn same_server(results: &[PodResult]) -> Result<Made, Failure> {
     Ok(Ok(()))
 }
 
-/// Whether the pods' counts are of the server's own commands.
-fn counts_commands(attempt: &Attempt, results: &[PodResult]) -> bool {
-    match &*attempt.tool {
-        JobTool::Loadgen(_) | JobTool::Memtier(_) => true,
-        JobTool::Exec(exec) => exec.counter_check,
-        JobTool::Bullmq(_) => results.iter().all(|pod| !pod.commands.is_empty()),
-    }
-}
-
-/// Requests that the server may have answered without a tool seeing the replies:
-/// none when each connection sends a set number and awaits them all. In a
-/// cluster every connection is one to each shard.
-fn in_flight(attempt: &Attempt, results: &[PodResult]) -> u64 {
-    let of_pod = |pod: &PodResult| {
-        let shards = pod.server.as_ref().filter(|server| server.truth.cluster_enabled);
-        let shards = shards.map_or(1, |server| server.shards.len().max(1) as u64);
-        pod.tool.connections * pod.tool.pipeline.max(1) * shards
+/// Requests that the server may have answered without the tools seeing the replies.
+fn all_in_flight(attempt: &Attempt, results: &[PodResult]) -> u64 {
+    let shards = |pod: &PodResult| {
+        let cluster = pod.server.as_ref().filter(|server| server.truth.cluster_enabled);
+        cluster.map_or(1, |server| server.shards.len())
     };
-    if attempt.tool.planned_seconds().is_some() { results.iter().map(of_pod).sum() } else { 0 }
+    results.iter().map(|pod| in_flight(&attempt.tool, pod, shards(pod))).sum()
 }
 
 /// What the server counted against what all clients counted together, and how exactly.
 fn counters(attempt: &Attempt, results: &[PodResult]) -> Result<(Made, Agreement), Failure> {
     let not_made = |why| Ok((Err(why), Agreement::Unknown));
-    if !counts_commands(attempt, results) {
+    if results.iter().any(|pod| !counts_commands(&attempt.tool, pod)) {
         return not_made("the tool's counts are not of the server's commands");
     }
     let Some(servers) = servers(results) else {
@@ -89,7 +77,7 @@ fn counters(attempt: &Attempt, results: &[PodResult]) -> Result<(Made, Agreement
     for pod in results {
         add_commands(&mut commands, commands_used(pod));
     }
-    match counters_agree(&commands, in_flight(attempt, results), &before, &after) {
+    match counters_agree(&commands, all_in_flight(attempt, results), &before, &after) {
         Ok(Agreement::Unknown) => not_made("the server keeps no command counters"),
         Ok(agreement) => Ok((Ok(()), agreement)),
         Err(error) => {

@@ -1,11 +1,9 @@
 //! Options that say how requests follow each other.
 
-use std::time::Duration;
-
 use clap::{Args, ValueEnum};
 
-use super::{ArgumentError, any_duration};
-use crate::schedule::{Arrival, Schedule};
+use super::ArgumentError;
+use crate::workload::schedule::{Arrival, Schedule};
 
 /// Highest rate, far above what one machine can send.
 const MAXIMUM_RATE: f64 = 1e9;
@@ -13,9 +11,6 @@ const MAXIMUM_RATE: f64 = 1e9;
 /// How requests follow each other.
 #[derive(Debug, Args)]
 pub struct PacingArguments {
-    /// Load of the same kind before the measured window; it is in no figure.
-    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = any_duration)]
-    pub warmup: Duration,
     /// Open loop: operations per second of the whole process, each sent at its own time whatever
     /// is still unanswered; latency counts from the intended time. The rate is divided evenly over
     /// all connections.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::ArgumentError;
-use crate::tls::{TlsClient, TlsOptions};
+use crate::wire::tls::{TlsClient, TlsOptions};
 
 /// How connections are made and secured.
 #[derive(Debug, Args)]

@@ -1,4 +1,4 @@
-//! Options that say which operations are sent, and where to in a cluster.
+//! Options that say which operations are sent.
 
 use std::num::NonZeroU32;
 
@@ -6,15 +6,15 @@ use clap::Args;
 
 use super::ArgumentError;
 use crate::configuration::{Configuration, Limit};
-use crate::mix::{Cycle, MAXIMUM_CYCLE};
-use crate::operations::{OperationKind, OperationSpec};
-use crate::replay::options::ReplayArgumentError;
-use crate::slots::hashtag;
+use crate::wire::slots::hashtag;
+use crate::workload::mix::{Cycle, MAXIMUM_CYCLE};
+use crate::workload::operations::{OperationKind, OperationSpec};
+use crate::workload::replay::options::ReplayArgumentError;
 
 /// Fewest EXISTS in a batch of `--verify-keys`.
 const VERIFY_PIPELINE: usize = 100;
 
-/// Which operations are sent, and where to in a cluster.
+/// Which operations are sent.
 #[derive(Debug, Args)]
 pub struct WorkloadArguments {
     /// One operation of a mix; may be given several times, instead of --ratio.
@@ -28,14 +28,6 @@ pub struct WorkloadArguments {
     /// every __key__ becomes a drawn key and every __data__ a value; quotes group words.
     #[arg(long, value_name = "SPEC", conflicts_with = "ratio")]
     pub operation: Vec<OperationSpec>,
-    /// The server is a node of a Redis Cluster: every thread makes --connections-per-thread
-    /// connections to each of its shards, and keys go where their slots are. Redirections are
-    /// followed. Commands of several keys need a --key-prefix with a {hashtag}.
-    #[arg(long)]
-    pub cluster: bool,
-    /// Send the load, which may only read, to the replicas of the cluster.
-    #[arg(long, requires = "cluster")]
-    pub replica_reads: bool,
     /// Send no load but count with EXISTS which keys from --key-minimum to --key-maximum are there;
     /// exit code 13 when some are not.
     #[arg(long, conflicts_with_all = ["ratio", "operation", "rate", "warmup", "replica_reads"])]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use dragstrip_loadgen::report::Report;
+use dragstrip_loadgen::counts::report::Report;
 
 use crate::support::{RedisServer, Running, run, run_mix, wait_for};
 

@@ -5,7 +5,7 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use dragstrip_loadgen::report::{FailureKind, RunStatus};
+use dragstrip_loadgen::counts::report::{FailureKind, RunStatus};
 use nix::sys::signal::Signal;
 
 use crate::support::{Ended, RedisServer, Running, free_port, run};

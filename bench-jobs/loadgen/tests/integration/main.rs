@@ -12,11 +12,7 @@ mod build;
 #[cfg(test)]
 mod cluster;
 #[cfg(test)]
-mod cluster_libraries;
-#[cfg(test)]
 mod failures;
-#[cfg(test)]
-mod libraries;
 #[cfg(test)]
 mod operations;
 #[cfg(test)]
@@ -27,3 +23,7 @@ mod replay;
 mod support;
 #[cfg(test)]
 mod transport;
+
+/// What is tested.
+#[cfg(test)]
+const PROGRAM: &str = env!("CARGO_BIN_EXE_dragstrip-loadgen");

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use dragstrip_loadgen::report::{OperationReport, Report};
+use dragstrip_loadgen::counts::report::{OperationReport, Report};
 
 use crate::support::{RedisServer, run, run_mix};
 
@@ -88,7 +88,7 @@ fn expiries_are_absolute_and_batches_of_commands_are_one_operation() {
         "--connections-per-thread 2 --requests 20 --pipeline 3 --key-pattern sequential --key-maximum 199";
     let report = completed(&server, options, &["mset-expireat keys=5 expiry=300"]);
     let batch: &OperationReport = report.operation("MSET+EXPIREAT").unwrap();
-    assert_eq!((batch.count, batch.requests, batch.decode_histogram().unwrap().len()), (40, 40, 40));
+    assert_eq!((batch.count, batch.requests, batch.latencies().unwrap().count()), (40, 40, 40));
     assert_eq!(report.commands, counts(&[("mset", 40), ("expireat", 200)]));
     assert_eq!(server.answered(), report.commands);
     let keyspace = server.ask(&["INFO keyspace"]);

@@ -1,6 +1,6 @@
 //! The BullMQ replay: the queues hold exactly the jobs that were added.
 
-use dragstrip_loadgen::report::{FailureKind, RunStatus};
+use dragstrip_loadgen::counts::report::{FailureKind, RunStatus};
 use nix::sys::signal::Signal;
 
 use crate::support::{RedisServer, Running, run};
@@ -17,7 +17,7 @@ fn every_job_is_in_its_queue_with_an_id_of_its_own() {
         let report = ended.report();
         let add = report.operation("ADD").unwrap();
         assert_eq!((add.count, add.errors, add.hits), (600, 0, 0));
-        assert_eq!(add.decode_histogram().unwrap().len(), 600);
+        assert_eq!(add.latencies().unwrap().count(), 600);
         let queues = report.queues.unwrap();
         // Jobs of an earlier run are not taken for this one's.
         assert_eq!((queues.expected, queues.found), (600 * pass, 600 * pass));

@@ -1,14 +1,14 @@
-//! A redis server and a load generator that end with the test.
+//! A redis server and a program under test ([`crate::PROGRAM`]) that end with the test.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
-use dragstrip_loadgen::report::Report;
+use dragstrip_loadgen::counts::report::Report;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
@@ -191,7 +191,7 @@ impl Running {
     pub(crate) fn start_words(words: &[&str], password: Option<&str>) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let json_file = directory.path().join("result.json");
-        let mut command = Command::new(env!("CARGO_BIN_EXE_dragstrip-loadgen"));
+        let mut command = Command::new(crate::PROGRAM);
         command
             .arg("--json-out-file")
             .arg(&json_file)
@@ -234,7 +234,7 @@ impl Running {
 
     pub(crate) fn wait(mut self) -> Ended {
         let (child, mut peak_bytes) = (&mut self.child, 0);
-        let status = wait_for(&format!("the end of loadgen {}", self.words), || {
+        let status = wait_for(&format!("the end of the run {}", self.words), || {
             peak_bytes = peak_memory(child.id()).unwrap_or(0).max(peak_bytes);
             child.try_wait().unwrap()
         });
@@ -243,7 +243,7 @@ impl Running {
         let mut stdout = String::new();
         self.child.stdout.take().unwrap().read_to_string(&mut stdout).unwrap();
         let json = std::fs::read_to_string(&self.json_file).ok();
-        let code = status.code().expect("the load generator must exit by itself");
+        let code = status.code().expect("the program must exit by itself");
         Ended { code, stdout, stderr: std::mem::take(&mut self.stderr_text), json, took, peak_bytes }
     }
 }
@@ -268,4 +268,24 @@ pub(crate) fn run_mix(port: u16, options: &str, operations: &[&str]) -> Ended {
 /// Runs the binary to its end, without a password.
 pub(crate) fn run(port: u16, options: &str) -> Ended {
     Running::start(port, options, None).wait()
+}
+
+pub(crate) fn openssl(directory: &Path, options: &str) {
+    let output = Command::new("openssl")
+        .current_dir(directory)
+        .args("req -x509 -days 2 -nodes -newkey ec -pkeyopt ec_paramgen_curve:prime256v1".split(' '))
+        .args(options.split(' '))
+        .output()
+        .expect("openssl must be on the PATH (package openssl) for these tests");
+    assert!(output.status.success(), "{options}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Writes an authority's certificate and a server's and a client's of it.
+pub(crate) fn write_certificates(directory: &Path) {
+    openssl(directory, "-subj /CN=authority -keyout ca.key -out ca.pem");
+    for name in ["server", "client"] {
+        let host = format!("-subj /CN={name} -addext subjectAltName=DNS:{name}.test");
+        let issued = "-CA ca.pem -CAkey ca.key -addext basicConstraints=critical,CA:FALSE";
+        openssl(directory, &format!("{host} {issued} -keyout {name}.key -out {name}.pem"));
+    }
 }

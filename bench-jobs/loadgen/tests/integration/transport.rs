@@ -1,10 +1,7 @@
 //! Unix sockets, TLS and users with limited rights.
 
-use std::path::Path;
-use std::process::Command;
-
-use crate::support::{RedisServer, Running, free_port, run, wait_for};
-use dragstrip_loadgen::report::FailureKind;
+use crate::support::{RedisServer, Running, free_port, run, wait_for, write_certificates};
+use dragstrip_loadgen::counts::report::FailureKind;
 
 #[test]
 fn a_unix_socket_carries_the_load() {
@@ -35,26 +32,6 @@ fn a_unix_socket_carries_the_load() {
         Running::start_words(&["--unix-socket", gone.to_str().unwrap(), "--requests", "1"], None).wait();
     assert_eq!(ended.code, 4, "{ended:?}");
     assert!(ended.stderr.contains("gone.sock"), "{}", ended.stderr);
-}
-
-pub(crate) fn openssl(directory: &Path, options: &str) {
-    let output = Command::new("openssl")
-        .current_dir(directory)
-        .args("req -x509 -days 2 -nodes -newkey ec -pkeyopt ec_paramgen_curve:prime256v1".split(' '))
-        .args(options.split(' '))
-        .output()
-        .expect("openssl must be on the PATH (package openssl) for these tests");
-    assert!(output.status.success(), "{options}: {}", String::from_utf8_lossy(&output.stderr));
-}
-
-/// Writes an authority's certificate and a server's and a client's of it.
-pub(crate) fn write_certificates(directory: &Path) {
-    openssl(directory, "-subj /CN=authority -keyout ca.key -out ca.pem");
-    for name in ["server", "client"] {
-        let host = format!("-subj /CN={name} -addext subjectAltName=DNS:{name}.test");
-        let issued = "-CA ca.pem -CAkey ca.key -addext basicConstraints=critical,CA:FALSE";
-        openssl(directory, &format!("{host} {issued} -keyout {name}.key -out {name}.pem"));
-    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The parsers that the project's examples declare. Reads examples/.
 
 use dragstrip_crds::workload::ParserSpec;
+use serde::Deserialize as _;
 use serde_json::Value;
 use std::{
     fs,
@@ -45,8 +46,9 @@ fn manifests(directory: &Path) -> Vec<PathBuf> {
 
 fn phases_of(root: &Path, file: &Path) -> Vec<ExecPhase> {
     let example = file.strip_prefix(root).unwrap().with_extension("").display().to_string();
-    let objects: Vec<Value> = serde_saphyr::from_multiple(&fs::read_to_string(file).unwrap())
-        .unwrap_or_else(|error| panic!("{example}: {error}"));
+    let objects: Vec<Value> = serde_yaml::Deserializer::from_str(&fs::read_to_string(file).unwrap())
+        .map(|object| Value::deserialize(object).unwrap_or_else(|error| panic!("{example}: {error}")))
+        .collect();
     let phases = objects.iter().filter_map(|object| object["spec"]["phases"].as_array()).flatten();
     phases
         .filter(|phase| phase["exec"].is_object())

@@ -1,6 +1,7 @@
 //! Inputs to begin with: the fixtures of the project's parsers.
 
-use dragstrip_loadgen::report::{OperationReport, Report, SecondReport};
+use dragstrip_loadgen::counts::report::{OperationReport, Report, SecondReport};
+use dragstrip_results::histogram::EncodedHistogram;
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -101,7 +102,7 @@ pub(crate) fn loadgen_report() -> Vec<Seed> {
         hits: 900,
         misses: 90,
         errors: 10,
-        histogram: histogram.unwrap(),
+        histogram: EncodedHistogram(histogram.unwrap()),
         ..OperationReport::default()
     };
     let report = Report {

@@ -1,7 +1,7 @@
 //! What arrives piece by piece: replies of a server, memtier's progress, INFO.
 
 use crate::cuts;
-use dragstrip_loadgen::scanner::{ReplyKind, ReplyScanner, ReplySink};
+use dragstrip_loadgen::wire::scanner::{ReplyKind, ReplyScanner, ReplySink};
 use dragstrip_runner::{
     memtier::progress::Observed,
     server::{counters::read_counters, info::Info},

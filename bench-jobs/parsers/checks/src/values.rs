@@ -3,14 +3,14 @@
 
 use crate::cuts;
 use dragstrip_crds::units::{Memory, Period};
-use dragstrip_loadgen::report::Report;
+use dragstrip_loadgen::counts::report::Report;
 use dragstrip_results::histogram::{EncodedHistogram, Latencies};
 
 pub(crate) fn loadgen_report(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let Ok(whole) = Report::from_json(&text) else { return };
     for operation in &whole.operations {
-        let _ = operation.decode_histogram();
+        let _ = operation.latencies();
     }
     for length in cuts(text.len()) {
         if let Some(Ok(cut)) = text.get(..length).map(Report::from_json) {

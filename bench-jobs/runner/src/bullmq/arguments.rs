@@ -1,7 +1,7 @@
 //! The BullMQ job's command line. Pure; no secret is in it.
 
 use super::REPORT_NAME;
-use crate::{access::TlsFiles, tool::LaunchContext};
+use crate::{tls_files::TlsFiles, tool::LaunchContext};
 use dragstrip_crds::workload::BullmqSpec;
 use dragstrip_results::protocol::JobSpec;
 use std::path::Path;

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::{
-    access::{CertificateFiles, TlsFiles},
     fixtures::{context, ended, job},
+    tls_files::{CertificateFiles, TlsFiles},
 };
 use std::path::Path;
 

@@ -5,12 +5,14 @@ use super::{
     *,
 };
 use crate::fixtures::{context, ended};
+use clap::Parser as _;
 use dragstrip_crds::workload::{ArrivalSchedule, OpenLoopSpec};
 use dragstrip_loadgen::{
     cli::Arguments,
-    histogram,
-    report::{ErrorReport, FailureKind, SecondOperation, SecondReport, Totals},
+    configuration::Configuration,
+    counts::report::{ErrorReport, FailureKind, SecondOperation, SecondReport, Totals},
 };
+use dragstrip_results::{histogram, result::Presence};
 use proptest::prelude::*;
 use std::path::Path;
 
@@ -80,7 +82,7 @@ fn refused(report: &Report, ended: &Ended) -> Failure {
 }
 
 #[test]
-fn the_generator_understands_every_command_line() {
+fn our_own_programs_understand_every_command_line() {
     for options in [
         r#"{"duration": "5s"}"#,
         r#"{"requestsPerConnection": 1000, "ratio": "1:0", "keyPattern": "Sequential", "resp3": true}"#,
@@ -104,16 +106,23 @@ fn the_generator_understands_every_command_line() {
         let adapter = LoadgenAdapter::new(spec(options));
         assert_eq!(adapter.accept(&job, &context), Ok(()), "{options}");
         let launch = adapter.launch(&job, &context);
-        let line = [launch.program].into_iter().chain(launch.arguments);
-        let arguments = <Arguments as clap::Parser>::try_parse_from(line)
-            .unwrap_or_else(|error| panic!("{options}: {error}"));
-        assert_eq!(arguments.host, "10.0.0.7");
-        assert_eq!(arguments.start_at_unix_nanos, Some(1_790_000_000_000_000_000));
-        assert_eq!(arguments.json_out_file, Some("/out/loadgen.json".into()));
-        if let Err(error) = arguments.into_configuration() {
-            panic!("{options}: {error}");
-        }
+        assert_eq!(launch.program == CLIENTS_NAME, options.contains("library"), "{options}");
+        let configuration = understood(launch).unwrap_or_else(|error| panic!("{options}: {error}"));
+        assert_eq!(configuration.host, "10.0.0.7");
+        assert_eq!(configuration.start_at_unix_nanos, Some(1_790_000_000_000_000_000));
+        assert_eq!(configuration.json_out_file, Some("/out/loadgen.json".into()));
     }
+}
+
+/// What the program makes of its command line.
+fn understood(launch: Launch) -> Result<Configuration, Box<dyn std::error::Error>> {
+    let clients = launch.program == CLIENTS_NAME;
+    let line = [launch.program].into_iter().chain(launch.arguments);
+    if clients {
+        let (configuration, _) = dragstrip_clients::cli::Arguments::try_parse_from(line)?.into_plan()?;
+        return Ok(configuration);
+    }
+    Ok(Arguments::try_parse_from(line)?.into_configuration()?)
 }
 
 /// The command line that a pod's options become.
@@ -202,7 +211,7 @@ fn a_library_that_cannot_do_what_is_declared_is_refused_with_the_remedy() {
 
 #[test]
 fn the_target_says_how_to_get_in() {
-    use crate::access::{CertificateFiles, TlsFiles};
+    use crate::tls_files::{CertificateFiles, TlsFiles};
     let mut job = job(1);
     job.target.username = Some("bench".into());
     job.target.cluster = true;
@@ -314,10 +323,10 @@ fn a_missing_or_damaged_report_is_a_failure_with_the_exit() {
 
 #[test]
 fn the_generators_own_failure_is_told_word_by_word() {
-    let failure = dragstrip_loadgen::report::Failure {
+    let failure = dragstrip_loadgen::counts::report::Failure {
         kind: FailureKind::ConnectionLost,
         message: "10.0.0.7:6379 closed the connection".into(),
-        ..dragstrip_loadgen::report::Failure::default()
+        ..dragstrip_loadgen::counts::report::Failure::default()
     };
     let report = Report { status: RunStatus::Failed, failure: Some(failure), ..report() };
     let refused = refused(&report, &ended(Some(7), None));
@@ -365,4 +374,35 @@ fn counts_must_match_latencies_and_exits_must_be_good() {
     assert_eq!(refused(&report(), &ended(Some(11), None)).step, FailureStep::Tool);
     let unknown = Report { status: RunStatus::Unknown, ..report() };
     assert_eq!(refused(&unknown, &ended(Some(0), None)).step, FailureStep::Tool);
+}
+
+#[test]
+fn a_report_without_schedules_batches_and_queues_reads_as_nothing() {
+    let report = Report::from_json(r#"{"tool": "x", "totals": {}}"#).unwrap();
+    assert_eq!((report.schedule, report.warmup, report.batches), (None, None, None));
+    assert_eq!((report.verified, report.queues, report.commands.len()), (None, None, 0));
+}
+
+#[test]
+fn schedules_batches_and_queues_are_read() {
+    let report = Report::from_json(
+        r#"{"commands": {"mset": 3}, "warmup": {"seconds": 1.5, "operations": {"GET": 9}},
+            "schedule": {"kind": "poisson", "operationsPerSecond": 100, "scheduled": 5, "sent": 5,
+                         "answered": 4, "unsentAtEnd": 0, "maximumLagMicroseconds": 1000000},
+            "batches": {"items": 10, "batchSize": 5, "bytesPerItem": 100, "iterations": 7,
+                        "secondsPerBatch": {"low": 1, "mid": 2, "high": 3},
+                        "elementsPerSecond": {"low": 1, "mid": 2, "high": 3},
+                        "mebibytesPerSecond": {"low": 1, "mid": 2, "high": 3}},
+            "verified": {"expected": 10, "present": 9}, "queues": {"expected": 4, "found": 4}}"#,
+    )
+    .unwrap();
+    assert_eq!((report.commands["mset"], report.warmup.unwrap().operations["GET"]), (3, 9));
+    let schedule = schedule(&report.schedule.unwrap());
+    assert_eq!((schedule.kind.as_str(), schedule.scheduled, schedule.answered), ("poisson", 5, 4));
+    assert!((schedule.maximum_lag_microseconds - 1_000_000.0).abs() < 1e-6);
+    let batches = report.batches.unwrap();
+    assert!((batches.iterations, batches.seconds_per_batch.high > 2.9) == (7, true), "{batches:?}");
+    let verified = report.verified.unwrap();
+    assert_eq!((verified.expected, verified.present), (10, 9));
+    assert_eq!(report.queues.unwrap(), Presence { expected: 4, found: 4 });
 }

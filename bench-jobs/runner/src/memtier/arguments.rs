@@ -253,8 +253,8 @@ fn whole_seconds(period: &Period) -> u64 {
 mod tests {
     use super::*;
     use crate::{
-        access::{CertificateFiles, TlsFiles},
         fixtures,
+        tls_files::{CertificateFiles, TlsFiles},
     };
     use std::path::Path;
 

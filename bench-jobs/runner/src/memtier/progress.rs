@@ -3,13 +3,9 @@
 //! both keep quiet about.
 
 use crate::tool::Progress;
+use dragstrip_parsers::memtier::replies::{count, error_reply, error_word};
 use std::collections::BTreeMap;
 
-/// Different error words counted one by one; the rest are counted together, so
-/// that a server's replies cannot fill the memory.
-const KINDS: usize = 32;
-/// Where error replies and troubles beyond [`KINDS`] are counted.
-const OTHER: &str = "OTHER";
 /// Lines of a sort that are remembered.
 const LINES: usize = 8;
 /// Characters of a remembered line.
@@ -96,8 +92,7 @@ impl Observed {
     }
 
     fn remember(&mut self, line: &str) {
-        if let Some((_, reply)) = line.split_once("handle error response:") {
-            let reply = reply.trim_start();
+        if let Some(reply) = error_reply(line) {
             count(&mut self.error_replies, error_word(reply));
             self.first_error_reply.get_or_insert_with(|| cut(reply));
         } else if line.starts_with("Restarting thread ") {
@@ -123,11 +118,6 @@ fn progress(line: &str) -> Option<(u64, u64)> {
     Some((run.parse().ok()?, operations.trim().parse().ok()?))
 }
 
-/// `OOM` out of `-OOM command not allowed ...`.
-fn error_word(reply: &str) -> &str {
-    reply.trim_start_matches('-').split_whitespace().next().unwrap_or(OTHER)
-}
-
 fn is_trouble(line: &str) -> bool {
     // "Connection timeout, attempting reconnection" follows the line that counts.
     starts_with_any(line, &TROUBLES) && !line.contains(", attempting ")
@@ -139,12 +129,6 @@ fn is_complaint(line: &str) -> bool {
 
 fn starts_with_any(line: &str, prefixes: &[&str]) -> bool {
     prefixes.iter().any(|prefix| line.starts_with(prefix))
-}
-
-fn count(counts: &mut BTreeMap<String, u64>, kind: &str) {
-    let kind = cut(kind);
-    let known = counts.contains_key(&kind) || counts.len() < KINDS;
-    *counts.entry(if known { kind } else { OTHER.to_owned() }).or_default() += 1;
 }
 
 /// Every connection complains alike; once is enough.
@@ -216,7 +200,7 @@ mod tests {
             seen.take_in(&format!("remark {number} {}", "x".repeat(10_000)));
         }
         assert_eq!(seen.errors(), 10_000, "every error must be counted");
-        assert!(seen.error_replies.len() <= KINDS + 1, "{} kinds", seen.error_replies.len());
+        assert!(seen.error_replies.len() < 100, "{} kinds", seen.error_replies.len());
         assert_eq!((seen.complaints.len(), seen.remarks.len()), (LINES, LINES));
         assert!(seen.remarks.iter().all(|remark| remark.chars().count() <= LINE_LENGTH));
     }

@@ -1,7 +1,7 @@
 //! The observer's page of metrics. Pure.
 
 use crate::{
-    exposition::{Exposition, Kind},
+    exposition::{Exposition, Kind, Label},
     server::info::Info,
 };
 use dragstrip_crds::Engine;
@@ -41,47 +41,35 @@ pub struct Seen {
 }
 
 impl Seen {
-    fn labels(&self) -> Vec<(&'static str, String)> {
+    fn labels(&self) -> Vec<Label> {
         let engine = self.engine.map(|engine| engine.to_string()).unwrap_or_default();
         let port = self.port.map(|port| ("port", port.to_string()));
         std::iter::once(("engine", engine)).chain(port).collect()
     }
 }
 
-/// A metric with a sample of every server that has one.
-fn samples(page: &mut Exposition, heading: (&str, Kind, &str), values: &[(&Seen, f64)]) {
-    let (name, kind, help) = heading;
-    if !values.is_empty() {
-        page.heading(name, kind, help);
-    }
-    for (seen, value) in values {
-        let labels = seen.labels();
-        let labels: Vec<_> = labels.iter().map(|(name, text)| (*name, text.as_str())).collect();
-        page.sample(name, &labels, *value);
-    }
-}
-
 /// The page: what the servers said, and what their containers used together.
-pub fn page(servers: &[Seen], usage: Option<&CgroupUsage>) -> String {
-    let mut page = Exposition::default();
-    let up: Vec<_> = servers.iter().map(|seen| (seen, f64::from(u8::from(seen.info.is_some())))).collect();
-    samples(&mut page, ("dragstrip_server_up", Kind::Gauge, "1 when the server answers."), &up);
+pub fn page(servers: &[Seen], usage: Option<&CgroupUsage>) -> Result<String, prometheus::Error> {
+    let page = Exposition::default();
+    let up: Vec<_> =
+        servers.iter().map(|seen| (seen.labels(), f64::from(u8::from(seen.info.is_some())))).collect();
+    page.metric(("dragstrip_server_up", Kind::Gauge, "1 when the server answers."), &up)?;
     for (name, field, kind, help) in FIELDS {
-        let values: Vec<_> =
-            servers.iter().filter_map(|seen| Some((seen, seen.info.as_ref()?.number(field)?))).collect();
-        samples(&mut page, (name, kind, help), &values);
+        let value = |seen: &Seen| Some((seen.labels(), seen.info.as_ref()?.number(field)?));
+        page.metric((name, kind, help), &servers.iter().filter_map(value).collect::<Vec<_>>())?;
     }
     let engine = servers.first().and_then(|seen| seen.engine).map(|e| e.to_string()).unwrap_or_default();
-    let labels = [("engine", engine.as_str())];
+    let labels = vec![("engine", engine)];
     let own = || servers.iter().map(|seen| own_cpu_seconds(seen.info.as_ref()?)).sum::<Option<f64>>();
     if let Some(seconds) = usage.map(|usage| usage.cpu_seconds).or_else(own) {
-        let name = "dragstrip_server_cpu_seconds_total";
-        page.single(name, Kind::Counter, "CPU time of the server's container.", &labels, seconds);
+        let help = "CPU time of the server's container.";
+        let heading = ("dragstrip_server_cpu_seconds_total", Kind::Counter, help);
+        page.metric(heading, &[(labels.clone(), seconds)])?;
     }
     if let Some(usage) = usage {
-        container(&mut page, &labels, usage);
+        container(&page, &labels, usage)?;
     }
-    page.into_text()
+    page.text()
 }
 
 /// The server's own account of its CPU time.
@@ -89,7 +77,7 @@ fn own_cpu_seconds(info: &Info) -> Option<f64> {
     Some(info.number::<f64>("used_cpu_sys")? + info.number::<f64>("used_cpu_user")?)
 }
 
-fn container(page: &mut Exposition, labels: &[(&str, &str)], usage: &CgroupUsage) {
+fn container(page: &Exposition, labels: &[Label], usage: &CgroupUsage) -> Result<(), prometheus::Error> {
     for (name, kind, help, value) in [
         (
             "dragstrip_server_throttled_seconds_total",
@@ -116,8 +104,9 @@ fn container(page: &mut Exposition, labels: &[(&str, &str)], usage: &CgroupUsage
             usage.memory_peak_bytes as f64,
         ),
     ] {
-        page.single(name, kind, help, labels, value);
+        page.metric((name, kind, help), &[(labels.to_vec(), value)])?;
     }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -135,7 +124,7 @@ mod tests {
             engine: Some(Engine::Redis),
             info: Some(Info::parse(text)),
         };
-        let page = page(&[shard(7000, "used_memory:5"), shard(7001, "used_memory:6")], None);
+        let page = page(&[shard(7000, "used_memory:5"), shard(7001, "used_memory:6")], None).unwrap();
         assert!(
             page.contains("dragstrip_server_used_memory_bytes{engine=\"Redis\",port=\"7000\"} 5\n"),
             "{page}"
@@ -152,7 +141,7 @@ mod tests {
     fn dragonfly_fills_the_page() {
         let info = Info::parse(include_str!("../../tests/fixtures/dragonfly/info_all_after_memtier_2t.txt"));
         let usage = CgroupUsage { cpu_seconds: 2.5, throttled_periods: 4, ..CgroupUsage::default() };
-        let page = page(&[seen(Some(Engine::Dragonfly), Some(info))], Some(&usage));
+        let page = page(&[seen(Some(Engine::Dragonfly), Some(info))], Some(&usage)).unwrap();
         for line in [
             "dragstrip_server_up{engine=\"Dragonfly\"} 1\n",
             "dragstrip_server_used_memory_bytes{engine=\"Dragonfly\"} 1002864\n",
@@ -168,14 +157,14 @@ mod tests {
     #[test]
     fn without_a_cgroup_the_servers_own_cpu_time_stands() {
         let info = Info::parse("used_cpu_sys:1.25\nused_cpu_user:0.5");
-        let page = page(&[seen(None, Some(info))], None);
+        let page = page(&[seen(None, Some(info))], None).unwrap();
         assert!(page.contains("dragstrip_server_cpu_seconds_total{engine=\"\"} 1.75\n"), "{page}");
         assert!(!page.contains("throttled"), "{page}");
     }
 
     #[test]
     fn a_silent_server_is_down_and_nothing_else() {
-        let page = page(&[seen(None, None)], None);
+        let page = page(&[seen(None, None)], None).unwrap();
         assert!(page.ends_with("dragstrip_server_up{engine=\"\"} 0\n"), "{page}");
     }
 }

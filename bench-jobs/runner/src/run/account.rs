@@ -13,8 +13,8 @@ use crate::{
 };
 use dragstrip_crds::datastore::ServerProtocol;
 use dragstrip_results::{
-    counters::{commands_used, counters_agree},
-    protocol::{JobSpec, JobTool},
+    counters::{commands_used, counters_agree, counts_commands, in_flight},
+    protocol::JobSpec,
     result::{Failure, FailureStep, PodResult, Window},
 };
 use std::time::Duration;
@@ -65,7 +65,9 @@ pub(super) fn settle(
     if counters_compared(job, result) {
         let ready = &armed.prepared.ready;
         let sum = |look: &Look| look.sum(&ready.members, ready.replica_reads);
-        let in_flight = in_flight(job, result, ready.members.len());
+        // Replicas take no part.
+        let shards = if job.target.cluster { ready.members.len() } else { 1 };
+        let in_flight = in_flight(&job.tool, result, shards);
         counters_agree(&commands_used(result), in_flight, &sum(&armed.before), &sum(after))
             .map_err(|e| failure(FailureStep::CounterCheck, e.to_string()))?;
     }
@@ -79,12 +81,7 @@ pub(super) fn settle(
 /// only the operator can add up, and not every tool's operations are the
 /// server's commands.
 fn counters_compared(job: &JobSpec, result: &PodResult) -> bool {
-    let comparable = match &job.tool {
-        JobTool::Loadgen(_) | JobTool::Memtier(_) => true,
-        JobTool::Bullmq(_) => !result.commands.is_empty(),
-        JobTool::Exec(spec) => spec.counter_check,
-    };
-    comparable && job.clients == 1 && job.target.protocol == ServerProtocol::Resp
+    counts_commands(&job.tool, result) && job.clients == 1 && job.target.protocol == ServerProtocol::Resp
 }
 
 fn fill_in(result: &mut PodResult, measured: Measured) {
@@ -136,17 +133,6 @@ fn window(line: &Line, launched_unix_nanos: i64, active: Duration, told: Option<
         start_skew_seconds: clock::seconds(start_unix_nanos.saturating_sub(begin)),
         clock_offset_seconds: received.clock_offset_seconds,
         clock_uncertainty_seconds: received.clock_uncertainty_seconds,
-    }
-}
-
-/// Requests the server may have answered without the tool seeing the replies:
-/// none when each connection sends a set number and awaits them all. In a
-/// cluster every connection is one to each shard.
-fn in_flight(job: &JobSpec, result: &PodResult, servers: usize) -> u64 {
-    let shards = if job.target.cluster { servers.max(1) as u64 } else { 1 };
-    match job.tool.planned_seconds() {
-        Some(_) => result.tool.connections * result.tool.pipeline.max(1) * shards,
-        None => 0,
     }
 }
 
@@ -219,18 +205,6 @@ mod tests {
         let untold = window(&line, LINE, Duration::from_secs(7), None);
         assert_eq!(untold.start_unix_nanos, LINE + 2_000_000_000);
         assert!((untold.seconds - 5.0).abs() < 1e-9 && untold.start_skew_seconds.abs() < 1e-9, "{untold:?}");
-    }
-
-    #[test]
-    fn what_may_be_in_flight_is_known() {
-        let mut result = PodResult::failed("phase", 1, "pod", failure(FailureStep::Job, ""));
-        (result.tool.connections, result.tool.pipeline) = (20, 4);
-        let mut timed = job(1, r#"{"memtier": {"testTime": "5s"}}"#);
-        assert_eq!(in_flight(&timed, &result, 8), 80, "replicas take no part");
-        timed.target.cluster = true;
-        assert_eq!(in_flight(&timed, &result, 8), 640);
-        let counted = job(1, r#"{"memtier": {"requestsPerConnection": 5}}"#);
-        assert_eq!(in_flight(&counted, &result, 1), 0);
     }
 
     #[test]

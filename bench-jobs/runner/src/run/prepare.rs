@@ -3,13 +3,14 @@
 
 use super::Runner;
 use crate::{
+    adapters::adapter_for,
     aside,
     failure::failure,
     flush, gate, load,
     preflight::{self, Ready},
     process::ProcessError,
     say,
-    tool::{Adapter, LaunchContext, adapter_for},
+    tool::{Adapter, LaunchContext},
     warmup,
 };
 use dragstrip_crds::units::thousands;

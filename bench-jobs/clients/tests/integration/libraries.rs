@@ -1,0 +1,336 @@
+//! Runs through client libraries: their counts agree exactly with the server's.
+
+use std::time::Duration;
+
+use dragstrip_loadgen::counts::report::{FailureKind, PipelineMode, Report, RunStatus};
+use nix::sys::signal::Signal;
+
+use crate::support::{RedisServer, Running, free_port, openssl, run, wait_for, write_certificates};
+
+/// Every way to use a library that can do everything.
+const CLIENTS: [&str; 4] = [
+    "--client redis-rs",
+    "--client redis-rs --connection-kind connection-manager --protocol resp3",
+    "--client fred",
+    "--client bb8-redis",
+];
+
+fn completed(server: &RedisServer, options: &str) -> Report {
+    let ended = run(server.port, options);
+    assert_eq!(ended.code, 0, "{options}: {ended:?}");
+    let report = ended.report();
+    assert_eq!(report.status, RunStatus::Completed, "{options}");
+    report
+}
+
+fn assert_consistent(report: &Report, what: &str) {
+    let operation = &report.operations[0];
+    assert_eq!(operation.count + operation.errors, operation.requests, "{what}");
+    assert_eq!(operation.latencies().unwrap().count(), operation.count, "{what}");
+    let by_second: u64 = report.per_second.iter().map(|second| second.operations[0].count).sum();
+    assert_eq!(by_second, operation.count, "{what}");
+    assert!(report.window_seconds > 0.0, "{what}");
+    assert_eq!(report.pipeline_mode, PipelineMode::Library, "{what}");
+}
+
+fn assert_commands_agree(report: &Report, server: &RedisServer, what: &str) {
+    assert!(!report.commands.is_empty(), "{what}");
+    let library = report.configuration.library.as_ref().unwrap();
+    for (command, &count) in &report.commands {
+        // fred greets on each connection with a PING, which is none of the load.
+        let greetings =
+            if library.client == "fred" && command == "ping" { library.pool_size as u64 } else { 0 };
+        assert_eq!(server.calls(command), count + greetings, "{what}: calls of {command}");
+    }
+}
+
+#[test]
+fn increments_are_counted_exactly_and_in_order() {
+    for client in CLIENTS {
+        let server = RedisServer::start(&[]);
+        let options = format!(
+            "{client} --threads 2 --tasks 7 --pool-size 3 --total-requests 1001 --assert-expected --progress-interval 0s"
+        );
+        let report = completed(&server, &options);
+        assert_consistent(&report, client);
+        assert_eq!(report.operation("INCR").unwrap().count, 1001, "{client}");
+        assert_eq!(report.commands["incr"], 1001, "{client}");
+        assert_commands_agree(&report, &server, client);
+        assert!(server.ask(&["DBSIZE"]).starts_with(":7\r\n"), "{client}: one key for each task");
+        let cpu = &report.client_cpu;
+        assert!(cpu.user_seconds + cpu.system_seconds > 0.0, "{client}: {cpu:?}");
+        let threads = &cpu.threads;
+        assert_eq!(threads.len(), 2, "{client}: {threads:?}");
+        let echo = report.configuration.library.unwrap();
+        assert_eq!((echo.tasks, echo.pool_size, echo.total_requests), (Some(7), 3, Some(1001)), "{client}");
+    }
+}
+
+#[test]
+fn a_pool_has_as_many_connections_as_wanted() {
+    for client in CLIENTS {
+        let server = RedisServer::start(&[]);
+        let mut running = Running::start(
+            server.port,
+            &format!("{client} --tasks 8 --pool-size 5 --duration 30s --progress-interval 20ms"),
+            None,
+        );
+        running.until_loading();
+        // Its own connection asks.
+        assert_eq!(server.info("clients", "connected_clients:"), 6, "{client}");
+        running.signal(Signal::SIGTERM);
+        let ended = running.wait();
+        assert_eq!(ended.code, 143, "{client}: {ended:?}");
+        assert_eq!(ended.report().status, RunStatus::Interrupted, "{client}");
+        assert_eq!(server.calls("incr"), ended.report().operation("INCR").unwrap().count, "{client}");
+    }
+}
+
+#[test]
+fn sets_and_gets_use_the_key_space() {
+    for client in CLIENTS {
+        let server = RedisServer::start(&[]);
+        let keys = "--key-prefix k: --key-minimum 5 --key-maximum 24 --data-size 33 --tasks 4 --bounded 2 --total-requests 400";
+        let written = completed(&server, &format!("{client} --library-operation set {keys}"));
+        assert_consistent(&written, client);
+        assert_eq!(written.operation("SET").unwrap().count, 400, "{client}");
+        let read = completed(&server, &format!("{client} --library-operation get {keys}"));
+        let get = read.operation("GET").unwrap();
+        assert_eq!(get.hits + get.misses, 400, "{client}");
+        assert_eq!(server.info("stats", "keyspace_hits:"), get.hits, "{client}");
+        assert!(get.hits > 300, "{client}: 20 keys, drawn 400 times: {get:?}");
+        assert!(server.ask(&["STRLEN k:5"]).starts_with(":33\r\n"), "{client}");
+        assert_eq!(server.calls("get"), read.commands["get"], "{client}");
+    }
+}
+
+#[test]
+fn error_replies_are_counted_by_kind() {
+    for client in CLIENTS {
+        let server = RedisServer::start(&[]);
+        server.ask(&["LPUSH k:1 a"]);
+        let options = format!(
+            "{client} --library-operation get --key-prefix k: --key-minimum 1 --key-maximum 1 --tasks 3 --total-requests 60"
+        );
+        let ended = run(server.port, &options);
+        assert_eq!(ended.code, 10, "{client}: {ended:?}");
+        let report = ended.report();
+        let get = report.operation("GET").unwrap();
+        assert_eq!((get.count, get.errors, get.requests), (0, 60, 60), "{client}");
+        assert_eq!((report.errors[0].kind.as_str(), report.errors[0].count), ("WRONGTYPE", 60), "{client}");
+        assert!(
+            report.errors[0].first_message.contains("wrong kind of value"),
+            "{client}: {:?}",
+            report.errors
+        );
+    }
+}
+
+#[test]
+fn a_server_killed_in_the_run_fails_it() {
+    for client in CLIENTS {
+        let server = RedisServer::start(&[]);
+        let options = format!("{client} --tasks 10 --pool-size 2 --duration 60s --progress-interval 20ms");
+        let mut running = Running::start(server.port, &options, None);
+        running.until_loading();
+        server.signal(Signal::SIGKILL);
+        let ended = running.wait();
+        assert_eq!(ended.code, 7, "{client}: {ended:?}");
+        let report = ended.report();
+        assert_eq!(report.status, RunStatus::Failed, "{client}");
+        assert_eq!(report.failure.unwrap().kind, FailureKind::ConnectionLost, "{client}");
+        assert!(report.totals.count > 0, "{client}");
+    }
+}
+
+/// Whether the connection breaks under a request or under a pool's own check.
+#[test]
+fn a_connection_the_server_cuts_ends_the_run() {
+    for client in CLIENTS {
+        let server = RedisServer::start(&[]);
+        let options = format!("{client} --tasks 10 --pool-size 2 --duration 60s --progress-interval 20ms");
+        let mut running = Running::start(server.port, &options, None);
+        running.until_loading();
+        server.ask(&["CLIENT KILL TYPE normal"]);
+        let ended = running.wait();
+        assert_eq!(ended.code, 7, "{client}: {ended:?}");
+        assert_eq!(ended.report().failure.unwrap().kind, FailureKind::ConnectionLost, "{client}");
+        assert!(ended.took < Duration::from_secs(6), "{client}: {:?}", ended.took);
+    }
+}
+
+#[test]
+fn a_frozen_server_ends_the_run_after_the_response_timeout() {
+    for client in CLIENTS {
+        let server = RedisServer::start(&[]);
+        let options =
+            format!("{client} --tasks 3 --duration 60s --response-timeout 400ms --progress-interval 20ms");
+        let mut running = Running::start(server.port, &options, None);
+        running.until_loading();
+        server.signal(Signal::SIGSTOP);
+        let ended = running.wait();
+        assert_eq!(ended.code, 8, "{client}: {ended:?}");
+        assert_eq!(ended.report().failure.unwrap().kind, FailureKind::ResponseTimeout, "{client}");
+        assert!(ended.took < Duration::from_secs(6), "{client}: {:?}", ended.took);
+    }
+}
+
+#[test]
+fn an_absent_server_and_a_wrong_password_are_told_apart() {
+    let server = RedisServer::start(&["--requirepass", "right"]);
+    let nobody = free_port();
+    for client in CLIENTS {
+        let options = format!("{client} --total-requests 5 --connect-timeout 2s");
+        let ended = run(nobody, &options);
+        assert_eq!(ended.code, 4, "{client}: {ended:?}");
+        let ended = Running::start(server.port, &options, Some("not-this-one")).wait();
+        assert_eq!(ended.code, 5, "{client}: {ended:?}");
+        assert!(!format!("{ended:?}").contains("not-this-one"), "{client}");
+        let ended = Running::start(server.port, &options, Some("right")).wait();
+        assert_eq!(ended.code, 0, "{client}: {ended:?}");
+    }
+}
+
+#[test]
+fn batches_are_whole_and_their_commands_agree_with_the_server() {
+    for client in CLIENTS {
+        for (operation, name) in [
+            ("mset", "MSET"),
+            ("set-expire", "SET"),
+            ("mset-expire", "MSET+EXPIREAT"),
+            ("mget", "MGET"),
+            ("ping", "PING"),
+        ] {
+            let what = format!("{client} {operation}");
+            let server = RedisServer::start(&[]);
+            let options = format!(
+                "{client} --library-operation {operation} --pool-size 4 --parallelism 3 --batch-items 250 --batch-size 100 \
+                 --batch-key-size 12 --data-size 8 --warmup 30ms --duration 150ms --progress-interval 0s"
+            );
+            let report = completed(&server, &options);
+            assert_consistent(&report, &what);
+            assert_commands_agree(&report, &server, &what);
+            let batches = report.batches.clone().unwrap();
+            assert_eq!((batches.items, batches.batch_size), (250, 100), "{what}");
+            let per_batch = if ["SET", "PING"].contains(&name) { 250 } else { 3 };
+            let counted = report.operation(name).unwrap();
+            assert_eq!(counted.count, batches.iterations * per_batch, "{what}");
+            let time = batches.seconds_per_batch;
+            assert!(time.low <= time.mid && time.mid <= time.high && time.low > 0.0, "{what}: {time:?}");
+            if operation == "mget" {
+                assert_eq!((counted.hits, counted.misses), (batches.iterations * 250, 0), "{what}");
+            }
+            if operation.ends_with("expire") {
+                let keyspace = server.ask(&["INFO keyspace"]);
+                assert!(keyspace.contains("keys=250,expires=250"), "{what}: {keyspace}");
+            }
+        }
+    }
+}
+
+#[test]
+fn errors_within_a_pipeline_are_counted_one_by_one() {
+    for client in CLIENTS {
+        let server = RedisServer::start(&["--maxmemory", "1", "--maxmemory-policy", "noeviction"]);
+        let options = format!(
+            "{client} --library-operation set-expire --batch-items 30 --batch-size 10 --data-size 8 --duration 50ms"
+        );
+        let ended = run(server.port, &options);
+        assert_eq!(ended.code, 10, "{client}: {ended:?}");
+        let report = ended.report();
+        let set = report.operation("SET").unwrap();
+        assert_eq!(
+            (set.count, set.errors),
+            (0, report.batches.as_ref().unwrap().iterations * 30),
+            "{client}"
+        );
+        assert_eq!((report.errors[0].kind.as_str(), report.errors[0].count), ("OOM", set.errors), "{client}");
+    }
+}
+
+#[test]
+fn a_warm_up_is_left_out_of_the_figures_but_not_of_the_commands() {
+    for client in CLIENTS {
+        let server = RedisServer::start(&[]);
+        let options = format!("{client} --tasks 5 --warmup 100ms --duration 200ms --assert-expected");
+        let report = completed(&server, &options);
+        assert_consistent(&report, client);
+        let incr = report.operation("INCR").unwrap();
+        assert!(report.commands["incr"] > incr.count && incr.count > 0, "{client}: {incr:?}");
+        assert_commands_agree(&report, &server, client);
+        let begun = report.started_at_unix_nanos.unwrap() - report.start.line_unix_nanos.unwrap();
+        assert!(begun >= 100_000_000, "{client}: the measured part began {begun} ns after the line");
+    }
+}
+
+#[test]
+fn a_unix_socket_serves_as_well() {
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("redis.sock");
+    let server = RedisServer::start(&["--unixsocket", socket.to_str().unwrap()]);
+    for (number, client) in CLIENTS.into_iter().enumerate() {
+        let options = format!("{client} --unix-socket {} --tasks 2 --total-requests 100", socket.display());
+        let words: Vec<&str> = options.split_whitespace().collect();
+        let ended = Running::start_words(&words, None).wait();
+        assert_eq!(ended.code, 0, "{client}: {ended:?}");
+        assert_eq!(server.calls("incr"), 100 * (number as u64 + 1), "{client}");
+    }
+}
+
+#[test]
+fn encrypted_connections_serve_as_well_and_certificates_count() {
+    let directory = tempfile::tempdir().unwrap();
+    write_certificates(directory.path());
+    let issued = "-CA ca.pem -CAkey ca.key -addext basicConstraints=critical,CA:FALSE";
+    let local = format!("-subj /CN=local -addext subjectAltName=IP:127.0.0.1 {issued}");
+    openssl(directory.path(), &format!("{local} -keyout local.key -out local.pem"));
+    let file = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let port = free_port();
+    let server = RedisServer::start(&[
+        "--tls-port",
+        &port.to_string(),
+        "--tls-cert-file",
+        &file("local.pem"),
+        "--tls-key-file",
+        &file("local.key"),
+        "--tls-ca-cert-file",
+        &file("ca.pem"),
+    ]);
+    wait_for("the TLS port", || std::net::TcpStream::connect(("127.0.0.1", port)).ok());
+    let client_files =
+        format!("--tls-cert-file {} --tls-key-file {}", file("client.pem"), file("client.key"));
+    let load = "--tasks 2 --total-requests 50 --connect-timeout 3s";
+    let mut expected = 0;
+    for client in CLIENTS {
+        for trust in [format!("--tls-ca-file {}", file("ca.pem")), "--tls-insecure".into()] {
+            let ended = run(port, &format!("{client} --tls {trust} {client_files} {load}"));
+            assert_eq!(ended.code, 0, "{client} {trust}: {ended:?}");
+            expected += 50;
+            assert_eq!(server.calls("incr"), expected, "{client} {trust}");
+        }
+        for trust in [format!("--tls-ca-file {}", file("client.pem")), String::new()] {
+            let ended = run(port, &format!("{client} --tls {trust} {client_files} {load}"));
+            assert!(
+                [4, 6].contains(&ended.code),
+                "{client} {trust}: another authority was trusted: {ended:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn users_with_limited_rights_are_told_their_limits() {
+    for client in CLIENTS {
+        let server = RedisServer::start(&[]);
+        server.ask(&["ACL SETUSER reader on >half-open ~* -@all +get +hello +client +ping +info"]);
+        let options = format!("{client} --username reader --tasks 2 --total-requests 20");
+        let ended = Running::start(server.port, &options, Some("half-open")).wait();
+        assert_eq!(ended.code, 10, "{client}: {ended:?}");
+        let report = ended.report();
+        assert_eq!((report.errors[0].kind.as_str(), report.errors[0].count), ("NOPERM", 20), "{client}");
+        let ended =
+            Running::start(server.port, &format!("{options} --library-operation get"), Some("half-open"))
+                .wait();
+        assert_eq!(ended.code, 0, "{client}: {ended:?}");
+    }
+}

@@ -1,0 +1,66 @@
+//! Exit codes of the process. They are part of its interface.
+
+use crate::counts::report::{Failure, FailureKind};
+
+/// Everything asked for was done and every reply was a success.
+pub const COMPLETED: u8 = 0;
+/// The command line or the environment is not usable; nothing was sent.
+pub const USAGE: u8 = 2;
+/// The run was completed, but the server answered some requests with errors.
+pub const ERROR_REPLIES: u8 = 10;
+/// The result could not be written.
+pub const RESULT_NOT_WRITTEN: u8 = 11;
+/// The queues of a BullMQ replay do not hold the jobs that were added.
+pub const QUEUE_LENGTH: u8 = 14;
+/// Keys were only verified, and some of them do not exist.
+pub const KEYS_MISSING: u8 = 13;
+/// Ended by SIGINT; the partial result was written.
+pub const INTERRUPTED: u8 = 130;
+/// Ended by SIGTERM; the partial result was written.
+pub const TERMINATED: u8 = 143;
+
+/// The exit code of a failed run.
+pub fn of_failure(failure: &Failure) -> u8 {
+    match failure.kind {
+        FailureKind::NameResolution => 3,
+        FailureKind::Connect => 4,
+        FailureKind::Authentication => 5,
+        FailureKind::Handshake => 6,
+        FailureKind::ConnectionLost => 7,
+        FailureKind::ResponseTimeout => 8,
+        FailureKind::Protocol => 9,
+        FailureKind::QueueLength => QUEUE_LENGTH,
+        FailureKind::Client | FailureKind::Unknown => 12,
+    }
+}
+
+/// The table that `--help` shows.
+pub const HELP: &str = "\
+Exit codes:
+    0  completed, every reply was a success
+    2  unusable command line or environment, nothing was sent
+    3  host name not resolved
+    4  connection refused, unreachable or not made within --connect-timeout
+    5  credentials refused, or wanted and not given
+    6  handshake failed (protocol version, TLS, slots of a cluster)
+    7  connection lost during the run
+    8  no reply within --response-timeout
+    9  the server sent something that is no valid reply
+   10  completed, but some replies were errors
+   11  the result could not be written
+   12  the client could not do its work (see the message)
+   13  --verify-keys found that some keys do not exist
+   14  the queues of --bullmq-add do not hold the jobs that were added
+  130  ended by SIGINT, partial result written
+  143  ended by SIGTERM, partial result written
+
+With --json-out-file the result is written in all cases but 2 and 11; its
+\"status\" says whether it is whole (\"completed\"), partial (\"interrupted\") or
+\"failed\". Progress lines on standard error have the form
+    progress elapsed_seconds=3.000 operations=457120 operations_per_second=152345 errors=0
+where operations and errors are totals and the rate is that of the interval.
+Latency of an operation: from just before its batch of --pipeline requests is
+handed to the kernel, with --rate from its intended time, until the read that
+brought the end of its reply returned. With --rate nothing is skipped: what is
+due while the server stalls is sent as soon as the connection takes it, without
+a limit of requests in flight.";

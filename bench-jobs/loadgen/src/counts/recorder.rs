@@ -1,0 +1,393 @@
+//! What one load thread counts while it runs.
+//!
+//! Only counters, histograms and bounded error text; a recorder knows nothing
+//! of sockets. Replies that arrive together are recorded together.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use dragstrip_results::histogram::{self, HistogramError};
+use hdrhistogram::Histogram;
+
+use crate::counts::errors::ErrorTable;
+use crate::workload::mix::OperationIndex;
+use crate::workload::operations::Found;
+
+/// Totals of one operation.
+#[derive(Clone, Debug)]
+pub struct OperationRecord {
+    /// Requests of the measured window that were written.
+    pub requests: u64,
+    pub(crate) count: u64,
+    pub(crate) hits: u64,
+    pub(crate) misses: u64,
+    pub(crate) errors: u64,
+    pub(crate) bytes_sent: u64,
+    pub(crate) bytes_received: u64,
+    pub(crate) latency: Histogram<u64>,
+    /// Successful replies before the measured window.
+    pub(crate) warmup_count: u64,
+    /// Error replies before the measured window.
+    pub(crate) warmup_errors: u64,
+    /// Answers that only said where to ask instead, in both parts of the run.
+    pub(crate) redirected: u64,
+}
+
+impl OperationRecord {
+    pub(crate) fn new() -> Result<Self, HistogramError> {
+        Ok(Self {
+            requests: 0,
+            count: 0,
+            hits: 0,
+            misses: 0,
+            errors: 0,
+            bytes_sent: 0,
+            bytes_received: 0,
+            latency: histogram::empty()?,
+            warmup_count: 0,
+            warmup_errors: 0,
+            redirected: 0,
+        })
+    }
+
+    /// Adds another thread's totals. Equal bounds make the histograms fit exactly.
+    pub(crate) fn merge(&mut self, other: &Self) -> Result<(), HistogramError> {
+        self.requests += other.requests;
+        self.count += other.count;
+        self.hits += other.hits;
+        self.misses += other.misses;
+        self.errors += other.errors;
+        self.bytes_sent += other.bytes_sent;
+        self.bytes_received += other.bytes_received;
+        self.warmup_count += other.warmup_count;
+        self.warmup_errors += other.warmup_errors;
+        self.redirected += other.redirected;
+        histogram::add(&mut self.latency, &other.latency)
+    }
+
+    /// How often a server answered one of these requests, whatever it said.
+    pub fn answered(&self) -> u64 {
+        self.count + self.errors + self.warmup_count + self.warmup_errors + self.redirected
+    }
+
+    #[inline]
+    fn add_tally(&mut self, tally: Tally, latency_micros: u64) {
+        self.count += tally.count;
+        self.hits += tally.found.hits;
+        self.misses += tally.found.misses;
+        self.errors += tally.errors;
+        self.bytes_received += tally.bytes;
+        if tally.count > 0 {
+            self.latency.saturating_record_n(latency_micros, tally.count);
+        }
+    }
+}
+
+/// One operation within one second.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) struct SecondCell {
+    pub(crate) count: u64,
+    pub(crate) errors: u64,
+    pub(crate) max_latency_micros: u64,
+}
+
+impl SecondCell {
+    #[inline]
+    fn add_tally(&mut self, tally: Tally, latency_micros: u64) {
+        self.count += tally.count;
+        self.errors += tally.errors;
+        if tally.count > 0 {
+            self.max_latency_micros = self.max_latency_micros.max(latency_micros);
+        }
+    }
+
+    pub(crate) fn merge(&mut self, other: Self) {
+        self.count += other.count;
+        self.errors += other.errors;
+        self.max_latency_micros = self.max_latency_micros.max(other.max_latency_micros);
+    }
+}
+
+/// One second of the run: a cell for each operation.
+pub(crate) type Second = Vec<SecondCell>;
+
+/// What one node of a cluster answered.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) struct NodeCounts {
+    pub(crate) operations: u64,
+    pub(crate) errors: u64,
+    pub(crate) moved: u64,
+    pub(crate) ask: u64,
+}
+
+impl NodeCounts {
+    pub(crate) fn merge(&mut self, other: Self) {
+        self.operations += other.operations;
+        self.errors += other.errors;
+        self.moved += other.moved;
+        self.ask += other.ask;
+    }
+}
+
+/// Replies to one operation that arrived together.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Tally {
+    /// Successful replies.
+    pub count: u64,
+    /// What reads found.
+    pub found: Found,
+    /// Error replies.
+    pub errors: u64,
+    /// Bytes of all of them.
+    pub bytes: u64,
+}
+
+impl Tally {
+    fn is_empty(&self) -> bool {
+        self.count + self.errors + self.bytes == 0
+    }
+
+    #[inline]
+    pub(crate) fn add_success(&mut self, found: Found) {
+        self.add_successes(found, 1);
+    }
+
+    /// So many successes that each found the same.
+    #[inline]
+    pub(crate) fn add_successes(&mut self, found: Found, count: u64) {
+        self.count += count;
+        self.found.hits += found.hits * count;
+        self.found.misses += found.misses * count;
+    }
+}
+
+/// When the requests were sent, or should have been, that an answer is to.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Origin {
+    /// When.
+    pub instant: Instant,
+    /// Whether it lies in the measured window.
+    pub measured: bool,
+}
+
+/// Everything one load thread counts.
+#[derive(Debug)]
+pub struct Recorder {
+    /// Totals of each operation.
+    pub operations: Vec<OperationRecord>,
+    pub(crate) errors: ErrorTable,
+    pub(crate) pushes: u64,
+    pub(crate) asking: u64,
+    pub(crate) nodes: Vec<(Arc<str>, NodeCounts)>,
+    pub(crate) seconds: Vec<Second>,
+    /// First send of the measured window.
+    pub first_send: Option<Instant>,
+    /// Last of the connections' first sends.
+    pub(crate) last_first_send: Option<Instant>,
+    pub(crate) last_reply: Option<Instant>,
+    /// Successful replies of the measured window so far, of all operations.
+    pub(crate) succeeded: u64,
+    /// Error replies of the measured window so far, of all operations.
+    pub(crate) failed: u64,
+    /// Instant at which second 0 begins.
+    origin: Instant,
+    current: Second,
+    current_end: Instant,
+    /// Answers of one read, until they are recorded together.
+    pub(crate) tallies: Vec<Tally>,
+}
+
+impl Recorder {
+    /// A recorder of so many operations on these nodes.
+    pub fn new(operations: usize, nodes: Vec<Arc<str>>, origin: Instant) -> Result<Self, HistogramError> {
+        Ok(Self {
+            operations: (0..operations).map(|_| OperationRecord::new()).collect::<Result<_, _>>()?,
+            errors: ErrorTable::default(),
+            pushes: 0,
+            asking: 0,
+            nodes: nodes.into_iter().map(|node| (node, NodeCounts::default())).collect(),
+            seconds: Vec::new(),
+            first_send: None,
+            last_first_send: None,
+            last_reply: None,
+            succeeded: 0,
+            failed: 0,
+            origin,
+            current: vec![SecondCell::default(); operations],
+            current_end: origin + Duration::from_secs(1),
+            tallies: vec![Tally::default(); operations],
+        })
+    }
+
+    /// Restarts the clock of the per-second series at the begin of the
+    /// measured window; nothing is recorded before.
+    pub fn set_origin(&mut self, origin: Instant) {
+        self.origin = origin;
+        self.current_end = origin + Duration::from_secs(1);
+    }
+
+    /// The first measured request of a connection leaves at `instant`.
+    pub fn note_first_send(&mut self, instant: Instant) {
+        self.first_send = Some(self.first_send.map_or(instant, |first| first.min(instant)));
+        self.last_first_send = Some(self.last_first_send.map_or(instant, |last| last.max(instant)));
+    }
+
+    /// So many requests of the measured window, of so many bytes together, were written.
+    #[inline]
+    pub(crate) fn note_requests(&mut self, operation: OperationIndex, requests: u64, bytes: u64) {
+        if let Some(record) = self.operations.get_mut(operation.0) {
+            record.requests += requests;
+            record.bytes_sent += bytes;
+        }
+    }
+
+    /// Records answers to requests of one operation and origin, which arrived
+    /// together at `arrived`.
+    #[inline]
+    pub fn record(&mut self, operation: OperationIndex, tally: Tally, origin: Origin, arrived: Instant) {
+        if let Some(place) = self.tallies.get_mut(operation.0) {
+            *place = tally;
+        }
+        self.settle(origin, arrived, 0);
+    }
+
+    /// Counts an error reply by its first word; a tally counts it too.
+    pub fn note_error(&mut self, operation: OperationIndex, message: &[u8]) {
+        self.errors.note(operation, message);
+    }
+
+    /// Records the tallied answers to requests of one origin, which arrived
+    /// together at `arrived` from `node`.
+    #[inline]
+    pub(crate) fn settle(&mut self, origin: Origin, arrived: Instant, node: usize) {
+        if !origin.measured {
+            self.settle_warmup();
+            return;
+        }
+        let micros = rounded_micros(arrived.saturating_duration_since(origin.instant));
+        if arrived >= self.current_end {
+            self.advance_second(arrived);
+        }
+        let (mut succeeded, mut failed) = (0, 0);
+        let records = self.operations.iter_mut().zip(&mut self.current);
+        for (tally, (record, cell)) in self.tallies.iter_mut().zip(records) {
+            if tally.is_empty() {
+                continue;
+            }
+            let tally = std::mem::take(tally);
+            record.add_tally(tally, micros);
+            cell.add_tally(tally, micros);
+            succeeded += tally.count;
+            failed += tally.errors;
+        }
+        self.succeeded += succeeded;
+        self.failed += failed;
+        if let Some((_, counts)) = self.nodes.get_mut(node) {
+            counts.operations += succeeded;
+            counts.errors += failed;
+        }
+        self.last_reply = Some(arrived);
+    }
+
+    fn settle_warmup(&mut self) {
+        for (tally, record) in self.tallies.iter_mut().zip(&mut self.operations) {
+            let tally = std::mem::take(tally);
+            record.warmup_count += tally.count;
+            record.warmup_errors += tally.errors;
+        }
+    }
+
+    /// Number of the node of this name, which may be new.
+    pub(crate) fn node_number(&mut self, name: &str) -> usize {
+        let known = self.nodes.iter().position(|(node, _)| &**node == name);
+        known.unwrap_or_else(|| {
+            self.nodes.push((name.into(), NodeCounts::default()));
+            self.nodes.len() - 1
+        })
+    }
+
+    /// A request was answered with where to ask instead.
+    pub(crate) fn note_redirection(
+        &mut self,
+        operation: OperationIndex,
+        node: usize,
+        measured: bool,
+        ask: bool,
+    ) {
+        if let Some(record) = self.operations.get_mut(operation.0) {
+            record.redirected += 1;
+        }
+        if let Some((_, counts)) = self.nodes.get_mut(node).filter(|_| measured) {
+            counts.moved += u64::from(!ask);
+            counts.ask += u64::from(ask);
+        }
+    }
+
+    /// Closes the second in progress; call once, when nothing more is recorded.
+    pub fn finish(&mut self) {
+        let last = std::mem::take(&mut self.current);
+        if last.iter().any(|cell| *cell != SecondCell::default()) {
+            self.seconds.push(last);
+        }
+    }
+
+    fn advance_second(&mut self, arrived: Instant) {
+        let empty = vec![SecondCell::default(); self.operations.len()];
+        self.seconds.push(std::mem::replace(&mut self.current, empty.clone()));
+        let whole = arrived.saturating_duration_since(self.origin).as_secs();
+        // Seconds without any reply are there, with zeros: a stall must show.
+        while (self.seconds.len() as u64) < whole {
+            self.seconds.push(empty.clone());
+        }
+        self.current_end = self.origin + Duration::from_secs(whole + 1);
+    }
+}
+
+/// Nearest whole microsecond, and never 0.
+pub(crate) fn rounded_micros(latency: Duration) -> u64 {
+    let nanos = u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX);
+    (nanos.saturating_add(500) / 1000).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settled(recorder: &mut Recorder, latency: Duration, arrived: Instant, measured: bool) {
+        recorder.tallies[0].add_success(Found::default());
+        recorder.tallies[0].add_success(Found { hits: 1, misses: 0 });
+        let origin = Origin { instant: arrived.checked_sub(latency).unwrap(), measured };
+        recorder.settle(origin, arrived, 0);
+    }
+
+    #[test]
+    fn silent_seconds_are_kept_as_zeros() {
+        // Far enough from the clock's zero for the longest latency.
+        let origin = Instant::now() + Duration::from_secs(10);
+        let mut recorder = Recorder::new(2, vec!["node".into()], origin).unwrap();
+        let at = |millis| origin + Duration::from_millis(millis);
+        settled(&mut recorder, Duration::from_nanos(1_499), at(100), true);
+        settled(&mut recorder, Duration::from_micros(7), at(900), true);
+        settled(&mut recorder, Duration::from_secs(2), at(3_000), true);
+        recorder.finish();
+        let counts: Vec<_> = recorder.seconds.iter().map(|second| second[0].count).collect();
+        assert_eq!(counts, vec![4, 0, 0, 2]);
+        assert_eq!(recorder.seconds[0][0].max_latency_micros, 7);
+        assert_eq!(recorder.seconds[3][0].max_latency_micros, 2_000_000);
+        assert_eq!((recorder.operations[0].latency.min(), recorder.operations[0].hits), (1, 3));
+        assert_eq!(recorder.nodes[0].1.operations, 6);
+    }
+
+    #[test]
+    fn answers_of_the_warm_up_are_in_no_figure() {
+        let origin = Instant::now() + Duration::from_secs(10);
+        let mut recorder = Recorder::new(1, vec!["node".into()], origin).unwrap();
+        settled(&mut recorder, Duration::from_millis(1), origin, false);
+        recorder.finish();
+        let record = &recorder.operations[0];
+        assert_eq!((record.count, record.hits, record.latency.len()), (0, 0, 0));
+        assert_eq!((record.warmup_count, record.answered()), (2, 2));
+        assert_eq!((recorder.seconds.len(), recorder.succeeded, recorder.last_reply), (0, 0, None));
+        assert_eq!(recorder.nodes[0].1, NodeCounts::default());
+    }
+}

@@ -1,0 +1,614 @@
+//! The JSON result of a run.
+//!
+//! These types are the format: the generator writes them, and whoever reads a
+//! result uses [`Report::from_json`]. Reading ignores unknown members and
+//! fills absent ones with their defaults, so results of other versions stay
+//! readable. Times named `...UnixNanos` are wall-clock nanoseconds since the
+//! Unix epoch; everything else is measured on the monotonic clock.
+
+use std::collections::BTreeMap;
+
+use dragstrip_crds::measured::BatchStatistics;
+use dragstrip_results::histogram::{EncodedHistogram, HistogramError, Latencies};
+use dragstrip_results::result::Presence;
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+
+use crate::workload::replay::plan::ReplayEcho;
+
+/// The whole result of one process.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Report {
+    /// Name of the tool, `dragstrip-loadgen`.
+    pub tool: String,
+    /// Version of the tool.
+    pub version: String,
+    /// How the run ended. Only [`RunStatus::Completed`] is a whole result.
+    pub status: RunStatus,
+    /// Name of the signal that ended the run early.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interrupted: Option<String>,
+    /// Why the run failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failure: Option<Failure>,
+    /// Exit code of the process.
+    pub exit_code: u8,
+    /// What was asked for, without secrets.
+    pub configuration: ConfigurationEcho,
+    /// How requests were pipelined.
+    pub pipeline_mode: PipelineMode,
+    /// Wall time of the first byte sent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub started_at_unix_nanos: Option<u64>,
+    /// Wall time of the last reply received.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ended_at_unix_nanos: Option<u64>,
+    /// Seconds from the first byte sent to the last reply received.
+    pub window_seconds: f64,
+    /// How well the connections started together.
+    pub start: StartReport,
+    /// Sums over all operations.
+    pub totals: Totals,
+    /// Results of each operation that was sent.
+    pub operations: Vec<OperationReport>,
+    /// Error replies by operation and kind.
+    pub errors: Vec<ErrorReport>,
+    /// RESP3 push messages received; they answer no request.
+    pub pushes: u64,
+    /// Element `n` covers the seconds `n` to `n + 1` after the start.
+    pub per_second: Vec<SecondReport>,
+    /// CPU time this process used in the window.
+    pub client_cpu: ClientCpu,
+    /// Times of batches.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub batches: Option<BatchStatistics>,
+    /// Jobs in the queues after a BullMQ replay.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queues: Option<Presence>,
+    /// Commands sent and answered by their lower-case name, over the whole run:
+    /// warm-up, error replies and redirections included, greetings not.
+    pub commands: BTreeMap<String, u64>,
+    /// How an open loop kept to its schedule.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<ScheduleReport>,
+    /// What was sent before the measured window.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub warmup: Option<WarmupReport>,
+    /// What each node of a cluster answered in the measured window.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub shards: Vec<ShardReport>,
+    /// Which keys were there, when only that was asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub verified: Option<VerifiedReport>,
+}
+
+impl Report {
+    /// Reads a result.
+    pub fn from_json(text: &str) -> Result<Self, serde_json::Error> {
+        serde_json::from_str(text)
+    }
+
+    /// Writes a result.
+    pub fn to_json(&self) -> Result<String, serde_json::Error> {
+        serde_json::to_string_pretty(self)
+    }
+
+    /// The results of one operation, by its name.
+    pub fn operation(&self, name: &str) -> Option<&OperationReport> {
+        self.operations.iter().find(|operation| operation.operation == name)
+    }
+}
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum RunStatus {
+    /// Every connection did its whole part. Error replies may still be there.
+    Completed,
+    /// A signal ended it; the numbers cover what was done until then.
+    Interrupted,
+    /// Something failed; the numbers cover what was done until then.
+    Failed,
+    /// A status that this version does not know, or none.
+    #[default]
+    #[serde(other)]
+    Unknown,
+}
+
+/// Why a run failed.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Failure {
+    /// Class of the failure.
+    pub kind: FailureKind,
+    /// What was being done.
+    pub step: String,
+    /// Server address.
+    pub address: String,
+    /// The whole story in one line.
+    pub message: String,
+}
+
+impl Failure {
+    /// The failure of a client that could not do its own work: the `step` it
+    /// failed at and why.
+    pub fn of_client(step: &str, target: String, problem: &dyn std::fmt::Display) -> Self {
+        let message = format!("cannot {step}: {problem}");
+        Self { kind: FailureKind::Client, step: step.into(), address: target, message }
+    }
+}
+
+/// Classes of failure; each has its exit code.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum FailureKind {
+    /// The host name has no address. Exit code 3.
+    NameResolution,
+    /// A connection could not be made. Exit code 4.
+    Connect,
+    /// The server refused the credentials or wants some. Exit code 5.
+    Authentication,
+    /// The server refused the protocol version, or the handshake broke. Exit code 6.
+    Handshake,
+    /// A connection ended during the run. Exit code 7.
+    ConnectionLost,
+    /// The server fell silent during the run. Exit code 8.
+    ResponseTimeout,
+    /// The server sent something that is no valid reply. Exit code 9.
+    Protocol,
+    /// The queues do not hold the jobs that were added. Exit code 14.
+    QueueLength,
+    /// The client itself could not do its work. Exit code 12.
+    Client,
+    /// A class that this version does not know, or none.
+    #[default]
+    #[serde(other)]
+    Unknown,
+}
+
+/// How requests share the connection.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum PipelineMode {
+    /// A full batch is written at once and all its replies are awaited.
+    Batch,
+    /// A client library decides.
+    Library,
+    /// Each request is written when it is due, whatever is still unanswered.
+    Schedule,
+    /// A mode that this version does not know, or none.
+    #[default]
+    #[serde(other)]
+    Unknown,
+}
+
+/// What was asked for. Strings are in the notation of the command line.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ConfigurationEcho {
+    /// Host as it was named.
+    pub host: String,
+    /// TCP port.
+    pub port: u16,
+    /// Addresses the host resolved to.
+    pub addresses: Vec<String>,
+    /// `resp2` or `resp3`.
+    pub protocol: String,
+    /// `none`, `password` or `usernameAndPassword`.
+    pub authentication: String,
+    /// Load threads.
+    pub threads: usize,
+    /// Connections of each thread; in a cluster, to each of its shards.
+    pub connections_per_thread: usize,
+    /// `SET:GET`; empty when operations were declared.
+    pub ratio: String,
+    /// The declared operations.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub operations: Vec<String>,
+    /// Path of the Unix socket that was used instead of host and port.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unix_socket: Option<String>,
+    /// `none`, `verified` or `insecure`.
+    pub tls: String,
+    /// Whether the shards of a cluster shared the load.
+    pub cluster: bool,
+    /// Whether the replicas of a cluster took the load.
+    pub replica_reads: bool,
+    /// Load before the measured window, in seconds.
+    pub warmup_seconds: f64,
+    /// Rate of an open loop, in operations per second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate: Option<f64>,
+    /// `fixed` or `poisson`, for an open loop.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub arrival: Option<String>,
+    /// Text before key numbers.
+    pub key_prefix: String,
+    /// Lowest key number.
+    pub key_minimum: u64,
+    /// Highest key number.
+    pub key_maximum: u64,
+    /// `uniform`, `sequential`, `gaussian` or `zipfian`.
+    pub key_pattern: String,
+    /// Centre of the gaussian pattern, as a key number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key_median: Option<f64>,
+    /// Standard deviation of the gaussian pattern, in keys.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key_standard_deviation: Option<f64>,
+    /// Exponent of the zipfian pattern.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub zipf_exponent: Option<f64>,
+    /// Smallest value, in bytes.
+    pub data_size_minimum: usize,
+    /// Largest value, in bytes.
+    pub data_size_maximum: usize,
+    /// Whether values are random bytes.
+    pub random_data: bool,
+    /// Smallest and largest expiry, in seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expiry_seconds: Option<(u64, u64)>,
+    /// Requests of a batch.
+    pub pipeline: usize,
+    /// Requests of each connection, or `allkeys`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub requests: Option<String>,
+    /// Wanted length of the run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub duration_seconds: Option<f64>,
+    /// Seed of all random draws.
+    pub seed: u64,
+    /// Longest time for a connection to be ready, in seconds.
+    pub connect_timeout_seconds: f64,
+    /// Longest silence of the server, in seconds.
+    pub response_timeout_seconds: f64,
+    /// Wanted start instant.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub start_at_unix_nanos: Option<u64>,
+    /// What was asked of a client library.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub library: Option<LibraryEcho>,
+    /// What was asked of a BullMQ replay.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replay: Option<ReplayEcho>,
+}
+
+/// What was asked of a client library.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct LibraryEcho {
+    /// `redis-rs`, `fred` or `bb8-redis`.
+    pub client: String,
+    /// `multiplexed` or `connection-manager`, for redis-rs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub connection_kind: Option<String>,
+    /// Name of the operation in the report.
+    pub operation: String,
+    /// Tokio tasks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tasks: Option<usize>,
+    /// Connections or clients.
+    pub pool_size: usize,
+    /// Requests of all tasks together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub total_requests: Option<u64>,
+    /// Most requests in flight over all tasks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bounded: Option<usize>,
+    /// Whether replies to INCR were checked.
+    pub assert_expected: bool,
+    /// Chunks of a batch in flight.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parallelism: Option<usize>,
+    /// Bytes of the keys of a batch.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key_bytes: Option<usize>,
+    /// Life of a batch's items where they expire.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ttl_seconds: Option<f64>,
+}
+
+/// How well the connections started together. First sends are those of the
+/// measured window; a warm-up lies between the line and them. The line is the wanted start
+/// instant, or the moment all connections were ready when none was wanted.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct StartReport {
+    /// Wall time of the line.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub line_unix_nanos: Option<u64>,
+    /// From the line to the first send of the earliest connection, in microseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_send_min_micros: Option<f64>,
+    /// From the line to the first send of the latest connection, in microseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_send_max_micros: Option<f64>,
+    /// The same for each load thread.
+    pub threads: Vec<ThreadStart>,
+}
+
+/// Start of one load thread's connections.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ThreadStart {
+    /// Number of the thread, from 0.
+    pub thread: usize,
+    /// From the line to the thread's earliest first send, in microseconds.
+    pub first_send_min_micros: f64,
+    /// From the line to the thread's latest first send, in microseconds.
+    pub first_send_max_micros: f64,
+}
+
+/// Sums over all operations.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Totals {
+    /// Requests written.
+    pub requests: u64,
+    /// Successful replies.
+    pub count: u64,
+    /// Error replies.
+    pub errors: u64,
+    /// Bytes written.
+    pub bytes_sent: u64,
+    /// Bytes of complete replies.
+    pub bytes_received: u64,
+    /// Successful replies per second of the window.
+    pub operations_per_second: f64,
+}
+
+/// How an open loop kept to its schedule, over the measured window.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ScheduleReport {
+    /// `fixed` or `poisson`.
+    pub kind: String,
+    /// Declared rate of this process.
+    pub operations_per_second: f64,
+    /// Operations that were due.
+    pub scheduled: u64,
+    /// Operations written.
+    pub sent: u64,
+    /// Operations answered, with success or an error.
+    pub answered: u64,
+    /// Operations that were due and not written when the run ended.
+    pub unsent_at_end: u64,
+    /// Longest time by which a write came after its intended time.
+    pub maximum_lag_microseconds: u64,
+    /// 99 % of the writes came no later than this after their intended time.
+    pub p99_lag_microseconds: u64,
+    /// The same for half of them.
+    pub p50_lag_microseconds: u64,
+}
+
+/// Load before the measured window; it is in no other figure but `commands`.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct WarmupReport {
+    /// Declared length.
+    pub seconds: f64,
+    /// Successful replies by operation.
+    pub operations: BTreeMap<String, u64>,
+    /// Error replies of all operations.
+    pub errors: u64,
+}
+
+/// What one node of a cluster answered in the measured window.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ShardReport {
+    /// `host:port`, as the cluster names it.
+    pub address: String,
+    /// Successful operations.
+    pub operations: u64,
+    /// Operations answered with an error.
+    pub errors: u64,
+    /// Operations answered with MOVED, which another node then answered.
+    pub moved: u64,
+    /// Operations answered with ASK, which another node then answered.
+    pub ask: u64,
+}
+
+/// Which keys of the key space are there.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct VerifiedReport {
+    /// Keys of the key space.
+    pub expected: u64,
+    /// Those that exist.
+    pub present: u64,
+}
+
+/// Results of one operation.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct OperationReport {
+    /// `SET`, `GET`, `MSET+EXPIREAT`, or the command of a template; a second
+    /// one of the same name ends in `#2`.
+    pub operation: String,
+    /// Requests written; those beyond `count + errors` were never answered.
+    pub requests: u64,
+    /// Successful replies. Error replies are never among them.
+    pub count: u64,
+    /// Keys that GET, MGET, EXISTS or DEL found.
+    pub hits: u64,
+    /// Keys that GET, MGET, EXISTS or DEL did not find.
+    pub misses: u64,
+    /// Error replies.
+    pub errors: u64,
+    /// Bytes written.
+    pub bytes_sent: u64,
+    /// Bytes of complete replies, error replies included.
+    pub bytes_received: u64,
+    /// Successful replies per second of the window.
+    pub operations_per_second: f64,
+    /// Latency of the successful replies.
+    pub latency: Latency,
+    /// The same latencies in microseconds as a histogram: base64 of the HDR V2
+    /// deflate form, 1 microsecond to 1 hour, 3 significant digits.
+    pub histogram: EncodedHistogram,
+}
+
+impl OperationReport {
+    /// The latencies in microseconds; all of them merge exactly.
+    pub fn latencies(&self) -> Result<Latencies, HistogramError> {
+        Latencies::decode(&self.histogram)
+    }
+}
+
+/// Latency in microseconds. The latency of an operation is the time from just
+/// before its batch is handed to the kernel, in an open loop from its intended
+/// time, until the read that brought the last byte of its reply returned.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Latency {
+    /// Mean.
+    pub mean: f64,
+    /// Half of the operations took no longer.
+    pub p50: u64,
+    /// 90 %.
+    pub p90: u64,
+    /// 95 %.
+    pub p95: u64,
+    /// 99 %.
+    pub p99: u64,
+    /// 99.9 %.
+    #[serde(rename = "p99.9")]
+    pub p99_9: u64,
+    /// 99.99 %.
+    #[serde(rename = "p99.99")]
+    pub p99_99: u64,
+    /// Longest.
+    pub max: u64,
+}
+
+impl Latency {
+    /// Summary of a histogram of microseconds.
+    pub fn of(histogram: &Histogram<u64>) -> Self {
+        if histogram.is_empty() {
+            return Self::default();
+        }
+        Self {
+            mean: histogram.mean(),
+            p50: histogram.value_at_quantile(0.5),
+            p90: histogram.value_at_quantile(0.9),
+            p95: histogram.value_at_quantile(0.95),
+            p99: histogram.value_at_quantile(0.99),
+            p99_9: histogram.value_at_quantile(0.999),
+            p99_99: histogram.value_at_quantile(0.9999),
+            max: histogram.max(),
+        }
+    }
+}
+
+/// Error replies of one kind to one operation.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ErrorReport {
+    /// Name of the operation.
+    pub operation: String,
+    /// First word of the error, such as `OOM`; `(unexpected-reply)` for a reply
+    /// whose type cannot answer the operation, `(other)` for kinds beyond 64.
+    pub kind: String,
+    /// How many.
+    pub count: u64,
+    /// The first of them in full, up to 1024 bytes.
+    pub first_message: String,
+}
+
+/// One second of the run.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct SecondReport {
+    /// Number of the second, from 0.
+    pub second: u64,
+    /// What each operation did in it.
+    pub operations: Vec<SecondOperation>,
+}
+
+/// One operation within one second.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct SecondOperation {
+    /// Name of the operation.
+    pub operation: String,
+    /// Successful replies.
+    pub count: u64,
+    /// Error replies.
+    pub errors: u64,
+    /// Longest latency of the successful replies, in microseconds.
+    pub max_latency_micros: u64,
+}
+
+/// CPU time this process used in the window.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ClientCpu {
+    /// User mode, in seconds.
+    pub user_seconds: f64,
+    /// Kernel mode, in seconds.
+    pub system_seconds: f64,
+    /// Each load thread.
+    pub threads: Vec<ThreadCpu>,
+    /// Share of one CPU that the busiest load thread used; near 1 the client,
+    /// not the server, sets the pace.
+    pub max_thread_share: f64,
+}
+
+/// CPU time of one load thread.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ThreadCpu {
+    /// Number of the thread, from 0.
+    pub thread: usize,
+    /// User and kernel mode, in seconds.
+    pub cpu_seconds: f64,
+    /// Share of one CPU while the thread ran its load, 0 to 1.
+    pub share: f64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use dragstrip_results::histogram;
+
+    fn sample() -> Report {
+        let mut histogram = histogram::empty().unwrap();
+        (1..=1000).for_each(|value| histogram.record(value).unwrap());
+        Report {
+            tool: "dragstrip-loadgen".into(),
+            status: RunStatus::Failed,
+            pipeline_mode: PipelineMode::Batch,
+            failure: Some(Failure { kind: FailureKind::ResponseTimeout, ..Failure::default() }),
+            started_at_unix_nanos: Some(1_790_000_000_123_456_789),
+            operations: vec![OperationReport {
+                operation: "GET".into(),
+                latency: Latency::of(&histogram),
+                histogram: histogram::encode(&histogram).unwrap(),
+                ..OperationReport::default()
+            }],
+            ..Report::default()
+        }
+    }
+
+    #[test]
+    fn round_trip_is_exact() {
+        let report = sample();
+        let text = report.to_json().unwrap();
+        assert_eq!(Report::from_json(&text).unwrap(), report);
+        assert!(text.contains("\"p99.9\": 999") && text.contains("\"pipelineMode\": \"batch\""), "{text}");
+        let latencies = report.operation("GET").unwrap().latencies().unwrap();
+        assert_eq!((latencies.count(), latencies.percentile(100.0)), (1000, 1000));
+    }
+
+    #[test]
+    fn other_versions_stay_readable() {
+        let text = r#"{"tool": "dragstrip-loadgen", "status": "paused", "novelty": [1],
+            "failure": {"kind": "gremlins"}, "operations": [{"operation": "SET", "count": 3}]}"#;
+        let report = Report::from_json(text).unwrap();
+        assert_eq!(report.status, RunStatus::Unknown);
+        assert_eq!(report.failure.unwrap().kind, FailureKind::Unknown);
+        assert_eq!(report.operations[0].count, 3);
+    }
+}

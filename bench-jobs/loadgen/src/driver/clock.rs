@@ -1,0 +1,60 @@
+//! Ties the monotonic clock, which measures, to the wall clock, which names
+//! instants that other processes understand.
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// One instant read on both clocks. All conversions go through it, so that a
+/// step of the wall clock during the run changes no measured time.
+#[derive(Clone, Copy, Debug)]
+pub struct ClockAnchor {
+    instant: Instant,
+    unix_nanos: u64,
+}
+
+impl ClockAnchor {
+    /// Now, on both.
+    pub fn now() -> Self {
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self { instant: Instant::now(), unix_nanos: whole_nanos(since_epoch) }
+    }
+
+    /// The instant, on the monotonic clock.
+    pub fn instant(self) -> Instant {
+        self.instant
+    }
+
+    /// The wall time of `instant`.
+    pub fn unix_nanos_at(self, instant: Instant) -> u64 {
+        let after = whole_nanos(instant.saturating_duration_since(self.instant));
+        let before = whole_nanos(self.instant.saturating_duration_since(instant));
+        self.unix_nanos.saturating_add(after).saturating_sub(before)
+    }
+
+    /// The instant of a wall time, unless the monotonic clock cannot express it.
+    pub fn instant_at(self, unix_nanos: u64) -> Option<Instant> {
+        if unix_nanos >= self.unix_nanos {
+            self.instant.checked_add(Duration::from_nanos(unix_nanos - self.unix_nanos))
+        } else {
+            self.instant.checked_sub(Duration::from_nanos(self.unix_nanos - unix_nanos))
+        }
+    }
+}
+
+fn whole_nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn conversions_are_inverse_in_both_directions() {
+        let anchor = ClockAnchor::now();
+        for offset in [-1_500_000_001_i64, 0, 2_500_000_003] {
+            let wall = anchor.unix_nanos.checked_add_signed(offset).unwrap();
+            let instant = anchor.instant_at(wall).unwrap();
+            assert_eq!(anchor.unix_nanos_at(instant), wall);
+        }
+    }
+}

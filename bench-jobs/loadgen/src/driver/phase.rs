@@ -1,0 +1,68 @@
+//! What the whole run is doing, as the coordinator tells its load threads, and
+//! how a run ends.
+
+use std::time::Instant;
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::watch;
+
+use crate::counts::report::Failure;
+
+/// What the whole run is doing; threads follow it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Phase {
+    Prepare,
+    /// Start the load at `origin`, which is never before the present.
+    Load {
+        origin: Instant,
+    },
+    Stop,
+}
+
+/// Returns when the run is to stop, or when there is no coordinator any more.
+pub(crate) async fn stopped(phase: &mut watch::Receiver<Phase>) {
+    // Both outcomes mean the same here.
+    let _ = phase.wait_for(|phase| *phase == Phase::Stop).await;
+}
+
+/// How a run ended.
+#[derive(Clone, Debug)]
+pub enum Ending {
+    /// Every part of it was done.
+    Completed,
+    /// A signal ended it.
+    Interrupted(Stopper),
+    /// Something failed.
+    Failed(Failure),
+}
+
+/// Signals that end a run.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Stopper {
+    /// SIGINT.
+    Interrupt,
+    /// SIGTERM.
+    Terminate,
+}
+
+/// SIGINT and SIGTERM.
+#[derive(Debug)]
+pub struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Signals {
+    /// Listens from now on.
+    pub fn listen() -> std::io::Result<Self> {
+        Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
+    }
+
+    /// Waits for the next one.
+    pub async fn next(&mut self) -> Stopper {
+        tokio::select! {
+            _ = self.interrupt.recv() => Stopper::Interrupt,
+            _ = self.terminate.recv() => Stopper::Terminate,
+        }
+    }
+}

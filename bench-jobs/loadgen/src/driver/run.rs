@@ -1,0 +1,197 @@
+//! Runs the whole load: resolves the server, starts the load threads, lets
+//! them go together, prints progress, obeys signals and gathers the result.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use tokio::sync::{mpsc, watch};
+use tokio::time::sleep_until;
+
+use crate::configuration::Configuration;
+use crate::counts::assemble::{self, Gathered};
+use crate::counts::report::{Failure, Report};
+use crate::driver::clock::ClockAnchor;
+use crate::driver::cpu::{self, CpuTime};
+use crate::driver::phase::{Ending, Phase, Signals};
+use crate::driver::progress::{ProgressCounters, ProgressLines};
+use crate::driver::worker::{self, WorkerEvent, WorkerPlan};
+use crate::wire::cluster::{self, Routes};
+use crate::wire::connect;
+use crate::wire::tls::TlsClient;
+use crate::workload::requests::RequestTemplates;
+
+/// Runs the load that `configuration` describes. Whatever happens, the report
+/// says how it ended and what was done until then.
+pub async fn run(configuration: Configuration) -> Report {
+    let configuration = Arc::new(configuration);
+    let mut gathered = Gathered::new();
+    let ending = match conduct(&configuration, &mut gathered).await {
+        Ok(()) => Ending::Completed,
+        Err(ending) => ending,
+    };
+    assemble::report(&configuration, gathered, ending)
+}
+
+async fn conduct(configuration: &Arc<Configuration>, gathered: &mut Gathered) -> Result<(), Ending> {
+    let failed = |step: &str, problem: &dyn std::fmt::Display| {
+        Failure::of_client(step, configuration.target(), problem)
+    };
+    let mut signals =
+        Signals::listen().map_err(|error| Ending::Failed(failed("listen for signals", &error)))?;
+    let security = configuration
+        .tls
+        .as_ref()
+        .map(TlsClient::new)
+        .transpose()
+        .map_err(|error| Ending::Failed(failed("set up TLS", &error)))?;
+    let routes = tokio::select! {
+        biased;
+        stopper = signals.next() => return Err(Ending::Interrupted(stopper)),
+        found = find_routes(configuration, security.as_ref(), gathered) => found.map_err(Ending::Failed)?,
+    };
+    cpu::allow_open_files(configuration.connections() * routes.shards.len())
+        .map_err(|error| Ending::Failed(failed("open so many connections", &error)))?;
+    let templates = RequestTemplates::new(configuration)
+        .map_err(|error| Ending::Failed(failed("prepare the requests", &error)))?;
+    let crew = CrewParts { configuration, routes: routes.into(), templates: templates.into(), security };
+    let mut crew = crew.start().map_err(|error| Ending::Failed(failed("start a load thread", &error)))?;
+    crew.until_ready(&mut signals).await;
+    let origin = if crew.ending.is_none() { crew.release(configuration, gathered) } else { Instant::now() };
+    let cpu_before = crew.until_finished(&mut signals, configuration, origin).await;
+    gathered.process_cpu =
+        cpu_before.map_or_else(CpuTime::default, |before| CpuTime::of_process().since(before));
+    gathered.outcomes = crew.outcomes;
+    crew.ending.map_or(Ok(()), Err)
+}
+
+/// Finds the server, and in a cluster everything that takes the load.
+async fn find_routes(
+    configuration: &Configuration,
+    security: Option<&TlsClient>,
+    gathered: &mut Gathered,
+) -> Result<Routes, Failure> {
+    let routes = cluster::find(configuration, security).await.map_err(|error| error.failure())?;
+    gathered.addresses = routes.nodes.iter().flat_map(connect::Endpoint::addresses).collect();
+    Ok(routes)
+}
+
+/// The load threads.
+struct Crew {
+    target: String,
+    phase: watch::Sender<Phase>,
+    events: mpsc::UnboundedReceiver<WorkerEvent>,
+    progress: Vec<Arc<ProgressCounters>>,
+    ready: usize,
+    outcomes: Vec<worker::WorkerOutcome>,
+    /// Why the run ends before its time; the first reason stays.
+    ending: Option<Ending>,
+}
+
+/// What every load thread gets.
+struct CrewParts<'a> {
+    configuration: &'a Arc<Configuration>,
+    routes: Arc<Routes>,
+    templates: Arc<RequestTemplates>,
+    security: Option<TlsClient>,
+}
+
+impl CrewParts<'_> {
+    fn start(&self) -> std::io::Result<Crew> {
+        let configuration = self.configuration;
+        let (phase, phase_seen) = watch::channel(Phase::Prepare);
+        let (event_sender, events) = mpsc::unbounded_channel();
+        let mut progress = Vec::with_capacity(configuration.threads);
+        for thread in 0..configuration.threads {
+            let counters = Arc::new(ProgressCounters::default());
+            progress.push(Arc::clone(&counters));
+            let plan = WorkerPlan {
+                thread,
+                configuration: Arc::clone(configuration),
+                templates: Arc::clone(&self.templates),
+                routes: Arc::clone(&self.routes),
+                security: self.security.clone(),
+                phase: phase_seen.clone(),
+                events: event_sender.clone(),
+                progress: counters,
+            };
+            std::thread::Builder::new().name(format!("load-{thread}")).spawn(move || worker::run(plan))?;
+        }
+        let target = configuration.target();
+        Ok(Crew { target, phase, events, progress, ready: 0, outcomes: Vec::new(), ending: None })
+    }
+}
+
+impl Crew {
+    async fn until_ready(&mut self, signals: &mut Signals) {
+        while self.ending.is_none() && self.ready < self.progress.len() {
+            tokio::select! {
+                biased;
+                stopper = signals.next() => self.stop(Ending::Interrupted(stopper)),
+                event = self.events.recv() => self.note(event),
+            }
+        }
+    }
+
+    /// Sends the threads off at the wanted instant, or at once if it has
+    /// passed, and returns the instant at which the load begins.
+    fn release(&mut self, configuration: &Configuration, gathered: &mut Gathered) -> Instant {
+        gathered.clock = ClockAnchor::now();
+        let now = gathered.clock.instant();
+        let wanted = configuration.start_at_unix_nanos.and_then(|nanos| gathered.clock.instant_at(nanos));
+        let line = wanted.unwrap_or(now);
+        let origin = line.max(now);
+        gathered.line = Some(line);
+        self.phase.send_replace(Phase::Load { origin });
+        origin
+    }
+
+    /// Returns the CPU time at the begin of the measured window, if it began.
+    async fn until_finished(
+        &mut self,
+        signals: &mut Signals,
+        configuration: &Configuration,
+        since: Instant,
+    ) -> Option<CpuTime> {
+        let measured_from = since + configuration.warmup;
+        let mut progress = ProgressLines::new(configuration.progress_interval, since);
+        let mut cpu_before = configuration.warmup.is_zero().then(CpuTime::of_process);
+        while self.outcomes.len() < self.progress.len() {
+            tokio::select! {
+                biased;
+                stopper = signals.next() => self.stop(Ending::Interrupted(stopper)),
+                () = sleep_until(measured_from.into()), if cpu_before.is_none() => {
+                    cpu_before = Some(CpuTime::of_process());
+                }
+                event = self.events.recv() => {
+                    let channel_closed = event.is_none();
+                    self.note(event);
+                    if channel_closed { return cpu_before }
+                }
+                () = progress.next() => progress.print(&self.progress),
+            }
+        }
+        cpu_before
+    }
+
+    fn note(&mut self, event: Option<WorkerEvent>) {
+        match event {
+            Some(WorkerEvent::Ready) => self.ready += 1,
+            Some(WorkerEvent::Finished(outcome)) => {
+                if let Some(failure) = outcome.failure.clone() {
+                    self.stop(Ending::Failed(failure));
+                }
+                self.outcomes.push(*outcome);
+            }
+            None => {
+                let problem = "it ended without a result";
+                let failure = Failure::of_client("run a load thread", self.target.clone(), &problem);
+                self.stop(Ending::Failed(failure));
+            }
+        }
+    }
+
+    fn stop(&mut self, ending: Ending) {
+        self.ending.get_or_insert(ending);
+        self.phase.send_replace(Phase::Stop);
+    }
+}

@@ -1,0 +1,12 @@
+//! The wire: connections and how they are made and secured, RESP both ways, and
+//! which node of a cluster has which key.
+
+pub(crate) mod cluster;
+pub mod connect;
+pub(crate) mod exchange;
+pub(crate) mod outgoing;
+pub(crate) mod redirect;
+pub mod scanner;
+pub(crate) mod slots;
+pub(crate) mod stream;
+pub mod tls;

@@ -1,0 +1,262 @@
+//! The client side of TLS: whom to trust and how to present oneself. Reads the
+//! files it is told and nothing else.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use thiserror::Error;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use tokio_rustls::rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
+use tokio_rustls::rustls::pki_types::pem::{self, PemObject as _};
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use tokio_rustls::rustls::{self, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+
+/// What TLS needs, as it was declared.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct TlsOptions {
+    /// Certificates of the authorities to trust, PEM; the well-known ones when absent.
+    pub ca_file: Option<PathBuf>,
+    /// The client's certificate chain, PEM.
+    pub certificate_file: Option<PathBuf>,
+    /// The client's private key, PEM.
+    pub key_file: Option<PathBuf>,
+    /// Name the server's certificate must have, instead of its host.
+    pub server_name: Option<String>,
+    /// Whether any certificate of the server will do.
+    pub insecure: bool,
+}
+
+/// TLS cannot be set up.
+#[derive(Debug, Error)]
+pub enum TlsError {
+    /// A file could not be read as PEM.
+    #[error("cannot read --{option} {path}: {source}")]
+    ReadPem {
+        /// Name of the option.
+        option: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What went wrong.
+        source: pem::Error,
+    },
+    /// A file holds no certificate.
+    #[error("--{option} {path} holds no certificate in PEM form")]
+    NoCertificate {
+        /// Name of the option.
+        option: &'static str,
+        /// The file.
+        path: PathBuf,
+    },
+    /// A certificate of an authority is unusable.
+    #[error("a certificate of --tls-ca-file {path} is not usable: {source}")]
+    TrustCertificate {
+        /// The file.
+        path: PathBuf,
+        /// What went wrong.
+        source: rustls::Error,
+    },
+    /// The client's certificate and key do not fit.
+    #[error("the client certificate and key are not usable: {source}")]
+    UseCertificate {
+        /// What went wrong.
+        source: rustls::Error,
+    },
+    /// The protocol versions were refused.
+    #[error("no TLS version is usable: {source}")]
+    ChooseVersions {
+        /// What went wrong.
+        source: rustls::Error,
+    },
+    /// The name is neither a host name nor an address.
+    #[error("{name:?} cannot be the name of a TLS server; give one with --tls-server-name")]
+    ServerName {
+        /// The name.
+        name: String,
+    },
+}
+
+/// Makes TLS connections.
+#[derive(Clone)]
+pub struct TlsClient {
+    /// What makes them.
+    pub connector: TlsConnector,
+    server_name: Option<ServerName<'static>>,
+}
+
+impl fmt::Debug for TlsClient {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("TlsClient").field("server_name", &self.server_name).finish_non_exhaustive()
+    }
+}
+
+impl TlsClient {
+    /// With these options, whose files must be readable.
+    pub fn new(options: &TlsOptions) -> Result<Self, TlsError> {
+        let provider = Arc::new(ring::default_provider());
+        let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()
+            .map_err(|source| TlsError::ChooseVersions { source })?;
+        let builder = if options.insecure {
+            builder.dangerous().with_custom_certificate_verifier(Arc::new(AnyCertificate::new(provider)))
+        } else {
+            builder.with_root_certificates(trusted(options.ca_file.as_deref())?)
+        };
+        let config = match (&options.certificate_file, &options.key_file) {
+            (Some(certificate), Some(key)) => {
+                let chain = certificates("tls-cert-file", certificate)?;
+                let key = PrivateKeyDer::from_pem_file(key).map_err(|source| TlsError::ReadPem {
+                    option: "tls-key-file",
+                    path: key.clone(),
+                    source,
+                })?;
+                builder
+                    .with_client_auth_cert(chain, key)
+                    .map_err(|source| TlsError::UseCertificate { source })?
+            }
+            _ => builder.with_no_client_auth(),
+        };
+        let server_name = options.server_name.as_deref().map(server_name).transpose()?;
+        Ok(Self { connector: TlsConnector::from(Arc::new(config)), server_name })
+    }
+
+    /// The name that the certificate of `host` must have.
+    pub fn name_of(&self, host: &str) -> Result<ServerName<'static>, TlsError> {
+        self.server_name.clone().map_or_else(|| server_name(host), Ok)
+    }
+}
+
+fn server_name(name: &str) -> Result<ServerName<'static>, TlsError> {
+    ServerName::try_from(name.to_owned()).map_err(|_| TlsError::ServerName { name: name.into() })
+}
+
+/// The authorities that Mozilla trusts. They are built in, since a tool's image
+/// need not hold any.
+pub fn well_known_authorities() -> RootCertStore {
+    let mut store = RootCertStore::empty();
+    store.add_parsable_certificates(webpki_root_certs::TLS_SERVER_ROOT_CERTS.iter().cloned());
+    store
+}
+
+fn trusted(ca_file: Option<&Path>) -> Result<RootCertStore, TlsError> {
+    let Some(path) = ca_file else { return Ok(well_known_authorities()) };
+    let mut store = RootCertStore::empty();
+    for certificate in certificates("tls-ca-file", path)? {
+        store
+            .add(certificate)
+            .map_err(|source| TlsError::TrustCertificate { path: path.to_path_buf(), source })?;
+    }
+    Ok(store)
+}
+
+fn certificates(option: &'static str, path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let unreadable = |source| TlsError::ReadPem { option, path: path.to_path_buf(), source };
+    let found: Vec<_> = CertificateDer::pem_file_iter(path)
+        .map_err(unreadable)?
+        .collect::<Result<_, _>>()
+        .map_err(unreadable)?;
+    if found.is_empty() {
+        Err(TlsError::NoCertificate { option, path: path.to_path_buf() })
+    } else {
+        Ok(found)
+    }
+}
+
+/// Accepts every certificate, as only people get it who asked for it. Signatures
+/// are still checked, so that the peer at least owns the certificate it shows.
+#[derive(Debug)]
+pub struct AnyCertificate {
+    provider: Arc<CryptoProvider>,
+}
+
+impl AnyCertificate {
+    /// A verifier that checks signatures as `provider` does.
+    pub fn new(provider: Arc<CryptoProvider>) -> Self {
+        Self { provider }
+    }
+}
+
+impl ServerCertVerifier for AnyCertificate {
+    fn verify_server_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(
+            message,
+            certificate,
+            signature,
+            &self.provider.signature_verification_algorithms,
+        )
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(
+            message,
+            certificate,
+            signature,
+            &self.provider.signature_verification_algorithms,
+        )
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_well_known_authorities_are_built_in() {
+        assert!(trusted(None).unwrap().len() > 50);
+    }
+
+    #[test]
+    fn unusable_files_and_names_are_refused_with_the_option() {
+        let empty = tempfile::NamedTempFile::new().unwrap();
+        let path = Some(empty.path().to_path_buf());
+        for (options, reason) in [
+            (TlsOptions { ca_file: path.clone(), ..TlsOptions::default() }, "--tls-ca-file"),
+            (
+                TlsOptions { ca_file: Some("/nonexistent/ca.pem".into()), ..TlsOptions::default() },
+                "cannot read --tls-ca-file",
+            ),
+            (
+                TlsOptions {
+                    certificate_file: path.clone(),
+                    key_file: path,
+                    insecure: true,
+                    ..TlsOptions::default()
+                },
+                "--tls-cert-file",
+            ),
+            (
+                TlsOptions { server_name: Some("no name".into()), insecure: true, ..TlsOptions::default() },
+                "cannot be the name of a TLS server",
+            ),
+        ] {
+            let refusal = TlsClient::new(&options).unwrap_err().to_string();
+            assert!(refusal.contains(reason), "{refusal}");
+        }
+    }
+}

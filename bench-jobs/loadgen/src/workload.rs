@@ -1,0 +1,12 @@
+//! What to send: keys, values, operations and their mix, encoded as requests, and
+//! the schedule of an open loop. No sockets, no clock.
+
+pub(crate) mod decimal;
+pub mod keys;
+pub mod mix;
+pub mod operations;
+pub mod replay;
+pub(crate) mod requests;
+pub mod schedule;
+pub mod template;
+mod values;

@@ -1,0 +1,684 @@
+//! Writes the requests of one connection into a buffer that is used again and
+//! again.
+//!
+//! Everything that stays the same between requests is encoded once, so a
+//! request costs a key draw, its decimal digits and a few copies.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rand::SeedableRng;
+use rand::distr::{Distribution, Uniform};
+use rand::rngs::SmallRng;
+use thiserror::Error;
+
+use crate::configuration::{Configuration, Data};
+use crate::wire::outgoing::Outgoing;
+use crate::wire::slots::{SlotFilter, first_owned};
+use crate::workload::decimal::{self, Decimal, MAXIMUM_DIGITS};
+use crate::workload::keys::{KeyError, KeyPicker, Share};
+use crate::workload::mix::{Cycle, OperationIndex, OperationWalk};
+use crate::workload::operations::{OperationKind, OperationSpec, ReplyShape};
+use crate::workload::replay::requests::{JobRequests, ReplayEncodeError};
+use crate::workload::template::{Piece, Word};
+use crate::workload::values::{self, Sizes, ValueSource};
+
+/// Comes before the key prefix of keys that are never written.
+pub(crate) const MISSING_PREFIX: &str = "missing:";
+
+/// Longest end of a request of one key that is kept in a copy for each number of digits.
+const MAXIMUM_KEYED_TAIL_BYTES: usize = 1024;
+
+/// The requests cannot be described.
+#[derive(Debug, Error)]
+pub enum RequestError {
+    /// The keys cannot be drawn.
+    #[error("keys: {0}")]
+    BuildKeys(#[from] KeyError),
+    /// The jobs of a replay cannot be encoded.
+    #[error(transparent)]
+    EncodeJobs(#[from] ReplayEncodeError),
+    /// The sizes of values or the expiry have an empty range.
+    #[error("the range of {what} is empty")]
+    EmptyRange {
+        /// What the range is of.
+        what: &'static str,
+    },
+}
+
+/// A part of a request. Parts that are arguments carry their own framing.
+#[derive(Debug)]
+enum Part {
+    /// Always the same bytes.
+    Fixed(Vec<u8>),
+    /// A drawn key.
+    Key(Arc<KeyHeads>),
+    /// A key that this request has drawn before, by its place among them.
+    SameKey {
+        heads: Arc<KeyHeads>,
+        place: usize,
+    },
+    Value(ValueSource),
+    /// Seconds to live.
+    Expiry(Uniform<u64>),
+    /// The Unix time in so many seconds.
+    ExpireAt(Uniform<u64>),
+    /// A whole call that adds a job to a queue.
+    Job(JobRequests),
+    /// A word with placeholders inside.
+    Word {
+        pieces: Word,
+        prefix: String,
+        value: ValueSource,
+    },
+}
+
+/// What comes before the digits of a key.
+#[derive(Debug)]
+struct KeyHeads {
+    /// Everything up to the digits, by their number.
+    by_digits: Vec<Vec<u8>>,
+    /// The text of the key before its digits.
+    prefix: String,
+}
+
+impl KeyHeads {
+    fn new(before: &str, prefix: &str) -> Arc<Self> {
+        let by_digits = (0..=MAXIMUM_DIGITS)
+            .map(|digits| format!("{before}${}\r\n{prefix}", prefix.len() + digits).into_bytes())
+            .collect();
+        Arc::new(Self { by_digits, prefix: prefix.into() })
+    }
+
+    /// The same with more bytes in front.
+    fn after(&self, before: &[u8]) -> Arc<Self> {
+        let by_digits = self.by_digits.iter().map(|head| [before, head].concat()).collect();
+        Arc::new(Self { by_digits, prefix: self.prefix.clone() })
+    }
+
+    #[inline]
+    fn write(&self, bytes: &mut Vec<u8>, key: &Decimal) {
+        if let Some(head) = self.by_digits.get(key.count()) {
+            bytes.extend_from_slice(head);
+        }
+        bytes.extend_from_slice(key.line());
+    }
+}
+
+/// An operation, ready to be written.
+#[derive(Debug)]
+struct Request {
+    parts: Vec<Part>,
+    replies: ReplyShape,
+    /// The whole request where only the digits of one key change.
+    keyed: Option<KeyedRequest>,
+}
+
+/// A request that is always the same but for the digits of its one key.
+#[derive(Debug)]
+struct KeyedRequest {
+    by_digits: Vec<KeyedForm>,
+    heads: Arc<KeyHeads>,
+}
+
+/// Such a request with so many digits.
+#[derive(Debug)]
+struct KeyedForm {
+    /// The request with zeros for digits.
+    bytes: Vec<u8>,
+    digits_at: usize,
+}
+
+impl KeyedRequest {
+    /// None when the parts are not of that kind.
+    fn of(parts: &[Part]) -> Option<Self> {
+        let (Part::Key(heads), rest) = parts.split_first()? else { return None };
+        let mut tail = b"\r\n".to_vec();
+        for part in rest {
+            match part {
+                Part::Fixed(bytes) => tail.extend_from_slice(bytes),
+                Part::Value(value) => tail.extend_from_slice(value.unchanging()?),
+                _ => return None,
+            }
+        }
+        // There is one copy for each number of digits; of larger requests the
+        // copying itself is what costs.
+        if tail.len() > MAXIMUM_KEYED_TAIL_BYTES {
+            return None;
+        }
+        let form = |(digits, head): (usize, &Vec<u8>)| KeyedForm {
+            bytes: [head, vec![b'0'; digits].as_slice(), &tail].concat(),
+            digits_at: head.len(),
+        };
+        let by_digits = heads.by_digits.iter().enumerate().map(form).collect();
+        Some(Self { by_digits, heads: Arc::clone(heads) })
+    }
+
+    #[inline]
+    fn write(&self, bytes: &mut Vec<u8>, key: u64) {
+        let digits = decimal::digits_of(key);
+        if let Some(form) = self.by_digits.get(digits) {
+            let begin = bytes.len() + form.digits_at;
+            bytes.extend_from_slice(&form.bytes);
+            decimal::write_digits(bytes.get_mut(begin..begin + digits).unwrap_or_default(), key);
+        }
+    }
+}
+
+/// The unchanging parts of all requests, shared by all connections.
+#[derive(Debug)]
+pub(crate) struct RequestTemplates {
+    requests: Vec<Request>,
+    cycle: Cycle,
+    block: Arc<[u8]>,
+}
+
+impl RequestTemplates {
+    pub(crate) fn new(configuration: &Configuration) -> Result<Self, RequestError> {
+        let mix = configuration.mix();
+        let data = configuration.data;
+        let overriding = mix.iter().filter_map(|operation| operation.data_bytes).max().unwrap_or(0);
+        let written = mix.iter().any(|operation| operation.kind.has_data() && operation.data_bytes.is_none());
+        let largest = overriding.max(if written { data.maximum_bytes } else { 0 });
+        let block = values::block(largest, data.random, configuration.seed);
+        let builder = RequestBuilder { prefix: &configuration.keys.prefix, data, block: &block };
+        let requests = mix.iter().map(|operation| builder.request(operation)).collect::<Result<_, _>>()?;
+        Ok(Self { requests, cycle: configuration.cycle(), block })
+    }
+
+    /// The block that large values refer to.
+    pub(crate) fn block(&self) -> &[u8] {
+        &self.block
+    }
+
+    /// The order of operations for the connection of this number.
+    pub(crate) fn walk(&self, connection: u64) -> OperationWalk {
+        OperationWalk::new(self.cycle.clone(), connection)
+    }
+
+    /// What the replies to each operation must be.
+    pub(crate) fn replies(&self) -> Arc<[ReplyShape]> {
+        self.requests.iter().map(|request| request.replies).collect()
+    }
+}
+
+/// Turns declared operations into [`Request`]s.
+struct RequestBuilder<'a> {
+    prefix: &'a str,
+    data: Data,
+    block: &'a Arc<[u8]>,
+}
+
+impl RequestBuilder<'_> {
+    fn request(&self, operation: &OperationSpec) -> Result<Request, RequestError> {
+        let keys = operation.keys;
+        let parts = match &operation.kind {
+            OperationKind::Set => self.set(operation)?,
+            OperationKind::Get => self.keyed("GET", 1, operation),
+            OperationKind::Incr => self.keyed("INCR", 1, operation),
+            OperationKind::Mget => self.keyed("MGET", keys, operation),
+            OperationKind::Del => self.keyed("DEL", keys, operation),
+            OperationKind::Exists => self.keyed("EXISTS", keys, operation),
+            OperationKind::Mset => self.mset(operation)?,
+            OperationKind::MsetExpireAt => self.mset_expire_at(operation)?,
+            OperationKind::Command(template) => self.command(template.words(), operation)?,
+            OperationKind::AddJob(plan) => vec![Part::Job(JobRequests::new(plan)?)],
+        };
+        let parts = merged(parts);
+        Ok(Request { keyed: KeyedRequest::of(&parts), parts, replies: operation.replies() })
+    }
+
+    fn keyed(&self, name: &str, keys: usize, operation: &OperationSpec) -> Vec<Part> {
+        let prefix =
+            if operation.missing { format!("{MISSING_PREFIX}{}", self.prefix) } else { self.prefix.into() };
+        let (first, other) = (KeyHeads::new(&command_head(name, keys), &prefix), KeyHeads::new("", &prefix));
+        std::iter::once(first).chain((1..keys).map(|_| Arc::clone(&other))).map(Part::Key).collect()
+    }
+
+    fn set(&self, operation: &OperationSpec) -> Result<Vec<Part>, RequestError> {
+        let expiry = self.expiry(operation)?;
+        let arguments = if expiry.is_some() { 4 } else { 2 };
+        let head = command_head("SET", arguments);
+        let mut parts =
+            vec![Part::Key(KeyHeads::new(&head, self.prefix)), Part::Value(self.value(operation)?)];
+        match expiry {
+            Some(seconds) if operation.absolute_expiry => {
+                parts.extend([Part::Fixed(argument("EXAT")), Part::ExpireAt(seconds)]);
+            }
+            Some(seconds) => parts.extend([Part::Fixed(argument("EX")), Part::Expiry(seconds)]),
+            None => {}
+        }
+        Ok(parts)
+    }
+
+    fn mset(&self, operation: &OperationSpec) -> Result<Vec<Part>, RequestError> {
+        let head = command_head("MSET", operation.keys * 2);
+        let (first, other) = (KeyHeads::new(&head, self.prefix), KeyHeads::new("", self.prefix));
+        let value = self.value(operation)?;
+        let mut parts = vec![Part::Key(first), Part::Value(value.clone())];
+        for _ in 1..operation.keys {
+            parts.extend([Part::Key(Arc::clone(&other)), Part::Value(value.clone())]);
+        }
+        Ok(parts)
+    }
+
+    fn mset_expire_at(&self, operation: &OperationSpec) -> Result<Vec<Part>, RequestError> {
+        let mut parts = self.mset(operation)?;
+        let seconds = self.expiry(operation)?.ok_or(RequestError::EmptyRange { what: "expiries" })?;
+        let heads = KeyHeads::new(&command_head("EXPIREAT", 2), self.prefix);
+        for place in 0..operation.keys {
+            parts.extend([Part::SameKey { heads: Arc::clone(&heads), place }, Part::ExpireAt(seconds)]);
+        }
+        Ok(parts)
+    }
+
+    fn command(&self, words: &[Word], operation: &OperationSpec) -> Result<Vec<Part>, RequestError> {
+        let mut parts = vec![Part::Fixed(format!("*{}\r\n", words.len()).into_bytes())];
+        for word in words {
+            parts.push(match word.as_slice() {
+                [Piece::Text(text)] => Part::Fixed(argument(text)),
+                [Piece::Key] => Part::Key(KeyHeads::new("", self.prefix)),
+                [Piece::Data] => Part::Value(self.value(operation)?),
+                pieces => Part::Word {
+                    pieces: pieces.to_vec(),
+                    prefix: self.prefix.into(),
+                    value: self.value(operation)?,
+                },
+            });
+        }
+        Ok(parts)
+    }
+
+    fn value(&self, operation: &OperationSpec) -> Result<ValueSource, RequestError> {
+        let sizes = match operation.data_bytes {
+            Some(bytes) => Sizes::Fixed(bytes),
+            None if self.data.minimum_bytes == self.data.maximum_bytes => {
+                Sizes::Fixed(self.data.maximum_bytes)
+            }
+            None => Uniform::new_inclusive(self.data.minimum_bytes, self.data.maximum_bytes)
+                .map(Sizes::Drawn)
+                .map_err(|_| RequestError::EmptyRange { what: "value sizes" })?,
+        };
+        Ok(ValueSource::new(Arc::clone(self.block), sizes, self.data.random))
+    }
+
+    /// Seconds to live: those of the operation, else the common ones.
+    fn expiry(&self, operation: &OperationSpec) -> Result<Option<Uniform<u64>>, RequestError> {
+        operation
+            .expiry_seconds
+            .map(|seconds| (seconds, seconds))
+            .or(self.data.expiry_seconds)
+            .map(|(minimum, maximum)| Uniform::new_inclusive(minimum, maximum))
+            .transpose()
+            .map_err(|_| RequestError::EmptyRange { what: "expiries" })
+    }
+}
+
+/// A command up to its first argument.
+fn command_head(name: &str, arguments: usize) -> String {
+    format!("*{}\r\n${}\r\n{name}\r\n", arguments + 1, name.len())
+}
+
+fn argument(text: &str) -> Vec<u8> {
+    format!("${}\r\n{text}\r\n", text.len()).into_bytes()
+}
+
+/// Joins neighbouring fixed parts, and a fixed part with the key after it.
+fn merged(parts: Vec<Part>) -> Vec<Part> {
+    let mut merged: Vec<Part> = Vec::with_capacity(parts.len());
+    for part in parts {
+        match (merged.last_mut(), part) {
+            (Some(Part::Fixed(bytes)), Part::Fixed(more)) => bytes.extend_from_slice(&more),
+            (Some(last @ Part::Fixed(_)), Part::Key(heads)) => {
+                let Part::Fixed(before) = std::mem::replace(last, Part::Fixed(Vec::new())) else { continue };
+                *last = Part::Key(heads.after(&before));
+            }
+            (_, part) => merged.push(part),
+        }
+    }
+    merged
+}
+
+/// Source of the requests of one connection.
+#[derive(Debug)]
+pub(crate) struct RequestSource {
+    templates: Arc<RequestTemplates>,
+    walk: OperationWalk,
+    keys: KeySource,
+}
+
+/// No key of the connection's shard was found among very many draws.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct NoKey;
+
+impl RequestSource {
+    /// `stream` numbers the connections that draw keys for themselves.
+    pub(crate) fn new(
+        configuration: &Configuration,
+        templates: Arc<RequestTemplates>,
+        share: Share,
+        stream: u64,
+        filter: Option<SlotFilter>,
+    ) -> Result<Self, RequestError> {
+        let space = &configuration.keys;
+        // The odd constant spreads neighbouring connections over the seed space.
+        let seed = configuration.seed.wrapping_add(stream.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let keys = KeySource {
+            picker: KeyPicker::new(space.pattern, space.minimum, space.maximum, share)?,
+            random: SmallRng::seed_from_u64(seed),
+            filter,
+            drawn: Vec::new(),
+        };
+        Ok(Self { walk: templates.walk(share.index), templates, keys })
+    }
+
+    /// Appends the next requests of one operation in a row, `limit` at most.
+    #[inline]
+    pub(crate) fn write_row(&mut self, outgoing: &mut Outgoing, limit: u64) -> Result<Row, NoKey> {
+        let operation = self.walk.current();
+        let requests = self.walk.advance_within_row(limit);
+        let Some(request) = self.templates.requests.get(operation.0) else {
+            return Ok(Row { operation, requests });
+        };
+        if let Some(keyed) = &request.keyed {
+            for _ in 0..requests {
+                let prefix = keyed.heads.prefix.as_bytes();
+                let key = self.keys.draw(|filter, digits| filter.owns_key(prefix, digits))?;
+                keyed.write(&mut outgoing.bytes, key);
+            }
+            return Ok(Row { operation, requests });
+        }
+        for _ in 0..requests {
+            self.keys.drawn.clear();
+            for part in &request.parts {
+                part.write(outgoing, &mut self.keys)?;
+            }
+        }
+        Ok(Row { operation, requests })
+    }
+}
+
+/// Some requests of one operation, written in a row.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Row {
+    pub(crate) operation: OperationIndex,
+    pub(crate) requests: u64,
+}
+
+/// Draws the keys of one connection.
+#[derive(Debug)]
+struct KeySource {
+    picker: KeyPicker,
+    random: SmallRng,
+    /// Which keys may go to this connection.
+    filter: Option<SlotFilter>,
+    /// Keys of the request that is being written.
+    drawn: Vec<u64>,
+}
+
+impl KeySource {
+    #[inline]
+    fn draw(&mut self, owned: impl Fn(&SlotFilter, &[u8]) -> bool) -> Result<u64, NoKey> {
+        match &self.filter {
+            None => Ok(self.picker.next(&mut self.random)),
+            Some(filter) => {
+                let (picker, random) = (&mut self.picker, &mut self.random);
+                first_owned(|| picker.next(random), |&key| owned(filter, Decimal::new(key).digits()))
+                    .ok_or(NoKey)
+            }
+        }
+    }
+
+    /// Draws a key that later parts of the request may refer to.
+    #[inline]
+    fn next(&mut self, owned: impl Fn(&SlotFilter, &[u8]) -> bool) -> Result<Decimal, NoKey> {
+        let number = self.draw(owned)?;
+        self.drawn.push(number);
+        Ok(Decimal::new(number))
+    }
+}
+
+impl Part {
+    #[inline]
+    fn write(&self, outgoing: &mut Outgoing, keys: &mut KeySource) -> Result<(), NoKey> {
+        match self {
+            Self::Fixed(bytes) => outgoing.bytes.extend_from_slice(bytes),
+            Self::Key(heads) => {
+                let key = keys.next(|filter, digits| filter.owns_key(heads.prefix.as_bytes(), digits))?;
+                heads.write(&mut outgoing.bytes, &key);
+            }
+            Self::SameKey { heads, place } => {
+                let number = keys.drawn.get(*place).copied().unwrap_or_default();
+                heads.write(&mut outgoing.bytes, &Decimal::new(number));
+            }
+            Self::Value(value) => value.write(outgoing, &mut keys.random),
+            Self::Expiry(seconds) => write_number(&mut outgoing.bytes, seconds.sample(&mut keys.random)),
+            Self::ExpireAt(seconds) => {
+                let ttl = seconds.sample(&mut keys.random);
+                write_number(&mut outgoing.bytes, unix_seconds().saturating_add(ttl));
+            }
+            Self::Job(jobs) => {
+                let written = jobs.write(&mut outgoing.bytes, &mut keys.random, keys.filter.as_ref());
+                return if written { Ok(()) } else { Err(NoKey) };
+            }
+            Self::Word { pieces, prefix, value } => return write_word(outgoing, keys, pieces, prefix, value),
+        }
+        Ok(())
+    }
+}
+
+fn write_number(bytes: &mut Vec<u8>, number: u64) {
+    let text = Decimal::new(number);
+    bytes.push(b'$');
+    bytes.extend_from_slice(Decimal::new(text.count() as u64).line());
+    bytes.extend_from_slice(text.line());
+}
+
+fn unix_seconds() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+/// What a placeholder of a word becomes.
+enum Filled<'a> {
+    Text(&'a str),
+    Key(Decimal),
+    Value(Range<usize>),
+}
+
+fn write_word(
+    outgoing: &mut Outgoing,
+    keys: &mut KeySource,
+    pieces: &[Piece],
+    prefix: &str,
+    value: &ValueSource,
+) -> Result<(), NoKey> {
+    let mut filled = Vec::with_capacity(pieces.len());
+    for (place, piece) in pieces.iter().enumerate() {
+        filled.push(match piece {
+            Piece::Text(text) => Filled::Text(text),
+            Piece::Key => Filled::Key(keys.next(|filter, digits| {
+                let (before, after) = (text_of(pieces.get(..place)), text_of(pieces.get(place + 1..)));
+                filter.owns(format!("{before}{prefix}{}{after}", String::from_utf8_lossy(digits)).as_bytes())
+            })?),
+            Piece::Data => Filled::Value(value.draw(&mut keys.random)),
+        });
+    }
+    let length: usize = filled
+        .iter()
+        .map(|piece| match piece {
+            Filled::Text(text) => text.len(),
+            Filled::Key(key) => prefix.len() + key.count(),
+            Filled::Value(range) => range.len(),
+        })
+        .sum();
+    outgoing.bytes.push(b'$');
+    outgoing.bytes.extend_from_slice(Decimal::new(length as u64).line());
+    for piece in filled {
+        match piece {
+            Filled::Text(text) => outgoing.bytes.extend_from_slice(text.as_bytes()),
+            Filled::Key(key) => {
+                outgoing.bytes.extend_from_slice(prefix.as_bytes());
+                outgoing.bytes.extend_from_slice(key.digits());
+            }
+            Filled::Value(range) => value.write_bytes(outgoing, range),
+        }
+    }
+    outgoing.bytes.extend_from_slice(b"\r\n");
+    Ok(())
+}
+
+/// The fixed text of some pieces.
+fn text_of(pieces: Option<&[Piece]>) -> String {
+    pieces
+        .unwrap_or_default()
+        .iter()
+        .filter_map(|piece| match piece {
+            Piece::Text(text) => Some(text.as_str()),
+            Piece::Key | Piece::Data => None,
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::configuration::{KeySpace, Ratio};
+    use crate::workload::keys::KeyPattern;
+
+    const ALONE: Share = Share { index: 0, connections: 1 };
+    const SMALL: Data = Data { minimum_bytes: 3, maximum_bytes: 3, random: false, expiry_seconds: None };
+
+    fn configured(operations: &[&str], data: Data) -> Configuration {
+        let mut configuration = crate::cli::example();
+        configuration.operations = operations.iter().map(|text| text.parse().unwrap()).collect();
+        configuration.data = data;
+        configuration.keys =
+            KeySpace { prefix: "k:".into(), minimum: 9, maximum: 10, pattern: KeyPattern::Sequential };
+        configuration
+    }
+
+    fn written_by(configuration: &Configuration, count: usize) -> String {
+        let templates = Arc::new(RequestTemplates::new(configuration).unwrap());
+        let mut source = RequestSource::new(configuration, templates, ALONE, 0, None).unwrap();
+        let mut outgoing = Outgoing::default();
+        let mut left = count as u64;
+        while left > 0 {
+            left -= source.write_row(&mut outgoing, left).unwrap().requests;
+        }
+        outgoing.bytes.escape_ascii().to_string().replace("\\r\\n", " ")
+    }
+
+    fn written(operations: &[&str], count: usize) -> String {
+        written_by(&configured(operations, SMALL), count)
+    }
+
+    #[test]
+    fn a_ratio_is_written_in_rows() {
+        let mut configuration = configured(&[], SMALL);
+        configuration.ratio = Ratio { sets: 1, gets: 2 };
+        let text = written_by(&configuration, 3);
+        assert_eq!(text, "*3 $3 SET $3 k:9 $3 xxx *2 $3 GET $4 k:10 *2 $3 GET $3 k:9 ");
+    }
+
+    #[test]
+    fn a_request_written_as_a_whole_is_that_of_its_parts() {
+        let mut configuration = configured(&["set", "get", "command A __key__ b"], SMALL);
+        configuration.keys.maximum = 1009;
+        let templates = RequestTemplates::new(&configuration).unwrap();
+        let set = templates.requests[0].keyed.as_ref().unwrap();
+        for key in [0, 9, 10, 99_999, 100_000, u64::MAX] {
+            let mut bytes = b"before".to_vec();
+            set.write(&mut bytes, key);
+            let text = key.to_string();
+            let expected =
+                format!("before*3\r\n$3\r\nSET\r\n${}\r\nk:{text}\r\n$3\r\nxxx\r\n", text.len() + 2);
+            assert_eq!(String::from_utf8(bytes).unwrap(), expected);
+        }
+        assert!(templates.requests.iter().all(|request| request.keyed.is_some()), "{templates:?}");
+        // With the short way closed, the parts write the same.
+        let mut parted = RequestTemplates::new(&configuration).unwrap();
+        parted.requests.iter_mut().for_each(|request| request.keyed = None);
+        let written = |templates| {
+            let mut source = RequestSource::new(&configuration, Arc::new(templates), ALONE, 0, None).unwrap();
+            let mut outgoing = Outgoing::default();
+            (0..3000).for_each(|_| assert_eq!(source.write_row(&mut outgoing, 1).unwrap().requests, 1));
+            outgoing.bytes
+        };
+        assert_eq!(written(templates), written(parted));
+    }
+
+    #[test]
+    fn a_request_with_a_changing_or_long_end_is_written_in_parts() {
+        for operation in
+            ["set expiry=5", "set data-size=5000", "mget keys=2", "command PING", "command A x__key__"]
+        {
+            let templates = RequestTemplates::new(&configured(&[operation], SMALL)).unwrap();
+            assert!(templates.requests[0].keyed.is_none(), "{operation}");
+        }
+    }
+
+    #[test]
+    fn expiry_is_written_with_the_value() {
+        let mut configuration = configured(&[], Data { expiry_seconds: Some((60, 60)), ..SMALL });
+        configuration.ratio = Ratio { sets: 1, gets: 0 };
+        assert_eq!(written_by(&configuration, 1), "*5 $3 SET $3 k:9 $3 xxx $2 EX $2 60 ");
+    }
+
+    #[test]
+    fn every_operation_is_written_exactly() {
+        for (operation, text) in [
+            ("set expiry=5 data-size=1", "*5 $3 SET $3 k:9 $1 x $2 EX $1 5 "),
+            ("get missing", "*2 $3 GET $11 missing:k:9 "),
+            ("incr", "*2 $4 INCR $3 k:9 "),
+            ("mset keys=2", "*5 $4 MSET $3 k:9 $3 xxx $4 k:10 $3 xxx "),
+            ("mget keys=3", "*4 $4 MGET $3 k:9 $4 k:10 $3 k:9 "),
+            ("del keys=2", "*3 $3 DEL $3 k:9 $4 k:10 "),
+            ("exists", "*2 $6 EXISTS $3 k:9 "),
+            ("command ZADD z: 5 __key__", "*4 $4 ZADD $2 z: $1 5 $3 k:9 "),
+            ("command HSET {a}__key__:b f __data__", "*4 $4 HSET $8 {a}k:9:b $1 f $3 xxx "),
+            ("command PING", "*1 $4 PING "),
+        ] {
+            assert_eq!(written(&[operation], 1), text, "{operation}");
+        }
+    }
+
+    /// The number after the last blank but one.
+    fn absolute_times(text: &str) -> Vec<u64> {
+        text.split("$10 ").skip(1).map(|rest| rest.split(' ').next().unwrap().parse().unwrap()).collect()
+    }
+
+    #[test]
+    fn absolute_expiries_are_in_the_future_by_the_declared_seconds() {
+        let before = unix_seconds();
+        let set = written(&["set exat expiry=300"], 1);
+        let batch = written(&["mset-expireat keys=2 expiry=60"], 1);
+        let after = unix_seconds();
+        assert!(set.starts_with("*5 $3 SET $3 k:9 $3 xxx $4 EXAT $10 "), "{set}");
+        assert!(
+            batch.starts_with("*5 $4 MSET $3 k:9 $3 xxx $4 k:10 $3 xxx *3 $8 EXPIREAT $3 k:9 $10 "),
+            "{batch}"
+        );
+        assert!(batch.contains(" *3 $8 EXPIREAT $4 k:10 $10 "), "{batch}");
+        assert!((before + 300..=after + 300).contains(&absolute_times(&set)[0]), "{set}");
+        assert_eq!(absolute_times(&batch).len(), 2);
+        assert!(
+            absolute_times(&batch).iter().all(|time| (before + 60..=after + 60).contains(time)),
+            "{batch}"
+        );
+    }
+
+    #[test]
+    fn a_mix_is_written_in_turn() {
+        assert_eq!(
+            written(&["get weight=2", "incr weight=1"], 3),
+            "*2 $3 GET $3 k:9 *2 $4 INCR $4 k:10 *2 $3 GET $3 k:9 "
+        );
+    }
+
+    #[test]
+    fn empty_ranges_are_refused() {
+        let configuration = configured(&["set"], Data { minimum_bytes: 2, maximum_bytes: 1, ..SMALL });
+        assert!(matches!(RequestTemplates::new(&configuration), Err(RequestError::EmptyRange { .. })));
+    }
+}
