@@ -147,7 +147,7 @@ where
                     self.take(&event);
                 }
                 Err(error) if failing => {
-                    tracing::debug!(kind = %K::kind(&()), error = %chain(&error), "watch failed")
+                    tracing::debug!(kind = %K::kind(&()), error = %chain(&error), "watch failed");
                 }
                 Err(error) => {
                     failing = true;

@@ -73,7 +73,7 @@ impl<K: Conditioned> Undecodable<K> {
                 "lastTransitionTime": Timestamp::now().to_string(),
                 "observedGeneration": metadata.generation.unwrap_or(0),
             });
-            self.write(namespace, name, json!([condition]));
+            self.write(namespace, name, &json!([condition]));
         }
     }
 
@@ -85,12 +85,12 @@ impl<K: Conditioned> Undecodable<K> {
         if object.meta().deletion_timestamp.is_none()
             && object.conditions().iter().any(|c| c.type_ == DECODABLE)
         {
-            self.write(object.namespace().unwrap_or_default(), object.name_any(), json!([]));
+            self.write(object.namespace().unwrap_or_default(), object.name_any(), &json!([]));
         }
     }
 
     /// Owns this one condition alone, whatever else the status says.
-    fn write(&self, namespace: String, name: String, conditions: Value) {
+    fn write(&self, namespace: String, name: String, conditions: &Value) {
         let resource = ApiResource::erase::<K>(&());
         let body = json!({
             "apiVersion": resource.api_version, "kind": resource.kind, "status": {"conditions": conditions},

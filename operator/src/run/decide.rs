@@ -150,7 +150,6 @@ pub fn decide(run: &ValidatedRun, observed: &Observed, now: Timestamp) -> Step {
         {
             return Step::Collect(current);
         }
-        AttemptState::Ordered { untold: true, .. } => Step::GiveOrder(current),
         AttemptState::Ordered { start, untold: false } => {
             let until = lost_at(run, &run.attempts[current], *start).min(observed.deadline);
             Step::Wait(Waiting::Load { attempt: current }, Some(until))
@@ -158,7 +157,9 @@ pub fn decide(run: &ValidatedRun, observed: &Observed, now: Timestamp) -> Step {
         AttemptState::AtStartLine { since } if now >= since.saturating_add(PATIENCE).unwrap_or(*since) => {
             stand_back(run, current, unreachable())
         }
-        AttemptState::AtStartLine { .. } => Step::GiveOrder(current),
+        AttemptState::Ordered { untold: true, .. } | AttemptState::AtStartLine { .. } => {
+            Step::GiveOrder(current)
+        }
         AttemptState::Outdated => Step::RemoveOutdated(current),
         AttemptState::Leaving => Step::Wait(Waiting::Leaving { attempt: current }, Some(observed.deadline)),
         AttemptState::Starting { trouble, since } => {

@@ -91,7 +91,7 @@ pub fn place_of(run: &ValidatedRun, kept: &BTreeMap<String, Kept>) -> Place {
 }
 
 /// The attempts of measurements of which `lost` says of no phase that it lost a client.
-fn whole<'a>(run: &'a ValidatedRun, lost: impl Fn(&Attempt) -> bool) -> impl Iterator<Item = &'a Attempt> {
+fn whole(run: &ValidatedRun, lost: impl Fn(&Attempt) -> bool) -> impl Iterator<Item = &Attempt> {
     let measurements = run.attempts.chunks(run.spec.phases.len().max(1));
     measurements.filter(move |measurement| !measurement.iter().any(&lost)).flatten()
 }

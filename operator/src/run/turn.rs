@@ -148,56 +148,72 @@ impl Holders<'_> {
     }
 }
 
-/// Finds out whose turn it is. `setbacks` is how often the clients could not start:
-/// each time other nodes come first.
-pub fn look(run: &ValidatedRun, target: &ReadyTarget, seen: &Seen<'_>, setbacks: usize) -> Looked {
-    let uses = Uses::of(seen.pods, &run.holder.uid);
-    let mut fit = candidates(run, seen.nodes, &uses, &target.nodes);
-    let none = || none_fits(run, seen.nodes, &uses);
-    let (least, most) = wanted(run);
-    let no_node = (fit.len() < least).then(none);
-    let by_key = seen.leases.iter().map(|lease| (LeaseKey::of(lease).to_string(), lease)).collect();
-    let held = Holders { run, by_key, tickets: tickets(seen.runs, run), uses, seen };
-    if no_node.is_some() {
-        // The scheduler, or who makes nodes, is to find one.
-        fit.clear();
-    }
-    let length = fit.len().max(1);
-    fit.rotate_left(setbacks % length);
-    fit.sort_by_key(|node| !held.own(&held.node(node)));
-    let free: Vec<&String> = fit.iter().filter(|node| held.kept_by(&held.node(node)).is_none()).collect();
-    let client_nodes: Vec<String> = free.iter().take(most).map(|node| (*node).clone()).collect();
-    let own_nodes: Vec<String> =
-        client_nodes.iter().filter(|node| held.own(&held.node(node))).cloned().collect();
+/// The nodes for the clients.
+struct Choice {
+    /// Free ones and those held already, as many as are used; the best first.
+    nodes: Vec<String>,
+    /// Of these the ones held already.
+    own: Vec<String>,
+    /// Who keeps this run off a node that would do, where there are too few.
+    kept: Option<(String, LeaseKey)>,
+    /// Why no node will do, whoever has it.
+    none: Option<String>,
+}
 
+impl Choice {
+    /// `setbacks` is how often the clients could not start: each time other nodes come first.
+    fn of(held: &Holders<'_>, target: &ReadyTarget, setbacks: usize) -> Self {
+        let mut fit = candidates(held.run, held.seen.nodes, &held.uses, &target.nodes);
+        let (least, most) = wanted(held.run);
+        if fit.len() < least {
+            // The scheduler, or who makes nodes, is to find one.
+            let none = Some(none_fits(held.run, held.seen.nodes, &held.uses));
+            return Self { nodes: Vec::new(), own: Vec::new(), kept: None, none };
+        }
+        let turned = setbacks % fit.len().max(1);
+        fit.rotate_left(turned);
+        fit.sort_by_key(|node| !held.own(&held.node(node)));
+        let kept = fit.iter().map(|node| held.node(node)).find_map(|key| Some((held.kept_by(&key)?, key)));
+        let free = fit.into_iter().filter(|node| held.kept_by(&held.node(node)).is_none());
+        let nodes: Vec<String> = free.take(most).collect();
+        let own = nodes.iter().filter(|node| held.own(&held.node(node))).cloned().collect();
+        Self { kept: kept.filter(|_| nodes.len() < least), nodes, own, none: None }
+    }
+}
+
+/// Finds out whose turn it is. `setbacks` is how often the clients could not start.
+pub fn look(run: &ValidatedRun, target: &ReadyTarget, seen: &Seen<'_>, setbacks: usize) -> Looked {
+    let held = Holders {
+        run,
+        by_key: seen.leases.iter().map(|lease| (LeaseKey::of(lease).to_string(), lease)).collect(),
+        tickets: tickets(seen.runs, run),
+        uses: Uses::of(seen.pods, &run.holder.uid),
+        seen,
+    };
+    let choice = Choice::of(&held, target, setbacks);
     let fixed = keys(target, seen.operator_namespace);
-    let any_held = held.by_key.values().any(|lease| holder_of(lease).as_ref() == Some(&run.holder));
+    let of_run = |lease: &&Arc<Lease>| holder_of(lease).as_ref() == Some(&run.holder);
     let looked =
-        |turn, missing, client_nodes| Looked { turn, missing, client_nodes, no_node: no_node.clone() };
-    if held.by_key.values().any(|lease| holder_of(lease).as_ref() == Some(&run.holder) && given_back(lease)) {
+        |turn, missing, client_nodes| Looked { turn, missing, client_nodes, no_node: choice.none.clone() };
+    if seen.leases.iter().filter(of_run).any(|lease| given_back(lease)) {
         return looked(Turn::Returning, Vec::new(), Vec::new());
     }
-    if fixed.iter().all(|key| held.own(key)) && (own_nodes.len() >= least || no_node.is_some()) {
-        return looked(Turn::Held, Vec::new(), own_nodes);
+    let clients_held = choice.own.len() >= wanted(run).0 || choice.none.is_some();
+    if clients_held && fixed.iter().all(|key| held.own(key)) {
+        return looked(Turn::Held, Vec::new(), choice.own.clone());
     }
-    let enough = client_nodes.len() >= least || no_node.is_some();
-    let kept_node =
-        || fit.iter().map(|node| held.node(node)).find_map(|key| Some((held.kept_by(&key)?, key)));
     let kept = fixed.iter().find_map(|key| Some((held.kept_by(key)?, key.clone())));
-    match kept.or_else(|| if enough { None } else { kept_node() }) {
-        Some((by, key)) => {
-            looked(Turn::Busy { queue: held.busy(&key, by), holds: any_held }, Vec::new(), Vec::new())
-        }
-        None => {
-            let nodes = client_nodes.iter().map(|node| held.node(node));
-            let mut missing: Vec<LeaseKey> =
-                fixed.iter().cloned().chain(nodes).filter(|key| !held.own(key)).collect();
-            // In one order for all, so that two runs never wait for each other; a shared node once.
-            missing.sort();
-            missing.dedup();
-            looked(Turn::Free, missing, client_nodes)
-        }
+    if let Some((by, key)) = kept.or_else(|| choice.kept.clone()) {
+        let holds = seen.leases.iter().any(|lease| of_run(&lease));
+        return looked(Turn::Busy { queue: held.busy(&key, by), holds }, Vec::new(), Vec::new());
     }
+    let nodes = choice.nodes.iter().map(|node| held.node(node));
+    let mut missing: Vec<LeaseKey> =
+        fixed.iter().cloned().chain(nodes).filter(|key| !held.own(key)).collect();
+    // In one order for all, so that two runs never wait for each other; a shared node once.
+    missing.sort();
+    missing.dedup();
+    looked(Turn::Free, missing, choice.nodes.clone())
 }
 
 #[cfg(test)]
