@@ -17,7 +17,9 @@ use kube::{Api, api::ListParams};
 #[tokio::test]
 async fn a_datastore_that_fits_no_node_yet_is_made_and_says_what_fits() -> Result<()> {
     with_namespace("threads", |env| async move {
-        env.datastore("huge", &REDIS.replace("threads: 1", "threads: 1000")).await?;
+        // Without resources of its own, which would be what it requests.
+        let (huge, _) = REDIS.split_once("resources:").unwrap_or((REDIS, ""));
+        env.datastore("huge", &huge.replace("threads: 1", "threads: 1000")).await?;
         let texts = ["pod huge-0 requests", "for all pods, daemons included", "select a larger node"];
         datastore_says(&env, "huge", READY, "Unschedulable", &texts).await?;
         env.datastore("nowhere", &format!("{REDIS}\nplacement: {{nodeSelector: {{shelf: top}}}}")).await?;
