@@ -23,6 +23,8 @@ pub const RESULT_GRACE: SignedDuration = SignedDuration::from_secs(30);
 
 /// How long clients that something holds up may keep their turn.
 pub const PATIENCE: SignedDuration = SignedDuration::from_secs(60);
+/// How long at a later try, which is only to see whether the cause was mended.
+pub const PATIENCE_AGAIN: SignedDuration = SignedDuration::from_secs(20);
 /// How long for want of a node that somebody may be making, or of a reason: an image may be large.
 pub const LONG_PATIENCE: SignedDuration = SignedDuration::from_secs(300);
 /// How late after its start line a pod may still be told of it.
@@ -163,7 +165,7 @@ pub fn decide(run: &ValidatedRun, observed: &Observed, now: Timestamp) -> Step {
         AttemptState::Outdated => Step::RemoveOutdated(current),
         AttemptState::Leaving => Step::Wait(Waiting::Leaving { attempt: current }, Some(observed.deadline)),
         AttemptState::Starting { trouble, since } => {
-            starting(run, current, trouble.as_ref(), *since, observed.deadline, now)
+            starting(run, current, trouble.as_ref(), *since, observed, now)
         }
         AttemptState::Absent | AttemptState::Stored(_) | AttemptState::Lost { .. } => {
             let again = before_again(observed, now, observed.deadline);
@@ -218,12 +220,16 @@ fn starting(
     current: usize,
     trouble: Option<&Trouble>,
     since: Timestamp,
-    deadline: Timestamp,
+    observed: &Observed,
     now: Timestamp,
 ) -> Step {
-    let patience = match trouble {
-        Some(trouble) if trouble.reason != "Unschedulable" => PATIENCE,
-        _ => LONG_PATIENCE,
+    let deadline = observed.deadline;
+    let a_node_is_missing = trouble.is_some_and(|trouble| trouble.reason == "Unschedulable");
+    let patience = match (trouble, observed.setback.is_some()) {
+        (None, _) => LONG_PATIENCE,
+        (Some(_), false) if a_node_is_missing => LONG_PATIENCE,
+        (Some(_), true) if !a_node_is_missing => PATIENCE_AGAIN,
+        (Some(_), _) => PATIENCE,
     };
     let until = since.saturating_add(patience).unwrap_or(deadline);
     if now < until {

@@ -131,6 +131,17 @@ fn message(run: &ValidatedRun, step: &Step) -> String {
     }
 }
 
+/// `text`, and what held the run up before as long as it has not got past it.
+fn with_setback(text: String, setback: Option<&SetbackStatus>) -> String {
+    match setback {
+        Some(setback) if text.contains(&setback.message) => {
+            format!("{text}; tried again after {} setbacks", setback.count)
+        }
+        Some(setback) => format!("{text}; tries again after {} ({})", setback.message, setback.reason),
+        None => text,
+    }
+}
+
 /// The same text at every try, so that an event is made of it only once.
 fn set_back(reason: &str, message: &str) -> String {
     format!(
@@ -380,10 +391,13 @@ pub fn of_step(
         _ => None,
     };
     let queued = phase(step) == RunPhase::Queued;
+    let setback = setback(old, step, now);
+    let told_already = matches!(step, Step::StandBack { .. } | Step::Wait(Waiting::Setback(_), _));
+    let text = with_setback(message(run, step), setback.as_ref().filter(|_| !told_already));
     BenchmarkRunStatus {
         observed_generation: Some(run.generation),
         phase: phase(step),
-        message: Some(message(run, step)).filter(|message| !message.is_empty()),
+        message: Some(text).filter(|text| !text.is_empty()),
         progress: Some(Progress {
             measured: count(plan::done(run, &fetched.kept)),
             total: count(run.wanted()),
@@ -391,7 +405,7 @@ pub fn of_step(
         started_at: started(old, fetched),
         finished_at: matches!(step, Step::Finish(_)).then_some(Time(now)),
         clock: Some(clock::advance(old.clock.as_ref(), run.created, queued, now)),
-        setback: setback(old, step, now),
+        setback,
         queue: match step {
             Step::Wait(Waiting::Queue(queue), _) => Some(queue.clone()),
             _ => None,
@@ -533,6 +547,21 @@ mod tests {
         let headline = headline(&phases).unwrap();
         assert_eq!(headline.operations_per_second, [Some(1234), Some(50), None, None]);
         assert_eq!(headline.p99_microseconds, [Some(500), None, None, None], "what is left out is no zero");
+    }
+
+    #[test]
+    fn what_held_a_run_up_is_told_until_it_is_past() {
+        let setback = SetbackStatus {
+            reason: "FailedMount".into(),
+            message: "secret pit-tls not found".into(),
+            count: 2,
+            retry_at: Time(Timestamp::UNIX_EPOCH),
+        };
+        let queued = with_setback("waits for races/other".into(), Some(&setback));
+        assert_eq!(queued, "waits for races/other; tries again after secret pit-tls not found (FailedMount)");
+        let same = with_setback("pod p: secret pit-tls not found (FailedMount)".into(), Some(&setback));
+        assert_eq!(same, "pod p: secret pit-tls not found (FailedMount); tried again after 2 setbacks");
+        assert_eq!(with_setback("load is running".into(), None), "load is running");
     }
 
     #[test]

@@ -289,6 +289,18 @@ fn clients_that_cannot_start_give_the_turn_back_after_a_minute() {
 }
 
 #[test]
+fn a_later_try_is_shorter() {
+    let setback = SetbackStatus { reason: "x".into(), message: "y".into(), count: 1, retry_at: Time(at(-1)) };
+    let again = |now| {
+        let state = starting_since(0, Some(missing_secret()));
+        let observed = Observed { setback: Some(setback.clone()), ..observed(state, AttemptState::Absent) };
+        decide(&two_phases(), &observed, at(now))
+    };
+    assert!(matches!(again(19), Step::Wait(Waiting::Clients { .. }, Some(_))));
+    assert!(matches!(again(20), Step::StandBack { .. }), "others wait for as long as it tries");
+}
+
+#[test]
 fn a_node_that_may_be_made_and_an_image_that_may_be_large_get_more_time() {
     let unschedulable = Trouble { reason: "Unschedulable".into(), message: "0/4 nodes".into() };
     for trouble in [Some(unschedulable), None] {
