@@ -67,7 +67,8 @@ fn client_environment(job: &JobSpec, target: &ReadyTarget) -> Result<Vec<EnvVar>
     // An image of the user's own has a PATH that its tool may need.
     if !matches!(job.tool, JobTool::Exec(_)) {
         // The tool's own directories first would hide nothing: the runner's names are unique.
-        let path = format!("{BIN}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
+        // Our own image has its programs, of which only some are copied, at its root.
+        let path = format!("{BIN}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/");
         env.push(variable("PATH", &path));
     }
     env.extend(target.auth.as_ref().map(|secret| secret_variable(PASSWORD_VARIABLE, secret)));
