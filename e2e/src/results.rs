@@ -71,10 +71,12 @@ pub fn window(result: &RepetitionResult) -> (i64, i64) {
     (starts.min().unwrap_or_default(), result.pods.iter().map(end).max().unwrap_or_default())
 }
 
-/// Whether no two of these loads ran at the same time. Takes them in order of their start.
+/// Whether no two of these loads ran at the same time, whichever came first.
 pub fn never_together(results: &[RepetitionResult]) -> Result<()> {
-    for pair in results.windows(2) {
-        let ((_, end), (start, _)) = (window(&pair[0]), window(&pair[1]));
+    let mut in_order: Vec<&RepetitionResult> = results.iter().collect();
+    in_order.sort_by_key(|result| window(result));
+    for pair in in_order.windows(2) {
+        let ((_, end), (start, _)) = (window(pair[0]), window(pair[1]));
         ensure!(
             end <= start,
             "load of {} began {} ms before that of {} ended",

@@ -12,6 +12,8 @@ pub const CLIENT: &str = "client";
 pub const DATASTORE: &str = "dragstrip.dev/datastore";
 /// Name of the BenchmarkRun an object belongs to.
 pub const RUN: &str = "dragstrip.dev/run";
+/// Label on client pods whose run lets them share the node of the server that they load.
+pub const SHARES_SERVER_NODE: &str = "dragstrip.dev/shares-server-node";
 /// Uid of that run: a later run of the same name is another run.
 pub const RUN_UID: &str = "dragstrip.dev/run-uid";
 /// Phase of the run.

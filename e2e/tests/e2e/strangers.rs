@@ -160,7 +160,8 @@ where
 #[tokio::test]
 async fn a_strangers_job_of_a_runs_name_is_told_and_left_alone() -> Result<()> {
     with_namespace("their-job", |env| async move {
-        let job = json!({"metadata": {"name": "sprint-write-1"}, "spec": {"template": pod()}});
+        let job =
+            json!({"metadata": {"name": "sprint-write-1"}, "spec": {"suspend": true, "template": pod()}});
         in_the_way_of_a_run::<Job>(&env, job).await
     })
     .await

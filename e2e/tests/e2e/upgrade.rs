@@ -23,7 +23,7 @@ phases:
   loadgen: {ratio: '1:0', keyMaximum: 9999, duration: 10s}
 - name: read
   loadgen: {ratio: '0:1', keyMaximum: 9999, duration: 1s}
-  minimumHitRatio: 0.9
+  minimumHitRatio: '0.9'
 timeout: 5m
 ";
 

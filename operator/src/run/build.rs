@@ -168,6 +168,9 @@ pub fn job(
 ) -> Result<Job, serde_json::Error> {
     let mut pod_labels = attempt_labels(run, attempt);
     pod_labels.insert(labels::COMPONENT.to_owned(), labels::CLIENT.to_owned());
+    if run.spec.clients.share_server_node {
+        pod_labels.insert(labels::SHARES_SERVER_NODE.to_owned(), "true".to_owned());
+    }
     let identity = target.identity.as_ref().map(serde_json::to_string).transpose()?;
     let identity = identity.map(|identity| (labels::SERVER_IDENTITY.to_owned(), identity));
     let no_node = turn.no_node.clone().map(|why| (labels::NO_NODE.to_owned(), why));

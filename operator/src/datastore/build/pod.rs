@@ -20,11 +20,14 @@ use dragstrip_results::protocol::{
 };
 use k8s_openapi::{
     api::core::v1::{
-        Affinity, Container, ContainerPort, EnvVar, HTTPGetAction, PodSecurityContext, PodSpec, Probe,
-        SeccompProfile, SecretVolumeSource, SecurityContext, TCPSocketAction, TopologySpreadConstraint,
-        Volume, VolumeMount,
+        Affinity, Container, ContainerPort, EnvVar, HTTPGetAction, PodAffinityTerm, PodAntiAffinity,
+        PodSecurityContext, PodSpec, Probe, SeccompProfile, SecretVolumeSource, SecurityContext,
+        TCPSocketAction, TopologySpreadConstraint, Volume, VolumeMount,
     },
-    apimachinery::pkg::{apis::meta::v1::LabelSelector, util::intstr::IntOrString},
+    apimachinery::pkg::{
+        apis::meta::v1::{LabelSelector, LabelSelectorRequirement},
+        util::intstr::IntOrString,
+    },
 };
 
 /// Volume with the server's certificate.
@@ -270,6 +273,33 @@ fn spread(datastore: &ValidatedDatastore) -> Option<Vec<TopologySpreadConstraint
     })
 }
 
+/// A server is never placed beside a run's clients, whoever's, unless they say that they
+/// share its node. The clients' own rule would keep it off too, but only a term of its
+/// own has the scheduler try again when they have gone.
+fn never_beside_clients() -> PodAntiAffinity {
+    let requirement = |key: &str, operator: &str, values: Option<Vec<String>>| LabelSelectorRequirement {
+        key: key.to_owned(),
+        operator: operator.to_owned(),
+        values,
+    };
+    PodAntiAffinity {
+        required_during_scheduling_ignored_during_execution: Some(vec![PodAffinityTerm {
+            topology_key: "kubernetes.io/hostname".to_owned(),
+            label_selector: Some(LabelSelector {
+                match_expressions: Some(vec![
+                    requirement(labels::COMPONENT, "In", Some(vec![labels::CLIENT.to_owned()])),
+                    requirement(labels::SHARES_SERVER_NODE, "DoesNotExist", None),
+                ]),
+                ..LabelSelector::default()
+            }),
+            // An empty selector means every namespace.
+            namespace_selector: Some(LabelSelector::default()),
+            ..PodAffinityTerm::default()
+        }]),
+        ..PodAntiAffinity::default()
+    }
+}
+
 /// The pod of `datastore`.
 pub(super) fn pod(datastore: &ValidatedDatastore, runner_image: &str) -> PodSpec {
     let spec = &datastore.spec;
@@ -298,7 +328,11 @@ pub(super) fn pod(datastore: &ValidatedDatastore, runner_image: &str) -> PodSpec
             ..PodSecurityContext::default()
         }),
         node_selector: Some(placement.node_selector.clone()).filter(|labels| !labels.is_empty()),
-        affinity: Some(Affinity { node_affinity: Some(prefer_role(labels::SERVER)), ..Affinity::default() }),
+        affinity: Some(Affinity {
+            node_affinity: Some(prefer_role(labels::SERVER)),
+            pod_anti_affinity: Some(never_beside_clients()),
+            ..Affinity::default()
+        }),
         tolerations: Some(tolerations(labels::SERVER, placement)),
         topology_spread_constraints: spread(datastore),
         volumes: Some(volumes(spec)),
