@@ -3,7 +3,7 @@
 use dragstrip_crds::BenchmarkRun;
 use dragstrip_results::{result::RepetitionResult, stored};
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::{Api, Client, ResourceExt};
+use kube::{Api, Client, ResourceExt, api::ListParams};
 use std::collections::BTreeMap;
 
 /// A stored result could not be had.
@@ -12,6 +12,9 @@ pub enum Error {
     /// A ConfigMap could not be read.
     #[error("failed to read ConfigMap {1}")]
     Read(#[source] Box<kube::Error>, String),
+    /// The results of a phase could not be listed.
+    #[error("failed to list the results of phase {1}")]
+    List(#[source] Box<kube::Error>, String),
     /// What it holds cannot be understood.
     #[error("failed to read the result in ConfigMap {1}")]
     Unpack(#[source] stored::Error, String),
@@ -30,6 +33,27 @@ async fn result(api: &Api<ConfigMap>, name: &str) -> Result<RepetitionResult, Er
     stored::unpack(&first, |part| later.get(part)).map_err(|error| Error::Unpack(error, first.name_any()))
 }
 
+/// The ConfigMaps of all good repetitions of `phase`, where the status leaves them out
+/// for their size: of each repetition the last measurement.
+async fn listed(api: &Api<ConfigMap>, run: &BenchmarkRun, phase: &str) -> Result<Vec<String>, Error> {
+    let uid = run.uid().unwrap_or_default();
+    let labels = format!("dragstrip.dev/run-uid={uid},dragstrip.dev/phase={phase},!{}", stored::PART);
+    let list = api.list_metadata(&ListParams::default().labels(&labels)).await;
+    let list = list.map_err(|error| Error::List(Box::new(error), phase.to_owned()))?;
+    let mut last: BTreeMap<u32, String> = BTreeMap::new();
+    for found in list
+        .items
+        .iter()
+        .filter(|found| stored::mark(&found.metadata).is_ok_and(|mark| mark.failure.is_none()))
+    {
+        let repetition = found.labels().get("dragstrip.dev/repetition").and_then(|text| text.parse().ok());
+        let name = last.entry(repetition.unwrap_or_default()).or_default();
+        // Later measurements have letters after the number.
+        *name = found.name_any().max(std::mem::take(name));
+    }
+    Ok(last.into_values().collect())
+}
+
 /// Every repetition of every phase of `run`, phase by phase.
 pub async fn of(
     client: &Client,
@@ -39,8 +63,12 @@ pub async fn of(
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
     let phases = run.status.iter().flat_map(|status| &status.phases);
     let mut results = Vec::new();
-    for repetition in phases.flat_map(|phase| &phase.repetitions) {
-        results.push(result(&api, &repetition.config_map).await?);
+    for phase in phases {
+        let shown: Vec<String> = phase.repetitions.iter().map(|shown| shown.config_map.clone()).collect();
+        let names = if shown.is_empty() { listed(&api, run, &phase.name).await? } else { shown };
+        for name in names {
+            results.push(result(&api, &name).await?);
+        }
     }
     Ok(results)
 }

@@ -204,9 +204,13 @@ async fn a_server_that_a_run_holds_cannot_be_evicted_and_keeps_autoscalers_off()
             );
         }
         let name = pod.name_any();
+        // The client itself tries again for some seconds when it is told that it is too early.
         match env.api::<Pod>().evict(&name, &EvictParams::default()).await {
             Err(kube::Error::Api(status)) if status.code == 429 => {}
-            other => anyhow::bail!("the eviction of a server under load was not refused: {other:?}"),
+            other => {
+                let run = env.api::<BenchmarkRun>().get("holder").await?;
+                ensure!(phase(&run).finished(), "a server under load was evicted: {other:?}");
+            }
         }
         env.run_in("holder", RunPhase::Succeeded, SHORT_RUN).await?;
         // Nobody needs it any more: a node can be drained.

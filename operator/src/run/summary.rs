@@ -182,7 +182,34 @@ pub fn phases(run: &ValidatedRun, stored: &BTreeMap<String, RepetitionResult>) -
             counted.iter().filter(|(attempt, _)| attempt.phase == declared.name).copied().collect();
         phase(declared, &own)
     };
-    run.spec.phases.iter().filter_map(of).collect()
+    fit(run.spec.phases.iter().filter_map(of).collect())
+}
+
+/// Most bytes of all phases as JSON: the object is kept, watched and sent as a whole.
+const LARGEST: usize = 150_000;
+
+/// `phases` without what makes them too large for a status: first the list of each
+/// repetition, then rows of single operations. The stored results have all of it.
+fn fit(mut phases: Vec<PhaseStatus>) -> Vec<PhaseStatus> {
+    let too_large =
+        |phases: &[PhaseStatus]| serde_json::to_vec(phases).is_ok_and(|json| json.len() > LARGEST);
+    if too_large(&phases) {
+        for phase in &mut phases {
+            phase.repetitions.clear();
+            phase.notes.push(
+                "the list of repetitions is left out for its size: dragstrip report --json has it".to_owned(),
+            );
+        }
+    }
+    if too_large(&phases) {
+        for phase in &mut phases {
+            phase.operations.retain(|row| row.operation == TOTAL);
+            phase.notes.push(
+                "single operations are left out for their size: dragstrip report --json has them".to_owned(),
+            );
+        }
+    }
+    phases
 }
 
 #[cfg(test)]
@@ -238,6 +265,22 @@ mod tests {
         assert_eq!(twice.operations[0].latency_milliseconds, LatencySummary::default());
         assert_eq!(twice.repetitions[1].p99_milliseconds, Some(3.0));
         assert!(twice.notes.iter().any(|note| note.contains("over 2 repetitions")), "{:?}", twice.notes);
+    }
+
+    #[test]
+    fn the_largest_run_has_a_status_that_can_be_kept() {
+        let names: Vec<String> = (0..32).map(|index| format!("phase-number-{index}")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let mut largest = run(&names, 99);
+        largest.spec.max_retries = 0;
+        let run = validate(&largest).unwrap();
+        let good = |attempt: &Attempt| merge(attempt, 1, vec![pod_result("p", 1000, 1.0, 100)]);
+        let stored = run.attempts.iter().map(|attempt| (attempt.name.clone(), good(attempt))).collect();
+        let phases = phases(&run, &stored);
+        let bytes = serde_json::to_vec(&phases).unwrap().len();
+        assert!(bytes < 160_000, "32 phases of 99 repetitions have {bytes} bytes");
+        assert_eq!(phases[31].operations[0].operations_per_second.repetitions, 99, "the figures are of all");
+        assert!(phases[0].notes.iter().any(|note| note.contains("left out for its size")), "nobody is told");
     }
 
     #[test]
