@@ -120,8 +120,16 @@ demo: install ## One command: cluster, operator, quickstart, a table of numbers
 .PHONY: test
 test: test-unit fuzz-briefly test-e2e ## Run all tests
 
+# Tests that wait for minutes: clients that keep their turn as long as they may, a node
+# that is lost for good, an upgrade.
+E2E_LONG := held_up:: faults::a_repetition_lost_with_its_node upgrade::
+
 .PHONY: test-long
-test-long: bench-operator fuzz ## Run what takes too long for every change: the operator's figures, and each parser fuzzed for FUZZ_SECONDS
+test-long: ## Run what takes too long for every change: long end-to-end tests, the operator's figures, and each parser fuzzed for FUZZ_SECONDS
+	$(MAKE) install
+	testbed/cluster images
+	$(CLUSTER_ENV); cargo test --locked -p dragstrip-e2e -- --test-threads=$(E2E_THREADS) $(E2E_LONG)
+	$(MAKE) bench-operator fuzz
 
 .PHONY: test-unit
 test-unit: tools node-modules ## Run unit and scenario tests
@@ -135,7 +143,8 @@ E2E_THREADS ?= 4
 .PHONY: test-e2e
 test-e2e: install ## Run the end-to-end tests on the cluster
 	testbed/cluster images
-	$(CLUSTER_ENV); cargo test --locked -p dragstrip-e2e -- --test-threads=$(E2E_THREADS)
+	@echo "==> not run here, but by make test-long: $(E2E_LONG)"
+	$(CLUSTER_ENV); cargo test --locked -p dragstrip-e2e -- --test-threads=$(E2E_THREADS) $(addprefix --skip ,$(E2E_LONG))
 
 .PHONY: bench-loadgen
 bench-loadgen: tools node-modules ## Measure the load generator against a bare loop, redis-benchmark (and memtier when on PATH)
