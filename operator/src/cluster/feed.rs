@@ -18,6 +18,11 @@ use tokio::sync::mpsc;
 use super::undecodable::{Conditioned, Undecodable};
 use crate::process::chain;
 
+/// Objects of ours read at once at the start. Each is buffered as a tree of values until
+/// it is known whether it can be decoded, many times its size, and what a whole page
+/// took the process keeps.
+const PAGE: u32 = 100;
+
 /// What can be watched.
 pub trait Watched:
     Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static
@@ -75,7 +80,8 @@ where
         K: Conditioned,
     {
         let api = Api::<DeserializeGuard<K>>::all(client.clone());
-        let events = watcher::watcher(api, watcher::Config::default()).default_backoff();
+        let config = watcher::Config::default().page_size(PAGE);
+        let events = watcher::watcher(api, config).default_backoff();
         let mut decode = move |guard: DeserializeGuard<K>| match guard.0 {
             Ok(mut object) => {
                 undecodable.decoded(&object);
