@@ -37,7 +37,7 @@ pub struct Context {
     pub world: World,
     /// Logs of client pods that cannot be read just now.
     pub unread: Arc<Unread>,
-    /// Runs and Leases that something is wrong with.
+    /// Objects that something is wrong with, by uid.
     pub retries: Arc<Retries>,
     /// Counters of the process.
     pub metrics: Metrics,

@@ -22,7 +22,7 @@ pub(crate) use resources::of_helper;
 pub(crate) use status::CHANGE_WAITS;
 
 use crate::{
-    cluster::{feed::Feed, retry::Retries, world::Feeds},
+    cluster::{feed::Feed, world::Feeds},
     context::Context,
     labels,
     metrics::Outcome,
@@ -83,7 +83,6 @@ pub struct DatastoreContext {
     services: Store<Service>,
     /// All PodDisruptionBudgets: one in the way is told before a run needs its name.
     budgets: Store<PodDisruptionBudget>,
-    retries: Retries,
 }
 
 async fn reconcile(datastore: Arc<Datastore>, ctx: Arc<DatastoreContext>) -> Result<Action, Error> {
@@ -144,7 +143,7 @@ async fn pass(datastore: &Datastore, ctx: &DatastoreContext) -> Result<(Outcome,
         Applied::Stands(stateful_set) => fetched.stateful_set = Some(stateful_set),
         Applied::Waits(holder) => {
             tell(datastore, ctx, status::waits(&holder)).await?;
-            ctx.retries.settled(&uid);
+            ctx.shared.retries.settled(&uid);
             return Ok((Outcome::Done, Action::requeue(SAFETY_NET)));
         }
     }
@@ -165,10 +164,10 @@ async fn pass(datastore: &Datastore, ctx: &DatastoreContext) -> Result<(Outcome,
 /// asked or are being joined make none.
 fn next_look(ctx: &DatastoreContext, uid: &str, status: &DatastoreStatus) -> Action {
     let Some(cause) = status::unsettled(status) else {
-        ctx.retries.settled(uid);
+        ctx.shared.retries.settled(uid);
         return Action::requeue(SAFETY_NET);
     };
-    Action::requeue(ctx.retries.again(uid, cause, ASK_AGAIN).after)
+    Action::requeue(ctx.shared.retries.again(uid, cause, ASK_AGAIN).after)
 }
 
 /// Whether something was no longer what it was when it was looked at: the next look is at what it is.
@@ -187,7 +186,7 @@ fn outrun(error: &Error) -> bool {
 #[allow(clippy::needless_pass_by_value)]
 fn on_error(datastore: Arc<Datastore>, error: &Error, ctx: Arc<DatastoreContext>) -> Action {
     let uid = datastore.uid().unwrap_or_default();
-    let retry = ctx.retries.again(&uid, &chain(error), TRY_AGAIN);
+    let retry = ctx.shared.retries.again(&uid, &chain(error), TRY_AGAIN);
     if retry.news && !outrun(error) {
         log_failure("Datastore", &datastore.name_any(), datastore.namespace().as_deref(), error);
     }
@@ -255,12 +254,7 @@ pub fn controller(
 ) -> impl Future<Output = ()> + use<> {
     let mut services = Feed::new(&shared.client, watcher::Config::default(), keep_service);
     let mut budgets = Feed::new(&shared.client, watcher::Config::default(), keep_budget);
-    let context = Arc::new(DatastoreContext {
-        services: services.store(),
-        budgets: budgets.store(),
-        retries: Retries::default(),
-        shared,
-    });
+    let context = Arc::new(DatastoreContext { services: services.store(), budgets: budgets.store(), shared });
     let ctx = context.clone();
     let run =
         Controller::for_shared_stream(feeds.datastores.subscribe(), ctx.shared.world.datastores.clone())

@@ -36,6 +36,9 @@ pub const START_AT: &str = "dragstrip.dev/start-at-unix-nanos";
 pub const LOAD_BOUND: &str = "dragstrip.dev/load-ends-within-seconds";
 /// Annotation on a StatefulSet: the generation of the Datastore that its pods were built for.
 pub const BUILT_FOR: &str = "dragstrip.dev/built-for-generation";
+/// Annotations with which autoscalers leave a pod where it is: one that measures or is measured.
+pub const UNMOVED: [(&str, &str); 2] =
+    [("karpenter.sh/do-not-disrupt", "true"), ("cluster-autoscaler.kubernetes.io/safe-to-evict", "false")];
 /// Node label and taint key that says what a node is for: server or client.
 pub const NODE_ROLE: &str = "dragstrip.dev/role";
 /// Node labels that name its placement group, strongest first.

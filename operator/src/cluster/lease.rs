@@ -101,8 +101,6 @@ pub struct Found {
     pub key: LeaseKey,
     /// Who holds it; `None` when it does not exist and so is free.
     pub holder: Option<Holder>,
-    /// Since when.
-    pub since: Option<Timestamp>,
 }
 
 fn api(client: &Client, key: &LeaseKey) -> Api<Lease> {
@@ -112,8 +110,7 @@ fn api(client: &Client, key: &LeaseKey) -> Api<Lease> {
 /// Looks at a Lease.
 pub async fn find(client: &Client, key: &LeaseKey) -> kube::Result<Found> {
     let lease = api(client, key).get_opt(&key.name).await?;
-    let since = lease.as_ref().and_then(|lease| Some(lease.spec.as_ref()?.acquire_time.as_ref()?.0));
-    Ok(Found { key: key.clone(), holder: lease.as_ref().and_then(holder_of), since })
+    Ok(Found { key: key.clone(), holder: lease.as_ref().and_then(holder_of) })
 }
 
 /// Takes a Lease by creating it; `None` when it exists.

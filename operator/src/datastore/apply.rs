@@ -137,14 +137,9 @@ async fn apply_service(
 
 /// Who holds the Datastore at this moment: a cache may not know yet.
 async fn holder(client: &Client, datastore: &ValidatedDatastore) -> Result<Option<Holder>, Error> {
-    let key = lease_key(&datastore.namespace, &datastore.name);
+    let key = LeaseKey::of_datastore(&datastore.namespace, &datastore.name);
     let found = lease::find(client, &key).await.map_err(|error| Error::Lease(error, key))?;
     Ok(found.holder)
-}
-
-/// The Lease that a run holds while it uses the Datastore.
-pub fn lease_key(namespace: &str, name: &str) -> LeaseKey {
-    LeaseKey { namespace: namespace.to_owned(), name: format!("dragstrip-{name}") }
 }
 
 /// Carries out `change` on `existing`, if that is still what it was when it was seen.

@@ -28,11 +28,6 @@ use k8s_openapi::{
 use kube::{Resource, ResourceExt, api::ObjectMeta};
 use std::collections::BTreeMap;
 
-/// What keeps a pod where it is: Karpenter and the cluster autoscaler must not move
-/// a server that is measured, and lose its data.
-const UNMOVED: [(&str, &str); 2] =
-    [("karpenter.sh/do-not-disrupt", "true"), ("cluster-autoscaler.kubernetes.io/safe-to-evict", "false")];
-
 /// Everything that is applied for a Datastore for as long as it is there.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Resources {
@@ -243,7 +238,7 @@ pub fn build(datastore: &ValidatedDatastore, runner_image: &str) -> Resources {
             template: PodTemplateSpec {
                 metadata: Some(ObjectMeta {
                     labels: Some(pod_labels(datastore)),
-                    annotations: Some(pairs(UNMOVED)),
+                    annotations: Some(pairs(labels::UNMOVED)),
                     ..ObjectMeta::default()
                 }),
                 spec: Some(pod::pod(datastore, runner_image)),

@@ -3,13 +3,12 @@
 
 use super::{
     DatastoreContext,
-    apply::lease_key,
     build::budget_name,
     shape::{self, Shape},
 };
 use crate::cluster::{
     agents::{AgentError, Agents},
-    lease::{Holder, holder_of},
+    lease::{Holder, LeaseKey, holder_of},
     pods,
 };
 use dragstrip_crds::{Datastore, DatastoreSpec, observed::ServerTruth};
@@ -155,7 +154,7 @@ pub fn fetch(ctx: &DatastoreContext, datastore: &Datastore) -> Fetched {
     let concerned: Vec<String> = pods.iter().filter_map(ResourceExt::uid).chain(makers).collect();
     let about =
         |event: &Arc<Event>| event.involved_object.uid.as_ref().is_some_and(|uid| concerned.contains(uid));
-    let lease = get(&world.leases, &namespace, &lease_key(&namespace, &name).name);
+    let lease = get(&world.leases, &namespace, &LeaseKey::of_datastore(&namespace, &name).name);
     Fetched {
         nodes: world.nodes.state(),
         service: get(&ctx.services, &namespace, &name),

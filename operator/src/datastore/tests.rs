@@ -105,12 +105,8 @@ fn context(cluster: Cluster, answer: Answer) -> (Arc<DatastoreContext>, Calls) {
         },
         metrics: Metrics::new().unwrap(),
     });
-    let context = DatastoreContext {
-        shared,
-        services: seen(cluster.services),
-        budgets: seen(cluster.budgets),
-        retries: Retries::default(),
-    };
+    let context =
+        DatastoreContext { shared, services: seen(cluster.services), budgets: seen(cluster.budgets) };
     (Arc::new(context), calls)
 }
 

@@ -146,15 +146,8 @@ fn pod_annotations(run: &ValidatedRun, attempt: &Attempt) -> BTreeMap<String, St
     // A pod that never got its order may still be writing the keys of `load`.
     let loading = attempt.load.as_ref().map_or(0.0, |_| run.spec.timeout.seconds());
     let bound = (loading + watchdog_seconds(run, attempt)).ceil().to_string();
-    [
-        // An autoscaler must not move a pod that measures.
-        ("karpenter.sh/do-not-disrupt", "true"),
-        ("cluster-autoscaler.kubernetes.io/safe-to-evict", "false"),
-        (labels::LOAD_BOUND, &bound),
-    ]
-    .into_iter()
-    .map(|(key, value)| (key.to_owned(), value.to_owned()))
-    .collect()
+    let all = labels::UNMOVED.into_iter().chain([(labels::LOAD_BOUND, bound.as_str())]);
+    all.map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
 }
 
 /// The Job of `attempt`: all its pods at once, on the nodes that the run holds for
