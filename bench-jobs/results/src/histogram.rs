@@ -18,6 +18,10 @@ pub const HIGHEST_MICROS: u64 = 3_600_000_000;
 /// Significant decimal digits that our own tools keep.
 pub const SIGNIFICANT_DIGITS: u8 = 3;
 
+/// Most values in one histogram, 2^53: up to here a count is exact as a
+/// floating-point number too, and 2^11 histograms add up without overflow.
+const MOST_VALUES: u64 = 1 << 53;
+
 /// A step in handling a histogram that failed.
 #[derive(Debug, thiserror::Error)]
 pub enum HistogramError {
@@ -36,6 +40,9 @@ pub enum HistogramError {
     /// The histograms have other bounds or another precision.
     #[error("the histograms cannot be added exactly: {0}")]
     Merge(String),
+    /// More values than can be counted and told as a share of all.
+    #[error("the histogram counts more than {MOST_VALUES} values: it is damaged")]
+    TooMany,
 }
 
 /// An encoded histogram of latencies in microseconds.
@@ -86,10 +93,14 @@ impl Latencies {
     /// Reads an encoded histogram. Empty (zero count) histograms are fine.
     pub fn decode(encoded: &EncodedHistogram) -> Result<Self, HistogramError> {
         let bytes = STANDARD.decode(&encoded.0).map_err(HistogramError::Base64)?;
-        Deserializer::new()
+        let histogram = Deserializer::new()
             .deserialize(&mut bytes.as_slice())
-            .map(Self)
-            .map_err(|e| HistogramError::Decode(e.to_string()))
+            .map_err(|e| HistogramError::Decode(e.to_string()))?;
+        // The total saturates where damaged counts overflow it.
+        if histogram.len() > MOST_VALUES {
+            return Err(HistogramError::TooMany);
+        }
+        Ok(Self(histogram))
     }
 
     /// Writes it the way [`Latencies::decode`] reads it.
@@ -188,6 +199,16 @@ mod tests {
         let coarse = Latencies(Histogram::new_with_bounds(10, 600_000_000, 2).unwrap());
         let message = latencies(&[1]).add(&coarse).unwrap_err().to_string();
         assert!(message.contains("2 digits"), "{message}");
+    }
+
+    #[test]
+    fn counts_that_overflow_their_sum_are_damage() {
+        let mut histogram = empty().unwrap();
+        histogram.record_n(5, u64::try_from(i64::MAX).unwrap()).unwrap();
+        histogram.record_n(6, u64::try_from(i64::MAX).unwrap()).unwrap();
+        histogram.record_n(7, 2).unwrap();
+        let refused = Latencies::decode(&encode(&histogram).unwrap());
+        assert!(matches!(refused, Err(HistogramError::TooMany)), "{refused:?}");
     }
 
     #[test]
