@@ -216,14 +216,12 @@ fn of_turn<K: Resource>(object: &K) -> Option<ObjectRef<Datastore>> {
     Some(ObjectRef::new(name).within(object.meta().namespace.as_ref()?))
 }
 
-/// Which Datastore a run is about to use or has used: it is looked at again, so
-/// that its status tells what the run found. Not while load runs: asking a
-/// server costs it something.
+/// Which Datastore a run is about to use: it is looked at again, so that its status
+/// tells what the run will find. Not while load runs: asking a server costs it something.
 fn of_run(run: &BenchmarkRun) -> Option<ObjectRef<Datastore>> {
     let phase = run.status.as_ref().map(|status| status.phase).unwrap_or_default();
     let name = run.spec.target.datastore_ref.as_ref()?.name.clone();
-    let idle = phase == RunPhase::Pending || phase.finished();
-    idle.then_some(ObjectRef::new(&name).within(&run.namespace()?))
+    (phase == RunPhase::Pending).then_some(ObjectRef::new(&name).within(&run.namespace()?))
 }
 
 /// Which Datastore a Service is for, or in the way of: both have the same name.

@@ -89,6 +89,8 @@ fn context(cluster: Cluster, answer: Answer) -> (Arc<DatastoreContext>, Calls) {
     let shared = Arc::new(Context {
         retries: Arc::default(),
         unread: Arc::default(),
+        own_writes: Arc::default(),
+        remembered: Arc::default(),
         announcer: Arc::new(Announcer::new(client.clone())),
         client,
         settings: Arc::new(settings),
@@ -101,6 +103,7 @@ fn context(cluster: Cluster, answer: Answer) -> (Arc<DatastoreContext>, Calls) {
             warnings: seen(cluster.events),
             stateful_sets: seen(cluster.stateful_sets),
             runs: seen(Vec::new()),
+            expiring: seen(Vec::new()),
             datastores: seen(Vec::new()),
         },
         metrics: Metrics::new().unwrap(),

@@ -257,6 +257,7 @@ async fn store(
             .await
             .map_err(|error| Error::Store(error, config_map.name_any()))?;
     }
+    ctx.remembered.forget(&run.holder.uid);
     Ok(Applied::Progressed)
 }
 
@@ -280,15 +281,18 @@ fn is_evidence(job: &Job, pods: &[Arc<Pod>]) -> bool {
     job_ended(job) || pods::all_ended(own, usize::try_from(expected).unwrap_or(1).max(1))
 }
 
-/// After `run`: its load stopped and its own Datastore removed; the keeper of turns
-/// does the rest. Safe to repeat; asks nobody anything when there is nothing left.
+/// At the end of `run`: its load stopped and its own Datastore removed; the keeper of
+/// turns does the rest. Safe to repeat.
 pub async fn clear_up(ctx: &Context, run: &BenchmarkRun) -> Result<(), Error> {
     let uid = run.uid().unwrap_or_default();
-    let jobs =
-        ctx.world.jobs.state_filter(|job| is_of_run(job, &uid) && job.metadata.deletion_timestamp.is_none());
+    // A Job made a moment ago, which the watch has not told yet, would load for its whole time.
+    let jobs: Api<Job> = Api::namespaced(ctx.client.clone(), &run.namespace().unwrap_or_default());
+    let own = ListParams::default().labels(&format!("{}={uid}", labels::RUN_UID));
+    let jobs = jobs.list(&own).await.map_err(Error::ClearUp)?.items;
     let pods = ctx.world.pods.state_filter(|pod| is_of_run(pod, &uid));
-    for job in jobs.iter().filter(|job| !is_evidence(job, &pods)) {
-        delete(&ctx.client, &**job).await.map_err(Error::ClearUp)?;
+    for job in jobs.iter().filter(|job| job.metadata.deletion_timestamp.is_none() && !is_evidence(job, &pods))
+    {
+        delete(&ctx.client, job).await.map_err(Error::ClearUp)?;
     }
     let own = |datastore: &Datastore| {
         datastore.metadata.deletion_timestamp.is_none()
