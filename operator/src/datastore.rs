@@ -69,6 +69,8 @@ pub enum Error {
 const CONCURRENCY: u16 = 32;
 /// Events come in bursts, one from each object that a change touches: one pass sees all of them.
 const BURST: Duration = Duration::from_millis(100);
+/// Before looking again where an event must come, in case it was missed.
+const IF_NO_EVENT_COMES: Duration = Duration::from_secs(5);
 /// A pass without cause, in case an event was missed.
 const SAFETY_NET: Duration = Duration::from_secs(3600);
 /// The longest wait before what failed is tried again.
@@ -141,6 +143,7 @@ async fn pass(datastore: &Datastore, ctx: &DatastoreContext) -> Result<(Outcome,
     // client
     match Box::pin(apply::apply(shared, &validated, &fetched, resources, &old)).await? {
         Applied::Stands(stateful_set) => fetched.stateful_set = Some(stateful_set),
+        Applied::Made => return Ok((Outcome::Done, Action::requeue(IF_NO_EVENT_COMES))),
         Applied::Waits(holder) => {
             tell(datastore, ctx, status::waits(&holder)).await?;
             ctx.shared.retries.settled(&uid);

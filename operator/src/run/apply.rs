@@ -6,6 +6,7 @@ use super::{
     decide::{ReadyTarget, Step, TargetState},
     fetch::{Fetched, is_of_run, job_ended},
     order,
+    plan::{Place, place_of},
     validate::{Attempt, ValidatedRun},
 };
 use crate::{
@@ -154,6 +155,12 @@ async fn make_datastore(ctx: &Context, run: &ValidatedRun) -> Result<Applied, Er
 /// Takes every Lease that is not held yet, or none. One that somebody else took first
 /// shows at the next look.
 async fn take_turn(ctx: &Context, run: &ValidatedRun, fetched: &Fetched) -> Result<Applied, Error> {
+    // A turn that ends before it begins would only keep others waiting.
+    if let Place::At(current) = place_of(run, &fetched.kept)
+        && let Some(trouble) = job_name_taken(ctx, run, &run.attempts[current]).await?
+    {
+        return Ok(Applied::Hindered(trouble));
+    }
     let missing = fetched.turn.iter().flat_map(|looked| looked.missing.clone()).collect::<Vec<_>>();
     let taken = lease::take_all(&ctx.client, &missing, &run.holder, Timestamp::now()).await;
     taken.map(|_| Applied::Awaited).map_err(Error::TakeTurn)
@@ -194,6 +201,18 @@ async fn name_taken(ctx: &Context, run: &ValidatedRun, attempt: &Attempt) -> Res
     Ok(found.and_then(|found| stranger("ConfigMap", &found, run)))
 }
 
+/// Whether somebody else has the name of the Job of `attempt`.
+async fn job_name_taken(
+    ctx: &Context,
+    run: &ValidatedRun,
+    attempt: &Attempt,
+) -> Result<Option<Trouble>, Error> {
+    let jobs: Api<Job> = Api::namespaced(ctx.client.clone(), &run.holder.namespace);
+    let found = jobs.get_metadata_opt(&attempt.name).await;
+    let found = found.map_err(|error| Error::LookAtName(error, attempt.name.clone()))?;
+    Ok(found.and_then(|found| stranger("Job", &found, run)))
+}
+
 async fn create_job(
     ctx: &Context,
     run: &ValidatedRun,
@@ -212,11 +231,8 @@ async fn create_job(
     match jobs.create(&parameters, &job).await {
         Ok(_) => Ok(Applied::Awaited),
         Err(error) if already_there(&error) => {
-            let found = jobs.get_metadata_opt(&attempt.name).await;
-            let found = found.map_err(|error| Error::LookAtName(error, attempt.name.clone()))?;
-            let trouble = found.and_then(|found| stranger("Job", &found, run));
             // The run's own, which the watch has not told yet.
-            Ok(trouble.map_or(Applied::Awaited, Applied::Hindered))
+            Ok(job_name_taken(ctx, run, attempt).await?.map_or(Applied::Awaited, Applied::Hindered))
         }
         Err(error) => {
             refused(&error).map(Applied::Hindered).ok_or(Error::CreateJob(error, attempt.name.clone()))
