@@ -144,7 +144,7 @@ impl JobTool {
         match self {
             Self::Loadgen(spec) => spec.duration.as_ref().map(dragstrip_crds::units::Period::seconds),
             Self::Memtier(spec) => spec.test_time.as_ref().map(dragstrip_crds::units::Period::seconds),
-            Self::Bullmq(spec) => Some(spec.duration.seconds()),
+            Self::Bullmq(spec) => Some(spec.duration.seconds() * f64::from(spec.stages())),
             Self::Exec(spec) => spec.duration.as_ref().map(dragstrip_crds::units::Period::seconds),
         }
     }

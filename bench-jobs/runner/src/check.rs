@@ -89,6 +89,7 @@ mod tests {
             histogram: None,
             per_second: Vec::new(),
             reported_operations_per_second: None,
+            own_operations_per_second: None,
         }
     }
 

@@ -89,6 +89,7 @@ pub(crate) fn pod_result(pod: &str, count: u64, seconds: f64, microseconds: u64)
         histogram: Some(latencies.encode().unwrap()),
         per_second: Vec::new(),
         reported_operations_per_second: None,
+        own_operations_per_second: None,
     }];
     result
 }

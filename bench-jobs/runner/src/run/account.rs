@@ -99,6 +99,7 @@ fn fill_in(result: &mut PodResult, measured: Measured) {
     result.batches = measured.batches;
     result.metrics = measured.metrics;
     result.workers = measured.workers;
+    result.notes = measured.notes;
 }
 
 /// The tool's final counts; its last progress where it left none.
