@@ -49,6 +49,7 @@ pub(crate) fn target() -> ReadyTarget {
         host: "10.1.2.3".into(),
         port: 6379,
         cluster: false,
+        emulated_cluster: false,
         protocol: ServerProtocol::Resp,
         username: None,
         auth: None,
