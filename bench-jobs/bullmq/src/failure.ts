@@ -77,8 +77,9 @@ export function failureOf(thrown: unknown): Failure {
 export function replyMessage(message: string): string {
   if (!message.includes("undeclared key")) return oneLine(message);
   return (
-    `${oneLine(message)}: BullMQ's scripts use keys that they do not declare; start Dragonfly with --cluster_mode=emulated ` +
-    "--lock_on_hashtags, and with queue names in braces, or, much slower, with --default_lua_flags=allow-undeclared-keys"
+    `${oneLine(message)}: BullMQ's scripts use keys that they do not declare; start Dragonfly with --lock_on_hashtags ` +
+    "(in a Datastore dragonfly: {lockOnHashtags: true}) and give queue names in braces, or, much slower, with " +
+    "--default_lua_flags=allow-undeclared-keys (allowUndeclaredKeys: true)"
   );
 }
 

@@ -62,6 +62,14 @@ fn rate(common: &Common, pod: &PodResult, operation: &OperationResult) -> f64 {
     }
 }
 
+/// Bytes per second, over the operation's own time where it has one.
+fn bytes_rate(common: &Common, pod: &PodResult, operation: &OperationResult) -> f64 {
+    match operation.own_operations_per_second {
+        Some(own) if operation.count > 0 => own * operation.bytes as f64 / operation.count as f64,
+        _ => common.rate(pod, operation, operation.bytes),
+    }
+}
+
 fn merge_operation(
     name: &str,
     results: &[PodResult],
@@ -86,7 +94,7 @@ fn merge_operation(
         operation: name.to_owned(),
         count: all.iter().map(|operation| operation.count).sum(),
         operations_per_second: sum(&|pod, operation| rate(common, pod, operation)),
-        bytes_per_second: sum(&|pod, operation| common.rate(pod, operation, operation.bytes)),
+        bytes_per_second: sum(&|pod, operation| bytes_rate(common, pod, operation)),
         hits: sum_known(all.iter().map(|operation| operation.hits)),
         misses: sum_known(all.iter().map(|operation| operation.misses)),
         errors: all.iter().map(|operation| operation.errors).sum(),
