@@ -173,7 +173,7 @@ fn operations_with_a_time_of_their_own_have_its_rates_and_no_total() {
         merged.operations.iter().map(|row| (row.operation.as_str(), row.operations_per_second)).collect();
     assert_eq!(rows, [("ADD", 4000.0), ("PROCESS", 600.0)], "seconds of load, and no sum of two things");
     assert!(
-        (merged.operations[0].bytes_per_second - 800_000.0).abs() < 1e-6,
+        (merged.operations[0].bytes_per_second - 400_000.0).abs() < 1e-6,
         "100 bytes for each add and client"
     );
     assert_eq!(merged.notes, ["the latency of ADD is the time from the call"], "what both say is said once");
