@@ -79,6 +79,27 @@ pub enum IoUring {
     Disable,
 }
 
+/// How Dragonfly takes scripts and cluster clients, such as BullMQ's. What is left out
+/// is off, as in Dragonfly itself.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct DragonflySpec {
+    /// Answer as a cluster of one node (`--cluster_mode=emulated`), for clients that
+    /// insist on one. Read back and compared. Default false.
+    #[serde(default)]
+    pub emulated_cluster: bool,
+    /// Keep all keys of a hashtag, such as {q1}, on one thread (`--lock_on_hashtags`): a
+    /// script may then touch keys of that hashtag that it does not declare, and holds no
+    /// other thread up. For BullMQ with queue names or a prefix in braces. Default false.
+    #[serde(default)]
+    pub lock_on_hashtags: bool,
+    /// Let scripts touch keys that they do not declare
+    /// (`--default_lua_flags=allow-undeclared-keys`): each script then stops all threads.
+    /// For BullMQ with names without hashtags. Default false.
+    #[serde(default)]
+    pub allow_undeclared_keys: bool,
+}
+
 /// What clients and server speak.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum ServerProtocol {
@@ -233,6 +254,8 @@ fn default_port() -> i32 {
 #[x_kube(
     validation = Rule::new("self.engine == 'Dragonfly' || self.ioUring == 'Prefer'")
         .message("ioUring is for engine Dragonfly only: leave it out for other engines"),
+    validation = Rule::new("self.engine == 'Dragonfly' || !has(self.dragonfly)")
+        .message("dragonfly is for engine Dragonfly only: leave it out for other engines"),
     validation = Rule::new("(self.engine == 'Custom') == has(self.custom)")
         .message("custom describes engine Custom, which needs it; other engines must not have it"),
     validation = Rule::new("self.engine != 'Custom' || has(self.image)")
@@ -257,7 +280,8 @@ pub struct DatastoreSpec {
     /// server. Each has its own image, flags and way to tell its thread count.
     pub engine: Engine,
     /// Version the server must report, whole or its beginning (8, 8.0 or 8.0.2).
-    /// Chooses the default image's tag too. Any version is accepted when absent.
+    /// Chooses the default image's tag too; Dragonfly's and KeyDB's images need all three
+    /// numbers, or the beginning of the default's. Any version is accepted when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 64))]
     pub version: Option<String>,
@@ -298,6 +322,11 @@ pub struct DatastoreSpec {
     /// The server of engine Custom, which needs it; no other engine has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub custom: Option<CustomSpec>,
+    /// How Dragonfly takes scripts and cluster clients, such as
+    /// `{emulatedCluster: true, lockOnHashtags: true}` for BullMQ. Engine Dragonfly only;
+    /// all of it off when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dragonfly: Option<DragonflySpec>,
     /// Further server arguments, after the operator's own, such as
     /// `["--maxclients", "50000"]`. What the operator declares (threads, memory, port,
     /// persistence) is still verified. None when absent.
@@ -354,6 +383,13 @@ pub struct NodeFacts {
     /// CPU model, as the server's observer reads it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_model: Option<String>,
+}
+
+impl DatastoreSpec {
+    /// Whether one server, which alone serves all slots, says that it is a cluster.
+    pub fn emulates_cluster(&self) -> bool {
+        self.dragonfly.is_some_and(|dragonfly| dragonfly.emulated_cluster)
+    }
 }
 
 impl NodeFacts {

@@ -29,7 +29,9 @@ pub struct ServerTruth {
     pub cluster_enabled: bool,
     /// Whether the server is still loading its data set.
     pub loading: bool,
-    /// Identifies this process: another value means that the server was restarted.
+    /// Identifies this process: another value means that the server was restarted. The
+    /// `run_id` that it drew; of an engine that has none (Dragonfly) PROCESS@START, its
+    /// number and the second in which it started, in Unix time; empty where neither is told.
     pub run_id: String,
     /// Memory used by data and the server, in bytes.
     pub used_memory_bytes: i64,

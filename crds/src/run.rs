@@ -51,6 +51,10 @@ pub struct ClientTls {
 /// A server that Dragstrip did not make.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[x_kube(
+    validation = Rule::new("!self.cluster || !self.emulatedCluster")
+        .message("set only one of cluster and emulatedCluster: an emulated cluster is one server"),
+)]
 pub struct ExternalTarget {
     /// HOST:PORT, such as `10.0.0.7:6379`, `redis.example.com:6379` or `[fd00::7]:6379`.
     #[schemars(length(min = 3, max = 260))]
@@ -78,6 +82,10 @@ pub struct ExternalTarget {
     /// before load. Default false.
     #[serde(default)]
     pub cluster: bool,
+    /// Whether it is a single Dragonfly that says it is in cluster mode
+    /// (`--cluster_mode=emulated`) and is loaded as the one server it is. Default false.
+    #[serde(default)]
+    pub emulated_cluster: bool,
 }
 
 /// What is measured: exactly one of the three.

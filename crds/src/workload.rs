@@ -5,7 +5,7 @@ mod exec;
 mod loadgen;
 mod memtier;
 
-pub use bullmq::BullmqSpec;
+pub use bullmq::{BullmqMode, BullmqSpec};
 pub use exec::{
     CriterionJsonParser, CsvColumn, CsvMeaning, CsvParser, ExecSpec, FileParser, Merge, ParserSpec,
     RegexLine, RegexParser, StdoutParser, TimeUnit,

@@ -1,10 +1,11 @@
 /**
- * Compares dragstrip-bullmq with the published tool's loop on one redis-server:
- * alternating, the server on one CPU and the clients on another, medians of
- * five. Both count the CPU of their whole process from the start of the load to
- * the last reply. Exit code 0 when ours adds at least as many jobs per second
- * and per CPU second as the loop; 1 when not, or when something needed is
- * missing.
+ * Compares both modes of dragstrip-bullmq with the published tool's bare loop on one
+ * redis-server: alternating, the server on one CPU and the clients on another,
+ * medians of five. All count the CPU of their whole process from the start of the
+ * load to the last reply. Exit code 0 when the fast mode adds at least as many jobs
+ * per second and per CPU second as the loop, and the published mode, whose measuring
+ * is all that it has beside the loop, nearly as many; 1 when not, or when something
+ * needed is missing.
  */
 
 import { execFile, spawnSync } from "node:child_process";
@@ -22,6 +23,10 @@ const SECONDS = 5;
 const WARMUP_SECONDS = 4;
 const WRITERS = 1;
 const QUEUES = 8;
+/** Jobs of each mode, at least, for one of the bare loop. */
+const LIMITS = { fast: 1, published: 0.93 };
+type Mode = keyof typeof LIMITS;
+const MODES: readonly Mode[] = ["fast", "published"];
 
 /** One measurement. */
 interface Sample {
@@ -44,10 +49,10 @@ async function published(port: number, cpu: number): Promise<Sample> {
   return JSON.parse(stdout) as Sample;
 }
 
-async function ours(port: number, cpu: number, directory: string): Promise<Sample> {
+async function ours(mode: Mode, port: number, cpu: number, directory: string): Promise<Sample> {
   const file = join(directory, "result.json");
   const options = ["-h", "127.0.0.1", "-p", port.toString(), "-d", SECONDS.toString(), "-r", "0"];
-  const load = ["-w", WRITERS.toString(), "-q", QUEUES.toString(), "--warmup", `${WARMUP_SECONDS.toString()}s`, "--json-out-file", file];
+  const load = ["--mode", mode, "-w", WRITERS.toString(), "-q", QUEUES.toString(), "--warmup", `${WARMUP_SECONDS.toString()}s`, "--json-out-file", file];
   await run(...pinned(cpu, [process.execPath, script("../src/main.js"), ...options, ...load]));
   const report = JSON.parse(readFileSync(file, "utf8")) as {
     operations: { count: number; windowSeconds: number }[];
@@ -62,12 +67,12 @@ function median(numbers: readonly number[]): number {
   return numbers.toSorted((a, b) => a - b)[Math.floor(numbers.length / 2)] ?? Number.NaN;
 }
 
-/** Prints one comparison; whether ours is at least as good. */
-function judge(what: string, plain: readonly number[], own: readonly number[]): boolean {
+/** Prints one comparison; whether the mode is good enough. */
+function judge(mode: Mode, what: string, plain: readonly number[], own: readonly number[]): boolean {
   const ratio = median(own) / median(plain);
-  const passed = ratio >= 1;
-  const figures = `published loop ${median(plain).toFixed(0)}, dragstrip-bullmq ${median(own).toFixed(0)}`;
-  console.log(`${what}: ${figures}, ratio ${ratio.toFixed(3)} (limit 1.000)  ${passed ? "PASS" : "FAIL"}`);
+  const passed = ratio >= LIMITS[mode];
+  const figures = `published loop ${median(plain).toFixed(0)}, mode ${mode} ${median(own).toFixed(0)}`;
+  console.log(`${what}: ${figures}, ratio ${ratio.toFixed(3)} (limit ${LIMITS[mode].toFixed(3)})  ${passed ? "PASS" : "FAIL"}`);
   return passed;
 }
 
@@ -77,14 +82,17 @@ async function compare(): Promise<boolean> {
   const directory = mkdtempSync(join(tmpdir(), "bench-bullmq-"));
   const server = await RedisServer.start([], ["taskset", "-c", "0"]);
   const plain: Sample[] = [];
-  const own: Sample[] = [];
+  const own: Record<Mode, Sample[]> = { fast: [], published: [] };
   try {
     for (let round = 0; round < ROUNDS; round += 1) {
       await server.command("FLUSHALL");
       plain.push(await published(server.port, 1));
-      await server.command("FLUSHALL");
-      own.push(await ours(server.port, 1, directory));
-      console.log(`round ${(round + 1).toString()}: published loop ${show(plain.at(-1))}; dragstrip-bullmq ${show(own.at(-1))}`);
+      for (const mode of MODES) {
+        await server.command("FLUSHALL");
+        own[mode].push(await ours(mode, server.port, 1, directory));
+      }
+      const modes = MODES.map((mode) => `mode ${mode} ${show(own[mode].at(-1))}`);
+      console.log(`round ${(round + 1).toString()}: published loop ${show(plain.at(-1))}; ${modes.join("; ")}`);
     }
   } finally {
     await server.stop();
@@ -92,10 +100,10 @@ async function compare(): Promise<boolean> {
   }
   const rate = (sample: Sample): number => sample.jobs / sample.seconds;
   const efficiency = (sample: Sample): number => sample.jobs / sample.cpuSeconds;
-  const verdicts = [
-    judge("add-jobs per second", plain.map(rate), own.map(rate)),
-    judge("add-jobs per client CPU second", plain.map(efficiency), own.map(efficiency)),
-  ];
+  const verdicts = MODES.flatMap((mode) => [
+    judge(mode, "add-jobs per second", plain.map(rate), own[mode].map(rate)),
+    judge(mode, "add-jobs per client CPU second", plain.map(efficiency), own[mode].map(efficiency)),
+  ]);
   return verdicts.every(Boolean);
 }
 

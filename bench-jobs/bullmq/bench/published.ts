@@ -1,8 +1,8 @@
 /**
  * The published tool's writer loop, written again from its description, to
  * compare with: worker threads with a Queue and a connection per queue, a
- * common start, one job to every queue in turn without waiting, and every 2000
- * adds a wait for all of them. Prints one line of JSON.
+ * common start, one job to every queue in turn without waiting, and once more than
+ * 2000 adds were made a wait for all of them. Prints one line of JSON.
  *
  * Usage: published.js PORT WARMUP_SECONDS SECONDS WRITERS QUEUES
  */
@@ -46,10 +46,10 @@ async function load(queues: readonly Queue[], seconds: number): Promise<Written>
   let pending: Promise<unknown>[] = [];
   while (performance.now() < until) {
     for (const queue of queues) {
-      pending.push(queue.add("test", { param1: "value1", param2: "value2" }));
+      pending.push(queue.add("job name", { param1: "value1", param2: "value2" }));
       queued += 1;
     }
-    if (pending.length >= PENDING) {
+    if (pending.length > PENDING) {
       await Promise.all(pending);
       pending = [];
     }

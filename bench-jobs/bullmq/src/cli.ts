@@ -14,20 +14,20 @@ import {
   UsageError,
   type Configuration,
   type LoadOptions,
+  type Mode,
   type ReaderStart,
   type ServerOptions,
   type TlsOptions,
 } from "./configuration.js";
 import { parseSeconds } from "./duration.js";
 import { asError } from "./failure.js";
+import { PUBLISHED_BATCH } from "./write-loop.js";
 
 /** Environment variable with the password. */
 export const PASSWORD_VARIABLE = "DRAGSTRIP_PASSWORD";
 
 /** The data of the published tool's jobs. */
 const PUBLISHED_PAYLOAD: unknown = { param1: "value1", param2: "value2" };
-/** The published tool awaits its adds after so many of them. */
-const PUBLISHED_CONCURRENCY = 2000;
 const MAXIMUM_PAYLOAD_BYTES = 64 * 1024 * 1024;
 const MAXIMUM_THREADS = 1024;
 const MAXIMUM_QUEUES = 10_000;
@@ -40,6 +40,7 @@ const OPTIONS = {
   readers: { type: "string", short: "r" },
   writers: { type: "string", short: "w" },
   queues: { type: "string", short: "q" },
+  mode: { type: "string" },
   "reader-concurrency": { type: "string", short: "c" },
   concurrency: { type: "string" },
   bulk: { type: "string" },
@@ -161,23 +162,36 @@ function loadOf(values: Values): LoadOptions {
   const writers = integer(values.writers ?? "1", "writers", 0, MAXIMUM_THREADS);
   const readers = integer(values.readers ?? "0", "readers", 0, MAXIMUM_THREADS);
   if (writers + readers === 0) throw new UsageError("--writers and --readers are both 0: there would be no load");
+  const mode = modeOf(values);
   if (values.duration === undefined) throw new UsageError("--duration is missing: say how long to measure, such as 30s");
   return {
+    mode,
     writers,
     readers,
     queueNames: queuesOf(values),
     prefix: text(values.prefix ?? "b", "prefix"),
     concurrency: integer(
-      values.concurrency ?? PUBLISHED_CONCURRENCY.toString(), "concurrency", 1, MAXIMUM_IN_FLIGHT,
+      values.concurrency ?? PUBLISHED_BATCH.toString(), "concurrency", 1, MAXIMUM_IN_FLIGHT,
     ),
     readerConcurrency: integer(values["reader-concurrency"] ?? "1", "reader-concurrency", 1, MAXIMUM_IN_FLIGHT),
     bulk: integer(values.bulk ?? "0", "bulk", 0, MAXIMUM_IN_FLIGHT),
     payload: payloadOf(values),
     durationSeconds: seconds(values.duration, "duration"),
     warmupSeconds: seconds(values.warmup ?? "0s", "warmup", 0),
-    readerStart: readerStartOf(values["reader-start"] ?? "together"),
+    readerStart: readerStartOf(values["reader-start"] ?? (mode === "published" ? "after-writers" : "together")),
     responseTimeoutSeconds: seconds(values["response-timeout"] ?? "10s", "response-timeout"),
   };
+}
+
+/** What the published mode is, and nobody can change. */
+const PUBLISHED_OPTIONS = ["concurrency", "bulk", "payload", "payload-bytes", "reader-start"] as const;
+
+function modeOf(values: Values): Mode {
+  const { mode = "fast" } = values;
+  if (mode !== "fast" && mode !== "published") throw new UsageError(`--mode is fast or published, not ${JSON.stringify(mode)}`);
+  const given = PUBLISHED_OPTIONS.find((name) => mode === "published" && values[name] !== undefined);
+  if (given === undefined) return mode;
+  throw new UsageError(`--mode published has its own jobs, batches and begin of the readers: leave out --${given}, or use --mode fast`);
 }
 
 function queuesOf(values: Values): string[] {

@@ -28,17 +28,21 @@ export interface ServerOptions {
   readonly connectTimeoutSeconds: number;
 }
 
+/** How a writer adds: as the published tool does, or with a number of adds in flight all the time. */
+export type Mode = "published" | "fast";
+
 /** When readers begin. */
 export type ReaderStart = "together" | "after-writers";
 
 /** The load. */
 export interface LoadOptions {
+  readonly mode: Mode;
   readonly writers: number;
   readonly readers: number;
   /** Full names of the queues, such as `{queue0}`. */
   readonly queueNames: readonly string[];
   readonly prefix: string;
-  /** Adds each writer has in flight. */
+  /** Adds each writer has in flight, in the fast mode. */
   readonly concurrency: number;
   /** Jobs each reader processes at a time, per queue. */
   readonly readerConcurrency: number;
@@ -97,6 +101,7 @@ export interface ConfigurationEcho {
   readonly cluster: boolean;
   readonly authentication: "none" | "password" | "usernameAndPassword";
   readonly tls: boolean;
+  readonly mode: Mode;
   readonly writers: number;
   readonly readers: number;
   readonly queues: number;
@@ -125,6 +130,7 @@ export function echo(configuration: Configuration): ConfigurationEcho {
     cluster: server.cluster,
     authentication: server.password === undefined ? "none" : credentials,
     tls: server.tls !== undefined,
+    mode: load.mode,
     writers: load.writers,
     readers: load.readers,
     queues: load.queueNames.length,

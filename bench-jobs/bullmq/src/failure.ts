@@ -15,8 +15,7 @@ export type FailureKind =
   | "responseTimeout"
   | "errorReplies"
   | "client"
-  | "queueCheck"
-  | "cleanup";
+  | "queueCheck";
 
 /** Exit codes of failed runs; those that dragstrip-loadgen has too mean the same. */
 export const FAILURE_EXIT_CODES: Readonly<Record<FailureKind, number>> = {
@@ -31,7 +30,6 @@ export const FAILURE_EXIT_CODES: Readonly<Record<FailureKind, number>> = {
   errorReplies: 10,
   client: 12,
   queueCheck: 14,
-  cleanup: 15,
 };
 
 /** Everything asked for was done and every reply was a success. */
@@ -67,11 +65,26 @@ export function asError(thrown: unknown): Error {
   return thrown instanceof Error ? thrown : new Error(String(thrown));
 }
 
-/** The failure of a thrown value; one that is not ours is the client's own. */
+/** The failure of a thrown value; one that neither we nor the server named is the client's own. */
 export function failureOf(thrown: unknown): Failure {
   if (thrown instanceof FailureError) return { kind: thrown.kind, message: thrown.message };
   const error = asError(thrown);
-  return { kind: "client", message: error.stack ?? error.message };
+  if (replyKind(error) === undefined) return { kind: "client", message: oneLine(`${error.name}: ${error.message}`) };
+  return { kind: "errorReplies", message: `the server refused a command of BullMQ: ${replyMessage(error.message)}` };
+}
+
+/** What the server said, in one line, with the remedy where one is known. */
+export function replyMessage(message: string): string {
+  if (!message.includes("undeclared key")) return oneLine(message);
+  return (
+    `${oneLine(message)}: BullMQ's scripts use keys that they do not declare; start Dragonfly with --lock_on_hashtags ` +
+    "(in a Datastore dragonfly: {lockOnHashtags: true}) and give queue names in braces, or, much slower, with " +
+    "--default_lua_flags=allow-undeclared-keys (allowUndeclaredKeys: true)"
+  );
+}
+
+function oneLine(text: string): string {
+  return text.replaceAll(/\s*\n\s*/g, " ");
 }
 
 const LOSS_CODES = new Set(["ECONNRESET", "EPIPE", "ECONNREFUSED", "ETIMEDOUT"]);

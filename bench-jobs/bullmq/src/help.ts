@@ -3,8 +3,8 @@ export const HELP = `Adds jobs to BullMQ queues, and processes them, as fast as 
 
 Usage: dragstrip-bullmq --duration TIME [options]
 
-The published tool's command line maps one to one:
-    -h HOST -p PORT -d SECONDS -r READERS -w WRITERS -q QUEUES [-c READER_CONCURRENCY]
+The published tool's measurement, option by option:
+    --mode published -h HOST -p PORT -d SECONDS -r READERS -w WRITERS -q QUEUES [-c READER_CONCURRENCY]
 
 Server:
   -h, --host HOST            host name or address [127.0.0.1]
@@ -26,16 +26,21 @@ Load:
   -w, --writers N            threads that add jobs, each with a connection per queue [1]
   -r, --readers N            threads that process jobs, each with a BullMQ worker per queue [0]
   -q, --queues N             queues; every writer adds to all of them in turn [1]
+      --mode MODE            published: the published tool's loop, 2000 adds of its own jobs over all
+                             queues without waiting, each a write to its connection, then a wait for
+                             all of them, and the readers after the writers, for another --duration.
+                             fast: adds in flight all the time, those of one turn of the event loop
+                             in one write [fast]
       --concurrency N        adds (or addBulk calls) that each writer has in flight; 1 awaits each
-                             before the next [2000: the published tool awaits its adds every 2000]
+                             before the next [2000]
   -c, --reader-concurrency N jobs a BullMQ worker processes at a time [1]
       --bulk N               jobs of one addBulk call; 0 adds them one by one [0]
       --payload JSON         data of every job [{"param1":"value1","param2":"value2"}]
       --payload-bytes N      or a text of N bytes
       --prefix TEXT          BullMQ's key prefix [b]
       --queue-name TEMPLATE  name of the queues, %d is the number from 0 [{queue%d}]
-      --reader-start WHEN    together with the writers, or after-writers as in the published tool,
-                             for another --duration [together]
+      --reader-start WHEN    together with the writers, or after-writers, for another --duration
+                             [together]
       --warmup TIME          load of the same kind before the measured one; counted apart [0s]
       --start-at-unix-nanos N
                              connect first, then start at this instant
@@ -45,14 +50,15 @@ Output:
                              of the progress lines on standard error; 0s prints none [1s]
       --json-out-file FILE   where the result goes
       --keep-keys            leave the queues in the server; otherwise they are removed
-      --cleanup-timeout TIME longest time for that [60s]
+      --cleanup-timeout TIME longest time for that; what is left then is a note [60s]
       --shared-queues        other clients use the same queues at the same time: the server may
                              hold more than this client added, and keys are kept
       --help, --version
 
 Latency of an add: from the call of BullMQ's Queue.add (each job of an addBulk: of that call)
-until its promise is fulfilled, in microseconds. Latency of a processed job: from the moment it is
-handed to the processor, which does nothing, until the server has confirmed its completion.
+until its promise is fulfilled, in microseconds; the result says what that contains. Latency of a
+processed job: from the moment it is handed to the processor, which does nothing, until the server
+has confirmed its completion. Adds and processed jobs are two things, each with a time of its own.
 An add belongs to the warm-up or to the measurement by the instant it was begun.
 After the load the queues are counted: a server that holds other numbers of jobs than were
 confirmed fails the run, with both figures.
@@ -67,11 +73,10 @@ Exit codes:
     7  connection lost during the run
     8  no reply within --response-timeout
     9  a cluster node without --cluster, or --cluster with a server that is none
-   10  the load ran, but some replies were errors
+   10  some replies were errors
    11  the result could not be written
    12  the client could not do its work (see the message)
    14  the queues do not hold what was added
-   15  the keys could not be removed within --cleanup-timeout
   130  ended by SIGINT, partial result written
   143  ended by SIGTERM, partial result written
 `;

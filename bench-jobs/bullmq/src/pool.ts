@@ -45,7 +45,7 @@ export class ThreadHandle {
       this.hear(report);
     });
     this.worker.on("error", (error: Error) => {
-      this.fail(new FailureError("client", `${this.name} failed: ${error.stack ?? error.message}`, { cause: error }));
+      this.fail(new FailureError("client", `${this.name} failed: ${error.name}: ${error.message}`, { cause: error }));
     });
     this.worker.on("exit", () => {
       this.fail(new FailureError("client", `${this.name} ended without a report`));

@@ -2,8 +2,9 @@
 
 import { decodeFromCompressedBase64 } from "hdr-histogram-js";
 import { encoded } from "./histogram-encoding.js";
-import { echo, type Configuration, type ConfigurationEcho } from "./configuration.js";
-import { COMPLETED, FAILURE_EXIT_CODES, INTERRUPTED, TERMINATED, type Failure } from "./failure.js";
+import { latencyContains } from "./latency.js";
+import { echo, type Configuration, type ConfigurationEcho, type LoadOptions } from "./configuration.js";
+import { COMPLETED, FAILURE_EXIT_CODES, INTERRUPTED, replyMessage, TERMINATED, type Failure } from "./failure.js";
 import type { ThreadResult } from "./messages.js";
 import type { Cleanup } from "./queue-keeper.js";
 import type { QueuesReport } from "./queue-check.js";
@@ -22,8 +23,12 @@ export interface OperationReport {
   readonly errors: number;
   /** Bytes sent and received in the measured part. */
   readonly bytes: number;
-  /** From the begin of the measured part to the last confirmation. */
+  /** From the begin of the whole measured part to the begin of this operation's. */
+  readonly startSeconds: number;
+  /** From the begin of this operation's measured part to its last confirmation. */
   readonly windowSeconds: number;
+  /** What a latency contains, in words. */
+  readonly latencyContains: string;
   /** Latencies in microseconds: HDR V2, deflated, base64. */
   readonly histogram: string;
 }
@@ -79,6 +84,8 @@ export interface Report {
   readonly clientCpuSeconds: number;
   /** Absent when the keys were kept. */
   readonly cleanup?: Cleanup;
+  /** What people should know, and what makes no number wrong. */
+  readonly notes: readonly string[];
 }
 
 /** Threads that began together. */
@@ -97,13 +104,14 @@ export interface Outcome {
   readonly failure?: Failure;
   readonly queues?: QueuesReport;
   readonly cleanup?: Cleanup;
+  readonly notes?: readonly string[];
 }
 
 /** The result of a run. */
 export function reportOf(outcome: Outcome): Report {
   const { configuration, versions, stages, interrupted, queues, cleanup } = outcome;
   const results = stages.flatMap((stage) => stage.results);
-  const operations = operationReports(results);
+  const operations = operationReports(stages, configuration.load);
   const errors = mergeErrors(results.flatMap((result) => result.recorded.errorCounts));
   const failure = outcome.failure ?? errorFailure(errors);
   const seconds = configuration.load.durationSeconds;
@@ -128,6 +136,7 @@ export function reportOf(outcome: Outcome): Report {
     measured: rates(operations, (operation) => operation.windowSeconds),
     clientCpuSeconds: outcome.clientCpuSeconds,
     ...(cleanup && { cleanup }),
+    notes: outcome.notes ?? [],
   };
 }
 
@@ -137,10 +146,12 @@ function exitCode(failure: Failure | undefined, interrupted: StopSignal | undefi
   return COMPLETED;
 }
 
-function operationReports(results: readonly ThreadResult[]): OperationReport[] {
-  const names = [...new Set(results.map((result) => result.recorded.operation))];
+function operationReports(stages: readonly Stage[], load: LoadOptions): OperationReport[] {
+  const names = [...new Set(stages.flatMap(({ results }) => results.map((result) => result.recorded.operation)))];
   return names.map((operation) => {
-    const own = results.filter((result) => result.recorded.operation === operation);
+    const does = (result: ThreadResult): boolean => result.recorded.operation === operation;
+    const own = stages.flatMap(({ results }) => results.filter(does));
+    const begin = stages.find(({ results }) => results.some(does));
     const histogram = emptyHistogram();
     for (const { recorded } of own) histogram.add(decodeFromCompressedBase64(recorded.histogram));
     return {
@@ -148,7 +159,9 @@ function operationReports(results: readonly ThreadResult[]): OperationReport[] {
       count: sum(own.map((result) => result.recorded.count)),
       errors: sum(own.map((result) => result.recorded.errors)),
       bytes: sum(own.map((result) => result.bytes)),
+      startSeconds: begin === undefined ? 0 : offsetSeconds(stages, begin),
       windowSeconds: activeSeconds(own),
+      latencyContains: latencyContains(operation, load),
       histogram: encoded(histogram),
     };
   });
@@ -198,7 +211,7 @@ function errorFailure(errors: readonly ErrorCount[]): Failure | undefined {
   if (first === undefined) return undefined;
   const kinds = errors.map((error) => `${error.count.toString()} ${error.kind} to ${error.operation}`);
   const total = sum(errors.map((error) => error.count)).toString();
-  const message = `the server answered ${total} calls with errors (${kinds.join(", ")}); the first: ${first.firstMessage}`;
+  const message = `the server answered ${total} calls with errors (${kinds.join(", ")}); the first: ${replyMessage(first.firstMessage)}`;
   return { kind: "errorReplies", message };
 }
 

@@ -11,10 +11,10 @@ import type { LoadOptions } from "./configuration.js";
 import type { Load, LocalSchedule } from "./load.js";
 import type { ThreadOrder } from "./messages.js";
 import type { Recorder } from "./recorder.js";
-import { WriteLoop, type Add } from "./write-loop.js";
+import { FastLoop, PublishedLoop, type Add, type WriteLoop } from "./write-loop.js";
 
 /** The published tool's name of its jobs. */
-const JOB_NAME = "test";
+const JOB_NAME = "job name";
 
 interface ConnectedQueue {
   readonly connection: Connection;
@@ -58,8 +58,10 @@ export class Writer implements Load {
   }
 
   run(schedule: LocalSchedule, recorder: Recorder): Promise<void> {
-    const batches = new Map(this.connections.map((connection) => [connection, new Batch(connection)]));
-    this.loop = new WriteLoop({
+    const published = this.options.mode === "published";
+    const batches = new Map(published ? [] : this.connections.map((connection) => [connection, new Batch(connection)]));
+    const Loop = published ? PublishedLoop : FastLoop;
+    this.loop = new Loop({
       adds: this.queues.map(({ connection, queue }) => batched(batches.get(connection), adder(queue, this.options))),
       jobsPerAdd: Math.max(1, this.options.bulk),
       concurrency: this.options.concurrency,

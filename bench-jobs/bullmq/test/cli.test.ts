@@ -27,6 +27,17 @@ void test("the published command line maps one to one", () => {
   assert.deepEqual(load.payload, { param1: "value1", param2: "value2" });
 });
 
+void test("the published mode is the article's loop, and nothing of it can be changed", () => {
+  const { load } = configuration("-d 30 -r 1 -w 16 -q 8 -c 5 --mode published");
+  assert.deepEqual([load.mode, load.bulk, load.readerStart, load.readerConcurrency], ["published", 0, "after-writers", 5]);
+  assert.deepEqual(load.payload, { param1: "value1", param2: "value2" });
+  assert.equal(configuration("-d 30").load.mode, "fast");
+  for (const option of ["--concurrency 5", "--bulk 5", "--payload 1", "--payload-bytes 5", "--reader-start together"]) {
+    refused(`-d 1s --mode published ${option}`, /--mode published has its own .*leave out --/);
+  }
+  refused("-d 1s --mode slow", /--mode is fast or published, not "slow"/);
+});
+
 void test("durations are read with and without units", () => {
   assert.deepEqual(["30", "30s", "1m30s", "500ms", "1h", "0.5s"].map(parseSeconds), [30, 30, 90, 0.5, 3600, 0.5]);
   assert.deepEqual(["", "s", "-1s", "1d", "30s ", "9999h"].map(parseSeconds), Array(6).fill(undefined));

@@ -1,9 +1,12 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
+import { once } from "node:events";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { createConnection, type AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test, type TestContext } from "node:test";
+import { createServer as createTlsServer, type TlsOptions } from "node:tls";
 import { eventually, RedisServer } from "./support/redis.js";
 import { runTool, Tool, type Ended } from "./support/tool.js";
 
@@ -91,12 +94,6 @@ void test("a server that falls silent during the load fails the run", async (con
   failed(ended, "responseTimeout", 8, /has not answered for 1 s/);
 });
 
-void test("a cleanup that does not come to its end fails the run", async (context) => {
-  const slow = await server(context);
-  const ended = await runTool(slow.port, ["-d", "500ms", "--cleanup-timeout", "1ms"]);
-  failed(ended, "cleanup", 15, /keys of the queues are left after 0\.001 s.*raise --cleanup-timeout/);
-});
-
 void test("a result that cannot be written is found out before the load", async (context) => {
   const idle = await server(context);
   const tool = Tool.start(idle.port, ["-d", "60s", "--json-out-file", "/nonexistent/result.json"]);
@@ -114,6 +111,44 @@ function certificate(context: TestContext, name: string): { cert: string; key: s
   execFileSync("openssl", ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", ...subject, ...files], { stdio: "ignore" });
   return { cert, key };
 }
+
+/** A TLS front of a server, which says of each connection whether it resumed a session. */
+async function tlsFront(context: TestContext, pems: TlsOptions, port: number): Promise<{ port: number; resumed: boolean[] }> {
+  const resumed: boolean[] = [];
+  const front = createTlsServer(pems, (client) => {
+    resumed.push(client.isSessionReused());
+    const server = createConnection(port, "127.0.0.1");
+    for (const [from, to] of [[client, server], [server, client]] as const) {
+      from.on("error", () => to.destroy());
+      from.pipe(to);
+    }
+  });
+  front.listen(0, "127.0.0.1");
+  await once(front, "listening");
+  context.after(() => front.close());
+  return { port: (front.address() as AddressInfo).port, resumed };
+}
+
+void test("TLS sessions are never resumed, which Dragonfly would refuse", async (context) => {
+  const { cert, key } = certificate(context, "db.example");
+  const plain = await server(context);
+  for (const version of ["TLSv1.2", "TLSv1.3"] as const) {
+    const pems = { cert: readFileSync(cert), key: readFileSync(key), maxVersion: version };
+    const front = await tlsFront(context, pems, plain.port);
+    const ended = await runTool(front.port, ["-d", "300ms", "-w", "2", "-r", "1", "-q", "2", "--concurrency", "4", "--tls", "--tls-insecure"]);
+    assert.equal(ended.report.status, "completed", ended.stderr);
+    assert.ok(front.resumed.length > 8, `${front.resumed.length.toString()} connections`);
+    assert.ok(!front.resumed.includes(true), `${version}: a connection resumed another one's session`);
+  }
+});
+
+void test("a server that refuses BullMQ's scripts is told in one line", async (context) => {
+  const strict = await server(context);
+  await strict.command("ACL", "SETUSER", "default", "-evalsha", "-eval");
+  const ended = await runTool(strict.port, ["-d", "1s"]);
+  failed(ended, "errorReplies", 10, /^the server refused a command of BullMQ: NOPERM [^\n]*$/);
+  assert.doesNotMatch(ended.stderr, /^ +at /m, "no places in the code");
+});
 
 void test("TLS is spoken, and the server's certificate is checked", async (context) => {
   const { cert, key } = certificate(context, "db.example");

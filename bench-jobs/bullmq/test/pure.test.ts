@@ -7,7 +7,7 @@ import type { ThreadResult } from "../src/messages.js";
 import { disagreement, queuesReport, type Expectation, type QueueCounts } from "../src/queue-check.js";
 import { Recorder } from "../src/recorder.js";
 import { reportOf, summary, type Outcome, type Stage } from "../src/report.js";
-import { WriteLoop, type Add } from "../src/write-loop.js";
+import { FastLoop, PublishedLoop, type Add } from "../src/write-loop.js";
 
 function replyError(message: string): Error {
   return Object.assign(new Error(message), { name: "ReplyError" });
@@ -31,6 +31,26 @@ void test("errors of connecting fall into classes", () => {
   const cluster = Object.assign(new Error("all failed"), { lastNodeError: coded("ECONNREFUSED") });
   assert.equal(connectionKind(rootCause(cluster)), "connect");
   assert.equal(failureOf("thrown text").kind, "client");
+});
+
+void test("a failure is told in one line, without the places in the code", () => {
+  const own = failureOf(new TypeError("Lua redis lib command arguments\nmust be strings"));
+  assert.deepEqual(own, { kind: "client", message: "TypeError: Lua redis lib command arguments must be strings" });
+  const refused = failureOf(replyError("NOPERM this user has no permissions to run the 'evalsha' command"));
+  assert.equal(refused.kind, "errorReplies");
+  assert.match(refused.message, /^the server refused a command of BullMQ: NOPERM this user[^\n]*command$/);
+});
+
+/** What Dragonfly answers by default. */
+const UNDECLARED =
+  "ERR Error running script (call to 4522f1): @user_script:2: -ERR script tried accessing undeclared key, key: b:{queue0}:x";
+
+void test("keys that Dragonfly's scripts may not touch are told with the remedy", () => {
+  assert.match(failureOf(replyError(UNDECLARED)).message, /undeclared key.*--lock_on_hashtags.*allow-undeclared-keys/);
+  const recorder = new Recorder("ADD", 0);
+  recorder.refused("ERR", UNDECLARED);
+  const report = reportOf(outcome([{ startedAtUnixNanos: 0n, results: [threadResult(0, [], { recorded: recorder.content() })] }]));
+  assert.match(report.failure?.message ?? "", /undeclared key.*--lock_on_hashtags/);
 });
 
 void test("a recorder keeps warm-up, errors and latencies apart", () => {
@@ -69,8 +89,8 @@ function answeredAdds(): { add: Add; answer: (error?: Error) => Promise<void>; w
   return { add: () => new Promise((resolve, reject) => waiting.push({ resolve, reject })), answer, waiting: () => waiting.length };
 }
 
-function loop(adds: readonly Add[], concurrency: number, recorder: Recorder): WriteLoop {
-  return new WriteLoop({ adds, jobsPerAdd: 1, concurrency, until: performance.now() + 60_000, recorder });
+function loop(adds: readonly Add[], concurrency: number, recorder: Recorder): FastLoop {
+  return new FastLoop({ adds, jobsPerAdd: 1, concurrency, until: performance.now() + 60_000, recorder });
 }
 
 void test("a writer keeps its adds in flight over all queues and awaits the rest", async () => {
@@ -89,6 +109,31 @@ void test("a writer keeps its adds in flight over all queues and awaits the rest
   await ended;
   assert.deepEqual([recorder.count, recorder.errors], [5, 1]);
   assert.equal(writer.added.reduce((sum, count) => sum + count, 0), 5);
+});
+
+void test("the published loop adds in batches over all queues, and awaits each batch", async () => {
+  const { add, answer, waiting } = answeredAdds();
+  const recorder = new Recorder("ADD", 0);
+  const options = { adds: [add, add, add], jobsPerAdd: 1, concurrency: 2000, until: performance.now() + 60_000, recorder };
+  const writer = new PublishedLoop(options);
+  const ended = writer.run();
+  assert.equal(waiting(), 2001, "the first round of three queues that makes more than 2000");
+  for (let left = 2001; left > 1; left -= 1) await answer();
+  assert.equal(waiting(), 1, "nothing is added before the whole batch was answered");
+  await answer(replyError("OOM no"));
+  assert.equal(waiting(), 2001, "then the next batch is made");
+  writer.stop();
+  for (let left = 2001; left > 0; left -= 1) await answer();
+  await ended;
+  assert.deepEqual([recorder.count, recorder.errors], [4001, 1]);
+  assert.deepEqual(writer.added, [1334, 1334, 1333]);
+});
+
+void test("the published loop ends at the first error that is no answer", async () => {
+  const { add, answer } = answeredAdds();
+  const until = performance.now() + 60_000;
+  const ended = new PublishedLoop({ adds: [add], jobsPerAdd: 1, concurrency: 1, until, recorder: new Recorder("ADD", 0) }).run();
+  await Promise.all([assert.rejects(ended, /Connection is closed/), answer(new Error("Connection is closed."))]);
 });
 
 void test("a writer ends at the first error that is no answer", async () => {
@@ -153,6 +198,7 @@ void test("threads are merged into sums, rates over both durations, and one hist
   assert.deepEqual(report.perSecond, [{ ADD: 2 }, { ADD: 1 }, { ADD: 1 }]);
   assert.deepEqual([report.nominal.addJobsPerSecond, report.measured.addJobsPerSecond], [2, 1.6]);
   assert.equal(report.workers.reduce((sum, worker) => sum + worker.operations, 0), 4);
+  assert.match(add?.latencyContains ?? "", /Queue\.add.*2000 adds that the writer has in flight/);
   assert.equal(summary(report), "Total writes: 4 (2/s)\nTotal reads: 0 (0/s)\n");
 });
 
@@ -166,6 +212,8 @@ void test("readers after the writers count in seconds of their own", () => {
   );
   assert.deepEqual(report.perSecond, [{ ADD: 1 }, {}, {}, { PROCESS: 1 }]);
   assert.equal(report.windowSeconds, 3.5);
+  const windows = report.operations.map(({ operation, startSeconds, windowSeconds }) => [operation, startSeconds, windowSeconds]);
+  assert.deepEqual(windows, [["ADD", 0, 0.9], ["PROCESS", 3, 0.5]]);
   assert.equal(report.measured.processJobsPerSecond, 2);
 });
 

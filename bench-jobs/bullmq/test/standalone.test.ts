@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
+import { readFileSync } from "node:fs";
 import { after, before, beforeEach, test } from "node:test";
 import { decodeFromCompressedBase64 } from "hdr-histogram-js";
 import type { Report } from "../src/report.js";
@@ -107,6 +108,48 @@ void test("payload, prefix and queue names are those asked for", async () => {
   const names = ["--prefix", "p", "--queue-name", "mail%d", "--payload", '{"to":"me"}'];
   await runTool(server.port, ["-d", "300ms", "--concurrency", "1", "--keep-keys", ...names]);
   assert.equal(await server.command("HGET", "p:mail0:1", "data"), '{"to":"me"}');
+});
+
+void test("the published mode adds the article's jobs, and then lets the readers begin", async () => {
+  const options = ["-d", "1s", "-w", "1", "-r", "1", "-q", "2", "-c", "4", "--mode", "published", "--keep-keys"];
+  const { report } = await runTool(server.port, options);
+  whole(report);
+  assert.deepEqual([report.configuration.mode, report.configuration.readerConcurrency], ["published", 4]);
+  const job = ["b:{queue1}:1", "name", "data"];
+  assert.deepEqual(await server.command("HMGET", ...job), ["job name", '{"param1":"value1","param2":"value2"}']);
+  const [add, done] = report.operations;
+  assert.match(add?.latencyContains ?? "", /batch/);
+  assert.ok((done?.startSeconds ?? 0) >= 1, `the readers began after ${String(done?.startSeconds)} s, beside the writers`);
+  assert.ok((add?.count ?? 0) > 2000 && (done?.count ?? 0) > 10, "both added and processed");
+  assert.ok((add?.windowSeconds ?? 0) < (done?.startSeconds ?? 0), "adds are divided by the writers' time alone");
+});
+
+/** Adds and write calls of a tool that has run for a while. */
+async function writesPerAdd(options: readonly string[]): Promise<number> {
+  await server.command("FLUSHALL");
+  const tool = Tool.start(server.port, ["-d", "60s", "--progress-interval", "0s", ...options]);
+  const added = async (): Promise<number> => Number(await server.command("GET", "b:{queue0}:id"));
+  await eventually("jobs", async () => (await added()) > 20_000);
+  const written = /syscw: (\d+)/.exec(readFileSync(`/proc/${String(tool.process.pid)}/io`, "latin1"))?.[1];
+  const ratio = Number(written) / (await added());
+  tool.process.kill("SIGTERM");
+  await tool.ended();
+  return ratio;
+}
+
+void test("an add is a write of its own in the published mode, and shares one in the fast mode", async () => {
+  const published = await writesPerAdd(["--mode", "published"]);
+  assert.ok(published > 0.9, `${published.toFixed(2)} writes per add: the article's client makes one for each`);
+  const fast = await writesPerAdd(["--mode", "fast"]);
+  assert.ok(fast < 0.5, `${fast.toFixed(2)} writes per add: the commands of a turn go together`);
+});
+
+void test("a cleanup that is too slow is a note, and the measurement stands", async () => {
+  const { report, exitCode, stderr } = await runTool(server.port, ["-d", "2s", "--cleanup-timeout", "1ms"]);
+  whole(report);
+  assert.equal(exitCode, 0, stderr);
+  assert.equal(report.cleanup?.complete, false);
+  assert.match(report.notes[0] ?? "", /keys of the queues are left .*--cleanup-timeout/);
 });
 
 void test("only its own keys are removed", async () => {

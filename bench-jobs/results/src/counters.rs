@@ -201,6 +201,7 @@ mod tests {
                 histogram: None,
                 per_second: Vec::new(),
                 reported_operations_per_second: None,
+                own_operations_per_second: None,
             })
             .collect();
         result

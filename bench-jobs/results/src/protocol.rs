@@ -79,8 +79,11 @@ pub struct JobTarget {
     pub host: String,
     /// TCP port.
     pub port: u16,
-    /// Whether the server must be in cluster mode.
+    /// Whether the server is a cluster.
     pub cluster: bool,
+    /// Whether it is one server that says it is in cluster mode, as Dragonfly emulates it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub emulated_cluster: bool,
     /// The `run_id` the server had when it was verified; another one means that it was replaced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_id: Option<String>,
@@ -144,7 +147,7 @@ impl JobTool {
         match self {
             Self::Loadgen(spec) => spec.duration.as_ref().map(dragstrip_crds::units::Period::seconds),
             Self::Memtier(spec) => spec.test_time.as_ref().map(dragstrip_crds::units::Period::seconds),
-            Self::Bullmq(spec) => Some(spec.duration.seconds()),
+            Self::Bullmq(spec) => Some(spec.duration.seconds() * f64::from(spec.stages())),
             Self::Exec(spec) => spec.duration.as_ref().map(dragstrip_crds::units::Period::seconds),
         }
     }

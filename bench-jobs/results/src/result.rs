@@ -114,9 +114,14 @@ pub struct OperationResult {
     /// Operations answered in each whole second since the load began; empty where the tool does not tell.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub per_second: Vec<u64>,
-    /// Operations per second by the tool's own account, where it tells no count.
+    /// Operations per second by the tool's own account, for comparison.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reported_operations_per_second: Option<f64>,
+    /// Operations per second over the operation's own time, where it did not share the
+    /// pod's window with the others, or nothing is known of its count: then this is its
+    /// rate, and has no sum with another operation's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub own_operations_per_second: Option<f64>,
 }
 
 /// One worker thread of a tool.
@@ -157,6 +162,9 @@ pub struct ToolRecord {
     /// Its version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
+    /// The mode it ran in, of a tool with several, such as Published.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode: Option<String>,
     /// The command line, secrets removed.
     pub arguments: Vec<String>,
     /// Throughput in operations per second by the tool's own account.
@@ -311,6 +319,9 @@ pub struct PodResult {
     /// The tool's worker threads.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub workers: Vec<WorkerRecord>,
+    /// What else the tool has to say of its numbers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
     /// What the client used.
     #[serde(default)]
     pub client: ClientUsage,
@@ -342,6 +353,7 @@ impl PodResult {
             batches: None,
             metrics: Vec::new(),
             workers: Vec::new(),
+            notes: Vec::new(),
             client: ClientUsage::default(),
             server: None,
         }
@@ -357,6 +369,7 @@ impl PodResult {
         compact.per_second.clear();
         compact.commands.clear();
         compact.workers.clear();
+        compact.notes.clear();
         compact.server = None;
         compact.tool.arguments.clear();
         for operation in &mut compact.operations {
@@ -430,7 +443,7 @@ pub struct RepetitionResult {
     pub repetition: u32,
     /// Length of the window in which every client was active, in seconds.
     pub window_seconds: f64,
-    /// Per operation, `TOTAL` last.
+    /// Per operation, `TOTAL` last; without a total where operations have no sum.
     pub operations: Vec<MergedOperation>,
     /// Which measurement of this repetition it is, from 1: more than 1 after one was lost.
     #[serde(default = "first")]
@@ -450,7 +463,7 @@ pub struct RepetitionResult {
     /// An open loop's schedule, added up over pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schedule: Option<ScheduleRecord>,
-    /// What was left out, and why.
+    /// What else to know of the numbers: what was left out, and why, and what a latency contains.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
     /// The checks that were made and those that could not be; empty when the numbers must not be used.

@@ -110,7 +110,7 @@ impl Adapter for BullmqAdapter {
             Err(error) => return refuse(unread("the BullMQ job", &error, ended), None),
         };
         let arguments = arguments::arguments(&self.spec, job, context);
-        let measured = match measured(&self.spec, &report, arguments, ended) {
+        let measured = match measured(&self.spec, &report, arguments) {
             Ok(measured) => measured,
             Err(error) => return refuse(explained(FailureStep::Output, error.to_string(), ended), None),
         };
@@ -152,44 +152,53 @@ fn verdict(report: &Report, ended: &Ended) -> Option<Failure> {
     }
 }
 
-fn measured(
-    spec: &BullmqSpec,
-    report: &Report,
-    arguments: Vec<String>,
-    ended: &Ended,
-) -> Result<Measured, ReportError> {
+fn measured(spec: &BullmqSpec, report: &Report, arguments: Vec<String>) -> Result<Measured, ReportError> {
     let mut errors = BTreeMap::new();
     for error in &report.errors {
         *errors.entry(error.kind.clone()).or_default() += error.count;
     }
     let operations =
         report.operations.iter().map(|it| operation(report, it)).collect::<Result<Vec<_>, _>>()?;
-    let jobs: u64 = operations.iter().map(|operation| operation.count).sum();
-    let rate = if report.window_seconds > 0.0 { jobs as f64 / report.window_seconds } else { 0.0 };
-    let wall = ended.wall.as_secs_f64();
+    // Adds and processed jobs have no sum.
+    let only = if let [only] = report.operations.as_slice() { Some(only) } else { None };
     Ok(Measured {
         tool: ToolRecord {
             name: "bullmq".to_owned(),
             version: Some(report.versions()),
+            mode: Some(spec.mode.to_string()),
             arguments,
-            reported_operations_per_second: Some(rate),
-            wall_operations_per_second: (wall > 0.0).then(|| jobs as f64 / wall),
+            reported_operations_per_second: only.and_then(OperationReport::rate),
+            // Most of the process's time is Node.js' start, the wait for the line and the cleanup.
+            wall_operations_per_second: None,
             reported_seconds: Some(report.window_seconds),
             connections: report.configuration.connections,
             pipeline: u64::from(spec.concurrency.unsigned_abs()),
         },
+        per_second: only.map(|only| per_second(report, &only.operation)).unwrap_or_default(),
         operations,
         errors,
-        per_second: report.per_second.iter().map(|second| second.values().sum()).collect(),
         window: started(report)?.map(|started| (started, report.window_seconds)),
         warmup: report.warmup.operations.clone(),
         queues: report.queues.as_ref().map(|it| Presence { expected: it.expected, found: it.found }),
         metrics: metrics(report),
         workers: report.workers.iter().map(worker).collect(),
+        notes: notes(report),
         // What a job costs the server is several commands of scripts, some of
         // them BullMQ's own idea: the queues' lengths are the better check.
         ..Measured::default()
     })
+}
+
+/// What the job has to say itself, and what the latencies of its operations contain.
+fn notes(report: &Report) -> Vec<String> {
+    let latency =
+        |it: &OperationReport| format!("the latency of {} is {}", it.operation, it.latency_contains);
+    let measured = report.operations.iter().filter(|it| it.count > 0);
+    report.notes.iter().cloned().chain(measured.map(latency)).collect()
+}
+
+fn per_second(report: &Report, operation: &str) -> Vec<u64> {
+    report.per_second.iter().map(|second| second.get(operation).copied().unwrap_or_default()).collect()
 }
 
 fn started(report: &Report) -> Result<Option<i64>, ReportError> {
@@ -203,8 +212,7 @@ fn operation(report: &Report, it: &OperationReport) -> Result<OperationResult, R
     let histogram = EncodedHistogram(it.histogram.clone());
     let latencies = Latencies::decode(&histogram)
         .map_err(|source| ReportError::Histogram { operation: name.to_owned(), source })?;
-    let per_second: Vec<u64> =
-        report.per_second.iter().map(|second| second.get(name).copied().unwrap_or_default()).collect();
+    let per_second = per_second(report, name);
     let workers = report.workers.iter().filter(|worker| worker.operation() == name);
     agree(it, "latencies", latencies.count())?;
     agree(it, "seconds", per_second.iter().sum())?;
@@ -219,7 +227,9 @@ fn operation(report: &Report, it: &OperationReport) -> Result<OperationResult, R
         latency_milliseconds: latencies.summary(),
         histogram: Some(histogram),
         per_second,
-        reported_operations_per_second: None,
+        reported_operations_per_second: it.rate(),
+        // One that is alone has the pod's window.
+        own_operations_per_second: it.rate().filter(|_| report.operations.len() > 1),
     })
 }
 

@@ -9,12 +9,24 @@ use dragstrip_results::result::{Failure, FailureStep, OperationResult};
 use std::collections::BTreeMap;
 
 /// Whether the servers that end the run are the ones that began it. `after` is
-/// what they said then, or why one said nothing.
-pub fn same_servers<'a>(members: &[Member], after: Result<&'a Look, &str>) -> Result<&'a Look, Failure> {
+/// what they said then, or why one said nothing. One that tells nothing that a restart
+/// would change is told by its counters, which a restart sets to nothing.
+pub fn same_servers<'a>(
+    members: &[Member],
+    before: &Look,
+    after: Result<&'a Look, &str>,
+) -> Result<&'a Look, Failure> {
     let identity = |message| failure(FailureStep::ServerIdentity, message);
     let after =
         after.map_err(|reason| identity(format!("the server is unreachable after the load: {reason}")))?;
-    for (member, counters) in members.iter().zip(&after.0) {
+    for ((member, before), counters) in members.iter().zip(&before.0).zip(&after.0) {
+        let fell = counters.commands_processed < before.commands_processed;
+        if member.run_id.is_empty() && counters.run_id.is_empty() && fell {
+            return Err(identity(format!(
+                "the server {} was restarted during the load: its count of commands fell",
+                member.name
+            )));
+        }
         if counters.run_id != member.run_id {
             return Err(identity(format!(
                 "the server {} was restarted or replaced during the load: it began as {} and ended as {}",
@@ -89,6 +101,7 @@ mod tests {
             histogram: None,
             per_second: Vec::new(),
             reported_operations_per_second: None,
+            own_operations_per_second: None,
         }
     }
 
@@ -103,14 +116,38 @@ mod tests {
         let counters = |id: &str| ServerCounters { run_id: id.into(), ..ServerCounters::default() };
         let members = [member("a"), member("b")];
         let same = Look(vec![counters("a"), counters("b")]);
-        assert!(same_servers(&members, Ok(&same)).is_ok());
+        let same_servers = |after| same_servers(&members, &same, after);
+        assert!(same_servers(Ok(&same)).is_ok());
         let other = Look(vec![counters("a"), counters("c")]);
-        let failure = same_servers(&members, Ok(&other)).unwrap_err();
+        let failure = same_servers(Ok(&other)).unwrap_err();
         assert_eq!(failure.step, FailureStep::ServerIdentity);
         assert!(failure.message.contains("the server b was restarted"), "{}", failure.message);
         assert!(failure.message.contains("began as b and ended as c"), "{}", failure.message);
-        let failure = same_servers(&members, Err("b: connection refused")).unwrap_err();
+        let failure = same_servers(Err("b: connection refused")).unwrap_err();
         assert!(failure.message.contains("unreachable after the load: b: connection refused"));
+    }
+
+    #[test]
+    fn a_server_that_tells_no_process_is_told_by_counters_that_fell() {
+        let member = Member {
+            name: "db".into(),
+            address: "127.0.0.1:1".parse().unwrap(),
+            run_id: String::new(),
+            replica: false,
+        };
+        let counted = |commands_processed| {
+            Look(vec![ServerCounters { commands_processed, ..ServerCounters::default() }])
+        };
+        let verdict = |before, after| {
+            let (before, after) = (counted(before), counted(after));
+            same_servers(std::slice::from_ref(&member), &before, Ok(&after))
+                .err()
+                .map(|failure| failure.message)
+        };
+        assert_eq!(verdict(Some(5), Some(9)), None);
+        assert_eq!(verdict(None, None), None);
+        let message = verdict(Some(900), Some(5)).unwrap();
+        assert!(message.contains("the server db was restarted during the load"), "{message}");
     }
 
     #[test]

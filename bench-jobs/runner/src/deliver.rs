@@ -121,6 +121,7 @@ mod tests {
             histogram: Some(EncodedHistogram("x".repeat(10_000))),
             per_second: vec![u64::MAX; 8],
             reported_operations_per_second: Some(1.0 / 3.0),
+            own_operations_per_second: Some(1.0 / 3.0),
         }
     }
 

@@ -11,6 +11,7 @@ use tokio_rustls::{
     client::TlsStream,
     rustls::{
         ClientConfig, RootCertStore,
+        client::Resumption,
         crypto::ring,
         pki_types::{
             CertificateDer, PrivateKeyDer, ServerName,
@@ -66,13 +67,15 @@ impl Encryption {
         } else {
             builder.with_root_certificates(roots(files.authority.as_ref())?)
         };
-        let config = match &files.client {
+        let mut config = match &files.client {
             None => builder.with_no_client_auth(),
             Some(client) => {
                 let (chain, key) = own(client)?;
                 builder.with_client_auth_cert(chain, key).map_err(EncryptionError::Unusable)?
             }
         };
+        // Some servers (Dragonfly, with client certificates) refuse a session that is resumed.
+        config.resumption = Resumption::disabled();
         let name = ServerName::try_from(files.server_name.clone())
             .map_err(|_| EncryptionError::Name(files.server_name.clone()))?;
         Ok(Self { config: Arc::new(config), name })
@@ -112,6 +115,11 @@ fn own(files: &CertificateFiles) -> Result<Own, EncryptionError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio_rustls::{
+        TlsAcceptor,
+        rustls::{HandshakeKind, ServerConfig},
+    };
 
     fn files() -> TlsFiles {
         TlsFiles { server_name: "db".into(), authority: None, client: None, insecure_skip_verify: false }
@@ -120,6 +128,44 @@ mod tests {
     #[test]
     fn nothing_need_be_declared() {
         assert!(Encryption::load(&files()).is_ok());
+    }
+
+    /// Takes connections and greets each with a byte, after which a client has what it
+    /// needs to resume its session.
+    async fn greeting_server() -> std::net::SocketAddr {
+        let own = rcgen::generate_simple_self_signed(["db".to_owned()]).unwrap();
+        let key = PrivateKeyDer::try_from(own.signing_key.serialize_der()).unwrap();
+        let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![own.cert.der().clone()], key)
+            .unwrap();
+        let acceptor = TlsAcceptor::from(Arc::new(config));
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(async move {
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                let mut stream = acceptor.accept(stream).await.unwrap();
+                stream.write_all(b"!").await.unwrap();
+                stream.flush().await.unwrap();
+            }
+        });
+        address
+    }
+
+    #[tokio::test]
+    async fn no_session_is_ever_resumed() {
+        let address = greeting_server().await;
+        let encryption = Encryption::load(&TlsFiles { insecure_skip_verify: true, ..files() }).unwrap();
+        for connection in 1..=2 {
+            let stream = TcpStream::connect(address).await.unwrap();
+            let mut stream = encryption.connect(stream).await.unwrap();
+            assert_eq!(stream.read_u8().await.unwrap(), b'!');
+            let kind = stream.get_ref().1.handshake_kind();
+            assert_eq!(kind, Some(HandshakeKind::Full), "connection {connection}");
+        }
     }
 
     #[test]

@@ -134,6 +134,7 @@ impl ExecAdapter {
         ToolRecord {
             name: told.map_or_else(|| base_name(&launch.program).to_owned(), |tool| tool.name.clone()),
             version: told.and_then(|tool| tool.version.clone()),
+            mode: None,
             arguments: launch.arguments,
             // Rates of operations that ran one after the other are no sum.
             reported_operations_per_second: rates.and_then(|mut rates| match rates.len() {
@@ -213,6 +214,7 @@ fn result(operation: Operation) -> OperationResult {
         histogram,
         per_second: Vec::new(),
         reported_operations_per_second: operation.operations_per_second,
+        own_operations_per_second: None,
     }
 }
 

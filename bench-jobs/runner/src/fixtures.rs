@@ -11,6 +11,7 @@ pub fn target() -> JobTarget {
         host: "db".into(),
         port: 6379,
         cluster: false,
+        emulated_cluster: false,
         run_id: None,
         username: None,
         tls: None,

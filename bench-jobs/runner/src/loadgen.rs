@@ -205,6 +205,7 @@ fn measured(
         tool: ToolRecord {
             name: "loadgen".to_owned(),
             version: Some(report.version.clone()).filter(|version| !version.is_empty()),
+            mode: None,
             arguments,
             reported_operations_per_second: Some(report.totals.operations_per_second),
             wall_operations_per_second: (wall > 0.0).then(|| report.totals.count as f64 / wall),
@@ -260,6 +261,7 @@ fn operation(report: &OperationReport, whole: &Report) -> Result<OperationResult
         histogram: Some(report.histogram.clone()),
         per_second,
         reported_operations_per_second: None,
+        own_operations_per_second: None,
     })
 }
 

@@ -6,7 +6,7 @@ use crate::{
     access::Access,
     preflight::PreflightError,
     resolve,
-    server::{ANSWER_TIMEOUT, ClusterNode, Server, ServerError, info::Info},
+    server::{ANSWER_TIMEOUT, ClusterNode, Server, ServerError, info::Info, truth::is_another},
 };
 use dragstrip_crds::observed::ServerTruth;
 use dragstrip_results::{
@@ -113,7 +113,7 @@ fn named(node: ClusterNode, seed: SocketAddr) -> Candidate {
 }
 
 fn is_replica(truth: &ServerTruth) -> bool {
-    truth.role.as_deref() == Some("slave")
+    matches!(truth.role.as_deref(), Some("slave" | "replica"))
 }
 
 /// The member, reached and the one that was verified.
@@ -132,7 +132,7 @@ async fn make_sure(
     if truth.loading {
         return Err(PreflightError::Loading(name));
     }
-    if let Some(verified) = verified.filter(|verified| *verified != truth.run_id) {
+    if let Some(verified) = verified.filter(|verified| is_another(verified, &truth.run_id)) {
         return Err(PreflightError::Replaced { target: name, verified, actual: truth.run_id });
     }
     if target.cluster {

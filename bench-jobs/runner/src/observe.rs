@@ -28,7 +28,12 @@ use dragstrip_results::{
     observed::Observation,
     protocol::{OBSERVED_PATH, READY_PATH, TOPOLOGY_PATH, TopologyOrder, TopologyState},
 };
-use std::{io, net::SocketAddr, sync::Arc};
+use std::{
+    io,
+    net::SocketAddr,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 use tokio::{net::TcpListener, sync::Mutex};
 
 /// Environment variable with the token that everything under `/v1` asks for.
@@ -104,11 +109,36 @@ pub async fn observe(options: Options) -> Result<(), ObserveError> {
     }
 }
 
+/// How long a server that was ready counts as ready while its connection stays
+/// open. It is probed every second, and each question is work for its threads.
+const READY_STANDS: Duration = Duration::from_secs(10);
+
+/// A connection, and when the server last said over it that it is ready.
+struct Kept {
+    server: Server,
+    ready: Option<Instant>,
+}
+
 /// A server of the pod.
 struct Neighbour {
     address: SocketAddr,
     /// The one connection, made when it is first needed and after it broke.
-    connection: Mutex<Option<Server>>,
+    connection: Mutex<Option<Kept>>,
+}
+
+impl Neighbour {
+    /// Whether nothing speaks against what it said last.
+    async fn still_ready(&self) -> bool {
+        let kept = self.connection.lock().await;
+        let said = kept.as_ref().filter(|kept| kept.server.is_open()).and_then(|kept| kept.ready);
+        said.is_some_and(|said| said.elapsed() < READY_STANDS)
+    }
+
+    async fn note_ready(&self) {
+        if let Some(kept) = self.connection.lock().await.as_mut() {
+            kept.ready = Some(Instant::now());
+        }
+    }
 }
 
 struct Observer {
@@ -151,16 +181,24 @@ impl Observer {
         question: impl AsyncFn(&mut Server) -> Result<T, ServerError>,
     ) -> Result<T, ServerError> {
         let mut kept = neighbour.connection.lock().await;
-        if let Some(mut server) = kept.take()
-            && let Ok(answer) = question(&mut server).await
+        if let Some(mut former) = kept.take()
+            && let Ok(answer) = question(&mut former.server).await
         {
-            *kept = Some(server);
+            *kept = Some(former);
             return Ok(answer);
         }
-        let mut server = Server::connect_as(neighbour.address, &self.access, ANSWER_TIMEOUT).await?;
+        let mut server = self.connect(neighbour).await?;
         let answer = question(&mut server).await?;
-        *kept = Some(server);
+        *kept = Some(Kept { server, ready: None });
         Ok(answer)
+    }
+
+    /// Connects twice, one after the other, as every client of a load does: a server
+    /// that takes the first connection may refuse the second.
+    async fn connect(&self, neighbour: &Neighbour) -> Result<Server, ServerError> {
+        let connect = || Server::connect_as(neighbour.address, &self.access, ANSWER_TIMEOUT);
+        connect().await?.ping().await?;
+        connect().await
     }
 
     /// What every server is, in the order of their ports.
@@ -189,12 +227,18 @@ fn unavailable(reason: &str) -> Response {
 
 async fn ready(State(observer): State<Arc<Observer>>) -> Response {
     for neighbour in &observer.neighbours {
+        if neighbour.still_ready().await {
+            continue;
+        }
         let question = async |server: &mut Server| {
             server.ping().await?;
             server.loading().await
         };
         let complaint = match observer.ask(neighbour, question).await {
-            Ok(false) => continue,
+            Ok(false) => {
+                neighbour.note_ready().await;
+                continue;
+            }
             Ok(true) => "the server is still loading its data set".to_owned(),
             Err(error) => error.to_string(),
         };

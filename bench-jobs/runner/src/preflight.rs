@@ -10,7 +10,7 @@ use crate::{
     job::Assignment,
     members::{self, Member},
     resolve::{self, ResolveError},
-    server::{self, ANSWER_TIMEOUT, Server, ServerError},
+    server::{self, ANSWER_TIMEOUT, Server, ServerError, truth::is_another},
     tls_files::TlsFiles,
 };
 use dragstrip_crds::{datastore::ServerProtocol, observed::ServerTruth};
@@ -94,7 +94,7 @@ pub enum PreflightError {
     Loading(String),
     /// The server is in cluster mode and should not be, or the other way round.
     #[error(
-        "{target}: declared cluster mode {declared}, the server says {actual}. Declare the mode it runs in, or restart it in the declared one"
+        "{target}: declared cluster mode {declared}, the server says {actual}. Declare the mode it runs in (cluster; for a single Dragonfly with --cluster_mode=emulated emulatedCluster), or restart it in the declared one"
     )]
     ClusterMode {
         /// Host, port and address.
@@ -262,12 +262,13 @@ fn check_truth(target: &JobTarget, name: String, truth: &ServerTruth) -> Result<
     if truth.loading {
         return Err(PreflightError::Loading(name));
     }
-    if truth.cluster_enabled != target.cluster {
-        let (declared, actual) = (mode(target.cluster), mode(truth.cluster_enabled));
+    let declared = target.cluster || target.emulated_cluster;
+    if truth.cluster_enabled != declared {
+        let (declared, actual) = (mode(declared), mode(truth.cluster_enabled));
         return Err(PreflightError::ClusterMode { target: name, declared, actual });
     }
     match &target.run_id {
-        Some(verified) if *verified != truth.run_id => Err(PreflightError::Replaced {
+        Some(verified) if is_another(verified, &truth.run_id) => Err(PreflightError::Replaced {
             target: name,
             verified: verified.clone(),
             actual: truth.run_id.clone(),
@@ -305,7 +306,9 @@ mod tests {
     }
 
     fn verdict(target: &JobTarget, info: &str) -> String {
-        let truth = read_truth(&Info::parse(info), None);
+        let info = Info::parse(info);
+        let run_id = info.text("run_id").unwrap_or_default().to_owned();
+        let truth = read_truth(&info, run_id, None);
         check_truth(target, "db:6379".into(), &truth).map_or_else(|e| e.to_string(), |()| "fine".to_owned())
     }
 
@@ -325,6 +328,17 @@ mod tests {
     fn loading_and_the_wrong_mode_are_refused() {
         assert!(verdict(&target(false, None), "loading:1").contains("still loading"));
         let message = verdict(&target(true, None), "cluster_enabled:0");
+        assert!(message.contains("declared cluster mode on, the server says off"), "{message}");
+        let message = verdict(&target(false, None), "cluster_enabled:1");
+        assert!(message.contains("declared cluster mode off, the server says on"), "{message}");
+        assert!(message.contains("--cluster_mode=emulated emulatedCluster"), "{message}");
+    }
+
+    #[test]
+    fn a_declared_emulated_cluster_passes_and_its_absence_is_told() {
+        let declared = JobTarget { emulated_cluster: true, ..target(false, None) };
+        assert_eq!(verdict(&declared, "redis_mode:cluster\ncluster_enabled:1"), "fine");
+        let message = verdict(&declared, "redis_mode:standalone\ncluster_enabled:0");
         assert!(message.contains("declared cluster mode on, the server says off"), "{message}");
     }
 

@@ -3,6 +3,8 @@
 //! mean is read by the pure modules below.
 
 pub mod counters;
+#[cfg(test)]
+pub(crate) mod fake;
 pub mod info;
 pub mod topology;
 pub mod truth;
@@ -20,13 +22,18 @@ use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpStream,
     task::JoinHandle,
-    time::timeout,
+    time::{sleep, timeout},
 };
+use truth::Identity;
 
 /// How long a connection may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long an ordinary answer may take.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+/// How often a server's clock and uptime are read anew when a second ended in between.
+const CLOCK_ATTEMPTS: u32 = 5;
+/// So long into a second a server's coarse clock may still be in the former one.
+const CLOCK_TICK: Duration = Duration::from_millis(20);
 
 /// A step in talking to the server that failed. A server's error reply is given word by word.
 #[derive(Debug, thiserror::Error)]
@@ -54,13 +61,16 @@ pub enum ServerError {
         /// What came instead of an answer.
         reply: Reply,
     },
+    /// It took more than a second, again and again, to tell the time and its uptime.
+    #[error("TIME and INFO take longer than a second: when the server started cannot be told")]
+    Clock,
 }
 
 impl ServerError {
     /// The first word of the server's error reply, such as WRONGPASS.
     pub fn code(&self) -> Option<&str> {
         match self {
-            Self::Connect(_) | Self::ConnectTimeout | Self::Encrypt(_) => None,
+            Self::Connect(_) | Self::ConnectTimeout | Self::Encrypt(_) | Self::Clock => None,
             Self::Handshake(reply) | Self::Authenticate(reply) | Self::Command { reply, .. } => {
                 reply.0.code()
             }
@@ -156,6 +166,11 @@ impl Server {
         answer.map_err(|e| ServerError::Authenticate(Reply(e)))
     }
 
+    /// Whether the server has not closed the connection.
+    pub fn is_open(&self) -> bool {
+        !self.driver.is_finished()
+    }
+
     /// PING.
     pub async fn ping(&mut self) -> Result<(), ServerError> {
         self.ask("PING", &cmd("PING")).await
@@ -176,13 +191,50 @@ impl Server {
     /// What the server is.
     pub async fn truth(&mut self) -> Result<ServerTruth, ServerError> {
         let info = self.info().await?;
+        let process = self.process(&info).await?;
         let io_threads = self.setting("io-threads").await;
-        Ok(truth::read_truth(&info, io_threads.and_then(|value| value.parse().ok())))
+        Ok(truth::read_truth(&info, process, io_threads.and_then(|value| value.parse().ok())))
     }
 
     /// What the server counted.
     pub async fn counters(&mut self) -> Result<ServerCounters, ServerError> {
-        Ok(counters::read_counters(&self.info().await?))
+        let info = self.info().await?;
+        let process = self.process(&info).await?;
+        Ok(counters::read_counters(&info, process))
+    }
+
+    /// What identifies the process that answered `info`, the same whenever it is
+    /// asked; empty where nothing does.
+    async fn process(&mut self, info: &Info) -> Result<String, ServerError> {
+        match truth::identity(info) {
+            Identity::Drawn(id) => Ok(id),
+            Identity::Started { process, .. } => self.started(process).await,
+            Identity::Untold => Ok(String::new()),
+        }
+    }
+
+    /// The process by the second of its start. Both its clock and its uptime are cut
+    /// to whole seconds: they give that second when they are read within one.
+    async fn started(&mut self, process: u32) -> Result<String, ServerError> {
+        for _ in 0..CLOCK_ATTEMPTS {
+            // A user may be forbidden to ask for the time.
+            let Some((second, into)) = self.clock().await else { return Ok(String::new()) };
+            sleep(CLOCK_TICK.saturating_sub(into)).await;
+            let text: String = self.ask("INFO server", cmd("INFO").arg("server")).await?;
+            let same_second = self.clock().await.is_some_and(|(after, _)| after == second);
+            if let Identity::Started { uptime_seconds, .. } = truth::identity(&Info::parse(&text))
+                && same_second
+            {
+                return Ok(truth::started_as(process, second.saturating_sub(uptime_seconds)));
+            }
+        }
+        Err(ServerError::Clock)
+    }
+
+    /// The server's clock: seconds of Unix time, and how far it is into the next.
+    async fn clock(&mut self) -> Option<(u64, Duration)> {
+        let (seconds, micros): (String, String) = cmd("TIME").query_async(&mut self.connection).await.ok()?;
+        Some((seconds.parse().ok()?, Duration::from_micros(micros.parse().ok()?)))
     }
 
     /// Deletes all keys and returns when they are gone.
@@ -281,7 +333,22 @@ fn nodes_of_range(range: Vec<Value>) -> impl Iterator<Item = ClusterNode> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{fake::FakeDragonfly, *};
+    use std::time::Instant;
+
+    #[tokio::test]
+    async fn a_process_without_an_id_is_the_same_at_any_moment_of_a_second() {
+        let fake = FakeDragonfly::up_for(100);
+        let mut server = Server::connect(fake.address, None, ANSWER_TIMEOUT).await.unwrap();
+        let first = server.truth().await.unwrap().run_id;
+        assert!(first.starts_with("1@"), "{first}");
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_millis(1200) {
+            assert_eq!(server.counters().await.unwrap().run_id, first, "the same process");
+        }
+        fake.restarted(0);
+        assert_ne!(server.truth().await.unwrap().run_id, first, "a process of the same number");
+    }
 
     #[test]
     fn a_slot_range_names_its_primary_and_its_replicas() {

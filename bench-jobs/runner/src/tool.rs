@@ -132,6 +132,8 @@ pub struct Measured {
     pub metrics: Vec<Metric>,
     /// The tool's worker threads.
     pub workers: Vec<WorkerRecord>,
+    /// What else it has to say of its numbers.
+    pub notes: Vec<String>,
 }
 
 /// A measurement that must not be used, and what could be read of it all the same.

@@ -101,6 +101,29 @@ async fn a_wrong_password_is_never_ready() {
 }
 
 #[tokio::test]
+async fn a_ready_server_is_not_asked_at_every_probe() {
+    let server = Redis::start(&[]).await;
+    let observer = Observer::start(server.port, "");
+    assert_eq!(observer.get("/ready", "").await.0, 200);
+    server.ask("CONFIG RESETSTAT");
+    for _ in 0..20 {
+        assert_eq!(observer.get("/ready", "").await.0, 200);
+    }
+    let counted = server.ask("INFO commandstats").unwrap();
+    assert!(!counted.contains("cmdstat_info") && !counted.contains("cmdstat_ping"), "{counted}");
+}
+
+#[tokio::test]
+async fn readiness_is_shown_by_two_connections() {
+    let server = Redis::start(&[]).await;
+    let observer = Observer::start(server.port, "");
+    server.ask("CONFIG RESETSTAT");
+    assert_eq!(observer.get("/ready", "").await.0, 200);
+    let counted = server.ask("INFO stats").unwrap();
+    assert!(counted.contains("total_connections_received:3\r\n"), "two and this question: {counted}");
+}
+
+#[tokio::test]
 async fn a_probe_keeps_one_connection_and_costs_little() {
     let server = Redis::start(&["--requirepass", PASSWORD]).await;
     let observer = Observer::start(server.port, PASSWORD);

@@ -62,8 +62,9 @@ fn repetition(row: &RepetitionStatus) -> Option<String> {
 fn of_phase(phase: &PhaseStatus) -> Vec<String> {
     let loaded = phase.loaded_keys.map(|keys| format!("{} keys loaded and counted before", thousands(keys)));
     let warmup = phase.warmup_seconds.map(|seconds| format!("{seconds} s of warm-up before, in no figure"));
-    loaded
-        .into_iter()
+    let mode = phase.tool.mode.as_ref().map(|mode| format!("{} in mode {mode}", phase.tool.name));
+    mode.into_iter()
+        .chain(loaded)
         .chain(warmup)
         .chain(phase.schedule.as_ref().map(schedule))
         .chain(phase.batches.as_ref().map(batches))
@@ -96,7 +97,7 @@ mod tests {
         let status: BenchmarkRunStatus = serde_json::from_value(json!({
             "retries": [{"repetition": 1, "phase": "read", "measurement": 1, "reason": "pod p: evicted"}],
             "phases": [{
-                "name": "read", "tool": {"name": "loadgen"}, "operations": [],
+                "name": "read", "tool": {"name": "loadgen", "mode": "Fast"}, "operations": [],
                 "warmupSeconds": 2.0, "loadedKeys": 100_000,
                 "schedule": {"kind": "fixed", "operationsPerSecond": 50.0, "scheduled": 1000, "sent": 999,
                     "answered": 998, "maximumLagMicroseconds": 1500.0},
@@ -114,6 +115,7 @@ mod tests {
             lines(&status),
             [
                 "measured again: repetition 1 was lost in phase read (measurement 1): pod p: evicted",
+                "read: loadgen in mode Fast",
                 "read: 100,000 keys loaded and counted before",
                 "read: 2 s of warm-up before, in no figure",
                 "read: open loop (fixed) at 50 ops/s: 1,000 scheduled, 999 sent, 998 answered, sent at most 1.500 ms late",

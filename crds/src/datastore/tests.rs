@@ -30,6 +30,14 @@ fn io_uring_is_for_dragonfly() {
 }
 
 #[test]
+fn the_fields_of_dragonfly_are_for_dragonfly() {
+    let fields = json!({"emulatedCluster": true, "lockOnHashtags": true});
+    admitted(json!({"engine": "Dragonfly", "threads": 2, "dragonfly": fields}));
+    let refusal = refused(json!({"engine": "Valkey", "threads": 2, "dragonfly": fields}));
+    assert!(refusal.contains("dragonfly is for engine Dragonfly only"), "{refusal}");
+}
+
+#[test]
 fn a_name_must_serve_as_a_service_name() {
     for bad in ["7-up", &"a".repeat(46), "Redis"] {
         let refusal =

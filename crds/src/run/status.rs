@@ -136,6 +136,9 @@ pub struct ToolStatus {
     /// Its version, such as 2.1.4; absent where it does not tell.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
+    /// The mode it ran in, of a tool with several, such as Published.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode: Option<String>,
 }
 
 /// One operation of one phase over all repetitions.
@@ -246,7 +249,7 @@ pub struct PhaseStatus {
     /// Keys that were written and counted before each measurement.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub loaded_keys: Option<u64>,
-    /// What was left out, and why.
+    /// What else to know of the numbers: what was left out, and why, and what a latency contains.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }

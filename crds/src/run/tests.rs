@@ -160,6 +160,21 @@ fn each_mistake_is_refused_with_its_remedy() {
             "at least one writer or reader",
         ),
         (
+            "the published loop with other batches",
+            with(|s| {
+                s["phases"][0] =
+                    json!({"name": "p", "bullmq": {"duration": "1s", "mode": "Published", "concurrency": 8}});
+            }),
+            "mode Published has its own jobs and batches",
+        ),
+        (
+            "the published loop with other jobs",
+            with(|s| {
+                s["phases"][0] = json!({"name": "p", "bullmq": {"duration": "1s", "mode": "Published", "payloadBytes": 32}});
+            }),
+            "mode Published has its own jobs and batches",
+        ),
+        (
             "two parsers",
             with(|s| {
                 let mut exec = exec();

@@ -3,8 +3,9 @@
 use super::{default_true, one};
 use crate::units::Period;
 use kube::KubeSchema;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 fn default_queues() -> i32 {
     1
@@ -26,22 +27,49 @@ pub(super) fn default_payload() -> i64 {
     32
 }
 
+/// How writers add jobs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum BullmqMode {
+    /// As the tool of the article on BullMQ and Dragonfly: 2,000 adds of its own jobs
+    /// over all queues without waiting, each a write to its connection, then a wait for
+    /// all of them; readers begin when the writers are done, for another `duration`.
+    Published,
+    /// `concurrency` adds in flight all the time, those of one turn of Node.js' event
+    /// loop in one write; readers load together with the writers.
+    #[default]
+    Fast,
+}
+
+impl fmt::Display for BullmqMode {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Published => "Published",
+            Self::Fast => "Fast",
+        })
+    }
+}
+
 /// BullMQ's own client library on worker threads, adding jobs to queues and
 /// processing them. The published command line `-w 16 -q 8 -d 30 -r 0` is
-/// `writers: 16, queues: 8, duration: 30s, readers: 0`.
+/// `mode: Published, writers: 16, queues: 8, duration: 30s, readers: 0`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[x_kube(
     validation = Rule::new("self.writers + self.readers > 0")
         .message("bullmq needs at least one writer or reader"),
-    validation = Rule::new("!has(self.payload) || self.payloadBytes == 32")
+    validation = Rule::new("!has(self.payload) || !has(self.payloadBytes)")
         .message("set only one of payload and payloadBytes"),
+    validation = Rule::new("self.mode != 'Published' || (self.concurrency == 2000 && self.bulk == 0 && !has(self.payload) && !has(self.payloadBytes))")
+        .message("mode Published has its own jobs and batches: leave out concurrency, bulk, payload and payloadBytes, or use mode Fast"),
 )]
 pub struct BullmqSpec {
     /// Image that holds `dragstrip-bullmq`; the operator's default when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 512))]
     pub image: Option<String>,
+    /// Published (the article's loop) or Fast. Default Fast.
+    #[serde(default)]
+    pub mode: BullmqMode,
     /// Worker threads that add jobs, per client pod. Each needs a CPU of its own:
     /// Node.js is the limit at about 60,000 jobs per second and thread. Default 1.
     #[serde(default = "one")]
@@ -55,21 +83,26 @@ pub struct BullmqSpec {
     #[serde(default = "default_queues")]
     #[schemars(range(min = 1, max = 4096))]
     pub queues: i32,
-    /// Adds each writer has in flight, and jobs each reader processes at a time; 1
-    /// awaits every add. Default 2000, as the published tool has.
+    /// Adds each writer has in flight in mode Fast; 1 awaits every add. Default 2000.
     #[serde(default = "default_concurrency")]
     #[schemars(range(min = 1, max = 100_000))]
     pub concurrency: i32,
+    /// Jobs each reader processes at a time, per queue. Default 1, as BullMQ itself and
+    /// the published tool have.
+    #[serde(default = "one")]
+    #[schemars(range(min = 1, max = 100_000))]
+    pub reader_concurrency: i32,
     /// Jobs per addBulk; 0 adds them one by one. Default 0.
     #[serde(default)]
     #[schemars(range(min = 0, max = 100_000))]
     pub bulk: i32,
-    /// How long to measure, such as 30s, 5m or 1h30m.
+    /// How long to measure, such as 30s, 5m or 1h30m; in mode Published the writers, and
+    /// then the readers for as long.
     pub duration: Period,
-    /// Size of each job's data, in bytes of text. Default 32.
-    #[serde(default = "default_payload")]
+    /// Size of each job's data, in bytes of text. 32 when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 16_777_216))]
-    pub payload_bytes: i64,
+    pub payload_bytes: Option<i64>,
     /// Each job's data as JSON text, instead of payloadBytes, such as `{"color":"red"}`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 65_536))]
@@ -90,12 +123,24 @@ pub struct BullmqSpec {
     /// plain one although it is. As the target is when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster: Option<bool>,
-    /// Remove the queues' keys after the measurement. Default true.
+    /// Remove the queues' keys after the measurement. What could not be removed in time
+    /// is a note of the result. Default true.
     #[serde(default = "default_true")]
     pub clean_up: bool,
 }
 
 impl BullmqSpec {
+    /// How often `duration` is loaded, warm-up included: once, or by the readers after
+    /// the writers.
+    pub fn stages(&self) -> u32 {
+        if self.mode == BullmqMode::Published && self.writers > 0 && self.readers > 0 { 2 } else { 1 }
+    }
+
+    /// Data of each job in mode Fast, in bytes of text, where `payload` does not say it.
+    pub fn payload_size(&self) -> i64 {
+        self.payload_bytes.unwrap_or_else(default_payload)
+    }
+
     /// How long before the start line the program must be started: Node.js and the
     /// first connection take up to 5 s on a busy machine, and each worker thread, which loads the
     /// whole client library, 0.25 s more.

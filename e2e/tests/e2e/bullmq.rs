@@ -22,6 +22,8 @@ phases:
   bullmq: {writers: 1, queues: 8, duration: 1s, bulk: 50, concurrency: 4}
 - name: process
   bullmq: {writers: 1, readers: 1, queues: 2, duration: 2s, concurrency: 8}
+- name: published
+  bullmq: {mode: Published, writers: 1, readers: 1, queues: 2, duration: 2s, readerConcurrency: 4}
 timeout: 5m
 ";
 const CLUSTER: &str = "
@@ -71,11 +73,31 @@ async fn measured(env: &Env, datastore: &str, phases: &str, names: &[&str]) -> R
     Ok(())
 }
 
+/// Whether adds and processed jobs have their own rates and no total, and the mode is named.
+async fn two_things(env: &Env) -> Result<()> {
+    let run = env.run_in("jobs", RunPhase::Succeeded, SHORT_RUN).await?;
+    let status = results::status(&run)?;
+    for (name, mode) in [("process", "Fast"), ("published", "Published")] {
+        let phase = phase(&status, name)?;
+        let rows: Vec<_> = phase.operations.iter().map(|row| row.operation.as_str()).collect();
+        ensure!(rows == ["ADD", "PROCESS"], "{name}: {rows:?}");
+        ensure!(phase.tool.mode.as_deref() == Some(mode), "{name}: {:?}", phase.tool);
+        ensure!(phase.notes.iter().any(|note| note.starts_with("the latency of ADD")), "{:?}", phase.notes);
+        for row in &phase.operations {
+            // Both parts of the published measurement take 2 s, together 4 s.
+            let seconds = row.count as f64 / row.operations_per_second.mean;
+            ensure!((1.5..3.0).contains(&seconds), "{name}: {row:?} is of {seconds} s");
+        }
+    }
+    Ok(())
+}
+
 #[tokio::test]
 async fn bullmq_adds_and_processes_jobs_on_redis() -> Result<()> {
     with_namespace("bullmq", |env| async move {
         redis(&env).await?;
-        measured(&env, "redis", JOBS, &["replay", "add", "bulk", "process"]).await?;
+        measured(&env, "redis", JOBS, &["replay", "add", "bulk", "process", "published"]).await?;
+        two_things(&env).await?;
         let keys = env.server("redis").await?.keys().await?;
         ensure!(keys == 0, "{keys} keys of the queues were left behind");
         Ok(())

@@ -99,6 +99,7 @@ impl Runner {
             histogram: Some(latencies.encode()?),
             per_second: Vec::new(),
             reported_operations_per_second: None,
+            own_operations_per_second: None,
         }];
         result.server = Some(server());
         Ok(result)

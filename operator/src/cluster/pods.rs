@@ -87,9 +87,16 @@ fn waiting(pod: &Pod) -> Option<Trouble> {
 /// Of a container's last lines so many characters are told.
 const LAST_WORDS: usize = 600;
 
+/// Whether a line is a stack's, which a program that aborts writes after what it has to say.
+fn of_a_stack(line: &str) -> bool {
+    ["@", "PC: @", "*** ", "[failure_signal_handler"].iter().any(|start| line.starts_with(start))
+        && (line.contains("0x") || line.contains("SIG") || line.contains("stack trace"))
+}
+
 /// The end of what a container wrote before it exited, on one line.
 fn last_words(message: &str) -> String {
-    let lines: Vec<&str> = message.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let lines = message.lines().map(str::trim).filter(|line| !line.is_empty() && !of_a_stack(line));
+    let lines: Vec<&str> = lines.collect();
     let text = lines[lines.len().saturating_sub(5)..].join(" / ");
     match text.char_indices().nth_back(LAST_WORDS) {
         Some((start, _)) => format!("...{}", &text[start..]),
@@ -193,6 +200,32 @@ mod tests {
         let killed = serde_json::json!({"exitCode": 137, "reason": "OOMKilled"});
         let found = crashed(&server(false, &killed)).unwrap().message;
         assert!(found.ends_with("exited with code 137 (OOMKilled): it wrote nothing"), "{found}");
+    }
+
+    #[test]
+    fn a_server_that_refuses_a_flag_is_quoted_without_its_stack() {
+        let told = |message: &str| {
+            crashed(&server(
+                false,
+                &serde_json::json!({"exitCode": 1, "reason": "Error", "message": message}),
+            ))
+            .unwrap()
+            .message
+        };
+        let unknown = told("ERROR: Unknown command line flag 'nosuchflag'\n");
+        assert!(
+            unknown.ends_with("exited with code 1: ERROR: Unknown command line flag 'nosuchflag'"),
+            "{unknown}"
+        );
+        let aborted = told(
+            "I1121 02:02:11.454183   23318 proactor_pool.cc:149] Running 1 io threads\n\
+             F1121 02:02:11.454246   23318 script_mgr.cc:64] Check failed: !err Invalid flag: nosuch\n\
+             *** Check failure stack trace: ***\n\
+                 @     0x7fa98caa8eec  (unknown)\n    @     0x7fa98caa8eed  raise\n    @     0x7fa98caa8eee  abort\n\
+                 @     0x7fa98caa8eef  (unknown)\n    @     0x7fa98caa8ef0  main\n\
+             *** SIGABRT received at time=1795226531 on cpu 1 ***\nPC: @     0x7fa98caa8eec  (unknown)  (unknown)\n",
+        );
+        assert!(aborted.ends_with("Check failed: !err Invalid flag: nosuch"), "{aborted}");
     }
 
     #[test]

@@ -108,6 +108,26 @@ fn major(version: &str) -> Option<u64> {
     version.trim_start_matches('v').split('.').next()?.parse().ok()
 }
 
+/// The version of an image whose tags name all numbers: the default one where that is of
+/// the line declared (1.40 of 1.40.1), else what is declared.
+fn of_line<'a>(declared: Option<&'a str>, default: &'a str) -> &'a str {
+    let declared = declared.unwrap_or(default).trim_start_matches('v');
+    let rest = default.strip_prefix(declared);
+    if rest.is_some_and(|rest| rest.starts_with('.')) { default } else { declared }
+}
+
+/// What is wrong with a version that is to choose an image whose tags name all three numbers.
+fn refused_version(spec: &DatastoreSpec, default: &str) -> Option<String> {
+    let declared = spec.version.as_deref().filter(|_| spec.image.is_none())?;
+    let numbers = of_line(Some(declared), default).split('.').count();
+    (numbers < 3).then(|| {
+        format!(
+            "spec.version is {declared}, but the tags of {}'s images have three numbers: write all of them, such as {default}, or name the image in spec.image",
+            spec.engine
+        )
+    })
+}
+
 /// A file of the server's certificate.
 fn certificate_file(name: &str) -> String {
     format!("{SERVER_CERTIFICATE_DIRECTORY}/{name}")

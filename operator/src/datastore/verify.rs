@@ -52,8 +52,14 @@ fn settings(spec: &DatastoreSpec, truth: &ServerTruth) -> Vec<String> {
     {
         found.push(format!("eviction policy: declared noeviction, the server has {policy}"));
     }
-    if spec.cluster.is_some() && !truth.cluster_enabled {
-        found.push("cluster: declared, the server is not in cluster mode".to_owned());
+    let clustered = spec.cluster.is_some() || spec.emulates_cluster();
+    if clustered != truth.cluster_enabled {
+        let mode = |on| if on { "on" } else { "off" };
+        found.push(format!(
+            "cluster mode: declared {}, the server says {}",
+            mode(clustered),
+            mode(truth.cluster_enabled)
+        ));
     }
     found.extend(engines::rules(spec.engine).disagreements(spec, truth));
     found
@@ -133,17 +139,41 @@ mod tests {
     }
 
     #[test]
-    fn a_shard_out_of_cluster_mode_is_found() {
+    fn cluster_mode_is_compared_in_both_directions() {
         let cluster: DatastoreSpec = serde_json::from_value(serde_json::json!({
             "engine": "Redis", "threads": 2, "maxMemory": "1Gi", "cluster": {"shards": 3}
         }))
         .unwrap();
-        assert_eq!(
-            disagreements(&cluster, &truth()),
-            ["cluster: declared, the server is not in cluster mode"]
-        );
+        assert_eq!(disagreements(&cluster, &truth()), ["cluster mode: declared on, the server says off"]);
         let enabled = ServerTruth { cluster_enabled: true, ..truth() };
         assert_eq!(disagreements(&cluster, &enabled), Vec::<String>::new());
+        let plain = DatastoreSpec { version: None, cluster: None, ..cluster };
+        assert_eq!(disagreements(&plain, &enabled), ["cluster mode: declared off, the server says on"]);
+    }
+
+    #[test]
+    fn an_emulated_cluster_is_compared_in_both_directions() {
+        let declared = |emulated: bool| -> DatastoreSpec {
+            serde_json::from_value(serde_json::json!({
+                "engine": "Dragonfly", "threads": 2, "maxMemory": "1Gi", "dragonfly": {"emulatedCluster": emulated}
+            }))
+            .unwrap()
+        };
+        let says = |cluster_enabled| ServerTruth {
+            engine: Some(Engine::Dragonfly),
+            version: "1.40.1".into(),
+            cluster_enabled,
+            ..truth()
+        };
+        assert_eq!(disagreements(&declared(true), &says(true)), Vec::<String>::new());
+        assert_eq!(disagreements(&declared(false), &says(false)), Vec::<String>::new());
+        assert_eq!(
+            disagreements(&declared(true), &says(false)),
+            ["cluster mode: declared on, the server says off"]
+        );
+        let found = disagreements(&declared(false), &says(true));
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!(found[1].contains("spec.dragonfly.emulatedCluster: true"), "{found:?}");
     }
 
     #[test]

@@ -121,6 +121,7 @@ pub fn runner_job(run: &ValidatedRun, attempt: &Attempt, target: &ReadyTarget) -
             host: target.host.clone(),
             port: target.port,
             cluster: target.cluster,
+            emulated_cluster: target.emulated_cluster,
             run_id: target.truth.as_ref().map(|truth| truth.run_id.clone()),
             username: target.username.clone(),
             tls: target.tls.as_ref().map(|tls| tls.job.clone()),

@@ -49,6 +49,7 @@ pub(crate) fn target() -> ReadyTarget {
         host: "10.1.2.3".into(),
         port: 6379,
         cluster: false,
+        emulated_cluster: false,
         protocol: ServerProtocol::Resp,
         username: None,
         auth: None,
@@ -89,6 +90,7 @@ pub(crate) fn pod_result(pod: &str, count: u64, seconds: f64, microseconds: u64)
         histogram: Some(latencies.encode().unwrap()),
         per_second: Vec::new(),
         reported_operations_per_second: None,
+        own_operations_per_second: None,
     }];
     result
 }

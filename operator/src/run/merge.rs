@@ -54,10 +54,19 @@ fn of<'a>(pod: &'a PodResult, name: &'a str) -> impl Iterator<Item = &'a Operati
 }
 
 fn rate(common: &Common, pod: &PodResult, operation: &OperationResult) -> f64 {
-    match operation.reported_operations_per_second {
+    match (operation.own_operations_per_second, operation.reported_operations_per_second) {
+        (Some(own), _) => own,
         // The tool tells no count: its own rate is all there is.
-        Some(rate) if operation.count == 0 => rate,
+        (None, Some(rate)) if operation.count == 0 => rate,
         _ => common.rate(pod, operation, operation.count),
+    }
+}
+
+/// Bytes per second, over the operation's own time where it has one.
+fn bytes_rate(common: &Common, pod: &PodResult, operation: &OperationResult) -> f64 {
+    match operation.own_operations_per_second {
+        Some(own) if operation.count > 0 => own * operation.bytes as f64 / operation.count as f64,
+        _ => common.rate(pod, operation, operation.bytes),
     }
 }
 
@@ -85,7 +94,7 @@ fn merge_operation(
         operation: name.to_owned(),
         count: all.iter().map(|operation| operation.count).sum(),
         operations_per_second: sum(&|pod, operation| rate(common, pod, operation)),
-        bytes_per_second: sum(&|pod, operation| common.rate(pod, operation, operation.bytes)),
+        bytes_per_second: sum(&|pod, operation| bytes_rate(common, pod, operation)),
         hits: sum_known(all.iter().map(|operation| operation.hits)),
         misses: sum_known(all.iter().map(|operation| operation.misses)),
         errors: all.iter().map(|operation| operation.errors).sum(),
@@ -99,7 +108,12 @@ fn happened(operation: &OperationResult) -> bool {
     operation.count + operation.errors > 0 || operation.reported_operations_per_second.is_some()
 }
 
-/// One row per operation, and their total last; nothing for tools that only have figures of their own.
+/// Whether the operations of `results` have a sum: not where each has its own time.
+fn have_sum(results: &[PodResult]) -> bool {
+    !results.iter().flat_map(|pod| &pod.operations).any(|it| it.own_operations_per_second.is_some())
+}
+
+/// One row per operation, and their total last, where they have one; nothing for tools that only have figures of their own.
 fn merge_operations(results: &[PodResult], common: &Common) -> Result<Vec<MergedOperation>, HistogramError> {
     let mut names: Vec<&str> = Vec::new();
     for operation in results.iter().flat_map(|r| &r.operations).filter(|operation| happened(operation)) {
@@ -107,7 +121,7 @@ fn merge_operations(results: &[PodResult], common: &Common) -> Result<Vec<Merged
             names.push(&operation.operation);
         }
     }
-    let total = (!names.is_empty()).then_some(TOTAL);
+    let total = (!names.is_empty() && have_sum(results)).then_some(TOTAL);
     names.into_iter().chain(total).map(|name| merge_operation(name, results, common)).collect()
 }
 
@@ -134,6 +148,17 @@ fn latency_notes(operations: &[MergedOperation], results: &[PodResult]) -> Vec<S
     let own = names(own)
         .map(|names| format!("latencies of {names} are {tool}'s own figures: it keeps no histogram"));
     missing.into_iter().chain(own).collect()
+}
+
+/// What the pods' tools say of their numbers, each thing once.
+fn tool_notes(results: &[PodResult]) -> Vec<String> {
+    let mut notes: Vec<String> = Vec::new();
+    for note in results.iter().flat_map(|pod| &pod.notes) {
+        if !notes.contains(note) {
+            notes.push(note.clone());
+        }
+    }
+    notes
 }
 
 fn joined(metrics: &[&Metric]) -> f64 {
@@ -276,6 +301,7 @@ pub fn merge(attempt: &Attempt, expected: u32, results: Vec<PodResult>) -> Repet
     };
     let (metrics, mut notes) = merge_metrics(summed);
     notes.extend(latency_notes(&operations, summed));
+    notes.extend(tool_notes(summed));
     RepetitionResult {
         phase: attempt.phase.clone(),
         repetition: attempt.repetition,

@@ -88,6 +88,7 @@ fn tool(result: &RepetitionResult) -> ToolStatus {
     first.map_or_else(ToolStatus::default, |tool| ToolStatus {
         name: tool.name.clone(),
         version: tool.version.clone(),
+        mode: tool.mode.clone(),
     })
 }
 

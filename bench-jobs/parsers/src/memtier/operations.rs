@@ -108,6 +108,7 @@ impl Sum {
             histogram: Some(histogram),
             per_second: self.per_second,
             reported_operations_per_second: None,
+            own_operations_per_second: None,
         })
     }
 }

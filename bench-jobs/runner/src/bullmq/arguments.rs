@@ -2,7 +2,7 @@
 
 use super::REPORT_NAME;
 use crate::{tls_files::TlsFiles, tool::LaunchContext};
-use dragstrip_crds::workload::BullmqSpec;
+use dragstrip_crds::workload::{BullmqMode, BullmqSpec};
 use dragstrip_results::protocol::JobSpec;
 use std::path::Path;
 
@@ -58,13 +58,12 @@ fn load(line: &mut Line, spec: &BullmqSpec, job: &JobSpec) {
     line.option("writers", spec.writers);
     line.option("readers", spec.readers);
     line.option("queues", spec.queues);
-    line.option("concurrency", spec.concurrency);
-    line.option("reader-concurrency", spec.concurrency);
-    line.option("bulk", spec.bulk);
+    line.option("reader-concurrency", spec.reader_concurrency);
     line.option("duration", format!("{}ms", spec.duration.duration().as_millis()));
-    match &spec.payload {
-        Some(payload) => line.option("payload", payload),
-        None => line.option("payload-bytes", spec.payload_bytes),
+    line.option("mode", spec.mode.to_string().to_lowercase());
+    // The published mode has jobs and batches of its own.
+    if spec.mode == BullmqMode::Fast {
+        jobs(line, spec);
     }
     line.option("prefix", &spec.prefix);
     line.option("queue-name", &spec.queue_name);
@@ -73,11 +72,20 @@ fn load(line: &mut Line, spec: &BullmqSpec, job: &JobSpec) {
     }
 }
 
+fn jobs(line: &mut Line, spec: &BullmqSpec) {
+    line.option("concurrency", spec.concurrency);
+    line.option("bulk", spec.bulk);
+    match &spec.payload {
+        Some(payload) => line.option("payload", payload),
+        None => line.option("payload-bytes", spec.payload_size()),
+    }
+}
+
 /// What the watchdog leaves for the cleanup: a cleanup that takes longer is
 /// better told by the tool than killed without a result.
 fn cleanup_seconds(spec: &BullmqSpec, job: &JobSpec) -> f64 {
-    let load = spec.duration.seconds() + job.warmup_seconds.unwrap_or_default();
-    (job.watchdog_seconds - load - REPORT_SECONDS).max(CLEANUP_SECONDS)
+    let stage = spec.duration.seconds() + job.warmup_seconds.unwrap_or_default();
+    (job.watchdog_seconds - stage * f64::from(spec.stages()) - REPORT_SECONDS).max(CLEANUP_SECONDS)
 }
 
 /// Arguments; each value is in one word with its option, so that none of them

@@ -24,7 +24,15 @@ pub(super) struct Report {
     pub warmup: WarmupReport,
     pub workers: Vec<WorkerReport>,
     pub queues: Option<QueuesReport>,
+    pub notes: Vec<String>,
     pub nominal: Rates,
+}
+
+impl OperationReport {
+    /// Jobs per second of its own load; `None` for an operation that did nothing.
+    pub fn rate(&self) -> Option<f64> {
+        (self.count > 0 && self.window_seconds > 0.0).then(|| self.count as f64 / self.window_seconds)
+    }
 }
 
 impl Report {
@@ -64,11 +72,15 @@ pub(super) struct ConfigurationEcho {
 
 /// One operation over all threads.
 #[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub(super) struct OperationReport {
     pub operation: String,
     pub count: u64,
     pub errors: u64,
     pub bytes: u64,
+    /// From the begin of its measured part to its last confirmation.
+    pub window_seconds: f64,
+    pub latency_contains: String,
     pub histogram: String,
 }
 

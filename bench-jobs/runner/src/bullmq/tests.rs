@@ -45,7 +45,7 @@ fn count(measured: &Measured, operation: &str) -> u64 {
 
 #[test]
 fn the_published_command_line_is_one_to_one() {
-    let spec = r#"{"writers": 16, "queues": 8, "duration": "30s", "readers": 0, "concurrency": 2000}"#;
+    let spec = r#"{"mode": "Published", "writers": 16, "queues": 8, "duration": "30s", "readers": 0}"#;
     let launch = adapter(spec).launch(&bullmq_job(1), &context(0, Path::new("/out")));
     for expected in [
         "--host=10.0.0.7",
@@ -54,7 +54,8 @@ fn the_published_command_line_is_one_to_one() {
         "--readers=0",
         "--queues=8",
         "--duration=30000ms",
-        "--concurrency=2000",
+        "--mode=published",
+        "--reader-concurrency=1",
         "--prefix=b",
         "--queue-name={queue%d}",
         "--start-at-unix-nanos=1790000000000000000",
@@ -62,7 +63,10 @@ fn the_published_command_line_is_one_to_one() {
     ] {
         assert!(launch.arguments.iter().any(|it| it == expected), "{expected} of {:?}", launch.arguments);
     }
-    for absent in ["--cluster", "--tls", "--shared-queues", "--keep-keys", "--username"] {
+    let own = ["--concurrency", "--bulk", "--payload", "--payload-bytes"];
+    for absent in
+        ["--cluster", "--tls", "--shared-queues", "--keep-keys", "--username"].into_iter().chain(own)
+    {
         assert!(!launch.arguments.iter().any(|it| it.starts_with(absent)), "{:?}", launch.arguments);
     }
     assert_eq!(launch.lead, Duration::from_secs(9), "sixteen threads take their time to load");
@@ -103,6 +107,25 @@ fn the_target_decides_on_cluster_user_and_encryption() {
 }
 
 #[test]
+fn the_fast_mode_has_its_own_jobs_and_readers_a_concurrency_of_their_own() {
+    let spec = r#"{"duration": "5s", "readers": 1, "concurrency": 64, "readerConcurrency": 7, "bulk": 5}"#;
+    let launch = adapter(spec).launch(&bullmq_job(1), &context(0, Path::new("/out")));
+    for expected in
+        ["--mode=fast", "--concurrency=64", "--reader-concurrency=7", "--bulk=5", "--payload-bytes=32"]
+    {
+        assert!(launch.arguments.iter().any(|it| it == expected), "{expected} of {:?}", launch.arguments);
+    }
+}
+
+#[test]
+fn readers_after_the_writers_leave_less_time_for_the_cleanup() {
+    let spec = r#"{"duration": "5s", "readers": 1, "mode": "Published"}"#;
+    let launch = adapter(spec).launch(&bullmq_job(1), &context(0, Path::new("/out")));
+    let cleanup = "--cleanup-timeout=15.000s";
+    assert!(launch.arguments.iter().any(|it| it == cleanup), "30 s - 2 x 5 s - 5 s: {:?}", launch.arguments);
+}
+
+#[test]
 fn the_password_is_in_the_environment_alone() {
     let launch = adapter(r#"{"duration": "5s"}"#).launch(&bullmq_job(1), &context(0, Path::new("/out")));
     assert_eq!(launch.environment, [("DRAGSTRIP_PASSWORD".to_owned(), "hush".to_owned())]);
@@ -126,7 +149,8 @@ fn a_whole_report_is_a_measurement() {
     assert!(started > 1_700_000_000_000_000_000 && seconds > 1.0, "{started} {seconds}");
     let (added, processed) = (count(&measured, "ADD"), count(&measured, "PROCESS"));
     assert!(added > 100 && processed > 100, "{added} {processed}");
-    assert_eq!(measured.per_second.iter().sum::<u64>(), added + processed);
+    assert_eq!(measured.per_second, [0; 0], "two things have no sum");
+    assert_eq!(measured.tool.mode.as_deref(), Some("Fast"));
     let add = &measured.operations[0];
     let latencies = Latencies::decode(add.histogram.as_ref().unwrap()).unwrap();
     assert_eq!(latencies.count(), added, "the histogram that Node.js wrote is read here");
@@ -142,6 +166,40 @@ fn a_whole_report_is_a_measurement() {
     assert!((measured.metrics[0].value - added as f64 / 1.2).abs() < 1e-6);
     assert!(measured.tool.version.unwrap().contains("bullmq 6."));
     assert_eq!((measured.tool.connections, measured.tool.pipeline), (8, 4));
+}
+
+#[test]
+fn rates_are_per_second_of_each_operations_load_and_have_no_total() {
+    let told: serde_json::Value = serde_json::from_str(COMPLETED).unwrap();
+    let measured = judged(COMPLETED, 0).unwrap();
+    for (operation, told) in measured.operations.iter().zip(told["operations"].as_array().unwrap()) {
+        let rate = operation.count as f64 / told["windowSeconds"].as_f64().unwrap();
+        let own = operation.own_operations_per_second.unwrap();
+        assert!((own - rate).abs() < 1e-6, "{}: {own} is not {rate}", operation.operation);
+    }
+    let tool = measured.tool;
+    assert_eq!(tool.reported_operations_per_second, None, "adds and processed jobs are two things");
+    assert_eq!(tool.wall_operations_per_second, None, "a process is mostly start, wait and cleanup");
+}
+
+#[test]
+fn a_lonely_operation_has_the_pods_window_and_the_tools_rate() {
+    let mut report: serde_json::Value = serde_json::from_str(COMPLETED).unwrap();
+    report["operations"].as_array_mut().unwrap().truncate(1);
+    let measured = judged(&report.to_string(), 0).unwrap();
+    let [add] = measured.operations.as_slice() else { panic!("{:?}", measured.operations) };
+    assert_eq!(add.own_operations_per_second, None);
+    assert_eq!(measured.per_second, add.per_second);
+    assert!(measured.tool.reported_operations_per_second.is_some_and(|rate| rate > 0.0));
+}
+
+#[test]
+fn notes_say_what_a_latency_contains_and_what_was_not_removed() {
+    let measured = judged(&altered("/notes", serde_json::json!(["keys are left"])), 0).unwrap();
+    let [left, add, process] = measured.notes.as_slice() else { panic!("{:?}", measured.notes) };
+    assert_eq!(left, "keys are left", "a slow cleanup is no failure");
+    assert!(add.starts_with("the latency of ADD is the time from the call of Queue.add"), "{add}");
+    assert!(process.starts_with("the latency of PROCESS is the time from the hand-over"), "{process}");
 }
 
 #[test]

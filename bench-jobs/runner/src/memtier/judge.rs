@@ -103,6 +103,7 @@ fn tool_record(
     ToolRecord {
         name: "memtier".to_owned(),
         version: context.tool_version.clone(),
+        mode: None,
         arguments: redacted_arguments(spec, job, context),
         reported_operations_per_second: report.and_then(|report| positive(report.operations_per_second)),
         wall_operations_per_second: report

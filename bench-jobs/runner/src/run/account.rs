@@ -55,7 +55,7 @@ pub(super) fn settle(
         return Err(failure);
     }
     let after = done.after.as_ref().map_err(String::as_str);
-    let after = check::same_servers(&armed.prepared.ready.members, after);
+    let after = check::same_servers(&armed.prepared.ready.members, &armed.before, after);
     let after = after.map_err(|failure| with_exit(failure, &ended))?;
     if let Some(failure) = refused {
         return Err(failure);
@@ -99,6 +99,7 @@ fn fill_in(result: &mut PodResult, measured: Measured) {
     result.batches = measured.batches;
     result.metrics = measured.metrics;
     result.workers = measured.workers;
+    result.notes = measured.notes;
 }
 
 /// The tool's final counts; its last progress where it left none.

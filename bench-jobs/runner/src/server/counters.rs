@@ -1,16 +1,13 @@
 //! A server's counters, out of its INFO. Pure.
 
-use crate::server::{
-    info::{Info, listed_number},
-    truth,
-};
+use crate::server::info::{Info, listed_number};
 use dragstrip_results::observed::{CommandCounter, ServerCounters};
 use std::collections::BTreeMap;
 
-/// All counters of one INFO answer.
-pub fn read_counters(info: &Info) -> ServerCounters {
+/// All counters of one INFO answer, of the process that `run_id` identifies.
+pub fn read_counters(info: &Info, run_id: String) -> ServerCounters {
     ServerCounters {
-        run_id: truth::run_id(info),
+        run_id,
         commands: commands(info),
         commands_processed: info.number("total_commands_processed"),
         errors: errors(info),
@@ -51,7 +48,7 @@ mod tests {
     #[test]
     fn dragonfly_counts_calls_only() {
         let text = include_str!("../../tests/fixtures/dragonfly/info_all_after_memtier_2t.txt");
-        let counters = read_counters(&Info::parse(text));
+        let counters = read_counters(&Info::parse(text), String::new());
         assert_eq!(counters.commands["set"], CommandCounter { calls: 239_331, failed: 0, rejected: 0 });
         assert_eq!(counters.commands["get"].calls, 121_436);
         assert_eq!(counters.commands_processed, Some(360_769));
@@ -60,11 +57,12 @@ mod tests {
 
     #[test]
     fn redis_tells_failures_and_refusals_too() {
-        let counters = read_counters(&Info::parse(
+        let info = Info::parse(
             "cmdstat_get:calls=5,usec=9,usec_per_call=1.80,rejected_calls=2,failed_calls=1\n\
              cmdstat_config|get:calls=1,usec=9,usec_per_call=9.00,rejected_calls=0,failed_calls=0\n\
              errorstat_NOAUTH:count=2\nerrorstat_OOM:7",
-        ));
+        );
+        let counters = read_counters(&info, String::new());
         assert_eq!(counters.commands["get"], CommandCounter { calls: 5, failed: 1, rejected: 2 });
         assert!(counters.commands.contains_key("config|get"));
         assert_eq!(counters.errors, BTreeMap::from([("NOAUTH".to_owned(), 2), ("OOM".to_owned(), 7)]));
@@ -72,7 +70,7 @@ mod tests {
 
     #[test]
     fn a_server_without_statistics_has_none() {
-        let counters = read_counters(&Info::parse("total_commands_processed:N/A"));
+        let counters = read_counters(&Info::parse("total_commands_processed:N/A"), String::new());
         assert_eq!(counters.commands_processed, None);
         assert!(counters.commands.is_empty());
     }

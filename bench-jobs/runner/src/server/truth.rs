@@ -21,9 +21,9 @@ pub fn detect_engine(info: &Info) -> Option<Engine> {
     }
 }
 
-/// The server's own account of itself. `io_threads` is CONFIG GET io-threads,
-/// where the server answers that.
-pub fn read_truth(info: &Info, io_threads: Option<i32>) -> ServerTruth {
+/// The server's own account of itself. `run_id` is what identifies its process
+/// ([`identity`]), `io_threads` CONFIG GET io-threads, where the server answers that.
+pub fn read_truth(info: &Info, run_id: String, io_threads: Option<i32>) -> ServerTruth {
     let engine = detect_engine(info);
     ServerTruth {
         engine,
@@ -34,20 +34,57 @@ pub fn read_truth(info: &Info, io_threads: Option<i32>) -> ServerTruth {
         max_memory_policy: info.text("maxmemory_policy").map(str::to_owned),
         cluster_enabled: info.flag("cluster_enabled") || info.text("redis_mode") == Some("cluster"),
         loading: info.flag("loading"),
-        run_id: run_id(info),
+        run_id,
         used_memory_bytes: info.number("used_memory").unwrap_or_default(),
         role: info.text("role").map(str::to_owned),
     }
 }
 
-/// What identifies this server process. Dragonfly and others without `run_id`
-/// draw a new replication id whenever they start.
-pub fn run_id(info: &Info) -> String {
-    ["run_id", "master_replid", "process_id"]
-        .iter()
-        .find_map(|name| info.text(name))
-        .unwrap_or_default()
-        .to_owned()
+/// What identifies a server's process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Identity {
+    /// An id that the process drew when it started.
+    Drawn(String),
+    /// Nothing that INFO tells by itself: its number, and the seconds that it has
+    /// run. The number alone is no identity: in a container it is the same after a
+    /// restart. [`started_as`] makes one of both.
+    Started {
+        /// Process number.
+        process: u32,
+        /// Whole seconds since it started, by its own clock.
+        uptime_seconds: u64,
+    },
+    /// The server tells nothing that a restart would change.
+    Untold,
+}
+
+/// How the server tells its process from the one before it: each engine in its own
+/// way. Dragonfly has no id of its own (its replication id is, on a replica, the
+/// primary's); all the others draw a `run_id` at every start.
+pub fn identity(info: &Info) -> Identity {
+    let drawn = match detect_engine(info) {
+        Some(Engine::Dragonfly) => None,
+        Some(Engine::Redis | Engine::Valkey | Engine::KeyDB | Engine::Garnet | Engine::Custom) | None => {
+            info.text("run_id")
+        }
+    };
+    let started = || {
+        let (process, uptime_seconds) = info.number("process_id").zip(info.number("uptime_in_seconds"))?;
+        Some(Identity::Started { process, uptime_seconds })
+    };
+    drawn.map(|id| Identity::Drawn(id.to_owned())).or_else(started).unwrap_or(Identity::Untold)
+}
+
+/// Whether `actual` is another process than the one that was `verified`. The observer
+/// beside a server may be of an earlier version, which identified Dragonfly by its
+/// replication id: that does not compare.
+pub fn is_another(verified: &str, actual: &str) -> bool {
+    verified != actual && verified.contains('@') == actual.contains('@')
+}
+
+/// Identifies a process by its number and the second of its start (Unix time).
+pub fn started_as(process: u32, started_unix_seconds: u64) -> String {
+    format!("{process}@{started_unix_seconds}")
 }
 
 fn version(info: &Info, engine: Option<Engine>) -> String {
@@ -79,23 +116,60 @@ mod tests {
 
     #[test]
     fn dragonfly_tells_its_own_version_and_threads() {
-        let truth = read_truth(&Info::parse(DRAGONFLY), Some(9));
+        let truth = read_truth(&Info::parse(DRAGONFLY), "7@1".into(), Some(9));
         assert_eq!(truth.engine, Some(Engine::Dragonfly));
         assert_eq!((truth.version.as_str(), truth.threads), ("1.40.1", Some(2)));
         assert_eq!(truth.io_interface.as_deref(), Some("iouring"));
         assert_eq!(truth.max_memory_bytes, Some(2_147_483_648));
         assert_eq!(truth.max_memory_policy.as_deref(), Some("noeviction"));
-        assert_eq!(truth.run_id, "9216a1d4e80564b3ca769a2f7590656582c79ed1");
+        assert_eq!(truth.run_id, "7@1");
         assert_eq!(truth.used_memory_bytes, 1_002_864);
         assert!(!truth.cluster_enabled && !truth.loading);
     }
 
     #[test]
-    fn another_dragonfly_process_has_another_identity() {
-        let other = include_str!("../../tests/fixtures/dragonfly/info_all_threads1.txt");
-        let other = read_truth(&Info::parse(other), None);
-        assert_eq!(other.threads, Some(1));
-        assert_ne!(other.run_id, read_truth(&Info::parse(DRAGONFLY), None).run_id);
+    fn every_engines_process_is_told_by_what_a_restart_changes() {
+        let drawn = |id: &str| Identity::Drawn(id.to_owned());
+        let started = |process, uptime_seconds| Identity::Started { process, uptime_seconds };
+        // A replica's replication id is its primary's, and a container's process number never changes.
+        let replica = "dragonfly_version:df-v1.40.1\nprocess_id:1\nuptime_in_seconds:9\nrole:slave\nmaster_replid:of-primary";
+        for (sentence, info, expected) in [
+            (
+                "Redis",
+                "redis_version:8.0.2\nprocess_id:1\nrun_id:a\nuptime_in_seconds:9\nmaster_replid:r",
+                drawn("a"),
+            ),
+            (
+                "Valkey",
+                "redis_version:7.2.4\nvalkey_version:9.1.0\nprocess_id:1\nrun_id:b\nmaster_replid:r",
+                drawn("b"),
+            ),
+            (
+                "KeyDB",
+                "redis_version:6.3.4\nserver_threads:2\nprocess_id:1\nrun_id:c\nmaster_replid:r",
+                drawn("c"),
+            ),
+            (
+                "Garnet",
+                "garnet_version:2.2.10\nredis_version:7.4.3\nuptime_in_seconds:9\nrun_id:d",
+                drawn("d"),
+            ),
+            ("Dragonfly", DRAGONFLY, started(24038, 8)),
+            ("a replica of Dragonfly", replica, started(1, 9)),
+            ("an unknown server with an id", "run_id:e\nprocess_id:1\nuptime_in_seconds:9", drawn("e")),
+            ("an unknown server", "process_id:1\nuptime_in_seconds:9", started(1, 9)),
+            ("a server that tells no uptime", "process_id:1", Identity::Untold),
+        ] {
+            assert_eq!(identity(&Info::parse(info)), expected, "{sentence}");
+        }
+    }
+
+    #[test]
+    fn another_process_is_told_where_both_were_identified_alike() {
+        let (first, second) = (started_as(1, 100), started_as(1, 101));
+        assert!(is_another(&first, &second) && is_another("aaa", "bbb"));
+        assert!(!is_another(&first, &first), "the same process");
+        assert!(!is_another("9216a1d4e8", &first), "an observer of an earlier version");
     }
 
     #[test]
@@ -111,7 +185,7 @@ mod tests {
             ("redis_version:6.3.4\nserver_threads:3", Engine::KeyDB, "6.3.4", Some(3)),
             ("redis_version:7.4.3\ngarnet_version:1.0.60", Engine::Garnet, "1.0.60", None),
         ] {
-            let truth = read_truth(&Info::parse(text), Some(6));
+            let truth = read_truth(&Info::parse(text), String::new(), Some(6));
             assert_eq!(
                 (truth.engine, truth.version.as_str(), truth.threads),
                 (Some(engine), version, threads)
@@ -121,12 +195,12 @@ mod tests {
 
     #[test]
     fn something_that_is_no_known_engine_stays_unnamed() {
-        assert_eq!(read_truth(&Info::parse("hello:world"), None).engine, None);
+        assert_eq!(read_truth(&Info::parse("hello:world"), String::new(), None).engine, None);
     }
 
     #[test]
     fn cluster_mode_is_seen_in_either_field() {
-        assert!(read_truth(&Info::parse("cluster_enabled:1"), None).cluster_enabled);
-        assert!(read_truth(&Info::parse("redis_mode:cluster"), None).cluster_enabled);
+        assert!(read_truth(&Info::parse("cluster_enabled:1"), String::new(), None).cluster_enabled);
+        assert!(read_truth(&Info::parse("redis_mode:cluster"), String::new(), None).cluster_enabled);
     }
 }

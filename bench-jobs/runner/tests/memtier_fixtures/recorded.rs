@@ -117,6 +117,7 @@ pub fn job() -> JobSpec {
         host: "redis".to_owned(),
         port: 7001,
         cluster: false,
+        emulated_cluster: false,
         run_id: None,
         username: None,
         tls: None,

@@ -36,7 +36,8 @@ fn refused(spec: Value, cpus: &str) -> Invalid {
 fn dragonfly_as_a_whole() {
     let Resources { service, stateful_set } = built(json!({
         "engine": "Dragonfly", "version": "1.40.1", "threads": 8, "maxMemory": "4Gi", "ioUring": "Require",
-        "authSecretRef": {"name": "pit-pass"}, "extraArgs": ["--cluster_mode=emulated"],
+        "authSecretRef": {"name": "pit-pass"}, "extraArgs": ["--migrate_connections=false"],
+        "dragonfly": {"emulatedCluster": true, "lockOnHashtags": true, "allowUndeclaredKeys": true},
         "placement": {
             "nodeSelector": {"pool": "servers"},
             "tolerations": [{"key": "dedicated", "operator": "Exists"}],
@@ -44,6 +45,36 @@ fn dragonfly_as_a_whole() {
     }));
     insta::assert_yaml_snapshot!("dragonfly_service", service);
     insta::assert_yaml_snapshot!("dragonfly_stateful_set", stateful_set);
+}
+
+#[test]
+fn the_default_image_has_a_tag_that_exists() {
+    let validated = |engine: &str, version: Value| {
+        validate(&datastore(json!({"engine": engine, "threads": 1, "version": version})), &[node("64")])
+    };
+    for (engine, version, tag) in [
+        ("Dragonfly", Value::Null, "dragonfly:v1.40.1"),
+        ("Dragonfly", json!("1.40"), "dragonfly:v1.40.1"),
+        ("Dragonfly", json!("v1.40.1"), "dragonfly:v1.40.1"),
+        ("Dragonfly", json!("1.39.0"), "dragonfly:v1.39.0"),
+        ("Dragonfly", json!("2.1"), "dragonfly:v2.1"),
+        ("KeyDB", json!("6"), "keydb:x86_64_v6.3.4"),
+        ("Garnet", json!("2.2"), "garnet:2.2.10"),
+        ("Redis", json!("8.0"), "redis:8.0"),
+    ] {
+        let image = validated(engine, version.clone()).unwrap().image;
+        assert!(image.ends_with(tag), "{engine} {version}: {image}");
+    }
+    for (engine, version) in
+        [("Dragonfly", "1.39"), ("Dragonfly", "1.4"), ("Dragonfly", "2"), ("KeyDB", "6.2")]
+    {
+        let message = validated(engine, json!(version)).unwrap_err().to_string();
+        let expected =
+            format!("spec.version is {version}, but the tags of {engine}'s images have three numbers");
+        assert!(message.starts_with(&expected), "{message}");
+    }
+    let own = json!({"engine": "Dragonfly", "threads": 1, "version": "1.39", "image": "registry.example.com/fly:1"});
+    assert!(validate(&datastore(own), &[node("64")]).is_ok(), "the version is only what it must report");
 }
 
 #[test]

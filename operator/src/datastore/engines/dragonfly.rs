@@ -2,12 +2,19 @@
 //! it ignores `--proactor_threads` under a CPU limit; and it falls back from
 //! `io_uring` to epoll without a word when seccomp forbids it.
 
-use super::{EngineRules, MIB, certificate_file, max_memory, threads};
-use dragstrip_crds::{DatastoreSpec, datastore::IoUring, observed::ServerTruth};
+use super::{EngineRules, MIB, certificate_file, max_memory, of_line, refused_version, threads};
+use dragstrip_crds::{
+    DatastoreSpec,
+    datastore::{DragonflySpec, IoUring},
+    observed::ServerTruth,
+};
 use k8s_openapi::api::core::v1::SeccompProfile;
 
 /// Dragonfly's rules.
 pub(super) struct Dragonfly;
+
+/// What runs where the manifest names no version.
+const DEFAULT_VERSION: &str = "1.40.1";
 
 /// What Dragonfly insists on per proactor thread.
 const MINIMUM_PER_THREAD: u64 = 256 * MIB;
@@ -41,6 +48,16 @@ fn encryption(spec: &DatastoreSpec) -> Vec<String> {
     flags
 }
 
+/// Flags for scripts and cluster clients.
+fn script_flags(declared: DragonflySpec) -> Vec<String> {
+    let flags = [
+        (declared.emulated_cluster, "--cluster_mode=emulated"),
+        (declared.lock_on_hashtags, "--lock_on_hashtags"),
+        (declared.allow_undeclared_keys, "--default_lua_flags=allow-undeclared-keys"),
+    ];
+    flags.into_iter().filter(|(on, _)| *on).map(|(_, flag)| flag.to_owned()).collect()
+}
+
 /// Combinations with which Dragonfly exits, or a replica never gets through.
 fn refused_encryption(spec: &DatastoreSpec) -> Option<String> {
     let tls = spec.tls.as_ref().filter(|tls| tls.client_secret_name.is_none())?;
@@ -57,8 +74,7 @@ fn refused_encryption(spec: &DatastoreSpec) -> Option<String> {
 
 impl EngineRules for Dragonfly {
     fn default_image(&self, version: Option<&str>) -> String {
-        let version = version.unwrap_or("1.40.1").trim_start_matches('v');
-        format!("docker.dragonflydb.io/dragonflydb/dragonfly:v{version}")
+        format!("docker.dragonflydb.io/dragonflydb/dragonfly:v{}", of_line(version, DEFAULT_VERSION))
     }
 
     fn command(&self, spec: &DatastoreSpec) -> Vec<String> {
@@ -77,6 +93,7 @@ impl EngineRules for Dragonfly {
             command.push("--force_epoll".to_owned());
         }
         command.extend(encryption(spec));
+        command.extend(script_flags(spec.dragonfly.unwrap_or_default()));
         command
     }
 
@@ -102,7 +119,10 @@ impl EngineRules for Dragonfly {
                 needed / MIB
             ));
         }
-        refused_encryption(spec)
+        // From 2.0 on there are tags of two numbers.
+        let three = spec.version.as_deref().and_then(major_minor).is_none_or(|version| version < (2, 0));
+        let refused_version = three.then(|| refused_version(spec, DEFAULT_VERSION)).flatten();
+        refused_version.or_else(|| refused_encryption(spec))
     }
 
     fn seccomp(&self, spec: &DatastoreSpec) -> SeccompProfile {
@@ -112,12 +132,19 @@ impl EngineRules for Dragonfly {
 
     fn disagreements(&self, spec: &DatastoreSpec, truth: &ServerTruth) -> Vec<String> {
         let interface = truth.io_interface.as_deref().unwrap_or("nothing known");
-        match spec.io_uring {
-            IoUring::Require if interface != "iouring" => vec![format!(
+        let mut found = Vec::new();
+        if spec.io_uring == IoUring::Require && interface != "iouring" {
+            found.push(format!(
                 "ioUring: declared Require, the server uses {interface}: the node's seccomp profile or kernel.io_uring_disabled forbids it"
-            )],
-            _ => Vec::new(),
+            ));
         }
+        if truth.cluster_enabled && !spec.emulates_cluster() {
+            found.push(
+                "instead of --cluster_mode in extraArgs declare spec.dragonfly.emulatedCluster: true"
+                    .to_owned(),
+            );
+        }
+        found
     }
 
     fn notes(&self, spec: &DatastoreSpec) -> Vec<String> {

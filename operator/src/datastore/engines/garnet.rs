@@ -1,7 +1,7 @@
 //! Garnet. Its threads are a .NET thread pool, which it does not report: the
 //! declared number cannot be verified, and the status says so.
 
-use super::{EngineRules, MIB, max_memory, password_argument};
+use super::{EngineRules, MIB, max_memory, of_line, password_argument};
 use dragstrip_crds::DatastoreSpec;
 
 /// Garnet's rules.
@@ -9,7 +9,7 @@ pub(super) struct Garnet;
 
 impl EngineRules for Garnet {
     fn default_image(&self, version: Option<&str>) -> String {
-        format!("ghcr.io/microsoft/garnet:{}", version.unwrap_or("2.2.10"))
+        format!("ghcr.io/microsoft/garnet:{}", of_line(version, "2.2.10"))
     }
 
     /// The log (`--memory`) is where values live; its default of 16 GiB would

@@ -1,15 +1,22 @@
 //! KeyDB. Every server thread accepts and serves connections. Its image has no
 //! fixed user id, so the operator chooses one.
 
-use super::{EngineRules, redis_family::redis_family};
+use super::{EngineRules, of_line, redis_family::redis_family, refused_version};
 use dragstrip_crds::DatastoreSpec;
+
+/// What runs where the manifest names no version: the last release.
+const DEFAULT_VERSION: &str = "6.3.4";
 
 /// KeyDB's rules.
 pub(super) struct KeyDb;
 
 impl EngineRules for KeyDb {
     fn default_image(&self, version: Option<&str>) -> String {
-        format!("docker.io/eqalpha/keydb:x86_64_v{}", version.unwrap_or("6.3.4"))
+        format!("docker.io/eqalpha/keydb:x86_64_v{}", of_line(version, DEFAULT_VERSION))
+    }
+
+    fn refuse(&self, spec: &DatastoreSpec) -> Option<String> {
+        refused_version(spec, DEFAULT_VERSION)
     }
 
     fn command(&self, spec: &DatastoreSpec) -> Vec<String> {

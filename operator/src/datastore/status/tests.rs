@@ -51,7 +51,7 @@ fn truth(run_id: &str, role: &str) -> ServerTruth {
         io_interface: Some("epoll".into()),
         max_memory_bytes: Some(1 << 30),
         max_memory_policy: Some("noeviction".into()),
-        cluster_enabled: true,
+        cluster_enabled: false,
         loading: false,
         run_id: run_id.into(),
         used_memory_bytes: 1,
@@ -114,7 +114,8 @@ fn condition(status: &DatastoreStatus, kind: &str) -> (String, String, String) {
 }
 
 fn shards() -> Vec<TopologyMember> {
-    (0..3).map(|i| member(i, "shard", Some(truth(&format!("run-{i}"), "master")))).collect()
+    let shard = |i| ServerTruth { cluster_enabled: true, ..truth(&format!("run-{i}"), "master") };
+    (0..3).map(|i| member(i, "shard", Some(shard(i)))).collect()
 }
 
 fn spread() -> ValidatedDatastore {

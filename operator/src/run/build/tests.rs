@@ -197,6 +197,9 @@ fn a_runner_is_told_of_load_warm_up_and_members() {
     assert_eq!((told.warmup_seconds, told.minimum_hit_ratio), (Some(2.0), Some(0.9)));
     assert_eq!(told.load.map(|load| load.keys()), Some(10));
     assert_eq!((told.target.cluster, told.target.members), (true, vec![member]));
+    let emulated = ReadyTarget { emulated_cluster: true, ..target() };
+    let told = runner_job(&run, &run.attempts[0], &emulated);
+    assert_eq!((told.target.cluster, told.target.emulated_cluster), (false, true), "it is one server");
     assert!((told.watchdog_seconds - 21.0).abs() < 1e-9);
     let annotations = pod_annotations(&run, &run.attempts[0]);
     assert_eq!(annotations[labels::LOAD_BOUND], "1821", "keys may be written until the timeout");

@@ -41,8 +41,10 @@ pub struct ReadyTarget {
     pub host: String,
     /// TCP port.
     pub port: u16,
-    /// Whether it must be in cluster mode.
+    /// Whether it is a cluster.
     pub cluster: bool,
+    /// Whether it is one server that says it is in cluster mode.
+    pub emulated_cluster: bool,
     /// What it speaks.
     pub protocol: ServerProtocol,
     /// ACL user.

@@ -149,6 +149,36 @@ fn a_rate_without_a_count_is_the_tools_own() {
     assert_eq!((merged.operations.len(), rates[0], rates[1]), (2, 1000.0, 1000.0));
 }
 
+/// What BullMQ's writers and then its readers did: 4000 adds in 2 s, 900 jobs in 3 s.
+fn jobs(pod: &str) -> PodResult {
+    let mut result = pod_result(pod, 4000, 5.0, 100);
+    let add = result.operations.remove(0);
+    let of = |operation: &str, count, seconds: f64| OperationResult {
+        operation: operation.into(),
+        count,
+        bytes: count * 100,
+        own_operations_per_second: Some(count as f64 / seconds),
+        ..add.clone()
+    };
+    result.operations = vec![of("ADD", 4000, 2.0), of("PROCESS", 900, 3.0)];
+    result.notes = vec!["the latency of ADD is the time from the call".into()];
+    result
+}
+
+#[test]
+fn operations_with_a_time_of_their_own_have_its_rates_and_no_total() {
+    let merged = merge(&attempt(), 2, vec![jobs("a"), jobs("b")]);
+    assert_eq!(merged.failure, None);
+    let rows: Vec<_> =
+        merged.operations.iter().map(|row| (row.operation.as_str(), row.operations_per_second)).collect();
+    assert_eq!(rows, [("ADD", 4000.0), ("PROCESS", 600.0)], "seconds of load, and no sum of two things");
+    assert!(
+        (merged.operations[0].bytes_per_second - 400_000.0).abs() < 1e-6,
+        "100 bytes for each add and client"
+    );
+    assert_eq!(merged.notes, ["the latency of ADD is the time from the call"], "what both say is said once");
+}
+
 fn figured(pod: &str, values: &[(&str, f64, Merge)]) -> PodResult {
     let mut result = pod_result(pod, 0, 1.0, 100);
     result.operations.clear();
