@@ -43,7 +43,11 @@ fn of_a_stack(line: &str) -> bool {
 
 /// A failure with how the tool ended and its last words, and with the remedy where one is known.
 pub(crate) fn explained(step: FailureStep, message: String, ended: &Ended) -> Failure {
-    let said = message.lines().filter(|line| !of_a_stack(line)).collect::<Vec<_>>().join("\n");
+    let said = if message.lines().any(of_a_stack) {
+        message.lines().filter(|line| !of_a_stack(line)).collect::<Vec<_>>().join("\n")
+    } else {
+        message
+    };
     let last_lines: Vec<String> = ended.last_lines.iter().filter(|line| !of_a_stack(line)).cloned().collect();
     let undeclared = |line: &str| line.contains("undeclared key");
     let known = undeclared(&said) || last_lines.iter().any(|line| undeclared(line));
