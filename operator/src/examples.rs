@@ -1,9 +1,17 @@
 //! Every manifest of examples/ is one that the apiserver would take and the
-//! operator can work with, on nodes that are large enough. Reads those files.
+//! operator can work with, on nodes that are large enough, and fits the machines
+//! that it names. Reads those files.
 
-use crate::{datastore, run};
-use dragstrip_crds::{BenchmarkRun, Datastore, datastore::Placement};
-use k8s_openapi::api::core::v1::Node;
+use crate::{
+    datastore::{
+        self,
+        placement::{Room, most_cpus},
+        resources::{DAEMONS, of_helper, of_pod},
+    },
+    run,
+};
+use dragstrip_crds::{BenchmarkRun, Datastore, DatastoreSpec, datastore::Placement};
+use k8s_openapi::{api::core::v1::Node, apimachinery::pkg::api::resource::Quantity};
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 use std::{
@@ -57,18 +65,96 @@ fn complaint(mut object: Value) -> String {
     taken.err().unwrap_or_default()
 }
 
-#[test]
-fn every_example_is_admitted_and_passes_the_operators_own_rules() {
+/// vCPUs and GiB of the instance types that examples name.
+const INSTANCE_TYPES: [(&str, u32, f64); 2] = [("c6gn.12xlarge", 48, 96.0), ("c7gn.16xlarge", 64, 128.0)];
+
+/// The node that EKS makes of an instance type. Its kubelet keeps 6% of the first CPU
+/// for itself, 1% of the second, 0.5% of the next two and 0.25% of all others; the
+/// machine 7.5% of the memory, and the kubelet 3 GiB.
+fn node_of_type(placement: &Placement) -> Option<Result<Node, String>> {
+    let name = placement.node_selector.get("node.kubernetes.io/instance-type")?;
+    let known = INSTANCE_TYPES.iter().find(|(known, ..)| known == name);
+    Some(known.ok_or_else(|| format!("{name} is not in the table of instance types")).map(
+        |(_, cpus, gib)| {
+            let kept = 60.0 + 10.0 + 2.0 * 5.0 + (f64::from(*cpus) - 4.0) * 2.5;
+            let cpus = format!("{}m", f64::from(*cpus) * 1000.0 - kept);
+            let memory = format!("{:.0}Mi", (gib * 0.925 - 3.0) * 1024.0);
+            let mut node = node(placement);
+            let amounts = [("cpu".to_owned(), Quantity(cpus)), ("memory".to_owned(), Quantity(memory))];
+            node.status.get_or_insert_default().allocatable = Some(amounts.into());
+            node
+        },
+    ))
+}
+
+/// Whether pods that request `needed` fit beside daemons on the machine that `placement` names.
+fn fits(placement: &Placement, needed: impl Fn(&Node) -> Vec<Room>) -> Result<(), String> {
+    let Some(node) = node_of_type(placement).transpose()? else { return Ok(()) };
+    let room = Room::of_node(&node);
+    let too_much = needed(&node).into_iter().find(|needed| !room.holds(Room::sum([*needed, DAEMONS])));
+    too_much.map_or(Ok(()), |needed| Err(format!("it requests {needed} of a machine that has {room}")))
+}
+
+fn server_fits(spec: &DatastoreSpec) -> Result<(), String> {
+    fits(&spec.placement, |node| {
+        let with_node = of_pod(spec, most_cpus(std::slice::from_ref(node), &spec.placement));
+        vec![with_node, of_pod(spec, None)]
+    })
+}
+
+fn clients_fit(declared: &BenchmarkRun) -> Result<(), String> {
+    let clients = &declared.spec.clients;
+    let requested = clients.resources.as_ref().and_then(|resources| resources.requests.as_ref());
+    fits(&clients.placement, |_| vec![Room::of(requested), Room::of(of_helper().requests.as_ref())])?;
+    declared.spec.target.datastore.as_ref().map_or(Ok(()), server_fits)
+}
+
+/// Every object of the project's kinds in examples/, with its file.
+fn objects() -> Vec<(PathBuf, Value)> {
     let files = manifests(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples"));
     assert!(files.len() >= 18, "only {} examples were found", files.len());
-    for file in files {
+    let objects = files.into_iter().flat_map(|file| {
         let text = fs::read_to_string(&file).unwrap();
         let objects = serde_yaml::Deserializer::from_str(&text).map(|object| {
             Value::deserialize(object).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
         });
-        for object in objects.filter(ours) {
-            let name = object["metadata"]["name"].clone();
-            assert_eq!(complaint(object), "", "{} in {}", name, file.display());
-        }
+        objects.filter(ours).map(|object| (file.clone(), object)).collect::<Vec<_>>()
+    });
+    objects.collect()
+}
+
+#[test]
+fn every_example_is_admitted_and_passes_the_operators_own_rules() {
+    for (file, object) in objects() {
+        let name = object["metadata"]["name"].clone();
+        assert_eq!(complaint(object), "", "{} in {}", name, file.display());
     }
+}
+
+#[test]
+fn every_example_fits_the_machines_that_it_names() {
+    let mut named = 0;
+    for (file, object) in objects() {
+        named += usize::from(object.to_string().contains("node.kubernetes.io/instance-type"));
+        let fit = if object["kind"] == "Datastore" {
+            server_fits(&serde_json::from_value::<Datastore>(object).unwrap().spec)
+        } else {
+            clients_fit(&serde_json::from_value(object).unwrap())
+        };
+        assert_eq!(fit, Ok(()), "{}", file.display());
+    }
+    assert!(named >= 2, "examples name no machines any more: this test is idle");
+}
+
+#[test]
+fn an_example_that_asks_for_all_of_a_machine_is_found() {
+    let spec = json!({
+        "engine": "Dragonfly", "threads": 48, "resources": {"requests": {"cpu": "48"}},
+        "placement": {"nodeSelector": {"node.kubernetes.io/instance-type": "c6gn.12xlarge"}}
+    });
+    let complaint = server_fits(&serde_json::from_value(spec).unwrap()).unwrap_err();
+    assert!(
+        complaint.starts_with("it requests 48.05 CPUs") && complaint.contains("has 47.81"),
+        "{complaint}"
+    );
 }

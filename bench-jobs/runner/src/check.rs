@@ -86,6 +86,7 @@ pub fn replies_are_good(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{access::Access, members::look, server::fake::FakeDragonfly};
     use dragstrip_crds::measured::LatencySummary;
     use dragstrip_results::observed::ServerCounters;
 
@@ -125,6 +126,23 @@ mod tests {
         assert!(failure.message.contains("began as b and ended as c"), "{}", failure.message);
         let failure = same_servers(Err("b: connection refused")).unwrap_err();
         assert!(failure.message.contains("unreachable after the load: b: connection refused"));
+    }
+
+    #[tokio::test]
+    async fn a_replica_of_dragonfly_that_was_killed_under_the_load_is_found() {
+        let replica = FakeDragonfly::up_for(100);
+        let access = Access::with_password(None);
+        let mut member =
+            Member { name: "replica".into(), address: replica.address, run_id: String::new(), replica: true };
+        let before = look(&access, std::slice::from_ref(&member)).await.unwrap();
+        member.run_id.clone_from(&before.0[0].run_id);
+        let members = [member];
+        let after = look(&access, &members).await.unwrap();
+        assert!(same_servers(&members, &before, Ok(&after)).is_ok(), "nothing happened to it");
+        replica.restarted(1);
+        let after = look(&access, &members).await.unwrap();
+        let failure = same_servers(&members, &before, Ok(&after)).unwrap_err();
+        assert!(failure.message.contains("the server replica was restarted or replaced"), "{failure:?}");
     }
 
     #[test]

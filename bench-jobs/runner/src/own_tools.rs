@@ -30,12 +30,66 @@ pub(crate) fn unread(tool: &str, error: &impl Display, ended: &Ended) -> Failure
     explained(step, message, ended)
 }
 
-/// A failure with how the tool ended and its last words.
+/// What to declare so that Dragonfly takes BullMQ's scripts.
+const UNDECLARED_KEY: &str = "Dragonfly refuses scripts that touch undeclared keys: set dragonfly.lockOnHashtags \
+     of the Datastore (--lock_on_hashtags) where queue names or the prefix are in braces, else \
+     dragonfly.allowUndeclaredKeys (--default_lua_flags=allow-undeclared-keys)";
+
+/// Whether a line is of a JavaScript stack, which says nothing to who runs the tool.
+fn of_a_stack(line: &str) -> bool {
+    let Some(place) = line.trim_start().strip_prefix("at ") else { return false };
+    place.ends_with(')') || place.rsplit(':').take(2).all(|number| number.parse::<u32>().is_ok())
+}
+
+/// A failure with how the tool ended and its last words, and with the remedy where one is known.
 pub(crate) fn explained(step: FailureStep, message: String, ended: &Ended) -> Failure {
-    Failure {
-        exit_code: ended.exit.code,
-        signal: ended.exit.signal,
-        last_lines: ended.last_lines.clone(),
-        ..failure(step, message)
+    let said = if message.lines().any(of_a_stack) {
+        message.lines().filter(|line| !of_a_stack(line)).collect::<Vec<_>>().join("\n")
+    } else {
+        message
+    };
+    let last_lines: Vec<String> = ended.last_lines.iter().filter(|line| !of_a_stack(line)).cloned().collect();
+    let undeclared = |line: &str| line.contains("undeclared key");
+    let known = undeclared(&said) || last_lines.iter().any(|line| undeclared(line));
+    let message = if known { format!("{said}. {UNDECLARED_KEY}") } else { said };
+    Failure { exit_code: ended.exit.code, signal: ended.exit.signal, last_lines, ..failure(step, message) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::ended;
+
+    const REFUSED: &str = "ERR Error running script (call to 4522f1a2): @user_script:2: -ERR script tried accessing undeclared key, key: bull:q:x";
+
+    #[test]
+    fn what_dragonfly_refuses_of_a_script_is_told_with_the_field_to_set() {
+        let in_message = explained(FailureStep::ErrorReplies, REFUSED.into(), &ended(Some(10), None));
+        let mut told = ended(Some(10), None);
+        told.last_lines = vec![REFUSED.to_owned()];
+        let in_lines = explained(FailureStep::Tool, "it failed".into(), &told);
+        for failure in [in_message, in_lines] {
+            assert!(failure.message.contains("set dragonfly.lockOnHashtags"), "{}", failure.message);
+            assert!(failure.message.contains("dragonfly.allowUndeclaredKeys"), "{}", failure.message);
+        }
+        let other = explained(FailureStep::Tool, "OOM".into(), &ended(Some(10), None));
+        assert_eq!(other.message, "OOM");
+    }
+
+    #[test]
+    fn a_stack_is_left_out_and_all_else_stays() {
+        let mut told = ended(Some(1), None);
+        told.last_lines = [
+            "ReplyError: ERR no",
+            "    at parseError (/app/node_modules/redis-parser/lib/parser.js:179:12)",
+            "    at node:internal/main/run_main_module:28:49",
+            "at least one queue is missing",
+        ]
+        .map(str::to_owned)
+        .to_vec();
+        let message = "ERR no\n    at JavascriptRedisParser.execute (parser.js:563:14)".to_owned();
+        let failure = explained(FailureStep::Tool, message, &told);
+        assert_eq!(failure.message, "ERR no");
+        assert_eq!(failure.last_lines, ["ReplyError: ERR no", "at least one queue is missing"]);
     }
 }
