@@ -345,6 +345,7 @@ mod tests {
             ("--requests 1 --key-pattern sequential --key-maximum 18", "cannot be divided over 20"),
             ("--requests 1 --data-size 999999999", "at most 536870912"),
             ("--requests 1 --data-size 16000 --ratio 1:0 --pipeline 100000", "exceed 1 GiB"),
+            ("--requests 1 --clients 2 --client-index 2", "--client-index must be below --clients"),
             ("--requests 1 --rate 0", "--rate must be above 0"),
             ("--requests 1 --rate 5 --pipeline 2", "leave --pipeline at 1"),
             ("--requests 1 --arrival poisson", "--rate"),

@@ -14,6 +14,7 @@ use crate::workload::mix::Cycle;
 use crate::workload::operations::{OperationKind, OperationSpec};
 use crate::workload::replay::plan::ReplayPlan;
 use crate::workload::schedule::Schedule;
+use crate::workload::streams::Crowd;
 
 /// RESP version spoken with the server.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -128,6 +129,8 @@ pub struct Configuration {
     pub verify_keys: bool,
     /// Seed of all random draws.
     pub seed: u64,
+    /// The processes that share the load.
+    pub crowd: Crowd,
     /// Longest time for name resolution, and for connect plus handshake of each connection.
     pub connect_timeout: Duration,
     /// Longest silence of the server while replies are outstanding.

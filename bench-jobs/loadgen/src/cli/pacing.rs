@@ -11,9 +11,9 @@ const MAXIMUM_RATE: f64 = 1e9;
 /// How requests follow each other.
 #[derive(Debug, Args)]
 pub struct PacingArguments {
-    /// Open loop: operations per second of the whole process, each sent at its own time whatever
+    /// Open loop: operations per second of all --clients together, each sent at its own time whatever
     /// is still unanswered; latency counts from the intended time. The rate is divided evenly over
-    /// all connections.
+    /// all of them and their connections.
     #[arg(long, value_name = "OPERATIONS")]
     pub rate: Option<f64>,
     /// Intended times of an open loop: an even grid, or gaps as of many independent users.

@@ -253,7 +253,7 @@ fn schedule(configuration: &Configuration, gathered: &Gathered, totals: &Totals)
     let declared = configuration.schedule?;
     let mut report = ScheduleReport {
         kind: declared.arrival.name().into(),
-        operations_per_second: declared.operations_per_second,
+        operations_per_second: declared.operations_per_second / f64::from(configuration.crowd.processes),
         answered: totals.count + totals.errors,
         ..ScheduleReport::default()
     };

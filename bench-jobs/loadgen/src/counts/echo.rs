@@ -38,6 +38,8 @@ pub fn echo(configuration: &Configuration, addresses: &[String]) -> Configuratio
         warmup_seconds: configuration.warmup.as_secs_f64(),
         rate: configuration.schedule.map(|schedule| schedule.operations_per_second),
         arrival: configuration.schedule.map(|schedule| schedule.arrival.name().into()),
+        clients: configuration.crowd.processes,
+        client_index: configuration.crowd.index,
         key_prefix: keys.prefix.clone(),
         key_minimum: keys.minimum,
         key_maximum: keys.maximum,

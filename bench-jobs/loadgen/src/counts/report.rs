@@ -217,7 +217,11 @@ pub struct ConfigurationEcho {
     pub replica_reads: bool,
     /// Load before the measured window, in seconds.
     pub warmup_seconds: f64,
-    /// Rate of an open loop, in operations per second.
+    /// Processes that shared the load.
+    pub clients: u32,
+    /// Number of this one of them, from 0.
+    pub client_index: u32,
+    /// Rate of an open loop, in operations per second of all processes together.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<f64>,
     /// `fixed` or `poisson`, for an open loop.

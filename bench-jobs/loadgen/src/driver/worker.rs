@@ -33,7 +33,7 @@ use crate::wire::tls::TlsClient;
 use crate::workload::keys::{KeyPattern, Share};
 use crate::workload::operations::OperationKind;
 use crate::workload::requests::{MISSING_PREFIX, RequestSource, RequestTemplates};
-use crate::workload::schedule::{Agenda, Schedule};
+use crate::workload::schedule::{Agenda, Plan};
 
 /// Timers of the event loop are good to a millisecond; the rest before the
 /// line is slept more finely.
@@ -291,7 +291,13 @@ async fn run_load(
     let mut watch = Watch::new(&context, &configuration, &names);
     let mut schedule = None;
     let failure = if let Some(paced) = configuration.schedule {
-        let open = OpenLoop { schedule: paced, seed: configuration.seed, streams, origin };
+        let times = Plan {
+            schedule: paced,
+            seed: configuration.seed,
+            crowd: configuration.crowd,
+            connections: streams,
+        };
+        let open = OpenLoop { plan: times, origin };
         let mut tasks = JoinSet::new();
         let dispatch = open
             .start(&mut tasks, connections, &context, followers.as_ref())
@@ -366,9 +372,7 @@ impl ClosedLoop {
 
 /// What the connections of an open loop have in common.
 struct OpenLoop {
-    schedule: Schedule,
-    seed: u64,
-    streams: u64,
+    plan: Plan,
     origin: Instant,
 }
 
@@ -381,7 +385,7 @@ impl OpenLoop {
         followers: Option<&FollowerParts>,
     ) -> Result<Rc<Dispatch>, Box<dyn std::error::Error>> {
         let numbers: Vec<u64> = connections.iter().map(|ready| ready.number).collect();
-        let agenda = Agenda::new(self.schedule, &numbers, self.streams, self.seed);
+        let agenda = Agenda::new(&self.plan, &numbers);
         let dispatch = Rc::new(Dispatch::new(connections.len(), histogram::empty()?));
         let ends = connections.iter().map(|ready| ready.remaining.end(context.measured_from)).collect();
         let pacer = Pacer::new(agenda, Rc::clone(&dispatch), Rc::clone(context), self.origin, ends)?;

@@ -8,7 +8,6 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use rand::SeedableRng;
 use rand::distr::{Distribution, Uniform};
 use rand::rngs::SmallRng;
 use thiserror::Error;
@@ -21,6 +20,7 @@ use crate::workload::keys::{KeyError, KeyPicker, Share};
 use crate::workload::mix::{Cycle, OperationIndex, OperationWalk};
 use crate::workload::operations::{OperationKind, OperationSpec, ReplyShape};
 use crate::workload::replay::requests::{JobRequests, ReplayEncodeError};
+use crate::workload::streams::{Purpose, stream};
 use crate::workload::template::{Piece, Word};
 use crate::workload::values::{self, Sizes, ValueSource};
 
@@ -353,20 +353,18 @@ pub(crate) struct RequestSource {
 pub(crate) struct NoKey;
 
 impl RequestSource {
-    /// `stream` numbers the connections that draw keys for themselves.
+    /// `number` numbers the connections that draw keys for themselves.
     pub(crate) fn new(
         configuration: &Configuration,
         templates: Arc<RequestTemplates>,
         share: Share,
-        stream: u64,
+        number: u64,
         filter: Option<SlotFilter>,
     ) -> Result<Self, RequestError> {
         let space = &configuration.keys;
-        // The odd constant spreads neighbouring connections over the seed space.
-        let seed = configuration.seed.wrapping_add(stream.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let keys = KeySource {
             picker: KeyPicker::new(space.pattern, space.minimum, space.maximum, share)?,
-            random: SmallRng::seed_from_u64(seed),
+            random: stream(configuration.seed, configuration.crowd, Purpose::Requests, number),
             filter,
             drawn: Vec::new(),
         };

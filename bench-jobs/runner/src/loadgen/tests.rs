@@ -1,12 +1,8 @@
 //! Tests of the load generator's adapter.
 
-use super::{
-    arguments::{rate_share, seed, share},
-    *,
-};
+use super::{arguments::share, *};
 use crate::fixtures::{context, ended};
 use clap::Parser as _;
-use dragstrip_crds::workload::{ArrivalSchedule, OpenLoopSpec};
 use dragstrip_loadgen::{
     cli::Arguments,
     configuration::Configuration,
@@ -157,12 +153,11 @@ fn operations_are_spelled_in_the_generators_words() {
 }
 
 #[test]
-fn an_open_loops_rate_is_divided_among_the_pods() {
-    let rate = OpenLoopSpec { operations_per_second: 100, arrival: ArrivalSchedule::Poisson };
-    let shares: Vec<_> = (0..3).map(|index| rate_share(&rate, index, 3)).collect();
-    assert_eq!(shares, [34, 33, 33]);
-    let line = line(r#"{"duration": "5s", "rate": {"operationsPerSecond": 100, "arrival": "Poisson"}}"#);
-    assert!(line.contains("--rate 33 --arrival poisson"), "{line}");
+fn the_pods_share_one_rate_and_one_seed_and_know_their_places() {
+    let line =
+        line(r#"{"duration": "5s", "seed": 7, "rate": {"operationsPerSecond": 100, "arrival": "Poisson"}}"#);
+    assert!(line.contains("--rate 100 --arrival poisson"), "{line}");
+    assert!(line.contains("--seed 7 --clients 3 --client-index 1"), "{line}");
 }
 
 #[test]
@@ -253,9 +248,7 @@ fn the_password_is_in_the_environment_alone() {
 }
 
 #[test]
-fn pods_draw_different_keys_and_divide_sequential_ones() {
-    assert_eq!(seed(Some(7), 0), 7);
-    assert_ne!(seed(Some(7), 1), seed(Some(8), 0));
+fn pods_divide_sequential_keys() {
     assert_eq!((share(0, 9, 0, 3), share(0, 9, 1, 3), share(0, 9, 2, 3)), ((0, 2), (3, 5), (6, 9)));
     assert_eq!(share(5, 6, 1, 3), (5, 6));
     assert_eq!(share(0, i64::MAX, 1, 2).1, i64::MAX);
