@@ -107,7 +107,7 @@ pub struct Configuration {
     pub credentials: Option<Credentials>,
     /// Load threads, each with its own event loop.
     pub threads: usize,
-    /// Connections of each thread; in a cluster, to each of its shards.
+    /// Connections of each thread; in a cluster, each is one to every shard.
     pub connections_per_thread: usize,
     /// Sequence of requests, unless operations are declared.
     pub ratio: Ratio,
@@ -125,6 +125,8 @@ pub struct Configuration {
     pub warmup: Duration,
     /// Rate of an open loop; none is a closed loop.
     pub schedule: Option<Schedule>,
+    /// How long the answers of an open loop are awaited after the end of its schedule.
+    pub drain: Duration,
     /// Whether the run only counts which keys are there.
     pub verify_keys: bool,
     /// Seed of all random draws.

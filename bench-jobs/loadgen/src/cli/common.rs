@@ -206,6 +206,7 @@ impl CommonArguments {
             limit,
             warmup: self.warmup,
             schedule: None,
+            drain: Duration::ZERO,
             verify_keys: false,
             seed: self.seed.unwrap_or_else(rand::random),
             crowd: Crowd { index: self.client_index, processes: self.clients },

@@ -2,7 +2,9 @@
 
 use clap::{Args, ValueEnum};
 
-use super::ArgumentError;
+use std::time::Duration;
+
+use super::{ArgumentError, any_duration};
 use crate::workload::schedule::{Arrival, Schedule};
 
 /// Highest rate, far above what one machine can send.
@@ -19,6 +21,10 @@ pub struct PacingArguments {
     /// Intended times of an open loop: an even grid, or gaps as of many independent users.
     #[arg(long, value_enum, default_value_t = ArrivalName::Fixed, requires = "rate")]
     pub arrival: ArrivalName,
+    /// How long the answers of an open loop are awaited after its last intended time. What is
+    /// unanswered then counts with the time it has waited.
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = any_duration, requires = "rate")]
+    pub drain: Duration,
 }
 
 /// Values of `--arrival`.

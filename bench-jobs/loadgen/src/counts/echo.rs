@@ -37,6 +37,7 @@ pub fn echo(configuration: &Configuration, addresses: &[String]) -> Configuratio
         replica_reads: configuration.replica_reads,
         warmup_seconds: configuration.warmup.as_secs_f64(),
         rate: configuration.schedule.map(|schedule| schedule.operations_per_second),
+        drain_seconds: configuration.schedule.map(|_| configuration.drain.as_secs_f64()),
         arrival: configuration.schedule.map(|schedule| schedule.arrival.name().into()),
         clients: configuration.crowd.processes,
         client_index: configuration.crowd.index,

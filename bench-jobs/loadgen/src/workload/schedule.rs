@@ -104,6 +104,8 @@ impl Timetable {
 pub(crate) struct Agenda {
     next: BinaryHeap<Reverse<(Duration, usize)>>,
     timetables: Vec<Timetable>,
+    /// The next times of connections that are out of the order for a while.
+    parked: Vec<Option<Duration>>,
 }
 
 impl Agenda {
@@ -112,7 +114,8 @@ impl Agenda {
         let mut timetables: Vec<_> = numbers.iter().map(|&number| Timetable::new(plan, number)).collect();
         let next =
             timetables.iter_mut().enumerate().map(|(index, table)| Reverse((table.next(), index))).collect();
-        Self { next, timetables }
+        let parked = vec![None; timetables.len()];
+        Self { next, timetables, parked }
     }
 
     /// Mean time between requests of these connections, in seconds.
@@ -133,6 +136,36 @@ impl Agenda {
             self.next.push(Reverse((table.next(), connection)));
         }
         Some((due, connection))
+    }
+
+    /// Takes the connection that is next out of the order, with its time.
+    pub(crate) fn park(&mut self) {
+        if let Some(Reverse((due, connection))) = self.next.pop()
+            && let Some(place) = self.parked.get_mut(connection)
+        {
+            *place = Some(due);
+        }
+    }
+
+    /// Puts a parked connection back.
+    pub(crate) fn unpark(&mut self, connection: usize) {
+        if let Some(due) = self.parked.get_mut(connection).and_then(Option::take) {
+            self.next.push(Reverse((due, connection)));
+        }
+    }
+
+    /// The next time of a parked connection.
+    pub(crate) fn parked(&self, connection: usize) -> Option<Duration> {
+        self.parked.get(connection).copied().flatten()
+    }
+
+    /// Goes on to the time after it.
+    pub(crate) fn skip(&mut self, connection: usize) {
+        if let (Some(place), Some(table)) =
+            (self.parked.get_mut(connection), self.timetables.get_mut(connection))
+        {
+            *place = Some(table.next());
+        }
     }
 
     /// Takes a connection out: it has been given all its requests.
