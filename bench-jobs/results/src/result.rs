@@ -302,6 +302,9 @@ pub struct PodResult {
     /// An open loop's schedule.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schedule: Option<ScheduleRecord>,
+    /// How long after they were due its requests were sent, in microseconds: all of them merge exactly.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schedule_lag: Option<EncodedHistogram>,
     /// Timed batches.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batches: Option<BatchStatistics>,
@@ -339,6 +342,7 @@ impl PodResult {
             warmup: BTreeMap::new(),
             queues: None,
             schedule: None,
+            schedule_lag: None,
             batches: None,
             metrics: Vec::new(),
             workers: Vec::new(),
@@ -450,6 +454,9 @@ pub struct RepetitionResult {
     /// An open loop's schedule, added up over pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schedule: Option<ScheduleRecord>,
+    /// How long after they were due its requests were sent, in microseconds: all of them merge exactly.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schedule_lag: Option<EncodedHistogram>,
     /// What was left out, and why.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,

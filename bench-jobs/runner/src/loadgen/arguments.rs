@@ -110,14 +110,7 @@ fn library_target(line: &mut Line, client: Client, job: &JobSpec, context: &Laun
 /// What the generator cannot do with this target; the error names the field and the remedy.
 pub(super) fn accept(spec: &LoadgenSpec, job: &JobSpec, context: &LaunchContext) -> Result<(), String> {
     let refuse = |condition: bool, message: &str| if condition { Err(message.to_owned()) } else { Ok(()) };
-    refuse(
-        spec.replica_reads && !job.target.cluster,
-        "loadgen.replicaReads needs a target in cluster mode: leave it out",
-    )?;
-    refuse(
-        spec.rate.is_some() && spec.pipeline != 1,
-        "loadgen.rate sends each request at its own time: leave loadgen.pipeline at 1",
-    )?;
+    spec.problem(job.target.cluster).map_or(Ok(()), Err)?;
     if let Some(tls) = &context.tls {
         refuse(
             spec.library.is_some() && spec.client != Client::Fred && tls.server_name != job.target.host,
@@ -125,10 +118,7 @@ pub(super) fn accept(spec: &LoadgenSpec, job: &JobSpec, context: &LaunchContext)
              certificate, or set loadgen.client to Fred or Raw",
         )?;
     }
-    match (&spec.library, &spec.batch) {
-        (Some(_), None) => library_operation(spec).map(|_| ()),
-        _ => Ok(()),
-    }
+    Ok(())
 }
 
 /// Progress every second, and the report's file.
@@ -242,7 +232,7 @@ fn library_options(line: &mut Line, spec: &LoadgenSpec, job: &JobSpec, library: 
     }
     line.option("tasks", library.tasks);
     line.flag("assert-expected", library.assert_expected);
-    if let Ok(operation) = library_operation(spec) {
+    if let Ok(operation) = spec.library_operation() {
         line.option("library-operation", operation);
     }
 }
@@ -264,46 +254,6 @@ fn batch_options(line: &mut Line, batch: &BatchSpec) {
     if let Some(expiry) = &batch.expiry {
         line.option("batch-ttl", format!("{}s", whole_seconds(expiry)));
     }
-}
-
-/// The one operation of a client library: libraries are compared operation by
-/// operation.
-pub(super) fn library_operation(spec: &LoadgenSpec) -> Result<&'static str, String> {
-    match spec.operations.as_slice() {
-        [] => match spec.ratio.split_once(':').map(|(sets, gets)| (nothing(sets), nothing(gets))) {
-            Some((false, true)) => Ok("set"),
-            Some((true, false)) => Ok("get"),
-            _ => Err(format!(
-                "loadgen.ratio {} mixes SET and GET, but a client library is measured with one operation: set \
-                 ratio to 1:0 or 0:1, or name one operation in loadgen.operations",
-                spec.ratio
-            )),
-        },
-        [operation] => single_operation(operation),
-        _ => Err(
-            "loadgen.operations has several entries, but a client library is measured with one operation: give \
-             each a phase of its own"
-                .to_owned(),
-        ),
-    }
-}
-
-fn nothing(number: &str) -> bool {
-    number.bytes().all(|digit| digit == b'0')
-}
-
-fn single_operation(operation: &LoadgenOperation) -> Result<&'static str, String> {
-    let known = match operation.operation {
-        Some(OperationName::Incr) => Some("incr"),
-        Some(OperationName::Get) => Some("get"),
-        Some(OperationName::Set) if operation.expiry.is_none() => Some("set"),
-        _ => None,
-    };
-    known.ok_or_else(|| {
-        "loadgen.operations of a client library must be Incr, Get, or Set without expiry; for Mset, Mget and \
-         expiries use loadgen.batch"
-            .to_owned()
-    })
 }
 
 fn keys(line: &mut Line, spec: &LoadgenSpec, job: &JobSpec, context: &LaunchContext) {

@@ -230,12 +230,19 @@ fn what_a_report_holds_besides_is_taken_over() {
     let mut json: serde_json::Value = serde_json::from_str(&report().to_json().unwrap()).unwrap();
     json["commands"] = serde_json::json!({"set": 12, "get": 13});
     json["warmup"] = serde_json::json!({"seconds": 1.0, "operations": {"SET": 10}});
-    json["schedule"] = serde_json::json!({"kind": "fixed", "scheduled": 5, "sent": 5, "answered": 5});
+    let lag = histogram::encode(&histogram::empty().unwrap()).unwrap().0;
+    json["schedule"] = serde_json::json!({"kind": "fixed", "scheduled": 7, "sent": 6, "answered": 5, "unanswered": 2, "lagHistogram": lag});
+    // One GET had no answer.
+    let latencies = json["operations"][0]["histogram"].clone();
+    json["operations"][1]["histogram"] = latencies;
+    json["operations"][1]["count"] = 1.into();
+    json["operations"][1]["unanswered"] = 1.into();
+    json["perSecond"] = serde_json::json!([]);
     fs::write(directory.path().join(REPORT_NAME), json.to_string()).unwrap();
     let adapter = LoadgenAdapter::new(spec(r#"{"duration": "5s"}"#));
     let measured = adapter.judge(&job(1), &context(0, directory.path()), &ended(Some(0), None)).unwrap();
     assert_eq!((measured.commands["set"], measured.warmup["SET"]), (12, 10));
-    assert_eq!(measured.schedule.map(|schedule| schedule.scheduled), Some(5));
+    assert_eq!(measured.schedule.map(|schedule| schedule.unanswered), Some(2));
 }
 
 #[test]
@@ -359,7 +366,11 @@ fn counts_must_match_latencies_and_exits_must_be_good() {
     contradiction.operations[0].count += 1;
     let refusal = refused(&contradiction, &ended(Some(0), None));
     assert_eq!(refusal.step, FailureStep::Output);
-    assert!(refusal.message.contains("SET: 3 replies but 2 latencies"), "{}", refusal.message);
+    assert!(
+        refusal.message.contains("SET: 3 replies and unanswered requests but 2 latencies"),
+        "{}",
+        refusal.message
+    );
     let mut contradiction = report();
     contradiction.per_second.pop();
     let refusal = refused(&contradiction, &ended(Some(0), None));
@@ -381,7 +392,7 @@ fn schedules_batches_and_queues_are_read() {
     let report = Report::from_json(
         r#"{"commands": {"mset": 3}, "warmup": {"seconds": 1.5, "operations": {"GET": 9}},
             "schedule": {"kind": "poisson", "operationsPerSecond": 100, "scheduled": 5, "sent": 5,
-                         "answered": 4, "unsentAtEnd": 0, "maximumLagMicroseconds": 1000000},
+                         "answered": 4, "unanswered": 1, "unsentAtEnd": 0},
             "batches": {"items": 10, "batchSize": 5, "bytesPerItem": 100, "iterations": 7,
                         "secondsPerBatch": {"low": 1, "mid": 2, "high": 3},
                         "elementsPerSecond": {"low": 1, "mid": 2, "high": 3},
@@ -390,9 +401,14 @@ fn schedules_batches_and_queues_are_read() {
     )
     .unwrap();
     assert_eq!((report.commands["mset"], report.warmup.unwrap().operations["GET"]), (3, 9));
-    let schedule = schedule(&report.schedule.unwrap());
-    assert_eq!((schedule.kind.as_str(), schedule.scheduled, schedule.answered), ("poisson", 5, 4));
-    assert!((schedule.maximum_lag_microseconds - 1_000_000.0).abs() < 1e-6);
+    let late = histogram::empty().map(|mut late| {
+        late.record(1_000_000).unwrap();
+        Latencies::from_microseconds(late)
+    });
+    let schedule = schedule(&report.schedule.unwrap(), &late.unwrap());
+    assert_eq!((schedule.kind.as_str(), schedule.scheduled), ("poisson", 5));
+    assert_eq!((schedule.answered, schedule.unanswered), (4, 1));
+    assert!((schedule.lag_milliseconds.p50.unwrap() - 1_000.0).abs() < 1.0, "{schedule:?}");
     let batches = report.batches.unwrap();
     assert!((batches.iterations, batches.seconds_per_batch.high > 2.9) == (7, true), "{batches:?}");
     let verified = report.verified.unwrap();
