@@ -220,7 +220,7 @@ mod tests {
         let mut pacer = pacer(origin);
         assert!(matches!(pacer.call(origin), Some((0, Call::Due(due))) if due.instant == origin));
         pacer.park();
-        assert_eq!(pacer.wait(origin), Some(Duration::from_millis(100) - AWAKE_WAIT));
+        assert_eq!(pacer.wait(origin), Some(Duration::from_micros(100_000 - 60)));
         pacer.unpark(0);
         assert!(matches!(pacer.call(origin), Some((0, Call::Due(due))) if due.instant == origin));
     }
