@@ -117,8 +117,13 @@ pub struct ScheduleRecord {
     pub sent: u64,
     /// Requests answered.
     pub answered: u64,
-    /// Longest time a request was sent after it was due, in microseconds.
-    pub maximum_lag_microseconds: f64,
+    /// Requests without an answer when the run ended: the server could not follow. The
+    /// latencies contain each with the time it had waited by then.
+    #[serde(default)]
+    pub unanswered: u64,
+    /// How long after they were due requests were sent.
+    #[serde(default)]
+    pub lag_milliseconds: LatencySummary,
 }
 
 #[cfg(test)]

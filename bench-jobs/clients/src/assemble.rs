@@ -75,7 +75,7 @@ pub(crate) fn report(
     let recorders = gathered.counters.recorders();
     report.start = start(gathered, recorders.iter().filter_map(|recorder| recorder.first_send).min());
     let recorders = recorders.iter().map(|recorder| &**recorder).collect();
-    let counts = Counts { names: &names, recorders, clock: gathered.clock };
+    let counts = Counts { schedule: None, names: &names, recorders, clock: gathered.clock };
     let ending = match counts.fill(&mut report, configuration) {
         Ok(records) => {
             report.commands = commands(plan, gathered, records.iter().map(OperationRecord::answered).sum());

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
+use rand::Rng as _;
 use rand::distr::{Alphanumeric, SampleString as _};
 use rand::rngs::SmallRng;
-use rand::{Rng as _, SeedableRng as _};
 
 use crate::batches::BatchShape;
 use crate::connect::Links;
@@ -20,8 +20,7 @@ use crate::plan::{BatchOperation, BatchWork};
 use crate::request::{Chunk, Item};
 
 /// Random alphanumeric keys and random bytes as values.
-pub(crate) fn items(work: BatchWork, seed: u64) -> Vec<Item> {
-    let mut random = SmallRng::seed_from_u64(seed);
+pub(crate) fn items(work: BatchWork, mut random: SmallRng) -> Vec<Item> {
     let mut item = || {
         let key = Alphanumeric.sample_string(&mut random, work.key_bytes);
         let mut value = vec![0; work.value_bytes];
@@ -119,6 +118,7 @@ fn unix_seconds_after(ttl: Duration) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rand::SeedableRng as _;
 
     #[test]
     fn items_have_their_sizes_and_differ() {
@@ -132,7 +132,7 @@ mod tests {
             ttl: Duration::from_secs(1),
             duration: Duration::from_secs(1),
         };
-        let made = items(work, 3);
+        let made = items(work, SmallRng::seed_from_u64(3));
         assert!(made.iter().all(|item| item.key.len() == 80 && item.value.len() == 20));
         let keys: std::collections::BTreeSet<_> = made.iter().map(|item| &item.key).collect();
         assert_eq!(keys.len(), 500);

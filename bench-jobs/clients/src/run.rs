@@ -25,6 +25,7 @@ use dragstrip_loadgen::driver::cpu::{self, CpuTime};
 use dragstrip_loadgen::driver::phase::{Ending, Signals};
 use dragstrip_loadgen::driver::progress::ProgressLines;
 use dragstrip_loadgen::wire::connect;
+use dragstrip_loadgen::workload::streams::{Purpose, stream};
 
 /// Longest wait for requests in flight once the run is to stop.
 const STOP_GRACE: Duration = Duration::from_secs(1);
@@ -144,9 +145,14 @@ impl Conductor<'_> {
         links: Links,
         stop: &Arc<AtomicBool>,
     ) -> Result<Running, Ending> {
+        let configuration = self.configuration;
         let mut loader = BatchLoader {
             work,
-            items: batch_work::items(work, self.configuration.seed).into(),
+            items: batch_work::items(
+                work,
+                stream(configuration.seed, configuration.crowd, Purpose::Requests, 0),
+            )
+            .into(),
             links,
             counters: Arc::clone(&self.counters),
             stop: Arc::clone(stop),

@@ -19,6 +19,7 @@ use crate::request::{Reply, Request};
 use dragstrip_loadgen::configuration::Configuration;
 use dragstrip_loadgen::counts::errors::UNEXPECTED_REPLY;
 use dragstrip_loadgen::workload::keys::{KeyError, KeyPicker, Share};
+use dragstrip_loadgen::workload::streams::{Purpose, stream};
 
 /// Length of a task's own key, the same as in fred's benchmark.
 const OWN_KEY_CHARACTERS: usize = 15;
@@ -84,9 +85,7 @@ impl LoadTask {
         values: Arc<[Bytes]>,
         index: usize,
     ) -> Result<Self, KeyError> {
-        // The odd constant spreads neighbouring tasks over the seed space.
-        let seed = configuration.seed.wrapping_add((index as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        let mut random = SmallRng::seed_from_u64(seed);
+        let mut random = stream(configuration.seed, configuration.crowd, Purpose::Requests, index as u64);
         let keys = match shared.work.operation {
             TaskOperation::Increment => {
                 TaskKeys::Own(Alphanumeric.sample_string(&mut random, OWN_KEY_CHARACTERS))

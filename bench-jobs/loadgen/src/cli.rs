@@ -52,7 +52,8 @@ pub struct Arguments {
     /// Server, keys, values and course of the run.
     #[command(flatten)]
     pub common: CommonArguments,
-    /// Connections of each thread; with --cluster, to each shard.
+    /// Connections of each thread; with --cluster, each is one to every shard, with one batch under
+    /// way over all of them.
     #[arg(long, default_value_t = 20)]
     pub connections_per_thread: u32,
     /// Repeating sequence of SETs and GETs, such as 1:0, 0:1 or 1:10; connections begin at
@@ -227,6 +228,7 @@ impl Arguments {
         configuration.data.expiry_seconds = expiry_seconds;
         configuration.pipeline = self.pipeline as usize;
         configuration.schedule = self.pacing.schedule(self.pipeline)?;
+        configuration.drain = self.pacing.drain;
         configuration.verify_keys = verify_keys;
         configuration.replay = replay;
         workload::fit_verification(&mut configuration);
@@ -345,6 +347,7 @@ mod tests {
             ("--requests 1 --key-pattern sequential --key-maximum 18", "cannot be divided over 20"),
             ("--requests 1 --data-size 999999999", "at most 536870912"),
             ("--requests 1 --data-size 16000 --ratio 1:0 --pipeline 100000", "exceed 1 GiB"),
+            ("--requests 1 --clients 2 --client-index 2", "--client-index must be below --clients"),
             ("--requests 1 --rate 0", "--rate must be above 0"),
             ("--requests 1 --rate 5 --pipeline 2", "leave --pipeline at 1"),
             ("--requests 1 --arrival poisson", "--rate"),

@@ -14,6 +14,7 @@ use crate::workload::mix::Cycle;
 use crate::workload::operations::{OperationKind, OperationSpec};
 use crate::workload::replay::plan::ReplayPlan;
 use crate::workload::schedule::Schedule;
+use crate::workload::streams::Crowd;
 
 /// RESP version spoken with the server.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -106,7 +107,7 @@ pub struct Configuration {
     pub credentials: Option<Credentials>,
     /// Load threads, each with its own event loop.
     pub threads: usize,
-    /// Connections of each thread; in a cluster, to each of its shards.
+    /// Connections of each thread; in a cluster, each is one to every shard.
     pub connections_per_thread: usize,
     /// Sequence of requests, unless operations are declared.
     pub ratio: Ratio,
@@ -124,10 +125,14 @@ pub struct Configuration {
     pub warmup: Duration,
     /// Rate of an open loop; none is a closed loop.
     pub schedule: Option<Schedule>,
+    /// How long the answers of an open loop are awaited after the end of its schedule.
+    pub drain: Duration,
     /// Whether the run only counts which keys are there.
     pub verify_keys: bool,
     /// Seed of all random draws.
     pub seed: u64,
+    /// The processes that share the load.
+    pub crowd: Crowd,
     /// Longest time for name resolution, and for connect plus handshake of each connection.
     pub connect_timeout: Duration,
     /// Longest silence of the server while replies are outstanding.

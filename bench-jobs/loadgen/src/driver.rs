@@ -1,13 +1,13 @@
 //! The loop: starts the load threads, drives their connections, decides when each
 //! request leaves and when the run ends.
 
+mod client;
 pub mod clock;
-mod closed_loop;
-mod connection;
+mod connector;
 pub mod cpu;
-mod follow;
+mod event_loop;
 mod link;
-pub(crate) mod open_loop;
+pub(crate) mod pacer;
 pub mod phase;
 pub mod progress;
 pub mod replay;

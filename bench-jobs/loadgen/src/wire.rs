@@ -8,5 +8,6 @@ pub(crate) mod outgoing;
 pub(crate) mod redirect;
 pub mod scanner;
 pub(crate) mod slots;
+pub(crate) mod socket;
 pub(crate) mod stream;
 pub mod tls;

@@ -8,5 +8,6 @@ pub mod operations;
 pub mod replay;
 pub(crate) mod requests;
 pub mod schedule;
+pub mod streams;
 pub mod template;
 mod values;

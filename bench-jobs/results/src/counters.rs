@@ -66,8 +66,10 @@ pub fn counts_commands(tool: &JobTool, result: &PodResult) -> bool {
 /// seeing the replies: none when each connection sends a set number and awaits
 /// them all. In a cluster every connection is one to each of its `shards`.
 pub fn in_flight(tool: &JobTool, result: &PodResult, shards: usize) -> u64 {
+    let unanswered = result.schedule.as_ref().map_or(0, |schedule| schedule.unanswered);
     match tool.planned_seconds() {
-        Some(_) => result.tool.connections * result.tool.pipeline.max(1) * shards.max(1) as u64,
+        // An open loop has as many in flight as the server has not answered.
+        Some(_) => unanswered + result.tool.connections * result.tool.pipeline.max(1) * shards.max(1) as u64,
         None => 0,
     }
 }

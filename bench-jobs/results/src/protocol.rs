@@ -119,6 +119,17 @@ pub enum JobTool {
 
 /// How long before the start line most tools are started: time to connect in.
 pub const HEAD_START: Duration = Duration::from_secs(1);
+/// What a connection of the load generator takes at most to be made, many at a time: the
+/// handshake of TLS, which a server with one thread does one after the other.
+const TIME_TO_CONNECT: Duration = Duration::from_millis(2);
+
+/// Connections that a pod of the load generator opens.
+fn connections(spec: &LoadgenSpec) -> u32 {
+    match &spec.library {
+        Some(library) => library.pool_size.unsigned_abs(),
+        None => spec.threads.unsigned_abs().saturating_mul(spec.connections_per_thread.unsigned_abs()),
+    }
+}
 
 /// How long after its planned end most tools may go on, in seconds.
 pub const WIND_DOWN_SECONDS: f64 = 15.0;
@@ -137,7 +148,8 @@ impl JobTool {
     pub fn head_start(&self) -> Duration {
         match self {
             Self::Bullmq(spec) => spec.head_start(),
-            Self::Loadgen(_) | Self::Memtier(_) | Self::Exec(_) => HEAD_START,
+            Self::Loadgen(spec) => HEAD_START + TIME_TO_CONNECT * connections(spec),
+            Self::Memtier(_) | Self::Exec(_) => HEAD_START,
         }
     }
 

@@ -310,6 +310,9 @@ pub struct PodResult {
     /// An open loop's schedule.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schedule: Option<ScheduleRecord>,
+    /// How long after they were due its requests were sent, in microseconds: all of them merge exactly.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schedule_lag: Option<EncodedHistogram>,
     /// Timed batches.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batches: Option<BatchStatistics>,
@@ -350,6 +353,7 @@ impl PodResult {
             warmup: BTreeMap::new(),
             queues: None,
             schedule: None,
+            schedule_lag: None,
             batches: None,
             metrics: Vec::new(),
             workers: Vec::new(),
@@ -463,6 +467,9 @@ pub struct RepetitionResult {
     /// An open loop's schedule, added up over pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schedule: Option<ScheduleRecord>,
+    /// How long after they were due its requests were sent, in microseconds: all of them merge exactly.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schedule_lag: Option<EncodedHistogram>,
     /// What else to know of the numbers: what was left out, and why, and what a latency contains.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,

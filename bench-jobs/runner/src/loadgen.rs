@@ -13,8 +13,8 @@ use crate::{
 use dragstrip_crds::{measured::ScheduleRecord, units::thousands, workload::LoadgenSpec};
 use dragstrip_loadgen::counts::report::{OperationReport, Report, RunStatus, ScheduleReport, SecondReport};
 use dragstrip_results::{
-    histogram::HistogramError,
-    protocol::{HEAD_START, JobSpec, PASSWORD_VARIABLE},
+    histogram::{HistogramError, Latencies},
+    protocol::{JobSpec, PASSWORD_VARIABLE},
     result::{Failure, FailureStep, OperationResult, ToolRecord},
 };
 use std::{collections::BTreeMap, fs, io, path::Path, time::Duration};
@@ -46,11 +46,11 @@ pub enum ReportError {
         source: HistogramError,
     },
     /// An operation's count and latencies contradict each other.
-    #[error("{operation}: {count} replies but {latencies} latencies are reported")]
+    #[error("{operation}: {count} replies and unanswered requests but {latencies} latencies are reported")]
     Contradiction {
         /// The operation.
         operation: String,
-        /// Replies counted.
+        /// Replies counted, and what had none.
         count: u64,
         /// Latencies recorded.
         latencies: u64,
@@ -87,7 +87,7 @@ impl Adapter for LoadgenAdapter {
 
     fn launch(&self, job: &JobSpec, context: &LaunchContext) -> Launch {
         let program = if self.spec.library.is_some() { CLIENTS_NAME } else { LOADGEN_NAME };
-        launch(program, arguments::arguments(&self.spec, job, context), context, HEAD_START)
+        launch(program, arguments::arguments(&self.spec, job, context), context, job.tool.head_start())
     }
 
     fn stderr_line(&mut self, line: &str) -> Option<Progress> {
@@ -201,6 +201,7 @@ fn measured(
     }
     let started = report.started_at_unix_nanos.and_then(|nanos| i64::try_from(nanos).ok());
     let wall = ended.wall.as_secs_f64();
+    let lag = report.schedule.as_ref().map(lag).transpose()?;
     Ok(Measured {
         tool: ToolRecord {
             name: "loadgen".to_owned(),
@@ -220,7 +221,8 @@ fn measured(
         commands: report.commands.clone(),
         warmup: report.warmup.as_ref().map(|warmup| warmup.operations.clone()).unwrap_or_default(),
         queues: report.queues,
-        schedule: report.schedule.as_ref().map(schedule),
+        schedule: report.schedule.as_ref().zip(lag.as_ref()).map(|(report, lag)| schedule(report, lag)),
+        schedule_lag: report.schedule.as_ref().map(|schedule| schedule.lag_histogram.clone()),
         batches: report.batches.clone(),
         ..Measured::default()
     })
@@ -240,8 +242,8 @@ fn operation(report: &OperationReport, whole: &Report) -> Result<OperationResult
     let name = || report.operation.clone();
     let latencies =
         report.latencies().map_err(|source| ReportError::Histogram { operation: name(), source })?;
-    if latencies.count() != report.count {
-        let (count, latencies) = (report.count, latencies.count());
+    if latencies.count() != report.count + report.unanswered {
+        let (count, latencies) = (report.count + report.unanswered, latencies.count());
         return Err(ReportError::Contradiction { operation: name(), count, latencies });
     }
     let per_second = series(&report.operation, whole);
@@ -273,15 +275,22 @@ fn series(operation: &str, report: &Report) -> Vec<u64> {
     report.per_second.iter().map(of_second).collect()
 }
 
-fn schedule(report: &ScheduleReport) -> ScheduleRecord {
+fn schedule(report: &ScheduleReport, lag: &Latencies) -> ScheduleRecord {
     ScheduleRecord {
         kind: report.kind.clone(),
         operations_per_second: report.operations_per_second,
         scheduled: report.scheduled,
         sent: report.sent,
         answered: report.answered,
-        maximum_lag_microseconds: report.maximum_lag_microseconds as f64,
+        unanswered: report.unanswered,
+        lag_milliseconds: lag.summary(),
     }
+}
+
+/// How late an open loop's requests were sent.
+fn lag(report: &ScheduleReport) -> Result<Latencies, ReportError> {
+    Latencies::decode(&report.lag_histogram)
+        .map_err(|source| ReportError::Histogram { operation: "the lag of the schedule".to_owned(), source })
 }
 
 #[cfg(test)]

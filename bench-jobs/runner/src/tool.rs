@@ -5,6 +5,7 @@
 use crate::tls_files::TlsFiles;
 use dragstrip_crds::measured::{BatchStatistics, Metric, ScheduleRecord};
 use dragstrip_results::{
+    histogram::EncodedHistogram,
     protocol::{JobSpec, JobTool},
     result::{Failure, OperationResult, Presence, ToolRecord, WorkerRecord},
 };
@@ -126,6 +127,8 @@ pub struct Measured {
     pub queues: Option<Presence>,
     /// An open loop's schedule.
     pub schedule: Option<ScheduleRecord>,
+    /// How long after they were due its requests were sent, in microseconds.
+    pub schedule_lag: Option<EncodedHistogram>,
     /// Timed batches.
     pub batches: Option<BatchStatistics>,
     /// Figures of the tool's own.

@@ -5,7 +5,7 @@
 use super::whole;
 use dragstrip_crds::{
     BenchmarkRunStatus,
-    measured::{BatchStatistics, Estimate, Metric, ScheduleRecord},
+    measured::{BatchStatistics, Estimate, LatencySummary, Metric, ScheduleRecord},
     run::{PhaseStatus, RepetitionStatus},
     units::thousands,
 };
@@ -28,14 +28,21 @@ fn batches(batches: &BatchStatistics) -> String {
 
 fn schedule(schedule: &ScheduleRecord) -> String {
     format!(
-        "open loop ({}) at {} ops/s: {} scheduled, {} sent, {} answered, sent at most {:.3} ms late",
+        "open loop ({}) at {} ops/s: {} scheduled, {} sent, {} answered, {} unanswered; sent late by ms: {}",
         schedule.kind,
         whole(schedule.operations_per_second),
         thousands(schedule.scheduled),
         thousands(schedule.sent),
         thousands(schedule.answered),
-        schedule.maximum_lag_microseconds / 1e3,
+        thousands(schedule.unanswered),
+        lag(&schedule.lag_milliseconds),
     )
+}
+
+fn lag(lag: &LatencySummary) -> String {
+    let figures = [("p50", lag.p50), ("p99", lag.p99), ("p99.9", lag.p999), ("max", lag.max)];
+    let known = figures.into_iter().filter_map(|(name, value)| Some(format!("{name} {:.3}", value?)));
+    known.collect::<Vec<_>>().join(", ")
 }
 
 fn metric(metric: &Metric) -> String {
@@ -100,7 +107,7 @@ mod tests {
                 "name": "read", "tool": {"name": "loadgen", "mode": "Fast"}, "operations": [],
                 "warmupSeconds": 2.0, "loadedKeys": 100_000,
                 "schedule": {"kind": "fixed", "operationsPerSecond": 50.0, "scheduled": 1000, "sent": 999,
-                    "answered": 998, "maximumLagMicroseconds": 1500.0},
+                    "answered": 998, "unanswered": 2, "lagMilliseconds": {"p50": 0.02, "p99": 0.05, "p999": 0.9, "max": 1.5}},
                 "batches": {"items": 1000, "batchSize": 10, "bytesPerItem": 1, "iterations": 7,
                     "secondsPerBatch": estimate, "elementsPerSecond": estimate, "mebibytesPerSecond": estimate},
                 "metrics": [{"name": "memory", "value": 4.5, "unit": "MiB"}],

@@ -1,5 +1,7 @@
 //! Dragstrip's own load generator.
 
+mod judge;
+
 use super::{
     KeyPattern, LARGEST, default_data_size, default_key_maximum, default_pipeline, default_ratio,
     default_threads, one,
@@ -89,7 +91,9 @@ pub enum ArrivalSchedule {
 }
 
 /// An open loop: requests are due by a schedule, whatever the server does.
-/// Latency counts from the instant a request was due, so that a stall shows.
+/// Latency counts from the instant a request was due, so that a stall shows. Answers
+/// are awaited for 5 s after the schedule's end; what is unanswered then counts with
+/// the time it has waited.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct OpenLoopSpec {
@@ -205,8 +209,8 @@ pub enum BatchOperation {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct BullmqReplaySpec {
-    /// Queues. Each job goes to a random one; in a cluster to a random one of the
-    /// connection's shard, and shards without a queue get no load. Default 1.
+    /// Queues. Each job goes to a random one; shards of a cluster without a queue get
+    /// no load. Default 1.
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 4096))]
     pub queues: i32,
@@ -251,7 +255,8 @@ pub struct LoadgenSpec {
     #[serde(default = "default_threads")]
     #[schemars(range(min = 1, max = 1024))]
     pub threads: i32,
-    /// Connections each thread opens. Default 20.
+    /// Connections each thread opens; in a cluster each is one to every shard, with one
+    /// batch under way over all of them. Default 20.
     #[serde(default = "default_connections")]
     #[schemars(range(min = 1, max = 10000))]
     pub connections_per_thread: i32,
@@ -320,8 +325,8 @@ pub struct LoadgenSpec {
     #[x_kube(validation = Rule::new(decimal_between("0.01", "10.0"))
         .message("zipfExponent is from 0.01 to 10, such as \"0.99\""))]
     pub zipf_exponent: Option<Decimal>,
-    /// Seed of the random numbers, such as 7; another one per client pod is derived from
-    /// it. Another seed each time when absent.
+    /// Seed of the random numbers, such as 7; every connection of every client pod draws
+    /// independently of the others. 0 when absent: the same keys each time.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = LARGEST))]
     pub seed: Option<i64>,

@@ -198,16 +198,24 @@ fn merge_metrics(results: &[PodResult]) -> (Vec<Metric>, Vec<String>) {
     (merged, notes)
 }
 
-/// Several records of an open loop as one: counts and rates added, the longest lag.
-pub fn add_schedules<'a>(records: impl Iterator<Item = &'a ScheduleRecord>) -> Option<ScheduleRecord> {
-    records.cloned().reduce(|sum, record| ScheduleRecord {
-        kind: sum.kind,
+/// An open loop's record with how long after they were due its requests were sent.
+type Kept<'a> = (&'a ScheduleRecord, Option<&'a EncodedHistogram>);
+
+/// Several records of an open loop as one: counts and rates added, lags merged.
+pub fn add_schedules<'a>(
+    records: impl Iterator<Item = Kept<'a>> + Clone,
+) -> Result<Option<(ScheduleRecord, EncodedHistogram)>, HistogramError> {
+    let Some(lag) = merged_histogram(records.clone().map(|(_, lag)| lag))? else { return Ok(None) };
+    let sum = records.map(|(record, _)| record.clone()).reduce(|sum, record| ScheduleRecord {
         operations_per_second: sum.operations_per_second + record.operations_per_second,
         scheduled: sum.scheduled + record.scheduled,
         sent: sum.sent + record.sent,
         answered: sum.answered + record.answered,
-        maximum_lag_microseconds: sum.maximum_lag_microseconds.max(record.maximum_lag_microseconds),
-    })
+        unanswered: sum.unanswered + record.unanswered,
+        ..sum
+    });
+    let encoded = lag.encode()?;
+    Ok(sum.map(|sum| (ScheduleRecord { lag_milliseconds: lag.summary(), ..sum }, encoded)))
 }
 
 /// What went wrong in `pod`, if anything did. A part of a result is none: its sums
@@ -278,10 +286,14 @@ pub fn merge(attempt: &Attempt, expected: u32, results: Vec<PodResult>) -> Repet
     // Each pod's own account is kept; there is nothing to add up.
     let summed: &[PodResult] = if refused.is_some() { &[] } else { &results };
     let common = Common::of(summed);
-    let (operations, damaged) = match merge_operations(summed, &common) {
-        Ok(operations) => (operations, None),
+    let records = summed.iter().filter_map(|pod| Some((pod.schedule.as_ref()?, pod.schedule_lag.as_ref())));
+    let merged = merge_operations(summed, &common)
+        .and_then(|operations| Ok((operations, add_schedules(records)?.unzip())));
+    let (operations, (schedule, schedule_lag), damaged) = match merged {
+        Ok((operations, schedule)) => (operations, schedule, None),
         Err(error) => (
             Vec::new(),
+            (None, None),
             Some(own(FailureStep::Output, format!("the clients' histograms cannot be merged: {error}"))),
         ),
     };
@@ -312,7 +324,8 @@ pub fn merge(attempt: &Attempt, expected: u32, results: Vec<PodResult>) -> Repet
         metrics,
         // Batches are timed one by one: of several pods they cannot be joined.
         batches: if let [single] = summed { single.batches.clone() } else { None },
-        schedule: add_schedules(summed.iter().filter_map(|pod| pod.schedule.as_ref())),
+        schedule,
+        schedule_lag,
         operations,
         notes,
         checks,

@@ -109,9 +109,12 @@ fn metrics(results: &[&RepetitionResult]) -> Vec<Metric> {
 
 /// What became of an open loop's schedule over all repetitions, at the rate of each.
 fn schedule(results: &[&RepetitionResult]) -> Option<ScheduleRecord> {
-    let records = results.iter().filter_map(|result| result.schedule.as_ref());
-    let rate = records.clone().next()?.operations_per_second;
-    add_schedules(records).map(|sum| ScheduleRecord { operations_per_second: rate, ..sum })
+    let records =
+        results.iter().filter_map(|result| Some((result.schedule.as_ref()?, result.schedule_lag.as_ref())));
+    let rate = records.clone().next()?.0.operations_per_second;
+    // Each was merged before: they do fit.
+    let (sum, _) = add_schedules(records).ok()??;
+    Some(ScheduleRecord { operations_per_second: rate, ..sum })
 }
 
 /// Names of all operations in the order in which repetitions tell them, TOTAL last.

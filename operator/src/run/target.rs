@@ -6,7 +6,7 @@ mod alias;
 use super::{
     decide::{DatastoreKey, ReadyTarget, TargetState, TargetTls},
     identity::Identity,
-    validate::{ValidatedRun, beyond_resp, host_and_port, protocol},
+    validate::{ValidatedRun, host_and_port, protocol, unsuitable},
 };
 use crate::{
     cluster::pods,
@@ -188,7 +188,7 @@ fn held_up(datastore: &Datastore, status: &DatastoreStatus, own: bool) -> Option
 /// What can be said of a Datastore without asking its server.
 fn look(ctx: &Context, run: &ValidatedRun, datastore: &Datastore, own: bool, begun: bool) -> TargetState {
     let name = datastore.name_any();
-    if let Some(message) = beyond_resp(&run.spec, protocol(&datastore.spec)) {
+    if let Some(message) = unsuitable(&run.spec, &datastore.spec) {
         return TargetState::Unsuitable(format!("Datastore {name} cannot serve this run: spec.{message}"));
     }
     if datastore.metadata.deletion_timestamp.is_some() {

@@ -14,7 +14,7 @@ use dragstrip_crds::{
 use dragstrip_results::protocol::JobTool;
 use jiff::Timestamp;
 use kube::ResourceExt;
-pub use rules::{beyond_resp, protocol};
+pub use rules::{protocol, unsuitable};
 use std::sync::Arc;
 
 /// A run nothing can be made of; the message names field and remedy.

@@ -67,6 +67,25 @@ fn increments_are_counted_exactly_and_in_order() {
 }
 
 #[test]
+fn several_client_pods_never_count_each_others_keys() {
+    let server = RedisServer::start(&[]);
+    let pods: Vec<Running> = (0..3)
+        .map(|index| {
+            let options = format!(
+                "--client fred --tasks 4 --pool-size 2 --duration 300ms --assert-expected --seed 7 \
+                 --clients 3 --client-index {index} --progress-interval 0s"
+            );
+            Running::start(server.port, &options, None)
+        })
+        .collect();
+    for pod in pods {
+        let ended = pod.wait();
+        assert_eq!(ended.code, 0, "a key of this pod was counted by another one: {ended:?}");
+    }
+    assert!(server.ask(&["DBSIZE"]).starts_with(":12\r\n"), "one key for each task of each pod");
+}
+
+#[test]
 fn a_pool_has_as_many_connections_as_wanted() {
     for client in CLIENTS {
         let server = RedisServer::start(&[]);

@@ -12,6 +12,7 @@ use jiff::SignedDuration;
 use super::{ArgumentError, MAXIMUM_VALUE_BYTES, TransportArguments};
 use crate::configuration::{Configuration, Credentials, Data, KeySpace, Limit, Protocol, Ratio};
 use crate::workload::keys::{KeyPattern, KeyPicker, Share};
+use crate::workload::streams::Crowd;
 
 /// Environment variable that holds the password.
 pub const PASSWORD_VARIABLE: &str = "DRAGSTRIP_PASSWORD";
@@ -52,6 +53,13 @@ pub struct CommonArguments {
     /// Seed of all random draws [default: random; the result names it].
     #[arg(long)]
     pub seed: Option<u64>,
+    /// Processes like this one that share the load, each with its own --client-index: they draw
+    /// independent keys and interleave the times of --rate.
+    #[arg(long, default_value_t = 1)]
+    pub clients: u32,
+    /// Number of this process among --clients, from 0.
+    #[arg(long, default_value_t = 0)]
+    pub client_index: u32,
     /// Longest time for name resolution and for each step of making a connection.
     #[arg(long, default_value = "5s", value_parser = positive_duration)]
     pub connect_timeout: Duration,
@@ -168,6 +176,9 @@ impl CommonArguments {
         if self.threads == 0 {
             return Err(ArgumentError::OutOfRange { option: "threads", expected: "above 0" });
         }
+        if self.client_index >= self.clients {
+            return Err(ArgumentError::OutOfRange { option: "client-index", expected: "below --clients" });
+        }
         Ok(Configuration {
             credentials: self.credentials()?,
             tls: self.transport.tls_options()?,
@@ -195,8 +206,10 @@ impl CommonArguments {
             limit,
             warmup: self.warmup,
             schedule: None,
+            drain: Duration::ZERO,
             verify_keys: false,
             seed: self.seed.unwrap_or_else(rand::random),
+            crowd: Crowd { index: self.client_index, processes: self.clients },
             connect_timeout: self.connect_timeout,
             response_timeout: self.response_timeout,
             start_at_unix_nanos: self.start_at_unix_nanos,

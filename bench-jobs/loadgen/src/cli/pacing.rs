@@ -2,7 +2,9 @@
 
 use clap::{Args, ValueEnum};
 
-use super::ArgumentError;
+use std::time::Duration;
+
+use super::{ArgumentError, any_duration};
 use crate::workload::schedule::{Arrival, Schedule};
 
 /// Highest rate, far above what one machine can send.
@@ -11,14 +13,18 @@ const MAXIMUM_RATE: f64 = 1e9;
 /// How requests follow each other.
 #[derive(Debug, Args)]
 pub struct PacingArguments {
-    /// Open loop: operations per second of the whole process, each sent at its own time whatever
+    /// Open loop: operations per second of all --clients together, each sent at its own time whatever
     /// is still unanswered; latency counts from the intended time. The rate is divided evenly over
-    /// all connections.
+    /// all of them and their connections.
     #[arg(long, value_name = "OPERATIONS")]
     pub rate: Option<f64>,
     /// Intended times of an open loop: an even grid, or gaps as of many independent users.
     #[arg(long, value_enum, default_value_t = ArrivalName::Fixed, requires = "rate")]
     pub arrival: ArrivalName,
+    /// How long the answers of an open loop are awaited after its last intended time. What is
+    /// unanswered then counts with the time it has waited.
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = any_duration, requires = "rate")]
+    pub drain: Duration,
 }
 
 /// Values of `--arrival`.

@@ -17,7 +17,7 @@ use crate::counts::report::{
 };
 use crate::driver::clock::ClockAnchor;
 use crate::driver::cpu::CpuTime;
-use crate::driver::open_loop::ScheduleCounts;
+use crate::driver::pacer::ScheduleCounts;
 use crate::driver::phase::{Ending, Stopper};
 use crate::driver::worker::WorkerOutcome;
 use crate::workload::operations::{self, OperationSpec};
@@ -51,6 +51,8 @@ impl Gathered {
 /// What recorders counted, and how it is told.
 #[derive(Debug)]
 pub struct Counts<'a> {
+    /// When an open loop's schedule began, and when it ended if it came that far.
+    pub schedule: Option<(Instant, Option<Instant>)>,
     /// Names of the operations, in the recorders' order.
     pub names: &'a [String],
     /// The recorders, all of the same operations.
@@ -87,8 +89,12 @@ impl Counts<'_> {
     }
 
     fn set_window(&self, report: &mut Report) {
-        let first = self.recorders.iter().filter_map(|recorder| recorder.first_send).min();
-        let last = self.recorders.iter().filter_map(|recorder| recorder.last_reply).max();
+        let mut first = self.recorders.iter().filter_map(|recorder| recorder.first_send).min();
+        let mut last = self.recorders.iter().filter_map(|recorder| recorder.last_reply).max();
+        // From the first to the last of n evenly spaced requests there are n - 1 spaces only.
+        if let (Some((begin, end)), Some(_)) = (self.schedule, first) {
+            (first, last) = (Some(begin), last.max(end));
+        }
         report.started_at_unix_nanos = first.map(|instant| self.clock.unix_nanos_at(instant));
         report.ended_at_unix_nanos = last.map(|instant| self.clock.unix_nanos_at(instant));
         if let (Some(first), Some(last)) = (first, last) {
@@ -120,6 +126,7 @@ impl Counts<'_> {
                 hits: record.hits,
                 misses: record.misses,
                 errors: record.errors,
+                unanswered: record.unanswered,
                 bytes_sent: record.bytes_sent,
                 bytes_received: record.bytes_received,
                 operations_per_second: rate(record.count, window_seconds),
@@ -189,19 +196,26 @@ pub(crate) fn report(configuration: &Configuration, mut gathered: Gathered, endi
         ..Report::default()
     };
     let names = operations::names(&mix);
-    let counts = Counts { names: &names, recorders: gathered.recorders().collect(), clock: gathered.clock };
-    let ending = match counts.fill(&mut report, configuration) {
+    let windows = gathered.outcomes.iter().filter_map(|outcome| Some(outcome.schedule.as_ref()?.window));
+    let whole = windows.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)));
+    let counts = Counts {
+        schedule: whole.map(|(begin, end)| (begin, matches!(ending, Ending::Completed).then_some(end))),
+        names: &names,
+        recorders: gathered.recorders().collect(),
+        clock: gathered.clock,
+    };
+    let filled = match counts.fill(&mut report, configuration) {
         Ok(records) => {
             report.commands = commands(&gathered, &mix, &records);
             report.verified = configuration.verify_keys.then(|| VerifiedReport {
                 expected: configuration.keys.maximum - configuration.keys.minimum + 1,
                 present: records.iter().map(|record| record.hits).sum(),
             });
-            ending
+            schedule(configuration, &gathered, &report.totals).map(|schedule| report.schedule = schedule)
         }
-        Err(error) => not_merged(configuration, &error),
+        Err(error) => Err(error),
     };
-    report.schedule = schedule(configuration, &gathered, &report.totals);
+    let ending = filled.map_or_else(|error| not_merged(configuration, &error), |()| ending);
     set_ending(&mut report, ending);
     report
 }
@@ -249,11 +263,15 @@ fn shards(gathered: &Gathered) -> Vec<ShardReport> {
     merged.into_iter().map(written).collect()
 }
 
-fn schedule(configuration: &Configuration, gathered: &Gathered, totals: &Totals) -> Option<ScheduleReport> {
-    let declared = configuration.schedule?;
+fn schedule(
+    configuration: &Configuration,
+    gathered: &Gathered,
+    totals: &Totals,
+) -> Result<Option<ScheduleReport>, HistogramError> {
+    let Some(declared) = configuration.schedule else { return Ok(None) };
     let mut report = ScheduleReport {
         kind: declared.arrival.name().into(),
-        operations_per_second: declared.operations_per_second,
+        operations_per_second: declared.operations_per_second / f64::from(configuration.crowd.processes),
         answered: totals.count + totals.errors,
         ..ScheduleReport::default()
     };
@@ -261,19 +279,15 @@ fn schedule(configuration: &Configuration, gathered: &Gathered, totals: &Totals)
         gathered.outcomes.iter().filter_map(|outcome| outcome.schedule.as_ref()).collect();
     report.scheduled = threads.iter().map(|counts| counts.scheduled).sum();
     report.sent = threads.iter().map(|counts| counts.sent).sum();
+    report.unanswered = report.scheduled.saturating_sub(report.answered);
     report.unsent_at_end = report.scheduled.saturating_sub(report.sent);
-    let mut lags = threads.iter().map(|counts| &counts.lag);
-    if let Some(first) = lags.next() {
-        // Equal bounds: adding cannot fail.
-        let lag = lags.fold(first.clone(), |mut sum, lag| {
-            let _ = sum.add(lag);
-            sum
-        });
-        report.maximum_lag_microseconds = lag.max();
-        report.p99_lag_microseconds = lag.value_at_quantile(0.99);
-        report.p50_lag_microseconds = lag.value_at_quantile(0.5);
+    let mut lag = histogram::empty()?;
+    for counts in threads {
+        histogram::add(&mut lag, &counts.lag)?;
     }
-    Some(report)
+    report.lag = Latency::of(&lag);
+    report.lag_histogram = histogram::encode(&lag)?;
+    Ok(Some(report))
 }
 
 /// Puts into `report` how the run ended, and the exit code that follows from it.

@@ -151,15 +151,17 @@ pub fn summary(report: &Report) -> String {
     if let Some(schedule) = &report.schedule {
         let _ = writeln!(
             text,
-            "schedule {} {}/s: {} due, {} sent, {} answered; lag us: p50 {} p99 {} max {}",
+            "schedule {} {}/s: {} due, {} sent, {} answered, {} unanswered; lag us: p50 {} p99 {} p99.9 {} max {}",
             schedule.kind,
             schedule.operations_per_second,
             schedule.scheduled,
             schedule.sent,
             schedule.answered,
-            schedule.p50_lag_microseconds,
-            schedule.p99_lag_microseconds,
-            schedule.maximum_lag_microseconds,
+            schedule.unanswered,
+            schedule.lag.p50,
+            schedule.lag.p99,
+            schedule.lag.p99_9,
+            schedule.lag.max,
         );
     }
     for shard in &report.shards {

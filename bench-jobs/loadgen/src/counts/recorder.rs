@@ -22,8 +22,11 @@ pub struct OperationRecord {
     pub(crate) hits: u64,
     pub(crate) misses: u64,
     pub(crate) errors: u64,
+    /// Requests that were due and never answered; only an open loop counts them.
+    pub(crate) unanswered: u64,
     pub(crate) bytes_sent: u64,
     pub(crate) bytes_received: u64,
+    /// Of the successful replies, and of what was unanswered with at least its wait.
     pub(crate) latency: Histogram<u64>,
     /// Successful replies before the measured window.
     pub(crate) warmup_count: u64,
@@ -41,6 +44,7 @@ impl OperationRecord {
             hits: 0,
             misses: 0,
             errors: 0,
+            unanswered: 0,
             bytes_sent: 0,
             bytes_received: 0,
             latency: histogram::empty()?,
@@ -57,6 +61,7 @@ impl OperationRecord {
         self.hits += other.hits;
         self.misses += other.misses;
         self.errors += other.errors;
+        self.unanswered += other.unanswered;
         self.bytes_sent += other.bytes_sent;
         self.bytes_received += other.bytes_received;
         self.warmup_count += other.warmup_count;
@@ -249,6 +254,15 @@ impl Recorder {
             *place = tally;
         }
         self.settle(origin, arrived, 0);
+    }
+
+    /// A request that was due at `origin` has no answer by `now`.
+    pub(crate) fn note_unanswered(&mut self, operation: OperationIndex, origin: Origin, now: Instant) {
+        if let Some(record) = self.operations.get_mut(operation.0).filter(|_| origin.measured) {
+            record.unanswered += 1;
+            let waited = now.saturating_duration_since(origin.instant);
+            record.latency.saturating_record(rounded_micros(waited));
+        }
     }
 
     /// Counts an error reply by its first word; a tally counts it too.

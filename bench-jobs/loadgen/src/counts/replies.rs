@@ -1,7 +1,8 @@
 //! Sorts the replies of a connection by the requests they answer.
 //!
 //! Requests are answered in order, so a second walk over the same order of
-//! operations says what each reply answers. No sockets.
+//! operations says what each reply answers; of a client with several connections
+//! each keeps what it has in flight. No sockets.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,12 +14,12 @@ use crate::wire::outgoing::Outgoing;
 use crate::wire::redirect::Direction;
 use crate::wire::scanner::{ReplyKind, ReplySink};
 use crate::workload::mix::{OperationIndex, OperationWalk};
-use crate::workload::operations::{Expected, Found, ReplyShape};
+use crate::workload::operations::{Found, ReplyShape};
 
 /// What the next replies of a connection answer.
 #[derive(Debug)]
 pub(crate) struct Expectation {
-    walk: OperationWalk,
+    flight: Flight,
     shapes: Arc<[ReplyShape]>,
     /// The request that has been answered in part.
     partial: Partial,
@@ -34,55 +35,101 @@ struct Partial {
     direction: Option<Direction>,
 }
 
-impl Expectation {
-    pub(crate) fn new(walk: OperationWalk, shapes: Arc<[ReplyShape]>) -> Self {
-        Self { walk, shapes, partial: Partial::default(), outstanding: 0 }
-    }
-
-    /// What the replies to an operation must be.
-    pub(crate) fn shape(&self, operation: OperationIndex) -> ReplyShape {
-        const ONE: ReplyShape =
-            ReplyShape { first: Expected::Anything, others: Expected::Anything, replies: 1 };
-        self.shapes.get(operation.0).copied().unwrap_or(ONE)
-    }
-}
-
 /// How requests in flight are told from each other.
 #[derive(Debug)]
 pub(crate) enum Flight {
-    /// All of them left together.
-    Batch(Origin),
-    /// Each has its intended time.
-    Scheduled(VecDeque<Origin>),
+    /// They follow the mix, and all of them left together.
+    Batch { walk: OperationWalk, origin: Origin },
+    /// They follow the mix; each has its intended time.
+    Scheduled { walk: OperationWalk, origins: VecDeque<Origin> },
+    /// Those of a client's requests that this one of its connections has.
+    Routed(VecDeque<Sent>),
+}
+
+/// A request in flight, kept whole for the case that another node must have it.
+#[derive(Debug)]
+pub(crate) struct Sent {
+    pub(crate) operation: OperationIndex,
+    pub(crate) origin: Origin,
+    pub(crate) request: Outgoing,
+    /// Redirections so far.
+    pub(crate) hops: u32,
+    /// Whether the answer to an ASKING comes first.
+    pub(crate) asking: bool,
 }
 
 /// A request that has to be sent to another node.
 #[derive(Debug)]
 pub(crate) struct Redirected {
-    pub(crate) operation: OperationIndex,
-    pub(crate) request: Outgoing,
-    pub(crate) origin: Origin,
+    pub(crate) sent: Sent,
     pub(crate) direction: Direction,
 }
 
-/// Copies of the requests in flight, for the case that another node must have
-/// them, and those of which that is known.
-#[derive(Debug, Default)]
-pub(crate) struct Copies {
-    pub(crate) in_flight: VecDeque<Outgoing>,
-    pub(crate) redirected: Vec<Redirected>,
-    spare: Vec<Outgoing>,
-}
-
-impl Copies {
-    /// An empty buffer for the next copy.
-    pub(crate) fn buffer(&mut self) -> Outgoing {
-        self.spare.pop().unwrap_or_default()
+impl Expectation {
+    pub(crate) fn new(flight: Flight, shapes: Arc<[ReplyShape]>) -> Self {
+        Self { flight, shapes, partial: Partial::default(), outstanding: 0 }
     }
 
-    pub(crate) fn recycle(&mut self, mut copy: Outgoing) {
-        copy.clear();
-        self.spare.push(copy);
+    /// So many requests of a batch leave now.
+    #[inline]
+    pub(crate) fn expect_batch(&mut self, requests: u64, left: Origin) {
+        self.outstanding += requests;
+        if let Flight::Batch { origin, .. } = &mut self.flight {
+            *origin = left;
+        }
+    }
+
+    /// The next request of the mix leaves, that was due at `origin`.
+    pub(crate) fn expect_scheduled(&mut self, origin: Origin) {
+        self.outstanding += 1;
+        if let Flight::Scheduled { origins, .. } = &mut self.flight {
+            origins.push_back(origin);
+        }
+    }
+
+    /// A request leaves on this connection.
+    pub(crate) fn expect_routed(&mut self, request: Sent) {
+        self.outstanding += 1;
+        if let Flight::Routed(sent) = &mut self.flight {
+            sent.push_back(request);
+        }
+    }
+
+    /// What the next reply answers.
+    #[inline]
+    fn front(&self) -> Option<(OperationIndex, Origin)> {
+        match &self.flight {
+            Flight::Batch { walk, origin } => Some((walk.current(), *origin)),
+            Flight::Scheduled { walk, origins } => Some((walk.current(), *origins.front()?)),
+            Flight::Routed(sent) => sent.front().map(|sent| (sent.operation, sent.origin)),
+        }
+    }
+
+    /// The first request is answered.
+    #[inline]
+    fn advance(&mut self) -> Option<Sent> {
+        self.outstanding -= 1;
+        self.partial = Partial::default();
+        match &mut self.flight {
+            Flight::Batch { walk, .. } => walk.advance(),
+            Flight::Scheduled { walk, origins } => {
+                walk.advance();
+                origins.pop_front();
+            }
+            Flight::Routed(sent) => return sent.pop_front(),
+        }
+        None
+    }
+
+    /// The requests that were never answered, each with when it was due.
+    pub(crate) fn unanswered(&mut self) -> Vec<(OperationIndex, Origin)> {
+        let mut left = Vec::new();
+        while self.outstanding > 0 {
+            let Some(front) = self.front() else { break };
+            left.push(front);
+            self.advance();
+        }
+        left
     }
 }
 
@@ -90,11 +137,14 @@ impl Copies {
 #[derive(Debug)]
 pub(crate) struct ReplySorter<'a> {
     pub(crate) expected: &'a mut Expectation,
-    pub(crate) flight: &'a mut Flight,
-    pub(crate) copies: Option<&'a mut Copies>,
+    pub(crate) redirected: &'a mut Vec<Redirected>,
+    /// Room of requests that are answered, for later ones.
+    pub(crate) spare: &'a mut Vec<Outgoing>,
     pub(crate) recorder: &'a mut Recorder,
     pub(crate) node: usize,
     pub(crate) arrived: Instant,
+    /// When the requests left, or were due, whose answers are tallied.
+    pub(crate) origin: Option<Origin>,
     /// Replies beyond those that were outstanding.
     pub(crate) surplus: u64,
 }
@@ -102,11 +152,25 @@ pub(crate) struct ReplySorter<'a> {
 impl ReplySorter<'_> {
     /// Records what arrived together. Call once, after the read was scanned.
     #[inline]
-    pub(crate) fn settle(self) -> u64 {
-        if let Flight::Batch(origin) = self.flight {
-            self.recorder.settle(*origin, self.arrived, self.node);
-        }
+    pub(crate) fn settle(mut self) -> u64 {
+        self.record_tallied();
         self.surplus
+    }
+
+    #[inline]
+    fn record_tallied(&mut self) {
+        if let Some(origin) = self.origin.take() {
+            self.recorder.settle(origin, self.arrived, self.node);
+        }
+    }
+
+    /// Answers to requests of one origin are tallied together.
+    #[inline]
+    fn turn_to(&mut self, origin: Origin) {
+        if self.origin != Some(origin) {
+            self.record_tallied();
+            self.origin = Some(origin);
+        }
     }
 
     /// The operation that the next reply answers and what it must be.
@@ -116,7 +180,14 @@ impl ReplySorter<'_> {
             self.surplus += 1;
             return None;
         }
-        let operation = self.expected.walk.current();
+        if let Flight::Routed(sent) = &mut self.expected.flight
+            && let Some(first) = sent.front_mut()
+            && std::mem::take(&mut first.asking)
+        {
+            return None;
+        }
+        let (operation, origin) = self.expected.front()?;
+        self.turn_to(origin);
         Some((operation, *self.expected.shapes.get(operation.0)?))
     }
 
@@ -135,51 +206,26 @@ impl ReplySorter<'_> {
         }
         let direction = self.expected.partial.direction.take();
         let failed = found.is_none() || self.expected.partial.failed;
-        self.expected.partial = Partial::default();
-        self.expected.outstanding -= 1;
-        self.expected.walk.advance();
-        let redirected = direction.is_some();
-        if self.copies.is_some() {
-            self.release_copy(operation, direction);
+        if let Some(mut sent) = self.expected.advance() {
+            if let Some(direction) = direction {
+                self.recorder.note_redirection(operation, self.node, sent.origin.measured, direction.ask);
+                self.redirected.push(Redirected { sent, direction });
+                return;
+            }
+            sent.request.clear();
+            self.spare.push(sent.request);
         }
-        if !redirected && let Some(tally) = self.recorder.tallies.get_mut(operation.0) {
+        if let Some(tally) = self.recorder.tallies.get_mut(operation.0) {
             if failed {
                 tally.errors += 1;
             } else {
                 tally.add_success(found.unwrap_or_default());
             }
         }
-        if let Flight::Scheduled(origins) = self.flight
-            && let Some(origin) = origins.pop_front()
-            && !redirected
-        {
-            self.recorder.settle(origin, self.arrived, self.node);
-        }
-    }
-
-    /// The copy of an answered request is free, unless another node must have it.
-    fn release_copy(&mut self, operation: OperationIndex, direction: Option<Direction>) {
-        let origin = match &*self.flight {
-            Flight::Batch(origin) => Some(*origin),
-            Flight::Scheduled(origins) => origins.front().copied(),
-        };
-        let Some(copies) = &mut self.copies else { return };
-        let Some(request) = copies.in_flight.pop_front() else { return };
-        match (direction, origin) {
-            (Some(direction), Some(origin)) => {
-                self.recorder.note_redirection(operation, self.node, origin.measured, direction.ask);
-                copies.redirected.push(Redirected { operation, request, origin, direction });
-            }
-            _ => copies.recycle(request),
-        }
     }
 
     fn note_error(&mut self, operation: OperationIndex, message: &[u8]) {
-        let measured = match &*self.flight {
-            Flight::Batch(origin) => origin.measured,
-            Flight::Scheduled(origins) => origins.front().is_none_or(|origin| origin.measured),
-        };
-        if measured {
+        if self.origin.is_none_or(|origin| origin.measured) {
             self.recorder.errors.note(operation, message);
         }
     }
@@ -191,19 +237,19 @@ impl ReplySorter<'_> {
     #[inline]
     fn take_alike(&mut self, kind: ReplyKind, bytes_of_each: u64, limit: u64) -> u64 {
         let expected = &mut *self.expected;
-        let operation = expected.walk.current();
-        if self.copies.is_some() || !matches!(self.flight, Flight::Batch(_)) || expected.outstanding == 0 {
-            return 0;
-        }
+        let Flight::Batch { walk, origin } = &mut expected.flight else { return 0 };
+        let (operation, origin) = (walk.current(), *origin);
         let Some(shape) = expected.shapes.get(operation.0).filter(|shape| shape.replies == 1) else {
             return 0;
         };
-        let Some(found) = shape.first.judge(kind) else { return 0 };
-        let Some(tally) = self.recorder.tallies.get_mut(operation.0) else { return 0 };
-        let taken = expected.walk.advance_within_row(limit.min(expected.outstanding));
+        let Some(found) = shape.first.judge(kind).filter(|_| expected.outstanding > 0) else { return 0 };
+        let taken = walk.advance_within_row(limit.min(expected.outstanding));
         expected.outstanding -= taken;
-        tally.add_successes(found, taken);
-        tally.bytes += bytes_of_each * taken;
+        self.turn_to(origin);
+        if let Some(tally) = self.recorder.tallies.get_mut(operation.0) {
+            tally.add_successes(found, taken);
+            tally.bytes += bytes_of_each * taken;
+        }
         taken
     }
 }
@@ -234,7 +280,8 @@ impl ReplySink for ReplySorter<'_> {
 
     fn error(&mut self, message: &[u8], bytes: u64) {
         let Some((operation, shape)) = self.answered() else { return };
-        match Direction::read(message).filter(|_| self.copies.is_some()) {
+        let routed = matches!(self.expected.flight, Flight::Routed(_));
+        match Direction::read(message).filter(|_| routed) {
             Some(direction) => self.expected.partial.direction = Some(direction),
             None => self.note_error(operation, message),
         }
@@ -263,38 +310,58 @@ mod tests {
         redirected: Vec<Redirected>,
     }
 
-    fn sorted(stream: &[u8], operations: &[&str], outstanding: u64, flight: Option<Flight>) -> Sorted {
+    /// What becomes of `stream` on a connection with so many requests outstanding.
+    fn sorted(
+        stream: &[u8],
+        operations: &[&str],
+        outstanding: u64,
+        flight: impl FnOnce(OperationWalk) -> Flight,
+    ) -> Sorted {
         let specs: Vec<OperationSpec> = operations.iter().map(|text| text.parse().unwrap()).collect();
         let weights: Vec<u64> = specs.iter().map(|spec| u64::from(spec.weight.get())).collect();
         let walk = OperationWalk::new(Cycle::in_a_row(&weights), 0);
         let shapes = specs.iter().map(OperationSpec::replies).collect();
-        let mut expected = Expectation::new(walk, shapes);
+        let mut expected = Expectation::new(flight(walk), shapes);
         expected.outstanding = outstanding;
         let now = Instant::now();
         let mut recorder = Recorder::new(specs.len(), vec!["node".into()], now).unwrap();
-        let scheduled = flight.is_some();
-        let mut flight = flight.unwrap_or(Flight::Batch(Origin { instant: now, measured: true }));
-        let mut copies = Copies::default();
-        copies.in_flight.resize_with(usize::try_from(outstanding).unwrap(), Outgoing::default);
+        let (mut redirected, mut spare) = (Vec::new(), Vec::new());
         let mut sorter = ReplySorter {
             expected: &mut expected,
-            flight: &mut flight,
-            copies: (!scheduled).then_some(&mut copies),
+            redirected: &mut redirected,
+            spare: &mut spare,
             recorder: &mut recorder,
             node: 0,
             arrived: now,
+            origin: None,
             surplus: 0,
         };
         ReplyScanner::new().scan(stream, &mut sorter).unwrap();
         let surplus = sorter.settle();
-        Sorted { recorder, surplus, outstanding: expected.outstanding, redirected: copies.redirected }
+        Sorted { recorder, surplus, outstanding: expected.outstanding, redirected }
+    }
+
+    fn batch(walk: OperationWalk) -> Flight {
+        Flight::Batch { walk, origin: Origin { instant: Instant::now(), measured: true } }
+    }
+
+    fn routed(asking: [bool; 3]) -> Flight {
+        let origin = Origin { instant: Instant::now(), measured: true };
+        let sent = |asking| Sent {
+            operation: OperationIndex(0),
+            origin,
+            request: Outgoing::default(),
+            hops: 0,
+            asking,
+        };
+        Flight::Routed(asking.map(sent).into())
     }
 
     #[test]
     fn replies_are_matched_with_their_operations() {
         let stream =
             b"+OK\r\n$1\r\nx\r\n$-1\r\n-OOM no room\r\n$-1\r\n-OOM other text\r\n+OK\r\n>1\r\n:1\r\n";
-        let found = sorted(stream, &["set", "get weight=2"], 7, None);
+        let found = sorted(stream, &["set", "get weight=2"], 7, batch);
         let (set, get) = (&found.recorder.operations[0], &found.recorder.operations[1]);
         assert_eq!((set.count, set.errors, set.bytes_received), (2, 1, 24));
         assert_eq!((get.count, get.hits, get.misses, get.errors, get.bytes_received), (3, 1, 2, 1, 34));
@@ -306,7 +373,7 @@ mod tests {
 
     #[test]
     fn a_reply_of_the_wrong_type_is_an_error_and_a_surplus_is_seen() {
-        let found = sorted(b"$1\r\nx\r\n+OK\r\n+OK\r\n", &["set"], 2, None);
+        let found = sorted(b"$1\r\nx\r\n+OK\r\n+OK\r\n", &["set"], 2, batch);
         let set = &found.recorder.operations[0];
         assert_eq!((set.count, set.errors, found.surplus), (1, 1, 1));
         assert_eq!(found.recorder.errors.entries[0].kind, UNEXPECTED_REPLY);
@@ -315,7 +382,7 @@ mod tests {
     #[test]
     fn replies_in_a_row_are_shared_out_over_the_operations_they_answer() {
         let stream = b"$1\r\nx\r\n".repeat(8);
-        let found = sorted(&stream, &["get weight=3", "command\tGET __key__", "incr"], 7, None);
+        let found = sorted(&stream, &["get weight=3", "command\tGET __key__", "incr"], 7, batch);
         let records = &found.recorder.operations;
         // Walked: get get get command incr get get; the eighth answers nothing.
         assert_eq!((records[0].count, records[0].hits, records[0].bytes_received), (5, 5, 35));
@@ -330,7 +397,7 @@ mod tests {
             b"+OK\r\n:1\r\n:1\r\n+OK\r\n-ERR no\r\n:1\r\n+OK\r\n:1\r\n",
             &["mset-expireat keys=2 expiry=1"],
             3,
-            None,
+            batch,
         );
         let batch = &found.recorder.operations[0];
         assert_eq!((batch.count, batch.errors, found.outstanding), (1, 1, 1));
@@ -339,7 +406,8 @@ mod tests {
 
     #[test]
     fn a_redirection_is_no_error_and_its_request_is_kept() {
-        let found = sorted(b"+OK\r\n-MOVED 12182 10.0.0.7:6379\r\n-ASK 1 h:1\r\n", &["set"], 3, None);
+        let stream = b"+OK\r\n-MOVED 12182 10.0.0.7:6379\r\n-ASK 1 h:1\r\n";
+        let found = sorted(stream, &["set"], 3, |_| routed([false; 3]));
         let set = &found.recorder.operations[0];
         assert_eq!((set.count, set.errors, set.redirected, set.answered()), (1, 0, 2, 3));
         assert!(found.recorder.errors.entries.is_empty());
@@ -349,14 +417,23 @@ mod tests {
     }
 
     #[test]
+    fn the_answer_to_asking_is_no_answer_to_the_request_behind_it() {
+        let stream = b"+OK\r\n+OK\r\n-ERR refused\r\n+OK\r\n";
+        let found = sorted(stream, &["set"], 3, |_| routed([true, false, false]));
+        let set = &found.recorder.operations[0];
+        assert_eq!((set.count, set.errors, found.outstanding, found.surplus), (2, 1, 0, 0));
+    }
+
+    #[test]
     fn scheduled_requests_have_each_their_own_latency() {
         let now = Instant::now();
         let due = |millis| Origin {
             instant: now.checked_sub(Duration::from_millis(millis)).unwrap(),
             measured: millis < 50,
         };
-        let flight = Flight::Scheduled([due(100), due(30), due(10)].into());
-        let found = sorted(b"+OK\r\n+OK\r\n-ERR x\r\n", &["set"], 3, Some(flight));
+        let origins = [due(100), due(30), due(10)].into();
+        let found =
+            sorted(b"+OK\r\n+OK\r\n-ERR x\r\n", &["set"], 3, |walk| Flight::Scheduled { walk, origins });
         let set = &found.recorder.operations[0];
         assert_eq!((set.count, set.errors, set.warmup_count), (1, 1, 1));
         assert!((30_000..31_000).contains(&set.latency.max()), "{}", set.latency.max());

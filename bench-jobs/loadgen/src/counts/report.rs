@@ -38,13 +38,14 @@ pub struct Report {
     pub configuration: ConfigurationEcho,
     /// How requests were pipelined.
     pub pipeline_mode: PipelineMode,
-    /// Wall time of the first byte sent.
+    /// Wall time of the first byte sent, or of the begin of an open loop's schedule.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub started_at_unix_nanos: Option<u64>,
-    /// Wall time of the last reply received.
+    /// Wall time of the last reply received, and not before the end of a schedule
+    /// that was kept to it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended_at_unix_nanos: Option<u64>,
-    /// Seconds from the first byte sent to the last reply received.
+    /// Seconds between both.
     pub window_seconds: f64,
     /// How well the connections started together.
     pub start: StartReport,
@@ -199,7 +200,7 @@ pub struct ConfigurationEcho {
     pub authentication: String,
     /// Load threads.
     pub threads: usize,
-    /// Connections of each thread; in a cluster, to each of its shards.
+    /// Connections of each thread; in a cluster, each is one to every shard.
     pub connections_per_thread: usize,
     /// `SET:GET`; empty when operations were declared.
     pub ratio: String,
@@ -217,9 +218,16 @@ pub struct ConfigurationEcho {
     pub replica_reads: bool,
     /// Load before the measured window, in seconds.
     pub warmup_seconds: f64,
-    /// Rate of an open loop, in operations per second.
+    /// Processes that shared the load.
+    pub clients: u32,
+    /// Number of this one of them, from 0.
+    pub client_index: u32,
+    /// Rate of an open loop, in operations per second of all processes together.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<f64>,
+    /// How long the answers of an open loop are awaited after its schedule, in seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub drain_seconds: Option<f64>,
     /// `fixed` or `poisson`, for an open loop.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub arrival: Option<String>,
@@ -372,14 +380,16 @@ pub struct ScheduleReport {
     pub sent: u64,
     /// Operations answered, with success or an error.
     pub answered: u64,
-    /// Operations that were due and not written when the run ended.
+    /// Operations that were due and had no answer when the run ended. Each is among
+    /// the latencies with the time it had waited by then.
+    pub unanswered: u64,
+    /// Those of them that were never written.
     pub unsent_at_end: u64,
-    /// Longest time by which a write came after its intended time.
-    pub maximum_lag_microseconds: u64,
-    /// 99 % of the writes came no later than this after their intended time.
-    pub p99_lag_microseconds: u64,
-    /// The same for half of them.
-    pub p50_lag_microseconds: u64,
+    /// By how much each operation was written after its intended time, in
+    /// microseconds; of one that was never written, the time it had waited.
+    pub lag: Latency,
+    /// The same as a histogram, in the form of those of the operations.
+    pub lag_histogram: EncodedHistogram,
 }
 
 /// Load before the measured window; it is in no other figure but `commands`.
@@ -437,13 +447,15 @@ pub struct OperationReport {
     pub misses: u64,
     /// Error replies.
     pub errors: u64,
+    /// Requests of an open loop that were due and never answered.
+    pub unanswered: u64,
     /// Bytes written.
     pub bytes_sent: u64,
     /// Bytes of complete replies, error replies included.
     pub bytes_received: u64,
     /// Successful replies per second of the window.
     pub operations_per_second: f64,
-    /// Latency of the successful replies.
+    /// Latency of the successful replies, and of what was unanswered the time it had waited.
     pub latency: Latency,
     /// The same latencies in microseconds as a histogram: base64 of the HDR V2
     /// deflate form, 1 microsecond to 1 hour, 3 significant digits.

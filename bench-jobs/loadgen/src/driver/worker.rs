@@ -1,39 +1,35 @@
 //! One load thread: connects its connections, waits at the line, runs them on
 //! an event loop of its own and hands back what they counted.
 
-use std::ops::Range;
+use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use dragstrip_results::histogram;
+use dragstrip_results::histogram::HistogramError;
 use tokio::runtime::{LocalOptions, LocalRuntime};
 use tokio::sync::{mpsc, watch};
-use tokio::task::JoinSet;
 use tokio::time::sleep_until;
 
 use crate::configuration::{Configuration, Limit};
 use crate::counts::recorder::Recorder;
 use crate::counts::replies::Expectation;
 use crate::counts::report::Failure;
-use crate::driver::closed_loop::{SocketLoop, run_as_task};
-use crate::driver::connection::{LoadConnection, Remaining};
+use crate::driver::client::{Client, Map, Pace, Remaining};
+use crate::driver::connector::{Connected, Connector};
 use crate::driver::cpu::CpuTime;
-use crate::driver::follow::{Follower, FollowerParts};
-use crate::driver::link::{ConnectionName, LinkParts, LoadError, ThreadContext};
-use crate::driver::open_loop::{Dispatch, Pacer, ScheduleCounts, ScheduleEnd, ScheduledConnection};
+use crate::driver::event_loop::EventLoop;
+use crate::driver::link::{Link, ThreadContext};
+use crate::driver::pacer::{Pacer, ScheduleCounts, ScheduleEnd};
 use crate::driver::phase::{Phase, stopped};
 use crate::driver::progress::ProgressCounters;
-use crate::driver::supervise::{Tasks, Watch};
-use crate::wire::cluster::{Routes, Shard};
-use crate::wire::connect;
-use crate::wire::slots::{SlotFilter, SlotMap};
-use crate::wire::stream::LoadStream;
+use crate::driver::supervise::Watch;
+use crate::wire::cluster::Routes;
+use crate::wire::slots::SlotMap;
 use crate::wire::tls::TlsClient;
-use crate::workload::keys::{KeyPattern, Share};
-use crate::workload::operations::OperationKind;
-use crate::workload::requests::{MISSING_PREFIX, RequestSource, RequestTemplates};
-use crate::workload::schedule::{Agenda, Schedule};
+use crate::workload::keys::Share;
+use crate::workload::requests::{RequestSource, RequestTemplates};
+use crate::workload::schedule::Plan;
 
 /// Timers of the event loop are good to a millisecond; the rest before the
 /// line is slept more finely.
@@ -123,128 +119,57 @@ async fn work(plan: &mut WorkerPlan) -> Result<WorkerOutcome, Failure> {
     run_load(plan, prepared, origin).await
 }
 
-/// Connections that are ready, and what they need.
+/// Clients that are ready, and what they need.
 struct Prepared {
-    connections: Vec<Ready>,
+    connector: Connector,
+    clients: Vec<Ready>,
     recorder: Recorder,
-    followers: Option<FollowerParts>,
-    /// Connections of the whole run that draw keys for themselves.
-    streams: u64,
 }
 
-/// A connection that is ready.
+/// A client that is ready.
 struct Ready {
-    parts: LinkParts,
-    stream: LoadStream,
-    /// Its number among those of the run that draw keys for themselves.
-    number: u64,
+    connections: Vec<Connected>,
+    source: RequestSource,
+    share: Share,
     remaining: Remaining,
 }
 
 async fn prepare(plan: &WorkerPlan) -> Result<Prepared, Failure> {
     let configuration = &*plan.configuration;
-    let recorder = Recorder::new(configuration.mix().len(), plan.routes.labels(), Instant::now())
-        .map_err(|error| Failure::of_client("prepare the records", configuration.target(), &error))?;
-    let slots = plan
-        .routes
-        .cluster
-        .then(|| Rc::new(SlotMap::new(plan.routes.shards.iter().map(|shard| &shard.slots))));
-    let mut shards: Vec<(&Shard, Option<SlotFilter>)> = Vec::new();
-    let numbers = configuration.keys.minimum..configuration.keys.maximum.saturating_add(1);
-    for (number, shard) in plan.routes.shards.iter().enumerate() {
-        let filter = slots.as_ref().map(|slots| SlotFilter { slots: Rc::clone(slots), shard: number });
-        // A shard that has none of the keys gets no load.
-        if filter.as_ref().is_none_or(|filter| has_keys(configuration, filter, numbers.clone())) {
-            shards.push((shard, filter));
-        }
-    }
-    let mut connections = Vec::with_capacity(configuration.connections_per_thread * shards.len());
-    for within_thread in 0..configuration.connections_per_thread {
-        let client = plan.thread * configuration.connections_per_thread + within_thread;
-        for (place, (shard, filter)) in shards.iter().enumerate() {
-            let number = (client * shards.len() + place) as u64;
-            let within_thread = connections.len();
-            connections.push(connect_one(plan, shard, filter.clone(), client, number, within_thread).await?);
-        }
-    }
-    let streams = (configuration.connections() * shards.len()) as u64;
-    let followers = slots.map(|slots| FollowerParts {
-        configuration: Arc::clone(&plan.configuration),
-        security: plan.security.clone(),
-        routes: Arc::clone(&plan.routes),
-        slots,
-        // A pass over all keys is divided by the map at its start.
-        learns: configuration.keys.pattern != KeyPattern::Sequential,
-    });
-    Ok(Prepared { connections, recorder, followers, streams })
-}
-
-async fn connect_one(
-    plan: &WorkerPlan,
-    shard: &Shard,
-    filter: Option<SlotFilter>,
-    client: usize,
-    number: u64,
-    within_thread: usize,
-) -> Result<Ready, Failure> {
-    let configuration = &*plan.configuration;
     let problem = |problem: &dyn std::fmt::Display| {
         Failure::of_client("prepare the requests", configuration.target(), problem)
     };
-    let share = Share { index: client as u64, connections: configuration.connections() as u64 };
-    let remaining = remaining(configuration, share, filter.as_ref());
-    let source = RequestSource::new(configuration, Arc::clone(&plan.templates), share, number, filter)
-        .map_err(|error| problem(&error))?;
-    let node = shard.nodes.get(client % shard.nodes.len().max(1)).copied().unwrap_or_default();
-    let endpoint = plan.routes.nodes.get(node).ok_or_else(|| problem(&"the shard has no node"))?;
-    let (stream, address) = connect::establish(configuration, plan.security.as_ref(), endpoint)
-        .await
-        .map_err(|error| error.failure())?;
-    let within_run = usize::try_from(number).unwrap_or(usize::MAX);
-    let parts = LinkParts {
-        name: ConnectionName { within_run, within_thread, address },
-        source,
-        expected: Expectation::new(plan.templates.walk(share.index), plan.templates.replies()),
-        node,
-        follows: plan.routes.cluster,
+    let recorder = Recorder::new(configuration.mix().len(), plan.routes.labels(), Instant::now())
+        .map_err(|error| Failure::of_client("prepare the records", configuration.target(), &error))?;
+    let connector = Connector {
+        configuration: Arc::clone(&plan.configuration),
+        templates: Arc::clone(&plan.templates),
+        routes: Arc::clone(&plan.routes),
+        security: plan.security.clone(),
+        next: Cell::new(configuration.connections() * plan.routes.shards.len()),
     };
-    Ok(Ready { parts, stream, number, remaining })
-}
-
-/// Whether any key of these numbers is in the slots of `filter`.
-fn has_keys(configuration: &Configuration, filter: &SlotFilter, numbers: Range<u64>) -> bool {
-    /// Keys looked at; with fewer slots than one in as many, none may be found.
-    const SAMPLE: u64 = 1_000_000;
-    let prefix = &configuration.keys.prefix;
-    let missing = format!("{MISSING_PREFIX}{prefix}");
-    let numbers = numbers.start..numbers.end.min(numbers.start.saturating_add(SAMPLE));
-    configuration.mix().iter().any(|operation| {
-        let prefix = if operation.missing { &missing } else { prefix };
-        match &operation.kind {
-            OperationKind::Command(_) => true,
-            OperationKind::AddJob(plan) => plan.wait_keys().iter().any(|key| filter.owns(key.as_bytes())),
-            _ => filter.any_owned(prefix, numbers.clone()),
-        }
-    })
-}
-
-/// What a connection has to do in the measured window, from its beginning.
-fn remaining(configuration: &Configuration, share: Share, filter: Option<&SlotFilter>) -> Remaining {
-    let (first, count) = share.of_range(configuration.keys.minimum, configuration.keys.maximum);
-    // A small share may hold no key of the shard at all; then there is nothing to do.
-    if configuration.keys.pattern == KeyPattern::Sequential
-        && filter.is_some_and(|filter| !has_keys(configuration, filter, first..first + count))
-    {
-        return Remaining::Requests(0);
+    let first = plan.thread * configuration.connections_per_thread;
+    let own = first..first + configuration.connections_per_thread;
+    let connected = connector.connect_all(own.clone()).await?;
+    let mut clients = Vec::with_capacity(connected.len());
+    for (client, connections) in own.zip(connected) {
+        let share = Share { index: client as u64, connections: configuration.connections() as u64 };
+        let source = RequestSource::new(configuration, Arc::clone(&plan.templates), share)
+            .map_err(|error| problem(&error))?;
+        clients.push(Ready { connections, source, share, remaining: remaining(configuration, share) });
     }
+    Ok(Prepared { connector, clients, recorder })
+}
+
+/// What a client has to do in the measured window, from its beginning.
+fn remaining(configuration: &Configuration, share: Share) -> Remaining {
     match configuration.limit {
         Limit::Requests(requests) => Remaining::Requests(requests.get()),
         Limit::Duration(duration) => Remaining::For(duration),
         Limit::AllKeys => {
-            let prefix = &configuration.keys.prefix;
-            let owned = filter.map_or(count, |filter| filter.count_owned(prefix, first..first + count));
+            let (_, keys) = share.of_range(configuration.keys.minimum, configuration.keys.maximum);
             let each = configuration.mix().first().map_or(1, |operation| operation.keys_per_command().max(1));
-            Remaining::Requests(owned.div_ceil(each as u64))
+            Remaining::Requests(keys.div_ceil(each as u64))
         }
     }
 }
@@ -276,137 +201,92 @@ async fn run_load(
     origin: Instant,
 ) -> Result<WorkerOutcome, Failure> {
     let configuration = Arc::clone(&plan.configuration);
-    let target = || configuration.target();
-    let measured_from = origin + configuration.warmup;
-    let Prepared { connections, mut recorder, followers, streams } = prepared;
-    recorder.set_origin(measured_from);
-    let names: Vec<ConnectionName> = connections.iter().map(|ready| ready.parts.name.clone()).collect();
-    let context = Rc::new(ThreadContext::new(
-        recorder,
-        Arc::clone(&plan.templates),
-        connections.len(),
-        Arc::clone(&plan.progress),
-        measured_from,
-    ));
-    let mut watch = Watch::new(&context, &configuration, &names);
-    let mut schedule = None;
-    let failure = if let Some(paced) = configuration.schedule {
-        let open = OpenLoop { schedule: paced, seed: configuration.seed, streams, origin };
-        let mut tasks = JoinSet::new();
-        let dispatch = open
-            .start(&mut tasks, connections, &context, followers.as_ref())
-            .map_err(|error| Failure::of_client("start the schedule", target(), &error))?;
-        let failure = watch.over_tasks(tasks, Some(&*dispatch), &mut plan.phase).await.err();
-        schedule = Some(dispatch.counts.borrow().clone());
-        failure
-    } else {
-        let closed = ClosedLoop { connections, followers, pipeline: configuration.pipeline, origin };
-        closed.run(&mut watch, &context, &mut plan.phase).await.err()
+    let failed = |step: &str, problem: &dyn std::fmt::Display| {
+        Failure::of_client(step, configuration.target(), problem)
     };
+    let measured_from = origin + configuration.warmup;
+    let Prepared { connector, clients, mut recorder } = prepared;
+    recorder.set_origin(measured_from);
+    let templates = Arc::clone(&plan.templates);
+    let context = Rc::new(ThreadContext::new(recorder, templates, Arc::clone(&plan.progress), measured_from));
+    let mut watch = Watch::new(&context, &configuration);
+    let pacer =
+        pacer(&configuration, &clients, origin).map_err(|error| failed("start the schedule", &error))?;
+    let clients = clients_of(clients, &connector, &context, origin);
+    let mut event_loop = EventLoop::new(clients, pacer, watch.alarm())
+        .map_err(|error| failed("start the event loop", &error))?;
+    let failure = watch.over(&mut event_loop, &connector, &plan.phase).await.err();
     let cpu = watch.cpu_used();
     let busy = measured_from.elapsed();
-    let finished = Rc::into_inner(context).map(|context| context.recorder.into_inner());
-    let Some(mut recorder) = finished else {
-        let problem = "a connection outlived its thread";
-        return Err(Failure::of_client("collect the counts", target(), &problem));
+    let schedule = finish(event_loop, &context);
+    let Some(context) = Rc::into_inner(context) else {
+        return Err(failed("collect the counts", &"a connection outlived its thread"));
     };
+    let mut recorder = context.recorder.into_inner();
     recorder.finish();
     Ok(WorkerOutcome { thread: plan.thread, recorder: Some(recorder), schedule, cpu, busy, failure })
 }
 
-/// The connections of a thread in a closed loop.
-struct ClosedLoop {
-    connections: Vec<Ready>,
-    followers: Option<FollowerParts>,
-    pipeline: usize,
+/// The schedule of an open loop.
+fn pacer(
+    configuration: &Configuration,
+    clients: &[Ready],
     origin: Instant,
+) -> Result<Option<Pacer>, HistogramError> {
+    let Some(schedule) = configuration.schedule else { return Ok(None) };
+    let (seed, crowd) = (configuration.seed, configuration.crowd);
+    let plan = Plan { schedule, seed, crowd, connections: configuration.connections() as u64 };
+    let numbers: Vec<u64> = clients.iter().map(|client| client.share.index).collect();
+    let measured_from = origin + configuration.warmup;
+    let end = |client: &Ready| match client.remaining {
+        Remaining::Requests(count) => ScheduleEnd::Requests(count),
+        Remaining::For(duration) => ScheduleEnd::At(measured_from + duration),
+    };
+    let ends = clients.iter().map(end).collect();
+    Pacer::new(&plan, &numbers, ends, origin, measured_from, configuration.drain).map(Some)
 }
 
-impl ClosedLoop {
-    async fn run(
-        self,
-        watch: &mut Watch<'_>,
-        context: &Rc<ThreadContext>,
-        phase: &mut watch::Receiver<Phase>,
-    ) -> Result<(), Failure> {
-        if self.followers.is_none() && self.connections.iter().all(|ready| ready.stream.is_plain()) {
-            return self.run_sockets(watch, context, phase);
-        }
-        let mut tasks = JoinSet::new();
-        for Ready { parts, stream, remaining, .. } in self.connections {
-            let follower = self.followers.clone().map(Follower::new);
-            let context = Rc::clone(context);
-            let connection = LoadConnection::new(parts, context, self.pipeline, remaining, self.origin);
-            tasks.spawn_local(run_as_task(connection, stream, follower));
-        }
-        watch.over_tasks(tasks, None, phase).await
-    }
-
-    /// Occupies the thread until the end; nothing else runs on it.
-    fn run_sockets(
-        self,
-        watch: &mut Watch<'_>,
-        context: &Rc<ThreadContext>,
-        phase: &watch::Receiver<Phase>,
-    ) -> Result<(), Failure> {
-        let failed = |problem: &dyn std::fmt::Display| {
-            Failure::of_client("set up the event loop", watch.configuration.target(), problem)
+fn clients_of(
+    ready: Vec<Ready>,
+    connector: &Connector,
+    context: &Rc<ThreadContext>,
+    origin: Instant,
+) -> Vec<Client> {
+    let configuration = &*connector.configuration;
+    let (routes, templates) = (&connector.routes, &connector.templates);
+    let map = routes.cluster.then(|| Map {
+        routes: Arc::clone(routes),
+        slots: Rc::new(SlotMap::new(routes.shards.iter().map(|shard| &shard.slots))),
+    });
+    let replies = templates.replies();
+    let client = |Ready { connections, source, share, remaining }: Ready| {
+        let pace = match configuration.schedule {
+            Some(_) => Pace::Scheduled { over: false },
+            None => Pace::Closed { pipeline: configuration.pipeline, remaining },
         };
-        let mut sockets = Vec::with_capacity(self.connections.len());
-        for Ready { parts, stream, remaining, .. } in self.connections {
-            let socket = stream.into_socket().map_err(|error| failed(&error))?;
-            let context = Rc::clone(context);
-            let connection = LoadConnection::new(parts, context, self.pipeline, remaining, self.origin);
-            sockets.push((connection, socket));
-        }
-        let sockets = SocketLoop::new(sockets, watch.alarm()).map_err(|error| failed(&error))?;
-        watch.over_sockets(sockets, phase)
-    }
+        let link = |(name, socket): Connected| {
+            let flight = Client::flight(pace, routes.cluster, templates.walk(share.index));
+            Link::new(name, socket, Expectation::new(flight, Arc::clone(&replies)), Rc::clone(context))
+        };
+        let links = connections.into_iter().map(link).collect();
+        Client::new(links, source, Rc::clone(context), map.clone(), pace, origin)
+    };
+    ready.into_iter().map(client).collect()
 }
 
-/// What the connections of an open loop have in common.
-struct OpenLoop {
-    schedule: Schedule,
-    seed: u64,
-    streams: u64,
-    origin: Instant,
-}
-
-impl OpenLoop {
-    fn start(
-        &self,
-        tasks: &mut Tasks,
-        connections: Vec<Ready>,
-        context: &Rc<ThreadContext>,
-        followers: Option<&FollowerParts>,
-    ) -> Result<Rc<Dispatch>, Box<dyn std::error::Error>> {
-        let numbers: Vec<u64> = connections.iter().map(|ready| ready.number).collect();
-        let agenda = Agenda::new(self.schedule, &numbers, self.streams, self.seed);
-        let dispatch = Rc::new(Dispatch::new(connections.len(), histogram::empty()?));
-        let ends = connections.iter().map(|ready| ready.remaining.end(context.measured_from)).collect();
-        let pacer = Pacer::new(agenda, Rc::clone(&dispatch), Rc::clone(context), self.origin, ends)?;
-        let (within_run, address) = (0, Arc::from("the schedule"));
-        tasks.spawn_local(async move {
-            pacer.run().await.map_err(|source| LoadError::Timer { connection: within_run, address, source })
-        });
-        for ready in connections {
-            let follower = followers.cloned().map(Follower::new);
-            let (context, dispatch) = (Rc::clone(context), Rc::clone(&dispatch));
-            let Ready { parts, stream, .. } = ready;
-            let connection =
-                ScheduledConnection::new(parts, stream, context, follower, dispatch, self.origin);
-            tasks.spawn_local(connection.run());
+/// Counts what an open loop left unanswered, with the time it has waited until now.
+fn finish(event_loop: EventLoop, context: &ThreadContext) -> Option<ScheduleCounts> {
+    let (clients, pacer) = event_loop.finish();
+    let mut pacer = pacer?;
+    let now = Instant::now();
+    let mut recorder = context.recorder.borrow_mut();
+    for (number, mut client) in clients {
+        for (operation, due) in client.unanswered() {
+            recorder.note_unanswered(operation, due, now);
         }
-        Ok(dispatch)
-    }
-}
-
-impl Remaining {
-    /// The same for a schedule.
-    fn end(self, measured_from: Instant) -> ScheduleEnd {
-        match self {
-            Self::Requests(count) => ScheduleEnd::Requests(count),
-            Self::For(duration) => ScheduleEnd::At(measured_from + duration),
+        while let Some(due) = pacer.next_missed(number, now) {
+            recorder.note_unanswered(client.skip(), due, now);
         }
     }
+    Some(pacer.counts)
 }

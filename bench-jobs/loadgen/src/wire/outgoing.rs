@@ -37,6 +37,11 @@ pub(crate) struct Mark {
     splices: usize,
 }
 
+impl Mark {
+    /// The begin of any.
+    pub(crate) const START: Self = Self { bytes: 0, splices: 0 };
+}
+
 impl Outgoing {
     #[inline]
     pub(crate) fn clear(&mut self) {

@@ -2,16 +2,11 @@
 //! has which. No sockets.
 
 use std::cell::Cell;
-use std::rc::Rc;
 
 use crc16::{State, XMODEM};
 
-use crate::workload::decimal::Decimal;
-
 /// Hash slots of every cluster.
 pub const SLOTS: usize = 16_384;
-/// Draws after which a connection gives up to find a key of its shard.
-const MAXIMUM_DRAWS: u32 = 1_000_000;
 /// Marks a slot that no shard has.
 const UNASSIGNED: u16 = u16::MAX;
 
@@ -29,7 +24,7 @@ pub(crate) fn hashtag(key: &[u8]) -> Option<&[u8]> {
 }
 
 /// The slot of a key of two parts; the second has no braces.
-fn slot_of_parts(prefix: &[u8], digits: &[u8]) -> usize {
+pub(crate) fn slot_of_parts(prefix: &[u8], digits: &[u8]) -> usize {
     let mut state = State::<XMODEM>::new();
     if let Some(tag) = hashtag(prefix) {
         state.update(tag);
@@ -76,52 +71,6 @@ impl SlotMap {
     pub(crate) fn shard_of(&self, slot: usize) -> Option<usize> {
         self.shards.get(slot).map(Cell::get).filter(|shard| *shard != UNASSIGNED).map(usize::from)
     }
-
-    fn has(&self, slot: usize, shard: usize) -> bool {
-        self.shards.get(slot).is_some_and(|found| usize::from(found.get()) == shard)
-    }
-}
-
-/// Tells a connection which keys are its own.
-#[derive(Clone, Debug)]
-pub(crate) struct SlotFilter {
-    pub(crate) slots: Rc<SlotMap>,
-    pub(crate) shard: usize,
-}
-
-impl SlotFilter {
-    pub(crate) fn owns(&self, key: &[u8]) -> bool {
-        self.owns_slot(slot_of(key))
-    }
-
-    #[inline]
-    pub(crate) fn owns_slot(&self, slot: usize) -> bool {
-        self.slots.has(slot, self.shard)
-    }
-
-    #[inline]
-    pub(crate) fn owns_key(&self, prefix: &[u8], digits: &[u8]) -> bool {
-        self.slots.has(slot_of_parts(prefix, digits), self.shard)
-    }
-
-    /// Whether a key of `prefix` and one of these numbers is owned.
-    pub(crate) fn any_owned(&self, prefix: &str, numbers: impl Iterator<Item = u64>) -> bool {
-        // With a hashtag in the prefix all keys have one slot.
-        let enough = if hashtag(prefix.as_bytes()).is_some() { 1 } else { usize::MAX };
-        numbers.take(enough).any(|number| self.owns_key(prefix.as_bytes(), Decimal::new(number).digits()))
-    }
-
-    /// How many keys of `prefix` and these numbers are owned.
-    pub(crate) fn count_owned(&self, prefix: &str, numbers: impl Iterator<Item = u64>) -> u64 {
-        let owned = |number: &u64| self.owns_key(prefix.as_bytes(), Decimal::new(*number).digits());
-        numbers.filter(owned).count() as u64
-    }
-}
-
-/// The first of what is drawn that is owned; none when very many draws are not.
-#[inline]
-pub(crate) fn first_owned<T>(mut draw: impl FnMut() -> T, owned: impl Fn(&T) -> bool) -> Option<T> {
-    (0..MAXIMUM_DRAWS).map(|_| draw()).find(owned)
 }
 
 #[cfg(test)]
@@ -147,16 +96,12 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_follows_the_map() {
-        let slots = Rc::new(SlotMap::new([vec![(0, 8191)], vec![(8192, 16_382)]].iter()));
-        let filter = SlotFilter { slots: Rc::clone(&slots), shard: 1 };
-        assert_eq!(slots.unassigned(), 1);
-        assert!(filter.owns(b"foo"));
+    fn a_map_knows_where_slots_have_gone() {
+        let slots = SlotMap::new([vec![(0, 8191)], vec![(8192, 16_382)]].iter());
+        assert_eq!((slots.unassigned(), slots.shard_of(16_383)), (1, None));
+        assert_eq!(slots.shard_of(slot_of(b"foo")), Some(1));
         slots.assign(12_182, 0);
-        assert!(!filter.owns(b"foo"));
-        assert!(!filter.any_owned("{foo}", 0..1_000_000));
-        assert!(filter.any_owned("key:", 0..1_000_000));
-        assert_eq!(first_owned(|| 7, |_| false), None);
+        assert_eq!(slots.shard_of(slot_of(b"foo")), Some(0));
     }
 
     proptest! {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use thiserror::Error;
 use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::client::Resumption;
 use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use tokio_rustls::rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use tokio_rustls::rustls::pki_types::pem::{self, PemObject as _};
@@ -103,7 +104,7 @@ impl TlsClient {
         } else {
             builder.with_root_certificates(trusted(options.ca_file.as_deref())?)
         };
-        let config = match (&options.certificate_file, &options.key_file) {
+        let mut config = match (&options.certificate_file, &options.key_file) {
             (Some(certificate), Some(key)) => {
                 let chain = certificates("tls-cert-file", certificate)?;
                 let key = PrivateKeyDer::from_pem_file(key).map_err(|source| TlsError::ReadPem {
@@ -117,6 +118,8 @@ impl TlsClient {
             }
             _ => builder.with_no_client_auth(),
         };
+        // Some servers, Dragonfly among them, offer sessions to come back to and then refuse them.
+        config.resumption = Resumption::disabled();
         let server_name = options.server_name.as_deref().map(server_name).transpose()?;
         Ok(Self { connector: TlsConnector::from(Arc::new(config)), server_name })
     }

@@ -8,19 +8,19 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use rand::SeedableRng;
 use rand::distr::{Distribution, Uniform};
 use rand::rngs::SmallRng;
 use thiserror::Error;
 
 use crate::configuration::{Configuration, Data};
 use crate::wire::outgoing::Outgoing;
-use crate::wire::slots::{SlotFilter, first_owned};
+use crate::wire::slots::{slot_of, slot_of_parts};
 use crate::workload::decimal::{self, Decimal, MAXIMUM_DIGITS};
 use crate::workload::keys::{KeyError, KeyPicker, Share};
 use crate::workload::mix::{Cycle, OperationIndex, OperationWalk};
 use crate::workload::operations::{OperationKind, OperationSpec, ReplyShape};
 use crate::workload::replay::requests::{JobRequests, ReplayEncodeError};
+use crate::workload::streams::{Purpose, stream};
 use crate::workload::template::{Piece, Word};
 use crate::workload::values::{self, Sizes, ValueSource};
 
@@ -340,7 +340,7 @@ fn merged(parts: Vec<Part>) -> Vec<Part> {
     merged
 }
 
-/// Source of the requests of one connection.
+/// Source of the requests of one client.
 #[derive(Debug)]
 pub(crate) struct RequestSource {
     templates: Arc<RequestTemplates>,
@@ -348,26 +348,19 @@ pub(crate) struct RequestSource {
     keys: KeySource,
 }
 
-/// No key of the connection's shard was found among very many draws.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct NoKey;
-
 impl RequestSource {
-    /// `stream` numbers the connections that draw keys for themselves.
+    /// The source of the client of this share.
     pub(crate) fn new(
         configuration: &Configuration,
         templates: Arc<RequestTemplates>,
         share: Share,
-        stream: u64,
-        filter: Option<SlotFilter>,
     ) -> Result<Self, RequestError> {
         let space = &configuration.keys;
-        // The odd constant spreads neighbouring connections over the seed space.
-        let seed = configuration.seed.wrapping_add(stream.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let keys = KeySource {
             picker: KeyPicker::new(space.pattern, space.minimum, space.maximum, share)?,
-            random: SmallRng::seed_from_u64(seed),
-            filter,
+            random: stream(configuration.seed, configuration.crowd, Purpose::Requests, share.index),
+            routed: configuration.cluster,
+            slot: None,
             drawn: Vec::new(),
         };
         Ok(Self { walk: templates.walk(share.index), templates, keys })
@@ -375,27 +368,39 @@ impl RequestSource {
 
     /// Appends the next requests of one operation in a row, `limit` at most.
     #[inline]
-    pub(crate) fn write_row(&mut self, outgoing: &mut Outgoing, limit: u64) -> Result<Row, NoKey> {
+    pub(crate) fn write_row(&mut self, outgoing: &mut Outgoing, limit: u64) -> Row {
         let operation = self.walk.current();
         let requests = self.walk.advance_within_row(limit);
-        let Some(request) = self.templates.requests.get(operation.0) else {
-            return Ok(Row { operation, requests });
-        };
+        self.keys.slot = None;
+        let row = Row { operation, requests };
+        let Some(request) = self.templates.requests.get(operation.0) else { return row };
         if let Some(keyed) = &request.keyed {
             for _ in 0..requests {
-                let prefix = keyed.heads.prefix.as_bytes();
-                let key = self.keys.draw(|filter, digits| filter.owns_key(prefix, digits))?;
+                let key = self.keys.draw(keyed.heads.prefix.as_bytes());
                 keyed.write(&mut outgoing.bytes, key);
             }
-            return Ok(Row { operation, requests });
+            return row;
         }
         for _ in 0..requests {
             self.keys.drawn.clear();
             for part in &request.parts {
-                part.write(outgoing, &mut self.keys)?;
+                part.write(outgoing, &mut self.keys);
             }
         }
-        Ok(Row { operation, requests })
+        row
+    }
+
+    /// The slot of the request written last, in a cluster; none of one without a drawn key.
+    #[inline]
+    pub(crate) fn slot(&self) -> Option<usize> {
+        self.keys.slot
+    }
+
+    /// The operation of the next request, which then is never written.
+    pub(crate) fn skip(&mut self) -> OperationIndex {
+        let operation = self.walk.current();
+        self.walk.advance();
+        operation
     }
 }
 
@@ -406,46 +411,45 @@ pub(crate) struct Row {
     pub(crate) requests: u64,
 }
 
-/// Draws the keys of one connection.
+/// Draws the keys of one client.
 #[derive(Debug)]
 struct KeySource {
     picker: KeyPicker,
     random: SmallRng,
-    /// Which keys may go to this connection.
-    filter: Option<SlotFilter>,
+    /// Whether the slot of the first key is asked for.
+    routed: bool,
+    slot: Option<usize>,
     /// Keys of the request that is being written.
     drawn: Vec<u64>,
 }
 
 impl KeySource {
+    /// The number of a key after `prefix`.
     #[inline]
-    fn draw(&mut self, owned: impl Fn(&SlotFilter, &[u8]) -> bool) -> Result<u64, NoKey> {
-        match &self.filter {
-            None => Ok(self.picker.next(&mut self.random)),
-            Some(filter) => {
-                let (picker, random) = (&mut self.picker, &mut self.random);
-                first_owned(|| picker.next(random), |&key| owned(filter, Decimal::new(key).digits()))
-                    .ok_or(NoKey)
-            }
+    fn draw(&mut self, prefix: &[u8]) -> u64 {
+        let key = self.picker.next(&mut self.random);
+        if self.routed && self.slot.is_none() {
+            self.slot = Some(slot_of_parts(prefix, Decimal::new(key).digits()));
         }
+        key
     }
 
     /// Draws a key that later parts of the request may refer to.
     #[inline]
-    fn next(&mut self, owned: impl Fn(&SlotFilter, &[u8]) -> bool) -> Result<Decimal, NoKey> {
-        let number = self.draw(owned)?;
+    fn next(&mut self, prefix: &[u8]) -> Decimal {
+        let number = self.draw(prefix);
         self.drawn.push(number);
-        Ok(Decimal::new(number))
+        Decimal::new(number)
     }
 }
 
 impl Part {
     #[inline]
-    fn write(&self, outgoing: &mut Outgoing, keys: &mut KeySource) -> Result<(), NoKey> {
+    fn write(&self, outgoing: &mut Outgoing, keys: &mut KeySource) {
         match self {
             Self::Fixed(bytes) => outgoing.bytes.extend_from_slice(bytes),
             Self::Key(heads) => {
-                let key = keys.next(|filter, digits| filter.owns_key(heads.prefix.as_bytes(), digits))?;
+                let key = keys.next(heads.prefix.as_bytes());
                 heads.write(&mut outgoing.bytes, &key);
             }
             Self::SameKey { heads, place } => {
@@ -458,13 +462,9 @@ impl Part {
                 let ttl = seconds.sample(&mut keys.random);
                 write_number(&mut outgoing.bytes, unix_seconds().saturating_add(ttl));
             }
-            Self::Job(jobs) => {
-                let written = jobs.write(&mut outgoing.bytes, &mut keys.random, keys.filter.as_ref());
-                return if written { Ok(()) } else { Err(NoKey) };
-            }
-            Self::Word { pieces, prefix, value } => return write_word(outgoing, keys, pieces, prefix, value),
+            Self::Job(jobs) => keys.slot = jobs.write(&mut outgoing.bytes, &mut keys.random),
+            Self::Word { pieces, prefix, value } => write_word(outgoing, keys, pieces, prefix, value),
         }
-        Ok(())
     }
 }
 
@@ -492,17 +492,19 @@ fn write_word(
     pieces: &[Piece],
     prefix: &str,
     value: &ValueSource,
-) -> Result<(), NoKey> {
+) {
     let mut filled = Vec::with_capacity(pieces.len());
-    for (place, piece) in pieces.iter().enumerate() {
+    // The key is the whole word: what stands before and after its placeholder belongs to it.
+    let known = keys.slot;
+    for piece in pieces {
         filled.push(match piece {
             Piece::Text(text) => Filled::Text(text),
-            Piece::Key => Filled::Key(keys.next(|filter, digits| {
-                let (before, after) = (text_of(pieces.get(..place)), text_of(pieces.get(place + 1..)));
-                filter.owns(format!("{before}{prefix}{}{after}", String::from_utf8_lossy(digits)).as_bytes())
-            })?),
+            Piece::Key => Filled::Key(keys.next(prefix.as_bytes())),
             Piece::Data => Filled::Value(value.draw(&mut keys.random)),
         });
+    }
+    if keys.routed && known.is_none() && keys.slot.is_some() {
+        keys.slot = Some(slot_of(text_of(&filled, prefix).as_bytes()));
     }
     let length: usize = filled
         .iter()
@@ -525,19 +527,16 @@ fn write_word(
         }
     }
     outgoing.bytes.extend_from_slice(b"\r\n");
-    Ok(())
 }
 
-/// The fixed text of some pieces.
-fn text_of(pieces: Option<&[Piece]>) -> String {
-    pieces
-        .unwrap_or_default()
-        .iter()
-        .filter_map(|piece| match piece {
-            Piece::Text(text) => Some(text.as_str()),
-            Piece::Key | Piece::Data => None,
-        })
-        .collect()
+/// The text of a word, but for its values.
+fn text_of(filled: &[Filled<'_>], prefix: &str) -> String {
+    let text = |piece: &Filled<'_>| match piece {
+        Filled::Text(text) => (*text).to_owned(),
+        Filled::Key(key) => format!("{prefix}{}", String::from_utf8_lossy(key.digits())),
+        Filled::Value(_) => String::new(),
+    };
+    filled.iter().map(text).collect()
 }
 
 #[cfg(test)]
@@ -560,11 +559,11 @@ mod tests {
 
     fn written_by(configuration: &Configuration, count: usize) -> String {
         let templates = Arc::new(RequestTemplates::new(configuration).unwrap());
-        let mut source = RequestSource::new(configuration, templates, ALONE, 0, None).unwrap();
+        let mut source = RequestSource::new(configuration, templates, ALONE).unwrap();
         let mut outgoing = Outgoing::default();
         let mut left = count as u64;
         while left > 0 {
-            left -= source.write_row(&mut outgoing, left).unwrap().requests;
+            left -= source.write_row(&mut outgoing, left).requests;
         }
         outgoing.bytes.escape_ascii().to_string().replace("\\r\\n", " ")
     }
@@ -600,9 +599,9 @@ mod tests {
         let mut parted = RequestTemplates::new(&configuration).unwrap();
         parted.requests.iter_mut().for_each(|request| request.keyed = None);
         let written = |templates| {
-            let mut source = RequestSource::new(&configuration, Arc::new(templates), ALONE, 0, None).unwrap();
+            let mut source = RequestSource::new(&configuration, Arc::new(templates), ALONE).unwrap();
             let mut outgoing = Outgoing::default();
-            (0..3000).for_each(|_| assert_eq!(source.write_row(&mut outgoing, 1).unwrap().requests, 1));
+            (0..3000).for_each(|_| assert_eq!(source.write_row(&mut outgoing, 1).requests, 1));
             outgoing.bytes
         };
         assert_eq!(written(templates), written(parted));

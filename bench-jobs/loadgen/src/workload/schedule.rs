@@ -5,10 +5,11 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Duration;
 
-use rand::SeedableRng;
 use rand::distr::Distribution;
 use rand::rngs::SmallRng;
 use rand_distr::Exp1;
+
+use crate::workload::streams::{Crowd, Purpose, stream};
 
 /// How requests follow each other.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -32,10 +33,27 @@ impl Arrival {
 /// An open loop's rate and how its requests follow each other.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Schedule {
-    /// Operations per second of all connections of the process, above 0.
+    /// Operations per second of all connections of all processes, above 0.
     pub operations_per_second: f64,
     /// How they follow each other.
     pub arrival: Arrival,
+}
+
+/// What all timetables of a process have in common.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plan {
+    pub(crate) schedule: Schedule,
+    pub(crate) seed: u64,
+    pub(crate) crowd: Crowd,
+    /// Connections of the process.
+    pub(crate) connections: u64,
+}
+
+impl Plan {
+    /// Mean time between requests of one connection, in seconds.
+    pub(crate) fn interval(&self) -> f64 {
+        self.connections as f64 * f64::from(self.crowd.processes) / self.schedule.operations_per_second
+    }
 }
 
 /// The intended times of one connection, one after the other.
@@ -52,16 +70,18 @@ struct Timetable {
 }
 
 impl Timetable {
-    fn new(schedule: Schedule, index: u64, connections: u64, seed: u64) -> Self {
-        let interval = connections as f64 / schedule.operations_per_second;
+    fn new(plan: &Plan, number: u64) -> Self {
+        let Plan { schedule, seed, crowd, .. } = *plan;
         let at = match schedule.arrival {
-            // Staggered, so that all connections together make an even grid.
-            Arrival::Fixed => index as f64 / schedule.operations_per_second,
+            // Staggered, so that all connections of all processes together make an even grid.
+            Arrival::Fixed => {
+                let place = number as f64 * f64::from(crowd.processes) + f64::from(crowd.index);
+                place / schedule.operations_per_second
+            }
             Arrival::Poisson => 0.0,
         };
-        // Other numbers than the ones that keys are drawn with.
-        let random = SmallRng::seed_from_u64(seed.wrapping_add(index).rotate_left(32) ^ 0x5bd1_e995);
-        Self { arrival: schedule.arrival, interval, random, count: 0, at }
+        let random = stream(seed, crowd, Purpose::Arrivals, number);
+        Self { arrival: schedule.arrival, interval: plan.interval(), random, count: 0, at }
     }
 
     fn next(&mut self) -> Duration {
@@ -84,16 +104,18 @@ impl Timetable {
 pub(crate) struct Agenda {
     next: BinaryHeap<Reverse<(Duration, usize)>>,
     timetables: Vec<Timetable>,
+    /// The next times of connections that are out of the order for a while.
+    parked: Vec<Option<Duration>>,
 }
 
 impl Agenda {
     /// `numbers` are those of the thread's connections within the run.
-    pub(crate) fn new(schedule: Schedule, numbers: &[u64], connections: u64, seed: u64) -> Self {
-        let mut timetables: Vec<_> =
-            numbers.iter().map(|&index| Timetable::new(schedule, index, connections, seed)).collect();
+    pub(crate) fn new(plan: &Plan, numbers: &[u64]) -> Self {
+        let mut timetables: Vec<_> = numbers.iter().map(|&number| Timetable::new(plan, number)).collect();
         let next =
             timetables.iter_mut().enumerate().map(|(index, table)| Reverse((table.next(), index))).collect();
-        Self { next, timetables }
+        let parked = vec![None; timetables.len()];
+        Self { next, timetables, parked }
     }
 
     /// Mean time between requests of these connections, in seconds.
@@ -116,6 +138,36 @@ impl Agenda {
         Some((due, connection))
     }
 
+    /// Takes the connection that is next out of the order, with its time.
+    pub(crate) fn park(&mut self) {
+        if let Some(Reverse((due, connection))) = self.next.pop()
+            && let Some(place) = self.parked.get_mut(connection)
+        {
+            *place = Some(due);
+        }
+    }
+
+    /// Puts a parked connection back.
+    pub(crate) fn unpark(&mut self, connection: usize) {
+        if let Some(due) = self.parked.get_mut(connection).and_then(Option::take) {
+            self.next.push(Reverse((due, connection)));
+        }
+    }
+
+    /// The next time of a parked connection.
+    pub(crate) fn parked(&self, connection: usize) -> Option<Duration> {
+        self.parked.get(connection).copied().flatten()
+    }
+
+    /// Goes on to the time after it.
+    pub(crate) fn skip(&mut self, connection: usize) {
+        if let (Some(place), Some(table)) =
+            (self.parked.get_mut(connection), self.timetables.get_mut(connection))
+        {
+            *place = Some(table.next());
+        }
+    }
+
     /// Takes a connection out: it has been given all its requests.
     pub(crate) fn retire(&mut self, connection: usize) {
         self.next.retain(|Reverse((_, other))| *other != connection);
@@ -127,10 +179,13 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    fn plan(arrival: Arrival, rate: f64, connections: u64, crowd: Crowd) -> Plan {
+        Plan { schedule: Schedule { operations_per_second: rate, arrival }, seed: 7, crowd, connections }
+    }
+
     fn times(arrival: Arrival, rate: f64, connections: u64, until: Duration) -> Vec<(Duration, usize)> {
         let numbers: Vec<u64> = (0..connections).collect();
-        let schedule = Schedule { operations_per_second: rate, arrival };
-        let mut agenda = Agenda::new(schedule, &numbers, connections, 7);
+        let mut agenda = Agenda::new(&plan(arrival, rate, connections, Crowd::ALONE), &numbers);
         due_by(&mut agenda, until)
     }
 
@@ -151,6 +206,23 @@ mod tests {
     }
 
     #[test]
+    fn the_fixed_schedules_of_all_processes_interleave() {
+        let mut all: Vec<Duration> = (0..3)
+            .flat_map(|index| {
+                let crowd = Crowd { index, processes: 3 };
+                let mut agenda = Agenda::new(&plan(Arrival::Fixed, 100.0, 2, crowd), &[0, 1]);
+                due_by(&mut agenda, Duration::from_millis(999)).into_iter().map(|(due, _)| due)
+            })
+            .collect();
+        all.sort();
+        assert_eq!(all.len(), 100, "100 operations a second of all processes together");
+        for (number, due) in all.iter().enumerate() {
+            let wanted = number as f64 / 100.0;
+            assert!((due.as_secs_f64() - wanted).abs() < 1e-9, "{number}: {due:?}, not {wanted} s");
+        }
+    }
+
+    #[test]
     fn poisson_gaps_have_the_mean_and_the_spread_of_the_law() {
         let times = times(Arrival::Poisson, 1000.0, 5, Duration::from_secs(100));
         let count = times.len() as f64;
@@ -167,8 +239,7 @@ mod tests {
 
     #[test]
     fn a_retired_connection_gets_nothing_more() {
-        let schedule = Schedule { operations_per_second: 10.0, arrival: Arrival::Fixed };
-        let mut agenda = Agenda::new(schedule, &[0, 1], 2, 1);
+        let mut agenda = Agenda::new(&plan(Arrival::Fixed, 10.0, 2, Crowd::ALONE), &[0, 1]);
         assert!((agenda.mean_interval() - 0.1).abs() < 1e-12);
         agenda.retire(0);
         let who: Vec<usize> =

@@ -152,6 +152,68 @@ fn keys_go_to_their_shards_and_a_pass_covers_each_exactly_once() {
 }
 
 #[test]
+fn the_declared_keys_are_drawn_over_all_shards_together() {
+    let cluster = Cluster::start(0);
+    for (options, closed) in [("--requests 6000 --pipeline 5", true), ("--rate 6000 --duration 1s", false)] {
+        cluster.nodes.iter().for_each(|(node, _)| {
+            node.ask(&["FLUSHALL"]);
+        });
+        let report = run_mix(
+            cluster.port(),
+            &format!(
+                "--cluster --threads 2 --connections-per-thread 2 --key-prefix z: --key-maximum 99 \
+                 --key-pattern zipfian --zipf-exponent 1.2 --seed 3 {options}"
+            ),
+            &["incr"],
+        )
+        .report();
+        assert_shards(&report, 3);
+        let total = report.totals.count;
+        assert_eq!(total, if closed { 24_000 } else { 6000 });
+        let weights: Vec<f64> = (1..=100).map(|rank| f64::from(rank).powf(-1.2)).collect();
+        let sum: f64 = weights.iter().sum();
+        let counted = |key: usize| -> f64 {
+            let asked = |node: &RedisServer| node.ask(&[&format!("GET z:{key}")]);
+            let said = cluster.nodes.iter().map(|(node, _)| asked(node)).find(|said| said.starts_with('$'));
+            said.and_then(|said| said.lines().nth(1)?.parse().ok()).unwrap_or(0.0)
+        };
+        let chi_squared: f64 = weights
+            .iter()
+            .enumerate()
+            .map(|(key, weight)| {
+                let wanted = weight / sum * total as f64;
+                (counted(key) - wanted).powi(2) / wanted
+            })
+            .sum();
+        // 99 degrees of freedom: 99.9 % of samples stay below 148.2.
+        assert!(chi_squared < 148.2, "{options}: the keys do not follow the law: chi squared {chi_squared}");
+    }
+}
+
+#[test]
+fn a_slot_that_moves_to_a_node_which_is_new_is_followed() {
+    let mut cluster = Cluster::start(0);
+    let added = RedisServer::start_node();
+    let (first, bus) = &cluster.nodes[0];
+    added.0.ask(&[&format!("CLUSTER MEET 127.0.0.1 {} {bus}", first.port)]);
+    cluster.nodes.push(added);
+    cluster.until_ok();
+    let options = "--cluster --key-prefix m: --key-maximum 49 --connections-per-thread 3 --ratio 1:1 \
+        --pipeline 3 --duration 4s --progress-interval 50ms";
+    let said = cluster.nodes[0].0.ask(&["CLUSTER KEYSLOT m:7"]);
+    let slot: u16 = said.trim_start_matches(':').lines().next().unwrap().parse().unwrap();
+    let mut running = Running::start(cluster.port(), options, None);
+    running.until_loading();
+    cluster.move_slot(slot, usize::from(slot / 5461).min(2), 3);
+    let ended = running.wait();
+    assert_eq!(ended.code, 0, "{ended:?}");
+    let report = ended.report();
+    assert_eq!((report.totals.errors, report.totals.requests), (0, report.totals.count));
+    assert_shards(&report, 4);
+    assert_eq!(cluster.answered(&report.commands), report.commands);
+}
+
+#[test]
 fn a_slot_that_moves_under_load_is_followed() {
     let cluster = Cluster::start(0);
     let keys = "--cluster --key-prefix m: --key-maximum 49";
@@ -213,8 +275,8 @@ fn bullmq_jobs_go_to_the_shards_of_their_queues() {
     // The queues' slots, 10766 and 14895, are those of two of the three nodes.
     let mut jobs: Vec<u64> = report.shards.iter().map(|shard| shard.operations).collect();
     jobs.sort_unstable();
-    assert_eq!(jobs, [0, 200, 200], "{:?}", report.shards);
-    assert_eq!(report.queues.unwrap().found, 400);
+    assert!(jobs[0] == 0 && jobs[1] > 50 && jobs[1] + jobs[2] == 200, "{:?}", report.shards);
+    assert_eq!(report.queues.unwrap().found, 200);
     assert!(report.shards.iter().all(|shard| shard.moved + shard.errors == 0), "{:?}", report.shards);
     assert_eq!(cluster.answered(&report.commands), report.commands);
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 
-use crate::support::{RedisServer, Running, run};
+use crate::support::{RedisServer, Running, run, run_mix};
 
 #[test]
 fn the_warm_up_is_sent_and_counted_nowhere_else() {
@@ -61,12 +61,9 @@ fn an_open_loop_sends_what_is_scheduled() {
         assert!(schedule.scheduled.abs_diff(2000) <= tolerance, "{schedule:?}");
         let warmup = report.warmup.as_ref().unwrap().operations.values().sum::<u64>();
         assert!(warmup.abs_diff(400) <= 100, "{warmup}");
-        println!(
-            "{arrival}: lag p50 {} us, p99 {} us, longest {} us",
-            schedule.p50_lag_microseconds, schedule.p99_lag_microseconds, schedule.maximum_lag_microseconds
-        );
+        println!("{arrival}: lag {:?}", schedule.lag);
         // Tens of microseconds on a quiet machine; this one may be busy.
-        assert!(schedule.p50_lag_microseconds < 20_000, "{schedule:?}");
+        assert!(schedule.lag.p50 < 20_000, "{schedule:?}");
     }
     let commands = server.answered();
     assert!(commands["get"] > 3000, "{commands:?}");
@@ -121,4 +118,72 @@ fn an_open_loop_ends_soon_after_a_signal() {
     let schedule = ended.report().schedule.unwrap();
     assert_eq!(schedule.scheduled, schedule.answered);
     assert_eq!(server.calls("get") + server.calls("set"), schedule.answered);
+}
+
+#[test]
+fn a_server_that_cannot_follow_gives_a_result_with_everything_that_was_due_in_it() {
+    let server = RedisServer::start(&["--enable-debug-command", "yes"]);
+    // A hundred of these a second at most.
+    let ended = run_mix(
+        server.port,
+        "--connections-per-thread 4 --rate 1000 --duration 1s --drain 500ms",
+        &["command DEBUG SLEEP 0.01"],
+    );
+    assert_eq!(ended.code, 0, "an overload is a result: {ended:?}");
+    let report = ended.report();
+    let schedule = report.schedule.as_ref().unwrap();
+    assert_eq!(schedule.scheduled, 1000, "{schedule:?}");
+    assert_eq!(schedule.answered + schedule.unanswered, 1000, "{schedule:?}");
+    assert!((50..200).contains(&schedule.answered), "{schedule:?}");
+    let debug = report.operation("DEBUG").unwrap();
+    assert_eq!((debug.count, debug.unanswered), (schedule.answered, schedule.unanswered));
+    assert_eq!(debug.latencies().unwrap().count(), 1000, "what is unanswered counts with its wait");
+    assert!((450_000..1_700_000).contains(&debug.latency.p50), "{:?}", debug.latency);
+    assert!(debug.latency.max >= 1_400_000, "the first ones wait until the end: {:?}", debug.latency);
+    assert!(report.window_seconds < 2.0, "the window ends with the last answer: {}", report.window_seconds);
+    assert!(ended.took < Duration::from_secs(4), "the drain is bounded: {:?}", ended.took);
+}
+
+#[test]
+fn what_a_stalled_server_does_not_even_take_is_counted_without_being_kept() {
+    let server = RedisServer::start(&[]);
+    let options = "--connections-per-thread 2 --ratio 1:0 --data-size 200000 --rate 500 --duration 2s \
+        --drain 300ms --key-maximum 9 --progress-interval 20ms";
+    let mut running = Running::start(server.port, options, None);
+    running.until_loading();
+    server.signal(Signal::SIGSTOP);
+    let ended = running.wait();
+    server.signal(Signal::SIGCONT);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    let schedule = ended.report().schedule.unwrap();
+    assert_eq!(schedule.scheduled, 1000, "{schedule:?}");
+    assert!(schedule.unsent_at_end > 100 && schedule.unanswered >= schedule.unsent_at_end, "{schedule:?}");
+    assert!(schedule.lag.max > 500_000, "the lag of what was never written is its wait: {schedule:?}");
+}
+
+#[test]
+fn a_rate_over_a_short_window_is_the_declared_one() {
+    let server = RedisServer::start(&[]);
+    let options = "--connections-per-thread 1 --rate 10 --duration 1s --key-maximum 9";
+    let report = run(server.port, options).report();
+    assert_eq!(report.totals.count, 10);
+    let rate = report.totals.operations_per_second;
+    assert!((9.8..=10.01).contains(&rate), "ten requests of a second are 10/s, not {rate}/s");
+}
+
+#[test]
+fn pods_share_a_rate() {
+    let server = RedisServer::start(&[]);
+    let pod = |index: u32| {
+        let options = format!(
+            "--connections-per-thread 2 --rate 400 --clients 2 --client-index {index} --duration 1s --seed 5"
+        );
+        Running::start(server.port, &options, None)
+    };
+    let pods = [pod(0), pod(1)];
+    for pod in pods {
+        let schedule = pod.wait().report().schedule.unwrap();
+        assert_eq!((schedule.scheduled, schedule.answered), (200, 200), "{schedule:?}");
+        assert!((schedule.operations_per_second - 200.0).abs() < 1e-9, "{schedule:?}");
+    }
 }

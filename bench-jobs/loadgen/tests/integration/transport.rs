@@ -2,6 +2,9 @@
 
 use crate::support::{RedisServer, Running, free_port, run, wait_for, write_certificates};
 use dragstrip_loadgen::counts::report::FailureKind;
+use dragstrip_loadgen::wire::tls::{TlsClient, TlsOptions};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio_rustls::rustls::HandshakeKind;
 
 #[test]
 fn a_unix_socket_carries_the_load() {
@@ -78,6 +81,46 @@ fn tls_carries_the_load_and_checks_certificates() {
         let failure = refused.report().failure.unwrap();
         assert!(failure.message.contains(reason), "{options}: {failure:?}");
     }
+}
+
+#[test]
+fn a_session_of_tls_is_never_resumed_and_many_connections_are_made_at_a_time() {
+    let directory = tempfile::tempdir().unwrap();
+    write_certificates(directory.path());
+    let file = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let tls_port = free_port();
+    let _server = RedisServer::start(&[
+        "--tls-port",
+        &tls_port.to_string(),
+        "--tls-cert-file",
+        &file("server.pem"),
+        "--tls-key-file",
+        &file("server.key"),
+        "--tls-auth-clients",
+        "no",
+    ]);
+    wait_for("the TLS port", || std::net::TcpStream::connect(("127.0.0.1", tls_port)).ok());
+    let client = TlsClient::new(&TlsOptions { insecure: true, ..TlsOptions::default() }).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    for number in 0..3 {
+        let kind = runtime.block_on(async {
+            let socket = tokio::net::TcpStream::connect(("127.0.0.1", tls_port)).await.unwrap();
+            let name = client.name_of("server.test").unwrap();
+            let mut stream = client.connector.connect(name, socket).await.unwrap();
+            // Tickets come after the handshake.
+            stream.write_all(b"PING\r\n").await.unwrap();
+            stream.flush().await.unwrap();
+            stream.read_u8().await.unwrap();
+            stream.get_ref().1.handshake_kind()
+        });
+        assert_eq!(kind, Some(HandshakeKind::Full), "connection {number} resumed the session of one before");
+    }
+    let ended = run(
+        tls_port,
+        "--tls --tls-insecure --threads 2 --connections-per-thread 300 --requests 3 --ratio 0:1 --key-maximum 9",
+    );
+    assert_eq!((ended.code, ended.report().totals.count), (0, 1800), "{ended:?}");
+    println!("600 TLS connections and their load took {:?}", ended.took);
 }
 
 #[test]

@@ -1,9 +1,8 @@
 //! The load generator's command line. Pure.
 //!
-//! Several client pods share one declared workload: each gets its own seed, its
-//! share of an open loop's rate, and under the sequential pattern its own
-//! contiguous part of the key space, so that together they still visit every
-//! key once per pass.
+//! Several client pods share one declared workload: each is told its number among
+//! them, and under the sequential pattern gets its own contiguous part of the key
+//! space, so that together they still visit every key once per pass.
 
 use super::REPORT_NAME;
 use crate::tool::{self, LaunchContext};
@@ -11,7 +10,7 @@ use dragstrip_crds::{
     units::{Decimal, Period},
     workload::{
         ArrivalSchedule, BatchOperation, BatchSpec, BullmqReplaySpec, Client, ConnectionKind, KeyPattern,
-        LibrarySpec, LoadgenOperation, LoadgenSpec, OpenLoopSpec, OperationName,
+        LibrarySpec, LoadgenOperation, LoadgenSpec, OperationName,
     },
 };
 use dragstrip_results::protocol::JobSpec;
@@ -19,8 +18,6 @@ use std::{fmt::Display, path::Path};
 
 /// Exponent of the Zipfian pattern when none is declared, as YCSB has it.
 const DEFAULT_ZIPF_EXPONENT: &str = "0.99";
-/// Odd and without pattern, so that multiples of it are far apart.
-const SEED_STEP: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// A command line that grows.
 #[derive(Debug, Default)]
@@ -56,12 +53,15 @@ pub(super) fn arguments(spec: &LoadgenSpec, job: &JobSpec, context: &LaunchConte
     line.option("threads", spec.threads);
     match &spec.library {
         Some(library) => library_options(&mut line, spec, job, library),
-        None => raw_options(&mut line, spec, job, context),
+        None => raw_options(&mut line, spec),
     }
     line.option("data-size", spec.data_size);
     keys(&mut line, spec, job, context);
     bounds(&mut line, spec, job);
-    line.option("seed", seed(spec.seed, context.client_index));
+    // The same declaration draws the same keys again.
+    line.option("seed", spec.seed.unwrap_or_default());
+    line.option("clients", job.clients);
+    line.option("client-index", context.client_index);
     line.option("start-at-unix-nanos", context.start_at_unix_nanos.max(0));
     output(&mut line, &context.output_directory);
     line.finish()
@@ -110,14 +110,7 @@ fn library_target(line: &mut Line, client: Client, job: &JobSpec, context: &Laun
 /// What the generator cannot do with this target; the error names the field and the remedy.
 pub(super) fn accept(spec: &LoadgenSpec, job: &JobSpec, context: &LaunchContext) -> Result<(), String> {
     let refuse = |condition: bool, message: &str| if condition { Err(message.to_owned()) } else { Ok(()) };
-    refuse(
-        spec.replica_reads && !job.target.cluster,
-        "loadgen.replicaReads needs a target in cluster mode: leave it out",
-    )?;
-    refuse(
-        spec.rate.is_some() && spec.pipeline != 1,
-        "loadgen.rate sends each request at its own time: leave loadgen.pipeline at 1",
-    )?;
+    spec.problem(job.target.cluster).map_or(Ok(()), Err)?;
     if let Some(tls) = &context.tls {
         refuse(
             spec.library.is_some() && spec.client != Client::Fred && tls.server_name != job.target.host,
@@ -125,10 +118,7 @@ pub(super) fn accept(spec: &LoadgenSpec, job: &JobSpec, context: &LaunchContext)
              certificate, or set loadgen.client to Fred or Raw",
         )?;
     }
-    match (&spec.library, &spec.batch) {
-        (Some(_), None) => library_operation(spec).map(|_| ()),
-        _ => Ok(()),
-    }
+    Ok(())
 }
 
 /// Progress every second, and the report's file.
@@ -138,7 +128,7 @@ pub(crate) fn output(line: &mut Line, directory: &Path) {
 }
 
 /// The generator's own client.
-fn raw_options(line: &mut Line, spec: &LoadgenSpec, job: &JobSpec, context: &LaunchContext) {
+fn raw_options(line: &mut Line, spec: &LoadgenSpec) {
     line.option("protocol", if spec.resp3 { "resp3" } else { "resp2" });
     line.option("connections-per-thread", spec.connections_per_thread);
     line.option("pipeline", spec.pipeline);
@@ -152,7 +142,7 @@ fn raw_options(line: &mut Line, spec: &LoadgenSpec, job: &JobSpec, context: &Lau
         }
     }
     if let Some(rate) = &spec.rate {
-        line.option("rate", rate_share(rate, context.client_index, job.clients));
+        line.option("rate", rate.operations_per_second);
         line.option(
             "arrival",
             match rate.arrival {
@@ -242,7 +232,7 @@ fn library_options(line: &mut Line, spec: &LoadgenSpec, job: &JobSpec, library: 
     }
     line.option("tasks", library.tasks);
     line.flag("assert-expected", library.assert_expected);
-    if let Ok(operation) = library_operation(spec) {
+    if let Ok(operation) = spec.library_operation() {
         line.option("library-operation", operation);
     }
 }
@@ -264,46 +254,6 @@ fn batch_options(line: &mut Line, batch: &BatchSpec) {
     if let Some(expiry) = &batch.expiry {
         line.option("batch-ttl", format!("{}s", whole_seconds(expiry)));
     }
-}
-
-/// The one operation of a client library: libraries are compared operation by
-/// operation.
-pub(super) fn library_operation(spec: &LoadgenSpec) -> Result<&'static str, String> {
-    match spec.operations.as_slice() {
-        [] => match spec.ratio.split_once(':').map(|(sets, gets)| (nothing(sets), nothing(gets))) {
-            Some((false, true)) => Ok("set"),
-            Some((true, false)) => Ok("get"),
-            _ => Err(format!(
-                "loadgen.ratio {} mixes SET and GET, but a client library is measured with one operation: set \
-                 ratio to 1:0 or 0:1, or name one operation in loadgen.operations",
-                spec.ratio
-            )),
-        },
-        [operation] => single_operation(operation),
-        _ => Err(
-            "loadgen.operations has several entries, but a client library is measured with one operation: give \
-             each a phase of its own"
-                .to_owned(),
-        ),
-    }
-}
-
-fn nothing(number: &str) -> bool {
-    number.bytes().all(|digit| digit == b'0')
-}
-
-fn single_operation(operation: &LoadgenOperation) -> Result<&'static str, String> {
-    let known = match operation.operation {
-        Some(OperationName::Incr) => Some("incr"),
-        Some(OperationName::Get) => Some("get"),
-        Some(OperationName::Set) if operation.expiry.is_none() => Some("set"),
-        _ => None,
-    };
-    known.ok_or_else(|| {
-        "loadgen.operations of a client library must be Incr, Get, or Set without expiry; for Mset, Mget and \
-         expiries use loadgen.batch"
-            .to_owned()
-    })
 }
 
 fn keys(line: &mut Line, spec: &LoadgenSpec, job: &JobSpec, context: &LaunchContext) {
@@ -350,19 +300,6 @@ fn bounds(line: &mut Line, spec: &LoadgenSpec, job: &JobSpec) {
     if !warmup.is_zero() {
         line.option("warmup", format!("{}ms", warmup.as_millis().max(1)));
     }
-}
-
-/// A pod's own seed. The same declaration draws the same keys again; a seed
-/// that is not declared is 0.
-pub(super) fn seed(declared: Option<i64>, client_index: u32) -> u64 {
-    declared.unwrap_or_default().unsigned_abs().wrapping_add(u64::from(client_index).wrapping_mul(SEED_STEP))
-}
-
-/// A pod's part of the declared rate: the parts add up to the whole.
-pub(super) fn rate_share(rate: &OpenLoopSpec, client_index: u32, clients: u32) -> i64 {
-    let (clients, index) = (i64::from(clients.max(1)), i64::from(client_index));
-    let whole = rate.operations_per_second;
-    whole / clients + i64::from(index < whole % clients)
 }
 
 /// A pod's part of the keys `minimum..=maximum`; all of them where there are

@@ -1,12 +1,8 @@
 //! Tests of the load generator's adapter.
 
-use super::{
-    arguments::{rate_share, seed, share},
-    *,
-};
+use super::{arguments::share, *};
 use crate::fixtures::{context, ended};
 use clap::Parser as _;
-use dragstrip_crds::workload::{ArrivalSchedule, OpenLoopSpec};
 use dragstrip_loadgen::{
     cli::Arguments,
     configuration::Configuration,
@@ -157,12 +153,11 @@ fn operations_are_spelled_in_the_generators_words() {
 }
 
 #[test]
-fn an_open_loops_rate_is_divided_among_the_pods() {
-    let rate = OpenLoopSpec { operations_per_second: 100, arrival: ArrivalSchedule::Poisson };
-    let shares: Vec<_> = (0..3).map(|index| rate_share(&rate, index, 3)).collect();
-    assert_eq!(shares, [34, 33, 33]);
-    let line = line(r#"{"duration": "5s", "rate": {"operationsPerSecond": 100, "arrival": "Poisson"}}"#);
-    assert!(line.contains("--rate 33 --arrival poisson"), "{line}");
+fn the_pods_share_one_rate_and_one_seed_and_know_their_places() {
+    let line =
+        line(r#"{"duration": "5s", "seed": 7, "rate": {"operationsPerSecond": 100, "arrival": "Poisson"}}"#);
+    assert!(line.contains("--rate 100 --arrival poisson"), "{line}");
+    assert!(line.contains("--seed 7 --clients 3 --client-index 1"), "{line}");
 }
 
 #[test]
@@ -235,12 +230,19 @@ fn what_a_report_holds_besides_is_taken_over() {
     let mut json: serde_json::Value = serde_json::from_str(&report().to_json().unwrap()).unwrap();
     json["commands"] = serde_json::json!({"set": 12, "get": 13});
     json["warmup"] = serde_json::json!({"seconds": 1.0, "operations": {"SET": 10}});
-    json["schedule"] = serde_json::json!({"kind": "fixed", "scheduled": 5, "sent": 5, "answered": 5});
+    let lag = histogram::encode(&histogram::empty().unwrap()).unwrap().0;
+    json["schedule"] = serde_json::json!({"kind": "fixed", "scheduled": 7, "sent": 6, "answered": 5, "unanswered": 2, "lagHistogram": lag});
+    // One GET had no answer.
+    let latencies = json["operations"][0]["histogram"].clone();
+    json["operations"][1]["histogram"] = latencies;
+    json["operations"][1]["count"] = 1.into();
+    json["operations"][1]["unanswered"] = 1.into();
+    json["perSecond"] = serde_json::json!([]);
     fs::write(directory.path().join(REPORT_NAME), json.to_string()).unwrap();
     let adapter = LoadgenAdapter::new(spec(r#"{"duration": "5s"}"#));
     let measured = adapter.judge(&job(1), &context(0, directory.path()), &ended(Some(0), None)).unwrap();
     assert_eq!((measured.commands["set"], measured.warmup["SET"]), (12, 10));
-    assert_eq!(measured.schedule.map(|schedule| schedule.scheduled), Some(5));
+    assert_eq!(measured.schedule.map(|schedule| schedule.unanswered), Some(2));
 }
 
 #[test]
@@ -253,9 +255,7 @@ fn the_password_is_in_the_environment_alone() {
 }
 
 #[test]
-fn pods_draw_different_keys_and_divide_sequential_ones() {
-    assert_eq!(seed(Some(7), 0), 7);
-    assert_ne!(seed(Some(7), 1), seed(Some(8), 0));
+fn pods_divide_sequential_keys() {
     assert_eq!((share(0, 9, 0, 3), share(0, 9, 1, 3), share(0, 9, 2, 3)), ((0, 2), (3, 5), (6, 9)));
     assert_eq!(share(5, 6, 1, 3), (5, 6));
     assert_eq!(share(0, i64::MAX, 1, 2).1, i64::MAX);
@@ -366,7 +366,11 @@ fn counts_must_match_latencies_and_exits_must_be_good() {
     contradiction.operations[0].count += 1;
     let refusal = refused(&contradiction, &ended(Some(0), None));
     assert_eq!(refusal.step, FailureStep::Output);
-    assert!(refusal.message.contains("SET: 3 replies but 2 latencies"), "{}", refusal.message);
+    assert!(
+        refusal.message.contains("SET: 3 replies and unanswered requests but 2 latencies"),
+        "{}",
+        refusal.message
+    );
     let mut contradiction = report();
     contradiction.per_second.pop();
     let refusal = refused(&contradiction, &ended(Some(0), None));
@@ -388,7 +392,7 @@ fn schedules_batches_and_queues_are_read() {
     let report = Report::from_json(
         r#"{"commands": {"mset": 3}, "warmup": {"seconds": 1.5, "operations": {"GET": 9}},
             "schedule": {"kind": "poisson", "operationsPerSecond": 100, "scheduled": 5, "sent": 5,
-                         "answered": 4, "unsentAtEnd": 0, "maximumLagMicroseconds": 1000000},
+                         "answered": 4, "unanswered": 1, "unsentAtEnd": 0},
             "batches": {"items": 10, "batchSize": 5, "bytesPerItem": 100, "iterations": 7,
                         "secondsPerBatch": {"low": 1, "mid": 2, "high": 3},
                         "elementsPerSecond": {"low": 1, "mid": 2, "high": 3},
@@ -397,9 +401,14 @@ fn schedules_batches_and_queues_are_read() {
     )
     .unwrap();
     assert_eq!((report.commands["mset"], report.warmup.unwrap().operations["GET"]), (3, 9));
-    let schedule = schedule(&report.schedule.unwrap());
-    assert_eq!((schedule.kind.as_str(), schedule.scheduled, schedule.answered), ("poisson", 5, 4));
-    assert!((schedule.maximum_lag_microseconds - 1_000_000.0).abs() < 1e-6);
+    let late = histogram::empty().map(|mut late| {
+        late.record(1_000_000).unwrap();
+        Latencies::from_microseconds(late)
+    });
+    let schedule = schedule(&report.schedule.unwrap(), &late.unwrap());
+    assert_eq!((schedule.kind.as_str(), schedule.scheduled), ("poisson", 5));
+    assert_eq!((schedule.answered, schedule.unanswered), (4, 1));
+    assert!((schedule.lag_milliseconds.p50.unwrap() - 1_000.0).abs() < 1.0, "{schedule:?}");
     let batches = report.batches.unwrap();
     assert!((batches.iterations, batches.seconds_per_batch.high > 2.9) == (7, true), "{batches:?}");
     let verified = report.verified.unwrap();

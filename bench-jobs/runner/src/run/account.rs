@@ -96,6 +96,7 @@ fn fill_in(result: &mut PodResult, measured: Measured) {
     }
     result.queues = measured.queues;
     result.schedule = measured.schedule;
+    result.schedule_lag = measured.schedule_lag;
     result.batches = measured.batches;
     result.metrics = measured.metrics;
     result.workers = measured.workers;

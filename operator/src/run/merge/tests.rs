@@ -6,6 +6,7 @@ use crate::run::{
     validate::validate,
 };
 use dragstrip_crds::measured::BatchStatistics;
+use dragstrip_results::histogram;
 use proptest::prelude::*;
 
 fn attempt() -> Attempt {
@@ -210,7 +211,7 @@ fn figures_of_the_tools_own_are_joined_as_declared() {
 
 #[test]
 fn schedules_are_added_and_batches_are_of_one_pod_only() {
-    let pod = |pod| {
+    let pod = |pod, longest: u64| {
         let mut result = pod_result(pod, 10, 1.0, 100);
         result.schedule = Some(ScheduleRecord {
             kind: "fixed".into(),
@@ -218,17 +219,25 @@ fn schedules_are_added_and_batches_are_of_one_pod_only() {
             scheduled: 12,
             sent: 11,
             answered: 10,
-            maximum_lag_microseconds: 7.0,
+            unanswered: 2,
+            lag_milliseconds: LatencySummary::default(),
         });
+        let mut lag = histogram::empty().unwrap();
+        (1..=100).for_each(|late| lag.record(late * longest).unwrap());
+        result.schedule_lag = Some(histogram::encode(&lag).unwrap());
         result.batches = Some(BatchStatistics { iterations: 3, ..BatchStatistics::default() });
         result
     };
-    let one = merge(&attempt(), 1, vec![pod("a")]);
+    let one = merge(&attempt(), 1, vec![pod("a", 1)]);
     assert_eq!(one.batches.map(|batches| batches.iterations), Some(3));
-    let two = merge(&attempt(), 2, vec![pod("a"), pod("b")]);
+    let two = merge(&attempt(), 2, vec![pod("a", 1), pod("b", 100)]);
     assert_eq!(two.batches, None);
     let sum = two.schedule.unwrap();
-    assert_eq!((sum.scheduled, sum.sent, sum.answered), (24, 22, 20));
+    assert_eq!((sum.scheduled, sum.sent, sum.answered, sum.unanswered), (24, 22, 20, 4));
+    let lag = sum.lag_milliseconds;
+    assert_eq!(lag.max.map(f64::round), Some(10.0));
+    assert!((lag.p50.unwrap() - 0.1).abs() < 0.01, "the median of both pods, not of either: {lag:?}");
+    assert_eq!(Latencies::decode(&two.schedule_lag.unwrap()).unwrap().count(), 200);
     assert!((sum.operations_per_second - 100.0).abs() < 1e-9);
 }
 

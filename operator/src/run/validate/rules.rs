@@ -37,8 +37,21 @@ fn needs_resp(phase: &PhaseSpec) -> Option<String> {
     Some(format!("phases[{}]: {what}", phase.name))
 }
 
+/// Why the phases of `spec` cannot load what `datastore` declares; `None` when they can.
+pub fn unsuitable(spec: &BenchmarkRunSpec, datastore: &DatastoreSpec) -> Option<String> {
+    beyond_resp(spec, protocol(datastore)).or_else(|| beyond_topology(spec, datastore.cluster.is_some()))
+}
+
+/// Why the load generator's phases cannot load a target that is a `cluster`, or that is none.
+fn beyond_topology(spec: &BenchmarkRunSpec, cluster: bool) -> Option<String> {
+    spec.phases.iter().find_map(|phase| {
+        let problem = phase.loadgen.as_ref()?.problem(cluster)?;
+        Some(format!("phases[{}].{problem}", phase.name))
+    })
+}
+
 /// Why the phases of `spec` cannot load a target that speaks `protocol`; `None` when they can.
-pub fn beyond_resp(spec: &BenchmarkRunSpec, protocol: ServerProtocol) -> Option<String> {
+fn beyond_resp(spec: &BenchmarkRunSpec, protocol: ServerProtocol) -> Option<String> {
     match protocol {
         ServerProtocol::Resp => None,
         ServerProtocol::Tcp => spec.phases.iter().find_map(needs_resp),
@@ -133,9 +146,11 @@ pub fn check(spec: &BenchmarkRunSpec) -> Result<(), Invalid> {
         }
     }
     let target = &spec.target;
-    let external = target.external.as_ref().map(|external| external.protocol);
-    let declared = external.or_else(|| target.datastore.as_ref().map(protocol));
-    match declared.and_then(|declared| beyond_resp(spec, declared)) {
+    let external = target.external.as_ref().and_then(|external| {
+        beyond_resp(spec, external.protocol).or_else(|| beyond_topology(spec, external.cluster))
+    });
+    let made = || target.datastore.as_ref().and_then(|datastore| unsuitable(spec, datastore));
+    match external.or_else(made) {
         None => Ok(()),
         Some(message) => Err(Invalid::Unsuitable(message)),
     }
@@ -165,6 +180,10 @@ mod tests {
         json!({"datastore": {"engine": "Custom", "image": "etcd:1", "threads": 1, "custom": {"protocol": "Tcp"}}})
     }
 
+    fn external(cluster: bool) -> Value {
+        json!({"external": {"address": "10.0.0.7:6379", "cluster": cluster}})
+    }
+
     fn exec() -> Value {
         json!({"exec": {"image": "i", "command": ["c"], "parser": {"redisBenchmarkCsv": {}}}})
     }
@@ -181,6 +200,8 @@ mod tests {
         let bullmq = json!({"bullmq": {"duration": "2s"}});
         let batch = json!({"items": 10, "batchSize": 5, "operation": "Mset"});
         let library = json!({"duration": "1s", "client": "Fred", "library": {}, "batch": batch});
+        let several =
+            json!({"loadgen": {"duration": "1s", "operations": [{"operation": "Mset", "keys": 10}]}});
         let table = [
             (
                 json!({"memtier": {"testTime": "1500ms"}}),
@@ -213,6 +234,13 @@ mod tests {
                 etcd(),
                 "load writes keys over RESP",
             ),
+            (
+                json!({"loadgen": {"duration": "1s", "client": "Fred", "library": {}, "ratio": "1:10"}}),
+                1,
+                external(false),
+                "phases[p].loadgen.ratio 1:10 mixes SET and GET",
+            ),
+            (several.clone(), 1, external(true), "phases[p].loadgen.operations[0] has several keys"),
         ];
         for (phase, pods, target, expected) in table {
             let refusal = refusal(phase.clone(), pods, target);
@@ -220,6 +248,7 @@ mod tests {
         }
         assert_eq!(refusal(exec(), 2, etcd()), "", "exec may load what speaks no RESP");
         assert_eq!(refusal(memtier, 2, redis()), "");
+        assert_eq!(refusal(several, 1, external(false)), "", "a server alone takes several keys");
     }
 
     /// The message with which client pods with this CPU limit refuse a phase.

@@ -11,7 +11,7 @@ use rmp::encode::{ValueWriteError, write_array_len, write_f64, write_nil, write_
 use sha1::{Digest as _, Sha1};
 use thiserror::Error;
 
-use crate::wire::slots::{SlotFilter, first_owned, slot_of};
+use crate::wire::slots::slot_of;
 use crate::workload::replay::plan::{JOB_NAME, ReplayPlan};
 
 /// BullMQ's script, unchanged, as build.rs takes it from the npm package.
@@ -72,23 +72,13 @@ impl JobRequests {
         Ok(Self { of_queues })
     }
 
-    /// Appends a call that adds a job to a random queue, of those that `filter`
-    /// owns; false when it seems to own none.
+    /// Appends a call that adds a job to a random queue, and returns the slot of
+    /// the queue's keys; none without a queue.
     #[inline]
-    pub(crate) fn write(
-        &self,
-        buffer: &mut Vec<u8>,
-        random: &mut SmallRng,
-        filter: Option<&SlotFilter>,
-    ) -> bool {
-        let owned = |slot| filter.is_none_or(|filter| filter.owns_slot(slot));
-        let drawn = first_owned(
-            || self.of_queues.choose(random),
-            |request| request.is_some_and(|request| owned(request.slot)),
-        );
-        let Some(request) = drawn.flatten() else { return false };
+    pub(crate) fn write(&self, buffer: &mut Vec<u8>, random: &mut SmallRng) -> Option<usize> {
+        let request = self.of_queues.choose(random)?;
         request.write(buffer, unix_millis());
-        true
+        Some(request.slot)
     }
 }
 
@@ -200,7 +190,7 @@ mod tests {
         let requests = JobRequests::new(&plan(&["{queue0}", "{queue1}"])).unwrap();
         let mut random = SmallRng::seed_from_u64(1);
         let mut buffer = Vec::new();
-        (0..100).for_each(|_| assert!(requests.write(&mut buffer, &mut random, None)));
+        (0..100).for_each(|_| assert!(requests.write(&mut buffer, &mut random).is_some()));
         let text = String::from_utf8_lossy(&buffer);
         let jobs = |queue: &str| text.matches(&format!("b:{{{queue}}}:wait")).count();
         assert_eq!(jobs("queue0") + jobs("queue1"), 100);

@@ -1,0 +1,266 @@
+//! Drives the clients of a thread over an epoll instance of their own: waits
+//! for what happens on their sockets and, in an open loop, for what is due.
+//!
+//! A task per connection of an asynchronous runtime would cost its polling, its
+//! waker and the runtime's table of who is ready: about as much as everything else
+//! a client does for a batch outside the kernel.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, Event, EventData, EventFlags};
+use rustix::io::Errno;
+use thiserror::Error;
+
+use crate::driver::client::{Client, Standing};
+use crate::driver::link::{Link, LoadError};
+use crate::driver::pacer::{Call, Pacer};
+
+/// Number of the alarm's events.
+const ALARM: u64 = u64::MAX;
+/// Bits of an event's number that say which connection of a client it is about.
+const PLACE_BITS: u32 = 24;
+/// Events taken from the kernel at once at most.
+const MOST_EVENTS: usize = 1024;
+
+/// When an [`EventLoop`] turns even if nothing happens.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Alarm {
+    pub(crate) every: Duration,
+    /// From now; one of the alarms is then.
+    pub(crate) once_at: Duration,
+}
+
+impl Alarm {
+    /// A time limit of each wait instead would have the kernel set up a timer
+    /// whenever the loop sleeps: 2 to 4 % of the CPU of a batch of ten.
+    fn start(self) -> nix::Result<TimerFd> {
+        let timer =
+            TimerFd::new(ClockId::CLOCK_MONOTONIC, TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC)?;
+        let rest = self.once_at.as_nanos() % self.every.as_nanos().max(1);
+        let first = u64::try_from(rest).map_or(self.every, Duration::from_nanos);
+        let first = if first.is_zero() { self.every } else { first };
+        timer
+            .set(Expiration::IntervalDelayed(first.into(), self.every.into()), TimerSetTimeFlags::empty())?;
+        Ok(timer)
+    }
+}
+
+/// A turn of the loop broke.
+#[derive(Debug, Error)]
+pub(crate) enum TurnError {
+    #[error("the kernel does not say which sockets are ready: {0}")]
+    Wait(#[source] io::Error),
+    #[error("the kernel does not watch a socket: {0}")]
+    Register(#[source] io::Error),
+    #[error(transparent)]
+    Load(#[from] LoadError),
+}
+
+/// The clients of a thread.
+pub(crate) struct EventLoop {
+    epoll: OwnedFd,
+    alarm: TimerFd,
+    events: Vec<Event>,
+    /// None once a client is done.
+    clients: Vec<Option<Client>>,
+    /// Clients that are not done.
+    active: usize,
+    /// Clients that need a connection.
+    unconnected: Vec<usize>,
+    /// Clients with written requests that are not handed to the kernel yet.
+    written: Vec<usize>,
+    pub(crate) pacer: Option<Pacer>,
+}
+
+impl EventLoop {
+    pub(crate) fn new(clients: Vec<Client>, pacer: Option<Pacer>, alarm: Alarm) -> Result<Self, TurnError> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC);
+        let epoll = epoll.map_err(|error| TurnError::Register(error.into()))?;
+        let alarm = alarm.start().map_err(|error| TurnError::Wait(error.into()))?;
+        let registered = epoll::add(&epoll, &alarm, EventData::new_u64(ALARM), EventFlags::IN);
+        registered.map_err(|error| TurnError::Register(error.into()))?;
+        let event_loop = Self {
+            epoll,
+            alarm,
+            events: Vec::with_capacity((clients.len() + 1).min(MOST_EVENTS)),
+            active: clients.len(),
+            clients: clients.into_iter().map(Some).collect(),
+            unconnected: Vec::new(),
+            written: Vec::new(),
+            pacer,
+        };
+        for (number, client) in event_loop.clients.iter().enumerate() {
+            for (place, link) in client.iter().flat_map(|client| &client.links).enumerate() {
+                event_loop.watch(number, place, link)?;
+            }
+        }
+        Ok(event_loop)
+    }
+
+    fn watch(&self, number: usize, place: usize, link: &Link) -> Result<(), TurnError> {
+        // Told once per change, so that the kernel need not look again at sockets that were served.
+        let changes = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
+        let data = EventData::new_u64((number as u64) << PLACE_BITS | place as u64);
+        epoll::add(&self.epoll, &link.socket, data, changes)
+            .map_err(|error| TurnError::Register(error.into()))
+    }
+
+    /// Sends the first batch of every client of a closed loop.
+    pub(crate) fn start(&mut self) -> Result<(), TurnError> {
+        (0..self.clients.len()).try_for_each(|number| {
+            let standing = self.clients.get_mut(number).and_then(Option::as_mut).map(Client::go_on);
+            standing.transpose()?.map_or(Ok(()), |standing| {
+                self.note(number, standing);
+                Ok(())
+            })
+        })
+    }
+
+    pub(crate) fn is_done(&self) -> bool {
+        self.active == 0
+    }
+
+    #[inline]
+    fn note(&mut self, number: usize, standing: Standing) {
+        match standing {
+            Standing::Waiting => {}
+            Standing::Unconnected => self.unconnected.push(number),
+            Standing::Done => {
+                if let Some(place) = self.clients.get_mut(number) {
+                    *place = None;
+                    self.active -= 1;
+                }
+            }
+        }
+    }
+
+    /// Waits for the alarm at most, sends what is due, and serves every client that
+    /// something has happened to. Returns the time, or that of the last look at the clock.
+    #[inline]
+    pub(crate) fn turn(&mut self, now: Instant) -> Result<Instant, TurnError> {
+        let wait = self.pacer.as_ref().and_then(|pacer| pacer.wait(now));
+        let timeout = wait.and_then(|wait| Timespec::try_from(wait).ok());
+        self.events.clear();
+        match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut self.events), timeout.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(TurnError::Wait(error.into())),
+        }
+        let now = Instant::now();
+        self.send_due(now)?;
+        for place in 0..self.events.len() {
+            let Some(event) = self.events.get(place).copied() else { break };
+            self.serve(event)?;
+        }
+        Ok(now)
+    }
+
+    #[inline]
+    fn serve(&mut self, event: Event) -> Result<(), TurnError> {
+        let (data, flags) = ({ event.data }.u64(), event.flags);
+        if data == ALARM {
+            // Sets it anew.
+            return self.alarm.wait().map_err(|error| TurnError::Wait(error.into()));
+        }
+        let number = usize::try_from(data >> PLACE_BITS).unwrap_or(usize::MAX);
+        let place = usize::try_from(data & ((1 << PLACE_BITS) - 1)).unwrap_or(usize::MAX);
+        let Some(client) = self.clients.get_mut(number).and_then(Option::as_mut) else { return Ok(()) };
+        if let Some(link) = client.links.get_mut(place) {
+            link.socket.note_event(flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR));
+        }
+        let blocked = client.blocked;
+        let standing = client.step(place)?;
+        if blocked
+            && !client.blocked
+            && let Some(pacer) = &mut self.pacer
+        {
+            pacer.unpark(number);
+        }
+        if standing != Standing::Waiting {
+            self.note(number, standing);
+        }
+        Ok(())
+    }
+
+    /// Sends what is due by `now`, and says good-bye to clients whose schedule is over.
+    #[inline]
+    fn send_due(&mut self, now: Instant) -> Result<(), TurnError> {
+        while let Some(pacer) = &mut self.pacer
+            && let Some((number, call)) = pacer.call(now)
+        {
+            let client = self.clients.get_mut(number).and_then(Option::as_mut);
+            match (client, call) {
+                (Some(client), Call::Due(_)) if client.blocked => pacer.park(),
+                (Some(client), Call::Due(due)) => {
+                    client.write_due(due)?;
+                    pacer.send(due, Instant::now());
+                    if self.written.last() != Some(&number) {
+                        self.written.push(number);
+                    }
+                }
+                (Some(client), Call::Over) => {
+                    pacer.retire(number);
+                    client.end_schedule();
+                    let standing = client.go_on()?;
+                    self.note(number, standing);
+                }
+                (None, _) => pacer.retire(number),
+            }
+        }
+        while let Some(number) = self.written.pop() {
+            if let Some(client) = self.clients.get_mut(number).and_then(Option::as_mut) {
+                client.flush()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends all schedules; clients without anything in flight are done.
+    pub(crate) fn stop(&mut self) -> Result<(), TurnError> {
+        for number in 0..self.clients.len() {
+            let Some(client) = self.clients.get_mut(number).and_then(Option::as_mut) else { continue };
+            if let Some(pacer) = &mut self.pacer {
+                pacer.retire(number);
+                client.end_schedule();
+                let standing = client.go_on()?;
+                self.note(number, standing);
+            }
+        }
+        Ok(())
+    }
+
+    /// A client that needs a connection, and to which address.
+    pub(crate) fn wanted(&mut self) -> Option<(usize, String)> {
+        let number = self.unconnected.pop()?;
+        let client = self.clients.get(number)?.as_ref()?;
+        Some((number, client.wanted()?.to_owned()))
+    }
+
+    /// Gives a client the connection that it needed.
+    pub(crate) fn adopt(&mut self, number: usize, link: Link) -> Result<(), TurnError> {
+        let Some(client) = self.clients.get(number).and_then(Option::as_ref) else { return Ok(()) };
+        self.watch(number, client.links.len(), &link)?;
+        let adopted = self.clients.get_mut(number).and_then(Option::as_mut).map(|client| client.adopt(link));
+        if let Some(standing) = adopted.transpose()? {
+            self.note(number, standing);
+        }
+        Ok(())
+    }
+
+    /// A connection that has had no byte for `limit`, and for how long.
+    pub(crate) fn silent(&self, now: Instant, limit: Duration) -> Option<(&Link, Duration)> {
+        self.clients.iter().flatten().flat_map(|client| &client.links).find_map(|link| {
+            let silence = now.saturating_duration_since(link.waiting_since?);
+            (silence >= limit).then_some((link, silence))
+        })
+    }
+
+    /// The clients that are left, when the load is over, and what was scheduled.
+    pub(crate) fn finish(self) -> (Vec<(usize, Client)>, Option<Pacer>) {
+        let left = self.clients.into_iter().enumerate();
+        (left.filter_map(|(number, client)| Some((number, client?))).collect(), self.pacer)
+    }
+}

@@ -1,0 +1,227 @@
+//! The open loop's clock: says what is due and when the loop has to be awake
+//! for it, and counts how the schedule was kept. Reads no clock itself.
+//!
+//! Times are made when they come, so that a server that cannot follow costs no
+//! memory: a client whose connection takes no more is parked with its next one.
+
+use std::time::{Duration, Instant};
+
+use dragstrip_results::histogram::{self, HistogramError};
+use hdrhistogram::Histogram;
+
+use crate::counts::recorder::{Origin, rounded_micros};
+use crate::workload::schedule::{Agenda, Plan};
+
+/// How long before its time a request is awaited awake: waking up takes about as
+/// long, and would make every request late.
+const AWAKE_WAIT: Duration = Duration::from_micros(60);
+/// Share of the CPU that waiting awake may take at most, so that a thread which
+/// only keeps time does not look busy.
+const AWAKE_SHARE: f64 = 0.2;
+
+/// How far a thread's clients kept to their schedule, over the measured window.
+#[derive(Clone, Debug)]
+pub(crate) struct ScheduleCounts {
+    pub(crate) scheduled: u64,
+    pub(crate) sent: u64,
+    /// From the intended time to the write, in microseconds; of what was never
+    /// written, to the end.
+    pub(crate) lag: Histogram<u64>,
+    /// When the measured part of the schedule begins and ends.
+    pub(crate) window: (Instant, Instant),
+}
+
+/// When the schedule of a client ends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum ScheduleEnd {
+    At(Instant),
+    /// After so many measured requests.
+    Requests(u64),
+}
+
+/// What a client has to do now.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Call {
+    /// Send a request that is due.
+    Due(Origin),
+    /// Nothing: its schedule is over.
+    Over,
+}
+
+/// Hands out what is due.
+#[derive(Debug)]
+pub(crate) struct Pacer {
+    agenda: Agenda,
+    origin: Instant,
+    measured_from: Instant,
+    ends: Vec<ScheduleEnd>,
+    awake_wait: Duration,
+    pub(crate) counts: ScheduleCounts,
+    /// Until when answers are awaited.
+    pub(crate) answers_until: Instant,
+}
+
+impl Pacer {
+    /// The schedule of the clients of these `numbers`, which end so, from `origin`
+    /// on. Answers are awaited for `drain` after its end.
+    pub(crate) fn new(
+        plan: &Plan,
+        numbers: &[u64],
+        ends: Vec<ScheduleEnd>,
+        origin: Instant,
+        measured_from: Instant,
+        drain: Duration,
+    ) -> Result<Self, HistogramError> {
+        let end = ends.iter().map(|end| match end {
+            ScheduleEnd::At(end) => *end,
+            ScheduleEnd::Requests(count) => {
+                let length = Duration::try_from_secs_f64(*count as f64 * plan.interval());
+                measured_from + length.unwrap_or_default()
+            }
+        });
+        let end = end.max().unwrap_or(measured_from);
+        let agenda = Agenda::new(plan, numbers);
+        let affordable =
+            Duration::try_from_secs_f64(agenda.mean_interval() * AWAKE_SHARE).unwrap_or(AWAKE_WAIT);
+        let window = (measured_from, end);
+        Ok(Self {
+            agenda,
+            origin,
+            measured_from,
+            ends,
+            awake_wait: AWAKE_WAIT.min(affordable),
+            counts: ScheduleCounts { scheduled: 0, sent: 0, lag: histogram::empty()?, window },
+            answers_until: end + drain,
+        })
+    }
+
+    /// How long the loop may sleep; none when nothing more is due.
+    #[inline]
+    pub(crate) fn wait(&self, now: Instant) -> Option<Duration> {
+        let (due, _) = self.agenda.peek()?;
+        Some((self.origin + due).saturating_duration_since(now).saturating_sub(self.awake_wait))
+    }
+
+    /// What the client of this place has to do by `now`. Say with [`Self::send`],
+    /// [`Self::park`] or [`Self::retire`] what became of it.
+    #[inline]
+    pub(crate) fn call(&self, now: Instant) -> Option<(usize, Call)> {
+        let (due, client) = self.agenda.peek()?;
+        let due = self.due_at(due);
+        if self.has_ended(client, due.instant) {
+            return Some((client, Call::Over));
+        }
+        (due.instant <= now).then_some((client, Call::Due(due)))
+    }
+
+    fn due_at(&self, due: Duration) -> Origin {
+        let instant = self.origin + due;
+        Origin { instant, measured: instant >= self.measured_from }
+    }
+
+    fn has_ended(&self, client: usize, instant: Instant) -> bool {
+        match self.ends.get(client) {
+            Some(ScheduleEnd::At(end)) => instant >= *end,
+            Some(ScheduleEnd::Requests(left)) => *left == 0,
+            None => true,
+        }
+    }
+
+    /// What was due is written at `now`.
+    #[inline]
+    pub(crate) fn send(&mut self, due: Origin, now: Instant) {
+        if let Some((_, client)) = self.agenda.pop() {
+            self.count(client, due, now);
+            self.counts.sent += u64::from(due.measured);
+        }
+    }
+
+    #[inline]
+    fn count(&mut self, client: usize, due: Origin, now: Instant) {
+        if due.measured {
+            self.counts.scheduled += 1;
+            let lag = now.saturating_duration_since(due.instant);
+            self.counts.lag.saturating_record(rounded_micros(lag));
+            if let Some(ScheduleEnd::Requests(left)) = self.ends.get_mut(client) {
+                *left -= 1;
+            }
+        }
+    }
+
+    /// The client that is due cannot write.
+    pub(crate) fn park(&mut self) {
+        self.agenda.park();
+    }
+
+    /// It can again.
+    pub(crate) fn unpark(&mut self, client: usize) {
+        self.agenda.unpark(client);
+    }
+
+    /// A client gets nothing more.
+    pub(crate) fn retire(&mut self, client: usize) {
+        self.agenda.retire(client);
+    }
+
+    /// The next request of a parked client that was due by `now` and is never written.
+    pub(crate) fn next_missed(&mut self, client: usize, now: Instant) -> Option<Origin> {
+        let due = self.due_at(self.agenda.parked(client)?);
+        if due.instant > now || self.has_ended(client, due.instant) {
+            return None;
+        }
+        self.agenda.skip(client);
+        self.count(client, due, now);
+        Some(due)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload::schedule::{Arrival, Schedule};
+    use crate::workload::streams::Crowd;
+
+    /// Two clients, 10 requests a second together, for a second from `origin` on.
+    fn pacer(origin: Instant) -> Pacer {
+        let schedule = Schedule { operations_per_second: 10.0, arrival: Arrival::Fixed };
+        let plan = Plan { schedule, seed: 1, crowd: Crowd::ALONE, connections: 2 };
+        let ends = vec![ScheduleEnd::At(origin + Duration::from_secs(1)), ScheduleEnd::Requests(3)];
+        Pacer::new(&plan, &[0, 1], ends, origin, origin, Duration::from_secs(2)).unwrap()
+    }
+
+    #[test]
+    fn what_a_blocked_client_misses_is_counted_with_its_wait_and_not_as_sent() {
+        let origin = Instant::now();
+        let mut pacer = pacer(origin);
+        let late = origin + Duration::from_millis(950);
+        let mut sent = Vec::new();
+        while let Some((client, call)) = pacer.call(late) {
+            match call {
+                Call::Over => pacer.retire(client),
+                Call::Due(_) if client == 0 => pacer.park(),
+                Call::Due(due) => {
+                    pacer.send(due, late);
+                    sent.push(due.instant - origin);
+                }
+            }
+        }
+        assert_eq!(sent, [100, 300, 500].map(Duration::from_millis));
+        let missed: Vec<Duration> =
+            std::iter::from_fn(|| pacer.next_missed(0, late)).map(|due| due.instant - origin).collect();
+        assert_eq!(missed, [0, 200, 400, 600, 800].map(Duration::from_millis));
+        assert_eq!((pacer.counts.scheduled, pacer.counts.sent), (8, 3));
+        assert!((949_000..952_000).contains(&pacer.counts.lag.max()), "{}", pacer.counts.lag.max());
+        assert_eq!(pacer.answers_until, origin + Duration::from_secs(3));
+    }
+
+    #[test]
+    fn a_client_that_can_write_again_goes_on_where_it_was() {
+        let origin = Instant::now();
+        let mut pacer = pacer(origin);
+        assert!(matches!(pacer.call(origin), Some((0, Call::Due(due))) if due.instant == origin));
+        pacer.park();
+        assert_eq!(pacer.wait(origin), Some(Duration::from_micros(100_000 - 60)));
+        pacer.unpark(0);
+        assert!(matches!(pacer.call(origin), Some((0, Call::Due(due))) if due.instant == origin));
+    }
+}

@@ -1,0 +1,226 @@
+//! Connections under load: non-blocking sockets, plain or encrypted, for an event
+//! loop of one's own.
+//!
+//! System calls go without the C library, whose wrappers look for a cancellation
+//! of the thread before and after each.
+
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::task::{Poll, ready};
+
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags};
+use tokio_rustls::rustls::ClientConnection;
+
+/// A non-blocking socket whose owner is told, once, whenever bytes arrive.
+#[derive(Debug)]
+pub(crate) struct Socket {
+    descriptor: OwnedFd,
+    /// A read took all there was; another one would be a system call for nothing.
+    drained: bool,
+    /// The other side sends nothing more, which only a read after the last bytes shows.
+    ended: bool,
+}
+
+impl Socket {
+    pub(crate) fn new(descriptor: OwnedFd) -> Self {
+        Self { descriptor, drained: true, ended: false }
+    }
+
+    #[inline]
+    fn send(&self, bytes: &[u8]) -> Result<usize, Errno> {
+        rustix::net::send(&self.descriptor, bytes, SendFlags::NOSIGNAL)
+    }
+
+    #[inline]
+    fn receive(&mut self, buffer: &mut [u8]) -> Result<usize, Errno> {
+        if self.drained {
+            return Err(Errno::AGAIN);
+        }
+        let room = buffer.len();
+        let received = rustix::net::recv(&self.descriptor, buffer, RecvFlags::empty());
+        let attempt = received.map(|(length, _)| length);
+        // What arrives after a read that left room is told anew; an end was told already.
+        self.drained = match attempt {
+            Err(Errno::AGAIN) => true,
+            Ok(length) => length > 0 && length < room && !self.ended,
+            Err(_) => false,
+        };
+        attempt
+    }
+}
+
+impl Read for Socket {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        Ok(self.receive(buffer)?)
+    }
+}
+
+impl Write for Socket {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Ok(self.send(bytes)?)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A socket with TLS on it.
+#[derive(Debug)]
+pub(crate) struct TlsSocket {
+    socket: Socket,
+    session: ClientConnection,
+}
+
+impl TlsSocket {
+    pub(crate) fn new(socket: Socket, session: ClientConnection) -> Self {
+        Self { socket, session }
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        loop {
+            // Takes nothing while what it encrypted before fills its buffer.
+            let taken = self.session.writer().write(bytes)?;
+            if taken > 0 || bytes.is_empty() {
+                return Poll::Ready(Ok(taken));
+            }
+            ready!(self.flush())?;
+        }
+    }
+
+    fn flush(&mut self) -> Poll<io::Result<()>> {
+        while self.session.wants_write() {
+            if let Err(error) = self.session.write_tls(&mut self.socket) {
+                return if would_wait(&error) { Poll::Pending } else { Poll::Ready(Err(error)) };
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn read(&mut self, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+        loop {
+            match self.session.reader().read(buffer) {
+                Err(error) if would_wait(&error) => {}
+                read => return Poll::Ready(read),
+            }
+            match self.session.read_tls(&mut self.socket) {
+                Err(error) if would_wait(&error) => return Poll::Pending,
+                Err(error) => return Poll::Ready(Err(error)),
+                Ok(0) => return Poll::Ready(Ok(0)),
+                Ok(_) => {}
+            }
+            let processed = self.session.process_new_packets();
+            // An answer of the session's own, such as to a new key, has its time with the next request.
+            processed.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+        }
+    }
+}
+
+fn would_wait(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::WouldBlock
+}
+
+/// A connection under load. After `Pending` its owner comes back when something
+/// has happened on it.
+#[derive(Debug)]
+pub(crate) enum LoadSocket {
+    Plain(Socket),
+    Tls(Box<TlsSocket>),
+}
+
+impl LoadSocket {
+    fn socket(&mut self) -> &mut Socket {
+        match self {
+            Self::Plain(socket) => socket,
+            Self::Tls(tls) => &mut tls.socket,
+        }
+    }
+
+    /// Something has happened on the socket; `ended` when the other side sends nothing more.
+    #[inline]
+    pub(crate) fn note_event(&mut self, ended: bool) {
+        let socket = self.socket();
+        socket.drained = false;
+        socket.ended |= ended;
+    }
+
+    /// Whether written bytes may wait in the client until they are flushed.
+    #[inline]
+    pub(crate) fn buffers(&self) -> bool {
+        matches!(self, Self::Tls(_))
+    }
+
+    #[inline]
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        match self {
+            Self::Plain(socket) => attempted(socket.send(bytes)),
+            Self::Tls(tls) => tls.write(bytes),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn read(&mut self, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+        match self {
+            Self::Plain(socket) => attempted(socket.receive(buffer)),
+            Self::Tls(tls) => tls.read(buffer),
+        }
+    }
+
+    pub(crate) fn flush(&mut self) -> Poll<io::Result<()>> {
+        match self {
+            Self::Plain(_) => Poll::Ready(Ok(())),
+            Self::Tls(tls) => tls.flush(),
+        }
+    }
+}
+
+impl AsFd for LoadSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Plain(socket) => socket.descriptor.as_fd(),
+            Self::Tls(tls) => tls.socket.descriptor.as_fd(),
+        }
+    }
+}
+
+#[inline]
+fn attempted(outcome: Result<usize, Errno>) -> Poll<io::Result<usize>> {
+    match outcome {
+        Err(Errno::AGAIN) => Poll::Pending,
+        outcome => Poll::Ready(outcome.map_err(io::Error::from)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    #[test]
+    fn an_end_that_comes_with_the_last_bytes_is_read_at_once() {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        let mut socket = LoadSocket::Plain(Socket::new(ours.into()));
+        let mut buffer = [0; 64];
+        theirs.write_all(b"last").unwrap();
+        drop(theirs);
+        socket.note_event(true);
+        assert!(matches!(socket.read(&mut buffer), Poll::Ready(Ok(4))));
+        assert!(matches!(socket.read(&mut buffer), Poll::Ready(Ok(0))), "no event will tell the end again");
+    }
+
+    #[test]
+    fn a_read_that_left_room_is_not_tried_again() {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        let mut socket = LoadSocket::Plain(Socket::new(ours.into()));
+        let mut buffer = [0; 64];
+        theirs.write_all(b"some").unwrap();
+        socket.note_event(false);
+        assert!(matches!(socket.read(&mut buffer), Poll::Ready(Ok(4))));
+        theirs.write_all(b"more").unwrap();
+        assert!(socket.read(&mut buffer).is_pending(), "the next event tells of more");
+    }
+}

@@ -1,0 +1,189 @@
+//! What a load generator's declaration alone tells that it cannot do. Pure.
+
+use super::{LoadgenOperation, LoadgenSpec, OperationName};
+
+/// Longest repeating order of a mix, in requests.
+const MAXIMUM_CYCLE: u64 = 100_000;
+
+impl LoadgenSpec {
+    /// Why this load cannot run, or not on a `cluster`: field and remedy, without
+    /// what stands before `loadgen`. None when nothing is known against it.
+    pub fn problem(&self, cluster: bool) -> Option<String> {
+        if self.rate.is_some() && self.pipeline != 1 {
+            let problem = "loadgen.rate sends each request at its own time: leave loadgen.pipeline at 1";
+            return Some(problem.to_owned());
+        }
+        if self.library.is_some() && self.batch.is_none() {
+            return self.library_operation().err();
+        }
+        if let Some(problem) =
+            self.operations.iter().find_map(without_expiry).or_else(|| self.unlike_weights())
+        {
+            return Some(problem);
+        }
+        if cluster { self.cluster_problem() } else { self.replica_problem() }
+    }
+
+    fn replica_problem(&self) -> Option<String> {
+        let problem = "loadgen.replicaReads needs a target in cluster mode: leave it out";
+        self.replica_reads.then(|| problem.to_owned())
+    }
+
+    fn cluster_problem(&self) -> Option<String> {
+        if let Some(replay) = self.bullmq_add.as_ref().filter(|replay| !has_hashtag(&replay.queue_name)) {
+            return Some(format!(
+                "loadgen.bullmqAdd.queueName {} puts the keys of a queue in different slots of the cluster: \
+                 write braces around it, such as {{{}}}",
+                replay.queue_name, replay.queue_name
+            ));
+        }
+        let one_slot = self.key_prefix.as_deref().is_some_and(has_hashtag);
+        let several = self.operations.iter().position(|operation| keys_of(operation) > 1);
+        several.filter(|_| !one_slot).map(|place| {
+            format!(
+                "loadgen.operations[{place}] has several keys, which a cluster only takes from one slot: use one \
+                 key, or a loadgen.keyPrefix with a {{hashtag}}, which puts all keys in one slot"
+            )
+        })
+    }
+
+    /// The shortest repeating order that keeps the weights must be short enough to be laid out.
+    fn unlike_weights(&self) -> Option<String> {
+        let weights = || self.operations.iter().map(|operation| u64::from(operation.weight.unsigned_abs()));
+        let divisor = weights().fold(0, greatest_common_divisor).max(1);
+        (weights().map(|weight| weight / divisor).sum::<u64>() > MAXIMUM_CYCLE).then(|| {
+            "the weights of loadgen.operations repeat only after more than 100000 requests: use rounder ones"
+                .to_owned()
+        })
+    }
+
+    /// The one operation of a client library, in the load generator's words, or why there is none:
+    /// libraries are compared operation by operation.
+    pub fn library_operation(&self) -> Result<&'static str, String> {
+        match self.operations.as_slice() {
+            [] => match self.ratio.split_once(':').map(|(sets, gets)| (nothing(sets), nothing(gets))) {
+                Some((false, true)) => Ok("set"),
+                Some((true, false)) => Ok("get"),
+                _ => Err(format!(
+                    "loadgen.ratio {} mixes SET and GET, but a client library is measured with one operation: set \
+                     ratio to 1:0 or 0:1, or name one operation in loadgen.operations",
+                    self.ratio
+                )),
+            },
+            [operation] => single_operation(operation),
+            _ => Err(
+                "loadgen.operations has several entries, but a client library is measured with one operation: give \
+                 each a phase of its own"
+                    .to_owned(),
+            ),
+        }
+    }
+}
+
+fn greatest_common_divisor(one: u64, other: u64) -> u64 {
+    if other == 0 { one } else { greatest_common_divisor(other, one % other) }
+}
+
+fn nothing(number: &str) -> bool {
+    number.bytes().all(|digit| digit == b'0')
+}
+
+fn single_operation(operation: &LoadgenOperation) -> Result<&'static str, String> {
+    let known = match operation.operation {
+        Some(OperationName::Incr) => Some("incr"),
+        Some(OperationName::Get) => Some("get"),
+        Some(OperationName::Set) if operation.expiry.is_none() => Some("set"),
+        _ => None,
+    };
+    known.ok_or_else(|| {
+        "loadgen.operations of a client library must be Incr, Get, or Set without expiry; for Mset, Mget and \
+         expiries use loadgen.batch"
+            .to_owned()
+    })
+}
+
+fn without_expiry(operation: &LoadgenOperation) -> Option<String> {
+    let expires = operation.absolute_expiry || operation.operation == Some(OperationName::MsetExpireat);
+    let problem = "loadgen.operations with absoluteExpiry, and MsetExpireat, need an expiry, such as 300s";
+    (expires && operation.expiry.is_none()).then(|| problem.to_owned())
+}
+
+/// Keys of one command.
+fn keys_of(operation: &LoadgenOperation) -> usize {
+    match (&operation.operation, &operation.command) {
+        (
+            Some(
+                OperationName::Mset
+                | OperationName::Mget
+                | OperationName::Del
+                | OperationName::Exists
+                | OperationName::MsetExpireat,
+            ),
+            _,
+        ) => usize::try_from(operation.keys).unwrap_or(1),
+        (None, Some(template)) => template.matches("__key__").count(),
+        _ => 1,
+    }
+}
+
+/// Whether all keys that begin with `text` are in one slot of a cluster.
+fn has_hashtag(text: &str) -> bool {
+    let inside = text.split_once('{').and_then(|(_, after)| after.split_once('}'));
+    inside.is_some_and(|(tag, _)| !tag.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn problem(options: &Value, cluster: bool) -> String {
+        let mut whole = json!({"duration": "5s"});
+        for (name, value) in options.as_object().unwrap() {
+            whole[name] = value.clone();
+        }
+        let spec: LoadgenSpec = serde_json::from_value(whole).unwrap();
+        spec.problem(cluster).unwrap_or_default()
+    }
+
+    #[test]
+    fn what_the_declaration_alone_forbids_is_told_with_the_remedy() {
+        let several = json!([{"operation": "Mset", "keys": 10}]);
+        let library = |operations: Value| json!({"client": "Fred", "library": {}, "operations": operations});
+        for (options, cluster, reason) in [
+            (json!({"client": "Fred", "library": {}, "ratio": "1:10"}), false, "ratio 1:10 mixes"),
+            (library(json!([{"operation": "Mset"}])), false, "loadgen.batch"),
+            (library(json!([{"operation": "Get"}, {"operation": "Incr"}])), false, "a phase of its own"),
+            (json!({"rate": {"operationsPerSecond": 5}, "pipeline": 2}), false, "pipeline at 1"),
+            (json!({"operations": [{"operation": "Set", "absoluteExpiry": true}]}), false, "need an expiry"),
+            (json!({"operations": [{"operation": "MsetExpireat"}]}), false, "need an expiry"),
+            (json!({"replicaReads": true}), false, "needs a target in cluster mode"),
+            (json!({"operations": several}), true, "operations[0] has several keys"),
+            (json!({"operations": [{"command": "COPY __key__ __key__"}]}), true, "has several keys"),
+            (json!({"bullmqAdd": {"queueName": "q%d"}}), true, "such as {q%d}"),
+        ] {
+            let found = problem(&options, cluster);
+            assert!(found.contains(reason), "{options} is refused with {found:?}, not for {reason:?}");
+        }
+        let primes: Vec<Value> = [9973, 9967, 9949, 9941, 9931, 9929, 9923, 9907, 9901, 9887, 9883]
+            .into_iter()
+            .map(|weight| json!({"operation": "Get", "weight": weight}))
+            .collect();
+        assert!(problem(&json!({"operations": primes}), false).contains("rounder ones"));
+    }
+
+    #[test]
+    fn what_can_run_is_let_through() {
+        for (options, cluster) in [
+            (json!({}), true),
+            (json!({"client": "Fred", "library": {}, "ratio": "0:1"}), true),
+            (json!({"operations": [{"operation": "Mset", "keys": 10}]}), false),
+            (json!({"operations": [{"operation": "Mset", "keys": 10}], "keyPrefix": "{tag}:"}), true),
+            (json!({"operations": [{"operation": "Get", "keys": 1}]}), true),
+            (json!({"bullmqAdd": {}, "replicaReads": false}), true),
+            (json!({"replicaReads": true, "ratio": "0:1"}), true),
+        ] {
+            assert_eq!(problem(&options, cluster), "", "{options}");
+        }
+    }
+}
