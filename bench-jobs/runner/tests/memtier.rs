@@ -1,0 +1,105 @@
+//! The runner as a whole with the real memtier_benchmark against a real
+//! redis-server: recordings hide what the tool refuses. The program is the one
+//! that `DRAGSTRIP_TEST_MEMTIER` names, else the one on PATH; without either the
+//! tests say that they did not run.
+
+// A helper of a test is a test too, which clippy cannot see.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, dead_code)]
+
+#[path = "topology/certificates.rs"]
+mod certificates;
+#[path = "support/redis.rs"]
+mod redis;
+#[path = "support/runner.rs"]
+mod runner;
+#[path = "support/servers.rs"]
+mod servers;
+
+use dragstrip_results::result::FailureStep;
+use redis::{Redis, free_port, wait_for};
+use runner::{Finished, PASSWORD, Pod, TOKEN, job, order_in};
+use serde_json::{Value, json};
+use servers::Shards;
+use std::{
+    env, fs,
+    io::Write as _,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+const PROGRAM_VARIABLE: &str = "DRAGSTRIP_TEST_MEMTIER";
+const SOON: Duration = Duration::from_millis(700);
+
+/// The real program; says so where there is none.
+fn memtier(test: &str) -> Option<PathBuf> {
+    let on_path = || {
+        let path = env::var_os("PATH")?;
+        env::split_paths(&path).map(|directory| directory.join("memtier_benchmark")).find(|file| file.is_file())
+    };
+    let program = env::var_os(PROGRAM_VARIABLE).map(PathBuf::from).or_else(on_path);
+    if program.is_none() {
+        // Past the capture of a test that passes.
+        let told = format!("\nNOT RUN: {test}: no memtier_benchmark on PATH, nor in {PROGRAM_VARIABLE}");
+        writeln!(std::io::stderr(), "{told}").unwrap();
+    }
+    program
+}
+
+/// A memtier phase of one second with these fields over the usual ones.
+fn phase(fields: &Value) -> Value {
+    let mut spec = json!({"threads": 2, "connectionsPerThread": 2, "keyMaximum": 999});
+    spec.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+    if spec.get("requestsPerConnection").is_none() && spec.get("testTime").is_none() {
+        spec["testTime"] = json!("1s");
+    }
+    json!({"memtier": spec})
+}
+
+/// A pod in which memtier is this program.
+fn pod(program: &Path, job: &Value) -> Pod {
+    let path = format!("{}:{}", program.parent().unwrap().display(), env::var("PATH").unwrap());
+    Pod::new(job).variable("PATH", &path)
+}
+
+/// Runs a phase from the line to its end.
+async fn measured(pod: Pod) -> Finished {
+    let pod = pod.at_the_line().await;
+    pod.order(order_in(SOON), TOKEN).await;
+    pod.finished().await
+}
+
+/// Runs a phase with these fields against a server of its own.
+async fn ran(program: &Path, fields: &Value) -> Finished {
+    let server = Redis::start(&[]).await;
+    measured(pod(program, &job(server.port, &phase(fields)))).await
+}
+
+#[tokio::test]
+async fn the_real_tool_takes_every_field() {
+    let Some(program) = memtier("every field of memtier") else { return };
+    let fields = [
+        json!({}),
+        json!({"ratio": "1:0", "keyMinimum": 1, "keyPrefix": "k:", "pipeline": 10, "randomData": true}),
+        json!({"requestsPerConnection": 500, "keyPattern": "P:P", "distinctClientSeed": true}),
+        json!({"dataSizeRange": "16-1024", "keyPattern": "S:S", "reconnectInterval": 50}),
+        json!({"dataSizeList": "32:9,64:1", "keyPattern": "Z:Z", "zipfExponent": "1.1", "protocol": "Resp3"}),
+        json!({"keyPattern": "G:G", "keyStandardDeviation": "50.5", "keyMedian": "500", "protocol": "Resp2"}),
+        json!({"rateLimit": 500, "dataSize": 100, "protocol": "Redis"}),
+        json!({"commands": [{"command": "SET __key__ __data__", "keyPattern": "P"}, {"command": "GET __key__", "ratio": 3, "keyPattern": "P"}]}),
+        json!({"commands": [{"command": "LPUSH list __data__"}, {"command": "HSET __key__ f \"a b\"", "keyPattern": "Z"}], "zipfExponent": "0.5"}),
+        json!({"extraArgs": ["--select-db=1", "--statsd-host", "127.0.0.1", "--connection-timeout=5", "--clients-start=1", "--clients-step=1", "--step-duration=1", "--show-config"], "testTime": "2s"}),
+    ];
+    for fields in fields {
+        let finished = ran(&program, &fields).await;
+        assert_eq!(finished.result.failure, None, "{fields}");
+        assert!(finished.result.operations.iter().map(|operation| operation.count).sum::<u64>() > 100);
+    }
+}
+
+#[tokio::test]
+async fn the_real_tool_tells_its_version() {
+    let Some(program) = memtier("the version of memtier") else { return };
+    let finished = ran(&program, &json!({"requestsPerConnection": 10})).await;
+    let version = finished.result.tool.version.expect("no version was read");
+    assert!(version.split('.').count() == 3, "{version}");
+}
