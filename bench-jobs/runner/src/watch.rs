@@ -1,5 +1,5 @@
 //! Watches the running tool: when its load threads worked, whether it must be
-//! killed, and whether somebody asked the pod to stop. Touches the tool's
+//! ended, and whether somebody asked the pod to stop. Touches the tool's
 //! process and /proc.
 
 use crate::{
@@ -30,7 +30,8 @@ pub struct Watched {
 }
 
 /// Returns when the tool has ended, by itself or not. `line` is the start line
-/// in nanoseconds of Unix time, `watchdog` the longest time after it.
+/// in nanoseconds of Unix time, `watchdog` the longest time after it: then the
+/// tool is asked to end, and killed when it does not within its grace.
 pub async fn watch<L: Listener>(
     tool: &mut Tool<L>,
     launch: &Launch,
@@ -62,7 +63,9 @@ pub async fn watch<L: Listener>(
             () = sleep_until(watchdog_at) => {
                 fate.watchdog = true;
                 watchdog_at = started + FAR;
-                tool.kill();
+                // What it writes when it is asked says why it did not end.
+                kill_at = Instant::now() + launch.stop_grace;
+                tool.ask_to_stop(launch.stop_signal);
             }
         }
     };

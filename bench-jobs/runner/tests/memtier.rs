@@ -103,3 +103,73 @@ async fn the_real_tool_tells_its_version() {
     let version = finished.result.tool.version.expect("no version was read");
     assert!(version.split('.').count() == 3, "{version}");
 }
+
+#[tokio::test]
+async fn a_password_and_a_prefix_of_any_characters_are_no_obstacle_to_the_real_tool() {
+    let Some(program) = memtier("quotation marks in a password") else { return };
+    let (password, typed) = (r#"pa"ss\word"#, r#"pa\"ss\\word"#);
+    let server = Redis::start(&[]).await;
+    server.ask(&format!("ACL SETUSER bench on \">{typed}\" ~* +@all")).unwrap();
+    let mut job = job(server.port, &phase(&json!({"keyPrefix": "k\"e\\y:"})));
+    job["target"]["username"] = json!("bench");
+    let finished = measured(pod(&program, &job).password(password)).await;
+    assert_eq!(finished.result.failure, None);
+    for text in [finished.stdout, finished.termination] {
+        assert!(!text.contains("ss\\word") && !text.contains("ss\\\\word"), "the password is in {text}");
+    }
+}
+
+#[tokio::test]
+async fn cluster_mode_on_a_plain_server_is_refused_before_the_load() {
+    let Some(program) = memtier("cluster mode on a plain server") else { return };
+    let server = Redis::start(&[]).await;
+    let job = job(server.port, &phase(&json!({"clusterMode": true})));
+    let failure = pod(&program, &job).run().await.failure().clone();
+    assert_eq!(failure.step, FailureStep::Preflight);
+    assert!(failure.message.contains("memtier.clusterMode asks for a cluster's slots"), "{failure:?}");
+}
+
+/// A phase that is ended two seconds after its line, with what is done to the
+/// server under load.
+async fn overdue(program: &Path, meanwhile: impl FnOnce(&mut Redis)) -> Finished {
+    let mut server = Redis::start(&[]).await;
+    let mut job = job(server.port, &phase(&json!({"testTime": "60s"})));
+    job["watchdogSeconds"] = json!(2.0);
+    let pod = pod(program, &job).at_the_line().await;
+    pod.order(order_in(SOON), TOKEN).await;
+    wait_for("load", async || pod.progress().await.filter(|state| state.operations > 0)).await;
+    meanwhile(&mut server);
+    pod.finished().await
+}
+
+#[tokio::test]
+async fn a_tool_that_does_not_end_in_time_leaves_what_it_measured() {
+    let Some(program) = memtier("the watchdog") else { return };
+    let finished = overdue(&program, |_| ()).await;
+    let failure = finished.failure();
+    assert_eq!((failure.step, failure.exit_code), (FailureStep::Watchdog, Some(0)), "{failure:?}");
+    assert!(failure.message.starts_with("memtier was still running after "), "{failure:?}");
+    assert!(finished.result.operations.iter().all(|operation| operation.count > 0));
+    assert!(!finished.result.operations.is_empty(), "what was measured is lost");
+}
+
+#[tokio::test]
+async fn connections_that_drop_are_told_although_the_time_was_up() {
+    let Some(program) = memtier("dropped connections") else { return };
+    let finished = overdue(&program, |server| {
+        server.ask("CLIENT KILL TYPE normal SKIPME yes").unwrap();
+    })
+    .await;
+    let failure = finished.failure();
+    assert_eq!(failure.step, FailureStep::Watchdog);
+    assert!(failure.message.contains("reset by peer") || failure.message.contains("dropped"), "{failure:?}");
+}
+
+#[tokio::test]
+async fn a_server_that_is_gone_is_told_although_the_time_was_up() {
+    let Some(program) = memtier("a server that dies") else { return };
+    let finished = overdue(&program, Redis::stop).await;
+    let failure = finished.failure();
+    assert_eq!(failure.step, FailureStep::ServerIdentity, "{failure:?}");
+    assert!(failure.message.contains("the server is unreachable after the load"), "{failure:?}");
+}

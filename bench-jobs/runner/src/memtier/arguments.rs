@@ -12,6 +12,7 @@
 use super::version::Use;
 use crate::{
     loadgen::arguments::exact_share,
+    output::{REDACTED, Redactor},
     tool::{Launch, LaunchContext, StopSignal},
 };
 use dragstrip_crds::{
@@ -20,9 +21,6 @@ use dragstrip_crds::{
 };
 use dragstrip_results::protocol::JobSpec;
 use std::{fmt::Display, net::IpAddr, path::PathBuf, time::Duration};
-
-/// What stands in for a secret wherever one is taken out.
-pub(super) const REDACTED: &str = "[redacted]";
 
 /// The program.
 pub(super) const PROGRAM: &str = "memtier_benchmark";
@@ -73,10 +71,7 @@ pub(super) fn redacted_arguments(spec: &MemtierSpec, job: &JobSpec, context: &La
 
 /// `text` without the password.
 pub(super) fn redact(text: &str, context: &LaunchContext) -> String {
-    match context.password.as_deref() {
-        Some(password) if !password.is_empty() => text.replace(password, REDACTED),
-        _ => text.to_owned(),
-    }
+    Redactor::new(context.password.as_deref()).clean(text)
 }
 
 /// The options of a command line that a version may lack, and the fields that

@@ -8,7 +8,7 @@ use crate::{
     failure::failure,
     members::Look,
     state::{Received, Shared},
-    tool::{self, Ended, Exit, Measured, Progress},
+    tool::{self, Ended, Measured, Progress},
     watch::Watched,
 };
 use dragstrip_crds::datastore::ServerProtocol;
@@ -51,14 +51,17 @@ pub(super) fn settle(
     if let Some(measured) = measured {
         fill_in(result, measured);
     }
-    if let Some(failure) = cut_short(job, &ended) {
-        return Err(failure);
+    if ended.exit.interrupted {
+        return Err(interrupted(&ended));
     }
     let after = done.after.as_ref().map_err(String::as_str);
     let after = check::same_servers(&armed.prepared.ready.members, after);
-    let after = after.map_err(|failure| with_exit(failure, &ended))?;
+    let after = after.map_err(|failure| overdue(job, with_exit(failure, &ended), &ended))?;
     if let Some(failure) = refused {
-        return Err(failure);
+        return Err(overdue(job, failure, &ended));
+    }
+    if ended.exit.watchdog {
+        return Err(with_exit(failure(FailureStep::Watchdog, still_running(job)), &ended));
     }
     check::replies_are_good(&result.operations, &result.errors, !result.metrics.is_empty())
         .map_err(|failure| with_exit(failure, &ended))?;
@@ -136,23 +139,28 @@ fn window(line: &Line, launched_unix_nanos: i64, active: Duration, told: Option<
     }
 }
 
-/// Whether somebody ended the tool before it was done.
-fn cut_short(job: &JobSpec, ended: &Ended) -> Option<Failure> {
-    let Exit { interrupted, watchdog, .. } = ended.exit;
-    let (step, message) = if interrupted {
-        let after = ended.active.as_secs_f64();
-        let message = format!("the pod was asked to stop; the numbers cover the {after:.1} s until then");
-        (FailureStep::Interrupted, message)
-    } else if watchdog {
-        let message = format!(
-            "the tool did not end within {} s after the start line and was killed",
-            job.watchdog_seconds
-        );
-        (FailureStep::Watchdog, message)
-    } else {
-        return None;
+/// Why the numbers of a tool that the pod's end cut short must not be used.
+fn interrupted(ended: &Ended) -> Failure {
+    let after = ended.active.as_secs_f64();
+    let message = format!("the pod was asked to stop; the numbers cover the {after:.1} s until then");
+    with_exit(failure(FailureStep::Interrupted, message), ended)
+}
+
+/// What was found out of a tool that had to be ended is the reason to tell; how
+/// it ended then is none. An adapter that knows its tool tells both by itself.
+fn overdue(job: &JobSpec, found: Failure, ended: &Ended) -> Failure {
+    if !ended.exit.watchdog || found.step == FailureStep::Watchdog {
+        return found;
+    }
+    let step = match found.step {
+        FailureStep::Tool | FailureStep::Output => FailureStep::Watchdog,
+        step => step,
     };
-    Some(with_exit(failure(step, message), ended))
+    Failure { step, message: format!("{}: {}", still_running(job), found.message), ..found }
+}
+
+fn still_running(job: &JobSpec) -> String {
+    format!("the tool was still running {} s after the start line and had to be ended", job.watchdog_seconds)
 }
 
 fn with_exit(failure: Failure, ended: &Ended) -> Failure {
@@ -167,7 +175,7 @@ fn with_exit(failure: Failure, ended: &Ended) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixtures::job;
+    use crate::fixtures::{self, job};
     use dragstrip_results::protocol::StartOrder;
 
     const LINE: i64 = 10_000_000_000;
@@ -205,6 +213,25 @@ mod tests {
         let untold = window(&line, LINE, Duration::from_secs(7), None);
         assert_eq!(untold.start_unix_nanos, LINE + 2_000_000_000);
         assert!((untold.seconds - 5.0).abs() < 1e-9 && untold.start_skew_seconds.abs() < 1e-9, "{untold:?}");
+    }
+
+    #[test]
+    fn what_was_found_out_of_a_tool_that_did_not_end_is_told() {
+        let job = job(1, r#"{"loadgen": {"duration": "5s"}}"#);
+        let mut ended = fixtures::ended(None, Some(9));
+        let told = |step, ended: &Ended| overdue(&job, failure(step, "the cause"), ended);
+        assert_eq!(told(FailureStep::Tool, &ended), failure(FailureStep::Tool, "the cause"));
+        ended.exit.watchdog = true;
+        for (found, step) in [
+            (FailureStep::Tool, FailureStep::Watchdog),
+            (FailureStep::ServerIdentity, FailureStep::ServerIdentity),
+            (FailureStep::ErrorReplies, FailureStep::ErrorReplies),
+        ] {
+            let failure = told(found, &ended);
+            assert_eq!(failure.step, step);
+            let message = "the tool was still running 30 s after the start line and had to be ended: the cause";
+            assert_eq!(failure.message, message);
+        }
     }
 
     #[test]
