@@ -16,8 +16,8 @@ mod runner;
 mod servers;
 
 use dragstrip_results::result::FailureStep;
-use redis::{Redis, free_port, wait_for};
-use runner::{Finished, PASSWORD, Pod, TOKEN, job, order_in};
+use redis::{Redis, wait_for};
+use runner::{Finished, Pod, TOKEN, job, order_in};
 use serde_json::{Value, json};
 use servers::Shards;
 use std::{
@@ -172,4 +172,30 @@ async fn a_server_that_is_gone_is_told_although_the_time_was_up() {
     let failure = finished.failure();
     assert_eq!(failure.step, FailureStep::ServerIdentity, "{failure:?}");
     assert!(failure.message.contains("the server is unreachable after the load"), "{failure:?}");
+}
+
+/// Four connections of 200 requests each at 500 a second: 0.4 s of load, which
+/// memtier takes a whole second to end, run by a script that does `before` first.
+async fn behind_a_script(program: &Path, before: &str) -> Finished {
+    let server = Redis::start(&[]).await;
+    let job = job(server.port, &phase(&json!({"requestsPerConnection": 200, "rateLimit": 500})));
+    let script = format!("{before}\n'{}' \"$@\"\nexit $?", program.display());
+    let finished = measured(Pod::new(&job).script(&script)).await;
+    assert_eq!(finished.result.failure, None);
+    finished
+}
+
+#[tokio::test]
+async fn a_script_around_the_tool_does_not_change_the_window() {
+    let Some(program) = memtier("a script around memtier") else { return };
+    let window = behind_a_script(&program, ":").await.result.window;
+    assert!((0.3..0.7).contains(&window.seconds), "{window:?}");
+}
+
+#[tokio::test]
+async fn the_window_begins_with_the_load_and_not_before_the_tool_exists() {
+    let Some(program) = memtier("the window's begin") else { return };
+    let window = behind_a_script(&program, "sleep 0.5").await.result.window;
+    assert!(window.start_skew_seconds > 0.5, "{window:?}");
+    assert!((0.3..0.7).contains(&window.seconds), "{window:?}");
 }
