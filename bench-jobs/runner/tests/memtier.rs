@@ -16,6 +16,7 @@ mod runner;
 mod servers;
 
 use dragstrip_results::result::FailureStep;
+use futures::future::join_all;
 use redis::{Redis, wait_for};
 use runner::{Finished, Pod, TOKEN, job, order_in};
 use serde_json::{Value, json};
@@ -74,26 +75,92 @@ async fn ran(program: &Path, fields: &Value) -> Finished {
     measured(pod(program, &job(server.port, &phase(fields)))).await
 }
 
+/// Runs every phase, some at a time, and tells which came to no result.
+async fn all_give_results(program: &Path, phases: Vec<Value>) {
+    let mut failures = Vec::new();
+    for some in phases.chunks(4) {
+        for (fields, finished) in join_all(some.iter().map(async |fields| (fields, ran(program, fields).await))).await {
+            let count: u64 = finished.result.operations.iter().map(|operation| operation.count).sum();
+            if finished.result.failure.is_some() || count < 50 {
+                failures.push(format!("{fields}: {count} operations, {:?}", finished.result.failure));
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{failures:#?}");
+}
+
 #[tokio::test]
 async fn the_real_tool_takes_every_field() {
     let Some(program) = memtier("every field of memtier") else { return };
-    let fields = [
+    let phases = vec![
         json!({}),
         json!({"ratio": "1:0", "keyMinimum": 1, "keyPrefix": "k:", "pipeline": 10, "randomData": true}),
         json!({"requestsPerConnection": 500, "keyPattern": "P:P", "distinctClientSeed": true}),
         json!({"dataSizeRange": "16-1024", "keyPattern": "S:S", "reconnectInterval": 50}),
-        json!({"dataSizeList": "32:9,64:1", "keyPattern": "Z:Z", "zipfExponent": "1.1", "protocol": "Resp3"}),
+        json!({"dataSizeList": "32:9,64:1", "keyPattern": "Z:Z", "zipfExponent": "4.99", "protocol": "Resp3"}),
         json!({"keyPattern": "G:G", "keyStandardDeviation": "50.5", "keyMedian": "500", "protocol": "Resp2"}),
         json!({"rateLimit": 500, "dataSize": 100, "protocol": "Redis"}),
         json!({"commands": [{"command": "SET __key__ __data__", "keyPattern": "P"}, {"command": "GET __key__", "ratio": 3, "keyPattern": "P"}]}),
         json!({"commands": [{"command": "LPUSH list __data__"}, {"command": "HSET __key__ f \"a b\"", "keyPattern": "Z"}], "zipfExponent": "0.5"}),
-        json!({"extraArgs": ["--select-db=1", "--statsd-host", "127.0.0.1", "--connection-timeout=5", "--clients-start=1", "--clients-step=1", "--step-duration=1", "--show-config"], "testTime": "2s"}),
     ];
-    for fields in fields {
-        let finished = ran(&program, &fields).await;
+    all_give_results(&program, phases).await;
+}
+
+#[tokio::test]
+async fn what_extra_args_may_hold_leaves_the_real_tools_result_readable() {
+    let Some(program) = memtier("further options of memtier") else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let file = |name: &str| directory.path().join(name).display().to_string();
+    fs::write(file("monitor"), "1700000000.1 [0 1.2.3.4:5] \"SET\" \"k\" \"v\"\n").unwrap();
+    let get = json!([{"command": "GET __key__"}]);
+    let scan = json!([{"command": "SCAN 0 COUNT 10"}]);
+    let monitor = json!([{"command": "__monitor_line1__"}]);
+    let lines = json!([{"command": "SET a __data__"}, {"command": "SET b __data__"}]);
+    let phases = vec![
+        json!({"extraArgs": ["--select-db=1", "--connection-timeout=5", "--show-config", "--randomize"]}),
+        json!({"extraArgs": ["--statsd-host=127.0.0.1", "--statsd-port=1", "--statsd-prefix=p", "--statsd-run-label=l", "--graphite-port=1"]}),
+        json!({"extraArgs": ["--clients-start=1", "--clients-step=1", "--step-duration=1"], "testTime": "3s"}),
+        json!({"extraArgs": ["--thread-conn-start-min-jitter-micros=1", "--thread-conn-start-max-jitter-micros=900"]}),
+        json!({"extraArgs": [format!("--client-stats={}", file("c")), format!("--hdr-file-prefix={}", file("h"))]}),
+        json!({"extraArgs": ["--data-size-pattern=S"], "dataSizeRange": "1-100", "keyPattern": "S:S"}),
+        json!({"extraArgs": ["--wait-ratio=1:1", "--num-slaves=0-1", "--wait-timeout=1-2"], "ratio": "1:1"}),
+        json!({"extraArgs": ["--debug"], "rateLimit": 100}),
+        json!({"extraArgs": ["--command-stats-breakdown=line"], "commands": lines}),
+        json!({"extraArgs": ["--scan-incremental-iteration", "--scan-incremental-max-iterations=5"], "commands": scan}),
+        json!({"extraArgs": [format!("--monitor-input={}", file("monitor")), "--monitor-pattern=R"], "commands": monitor}),
+        json!({"extraArgs": ["--randomize"], "commands": get}),
+    ];
+    all_give_results(&program, phases).await;
+}
+
+/// What the published commands measure, with fewer threads and requests.
+#[tokio::test]
+async fn the_published_commands_are_measured() {
+    let Some(program) = memtier("published memtier commands") else { return };
+    let write = json!({"connectionsPerThread": 20, "requestsPerConnection": 500, "ratio": "1:0", "distinctClientSeed": true});
+    let read = json!({"connectionsPerThread": 20, "requestsPerConnection": 500, "ratio": "0:1", "distinctClientSeed": true});
+    let pipelined = json!({"connectionsPerThread": 5, "requestsPerConnection": 2000, "ratio": "0:1", "pipeline": 10, "distinctClientSeed": true});
+    let server = Redis::start(&[]).await;
+    for (fields, command, requests) in [(write, "SET", 20_000), (read, "GET", 20_000), (pipelined, "GET", 20_000)] {
+        let finished = measured(pod(&program, &job(server.port, &phase(&fields)))).await;
         assert_eq!(finished.result.failure, None, "{fields}");
-        assert!(finished.result.operations.iter().map(|operation| operation.count).sum::<u64>() > 100);
+        let operation = &finished.result.operations[0];
+        assert_eq!((operation.operation.as_str(), operation.count), (command, requests), "{fields}");
     }
+}
+
+#[tokio::test]
+async fn a_cluster_is_loaded_by_the_real_tool() {
+    let Some(program) = memtier("memtier on a cluster") else { return };
+    let cluster = Shards::start(3).await;
+    let mut job = job(cluster.servers[0].port, &phase(&json!({"ratio": "1:1"})));
+    job["target"]["cluster"] = json!(true);
+    job["target"]["members"] = cluster.members();
+    let finished = measured(pod(&program, &job)).await;
+    assert_eq!(finished.result.failure, None);
+    job["tool"]["memtier"]["reconnectInterval"] = json!(5);
+    let failure = pod(&program, &job).run().await.failure().clone();
+    assert!(failure.message.contains("memtier.reconnectInterval"), "{failure:?}");
 }
 
 #[tokio::test]
