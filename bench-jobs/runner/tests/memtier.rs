@@ -4,7 +4,7 @@
 //! tests say that they did not run.
 
 // A helper of a test is a test too, which clippy cannot see.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, dead_code)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 #[path = "topology/certificates.rs"]
 mod certificates;
@@ -15,12 +15,13 @@ mod runner;
 #[path = "support/servers.rs"]
 mod servers;
 
+use certificates::Certificates;
 use dragstrip_results::result::FailureStep;
 use futures::future::join_all;
-use redis::{Redis, wait_for};
-use runner::{Finished, Pod, TOKEN, job, order_in};
+use redis::{Redis, free_port, wait_for};
+use runner::{Finished, PASSWORD, Pod, TOKEN, job, loadgen, order_in};
 use serde_json::{Value, json};
-use servers::Shards;
+use servers::{Encrypted, Shards};
 use std::{
     env, fs,
     io::Write as _,
@@ -35,7 +36,9 @@ const SOON: Duration = Duration::from_millis(700);
 fn memtier(test: &str) -> Option<PathBuf> {
     let on_path = || {
         let path = env::var_os("PATH")?;
-        env::split_paths(&path).map(|directory| directory.join("memtier_benchmark")).find(|file| file.is_file())
+        env::split_paths(&path)
+            .map(|directory| directory.join("memtier_benchmark"))
+            .find(|file| file.is_file())
     };
     let program = env::var_os(PROGRAM_VARIABLE).map(PathBuf::from).or_else(on_path);
     if program.is_none() {
@@ -79,7 +82,9 @@ async fn ran(program: &Path, fields: &Value) -> Finished {
 async fn all_give_results(program: &Path, phases: Vec<Value>) {
     let mut failures = Vec::new();
     for some in phases.chunks(4) {
-        for (fields, finished) in join_all(some.iter().map(async |fields| (fields, ran(program, fields).await))).await {
+        for (fields, finished) in
+            join_all(some.iter().map(async |fields| (fields, ran(program, fields).await))).await
+        {
             let count: u64 = finished.result.operations.iter().map(|operation| operation.count).sum();
             if finished.result.failure.is_some() || count < 50 {
                 failures.push(format!("{fields}: {count} operations, {:?}", finished.result.failure));
@@ -141,12 +146,44 @@ async fn the_published_commands_are_measured() {
     let read = json!({"connectionsPerThread": 20, "requestsPerConnection": 500, "ratio": "0:1", "distinctClientSeed": true});
     let pipelined = json!({"connectionsPerThread": 5, "requestsPerConnection": 2000, "ratio": "0:1", "pipeline": 10, "distinctClientSeed": true});
     let server = Redis::start(&[]).await;
-    for (fields, command, requests) in [(write, "SET", 20_000), (read, "GET", 20_000), (pipelined, "GET", 20_000)] {
+    for (fields, command, requests) in
+        [(write, "SET", 20_000), (read, "GET", 20_000), (pipelined, "GET", 20_000)]
+    {
         let finished = measured(pod(&program, &job(server.port, &phase(&fields)))).await;
         assert_eq!(finished.result.failure, None, "{fields}");
         let operation = &finished.result.operations[0];
         assert_eq!((operation.operation.as_str(), operation.count), (command, requests), "{fields}");
     }
+}
+
+#[tokio::test]
+async fn keys_that_our_own_generator_wrote_are_found() {
+    let Some(program) = memtier("memtier on loadgen's keys") else { return };
+    let server = Redis::start(&[]).await;
+    let mut write = loadgen(1);
+    write["loadgen"] = json!({"requestsPerConnection": 1000, "ratio": "1:0", "keyPattern": "Sequential",
+        "keyPrefix": "memtier-", "keyMaximum": 999, "connectionsPerThread": 4});
+    assert_eq!(measured(Pod::new(&job(server.port, &write))).await.result.failure, None);
+    let mut read = job(server.port, &phase(&json!({"ratio": "0:1"})));
+    read["minimumHitRatio"] = json!(1.0);
+    assert_eq!(measured(pod(&program, &read)).await.result.failure, None);
+}
+
+#[tokio::test]
+async fn the_real_tool_speaks_tls_as_the_target_declares() {
+    let Some(program) = memtier("memtier over TLS") else { return };
+    let certificates = Certificates::new("db.example");
+    let port = free_port();
+    let server = Encrypted::start(port, &certificates);
+    let mut job = job(port, &phase(&json!({"extraArgs": ["--tls-protocols=TLSv1.2,TLSv1.3"]})));
+    job["target"]["username"] = json!("bench");
+    job["target"]["tls"] = json!({"serverName": "db.example", "authority": true, "clientCertificate": true, "insecureSkipVerify": false});
+    let pod = pod(&program, &job)
+        .password(PASSWORD)
+        .argument("--authority-directory", &certificates.of("client"))
+        .argument("--client-certificate-directory", &certificates.of("client"));
+    assert_eq!(measured(pod).await.result.failure, None);
+    drop(server);
 }
 
 #[tokio::test]

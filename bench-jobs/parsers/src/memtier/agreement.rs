@@ -23,7 +23,8 @@ pub fn contradiction(report: &Report, pipeline: Option<u64>) -> Option<String> {
         let answered = row.per_second.iter().sum::<u64>().max(row.count);
         let late = recorded.saturating_sub(answered);
         let connections = report.threads.saturating_mul(report.connections_per_thread);
-        let in_flight = pipeline.filter(|_| !report.cluster).map(|pipeline| pipeline.saturating_mul(connections));
+        let in_flight =
+            pipeline.filter(|_| !report.cluster).map(|pipeline| pipeline.saturating_mul(connections));
         let most = in_flight.map_or(answered as f64 * LATE_REPLIES, |in_flight| in_flight as f64);
         if recorded < answered {
             Some(format!(

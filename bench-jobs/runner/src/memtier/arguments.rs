@@ -406,7 +406,10 @@ mod tests {
     fn what_memtier_cannot_be_told_is_refused_before_the_load() {
         let walked = spec(r#"{"testTime": "1s", "keyPattern": "S:S", "keyMaximum": 1}"#);
         let told = unsayable(&walked, &job(2), &context(None)).unwrap();
-        assert!(told.starts_with("memtier.keyMaximum: of 2 client pods one would have key 0 alone"), "{told}");
+        assert!(
+            told.starts_with("memtier.keyMaximum: of 2 client pods one would have key 0 alone"),
+            "{told}"
+        );
         assert_eq!(unsayable(&walked, &job(1), &context(None)), None);
         let anew = spec(r#"{"testTime": "1s", "reconnectInterval": 5}"#);
         assert_eq!(unsayable(&anew, &job(1), &context(None)), None);

@@ -211,7 +211,10 @@ fn content_fault(spec: &MemtierSpec, report: &Report, ended: &Ended) -> Option<F
     unfinished(report)
         .or_else(|| too_short(report, ended))
         .map(|message| (FailureStep::Tool, message))
-        .or_else(|| contradiction(report, u64::try_from(spec.pipeline).ok()).map(|message| (FailureStep::Output, message)))
+        .or_else(|| {
+            contradiction(report, u64::try_from(spec.pipeline).ok())
+                .map(|message| (FailureStep::Output, message))
+        })
         .or_else(|| redirected(report).map(|message| (FailureStep::ErrorReplies, message)))
 }
 

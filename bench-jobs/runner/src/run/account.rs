@@ -124,12 +124,7 @@ struct Line {
 /// The window: the tool's own where it has one (`told`), else what a load thread
 /// was at work (`busy`, since the line), but not before the line (the end of a
 /// warm-up) nor before the launch.
-fn window(
-    line: &Line,
-    launched_unix_nanos: i64,
-    busy: Range<Duration>,
-    told: Option<(i64, f64)>,
-) -> Window {
+fn window(line: &Line, launched_unix_nanos: i64, busy: Range<Duration>, told: Option<(i64, f64)>) -> Window {
     let received = &line.received;
     let after = |length| received.line_unix_nanos.saturating_add(clock::nanos(length));
     let begin = after(line.measured_after);
@@ -219,7 +214,10 @@ mod tests {
     fn the_first_work_of_a_load_thread_begins_it() {
         let slow = window(&at_once(), LINE + 5_000_000, busy(300, 3_000), None);
         assert_eq!(slow.start_unix_nanos, LINE + 300_000_000);
-        assert!((slow.seconds - 2.7).abs() < 1e-9 && (slow.start_skew_seconds - 0.3).abs() < 1e-9, "{slow:?}");
+        assert!(
+            (slow.seconds - 2.7).abs() < 1e-9 && (slow.start_skew_seconds - 0.3).abs() < 1e-9,
+            "{slow:?}"
+        );
     }
 
     #[test]
@@ -246,7 +244,8 @@ mod tests {
         ] {
             let failure = told(found, &ended);
             assert_eq!(failure.step, step);
-            let message = "the tool was still running 30 s after the start line and had to be ended: the cause";
+            let message =
+                "the tool was still running 30 s after the start line and had to be ended: the cause";
             assert_eq!(failure.message, message);
         }
     }

@@ -175,6 +175,19 @@ mod tests {
     }
 
     #[test]
+    fn the_documentation_says_of_every_option_what_becomes_of_it() {
+        let table = include_str!("../../../../docs/memtier.md");
+        for (name, setter) in OPTIONS {
+            let row =
+                table.lines().find(|line| line.starts_with('|') && line.contains(&format!("`--{name}`")));
+            let row = row.unwrap_or_else(|| panic!("--{name} is not in docs/memtier.md"));
+            let field =
+                if let Field(field) = setter { field.split('.').next().unwrap_or(field) } else { "|" };
+            assert!(row.contains(field), "{row}: no {field}");
+        }
+    }
+
+    #[test]
     fn every_option_is_there_once() {
         for (index, (name, _)) in OPTIONS.iter().enumerate() {
             assert!(!OPTIONS[index + 1..].iter().any(|(other, _)| other == name), "{name} is there twice");
