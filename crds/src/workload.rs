@@ -14,7 +14,7 @@ pub use loadgen::{
     ArrivalSchedule, BatchOperation, BatchSpec, BullmqReplaySpec, Client, ConnectionKind, LibrarySpec,
     LoadgenOperation, LoadgenSpec, OpenLoopSpec, OperationName,
 };
-pub use memtier::{MemtierCommand, MemtierProtocol, MemtierSpec};
+pub use memtier::{MemtierCommand, MemtierProtocol, MemtierSpec, options as memtier_options};
 
 use kube::KubeSchema;
 use schemars::JsonSchema;

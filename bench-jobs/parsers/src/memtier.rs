@@ -50,13 +50,16 @@ pub enum MemtierError {
 
 /// Reads a result file, with the standard error that belongs to it.
 pub fn parse(text: &str, stderr: &Capture) -> Result<Parsed, MemtierError> {
-    let document = Value::parse(text).map_err(ReportError::Json)?;
-    if document.get("ALL STATS").is_some() && document.get("run information").is_none() {
+    // What is no JSON as a whole may yet be memtier's.
+    if let Ok(document) = Value::parse(text)
+        && document.get("ALL STATS").is_some()
+        && document.get("run information").is_none()
+    {
         return dfly_bench::read(&document);
     }
     let report = Report::read(text)?;
     // Of an interrupted run the last replies may be missing here or there; it is told as incomplete.
-    let contradiction = agreement::contradiction(&report).filter(|_| !report.interrupted);
+    let contradiction = agreement::contradiction(&report, None).filter(|_| !report.interrupted);
     if let Some(contradiction) = contradiction {
         return Err(MemtierError::Contradiction(contradiction));
     }

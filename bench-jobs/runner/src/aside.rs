@@ -30,7 +30,7 @@ pub enum AsideError {
     Wait(#[source] io::Error),
 }
 
-/// Runs the tool; kills it when it takes longer than `bound`, as a watchdog does.
+/// Runs the tool; ends it when it takes longer than `bound`, as a watchdog does.
 pub async fn run<L: Listener>(
     launch: &Launch,
     directory: &Path,
@@ -46,11 +46,9 @@ pub async fn run<L: Listener>(
         None => Some(tool.ended().await),
     };
     let watchdog = ended.is_none();
-    let status = if let Some(status) = ended {
-        status
-    } else {
-        tool.kill();
-        tool.ended().await
+    let status = match ended {
+        Some(status) => status,
+        None => tool.end(launch).await,
     }
     .map_err(AsideError::Wait)?;
     let wall = started.elapsed();

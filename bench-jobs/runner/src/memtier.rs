@@ -50,6 +50,9 @@ impl Adapter for MemtierAdapter {
     /// A build that does not tell its version is not held back: it may be one of
     /// somebody's own, and refuses by itself what it does not know.
     fn accept(&self, job: &JobSpec, context: &LaunchContext) -> Result<(), String> {
+        if let Some(refusal) = arguments::unsayable(&self.spec, job, context) {
+            return Err(refusal);
+        }
         let Some(version) = context.tool_version.as_deref().and_then(|version| version.parse().ok()) else {
             return Ok(());
         };

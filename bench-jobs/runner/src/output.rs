@@ -8,7 +8,7 @@ const MAXIMUM_LINE_BYTES: usize = 4096;
 /// How many last lines are kept.
 const KEPT_LINES: usize = 40;
 /// What stands where a secret stood.
-const REDACTED: &str = "[redacted]";
+pub const REDACTED: &str = "[redacted]";
 
 /// Splits a byte stream at CR and LF: tools redraw progress lines with a bare
 /// CR. Empty lines are passed over.
@@ -71,12 +71,15 @@ impl Tail {
 pub struct Redactor(Vec<String>);
 
 impl Redactor {
-    /// Removes every one of `secrets` wherever it stands; empty ones are none.
+    /// Removes every one of `secrets` wherever it stands, quoted text included;
+    /// empty ones are none.
     pub fn new<'a>(secrets: impl IntoIterator<Item = &'a str>) -> Self {
+        let spellings = |secret: &str| [secret.to_owned(), secret.escape_debug().to_string()];
         let mut secrets: Vec<_> =
-            secrets.into_iter().filter(|secret| !secret.is_empty()).map(str::to_owned).collect();
+            secrets.into_iter().filter(|secret| !secret.is_empty()).flat_map(spellings).collect();
         // The longest first: a secret may be part of another one.
         secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
+        secrets.dedup();
         Self(secrets)
     }
 
@@ -132,6 +135,8 @@ mod tests {
         assert_eq!(redactor.clean("--authenticate hush, hushed"), "--authenticate [redacted], [redacted]ed");
         assert_eq!(redactor.clean("a hush-hush b"), "a [redacted] b", "the longer one must go as a whole");
         assert_eq!(Redactor::new([""]).clean("text"), "text");
+        let quoted = format!("{:?}", "the server says pa\"ss\\word");
+        assert_eq!(Redactor::new(["pa\"ss\\word"]).clean(&quoted), "\"the server says [redacted]\"");
     }
 
     proptest! {

@@ -104,6 +104,11 @@ pub enum PreflightError {
         /// What the server says.
         actual: &'static str,
     },
+    /// The tool is to ask for slots that nobody has.
+    #[error(
+        "{0}: memtier.clusterMode asks for a cluster's slots, and the server is not in cluster mode: memtier would wait for ever. Leave clusterMode out"
+    )]
+    NoSlots(String),
     /// Another process than the one that was verified answers.
     #[error(
         "{target}: the server was restarted or replaced: verified was {verified}, now {actual} answers. Start the run again"
@@ -194,6 +199,7 @@ pub async fn check(
     server.ping().await.map_err(refused)?;
     let truth = server.truth().await.map_err(refused)?;
     check_truth(target, name.clone(), &truth)?;
+    check_slots(&assignment.job.tool, name, &truth)?;
     let members = members::find(target, &access, address, &mut server, &truth, replica_reads).await?;
     Ok(Ready { address, access, truth: Some(truth), members, replica_reads })
 }
@@ -273,6 +279,16 @@ fn check_truth(target: &JobTarget, name: String, truth: &ServerTruth) -> Result<
             verified: verified.clone(),
             actual: truth.run_id.clone(),
         }),
+        _ => Ok(()),
+    }
+}
+
+/// Whether a tool that asks for slots is told any.
+fn check_slots(tool: &JobTool, name: String, truth: &ServerTruth) -> Result<(), PreflightError> {
+    match tool {
+        JobTool::Memtier(spec) if spec.cluster_mode && !truth.cluster_enabled => {
+            Err(PreflightError::NoSlots(name))
+        }
         _ => Ok(()),
     }
 }

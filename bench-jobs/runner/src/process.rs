@@ -167,6 +167,16 @@ impl<L: Listener> Tool<L> {
         });
     }
 
+    /// Asks the process to end, and kills it when it does not within its grace.
+    pub async fn end(&mut self, launch: &Launch) -> io::Result<std::process::ExitStatus> {
+        self.ask_to_stop(launch.stop_signal);
+        if let Ok(status) = timeout(launch.stop_grace, self.ended()).await {
+            return status;
+        }
+        self.kill();
+        self.ended().await
+    }
+
     /// Kills the process group.
     pub fn kill(&self) {
         self.signal(Signal::SIGKILL);

@@ -77,7 +77,7 @@ pub struct Exit {
     pub signal: Option<i32>,
     /// Whether the runner asked it to end because the pod was told to stop.
     pub interrupted: bool,
-    /// Whether the watchdog had to kill it.
+    /// Whether the watchdog had to end it.
     pub watchdog: bool,
 }
 

@@ -114,7 +114,7 @@ fn each_mistake_is_refused_with_its_remedy() {
                 s["phases"][0] =
                     json!({"name": "read", "memtier": {"testTime": "10s", "extraArgs": ["--run-count=3"]}});
             }),
-            "extraArgs may not set --run-count",
+            "none that a field, spec.target or the runner sets",
         ),
         (
             "a warm-up of somebody else's tool",

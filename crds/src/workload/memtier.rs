@@ -1,5 +1,7 @@
 //! memtier_benchmark.
 
+pub mod options;
+
 use super::{LARGEST, default_data_size, default_pipeline, default_ratio, one};
 use crate::units::{Decimal, Period, decimal_between};
 use kube::KubeSchema;
@@ -63,6 +65,12 @@ pub struct MemtierCommand {
         .message("set only one of dataSizeRange and dataSizeList"),
     validation = Rule::new("!has(self.zipfExponent) || self.keyPattern.contains('Z') || has(self.commands)")
         .message("zipfExponent goes with keyPattern Z"),
+    validation = Rule::new("!(has(self.keyStandardDeviation) || has(self.keyMedian)) || (self.keyPattern.contains('G') && !has(self.commands))")
+        .message("keyStandardDeviation and keyMedian go with keyPattern G: memtier refuses them beside commands"),
+    validation = Rule::new("!has(self.commands) || self.commands.all(c, has(c.keyPattern) && c.keyPattern == 'P') || !self.commands.exists(c, has(c.keyPattern) && c.keyPattern == 'P')")
+        .message("memtier takes keyPattern P for all commands or for none"),
+    validation = Rule::new("!has(self.reconnectInterval) || !self.clusterMode")
+        .message("memtier has no reconnectInterval in cluster mode: leave one of the two out"),
 )]
 pub struct MemtierSpec {
     /// Image that holds `memtier_benchmark`; the operator's default when absent.
@@ -103,8 +111,8 @@ pub struct MemtierSpec {
     pub data_size: i64,
     /// memtier's `--data-size-range`, as MIN-MAX in bytes, such as 16-1024, instead of dataSize.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[x_kube(validation = Rule::new("self.matches('^[0-9]{1,10}-[0-9]{1,10}$')")
-        .message("dataSizeRange is MIN-MAX in bytes, such as 16-1024"))]
+    #[x_kube(validation = Rule::new("self.matches('^0*[1-9][0-9]{0,9}-[0-9]{1,10}$')")
+        .message("dataSizeRange is MIN-MAX in bytes, both above 0, such as 16-1024"))]
     #[schemars(length(max = 21))]
     pub data_size_range: Option<String>,
     /// memtier's `--data-size-list`, as SIZE:WEIGHT pairs with commas, such as
@@ -140,16 +148,21 @@ pub struct MemtierSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = LARGEST))]
     pub reconnect_interval: Option<i64>,
-    /// memtier's `--key-zipf-exp` (2.2.0 and later), from "0.01" to "5", such as "1.1"; memtier's own when absent.
+    /// memtier's `--key-zipf-exp` (2.2.0 and later), from "0.01" to "4.99", such as "1.1"; memtier's own when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[x_kube(validation = Rule::new(decimal_between("0.01", "5.0"))
-        .message("zipfExponent is from 0.01 to 5, such as \"1.1\""))]
+    #[x_kube(validation = Rule::new(decimal_between("0.01", "4.99"))
+        .message("zipfExponent is from 0.01 to 4.99, such as \"1.1\""))]
     pub zipf_exponent: Option<Decimal>,
     /// memtier's `--key-stddev`, for key pattern G, such as "1000" or "5.5"; memtier's own when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[x_kube(validation = Rule::new(decimal_between("0.000000001", "1e15"))
+        .message("keyStandardDeviation is above 0, such as \"1000\""))]
     pub key_standard_deviation: Option<Decimal>,
-    /// memtier's `--key-median`, for key pattern G, such as "5000"; memtier's own when absent.
+    /// memtier's `--key-median`, for key pattern G, from keyMinimum to keyMaximum,
+    /// such as "5000"; memtier's own when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[x_kube(validation = Rule::new(decimal_between("0.000000001", "1e15"))
+        .message("keyMedian is above 0, such as \"5000\""))]
     pub key_median: Option<Decimal>,
     /// memtier's `--key-prefix`; its own (`memtier-`) when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -161,13 +174,13 @@ pub struct MemtierSpec {
     pub key_minimum: i64,
     /// memtier's `--key-maximum`. Default 10000000.
     #[serde(default = "default_memtier_key_maximum")]
-    #[schemars(range(min = 0, max = LARGEST))]
+    #[schemars(range(min = 1, max = LARGEST))]
     pub key_maximum: i64,
     /// memtier's `--key-pattern`, for SETs and GETs: R random, S sequential,
-    /// G Gaussian, P parallel sequential, Z Zipfian (2.2.0 and later). Default R:R.
+    /// G Gaussian, Z Zipfian (2.2.0 and later); or P:P, parallel sequential. Default R:R.
     #[serde(default = "default_memtier_key_pattern")]
-    #[x_kube(validation = Rule::new("self.matches('^[RSGPZ]:[RSGPZ]$')")
-        .message("keyPattern is two of R, S, G, P and Z with a colon between them, such as R:R"))]
+    #[x_kube(validation = Rule::new("self.matches('^([RSGZ]:[RSGZ]|P:P)$')")
+        .message("keyPattern is two of R, S, G and Z with a colon between them, such as R:R, or P:P"))]
     #[schemars(length(max = 3))]
     pub key_pattern: String,
     /// memtier's `--distinct-client-seed`: another random sequence per connection. Default false.
@@ -176,12 +189,12 @@ pub struct MemtierSpec {
     /// memtier's `--cluster-mode`. Default false.
     #[serde(default)]
     pub cluster_mode: bool,
-    /// Further arguments, passed on as they are, such as `["--select-db=1"]`. `--run-count`,
-    /// `--reconnect-on-error`, `--multi-key-get`, `--json-out-file`, `--out-file`
-    /// and the address and password options are the runner's own business.
+    /// Further arguments, passed on as they are, such as `["--select-db=1"]`: names
+    /// in full, values behind `=`. What a field, the target or the runner sets, and
+    /// what makes memtier's numbers useless, is refused: docs/memtier.md has every option.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32), inner(length(max = 256)))]
-    #[x_kube(validation = Rule::new("self.all(a, !a.matches('^(-x|--run-count|--reconnect-on-error|--multi-key-get|--json-out-file|--out-file|-o|--authenticate|-a|--uri|-u|--host|-h|--server|-s|--port|-p|--unix-socket|-S)(=.*)?$'))")
-        .message("extraArgs may not set --run-count, --reconnect-on-error, --multi-key-get, an output file, the address or the password: use repetitions, target and authSecretRef"))]
+    #[x_kube(validation = Rule::new(options::rule())
+        .message("extraArgs takes options in full, such as --select-db=1, and none that a field, spec.target or the runner sets: docs/memtier.md has every option"))]
     pub extra_args: Vec<String>,
 }

@@ -7,12 +7,16 @@
 //! is cut to whole milliseconds in 2.1.2 to 2.3.0; the first two are recorded
 //! as the tool's own account, the last is not read at all.
 //!
-//! The section `configuration` holds the password; nothing but the pipeline
-//! length is taken from it.
+//! The section `configuration` is passed over: it holds the password, and names
+//! and values stand there as they were given, so that a quotation mark among
+//! them makes it no JSON.
 
 use super::document::Value;
 use dragstrip_results::histogram::{EncodedHistogram, HistogramError, Latencies};
+use std::borrow::Cow;
 
+/// Where the results begin, as every version writes it.
+const RESULTS: &str = "\n\t,\"run information\":";
 /// Seconds of a series that are believed: a week.
 const LONGEST_SERIES: usize = 7 * 24 * 3600;
 
@@ -71,8 +75,6 @@ pub struct Report {
     pub requests_per_connection: Option<u64>,
     /// Seconds the run was to last, where it was bounded by time.
     pub test_seconds: Option<u64>,
-    /// Requests in flight per connection.
-    pub pipeline: Option<u64>,
     /// When the clients began and ended, averaged over them, in milliseconds of Unix time.
     pub start_and_finish: (f64, f64),
     /// Duration in seconds by the tool's own account; it may be negative.
@@ -119,7 +121,7 @@ pub struct Row {
 impl Report {
     /// Reads the text of a result file.
     pub fn read(text: &str) -> Result<Self, ReportError> {
-        let document = Value::parse(text).map_err(ReportError::Json)?;
+        let document = Value::parse(&results(text)).map_err(ReportError::Json)?;
         let stats = only_run(&document)?;
         let run = section(&document, "run information")?;
         let runtime = section(stats, "Runtime")?;
@@ -129,7 +131,6 @@ impl Report {
             connections_per_thread: whole(run, "run information", "Connections per thread")?,
             requests_per_connection: run.whole("Requests per client"),
             test_seconds: run.whole("Seconds"),
-            pipeline: document.get("configuration").and_then(|configuration| configuration.whole("pipeline")),
             start_and_finish: (
                 number(runtime, "Runtime", "Start time")?,
                 number(runtime, "Runtime", "Finish time")?,
@@ -143,6 +144,14 @@ impl Report {
             rows: rows(stats)?,
         })
     }
+}
+
+/// A document without the configuration; the whole text where no result follows it.
+fn results(text: &str) -> Cow<'_, str> {
+    text.find(RESULTS).map_or(Cow::Borrowed(text), |at| {
+        let (_, behind) = text.split_at(at);
+        Cow::Owned(format!("{{{}", behind.trim_start_matches(['\n', '\t', ','])))
+    })
 }
 
 /// The section of the run, if there was only one.

@@ -12,6 +12,7 @@
 use super::version::Use;
 use crate::{
     loadgen::arguments::exact_share,
+    output::{REDACTED, Redactor},
     tool::{Launch, LaunchContext, StopSignal},
 };
 use dragstrip_crds::{
@@ -20,9 +21,6 @@ use dragstrip_crds::{
 };
 use dragstrip_results::protocol::JobSpec;
 use std::{fmt::Display, net::IpAddr, path::PathBuf, time::Duration};
-
-/// What stands in for a secret wherever one is taken out.
-pub(super) const REDACTED: &str = "[redacted]";
 
 /// The program.
 pub(super) const PROGRAM: &str = "memtier_benchmark";
@@ -73,10 +71,7 @@ pub(super) fn redacted_arguments(spec: &MemtierSpec, job: &JobSpec, context: &La
 
 /// `text` without the password.
 pub(super) fn redact(text: &str, context: &LaunchContext) -> String {
-    match context.password.as_deref() {
-        Some(password) if !password.is_empty() => text.replace(password, REDACTED),
-        _ => text.to_owned(),
-    }
+    Redactor::new(context.password.as_deref()).clean(text)
 }
 
 /// The options of a command line that a version may lack, and the fields that
@@ -207,7 +202,8 @@ fn values(arguments: &mut Vec<String>, spec: &MemtierSpec) {
 fn keys(arguments: &mut Vec<String>, spec: &MemtierSpec, job: &JobSpec, context: &LaunchContext) {
     optional(arguments, "--key-prefix", spec.key_prefix.as_ref());
     let (minimum, maximum) = key_range(spec, job.clients, context.client_index);
-    option(arguments, "--key-minimum", &minimum);
+    // memtier refuses 0, which is its own default.
+    optional(arguments, "--key-minimum", Some(minimum).filter(|minimum| *minimum > 0).as_ref());
     option(arguments, "--key-maximum", &maximum);
     if spec.commands.is_empty() {
         option(arguments, "--key-pattern", &spec.key_pattern);
@@ -234,6 +230,21 @@ fn key_range(spec: &MemtierSpec, clients: u32, client_index: u32) -> (i64, i64) 
         return whole;
     }
     exact_share(spec.key_minimum, spec.key_maximum, client_index, clients).unwrap_or(whole)
+}
+
+/// What no command line can say, with the remedy.
+pub(super) fn unsayable(spec: &MemtierSpec, job: &JobSpec, context: &LaunchContext) -> Option<String> {
+    let (_, maximum) = key_range(spec, job.clients, context.client_index);
+    if maximum == 0 {
+        return Some(format!(
+            "memtier.keyMaximum: of {} client pods one would have key 0 alone, which memtier cannot be told: raise it, or \
+             lower spec.clients.pods",
+            job.clients
+        ));
+    }
+    (job.target.cluster && spec.reconnect_interval.is_some()).then(|| {
+        "memtier.reconnectInterval: memtier does not reconnect in cluster mode: leave it out".to_owned()
+    })
 }
 
 fn output(arguments: &mut Vec<String>, context: &LaunchContext) {
@@ -285,7 +296,7 @@ mod tests {
         assert_eq!(
             launch.arguments.join(" "),
             "--server 10.1.2.3 --port 6380 --threads 4 --clients 50 --test-time 60 --ratio 1:10 --pipeline 1 \
-             --data-size 32 --key-minimum 0 --key-maximum 10000000 --key-pattern R:R --hide-histogram \
+             --data-size 32 --key-maximum 10000000 --key-pattern R:R --hide-histogram \
              --json-out-file /output/memtier.json --print-percentiles 50,90,95,99,99.9,99.99 --select-db=1"
         );
         assert_eq!(launch.stop_signal, StopSignal::Interrupt, "only SIGINT makes memtier write its result");
@@ -343,7 +354,7 @@ mod tests {
 
     #[test]
     fn a_password_reaches_memtier_but_not_the_record() {
-        let spec = spec(r#"{"testTime": "1s", "extraArgs": ["--key-prefix=s3:kret"]}"#);
+        let spec = spec(r#"{"testTime": "1s", "keyPrefix": "s3:kret"}"#);
         let context = context(Some("s3:kret"));
         let line = launch(&spec, &job(1), &context).arguments.join(" ");
         assert!(line.contains("--authenticate :s3:kret"), "{line}");
@@ -384,11 +395,27 @@ mod tests {
         let random = r#"{"testTime": "1s", "distinctClientSeed": true, "keyMaximum": 8}"#;
         assert!(!pod(random, 0).contains("--randomize"), "the first pod's keys are those of a single one");
         assert!(pod(random, 1).contains("--distinct-client-seed --randomize"));
-        assert!(pod(random, 1).contains("--key-minimum 0 --key-maximum 8"));
-        let walked = r#"{"testTime": "1s", "keyPattern": "P:S", "keyMaximum": 8}"#;
+        assert!(pod(random, 1).contains("--key-maximum 8") && !pod(random, 1).contains("--key-minimum"));
+        let walked = r#"{"testTime": "1s", "keyPattern": "P:P", "keyMaximum": 8}"#;
         assert!(pod(walked, 1).contains("--key-minimum 3 --key-maximum 5"), "{}", pod(walked, 1));
-        let half = r#"{"testTime": "1s", "keyPattern": "P:R", "keyMaximum": 8}"#;
-        assert!(pod(half, 1).contains("--key-minimum 0 --key-maximum 8"), "reads ask for every key");
+        let half = r#"{"testTime": "1s", "keyPattern": "S:R", "keyMaximum": 8}"#;
+        assert!(pod(half, 1).contains("--data-size 32 --key-maximum 8"), "reads ask for every key");
+    }
+
+    #[test]
+    fn what_memtier_cannot_be_told_is_refused_before_the_load() {
+        let walked = spec(r#"{"testTime": "1s", "keyPattern": "S:S", "keyMaximum": 1}"#);
+        let told = unsayable(&walked, &job(2), &context(None)).unwrap();
+        assert!(
+            told.starts_with("memtier.keyMaximum: of 2 client pods one would have key 0 alone"),
+            "{told}"
+        );
+        assert_eq!(unsayable(&walked, &job(1), &context(None)), None);
+        let anew = spec(r#"{"testTime": "1s", "reconnectInterval": 5}"#);
+        assert_eq!(unsayable(&anew, &job(1), &context(None)), None);
+        let mut cluster = job(1);
+        cluster.target.cluster = true;
+        assert!(unsayable(&anew, &cluster, &context(None)).unwrap().contains("memtier.reconnectInterval"));
     }
 
     #[test]

@@ -49,7 +49,7 @@ pub(super) fn judge(
         .or_else(|| stderr_fault(observed))
         .or_else(|| match &outcome {
             Err(error) => Some((FailureStep::Output, unreadable(error))),
-            Ok(outcome) => content_fault(&outcome.report, ended),
+            Ok(outcome) => content_fault(spec, &outcome.report, ended),
         });
     let tool = tool_record(spec, job, context, outcome.as_ref().ok().map(|outcome| &outcome.report), ended);
     let measured = measured(tool, observed, outcome.ok());
@@ -111,7 +111,7 @@ fn tool_record(
         reported_seconds: report.and_then(|report| positive(report.seconds)),
         connections: report
             .map_or_else(|| told(spec.threads) * told(spec.connections_per_thread), connections),
-        pipeline: report.and_then(|report| report.pipeline).unwrap_or_else(|| told(spec.pipeline)),
+        pipeline: told(spec.pipeline),
     }
 }
 
@@ -124,7 +124,7 @@ fn process_fault(observed: &Observed, ended: &Ended, outcome: Option<&Outcome>) 
     let clues = clues(observed);
     if ended.exit.watchdog {
         let message = format!(
-            "memtier was still running after {:.1} s and was killed: {}",
+            "memtier was still running after {:.1} s and had to be ended: {}",
             ended.wall.as_secs_f64(),
             joined(&[standstill(observed), clues])
         );
@@ -208,11 +208,14 @@ fn unreadable(error: &ReportError) -> String {
 }
 
 /// What is wrong with a readable result of a tool that reported no trouble.
-fn content_fault(report: &Report, ended: &Ended) -> Option<Fault> {
+fn content_fault(spec: &MemtierSpec, report: &Report, ended: &Ended) -> Option<Fault> {
     unfinished(report)
         .or_else(|| too_short(report, ended))
         .map(|message| (FailureStep::Tool, message))
-        .or_else(|| contradiction(report).map(|message| (FailureStep::Output, message)))
+        .or_else(|| {
+            contradiction(report, u64::try_from(spec.pipeline).ok())
+                .map(|message| (FailureStep::Output, message))
+        })
         .or_else(|| redirected(report).map(|message| (FailureStep::ErrorReplies, message)))
 }
 
@@ -247,7 +250,7 @@ fn redirected(report: &Report) -> Option<String> {
     let redirections = operations::redirections(report);
     (!redirections.is_empty()).then(|| {
         format!(
-            "{} of {} requests were redirected ({}): slots moved while the load ran",
+            "{} of {} requests went to nodes that did not serve their slots ({}), as when slots move while the load runs",
             redirections.values().sum::<u64>(),
             report.total_count,
             listed(&redirections)

@@ -67,10 +67,12 @@ const SINCE: [(&str, Version); 26] = [
 const ZIPFIAN_SINCE: Version = Version(2, 2, 0);
 
 /// The version in what `memtier_benchmark --version` prints:
-/// `memtier_benchmark 2.3.0 (sha1:0)` and a copyright notice.
+/// `memtier_benchmark 1.4.0`, since 2.2.2 `memtier_benchmark v=2.3.0 sha=1655c39a:0 ...`,
+/// and a copyright notice.
 pub(super) fn told(answer: &str) -> Option<Version> {
     let behind = answer.split_once("memtier_benchmark")?.1;
-    behind.split_whitespace().next()?.parse().ok()
+    let word = behind.split_whitespace().next()?;
+    word.strip_prefix("v=").unwrap_or(word).parse().ok()
 }
 
 /// An option that is used, and the field that asks for it.
@@ -121,7 +123,7 @@ mod tests {
     #[test]
     fn the_version_is_found_in_what_it_prints() {
         assert_eq!(told("memtier_benchmark 1.4.0\nCopyright (C) 2011-2022"), Some(Version(1, 4, 0)));
-        assert_eq!(told("memtier_benchmark 2.3.0 (sha1:0)\n"), Some(Version(2, 3, 0)));
+        assert_eq!(told("memtier_benchmark v=2.3.0 sha=1655c39a:0 bits=64\n"), Some(Version(2, 3, 0)));
         for answer in ["", "memtier_benchmark", "memtier_benchmark unstable", "memtier_benchmark 2.3"] {
             assert_eq!(told(answer), None, "{answer}");
         }

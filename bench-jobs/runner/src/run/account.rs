@@ -8,7 +8,7 @@ use crate::{
     failure::failure,
     members::Look,
     state::{Received, Shared},
-    tool::{self, Ended, Exit, Measured, Progress},
+    tool::{self, Ended, Measured, Progress},
     watch::Watched,
 };
 use dragstrip_crds::datastore::ServerProtocol;
@@ -17,7 +17,7 @@ use dragstrip_results::{
     protocol::JobSpec,
     result::{Failure, FailureStep, PodResult, Window},
 };
-use std::time::Duration;
+use std::{ops::Range, time::Duration};
 
 /// Fills in `result`; the error is why its numbers must not be used.
 pub(super) fn settle(
@@ -27,7 +27,7 @@ pub(super) fn settle(
     shared: &Shared,
     result: &mut PodResult,
 ) -> Result<(), Failure> {
-    let Watched { exit, wall, active } = done.watched;
+    let Watched { exit, wall, began, active } = done.watched;
     let (stdout, stderr) = (done.written.stdout, done.written.stderr);
     let ended = Ended {
         exit,
@@ -45,20 +45,23 @@ pub(super) fn settle(
     };
     let told = measured.as_ref().and_then(|measured| measured.window);
     let line = Line { received: armed.received, measured_after: tool::measured_after(job) };
-    result.window = window(&line, done.launched_unix_nanos, active, told);
+    result.window = window(&line, done.launched_unix_nanos, began..active, told);
     result.client = done.client;
     shared.finish(totals(measured.as_ref(), shared), result.window.seconds);
     if let Some(measured) = measured {
         fill_in(result, measured);
     }
-    if let Some(failure) = cut_short(job, &ended) {
-        return Err(failure);
+    if ended.exit.interrupted {
+        return Err(interrupted(&ended));
     }
     let after = done.after.as_ref().map_err(String::as_str);
     let after = check::same_servers(&armed.prepared.ready.members, &armed.before, after);
-    let after = after.map_err(|failure| with_exit(failure, &ended))?;
+    let after = after.map_err(|failure| overdue(job, with_exit(failure, &ended), &ended))?;
     if let Some(failure) = refused {
-        return Err(failure);
+        return Err(overdue(job, failure, &ended));
+    }
+    if ended.exit.watchdog {
+        return Err(with_exit(failure(FailureStep::Watchdog, still_running(job)), &ended));
     }
     check::replies_are_good(&result.operations, &result.errors, !result.metrics.is_empty())
         .map_err(|failure| with_exit(failure, &ended))?;
@@ -120,14 +123,15 @@ struct Line {
     measured_after: Duration,
 }
 
-/// The window: the tool's own where it has one (`told`), else from the line (the
-/// end of a warm-up), or the launch when that was later, to the last work of a
-/// load thread.
-fn window(line: &Line, launched_unix_nanos: i64, active: Duration, told: Option<(i64, f64)>) -> Window {
+/// The window: the tool's own where it has one (`told`), else what a load thread
+/// was at work (`busy`, since the line), but not before the line (the end of a
+/// warm-up) nor before the launch.
+fn window(line: &Line, launched_unix_nanos: i64, busy: Range<Duration>, told: Option<(i64, f64)>) -> Window {
     let received = &line.received;
-    let begin = received.line_unix_nanos.saturating_add(clock::nanos(line.measured_after));
-    let late = clock::seconds(launched_unix_nanos.max(begin).saturating_sub(received.line_unix_nanos));
-    let otherwise = (launched_unix_nanos.max(begin), (active.as_secs_f64() - late).max(0.0));
+    let after = |length| received.line_unix_nanos.saturating_add(clock::nanos(length));
+    let begin = after(line.measured_after);
+    let first = launched_unix_nanos.max(begin).max(after(busy.start));
+    let otherwise = (first, clock::seconds(after(busy.end).saturating_sub(first)).max(0.0));
     let (start_unix_nanos, seconds) = told.unwrap_or(otherwise);
     Window {
         start_unix_nanos,
@@ -138,23 +142,28 @@ fn window(line: &Line, launched_unix_nanos: i64, active: Duration, told: Option<
     }
 }
 
-/// Whether somebody ended the tool before it was done.
-fn cut_short(job: &JobSpec, ended: &Ended) -> Option<Failure> {
-    let Exit { interrupted, watchdog, .. } = ended.exit;
-    let (step, message) = if interrupted {
-        let after = ended.active.as_secs_f64();
-        let message = format!("the pod was asked to stop; the numbers cover the {after:.1} s until then");
-        (FailureStep::Interrupted, message)
-    } else if watchdog {
-        let message = format!(
-            "the tool did not end within {} s after the start line and was killed",
-            job.watchdog_seconds
-        );
-        (FailureStep::Watchdog, message)
-    } else {
-        return None;
+/// Why the numbers of a tool that the pod's end cut short must not be used.
+fn interrupted(ended: &Ended) -> Failure {
+    let after = ended.active.as_secs_f64();
+    let message = format!("the pod was asked to stop; the numbers cover the {after:.1} s until then");
+    with_exit(failure(FailureStep::Interrupted, message), ended)
+}
+
+/// What was found out of a tool that had to be ended is the reason to tell; how
+/// it ended then is none. An adapter that knows its tool tells both by itself.
+fn overdue(job: &JobSpec, found: Failure, ended: &Ended) -> Failure {
+    if !ended.exit.watchdog || found.step == FailureStep::Watchdog {
+        return found;
+    }
+    let step = match found.step {
+        FailureStep::Tool | FailureStep::Output => FailureStep::Watchdog,
+        step => step,
     };
-    Some(with_exit(failure(step, message), ended))
+    Failure { step, message: format!("{}: {}", still_running(job), found.message), ..found }
+}
+
+fn still_running(job: &JobSpec) -> String {
+    format!("the tool was still running {} s after the start line and had to be ended", job.watchdog_seconds)
 }
 
 fn with_exit(failure: Failure, ended: &Ended) -> Failure {
@@ -169,7 +178,7 @@ fn with_exit(failure: Failure, ended: &Ended) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixtures::job;
+    use crate::fixtures::{self, job};
     use dragstrip_results::protocol::StartOrder;
 
     const LINE: i64 = 10_000_000_000;
@@ -179,34 +188,68 @@ mod tests {
         Line { received: Received::at(order, LINE - 1), measured_after }
     }
 
+    fn busy(from: u64, to: u64) -> Range<Duration> {
+        Duration::from_millis(from)..Duration::from_millis(to)
+    }
+
     fn at_once() -> Line {
         line(Duration::ZERO)
     }
 
     #[test]
     fn a_tools_own_window_stands() {
-        let window = window(&at_once(), LINE - 900, Duration::from_secs(9), Some((LINE + 2_000_000, 5.0)));
+        let window = window(&at_once(), LINE - 900, busy(0, 9_000), Some((LINE + 2_000_000, 5.0)));
         assert_eq!(window.start_unix_nanos, LINE + 2_000_000);
         assert!((window.start_skew_seconds - 0.002).abs() < 1e-9 && (window.seconds - 5.0).abs() < 1e-9);
     }
 
     #[test]
     fn otherwise_the_line_or_a_late_launch_begins_it() {
-        let early = window(&at_once(), LINE - 5, Duration::from_secs(3), None);
+        let early = window(&at_once(), LINE - 5, busy(0, 3_000), None);
         assert_eq!(early.start_unix_nanos, LINE);
         assert!((early.seconds - 3.0).abs() < 1e-9);
-        let late = window(&at_once(), LINE + 500_000_000, Duration::from_secs(3), None);
+        let late = window(&at_once(), LINE + 500_000_000, busy(0, 3_000), None);
         assert!((late.seconds - 2.5).abs() < 1e-9 && (late.start_skew_seconds - 0.5).abs() < 1e-9);
+    }
+
+    #[test]
+    fn the_first_work_of_a_load_thread_begins_it() {
+        let slow = window(&at_once(), LINE + 5_000_000, busy(300, 3_000), None);
+        assert_eq!(slow.start_unix_nanos, LINE + 300_000_000);
+        assert!(
+            (slow.seconds - 2.7).abs() < 1e-9 && (slow.start_skew_seconds - 0.3).abs() < 1e-9,
+            "{slow:?}"
+        );
     }
 
     #[test]
     fn a_warm_up_after_the_line_is_no_part_of_it() {
         let line = line(Duration::from_secs(2));
-        let told = window(&line, LINE, Duration::from_secs(7), Some((LINE + 2_001_000_000, 5.0)));
+        let told = window(&line, LINE, busy(0, 7_000), Some((LINE + 2_001_000_000, 5.0)));
         assert!((told.start_skew_seconds - 0.001).abs() < 1e-9, "{told:?}");
-        let untold = window(&line, LINE, Duration::from_secs(7), None);
+        let untold = window(&line, LINE, busy(0, 7_000), None);
         assert_eq!(untold.start_unix_nanos, LINE + 2_000_000_000);
         assert!((untold.seconds - 5.0).abs() < 1e-9 && untold.start_skew_seconds.abs() < 1e-9, "{untold:?}");
+    }
+
+    #[test]
+    fn what_was_found_out_of_a_tool_that_did_not_end_is_told() {
+        let job = job(1, r#"{"loadgen": {"duration": "5s"}}"#);
+        let mut ended = fixtures::ended(None, Some(9));
+        let told = |step, ended: &Ended| overdue(&job, failure(step, "the cause"), ended);
+        assert_eq!(told(FailureStep::Tool, &ended), failure(FailureStep::Tool, "the cause"));
+        ended.exit.watchdog = true;
+        for (found, step) in [
+            (FailureStep::Tool, FailureStep::Watchdog),
+            (FailureStep::ServerIdentity, FailureStep::ServerIdentity),
+            (FailureStep::ErrorReplies, FailureStep::ErrorReplies),
+        ] {
+            let failure = told(found, &ended);
+            assert_eq!(failure.step, step);
+            let message =
+                "the tool was still running 30 s after the start line and had to be ended: the cause";
+            assert_eq!(failure.message, message);
+        }
     }
 
     #[test]

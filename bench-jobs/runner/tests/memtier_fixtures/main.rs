@@ -8,6 +8,7 @@ mod printed;
 mod recorded;
 mod table;
 
+use dragstrip_parsers::outputs::Capture;
 use dragstrip_results::{
     result::FailureStep::{Interrupted, Output, Tool},
     result::OperationResult,
@@ -328,6 +329,20 @@ fn counts_that_contradict_each_other_are_refused() {
 }
 
 #[test]
+fn names_and_values_that_make_the_configuration_no_json_do_no_harm() {
+    for version in BOTH {
+        let case = case(version, "k12_right_auth");
+        let text = case.file("out.json");
+        let spoiled = text.replace("memtier-", "me\"m\\tier-").replace("sekret", "se\"k\\ret");
+        assert!(serde_json::from_str::<serde_json::Value>(&spoiled).is_err(), "{case} is not spoiled");
+        let measured = case.judge_as(Some(spoiled.as_bytes()), &case.ended()).unwrap();
+        assert_eq!(numbers(&measured), numbers(&case.measured()), "{case}");
+        let parsed = dragstrip_parsers::memtier::parse(&spoiled, &Capture::default()).unwrap();
+        assert!(parsed.operations.iter().any(|operation| operation.count > Some(0)), "{case}");
+    }
+}
+
+#[test]
 fn a_missing_result_file_is_refused() {
     let case = case(NEW, "a_write_only");
     let rejected = case.judge_as(None, &case.ended()).unwrap_err();
@@ -363,7 +378,7 @@ fn the_tool_tells_of_itself_but_not_of_the_password() {
         let case = case(version, "k12_right_auth");
         assert!(case.file("out.json").contains("sekret"), "{case} has no secret to hide");
         let measured = case.measured();
-        assert_eq!((measured.tool.connections, measured.tool.pipeline), (2, 1), "{case}");
+        assert_eq!((measured.tool.connections, measured.tool.pipeline), (2, 5), "{case}");
         assert!(!format!("{measured:?}").contains("sekret"), "{case} gives the password away");
     }
 }

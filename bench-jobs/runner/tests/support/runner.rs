@@ -145,7 +145,8 @@ impl Pod {
         let programs = self.directory.path().join("programs");
         fs::create_dir(&programs).unwrap();
         let script = programs.join("memtier_benchmark");
-        let told = format!("[ \"$1\" = --version ] && echo 'memtier_benchmark {version} (sha1:0)' && exit 0");
+        let told =
+            format!("[ \"$1\" = --version ] && echo 'memtier_benchmark v={version} sha=0:0' && exit 0");
         fs::write(&script, format!("#!/bin/sh\n{told}\n{body}\n")).unwrap();
         fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
         let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());

@@ -6,6 +6,7 @@ use dragstrip_crds::{
     datastore::{DatastoreSpec, Engine, ServerProtocol},
     run::{ClientsSpec, PhaseSpec},
     units::{Period, thousands},
+    workload::{MemtierSpec, memtier_options},
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
@@ -100,6 +101,18 @@ fn too_many_threads(phase: &PhaseSpec, clients: &ClientsSpec) -> Option<String> 
     })
 }
 
+/// What memtier would refuse of its phase, or measure otherwise than declared.
+fn beyond_memtier(memtier: &MemtierSpec) -> Option<String> {
+    let keys = memtier.key_minimum as f64..=memtier.key_maximum as f64;
+    if let Some(median) = memtier.key_median.as_ref().filter(|median| !keys.contains(&median.value())) {
+        return Some(format!(
+            "memtier.keyMedian is {median}, and keys go from {} to {}: memtier wants it among them",
+            memtier.key_minimum, memtier.key_maximum
+        ));
+    }
+    memtier.extra_args.iter().find_map(|argument| memtier_options::refusal(argument))
+}
+
 /// What is wrong with `phase` when `clients` run it.
 fn problem(phase: &PhaseSpec, clients: &ClientsSpec) -> Option<String> {
     let pods = clients.pods;
@@ -131,7 +144,7 @@ fn problem(phase: &PhaseSpec, clients: &ClientsSpec) -> Option<String> {
             "minimumHitRatio is about reads of keys, which bullmq does not count: leave it out".to_owned(),
         );
     }
-    too_many_threads(phase, clients)
+    phase.memtier.as_ref().and_then(beyond_memtier).or_else(|| too_many_threads(phase, clients))
 }
 
 /// Checks every phase of `spec`.
@@ -249,6 +262,16 @@ mod tests {
         assert_eq!(refusal(exec(), 2, etcd()), "", "exec may load what speaks no RESP");
         assert_eq!(refusal(memtier, 2, redis()), "");
         assert_eq!(refusal(several, 1, external(false)), "", "a server alone takes several keys");
+        let memtier = |field: &str, value: Value| {
+            let mut memtier = json!({"memtier": {"testTime": "2s", "keyMaximum": 99, "keyPattern": "G:G"}});
+            memtier["memtier"][field] = value;
+            refusal(memtier, 1, redis())
+        };
+        let told = memtier("extraArgs", json!(["--select-db=1", "--run-c=3"]));
+        assert!(told.contains("memtier.extraArgs holds --run-c=3: write options in full"), "{told}");
+        let told = memtier("keyMedian", json!("100"));
+        assert!(told.contains("memtier.keyMedian is 100, and keys go from 0 to 99"), "{told}");
+        assert_eq!(memtier("keyMedian", json!("99")), "");
     }
 
     /// The message with which client pods with this CPU limit refuse a phase.
