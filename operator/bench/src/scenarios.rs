@@ -200,7 +200,13 @@ pub async fn make_active(cluster: &Cluster, count: usize) -> Result<()> {
 pub async fn make_last(cluster: &Cluster) -> Result<()> {
     let mut last = run(LAST, 0, &["write"], "1s");
     last["spec"]["target"] = json!({"datastoreRef": {"name": "nowhere"}});
-    cluster.create::<BenchmarkRun>(HISTORY, last).await.map(|_| ())
+    cluster.create::<BenchmarkRun>(HISTORY, last).await?;
+    // After ten thousand writes the apiserver's own cache is a minute behind and refuses
+    // to list; a history is older than that.
+    let runs = cluster.api::<BenchmarkRun>(HISTORY);
+    let one = ListParams::default().limit(1);
+    let listed = async || Ok(runs.list_metadata(&one).await.is_ok());
+    until("the apiserver to list the runs", 5 * MINUTE, listed).await.map(|_| ())
 }
 
 /// Makes runs that have ended as `like` did.
