@@ -125,3 +125,18 @@ pub struct ScheduleRecord {
     #[serde(default)]
     pub lag_milliseconds: LatencySummary,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_figure_is_read_back_from_status_to_its_last_bit(milliseconds in 0.0..1e9_f64) {
+            let written = LatencySummary { mean: Some(milliseconds), ..LatencySummary::default() };
+            let text = serde_json::to_string(&written).unwrap();
+            prop_assert_eq!(serde_json::from_str::<LatencySummary>(&text).unwrap(), written);
+        }
+    }
+}
