@@ -125,7 +125,7 @@ mod tests {
                 "read: loadgen in mode Fast",
                 "read: 100,000 keys loaded and counted before",
                 "read: 2 s of warm-up before, in no figure",
-                "read: open loop (fixed) at 50 ops/s: 1,000 scheduled, 999 sent, 998 answered, sent at most 1.500 ms late",
+                "read: open loop (fixed) at 50 ops/s: 1,000 scheduled, 999 sent, 998 answered, 2 unanswered; sent late by ms: p50 0.020, p99 0.050, p99.9 0.900, max 1.500",
                 "read: batches of 1,000 items (7 timed): 1.000 - 2.000 - 3.000 ms, 0.001 - 0.002 - 0.003 items/s, 0.001 - 0.002 - 0.003 MiB/s (low - mid - high)",
                 "read: memory: 4.5 MiB",
                 "read: repetition 1: 3 client pods, started within 2.000 ms, clocks within 0.100 ms, 2.500 s together, 50.00 % of reads found their key",

@@ -160,7 +160,7 @@ impl Client {
         let mut recorder = context.recorder.borrow_mut();
         if self.map.is_some() {
             let origin = Origin { instant: Instant::now(), measured };
-            (0..size).for_each(|_| self.route(&mut recorder, origin));
+            (0..size).for_each(|_| self.route(&mut recorder, origin, origin.instant));
             self.note_first_send(&mut recorder, origin);
             drop(recorder);
             return self.flush();
@@ -197,7 +197,7 @@ impl Client {
         let context = Rc::clone(&self.context);
         let mut recorder = context.recorder.borrow_mut();
         if self.map.is_some() {
-            self.route(&mut recorder, origin);
+            self.route(&mut recorder, origin, Instant::now());
         } else if let Some(link) = self.links.first_mut() {
             let mark = link.unsent.mark();
             let row = self.source.write_row(&mut link.unsent, 1);
@@ -227,9 +227,9 @@ impl Client {
         Ok(())
     }
 
-    /// Writes the next request for the connection to the shard that has its key.
+    /// Writes the next request, `now`, for the connection to the shard that has its key.
     #[inline]
-    fn route(&mut self, recorder: &mut Recorder, origin: Origin) {
+    fn route(&mut self, recorder: &mut Recorder, origin: Origin, now: Instant) {
         let mut request: Outgoing = self.context.spare.borrow_mut().pop().unwrap_or_default();
         let operation = self.source.write_row(&mut request, 1).operation;
         if origin.measured {
@@ -240,18 +240,18 @@ impl Client {
             self.keyless += 1;
             self.keyless % map.routes.shards.len().max(1)
         });
-        self.enqueue(place, Sent { operation, origin, request, hops: 0, asking: false });
+        self.enqueue(place, Sent { operation, origin, request, hops: 0, asking: false }, now);
     }
 
     #[inline]
-    fn enqueue(&mut self, place: usize, sent: Sent) {
+    fn enqueue(&mut self, place: usize, sent: Sent, now: Instant) {
         let Some(link) = self.links.get_mut(place) else { return };
         if sent.asking {
             link.unsent.bytes.extend_from_slice(ASKING);
             self.context.recorder.borrow_mut().asking += 1;
         }
         link.unsent.append_since(&sent.request, Mark::START);
-        link.waiting_since.get_or_insert_with(Instant::now);
+        link.waiting_since.get_or_insert(now);
         link.expected.expect_routed(sent);
     }
 
@@ -278,7 +278,7 @@ impl Client {
 
     fn send_to(&mut self, address: String, sent: Sent) {
         match self.links.iter().position(|link| *link.name.label == *address) {
-            Some(place) => self.enqueue(place, sent),
+            Some(place) => self.enqueue(place, sent, Instant::now()),
             None => self.unconnected.push((address, sent)),
         }
     }

@@ -134,7 +134,8 @@ fn a_server_that_cannot_follow_gives_a_result_with_everything_that_was_due_in_it
     let schedule = report.schedule.as_ref().unwrap();
     assert_eq!(schedule.scheduled, 1000, "{schedule:?}");
     assert_eq!(schedule.answered + schedule.unanswered, 1000, "{schedule:?}");
-    assert!((50..200).contains(&schedule.answered), "{schedule:?}");
+    // How many depends on when the server writes what it has ready.
+    assert!((1..200).contains(&schedule.answered), "{schedule:?}");
     let debug = report.operation("DEBUG").unwrap();
     assert_eq!((debug.count, debug.unanswered), (schedule.answered, schedule.unanswered));
     assert_eq!(debug.latencies().unwrap().count(), 1000, "what is unanswered counts with its wait");
