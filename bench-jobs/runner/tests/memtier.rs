@@ -5,6 +5,8 @@
 
 // A helper of a test is a test too, which clippy cannot see.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+// The helpers serve other tests too.
+#![allow(dead_code)]
 
 #[path = "topology/certificates.rs"]
 mod certificates;
