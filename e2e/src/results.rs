@@ -139,7 +139,7 @@ pub fn plausible_without_bytes(phase: &PhaseStatus) -> Result<()> {
         ensure!(ordered(&row.latency_milliseconds), "phase {name}: percentiles out of order in {row:?}");
     }
     for repetition in &phase.repetitions {
-        let total = repetition.operations_per_second;
+        let total = repetition.operations_per_second.with_context(|| format!("phase {name}: no total"))?;
         let tool = repetition.tool_operations_per_second.unwrap_or(total);
         ensure!(
             (tool - total).abs() < 0.05 * total

@@ -48,15 +48,16 @@ pub enum MemtierError {
     },
 }
 
-/// Reads a result file, with the standard error that belongs to it.
-pub fn parse(text: &str, stderr: &Capture) -> Result<Parsed, MemtierError> {
+/// Reads a result file, with the standard error that belongs to it, of a load on so
+/// many servers of a cluster.
+pub fn parse(text: &str, stderr: &Capture, shards: u64) -> Result<Parsed, MemtierError> {
     let document = Value::parse(text).map_err(ReportError::Json)?;
     if document.get("ALL STATS").is_some() && document.get("run information").is_none() {
         return dfly_bench::read(&document);
     }
     let report = Report::read(text)?;
     // Of an interrupted run the last replies may be missing here or there; it is told as incomplete.
-    let contradiction = agreement::contradiction(&report).filter(|_| !report.interrupted);
+    let contradiction = agreement::contradiction(&report, shards).filter(|_| !report.interrupted);
     if let Some(contradiction) = contradiction {
         return Err(MemtierError::Contradiction(contradiction));
     }
@@ -67,9 +68,12 @@ pub fn parse(text: &str, stderr: &Capture) -> Result<Parsed, MemtierError> {
     }
     let positive = |number: f64| (number.is_finite() && number > 0.0).then_some(number);
     Ok(Parsed {
-        operations: operations.into_iter().map(|operation| exact(operation, &report)).collect(),
+        operations: operations.into_iter().map(exact).collect(),
         seconds: positive(report.seconds),
         per_second: operations::per_second(&report),
+        together: true,
+        connections: Some(report.connections()),
+        pipeline: report.pipeline,
         errors,
         tool: Some(ToolName { name: "memtier".to_owned(), version: None }),
         incomplete: incomplete(&report, stderr),
@@ -78,16 +82,11 @@ pub fn parse(text: &str, stderr: &Capture) -> Result<Parsed, MemtierError> {
     })
 }
 
-fn exact(operation: OperationResult, report: &Report) -> Operation {
-    let rate = report
-        .rows
-        .iter()
-        .filter(|row| row.count > 0 && operations::command(&row.label) == operation.operation)
-        .map(|row| row.operations_per_second)
-        .sum::<Option<f64>>();
+fn exact(operation: OperationResult) -> Operation {
     Operation {
+        commands: operation.commands,
         count: Some(operation.count),
-        operations_per_second: rate,
+        operations_per_second: operation.reported_operations_per_second,
         hits: operation.hits,
         misses: operation.misses,
         errors: Some(operation.errors),

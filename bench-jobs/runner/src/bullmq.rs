@@ -219,7 +219,7 @@ fn operation(report: &Report, it: &OperationReport) -> Result<OperationResult, R
         latency_milliseconds: latencies.summary(),
         histogram: Some(histogram),
         per_second,
-        reported_operations_per_second: None,
+        ..OperationResult::default()
     })
 }
 

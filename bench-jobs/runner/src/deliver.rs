@@ -112,6 +112,7 @@ mod tests {
     fn operation(name: String) -> OperationResult {
         OperationResult {
             operation: name,
+            commands: vec!["get".to_owned(); 8],
             count: u64::MAX,
             hits: Some(u64::MAX),
             misses: Some(u64::MAX),
@@ -121,6 +122,7 @@ mod tests {
             histogram: Some(EncodedHistogram("x".repeat(10_000))),
             per_second: vec![u64::MAX; 8],
             reported_operations_per_second: Some(1.0 / 3.0),
+            own_operations_per_second: Some(1.0 / 3.0),
         }
     }
 

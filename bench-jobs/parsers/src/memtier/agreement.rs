@@ -1,13 +1,17 @@
 //! Whether the counts in one result file of memtier agree with each other.
 
 use super::report::Report;
+use dragstrip_results::result::in_flight;
 
-/// The share of replies that may still be under way to a cluster's nodes when
-/// the time is up.
-const LATE_REPLIES: f64 = 0.05;
-
-/// Counts in the result file that do not agree with each other.
-pub fn contradiction(report: &Report) -> Option<String> {
+/// Counts in the result file that do not agree with each other. `shards` are the
+/// servers of a cluster.
+pub fn contradiction(report: &Report, shards: u64) -> Option<String> {
+    // Replies that were under way when the time was up have their latencies recorded
+    // and are not counted.
+    let late_at_most = match report.test_seconds {
+        Some(_) => in_flight(report.connections(), report.pipeline.unwrap_or(1), shards),
+        None => 0,
+    };
     let rows: u64 = report.rows.iter().map(|row| row.count).sum();
     if rows != report.total_count {
         return Some(format!(
@@ -25,7 +29,7 @@ pub fn contradiction(report: &Report) -> Option<String> {
                  before 2.1.2 lose latencies beyond 1 s",
                 row.label
             ))
-        } else if late > 0 && (!report.cluster || late as f64 > answered as f64 * LATE_REPLIES) {
+        } else if late > late_at_most {
             Some(format!(
                 "memtier counted {answered} replies in {:?} but recorded {recorded} latencies",
                 row.label

@@ -134,6 +134,7 @@ pub fn job() -> JobSpec {
         load: None,
         warmup_seconds: None,
         minimum_hit_ratio: None,
+        allow_eviction: false,
         tool: JobTool::Memtier(spec()),
         watchdog_seconds: 20.0,
     }
