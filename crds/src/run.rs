@@ -137,7 +137,8 @@ pub struct PhaseSpec {
     /// Let the server evict keys for memory while this phase's load runs, as a cache
     /// does that is smaller than its data. Default false: an evicted key makes the
     /// repetition invalid, since the data measured is then not the data declared.
-    #[serde(default)]
+    // Left out where it is not set, so that the digest of a spec that does not know it stays the same.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub allow_eviction: bool,
     /// Run `memtier_benchmark`, such as `{testTime: 60s, ratio: "1:10"}`.
     #[serde(skip_serializing_if = "Option::is_none")]

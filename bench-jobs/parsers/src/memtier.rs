@@ -48,8 +48,8 @@ pub enum MemtierError {
     },
 }
 
-/// Reads a result file, with the standard error that belongs to it, of a load on so
-/// many servers of a cluster.
+/// Reads a result file, with the standard error that belongs to it, of a load on a
+/// target of so many servers.
 pub fn parse(text: &str, stderr: &Capture, shards: u64) -> Result<Parsed, MemtierError> {
     let document = Value::parse(text).map_err(ReportError::Json)?;
     if document.get("ALL STATS").is_some() && document.get("run information").is_none() {

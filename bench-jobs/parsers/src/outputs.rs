@@ -30,7 +30,7 @@ pub struct Outputs {
     pub stderr: Capture,
     /// Whole files by their path below the output directory, with `/` between its parts.
     pub files: BTreeMap<String, Vec<u8>>,
-    /// Servers of a cluster, to each of which every connection is one; 0 and 1 are a single server.
+    /// Servers of the target; 0 where they cannot be asked.
     pub shards: u64,
 }
 

@@ -178,7 +178,7 @@ pub struct JobSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub minimum_hit_ratio: Option<f64>,
     /// Whether the server may evict keys while the load runs.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub allow_eviction: bool,
     /// The tool.
     pub tool: JobTool,

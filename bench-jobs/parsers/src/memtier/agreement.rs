@@ -4,12 +4,15 @@ use super::report::Report;
 use dragstrip_results::result::in_flight;
 
 /// Counts in the result file that do not agree with each other. `shards` are the
-/// servers of a cluster.
+/// target's servers: in cluster mode every connection is one to each of them.
 pub fn contradiction(report: &Report, shards: u64) -> Option<String> {
     // Replies that were under way when the time was up have their latencies recorded
     // and are not counted.
     let late_at_most = match report.test_seconds {
-        Some(_) => in_flight(report.connections(), report.pipeline.unwrap_or(1), shards),
+        Some(_) => {
+            let shards = if report.cluster { shards } else { 1 };
+            in_flight(report.connections(), report.pipeline.unwrap_or(1), shards)
+        }
         None => 0,
     };
     let rows: u64 = report.rows.iter().map(|row| row.count).sum();
@@ -38,4 +41,53 @@ pub fn contradiction(report: &Report, shards: u64) -> Option<String> {
             None
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::report::Row, *};
+    use dragstrip_results::histogram::{Latencies, empty};
+
+    /// 132,829 replies counted, one latency more recorded: memtier 2.3.0 over TLS.
+    fn report(test_seconds: Option<u64>, late: u64) -> Report {
+        let mut latencies = empty().unwrap();
+        latencies.record_n(200, 132_829 + late).unwrap();
+        let row = Row {
+            label: "Gets".into(),
+            count: 132_829,
+            operations_per_second: None,
+            hits_and_misses: None,
+            moved: 0,
+            ask: 0,
+            bytes: 0,
+            latencies: Latencies::from_microseconds(latencies),
+            per_second: vec![132_829],
+        };
+        Report {
+            threads: 2,
+            connections_per_thread: 5,
+            requests_per_connection: test_seconds.is_none().then_some(13_283),
+            test_seconds,
+            pipeline: Some(3),
+            start_and_finish: (0.0, 0.0),
+            seconds: 5.0,
+            interrupted: false,
+            connection_errors: 0,
+            operations_per_second: 0.0,
+            cluster: false,
+            total_count: 132_829,
+            rows: vec![row],
+        }
+    }
+
+    #[test]
+    fn what_was_under_way_at_the_clocks_end_is_no_contradiction() {
+        assert_eq!(contradiction(&report(Some(5), 1), 1), None);
+        assert_eq!(contradiction(&report(Some(5), 30), 1), None, "2 x 5 connections of 3 requests");
+        assert!(contradiction(&report(Some(5), 31), 1).is_some());
+        assert!(contradiction(&report(Some(5), 31), 3).is_some(), "one server and its replicas");
+        let cluster = Report { cluster: true, ..report(Some(5), 90) };
+        assert_eq!(contradiction(&cluster, 3), None, "each connection is one to each of three shards");
+        assert!(contradiction(&report(None, 1), 1).is_some(), "a set number of requests awaits them all");
+    }
 }
