@@ -20,8 +20,9 @@ const CONNECT: [&str; 7] = ["-h", "${HOST}", "-p", "${PORT}", "-c", "5", "--csv"
 
 /// redis-benchmark with these arguments, its counts compared with the server's.
 fn redis_benchmark(arguments: &[&str]) -> Value {
+    let arguments = [&CONNECT[..], arguments].concat();
     json!({"exec": {
-        "image": "i", "command": ["redis-benchmark"], "args": [&CONNECT[..], arguments].concat(),
+        "image": "i", "command": ["redis-benchmark"], "args": arguments,
         "env": [{"name": "REDISCLI_AUTH", "value": "${PASSWORD}"}],
         "parser": {"redisBenchmarkCsv": {"requests": 2000}}, "counterCheck": true,
     }})

@@ -58,6 +58,14 @@ fn rate(common: &Common, pod: &PodResult, operation: &OperationResult) -> f64 {
     own.unwrap_or_else(|| common.rate(pod, operation, operation.count))
 }
 
+/// Bytes per second, over the operation's own time where it has one.
+fn bytes_rate(common: &Common, pod: &PodResult, operation: &OperationResult) -> f64 {
+    match operation.own_operations_per_second {
+        Some(own) if operation.count > 0 => own * operation.bytes as f64 / operation.count as f64,
+        _ => common.rate(pod, operation, operation.bytes),
+    }
+}
+
 /// The tools' own rate of the row `name`; none where one of them does not tell.
 fn tool_rate(results: &[PodResult], name: &str) -> Option<f64> {
     let told = |pod: &PodResult| match name {
@@ -92,7 +100,7 @@ fn merge_operation(
         count: all.iter().map(|operation| operation.count).sum(),
         operations_per_second: sum(&|pod, operation| rate(common, pod, operation)),
         tool_operations_per_second: tool_rate(results, name),
-        bytes_per_second: sum(&|pod, operation| common.rate(pod, operation, operation.bytes)),
+        bytes_per_second: sum(&|pod, operation| bytes_rate(common, pod, operation)),
         hits: sum_known(all.iter().map(|operation| operation.hits)),
         misses: sum_known(all.iter().map(|operation| operation.misses)),
         errors: all.iter().map(|operation| operation.errors).sum(),
