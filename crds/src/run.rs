@@ -142,6 +142,12 @@ pub struct PhaseSpec {
     #[x_kube(validation = Rule::new(decimal_between("0.0", "1.0"))
         .message("minimumHitRatio is from 0 to 1, such as \"0.999\""))]
     pub minimum_hit_ratio: Option<Decimal>,
+    /// Let the server evict keys for memory while this phase's load runs, as a cache
+    /// does that is smaller than its data. Default false: an evicted key makes the
+    /// repetition invalid, since the data measured is then not the data declared.
+    // Left out where it is not set, so that the digest of a spec that does not know it stays the same.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub allow_eviction: bool,
     /// Run `memtier_benchmark`, such as `{testTime: 60s, ratio: "1:10"}`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memtier: Option<MemtierSpec>,

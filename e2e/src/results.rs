@@ -154,7 +154,7 @@ pub fn plausible_without_bytes(phase: &PhaseStatus) -> Result<()> {
         ensure!(ordered(&row.latency_milliseconds), "phase {name}: percentiles out of order in {row:?}");
     }
     for repetition in &phase.repetitions {
-        let total = repetition.operations_per_second;
+        let total = repetition.operations_per_second.with_context(|| format!("phase {name}: no total"))?;
         let tool = repetition.tool_operations_per_second.unwrap_or(total);
         let window = repetition.window_seconds;
         let own = own_rates(total, window, duration_error_seconds(&phase.tool.name));

@@ -10,6 +10,8 @@
 pub mod criterion;
 pub mod delimited;
 pub mod go_bench;
+pub mod hdr_histogram_log;
+pub mod json;
 pub mod memtier;
 pub mod notation;
 pub mod outputs;
@@ -30,7 +32,7 @@ use dragstrip_crds::workload::ParserSpec;
 pub enum ParseError {
     /// No parser is named, or more than one.
     #[error(
-        "a parser needs exactly one of memtierJson, redisBenchmarkCsv, goBench, criterionJson, csv, regex and dragstripJson"
+        "a parser needs exactly one of memtierJson, redisBenchmarkCsv, goBench, criterionJson, csv, regex, json, hdrHistogramLog and dragstripJson"
     )]
     NotOneParser,
     /// What should be read is not there, or not whole.
@@ -54,6 +56,12 @@ pub enum ParseError {
     /// `regex` failed.
     #[error("regex: {0}")]
     Regex(#[from] patterns::RegexError),
+    /// `json` failed.
+    #[error("json: {0}")]
+    Json(#[from] json::JsonError),
+    /// `hdrHistogramLog` failed.
+    #[error("hdrHistogramLog: {0}")]
+    HdrHistogramLog(#[from] hdr_histogram_log::HdrHistogramLogError),
     /// `dragstripJson` failed.
     #[error("dragstripJson: {0}")]
     Dragstrip(#[from] result_document::ResultError),
@@ -66,7 +74,7 @@ pub enum ParseError {
 pub fn parse(spec: &ParserSpec, outputs: &Outputs) -> Result<Parsed, ParseError> {
     one_parser(spec)?;
     let parsed = if let Some(options) = &spec.memtier_json {
-        memtier::parse(&outputs.text(&options.file)?, &outputs.stderr)?
+        memtier::parse(&outputs.text(&options.file)?, &outputs.stderr, outputs.shards)?
     } else if let Some(options) = &spec.redis_benchmark_csv {
         redis_benchmark::parse(options, outputs.stdout()?)?
     } else if let Some(options) = &spec.go_bench {
@@ -77,6 +85,10 @@ pub fn parse(spec: &ParserSpec, outputs: &Outputs) -> Result<Parsed, ParseError>
         delimited::parse(options, &outputs.text(&options.file)?)?
     } else if let Some(options) = &spec.regex {
         patterns::parse(options, &outputs.streams(&options.file)?)?
+    } else if let Some(options) = &spec.json {
+        json::parse(options, &outputs.text(&options.file)?)?
+    } else if let Some(options) = &spec.hdr_histogram_log {
+        hdr_histogram_log::parse(options, outputs)?
     } else if let Some(options) = &spec.dragstrip_json {
         result_document::parse(&outputs.text(&options.file)?)?
     } else {
@@ -98,6 +110,9 @@ pub fn check(spec: &ParserSpec) -> Result<(), ParseError> {
     if let Some(options) = &spec.regex {
         patterns::check(options)?;
     }
+    if let Some(options) = &spec.json {
+        json::check(options)?;
+    }
     Ok(())
 }
 
@@ -107,9 +122,13 @@ pub fn wanted(spec: &ParserSpec) -> Result<Wanted, ParseError> {
     let file = file
         .chain(spec.csv.iter().map(|options| &options.file))
         .chain(spec.regex.iter().map(|options| &options.file))
+        .chain(spec.json.iter().map(|options| &options.file))
         .next();
     if let Some(file) = file {
         return Ok(Wanted::file(file)?);
+    }
+    if let Some(options) = &spec.hdr_histogram_log {
+        return Ok(Wanted::files(options.files.iter().map(|log| log.file.as_str()))?);
     }
     match &spec.criterion_json {
         Some(options) => Ok(Wanted::directory(&options.directory)?),
@@ -125,6 +144,8 @@ fn one_parser(spec: &ParserSpec) -> Result<(), ParseError> {
         spec.criterion_json.is_some(),
         spec.csv.is_some(),
         spec.regex.is_some(),
+        spec.json.is_some(),
+        spec.hdr_histogram_log.is_some(),
         spec.dragstrip_json.is_some(),
     ];
     if named.into_iter().filter(|named| *named).count() == 1 { Ok(()) } else { Err(ParseError::NotOneParser) }

@@ -48,18 +48,22 @@ pub enum MemtierError {
     },
 }
 
-/// Reads a result file, with the standard error that belongs to it.
-pub fn parse(text: &str, stderr: &Capture) -> Result<Parsed, MemtierError> {
-    // What is no JSON as a whole may yet be memtier's.
-    if let Ok(document) = Value::parse(text)
+/// Reads a result file, with the standard error that belongs to it, of a load on a
+/// target of so many servers.
+pub fn parse(text: &str, stderr: &Capture, shards: u64) -> Result<Parsed, MemtierError> {
+    // What is no JSON as a whole may yet be memtier's: it writes its options unescaped.
+    let document = Value::parse(text).ok();
+    if let Some(document) = &document
         && document.get("ALL STATS").is_some()
         && document.get("run information").is_none()
     {
-        return dfly_bench::read(&document);
+        return dfly_bench::read(document);
     }
+    let options = document.as_ref().and_then(|document| document.get("configuration"));
+    let pipeline = options.and_then(|options| options.whole("pipeline"));
     let report = Report::read(text)?;
     // Of an interrupted run the last replies may be missing here or there; it is told as incomplete.
-    let contradiction = agreement::contradiction(&report, None).filter(|_| !report.interrupted);
+    let contradiction = agreement::contradiction(&report, pipeline, shards).filter(|_| !report.interrupted);
     if let Some(contradiction) = contradiction {
         return Err(MemtierError::Contradiction(contradiction));
     }
@@ -70,9 +74,12 @@ pub fn parse(text: &str, stderr: &Capture) -> Result<Parsed, MemtierError> {
     }
     let positive = |number: f64| (number.is_finite() && number > 0.0).then_some(number);
     Ok(Parsed {
-        operations: operations.into_iter().map(|operation| exact(operation, &report)).collect(),
+        operations: operations.into_iter().map(exact).collect(),
         seconds: positive(report.seconds),
         per_second: operations::per_second(&report),
+        together: true,
+        connections: Some(report.connections()),
+        pipeline,
         errors,
         tool: Some(ToolName { name: "memtier".to_owned(), version: None }),
         incomplete: incomplete(&report, stderr),
@@ -81,16 +88,11 @@ pub fn parse(text: &str, stderr: &Capture) -> Result<Parsed, MemtierError> {
     })
 }
 
-fn exact(operation: OperationResult, report: &Report) -> Operation {
-    let rate = report
-        .rows
-        .iter()
-        .filter(|row| row.count > 0 && operations::command(&row.label) == operation.operation)
-        .map(|row| row.operations_per_second)
-        .sum::<Option<f64>>();
+fn exact(operation: OperationResult) -> Operation {
     Operation {
+        commands: operation.commands,
         count: Some(operation.count),
-        operations_per_second: rate,
+        operations_per_second: operation.reported_operations_per_second,
         hits: operation.hits,
         misses: operation.misses,
         errors: Some(operation.errors),

@@ -21,7 +21,7 @@ impl Capture {
     }
 }
 
-/// Everything a tool left behind.
+/// Everything a tool left behind, and what it was told of its target.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Outputs {
     /// Standard output.
@@ -30,6 +30,8 @@ pub struct Outputs {
     pub stderr: Capture,
     /// Whole files by their path below the output directory, with `/` between its parts.
     pub files: BTreeMap<String, Vec<u8>>,
+    /// Servers of the target; 0 where they cannot be asked.
+    pub shards: u64,
 }
 
 /// What a parser needs from the output directory.
@@ -37,15 +39,20 @@ pub struct Outputs {
 pub enum Wanted {
     /// Nothing: it reads the tool's streams.
     Nothing,
-    /// One file, by its path below the output directory.
-    File(String),
+    /// Files that are there or not, by their paths below the output directory.
+    Files(Vec<String>),
     /// All files below a directory, by its path below the output directory.
     Directory(String),
 }
 
 impl Wanted {
     pub(crate) fn file(name: &str) -> Result<Self, OutputError> {
-        Ok(if name == STANDARD_OUTPUT { Self::Nothing } else { Self::File(relative(name)?.to_owned()) })
+        if name == STANDARD_OUTPUT { Ok(Self::Nothing) } else { Self::files([name]) }
+    }
+
+    pub(crate) fn files<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<Self, OutputError> {
+        let paths = names.into_iter().map(|name| relative(name).map(str::to_owned));
+        Ok(Self::Files(paths.collect::<Result<_, _>>()?))
     }
 
     pub(crate) fn directory(name: &str) -> Result<Self, OutputError> {
@@ -75,6 +82,11 @@ pub enum OutputError {
 }
 
 impl Outputs {
+    /// Whether the tool left this file.
+    pub fn has(&self, file: &str) -> bool {
+        relative(file).is_ok_and(|name| self.files.contains_key(name))
+    }
+
     /// Standard output, if it is whole.
     pub fn stdout(&self) -> Result<&str, OutputError> {
         whole(&self.stdout, "standard output")
@@ -154,6 +166,7 @@ mod tests {
                 ("criterion/a/new/sample.json".to_owned(), b"s".to_vec()),
                 ("criterion-old/b".to_owned(), b"o".to_vec()),
             ]),
+            shards: 1,
         }
     }
 

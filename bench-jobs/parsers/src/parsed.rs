@@ -1,7 +1,7 @@
 //! What a parser found. Everything a tool did not say is absent.
 
 use dragstrip_crds::{measured::LatencySummary, workload::Merge};
-use dragstrip_results::histogram::EncodedHistogram;
+use dragstrip_results::{commands, histogram::EncodedHistogram};
 use std::collections::BTreeMap;
 
 /// One tool's output, read.
@@ -19,6 +19,13 @@ pub struct Parsed {
     /// Operations of all kinds per whole second since the load began; empty
     /// where the tool does not tell.
     pub per_second: Vec<u64>,
+    /// Whether the operations were parts of one load, at the same time: the rates of
+    /// others, which ran one after the other or may have, are their own and have no sum.
+    pub together: bool,
+    /// Connections that the tool opened.
+    pub connections: Option<u64>,
+    /// Requests that each of them sends before it awaits their replies.
+    pub pipeline: Option<u64>,
     /// Error replies by their first word, where the tool tells them apart.
     pub errors: BTreeMap<String, u64>,
     /// What the tool calls itself.
@@ -35,6 +42,9 @@ pub struct Parsed {
 pub struct Operation {
     /// Its name, as the parser's documentation says.
     pub name: String,
+    /// The server's commands, in lower case, one of which each use of the operation
+    /// sends; none where it is no command of the server.
+    pub commands: Vec<String>,
     /// Operations that succeeded.
     pub count: Option<u64>,
     /// Operations per second, by the tool's own account.
@@ -54,9 +64,16 @@ pub struct Operation {
 }
 
 impl Operation {
-    /// An operation of which only the name is known.
+    /// An operation of which only the name is known, which may begin with a command's.
     pub fn named(name: impl Into<String>) -> Self {
-        Self { name: name.into(), ..Self::default() }
+        let name = name.into();
+        Self { commands: commands::named(&name).into_iter().collect(), name, ..Self::default() }
+    }
+
+    /// Operations per second over its own time, where that is known.
+    pub fn own_rate(&self) -> Option<f64> {
+        let seconds = self.seconds.filter(|seconds| *seconds > 0.0);
+        self.operations_per_second.or_else(|| Some(self.count? as f64 / seconds?))
     }
 
     /// Whether nothing but the name is known.

@@ -30,6 +30,11 @@ const BETWEEN: &str = "\",\"";
 /// Why the output of redis-benchmark gave no result.
 #[derive(Debug, thiserror::Error)]
 pub enum RedisBenchmarkError {
+    /// Text for people.
+    #[error(
+        "standard output holds {0:?}, which redis-benchmark prints without --csv: add --csv to its arguments"
+    )]
+    NotCsv(String),
     /// A line that is none of a table, such as an error message.
     #[error("standard output holds {0:?}, which redis-benchmark --csv prints only when something went wrong")]
     Line(String),
@@ -119,7 +124,14 @@ fn operation(test: &str, rate: &str, options: &StdoutParser) -> Result<Operation
 fn fields(line: &str) -> Result<&str, RedisBenchmarkError> {
     line.strip_prefix('"')
         .and_then(|line| line.strip_suffix('"'))
-        .ok_or_else(|| RedisBenchmarkError::Line(shown(line)))
+        .ok_or_else(|| if is_for_people(line) { RedisBenchmarkError::NotCsv } else { RedisBenchmarkError::Line }(shown(line)))
+}
+
+/// `====== SET ======`, `SET: rps=0.0 (overall: ...)`, `SET: 27855.15 requests per second, ...`.
+fn is_for_people(line: &str) -> bool {
+    ["======", ": rps=", " requests per second", " requests completed in "]
+        .iter()
+        .any(|text| line.contains(text))
 }
 
 /// The tool's own notation: it follows no locale, and nothing it prints is below 0.
@@ -158,6 +170,21 @@ mod tests {
     fn the_declared_requests_are_the_count() {
         let options = StdoutParser { requests: Some(100_000) };
         assert_eq!(parse(&options, "\"GET\",\"1.00\"\n").unwrap().operations[0].count, Some(100_000));
+    }
+
+    #[test]
+    fn text_for_people_is_told_with_the_remedy() {
+        for stdout in [
+            "\r          \rSET: rps=0.0 (overall: -nan) avg_msec=-nan (overall: -nan)\r\n====== SET ======                \n",
+            "SET: 27855.15 requests per second, p50=0.143 msec\n",
+            "====== SET ======\n  20000 requests completed in 1.32 seconds\n",
+        ] {
+            let message = plain(stdout).unwrap_err().to_string();
+            assert!(message.ends_with("add --csv to its arguments"), "{message}");
+        }
+        let message =
+            plain("Could not connect to Redis at 127.0.0.1:1: Connection refused\n").unwrap_err().to_string();
+        assert!(!message.contains("add --csv"), "{message}");
     }
 
     #[test]

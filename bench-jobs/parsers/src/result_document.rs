@@ -96,6 +96,17 @@ pub struct ResultOperation {
     /// Reads that found nothing; they succeeded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub misses: Option<u64>,
+    /// The server's commands of which each operation sends one, in lower case, such as
+    /// `["set", "setex"]`: what the server's counters are compared with. When absent the
+    /// command that the operation's name begins with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 100))]
+    pub commands: Option<Vec<String>>,
+    /// Duration of this operation's own measurement in seconds, where the tool ran its
+    /// operations one after the other: its rate is taken over it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.0))]
+    pub seconds: Option<f64>,
     /// Bytes sent and received.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
@@ -234,6 +245,7 @@ pub fn parse(text: &str) -> Result<Parsed, ResultError> {
         }
         parsed.operations.push(operation(read, parsed.seconds)?);
     }
+    parsed.together = parsed.operations.iter().all(|operation| operation.seconds.is_none());
     for read in document.metrics {
         let twin = |known: &Metric| known.name == read.name && known.operation == read.operation;
         if parsed.metrics.iter().any(twin) {
@@ -265,16 +277,21 @@ fn operation(read: ResultOperation, seconds: Option<f64>) -> Result<Operation, R
         (None, Some(latency)) => Some(LatencyReport::Printed(printed(&place, latency)?)),
         (None, None) => None,
     };
-    let rate = seconds.filter(|seconds| *seconds > 0.0).map(|seconds| read.count as f64 / seconds);
+    not_negative("seconds", &place, read.seconds.unwrap_or(0.0))?;
+    let over = read.seconds.or(seconds).filter(|seconds| *seconds > 0.0);
+    let rate = over.map(|seconds| read.count as f64 / seconds);
+    let unnamed = Operation::named(read.operation);
+    let commands = read.commands.map(|commands| commands.iter().map(|name| name.to_lowercase()).collect());
     Ok(Operation {
-        name: read.operation,
+        name: unnamed.name,
+        commands: commands.unwrap_or(unnamed.commands),
         count: Some(read.count),
         operations_per_second: rate,
         hits: read.hits,
         misses: read.misses,
         errors: Some(read.errors),
         bytes: read.bytes,
-        seconds: None,
+        seconds: read.seconds,
         latency,
     })
 }

@@ -67,6 +67,68 @@ fn redis_benchmark_7_names_its_tests_without_escaping_them() {
 }
 
 #[test]
+fn every_label_of_redis_benchmark_says_which_command_it_sends() {
+    let spec = spec(json!({"redisBenchmarkCsv": {}}));
+    for (file, label, command) in [
+        ("valkey-8.0.csv", "MSET (10 keys)", "mset"),
+        ("7.0-lrange.csv", "LRANGE_100 (first 100 elements)", "lrange"),
+        ("7.0-comma.csv", "incr a,b", "incr"),
+    ] {
+        let parsed = parse(&spec, &stdout(&format!("redis-benchmark/{file}"))).unwrap();
+        assert_eq!(operation(&parsed, label).commands, [command], "{file}");
+        assert!(!parsed.together, "its tests run one after the other");
+    }
+}
+
+/// A document read as an operation called GET.
+fn json_case(file: &str, values: serde_json::Value) -> Operation {
+    let spec = spec(json!({"json": {"operation": "GET", "values": values}}));
+    let parsed =
+        parse(&spec, &stdout(&format!("json/{file}"))).unwrap_or_else(|error| panic!("{file}: {error}"));
+    parsed.operations[0].clone()
+}
+
+#[test]
+fn vegetas_k6s_and_ghzs_documents_are_read_by_pointers() {
+    let percentile = |pointer: &str, percent: &str, unit: &str| json!({"pointer": pointer, "meaning": "LatencyPercentile", "percentile": percent, "unit": unit});
+    let vegeta = json_case(
+        "vegeta.json",
+        json!([
+            {"pointer": "/requests", "meaning": "Count"},
+            {"pointer": "/throughput", "meaning": "OperationsPerSecond"},
+            {"pointer": "/latencies/mean", "meaning": "MeanLatency", "unit": "Nanoseconds"},
+            percentile("/latencies/50th", "50", "Nanoseconds"),
+            percentile("/latencies/99th", "99", "Nanoseconds"),
+            {"pointer": "/duration", "meaning": "Duration", "unit": "Nanoseconds"},
+        ]),
+    );
+    let LatencyReport::Printed(latency) = vegeta.latency.as_ref().unwrap() else { panic!("{vegeta:?}") };
+    assert!(latency.percentiles[0].milliseconds < latency.percentiles[1].milliseconds, "{latency:?}");
+    let rate = vegeta.count.unwrap() as f64 / vegeta.seconds.unwrap();
+    assert!((rate / vegeta.operations_per_second.unwrap() - 1.0).abs() < 0.05, "{vegeta:?}");
+    let k6 = json_case(
+        "k6.json",
+        json!([
+            {"pointer": "/metrics/iterations/count", "meaning": "Count"},
+            {"pointer": "/metrics/iterations/rate", "meaning": "OperationsPerSecond"},
+            {"pointer": "/metrics/redis_errors/count", "meaning": "Errors", "required": false},
+            percentile("/metrics/redis_get_duration/p(95)", "95", "Milliseconds"),
+        ]),
+    );
+    assert_eq!((k6.count, k6.errors, k6.operations_per_second), (Some(120_000), Some(3), Some(3998.21)));
+    let ghz = json_case(
+        "ghz.json",
+        json!([
+            {"pointer": "/statusCodeDistribution/OK", "meaning": "Count"},
+            {"pointer": "/rps", "meaning": "OperationsPerSecond"},
+            percentile("/latencyDistribution/6/latency", "99", "Nanoseconds"),
+        ]),
+    );
+    let LatencyReport::Printed(latency) = ghz.latency.as_ref().unwrap() else { panic!("{ghz:?}") };
+    assert_eq!((ghz.count, latency.percentiles[0].milliseconds.to_string()), (Some(198), "77".to_owned()));
+}
+
+#[test]
 fn go_test_bench_gives_iterations_and_metrics() {
     let parsed = parse(&spec(json!({"goBench": {}})), &stdout("go-bench/count-2.txt")).unwrap();
     assert_eq!(parsed.incomplete, None);

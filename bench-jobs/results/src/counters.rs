@@ -7,9 +7,12 @@
 //! not be compared is seen in the recorded counters. A runner compares for a
 //! single client; for several, only the operator knows all counts.
 
-use crate::{observed::ServerCounters, protocol::JobTool, result::PodResult};
+use crate::{
+    commands::{Account, Sent},
+    observed::ServerCounters,
+    protocol::JobTool,
+};
 use dragstrip_crds::units::thousands;
-use std::collections::BTreeMap;
 
 /// Relative difference between two counts of the same thing that is let pass.
 const TOLERANCE: f64 = 0.001;
@@ -25,7 +28,7 @@ pub enum Agreement {
     PerCommand,
     /// By the total of processed commands.
     Total,
-    /// The engine keeps no such counters.
+    /// The engine keeps no such counters, or the tools tell of no command.
     Unknown,
 }
 
@@ -38,77 +41,49 @@ pub struct Disagreement {
     tool: u64,
 }
 
-/// How often one client used each of the server's commands, by its name in
-/// lower case: as its tool tells, or else taking its operations for commands.
-/// Commands never used are left out.
-pub fn commands_used(result: &PodResult) -> BTreeMap<String, u64> {
-    let mut commands = result.commands.clone();
-    if commands.is_empty() {
-        for operation in &result.operations {
-            *commands.entry(operation.operation.to_lowercase()).or_default() +=
-                operation.count + operation.errors;
-        }
-    }
-    commands.retain(|_, count| *count > 0);
-    commands
-}
-
-/// Whether what a client counted with `tool` are the server's own commands.
-pub fn counts_commands(tool: &JobTool, result: &PodResult) -> bool {
+/// Whether what a client counted with `tool` may be compared with the server's own commands.
+pub fn compared(tool: &JobTool) -> bool {
     match tool {
-        JobTool::Loadgen(_) | JobTool::Memtier(_) => true,
+        JobTool::Loadgen(_) | JobTool::Memtier(_) | JobTool::Bullmq(_) => true,
         JobTool::Exec(spec) => spec.counter_check,
-        JobTool::Bullmq(_) => !result.commands.is_empty(),
     }
 }
 
-/// Requests of one client that the server may have answered without the tool
-/// seeing the replies: none when each connection sends a set number and awaits
-/// them all. In a cluster every connection is one to each of its `shards`.
-pub fn in_flight(tool: &JobTool, result: &PodResult, shards: usize) -> u64 {
-    let unanswered = result.schedule.as_ref().map_or(0, |schedule| schedule.unanswered);
-    match tool.planned_seconds() {
-        // An open loop has as many in flight as the server has not answered.
-        Some(_) => unanswered + result.tool.connections * result.tool.pipeline.max(1) * shards.max(1) as u64,
-        None => 0,
-    }
-}
-
-/// Adds one client's or shard's commands to another's.
-pub fn add_commands(sum: &mut BTreeMap<String, u64>, more: BTreeMap<String, u64>) {
-    for (command, count) in more {
-        *sum.entry(command).or_default() += count;
-    }
-}
-
-/// Compares the commands that the tools say were answered (see
-/// [`commands_used`]) with the server's own counters. The server may have
-/// answered up to `in_flight` requests more than the tools saw replies of, when
-/// the load was ended by the clock.
+/// Compares the commands that the tools say were answered with the server's own
+/// counters. The server may have answered up to `in_flight` requests more than the
+/// tools saw replies of, when the load was ended by the clock.
 pub fn counters_agree(
-    commands: &BTreeMap<String, u64>,
+    account: &Account,
     in_flight: u64,
     before: &ServerCounters,
     after: &ServerCounters,
 ) -> Result<Agreement, Disagreement> {
+    let sent = account.sent();
+    if sent.is_empty() {
+        return Ok(Agreement::Unknown);
+    }
     if !after.commands.is_empty() {
-        for (command, tool) in commands {
-            let server = calls(after, command).saturating_sub(calls(before, command));
-            let agree = within(server, *tool, TOLERANCE, in_flight);
-            agree.then_some(()).ok_or_else(|| Disagreement {
-                what: command.to_uppercase(),
-                server,
-                tool: *tool,
-            })?;
+        for Sent { commands, count } in sent {
+            let grown = |command: &String| calls(after, command).saturating_sub(calls(before, command));
+            let server = commands.iter().map(grown).sum();
+            if !within(server, *count, TOLERANCE, in_flight) {
+                let used = commands.iter().filter(|command| server == 0 || grown(command) > 0);
+                let what = used.map(|command| command.to_uppercase()).collect::<Vec<_>>().join(" and ");
+                return Err(Disagreement { what, server, tool: *count });
+            }
         }
         return Ok(Agreement::PerCommand);
     }
-    let (Some(first), Some(last)) = (before.commands_processed, after.commands_processed) else {
+    // A total holds what is no command by the tool's account too.
+    let known = account.others().next().is_none();
+    let (Some(first), Some(last)) =
+        (before.commands_processed.filter(|_| known), after.commands_processed.filter(|_| known))
+    else {
         return Ok(Agreement::Unknown);
     };
-    let tool = commands.values().sum();
+    let tool = sent.iter().map(|sent| sent.count).sum();
     let server = last.saturating_sub(first);
-    if within(server, tool, TOTAL_TOLERANCE, in_flight + TOTAL_SLACK) {
+    if within(server, tool, TOTAL_TOLERANCE, in_flight.saturating_add(TOTAL_SLACK)) {
         Ok(Agreement::Total)
     } else {
         Err(Disagreement { what: "commands".to_owned(), server, tool })
@@ -135,13 +110,18 @@ pub fn summed<'a>(servers: impl IntoIterator<Item = &'a ServerCounters>) -> Serv
         sum.expired_keys += server.expired_keys;
         sum.keyspace_hits += server.keyspace_hits;
         sum.keyspace_misses += server.keyspace_misses;
+        sum.connections_received += server.connections_received;
     }
     sum
 }
 
-/// Runs of a command, and refusals before it ran: each answers a request.
+/// Runs of a command, and refusals before it ran: each answers a request. Some servers
+/// count `memory|usage`, some `memory`.
 fn calls(counters: &ServerCounters, command: &str) -> u64 {
-    counters.commands.get(command).map_or(0, |counter| counter.calls + counter.rejected)
+    let of_it =
+        |name: &str| name.strip_prefix(command).is_some_and(|rest| rest.is_empty() || rest.starts_with('|'));
+    let counted = counters.commands.iter().filter(|(name, _)| of_it(name));
+    counted.map(|(_, counter)| counter.calls + counter.rejected).sum()
 }
 
 fn within(server: u64, tool: u64, tolerance: f64, more: u64) -> bool {
@@ -174,11 +154,14 @@ mod tests {
     use super::*;
     use crate::{
         observed::CommandCounter,
-        result::{Failure, FailureStep, OperationResult},
+        result::{Failure, FailureStep, OperationResult, PodResult},
     };
+    use std::collections::BTreeMap;
 
-    fn used(commands: &[(&str, u64)]) -> BTreeMap<String, u64> {
-        commands.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect()
+    fn used(commands: &[(&str, u64)]) -> Account {
+        let mut result = result(&[]);
+        result.commands = commands.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect();
+        Account::of(&result)
     }
 
     fn result(operations: &[(&str, u64, u64)]) -> PodResult {
@@ -194,16 +177,10 @@ mod tests {
             .iter()
             .map(|(name, count, errors)| OperationResult {
                 operation: (*name).to_owned(),
+                commands: crate::commands::named(name).into_iter().collect(),
                 count: *count,
-                hits: None,
-                misses: None,
                 errors: *errors,
-                bytes: 0,
-                latency_milliseconds: dragstrip_crds::measured::LatencySummary::default(),
-                histogram: None,
-                per_second: Vec::new(),
-                reported_operations_per_second: None,
-                own_operations_per_second: None,
+                ..OperationResult::default()
             })
             .collect();
         result
@@ -226,10 +203,12 @@ mod tests {
         (result.tool.connections, result.tool.pipeline) = (20, 4);
         let tool = |json: &str| -> JobTool { serde_json::from_str(json).unwrap() };
         let timed = tool(r#"{"memtier": {"testTime": "5s"}}"#);
-        assert_eq!(in_flight(&timed, &result, 1), 80);
-        assert_eq!(in_flight(&timed, &result, 8), 640, "a connection to each shard");
+        assert_eq!(result.in_flight(&timed), 80);
         let counted = tool(r#"{"memtier": {"requestsPerConnection": 5}}"#);
-        assert_eq!(in_flight(&counted, &result, 1), 0, "all replies are awaited");
+        assert_eq!(result.in_flight(&counted), 0, "all replies are awaited");
+        let theirs = tool(r#"{"exec": {"image": "i", "command": ["x"], "parser": {}}}"#);
+        assert_eq!(result.in_flight(&theirs), 80, "another tool's options are not known");
+        assert_eq!(crate::result::in_flight(20, 4, 8), 640, "a connection to each shard");
     }
 
     #[test]
@@ -256,7 +235,7 @@ mod tests {
     #[test]
     fn failed_and_refused_requests_are_requests() {
         let after = counters(&[("get", 900, 100), ("info", 3, 0)], None);
-        let commands = commands_used(&result(&[("GET", 800, 200), ("SET", 0, 0)]));
+        let commands = Account::of(&result(&[("GET", 800, 200), ("SET", 0, 0)]));
         let verdict = counters_agree(&commands, 0, &counters(&[], None), &after);
         assert_eq!(verdict, Ok(Agreement::PerCommand));
     }
@@ -264,15 +243,34 @@ mod tests {
     #[test]
     fn what_the_tool_says_of_its_commands_stands_above_its_operations() {
         let mut result = result(&[("MSET+EXPIREAT", 10, 0), ("GET", 5, 0)]);
-        assert_eq!(commands_used(&result), used(&[("get", 5), ("mset+expireat", 10)]));
-        result.commands = used(&[("mset", 12), ("expireat", 120), ("get", 6), ("del", 0)]);
-        let commands = commands_used(&result);
-        assert_eq!(commands, used(&[("expireat", 120), ("get", 6), ("mset", 12)]));
+        result.commands =
+            [("mset", 12), ("expireat", 120), ("get", 6), ("del", 0)].map(|(n, c)| (n.to_owned(), c)).into();
+        let account = Account::of(&result);
         let after = counters(&[("mset", 12, 0), ("expireat", 120, 0), ("get", 6, 0)], None);
-        assert!(counters_agree(&commands, 0, &counters(&[], None), &after).is_ok());
+        assert!(counters_agree(&account, 0, &counters(&[], None), &after).is_ok());
         let after = counters(&[("mset", 12, 0), ("expireat", 100, 0), ("get", 6, 0)], None);
-        let error = counters_agree(&commands, 0, &counters(&[], None), &after).unwrap_err();
+        let error = counters_agree(&account, 0, &counters(&[], None), &after).unwrap_err();
         assert!(error.to_string().contains("the server counted 100 EXPIREAT, the tool 120"), "{error}");
+    }
+
+    #[test]
+    fn an_operation_may_be_any_of_several_commands_or_none() {
+        let mut result =
+            result(&[("SET", 30, 0), ("MEMORY", 9, 0), ("add-job", 700, 0), ("LRANGE_100 (first)", 4, 0)]);
+        result.operations[0].commands = ["set", "setex", "setrange"].map(str::to_owned).to_vec();
+        let account = Account::of(&result);
+        let after =
+            counters(&[("set", 10, 0), ("setex", 20, 0), ("memory|usage", 9, 0), ("lrange", 4, 0)], None);
+        let verdict = counters_agree(&account, 0, &counters(&[], None), &after);
+        assert_eq!(verdict, Ok(Agreement::PerCommand));
+        let fewer = counters(&[("set", 1, 0), ("setex", 20, 0), ("memory", 9, 0), ("lrange", 4, 0)], None);
+        let error = counters_agree(&account, 0, &counters(&[], None), &fewer).unwrap_err().to_string();
+        assert!(error.contains("the server counted 21 SET and SETEX, the tool 30"), "{error}");
+        let total = |processed| counters(&[], Some(processed));
+        let verdict = counters_agree(&account, 0, &total(0), &total(900_000));
+        assert_eq!(verdict, Ok(Agreement::Unknown), "a total holds the jobs' commands too");
+        let jobs = Account::of(&self::result(&[("add-job", 700, 0)]));
+        assert_eq!(counters_agree(&jobs, 0, &counters(&[], None), &after), Ok(Agreement::Unknown));
     }
 
     #[test]
@@ -290,13 +288,6 @@ mod tests {
         assert_eq!(verdict(Some(1_000_500)), Ok(Agreement::Total));
         assert_eq!(verdict(Some(900_000)).unwrap_err().server, 899_993);
         assert_eq!(verdict(None), Ok(Agreement::Unknown));
-    }
-
-    #[test]
-    fn the_counts_of_several_clients_are_added() {
-        let mut sum = used(&[("get", 3)]);
-        add_commands(&mut sum, used(&[("get", 4), ("set", 1)]));
-        assert_eq!(sum, used(&[("get", 7), ("set", 1)]));
     }
 
     #[test]

@@ -110,7 +110,33 @@ impl Latencies {
 
     /// Adds `other`, as [`add`] does.
     pub fn add(&mut self, other: &Self) -> Result<(), HistogramError> {
+        if self.count() + other.count() > MOST_VALUES {
+            return Err(HistogramError::TooMany);
+        }
         add(&mut self.0, &other.0)
+    }
+
+    /// The same with [`HIGHEST_MICROS`] as its end, so that other tools' histograms,
+    /// which end where their largest value did, can be added.
+    pub fn widened(&self) -> Result<Self, HistogramError> {
+        let mut wide = Histogram::new_with_bounds(self.0.low(), HIGHEST_MICROS, self.0.sigfig())?;
+        add(&mut wide, &self.0)?;
+        Ok(Self(wide))
+    }
+
+    /// Latencies out of a histogram whose values have another unit, of so many
+    /// nanoseconds: exact to a thousandth, and to a microsecond.
+    pub fn converted(&self, nanoseconds: u64) -> Result<Self, HistogramError> {
+        let mut histogram = empty()?;
+        for bucket in self.0.iter_recorded() {
+            let value = u128::from(self.0.highest_equivalent(bucket.value_iterated_to()));
+            let micros = (value * u128::from(nanoseconds) / 1000).max(u128::from(LOWEST_MICROS));
+            let micros = u64::try_from(micros).unwrap_or(u64::MAX);
+            histogram
+                .record_n(micros, bucket.count_at_value())
+                .map_err(|e| HistogramError::Merge(e.to_string()))?;
+        }
+        Ok(Self(histogram))
     }
 
     /// How many latencies were recorded.
@@ -199,6 +225,28 @@ mod tests {
         let coarse = Latencies(Histogram::new_with_bounds(10, 600_000_000, 2).unwrap());
         let message = latencies(&[1]).add(&coarse).unwrap_err().to_string();
         assert!(message.contains("2 digits"), "{message}");
+    }
+
+    #[test]
+    fn histograms_that_end_at_their_largest_value_are_added_all_the_same() {
+        let until = |values: &[u64], highest| {
+            let mut histogram = Histogram::new_with_bounds(1, highest, 3).unwrap();
+            values.iter().for_each(|value| histogram.record(*value).unwrap());
+            Latencies(histogram)
+        };
+        let mut sum = until(&[5, 900], 1_000).widened().unwrap();
+        sum.add(&until(&[70_000_000], 80_000_000)).unwrap();
+        assert_eq!(sum, latencies(&[5, 900, 70_000_000]), "not the histogram of all values");
+    }
+
+    #[test]
+    fn latencies_of_another_unit_become_microseconds() {
+        let nanoseconds = latencies(&[400, 1_500, 2_000_000]).converted(1).unwrap();
+        assert_eq!((nanoseconds.count(), nanoseconds.percentile(1.0)), (3, 1), "nothing takes no time");
+        assert_eq!(nanoseconds.percentile(100.0).abs_diff(2_000), 0);
+        let milliseconds = latencies(&[3]).converted(1_000_000).unwrap();
+        assert!(milliseconds.percentile(50.0).abs_diff(3_000) <= 3, "{milliseconds:?}");
+        assert!(latencies(&[3_600_000]).converted(1_000_000_000).is_err(), "a thousand hours");
     }
 
     #[test]

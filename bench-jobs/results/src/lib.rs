@@ -1,10 +1,13 @@
 //! What a result is, for all parts of Dragstrip that make, carry, store or read
 //! one: what was measured ([`result`], [`histogram`], [`statistics`]), what a
-//! server counted meanwhile ([`observed`], [`counters`]), what runners and the
-//! operator tell each other ([`protocol`]) and how the cluster keeps it ([`stored`]).
+//! server counted meanwhile ([`observed`]) and how that is judged ([`commands`],
+//! [`counters`], [`complaints`]), what runners and the operator tell each other
+//! ([`protocol`]) and how the cluster keeps it ([`stored`]).
 //!
 //! Pure: no client, no clock, no environment, no file.
 
+pub mod commands;
+pub mod complaints;
 pub mod counters;
 pub mod histogram;
 pub mod observed;

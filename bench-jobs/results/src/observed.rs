@@ -71,4 +71,7 @@ pub struct ServerCounters {
     pub keyspace_hits: u64,
     /// Failed key look-ups.
     pub keyspace_misses: u64,
+    /// Connections taken so far.
+    #[serde(default)]
+    pub connections_received: u64,
 }

@@ -192,6 +192,9 @@ pub struct JobSpec {
     /// Share of reads that must find their key, from 0 to 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub minimum_hit_ratio: Option<f64>,
+    /// Whether the server may evict keys while the load runs.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub allow_eviction: bool,
     /// The tool.
     pub tool: JobTool,
     /// Seconds after the start line at which the tool is killed whatever it does.

@@ -7,6 +7,7 @@
 use crate::{
     histogram::EncodedHistogram,
     observed::{CgroupUsage, ServerCounters},
+    protocol::JobTool,
 };
 use dragstrip_crds::{
     measured::{BatchStatistics, LatencySummary, Metric, ScheduleRecord},
@@ -47,6 +48,8 @@ pub enum FailureStep {
     CounterCheck,
     /// The server answered with errors.
     ErrorReplies,
+    /// The server evicted keys for memory.
+    Eviction,
     /// The server was restarted or replaced while it was measured.
     ServerIdentity,
     /// Somebody asked the pod to stop.
@@ -87,11 +90,15 @@ impl Failure {
 }
 
 /// One operation as one pod measured it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OperationResult {
-    /// The command's name in upper case, such as GET.
+    /// The name that the tool gives it: as a rule a command's in upper case, such as GET.
     pub operation: String,
+    /// The server's commands, in lower case, one of which each use of the operation
+    /// sends; empty where it is no command of the server.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub commands: Vec<String>,
     /// Replies that were not errors.
     pub count: u64,
     /// Reads that found their key; absent for operations that do not read.
@@ -183,6 +190,12 @@ pub struct ToolRecord {
     pub pipeline: u64,
 }
 
+/// Requests that may be under way at a time: in a cluster every connection is one
+/// to each of its shards.
+pub fn in_flight(connections: u64, pipeline: u64, shards: u64) -> u64 {
+    connections.saturating_mul(pipeline.max(1)).saturating_mul(shards.max(1))
+}
+
 /// The time in which a pod's load ran.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -255,6 +268,11 @@ impl ServerRecord {
         let looks = sums.into_iter().chain(shards).flatten().flatten();
         looks.map(|counters| counters.run_id.as_str()).filter(|id| !id.is_empty())
     }
+
+    /// Servers to each of which every connection of a tool is one, at least 1.
+    fn loaded_shards(&self) -> u64 {
+        if self.truth.cluster_enabled { self.shards.len().max(1) as u64 } else { 1 }
+    }
 }
 
 /// Everything one client pod has to say about one repetition of one phase.
@@ -295,7 +313,7 @@ pub struct PodResult {
     /// Commands the tool says it sent and got answered, by the server's name in
     /// lower case: warm-up, retries after redirections and the parts of composed
     /// operations included, since the server counts those too. Empty where the
-    /// operations themselves are the commands.
+    /// operations say which commands they send.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub commands: BTreeMap<String, u64>,
     /// Keys written before the load.
@@ -334,6 +352,18 @@ pub struct PodResult {
 }
 
 impl PodResult {
+    /// Requests that the server may have answered without the tool seeing the replies,
+    /// when the clock ended the load: none when each connection sends a set number and
+    /// awaits them all, which is known of our own tools' options only.
+    pub fn in_flight(&self, tool: &JobTool) -> u64 {
+        let by_the_clock = matches!(tool, JobTool::Exec(_)) || tool.planned_seconds().is_some();
+        let shards = self.server.as_ref().map_or(1, ServerRecord::loaded_shards);
+        // An open loop has as many in flight as the server has not answered.
+        let unanswered = self.schedule.as_ref().map_or(0, |schedule| schedule.unanswered);
+        let in_flight = in_flight(self.tool.connections, self.tool.pipeline, shards);
+        if by_the_clock { in_flight.saturating_add(unanswered) } else { 0 }
+    }
+
     /// A result that only says what went wrong.
     pub fn failed(phase: &str, repetition: u32, pod: &str, failure: Failure) -> Self {
         Self {
@@ -378,6 +408,7 @@ impl PodResult {
         compact.tool.arguments.clear();
         for operation in &mut compact.operations {
             operation.histogram = None;
+            operation.commands.clear();
             operation.per_second.clear();
         }
         compact.failure = self.failure.as_ref().map(|failure| failure.shortened(500, 5));
@@ -393,8 +424,11 @@ pub struct MergedOperation {
     pub operation: String,
     /// Replies that were not errors.
     pub count: u64,
-    /// Throughput over the common window.
+    /// Throughput over the common window, or over the operation's own time where it ran by itself.
     pub operations_per_second: f64,
+    /// Throughput by the tools' own account, where every pod's tool tells it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_operations_per_second: Option<f64>,
     /// Bytes per second over the common window.
     pub bytes_per_second: f64,
     /// Reads that found their key.

@@ -230,6 +230,7 @@ fn operation(report: &Report, it: &OperationReport) -> Result<OperationResult, R
         reported_operations_per_second: it.rate(),
         // One that is alone has the pod's window.
         own_operations_per_second: it.rate().filter(|_| report.operations.len() > 1),
+        ..OperationResult::default()
     })
 }
 

@@ -5,7 +5,11 @@ use crate::{
     members::{Look, Member},
 };
 use dragstrip_crds::units::thousands;
-use dragstrip_results::result::{Failure, FailureStep, OperationResult};
+use dragstrip_results::{
+    complaints::{error_replies, evicted_keys},
+    observed::ServerCounters,
+    result::{Failure, FailureStep, OperationResult},
+};
 use std::collections::BTreeMap;
 
 /// Whether the servers that end the run are the ones that began it. `after` is
@@ -70,40 +74,59 @@ pub fn replies_are_good(
     let failed: u64 = operations.iter().map(|operation| operation.errors).sum();
     let failed = failed.max(errors.values().sum());
     if failed > 0 {
-        let kinds: Vec<_> =
-            errors.iter().map(|(kind, count)| format!("{} {kind}", thousands(*count))).collect();
-        let kinds = if kinds.is_empty() { String::new() } else { format!(" ({})", kinds.join(", ")) };
-        let message = format!("the server answered {} requests with errors{kinds}", thousands(failed));
+        let message =
+            format!("the server answered {} requests with errors{}", thousands(failed), listed(errors));
         return Err(failure(FailureStep::ErrorReplies, message));
     }
-    let rates = operations.iter().any(|o| o.reported_operations_per_second.is_some_and(|rate| rate > 0.0));
+    let rates = operations.iter().any(|o| o.own_operations_per_second.is_some_and(|rate| rate > 0.0));
     if total == 0 && !rates && !figures {
         return Err(failure(FailureStep::Tool, "the tool ended without a single answered request"));
     }
     Ok(())
 }
 
+/// Whether the server's own statistics, before the load and after it, tell of nothing
+/// that a tool may have counted as an operation.
+pub fn server_is_content(
+    before: &ServerCounters,
+    after: &ServerCounters,
+    allow_eviction: bool,
+) -> Result<(), Failure> {
+    let errors = error_replies(before, after);
+    if errors.count > 0 {
+        let message = format!(
+            "by its own statistics the server answered {} requests with errors{} while the load ran, which the tool does not tell",
+            thousands(errors.count),
+            listed(&errors.kinds)
+        );
+        return Err(failure(FailureStep::ErrorReplies, message));
+    }
+    let evicted = evicted_keys(before, after);
+    if evicted > 0 && !allow_eviction {
+        let message = format!(
+            "the server evicted {} keys while the load ran: give it more memory or the load fewer keys, or set \
+             allowEviction: true where eviction is a part of what is measured",
+            thousands(evicted)
+        );
+        return Err(failure(FailureStep::Eviction, message));
+    }
+    Ok(())
+}
+
+/// ` (1,200 OOM, 3 LOADING)`; nothing where kinds are not known.
+fn listed(kinds: &BTreeMap<String, u64>) -> String {
+    let kinds: Vec<_> = kinds.iter().map(|(kind, count)| format!("{} {kind}", thousands(*count))).collect();
+    if kinds.is_empty() { String::new() } else { format!(" ({})", kinds.join(", ")) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::{access::Access, members::look, server::fake::FakeDragonfly};
-    use dragstrip_crds::measured::LatencySummary;
     use dragstrip_results::observed::ServerCounters;
 
     fn operation(name: &str, count: u64, errors: u64) -> OperationResult {
-        OperationResult {
-            operation: name.into(),
-            count,
-            hits: None,
-            misses: None,
-            errors,
-            bytes: 0,
-            latency_milliseconds: LatencySummary::default(),
-            histogram: None,
-            per_second: Vec::new(),
-            reported_operations_per_second: None,
-            own_operations_per_second: None,
-        }
+        OperationResult { operation: name.into(), count, errors, ..OperationResult::default() }
     }
 
     #[test]
@@ -187,8 +210,27 @@ mod tests {
     }
 
     #[test]
+    fn what_the_server_complains_of_is_a_failure_whatever_the_tool_says() {
+        let look = |errors: u64, evicted_keys| ServerCounters {
+            errors: BTreeMap::from([("OOM".to_owned(), errors)]),
+            evicted_keys,
+            ..ServerCounters::default()
+        };
+        let judged =
+            |errors, evicted, allowed| server_is_content(&look(5, 7), &look(errors, evicted), allowed);
+        assert_eq!(judged(5, 7, false), Ok(()), "what was before the load is no part of it");
+        let failure = judged(1_205, 7, true).unwrap_err();
+        assert_eq!(failure.step, FailureStep::ErrorReplies);
+        assert!(failure.message.contains("1,200 requests with errors (1,200 OOM)"), "{failure:?}");
+        let failure = judged(5, 1_007, false).unwrap_err();
+        assert_eq!(failure.step, FailureStep::Eviction);
+        assert!(failure.message.contains("evicted 1,000 keys") && failure.message.contains("allowEviction"));
+        assert_eq!(judged(5, 1_007, true), Ok(()));
+    }
+
+    #[test]
     fn rates_and_figures_are_no_silence() {
-        let rate = OperationResult { reported_operations_per_second: Some(5.0), ..operation("SET", 0, 0) };
+        let rate = OperationResult { own_operations_per_second: Some(5.0), ..operation("SET", 0, 0) };
         assert!(replies_are_good(&[rate], &BTreeMap::new(), false).is_ok());
         assert!(replies_are_good(&[], &BTreeMap::new(), true).is_ok());
     }

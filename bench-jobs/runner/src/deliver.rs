@@ -112,6 +112,7 @@ mod tests {
     fn operation(name: String) -> OperationResult {
         OperationResult {
             operation: name,
+            commands: vec!["get".to_owned(); 8],
             count: u64::MAX,
             hits: Some(u64::MAX),
             misses: Some(u64::MAX),

@@ -12,7 +12,7 @@ use crate::{
 use dragstrip_crds::{measured::LatencySummary, workload::ExecSpec};
 use dragstrip_parsers::{LatencyReport, Operation, Parsed, PrintedLatency};
 use dragstrip_results::{
-    protocol::{JobSpec, PASSWORD_VARIABLE},
+    protocol::JobSpec,
     result::{Failure, FailureStep, OperationResult, ToolRecord},
 };
 use expand::Values;
@@ -20,6 +20,8 @@ use std::time::Duration;
 
 /// How long the tool may take to end once asked to.
 const STOP_GRACE: Duration = Duration::from_secs(5);
+/// Characters of a tool's line in a message.
+const LONGEST_LINE: usize = 200;
 
 /// The adapter of a tool of somebody's own.
 #[derive(Debug, Clone)]
@@ -62,7 +64,6 @@ impl Adapter for ExecAdapter {
             .map(|word| values.expand(word))
             .collect::<Vec<_>>();
         let program = if words.is_empty() { String::new() } else { words.remove(0) };
-        let password = context.password.iter().map(|p| (PASSWORD_VARIABLE.to_owned(), p.clone()));
         // Values from references are in the container's environment already.
         let declared =
             self.spec.env.iter().filter_map(|variable| {
@@ -71,7 +72,7 @@ impl Adapter for ExecAdapter {
         Launch {
             program,
             arguments: words,
-            environment: values.variables().chain(password).chain(declared).collect(),
+            environment: values.variables().chain(declared).collect(),
             stop_signal: StopSignal::Terminate,
             stop_grace: STOP_GRACE,
             lead: Duration::ZERO,
@@ -92,15 +93,17 @@ impl Adapter for ExecAdapter {
             exit_code: ended.exit.code,
             signal: ended.exit.signal,
             last_lines: ended.last_lines.clone(),
-            ..failure(step, message)
+            ..failure(step, with_last_line(message, ended))
         };
-        let read = outputs::read(&self.spec.parser, &context.output_directory, ended);
+        let read = outputs::read(&self.spec.parser, context, ended);
         let parsed = read.and_then(|outputs| {
             dragstrip_parsers::parse(&self.spec.parser, &outputs).map_err(|e| e.to_string())
         });
         let tool = self.record(job, context, ended, parsed.as_ref().ok());
         let incomplete = parsed.as_ref().ok().and_then(|parsed| parsed.incomplete.clone());
-        let measured = parsed.map(|parsed| measured(parsed, tool, context));
+        // memtier's own duration may be a second off: its threads' work is the better window.
+        let own_window = self.spec.parser.memtier_json.is_none();
+        let measured = parsed.map(|parsed| measured(parsed, tool, context, own_window));
         if let Some(message) = self.bad_exit(ended) {
             let failure = refuse(FailureStep::Tool, message);
             return Err(Box::new(Rejected { failure, partial: measured.ok() }));
@@ -130,24 +133,19 @@ impl ExecAdapter {
         let launch = self.launch(job, context);
         let told = parsed.and_then(|parsed| parsed.tool.as_ref());
         let wall = ended.wall.as_secs_f64();
-        let rates = parsed.map(|parsed| parsed.operations.iter().map(|o| o.operations_per_second));
         ToolRecord {
             name: told.map_or_else(|| base_name(&launch.program).to_owned(), |tool| tool.name.clone()),
             version: told.and_then(|tool| tool.version.clone()),
             mode: None,
             arguments: launch.arguments,
-            // Rates of operations that ran one after the other are no sum.
-            reported_operations_per_second: rates.and_then(|mut rates| match rates.len() {
-                1 => rates.next().flatten(),
-                _ => None,
-            }),
+            reported_operations_per_second: parsed.and_then(total_rate),
             wall_operations_per_second: parsed
                 .and_then(counted)
                 .filter(|_| wall > 0.0)
                 .map(|count| count as f64 / wall),
             reported_seconds: parsed.and_then(|parsed| parsed.seconds),
-            connections: 0,
-            pipeline: 0,
+            connections: parsed.and_then(|parsed| parsed.connections).unwrap_or_default(),
+            pipeline: parsed.and_then(|parsed| parsed.pipeline).unwrap_or_default(),
         }
     }
 
@@ -163,6 +161,24 @@ impl ExecAdapter {
     }
 }
 
+/// What went wrong, and what the tool said last.
+fn with_last_line(message: String, ended: &Ended) -> String {
+    match ended.last_lines.iter().rev().find(|line| !line.trim().is_empty()) {
+        Some(line) => {
+            let line: String = line.trim().chars().take(LONGEST_LINE).collect();
+            format!("{message}; its last line: {line}")
+        }
+        None => message,
+    }
+}
+
+/// The tool's own rate of everything. Rates of operations that ran one after the other are no sum.
+fn total_rate(parsed: &Parsed) -> Option<f64> {
+    let summed = parsed.together || parsed.operations.len() == 1;
+    let rates = parsed.operations.iter().map(|operation| operation.operations_per_second);
+    rates.sum::<Option<f64>>().filter(|_| summed && !parsed.operations.is_empty())
+}
+
 fn base_name(program: &str) -> &str {
     program.rsplit('/').next().unwrap_or(program)
 }
@@ -173,13 +189,14 @@ fn counted(parsed: &Parsed) -> Option<u64> {
     counts.filter(|counts| !counts.is_empty()).map(|counts| counts.iter().sum())
 }
 
-fn measured(parsed: Parsed, tool: ToolRecord, context: &LaunchContext) -> Measured {
+fn measured(parsed: Parsed, tool: ToolRecord, context: &LaunchContext, own_window: bool) -> Measured {
     let start = parsed.start_unix_nanos.unwrap_or(context.start_at_unix_nanos);
+    let seconds = parsed.seconds.filter(|seconds| own_window && *seconds > 0.0);
     let only = parsed.operations.len() == 1;
-    let per_second = parsed.per_second.clone();
+    let (per_second, together) = (parsed.per_second.clone(), parsed.together);
     Measured {
         tool,
-        window: parsed.seconds.filter(|seconds| *seconds > 0.0).map(|seconds| (start, seconds)),
+        window: seconds.map(|seconds| (start, seconds)),
         metrics: parsed.metrics.iter().map(Into::into).collect(),
         errors: parsed.errors,
         operations: parsed
@@ -187,7 +204,7 @@ fn measured(parsed: Parsed, tool: ToolRecord, context: &LaunchContext) -> Measur
             .into_iter()
             .map(|operation| OperationResult {
                 per_second: if only { per_second.clone() } else { Vec::new() },
-                ..result(operation)
+                ..result(operation, together)
             })
             .collect(),
         per_second: parsed.per_second,
@@ -195,9 +212,10 @@ fn measured(parsed: Parsed, tool: ToolRecord, context: &LaunchContext) -> Measur
     }
 }
 
-/// The operation as a run's result keeps it: a count that the tool does not
-/// tell stays 0, and its own rate stands for it.
-fn result(operation: Operation) -> OperationResult {
+/// The operation as a run's result keeps it. Of one that did not run together with the
+/// others, or tells no count, the tool's own rate is its rate.
+fn result(operation: Operation, together: bool) -> OperationResult {
+    let own = operation.own_rate().filter(|_| !together || operation.count.is_none());
     let (latency_milliseconds, histogram) = match operation.latency {
         Some(LatencyReport::Exact { histogram, summary }) => (summary, Some(histogram)),
         Some(LatencyReport::Printed(printed)) => (summary(&printed), None),
@@ -205,6 +223,7 @@ fn result(operation: Operation) -> OperationResult {
     };
     OperationResult {
         operation: operation.name,
+        commands: operation.commands,
         count: operation.count.unwrap_or_default(),
         hits: operation.hits,
         misses: operation.misses,
@@ -214,7 +233,7 @@ fn result(operation: Operation) -> OperationResult {
         histogram,
         per_second: Vec::new(),
         reported_operations_per_second: operation.operations_per_second,
-        own_operations_per_second: None,
+        own_operations_per_second: own,
     }
 }
 

@@ -13,6 +13,7 @@ use crate::{
 use dragstrip_crds::{measured::ScheduleRecord, units::thousands, workload::LoadgenSpec};
 use dragstrip_loadgen::counts::report::{OperationReport, Report, RunStatus, ScheduleReport, SecondReport};
 use dragstrip_results::{
+    commands,
     histogram::{HistogramError, Latencies},
     protocol::{JobSpec, PASSWORD_VARIABLE},
     result::{Failure, FailureStep, OperationResult, ToolRecord},
@@ -251,9 +252,11 @@ fn operation(report: &OperationReport, whole: &Report) -> Result<OperationResult
     if !per_second.is_empty() && seconds != report.count {
         return Err(ReportError::Series { operation: name(), count: report.count, seconds });
     }
-    let reads = READS.contains(&report.operation.as_str());
+    // A second one of the same name is `MGET#2`.
+    let reads = report.operation.split('#').next().is_some_and(|name| READS.contains(&name));
     Ok(OperationResult {
         operation: name(),
+        commands: commands::named(&report.operation).into_iter().collect(),
         count: report.count,
         hits: reads.then_some(report.hits),
         misses: reads.then_some(report.misses),
@@ -262,7 +265,7 @@ fn operation(report: &OperationReport, whole: &Report) -> Result<OperationResult
         latency_milliseconds: latencies.summary(),
         histogram: Some(report.histogram.clone()),
         per_second,
-        reported_operations_per_second: None,
+        reported_operations_per_second: Some(report.operations_per_second),
         own_operations_per_second: None,
     })
 }

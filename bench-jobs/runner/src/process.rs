@@ -87,7 +87,8 @@ pub struct Written<L> {
     pub last_lines: Vec<String>,
 }
 
-/// The beginning of a stream, up to 1 MiB, secrets removed.
+/// The beginning of a stream, up to 1 MiB, as it was written: a password may be a
+/// number, so that secrets are removed from what is read, not from what is to be read.
 #[derive(Debug, Clone, Default)]
 pub struct Kept {
     /// The text.
@@ -110,8 +111,8 @@ impl Keeper {
         self.cut |= bytes.len() > room;
     }
 
-    fn kept(self, redactor: &Redactor) -> Kept {
-        Kept { text: redactor.clean(&String::from_utf8_lossy(&self.bytes)), cut: self.cut }
+    fn kept(self) -> Kept {
+        Kept { text: String::from_utf8_lossy(&self.bytes).into_owned(), cut: self.cut }
     }
 }
 
@@ -220,7 +221,7 @@ async fn read_stdout(mut pipe: impl AsyncRead + Unpin, redactor: Redactor, tail:
         splitter.push(bytes, keep);
     }
     splitter.finish(keep);
-    keeper.kept(&redactor)
+    keeper.kept()
 }
 
 async fn read_stderr<L: Listener>(
@@ -245,7 +246,7 @@ async fn read_stderr<L: Listener>(
         splitter.push(bytes, &mut take_in);
     }
     splitter.finish(&mut take_in);
-    (keeper.kept(&redactor), listener)
+    (keeper.kept(), listener)
 }
 
 /// The next bytes; `None` at the end, and when the pipe breaks, which is its end too.

@@ -113,11 +113,28 @@ impl<'a> Runner<'a> {
         let nothing = failure(FailureStep::Job, "nothing was done");
         let mut result = PodResult::failed(&job.phase, job.repetition, &job::pod_name(), nothing);
         result.failure = self.measure(&mut result).await.err();
+        self.clean(&mut result);
+        result
+    }
+
+    /// Takes secrets out of every text that a tool may have brought in. The names of our
+    /// own tools' operations are fixed words.
+    fn clean(&self, result: &mut PodResult) {
         if let Some(failure) = &mut result.failure {
             self.redactor.clean_all(failure.last_lines.iter_mut().chain([&mut failure.message]));
         }
         self.redactor.clean_all(&mut result.tool.arguments);
-        result
+        if matches!(self.assignment.job.tool, JobTool::Exec(_)) {
+            self.redactor.clean_all([&mut result.tool.name].into_iter().chain(&mut result.tool.version));
+            self.redactor.clean_all(result.operations.iter_mut().map(|operation| &mut operation.operation));
+            let metrics = result.metrics.iter_mut();
+            self.redactor
+                .clean_all(metrics.flat_map(|metric| [&mut metric.name].into_iter().chain(&mut metric.unit)));
+        }
+        let errors = std::mem::take(&mut result.errors);
+        for (kind, count) in errors {
+            *result.errors.entry(self.redactor.clean(&kind)).or_default() += count;
+        }
     }
 
     async fn measure(&self, result: &mut PodResult) -> Result<(), Failure> {

@@ -94,11 +94,11 @@ pub struct Ended {
     pub active: Duration,
     /// The last lines it wrote to stdout and stderr, secrets removed, oldest first.
     pub last_lines: Vec<String>,
-    /// All of stdout, up to 1 MiB, secrets removed.
+    /// All of stdout, up to 1 MiB, as it was written.
     pub stdout: String,
     /// Whether there was more.
     pub stdout_cut: bool,
-    /// All of stderr, up to 1 MiB, secrets removed.
+    /// All of stderr, up to 1 MiB, as it was written.
     pub stderr: String,
     /// Whether there was more.
     pub stderr_cut: bool,

@@ -45,14 +45,15 @@ fn or_unknown(value: Option<String>) -> String {
     value.unwrap_or_else(|| UNKNOWN.to_owned())
 }
 
-/// Operations per second of one pod: its count over its own window, or what its
-/// tool told where it told no count.
+/// Operations per second of one pod: its count over its own window, or the rate of its
+/// only operation's own time. Operations that ran one after the other have no sum.
 fn rate(pod: &PodResult, count: u64) -> Option<f64> {
-    if count > 0 {
-        return (pod.window.seconds > 0.0).then(|| count as f64 / pod.window.seconds);
+    let mut own = pod.operations.iter().filter_map(|operation| operation.own_operations_per_second);
+    match (own.next(), pod.operations.len()) {
+        (None, _) => (count > 0 && pod.window.seconds > 0.0).then(|| count as f64 / pod.window.seconds),
+        (Some(rate), 1) => Some(rate),
+        (Some(_), _) => None,
     }
-    let told = pod.operations.iter().map(|operation| operation.reported_operations_per_second);
-    told.sum::<Option<f64>>().filter(|rate| *rate > 0.0)
 }
 
 fn row(result: &RepetitionResult, pod: &PodResult) -> Vec<String> {
@@ -61,6 +62,8 @@ fn row(result: &RepetitionResult, pod: &PodResult) -> Vec<String> {
     // A pod that never got to its load has no window: nothing was measured in it.
     let measured = pod.window.seconds > 0.0;
     let in_window = |text: String| or_unknown(measured.then_some(text));
+    // A tool that tells a rate alone counted something.
+    let rated = pod.operations.iter().any(|operation| operation.own_operations_per_second.is_some());
     let lost = if result.failure.is_some() { " (void)" } else { "" };
     vec![
         result.phase.clone(),
@@ -68,7 +71,7 @@ fn row(result: &RepetitionResult, pod: &PodResult) -> Vec<String> {
         pod.pod.clone(),
         or_unknown(pod.node.clone()),
         or_unknown(rate(pod, count).map(whole)),
-        in_window(thousands(count)),
+        or_unknown((measured && (count > 0 || !rated)).then(|| thousands(count))),
         in_window(thousands(errors)),
         or_unknown(p99(pod).map(|milliseconds| format!("{milliseconds:.3}"))),
         in_window(format!("{:.3}", pod.window.start_skew_seconds * 1e3)),
@@ -166,6 +169,20 @@ mod tests {
         assert_eq!(row[1], "1 (void)");
         assert!(row[3..].iter().all(|cell| cell == UNKNOWN), "{row:?}");
         assert!(text.contains("Lost: the pod was taken away: Evicted"), "{text}");
+    }
+
+    #[test]
+    fn operations_that_ran_one_after_the_other_have_no_sum() {
+        let mut sequence = stored();
+        let pod = &mut sequence.pods[0];
+        for operation in &mut pod.operations {
+            (operation.count, operation.own_operations_per_second) = (0, Some(26_810.0));
+        }
+        let one = cells(&table("race", std::slice::from_ref(&sequence)), "x7k2p");
+        assert_eq!(one[4..6], ["26,810".to_owned(), UNKNOWN.to_owned()], "a count that is not known is no 0");
+        let twin = sequence.pods[0].operations[0].clone();
+        sequence.pods[0].operations.push(twin);
+        assert_eq!(cells(&table("race", &[sequence]), "x7k2p")[4], UNKNOWN);
     }
 
     #[test]

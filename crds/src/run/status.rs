@@ -121,7 +121,8 @@ pub struct Progress {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Headline {
-    /// Operations per second, mean over repetitions; null of a tool that counts none.
+    /// Operations per second of all operations together, mean over repetitions; null of
+    /// a tool that counts none, and where several operations ran one after the other.
     pub operations_per_second: Vec<Option<i64>>,
     /// 99th percentile of latency in microseconds; null where the tool does not tell.
     pub p99_microseconds: Vec<Option<i64>>,
@@ -151,6 +152,9 @@ pub struct OperationStatus {
     pub count: u64,
     /// Throughput in operations per second and its spread over repetitions.
     pub operations_per_second: Spread,
+    /// The tool's own figure, mean over repetitions; absent where it does not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_operations_per_second: Option<f64>,
     /// Bytes per second, both directions, mean over repetitions; 0 where the tool does not tell.
     pub bytes_per_second: f64,
     /// Reads that found their key.
@@ -178,9 +182,11 @@ pub struct RepetitionStatus {
     pub config_map: String,
     /// Window in which every client was active, in seconds.
     pub window_seconds: f64,
-    /// Throughput of all operations together, in operations per second.
-    pub operations_per_second: f64,
-    /// The tool's own figure, for comparison only.
+    /// Throughput of all operations together, in operations per second; absent where
+    /// operations ran one after the other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operations_per_second: Option<f64>,
+    /// The tool's own figure of all operations together, for comparison only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_operations_per_second: Option<f64>,
     /// 99th percentile of latency, in milliseconds; absent where it is not known.
@@ -227,7 +233,7 @@ pub struct PhaseStatus {
     pub name: String,
     /// The tool.
     pub tool: ToolStatus,
-    /// Per operation, TOTAL last.
+    /// Per operation, TOTAL last; without a total where operations ran one after the other.
     #[x_kube(merge_strategy = ListMerge::Map(vec!["operation".into()]))]
     pub operations: Vec<OperationStatus>,
     /// Per repetition.

@@ -10,9 +10,11 @@ use std::collections::BTreeMap;
 /// A benchmark tool in an image of your own. The runner starts `command` and
 /// `args`, in which `${HOST}`, `${PORT}`, `${ADDRESS}` (host:port), `${MEMBERS}`
 /// (host:port of every member, joined by commas), `${OUTPUT}` (a writable
-/// directory), `${CLIENT_INDEX}` and `${CLIENTS}` are put in; the same names
-/// with DRAGSTRIP_ in front are environment variables, and so is
-/// DRAGSTRIP_PASSWORD where the target has one.
+/// directory), `${CLIENT_INDEX}`, `${CLIENTS}` and `${PASSWORD}` (empty where the
+/// target has none) are put in, and into the values of `env`; the same names with
+/// DRAGSTRIP_ in front are environment variables, DRAGSTRIP_PASSWORD only where
+/// there is one. A password belongs into `env`, such as `{name: REDISCLI_AUTH,
+/// value: "${PASSWORD}"}`: everybody on the client's node can read arguments.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ExecSpec {
@@ -38,8 +40,9 @@ pub struct ExecSpec {
     /// What its output means, such as `{redisBenchmarkCsv: {requests: 1000000}}`.
     pub parser: ParserSpec,
     /// Compare the tool's counts with the server's own command counters, and
-    /// fail the repetition where they differ. Needs operations named like the
-    /// server's commands, and a RESP server. Default false.
+    /// fail the repetition where they differ. Of operations whose names begin with no
+    /// command of the server (`MSET (10 keys)` begins with one, `add-job` with none)
+    /// nothing is compared. Needs a RESP server. Default false.
     #[serde(default)]
     pub counter_check: bool,
     /// Exit codes that mean success. Default [0].
@@ -57,8 +60,8 @@ fn success() -> Vec<i32> {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[x_kube(
-    validation = Rule::new("[has(self.memtierJson), has(self.redisBenchmarkCsv), has(self.goBench), has(self.criterionJson), has(self.csv), has(self.regex), has(self.dragstripJson)].filter(x, x).size() == 1")
-        .message("parser needs exactly one of memtierJson, redisBenchmarkCsv, goBench, criterionJson, csv, regex and dragstripJson"),
+    validation = Rule::new("[has(self.memtierJson), has(self.redisBenchmarkCsv), has(self.goBench), has(self.criterionJson), has(self.csv), has(self.regex), has(self.json), has(self.hdrHistogramLog), has(self.dragstripJson)].filter(x, x).size() == 1")
+        .message("parser needs exactly one of memtierJson, redisBenchmarkCsv, goBench, criterionJson, csv, regex, json, hdrHistogramLog and dragstripJson"),
     validation = Rule::new("!has(self.goBench) || !has(self.goBench.requests)")
         .message("goBench takes no requests: go test prints the number of iterations itself"),
 )]
@@ -82,6 +85,13 @@ pub struct ParserSpec {
     /// Lines that match patterns, such as `{lines: [{pattern: "(?P<operationsPerSecond>[0-9]+) req/sec"}]}`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub regex: Option<RegexParser>,
+    /// Any JSON document whose values are named by JSON pointers, such as
+    /// `{operation: GET, values: [{pointer: /rps, meaning: OperationsPerSecond}]}`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub json: Option<JsonParser>,
+    /// Logs of HdrHistogram (.hlog, .hdr), such as `{files: [{file: ycsb-READ.hdr, operation: READ}]}`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hdr_histogram_log: Option<HdrHistogramLogParser>,
     /// Dragstrip's own result format, for tools of your own (docs/result.schema.json),
     /// such as `{file: result.json}`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -316,4 +326,131 @@ pub struct RegexParser {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 1))]
     pub thousands_separator: Option<String>,
+}
+
+/// What a value of a JSON document is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum JsonMeaning {
+    /// Operations that succeeded.
+    Count,
+    /// Operations per second.
+    OperationsPerSecond,
+    /// Operations that failed.
+    Errors,
+    /// Reads that found their key.
+    Hits,
+    /// Reads that found nothing.
+    Misses,
+    /// Bytes sent and received.
+    Bytes,
+    /// Duration of the operation's measurement, in `unit`.
+    Duration,
+    /// Mean latency, in `unit`.
+    MeanLatency,
+    /// Smallest latency, in `unit`.
+    MinimumLatency,
+    /// Latency percentile, in `unit`; `percentile` names it.
+    LatencyPercentile,
+    /// Largest latency, in `unit`.
+    MaximumLatency,
+    /// A figure of its own, kept under `metric`.
+    Metric,
+}
+
+/// One value of a JSON document.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[x_kube(
+    validation = Rule::new("(self.meaning == 'LatencyPercentile') == has(self.percentile)")
+        .message("percentile goes with meaning LatencyPercentile, and only with it"),
+    validation = Rule::new("(self.meaning == 'Metric') == has(self.metric)")
+        .message("metric goes with meaning Metric, and only with it"),
+)]
+pub struct JsonValue {
+    /// Where the value stands, as a JSON pointer (RFC 6901), such as /latencies/99th or
+    /// /operations/0/rps. In a name / is written ~1 and ~ is written ~0.
+    #[x_kube(validation = Rule::new("self.matches('^/[ -~]*$')").message("pointer begins with /, such as /latencies/99th"))]
+    #[schemars(length(min = 1, max = 256))]
+    pub pointer: String,
+    /// What it is: Count, OperationsPerSecond, Errors, Hits, Misses, Bytes, Duration,
+    /// MeanLatency, MinimumLatency, LatencyPercentile, MaximumLatency or Metric (a
+    /// figure of its own).
+    pub meaning: JsonMeaning,
+    /// Name of the operation it belongs to, such as GET. The parser's when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 63))]
+    pub operation: Option<String>,
+    /// Unit of a time: Nanoseconds, Microseconds, Milliseconds or Seconds. A text with a
+    /// unit of its own (1.2ms, 950µs, 1m2.5s) beats it. Default Milliseconds.
+    #[serde(default)]
+    pub unit: TimeUnit,
+    /// Which percentile, from "0" to "100", such as "99.9".
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[x_kube(validation = Rule::new(decimal_between("0.0", "100.0"))
+        .message("percentile is from 0 to 100, such as \"99.9\""))]
+    pub percentile: Option<Decimal>,
+    /// Name of the figure, such as memory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 63))]
+    pub metric: Option<String>,
+    /// How the figures of several client pods are joined: Sum, Mean, Maximum or Minimum. Default Sum.
+    #[serde(default)]
+    pub merge: Merge,
+    /// Whether the document must hold it. Default true.
+    #[serde(default = "super::default_true")]
+    pub required: bool,
+}
+
+/// One JSON document.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct JsonParser {
+    /// File below the output directory (`${OUTPUT}`), or `-` for standard output. Default -.
+    #[serde(default = "stdout")]
+    #[schemars(length(min = 1, max = 256))]
+    pub file: String,
+    /// Name of the operation of values that name none, such as GET.
+    #[schemars(length(min = 1, max = 63))]
+    pub operation: String,
+    /// The values to read, such as `[{pointer: /rps, meaning: OperationsPerSecond}]`; others are ignored.
+    #[schemars(length(min = 1, max = 128))]
+    pub values: Vec<JsonValue>,
+}
+
+/// One log of histograms.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct HdrHistogramLogFile {
+    /// File below the output directory (`${OUTPUT}`), such as ycsb-READ.hdr.
+    #[schemars(length(min = 1, max = 256))]
+    pub file: String,
+    /// Name of the operation of histograms without a tag, such as READ. A tag is the
+    /// name of its histograms' operation.
+    #[schemars(length(min = 1, max = 63))]
+    pub operation: String,
+    /// Whether its latencies are those of operations that failed: they are counted as
+    /// errors, and in no percentile. Default false.
+    #[serde(default)]
+    pub errors: bool,
+    /// Whether the tool must leave this file. Default true.
+    #[serde(default = "super::default_true")]
+    pub required: bool,
+}
+
+fn microseconds() -> TimeUnit {
+    TimeUnit::Microseconds
+}
+
+/// Logs of HdrHistogram, whose histograms are added: all latencies, of any number of
+/// client pods, merge exactly.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct HdrHistogramLogParser {
+    /// The logs, such as `[{file: ycsb-READ.hdr, operation: READ}]`.
+    #[schemars(length(min = 1, max = 64))]
+    pub files: Vec<HdrHistogramLogFile>,
+    /// What the tool recorded: Nanoseconds, Microseconds, Milliseconds or Seconds.
+    /// Default Microseconds; others are converted, exact to a thousandth.
+    #[serde(default = "microseconds")]
+    pub unit: TimeUnit,
 }

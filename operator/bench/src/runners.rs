@@ -90,16 +90,14 @@ impl Runner {
         result.client.cpu_seconds = seconds / 2.0;
         result.operations = vec![OperationResult {
             operation: "GET".to_owned(),
+            commands: vec!["get".to_owned()],
             count: READS,
             hits: Some(READS),
             misses: Some(0),
-            errors: 0,
             bytes: READS * 100,
             latency_milliseconds: latencies.summary(),
             histogram: Some(latencies.encode()?),
-            per_second: Vec::new(),
-            reported_operations_per_second: None,
-            own_operations_per_second: None,
+            ..OperationResult::default()
         }];
         result.server = Some(server());
         Ok(result)

@@ -132,6 +132,7 @@ pub fn runner_job(run: &ValidatedRun, attempt: &Attempt, target: &ReadyTarget) -
         load: attempt.load.clone(),
         warmup_seconds: attempt.warmup_seconds,
         minimum_hit_ratio: attempt.minimum_hit_ratio,
+        allow_eviction: attempt.allow_eviction,
         tool: (*attempt.tool).clone(),
         watchdog_seconds: watchdog_seconds(run, attempt),
     }

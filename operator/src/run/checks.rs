@@ -7,7 +7,8 @@ use super::{
     validate::{Attempt, ValidatedRun},
 };
 use dragstrip_results::{
-    counters::{Agreement, add_commands, commands_used, counters_agree, counts_commands, in_flight, joined},
+    commands::Account,
+    counters::{Agreement, compared, counters_agree, joined},
     protocol::JobTool,
     result::{Check, CheckState, Failure, FailureStep, PodResult, RepetitionResult, ServerRecord},
 };
@@ -49,19 +50,15 @@ fn same_server(results: &[PodResult]) -> Result<Made, Failure> {
     Ok(Ok(()))
 }
 
-/// Requests that the server may have answered without the tools seeing the replies.
-fn all_in_flight(attempt: &Attempt, results: &[PodResult]) -> u64 {
-    let shards = |pod: &PodResult| {
-        let cluster = pod.server.as_ref().filter(|server| server.truth.cluster_enabled);
-        cluster.map_or(1, |server| server.shards.len())
-    };
-    results.iter().map(|pod| in_flight(&attempt.tool, pod, shards(pod))).sum()
-}
-
 /// What the server counted against what all clients counted together, and how exactly.
 fn counters(attempt: &Attempt, results: &[PodResult]) -> Result<(Made, Agreement), Failure> {
     let not_made = |why| Ok((Err(why), Agreement::Unknown));
-    if results.iter().any(|pod| !counts_commands(&attempt.tool, pod)) {
+    if !compared(&attempt.tool) {
+        return not_made("counterCheck is not declared");
+    }
+    let mut account = Account::default();
+    results.iter().for_each(|pod| account.extend(Account::of(pod)));
+    if account.sent().is_empty() {
         return not_made("the tool's counts are not of the server's commands");
     }
     let Some(servers) = servers(results) else {
@@ -73,11 +70,8 @@ fn counters(attempt: &Attempt, results: &[PodResult]) -> Result<(Made, Agreement
     let (Some(before), Some(after)) = (before, after) else {
         return not_made("the server could not be asked after the load");
     };
-    let mut commands = BTreeMap::new();
-    for pod in results {
-        add_commands(&mut commands, commands_used(pod));
-    }
-    match counters_agree(&commands, all_in_flight(attempt, results), &before, &after) {
+    let in_flight = results.iter().map(|pod| pod.in_flight(&attempt.tool)).sum();
+    match counters_agree(&account, in_flight, &before, &after) {
         Ok(Agreement::Unknown) => not_made("the server keeps no command counters"),
         Ok(agreement) => Ok((Ok(()), agreement)),
         Err(error) => {
@@ -85,6 +79,26 @@ fn counters(attempt: &Attempt, results: &[PodResult]) -> Result<(Made, Agreement
             Err(failure(FailureStep::CounterCheck, message))
         }
     }
+}
+
+/// Whether somebody counts error replies. That there were none each pod's runner made
+/// sure of: by the tool's account, and by the server's own statistics.
+fn error_replies(attempt: &Attempt, results: &[PodResult]) -> Made {
+    let tells = |server: &ServerRecord| server.after.as_ref().is_some_and(|after| !after.commands.is_empty());
+    let counted = servers(results).is_some_and(|servers| servers.into_iter().all(tells));
+    match &*attempt.tool {
+        JobTool::Exec(_) if !counted => Err("neither the tool nor the server is known to count them"),
+        _ => Ok(()),
+    }
+}
+
+/// Operations that were compared with nothing, where others were.
+fn uncounted(attempt: &Attempt, results: &[PodResult]) -> Option<Check> {
+    let mut account = Account::default();
+    results.iter().for_each(|pod| account.extend(Account::of(pod)));
+    let names = account.others().collect::<Vec<_>>().join(", ");
+    let some = compared(&attempt.tool) && !names.is_empty() && !account.sent().is_empty();
+    some.then(|| check(&format!("server's counters of {names}"), Err("no command of the server")))
 }
 
 /// How the good `results` of `attempt` were checked; the error is what is wrong with them.
@@ -95,15 +109,10 @@ pub fn of(attempt: &Attempt, results: &[PodResult]) -> Result<Vec<Check>, Failur
         Agreement::Total => check("server's counters, all commands together", made),
         Agreement::PerCommand | Agreement::Unknown => check("server's counters", made),
     });
-    checks.push(check(
-        "error replies",
-        match &*attempt.tool {
-            // What the parser of another tool does not tell counts as none.
-            JobTool::Exec(_) => Err("it is not known whether the tool counts them"),
-            JobTool::Loadgen(_) | JobTool::Memtier(_) | JobTool::Bullmq(_) => Ok(()),
-        },
-    ));
+    checks.extend(uncounted(attempt, results));
+    checks.push(check("error replies", error_replies(attempt, results)));
     let declared = [
+        ("no key evicted", !attempt.allow_eviction && servers(results).is_some()),
         ("loaded keys", attempt.load.is_some()),
         ("hit ratio", attempt.minimum_hit_ratio.is_some()),
         ("jobs in the queues", results.iter().any(|pod| pod.queues.is_some())),
@@ -151,6 +160,7 @@ mod tests {
         merge::merge,
         validate::validate,
     };
+    use dragstrip_results::result::OperationResult;
     use serde_json::json;
     use std::sync::Arc;
 
@@ -204,6 +214,8 @@ mod tests {
     fn a_check_that_cannot_be_made_says_why() {
         let alone = [seen("a", 1000, 0, 1000)];
         let bullmq = by(JobTool::Bullmq(serde_json::from_value(json!({"duration": "1s"})).unwrap()));
+        let mut jobs = alone.clone();
+        jobs[0].operations[0].commands.clear();
         let exec = json!({"image": "i", "command": ["x"], "parser": {}, "counterCheck": false});
         let exec = by(JobTool::Exec(serde_json::from_value(exec).unwrap()));
         let mut silent = alone.clone();
@@ -218,11 +230,12 @@ mod tests {
             (
                 "a tool that names no commands",
                 &bullmq,
-                &alone,
+                &jobs,
                 "server's counters",
                 "not of the server's commands",
             ),
-            ("another tool", &exec, &alone, "error replies", "not known whether the tool counts them"),
+            ("another tool", &exec, &alone, "server's counters", "counterCheck is not declared"),
+            ("another tool without RESP", &exec, &tcp, "error replies", "neither the tool nor the server"),
             (
                 "a server without counters",
                 &attempt(),
@@ -239,6 +252,17 @@ mod tests {
                 not_made(attempt, results, name).unwrap_or_else(|| panic!("{sentence}: {name} was made"));
             assert!(why.contains(expected), "{sentence}: {why}");
         }
+    }
+
+    #[test]
+    fn operations_that_are_no_commands_raise_no_alarm_and_are_told() {
+        let mut pod = seen("a", 1000, 0, 1000);
+        let job = OperationResult { operation: "add-job".into(), count: 70, ..OperationResult::default() };
+        pod.operations.push(job);
+        let checks = of(&attempt(), &[pod]).unwrap();
+        let told = checks.iter().find(|check| check.name == "server's counters of add-job");
+        assert_eq!(told.map(|check| check.state), Some(CheckState::NotMade), "{checks:?}");
+        assert!(checks.contains(&check("server's counters", Ok(()))), "{checks:?}");
     }
 
     #[test]
@@ -280,7 +304,7 @@ mod tests {
         assert_eq!(
             told(&run, &stored.collect()),
             "every phase was measured. Checked: same server, not restarted; server's counters in write; \
-             error replies. Not checked: server's counters in read (the server keeps no command counters)"
+             error replies; no key evicted. Not checked: server's counters in read (the server keeps no command counters)"
         );
     }
 }

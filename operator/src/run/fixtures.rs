@@ -81,16 +81,14 @@ pub(crate) fn pod_result(pod: &str, count: u64, seconds: f64, microseconds: u64)
     result.client.cpu_seconds = seconds;
     result.operations = vec![OperationResult {
         operation: "GET".into(),
+        commands: vec!["get".into()],
         count,
         hits: Some(count),
         misses: Some(0),
-        errors: 0,
         bytes: count * 100,
         latency_milliseconds: latencies.summary(),
         histogram: Some(latencies.encode().unwrap()),
-        per_second: Vec::new(),
-        reported_operations_per_second: None,
-        own_operations_per_second: None,
+        ..OperationResult::default()
     }];
     result
 }

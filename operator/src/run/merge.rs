@@ -54,12 +54,8 @@ fn of<'a>(pod: &'a PodResult, name: &'a str) -> impl Iterator<Item = &'a Operati
 }
 
 fn rate(common: &Common, pod: &PodResult, operation: &OperationResult) -> f64 {
-    match (operation.own_operations_per_second, operation.reported_operations_per_second) {
-        (Some(own), _) => own,
-        // The tool tells no count: its own rate is all there is.
-        (None, Some(rate)) if operation.count == 0 => rate,
-        _ => common.rate(pod, operation, operation.count),
-    }
+    let own = operation.own_operations_per_second;
+    own.unwrap_or_else(|| common.rate(pod, operation, operation.count))
 }
 
 /// Bytes per second, over the operation's own time where it has one.
@@ -68,6 +64,15 @@ fn bytes_rate(common: &Common, pod: &PodResult, operation: &OperationResult) -> 
         Some(own) if operation.count > 0 => own * operation.bytes as f64 / operation.count as f64,
         _ => common.rate(pod, operation, operation.bytes),
     }
+}
+
+/// The tools' own rate of the row `name`; none where one of them does not tell.
+fn tool_rate(results: &[PodResult], name: &str) -> Option<f64> {
+    let told = |pod: &PodResult| match name {
+        TOTAL => pod.tool.reported_operations_per_second,
+        _ => of(pod, name).map(|operation| operation.reported_operations_per_second).sum(),
+    };
+    results.iter().map(told).sum()
 }
 
 fn merge_operation(
@@ -94,6 +99,7 @@ fn merge_operation(
         operation: name.to_owned(),
         count: all.iter().map(|operation| operation.count).sum(),
         operations_per_second: sum(&|pod, operation| rate(common, pod, operation)),
+        tool_operations_per_second: tool_rate(results, name),
         bytes_per_second: sum(&|pod, operation| bytes_rate(common, pod, operation)),
         hits: sum_known(all.iter().map(|operation| operation.hits)),
         misses: sum_known(all.iter().map(|operation| operation.misses)),
@@ -105,15 +111,11 @@ fn merge_operation(
 
 /// An operation nobody sent (the GET of a write-only phase) is no row.
 fn happened(operation: &OperationResult) -> bool {
-    operation.count + operation.errors > 0 || operation.reported_operations_per_second.is_some()
+    operation.count + operation.errors > 0 || operation.own_operations_per_second.is_some()
 }
 
-/// Whether the operations of `results` have a sum: not where each has its own time.
-fn have_sum(results: &[PodResult]) -> bool {
-    !results.iter().flat_map(|pod| &pod.operations).any(|it| it.own_operations_per_second.is_some())
-}
-
-/// One row per operation, and their total last, where they have one; nothing for tools that only have figures of their own.
+/// One row per operation, and their total last; nothing for tools that only have figures
+/// of their own. Operations that ran one after the other have no total.
 fn merge_operations(results: &[PodResult], common: &Common) -> Result<Vec<MergedOperation>, HistogramError> {
     let mut names: Vec<&str> = Vec::new();
     for operation in results.iter().flat_map(|r| &r.operations).filter(|operation| happened(operation)) {
@@ -121,7 +123,9 @@ fn merge_operations(results: &[PodResult], common: &Common) -> Result<Vec<Merged
             names.push(&operation.operation);
         }
     }
-    let total = (!names.is_empty() && have_sum(results)).then_some(TOTAL);
+    let mut all = results.iter().flat_map(|pod| &pod.operations);
+    let apart = names.len() > 1 && all.any(|operation| operation.own_operations_per_second.is_some());
+    let total = (!names.is_empty() && !apart).then_some(TOTAL);
     names.into_iter().chain(total).map(|name| merge_operation(name, results, common)).collect()
 }
 
@@ -254,26 +258,33 @@ fn pods_failure(attempt: &Attempt, expected: u32, results: &[PodResult]) -> Opti
     })
 }
 
+/// Reads that found their key, and all reads; `None` without reads.
+fn reads(operations: &[MergedOperation]) -> Option<(u64, u64)> {
+    let single = operations.iter().filter(|operation| operation.operation != TOTAL);
+    let sum = single.fold((0, 0), |(hits, reads), row| {
+        let (found, missed) = (row.hits.unwrap_or(0), row.misses.unwrap_or(0));
+        (hits + found, reads + found + missed)
+    });
+    (sum.1 > 0).then_some(sum)
+}
+
 /// Share of reads that found their key; `None` without reads.
 fn hit_ratio(operations: &[MergedOperation]) -> Option<f64> {
-    let total = operations.iter().find(|operation| operation.operation == TOTAL)?;
-    let (hits, misses) = (total.hits?, total.misses.unwrap_or(0));
-    (hits + misses > 0).then(|| hits as f64 / (hits + misses) as f64)
+    reads(operations).map(|(hits, reads)| hits as f64 / reads as f64)
 }
 
 /// Why too few reads found their key, if the phase declares how many must.
 fn too_few_hits(attempt: &Attempt, operations: &[MergedOperation]) -> Option<String> {
     let minimum = attempt.minimum_hit_ratio?;
-    let Some(ratio) = hit_ratio(operations) else {
+    let Some((hits, reads)) = reads(operations) else {
         return Some(format!("minimumHitRatio is {minimum}, but the tool counted no reads"));
     };
-    let total = operations.iter().find(|operation| operation.operation == TOTAL);
-    let (hits, misses) = total.map_or((0, 0), |total| (total.hits.unwrap_or(0), total.misses.unwrap_or(0)));
+    let ratio = hits as f64 / reads as f64;
     (ratio < minimum).then(|| {
         format!(
             "{} of {} reads found their key ({ratio:.4}), minimumHitRatio is {minimum}: load the keys first, or correct the key range",
             thousands(hits),
-            thousands(hits + misses)
+            thousands(reads)
         )
     })
 }

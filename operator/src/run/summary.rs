@@ -45,6 +45,7 @@ fn operation(name: &str, repetitions: &[&RepetitionResult]) -> Option<OperationS
     let rows: Vec<&MergedOperation> =
         repetitions.iter().filter_map(|r| r.operations.iter().find(|op| op.operation == name)).collect();
     let rates: Vec<f64> = rows.iter().map(|row| row.operations_per_second).collect();
+    let told: Option<Vec<f64>> = rows.iter().map(|row| row.tool_operations_per_second).collect();
     let bytes: Vec<f64> = rows.iter().map(|row| row.bytes_per_second).collect();
     let sum = |pick: fn(&MergedOperation) -> Option<u64>| {
         rows.iter().filter_map(|row| pick(row)).reduce(|a, b| a + b)
@@ -53,6 +54,7 @@ fn operation(name: &str, repetitions: &[&RepetitionResult]) -> Option<OperationS
         operation: name.to_owned(),
         count: rows.iter().map(|row| row.count).sum(),
         operations_per_second: spread(&rates)?,
+        tool_operations_per_second: told.and_then(|told| spread(&told)).map(|spread| spread.mean),
         bytes_per_second: spread(&bytes)?.mean,
         hits: sum(|row| row.hits),
         misses: sum(|row| row.misses),
@@ -72,7 +74,7 @@ fn repetition(config_map: &str, result: &RepetitionResult) -> RepetitionStatus {
         measurement: result.measurement,
         config_map: config_map.to_owned(),
         window_seconds: result.window_seconds,
-        operations_per_second: total.map_or(0.0, |total| total.operations_per_second),
+        operations_per_second: total.map(|total| total.operations_per_second),
         tool_operations_per_second: tool.map(|rates| rates.iter().sum()),
         p99_milliseconds: total.and_then(|total| total.latency_milliseconds.p99),
         client_cpus: cpus.map(|pod| pod.client.cpu_seconds / pod.window.seconds).sum(),
@@ -125,7 +127,8 @@ fn names<'a>(results: &[&'a RepetitionResult]) -> Vec<&'a str> {
             names.push(&operation.operation);
         }
     }
-    let total = (!names.is_empty()).then_some(TOTAL);
+    let mut rows = results.iter().flat_map(|result| &result.operations);
+    let total = rows.any(|row| row.operation == TOTAL).then_some(TOTAL);
     names.into_iter().chain(total).collect()
 }
 

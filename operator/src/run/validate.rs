@@ -76,6 +76,8 @@ pub struct Attempt {
     pub warmup_seconds: Option<f64>,
     /// Share of reads that must find their key, from 0 to 1.
     pub minimum_hit_ratio: Option<f64>,
+    /// Whether the server may evict keys while the load runs.
+    pub allow_eviction: bool,
     /// The tool.
     pub tool: Arc<JobTool>,
 }
@@ -164,6 +166,7 @@ fn attempts(run: &BenchmarkRun) -> Result<Vec<Attempt>, Invalid> {
                     load: phase.load.clone(),
                     warmup_seconds: phase.warmup.as_ref().map(Period::seconds),
                     minimum_hit_ratio: phase.minimum_hit_ratio.as_ref().map(Decimal::value),
+                    allow_eviction: phase.allow_eviction,
                     tool: Arc::clone(tool),
                 });
             }

@@ -26,7 +26,7 @@ pub struct Target {
 }
 
 /// Every parser of the project.
-pub const TARGETS: [Target; 14] = [
+pub const TARGETS: [Target; 16] = [
     Target { name: "memtier_json", check: outputs::memtier_json, seeds: seeds::memtier_json },
     Target {
         name: "redis_benchmark_csv",
@@ -38,6 +38,8 @@ pub const TARGETS: [Target; 14] = [
     Target { name: "csv", check: outputs::csv, seeds: seeds::csv },
     Target { name: "regex", check: outputs::regex, seeds: seeds::regex },
     Target { name: "regex_pattern", check: outputs::regex_pattern, seeds: seeds::regex_pattern },
+    Target { name: "json", check: outputs::json, seeds: seeds::json },
+    Target { name: "hdr_histogram_log", check: outputs::hdr_histogram_log, seeds: seeds::hdr_histogram_log },
     Target { name: "dragstrip_json", check: outputs::dragstrip_json, seeds: seeds::dragstrip_json },
     Target { name: "loadgen_report", check: values::loadgen_report, seeds: seeds::loadgen_report },
     Target { name: "resp_replies", check: streams::resp_replies, seeds: seeds::resp_replies },

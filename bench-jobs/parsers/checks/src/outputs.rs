@@ -1,4 +1,4 @@
-//! The seven parsers of tool output.
+//! The parsers of tool output.
 
 use crate::{cuts, examples};
 use dragstrip_crds::workload::ParserSpec;
@@ -43,6 +43,31 @@ pub(crate) fn redis_benchmark_csv(data: &[u8]) {
 
 pub(crate) fn go_bench(data: &[u8]) {
     holds(&spec(json!({"goBench": {}})), Format::Lines, data);
+}
+
+/// Values of several kinds at short pointers.
+pub(crate) fn json(data: &[u8]) {
+    let values = json!([
+        {"pointer": "/requests", "meaning": "Count", "required": false},
+        {"pointer": "/throughput", "meaning": "OperationsPerSecond", "required": false},
+        {"pointer": "/latencies/99th", "meaning": "LatencyPercentile", "percentile": "99", "unit": "Nanoseconds",
+            "required": false},
+        {"pointer": "/latencies/max", "meaning": "MaximumLatency", "unit": "Nanoseconds", "required": false},
+        {"pointer": "/latencyDistribution/2/latency", "meaning": "MeanLatency", "required": false},
+        {"pointer": "/errors", "meaning": "Errors", "operation": "other", "required": false},
+        {"pointer": "/success", "meaning": "Metric", "metric": "success", "required": false}]);
+    holds(
+        &spec(json!({"json": {"file": FILE, "operation": "GET", "values": values}})),
+        Format::Document,
+        data,
+    );
+}
+
+pub(crate) fn hdr_histogram_log(data: &[u8]) {
+    for unit in ["Microseconds", "Nanoseconds"] {
+        let log = json!({"files": [{"file": FILE, "operation": "READ"}], "unit": unit});
+        holds(&spec(json!({"hdrHistogramLog": log})), Format::Lines, data);
+    }
 }
 
 /// The first byte chooses the notation.
@@ -120,6 +145,7 @@ fn read(spec: &ParserSpec, data: &[u8]) -> Result<Parsed, ParseError> {
         stdout: Capture::whole(String::from_utf8_lossy(data)),
         stderr: Capture::default(),
         files: [(FILE.to_owned(), data.to_vec())].into(),
+        shards: 1,
     };
     parse(spec, &outputs)
 }

@@ -88,6 +88,14 @@ pub(crate) fn regex_pattern() -> Vec<Seed> {
     ]
 }
 
+pub(crate) fn json() -> Vec<Seed> {
+    files("../tests/fixtures/json", ".json")
+}
+
+pub(crate) fn hdr_histogram_log() -> Vec<Seed> {
+    files("../tests/fixtures/hdr-histogram-log", ".hdr")
+}
+
 pub(crate) fn dragstrip_json() -> Vec<Seed> {
     files("../tests/fixtures/dragstrip", ".json")
 }

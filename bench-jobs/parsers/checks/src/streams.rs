@@ -85,7 +85,7 @@ pub(crate) fn memtier_progress(data: &[u8]) {
 pub(crate) fn info(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let whole = Info::parse(&text);
-    let _ = read_counters(&whole);
+    let _ = read_counters(&whole, String::new());
     let fields: BTreeMap<_, _> = whole.with_prefix("").collect();
     for length in cuts(text.len()) {
         let Some(cut) = text.get(..length) else { continue };

@@ -116,6 +116,8 @@ targets!(
     csv,
     regex,
     regex_pattern,
+    json,
+    hdr_histogram_log,
     dragstrip_json,
     loadgen_report,
     resp_replies,

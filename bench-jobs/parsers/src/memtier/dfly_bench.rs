@@ -28,6 +28,7 @@ pub(super) fn read(document: &Value) -> Result<Parsed, MemtierError> {
     Ok(Parsed {
         seconds: seconds.or_else(|| only_duration(&operations)),
         operations,
+        together: true,
         tool: Some(ToolName { name: "dfly_bench".to_owned(), version: None }),
         remarks: vec!["dfly_bench does not tell error replies from others".to_owned()],
         ..Parsed::default()
@@ -90,7 +91,7 @@ mod tests {
 
     #[test]
     fn counts_and_printed_percentiles_are_read() {
-        let parsed = super::super::parse(&file(1000), &Capture::default()).unwrap();
+        let parsed = super::super::parse(&file(1000), &Capture::default(), 1).unwrap();
         assert_eq!(parsed.seconds, Some(2.0));
         let get = &parsed.operations[0];
         assert_eq!((get.name.as_str(), get.count, get.hits, get.errors), ("GET", Some(900), None, None));
@@ -101,7 +102,7 @@ mod tests {
 
     #[test]
     fn counts_that_contradict_each_other_are_refused() {
-        let error = super::super::parse(&file(1001), &Capture::default()).unwrap_err();
+        let error = super::super::parse(&file(1001), &Capture::default(), 1).unwrap_err();
         assert!(error.to_string().contains("1000") && error.to_string().contains("1001"), "{error}");
     }
 }

@@ -2,6 +2,7 @@
 
 use super::report::{Report, ReportError, Row};
 use dragstrip_results::{
+    commands,
     histogram::{HistogramError, Latencies},
     result::OperationResult,
 };
@@ -13,6 +14,7 @@ struct Sum {
     hits_and_misses: Option<(u64, u64)>,
     redirections: u64,
     bytes: u64,
+    operations_per_second: Option<f64>,
     latencies: Latencies,
     per_second: Vec<u64>,
 }
@@ -70,6 +72,17 @@ pub(super) fn command(label: &str) -> String {
     singular.split_whitespace().next().unwrap_or(label).to_uppercase()
 }
 
+/// The server's commands that an operation may be: with `--expiry-range` memtier's SETs
+/// are SETEX, with `--data-offset` SETRANGE and GETRANGE.
+pub(super) fn sent(operation: &str) -> Vec<String> {
+    let of = |commands: &[&str]| commands.iter().map(|&command| command.to_owned()).collect();
+    match operation {
+        "SET" => of(&["set", "setex", "setrange"]),
+        "GET" => of(&["get", "getrange"]),
+        _ => commands::named(operation).into_iter().collect(),
+    }
+}
+
 impl Sum {
     fn new(operation: String, row: &Row) -> Self {
         Self {
@@ -77,6 +90,7 @@ impl Sum {
             hits_and_misses: row.hits_and_misses,
             redirections: row.moved + row.ask,
             bytes: row.bytes,
+            operations_per_second: row.operations_per_second,
             latencies: row.latencies.clone(),
             per_second: row.per_second.clone(),
         }
@@ -89,6 +103,8 @@ impl Sum {
             .map(|(one, other)| (one.0 + other.0, one.1 + other.1));
         self.redirections += row.moved + row.ask;
         self.bytes += row.bytes;
+        self.operations_per_second =
+            self.operations_per_second.zip(row.operations_per_second).map(|(one, other)| one + other);
         add_seconds(&mut self.per_second, &row.per_second);
         self.latencies.add(&row.latencies)
     }
@@ -98,6 +114,7 @@ impl Sum {
         let count = self.latencies.count().saturating_sub(errors);
         let histogram = self.latencies.encode().map_err(|source| histogram_error(&self.operation, source))?;
         Ok(OperationResult {
+            commands: sent(&self.operation),
             operation: self.operation,
             count,
             hits: self.hits_and_misses.map(|(hits, _)| hits),
@@ -107,7 +124,7 @@ impl Sum {
             latency_milliseconds: self.latencies.summary(),
             histogram: Some(histogram),
             per_second: self.per_second,
-            reported_operations_per_second: None,
+            reported_operations_per_second: self.operations_per_second,
             own_operations_per_second: None,
         })
     }

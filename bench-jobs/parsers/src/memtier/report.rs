@@ -119,6 +119,11 @@ pub struct Row {
 }
 
 impl Report {
+    /// Connections the tool says it opened, in a cluster to each of its servers.
+    pub fn connections(&self) -> u64 {
+        self.threads.saturating_mul(self.connections_per_thread)
+    }
+
     /// Reads the text of a result file.
     pub fn read(text: &str) -> Result<Self, ReportError> {
         let document = Value::parse(&results(text)).map_err(ReportError::Json)?;

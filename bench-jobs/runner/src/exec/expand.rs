@@ -5,6 +5,8 @@ use dragstrip_results::protocol::JobSpec;
 
 /// What stands before each name as an environment variable.
 const VARIABLE_PREFIX: &str = "DRAGSTRIP_";
+/// The target's password; with the prefix it is the variable of our own tools.
+const PASSWORD: &str = "PASSWORD";
 
 /// The values that a command may name.
 #[derive(Debug, Clone)]
@@ -32,6 +34,7 @@ impl Values {
             ("OUTPUT", context.output_directory.display().to_string()),
             ("CLIENT_INDEX", context.client_index.to_string()),
             ("CLIENTS", job.clients.to_string()),
+            (PASSWORD, context.password.clone().unwrap_or_default()),
         ])
     }
 
@@ -58,9 +61,10 @@ impl Values {
         expanded
     }
 
-    /// The same as environment variables.
+    /// The same as environment variables; no password is none, which an empty one is not.
     pub(super) fn variables(&self) -> impl Iterator<Item = (String, String)> + use<'_> {
-        self.0.iter().map(|(name, value)| (format!("{VARIABLE_PREFIX}{name}"), value.clone()))
+        let known = self.0.iter().filter(|(name, value)| *name != PASSWORD || !value.is_empty());
+        known.map(|(name, value)| (format!("{VARIABLE_PREFIX}{name}"), value.clone()))
     }
 }
 
@@ -73,7 +77,7 @@ fn joined(host: &str, port: u16) -> String {
 mod tests {
     use super::*;
     use crate::fixtures::{context, job};
-    use dragstrip_results::protocol::JobMember;
+    use dragstrip_results::protocol::{JobMember, PASSWORD_VARIABLE};
     use proptest::prelude::*;
     use std::path::Path;
 
@@ -111,6 +115,16 @@ mod tests {
     fn variables_carry_the_projects_prefix() {
         let variables: Vec<_> = values().variables().collect();
         assert!(variables.contains(&("DRAGSTRIP_ADDRESS".to_owned(), "db:6379".to_owned())), "{variables:?}");
+        assert!(variables.contains(&(PASSWORD_VARIABLE.to_owned(), "hush".to_owned())), "{variables:?}");
+    }
+
+    #[test]
+    fn the_password_goes_where_the_tool_wants_it_and_is_no_variable_where_there_is_none() {
+        assert_eq!(values().expand("--pass=${PASSWORD}"), "--pass=hush");
+        let none = LaunchContext { password: None, ..context(0, Path::new("/out")) };
+        let values = Values::of(&job(1, TOOL), &none);
+        assert_eq!(values.expand("--pass=${PASSWORD}"), "--pass=");
+        assert!(values.variables().all(|(name, _)| name != PASSWORD_VARIABLE));
     }
 
     proptest! {

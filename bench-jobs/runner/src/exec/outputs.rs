@@ -1,6 +1,6 @@
 //! Gathers what a parser wants to read. Touches the output directory.
 
-use crate::tool::Ended;
+use crate::tool::{Ended, LaunchContext};
 use dragstrip_crds::workload::ParserSpec;
 use dragstrip_parsers::{Capture, Outputs, Wanted};
 use std::{
@@ -17,15 +17,16 @@ const MOST_FILES: usize = 10_000;
 const DEEPEST: usize = 8;
 
 /// What the parser wants, or why it cannot be had.
-pub(super) fn read(parser: &ParserSpec, directory: &Path, ended: &Ended) -> Result<Outputs, String> {
+pub(super) fn read(parser: &ParserSpec, context: &LaunchContext, ended: &Ended) -> Result<Outputs, String> {
+    let directory = context.output_directory.as_path();
     let mut files = Files { root: directory, found: BTreeMap::new(), bytes: 0 };
     match dragstrip_parsers::wanted(parser).map_err(|e| e.to_string())? {
         Wanted::Nothing => {}
-        Wanted::File(name) => {
-            let path = directory.join(&name);
-            if path.is_file() {
-                files.take(&path)?;
-            } else {
+        Wanted::Files(names) => {
+            let paths = names.iter().map(|name| directory.join(name));
+            let (there, missing): (Vec<_>, Vec<_>) = paths.partition(|path| path.is_file());
+            there.iter().try_for_each(|path| files.take(path))?;
+            if !missing.is_empty() {
                 // The parser tells what is there instead.
                 files.names(directory, 1)?;
             }
@@ -36,6 +37,7 @@ pub(super) fn read(parser: &ParserSpec, directory: &Path, ended: &Ended) -> Resu
         stdout: Capture { text: ended.stdout.clone(), cut: ended.stdout_cut },
         stderr: Capture { text: ended.stderr.clone(), cut: ended.stderr_cut },
         files: files.found,
+        shards: context.members.len() as u64,
     })
 }
 
@@ -64,7 +66,7 @@ impl Files<'_> {
     /// The names alone, for a message.
     fn names(&mut self, directory: &Path, depth: usize) -> Result<(), String> {
         for path in entries(directory, depth)? {
-            self.found.insert(self.name(&path), Vec::new());
+            self.found.entry(self.name(&path)).or_default();
         }
         Ok(())
     }
@@ -101,7 +103,7 @@ fn entries(directory: &Path, depth: usize) -> Result<Vec<PathBuf>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixtures::ended;
+    use crate::fixtures::{context, ended};
 
     fn parser(json: &str) -> ParserSpec {
         serde_json::from_str(json).unwrap()
@@ -114,7 +116,7 @@ mod tests {
         fs::write(root.path().join("criterion/a/new/sample.json"), "s").unwrap();
         fs::write(root.path().join("result.json"), "r").unwrap();
         let names = |json| {
-            let outputs = read(&parser(json), root.path(), &ended(Some(0), None)).unwrap();
+            let outputs = read(&parser(json), &context(0, root.path()), &ended(Some(0), None)).unwrap();
             outputs.files.into_iter().collect::<Vec<_>>()
         };
         let one = [("result.json".to_owned(), b"r".to_vec())];
@@ -122,6 +124,9 @@ mod tests {
         let all = [("criterion/a/new/sample.json".to_owned(), b"s".to_vec())];
         assert_eq!(names(r#"{"criterionJson": {"directory": "criterion"}}"#), all);
         assert!(names(r#"{"redisBenchmarkCsv": {}}"#).is_empty());
+        let logs = r#"{"hdrHistogramLog": {"files": [{"file": "result.json", "operation": "GET"},
+            {"file": "failed.hdr", "operation": "GET", "required": false}]}}"#;
+        assert_eq!(names(logs), one, "a file that need not be there made another one empty");
     }
 
     #[test]
@@ -129,7 +134,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         fs::write(root.path().join("other.json"), "{}").unwrap();
         let parser = parser(r#"{"memtierJson": {"file": "result.json"}}"#);
-        let outputs = read(&parser, root.path(), &ended(Some(0), None)).unwrap();
+        let outputs = read(&parser, &context(0, root.path()), &ended(Some(0), None)).unwrap();
         let message = dragstrip_parsers::parse(&parser, &outputs).unwrap_err().to_string();
         assert!(message.contains("result.json") && message.contains("other.json"), "{message}");
     }

@@ -87,12 +87,64 @@ fn rates_without_counts_stay_rates() {
         },
         ToolRecord::default(),
         &context(0, Path::new("/out")),
+        true,
     );
-    assert_eq!(
-        (measured.operations[0].count, measured.operations[0].reported_operations_per_second),
-        (0, Some(7.5))
-    );
+    let set = &measured.operations[0];
+    assert_eq!((set.count, set.own_operations_per_second), (0, Some(7.5)));
+    assert_eq!(set.reported_operations_per_second, Some(7.5));
     assert_eq!(measured.window, None, "then the process's own time is the window");
+}
+
+/// What a tool's standard output and files come to.
+fn read(parser: &str, stdout: &str, files: &[(&str, &[u8])]) -> Measured {
+    let directory = tempfile::tempdir().unwrap();
+    for (name, bytes) in files {
+        std::fs::write(directory.path().join(name), bytes).unwrap();
+    }
+    let (adapter, job) = adapter(&format!(
+        r#"{{"exec": {{"image": "i", "command": ["x"], "parser": {parser}, "counterCheck": true}}}}"#
+    ));
+    let ended = Ended { stdout: stdout.into(), ..ended(Some(0), None) };
+    adapter.judge(&job, &context(0, directory.path()), &ended).unwrap()
+}
+
+#[test]
+fn operations_that_ran_one_after_the_other_have_the_tools_rates_and_no_sum() {
+    let seven = "\"SET\",\"26810.00\"\n\"GET\",\"28490.00\"\n";
+    let measured = read(r#"{"redisBenchmarkCsv": {"requests": 20000}}"#, seven, &[]);
+    let rates: Vec<_> = measured.operations.iter().map(|row| row.own_operations_per_second).collect();
+    assert_eq!(rates, [Some(26810.0), Some(28490.0)]);
+    assert_eq!(measured.tool.reported_operations_per_second, None, "a sum of both would be no rate");
+    let timed = "ran GET 100 in 2 s\nran PUT 300 in 3 s\n";
+    let lines = r#"{"regex": {"lines": [{"pattern": "^ran (?<operation>\\S+) (?<count>\\d+) in (?<seconds>\\S+ s)"}]}}"#;
+    let rates: Vec<_> =
+        read(lines, timed, &[]).operations.iter().map(|row| row.own_operations_per_second).collect();
+    assert_eq!(rates, [Some(50.0), Some(100.0)], "each over its own duration");
+}
+
+#[test]
+fn memtiers_duration_is_no_window() {
+    let recorded =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/memtier/2.3.0/d2_mixed_time/out.json");
+    let bytes = std::fs::read(recorded).unwrap();
+    let measured = read(r#"{"memtierJson": {"file": "m.json"}}"#, "", &[("m.json", &bytes)]);
+    assert_eq!(measured.window, None, "the runner's own is right");
+    assert!(measured.tool.reported_seconds.is_some() && measured.tool.connections > 0, "{:?}", measured.tool);
+    let own = |row: &OperationResult| {
+        row.own_operations_per_second.is_some() || row.reported_operations_per_second.is_none()
+    };
+    assert!(
+        !measured.operations.iter().any(own),
+        "memtier's rates are for comparison: {:?}",
+        measured.operations
+    );
+    assert_eq!(measured.operations[0].commands, ["set", "setex", "setrange"]);
+}
+
+#[test]
+fn what_the_tool_said_last_is_in_the_message() {
+    let rejected = judged("ran 5000 in 2.5 s, p99 1.25\n", 1).unwrap_err();
+    assert!(rejected.failure.message.ends_with("; its last line: the last line"), "{:?}", rejected.failure);
 }
 
 #[test]

@@ -307,6 +307,23 @@ fn a_whole_report_is_a_measurement() {
 }
 
 #[test]
+fn a_second_read_of_the_same_name_is_a_read() {
+    let mut report = report();
+    report.operations[1].operation = "GET#2".into();
+    for second in &mut report.per_second {
+        second
+            .operations
+            .iter_mut()
+            .filter(|one| one.operation == "GET")
+            .for_each(|one| one.operation = "GET#2".into());
+    }
+    let measured = judged(&report, &ended(Some(0), None)).unwrap();
+    let get = measured.operations.iter().find(|row| row.operation == "GET#2").unwrap();
+    assert_eq!((get.hits, get.misses), (Some(1), Some(2)), "the hit ratio leaves it out");
+    assert_eq!(get.commands, ["get"]);
+}
+
+#[test]
 fn a_missing_or_damaged_report_is_a_failure_with_the_exit() {
     let directory = tempfile::tempdir().unwrap();
     let adapter = LoadgenAdapter::new(spec(r#"{"duration": "5s"}"#));

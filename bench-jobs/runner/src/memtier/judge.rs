@@ -49,7 +49,7 @@ pub(super) fn judge(
         .or_else(|| stderr_fault(observed))
         .or_else(|| match &outcome {
             Err(error) => Some((FailureStep::Output, unreadable(error))),
-            Ok(outcome) => content_fault(spec, &outcome.report, ended),
+            Ok(outcome) => content_fault(spec, &outcome.report, ended, context.members.len() as u64),
         });
     let tool = tool_record(spec, job, context, outcome.as_ref().ok().map(|outcome| &outcome.report), ended);
     let measured = measured(tool, observed, outcome.ok());
@@ -110,13 +110,9 @@ fn tool_record(
             .and_then(|report| positive(report.total_count as f64 / ended.wall.as_secs_f64())),
         reported_seconds: report.and_then(|report| positive(report.seconds)),
         connections: report
-            .map_or_else(|| told(spec.threads) * told(spec.connections_per_thread), connections),
+            .map_or_else(|| told(spec.threads) * told(spec.connections_per_thread), Report::connections),
         pipeline: told(spec.pipeline),
     }
-}
-
-fn connections(report: &Report) -> u64 {
-    report.threads.saturating_mul(report.connections_per_thread)
 }
 
 /// How the process ended.
@@ -208,12 +204,12 @@ fn unreadable(error: &ReportError) -> String {
 }
 
 /// What is wrong with a readable result of a tool that reported no trouble.
-fn content_fault(spec: &MemtierSpec, report: &Report, ended: &Ended) -> Option<Fault> {
+fn content_fault(spec: &MemtierSpec, report: &Report, ended: &Ended, shards: u64) -> Option<Fault> {
     unfinished(report)
         .or_else(|| too_short(report, ended))
         .map(|message| (FailureStep::Tool, message))
         .or_else(|| {
-            contradiction(report, u64::try_from(spec.pipeline).ok())
+            contradiction(report, u64::try_from(spec.pipeline).ok(), shards)
                 .map(|message| (FailureStep::Output, message))
         })
         .or_else(|| redirected(report).map(|message| (FailureStep::ErrorReplies, message)))
@@ -241,7 +237,7 @@ fn too_short(report: &Report, ended: &Ended) -> Option<String> {
     {
         return Some(format!("memtier ended after {wall:.1} s but was to run for {seconds} s"));
     }
-    let wanted = connections(report).saturating_mul(report.requests_per_connection?);
+    let wanted = report.connections().saturating_mul(report.requests_per_connection?);
     (report.total_count < wanted)
         .then(|| format!("memtier got {} replies but was to send {wanted} requests", report.total_count))
 }

@@ -13,7 +13,8 @@ use crate::{
 };
 use dragstrip_crds::datastore::ServerProtocol;
 use dragstrip_results::{
-    counters::{commands_used, counters_agree, counts_commands, in_flight},
+    commands::Account,
+    counters::{compared, counters_agree},
     protocol::JobSpec,
     result::{Failure, FailureStep, PodResult, Window},
 };
@@ -63,15 +64,19 @@ pub(super) fn settle(
     if ended.exit.watchdog {
         return Err(with_exit(failure(FailureStep::Watchdog, still_running(job)), &ended));
     }
-    check::replies_are_good(&result.operations, &result.errors, !result.metrics.is_empty())
-        .map_err(|failure| with_exit(failure, &ended))?;
-    if counters_compared(job, result) {
-        let ready = &armed.prepared.ready;
-        let sum = |look: &Look| look.sum(&ready.members, ready.replica_reads);
-        // Replicas take no part.
-        let shards = if job.target.cluster { ready.members.len() } else { 1 };
-        let in_flight = in_flight(&job.tool, result, shards);
-        counters_agree(&commands_used(result), in_flight, &sum(&armed.before), &sum(after))
+    believed(job, armed, after, result).map_err(|failure| with_exit(failure, &ended))
+}
+
+/// Whether the numbers of a tool that ended well may be believed, by the servers that
+/// it loaded.
+fn believed(job: &JobSpec, armed: &Armed, after: &Look, result: &PodResult) -> Result<(), Failure> {
+    check::replies_are_good(&result.operations, &result.errors, !result.metrics.is_empty())?;
+    let ready = &armed.prepared.ready;
+    let sum = |look: &Look| look.sum(&ready.members, ready.replica_reads);
+    let (before, after) = (sum(&armed.before), sum(after));
+    check::server_is_content(&before, &after, job.allow_eviction)?;
+    if counters_compared(job) {
+        counters_agree(&Account::of(result), result.in_flight(&job.tool), &before, &after)
             .map_err(|e| failure(FailureStep::CounterCheck, e.to_string()))?;
     }
     match job.minimum_hit_ratio {
@@ -81,10 +86,9 @@ pub(super) fn settle(
 }
 
 /// Whether this client's counts are to be the server's: those of several clients
-/// only the operator can add up, and not every tool's operations are the
-/// server's commands.
-fn counters_compared(job: &JobSpec, result: &PodResult) -> bool {
-    counts_commands(&job.tool, result) && job.clients == 1 && job.target.protocol == ServerProtocol::Resp
+/// only the operator can add up.
+fn counters_compared(job: &JobSpec) -> bool {
+    compared(&job.tool) && job.clients == 1 && job.target.protocol == ServerProtocol::Resp
 }
 
 fn fill_in(result: &mut PodResult, measured: Measured) {
@@ -254,11 +258,9 @@ mod tests {
 
     #[test]
     fn counts_are_compared_only_where_they_mean_the_same() {
-        let result = PodResult::failed("phase", 1, "pod", failure(FailureStep::Job, ""));
-        let compared = |clients, tool: &str| counters_compared(&job(clients, tool), &result);
+        let compared = |clients, tool: &str| counters_compared(&job(clients, tool));
         assert!(compared(1, r#"{"memtier": {"testTime": "5s"}}"#));
         assert!(!compared(2, r#"{"memtier": {"testTime": "5s"}}"#), "only the operator knows all counts");
-        assert!(!compared(1, r#"{"bullmq": {"duration": "5s"}}"#), "ADD is no command");
         let exec = |check| {
             format!(
                 r#"{{"exec": {{"image": "i", "command": ["x"], "parser": {{}}, "counterCheck": {check}}}}}"#
@@ -267,6 +269,6 @@ mod tests {
         assert!(compared(1, &exec(true)) && !compared(1, &exec(false)));
         let mut tcp = job(1, &exec(true));
         tcp.target.protocol = ServerProtocol::Tcp;
-        assert!(!counters_compared(&tcp, &result));
+        assert!(!counters_compared(&tcp));
     }
 }

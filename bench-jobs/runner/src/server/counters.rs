@@ -15,6 +15,7 @@ pub fn read_counters(info: &Info, run_id: String) -> ServerCounters {
         expired_keys: info.number("expired_keys").unwrap_or_default(),
         keyspace_hits: info.number("keyspace_hits").unwrap_or_default(),
         keyspace_misses: info.number("keyspace_misses").unwrap_or_default(),
+        connections_received: info.number("total_connections_received").unwrap_or_default(),
     }
 }
 
@@ -32,11 +33,15 @@ fn commands(info: &Info) -> BTreeMap<String, CommandCounter> {
         .collect()
 }
 
-/// Redis writes `errorstat_ERR:count=2`, Dragonfly `errorstat_ERR:2`.
+/// Redis writes `errorstat_ERR:count=2`, Dragonfly `errorstat_ERR:2` or a whole
+/// sentence, which may hold colons, in the place of ERR.
 fn errors(info: &Info) -> BTreeMap<String, u64> {
     info.with_prefix("errorstat_")
         .filter_map(|(kind, value)| {
-            Some((kind.to_owned(), listed_number(value, "count").or_else(|| value.parse().ok())?))
+            let (more, count) =
+                value.rsplit_once(':').map_or((None, value), |(more, count)| (Some(more), count));
+            let kind = more.map_or_else(|| kind.to_owned(), |more| format!("{kind}:{more}"));
+            Some((kind, listed_number(count, "count").or_else(|| count.parse().ok())?))
         })
         .collect()
 }
@@ -66,6 +71,18 @@ mod tests {
         assert_eq!(counters.commands["get"], CommandCounter { calls: 5, failed: 1, rejected: 2 });
         assert!(counters.commands.contains_key("config|get"));
         assert_eq!(counters.errors, BTreeMap::from([("NOAUTH".to_owned(), 2), ("OOM".to_owned(), 7)]));
+    }
+
+    #[test]
+    fn errors_may_be_whole_sentences() {
+        let counters = read_counters(
+            &Info::parse(
+                "errorstat_-MOVED 7 10.0.0.1:6379:5\nerrorstat_syntax error:2\ntotal_connections_received:9",
+            ),
+            String::new(),
+        );
+        let told = [("-MOVED 7 10.0.0.1:6379".to_owned(), 5), ("syntax error".to_owned(), 2)];
+        assert_eq!((counters.errors, counters.connections_received), (BTreeMap::from(told), 9));
     }
 
     #[test]

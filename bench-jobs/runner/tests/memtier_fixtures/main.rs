@@ -337,7 +337,7 @@ fn names_and_values_that_make_the_configuration_no_json_do_no_harm() {
         assert!(serde_json::from_str::<serde_json::Value>(&spoiled).is_err(), "{case} is not spoiled");
         let measured = case.judge_as(Some(spoiled.as_bytes()), &case.ended()).unwrap();
         assert_eq!(numbers(&measured), numbers(&case.measured()), "{case}");
-        let parsed = dragstrip_parsers::memtier::parse(&spoiled, &Capture::default()).unwrap();
+        let parsed = dragstrip_parsers::memtier::parse(&spoiled, &Capture::default(), 1).unwrap();
         assert!(parsed.operations.iter().any(|operation| operation.count > Some(0)), "{case}");
     }
 }

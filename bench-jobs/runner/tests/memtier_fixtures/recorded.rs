@@ -135,6 +135,7 @@ pub fn job() -> JobSpec {
         load: None,
         warmup_seconds: None,
         minimum_hit_ratio: None,
+        allow_eviction: false,
         tool: JobTool::Memtier(spec()),
         watchdog_seconds: 20.0,
     }
@@ -143,7 +144,8 @@ pub fn job() -> JobSpec {
 pub fn context(output: &Path) -> LaunchContext {
     LaunchContext {
         address: "127.0.0.1:7001".parse().unwrap(),
-        members: Vec::new(),
+        // The recorded cluster's primaries.
+        members: (7101..=7103).map(|port| ([127, 0, 0, 1], port).into()).collect(),
         client_index: 0,
         password: Some("sekret".to_owned()),
         tls: None,

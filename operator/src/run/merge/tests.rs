@@ -141,7 +141,7 @@ fn a_rate_without_a_count_is_the_tools_own() {
     let rated = |pod: &str| {
         let mut result = printed(pod, 1.0);
         result.operations[0].count = 0;
-        result.operations[0].reported_operations_per_second = Some(500.0);
+        result.operations[0].own_operations_per_second = Some(500.0);
         result
     };
     let merged = merge(&attempt(), 2, vec![rated("a"), rated("b")]);
@@ -178,6 +178,52 @@ fn operations_with_a_time_of_their_own_have_its_rates_and_no_total() {
         "100 bytes for each add and client"
     );
     assert_eq!(merged.notes, ["the latency of ADD is the time from the call"], "what both say is said once");
+}
+
+#[test]
+fn operations_that_ran_one_after_the_other_have_their_own_rates_and_no_total() {
+    let sequence = |pod: &str| {
+        let mut result = printed(pod, 1.0);
+        let mut set = result.operations[0].clone();
+        (set.operation, set.hits, set.misses) = ("SET".into(), None, None);
+        set.commands = vec!["set".into()];
+        result.operations.insert(0, set);
+        for (operation, rate) in result.operations.iter_mut().zip([26_810.0, 28_490.0]) {
+            operation.own_operations_per_second = Some(rate);
+            operation.reported_operations_per_second = Some(rate);
+        }
+        result
+    };
+    let merged = merge(&attempt(), 1, vec![sequence("a")]);
+    let rates: Vec<(&str, f64, Option<f64>)> = merged
+        .operations
+        .iter()
+        .map(|row| (row.operation.as_str(), row.operations_per_second, row.tool_operations_per_second))
+        .collect();
+    let expected = [("SET", 26_810.0, Some(26_810.0)), ("GET", 28_490.0, Some(28_490.0))];
+    assert_eq!(rates, expected, "not the count over a window that all tests share");
+    assert_eq!(merged.hit_ratio, Some(1.0), "hits are counted without a total too");
+    let two = merge(&attempt(), 2, vec![sequence("a"), sequence("b")]);
+    assert!((two.operations[0].operations_per_second - 53_620.0).abs() < 1e-9);
+}
+
+#[test]
+fn the_tools_own_rate_stands_beside_ours() {
+    let told = |pod: &str, rate| {
+        let mut result = pod_result(pod, 1000, 2.0, 100);
+        result.operations[0].reported_operations_per_second = rate;
+        result.tool.reported_operations_per_second = rate;
+        result
+    };
+    let merged = merge(&attempt(), 2, vec![told("a", Some(480.0)), told("b", Some(490.0))]);
+    let rates: Vec<_> = merged
+        .operations
+        .iter()
+        .map(|row| (row.operations_per_second, row.tool_operations_per_second))
+        .collect();
+    assert_eq!(rates, [(1000.0, Some(970.0)); 2]);
+    let half = merge(&attempt(), 2, vec![told("a", Some(480.0)), told("b", None)]);
+    assert_eq!(half.operations[0].tool_operations_per_second, None, "a part of the pods is no rate of all");
 }
 
 fn figured(pod: &str, values: &[(&str, f64, Merge)]) -> PodResult {
