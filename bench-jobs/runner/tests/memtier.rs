@@ -144,12 +144,12 @@ async fn what_extra_args_may_hold_leaves_the_real_tools_result_readable() {
 #[tokio::test]
 async fn the_published_commands_are_measured() {
     let Some(program) = memtier("published memtier commands") else { return };
-    let write = json!({"connectionsPerThread": 20, "requestsPerConnection": 500, "ratio": "1:0", "distinctClientSeed": true});
-    let read = json!({"connectionsPerThread": 20, "requestsPerConnection": 500, "ratio": "0:1", "distinctClientSeed": true});
-    let pipelined = json!({"connectionsPerThread": 5, "requestsPerConnection": 2000, "ratio": "0:1", "pipeline": 10, "distinctClientSeed": true});
+    let write = json!({"connectionsPerThread": 20, "requestsPerConnection": 100, "ratio": "1:0", "distinctClientSeed": true});
+    let read = json!({"connectionsPerThread": 20, "requestsPerConnection": 100, "ratio": "0:1", "distinctClientSeed": true});
+    let pipelined = json!({"connectionsPerThread": 5, "requestsPerConnection": 400, "ratio": "0:1", "pipeline": 10, "distinctClientSeed": true});
     let server = Redis::start(&[]).await;
     for (fields, command, requests) in
-        [(write, "SET", 20_000), (read, "GET", 20_000), (pipelined, "GET", 20_000)]
+        [(write, "SET", 4_000), (read, "GET", 4_000), (pipelined, "GET", 4_000)]
     {
         let finished = measured(pod(&program, &job(server.port, &phase(&fields)))).await;
         assert_eq!(finished.result.failure, None, "{fields}");
