@@ -6,7 +6,7 @@ use dragstrip_parser_checks::examples::{exec_phases, parser};
 use dragstrip_parsers::{
     Capture, LatencyReport, Operation, Outputs, Parsed, PrintedLatency, Wanted, check, parse, wanted,
 };
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{fs, path::Path};
 
 /// Example, phase, and what its tool left behind: recorded or written after its source.
 const OUTPUTS: [(&str, &str, &str); 13] = [
