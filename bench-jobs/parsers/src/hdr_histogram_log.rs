@@ -212,7 +212,9 @@ mod tests {
 
     fn histogram(values: &[u64]) -> String {
         let mut histogram = empty().unwrap();
-        values.iter().for_each(|value| histogram.record(*value).unwrap());
+        for value in values {
+            histogram.record(*value).unwrap();
+        }
         Latencies::from_microseconds(histogram).encode().unwrap().0
     }
 
@@ -226,7 +228,7 @@ mod tests {
     }
 
     fn read(options: serde_json::Value, files: &[(&str, &str)]) -> Result<Parsed, String> {
-        let options: HdrHistogramLogParser = serde_json::from_value(options).unwrap();
+        let options: HdrHistogramLogParser = serde_json::from_value(options).map_err(|e| e.to_string())?;
         let files = files.iter().map(|(name, text)| ((*name).to_owned(), text.as_bytes().to_vec()));
         let outputs = Outputs { files: files.collect(), ..Outputs::default() };
         parse(&options, &outputs).map_err(|error| error.to_string())

@@ -142,8 +142,8 @@ pub fn parse(options: &JsonParser, text: &str) -> Result<Parsed, JsonError> {
 
 /// What stands at the deepest part of the pointer that there is.
 fn missing(document: &Value, pointer: &str) -> JsonError {
-    let parents = pointer.match_indices('/').rev().map(|(end, _)| &pointer[..end]);
-    let deepest = parents.filter_map(|path| Some((path, document.pointer(path)?))).next();
+    let mut parents = pointer.match_indices('/').rev().map(|(end, _)| &pointer[..end]);
+    let deepest = parents.find_map(|path| Some((path, document.pointer(path)?)));
     let found = match deepest {
         Some((path, Value::Object(members))) => {
             let names: Vec<_> = members.keys().take(10).map(String::as_str).collect();

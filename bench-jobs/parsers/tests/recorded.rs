@@ -81,7 +81,7 @@ fn every_label_of_redis_benchmark_says_which_command_it_sends() {
 }
 
 /// A document read as an operation called GET.
-fn json_case(file: &str, values: serde_json::Value) -> Operation {
+fn json_case(file: &str, values: &serde_json::Value) -> Operation {
     let spec = spec(json!({"json": {"operation": "GET", "values": values}}));
     let parsed =
         parse(&spec, &stdout(&format!("json/{file}"))).unwrap_or_else(|error| panic!("{file}: {error}"));
@@ -93,7 +93,7 @@ fn vegetas_k6s_and_ghzs_documents_are_read_by_pointers() {
     let percentile = |pointer: &str, percent: &str, unit: &str| json!({"pointer": pointer, "meaning": "LatencyPercentile", "percentile": percent, "unit": unit});
     let vegeta = json_case(
         "vegeta.json",
-        json!([
+        &json!([
             {"pointer": "/requests", "meaning": "Count"},
             {"pointer": "/throughput", "meaning": "OperationsPerSecond"},
             {"pointer": "/latencies/mean", "meaning": "MeanLatency", "unit": "Nanoseconds"},
@@ -108,7 +108,7 @@ fn vegetas_k6s_and_ghzs_documents_are_read_by_pointers() {
     assert!((rate / vegeta.operations_per_second.unwrap() - 1.0).abs() < 0.05, "{vegeta:?}");
     let k6 = json_case(
         "k6.json",
-        json!([
+        &json!([
             {"pointer": "/metrics/iterations/count", "meaning": "Count"},
             {"pointer": "/metrics/iterations/rate", "meaning": "OperationsPerSecond"},
             {"pointer": "/metrics/redis_errors/count", "meaning": "Errors", "required": false},
@@ -118,7 +118,7 @@ fn vegetas_k6s_and_ghzs_documents_are_read_by_pointers() {
     assert_eq!((k6.count, k6.errors, k6.operations_per_second), (Some(120_000), Some(3), Some(3998.21)));
     let ghz = json_case(
         "ghz.json",
-        json!([
+        &json!([
             {"pointer": "/statusCodeDistribution/OK", "meaning": "Count"},
             {"pointer": "/rps", "meaning": "OperationsPerSecond"},
             percentile("/latencyDistribution/6/latency", "99", "Nanoseconds"),

@@ -73,7 +73,9 @@ impl Account {
             account.add(BTreeSet::from([command.clone()]), *count);
         }
         if result.commands.is_empty() {
-            result.operations.iter().for_each(|operation| account.add_operation(operation));
+            for operation in &result.operations {
+                account.add_operation(operation);
+            }
         }
         account
     }

@@ -231,7 +231,9 @@ mod tests {
     fn histograms_that_end_at_their_largest_value_are_added_all_the_same() {
         let until = |values: &[u64], highest| {
             let mut histogram = Histogram::new_with_bounds(1, highest, 3).unwrap();
-            values.iter().for_each(|value| histogram.record(*value).unwrap());
+            for value in values {
+                histogram.record(*value).unwrap();
+            }
             Latencies(histogram)
         };
         let mut sum = until(&[5, 900], 1_000).widened().unwrap();

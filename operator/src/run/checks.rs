@@ -50,14 +50,22 @@ fn same_server(results: &[PodResult]) -> Result<Made, Failure> {
     Ok(Ok(()))
 }
 
+/// The commands that all clients together say they sent.
+fn account(results: &[PodResult]) -> Account {
+    let mut all = Account::default();
+    for pod in results {
+        all.extend(Account::of(pod));
+    }
+    all
+}
+
 /// What the server counted against what all clients counted together, and how exactly.
 fn counters(attempt: &Attempt, results: &[PodResult]) -> Result<(Made, Agreement), Failure> {
     let not_made = |why| Ok((Err(why), Agreement::Unknown));
     if !compared(&attempt.tool) {
         return not_made("counterCheck is not declared");
     }
-    let mut account = Account::default();
-    results.iter().for_each(|pod| account.extend(Account::of(pod)));
+    let account = account(results);
     if account.sent().is_empty() {
         return not_made("the tool's counts are not of the server's commands");
     }
@@ -94,8 +102,7 @@ fn error_replies(attempt: &Attempt, results: &[PodResult]) -> Made {
 
 /// Operations that were compared with nothing, where others were.
 fn uncounted(attempt: &Attempt, results: &[PodResult]) -> Option<Check> {
-    let mut account = Account::default();
-    results.iter().for_each(|pod| account.extend(Account::of(pod)));
+    let account = account(results);
     let names = account.others().collect::<Vec<_>>().join(", ");
     let some = compared(&attempt.tool) && !names.is_empty() && !account.sent().is_empty();
     some.then(|| check(&format!("server's counters of {names}"), Err("no command of the server")))

@@ -310,12 +310,9 @@ fn a_whole_report_is_a_measurement() {
 fn a_second_read_of_the_same_name_is_a_read() {
     let mut report = report();
     report.operations[1].operation = "GET#2".into();
-    for second in &mut report.per_second {
-        second
-            .operations
-            .iter_mut()
-            .filter(|one| one.operation == "GET")
-            .for_each(|one| one.operation = "GET#2".into());
+    let seconds = report.per_second.iter_mut().flat_map(|second| &mut second.operations);
+    for operation in seconds.filter(|operation| operation.operation == "GET") {
+        operation.operation = "GET#2".into();
     }
     let measured = judged(&report, &ended(Some(0), None)).unwrap();
     let get = measured.operations.iter().find(|row| row.operation == "GET#2").unwrap();
