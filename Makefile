@@ -128,13 +128,13 @@ E2E_LONG := held_up:: faults::a_repetition_lost_with_its_node upgrade::
 test-long: ## Run what takes too long for every change: long end-to-end tests, the operator's figures, and each parser fuzzed for FUZZ_SECONDS
 	$(MAKE) install
 	testbed/cluster images
-	$(CLUSTER_ENV); cargo test --locked -p dragstrip-e2e -- --test-threads=$(E2E_THREADS) $(E2E_LONG)
+	$(CLUSTER_ENV); cargo test --locked --workspace --test e2e -- --test-threads=$(E2E_THREADS) $(E2E_LONG)
 	$(MAKE) bench-operator fuzz
 
 .PHONY: test-unit
 test-unit: tools node-modules ## Run unit and scenario tests
 	@# The load generator that the runner's tests start is built along with its own tests.
-	DRAGSTRIP_LOADGEN_IS_BUILT=1 cargo test --locked --workspace --exclude dragstrip-e2e
+	DRAGSTRIP_LOADGEN_IS_BUILT=1 cargo test --locked --workspace
 	cd bench-jobs/bullmq && npm test --silent
 
 # Most of an end-to-end test is waiting; load takes turns, however many are started.
@@ -144,7 +144,7 @@ E2E_THREADS ?= 4
 test-e2e: install ## Run the end-to-end tests on the cluster
 	testbed/cluster images
 	@echo "==> not run here, but by make test-long: $(E2E_LONG)"
-	$(CLUSTER_ENV); cargo test --locked -p dragstrip-e2e -- --test-threads=$(E2E_THREADS) $(addprefix --skip ,$(E2E_LONG))
+	$(CLUSTER_ENV); cargo test --locked --workspace --test e2e -- --test-threads=$(E2E_THREADS) $(addprefix --skip ,$(E2E_LONG))
 
 .PHONY: bench-loadgen
 bench-loadgen: tools node-modules ## Measure the load generator against a bare loop, redis-benchmark (and memtier when on PATH)
@@ -156,7 +156,7 @@ bench-bullmq: tools node-modules ## Measure the BullMQ job against the published
 
 .PHONY: bench-operator
 bench-operator: build ## Measure the operator's memory, calls and speed against goals, beside 10,000 runs (5 minutes)
-	cargo build --quiet --locked -p dragstrip-bench-operator
+	cargo build --quiet --locked --workspace --bin dragstrip-bench-operator
 	testbed/without-kubelets $(CARGO_TARGET_DIR)/debug/dragstrip-bench-operator --operator $(DIST)/operator/dragstrip-operator
 
 ##### Fuzzing

@@ -120,3 +120,18 @@ pub struct ScheduleRecord {
     /// Longest time a request was sent after it was due, in microseconds.
     pub maximum_lag_microseconds: f64,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_figure_is_read_back_from_status_to_its_last_bit(milliseconds in 0.0..1e9_f64) {
+            let written = LatencySummary { mean: Some(milliseconds), ..LatencySummary::default() };
+            let text = serde_json::to_string(&written).unwrap();
+            prop_assert_eq!(serde_json::from_str::<LatencySummary>(&text).unwrap(), written);
+        }
+    }
+}

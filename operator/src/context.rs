@@ -2,9 +2,9 @@
 //! to use, a way to talk to runners and observers, and metrics.
 
 use crate::{
-    cluster::{agents::Agents, events::Announcer, retry::Retries, world::World},
+    cluster::{agents::Agents, events::Announcer, own_writes::OwnWrites, retry::Retries, world::World},
     metrics::Metrics,
-    run::Unread,
+    run::{Remembered, Unread},
 };
 use kube::Client;
 use std::sync::Arc;
@@ -39,6 +39,10 @@ pub struct Context {
     pub unread: Arc<Unread>,
     /// Objects that something is wrong with, by uid.
     pub retries: Arc<Retries>,
+    /// What was written last of each run.
+    pub own_writes: Arc<OwnWrites>,
+    /// What is known of stored results.
+    pub remembered: Arc<Remembered>,
     /// Counters of the process.
     pub metrics: Metrics,
 }

@@ -69,6 +69,8 @@ pub enum Error {
 const CONCURRENCY: u16 = 32;
 /// Events come in bursts, one from each object that a change touches: one pass sees all of them.
 const BURST: Duration = Duration::from_millis(100);
+/// Before looking again where an event must come, in case it was missed.
+const IF_NO_EVENT_COMES: Duration = Duration::from_secs(5);
 /// A pass without cause, in case an event was missed.
 const SAFETY_NET: Duration = Duration::from_secs(3600);
 /// The longest wait before what failed is tried again.
@@ -141,6 +143,7 @@ async fn pass(datastore: &Datastore, ctx: &DatastoreContext) -> Result<(Outcome,
     // client
     match Box::pin(apply::apply(shared, &validated, &fetched, resources, &old)).await? {
         Applied::Stands(stateful_set) => fetched.stateful_set = Some(stateful_set),
+        Applied::Made => return Ok((Outcome::Done, Action::requeue(IF_NO_EVENT_COMES))),
         Applied::Waits(holder) => {
             tell(datastore, ctx, status::waits(&holder)).await?;
             ctx.shared.retries.settled(&uid);
@@ -216,14 +219,12 @@ fn of_turn<K: Resource>(object: &K) -> Option<ObjectRef<Datastore>> {
     Some(ObjectRef::new(name).within(object.meta().namespace.as_ref()?))
 }
 
-/// Which Datastore a run is about to use or has used: it is looked at again, so
-/// that its status tells what the run found. Not while load runs: asking a
-/// server costs it something.
+/// Which Datastore a run is about to use: it is looked at again, so that its status
+/// tells what the run will find. Not while load runs: asking a server costs it something.
 fn of_run(run: &BenchmarkRun) -> Option<ObjectRef<Datastore>> {
     let phase = run.status.as_ref().map(|status| status.phase).unwrap_or_default();
     let name = run.spec.target.datastore_ref.as_ref()?.name.clone();
-    let idle = phase == RunPhase::Pending || phase.finished();
-    idle.then_some(ObjectRef::new(&name).within(&run.namespace()?))
+    (phase == RunPhase::Pending).then_some(ObjectRef::new(&name).within(&run.namespace()?))
 }
 
 /// Which Datastore a Service is for, or in the way of: both have the same name.

@@ -86,6 +86,8 @@ async fn start(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
         world: feeds.world(),
         retries: Arc::default(),
         unread: Arc::default(),
+        own_writes: Arc::default(),
+        remembered: Arc::default(),
         announcer: Arc::new(Announcer::new(client.clone())),
         client,
         settings: Arc::new(Settings {

@@ -159,11 +159,15 @@ async fn controllers(
     let datastores = datastore::controller(ctx.clone(), &mut feeds, &parts);
     let runs = run::controller(ctx.clone(), &mut feeds, &parts);
     let keeper = run::keeper(ctx.clone(), &mut feeds, &parts);
+    let expiry = run::expiry(ctx.clone(), &mut feeds, &parts);
     let watches = tokio::spawn(feeds.run());
     tracing::info!("listing what there is");
     tokio::select! {
         () = ctx.world.listed() => {}
         () = parts.shutdown() => return Ok(()),
+    }
+    if let Err(error) = run::remember_all(&ctx).await {
+        tracing::warn!(error = %chain(&error), "stored results cannot be listed; each run asks for its own");
     }
     ready.store(true, Ordering::Relaxed);
     tracing::info!("controllers start");
@@ -172,6 +176,7 @@ async fn controllers(
         () = datastores => "datastore",
         () = runs => "run",
         () = keeper => "turn",
+        () = expiry => "expiry",
     };
     // A controller that ends while nobody asked must not leave half an operator behind.
     if stop.now_or_never().is_some() { Ok(()) } else { Err(Error::ControllerEnded(ended)) }

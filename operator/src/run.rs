@@ -7,6 +7,7 @@ mod client_nodes;
 mod clock;
 mod collect;
 pub mod decide;
+mod expiry;
 mod fetch;
 #[cfg(test)]
 mod fixtures;
@@ -16,6 +17,7 @@ mod kept;
 mod merge;
 mod order;
 mod plan;
+mod remembered;
 mod status;
 mod summary;
 mod target;
@@ -27,7 +29,7 @@ use crate::{
     cluster::{
         apply::StatusWrite,
         lease::{LeaseKey, holder_of},
-        world::{Feeds, ended},
+        world::Feeds,
     },
     context::Context,
     labels,
@@ -35,7 +37,10 @@ use crate::{
     process::{Parts, chain, log_failure},
 };
 pub use collect::Unread;
+pub use expiry::controller as expiry;
+pub use fetch::remember_all;
 pub use keeper::controller as keeper;
+pub use remembered::Remembered;
 
 use apply::Applied;
 use decide::{Step, Waiting, decide};
@@ -74,9 +79,6 @@ pub enum Error {
     /// Writing the status failed.
     #[error(transparent)]
     Status(#[from] status::Error),
-    /// A finished run could not be removed.
-    #[error("failed to remove a run whose ttlAfterFinished is over")]
-    Expire(#[source] kube::Error),
 }
 
 /// Longest time before a failed pass is tried again, and before a queued run looks again.
@@ -106,29 +108,20 @@ async fn reconcile(run: Arc<BenchmarkRun>, ctx: Arc<Context>) -> Result<Action, 
     result.map(|(_, action)| action)
 }
 
-/// After a run: clears up what is left of it, and removes it when its time is over.
-async fn after(run: &BenchmarkRun, ctx: &Context) -> Result<(Outcome, Action), Error> {
-    apply::clear_up(ctx, run).await?;
-    Ok((Outcome::Done, expire(ctx, run).await?))
-}
-
-async fn pass(seen: &BenchmarkRun, ctx: &Context) -> Result<(Outcome, Action), Error> {
-    // That a run has ended is a record, like a Job's completion time, not a phase to act on.
-    if ended(seen) {
-        return after(seen, ctx).await;
-    }
-    let Some(run) = status::live(ctx, seen).await? else {
-        return Ok((Outcome::Done, Action::await_change()));
-    };
-    if ended(&run) {
-        return after(&run, ctx).await;
+async fn pass(run: &BenchmarkRun, ctx: &Context) -> Result<(Outcome, Action), Error> {
+    // What a status takes over from the one before, such as the target's address or that
+    // the run has ended, would be lost.
+    if ctx.own_writes.outrun(run) {
+        return Ok((Outcome::Done, Action::requeue(IF_NO_EVENT_COMES)));
     }
     let old = run.status.clone().unwrap_or_default();
-    let validated = match validate::validate(&run) {
+    let validated = match validate::validate(run) {
         Ok(validated) => validated, // pure
         Err(invalid) => {
-            let status = status::of_invalid(&run, &old, &invalid, Timestamp::now());
-            status::publish(ctx, &run, &old, &status).await?;
+            // A run that an earlier version found valid may be under way.
+            apply::clear_up(ctx, run).await?;
+            let status = status::of_invalid(run, &old, &invalid, Timestamp::now());
+            status::publish(ctx, run, &old, &status).await?;
             return Ok((Outcome::Invalid, Action::await_change()));
         }
     };
@@ -139,8 +132,12 @@ async fn pass(seen: &BenchmarkRun, ctx: &Context) -> Result<(Outcome, Action), E
     let (step, figures) = figures(ctx, &validated, &old, &fetched, step).await?; // client
     if status::worth_telling(&step) {
         let status = status::of_step(&validated, &old, &fetched, figures.as_ref(), &step, now); // pure
-        if status::publish(ctx, &run, &old, &status).await? == StatusWrite::ObjectChanged {
-            return Ok((Outcome::Done, Action::requeue(Duration::ZERO)));
+        // The end is told when nothing is left to do: nobody looks at the run after it.
+        if matches!(step, Step::Finish(_)) {
+            apply::clear_up(ctx, run).await?; // client
+        }
+        if status::publish(ctx, run, &old, &status).await? == StatusWrite::ObjectChanged {
+            return Ok((Outcome::Done, Action::requeue(IF_NO_EVENT_COMES)));
         }
     }
     Ok(next)
@@ -223,22 +220,6 @@ fn next_look(step: &Step, now: Timestamp) -> Action {
     }
 }
 
-/// Removes a finished run when its time is over, else says when that will be.
-async fn expire(ctx: &Context, run: &BenchmarkRun) -> Result<Action, Error> {
-    let finished = run.status.as_ref().and_then(|status| status.finished_at.as_ref());
-    let (Some(period), Some(finished)) = (&run.spec.ttl_after_finished, finished) else {
-        return Ok(Action::await_change());
-    };
-    let over = finished.0.saturating_add(period.signed()).unwrap_or(Timestamp::MAX);
-    match Duration::try_from(over.duration_since(Timestamp::now())) {
-        Ok(left) if !left.is_zero() => Ok(Action::requeue(left)),
-        _ => {
-            crate::cluster::apply::delete(&ctx.client, run).await.map_err(Error::Expire)?;
-            Ok(Action::await_change())
-        }
-    }
-}
-
 // The controller hands over an Arc that this signature must take.
 #[allow(clippy::needless_pass_by_value)]
 fn on_error(run: Arc<BenchmarkRun>, error: &Error, ctx: Arc<Context>) -> Action {
@@ -279,7 +260,7 @@ fn of_warning(event: &Event, runs: &Store<BenchmarkRun>) -> Vec<ObjectRef<Benchm
     };
     let concerned = |run: &BenchmarkRun| {
         let begins = pod.strip_prefix(&run.name_any()).is_some_and(|rest| rest.starts_with('-'));
-        begins && run.namespace() == about.namespace && !ended(run)
+        begins && run.namespace() == about.namespace
     };
     runs.state().iter().filter(|run| concerned(run)).map(|run| ObjectRef::from_obj(&**run)).collect()
 }

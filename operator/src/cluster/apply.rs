@@ -1,5 +1,6 @@
 //! Server-side apply of objects and of status, for every kind alike.
 
+use super::own_writes::OwnWrites;
 use kube::{
     Api, Client, Resource, ResourceExt,
     api::{DeleteParams, Patch, PatchParams, Preconditions, PropagationPolicy},
@@ -40,9 +41,11 @@ fn object_gone(error: &kube::Error) -> bool {
     status.is_not_found() || (status.is_conflict() && other_uid)
 }
 
-/// Writes `status` and nothing else, if the object is still as it was read.
+/// Writes `status` and nothing else, if the object is still as it was read, and takes
+/// note of that in `own_writes`.
 pub async fn apply_status<K, S>(
     client: &Client,
+    own_writes: &OwnWrites,
     manager: &str,
     object: &K,
     status: &S,
@@ -60,7 +63,10 @@ where
     });
     let name = object.name_any();
     match api.patch_status(&name, &PatchParams::apply(manager).force(), &Patch::Apply(&body)).await {
-        Ok(_) => Ok(StatusWrite::Done),
+        Ok(stored) => {
+            own_writes.wrote(&stored);
+            Ok(StatusWrite::Done)
+        }
         Err(error) if object_gone(&error) => {
             let (kind, namespace) = (K::kind(&()), object.namespace());
             tracing::debug!(%kind, name, namespace, "the object was deleted before its status was written");

@@ -75,18 +75,16 @@ where
 
     /// Watches objects of ours, of which some may have been written by an older or
     /// a newer version: what cannot be decoded is told and left out.
-    pub fn guarded(client: &Client, mut undecodable: Undecodable<K>, prune: fn(&mut K)) -> Self
+    pub fn guarded(client: &Client, config: watcher::Config, mut undecodable: Undecodable<K>) -> Self
     where
         K: Conditioned,
     {
         let api = Api::<DeserializeGuard<K>>::all(client.clone());
-        let config = watcher::Config::default().page_size(PAGE);
-        let events = watcher::watcher(api, config).default_backoff();
+        let events = watcher::watcher(api, config.page_size(PAGE)).default_backoff();
         let mut decode = move |guard: DeserializeGuard<K>| match guard.0 {
             Ok(mut object) => {
                 undecodable.decoded(&object);
                 object.managed_fields_mut().clear();
-                prune(&mut object);
                 Some(object)
             }
             Err(invalid) => {

@@ -1,12 +1,9 @@
 //! What the cluster has that concerns us: one watch per kind for the whole
 //! process, pruned to what is read. Needs the client.
 
-use super::{feed::Feed, undecodable::Undecodable};
+use super::{feed::Feed, finished::FinishedRun, undecodable::Undecodable};
 use crate::{labels, metrics::Metrics};
-use dragstrip_crds::{
-    BenchmarkRun, Datastore,
-    conditions::{holds, types::COMPLETE},
-};
+use dragstrip_crds::{BenchmarkRun, Datastore};
 use k8s_openapi::api::{
     apps::v1::StatefulSet,
     batch::v1::Job,
@@ -33,8 +30,10 @@ pub struct World {
     pub warnings: Store<Event>,
     /// StatefulSets of ours.
     pub stateful_sets: Store<StatefulSet>,
-    /// All runs that can be decoded. Of those that have ended the figures are left out.
+    /// Runs that have not ended and can be decoded. However many have ended, they cost nothing.
     pub runs: Store<BenchmarkRun>,
+    /// Runs that have ended and are to be removed some time after.
+    pub expiring: Store<FinishedRun>,
     /// All Datastores that can be decoded.
     pub datastores: Store<Datastore>,
 }
@@ -53,8 +52,10 @@ pub struct Feeds {
     pub warnings: Feed<Event>,
     /// See [`World::stateful_sets`].
     pub stateful_sets: Feed<StatefulSet>,
-    /// See [`World::runs`].
+    /// See [`World::runs`]. A run's end is told as its deletion.
     pub runs: Feed<BenchmarkRun>,
+    /// See [`World::expiring`].
+    pub expiring: Feed<FinishedRun>,
     /// See [`World::datastores`].
     pub datastores: Feed<Datastore>,
 }
@@ -94,32 +95,11 @@ fn keep_warning(event: &mut Event) -> bool {
     matches!(event.involved_object.kind.as_deref(), Some("Pod" | "Job" | "StatefulSet"))
 }
 
-/// Whether the run has ended: that is a record, which stays true.
-pub fn ended(run: &BenchmarkRun) -> bool {
-    run.status.as_ref().is_some_and(|status| holds(&status.conditions, COMPLETE, None))
-}
-
-/// Of a finished run only what says how it ended and when it is to be removed stays in memory.
-fn prune_run(run: &mut BenchmarkRun) {
-    if !ended(run) {
-        return;
-    }
-    run.metadata.annotations = None;
-    run.spec.phases = Vec::new();
-    if let Some(status) = &mut run.status {
-        status.phases = Vec::new();
-        status.headline = None;
-        status.retries = Vec::new();
-        status.failure = None;
-        status.target = None;
-        status.message = None;
-    }
-}
-
 impl Feeds {
     /// Watches that begin with [`Feeds::run`].
     pub fn new(client: &Client, metrics: &Metrics) -> Self {
         let labelled = |selector: &str| watcher::Config::default().labels(selector);
+        let with_fields = |selector: &str| watcher::Config::default().fields(selector);
         let ours = || labelled("app.kubernetes.io/managed-by=dragstrip-operator");
         let component = format!("{} in ({},{})", labels::COMPONENT, labels::SERVER, labels::CLIENT);
         Self {
@@ -127,10 +107,23 @@ impl Feeds {
             pods: Feed::new(client, labelled(&component), keep_pod),
             jobs: Feed::new(client, ours(), keep_job),
             leases: Feed::new(client, ours(), |_| true),
-            warnings: Feed::new(client, watcher::Config::default().fields("type=Warning"), keep_warning),
+            warnings: Feed::new(client, with_fields("type=Warning"), keep_warning),
             stateful_sets: Feed::new(client, ours(), |_| true),
-            runs: Feed::guarded(client, Undecodable::new(client.clone(), metrics.clone()), prune_run),
-            datastores: Feed::guarded(client, Undecodable::new(client.clone(), metrics.clone()), |_| {}),
+            runs: Feed::guarded(
+                client,
+                with_fields("status.finishedAt="),
+                Undecodable::new(client.clone(), metrics.clone()),
+            ),
+            expiring: Feed::new(
+                client,
+                with_fields("status.finishedAt!=,spec.ttlAfterFinished!="),
+                FinishedRun::prune,
+            ),
+            datastores: Feed::guarded(
+                client,
+                watcher::Config::default(),
+                Undecodable::new(client.clone(), metrics.clone()),
+            ),
         }
     }
 
@@ -144,6 +137,7 @@ impl Feeds {
             warnings: self.warnings.store(),
             stateful_sets: self.stateful_sets.store(),
             runs: self.runs.store(),
+            expiring: self.expiring.store(),
             datastores: self.datastores.store(),
         }
     }
@@ -151,7 +145,7 @@ impl Feeds {
     /// Watches for ever.
     pub async fn run(self) {
         // No `..`: a feed that nobody runs must not compile.
-        let Self { nodes, pods, jobs, leases, warnings, stateful_sets, runs, datastores } = self;
+        let Self { nodes, pods, jobs, leases, warnings, stateful_sets, runs, expiring, datastores } = self;
         tokio::join!(
             nodes.run(),
             pods.run(),
@@ -160,6 +154,7 @@ impl Feeds {
             warnings.run(),
             stateful_sets.run(),
             runs.run(),
+            expiring.run(),
             datastores.run(),
         );
     }
@@ -169,7 +164,7 @@ impl World {
     /// Waits until every kind was listed. Never ends when a watch has ended before, and
     /// then nothing else goes on either.
     pub async fn listed(&self) {
-        let Self { nodes, pods, jobs, leases, warnings, stateful_sets, runs, datastores } = self;
+        let Self { nodes, pods, jobs, leases, warnings, stateful_sets, runs, expiring, datastores } = self;
         let _ = tokio::join!(
             nodes.wait_until_ready(),
             pods.wait_until_ready(),
@@ -178,6 +173,7 @@ impl World {
             warnings.wait_until_ready(),
             stateful_sets.wait_until_ready(),
             runs.wait_until_ready(),
+            expiring.wait_until_ready(),
             datastores.wait_until_ready(),
         );
     }

@@ -70,6 +70,9 @@ impl Error {
 pub enum Applied {
     /// They are as declared.
     Stands(Arc<StatefulSet>),
+    /// They were made a moment ago: the StatefulSet's own event brings the next pass,
+    /// which has something to tell.
+    Made,
     /// The server is held by a run: nothing of it was touched.
     Waits(Holder),
 }
@@ -190,7 +193,7 @@ pub async fn apply(
         apply_service(client, uid, seen.service.as_deref(), &service).await?;
         let made = create(client, &stateful_set).await.map_err(|error| Error::Write(error, "StatefulSet"))?;
         return match made {
-            Found::New(new) => Ok(Applied::Stands(Arc::new(new))),
+            Found::New(_) => Ok(Applied::Made),
             // Its event brings a pass that knows it.
             Found::There(existing) => {
                 ours(&existing, uid)?;

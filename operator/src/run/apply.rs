@@ -6,6 +6,7 @@ use super::{
     decide::{ReadyTarget, Step, TargetState},
     fetch::{Fetched, is_of_run, job_ended},
     order,
+    plan::{Place, place_of},
     validate::{Attempt, ValidatedRun},
 };
 use crate::{
@@ -154,6 +155,12 @@ async fn make_datastore(ctx: &Context, run: &ValidatedRun) -> Result<Applied, Er
 /// Takes every Lease that is not held yet, or none. One that somebody else took first
 /// shows at the next look.
 async fn take_turn(ctx: &Context, run: &ValidatedRun, fetched: &Fetched) -> Result<Applied, Error> {
+    // A turn that ends before it begins would only keep others waiting.
+    if let Place::At(current) = place_of(run, &fetched.kept)
+        && let Some(trouble) = job_name_taken(ctx, run, &run.attempts[current]).await?
+    {
+        return Ok(Applied::Hindered(trouble));
+    }
     let missing = fetched.turn.iter().flat_map(|looked| looked.missing.clone()).collect::<Vec<_>>();
     let taken = lease::take_all(&ctx.client, &missing, &run.holder, Timestamp::now()).await;
     taken.map(|_| Applied::Awaited).map_err(Error::TakeTurn)
@@ -194,6 +201,18 @@ async fn name_taken(ctx: &Context, run: &ValidatedRun, attempt: &Attempt) -> Res
     Ok(found.and_then(|found| stranger("ConfigMap", &found, run)))
 }
 
+/// Whether somebody else has the name of the Job of `attempt`.
+async fn job_name_taken(
+    ctx: &Context,
+    run: &ValidatedRun,
+    attempt: &Attempt,
+) -> Result<Option<Trouble>, Error> {
+    let jobs: Api<Job> = Api::namespaced(ctx.client.clone(), &run.holder.namespace);
+    let found = jobs.get_metadata_opt(&attempt.name).await;
+    let found = found.map_err(|error| Error::LookAtName(error, attempt.name.clone()))?;
+    Ok(found.and_then(|found| stranger("Job", &found, run)))
+}
+
 async fn create_job(
     ctx: &Context,
     run: &ValidatedRun,
@@ -212,11 +231,8 @@ async fn create_job(
     match jobs.create(&parameters, &job).await {
         Ok(_) => Ok(Applied::Awaited),
         Err(error) if already_there(&error) => {
-            let found = jobs.get_metadata_opt(&attempt.name).await;
-            let found = found.map_err(|error| Error::LookAtName(error, attempt.name.clone()))?;
-            let trouble = found.and_then(|found| stranger("Job", &found, run));
             // The run's own, which the watch has not told yet.
-            Ok(trouble.map_or(Applied::Awaited, Applied::Hindered))
+            Ok(job_name_taken(ctx, run, attempt).await?.map_or(Applied::Awaited, Applied::Hindered))
         }
         Err(error) => {
             refused(&error).map(Applied::Hindered).ok_or(Error::CreateJob(error, attempt.name.clone()))
@@ -257,6 +273,7 @@ async fn store(
             .await
             .map_err(|error| Error::Store(error, config_map.name_any()))?;
     }
+    ctx.remembered.forget(&run.holder.uid);
     Ok(Applied::Progressed)
 }
 
@@ -280,15 +297,18 @@ fn is_evidence(job: &Job, pods: &[Arc<Pod>]) -> bool {
     job_ended(job) || pods::all_ended(own, usize::try_from(expected).unwrap_or(1).max(1))
 }
 
-/// After `run`: its load stopped and its own Datastore removed; the keeper of turns
-/// does the rest. Safe to repeat; asks nobody anything when there is nothing left.
+/// At the end of `run`: its load stopped and its own Datastore removed; the keeper of
+/// turns does the rest. Safe to repeat.
 pub async fn clear_up(ctx: &Context, run: &BenchmarkRun) -> Result<(), Error> {
     let uid = run.uid().unwrap_or_default();
-    let jobs =
-        ctx.world.jobs.state_filter(|job| is_of_run(job, &uid) && job.metadata.deletion_timestamp.is_none());
+    // A Job made a moment ago, which the watch has not told yet, would load for its whole time.
+    let jobs: Api<Job> = Api::namespaced(ctx.client.clone(), &run.namespace().unwrap_or_default());
+    let own = ListParams::default().labels(&format!("{}={uid}", labels::RUN_UID));
+    let jobs = jobs.list(&own).await.map_err(Error::ClearUp)?.items;
     let pods = ctx.world.pods.state_filter(|pod| is_of_run(pod, &uid));
-    for job in jobs.iter().filter(|job| !is_evidence(job, &pods)) {
-        delete(&ctx.client, &**job).await.map_err(Error::ClearUp)?;
+    for job in jobs.iter().filter(|job| job.metadata.deletion_timestamp.is_none() && !is_evidence(job, &pods))
+    {
+        delete(&ctx.client, job).await.map_err(Error::ClearUp)?;
     }
     let own = |datastore: &Datastore| {
         datastore.metadata.deletion_timestamp.is_none()

@@ -5,6 +5,7 @@ use super::{
     decide::{TargetState, Turn},
     kept::{Kept, kept},
     plan::{Place, place_of},
+    remembered::Results,
     target, turn,
     validate::{Attempt, ValidatedRun},
 };
@@ -25,7 +26,10 @@ use k8s_openapi::api::{
     core::v1::{ConfigMap, Event, Pod},
 };
 use kube::{Api, ResourceExt, api::ListParams};
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashSet},
+    sync::Arc,
+};
 
 /// A step of fetching that failed.
 #[derive(Debug, thiserror::Error)]
@@ -116,6 +120,10 @@ async fn kept_whole(
 
 /// What is known of the run's stored results, and what is wrong with the others.
 async fn stored_results(ctx: &Context, run: &ValidatedRun, fetched: &mut Fetched) -> Result<(), Error> {
+    if let Some(known) = ctx.remembered.of(&run.holder.uid) {
+        fetched.kept = known;
+        return Ok(());
+    }
     let list = config_maps(ctx, run).list_metadata(&own_results(run)).await.map_err(Error::List)?;
     for object in list.items {
         let name = object.name_any();
@@ -130,6 +138,46 @@ async fn stored_results(ctx: &Context, run: &ValidatedRun, fetched: &mut Fetched
                 fetched.kept.insert(name, known);
             }
             Err(damage) => fetched.damaged.push(crate::process::chain(&damage)),
+        }
+    }
+    if fetched.damaged.is_empty() {
+        ctx.remembered.note(&run.holder.uid, fetched.kept.clone(), &under_way(ctx));
+    }
+    Ok(())
+}
+
+/// The uids of all runs under way.
+fn under_way(ctx: &Context) -> HashSet<String> {
+    ctx.world.runs.state().iter().filter_map(|run| run.uid()).collect()
+}
+
+/// Runs whose stored results are listed in one request: their uids are in its address.
+const UIDS: usize = 50;
+
+/// Remembers what is stored of all runs under way, which each would ask for by itself
+/// at the start. One whose results cannot all be read asks again, and tells.
+pub async fn remember_all(ctx: &Context) -> Result<(), Error> {
+    let api: Api<ConfigMap> = Api::all(ctx.client.clone());
+    let all = under_way(ctx);
+    for uids in all.iter().cloned().collect::<Vec<_>>().chunks(UIDS) {
+        let of_these = format!("{} in ({}),!{}", labels::RUN_UID, uids.join(","), stored::PART);
+        let list = api.list_metadata(&ListParams::default().labels(&of_these)).await.map_err(Error::List)?;
+        let mut known: BTreeMap<&str, Option<Results>> =
+            uids.iter().map(|uid| (uid.as_str(), Some(Results::new()))).collect();
+        for object in &list.items {
+            let of = object.labels().get(labels::RUN_UID).and_then(|uid| known.get_mut(uid.as_str()));
+            let Some(results) = of else { continue };
+            match kept(&object.metadata) {
+                Ok(result) => results.iter_mut().for_each(|all| {
+                    all.insert(object.name_any(), result.clone());
+                }),
+                Err(_) => *results = None,
+            }
+        }
+        for (uid, results) in known {
+            if let Some(results) = results {
+                ctx.remembered.note(uid, results, &all);
+            }
         }
     }
     Ok(())

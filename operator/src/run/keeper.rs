@@ -7,9 +7,10 @@ use super::fetch::{is_of_run, job_ended};
 use crate::{
     cluster::{
         apply::delete,
+        finished::FinishedRun,
         lease::{Holder, LeaseKey, given_back, holder_of},
         pods,
-        world::{Feeds, ended},
+        world::Feeds,
     },
     context::Context,
     labels,
@@ -52,18 +53,18 @@ const LONGEST_WAIT: Duration = Duration::from_secs(60);
 const SAFETY_NET: Duration = Duration::from_secs(600);
 
 /// Whether the Lease is still needed: its run is there, has not ended, and has not
-/// given it back. One that the watch does not know may be one that cannot be decoded.
+/// given it back. One that the watch does not know has ended, or cannot be decoded.
 async fn still_needed(ctx: &Context, lease: &Lease, holder: &Holder) -> kube::Result<bool> {
     if given_back(lease) {
         return Ok(false);
     }
     let key = ObjectRef::<BenchmarkRun>::new(&holder.name).within(&holder.namespace);
-    if let Some(run) = ctx.world.runs.get(&key).filter(|run| run.uid().as_ref() == Some(&holder.uid)) {
-        return Ok(!ended(&run));
+    if ctx.world.runs.get(&key).is_some_and(|run| run.uid().as_ref() == Some(&holder.uid)) {
+        return Ok(true);
     }
-    let runs: Api<BenchmarkRun> = Api::namespaced(ctx.client.clone(), &holder.namespace);
-    let run = runs.get_metadata_opt(&holder.name).await?;
-    Ok(run.is_some_and(|run| run.uid().as_ref() == Some(&holder.uid)))
+    let runs: Api<FinishedRun> = Api::namespaced(ctx.client.clone(), &holder.namespace);
+    let run = runs.get_opt(&holder.name).await?;
+    Ok(run.is_some_and(|run| run.uid().as_ref() == Some(&holder.uid) && run.finished_at().is_none()))
 }
 
 /// The moment from which a client pod certainly sends no load: at once when it

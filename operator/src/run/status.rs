@@ -28,7 +28,7 @@ use dragstrip_crds::{
 use dragstrip_results::result::RepetitionResult;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::{Api, ResourceExt};
+use kube::ResourceExt;
 use std::collections::BTreeMap;
 
 /// Reason of a condition that only needs time.
@@ -37,9 +37,6 @@ const STARTING: &str = "Starting";
 /// The status could not be carried on.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// It could not be read.
-    #[error("failed to read the status of the run")]
-    Read(#[source] kube::Error),
     /// It could not be written.
     #[error("failed to write the status of the run")]
     Write(#[source] kube::Error),
@@ -472,15 +469,6 @@ fn announcement(old: &BenchmarkRunStatus, new: &BenchmarkRunStatus) -> Option<(b
     }
 }
 
-/// The run as it is stored; none when it was deleted. The cache may not have this
-/// controller's own last write yet, and what a status takes over from the one before,
-/// such as the target's address or that it has ended, would be lost.
-pub async fn live(ctx: &Context, run: &BenchmarkRun) -> Result<Option<BenchmarkRun>, Error> {
-    let runs: Api<BenchmarkRun> = Api::namespaced(ctx.client.clone(), &run.namespace().unwrap_or_default());
-    let found = runs.get_opt(&run.name_any()).await.map_err(Error::Read)?;
-    Ok(found.filter(|found| found.uid() == run.uid() && found.metadata.deletion_timestamp.is_none()))
-}
-
 /// The life of a run in the log, one line for each phase of it.
 fn log(run: &BenchmarkRun, old: &BenchmarkRunStatus, status: &BenchmarkRunStatus) {
     if old.phase == status.phase && !status.conditions.is_empty() && !old.conditions.is_empty() {
@@ -503,7 +491,8 @@ pub async fn publish(
     if old == status {
         return Ok(StatusWrite::Done);
     }
-    let written = apply_status(&ctx.client, RUN_MANAGER, run, status).await.map_err(Error::Write)?;
+    let written =
+        apply_status(&ctx.client, &ctx.own_writes, RUN_MANAGER, run, status).await.map_err(Error::Write)?;
     if written == StatusWrite::Done {
         log(run, old, status);
     }

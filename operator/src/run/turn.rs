@@ -6,10 +6,7 @@ use super::{
     decide::{ReadyTarget, Turn},
     validate::ValidatedRun,
 };
-use crate::cluster::{
-    lease::{Holder, LeaseKey, given_back, holder_of},
-    world::ended,
-};
+use crate::cluster::lease::{Holder, LeaseKey, given_back, holder_of};
 use dragstrip_crds::{BenchmarkRun, run::QueueStatus};
 use jiff::Timestamp;
 use k8s_openapi::api::{
@@ -59,7 +56,7 @@ struct Ticket {
 
 /// The tickets that were drawn before `run` was made, the oldest first.
 fn tickets(runs: &[Arc<BenchmarkRun>], run: &ValidatedRun) -> Vec<Ticket> {
-    let queued = runs.iter().filter(|other| other.uid().as_deref() != Some(&run.holder.uid) && !ended(other));
+    let queued = runs.iter().filter(|other| other.uid().as_deref() != Some(&run.holder.uid));
     let mut tickets: Vec<Ticket> = queued
         .filter_map(|other| {
             Some(Ticket {
@@ -78,7 +75,7 @@ fn tickets(runs: &[Arc<BenchmarkRun>], run: &ValidatedRun) -> Vec<Ticket> {
 pub struct Seen<'a> {
     /// All Leases of ours.
     pub leases: &'a [Arc<Lease>],
-    /// All runs.
+    /// All runs that have not ended.
     pub runs: &'a [Arc<BenchmarkRun>],
     /// All nodes.
     pub nodes: &'a [Arc<Node>],
