@@ -148,6 +148,9 @@ pub struct PhaseSpec {
     // Left out where it is not set, so that the digest of a spec that does not know it stays the same.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub allow_eviction: bool,
+    /// What becomes of the run when this phase fails. Default Stop.
+    #[serde(default, skip_serializing_if = "OnFailure::is_stop")]
+    pub on_failure: OnFailure,
     /// Run `memtier_benchmark`, such as `{testTime: 60s, ratio: "1:10"}`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memtier: Option<MemtierSpec>,
@@ -160,6 +163,23 @@ pub struct PhaseSpec {
     /// Run any tool, such as `{image: redis:8, command: [redis-benchmark, ...], parser: {redisBenchmarkCsv: {}}}`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exec: Option<ExecSpec>,
+}
+
+/// What becomes of a run of which a phase failed. It is Failed in the end either way.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum OnFailure {
+    /// The run ends: later phases may need what this one was to leave behind.
+    #[default]
+    Stop,
+    /// Later phases and repetitions are measured all the same.
+    Continue,
+}
+
+impl OnFailure {
+    /// Not written: what was declared before there was a choice stays the same.
+    fn is_stop(&self) -> bool {
+        *self == Self::Stop
+    }
 }
 
 /// How client pods are spread over nodes.

@@ -6,7 +6,7 @@ mod observed;
 mod step;
 
 use super::{
-    plan::{Outcome, Place, place},
+    plan::{Outcome, Place, place, unmeasured},
     validate::{Attempt, ValidatedRun},
 };
 use crate::cluster::pods::Trouble;
@@ -130,10 +130,8 @@ pub fn decide(run: &ValidatedRun, observed: &Observed, now: Timestamp) -> Step {
     let current = match place {
         // A failed repetition ends the run: only lost clients are measured again.
         Place::Failed(index) => {
-            return with_the_targets_end(
-                failed_for_good(&run.attempts[index], &observed.attempts[index]),
-                observed,
-            );
+            let failed = failed_for_good(&run.attempts[index], &observed.attempts[index]);
+            return with_the_targets_end(with_unmeasured(failed, run, index), observed);
         }
         // Never a mean over two servers.
         Place::Done => return changed.unwrap_or(Step::Finish(Ending::Succeeded)),
@@ -196,6 +194,23 @@ fn server_changed(run: &ValidatedRun, change: &str) -> Step {
         "the server is not the one that was measured first: {change}; leave the server alone while a run is under way, and create the run again"
     );
     failed(run.attempts.first(), "ServerChanged", message)
+}
+
+/// A failure, with the phases that it kept from being measured and how they could be.
+fn with_unmeasured(step: Step, run: &ValidatedRun, index: usize) -> Step {
+    let names = unmeasured(run, index);
+    match step {
+        Step::Finish(Ending::Failed(mut failure)) if !names.is_empty() && failure.step != "Lost" => {
+            failure.message = format!(
+                "{}; not measured after it: {} (with onFailure: Continue on phase {} they would be)",
+                failure.message,
+                names.join(", "),
+                run.attempts[index].phase
+            );
+            Step::Finish(Ending::Failed(failure))
+        }
+        step => step,
+    }
 }
 
 /// A failure that a deleted target explains is told as that.

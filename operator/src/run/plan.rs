@@ -8,6 +8,7 @@ use super::{
     kept::Kept,
     validate::{Attempt, ValidatedRun},
 };
+use dragstrip_crds::run::OnFailure;
 use dragstrip_results::result::{FailureStep, PodFailure, RepetitionResult};
 use std::collections::BTreeMap;
 
@@ -67,22 +68,50 @@ fn next_repetition(run: &ValidatedRun, index: usize) -> usize {
     index + run.attempts[index..].iter().take_while(|attempt| attempt.repetition == repetition).count()
 }
 
+/// Whether the phases after a failed attempt are measured all the same.
+fn goes_on(run: &ValidatedRun, attempt: &Attempt) -> bool {
+    run.spec.phases[attempt.phase_index].on_failure == OnFailure::Continue
+}
+
 /// Where `run` stands when `outcome` tells what became of the attempt with an index.
+/// A failure that did not stop it ends it as soon as nothing is left to measure.
 pub fn place(run: &ValidatedRun, outcome: impl Fn(usize) -> Outcome) -> Place {
+    let mut failed: Option<usize> = None;
     let mut index = 0;
     while let Some(attempt) = run.attempts.get(index) {
-        index = match outcome(index) {
+        let of_attempt = outcome(index);
+        index = match of_attempt {
             Outcome::Open => return Place::At(index),
-            Outcome::Failed => return Place::Failed(index),
-            Outcome::Good if attempt.phase_index + 1 < run.spec.phases.len() => index + 1,
-            Outcome::Good => next_repetition(run, index),
+            Outcome::Failed if !goes_on(run, attempt) => return Place::Failed(index),
+            Outcome::Good | Outcome::Failed => {
+                failed = failed.or((of_attempt == Outcome::Failed).then_some(index));
+                if attempt.phase_index + 1 < run.spec.phases.len() {
+                    index + 1
+                } else {
+                    next_repetition(run, index)
+                }
+            }
             Outcome::Lost => match again(run, index, attempt) {
-                Some(next) => next,
+                Some(next) => {
+                    // What failed in the lost measurement is measured again too.
+                    failed = failed.filter(|index| run.attempts[*index].repetition != attempt.repetition);
+                    next
+                }
                 None => return Place::Failed(index),
             },
         };
     }
-    Place::Done
+    failed.map_or(Place::Done, Place::Failed)
+}
+
+/// The phases that nobody measured after `index` failed, none where it did not
+/// stop the run.
+pub fn unmeasured(run: &ValidatedRun, index: usize) -> Vec<&str> {
+    let attempt = &run.attempts[index];
+    if goes_on(run, attempt) {
+        return Vec::new();
+    }
+    run.spec.phases[attempt.phase_index + 1..].iter().map(|phase| phase.name.as_str()).collect()
 }
 
 /// Where `run` stands by what is known of its stored results.
@@ -195,6 +224,36 @@ mod tests {
     fn without_retries_a_loss_ends_the_run() {
         assert_eq!(at(&plan(1, 0), &[("sprint-write-1", Lost)]), "failed in sprint-write-1");
         assert_eq!(at(&plan(1, 0), &[("sprint-write-1", Good), ("sprint-read-1", Good)]), "done");
+    }
+
+    #[test]
+    fn a_phase_may_fail_without_stopping_the_others() {
+        let mut run = run(&["write", "read"], 2);
+        run.spec.max_retries = 1;
+        run.spec.phases[0].on_failure = OnFailure::Continue;
+        let run = validate(&run).unwrap();
+        let (w1, r1, w2, r2) = ("sprint-write-1", "sprint-read-1", "sprint-write-2", "sprint-read-2");
+        assert_eq!(at(&run, &[(w1, Failed)]), r1, "the next phase is measured");
+        assert_eq!(at(&run, &[(w1, Failed), (r1, Good)]), w2, "and the next repetition");
+        let end = [(w1, Failed), (r1, Good), (w2, Good), (r2, Good)];
+        assert_eq!(at(&run, &end), "failed in sprint-write-1", "the run is failed in the end");
+        assert_eq!(
+            at(&run, &[(w1, Good), (r1, Failed)]),
+            "failed in sprint-read-1",
+            "another phase stops it"
+        );
+        let again = [
+            (w1, Failed),
+            (r1, Lost),
+            ("sprint-write-1b", Good),
+            ("sprint-read-1b", Good),
+            (w2, Good),
+            (r2, Good),
+        ];
+        assert_eq!(at(&run, &again), "done", "what failed in a lost measurement was measured again");
+        assert_eq!(unmeasured(&run, 0), Vec::<&str>::new());
+        let run = plan(1, 0);
+        assert_eq!(unmeasured(&run, 0), ["read"]);
     }
 
     #[test]

@@ -146,6 +146,8 @@ fn a_stored_failure_ends_the_run_with_the_pod_the_exit_code_and_the_last_lines()
     assert_eq!(found.pod.as_deref(), Some("sprint-write-1-0"));
     assert_eq!((found.step.as_str(), found.exit_code), ("ErrorReplies", Some(0)));
     assert_eq!(found.last_lines, ["last words"]);
+    let unmeasured = "; not measured after it: read (with onFailure: Continue on phase write they would be)";
+    assert!(found.message.ends_with(unmeasured), "{}", found.message);
 }
 
 #[test]
