@@ -177,6 +177,8 @@ pub enum OnFailure {
 
 impl OnFailure {
     /// Not written: what was declared before there was a choice stays the same.
+    // serde asks with a reference.
+    #[allow(clippy::trivially_copy_pass_by_ref)]
     fn is_stop(&self) -> bool {
         *self == Self::Stop
     }

@@ -44,8 +44,9 @@ fn memtier(test: &str) -> Option<PathBuf> {
     };
     let program = env::var_os(PROGRAM_VARIABLE).map(PathBuf::from).or_else(on_path);
     if program.is_none() {
-        // Past the capture of a test that passes.
+        // Past the capture of a test that passes, which eprintln! goes into.
         let told = format!("\nNOT RUN: {test}: no memtier_benchmark on PATH, nor in {PROGRAM_VARIABLE}");
+        #[allow(clippy::explicit_write)]
         writeln!(std::io::stderr(), "{told}").unwrap();
     }
     program
