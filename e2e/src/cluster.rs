@@ -20,6 +20,8 @@ pub async fn connect() -> Result<Client> {
     let mut config = Config::infer().await.with_context(named)?;
     config.connect_timeout = Some(Duration::from_secs(5));
     config.read_timeout = Some(ANSWER_WITHIN);
+    // The time that a pooled connection was idle is no wait for an answer.
+    config.reset_reader_on_write = true;
     let client = Client::try_from(config).with_context(named)?;
     let nodes: Api<Node> = Api::all(client.clone());
     nodes.list(&ListParams::default()).await.with_context(named)?;
