@@ -193,7 +193,8 @@ pub struct MemtierSpec {
     /// in full, values behind `=`. What a field, the target or the runner sets, and
     /// what makes memtier's numbers useless, is refused: docs/memtier.md has every option.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 32), inner(length(max = 256)))]
+    // The apiserver bounds a rule's cost by these lengths, and refuses the CRD beyond.
+    #[schemars(length(max = 16), inner(length(max = 256)))]
     #[x_kube(validation = Rule::new(options::rule())
         .message("extraArgs takes options in full, such as --select-db=1, and none that a field, spec.target or the runner sets: docs/memtier.md has every option"))]
     pub extra_args: Vec<String>,
