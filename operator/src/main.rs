@@ -102,7 +102,8 @@ async fn start(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
     Ok(process::run(context, feeds, arguments.listen).await?)
 }
 
-#[tokio::main]
+// It mostly waits: a thread for each CPU of a large node would only take memory.
+#[tokio::main(worker_threads = 2)]
 async fn main() -> ExitCode {
     let arguments = Arguments::parse();
     start_logs(arguments.plain_logs);

@@ -133,6 +133,9 @@ async fn what_extra_args_may_hold_leaves_the_real_tools_result_readable() {
         json!({"extraArgs": ["--data-size-pattern=S"], "dataSizeRange": "1-100", "keyPattern": "S:S"}),
         json!({"extraArgs": ["--wait-ratio=1:1", "--num-slaves=0-1", "--wait-timeout=1-2"], "ratio": "1:1"}),
         json!({"extraArgs": ["--debug"], "rateLimit": 100}),
+        // What these send the server counts under other names.
+        json!({"extraArgs": ["--data-offset=4"], "ratio": "1:1"}),
+        json!({"expiryRange": "10-20", "ratio": "1:1"}),
         json!({"extraArgs": ["--command-stats-breakdown=line"], "commands": lines}),
         json!({"extraArgs": ["--scan-incremental-iteration", "--scan-incremental-max-iterations=5"], "commands": scan}),
         json!({"extraArgs": [format!("--monitor-input={}", file("monitor")), "--monitor-pattern=R"], "commands": monitor}),
