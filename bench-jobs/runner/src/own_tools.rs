@@ -51,7 +51,9 @@ pub(crate) fn explained(step: FailureStep, message: String, ended: &Ended) -> Fa
     let last_lines: Vec<String> = ended.last_lines.iter().filter(|line| !of_a_stack(line)).cloned().collect();
     let undeclared = |line: &str| line.contains("undeclared key");
     let known = undeclared(&said) || last_lines.iter().any(|line| undeclared(line));
-    let message = if known { format!("{said}. {UNDECLARED_KEY}") } else { said };
+    // The BullMQ job tells the remedy itself.
+    let message =
+        if known && !said.contains("lockOnHashtags") { format!("{said}. {UNDECLARED_KEY}") } else { said };
     Failure { exit_code: ended.exit.code, signal: ended.exit.signal, last_lines, ..failure(step, message) }
 }
 
@@ -72,6 +74,10 @@ mod tests {
             assert!(failure.message.contains("set dragonfly.lockOnHashtags"), "{}", failure.message);
             assert!(failure.message.contains("dragonfly.allowUndeclaredKeys"), "{}", failure.message);
         }
+        let told_already =
+            format!("{REFUSED}: start Dragonfly with --lock_on_hashtags (lockOnHashtags: true)");
+        let once = explained(FailureStep::ErrorReplies, told_already.clone(), &ended(Some(10), None));
+        assert_eq!(once.message, told_already, "the remedy is told once");
         let other = explained(FailureStep::Tool, "OOM".into(), &ended(Some(10), None));
         assert_eq!(other.message, "OOM");
     }
