@@ -4,7 +4,7 @@
 
 use crate::{
     notation::{Notation, NumberError},
-    parsed::{LatencyReport, Metric, Operation, Parsed, PrintedLatency, only_duration},
+    parsed::{Draft, Metric, Operation, Parsed, only_duration},
     time::{self, TimeError},
 };
 use dragstrip_crds::{
@@ -156,18 +156,6 @@ fn missing(document: &Value, pointer: &str) -> JsonError {
     JsonError::NoValue { pointer: pointer.to_owned(), found: found.chars().take(300).collect() }
 }
 
-/// An operation as far as it is known.
-struct Draft {
-    operation: Operation,
-    latency: Option<PrintedLatency>,
-}
-
-impl Draft {
-    fn finish(self) -> Operation {
-        Operation { latency: self.latency.map(LatencyReport::Printed), ..self.operation }
-    }
-}
-
 /// A value that is there.
 struct Found<'a> {
     value: &'a JsonValue,
@@ -287,7 +275,7 @@ mod tests {
         .unwrap();
         let [get, put] = parsed.operations.as_slice() else { panic!("{parsed:?}") };
         assert_eq!((get.count, put.count, get.errors), (Some(5), Some(12), None));
-        let Some(LatencyReport::Printed(latency)) = &get.latency else { panic!("{get:?}") };
+        let Some(crate::parsed::LatencyReport::Printed(latency)) = &get.latency else { panic!("{get:?}") };
         assert_eq!((latency.mean, latency.percentiles[0].milliseconds), (Some(0.95), 2.5));
         assert_eq!(
             (parsed.metrics[0].name.as_str(), parsed.metrics[0].value.to_string()),

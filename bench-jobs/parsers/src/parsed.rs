@@ -175,3 +175,15 @@ pub(crate) fn only_duration(operations: &[Operation]) -> Option<f64> {
         _ => None,
     }
 }
+
+/// An operation as far as it is known.
+pub(crate) struct Draft {
+    pub(crate) operation: Operation,
+    pub(crate) latency: Option<PrintedLatency>,
+}
+
+impl Draft {
+    pub(crate) fn finish(self) -> Operation {
+        Operation { latency: self.latency.map(LatencyReport::Printed), ..self.operation }
+    }
+}

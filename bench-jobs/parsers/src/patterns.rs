@@ -13,7 +13,7 @@
 
 use crate::{
     notation::{Notation, NotationError, NumberError},
-    parsed::{LatencyReport, Metric, Operation, Parsed, PrintedLatency, only_duration},
+    parsed::{Draft, Metric, Operation, Parsed, only_duration},
     records::{Lines, lines},
     time::{self, TimeError},
 };
@@ -232,18 +232,6 @@ pub fn parse(options: &RegexParser, texts: &[Cow<'_, str>]) -> Result<Parsed, Re
         incomplete,
         ..Parsed::default()
     })
-}
-
-/// An operation as far as it is known.
-struct Draft {
-    operation: Operation,
-    latency: Option<PrintedLatency>,
-}
-
-impl Draft {
-    fn finish(self) -> Operation {
-        Operation { latency: self.latency.map(LatencyReport::Printed), ..self.operation }
-    }
 }
 
 /// All figures so far.

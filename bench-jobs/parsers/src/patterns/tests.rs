@@ -65,7 +65,7 @@ fn groups_with_other_names_are_figures() {
     );
     let parsed = read(&spec, "set ram=5.5 p50=250\nget ram=6 p50=1.5ms\n").unwrap();
     let latency = |position: usize| match &parsed.operations[position].latency {
-        Some(LatencyReport::Printed(printed)) => printed.percentiles[0].milliseconds,
+        Some(crate::parsed::LatencyReport::Printed(printed)) => printed.percentiles[0].milliseconds,
         other => panic!("{other:?}"),
     };
     assert_eq!((latency(0), latency(1)), (0.25, 1.5), "a unit in the text beats the declared one");
