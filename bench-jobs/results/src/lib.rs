@@ -1,7 +1,7 @@
 //! What a result is, for all parts of Dragstrip that make, carry, store or read
 //! one: what was measured ([`result`], [`histogram`], [`statistics`]), what a
-//! server counted meanwhile ([`observed`]) and how that is judged ([`commands`],
-//! [`counters`], [`complaints`]), what runners and the operator tell each other
+//! server counted meanwhile ([`observed`]) and what both sides used ([`usage`]), how that
+//! is judged ([`commands`], [`counters`], [`complaints`]), what runners and the operator tell each other
 //! ([`protocol`]) and how the cluster keeps it ([`stored`]).
 //!
 //! Pure: no client, no clock, no environment, no file.
@@ -15,3 +15,4 @@ pub mod protocol;
 pub mod result;
 pub mod statistics;
 pub mod stored;
+pub mod usage;

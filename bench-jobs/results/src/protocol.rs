@@ -43,6 +43,10 @@ pub const SERVER_CERTIFICATE_DIRECTORY: &str = "/dragstrip/tls-server";
 /// `GET` an observer's [`crate::observed::Observation`].
 pub const OBSERVED_PATH: &str = "/v1/observed";
 
+/// `POST` a [`UsageOrder`] to an observer: it samples what its servers use from then on.
+/// `GET` with [`UsageWindow`] as query, get a list of [`crate::usage::ServerUsage`].
+pub const USAGE_PATH: &str = "/v1/usage";
+
 /// How connections are encrypted.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -232,6 +236,29 @@ pub struct ClockOffset {
     pub offset_nanos: i64,
     /// Half the time between question and answer: the offset cannot be further off than this.
     pub uncertainty_nanos: i64,
+}
+
+/// The order to sample what servers use. Idempotent: one with the same token goes on,
+/// one with another token begins anew.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct UsageOrder {
+    /// Of which measurement: the token of its runners.
+    pub token: String,
+    /// For how long at most, in seconds: an operator that is gone asks for nothing.
+    pub seconds: u64,
+}
+
+/// Which part of the samples is meant.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct UsageWindow {
+    /// Of which measurement.
+    pub token: String,
+    /// Its begin, in nanoseconds of Unix time by the observer's clock.
+    pub from_unix_nanos: i64,
+    /// Its end.
+    pub to_unix_nanos: i64,
 }
 
 /// Servers that an observer is to join. Idempotent: what is joined already is

@@ -6,8 +6,9 @@
 
 use crate::{
     histogram::EncodedHistogram,
-    observed::{CgroupUsage, ServerCounters},
+    observed::ServerCounters,
     protocol::JobTool,
+    usage::{ContainerUsage, ServerUsage},
 };
 use dragstrip_crds::{
     measured::{BatchStatistics, LatencySummary, Metric, ScheduleRecord},
@@ -214,21 +215,6 @@ pub struct Window {
     pub clock_uncertainty_seconds: f64,
 }
 
-/// What the client itself used while the load ran.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct ClientUsage {
-    /// CPU time in seconds.
-    pub cpu_seconds: f64,
-    /// Time held back by its CPU limit, in seconds.
-    pub throttled_seconds: f64,
-    /// Scheduling periods with throttling.
-    pub throttled_periods: u64,
-    /// The cgroup at the end.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cgroup: Option<CgroupUsage>,
-}
-
 /// One shard of a cluster, before and after the load.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -345,7 +331,7 @@ pub struct PodResult {
     pub notes: Vec<String>,
     /// What the client used.
     #[serde(default)]
-    pub client: ClientUsage,
+    pub client: ContainerUsage,
     /// What the server said; absent when it was never reached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<ServerRecord>,
@@ -388,7 +374,7 @@ impl PodResult {
             metrics: Vec::new(),
             workers: Vec::new(),
             notes: Vec::new(),
-            client: ClientUsage::default(),
+            client: ContainerUsage::default(),
             server: None,
         }
     }
@@ -405,6 +391,7 @@ impl PodResult {
         compact.workers.clear();
         compact.notes.clear();
         compact.server = None;
+        compact.client.threads.clear();
         compact.tool.arguments.clear();
         for operation in &mut compact.operations {
             operation.histogram = None;
@@ -515,6 +502,9 @@ pub struct RepetitionResult {
     pub failure: Option<PodFailure>,
     /// Every pod's own account.
     pub pods: Vec<PodResult>,
+    /// What each server of a Datastore used in the window; empty where nobody could tell.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub servers: Vec<ServerUsage>,
 }
 
 impl RepetitionResult {

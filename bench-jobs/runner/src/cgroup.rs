@@ -2,7 +2,7 @@
 //! controllers' directories, and version 2 with one. Touches files below the
 //! root it is given and nothing else.
 
-use dragstrip_results::{observed::CgroupUsage, result::ClientUsage};
+use dragstrip_results::{observed::CgroupUsage, usage::ContainerUsage};
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -18,12 +18,13 @@ pub fn read(root: &Path) -> Option<CgroupUsage> {
 }
 
 /// What was used between two readings.
-pub fn usage_between(before: &CgroupUsage, after: CgroupUsage) -> ClientUsage {
-    ClientUsage {
+pub fn usage_between(before: &CgroupUsage, after: CgroupUsage) -> ContainerUsage {
+    ContainerUsage {
         cpu_seconds: (after.cpu_seconds - before.cpu_seconds).max(0.0),
         throttled_seconds: (after.throttled_seconds - before.throttled_seconds).max(0.0),
         throttled_periods: after.throttled_periods.saturating_sub(before.throttled_periods),
         cgroup: Some(after),
+        ..ContainerUsage::default()
     }
 }
 

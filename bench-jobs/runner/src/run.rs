@@ -25,7 +25,8 @@ use crate::{
 };
 use dragstrip_results::{
     protocol::{JobTool, RunnerStage},
-    result::{ClientUsage, Failure, FailureStep, PodResult, ServerRecord},
+    result::{Failure, FailureStep, PodResult, ServerRecord},
+    usage::ContainerUsage,
 };
 use prepare::Prepared;
 use progress::Printer;
@@ -92,7 +93,7 @@ struct Done {
     watched: Watched,
     written: Written<Box<dyn Adapter>>,
     after: Result<Look, String>,
-    client: ClientUsage,
+    client: ContainerUsage,
 }
 
 impl<'a> Runner<'a> {
@@ -249,7 +250,7 @@ fn open_at(line: i64) -> JoinHandle<Opening> {
     })
 }
 
-async fn close(opening: JoinHandle<Opening>) -> ClientUsage {
+async fn close(opening: JoinHandle<Opening>) -> ContainerUsage {
     // A tool that ended before the line loaded nothing.
     opening.abort();
     opening.await.map(Opening::close).unwrap_or_default()

@@ -2,7 +2,7 @@
 //! the kernel's account of ended children.
 
 use crate::cgroup;
-use dragstrip_results::{observed::CgroupUsage, result::ClientUsage};
+use dragstrip_results::{observed::CgroupUsage, usage::ContainerUsage};
 use nix::sys::{
     resource::{UsageWho, getrusage},
     time::TimeValLike as _,
@@ -22,10 +22,10 @@ impl Opening {
     /// Closes the account: the whole container's usage since it was opened, the
     /// runner's own share included; the ended tool's CPU time alone where the
     /// cgroup cannot be read.
-    pub fn close(self) -> ClientUsage {
+    pub fn close(self) -> ContainerUsage {
         match (self.0, cgroup::read(Path::new(cgroup::OWN_ROOT))) {
             (Some(before), Some(after)) => cgroup::usage_between(&before, after),
-            _ => ClientUsage { cpu_seconds: ended_children_seconds(), ..ClientUsage::default() },
+            _ => ContainerUsage { cpu_seconds: ended_children_seconds(), ..ContainerUsage::default() },
         }
     }
 }

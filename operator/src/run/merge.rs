@@ -342,6 +342,7 @@ pub fn merge(attempt: &Attempt, expected: u32, results: Vec<PodResult>) -> Repet
         checks,
         failure,
         pods: results,
+        servers: Vec::new(),
     }
 }
 

@@ -1,0 +1,118 @@
+//! What a container and its machine used while a load ran: the evidence of what
+//! limited it, and of who disturbed it. Counters are differences over a window.
+
+use crate::observed::CgroupUsage;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// One thread.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ThreadUsage {
+    /// Its name, as the kernel has it.
+    pub name: String,
+    /// CPU time, in seconds.
+    pub cpu_seconds: f64,
+    /// Time in which it was ready to run and had no CPU, in seconds; 0 where the kernel does not tell.
+    #[serde(default)]
+    pub waiting_seconds: f64,
+}
+
+/// All CPUs of a machine, as `/proc/stat` has them.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HostUsage {
+    /// Online CPUs.
+    pub cpus: u32,
+    /// CPU time of processes, in the kernel and out of it, in seconds over all CPUs.
+    pub busy_seconds: f64,
+    /// CPU time of interrupts, which no container is charged with, in seconds over all CPUs.
+    pub interrupt_seconds: f64,
+    /// Time that the hypervisor gave to others, in seconds over all CPUs.
+    pub steal_seconds: f64,
+}
+
+/// The network of a pod.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NetworkUsage {
+    /// Bytes received.
+    pub received_bytes: u64,
+    /// Bytes sent.
+    pub sent_bytes: u64,
+    /// TCP segments sent.
+    pub sent_segments: u64,
+    /// TCP segments sent again.
+    pub retransmitted_segments: u64,
+    /// Packets that the cloud's network held back or dropped because the machine used up
+    /// its allowance, by the driver's counter such as `bw_out_allowance_exceeded`; empty
+    /// where the pod's interfaces have no such counters.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub allowance_exceeded: BTreeMap<String, u64>,
+}
+
+/// What the network alone takes from this pod to the server's and back: TCP's
+/// handshake, which the kernels make without the programs.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RoundTrip {
+    /// How often it was measured while the load ran.
+    pub samples: u32,
+    /// Tries without an answer.
+    pub failed: u32,
+    /// Median, in milliseconds.
+    pub median_milliseconds: f64,
+}
+
+/// What a container used while a load ran, and what went on around it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ContainerUsage {
+    /// Length of the window that all of this is of, in seconds; 0 where it is not known.
+    #[serde(default)]
+    pub seconds: f64,
+    /// CPU time in seconds.
+    pub cpu_seconds: f64,
+    /// Time held back by its CPU limit, in seconds.
+    pub throttled_seconds: f64,
+    /// Scheduling periods with throttling.
+    pub throttled_periods: u64,
+    /// Its CPU limit, in CPUs; absent without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_limit: Option<f64>,
+    /// Page faults for which the disk had to be read.
+    #[serde(default)]
+    pub major_page_faults: u64,
+    /// By how much its memory in swap grew, in bytes.
+    #[serde(default)]
+    pub swapped_bytes: u64,
+    /// The threads of its server or tool, the busiest first; empty where they were not
+    /// sampled: our own tools tell of their threads themselves.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub threads: Vec<ThreadUsage>,
+    /// The machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<HostUsage>,
+    /// The pod's network.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<NetworkUsage>,
+    /// The way to the server's pod, measured by clients of a Datastore.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub round_trip: Option<RoundTrip>,
+    /// The cgroup at the end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cgroup: Option<CgroupUsage>,
+}
+
+/// What one server's container used while a load ran.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ServerUsage {
+    /// The server's name: its pod, with the port where the pod runs several servers.
+    pub server: String,
+    /// The node it ran on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
+    /// What it used.
+    pub usage: ContainerUsage,
+}
