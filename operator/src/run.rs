@@ -14,6 +14,7 @@ mod fixtures;
 mod identity;
 mod keeper;
 mod kept;
+mod machines;
 mod merge;
 mod order;
 mod plan;
@@ -43,7 +44,7 @@ pub use keeper::controller as keeper;
 pub use remembered::Remembered;
 
 use apply::Applied;
-use decide::{Step, Waiting, decide};
+use decide::{Ending, Step, Waiting, decide};
 use dragstrip_crds::{BenchmarkRun, BenchmarkRunStatus, Datastore, run::RunPhase};
 use fetch::Fetched;
 use futures::{Future, StreamExt};
@@ -202,7 +203,13 @@ async fn figures(
         return Ok((step, None));
     }
     let (results, damaged) = fetch::results(ctx, run, fetched).await?;
-    let step = if damaged.is_empty() || run.spec.cancel { step } else { decide::damaged(&damaged) };
+    let ends_well = matches!(step, Step::Finish(Ending::Succeeded));
+    let step = match damaged.is_empty() || run.spec.cancel || matches!(step, Step::Finish(Ending::Failed(_)))
+    {
+        false => decide::damaged(&damaged),
+        true if ends_well => summary::required(run, &results).unwrap_or(step),
+        true => step,
+    };
     Ok((step, Some(results)))
 }
 

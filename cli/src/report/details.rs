@@ -1,4 +1,5 @@
-//! What a run's table of operations does not hold: what went before the load,
+//! What a run's table of operations does not hold: the verdict's reasons, what limited
+//! the throughput, what went before the load,
 //! several clients, open loops, timed batches, figures of a tool's own, and
 //! repetitions that were measured again. Pure.
 
@@ -70,7 +71,13 @@ fn of_phase(phase: &PhaseStatus) -> Vec<String> {
     let loaded = phase.loaded_keys.map(|keys| format!("{} keys loaded and counted before", thousands(keys)));
     let warmup = phase.warmup_seconds.map(|seconds| format!("{seconds} s of warm-up before, in no figure"));
     let mode = phase.tool.mode.as_ref().map(|mode| format!("{} in mode {mode}", phase.tool.name));
-    mode.into_iter()
+    let reasons =
+        phase.reasons.iter().map(|found| format!("{}: {}: {}", found.verdict, found.reason, found.message));
+    let limited =
+        phase.limited_by.iter().map(|limited| format!("limited by {}: {}", limited.by, limited.evidence));
+    reasons
+        .chain(limited)
+        .chain(mode)
         .chain(loaded)
         .chain(warmup)
         .chain(phase.schedule.as_ref().map(schedule))
@@ -105,6 +112,9 @@ mod tests {
             "retries": [{"repetition": 1, "phase": "read", "measurement": 1, "reason": "pod p: evicted"}],
             "phases": [{
                 "name": "read", "tool": {"name": "loadgen", "mode": "Fast"}, "operations": [],
+                "verdict": "Degraded",
+                "reasons": [{"reason": "Steal", "verdict": "Degraded", "message": "the hypervisor gave 3 % away"}],
+                "limitedBy": {"by": "Server", "evidence": "server thread redis-server of redis-0 at 99 %"},
                 "warmupSeconds": 2.0, "loadedKeys": 100_000,
                 "schedule": {"kind": "fixed", "operationsPerSecond": 50.0, "scheduled": 1000, "sent": 999,
                     "answered": 998, "unanswered": 2, "lagMilliseconds": {"p50": 0.02, "p99": 0.05, "p999": 0.9, "max": 1.5}},
@@ -122,6 +132,8 @@ mod tests {
             lines(&status),
             [
                 "measured again: repetition 1 was lost in phase read (measurement 1): pod p: evicted",
+                "read: Degraded: Steal: the hypervisor gave 3 % away",
+                "read: limited by Server: server thread redis-server of redis-0 at 99 %",
                 "read: loadgen in mode Fast",
                 "read: 100,000 keys loaded and counted before",
                 "read: 2 s of warm-up before, in no figure",

@@ -5,7 +5,7 @@ use super::{
     collect::NotYet,
     decide::{ReadyTarget, Step, TargetState},
     fetch::{Fetched, is_of_run, job_ended},
-    order,
+    machines, order,
     plan::{Place, place_of},
     validate::{Attempt, ValidatedRun},
 };
@@ -20,7 +20,7 @@ use crate::{
     process::chain,
 };
 use dragstrip_crds::{BenchmarkRun, Datastore};
-use dragstrip_results::stored;
+use dragstrip_results::{stored, verdict};
 use jiff::Timestamp;
 use k8s_openapi::api::{
     batch::v1::Job,
@@ -257,10 +257,13 @@ async fn store(
     let pods = pods_now(ctx, run, attempt).await?;
     let pods: Vec<&Pod> = pods.iter().collect();
     let read = collect::whole(&ctx.client, &ctx.unread, run, attempt, &pods, Timestamp::now()).await;
-    let result = match read {
+    let mut result = match read {
         Ok(result) => result,
         Err(not_yet) => return Ok(Applied::Unread(not_yet)),
     };
+    let (nodes, pods) = (ctx.world.nodes.state(), ctx.world.pods.state());
+    result.nodes = machines::records(run, &result.pods, &nodes, &pods);
+    verdict::judge(&mut result, &attempt.tool, &run.spec.requirements);
     // What is there is never overwritten by force.
     if let Some(trouble) = name_taken(ctx, run, attempt).await? {
         return Ok(Applied::Delayed(trouble));
