@@ -357,7 +357,7 @@ pub struct BenchmarkRunSpec {
     #[serde(default = "default_timeout")]
     pub timeout: Period,
     /// How strict the checks of the numbers are, such as
-    /// `[{check: ForeignLoad, level: Off}, {check: HighVariance, level: Required, limit: "0.02"}]`.
+    /// `[{check: ForeignLoad, level: Ignore}, {check: HighVariance, level: Required, limit: "0.02"}]`.
     /// A check that is not named here makes the verdict Degraded, at its default limit.
     // Left out where it is empty, so that the digest of a spec that does not know it stays the same.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

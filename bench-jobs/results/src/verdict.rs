@@ -112,7 +112,7 @@ pub fn judge(result: &mut RepetitionResult, tool: &JobTool, requirements: &[Requ
     let evidence = Evidence { result, tool };
     for (name, default, examine) in CHECKS {
         let (level, limit) = strictness(requirements, name, default);
-        if level == Level::Off {
+        if level == Level::Ignore {
             continue;
         }
         let (state, why) = match examine(&evidence, limit) {
@@ -161,7 +161,7 @@ pub fn high_variance(
 ) -> Option<VerdictReason> {
     let (level, limit) = strictness(requirements, CheckName::HighVariance, VARIANCE_LIMIT);
     let variation = coefficient_of_variation.filter(|_| repetitions >= LEAST_REPETITIONS)?;
-    (level != Level::Off && variation > limit).then(|| {
+    (level != Level::Ignore && variation > limit).then(|| {
         let message = format!(
             "throughput of {repetitions} repetitions varies by {} (limit {}): their mean says little",
             percent(variation),

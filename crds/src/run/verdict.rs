@@ -92,7 +92,7 @@ pub enum Level {
     /// The repetition is Degraded.
     Warn,
     /// The check is not made.
-    Off,
+    Ignore,
 }
 
 /// How strict one check is.
@@ -112,7 +112,7 @@ pub struct Requirement {
     /// coefficient of variation), MemoryPressure (10 major page faults per second), NotSteady
     /// (0.1 of the mean over the window), SharedNode and PlacementNotAsDeclared (no limit).
     pub check: CheckName,
-    /// Required (a finding fails the run), Warn (it makes the verdict Degraded) or Off.
+    /// Required (a finding fails the run), Warn (it makes the verdict Degraded) or Ignore (it is not made; the word is not Off, which YAML reads as false).
     /// Default Warn.
     #[serde(default = "default_level")]
     pub level: Level,
