@@ -30,3 +30,4 @@ mod topologies;
 mod turns;
 mod undecodable;
 mod upgrade;
+mod verdicts;
