@@ -164,6 +164,7 @@ mod tests {
                 clients: ClientsSpec::default(),
                 timeout: "1m".parse().unwrap(),
                 requirements: vec![],
+                calibrate: false,
                 ttl_after_finished: None,
                 cancel: false,
             },

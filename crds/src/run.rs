@@ -4,8 +4,8 @@ mod status;
 mod verdict;
 
 pub use status::{
-    BenchmarkRunStatus, ClockStatus, FailureStatus, Headline, OperationStatus, PhaseStatus, Progress,
-    QueueStatus, RepetitionStatus, RetryStatus, RunPhase, SetbackStatus, TargetStatus, ToolStatus,
+    BenchmarkRunStatus, ClockStatus, FailureStatus, Headline, NoiseStatus, OperationStatus, PhaseStatus,
+    Progress, QueueStatus, RepetitionStatus, RetryStatus, RunPhase, SetbackStatus, TargetStatus, ToolStatus,
 };
 pub use verdict::{CheckName, Level, LimitedBy, Limiter, Requirement, Verdict, VerdictReason};
 
@@ -325,6 +325,9 @@ fn default_timeout() -> Period {
         .message("flush: true would empty an external server: set target.external.allowFlush: true if that is meant"),
     validation = Rule::new("!has(self.target.external) || self.target.external.protocol == 'Resp' || self.phases.all(p, has(p.exec) && !p.flush && !has(p.load))")
         .message("a target with protocol Tcp can only be loaded by exec phases, without flush and load"),
+    validation = Rule::new("!has(self.calibrate) || !self.calibrate || self.repetitions >= 3")
+        .message("calibrate: true needs repetitions: 3 or more: fewer say nothing of how equal runs differ")
+        .field_path(".repetitions"),
     validation = Rule::new(timeout_rule())
         .message(Message::Expression("'timeout is ' + self.timeout + ', shorter than the declared load (warmup and duration of all phases, times repetitions): raise timeout, or measure less'".into()))
         .field_path(".timeout"),
@@ -364,6 +367,10 @@ pub struct BenchmarkRunSpec {
     #[schemars(length(max = 32))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["check".into()]))]
     pub requirements: Vec<Requirement>,
+    /// Measure how much equal repetitions differ on these nodes, and keep that for later
+    /// runs there, which tell it in `status.noise`. Needs 3 repetitions or more. Default false.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub calibrate: bool,
     /// Remove the run this long after it finished, such as 24h. Kept when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ttl_after_finished: Option<Period>,

@@ -16,6 +16,7 @@ mod keeper;
 mod kept;
 mod machines;
 mod merge;
+mod noise;
 mod order;
 mod plan;
 mod remembered;
@@ -80,6 +81,9 @@ pub enum Error {
     /// Writing the status failed.
     #[error(transparent)]
     Status(#[from] status::Error),
+    /// The noise of the place could not be kept or looked up.
+    #[error("failed to settle the noise of the run's nodes")]
+    Noise(#[source] kube::Error),
 }
 
 /// Longest time before a failed pass is tried again, and before a queued run looks again.
@@ -132,7 +136,11 @@ async fn pass(run: &BenchmarkRun, ctx: &Context) -> Result<(Outcome, Action), Er
     let (step, next) = carry_out(ctx, &validated, &fetched, step, now).await?; // client
     let (step, figures) = figures(ctx, &validated, &old, &fetched, step).await?; // client
     if status::worth_telling(&step) {
-        let status = status::of_step(&validated, &old, &fetched, figures.as_ref(), &step, now); // pure
+        let mut status = status::of_step(&validated, &old, &fetched, figures.as_ref(), &step, now); // pure
+        if let (Step::Finish(Ending::Succeeded), Some(results)) = (&step, &figures) {
+            let noise = noise::settle(ctx, &validated, results, &status.phases, now).await; // client
+            status.noise = noise.map_err(Error::Noise)?;
+        }
         // The end is told when nothing is left to do: nobody looks at the run after it.
         if matches!(step, Step::Finish(_)) {
             apply::clear_up(ctx, run).await?; // client

@@ -7,7 +7,7 @@ use super::whole;
 use dragstrip_crds::{
     BenchmarkRunStatus,
     measured::{BatchStatistics, Estimate, LatencySummary, Metric, ScheduleRecord},
-    run::{PhaseStatus, RepetitionStatus},
+    run::{NoiseStatus, PhaseStatus, RepetitionStatus},
     units::thousands,
 };
 
@@ -89,6 +89,16 @@ fn of_phase(phase: &PhaseStatus) -> Vec<String> {
         .collect()
 }
 
+fn noise(noise: &NoiseStatus) -> String {
+    let p99 = noise.p99.map(|p99| format!(" and p99 by {:.1} %", p99 * 100.0)).unwrap_or_default();
+    format!(
+        "throughput of equal runs differs by {:.1} %{p99} on these nodes (coefficient of variation, found by {}/{})",
+        noise.throughput * 100.0,
+        noise.namespace,
+        noise.run
+    )
+}
+
 /// One line per thing worth knowing.
 pub fn lines(status: &BenchmarkRunStatus) -> Vec<String> {
     let retries = status.retries.iter().map(|retry| {
@@ -97,7 +107,7 @@ pub fn lines(status: &BenchmarkRunStatus) -> Vec<String> {
             retry.repetition, retry.phase, retry.measurement, retry.reason
         )
     });
-    retries.chain(status.phases.iter().flat_map(of_phase)).collect()
+    retries.chain(status.phases.iter().flat_map(of_phase)).chain(status.noise.as_ref().map(noise)).collect()
 }
 
 #[cfg(test)]
@@ -109,6 +119,8 @@ mod tests {
     fn everything_beside_the_table_is_one_line_each() {
         let estimate = json!({"low": 0.001, "mid": 0.002, "high": 0.003});
         let status: BenchmarkRunStatus = serde_json::from_value(json!({
+            "noise": {"throughput": 0.031, "p99": 0.08, "namespace": "lab", "run": "still",
+                "measuredAt": "2026-01-01T00:00:00Z"},
             "retries": [{"repetition": 1, "phase": "read", "measurement": 1, "reason": "pod p: evicted"}],
             "phases": [{
                 "name": "read", "tool": {"name": "loadgen", "mode": "Fast"}, "operations": [],
@@ -142,6 +154,7 @@ mod tests {
                 "read: memory: 4.5 MiB",
                 "read: repetition 1: 3 client pods, started within 2.000 ms, clocks within 0.100 ms, 2.500 s together, 50.00 % of reads found their key",
                 "read: note: something was left out",
+                "throughput of equal runs differs by 3.1 % and p99 by 8.0 % on these nodes (coefficient of variation, found by lab/still)",
             ]
         );
     }

@@ -96,6 +96,24 @@ pub struct SetbackStatus {
     pub retry_at: Time,
 }
 
+/// How much equal measurements differ in a place, as a run with `calibrate` found.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NoiseStatus {
+    /// Coefficient of variation of throughput over equal repetitions; of several phases
+    /// the largest.
+    pub throughput: f64,
+    /// The same of the 99th percentile of latency; absent where it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p99: Option<f64>,
+    /// Namespace of the run that found it.
+    pub namespace: String,
+    /// Name of the run that found it.
+    pub run: String,
+    /// When it was found.
+    pub measured_at: Time,
+}
+
 /// What a queued run waits for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -348,6 +366,10 @@ pub struct BenchmarkRunStatus {
     /// phases have the evidence.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reasons: Vec<String>,
+    /// How much equal runs differ on these nodes; absent where no run with `calibrate`
+    /// measured it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub noise: Option<NoiseStatus>,
     /// The result at a glance.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub headline: Option<Headline>,

@@ -434,6 +434,8 @@ pub fn of_step(
         target: Some(target(run, old, fetched, &figures)),
         verdict,
         reasons,
+        // Settled at the end, with the cluster.
+        noise: None,
         headline: headline(&figures.phases),
         phases: figures.phases,
         retries: retries(run, &fetched.kept),
