@@ -4,6 +4,7 @@ use super::{
     build, collect,
     collect::NotYet,
     decide::{ReadyTarget, Step, TargetState},
+    evidence,
     fetch::{Fetched, is_of_run, job_ended},
     order,
     plan::{Place, place_of},
@@ -257,7 +258,7 @@ async fn store(
     let pods = pods_now(ctx, run, attempt).await?;
     let pods: Vec<&Pod> = pods.iter().collect();
     let read = collect::whole(&ctx.client, &ctx.unread, run, attempt, &pods, Timestamp::now()).await;
-    let result = match read {
+    let mut result = match read {
         Ok(result) => result,
         Err(not_yet) => return Ok(Applied::Unread(not_yet)),
     };
@@ -265,6 +266,7 @@ async fn store(
     if let Some(trouble) = name_taken(ctx, run, attempt).await? {
         return Ok(Applied::Delayed(trouble));
     }
+    result.servers = evidence::gather(ctx, run, attempt, &result.pods).await;
     let parts = stored::pack(&result)?;
     let marks = stored::annotations(&result, parts.len())?;
     let job = fetched.jobs.get(&attempt.name).map(Arc::as_ref);
