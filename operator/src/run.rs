@@ -7,6 +7,7 @@ mod client_nodes;
 mod clock;
 mod collect;
 pub mod decide;
+mod evidence;
 mod expiry;
 mod fetch;
 #[cfg(test)]

@@ -4,6 +4,7 @@ use super::{
     build, collect,
     collect::NotYet,
     decide::{ReadyTarget, Step, TargetState},
+    evidence,
     fetch::{Fetched, is_of_run, job_ended},
     machines, order,
     plan::{Place, place_of},
@@ -268,6 +269,7 @@ async fn store(
     if let Some(trouble) = name_taken(ctx, run, attempt).await? {
         return Ok(Applied::Delayed(trouble));
     }
+    result.servers = evidence::gather(ctx, run, attempt, &result.pods).await;
     let parts = stored::pack(&result)?;
     let marks = stored::annotations(&result, parts.len())?;
     let job = fetched.jobs.get(&attempt.name).map(Arc::as_ref);
