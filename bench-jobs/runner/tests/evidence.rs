@@ -49,7 +49,7 @@ async fn a_load_generator_tells_of_its_threads_and_the_network_is_measured_besid
     let client = client_of(&job).await;
     let mut names: Vec<_> = client.threads.iter().map(|thread| thread.name.as_str()).collect();
     names.sort_unstable();
-    assert_eq!(names, ["load thread 0", "load thread 1"]);
+    assert_eq!(names, ["loadgen 0", "loadgen 1"]);
     assert!(client.threads.iter().all(|thread| (0.05..2.5).contains(&thread.cpu_seconds)), "{client:?}");
     assert!((1.5..3.0).contains(&client.seconds), "the warm-up is no part of it: {client:?}");
     let host = client.host.unwrap();

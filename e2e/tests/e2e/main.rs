@@ -9,6 +9,7 @@ mod common;
 mod counters;
 mod endings;
 mod engines;
+mod evidence;
 mod exec;
 mod external;
 mod faults;
