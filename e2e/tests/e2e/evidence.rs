@@ -30,7 +30,7 @@ async fn a_result_says_what_servers_clients_and_the_network_did() -> Result<()> 
         let result = env.results(&run).await?.remove(0);
 
         let [server] = &result.servers[..] else { anyhow::bail!("not one server: {:?}", result.servers) };
-        ensure!(server.server.starts_with("dragstrip-redis-") && server.node.is_some(), "{server:?}");
+        ensure!(server.server == "redis-0" && server.node.is_some(), "{server:?}");
         let used = &server.usage;
         ensure!((2.0..=4.1).contains(&used.seconds), "4 s of load, of which {} s were seen", used.seconds);
         let main = used.threads.iter().find(|thread| thread.name == "redis-server");
