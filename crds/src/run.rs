@@ -4,7 +4,8 @@ mod status;
 
 pub use status::{
     BenchmarkRunStatus, ClockStatus, FailureStatus, Headline, OperationStatus, PhaseStatus, Progress,
-    QueueStatus, RepetitionStatus, RetryStatus, RunPhase, SetbackStatus, TargetStatus, ToolStatus,
+    QueueStatus, RepetitionStatus, RetryStatus, RunPhase, RunReference, SetbackStatus, TargetStatus,
+    ToolStatus,
 };
 
 use crate::{
@@ -263,8 +264,10 @@ fn timeout_rule() -> String {
         seconds("has(p.bullmq)", "p.bullmq.duration"),
         seconds("has(p.exec) && has(p.exec.duration)", "p.exec.duration"),
     ];
+    // As BullmqSpec::stages: the readers load after the writers, for as long.
+    let stages = "(has(p.bullmq) && p.bullmq.mode == 'Published' && p.bullmq.writers > 0 && p.bullmq.readers > 0 ? 2 : 1)";
     format!(
-        "!{} || self.phases.map(p, {}).sum() * self.repetitions <= duration(self.timeout).getSeconds()",
+        "!{} || self.phases.map(p, ({}) * {stages}).sum() * self.repetitions <= duration(self.timeout).getSeconds()",
         is_duration("self.timeout"),
         declared.join(" + ")
     )
@@ -322,7 +325,7 @@ fn default_timeout() -> Period {
     validation = Rule::new("!has(self.target.external) || self.target.external.protocol == 'Resp' || self.phases.all(p, has(p.exec) && !p.flush && !has(p.load))")
         .message("a target with protocol Tcp can only be loaded by exec phases, without flush and load"),
     validation = Rule::new(timeout_rule())
-        .message(Message::Expression("'timeout is ' + self.timeout + ', shorter than the declared load (warmup and duration of all phases, times repetitions): raise timeout, or measure less'".into()))
+        .message(Message::Expression("'timeout is ' + self.timeout + ', shorter than the declared load (warmup and duration of all phases, times repetitions; of bullmq in mode Published with readers twice, since they load after the writers): raise timeout, or measure less'".into()))
         .field_path(".timeout"),
 )]
 pub struct BenchmarkRunSpec {
@@ -348,7 +351,8 @@ pub struct BenchmarkRunSpec {
     #[serde(default)]
     pub clients: ClientsSpec,
     /// Longest time the run may take, such as 30s, 5m or 1h30m, not counting the wait for
-    /// other runs. At least the warmup and duration of all phases times repetitions.
+    /// other runs. At least the warmup and duration of all phases (of bullmq in mode
+    /// Published with readers both twice) times repetitions.
     /// Default 30m.
     #[serde(default = "default_timeout")]
     pub timeout: Period,

@@ -6,7 +6,7 @@ use crate::{
     access::Access,
     preflight::PreflightError,
     resolve,
-    server::{ANSWER_TIMEOUT, ClusterNode, Server, ServerError, info::Info, truth::is_another},
+    server::{ANSWER_TIMEOUT, ClusterNode, Server, ServerError, info::Info},
 };
 use dragstrip_crds::observed::ServerTruth;
 use dragstrip_results::{

@@ -18,6 +18,7 @@ use crate::{
 };
 use dragstrip_crds::BenchmarkRunStatus;
 use dragstrip_results::{
+    observed::are_others,
     protocol::{RunnerStage, RunnerState},
     result::PodFailure,
 };
@@ -117,10 +118,15 @@ fn server_changed(run: &ValidatedRun, fetched: &Fetched) -> Option<String> {
     let changed = first.and_then(|first| later.into_iter().find_map(|later| first.change_to(later)));
     changed.or_else(|| {
         // Of an outsider the clients alone learn what it is.
-        let mut seen =
-            kept.iter().filter(|(_, kept)| kept.failure.is_none() && !kept.server_run_ids.is_empty());
-        let (first, before) = seen.next()?;
-        let (other, after) = seen.find(|(_, kept)| kept.server_run_ids != before.server_run_ids)?;
+        let seen: Vec<&(&Attempt, &Kept)> = kept
+            .iter()
+            .filter(|(_, kept)| kept.failure.is_none() && !kept.server_run_ids.is_empty())
+            .collect();
+        // Also with the one before: the first may tell them in the form of a former version.
+        let pairs = seen.windows(2).flat_map(|pair| [(seen[0], pair[1]), (pair[0], pair[1])]);
+        let ((first, before), (other, after)) = pairs
+            .into_iter()
+            .find(|((_, one), (_, other))| are_others(&one.server_run_ids, &other.server_run_ids))?;
         Some(format!(
             "it had the run_id {} in phase {}, repetition {}, and {} in phase {}, repetition {}",
             before.server_run_ids.join(", "),
@@ -374,6 +380,13 @@ mod tests {
         assert_eq!(changed(vec![outsider("a"), outsider("a")]), None);
         let told = changed(vec![outsider("a"), outsider("b")]).unwrap();
         assert!(told.contains("run_id a in phase write, repetition 1, and b in phase read"), "{told}");
+        // The first result was stored by a version that told Dragonfly's process otherwise.
+        assert_eq!(changed(vec![outsider("9216a1d4e8"), outsider("7@100")]), None);
+        let run = validate(&run(&["write", "read", "again"], 1)).unwrap();
+        let names = run.attempts.iter().map(|attempt| attempt.name.clone());
+        let kept = ["9216a1d4e8", "7@100", "7@101"].map(outsider);
+        let told = server_changed(&run, &Fetched { kept: names.zip(kept).collect(), ..nothing() });
+        assert!(told.is_some_and(|told| told.contains("7@100 in phase read")), "a restart after an upgrade");
         assert_eq!(
             changed(vec![outsider("a"), Kept::default()]),
             None,
