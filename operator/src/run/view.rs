@@ -24,6 +24,10 @@ use dragstrip_results::{
 };
 use jiff::{SignedDuration, Timestamp};
 
+/// What a quota on limits asks for: of all containers only the clients' have none by default.
+const CLIENT_LIMITS: &str =
+    "; declare what the client may use in spec.clients.resources.limits, such as {cpu: \"4\", memory: 2Gi}";
+
 fn not_told(state: &RunnerState) -> bool {
     use RunnerStage::{AtStartLine, Loading, Preflight, WarmingUp};
     matches!(state.stage, Preflight | Loading | WarmingUp | AtStartLine)
@@ -96,7 +100,12 @@ fn attempt_state(run: &ValidatedRun, attempt: &Attempt, fetched: &Fetched) -> At
 fn trouble(attempt: &Attempt, fetched: &Fetched) -> Option<Trouble> {
     let pods = || fetched.pods_of(&attempt.name);
     let told = || pods().find_map(|pod| warnings::trouble(pod, &fetched.warnings));
-    let refused = || warnings::refusal(fetched.jobs.get(&attempt.name)?.as_ref(), &fetched.warnings);
+    let refused = || {
+        let refused = warnings::refusal(fetched.jobs.get(&attempt.name)?.as_ref(), &fetched.warnings)?;
+        let limits_missing = ["must specify", "limits."].iter().all(|text| refused.message.contains(text));
+        let remedy = if limits_missing { CLIENT_LIMITS } else { "" };
+        Some(Trouble { message: format!("{}{remedy}", refused.message), ..refused })
+    };
     let found = pods().find_map(pods::trouble).or_else(told).or_else(refused)?;
     let no_node = fetched.jobs.get(&attempt.name).and_then(|job| annotation(&job.metadata, labels::NO_NODE));
     Some(match no_node.filter(|_| found.reason == "Unschedulable") {
@@ -320,6 +329,34 @@ mod tests {
             panic!("the missing Secret was not told");
         };
         assert!(trouble.message.contains("secret not found"), "{}", trouble.message);
+    }
+
+    #[test]
+    fn a_quota_on_limits_is_told_with_the_field_to_set() {
+        let refused = |message: &str| {
+            let run = two_clients();
+            let mut made = running();
+            made.metadata.uid = Some("j".into());
+            let event = serde_json::from_value(json!({
+                "metadata": {}, "involvedObject": {"uid": "j"}, "reason": "FailedCreate", "message": message
+            }));
+            let fetched = Fetched {
+                jobs: [("sprint-read-1".to_owned(), Arc::new(made))].into(),
+                warnings: vec![Arc::new(event.unwrap())],
+                ..nothing()
+            };
+            match attempt_state(&run, &run.attempts[0], &fetched) {
+                AttemptState::Starting { trouble: Some(trouble), .. } => trouble.message,
+                other => panic!("the refusal was not told: {other:?}"),
+            }
+        };
+        let words = "pods \"p\" is forbidden: failed quota: small: must specify limits.cpu for: client; limits.memory for: client";
+        let told = refused(words);
+        assert!(told.contains(words) && told.contains("spec.clients.resources.limits"), "{told}");
+        let told = refused(
+            "pods \"p\" is forbidden: exceeded quota: small, used: limits.cpu=2, limited: limits.cpu=2",
+        );
+        assert!(!told.contains("spec.clients"), "{told}");
     }
 
     fn what_remains(job: Option<Job>, pods: Vec<Pod>, start: Option<Timestamp>) -> Remains {
