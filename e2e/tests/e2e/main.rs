@@ -28,5 +28,6 @@ mod strangers;
 mod timeouts;
 mod topologies;
 mod turns;
+mod two_operators;
 mod undecodable;
 mod upgrade;
