@@ -29,6 +29,7 @@ mod strangers;
 mod timeouts;
 mod topologies;
 mod turns;
+mod two_operators;
 mod undecodable;
 mod upgrade;
 mod verdicts;

@@ -90,7 +90,7 @@ fn message(run: &ValidatedRun, step: &Step) -> String {
         Step::Wait(Waiting::Queue(queue), _) => {
             format!(
                 "waits for {}, which holds Lease {}; position {} in the queue",
-                queue.held_by, queue.lease, queue.position
+                queue.holder, queue.lease, queue.position
             )
         }
         Step::Wait(Waiting::Clients { attempt, trouble: Some(trouble) }, _) => {
