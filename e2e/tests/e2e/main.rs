@@ -22,6 +22,7 @@ mod preparation;
 mod queue;
 mod quickstart;
 mod refusals;
+mod search;
 mod secrets;
 mod server_trouble;
 mod strangers;

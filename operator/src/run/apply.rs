@@ -256,7 +256,7 @@ async fn store(
 ) -> Result<Applied, Error> {
     let pods = pods_now(ctx, run, attempt).await?;
     let pods: Vec<&Pod> = pods.iter().collect();
-    let read = collect::whole(&ctx.client, &ctx.unread, run, attempt, &pods, Timestamp::now()).await;
+    let read = collect::whole(&ctx.client, &ctx.unread, attempt, &pods, Timestamp::now()).await;
     let result = match read {
         Ok(result) => result,
         Err(not_yet) => return Ok(Applied::Unread(not_yet)),

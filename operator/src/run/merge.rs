@@ -16,6 +16,7 @@ use dragstrip_results::{
     result::{
         Failure, FailureStep, MergedOperation, OperationResult, PodFailure, PodResult, RepetitionResult,
     },
+    search::SearchPoint,
 };
 use window::Common;
 
@@ -325,7 +326,7 @@ pub fn merge(attempt: &Attempt, expected: u32, results: Vec<PodResult>) -> Repet
     let (metrics, mut notes) = merge_metrics(summed);
     notes.extend(latency_notes(&operations, summed));
     notes.extend(tool_notes(summed));
-    RepetitionResult {
+    let result = RepetitionResult {
         phase: attempt.phase.clone(),
         repetition: attempt.repetition,
         measurement: attempt.measurement,
@@ -343,7 +344,12 @@ pub fn merge(attempt: &Attempt, expected: u32, results: Vec<PodResult>) -> Repet
         failure,
         pods: results,
         servers: Vec::new(),
-    }
+        point: None,
+    };
+    let point = attempt.point.as_ref().and_then(|point| {
+        Some(SearchPoint::of(point.value?, point.share, &result, attempt.tool.planned_seconds()))
+    });
+    RepetitionResult { point, ..result }
 }
 
 #[cfg(test)]

@@ -80,7 +80,7 @@ async fn fix_start_line(
     {
         return Ok(Some(start));
     }
-    let start = now + lead(run.pods(), attempt.tool.head_start());
+    let start = now + lead(attempt.pods, attempt.tool.head_start());
     let patch = serde_json::json!({"metadata": {
         "resourceVersion": job.resource_version(),
         "annotations": {labels::START_AT: start.as_nanosecond().to_string()},
