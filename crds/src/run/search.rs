@@ -56,8 +56,8 @@ pub struct Until {
     /// such as 1ms or 500us.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub p99: Option<LatencyBound>,
-    /// The smallest value is searched from which doubling adds less than this share of
-    /// throughput, from "0.001" to "1", such as "0.02". With `raise: Rate` it is the largest rate
+    /// The smallest value is searched from which doubling, and doubling again, adds less
+    /// than this share of throughput each, from "0.001" to "1", such as "0.02". With `raise: Rate` it is the largest rate
     /// that the server follows, whatever the share.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[x_kube(validation = Rule::new(decimal_between("0.001", "1.0"))

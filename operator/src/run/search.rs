@@ -71,17 +71,28 @@ fn levels_off(before: &SearchPoint, after: &SearchPoint, least: f64) -> bool {
     after.operations_per_second < before.operations_per_second * least.powf(doublings)
 }
 
-/// Index of the first of the doubled `points` after which the bound is broken, and the bracket there.
+/// Index of the last of the doubled `points`, once the bound is broken, and the bracket there.
 fn broken(spec: &SearchSpec, points: &[SearchPoint]) -> Option<(usize, Bracket)> {
-    let Some(least) = by_gain(spec) else {
-        return points.iter().enumerate().find_map(|(index, point)| {
-            let why = beyond(spec, point)?;
-            Some((index, Bracket { low: index.checked_sub(1), high: index, why }))
-        });
-    };
-    // What was raised last added too little: the value before it already gives all there is.
-    let last = 1 + points.windows(2).position(|pair| levels_off(&pair[0], &pair[1], least))?;
-    Some((last, Bracket { low: last.checked_sub(2), high: last - 1, why: KneeReason::Gain }))
+    if let Some(least) = by_gain(spec) {
+        let (level, last) =
+            (0..points.len()).find_map(|level| Some((level, level_until(spec, points, level, least)?)))?;
+        return Some((last, Bracket { low: level.checked_sub(1), high: level, why: KneeReason::Gain }));
+    }
+    points.iter().enumerate().find_map(|(index, point)| {
+        let why = beyond(spec, point)?;
+        Some((index, Bracket { low: index.checked_sub(1), high: index, why }))
+    })
+}
+
+/// Index of the point that shows that throughput levels off at the point with index
+/// `level`. The next but one must show it too, where there may be one: one measurement
+/// that was disturbed is no level.
+fn level_until(spec: &SearchSpec, points: &[SearchPoint], level: usize, least: f64) -> Option<usize> {
+    let shows =
+        |index: usize| points.get(index).is_some_and(|after| levels_off(&points[level], after, least));
+    let next = level + 1;
+    let last = if points.get(next)?.value >= whole(spec.to) { next } else { next + 1 };
+    (shows(next) && shows(last)).then_some(last)
 }
 
 /// The bracket after all `points`, of which those after the doubled ones halved it.

@@ -56,7 +56,7 @@ fn values_are_doubled_until_the_bound_and_the_interval_is_halved_after_it() {
     let knee = knee.unwrap();
     assert_eq!((values[knee.point], knee.low, knee.high, knee.why), (96, 96, 104, KneeReason::P99));
     let (values, _) = search(&gain(512), up_to(11.0));
-    assert_eq!(values, [1, 2, 4, 8, 16, 32, 12, 10, 11], "16 and 32 give the same: the knee is below 16");
+    assert_eq!(values, [1, 2, 4, 8, 16, 32, 64, 12, 10, 11], "16 to 64 give the same: the knee is below 16");
 }
 
 #[test]
@@ -94,6 +94,17 @@ fn the_value_found_is_the_last_within_the_bound_or_the_first_with_all_of_the_thr
     for (sentence, found, expected) in table {
         assert_eq!(found, expected, "{sentence}");
     }
+}
+
+#[test]
+fn one_disturbed_measurement_is_no_level() {
+    let disturbed = |value: u64| match value {
+        2 => point(2, 900.0, 1.0),
+        _ => up_to(16.0)(value),
+    };
+    assert_eq!(found(&gain(512), disturbed), Some((16, 15, 16, KneeReason::Gain)));
+    let to_two = found(&gain(2), disturbed);
+    assert_eq!(to_two, Some((1, 1, 1, KneeReason::Gain)), "there is no value to ask again");
 }
 
 #[test]
