@@ -6,7 +6,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use dragstrip_crds::{
     BenchmarkRunStatus,
     measured::LatencySummary,
-    run::{KneeReason, KneeStatus, SearchStatus},
+    run::{KneeReason, KneeStatus, SearchStatus, Verdict},
     units::thousands,
 };
 
@@ -32,8 +32,11 @@ fn row(first: Vec<String>, rate: f64, latency: &LatencySummary, mark: &str) -> V
     first.into_iter().chain(figures).chain([mark.to_owned()]).collect()
 }
 
-fn not_followed(followed: bool) -> &'static str {
-    if followed { "" } else { "not followed" }
+/// What keeps a line of figures from being a good one.
+fn flaw(followed: bool, verdict: Option<Verdict>) -> String {
+    let missed = (!followed).then(|| "not followed".to_owned());
+    let verdict = verdict.filter(|verdict| *verdict != Verdict::Valid).map(|verdict| verdict.to_string());
+    missed.into_iter().chain(verdict).collect::<Vec<_>>().join(", ")
 }
 
 /// The knees of the single repetitions, the only one's where there is one.
@@ -49,8 +52,9 @@ fn points(search: &SearchStatus) -> Table {
     let rows = search.points.iter().map(|point| {
         let first = vec![point.repetition.to_string(), thousands(point.value)];
         let at = knee(point.repetition, point.value);
-        let mark = if at { "<- knee" } else { not_followed(point.followed) };
-        row(first, point.operations_per_second, &point.latency_milliseconds, mark)
+        let flaw = flaw(point.followed, point.verdict);
+        let mark = if at { format!("<- knee {flaw}") } else { flaw };
+        row(first, point.operations_per_second, &point.latency_milliseconds, mark.trim_end())
     });
     table(&["Rep", &format!("{:?}", search.raise)], rows.collect())
 }
@@ -59,7 +63,8 @@ fn shares(search: &SearchStatus) -> Table {
     let rows = search.rates.iter().map(|rate| {
         let share = format!("{:.0}%", rate.share * 100.0);
         let first = vec![rate.repetition.to_string(), share, whole(rate.asked_operations_per_second)];
-        row(first, rate.operations_per_second, &rate.latency_milliseconds, not_followed(rate.followed))
+        let flaw = flaw(rate.followed, rate.verdict);
+        row(first, rate.operations_per_second, &rate.latency_milliseconds, &flaw)
     });
     table(&["Rep", "Share", "Asked"], rows.collect())
 }
@@ -124,7 +129,7 @@ mod tests {
                         "p99Milliseconds": 0.9, "why": "P99"},
                     "rates": [{"repetition": 1, "share": 0.5, "askedOperationsPerSecond": 60_000.0,
                         "operationsPerSecond": 59_999.0, "latencyMilliseconds": {"p50": 0.1, "p99": 0.2, "p999": 0.3},
-                        "followed": false, "configMap": "c"}]
+                        "followed": false, "verdict": "Degraded", "configMap": "c"}]
                 }
             }]
         }))
@@ -141,7 +146,7 @@ mod tests {
         assert!(line("80,000").contains("0.200") && line("80,000").contains("---"), "{text}");
         assert_eq!(text.matches("<- knee").count(), 1, "{text}");
         assert!(line("<- knee").contains("120,000"), "{text}");
-        assert!(line("50%").contains("60,000") && line("50%").contains("not followed"), "{text}");
+        assert!(line("50%").contains("60,000") && line("50%").contains("not followed, Degraded"), "{text}");
         assert_eq!(curves(&BenchmarkRunStatus::default()), "", "there is nothing to say without a search");
     }
 }

@@ -1,5 +1,6 @@
 //! Search for the limit of a server: what a phase declares, and what was found.
 
+use super::verdict::Verdict;
 use crate::{
     measured::LatencySummary,
     units::{Decimal, LatencyBound, decimal_between, decimal_in},
@@ -177,6 +178,9 @@ pub struct SearchPointStatus {
     /// answered, and none was unanswered at the end.
     #[serde(default = "yes")]
     pub followed: bool,
+    /// Whether the figures may be believed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<Verdict>,
     /// ConfigMap with the full result.
     pub config_map: String,
 }
@@ -202,6 +206,9 @@ pub struct ShareStatus {
     /// Whether the server followed.
     #[serde(default = "yes")]
     pub followed: bool,
+    /// Whether the figures may be believed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<Verdict>,
     /// ConfigMap with the full result.
     pub config_map: String,
 }

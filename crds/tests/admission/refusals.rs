@@ -203,3 +203,17 @@ fn one_point_of_a_search_counts_for_the_timeout() {
     declared["spec"]["timeout"] = json!("60s");
     admitted(&schema, &declared);
 }
+
+#[test]
+fn requirements_name_a_check_that_has_a_level_and_a_limit_that_is_a_number() {
+    let schema = schema::of::<BenchmarkRun>();
+    let requiring = |requirement: Value| run(move |s| s["requirements"] = json!([requirement]));
+    admitted(&schema, &requiring(json!({"check": "Steal"})));
+    admitted(&schema, &requiring(json!({"check": "HighVariance", "level": "Required", "limit": "0.02"})));
+    refused(
+        &schema,
+        &requiring(json!({"check": "Evictions", "level": "Ignore"})),
+        "spec.requirements[0]: this check always fails the run and has no level: eviction is allowed by",
+    );
+    refused(&schema, &requiring(json!({"check": "Steal", "limit": "5%"})), "such as \"0.99\" or \"50\"");
+}

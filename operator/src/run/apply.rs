@@ -4,9 +4,11 @@ use super::{
     build, collect,
     collect::NotYet,
     decide::{ReadyTarget, Step, TargetState},
+    evidence,
     fetch::{Fetched, is_of_run, job_ended},
-    order,
+    machines, order,
     plan::{Place, place_of},
+    search,
     validate::{Attempt, ValidatedRun},
 };
 use crate::{
@@ -20,7 +22,7 @@ use crate::{
     process::chain,
 };
 use dragstrip_crds::{BenchmarkRun, Datastore};
-use dragstrip_results::stored;
+use dragstrip_results::{stored, verdict};
 use jiff::Timestamp;
 use k8s_openapi::api::{
     batch::v1::Job,
@@ -257,14 +259,19 @@ async fn store(
     let pods = pods_now(ctx, run, attempt).await?;
     let pods: Vec<&Pod> = pods.iter().collect();
     let read = collect::whole(&ctx.client, &ctx.unread, attempt, &pods, Timestamp::now()).await;
-    let result = match read {
+    let mut result = match read {
         Ok(result) => result,
         Err(not_yet) => return Ok(Applied::Unread(not_yet)),
     };
+    let (nodes, pods) = (ctx.world.nodes.state(), ctx.world.pods.state());
+    result.nodes = machines::records(run, &result.pods, &nodes, &pods);
+    let requirements = search::requirements(&result, &run.spec.requirements);
+    verdict::judge(&mut result, &attempt.tool, requirements);
     // What is there is never overwritten by force.
     if let Some(trouble) = name_taken(ctx, run, attempt).await? {
         return Ok(Applied::Delayed(trouble));
     }
+    result.servers = evidence::gather(ctx, run, attempt, &result.pods).await;
     let parts = stored::pack(&result)?;
     let marks = stored::annotations(&result, parts.len())?;
     let job = fetched.jobs.get(&attempt.name).map(Arc::as_ref);

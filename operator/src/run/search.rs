@@ -7,8 +7,8 @@ mod points;
 #[cfg(test)]
 mod tests;
 
-use dragstrip_crds::run::{HALVINGS, KneeReason, Raise, SearchSpec};
-use dragstrip_results::search::SearchPoint;
+use dragstrip_crds::run::{HALVINGS, KneeReason, Raise, Requirement, SearchSpec};
+use dragstrip_results::{result::RepetitionResult, search::SearchPoint};
 pub use figures::{searched, with_figures};
 pub use points::{Point, points, settle};
 
@@ -159,6 +159,13 @@ pub fn so_far(spec: &SearchSpec, points: &[SearchPoint]) -> Option<usize> {
         Some(bracket) => best(spec, &bracket).unwrap_or(0),
         None => last,
     })
+}
+
+/// What is required of `result`, of all that is `declared`: a rate that the server could
+/// not follow answers a search, whatever else it broke, and fails nothing.
+pub fn requirements<'a>(result: &RepetitionResult, declared: &'a [Requirement]) -> &'a [Requirement] {
+    let answers = |point: &SearchPoint| point.share.is_none() && !point.followed;
+    if result.point.as_ref().is_some_and(answers) { &[] } else { declared }
 }
 
 // Four halvings leave a sixteenth of an interval from a value to its double.

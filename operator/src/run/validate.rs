@@ -118,6 +118,13 @@ impl ValidatedRun {
         format!("{}/{}", self.holder.uid, attempt.name)
     }
 
+    /// The Datastore that the run loads, its own one or another; none for an external target.
+    pub fn datastore_name(&self) -> Option<&str> {
+        let target = &self.spec.target;
+        let own = target.datastore.as_ref().map(|_| self.holder.name.as_str());
+        target.datastore_ref.as_ref().map(|reference| reference.name.as_str()).or(own)
+    }
+
     /// Most client pods that any phase has.
     pub fn most_pods(&self) -> u32 {
         let of_phase = |phase: &PhaseSpec| most_pods(phase, self.spec.clients.pods);

@@ -38,6 +38,7 @@ fn point((attempt, result): &Good<'_>, point: &SearchPoint) -> SearchPointStatus
         operations_per_second: point.operations_per_second,
         latency_milliseconds: total(result).map(|total| total.latency_milliseconds).unwrap_or_default(),
         followed: point.followed,
+        verdict: result.verdict,
         config_map: attempt.name.clone(),
     }
 }
@@ -50,6 +51,7 @@ fn share((attempt, result): &Good<'_>, point: &SearchPoint, share: f64) -> Share
         operations_per_second: point.operations_per_second,
         latency_milliseconds: total(result).map(|total| total.latency_milliseconds).unwrap_or_default(),
         followed: point.followed,
+        verdict: result.verdict,
         config_map: attempt.name.clone(),
     }
 }

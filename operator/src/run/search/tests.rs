@@ -1,4 +1,9 @@
 use super::*;
+use crate::run::{
+    fixtures::{pod_result, run},
+    merge::merge,
+    validate::validate,
+};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -94,6 +99,21 @@ fn the_value_found_is_the_last_within_the_bound_or_the_first_with_all_of_the_thr
     for (sentence, found, expected) in table {
         assert_eq!(found, expected, "{sentence}");
     }
+}
+
+#[test]
+fn a_rate_that_the_server_cannot_follow_fails_no_requirement() {
+    let required: Vec<Requirement> =
+        serde_json::from_value(json!([{"check": "ShortWindow", "level": "Required"}])).unwrap();
+    let attempt = validate(&run(&["read"], 1)).unwrap().attempts.remove(0);
+    let mut result = merge(&attempt, 1, vec![pod_result("p", 1000, 1.0, 100)]);
+    assert_eq!(requirements(&result, &required).len(), 1, "a phase without a search");
+    result.point = Some(point(1, 1.0, 1.0));
+    assert_eq!(requirements(&result, &required).len(), 1, "a point is checked like any other");
+    result.point = Some(SearchPoint { followed: false, ..point(1, 1.0, 1.0) });
+    assert!(requirements(&result, &required).is_empty(), "it is beyond the bound, and no failure");
+    result.point = Some(SearchPoint { followed: false, share: Some(0.5), ..point(1, 1.0, 1.0) });
+    assert_eq!(requirements(&result, &required).len(), 1, "a share of what was found must be followed");
 }
 
 #[test]
