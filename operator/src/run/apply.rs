@@ -263,15 +263,14 @@ async fn store(
         Ok(result) => result,
         Err(not_yet) => return Ok(Applied::Unread(not_yet)),
     };
-    let (nodes, pods) = (ctx.world.nodes.state(), ctx.world.pods.state());
-    result.nodes = machines::records(run, &result.pods, &nodes, &pods);
-    let requirements = search::requirements(&result, &run.spec.requirements);
-    verdict::judge(&mut result, &attempt.tool, requirements);
     // What is there is never overwritten by force.
     if let Some(trouble) = name_taken(ctx, run, attempt).await? {
         return Ok(Applied::Delayed(trouble));
     }
     result.servers = evidence::gather(ctx, run, attempt, &result.pods).await;
+    result.nodes = machines::records(run, &result.pods, &ctx.world.nodes.state(), &ctx.world.pods.state());
+    let requirements = search::requirements(&result, &run.spec.requirements);
+    verdict::judge(&mut result, &attempt.tool, requirements);
     let parts = stored::pack(&result)?;
     let marks = stored::annotations(&result, parts.len())?;
     let job = fetched.jobs.get(&attempt.name).map(Arc::as_ref);

@@ -1,23 +1,11 @@
 //! The nodes that a repetition's clients and servers ran on. Pure.
 
-use super::validate::ValidatedRun;
-use crate::{cluster::nodes, labels};
+use super::{decide::DatastoreKey, target, validate::ValidatedRun};
+use crate::cluster::nodes;
 use dragstrip_results::result::{NodeRecord, PodResult};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::ResourceExt;
 use std::{collections::BTreeMap, sync::Arc};
-
-/// Whether `pod` is a server of the Datastore that `run` loads.
-fn serves(pod: &Pod, run: &ValidatedRun) -> bool {
-    let target = &run.spec.target;
-    let referred = target.datastore_ref.as_ref().map(|reference| &reference.name);
-    let name = referred.or_else(|| target.datastore.as_ref().map(|_| &run.holder.name));
-    let label = |key| pod.labels().get(key).map(String::as_str);
-    name.is_some()
-        && label(labels::COMPONENT) == Some(labels::SERVER)
-        && label(labels::DATASTORE) == name.map(String::as_str)
-        && pod.namespace().as_ref() == Some(&run.holder.namespace)
-}
 
 /// The nodes of `clients` and of the servers of `run` among all `pods`.
 pub fn records(
@@ -27,12 +15,13 @@ pub fn records(
     pods: &[Arc<Pod>],
 ) -> Vec<NodeRecord> {
     let mut records: BTreeMap<String, NodeRecord> = BTreeMap::new();
-    let servers = pods.iter().filter(|pod| serves(pod, run));
-    let servers = servers.filter_map(|pod| pod.spec.as_ref()?.node_name.clone());
-    for (name, serves) in servers
-        .map(|node| (node, true))
-        .chain(clients.iter().filter_map(|pod| Some((pod.node.clone()?, false))))
-    {
+    let key = run
+        .datastore_name()
+        .map(|name| DatastoreKey { namespace: run.holder.namespace.clone(), name: name.to_owned() });
+    let servers =
+        key.iter().flat_map(|key| target::servers(pods, key)).filter_map(|pod| target::node_of(pod));
+    let clients = clients.iter().filter_map(|pod| pod.node.clone());
+    for (name, serves) in servers.map(|node| (node, true)).chain(clients.map(|node| (node, false))) {
         let node = all.iter().find(|node| node.name_any() == name);
         let record = records.entry(name.clone()).or_insert_with(|| record(name, node.map(Arc::as_ref)));
         record.serves |= serves;
@@ -57,6 +46,7 @@ fn record(name: String, node: Option<&Node>) -> NodeRecord {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::labels;
     use crate::run::{
         fixtures::{pod_result, run},
         validate::validate,
