@@ -1,7 +1,10 @@
 //! What became of a run, for people and for whoever reads it by machine: numbers
 //! and lists, never texts that hold several values.
 
-use super::verdict::{LimitedBy, Limiter, Verdict, VerdictReason};
+use super::{
+    SearchStatus,
+    verdict::{LimitedBy, Limiter, Verdict, VerdictReason},
+};
 use crate::{
     measured::{BatchStatistics, LatencySummary, Metric, ScheduleRecord, Spread},
     observed::ServerTruth,
@@ -149,7 +152,8 @@ pub struct QueueStatus {
 pub struct Progress {
     /// Measurements that are stored and count.
     pub measured: i32,
-    /// Measurements of the whole run: phases times repetitions.
+    /// Measurements of the whole run: phases times repetitions. Each point of a search is
+    /// one, and before a search has ended this is the most that it may need.
     pub total: i32,
 }
 
@@ -305,6 +309,10 @@ pub struct PhaseStatus {
     /// repetitions; its rate is that of each repetition.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub schedule: Option<ScheduleRecord>,
+    /// What a search found; the other figures are those at the value found, and until it
+    /// has ended those at the best value so far.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub search: Option<SearchStatus>,
     /// Seconds of load before each measured part.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warmup_seconds: Option<f64>,

@@ -23,6 +23,7 @@ mod preparation;
 mod queue;
 mod quickstart;
 mod refusals;
+mod search;
 mod secrets;
 mod server_trouble;
 mod strangers;
