@@ -31,3 +31,4 @@ mod topologies;
 mod turns;
 mod undecodable;
 mod upgrade;
+mod verdicts;

@@ -6,7 +6,7 @@ use super::{
     decide::{ReadyTarget, Step, TargetState},
     evidence,
     fetch::{Fetched, is_of_run, job_ended},
-    order,
+    machines, order,
     plan::{Place, place_of},
     validate::{Attempt, ValidatedRun},
 };
@@ -21,7 +21,7 @@ use crate::{
     process::chain,
 };
 use dragstrip_crds::{BenchmarkRun, Datastore};
-use dragstrip_results::stored;
+use dragstrip_results::{stored, verdict};
 use jiff::Timestamp;
 use k8s_openapi::api::{
     batch::v1::Job,
@@ -267,6 +267,8 @@ async fn store(
         return Ok(Applied::Delayed(trouble));
     }
     result.servers = evidence::gather(ctx, run, attempt, &result.pods).await;
+    result.nodes = machines::records(run, &result.pods, &ctx.world.nodes.state(), &ctx.world.pods.state());
+    verdict::judge(&mut result, &attempt.tool, &run.spec.requirements);
     let parts = stored::pack(&result)?;
     let marks = stored::annotations(&result, parts.len())?;
     let job = fetched.jobs.get(&attempt.name).map(Arc::as_ref);

@@ -350,6 +350,10 @@ pub fn merge(attempt: &Attempt, expected: u32, results: Vec<PodResult>) -> Repet
         failure,
         pods: results,
         servers: Vec::new(),
+        nodes: Vec::new(),
+        verdict: None,
+        reasons: Vec::new(),
+        limited_by: None,
     }
 }
 
