@@ -126,8 +126,10 @@ pub struct Target {
     validation = Rule::new("!has(self.memtier) || !has(self.warmup) || !self.warmup.endsWith('ms')")
         .message("memtier measures whole seconds: write its warmup without ms, such as 2s instead of 1500ms")
         .field_path(".warmup"),
-    validation = Rule::new("!has(self.search) || has(self.memtier) || has(self.loadgen) && self.loadgen.client == 'Raw' && !has(self.loadgen.rate)")
-        .message("search raises what memtier and loadgen (client Raw, without a rate of its own) send: for bullmq, exec and client libraries declare a phase for each value"),
+    validation = Rule::new("!has(self.search) || has(self.memtier) || has(self.loadgen) && self.loadgen.client == 'Raw'")
+        .message("search raises what memtier, and loadgen with client Raw, send: for bullmq, exec and client libraries declare a phase for each value"),
+    validation = Rule::new("!has(self.search) || !has(self.loadgen) || !has(self.loadgen.rate)")
+        .message("search sets the rate of an open loop itself, by raise: Rate and by rates: leave loadgen.rate out"),
     validation = Rule::new("!has(self.search) || (has(self.loadgen) ? has(self.loadgen.duration) : !has(self.memtier) || has(self.memtier.testTime))")
         .message("search measures each value for the same time: set loadgen.duration or memtier.testTime"),
     validation = Rule::new("!has(self.search) || !has(self.memtier) || self.search.raise != 'Rate' && !has(self.search.rates)")

@@ -198,7 +198,8 @@ fn each_mistake_in_a_search_is_refused_with_its_remedy() {
     let exec = json!({"exec": {"image": "i", "command": ["c"], "parser": {"redisBenchmarkCsv": {}}}});
     let library = json!({"loadgen": {"duration": "5s", "client": "Fred", "library": {}}});
     let own_rate = json!({"loadgen": {"duration": "5s", "rate": {"operationsPerSecond": 5}}});
-    for fields in [bullmq, exec, library, own_rate] {
+    refused(&schema, &search(&pods, &own_rate), "leave loadgen.rate out");
+    for fields in [bullmq, exec, library] {
         refused(&schema, &search(&pods, &fields), "declare a phase for each value");
     }
     let requests = json!({"loadgen": {"requestsPerConnection": 5}});
