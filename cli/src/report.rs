@@ -13,9 +13,10 @@ use dragstrip_crds::{
 use kube::ResourceExt;
 use std::fmt::Write;
 
-const HEADER: [&str; 15] = [
+const HEADER: [&str; 16] = [
     "Phase",
     "Target",
+    "Verdict",
     "Type",
     "Ops/sec",
     "±95%",
@@ -46,13 +47,14 @@ fn megabytes(bytes: f64) -> String {
     if bytes > 0.0 { format!("{:.2}", bytes / 1e6) } else { "---".to_owned() }
 }
 
-fn row(phase: &str, target: &str, operation: &OperationStatus) -> Vec<String> {
+fn row(phase: &PhaseStatus, target: &str, operation: &OperationStatus) -> Vec<String> {
     let latency = &operation.latency_milliseconds;
     let milliseconds =
         |value: Option<f64>| value.map_or_else(|| "---".to_owned(), |value| format!("{value:.3}"));
     vec![
-        phase.to_owned(),
+        phase.name.clone(),
         target.to_owned(),
+        phase.verdict.map_or_else(|| "---".to_owned(), |verdict| verdict.to_string()),
         operation.operation.clone(),
         whole(operation.operations_per_second.mean),
         operation.operations_per_second.confidence95.map_or_else(|| "---".to_owned(), whole),
@@ -108,12 +110,12 @@ pub fn report(runs: &[BenchmarkRun]) -> String {
         for run in runs {
             for phase in phases(run).iter().filter(|phase| phase.name == name) {
                 for operation in shown(phase) {
-                    table.add_row(row(name, &label(run), operation));
+                    table.add_row(row(phase, &label(run), operation));
                 }
             }
         }
     }
-    for column in table.column_iter_mut().skip(3) {
+    for column in table.column_iter_mut().skip(4) {
         column.set_cell_alignment(CellAlignment::Right);
     }
     let mut text = format!("{table}\n");
@@ -121,7 +123,8 @@ pub fn report(runs: &[BenchmarkRun]) -> String {
         let status = run.status.clone().unwrap_or_default();
         let message = status.message.clone().unwrap_or_else(|| "no status yet".to_owned());
         // Writing into a String cannot fail.
-        let _ = writeln!(text, "{}: {} - {message}", run.name_any(), status.phase);
+        let verdict = status.verdict.map(|verdict| format!(", {verdict}")).unwrap_or_default();
+        let _ = writeln!(text, "{}: {}{verdict} - {message}", run.name_any(), status.phase);
         for line in details::lines(&status) {
             let _ = writeln!(text, "    {line}");
         }
@@ -160,6 +163,8 @@ mod tests {
                 max_retries: 1,
                 clients: ClientsSpec::default(),
                 timeout: "1m".parse().unwrap(),
+                requirements: vec![],
+                calibrate: false,
                 ttl_after_finished: None,
                 cancel: false,
             },
@@ -172,6 +177,9 @@ mod tests {
                 tool: dragstrip_crds::run::ToolStatus::default(),
                 operations: vec![operation("GET"), operation("TOTAL")],
                 repetitions: vec![],
+                verdict: Some(dragstrip_crds::run::Verdict::Valid),
+                reasons: vec![],
+                limited_by: None,
                 metrics: vec![],
                 batches: None,
                 schedule: None,

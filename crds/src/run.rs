@@ -1,12 +1,14 @@
 //! `BenchmarkRun`: phases of load against one target, measured and judged.
 
 mod status;
+mod verdict;
 
 pub use status::{
-    BenchmarkRunStatus, ClockStatus, FailureStatus, Headline, OperationStatus, PhaseStatus, Progress,
-    QueueStatus, RepetitionStatus, RetryStatus, RunPhase, RunReference, SetbackStatus, TargetStatus,
-    ToolStatus,
+    BenchmarkRunStatus, ClockStatus, FailureStatus, Headline, NoiseStatus, OperationStatus, PhaseStatus,
+    Progress, QueueStatus, RepetitionStatus, RetryStatus, RunPhase, RunReference, SetbackStatus,
+    TargetStatus, ToolStatus,
 };
+pub use verdict::{CheckName, Level, LimitedBy, Limiter, Requirement, Verdict, VerdictReason};
 
 use crate::{
     datastore::{DatastoreSpec, Placement, SecretKeyReference, ServerProtocol},
@@ -307,6 +309,8 @@ fn default_timeout() -> Period {
     printcolumn(name = "Of", type_ = "integer", json_path = ".status.progress.total"),
     printcolumn(name = "Ops/s", type_ = "string", json_path = ".status.headline.operationsPerSecond"),
     printcolumn(name = "p99 us", type_ = "string", json_path = ".status.headline.p99Microseconds"),
+    printcolumn(name = "Verdict", type_ = "string", json_path = ".status.verdict"),
+    printcolumn(name = "Limited by", type_ = "string", json_path = ".status.headline.limitedBy", priority = 1),
     printcolumn(name = "Passed", type_ = "string", json_path = ".status.conditions[?(@.type==\"Passed\")].status"),
     printcolumn(name = "Message", type_ = "string", json_path = ".status.message", priority = 1),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
@@ -315,7 +319,7 @@ fn default_timeout() -> Period {
     selectable = ".spec.ttlAfterFinished",
     validation = Rule::new("self.metadata.name.matches('^[a-z0-9]([-a-z0-9]{0,31}[a-z0-9])?$')")
         .message("metadata.name must be at most 33 characters of a-z, 0-9 and -: the Jobs' names are made from it"),
-    validation = Rule::new("!has(oldSelf.status) || !has(oldSelf.status.startedAt) || (self.spec.target == oldSelf.spec.target && self.spec.phases == oldSelf.spec.phases && self.spec.repetitions == oldSelf.spec.repetitions && self.spec.maxRetries == oldSelf.spec.maxRetries && self.spec.clients == oldSelf.spec.clients && self.spec.timeout == oldSelf.spec.timeout)")
+    validation = Rule::new("!has(oldSelf.status) || !has(oldSelf.status.startedAt) || (self.spec.target == oldSelf.spec.target && self.spec.phases == oldSelf.spec.phases && self.spec.repetitions == oldSelf.spec.repetitions && self.spec.maxRetries == oldSelf.spec.maxRetries && self.spec.clients == oldSelf.spec.clients && self.spec.timeout == oldSelf.spec.timeout && (has(self.spec.requirements) ? self.spec.requirements : []) == (has(oldSelf.spec.requirements) ? oldSelf.spec.requirements : []))")
         .message("the run has started: only cancel and ttlAfterFinished may change; make a new BenchmarkRun for other settings"),
 )]
 #[cfg_attr(any(test, feature = "cel"), kube(cel))]
@@ -325,6 +329,9 @@ fn default_timeout() -> Period {
         .message("flush: true would empty an external server: set target.external.allowFlush: true if that is meant"),
     validation = Rule::new("!has(self.target.external) || self.target.external.protocol == 'Resp' || self.phases.all(p, has(p.exec) && !p.flush && !has(p.load))")
         .message("a target with protocol Tcp can only be loaded by exec phases, without flush and load"),
+    validation = Rule::new("!has(self.calibrate) || !self.calibrate || self.repetitions >= 3")
+        .message("calibrate: true needs repetitions: 3 or more: fewer say nothing of how equal runs differ")
+        .field_path(".repetitions"),
     validation = Rule::new(timeout_rule())
         .message(Message::Expression("'timeout is ' + self.timeout + ', shorter than the declared load (warmup and duration of all phases, times repetitions; of bullmq in mode Published with readers twice, since they load after the writers): raise timeout, or measure less'".into()))
         .field_path(".timeout"),
@@ -357,6 +364,18 @@ pub struct BenchmarkRunSpec {
     /// Default 30m.
     #[serde(default = "default_timeout")]
     pub timeout: Period,
+    /// How strict the checks of the numbers are, such as
+    /// `[{check: ForeignLoad, level: Ignore}, {check: HighVariance, level: Required, limit: "0.02"}]`.
+    /// A check that is not named here makes the verdict Degraded, at its default limit.
+    // Left out where it is empty, so that the digest of a spec that does not know it stays the same.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 32))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["check".into()]))]
+    pub requirements: Vec<Requirement>,
+    /// Measure how much equal repetitions differ on these nodes, and keep that for later
+    /// runs there, which tell it in `status.noise`. Needs 3 repetitions or more. Default false.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub calibrate: bool,
     /// Remove the run this long after it finished, such as 24h. Kept when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ttl_after_finished: Option<Period>,

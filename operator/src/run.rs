@@ -7,6 +7,7 @@ mod client_nodes;
 mod clock;
 mod collect;
 pub mod decide;
+mod evidence;
 mod expiry;
 mod fetch;
 #[cfg(test)]
@@ -14,7 +15,9 @@ mod fixtures;
 mod identity;
 mod keeper;
 mod kept;
+mod machines;
 mod merge;
+mod noise;
 mod order;
 mod plan;
 mod remembered;
@@ -43,7 +46,7 @@ pub use keeper::controller as keeper;
 pub use remembered::Remembered;
 
 use apply::Applied;
-use decide::{Step, Waiting, decide};
+use decide::{Ending, Step, Waiting, decide};
 use dragstrip_crds::{BenchmarkRun, BenchmarkRunStatus, Datastore, run::RunPhase};
 use fetch::Fetched;
 use futures::{Future, StreamExt};
@@ -79,6 +82,9 @@ pub enum Error {
     /// Writing the status failed.
     #[error(transparent)]
     Status(#[from] status::Error),
+    /// The noise of the place could not be kept or looked up.
+    #[error("failed to settle the noise of the run's nodes")]
+    Noise(#[source] kube::Error),
 }
 
 /// Longest time before a failed pass is tried again, and before a queued run looks again.
@@ -131,7 +137,11 @@ async fn pass(run: &BenchmarkRun, ctx: &Context) -> Result<(Outcome, Action), Er
     let (step, next) = carry_out(ctx, &validated, &fetched, step, now).await?; // client
     let (step, figures) = figures(ctx, &validated, &old, &fetched, step).await?; // client
     if status::worth_telling(&step) {
-        let status = status::of_step(&validated, &old, &fetched, figures.as_ref(), &step, now); // pure
+        let mut status = status::of_step(&validated, &old, &fetched, figures.as_ref(), &step, now); // pure
+        if let (Step::Finish(Ending::Succeeded), Some(results)) = (&step, &figures) {
+            let noise = noise::settle(ctx, &validated, results, &status.phases, now).await; // client
+            status.noise = noise.map_err(Error::Noise)?;
+        }
         // The end is told when nothing is left to do: nobody looks at the run after it.
         if matches!(step, Step::Finish(_)) {
             apply::clear_up(ctx, run).await?; // client
@@ -202,7 +212,13 @@ async fn figures(
         return Ok((step, None));
     }
     let (results, damaged) = fetch::results(ctx, run, fetched).await?;
-    let step = if damaged.is_empty() || run.spec.cancel { step } else { decide::damaged(&damaged) };
+    let ends_well = matches!(step, Step::Finish(Ending::Succeeded));
+    let step = match damaged.is_empty() || run.spec.cancel || matches!(step, Step::Finish(Ending::Failed(_)))
+    {
+        false => decide::damaged(&damaged),
+        true if ends_well => summary::required(run, &results).unwrap_or(step),
+        true => step,
+    };
     Ok((step, Some(results)))
 }
 

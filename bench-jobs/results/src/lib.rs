@@ -1,7 +1,7 @@
 //! What a result is, for all parts of Dragstrip that make, carry, store or read
 //! one: what was measured ([`result`], [`histogram`], [`statistics`]), what a
 //! server counted meanwhile ([`observed`]) and what both sides used ([`usage`]), how that
-//! is judged ([`commands`], [`counters`], [`complaints`]), what runners and the operator tell each other
+//! is judged ([`commands`], [`counters`], [`complaints`], [`verdict`]), what runners and the operator tell each other
 //! ([`protocol`]) and how the cluster keeps it ([`stored`]).
 //!
 //! Pure: no client, no clock, no environment, no file.
@@ -16,3 +16,4 @@ pub mod result;
 pub mod statistics;
 pub mod stored;
 pub mod usage;
+pub mod verdict;

@@ -7,7 +7,7 @@ use dragstrip_crds::{
     workload::{BullmqSpec, ExecSpec, LoadSpec, LoadgenSpec, MemtierSpec},
 };
 use serde::{Deserialize, Serialize};
-use std::time::Duration;
+use std::{net::SocketAddr, time::Duration};
 
 /// Environment variable with the runner's [`JobSpec`] as JSON.
 pub const JOB_VARIABLE: &str = "DRAGSTRIP_JOB";
@@ -44,7 +44,8 @@ pub const SERVER_CERTIFICATE_DIRECTORY: &str = "/dragstrip/tls-server";
 pub const OBSERVED_PATH: &str = "/v1/observed";
 
 /// `POST` a [`UsageOrder`] to an observer: it samples what its servers use from then on.
-/// `GET` with [`UsageWindow`] as query, get a list of [`crate::usage::ServerUsage`].
+/// `GET` with [`UsageWindow`] as query, get a list of [`crate::usage::ServerUsage`], each
+/// named by its port; it samples no more after that.
 pub const USAGE_PATH: &str = "/v1/usage";
 
 /// How connections are encrypted.
@@ -105,6 +106,10 @@ pub struct JobTarget {
     /// whose shards the runner asks for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub members: Vec<JobMember>,
+    /// The observers beside its servers: where the runner measures how long the network
+    /// takes. Empty for external targets, and where nothing observes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub observers: Vec<SocketAddr>,
 }
 
 /// The tool to run.
@@ -277,14 +282,14 @@ pub enum TopologyOrder {
     /// A cluster of primaries that share the slots evenly, in this order.
     Cluster {
         /// Every shard, as IP address and port.
-        members: Vec<std::net::SocketAddr>,
+        members: Vec<SocketAddr>,
     },
     /// A primary and its replicas.
     Replication {
         /// The primary.
-        primary: std::net::SocketAddr,
+        primary: SocketAddr,
         /// Its replicas.
-        replicas: Vec<std::net::SocketAddr>,
+        replicas: Vec<SocketAddr>,
     },
 }
 
@@ -309,7 +314,7 @@ pub struct TopologyState {
 #[serde(rename_all = "camelCase")]
 pub struct TopologyMember {
     /// Its address.
-    pub address: std::net::SocketAddr,
+    pub address: SocketAddr,
     /// What it says of itself; absent when it did not answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub truth: Option<dragstrip_crds::observed::ServerTruth>,

@@ -13,6 +13,7 @@ use crate::{
 use dragstrip_crds::{
     measured::{BatchStatistics, LatencySummary, Metric, ScheduleRecord},
     observed::ServerTruth,
+    run::{LimitedBy, Verdict, VerdictReason},
 };
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -55,6 +56,8 @@ pub enum FailureStep {
     ServerIdentity,
     /// Somebody asked the pod to stop.
     Interrupted,
+    /// A check that `spec.requirements` makes Required found something.
+    Requirement,
 }
 
 /// Why a pod's numbers must not be used.
@@ -449,13 +452,37 @@ pub enum CheckState {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Check {
-    /// What was checked, in a few words for people.
+    /// The check, by the name of the bad state that it finds, such as CountMismatch.
     pub name: String,
     /// Whether it was.
     pub state: CheckState,
-    /// Why it could not be.
+    /// Why it could not be, or what part of it was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
+}
+
+/// A node of clients or servers, as Kubernetes knows it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeRecord {
+    /// Its name.
+    pub name: String,
+    /// Whether a server of the target runs on it.
+    pub serves: bool,
+    /// Whether a client of the run loads from it.
+    pub loads: bool,
+    /// Its zone, by its label.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub zone: Option<String>,
+    /// Its placement group, by its label.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub placement_group: Option<String>,
+    /// Its instance type, by its label.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instance_type: Option<String>,
+    /// Identifies the start of its machine: two nodes with one are one machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub boot_id: Option<String>,
 }
 
 /// One repetition of one phase over all its pods: what the run's ConfigMaps hold.
@@ -500,8 +527,20 @@ pub struct RepetitionResult {
     /// Why the numbers must not be used; with the pod it happened in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<PodFailure>,
+    /// Whether the numbers may be believed; absent of results that a version without verdicts stored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<Verdict>,
+    /// Why the verdict is not Valid.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reasons: Vec<VerdictReason>,
+    /// What limited the throughput; absent where the numbers must not be used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limited_by: Option<LimitedBy>,
     /// Every pod's own account.
     pub pods: Vec<PodResult>,
+    /// The nodes of its clients and servers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<NodeRecord>,
     /// What each server of a Datastore used in the window; empty where nobody could tell.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub servers: Vec<ServerUsage>,

@@ -1,23 +1,12 @@
-//! Statistics over repetitions: mean, standard deviation, coefficient of
-//! variation and the 95 % confidence interval of the mean.
+//! Statistics over repetitions and over the seconds of one: mean, standard deviation,
+//! coefficient of variation, the 95 % confidence interval of the mean, and trends.
 
 use dragstrip_crds::measured::Spread;
+use statrs::distribution::{ContinuousCDF, StudentsT};
 
-/// Two-sided 95 % quantiles of Student's t for 1..=30 degrees of freedom
-/// (NIST/SEMATECH e-Handbook of Statistical Methods, table 1.3.6.7.2).
-const STUDENT_T_975: [f64; 30] = [
-    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
-    2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
-];
-
-// Beyond the table the value of the next lower tabulated row is taken: the interval is never too narrow.
-fn student_t(degrees_of_freedom: usize) -> f64 {
-    match degrees_of_freedom {
-        1..=30 => STUDENT_T_975[degrees_of_freedom - 1],
-        31..=60 => 2.042,
-        61..=120 => 2.000,
-        _ => 1.980,
-    }
+/// Two-sided 95 % quantile of Student's t for `degrees` of freedom.
+fn student_t_95(degrees: f64) -> Option<f64> {
+    StudentsT::new(0.0, 1.0, degrees).ok().map(|student| student.inverse_cdf(0.975))
 }
 
 /// How `values` spread; `None` when there are none.
@@ -34,8 +23,25 @@ pub fn spread(values: &[f64]) -> Option<Spread> {
         mean,
         standard_deviation: deviation,
         coefficient_of_variation: deviation.filter(|_| mean != 0.0).map(|deviation| deviation / mean),
-        confidence95: deviation.map(|deviation| student_t(values.len() - 1) * deviation / n.sqrt()),
+        confidence95: deviation.and_then(|deviation| Some(student_t_95(n - 1.0)? * deviation / n.sqrt())),
     })
+}
+
+/// The slope of a straight line through `values`, per step, by least squares, and the chance
+/// of one as steep without any trend (two-sided t test of the slope); `None` of fewer than
+/// three values and of values that do not differ.
+pub fn slope(values: &[f64]) -> Option<(f64, f64)> {
+    let n = values.len() as f64;
+    let (middle, mean) = ((n - 1.0) / 2.0, values.iter().sum::<f64>() / n);
+    let steps = || values.iter().enumerate().map(|(step, value)| (step as f64 - middle, value - mean));
+    let across: f64 = steps().map(|(x, _)| x * x).sum();
+    let slope = steps().map(|(x, y)| x * y).sum::<f64>() / across;
+    let rest: f64 = steps().map(|(x, y)| (y - slope * x).powi(2)).sum();
+    let error = (rest / (n - 2.0) / across).sqrt();
+    let student = StudentsT::new(0.0, 1.0, n - 2.0).ok().filter(|_| slope != 0.0)?;
+    // A line without any error leaves nothing to chance.
+    let chance = if error > 0.0 { 2.0 * student.sf((slope / error).abs()) } else { 0.0 };
+    Some((slope, chance))
 }
 
 #[cfg(test)]
@@ -43,11 +49,34 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_trend_is_told_from_noise() {
+        let noise = [0.3, -0.2, 0.1, -0.4, 0.2, 0.0, -0.1, 0.3, -0.3, 0.1];
+        let (flat, chance) = slope(&noise.map(|value| 100.0 + value)).unwrap();
+        assert!(flat.abs() < 0.05 && chance > 0.1, "{flat} {chance}");
+        let rising: Vec<f64> = noise.iter().enumerate().map(|(i, value)| i as f64 + value).collect();
+        let (steep, chance) = slope(&rising).unwrap();
+        assert!((steep - 1.0).abs() < 0.1 && chance < 1e-6, "{steep} {chance}");
+        assert_eq!(slope(&[5.0; 9]), None, "no slope, no test");
+        assert_eq!(slope(&[1.0, 2.0]), None, "two values are always a line");
+    }
+
+    #[test]
+    fn quantiles_are_those_of_the_tables() {
+        // NIST/SEMATECH e-Handbook of Statistical Methods, table 1.3.6.7.2.
+        for (degrees, quantile) in
+            [(1.0, 12.706), (2.0, 4.303), (10.0, 2.228), (30.0, 2.042), (1000.0, 1.962)]
+        {
+            let found = student_t_95(degrees).unwrap();
+            assert!((found - quantile).abs() < 5e-4, "{degrees} degrees of freedom: {found}");
+        }
+    }
+
+    #[test]
     fn five_values_give_the_textbook_interval() {
         let spread = spread(&[10.0, 12.0, 9.0, 11.0, 13.0]).unwrap();
         assert!((spread.mean - 11.0).abs() < 1e-12);
         assert!((spread.standard_deviation.unwrap() - 1.581_138_83).abs() < 1e-8);
-        assert!((spread.confidence95.unwrap() - 2.776 * 1.581_138_83 / 5f64.sqrt()).abs() < 1e-6);
+        assert!((spread.confidence95.unwrap() - 2.776_445_1 * 1.581_138_83 / 5f64.sqrt()).abs() < 1e-6);
     }
 
     #[test]

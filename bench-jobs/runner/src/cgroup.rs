@@ -11,43 +11,70 @@ use std::{
 /// Where a container sees its own cgroup.
 pub const OWN_ROOT: &str = "/sys/fs/cgroup";
 
+/// What a cgroup has used since it was made, and what it may use.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Reading {
+    /// CPU and memory.
+    pub usage: CgroupUsage,
+    /// Its own CPU limit, in CPUs. A pod's own one is out of sight.
+    pub cpu_limit: Option<f64>,
+    /// Page faults for which the disk had to be read.
+    pub major_page_faults: u64,
+    /// Its memory in swap now, in bytes.
+    pub swapped_bytes: u64,
+}
+
 /// Reads a cgroup's usage; `None` where its CPU time cannot be read. What else
 /// is missing reads as 0 or as an empty text.
-pub fn read(root: &Path) -> Option<CgroupUsage> {
+pub fn read(root: &Path) -> Option<Reading> {
     if root.join("cgroup.controllers").exists() { read_unified(root) } else { read_legacy(root) }
 }
 
 /// What was used between two readings.
-pub fn usage_between(before: &CgroupUsage, after: CgroupUsage) -> ContainerUsage {
+pub fn usage_between(before: &Reading, after: &Reading) -> ContainerUsage {
+    let (now, then) = (&after.usage, &before.usage);
     ContainerUsage {
-        cpu_seconds: (after.cpu_seconds - before.cpu_seconds).max(0.0),
-        throttled_seconds: (after.throttled_seconds - before.throttled_seconds).max(0.0),
-        throttled_periods: after.throttled_periods.saturating_sub(before.throttled_periods),
-        cgroup: Some(after),
+        cpu_seconds: (now.cpu_seconds - then.cpu_seconds).max(0.0),
+        throttled_seconds: (now.throttled_seconds - then.throttled_seconds).max(0.0),
+        throttled_periods: now.throttled_periods.saturating_sub(then.throttled_periods),
+        cpu_limit: after.cpu_limit,
+        major_page_faults: after.major_page_faults.saturating_sub(before.major_page_faults),
+        swapped_bytes: after.swapped_bytes.saturating_sub(before.swapped_bytes),
+        cgroup: Some(now.clone()),
         ..ContainerUsage::default()
     }
 }
 
-fn read_unified(root: &Path) -> Option<CgroupUsage> {
+fn read_unified(root: &Path) -> Option<Reading> {
     let statistics = text(&root.join("cpu.stat"))?;
     let micros = |name| keyed(&statistics, name).unwrap_or_default() as f64 / 1e6;
-    Some(CgroupUsage {
+    let usage = CgroupUsage {
         cpu_seconds: keyed(&statistics, "usage_usec")? as f64 / 1e6,
         throttled_seconds: micros("throttled_usec"),
         throttled_periods: keyed(&statistics, "nr_throttled").unwrap_or_default(),
         cpuset: text(&root.join("cpuset.cpus.effective")).unwrap_or_default(),
         memory_bytes: number(&root.join("memory.current")).unwrap_or_default(),
         memory_peak_bytes: number(&root.join("memory.peak")).unwrap_or_default(),
+    };
+    let memory = text(&root.join("memory.stat")).unwrap_or_default();
+    // `max` is no number: then there is no limit.
+    let limit = text(&root.join("cpu.max")).unwrap_or_default();
+    let (quota, period) = limit.split_once(' ').unwrap_or_default();
+    Some(Reading {
+        usage,
+        cpu_limit: cpus(quota.parse().ok(), period.parse().ok()),
+        major_page_faults: keyed(&memory, "pgmajfault").unwrap_or_default(),
+        swapped_bytes: number(&root.join("memory.swap.current")).unwrap_or_default(),
     })
 }
 
-fn read_legacy(root: &Path) -> Option<CgroupUsage> {
+fn read_legacy(root: &Path) -> Option<Reading> {
     let cpu = controller(root, &["cpu,cpuacct", "cpu"]);
     let accounting = controller(root, &["cpu,cpuacct", "cpuacct"]);
     let statistics = text(&cpu.join("cpu.stat")).unwrap_or_default();
     let memory = root.join("memory");
     let cpuset = root.join("cpuset");
-    Some(CgroupUsage {
+    let usage = CgroupUsage {
         cpu_seconds: number(&accounting.join("cpuacct.usage"))? as f64 / 1e9,
         throttled_seconds: keyed(&statistics, "throttled_time").unwrap_or_default() as f64 / 1e9,
         throttled_periods: keyed(&statistics, "nr_throttled").unwrap_or_default(),
@@ -57,7 +84,21 @@ fn read_legacy(root: &Path) -> Option<CgroupUsage> {
             .unwrap_or_default(),
         memory_bytes: number(&memory.join("memory.usage_in_bytes")).unwrap_or_default(),
         memory_peak_bytes: number(&memory.join("memory.max_usage_in_bytes")).unwrap_or_default(),
+    };
+    let memory = text(&memory.join("memory.stat")).unwrap_or_default();
+    let of_all = |name| keyed(&memory, &format!("total_{name}")).or_else(|| keyed(&memory, name));
+    Some(Reading {
+        usage,
+        // -1 is no number here: then there is no limit.
+        cpu_limit: cpus(number(&cpu.join("cpu.cfs_quota_us")), number(&cpu.join("cpu.cfs_period_us"))),
+        major_page_faults: of_all("pgmajfault").unwrap_or_default(),
+        swapped_bytes: of_all("swap").unwrap_or_default(),
     })
+}
+
+/// A limit as CPUs; none where one of its numbers is missing.
+fn cpus(quota: Option<u64>, period: Option<u64>) -> Option<f64> {
+    Some(quota? as f64 / period.filter(|period| *period > 0)? as f64)
 }
 
 /// The first of the directories that exists: distributions mount the CPU
@@ -91,15 +132,16 @@ mod tests {
         }
     }
 
-    fn expected() -> CgroupUsage {
-        CgroupUsage {
+    fn expected() -> Reading {
+        let usage = CgroupUsage {
             cpu_seconds: 12.5,
             throttled_seconds: 0.25,
             throttled_periods: 3,
             cpuset: "0-3".into(),
             memory_bytes: 4096,
             memory_peak_bytes: 8192,
-        }
+        };
+        Reading { usage, cpu_limit: Some(1.5), major_page_faults: 7, swapped_bytes: 512 }
     }
 
     #[test]
@@ -116,6 +158,9 @@ mod tests {
                 ("cpuset.cpus.effective", "0-3\n"),
                 ("memory.current", "4096\n"),
                 ("memory.peak", "8192\n"),
+                ("cpu.max", "150000 100000\n"),
+                ("memory.stat", "anon 1\npgfault 900\npgmajfault 7\n"),
+                ("memory.swap.current", "512\n"),
             ],
         );
         assert_eq!(read(root.path()), Some(expected()));
@@ -133,6 +178,9 @@ mod tests {
                     ("cpuset/cpuset.cpus", "0-3\n"),
                     ("memory/memory.usage_in_bytes", "4096\n"),
                     ("memory/memory.max_usage_in_bytes", "8192\n"),
+                    (&format!("{cpu}/cpu.cfs_quota_us"), "150000\n"),
+                    (&format!("{cpu}/cpu.cfs_period_us"), "100000\n"),
+                    ("memory/memory.stat", "swap 1\npgmajfault 2\ntotal_swap 512\ntotal_pgmajfault 7\n"),
                 ],
             );
             assert_eq!(read(root.path()), Some(expected()));
@@ -145,10 +193,30 @@ mod tests {
     }
 
     #[test]
+    fn no_limit_is_told_as_none() {
+        let unified = tempfile::tempdir().unwrap();
+        let files = [("cgroup.controllers", ""), ("cpu.stat", "usage_usec 1\n"), ("cpu.max", "max 100000\n")];
+        write(unified.path(), &files);
+        let legacy = tempfile::tempdir().unwrap();
+        let files = [
+            ("cpuacct/cpuacct.usage", "1\n"),
+            ("cpu/cpu.cfs_quota_us", "-1\n"),
+            ("cpu/cpu.cfs_period_us", "100000\n"),
+        ];
+        write(legacy.path(), &files);
+        for root in [unified, legacy] {
+            assert_eq!(read(root.path()).unwrap().cpu_limit, None);
+        }
+    }
+
+    #[test]
     fn usage_is_a_difference() {
-        let before = CgroupUsage { cpu_seconds: 10.0, throttled_periods: 1, ..CgroupUsage::default() };
-        let usage = usage_between(&before, expected());
+        let usage = CgroupUsage { cpu_seconds: 10.0, throttled_periods: 1, ..CgroupUsage::default() };
+        let before = Reading { usage, major_page_faults: 5, swapped_bytes: 1024, ..Reading::default() };
+        let usage = usage_between(&before, &expected());
         assert!((usage.cpu_seconds - 2.5).abs() < 1e-9);
-        assert_eq!((usage.throttled_periods, usage.cgroup), (2, Some(expected())));
+        assert_eq!((usage.throttled_periods, usage.major_page_faults), (2, 2));
+        assert_eq!(usage.swapped_bytes, 0, "what came back from swap is no growth");
+        assert_eq!((usage.cpu_limit, usage.cgroup), (Some(1.5), Some(expected().usage)));
     }
 }

@@ -78,6 +78,9 @@ Environment:
 HTTP:
   GET  /ready        200 when the server answers PING and is not loading
   GET  /v1/observed  what the server, its container and its machine are
+  POST /v1/usage     a UsageOrder: sample what the servers use, until its time is over
+  GET  /v1/usage     a UsageWindow: what they used in it; ends the sampling
+  GET  /v1/clock     the observer's clock, to tell how far it is from the operator's
   POST /v1/topology  a TopologyOrder: join servers to a cluster or a primary;
                      what is joined already is left alone
   GET  /metrics      live metrics of the server for Prometheus

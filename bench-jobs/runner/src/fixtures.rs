@@ -17,6 +17,7 @@ pub fn target() -> JobTarget {
         tls: None,
         protocol: ServerProtocol::Resp,
         members: Vec::new(),
+        observers: Vec::new(),
     }
 }
 

@@ -1,7 +1,9 @@
-//! The machine: kernel, CPU model, online CPUs. Touches /proc and /sys.
+//! The machine: kernel, CPU model, online CPUs, and what its CPUs did. Touches /proc and /sys.
 
 use dragstrip_crds::observed::HostTruth;
-use std::fs;
+use dragstrip_results::usage::HostUsage;
+use procfs::{CurrentSI as _, KernelStats};
+use std::{fs, time::Duration};
 
 /// Reads what the kernel says of the machine; what is missing reads as empty or 0.
 pub fn read() -> HostTruth {
@@ -13,6 +15,21 @@ pub fn read() -> HostTruth {
         cpu_model: cpu_model(&cpu_information),
         cpus: online.unwrap_or_else(|| count_processors(&cpu_information)),
     }
+}
+
+/// What all CPUs did since the machine started; `None` where the kernel does not tell.
+pub fn usage() -> Option<HostUsage> {
+    let statistics = KernelStats::current().ok()?;
+    let total = &statistics.total;
+    // Time of a guest is in the time of the process that runs it already.
+    let busy = total.user_duration() + total.nice_duration() + total.system_duration();
+    let seconds = |times: &[Option<Duration>]| times.iter().flatten().map(Duration::as_secs_f64).sum();
+    Some(HostUsage {
+        cpus: u32::try_from(statistics.cpu_time.len()).unwrap_or(u32::MAX),
+        busy_seconds: busy.as_secs_f64(),
+        interrupt_seconds: seconds(&[total.irq_duration(), total.softirq_duration()]),
+        steal_seconds: seconds(&[total.steal_duration()]),
+    })
 }
 
 /// x86 names its model; Arm only has numbers, of which the part says most.
@@ -64,6 +81,16 @@ mod tests {
         let arm = "processor\t: 0\nCPU implementer\t: 0x41\nCPU part\t: 0xd40\n";
         assert_eq!(cpu_model(arm), "Arm implementer 0x41 part 0xd40");
         assert_eq!(count_processors(arm), 1);
+    }
+
+    #[test]
+    fn this_machines_cpus_are_told_with_what_they_did() {
+        let usage = usage().unwrap();
+        assert_eq!(i64::from(usage.cpus), i64::from(read().cpus));
+        let up: f64 = fs::read_to_string("/proc/uptime").unwrap().split(' ').next().unwrap().parse().unwrap();
+        let most = up * f64::from(usage.cpus);
+        assert!(usage.busy_seconds > 0.0 && usage.busy_seconds < most, "{usage:?} of {most} s");
+        assert!(usage.interrupt_seconds + usage.steal_seconds < most, "{usage:?}");
     }
 
     #[test]

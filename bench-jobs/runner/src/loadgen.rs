@@ -8,15 +8,19 @@ pub(crate) mod arguments;
 use crate::{
     install::{CLIENTS_NAME, LOADGEN_NAME},
     own_tools::{explained, progress, unread},
+    threads::busiest,
     tool::{Adapter, Ended, Launch, LaunchContext, Measured, Progress, Rejected, StopSignal},
 };
 use dragstrip_crds::{measured::ScheduleRecord, units::thousands, workload::LoadgenSpec};
-use dragstrip_loadgen::counts::report::{OperationReport, Report, RunStatus, ScheduleReport, SecondReport};
+use dragstrip_loadgen::counts::report::{
+    OperationReport, Report, RunStatus, ScheduleReport, SecondReport, ThreadCpu,
+};
 use dragstrip_results::{
     commands,
     histogram::{HistogramError, Latencies},
     protocol::{JobSpec, PASSWORD_VARIABLE},
     result::{Failure, FailureStep, OperationResult, ToolRecord},
+    usage::ThreadUsage,
 };
 use std::{collections::BTreeMap, fs, io, path::Path, time::Duration};
 
@@ -225,8 +229,15 @@ fn measured(
         schedule: report.schedule.as_ref().zip(lag.as_ref()).map(|(report, lag)| schedule(report, lag)),
         schedule_lag: report.schedule.as_ref().map(|schedule| schedule.lag_histogram.clone()),
         batches: report.batches.clone(),
+        threads: busiest(report.client_cpu.threads.iter().map(thread).collect(), usize::MAX),
         ..Measured::default()
     })
+}
+
+/// One load thread, by its number.
+fn thread(cpu: &ThreadCpu) -> ThreadUsage {
+    let name = format!("load thread {}", cpu.thread);
+    ThreadUsage { name, cpu_seconds: cpu.cpu_seconds, waiting_seconds: 0.0 }
 }
 
 /// What may be in flight at a time, as connections: a client library has as

@@ -11,7 +11,7 @@ use crate::{
 use dragstrip_crds::observed::ServerTruth;
 use dragstrip_results::{
     counters::summed,
-    observed::ServerCounters,
+    observed::{ServerCounters, is_another},
     protocol::{JobMember, JobTarget},
     result::ShardRecord,
 };

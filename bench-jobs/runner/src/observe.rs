@@ -5,6 +5,8 @@
 
 mod finder;
 mod page;
+mod sampler;
+mod samples;
 
 use crate::{
     access::Access,
@@ -18,7 +20,7 @@ use crate::{
 };
 use axum::{
     Json, Router,
-    extract::State,
+    extract::{Query, State},
     http::{HeaderMap, StatusCode},
     response::{IntoResponse, Response},
     routing::{get, post},
@@ -26,8 +28,12 @@ use axum::{
 use dragstrip_crds::observed::ServerTruth;
 use dragstrip_results::{
     observed::Observation,
-    protocol::{OBSERVED_PATH, READY_PATH, TOPOLOGY_PATH, TopologyOrder, TopologyState},
+    protocol::{
+        CLOCK_PATH, OBSERVED_PATH, READY_PATH, TOPOLOGY_PATH, TopologyOrder, TopologyState, USAGE_PATH,
+        UsageOrder, UsageWindow,
+    },
 };
+use sampler::{Sampler, Servers};
 use std::{
     io,
     net::SocketAddr,
@@ -100,6 +106,8 @@ pub async fn observe(options: Options) -> Result<(), ObserveError> {
         .route(READY_PATH, get(ready))
         .route(OBSERVED_PATH, get(observed))
         .route(TOPOLOGY_PATH, post(join))
+        .route(USAGE_PATH, get(usage).post(sample))
+        .route(CLOCK_PATH, get(clock_reading))
         .route("/metrics", get(metrics))
         .with_state(Arc::new(Observer::new(options)?));
     // Not graceful: nobody's open connection may hold up the pod's end.
@@ -147,6 +155,7 @@ struct Observer {
     process_name: Option<String>,
     token: Option<String>,
     redactor: Redactor,
+    sampler: Sampler,
     /// One order at a time: two would undo each other's work.
     joining: Mutex<()>,
 }
@@ -159,8 +168,11 @@ impl Observer {
         let neighbour =
             |port| Neighbour { address: SocketAddr::new(server.ip(), port), connection: Mutex::new(None) };
         let encryption = tls.as_ref().map(Encryption::load).transpose().map_err(ObserveError::Encryption)?;
+        let ports: Vec<u16> = ports.ok_or(ObserveError::Ports { first, servers })?.collect();
+        let neighbours = ports.iter().copied().map(neighbour).collect();
         Ok(Self {
-            neighbours: ports.ok_or(ObserveError::Ports { first, servers })?.map(neighbour).collect(),
+            neighbours,
+            sampler: Sampler::new(Servers { ports, process_name: process_name.clone() }),
             redactor: Redactor::new(password.as_deref()),
             access: Access { password, encryption, ..Access::default() },
             process_name,
@@ -278,6 +290,36 @@ async fn join(
     }
     state.message = observer.redactor.clean(&state.message);
     Json(state).into_response()
+}
+
+async fn sample(
+    State(observer): State<Arc<Observer>>,
+    headers: HeaderMap,
+    Json(order): Json<UsageOrder>,
+) -> Response {
+    if !observer.authorised(&headers) {
+        return http::refusal();
+    }
+    observer.sampler.begin(order);
+    Json(()).into_response()
+}
+
+async fn usage(
+    State(observer): State<Arc<Observer>>,
+    headers: HeaderMap,
+    Query(window): Query<UsageWindow>,
+) -> Response {
+    if !observer.authorised(&headers) {
+        return http::refusal();
+    }
+    match observer.sampler.usage(&window) {
+        Ok(servers) => Json(servers).into_response(),
+        Err(reason) => (StatusCode::CONFLICT, format!("{reason}\n")).into_response(),
+    }
+}
+
+async fn clock_reading(State(observer): State<Arc<Observer>>, headers: HeaderMap) -> Response {
+    if observer.authorised(&headers) { http::clock_answer() } else { http::refusal() }
 }
 
 async fn metrics(State(observer): State<Arc<Observer>>) -> Response {

@@ -15,12 +15,12 @@ use crate::{
     members::{self, Look},
     output::Redactor,
     process::{Tool, Written},
-    say,
+    round_trip, say,
     state::{Received, Shared},
     stop::Stop,
     tls_files::{CertificateDirectories, TlsFiles},
     tool::{self, Adapter, Launch, LaunchContext},
-    usage::{self, Opening},
+    usage,
     watch::{Watched, watch},
 };
 use dragstrip_results::{
@@ -31,7 +31,7 @@ use dragstrip_results::{
 use prepare::Prepared;
 use progress::Printer;
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
-use tokio::task::JoinHandle;
+use tokio::{sync::oneshot, task::JoinHandle};
 
 /// Exit code when the numbers may be used.
 pub const MEASURED: u8 = 0;
@@ -189,20 +189,40 @@ impl<'a> Runner<'a> {
     async fn load(&self, armed: &Armed, stop: &Stop) -> Result<Done, Failure> {
         let line = armed.received.line_unix_nanos;
         let measured = line.saturating_add(clock::nanos(tool::measured_after(&self.assignment.job)));
-        let opening = open_at(measured);
+        let meter = self.meter(measured);
         let launched_unix_nanos = clock::unix_nanos();
         let mut tool = self.start(armed)?;
         self.shared.enter(RunnerStage::Running);
         let watchdog =
             Duration::try_from_secs_f64(self.assignment.job.watchdog_seconds).unwrap_or(Duration::MAX);
-        let watched = watch(&mut tool, &armed.launch, line, watchdog, stop)
+        let sampled = tool::threads_sampled(&self.assignment.job.tool);
+        let watched = watch(&mut tool, &armed.launch, line, watchdog, sampled, stop)
             .await
             .map_err(|e| failure(FailureStep::Tool, format!("the tool's end cannot be awaited: {e}")))?;
-        let client = close(opening).await;
+        let client = meter.read().await;
         let ready = &armed.prepared.ready;
         let after = members::look(&ready.access, &ready.members).await.map_err(|e| e.to_string());
         let written = tool.written().await.map_err(|e| failure(FailureStep::Tool, e.to_string()))?;
         Ok(Done { launched_unix_nanos, watched, written, after, client })
+    }
+
+    /// Meters the load from an instant of Unix time on: what the tool does before it, such
+    /// as connecting and warming up, is not part of the load.
+    fn meter(&self, begin: i64) -> Meter {
+        let (stop, mut stopped) = oneshot::channel();
+        let observers = self.assignment.job.target.observers.clone();
+        let clients = self.assignment.job.clients;
+        let task = tokio::spawn(async move {
+            tokio::select! {
+                // A tool that ended before its load began loaded nothing.
+                _ = &mut stopped => return ContainerUsage::default(),
+                () = clock::sleep_until(begin) => {}
+            }
+            let opening = usage::open();
+            let round_trip = round_trip::measure(&observers, clients, stopped).await;
+            ContainerUsage { round_trip, ..opening.close() }
+        });
+        Meter { stop, task }
     }
 
     fn start(&self, armed: &Armed) -> Result<Tool<Box<dyn Adapter>>, Failure> {
@@ -240,18 +260,16 @@ fn record(armed: &Armed, done: Option<&Done>) -> Option<ServerRecord> {
     })
 }
 
-/// Opens the account of the container's usage when the measured part begins:
-/// what the tool does before it, such as connecting and warming up, is not part
-/// of the load.
-fn open_at(line: i64) -> JoinHandle<Opening> {
-    tokio::spawn(async move {
-        clock::sleep_until(line).await;
-        usage::open()
-    })
+/// What the container uses while the load runs.
+struct Meter {
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<ContainerUsage>,
 }
 
-async fn close(opening: JoinHandle<Opening>) -> ContainerUsage {
-    // A tool that ended before the line loaded nothing.
-    opening.abort();
-    opening.await.map(Opening::close).unwrap_or_default()
+impl Meter {
+    /// What was used until now.
+    async fn read(self) -> ContainerUsage {
+        drop(self.stop);
+        self.task.await.unwrap_or_default()
+    }
 }

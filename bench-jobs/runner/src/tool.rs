@@ -8,6 +8,7 @@ use dragstrip_results::{
     histogram::EncodedHistogram,
     protocol::{JobSpec, JobTool},
     result::{Failure, OperationResult, Presence, ToolRecord, WorkerRecord},
+    usage::ThreadUsage,
 };
 use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration};
 
@@ -135,6 +136,8 @@ pub struct Measured {
     pub metrics: Vec<Metric>,
     /// The tool's worker threads.
     pub workers: Vec<WorkerRecord>,
+    /// What its load threads used in the window, by its own account, the busiest first.
+    pub threads: Vec<ThreadUsage>,
     /// What else it has to say of its numbers.
     pub notes: Vec<String>,
 }
@@ -209,6 +212,15 @@ pub fn measured_after(job: &JobSpec) -> Duration {
     match &job.tool {
         JobTool::Loadgen(_) | JobTool::Bullmq(_) => warmup(job),
         JobTool::Memtier(_) | JobTool::Exec(_) => Duration::ZERO,
+    }
+}
+
+/// Whether the tool's threads are to be sampled: who does not tell when it loaded, and
+/// what its threads used, is watched.
+pub fn threads_sampled(tool: &JobTool) -> bool {
+    match tool {
+        JobTool::Loadgen(_) | JobTool::Bullmq(_) => false,
+        JobTool::Memtier(_) | JobTool::Exec(_) => true,
     }
 }
 

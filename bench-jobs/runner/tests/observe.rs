@@ -1,63 +1,19 @@
 //! The observer as a whole: the real program beside a real redis-server.
 
 // A helper of a test is a test too, which clippy cannot see.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, dead_code)]
 
+#[path = "support/observer.rs"]
+mod observer;
 #[path = "support/redis.rs"]
 mod redis;
 
 use dragstrip_crds::Engine;
 use dragstrip_results::observed::Observation;
+use observer::{Observer, TOKEN};
 use redis::{Redis, wait_for};
-use std::{
-    io::{BufRead as _, BufReader},
-    process::{Child, Command, Stdio},
-};
 
 const PASSWORD: &str = "Correct-Horse-77";
-const TOKEN: &str = "token-of-this-datastore";
-
-struct Observer {
-    child: Child,
-    address: String,
-    client: reqwest::Client,
-}
-
-impl Drop for Observer {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-impl Observer {
-    fn start(port: u16, password: &str) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_dragstrip-runner"))
-            .args(["observe", "--listen", "127.0.0.1:0", "--port", &port.to_string()])
-            .env("DRAGSTRIP_PASSWORD", password)
-            .env("DRAGSTRIP_TOKEN", TOKEN)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let address = line.strip_prefix("listening on ").and_then(|rest| rest.split(',').next()).unwrap();
-        Self { child, address: format!("http://{address}"), client: reqwest::Client::new() }
-    }
-
-    async fn get(&self, path: &str, token: &str) -> (u16, String) {
-        let request = self.client.get(format!("{}{path}", self.address)).header("x-dragstrip-token", token);
-        let answer = request.send().await.unwrap();
-        (answer.status().as_u16(), answer.text().await.unwrap())
-    }
-
-    /// CPU time so far, in seconds. The program has one thread.
-    fn cpu_seconds(&self) -> f64 {
-        let text = std::fs::read_to_string(format!("/proc/{}/schedstat", self.child.id())).unwrap();
-        text.split_whitespace().next().unwrap().parse::<f64>().unwrap() / 1e9
-    }
-}
-
 #[tokio::test]
 async fn the_truth_is_told_to_who_may_ask() {
     let server = Redis::start(&["--requirepass", PASSWORD, "--io-threads", "2", "--maxmemory", "64mb"]).await;

@@ -1,4 +1,5 @@
-//! What a run's table of operations does not hold: what went before the load,
+//! What a run's table of operations does not hold: the verdict's reasons, what limited
+//! the throughput, what went before the load,
 //! several clients, open loops, timed batches, figures of a tool's own, and
 //! repetitions that were measured again. Pure.
 
@@ -6,7 +7,7 @@ use super::whole;
 use dragstrip_crds::{
     BenchmarkRunStatus,
     measured::{BatchStatistics, Estimate, LatencySummary, Metric, ScheduleRecord},
-    run::{PhaseStatus, RepetitionStatus},
+    run::{NoiseStatus, PhaseStatus, RepetitionStatus},
     units::thousands,
 };
 
@@ -70,7 +71,13 @@ fn of_phase(phase: &PhaseStatus) -> Vec<String> {
     let loaded = phase.loaded_keys.map(|keys| format!("{} keys loaded and counted before", thousands(keys)));
     let warmup = phase.warmup_seconds.map(|seconds| format!("{seconds} s of warm-up before, in no figure"));
     let mode = phase.tool.mode.as_ref().map(|mode| format!("{} in mode {mode}", phase.tool.name));
-    mode.into_iter()
+    let reasons =
+        phase.reasons.iter().map(|found| format!("{}: {}: {}", found.verdict, found.reason, found.message));
+    let limited =
+        phase.limited_by.iter().map(|limited| format!("limited by {}: {}", limited.by, limited.evidence));
+    reasons
+        .chain(limited)
+        .chain(mode)
         .chain(loaded)
         .chain(warmup)
         .chain(phase.schedule.as_ref().map(schedule))
@@ -82,6 +89,16 @@ fn of_phase(phase: &PhaseStatus) -> Vec<String> {
         .collect()
 }
 
+fn noise(noise: &NoiseStatus) -> String {
+    let p99 = noise.p99.map(|p99| format!(" and p99 by {:.1} %", p99 * 100.0)).unwrap_or_default();
+    format!(
+        "throughput of equal runs differs by {:.1} %{p99} on these nodes (coefficient of variation, found by {}/{})",
+        noise.throughput * 100.0,
+        noise.namespace,
+        noise.run
+    )
+}
+
 /// One line per thing worth knowing.
 pub fn lines(status: &BenchmarkRunStatus) -> Vec<String> {
     let retries = status.retries.iter().map(|retry| {
@@ -90,7 +107,7 @@ pub fn lines(status: &BenchmarkRunStatus) -> Vec<String> {
             retry.repetition, retry.phase, retry.measurement, retry.reason
         )
     });
-    retries.chain(status.phases.iter().flat_map(of_phase)).collect()
+    retries.chain(status.phases.iter().flat_map(of_phase)).chain(status.noise.as_ref().map(noise)).collect()
 }
 
 #[cfg(test)]
@@ -102,9 +119,14 @@ mod tests {
     fn everything_beside_the_table_is_one_line_each() {
         let estimate = json!({"low": 0.001, "mid": 0.002, "high": 0.003});
         let status: BenchmarkRunStatus = serde_json::from_value(json!({
+            "noise": {"throughput": 0.031, "p99": 0.08, "namespace": "lab", "run": "still",
+                "measuredAt": "2026-01-01T00:00:00Z"},
             "retries": [{"repetition": 1, "phase": "read", "measurement": 1, "reason": "pod p: evicted"}],
             "phases": [{
                 "name": "read", "tool": {"name": "loadgen", "mode": "Fast"}, "operations": [],
+                "verdict": "Degraded",
+                "reasons": [{"reason": "Steal", "verdict": "Degraded", "message": "the hypervisor gave 3 % away"}],
+                "limitedBy": {"by": "Server", "evidence": "server thread redis-server of redis-0 at 99 %"},
                 "warmupSeconds": 2.0, "loadedKeys": 100_000,
                 "schedule": {"kind": "fixed", "operationsPerSecond": 50.0, "scheduled": 1000, "sent": 999,
                     "answered": 998, "unanswered": 2, "lagMilliseconds": {"p50": 0.02, "p99": 0.05, "p999": 0.9, "max": 1.5}},
@@ -122,6 +144,8 @@ mod tests {
             lines(&status),
             [
                 "measured again: repetition 1 was lost in phase read (measurement 1): pod p: evicted",
+                "read: Degraded: Steal: the hypervisor gave 3 % away",
+                "read: limited by Server: server thread redis-server of redis-0 at 99 %",
                 "read: loadgen in mode Fast",
                 "read: 100,000 keys loaded and counted before",
                 "read: 2 s of warm-up before, in no figure",
@@ -130,6 +154,7 @@ mod tests {
                 "read: memory: 4.5 MiB",
                 "read: repetition 1: 3 client pods, started within 2.000 ms, clocks within 0.100 ms, 2.500 s together, 50.00 % of reads found their key",
                 "read: note: something was left out",
+                "throughput of equal runs differs by 3.1 % and p99 by 8.0 % on these nodes (coefficient of variation, found by lab/still)",
             ]
         );
     }

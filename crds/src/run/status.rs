@@ -1,6 +1,7 @@
 //! What became of a run, for people and for whoever reads it by machine: numbers
 //! and lists, never texts that hold several values.
 
+use super::verdict::{LimitedBy, Limiter, Verdict, VerdictReason};
 use crate::{
     measured::{BatchStatistics, LatencySummary, Metric, ScheduleRecord, Spread},
     observed::ServerTruth,
@@ -111,6 +112,24 @@ impl fmt::Display for RunReference {
     }
 }
 
+/// How much equal measurements differ in a place, as a run with `calibrate` found.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NoiseStatus {
+    /// Coefficient of variation of throughput over equal repetitions; of several phases
+    /// the largest.
+    pub throughput: f64,
+    /// The same of the 99th percentile of latency; absent where it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p99: Option<f64>,
+    /// Namespace of the run that found it.
+    pub namespace: String,
+    /// Name of the run that found it.
+    pub run: String,
+    /// When it was found.
+    pub measured_at: Time,
+}
+
 /// What a queued run waits for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -145,6 +164,9 @@ pub struct Headline {
     pub operations_per_second: Vec<Option<i64>>,
     /// 99th percentile of latency in microseconds; null where the tool does not tell.
     pub p99_microseconds: Vec<Option<i64>>,
+    /// What limited each phase; null where it was not judged.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub limited_by: Vec<Option<Limiter>>,
 }
 
 /// A load tool.
@@ -228,6 +250,12 @@ pub struct RepetitionStatus {
     /// Share of reads that found their key, from 0 to 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hit_ratio: Option<f64>,
+    /// Whether its numbers may be believed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<Verdict>,
+    /// What its verdict is not Valid for, such as Steal; the phase has the evidence.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reasons: Vec<String>,
 }
 
 /// A repetition that was lost and measured again.
@@ -258,6 +286,17 @@ pub struct PhaseStatus {
     /// Per repetition.
     #[x_kube(merge_strategy = ListMerge::Map(vec!["repetition".into()]))]
     pub repetitions: Vec<RepetitionStatus>,
+    /// Whether its numbers may be believed: the worst of its repetitions' verdicts, and of
+    /// how they differ.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<Verdict>,
+    /// Why its verdict is not Valid, each reason once, with the evidence of the first
+    /// repetition that has it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reasons: Vec<VerdictReason>,
+    /// What limited the throughput, in most of the repetitions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limited_by: Option<LimitedBy>,
     /// Figures of the tool's own, mean over repetitions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub metrics: Vec<Metric>,
@@ -338,6 +377,18 @@ pub struct BenchmarkRunStatus {
     /// The target.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target: Option<TargetStatus>,
+    /// Whether the run's numbers may be believed: the worst of its phases' verdicts, and
+    /// Invalid when it failed. Absent until it has ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<Verdict>,
+    /// Why its verdict is not Valid: constants such as ClientSaturated, each once; the
+    /// phases have the evidence.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reasons: Vec<String>,
+    /// How much equal runs differ on these nodes; absent where no run with `calibrate`
+    /// measured it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub noise: Option<NoiseStatus>,
     /// The result at a glance.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub headline: Option<Headline>,

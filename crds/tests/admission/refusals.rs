@@ -142,3 +142,17 @@ fn ports_of_addresses_are_ports() {
         refused(&schema, &external(bad), "address is HOST:PORT with a port from 1 to 65535");
     }
 }
+
+#[test]
+fn requirements_name_a_check_that_has_a_level_and_a_limit_that_is_a_number() {
+    let schema = schema::of::<BenchmarkRun>();
+    let requiring = |requirement: Value| run(move |s| s["requirements"] = json!([requirement]));
+    admitted(&schema, &requiring(json!({"check": "Steal"})));
+    admitted(&schema, &requiring(json!({"check": "HighVariance", "level": "Required", "limit": "0.02"})));
+    refused(
+        &schema,
+        &requiring(json!({"check": "Evictions", "level": "Ignore"})),
+        "spec.requirements[0]: this check always fails the run and has no level: eviction is allowed by",
+    );
+    refused(&schema, &requiring(json!({"check": "Steal", "limit": "5%"})), "such as \"0.99\" or \"50\"");
+}

@@ -5,7 +5,7 @@ use dragstrip_crds::{
     BenchmarkRun, BenchmarkRunStatus, Datastore,
     conditions::find,
     conditions::types::COMPLETE,
-    run::{FailureStatus, RunPhase},
+    run::{FailureStatus, RunPhase, Verdict},
 };
 use dragstrip_e2e::{
     Env, LOAD_GONE, Look, NOTICE, SHORT_RUN, manifests::REDIS, message, nodes, operator, phase, processes,
@@ -146,6 +146,13 @@ pub fn says(text: &str, parts: &[&str]) -> Result<()> {
         ensure!(text.contains(part), "{text:?} does not say {part:?}");
     }
     Ok(())
+}
+
+/// The reason of the event that tells of a run's good end: on nodes that are one machine
+/// its verdict is Degraded.
+pub fn end_event(run: &BenchmarkRun) -> Result<&'static str> {
+    let verdict = results::status(run)?.verdict.context("a run that has ended has no verdict")?;
+    Ok(if verdict == Verdict::Degraded { "Degraded" } else { "Succeeded" })
 }
 
 /// Asserts that a condition Complete says how the run ended.

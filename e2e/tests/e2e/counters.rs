@@ -1,6 +1,6 @@
 //! What a run costs the apiserver.
 
-use crate::common::{leases_gone, redis};
+use crate::common::{end_event, leases_gone, redis};
 use anyhow::{Result, ensure};
 use dragstrip_crds::run::RunPhase;
 use dragstrip_e2e::{
@@ -18,9 +18,9 @@ async fn a_run_of_three_phases_costs_the_apiserver_at_most_forty_writes() -> Res
         redis(&env).await?;
         let before = operator::writes(&env.client).await?;
         env.run("frugal", &against("redis", THREE_PHASES)).await?;
-        env.run_in("frugal", RunPhase::Succeeded, SHORT_RUN).await?;
+        let run = env.run_in("frugal", RunPhase::Succeeded, SHORT_RUN).await?;
         leases_gone(&env, "frugal").await?;
-        env.event("BenchmarkRun", "frugal", "Succeeded", "3", dragstrip_e2e::NOTICE).await?;
+        env.event("BenchmarkRun", "frugal", end_event(&run)?, "3", dragstrip_e2e::NOTICE).await?;
         let after = operator::writes(&env.client).await?;
         let (first, last): (f64, f64) = (before.values().sum(), after.values().sum());
         println!("{} writes: from {before:?} to {after:?}", last - first);

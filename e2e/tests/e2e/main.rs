@@ -31,3 +31,4 @@ mod turns;
 mod two_operators;
 mod undecodable;
 mod upgrade;
+mod verdicts;

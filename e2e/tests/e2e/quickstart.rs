@@ -1,6 +1,6 @@
 //! The manifests people start from.
 
-use crate::common::complete;
+use crate::common::{complete, end_event};
 use anyhow::{Context, Result, ensure};
 use dragstrip_crds::{
     BenchmarkRun,
@@ -12,10 +12,12 @@ use dragstrip_e2e::{
     results::{self, agrees, count, never_together, operation, phase, plausible},
 };
 
+use kube::ResourceExt;
+
 const QUICKSTART: &str = include_str!("../../../examples/quickstart.yaml");
 /// Both runs, one after the other, with their servers' start.
 const BOTH: std::time::Duration = SHORT_RUN.saturating_mul(2);
-const DURATION_SECONDS: f64 = 3.0;
+const DURATION_SECONDS: f64 = 5.0;
 
 #[tokio::test]
 async fn the_quickstart_ends_in_numbers_that_the_servers_confirm() -> Result<()> {
@@ -29,7 +31,7 @@ async fn the_quickstart_ends_in_numbers_that_the_servers_confirm() -> Result<()>
             check_results(&env, &run).await.with_context(|| name.clone())?;
             check_server(&env, &run, datastore).await.with_context(|| name.clone())?;
             check_columns(&env, &run, datastore).await.with_context(|| name.clone())?;
-            check_events(&env, &name).await?;
+            check_events(&env, &run).await?;
             all.extend(env.results(&run).await?);
             placed.push(nodes::of(&env.server_pod(datastore).await?)?);
         }
@@ -66,8 +68,8 @@ fn check_status(run: &BenchmarkRun, datastore: &str) -> Result<()> {
         plausible(phase(&status, name)?)?;
     }
     ensure!(
-        operation(phase(&status, "write")?, "SET")?.count == 200_000,
-        "20 connections wrote 10000 keys each"
+        operation(phase(&status, "write")?, "SET")?.count == 400_000,
+        "20 connections wrote 20000 keys each"
     );
     for name in ["read", "pipelined-read"] {
         let phase = phase(&status, name)?;
@@ -139,11 +141,10 @@ async fn check_columns(env: &Env, run: &BenchmarkRun, datastore: &str) -> Result
     Ok(())
 }
 
-async fn check_events(env: &Env, run: &str) -> Result<()> {
-    for (reason, text) in
-        [("Running", "phase write"), ("Running", "phase pipelined-read"), ("Succeeded", "3")]
-    {
-        env.event("BenchmarkRun", run, reason, text, dragstrip_e2e::NOTICE).await?;
+async fn check_events(env: &Env, run: &BenchmarkRun) -> Result<()> {
+    let end = end_event(run)?;
+    for (reason, text) in [("Running", "phase write"), ("Running", "phase pipelined-read"), (end, "3")] {
+        env.event("BenchmarkRun", &run.name_any(), reason, text, dragstrip_e2e::NOTICE).await?;
     }
     Ok(())
 }

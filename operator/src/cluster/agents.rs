@@ -6,7 +6,9 @@ use dragstrip_results::{
     protocol::{
         CLOCK_PATH, ClockOffset, ClockReading, OBSERVED_PATH, OBSERVER_PORT, PROGRESS_PATH, RUNNER_PORT,
         RunnerState, START_PATH, StartOrder, TOKEN_HEADER, TOPOLOGY_PATH, TopologyOrder, TopologyState,
+        USAGE_PATH, UsageOrder, UsageWindow,
     },
+    usage::ServerUsage,
 };
 use jiff::Timestamp;
 use reqwest::{RequestBuilder, StatusCode};
@@ -22,7 +24,10 @@ pub const ANSWER_WITHIN: Duration = Duration::from_secs(3);
 /// each other for 8 s, and for the answers of those that are gone.
 const JOINED_WITHIN: Duration = Duration::from_secs(25);
 
-/// How often a runner's clock is read; the quickest answer counts.
+/// How long an observer may take to begin to sample: clients stand at the line.
+const SAMPLED_WITHIN: Duration = Duration::from_millis(300);
+
+/// How often an agent's clock is read; the quickest answer counts.
 const CLOCK_READINGS: usize = 7;
 
 /// Talking to an agent failed.
@@ -109,13 +114,36 @@ impl Agents {
         Self::ask(self.0.get(&url), url, token).await
     }
 
-    /// How far the clock of the runner at `address` is from this one's: of several
-    /// readings that with the shortest round trip. `None` when the runner has no
-    /// such question, being older than this operator.
-    pub async fn clock(&self, address: IpAddr, token: &str) -> Result<Option<ClockOffset>, AgentError> {
+    /// Has the observer at `address` sample what its servers use; repeating it changes
+    /// nothing.
+    pub async fn sample(&self, address: IpAddr, token: &str, order: &UsageOrder) -> Result<(), AgentError> {
+        let url = url(address, OBSERVER_PORT, USAGE_PATH);
+        Self::ask(self.0.post(&url).timeout(SAMPLED_WITHIN).json(order), url, token).await
+    }
+
+    /// What the servers beside the observer at `address` used in `window`, by its clock.
+    pub async fn usage(
+        &self,
+        address: IpAddr,
+        token: &str,
+        window: &UsageWindow,
+    ) -> Result<Vec<ServerUsage>, AgentError> {
+        let url = url(address, OBSERVER_PORT, &usage_query(window));
+        Self::ask(self.0.get(&url), url, token).await
+    }
+
+    /// How far the clock of the agent at `address` and `port` is from this one's: of
+    /// several readings that with the shortest round trip. `None` when it has no such
+    /// question, being older than this operator.
+    pub async fn clock(
+        &self,
+        address: IpAddr,
+        port: u16,
+        token: &str,
+    ) -> Result<Option<ClockOffset>, AgentError> {
         let mut best: Option<ClockOffset> = None;
         for _ in 0..CLOCK_READINGS {
-            let url = url(address, RUNNER_PORT, CLOCK_PATH);
+            let url = url(address, port, CLOCK_PATH);
             let (asked, clock) = (Timestamp::now(), Instant::now());
             let reading: ClockReading = match Self::ask(self.0.get(&url), url, token).await {
                 Err(AgentError::Refused { status: StatusCode::NOT_FOUND, .. }) => return Ok(None),
@@ -139,6 +167,13 @@ impl Agents {
     }
 }
 
+/// The question for a window. Uids and names of objects, which a token is made of, need
+/// no escapes.
+fn usage_query(window: &UsageWindow) -> String {
+    let UsageWindow { token, from_unix_nanos, to_unix_nanos } = window;
+    format!("{USAGE_PATH}?token={token}&fromUnixNanos={from_unix_nanos}&toUnixNanos={to_unix_nanos}")
+}
+
 /// Cristian's algorithm: the reading against the middle between question and answer.
 fn offset(asked: Timestamp, round_trip: Duration, reading: ClockReading) -> ClockOffset {
     let half = i64::try_from(round_trip.as_nanos() / 2).unwrap_or(i64::MAX);
@@ -150,6 +185,14 @@ fn offset(asked: Timestamp, round_trip: Duration, reading: ClockReading) -> Cloc
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_window_is_asked_for_as_observers_read_it() {
+        let window =
+            UsageWindow { token: "run-uid/sprint-read-1".into(), from_unix_nanos: 5, to_unix_nanos: 7 };
+        let query = "/v1/usage?token=run-uid/sprint-read-1&fromUnixNanos=5&toUnixNanos=7";
+        assert_eq!(usage_query(&window), query);
+    }
 
     #[test]
     fn a_clock_is_compared_with_the_middle_of_the_round_trip() {

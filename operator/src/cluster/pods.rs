@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodCondition, PodStatus};
 use kube::ResourceExt;
+use std::net::IpAddr;
 
 /// A pod that is held up: a reason for a condition, and a sentence.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,6 +26,11 @@ pub fn ready(pod: &Pod) -> bool {
 /// Since when the pod has been ready or not.
 pub fn ready_since(pod: &Pod) -> Option<Timestamp> {
     Some(condition(pod.status.as_ref()?, "Ready")?.last_transition_time.as_ref()?.0)
+}
+
+/// The pod's address; `None` while it has none.
+pub fn address(pod: &Pod) -> Option<IpAddr> {
+    pod.status.as_ref()?.pod_ip.as_ref()?.parse().ok()
 }
 
 /// Whether the pod was made by the Job called `job`.

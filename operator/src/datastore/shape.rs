@@ -1,10 +1,11 @@
 //! Which pods and servers a Datastore has, and how they are joined. Pure.
 
+use crate::cluster::pods;
 use dragstrip_crds::{DatastoreSpec, datastore::ShardPlacement};
 use dragstrip_results::protocol::TopologyOrder;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
 /// How many servers there are, and where.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,11 +92,6 @@ pub fn service_domain(name: &str, namespace: &str) -> String {
     format!("{name}.{namespace}.svc")
 }
 
-/// A pod's address.
-pub fn address(pod: &Pod) -> Option<IpAddr> {
-    pod.status.as_ref()?.pod_ip.as_ref()?.parse().ok()
-}
-
 /// A server: the pod it is in, and where it listens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
@@ -113,7 +109,7 @@ pub fn places(spec: &DatastoreSpec, pods: &[Pod]) -> Vec<Place> {
     let servers_of = |pod: &Pod| {
         let node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
         let name = pod.name_any();
-        address(pod).into_iter().flat_map(move |ip| {
+        pods::address(pod).into_iter().flat_map(move |ip| {
             let (name, node) = (name.clone(), node.clone());
             shape.ports(spec).map(move |port| Place {
                 pod: name.clone(),

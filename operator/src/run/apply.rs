@@ -4,8 +4,9 @@ use super::{
     build, collect,
     collect::NotYet,
     decide::{ReadyTarget, Step, TargetState},
+    evidence,
     fetch::{Fetched, is_of_run, job_ended},
-    order,
+    machines, order,
     plan::{Place, place_of},
     validate::{Attempt, ValidatedRun},
 };
@@ -20,7 +21,7 @@ use crate::{
     process::chain,
 };
 use dragstrip_crds::{BenchmarkRun, Datastore};
-use dragstrip_results::stored;
+use dragstrip_results::{stored, verdict};
 use jiff::Timestamp;
 use k8s_openapi::api::{
     batch::v1::Job,
@@ -275,7 +276,7 @@ async fn store(
     let pods = pods_now(ctx, run, attempt).await?;
     let pods: Vec<&Pod> = pods.iter().collect();
     let read = collect::whole(&ctx.client, &ctx.unread, run, attempt, &pods, Timestamp::now()).await;
-    let result = match read {
+    let mut result = match read {
         Ok(result) => result,
         Err(not_yet) => return Ok(Applied::Unread(not_yet)),
     };
@@ -285,6 +286,9 @@ async fn store(
         ResultName::Stored => return Ok(Applied::Progressed),
         ResultName::Taken(trouble) => return Ok(Applied::Delayed(trouble)),
     }
+    result.servers = evidence::gather(ctx, run, attempt, &result.pods).await;
+    result.nodes = machines::records(run, &result.pods, &ctx.world.nodes.state(), &ctx.world.pods.state());
+    verdict::judge(&mut result, &attempt.tool, &run.spec.requirements);
     let parts = stored::pack(&result)?;
     let marks = stored::annotations(&result, parts.len())?;
     let job = fetched.jobs.get(&attempt.name).map(Arc::as_ref);

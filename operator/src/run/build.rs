@@ -127,6 +127,7 @@ pub fn runner_job(run: &ValidatedRun, attempt: &Attempt, target: &ReadyTarget) -
             tls: target.tls.as_ref().map(|tls| tls.job.clone()),
             protocol: target.protocol,
             members: target.members.clone(),
+            observers: target.observers.clone(),
         },
         flush: attempt.flush,
         load: attempt.load.clone(),

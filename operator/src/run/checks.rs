@@ -6,6 +6,7 @@ use super::{
     plan::counted,
     validate::{Attempt, ValidatedRun},
 };
+use dragstrip_crds::run::CheckName;
 use dragstrip_results::{
     commands::Account,
     counters::{Agreement, compared, counters_agree, joined},
@@ -19,9 +20,9 @@ type Made = Result<(), &'static str>;
 
 const NO_RESP: &str = "the target does not speak RESP";
 
-fn check(name: &str, made: Made) -> Check {
+fn check(name: CheckName, made: Made) -> Check {
     let state = if made.is_ok() { CheckState::Passed } else { CheckState::NotMade };
-    Check { name: name.to_owned(), state, why: made.err().map(str::to_owned) }
+    Check { name: name.to_string(), state, why: made.err().map(str::to_owned) }
 }
 
 /// The server as every pod saw it; none where one could not ask.
@@ -105,25 +106,26 @@ fn uncounted(attempt: &Attempt, results: &[PodResult]) -> Option<Check> {
     let account = account(results);
     let names = account.others().collect::<Vec<_>>().join(", ");
     let some = compared(&attempt.tool) && !names.is_empty() && !account.sent().is_empty();
-    some.then(|| check(&format!("server's counters of {names}"), Err("no command of the server")))
+    let why = format!("{names}: no command of the server");
+    some.then(|| Check { why: Some(why), ..check(CheckName::CountMismatch, Err("")) })
 }
 
 /// How the good `results` of `attempt` were checked; the error is what is wrong with them.
 pub fn of(attempt: &Attempt, results: &[PodResult]) -> Result<Vec<Check>, Failure> {
-    let mut checks = vec![check("same server, not restarted", same_server(results)?)];
+    let mut checks = vec![check(CheckName::ServerRestarted, same_server(results)?)];
     let (made, agreement) = counters(attempt, results)?;
+    let compared = check(CheckName::CountMismatch, made);
     checks.push(match agreement {
-        Agreement::Total => check("server's counters, all commands together", made),
-        Agreement::PerCommand | Agreement::Unknown => check("server's counters", made),
+        Agreement::Total => Check { why: Some("all commands together".to_owned()), ..compared },
+        Agreement::PerCommand | Agreement::Unknown => compared,
     });
     checks.extend(uncounted(attempt, results));
-    checks.push(check("error replies", error_replies(attempt, results)));
+    checks.push(check(CheckName::ErrorReplies, error_replies(attempt, results)));
     let declared = [
-        ("no key evicted", !attempt.allow_eviction && servers(results).is_some()),
-        ("loaded keys", attempt.load.is_some()),
-        ("hit ratio", attempt.minimum_hit_ratio.is_some()),
-        ("jobs in the queues", results.iter().any(|pod| pod.queues.is_some())),
-        ("clients together", results.len() > 1),
+        (CheckName::Evictions, !attempt.allow_eviction && servers(results).is_some()),
+        (CheckName::MissingKeys, attempt.load.is_some()),
+        (CheckName::LowHitRatio, attempt.minimum_hit_ratio.is_some()),
+        (CheckName::MissingJobs, results.iter().any(|pod| pod.queues.is_some())),
     ];
     checks.extend(declared.into_iter().filter(|(_, made)| *made).map(|(name, _)| check(name, Ok(()))));
     Ok(checks)
@@ -193,7 +195,7 @@ mod tests {
     #[test]
     fn the_servers_count_is_compared_with_that_of_all_clients() {
         let agreeing = [seen("a", 1000, 0, 1900), seen("b", 1000, 100, 2000)];
-        assert_eq!(not_made(&attempt(), &agreeing, "server's counters"), None);
+        assert_eq!(not_made(&attempt(), &agreeing, "CountMismatch"), None);
         let more = [seen("a", 1000, 0, 1900), seen("b", 1000, 100, 9000)];
         let found = of(&attempt(), &more).unwrap_err();
         assert_eq!(found.step, FailureStep::CounterCheck);
@@ -232,27 +234,21 @@ mod tests {
         server.before.run_id.clear();
         server.after.as_mut().unwrap().run_id.clear();
         let tcp = [pod_result("a", 1000, 1.0, 100)];
-        let identity = "same server, not restarted";
+        let identity = "ServerRestarted";
         let table = [
             (
                 "a tool that names no commands",
                 &bullmq,
                 &jobs,
-                "server's counters",
+                "CountMismatch",
                 "not of the server's commands",
             ),
-            ("another tool", &exec, &alone, "server's counters", "counterCheck is not declared"),
-            ("another tool without RESP", &exec, &tcp, "error replies", "neither the tool nor the server"),
-            (
-                "a server without counters",
-                &attempt(),
-                &silent,
-                "server's counters",
-                "keeps no command counters",
-            ),
+            ("another tool", &exec, &alone, "CountMismatch", "counterCheck is not declared"),
+            ("another tool without RESP", &exec, &tcp, "ErrorReplies", "neither the tool nor the server"),
+            ("a server without counters", &attempt(), &silent, "CountMismatch", "keeps no command counters"),
             ("a server without a run id", &attempt(), &nameless, identity, "tells nothing"),
             ("a target that is only TCP", &attempt(), &tcp, identity, "does not speak RESP"),
-            ("its counters", &attempt(), &tcp, "server's counters", "does not speak RESP"),
+            ("its counters", &attempt(), &tcp, "CountMismatch", "does not speak RESP"),
         ];
         for (sentence, attempt, results, name, expected) in table {
             let why =
@@ -267,9 +263,10 @@ mod tests {
         let job = OperationResult { operation: "add-job".into(), count: 70, ..OperationResult::default() };
         pod.operations.push(job);
         let checks = of(&attempt(), &[pod]).unwrap();
-        let told = checks.iter().find(|check| check.name == "server's counters of add-job");
-        assert_eq!(told.map(|check| check.state), Some(CheckState::NotMade), "{checks:?}");
-        assert!(checks.contains(&check("server's counters", Ok(()))), "{checks:?}");
+        let not_made = |check: &&Check| check.state == CheckState::NotMade;
+        let why = checks.iter().find(not_made).and_then(|check| check.why.clone());
+        assert_eq!(why.as_deref(), Some("add-job: no command of the server"), "{checks:?}");
+        assert!(checks.contains(&check(CheckName::CountMismatch, Ok(()))), "{checks:?}");
     }
 
     #[test]
@@ -293,7 +290,7 @@ mod tests {
         }
         let checks = of(&attempt(), &[total]).unwrap();
         assert!(
-            checks.iter().any(|check| check.name == "server's counters, all commands together"),
+            checks.iter().any(|check| check.why.as_deref() == Some("all commands together")),
             "{checks:?}"
         );
     }
@@ -310,8 +307,8 @@ mod tests {
         });
         assert_eq!(
             told(&run, &stored.collect()),
-            "every phase was measured. Checked: same server, not restarted; server's counters in write; \
-             error replies; no key evicted. Not checked: server's counters in read (the server keeps no command counters)"
+            "every phase was measured. Checked: ServerRestarted; CountMismatch in write; ErrorReplies; \
+             Evictions. Not checked: CountMismatch in read (the server keeps no command counters)"
         );
     }
 }

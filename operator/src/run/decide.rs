@@ -46,7 +46,7 @@ fn failed_in_pod(attempt: &Attempt, failure: &PodFailure) -> Step {
     Step::Finish(Ending::Failed(FailureStatus {
         phase: Some(attempt.phase.clone()),
         repetition: Some(attempt.repetition),
-        pod: Some(failure.pod.clone()),
+        pod: Some(failure.pod.clone()).filter(|pod| !pod.is_empty()),
         step: format!("{:?}", failure.failure.step),
         message: failure.failure.message.clone(),
         exit_code: failure.failure.exit_code,
@@ -190,6 +190,17 @@ pub fn decide(run: &ValidatedRun, observed: &Observed, now: Timestamp) -> Step {
 /// What was measured and cannot be read any more ends the run; nothing is measured in its place.
 pub fn damaged(what: &[String]) -> Step {
     failed(None, "StoredResult", what.join("; "))
+}
+
+/// That the repetitions of a phase differ more than a Required check allows ends the run.
+pub fn too_variable(phase: &str, message: &str) -> Step {
+    let message = format!("phase {phase}: {message}");
+    match failed(None, "Requirement", message) {
+        Step::Finish(Ending::Failed(failure)) => {
+            Step::Finish(Ending::Failed(FailureStatus { phase: Some(phase.to_owned()), ..failure }))
+        }
+        step => step,
+    }
 }
 
 fn server_changed(run: &ValidatedRun, change: &str) -> Step {

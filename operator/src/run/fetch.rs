@@ -230,9 +230,8 @@ async fn runners(
     fetched: &Fetched,
 ) -> BTreeMap<String, RunnerState> {
     let token = run.token(attempt);
-    let address = |pod: &Pod| pod.status.as_ref()?.pod_ip.as_ref()?.parse().ok();
     let alive = fetched.pods_of(&attempt.name).filter(|pod| !pods::ended(pod));
-    let asked = alive.filter_map(|pod| Some((pod.name_any(), address(pod)?))).map(|(pod, address)| {
+    let asked = alive.filter_map(|pod| Some((pod.name_any(), pods::address(pod)?))).map(|(pod, address)| {
         let token = &token;
         async move {
             let answer = ctx.agents.progress(address, token).await;
@@ -265,9 +264,7 @@ fn seen(ctx: &Context, run: &ValidatedRun) -> Fetched {
 
 /// Said of the Datastore that the run refers to, if there is none any more.
 fn target_gone(ctx: &Context, run: &ValidatedRun) -> Option<String> {
-    let target = &run.spec.target;
-    let own = target.datastore.as_ref().map(|_| &run.holder.name);
-    let name = target.datastore_ref.as_ref().map(|reference| &reference.name).or(own)?;
+    let name = run.datastore_name()?;
     let there = ctx.world.datastores.find(|datastore| {
         datastore.name_any() == *name
             && datastore.namespace().as_ref() == Some(&run.holder.namespace)

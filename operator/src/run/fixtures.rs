@@ -56,6 +56,7 @@ pub(crate) fn target() -> ReadyTarget {
         tls: None,
         truth: Some(truth()),
         members: Vec::new(),
+        observers: vec!["10.1.2.3:9180".parse().unwrap()],
         nodes: vec!["worker".into()],
         identity: None,
         datastore: Some(DatastoreKey { namespace: "races".into(), name: "redis".into() }),

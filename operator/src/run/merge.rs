@@ -17,6 +17,7 @@ use dragstrip_results::{
         Failure, FailureStep, MergedOperation, OperationResult, PodFailure, PodResult, RepetitionResult,
     },
 };
+use std::ops::Range;
 use window::Common;
 
 /// Name of the row of all operations together.
@@ -289,6 +290,12 @@ fn too_few_hits(attempt: &Attempt, operations: &[MergedOperation]) -> Option<Str
     })
 }
 
+/// The window in which all clients of a repetition loaded together, in nanoseconds of
+/// Unix time by the operator's clock; `None` where there was none.
+pub fn common_window(results: &[PodResult]) -> Option<Range<i64>> {
+    Common::of(results).unix_nanos()
+}
+
 /// One repetition out of what its pods said. A failed or missing pod, or one of
 /// whose result only a part is known, makes the repetition failed, never a partial sum.
 pub fn merge(attempt: &Attempt, expected: u32, results: Vec<PodResult>) -> RepetitionResult {
@@ -343,6 +350,10 @@ pub fn merge(attempt: &Attempt, expected: u32, results: Vec<PodResult>) -> Repet
         failure,
         pods: results,
         servers: Vec::new(),
+        nodes: Vec::new(),
+        verdict: None,
+        reasons: Vec::new(),
+        limited_by: None,
     }
 }
 

@@ -2,6 +2,7 @@
 //! clocks are from the operator's. Needs the client and the runners.
 
 use super::{
+    evidence,
     fetch::Fetched,
     validate::{Attempt, ValidatedRun},
 };
@@ -13,10 +14,10 @@ use crate::{
     context::Context,
     labels::{self, RUN_MANAGER},
 };
-use dragstrip_results::protocol::{ClockOffset, StartOrder};
+use dragstrip_results::protocol::{ClockOffset, RUNNER_PORT, StartOrder};
 use futures::future::join_all;
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
+use k8s_openapi::api::batch::v1::Job;
 use kube::{
     Api, ResourceExt,
     api::{Patch, PatchParams},
@@ -132,10 +133,6 @@ fn nanoseconds(instant: Timestamp) -> i64 {
     i64::try_from(instant.as_nanosecond()).unwrap_or(i64::MAX)
 }
 
-fn address(pod: &Pod) -> Option<(String, IpAddr)> {
-    Some((pod.name_any(), pod.status.as_ref()?.pod_ip.as_ref()?.parse().ok()?))
-}
-
 /// The first error, once all have had their chance: a pod that does not answer
 /// must not keep the others from being told.
 fn all<T, E>(results: Vec<Result<T, E>>) -> Result<Vec<T>, E> {
@@ -150,9 +147,10 @@ async fn runners(
     fetched: &Fetched,
 ) -> Result<Vec<Runner>, Error> {
     let alive = fetched.pods_of(&attempt.name).filter(|pod| !pods::ended(pod));
-    let found: Vec<(String, IpAddr)> = alive.filter_map(address).collect();
+    let found: Vec<(String, IpAddr)> =
+        alive.filter_map(|pod| Some((pod.name_any(), pods::address(pod)?))).collect();
     let asked = found.into_iter().map(|(pod, address)| async move {
-        match agents.clock(address, token).await {
+        match agents.clock(address, RUNNER_PORT, token).await {
             Ok(clock) => Ok(Runner { pod, address, clock }),
             Err(error) => Err(Error::ReadClock(error, pod)),
         }
@@ -172,7 +170,9 @@ pub async fn give(
     };
     let token = run.token(attempt);
     // Before the start line is fixed: it takes time that the pods need to be told.
-    let runners = runners(&ctx.agents, &token, attempt, fetched).await?;
+    let clocks = runners(&ctx.agents, &token, attempt, fetched);
+    let (runners, ()) = tokio::join!(clocks, evidence::order(ctx, run, attempt));
+    let runners = runners?;
     let Some(start) = fix_start_line(ctx, run, attempt, job, fetched).await? else {
         return Ok(());
     };

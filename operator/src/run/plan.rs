@@ -156,6 +156,20 @@ pub fn retried<'a>(
     })
 }
 
+/// The names of results that are in no figure because their repetition was measured again.
+pub fn lost_and_measured_again<'a>(
+    run: &'a ValidatedRun,
+    stored: &'a BTreeMap<String, RepetitionResult>,
+) -> impl Iterator<Item = &'a str> {
+    let superseded = move |attempt: &&Attempt| {
+        let later = |other: &Attempt| {
+            other.repetition == attempt.repetition && other.measurement > attempt.measurement
+        };
+        run.attempts.iter().any(|other| later(other) && stored.contains_key(&other.name))
+    };
+    run.attempts.iter().filter(superseded).map(|attempt| attempt.name.as_str())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,6 +1,8 @@
 //! What a run's status says. [`live`] and [`publish`] need the client, the rest is pure:
 //! derived on every pass from what exists.
 
+mod verdict;
+
 use super::{
     checks, clock,
     decide::{Ending, ReadyTarget, Step, TargetState, Waiting},
@@ -23,6 +25,7 @@ use dragstrip_crds::{
     observed::ServerTruth,
     run::{
         FailureStatus, Headline, PhaseStatus, Progress, RetryStatus, RunPhase, SetbackStatus, TargetStatus,
+        Verdict, VerdictReason,
     },
 };
 use dragstrip_results::result::RepetitionResult;
@@ -31,6 +34,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 use std::collections::BTreeMap;
 
+/// Step of a failure that a Required check found.
+const REQUIREMENT: &str = "Requirement";
 /// Reason of a condition that only needs time.
 const STARTING: &str = "Starting";
 
@@ -114,6 +119,9 @@ fn message(run: &ValidatedRun, step: &Step) -> String {
         Step::Finish(Ending::Failed(failure)) => match (&failure.phase, failure.repetition, &failure.pod) {
             (Some(phase), Some(repetition), Some(pod)) => {
                 format!("phase {phase}, repetition {repetition}, pod {pod}: {}", failure.message)
+            }
+            (Some(phase), Some(repetition), None) if failure.step == REQUIREMENT => {
+                format!("phase {phase}, repetition {repetition}: {}", failure.message)
             }
             _ => failure.message.clone(),
         },
@@ -218,7 +226,10 @@ fn end_findings(run: &ValidatedRun, figures: &Figures, step: &Step) -> [Finding;
     match step {
         Step::Finish(Ending::Succeeded) => [
             Finding::yes(COMPLETE, "Succeeded", "every phase was measured"),
-            Finding::yes(PASSED, "Succeeded", figures.checks.clone()),
+            match verdict::told(&figures.phases) {
+                told if told.is_empty() => Finding::yes(PASSED, "Succeeded", figures.checks.clone()),
+                told => Finding::yes(PASSED, "Degraded", format!("Degraded. {told}. {}", figures.checks)),
+            },
         ],
         Step::Finish(Ending::Failed(_)) => [
             Finding::yes(COMPLETE, "Failed", message(run, step)),
@@ -278,7 +289,8 @@ fn headline_of(phase: &PhaseStatus) -> (Option<i64>, Option<i64>) {
 
 fn headline(phases: &[PhaseStatus]) -> Option<Headline> {
     let (operations_per_second, p99_microseconds) = phases.iter().map(headline_of).unzip();
-    (!phases.is_empty()).then_some(Headline { operations_per_second, p99_microseconds })
+    let limited_by = phases.iter().map(|phase| Some(phase.limited_by.as_ref()?.by)).collect();
+    (!phases.is_empty()).then_some(Headline { operations_per_second, p99_microseconds, limited_by })
 }
 
 /// Repetitions that were lost and are measured again.
@@ -317,8 +329,8 @@ pub fn shows_figures(run: &ValidatedRun, old: &BenchmarkRunStatus, fetched: &Fet
         _ => false,
     };
     // What was checked is told at the end, from the results.
-    let succeeded = matches!(step, Step::Finish(Ending::Succeeded));
-    succeeded || due && plan::done(run, &fetched.kept) != shown
+    let judged = matches!(step, Step::Finish(Ending::Succeeded | Ending::Failed(_)));
+    judged && !fetched.kept.is_empty() || due && plan::done(run, &fetched.kept) != shown
 }
 
 /// The server's own account as an external target's clients got it.
@@ -347,6 +359,8 @@ struct Figures {
     phases: Vec<PhaseStatus>,
     observed: Option<ServerTruth>,
     checks: String,
+    /// Why results must not be used that are in no phase.
+    refused: Vec<VerdictReason>,
 }
 
 impl Figures {
@@ -356,8 +370,14 @@ impl Figures {
                 phases: summary::phases(run, results),
                 observed: truth_from(results),
                 checks: checks::told(run, results),
+                refused: verdict::refused(run, results),
             },
-            None => Self { phases: old.phases.clone(), observed: None, checks: String::new() },
+            None => Self {
+                phases: old.phases.clone(),
+                observed: None,
+                checks: String::new(),
+                refused: Vec::new(),
+            },
         }
     }
 }
@@ -390,7 +410,11 @@ pub fn of_step(
     let queued = phase(step) == RunPhase::Queued;
     let setback = setback(old, step, now);
     let told_already = matches!(step, Step::StandBack { .. } | Step::Wait(Waiting::Setback(_), _));
-    let text = with_setback(message(run, step), setback.as_ref().filter(|_| !told_already));
+    let mut text = with_setback(message(run, step), setback.as_ref().filter(|_| !told_already));
+    let (verdict, reasons) = verdict::verdict(&figures, step);
+    if verdict == Some(Verdict::Degraded) {
+        text = format!("{text}; Degraded: {}", reasons.join(", "));
+    }
     BenchmarkRunStatus {
         observed_generation: Some(run.generation),
         phase: phase(step),
@@ -408,6 +432,10 @@ pub fn of_step(
             _ => None,
         },
         target: Some(target(run, old, fetched, &figures)),
+        verdict,
+        reasons,
+        // Settled at the end, with the cluster.
+        noise: None,
         headline: headline(&figures.phases),
         phases: figures.phases,
         retries: retries(run, &fetched.kept),
@@ -430,6 +458,8 @@ pub fn of_invalid(
         phase: RunPhase::Failed,
         message: Some(message.clone()),
         finished_at: Some(Time(now)),
+        verdict: Some(Verdict::Invalid),
+        reasons: vec!["SpecInvalid".to_owned()],
         // What was measured before stays.
         conditions: conditions::upsert(
             &old.conditions,
@@ -452,6 +482,7 @@ fn announcement(old: &BenchmarkRunStatus, new: &BenchmarkRunStatus) -> Option<(b
         })
     };
     match new.phase {
+        RunPhase::Succeeded if new.verdict == Some(Verdict::Degraded) => Some((true, "Degraded", note)),
         RunPhase::Succeeded => Some((false, "Succeeded", note)),
         RunPhase::Failed => Some((true, "Failed", note)),
         RunPhase::Cancelled => Some((false, "Cancelled", note)),

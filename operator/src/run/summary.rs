@@ -2,13 +2,14 @@
 //! and with their spread. Pure.
 
 use super::{
+    decide::{Step, too_variable},
     merge::{TOTAL, add_schedules},
     plan::counted,
     validate::{Attempt, ValidatedRun},
 };
 use dragstrip_crds::{
     measured::{LatencySummary, Metric, ScheduleRecord},
-    run::{OperationStatus, PhaseSpec, PhaseStatus, RepetitionStatus, ToolStatus},
+    run::{LimitedBy, OperationStatus, PhaseSpec, PhaseStatus, RepetitionStatus, ToolStatus, VerdictReason},
     units::Period,
     workload::LoadSpec,
 };
@@ -16,6 +17,7 @@ use dragstrip_results::{
     histogram::Latencies,
     result::{MergedOperation, RepetitionResult},
     statistics::spread,
+    verdict,
 };
 use std::collections::BTreeMap;
 
@@ -82,7 +84,36 @@ fn repetition(config_map: &str, result: &RepetitionResult) -> RepetitionStatus {
         start_skew_seconds: result.start_skew_seconds,
         clock_offset_seconds: offsets.fold(0.0, f64::max),
         hit_ratio: result.hit_ratio,
+        verdict: result.verdict,
+        reasons: result.reasons.iter().map(|reason| reason.reason.clone()).collect(),
     }
+}
+
+/// What the verdicts of `results` come to, with what their spread says: each reason once.
+fn reasons(
+    run: &ValidatedRun,
+    results: &[&RepetitionResult],
+    operations: &[OperationStatus],
+) -> Vec<VerdictReason> {
+    let total = operations.iter().find(|row| row.operation == TOTAL).map(|row| row.operations_per_second);
+    let spread = total.and_then(|total| {
+        verdict::high_variance(total.repetitions, total.coefficient_of_variation, &run.spec.requirements)
+    });
+    let mut reasons: Vec<VerdictReason> = Vec::new();
+    for reason in results.iter().flat_map(|result| &result.reasons).chain(&spread) {
+        if !reasons.iter().any(|known| known.reason == reason.reason) {
+            reasons.push(reason.clone());
+        }
+    }
+    reasons
+}
+
+/// What limited most of `results`, in the words of the first of those.
+fn limited_by(results: &[&RepetitionResult]) -> Option<LimitedBy> {
+    let found = || results.iter().filter_map(|result| result.limited_by.as_ref());
+    let times = |one: &LimitedBy| found().filter(|other| other.by == one.by).count();
+    // Of several with as many the first counts.
+    found().rev().max_by_key(|one| times(one)).cloned()
 }
 
 fn tool(result: &RepetitionResult) -> ToolStatus {
@@ -160,21 +191,34 @@ fn notes(results: &[&RepetitionResult]) -> Vec<String> {
     notes
 }
 
-fn phase(declared: &PhaseSpec, good: &[(&Attempt, &RepetitionResult)]) -> Option<PhaseStatus> {
+fn phase(
+    run: &ValidatedRun,
+    declared: &PhaseSpec,
+    good: &[(&Attempt, &RepetitionResult)],
+) -> Option<PhaseStatus> {
     let results: Vec<&RepetitionResult> = good.iter().map(|(_, result)| *result).collect();
     let first = results.first()?;
     let operations: Vec<_> =
         names(&results).into_iter().filter_map(|name| operation(name, &results)).collect();
+    let reasons = reasons(run, &results, &operations);
     Some(PhaseStatus {
         name: declared.name.clone(),
         tool: tool(first),
         repetitions: good.iter().map(|(attempt, result)| repetition(&attempt.name, result)).collect(),
+        // A result that a version without verdicts stored has none: nor has its phase.
+        verdict: results
+            .iter()
+            .map(|result| result.verdict)
+            .collect::<Option<Vec<_>>>()
+            .map(|_| verdict::worst(&reasons)),
+        limited_by: limited_by(&results),
         metrics: metrics(&results),
         batches: results.last().and_then(|last| last.batches.clone()),
         schedule: schedule(&results),
         warmup_seconds: declared.warmup.as_ref().map(Period::seconds),
         loaded_keys: declared.load.as_ref().map(LoadSpec::keys),
         notes: notes(&results).into_iter().chain(not_joined(&operations, &results)).collect(),
+        reasons,
         operations,
     })
 }
@@ -187,9 +231,18 @@ pub fn phases(run: &ValidatedRun, stored: &BTreeMap<String, RepetitionResult>) -
     let of = |declared: &PhaseSpec| {
         let own: Vec<_> =
             counted.iter().filter(|(attempt, _)| attempt.phase == declared.name).copied().collect();
-        phase(declared, &own)
+        phase(run, declared, &own)
     };
     fit(run.spec.phases.iter().filter_map(of).collect())
+}
+
+/// How a run ends of which all measurements are good, but the repetitions of a phase
+/// differ more than a Required check allows.
+pub fn required(run: &ValidatedRun, stored: &BTreeMap<String, RepetitionResult>) -> Option<Step> {
+    phases(run, stored).iter().find_map(|phase| {
+        let failure = verdict::required(&phase.reasons)?;
+        Some(too_variable(&phase.name, &failure.message))
+    })
 }
 
 /// Most bytes of all phases as JSON: the object is kept, watched and sent as a whole.

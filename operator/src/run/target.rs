@@ -22,11 +22,11 @@ use dragstrip_crds::{
 };
 use dragstrip_results::{
     observed::Observation,
-    protocol::{JobMember, JobTls},
+    protocol::{JobMember, JobTls, OBSERVER_PORT},
 };
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, ResourceExt, runtime::reflector::ObjectRef};
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, net::SocketAddr, sync::Arc};
 
 /// Finds the target of `run` without a question to its server: what its status says.
 /// For a run that has `begun`, a Datastore whose change waits for it is as it was.
@@ -110,6 +110,7 @@ fn outside(ctx: &Context, run: &ValidatedRun, external: &ExternalTarget) -> Targ
         tls: external.tls.as_ref().map(outside_tls),
         truth: None,
         members: Vec::new(),
+        observers: Vec::new(),
         identity: datastore.as_ref().map(|key| Identity::of(servers(&pods, key), None)),
         nodes: nodes.into_iter().collect(),
         datastore,
@@ -118,7 +119,10 @@ fn outside(ctx: &Context, run: &ValidatedRun, external: &ExternalTarget) -> Targ
 }
 
 /// The pods of a Datastore.
-fn servers<'a>(pods: &'a [Arc<Pod>], key: &'a DatastoreKey) -> impl Iterator<Item = &'a Arc<Pod>> + Clone {
+pub(super) fn servers<'a>(
+    pods: &'a [Arc<Pod>],
+    key: &'a DatastoreKey,
+) -> impl Iterator<Item = &'a Arc<Pod>> + Clone {
     pods.iter().filter(|pod| {
         let label = |name| pod.labels().get(name).map(String::as_str);
         label(labels::COMPONENT) == Some(labels::SERVER)
@@ -127,7 +131,14 @@ fn servers<'a>(pods: &'a [Arc<Pod>], key: &'a DatastoreKey) -> impl Iterator<Ite
     })
 }
 
-fn node_of(pod: &Pod) -> Option<String> {
+/// Where the observers in `pods` listen; those that speak no RESP have none.
+fn observers<'a>(pods: impl Iterator<Item = &'a Arc<Pod>>, protocol: ServerProtocol) -> Vec<SocketAddr> {
+    let observed = pods.filter(|_| protocol == ServerProtocol::Resp);
+    observed.filter_map(|pod| Some(SocketAddr::new(pods::address(pod)?, OBSERVER_PORT))).collect()
+}
+
+/// The node that a pod is on.
+pub(super) fn node_of(pod: &Pod) -> Option<String> {
     pod.spec.as_ref()?.node_name.clone()
 }
 
@@ -239,6 +250,7 @@ fn ready<'a>(
         tls: spec.tls.as_ref().map(|tls| own_tls(tls, status)),
         truth: None,
         members,
+        observers: observers(pods.clone(), protocol(spec)),
         nodes: nodes.into_iter().collect(),
         identity: Some(Identity::of(pods, generation)),
         datastore: Some(key.clone()),

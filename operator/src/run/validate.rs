@@ -106,6 +106,13 @@ impl ValidatedRun {
         format!("{}/{}", self.holder.uid, attempt.name)
     }
 
+    /// The Datastore that the run loads, its own one or another; none for an external target.
+    pub fn datastore_name(&self) -> Option<&str> {
+        let target = &self.spec.target;
+        let own = target.datastore.as_ref().map(|_| self.holder.name.as_str());
+        target.datastore_ref.as_ref().map(|reference| reference.name.as_str()).or(own)
+    }
+
     /// Number of client pods.
     pub fn pods(&self) -> u32 {
         u32::try_from(self.spec.clients.pods).unwrap_or(1)

@@ -1,10 +1,18 @@
 //! Finds the server's container: in a shared process namespace each process's
-//! root, and so its cgroup, is reachable through /proc by the same user.
-//! Touches /proc.
+//! root, and so its cgroup, is reachable through /proc by the same user; and so are
+//! its open sockets, which tell on what port it listens. Touches /proc.
 
 use crate::cgroup;
 use dragstrip_results::observed::CgroupUsage;
-use std::{collections::BTreeSet, fs, path::PathBuf};
+use procfs::{
+    net::{TcpState, tcp, tcp6},
+    process::{FDTarget, Process as OpenedProcess},
+};
+use std::{
+    collections::{BTreeSet, HashMap},
+    fs,
+    path::PathBuf,
+};
 
 /// Process names of the engines' servers, as the kernel cuts them.
 const SERVER_NAMES: [&str; 5] =
@@ -22,11 +30,49 @@ type Process = (u32, String);
 /// `name` is the server's process name where it is declared.
 pub fn server_usage(name: Option<&str>, servers: usize) -> Option<CgroupUsage> {
     let candidates = candidates(processes(), std::process::id(), name);
-    let usages = candidates
-        .into_iter()
-        .filter_map(|id| cgroup::read(&PathBuf::from(format!("/proc/{id}/root{}", cgroup::OWN_ROOT))));
+    let roots = candidates.into_iter().filter_map(|id| i32::try_from(id).ok().map(cgroup_root));
+    let usages = roots.filter_map(|root| Some(cgroup::read(&root)?.usage));
     // Each server is the first process of a container of its own.
     usages.take(servers).reduce(sum)
+}
+
+/// Where the cgroup of a process's container is seen.
+pub fn cgroup_root(process: i32) -> PathBuf {
+    PathBuf::from(format!("/proc/{process}/root{}", cgroup::OWN_ROOT))
+}
+
+/// The process that listens on each of `ports`, where one is found. `name` is its
+/// process name where it is declared.
+pub fn listeners(ports: &[u16], name: Option<&str>) -> Vec<Option<i32>> {
+    let entries = [tcp(), tcp6()].into_iter().flatten().flatten();
+    let listening = entries.filter(|entry| entry.state == TcpState::Listen);
+    let sockets: HashMap<u64, u16> =
+        listening.map(|entry| (entry.inode, entry.local_address.port())).collect();
+    let mut found = vec![None; ports.len()];
+    for id in candidates(processes(), std::process::id(), name) {
+        if found.iter().all(Option::is_some) {
+            break;
+        }
+        let Ok(process) = i32::try_from(id) else { continue };
+        let listened = ports_of(process, &sockets);
+        for (port, found) in ports.iter().zip(&mut found) {
+            // Children have their parent's sockets too, and come after it.
+            if found.is_none() && listened.contains(port) {
+                *found = Some(process);
+            }
+        }
+    }
+    found
+}
+
+/// The ports that a process listens on, by the sockets that it holds.
+fn ports_of(process: i32, sockets: &HashMap<u64, u16>) -> BTreeSet<u16> {
+    let opened = OpenedProcess::new(process).and_then(|process| process.fd());
+    let sockets_of = opened.into_iter().flatten().filter_map(|file| match file.ok()?.target {
+        FDTarget::Socket(inode) => sockets.get(&inode).copied(),
+        _ => None,
+    });
+    sockets_of.collect()
 }
 
 /// Two containers as one. Their peaks need not have been at the same time: the

@@ -17,6 +17,7 @@ use dragstrip_results::{
     counters::{compared, counters_agree},
     protocol::JobSpec,
     result::{Failure, FailureStep, PodResult, Window},
+    usage::ContainerUsage,
 };
 use std::{ops::Range, time::Duration};
 
@@ -28,7 +29,7 @@ pub(super) fn settle(
     shared: &Shared,
     result: &mut PodResult,
 ) -> Result<(), Failure> {
-    let Watched { exit, wall, began, active } = done.watched;
+    let Watched { exit, wall, began, active, threads } = done.watched;
     let (stdout, stderr) = (done.written.stdout, done.written.stderr);
     let ended = Ended {
         exit,
@@ -47,7 +48,7 @@ pub(super) fn settle(
     let told = measured.as_ref().and_then(|measured| measured.window);
     let line = Line { received: armed.received, measured_after: tool::measured_after(job) };
     result.window = window(&line, done.launched_unix_nanos, began..active, told);
-    result.client = done.client;
+    result.client = ContainerUsage { threads, ..done.client };
     shared.finish(totals(measured.as_ref(), shared), result.window.seconds);
     if let Some(measured) = measured {
         fill_in(result, measured);
@@ -107,6 +108,9 @@ fn fill_in(result: &mut PodResult, measured: Measured) {
     result.batches = measured.batches;
     result.metrics = measured.metrics;
     result.workers = measured.workers;
+    if !measured.threads.is_empty() {
+        result.client.threads = measured.threads;
+    }
     result.notes = measured.notes;
 }
 

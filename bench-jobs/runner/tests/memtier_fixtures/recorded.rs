@@ -123,6 +123,7 @@ pub fn job() -> JobSpec {
         tls: None,
         protocol: ServerProtocol::Resp,
         members: Vec::new(),
+        observers: Vec::new(),
     };
     JobSpec {
         run: "run".to_owned(),

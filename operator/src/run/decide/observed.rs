@@ -11,6 +11,7 @@ use dragstrip_results::{
     result::PodFailure,
 };
 use jiff::Timestamp;
+use std::net::SocketAddr;
 
 /// A Datastore, wherever it is.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -58,6 +59,8 @@ pub struct ReadyTarget {
     pub truth: Option<ServerTruth>,
     /// Every server, where there are several.
     pub members: Vec<JobMember>,
+    /// Where the observers beside its servers listen; none of an external target.
+    pub observers: Vec<SocketAddr>,
     /// What it is; absent for an outsider, of whom only its clients learn something.
     pub identity: Option<Identity>,
     /// Nodes it runs on, in a fixed order; empty where they are not known.

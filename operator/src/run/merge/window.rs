@@ -1,6 +1,7 @@
 //! The time in which every client was active, and what falls into it. Pure.
 
 use dragstrip_results::result::{OperationResult, PodResult};
+use std::ops::Range;
 
 /// The window in which every client that sent load was active, in seconds after
 /// the earliest start by the operator's clock.
@@ -65,6 +66,15 @@ impl Common {
         self.end - self.begin
     }
 
+    /// From its begin to its end, in nanoseconds of Unix time by the operator's clock;
+    /// `None` where there was no moment in which all sent load.
+    pub fn unix_nanos(&self) -> Option<Range<i64>> {
+        // Seconds of a load are far below the 292 years that fit.
+        #[allow(clippy::cast_possible_truncation)]
+        let at = |seconds: f64| self.origin.saturating_add((seconds * 1e9) as i64);
+        (self.seconds() > 0.0).then(|| at(self.begin)..at(self.end))
+    }
+
     /// From the first pod's start to the last one's.
     pub fn start_skew_seconds(&self) -> f64 {
         self.last_start
@@ -124,9 +134,20 @@ mod tests {
     }
 
     #[test]
+    fn the_window_is_told_by_the_operators_clock() {
+        let mut ahead = late("b", 10, 2.0, 3_500_000_000);
+        ahead.window.clock_offset_seconds = 3.0;
+        let first = pod_result("a", 10, 2.0, 100);
+        let start = first.window.start_unix_nanos;
+        let window = Common::of(&[first, ahead]).unix_nanos();
+        assert_eq!(window, Some(start + 500_000_000..start + 2_000_000_000));
+        assert_eq!(Common::of(&[]).unix_nanos(), None);
+    }
+
+    #[test]
     fn loads_that_never_overlap_have_no_window() {
         let common = Common::of(&[pod_result("a", 10, 2.0, 100), late("b", 10, 2.0, 2_000_000_000)]);
-        assert!(common.is_empty());
+        assert!(common.is_empty() && common.unix_nanos().is_none());
         let alone = Common::of(&[pod_result("a", 10, 2.0, 100)]);
         assert!(!alone.is_empty());
     }

@@ -83,6 +83,7 @@ fn a_cluster_has_all_its_members_with_the_processes_that_run_now() {
     let spread = find(&[]);
     assert_eq!(ids(&spread), ["old-0", "old-1"], "each was verified by its own observer");
     assert_eq!(spread.members[1].host, "10.0.0.1");
+    assert_eq!(spread.observers, ["10.0.0.0:9180", "10.0.0.1:9180"].map(|address| address.parse().unwrap()));
     assert_eq!(spread.nodes, ["node-8", "node-9"], "the nodes of all, sorted and each once");
 }
 

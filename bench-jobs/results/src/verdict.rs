@@ -1,0 +1,181 @@
+//! Whether a repetition's numbers may be believed, and what limited them. Each check is
+//! one pure function of what was recorded and of its limit; docs/verdicts.md says where
+//! each limit comes from.
+
+mod limited;
+mod load;
+mod machines;
+mod network;
+
+use crate::{
+    protocol::JobTool,
+    result::{Check, CheckState, Failure, FailureStep, PodFailure, RepetitionResult},
+};
+use dragstrip_crds::{
+    run::{CheckName, Level, Requirement, Verdict, VerdictReason},
+    units::Decimal,
+};
+
+/// What a check came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Found {
+    /// Nothing wrong.
+    Good,
+    /// The evidence against the number, as one sentence.
+    Bad(String),
+    /// It could not be made, and why.
+    NotMade(&'static str),
+    /// There is nothing of the kind to check, such as the clients' start with one client.
+    Pointless,
+}
+
+/// `bad` as evidence if it is wrong that the number is good.
+fn unless(good: bool, bad: impl FnOnce() -> String) -> Found {
+    if good { Found::Good } else { Found::Bad(bad()) }
+}
+
+/// What was recorded, and the tool that was told to load.
+struct Evidence<'a> {
+    result: &'a RepetitionResult,
+    tool: &'a JobTool,
+}
+
+type Examine = fn(&Evidence, f64) -> Found;
+
+/// The checks of one repetition with their limits, in the units of
+/// [`Requirement::check`](dragstrip_crds::run::Requirement).
+const CHECKS: [(CheckName, f64, Examine); 16] = [
+    (CheckName::StartSkew, 1.0, load::start_skew),
+    (CheckName::ShortOverlap, 0.95, load::short_overlap),
+    (CheckName::ShortWindow, 3.0, load::short_window),
+    (CheckName::NotSteady, 0.1, load::not_steady),
+    (CheckName::LittleLawViolated, 0.1, load::little_law),
+    (CheckName::ScheduleLag, 0.001, load::schedule_lag),
+    (CheckName::RateNotKept, 0.99, load::rate_not_kept),
+    (CheckName::ClientSaturated, 0.85, machines::client_saturated),
+    (CheckName::ClientThrottled, 0.01, machines::client_throttled),
+    (CheckName::ServerThrottled, 0.01, machines::server_throttled),
+    (CheckName::Steal, 0.02, machines::steal),
+    (CheckName::ForeignLoad, 0.1, machines::foreign_load),
+    (CheckName::MemoryPressure, 10.0, machines::memory_pressure),
+    (CheckName::SharedNode, 0.0, machines::shared_node),
+    (CheckName::PlacementNotAsDeclared, 0.0, machines::placement),
+    (CheckName::NetworkAllowanceExceeded, 0.0, network::allowance_exceeded),
+];
+
+/// Coefficient of variation of repetitions from which on they differ too much.
+const VARIANCE_LIMIT: f64 = 0.05;
+/// Repetitions from which on their spread says anything.
+const LEAST_REPETITIONS: u32 = 3;
+
+/// The level and limit of `check`: as `requirements` have them, or the defaults.
+fn strictness(requirements: &[Requirement], check: CheckName, default: f64) -> (Level, f64) {
+    match requirements.iter().find(|requirement| requirement.check == check) {
+        Some(declared) => (declared.level, declared.limit.as_ref().map_or(default, Decimal::value)),
+        None => (Level::Warn, default),
+    }
+}
+
+fn reason(level: Level, check: CheckName, message: String) -> VerdictReason {
+    let verdict = if level == Level::Required { Verdict::Invalid } else { Verdict::Degraded };
+    VerdictReason { reason: check.to_string(), verdict, message }
+}
+
+/// How a failure is called in a verdict.
+pub fn reason_of(step: FailureStep) -> String {
+    let check = match step {
+        FailureStep::ErrorReplies => CheckName::ErrorReplies,
+        FailureStep::CounterCheck => CheckName::CountMismatch,
+        FailureStep::ServerIdentity => CheckName::ServerRestarted,
+        FailureStep::Eviction => CheckName::Evictions,
+        FailureStep::Load => CheckName::MissingKeys,
+        FailureStep::HitRatio => CheckName::LowHitRatio,
+        FailureStep::Lost => return "ClientLost".to_owned(),
+        FailureStep::Watchdog => return "ToolOverdue".to_owned(),
+        FailureStep::Interrupted => return "Interrupted".to_owned(),
+        other => return format!("{other:?}Failed"),
+    };
+    check.to_string()
+}
+
+/// Judges `result`, which `tool` measured under `requirements`: fills in its verdict,
+/// reasons, checks and what limited it, and fails it where a Required check found something.
+pub fn judge(result: &mut RepetitionResult, tool: &JobTool, requirements: &[Requirement]) {
+    if let Some(failure) = &result.failure {
+        let message = failure.failure.message.clone();
+        let reason = reason_of(failure.failure.step);
+        result.reasons = vec![VerdictReason { reason, verdict: Verdict::Invalid, message }];
+        result.verdict = Some(Verdict::Invalid);
+        return;
+    }
+    let (mut checks, mut reasons) = (Vec::new(), Vec::new());
+    let evidence = Evidence { result, tool };
+    for (name, default, examine) in CHECKS {
+        let (level, limit) = strictness(requirements, name, default);
+        if level == Level::Ignore {
+            continue;
+        }
+        let (state, why) = match examine(&evidence, limit) {
+            Found::Pointless => continue,
+            Found::Good => (CheckState::Passed, None),
+            Found::NotMade(why) => (CheckState::NotMade, Some(why.to_owned())),
+            Found::Bad(message) => {
+                reasons.push(reason(level, name, message));
+                continue;
+            }
+        };
+        checks.push(Check { name: name.to_string(), state, why });
+    }
+    let limited_by = limited::by(&evidence);
+    result.checks.extend(checks);
+    result.limited_by = Some(limited_by);
+    result.verdict = Some(worst(&reasons));
+    result.failure = required(&reasons).map(|failure| PodFailure { pod: String::new(), failure });
+    result.reasons = reasons;
+}
+
+/// The worst that `reasons` make of a number.
+pub fn worst(reasons: &[VerdictReason]) -> Verdict {
+    reasons.iter().map(|reason| reason.verdict).max().unwrap_or(Verdict::Valid)
+}
+
+/// The failure that the first Required check among `reasons` is.
+pub fn required(reasons: &[VerdictReason]) -> Option<Failure> {
+    let broken = reasons.iter().find(|reason| reason.verdict == Verdict::Invalid)?;
+    let message =
+        format!("{}: {} (spec.requirements makes this check Required)", broken.reason, broken.message);
+    Some(Failure {
+        step: FailureStep::Requirement,
+        message,
+        exit_code: None,
+        signal: None,
+        last_lines: vec![],
+    })
+}
+
+/// What the spread of `repetitions` and its coefficient of variation say, if anything.
+pub fn high_variance(
+    repetitions: u32,
+    coefficient_of_variation: Option<f64>,
+    requirements: &[Requirement],
+) -> Option<VerdictReason> {
+    let (level, limit) = strictness(requirements, CheckName::HighVariance, VARIANCE_LIMIT);
+    let variation = coefficient_of_variation.filter(|_| repetitions >= LEAST_REPETITIONS)?;
+    (level != Level::Ignore && variation > limit).then(|| {
+        let message = format!(
+            "throughput of {repetitions} repetitions varies by {} (limit {}): their mean says little",
+            percent(variation),
+            percent(limit)
+        );
+        reason(level, CheckName::HighVariance, message)
+    })
+}
+
+/// A share from 0 to 1 for people.
+fn percent(share: f64) -> String {
+    let percent = share * 100.0;
+    if percent.abs() < 10.0 && percent != 0.0 { format!("{percent:.1} %") } else { format!("{percent:.0} %") }
+}
+
+#[cfg(test)]
+mod tests;

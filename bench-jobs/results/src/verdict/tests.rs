@@ -1,0 +1,367 @@
+use super::*;
+use crate::{
+    result::{MergedOperation, NodeRecord, PodResult, Window},
+    usage::{ContainerUsage, HostUsage, NetworkUsage, RoundTrip, ServerUsage, ThreadUsage},
+};
+use dragstrip_crds::{
+    measured::{LatencySummary, ScheduleRecord},
+    run::Limiter,
+};
+use serde_json::json;
+
+const SECONDS: f64 = 10.0;
+
+fn loadgen() -> JobTool {
+    JobTool::Loadgen(serde_json::from_value(json!({"duration": "10s"})).unwrap())
+}
+
+fn open_loop() -> JobTool {
+    let spec = json!({"duration": "10s", "rate": {"operationsPerSecond": 1000}});
+    JobTool::Loadgen(serde_json::from_value(spec).unwrap())
+}
+
+fn thread(name: &str, share: f64) -> ThreadUsage {
+    ThreadUsage { name: name.into(), cpu_seconds: share * SECONDS, waiting_seconds: 0.0 }
+}
+
+/// Half a CPU of four, of which nobody else used any.
+fn usage(threads: Vec<ThreadUsage>) -> ContainerUsage {
+    let cpu_seconds = threads.iter().map(|thread| thread.cpu_seconds).sum();
+    ContainerUsage {
+        seconds: SECONDS,
+        cpu_seconds,
+        threads,
+        host: Some(HostUsage {
+            cpus: 4,
+            busy_seconds: cpu_seconds,
+            interrupt_seconds: 1.0,
+            steal_seconds: 0.0,
+        }),
+        network: Some(NetworkUsage { sent_segments: 1000, ..NetworkUsage::default() }),
+        ..ContainerUsage::default()
+    }
+}
+
+fn client(name: &str) -> PodResult {
+    let mut pod: PodResult =
+        serde_json::from_value(json!({"phase": "read", "repetition": 1, "pod": name})).unwrap();
+    pod.complete = true;
+    pod.node = Some(format!("node-of-{name}"));
+    pod.tool.connections = 25;
+    pod.tool.pipeline = 1;
+    pod.window = Window { seconds: SECONDS, ..Window::default() };
+    pod.per_second = vec![5000; 10];
+    pod.client = usage(vec![thread("load", 0.4)]);
+    pod.client.round_trip = Some(RoundTrip { samples: 20, failed: 0, median_milliseconds: 0.1 });
+    pod
+}
+
+fn node(name: &str, serves: bool) -> NodeRecord {
+    NodeRecord {
+        name: name.into(),
+        serves,
+        loads: !serves,
+        zone: Some("zone-1".into()),
+        placement_group: Some("group".into()),
+        boot_id: Some(format!("boot-of-{name}")),
+        ..NodeRecord::default()
+    }
+}
+
+/// Two clients with 25 connections each, 10,000 operations a second of 5 ms: nothing wrong.
+fn clean() -> RepetitionResult {
+    let mut result: RepetitionResult = serde_json::from_value(json!({
+        "phase": "read", "repetition": 1, "windowSeconds": SECONDS, "operations": [], "pods": []
+    }))
+    .unwrap();
+    result.operations = vec![MergedOperation {
+        operation: "TOTAL".into(),
+        count: 100_000,
+        operations_per_second: 10_000.0,
+        tool_operations_per_second: None,
+        bytes_per_second: 1e6,
+        hits: None,
+        misses: None,
+        errors: 0,
+        latency_milliseconds: LatencySummary { mean: Some(5.0), ..LatencySummary::default() },
+        histogram: None,
+    }];
+    result.pods = vec![client("a"), client("b")];
+    let server = usage(vec![thread("redis-server", 0.5), thread("io_thd_1", 0.2)]);
+    result.servers =
+        vec![ServerUsage { server: "redis-0".into(), node: Some("server".into()), usage: server }];
+    result.nodes = vec![node("node-of-a", false), node("node-of-b", false), node("server", true)];
+    result
+}
+
+fn judged(mut result: RepetitionResult, tool: &JobTool, requirements: &[Requirement]) -> RepetitionResult {
+    judge(&mut result, tool, requirements);
+    result
+}
+
+fn requirement(text: serde_json::Value) -> Requirement {
+    serde_json::from_value(text).unwrap()
+}
+
+#[test]
+fn a_clean_repetition_is_valid_and_says_what_was_checked() {
+    let result = judged(clean(), &loadgen(), &[]);
+    assert_eq!((result.verdict, result.reasons, result.failure), (Some(Verdict::Valid), vec![], None));
+    let not_made: Vec<&str> = result
+        .checks
+        .iter()
+        .filter(|check| check.state == CheckState::NotMade)
+        .map(|check| check.name.as_str())
+        .collect();
+    assert_eq!(not_made, ["NetworkAllowanceExceeded"], "no pod's interface has such counters");
+    assert_eq!(result.checks.len(), 14, "an open loop's two are pointless: {:?}", result.checks);
+}
+
+type Mutation = fn(&mut RepetitionResult);
+
+#[test]
+fn each_bad_state_is_named_and_no_other_check_cries() {
+    let table: [(CheckName, &str, Mutation); 19] = [
+        (CheckName::StartSkew, "within 1.500 s", |r| r.start_skew_seconds = 1.5),
+        (CheckName::ShortOverlap, "83 % of the 12.0 s", |r| r.pods[0].window.seconds = 12.0),
+        (CheckName::ShortWindow, "9.00 s of the declared 10 s", |r| {
+            r.window_seconds = 9.0;
+            r.pods.iter_mut().for_each(|pod| pod.window.seconds = 9.0);
+        }),
+        (CheckName::NotSteady, "rose by 40 % over 10 s", |r| {
+            r.pods[0].per_second = (0..10).map(|second| 4000 + 500 * second).collect();
+        }),
+        (CheckName::LittleLawViolated, "40.0 requests in flight, where connections had 50", |r| {
+            r.operations[0].latency_milliseconds.mean = Some(4.0);
+        }),
+        (CheckName::LittleLawViolated, "longer than there was time", |r| {
+            r.operations[0].latency_milliseconds.mean = Some(6.0);
+        }),
+        (CheckName::ClientSaturated, "load thread load of b was busy for 90 % of the time (1 of 2", |r| {
+            r.pods[1].client = usage(vec![thread("load", 0.9)]);
+        }),
+        (CheckName::ClientSaturated, "writer 0 of a was busy for 95 %", |r| {
+            r.pods[0].client.threads.clear();
+            r.pods[0].workers = serde_json::from_value(json!([
+                {"role": "writer", "index": 0, "operations": 1, "errors": 0, "cpuSeconds": 9.5}
+            ]))
+            .unwrap();
+        }),
+        (CheckName::ClientThrottled, "limit of a held it back for 5.0 %", |r| {
+            r.pods[0].client.throttled_seconds = 0.5;
+        }),
+        (CheckName::ServerThrottled, "limit of redis-0 held it back for 20 %", |r| {
+            r.servers[0].usage.throttled_seconds = 2.0;
+        }),
+        (CheckName::Steal, "3.0 % of the CPU time of server", |r| {
+            r.servers[0].usage.host.as_mut().unwrap().steal_seconds = 1.2;
+        }),
+        (CheckName::ForeignLoad, "others used 1.00 of the 4 CPUs of node-of-a", |r| {
+            r.pods[0].client.host.as_mut().unwrap().busy_seconds += 10.0;
+        }),
+        (CheckName::MemoryPressure, "redis-0 read memory back from disk 50 times", |r| {
+            r.servers[0].usage.major_page_faults = 500;
+        }),
+        (CheckName::MemoryPressure, "4096 bytes of a went into swap", |r| {
+            r.pods[0].client.swapped_bytes = 4096;
+        }),
+        (CheckName::SharedNode, "the nodes node-of-a, server are one machine", |r| {
+            let boot_id = r.nodes[2].boot_id.clone();
+            r.nodes[0].boot_id = boot_id;
+            // What both used is known to be ours.
+            let both = r.pods[0].client.cpu_seconds + r.servers[0].usage.cpu_seconds;
+            r.pods[0].client.host.as_mut().unwrap().busy_seconds = both;
+        }),
+        (CheckName::PlacementNotAsDeclared, "different zones: node-of-a in zone-2", |r| {
+            r.nodes[0].zone = Some("zone-2".into());
+        }),
+        (CheckName::PlacementNotAsDeclared, "different placement groups: node-of-a in none", |r| {
+            r.nodes[0].placement_group = None;
+        }),
+        (CheckName::NetworkAllowanceExceeded, "bw_out_allowance_exceeded of b counted 7 packets", |r| {
+            let counters = &mut r.pods[1].client.network.as_mut().unwrap().allowance_exceeded;
+            counters.insert("bw_out_allowance_exceeded".into(), 7);
+        }),
+        (CheckName::PlacementNotAsDeclared, "8 CPUs and load 9 server threads", |r| {
+            let truth = json!({"version": "7", "threads": 9, "clusterEnabled": false, "loading": false,
+                "runId": "x", "usedMemoryBytes": 0});
+            let counters = crate::observed::ServerCounters::default();
+            let before = serde_json::to_value(counters).unwrap();
+            r.pods[0].server = serde_json::from_value(json!({"truth": truth, "before": before})).unwrap();
+        }),
+    ];
+    for (check, words, spoil) in table {
+        let mut result = clean();
+        spoil(&mut result);
+        let result = judged(result, &loadgen(), &[]);
+        let names: Vec<&str> = result.reasons.iter().map(|reason| reason.reason.as_str()).collect();
+        assert_eq!(names, [check.to_string()], "{words}: {:?}", result.reasons);
+        assert!(result.reasons[0].message.contains(words), "{check}: {}", result.reasons[0].message);
+        assert_eq!((result.verdict, result.failure), (Some(Verdict::Degraded), None), "{check}");
+    }
+}
+
+fn scheduled(answered: u64, p99: f64) -> RepetitionResult {
+    let mut result = clean();
+    result.schedule = Some(ScheduleRecord {
+        kind: "fixed".into(),
+        operations_per_second: 1000.0,
+        scheduled: 10_000,
+        sent: 10_000,
+        answered,
+        unanswered: 10_000 - answered,
+        lag_milliseconds: LatencySummary { p99: Some(p99), ..LatencySummary::default() },
+    });
+    result
+}
+
+#[test]
+fn an_open_loop_that_is_late_or_not_followed_is_degraded() {
+    let names = |result| -> Vec<String> {
+        judged(result, &open_loop(), &[]).reasons.into_iter().map(|reason| reason.reason).collect()
+    };
+    assert_eq!(names(scheduled(10_000, 0.05)), Vec::<String>::new());
+    assert_eq!(names(scheduled(10_000, 1.5)), ["ScheduleLag"]);
+    assert_eq!(names(scheduled(9_000, 0.05)), ["RateNotKept"]);
+}
+
+#[test]
+fn a_required_check_fails_the_repetition_and_one_to_ignore_is_not_made() {
+    let late = || RepetitionResult { start_skew_seconds: 1.5, ..clean() };
+    let required = [requirement(json!({"check": "StartSkew", "level": "Required"}))];
+    let result = judged(late(), &loadgen(), &required);
+    let failure = result.failure.unwrap().failure;
+    assert_eq!((result.verdict, failure.step), (Some(Verdict::Invalid), FailureStep::Requirement));
+    assert!(failure.message.starts_with("StartSkew: the clients started"), "{}", failure.message);
+    let result = judged(late(), &loadgen(), &[requirement(json!({"check": "StartSkew", "level": "Ignore"}))]);
+    assert_eq!(result.verdict, Some(Verdict::Valid));
+    assert!(!result.checks.iter().any(|check| check.name == "StartSkew"), "{:?}", result.checks);
+    let wider = [requirement(json!({"check": "StartSkew", "limit": "2"}))];
+    assert_eq!(judged(late(), &loadgen(), &wider).verdict, Some(Verdict::Valid));
+}
+
+#[test]
+fn what_failed_is_invalid_for_that_reason_alone() {
+    let failure = Failure {
+        step: FailureStep::CounterCheck,
+        message: "the server counted more".into(),
+        exit_code: None,
+        signal: None,
+        last_lines: vec![],
+    };
+    let failed = RepetitionResult {
+        failure: Some(PodFailure { pod: "a".into(), failure }),
+        start_skew_seconds: 9.0,
+        ..clean()
+    };
+    let result = judged(failed, &loadgen(), &[]);
+    assert_eq!((result.verdict, result.limited_by), (Some(Verdict::Invalid), None));
+    assert_eq!(result.reasons.len(), 1);
+    assert_eq!(result.reasons[0].reason, "CountMismatch");
+}
+
+#[test]
+fn what_is_not_known_is_not_checked_and_said_so() {
+    let mut blind = clean();
+    blind.servers.clear();
+    blind.nodes.clear();
+    for pod in &mut blind.pods {
+        pod.client = ContainerUsage::default();
+        pod.per_second.clear();
+    }
+    let result = judged(blind, &loadgen(), &[]);
+    assert_eq!(result.verdict, Some(Verdict::Valid));
+    let passed: Vec<&str> = result
+        .checks
+        .iter()
+        .filter(|check| check.state == CheckState::Passed)
+        .map(|check| check.name.as_str())
+        .collect();
+    assert_eq!(passed, ["StartSkew", "ShortOverlap", "ShortWindow", "LittleLawViolated"]);
+    assert_eq!(result.limited_by.unwrap().by, Limiter::NothingFound);
+}
+
+#[test]
+fn pipelines_and_clusters_have_fewer_requests_in_flight_than_connections_allow() {
+    let mut result = clean();
+    result.operations[0].latency_milliseconds.mean = Some(2.0);
+    result.pods.iter_mut().for_each(|pod| pod.tool.pipeline = 10);
+    assert_eq!(judged(result, &loadgen(), &[]).verdict, Some(Verdict::Valid));
+}
+
+#[test]
+fn repetitions_that_differ_too_much_are_told_from_three_on() {
+    assert_eq!(high_variance(2, Some(0.3), &[]), None);
+    assert_eq!(high_variance(3, Some(0.04), &[]), None);
+    assert_eq!(high_variance(3, None, &[]), None);
+    let found = high_variance(3, Some(0.08), &[]).unwrap();
+    assert_eq!((found.reason.as_str(), found.verdict), ("HighVariance", Verdict::Degraded));
+    assert!(found.message.contains("varies by 8.0 % (limit 5.0 %)"), "{}", found.message);
+    let strict = [requirement(json!({"check": "HighVariance", "level": "Required", "limit": "0.02"}))];
+    assert_eq!(high_variance(3, Some(0.04), &strict).unwrap().verdict, Verdict::Invalid);
+}
+
+#[test]
+fn what_limited_the_throughput_is_named_with_its_evidence() {
+    let table: [(Limiter, &str, Mutation); 8] = [
+        (
+            Limiter::NothingFound,
+            "server thread redis-server of redis-0 at 50 %, the other 1 at 20 % at most",
+            |_| {},
+        ),
+        (
+            Limiter::Server,
+            "server thread redis-server of redis-0 at 99 %, the other 1 at 41 % at most; load",
+            |r| {
+                r.servers[0].usage = usage(vec![thread("redis-server", 0.99), thread("io_thd_1", 0.41)]);
+            },
+        ),
+        (Limiter::Server, "2 of 2 server threads at 90 % or more", |r| {
+            r.servers[0].usage = usage(vec![thread("Proactor0", 0.95), thread("Proactor1", 0.9)]);
+        }),
+        (Limiter::Server, "used 0.50 CPUs of its limit of 0.5, which held it back for 50 %", |r| {
+            let mut limited = usage(vec![thread("redis-server", 0.5)]);
+            limited.cpu_limit = Some(0.5);
+            limited.throttled_seconds = 5.0;
+            r.servers[0].usage = limited;
+        }),
+        (Limiter::Client, "load thread load of a at 97 %", |r| {
+            r.pods[0].client = usage(vec![thread("load", 0.97)]);
+        }),
+        (Limiter::Client, "client a used 0.40 CPUs of its limit of 0.4", |r| {
+            r.pods[0].client.cpu_limit = Some(0.4);
+        }),
+        (Limiter::Network, "took 4.500 ms of a mean latency of 5.000 ms", |r| {
+            r.pods[0].client.round_trip.as_mut().unwrap().median_milliseconds = 4.5;
+        }),
+        (Limiter::Network, "a sent 5.0 % of its segments again", |r| {
+            r.pods[0].client.network.as_mut().unwrap().retransmitted_segments = 50;
+        }),
+    ];
+    for (by, words, change) in table {
+        let mut result = clean();
+        change(&mut result);
+        let found = judged(result, &loadgen(), &[]).limited_by.unwrap();
+        assert_eq!(found.by, by, "{}", found.evidence);
+        assert!(found.evidence.contains(words), "{by}: {}", found.evidence);
+    }
+}
+
+#[test]
+fn a_rate_that_was_kept_is_the_limit_and_one_that_was_not_is_none() {
+    let by = |result| judged(result, &open_loop(), &[]).limited_by.unwrap();
+    let kept = by(scheduled(10_000, 0.05));
+    assert_eq!(kept.by, Limiter::Rate);
+    assert!(kept.evidence.contains("asks for 1,000 operations per second"), "{}", kept.evidence);
+    assert_eq!(by(scheduled(9_000, 0.05)).by, Limiter::NothingFound);
+}
+
+#[test]
+fn a_saturated_client_beside_a_saturated_server_is_told_by_the_fuller_one() {
+    let mut result = clean();
+    result.pods[0].client = usage(vec![thread("load", 0.99)]);
+    result.servers[0].usage = usage(vec![thread("redis-server", 0.9)]);
+    let found = judged(result, &loadgen(), &[]).limited_by.unwrap();
+    assert_eq!(found.by, Limiter::Client);
+    assert!(found.evidence.contains("redis-server of redis-0 at 90 %"), "{}", found.evidence);
+}

@@ -1,0 +1,175 @@
+//! What servers used, sampled again and again, and what that says of a window. Bounded:
+//! where there would be too much, the resolution is halved. Pure.
+
+use crate::{
+    cgroup,
+    clock::seconds,
+    threads::{Times, busiest},
+    usage::Around,
+};
+use dragstrip_results::{
+    protocol::UsageWindow,
+    usage::{ContainerUsage, ServerUsage, ThreadUsage},
+};
+use std::{collections::HashMap, time::Duration};
+
+/// How often at first.
+const INTERVAL: Duration = Duration::from_millis(250);
+/// Most samples that are kept.
+const MOST_SAMPLES: usize = 2_000;
+/// Most readings of single threads that are kept, of all samples: about 4 MB.
+const MOST_READINGS: usize = 80_000;
+/// Most threads of a server that are told of.
+const MOST_THREADS: usize = 256;
+/// A thread that used less of a core is idle, and not told of.
+const IDLE: f64 = 0.001;
+
+/// Why the samples say nothing of a window.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum WindowError {
+    /// There are not two samples in or around it.
+    #[error("no two samples lie in the window, or around it: there are {samples}")]
+    Outside {
+        /// How many there are.
+        samples: usize,
+    },
+    /// A server's process was never found.
+    #[error("the process that listens on port {0} is not found")]
+    NotFound(u16),
+    /// A server's process is gone, or another one, at the end of the window.
+    #[error("the server on port {0} was restarted, or is gone")]
+    Restarted(u16),
+}
+
+/// One server at one moment.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ServerSample {
+    /// Its process.
+    pub process: i32,
+    /// Its container, since it began; absent where it cannot be read.
+    pub cgroup: Option<cgroup::Reading>,
+    /// Its threads and those of its children.
+    pub threads: Vec<Times>,
+}
+
+/// All servers of the pod at one moment.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sample {
+    /// When, in nanoseconds of Unix time.
+    pub unix_nanos: i64,
+    /// The machine and the network, since they began.
+    pub around: Around,
+    /// Every server, in the order of their ports; `None` while it is not found.
+    pub servers: Vec<Option<ServerSample>>,
+}
+
+impl Sample {
+    fn readings(&self) -> usize {
+        self.servers.iter().flatten().map(|server| server.threads.len()).sum()
+    }
+}
+
+/// The samples of one measurement.
+#[derive(Debug)]
+pub struct Samples {
+    taken: Vec<Sample>,
+    interval: Duration,
+    readings: usize,
+}
+
+impl Default for Samples {
+    fn default() -> Self {
+        Self { taken: Vec::new(), interval: INTERVAL, readings: 0 }
+    }
+}
+
+impl Samples {
+    /// How long after one sample the next is due.
+    pub fn interval(&self) -> Duration {
+        self.interval
+    }
+
+    /// Keeps a sample, and only every other one when there are too many.
+    pub fn keep(&mut self, sample: Sample) {
+        self.readings += sample.readings();
+        self.taken.push(sample);
+        if self.taken.len() > MOST_SAMPLES || self.readings > MOST_READINGS {
+            let mut index = 0;
+            self.taken.retain(|_| {
+                index += 1;
+                index % 2 == 1
+            });
+            self.readings = self.taken.iter().map(Sample::readings).sum();
+            self.interval *= 2;
+        }
+    }
+
+    /// What each server used in `window`, named by its port.
+    pub fn usage(&self, ports: &[u16], window: &UsageWindow) -> Result<Vec<ServerUsage>, WindowError> {
+        let inside = self.range(window).ok_or(WindowError::Outside { samples: self.taken.len() })?;
+        let of = |(index, port): (usize, &u16)| {
+            let server = of_server(inside, index, *port)?;
+            Ok(ServerUsage { server: port.to_string(), node: None, usage: server })
+        };
+        ports.iter().enumerate().map(of).collect()
+    }
+
+    /// The samples in the window where these cover most of it: what is around it is no
+    /// load, and would make a busy thread look less so. Else those around it.
+    fn range(&self, window: &UsageWindow) -> Option<&[Sample]> {
+        let (from, to) = (window.from_unix_nanos, window.to_unix_nanos);
+        let first = self.taken.partition_point(|sample| sample.unix_nanos < from);
+        let end = self.taken.partition_point(|sample| sample.unix_nanos <= to);
+        let inside = self.taken.get(first..end)?;
+        if length(inside) >= seconds(to.saturating_sub(from)) / 2.0 && inside.len() > 1 {
+            return Some(inside);
+        }
+        // A window in which nothing was sampled is not told of by what lies far from it.
+        self.taken.get(first.checked_sub(1)?..=end)
+    }
+}
+
+/// From the first sample to the last one, in seconds.
+fn length(samples: &[Sample]) -> f64 {
+    let at = |sample: Option<&Sample>| sample.map_or(0, |sample| sample.unix_nanos);
+    seconds(at(samples.last()).saturating_sub(at(samples.first())))
+}
+
+/// What the server with this index used from the first sample to the last.
+fn of_server(samples: &[Sample], index: usize, port: u16) -> Result<ContainerUsage, WindowError> {
+    let found = samples.iter().filter_map(|sample| sample.servers.get(index)?.as_ref());
+    let sampled: Vec<&ServerSample> = found.collect();
+    let (Some(first), Some(last)) = (sampled.first(), sampled.last()) else {
+        return Err(WindowError::NotFound(port));
+    };
+    if first.process != last.process || sampled.len() < samples.len() {
+        return Err(WindowError::Restarted(port));
+    }
+    let around = samples.first().zip(samples.last()).map(|(from, to)| to.around.since(&from.around));
+    let Around { host, network } = around.unwrap_or_default();
+    let length = length(samples);
+    let threads = threads(&sampled, length);
+    let container = match (&first.cgroup, &last.cgroup) {
+        (Some(before), Some(after)) => cgroup::usage_between(before, after),
+        _ => ContainerUsage {
+            cpu_seconds: threads.iter().map(|thread| thread.cpu_seconds).sum(),
+            ..ContainerUsage::default()
+        },
+    };
+    let busy = threads.into_iter().filter(|thread| thread.cpu_seconds >= IDLE * length).collect();
+    Ok(ContainerUsage { seconds: length, threads: busiest(busy, MOST_THREADS), host, network, ..container })
+}
+
+/// What every thread used. One that began or ended in between counts with what it did.
+fn threads(sampled: &[&ServerSample], length: f64) -> Vec<ThreadUsage> {
+    let first = sampled.first().map_or(&[][..], |server| &server.threads);
+    let before: HashMap<i32, &Times> = first.iter().map(|times| (times.id, times)).collect();
+    let last: HashMap<i32, &Times> =
+        sampled.iter().flat_map(|server| &server.threads).map(|times| (times.id, times)).collect();
+    let used = last.values().map(|times| times.since(before.get(&times.id).copied()));
+    // One that was not looked at before may be older than the window.
+    used.map(|thread| ThreadUsage { cpu_seconds: thread.cpu_seconds.min(length), ..thread }).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,62 @@
+//! The real observer program beside a server.
+
+use std::{
+    io::{BufRead as _, BufReader},
+    process::{Child, Command, Stdio},
+};
+
+/// The token of every observer here.
+pub const TOKEN: &str = "token-of-this-datastore";
+
+/// A running observer; ends with the value.
+pub struct Observer {
+    child: Child,
+    address: String,
+    client: reqwest::Client,
+}
+
+impl Drop for Observer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Observer {
+    /// Starts one beside the server on this port, and waits until it listens.
+    pub fn start(port: u16, password: &str) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_dragstrip-runner"))
+            .args(["observe", "--listen", "127.0.0.1:0", "--port", &port.to_string()])
+            .env("DRAGSTRIP_PASSWORD", password)
+            .env("DRAGSTRIP_TOKEN", TOKEN)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let address = line.strip_prefix("listening on ").and_then(|rest| rest.split(',').next()).unwrap();
+        Self { child, address: format!("http://{address}"), client: reqwest::Client::new() }
+    }
+
+    /// The status and text of an answer.
+    pub async fn get(&self, path: &str, token: &str) -> (u16, String) {
+        self.asked(self.client.get(format!("{}{path}", self.address)), token).await
+    }
+
+    /// The same of an order.
+    pub async fn post(&self, path: &str, token: &str, order: &serde_json::Value) -> (u16, String) {
+        self.asked(self.client.post(format!("{}{path}", self.address)).json(order), token).await
+    }
+
+    async fn asked(&self, request: reqwest::RequestBuilder, token: &str) -> (u16, String) {
+        let request = request.header("x-dragstrip-token", token);
+        let answer = request.send().await.unwrap();
+        (answer.status().as_u16(), answer.text().await.unwrap())
+    }
+
+    /// CPU time so far, in seconds. The program has one thread.
+    pub fn cpu_seconds(&self) -> f64 {
+        let text = std::fs::read_to_string(format!("/proc/{}/schedstat", self.child.id())).unwrap();
+        text.split_whitespace().next().unwrap().parse::<f64>().unwrap() / 1e9
+    }
+}

@@ -1,0 +1,163 @@
+//! What the servers of a Datastore use while a run loads them: their observers are told
+//! to sample before the load, and asked after it. What cannot be had is left out: no
+//! measurement fails for want of it, or waits long. Needs the observers.
+
+use super::{
+    decide::{DatastoreKey, watchdog_seconds},
+    merge::common_window,
+    target,
+    validate::{Attempt, ValidatedRun, protocol},
+};
+use crate::{
+    cluster::{
+        agents::{AgentError, Agents},
+        pods,
+    },
+    context::Context,
+    process::chain,
+};
+use dragstrip_crds::datastore::ServerProtocol;
+use dragstrip_results::{
+    protocol::{OBSERVER_PORT, UsageOrder, UsageWindow},
+    result::PodResult,
+    usage::ServerUsage,
+};
+use futures::future::join_all;
+use kube::ResourceExt;
+use std::{net::IpAddr, time::Duration};
+
+/// How long all observers together may take to tell their clock and what was used.
+const ASKED_WITHIN: Duration = Duration::from_secs(3);
+/// How much longer than the load may last at most they sample, in seconds: for the start
+/// line to come, and the result to be collected.
+const SPARE_SECONDS: f64 = 60.0;
+
+/// An observer beside a server of the target.
+struct Observer {
+    pod: String,
+    node: Option<String>,
+    address: IpAddr,
+}
+
+/// The observers of the Datastore that `run` loads, and the token that they want; `None`
+/// where nothing observes it.
+fn observers(ctx: &Context, run: &ValidatedRun) -> Option<(String, Vec<Observer>)> {
+    let key =
+        DatastoreKey { namespace: run.holder.namespace.clone(), name: run.datastore_name()?.to_owned() };
+    let datastore = ctx.world.datastores.find(|datastore| {
+        datastore.name_any() == key.name && datastore.namespace().as_ref() == Some(&key.namespace)
+    })?;
+    if protocol(&datastore.spec) != ServerProtocol::Resp {
+        return None;
+    }
+    let pods = ctx.world.pods.state();
+    let observer = |pod: &k8s_openapi::api::core::v1::Pod| {
+        let address = pods::address(pod)?;
+        Some(Observer { pod: pod.name_any(), node: target::node_of(pod), address })
+    };
+    let observers = target::servers(&pods, &key).filter_map(|pod| observer(pod)).collect();
+    Some((datastore.uid()?, observers))
+}
+
+/// For how long observers are to sample at most, in seconds.
+fn sampled_seconds(run: &ValidatedRun, attempt: &Attempt) -> u64 {
+    let head_start = attempt.tool.head_start().as_secs_f64();
+    let seconds = watchdog_seconds(run, attempt) + head_start + SPARE_SECONDS;
+    Duration::try_from_secs_f64(seconds.ceil()).unwrap_or(Duration::MAX).as_secs()
+}
+
+/// Tells all observers of the target to sample what its servers use. Repeating it changes
+/// nothing.
+pub async fn order(ctx: &Context, run: &ValidatedRun, attempt: &Attempt) {
+    let Some((token, observers)) = observers(ctx, run) else { return };
+    let order = UsageOrder { token: run.token(attempt), seconds: sampled_seconds(run, attempt) };
+    let told = observers.iter().map(|observer| async {
+        if let Err(error) = ctx.agents.sample(observer.address, &token, &order).await {
+            let why = chain(&error);
+            tracing::info!(pod = observer.pod, why, "the observer does not sample what its servers use");
+        }
+    });
+    join_all(told).await;
+}
+
+/// What each server used in the window in which all clients of `attempt` loaded it; none
+/// of those whose observer does not tell, or where there was no such window.
+pub async fn gather(
+    ctx: &Context,
+    run: &ValidatedRun,
+    attempt: &Attempt,
+    results: &[PodResult],
+) -> Vec<ServerUsage> {
+    let Some((window, (token, observers))) = common_window(results).zip(observers(ctx, run)) else {
+        return Vec::new();
+    };
+    let window =
+        UsageWindow { token: run.token(attempt), from_unix_nanos: window.start, to_unix_nanos: window.end };
+    let asked = observers.iter().map(|observer| async {
+        let asking = ask(&ctx.agents, observer, &token, &window);
+        let why = match tokio::time::timeout(ASKED_WITHIN, asking).await {
+            Ok(Ok(servers)) => return named(observer, servers),
+            Ok(Err(error)) => chain(&error),
+            Err(_) => format!("no answer within {} s", ASKED_WITHIN.as_secs()),
+        };
+        tracing::info!(pod = observer.pod, why, "the observer does not tell what its servers used");
+        Vec::new()
+    });
+    join_all(asked).await.concat()
+}
+
+/// What the servers beside `observer` used in `window`, which is by this clock.
+async fn ask(
+    agents: &Agents,
+    observer: &Observer,
+    token: &str,
+    window: &UsageWindow,
+) -> Result<Vec<ServerUsage>, AgentError> {
+    let clock = agents.clock(observer.address, OBSERVER_PORT, token).await?;
+    let ahead = clock.map_or(0, |clock| clock.offset_nanos);
+    let window = UsageWindow {
+        from_unix_nanos: window.from_unix_nanos.saturating_add(ahead),
+        to_unix_nanos: window.to_unix_nanos.saturating_add(ahead),
+        ..window.clone()
+    };
+    agents.usage(observer.address, token, &window).await
+}
+
+/// The servers by their pod, and by their port too where the pod has several. Pure.
+fn named(observer: &Observer, servers: Vec<ServerUsage>) -> Vec<ServerUsage> {
+    let several = servers.len() > 1;
+    let name = |port: &str| if several { format!("{}:{port}", observer.pod) } else { observer.pod.clone() };
+    let named = servers.into_iter().map(|server| ServerUsage {
+        server: name(&server.server),
+        node: observer.node.clone(),
+        ..server
+    });
+    named.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::{fixtures, validate::validate};
+
+    #[test]
+    fn observers_sample_until_the_last_result_may_have_come() {
+        let run = validate(&fixtures::run(&["read"], 1)).unwrap();
+        // 4 s of load, 15 s to end, a head start of 1.1 s and the spare minute.
+        assert_eq!(sampled_seconds(&run, &run.attempts[0]), 81);
+    }
+
+    #[test]
+    fn servers_are_named_by_their_pod_and_by_their_port_where_it_has_several() {
+        let observer =
+            Observer { pod: "shop-0".into(), node: Some("worker".into()), address: [10, 0, 0, 1].into() };
+        let server = |port: &str| ServerUsage { server: port.into(), ..ServerUsage::default() };
+        let names = |servers: Vec<ServerUsage>| {
+            let named = named(&observer, servers);
+            assert!(named.iter().all(|server| server.node.as_deref() == Some("worker")));
+            named.into_iter().map(|server| server.server).collect::<Vec<_>>()
+        };
+        assert_eq!(names(vec![server("6379")]), ["shop-0"]);
+        assert_eq!(names(vec![server("7000"), server("7001")]), ["shop-0:7000", "shop-0:7001"]);
+    }
+}
