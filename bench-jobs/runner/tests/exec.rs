@@ -11,7 +11,7 @@ mod runner;
 
 use dragstrip_results::result::{FailureStep, OperationResult};
 use redis::Redis;
-use runner::{Finished, Pod, TOKEN, job, order_in};
+use runner::{Finished, PASSWORD, Pod, TOKEN, job, order_in};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -23,7 +23,6 @@ fn redis_benchmark(arguments: &[&str]) -> Value {
     let arguments = [&CONNECT[..], arguments].concat();
     json!({"exec": {
         "image": "i", "command": ["redis-benchmark"], "args": arguments,
-        "env": [{"name": "REDISCLI_AUTH", "value": "${PASSWORD}"}],
         "parser": {"redisBenchmarkCsv": {"requests": 2000}}, "counterCheck": true,
     }})
 }
@@ -86,6 +85,15 @@ async fn evicted_keys_fail_the_phase_unless_it_allows_them() {
     let mut allowed = job(server.port, &tool);
     allowed["allowEviction"] = json!(true);
     assert_eq!(run(Pod::new(&allowed)).await.result.failure, None);
+}
+
+#[tokio::test]
+async fn redis_benchmark_takes_a_password_in_its_arguments_and_nothing_shows_it() {
+    let server = Redis::start(&["--requirepass", PASSWORD]).await;
+    let tool = redis_benchmark(&["-a", "${PASSWORD}", "-n", "2000", "-t", "set"]);
+    let finished = run(Pod::new(&job(server.port, &tool)).password(PASSWORD)).await;
+    assert_eq!(finished.result.failure, None);
+    assert!(finished.result.tool.arguments.contains(&"[redacted]".to_owned()), "{:?}", finished.result.tool);
 }
 
 #[tokio::test]
