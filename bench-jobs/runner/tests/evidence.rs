@@ -182,8 +182,11 @@ async fn a_server_that_was_restarted_in_the_window_is_told() {
     let from = now();
     until_sampled(&observer, "run").await;
     server.restart().await;
-    sleep(Duration::from_secs(1)).await;
-    let told = usage_since(&observer, "run", from).await.unwrap_err();
+    let told = wait_for("the restart to be seen", async || {
+        sleep(Duration::from_millis(500)).await;
+        usage_since(&observer, "run", from).await.err().filter(|told| !told.contains("no two samples"))
+    })
+    .await;
     assert!(told.contains(&format!("the server on port {} was restarted", server.port)), "{told}");
 }
 
