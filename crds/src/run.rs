@@ -10,7 +10,8 @@ pub use search::{
 };
 pub use status::{
     BenchmarkRunStatus, ClockStatus, FailureStatus, Headline, NoiseStatus, OperationStatus, PhaseStatus,
-    Progress, QueueStatus, RepetitionStatus, RetryStatus, RunPhase, SetbackStatus, TargetStatus, ToolStatus,
+    Progress, QueueStatus, RepetitionStatus, RetryStatus, RunPhase, RunReference, SetbackStatus,
+    TargetStatus, ToolStatus,
 };
 pub use verdict::{CheckName, Level, LimitedBy, Limiter, Requirement, Verdict, VerdictReason};
 
@@ -230,8 +231,9 @@ pub struct ClientsSpec {
     #[schemars(range(min = 1, max = 256))]
     pub pods: i32,
     /// CPU and memory of each client pod, such as `{limits: {cpu: "4", memory: 2Gi}}`.
-    /// Unlimited when absent: the client must be the stronger one. A CPU limit must be
-    /// at least the tool's load threads.
+    /// Unlimited when absent, with requests of 100m and 64Mi: the client must be the
+    /// stronger one. A CPU limit must be at least the tool's load threads. A namespace
+    /// whose ResourceQuota is about limits needs them here.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resources: Option<ResourceRequirements>,
     /// Which nodes they may run on; never one with a Dragstrip server, unless
@@ -286,8 +288,10 @@ fn timeout_rule() -> String {
         seconds("has(p.bullmq)", "p.bullmq.duration"),
         seconds("has(p.exec) && has(p.exec.duration)", "p.exec.duration"),
     ];
+    // As BullmqSpec::stages: the readers load after the writers, for as long.
+    let stages = "(has(p.bullmq) && p.bullmq.mode == 'Published' && p.bullmq.writers > 0 && p.bullmq.readers > 0 ? 2 : 1)";
     format!(
-        "!{} || self.phases.map(p, {}).sum() * self.repetitions <= duration(self.timeout).getSeconds()",
+        "!{} || self.phases.map(p, ({}) * {stages}).sum() * self.repetitions <= duration(self.timeout).getSeconds()",
         is_duration("self.timeout"),
         declared.join(" + ")
     )
@@ -350,7 +354,7 @@ fn default_timeout() -> Period {
         .message("calibrate: true needs repetitions: 3 or more: fewer say nothing of how equal runs differ")
         .field_path(".repetitions"),
     validation = Rule::new(timeout_rule())
-        .message(Message::Expression("'timeout is ' + self.timeout + ', shorter than the declared load (warmup and duration of all phases, times repetitions): raise timeout, or measure less'".into()))
+        .message(Message::Expression("'timeout is ' + self.timeout + ', shorter than the declared load (warmup and duration of all phases, times repetitions; of bullmq in mode Published with readers twice, since they load after the writers): raise timeout, or measure less'".into()))
         .field_path(".timeout"),
 )]
 pub struct BenchmarkRunSpec {
@@ -376,8 +380,9 @@ pub struct BenchmarkRunSpec {
     #[serde(default)]
     pub clients: ClientsSpec,
     /// Longest time the run may take, such as 30s, 5m or 1h30m, not counting the wait for
-    /// other runs. At least the warmup and duration of all phases times repetitions; of a
-    /// search, which takes up to 24 times as long, those of one point.
+    /// other runs. At least the warmup and duration of all phases (of bullmq in mode
+    /// Published with readers both twice) times repetitions; of a search, which takes up to
+    /// 24 times as long, those of one point.
     /// Default 30m.
     #[serde(default = "default_timeout")]
     pub timeout: Period,

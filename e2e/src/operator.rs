@@ -86,6 +86,32 @@ pub async fn without<T>(client: &Client, test: impl Future<Output = Result<T>>) 
     outcome
 }
 
+/// Runs `test` while there are two operators. One of them goes, however the test ends.
+pub async fn twice<T>(client: &Client, test: impl Future<Output = Result<T>>) -> Result<T> {
+    scale(client, 2).await?;
+    let outcome = match await_number(client, 2).await {
+        Ok(()) => test.await,
+        Err(error) => Err(error),
+    };
+    scale(client, 1).await?;
+    await_number(client, 1).await?;
+    outcome
+}
+
+/// Waits until so many operators are ready, and no other one is left.
+async fn await_number(client: &Client, wanted: usize) -> Result<()> {
+    let pods = pods(client);
+    until(&format!("{wanted} ready operators and no other"), UP_WITHIN, || async {
+        let found = pods.list(&ListParams::default().labels(SELECTOR)).await?.items;
+        let all_ready = found.len() == wanted && found.iter().all(ready);
+        let told = || {
+            format!("{} pods, {} of them ready", found.len(), found.iter().filter(|pod| ready(pod)).count())
+        };
+        Ok(if all_ready { Look::Done(()) } else { Look::NotYet(told()) })
+    })
+    .await
+}
+
 /// The end of the operator's log.
 pub async fn log_tail(client: &Client, lines: i64) -> Result<String> {
     log(client, Some(lines)).await

@@ -18,11 +18,11 @@ pub(crate) use build::{
 };
 pub(crate) use fetch::observe;
 pub(crate) use plan::built_for;
-pub(crate) use resources::of_helper;
+pub(crate) use resources::{of_client, of_helper};
 pub(crate) use status::CHANGE_WAITS;
 
 use crate::{
-    cluster::{feed::Feed, world::Feeds},
+    cluster::world::Feeds,
     context::Context,
     labels,
     metrics::Outcome,
@@ -36,17 +36,13 @@ use dragstrip_crds::{
 };
 use futures::{Future, StreamExt};
 use jiff::Timestamp;
-use k8s_openapi::api::{
-    core::v1::{Event, Pod, Service},
-    policy::v1::PodDisruptionBudget,
-};
+use k8s_openapi::api::core::v1::{Event, Pod, Service};
 use kube::{
     Resource, ResourceExt,
     runtime::{
         Controller,
         controller::{Action, Config},
-        reflector::{ObjectRef, Store},
-        watcher,
+        reflector::ObjectRef,
     },
 };
 use std::{
@@ -78,16 +74,7 @@ const TRY_AGAIN: Duration = Duration::from_secs(60);
 /// The longest wait before asking again a server that is up but did not answer.
 const ASK_AGAIN: Duration = Duration::from_secs(10);
 
-/// What the controller works with: the shared context, and what it alone watches.
-pub struct DatastoreContext {
-    shared: Arc<Context>,
-    /// All Services: when one that was in the way has gone, the next pass makes ours.
-    services: Store<Service>,
-    /// All PodDisruptionBudgets: one in the way is told before a run needs its name.
-    budgets: Store<PodDisruptionBudget>,
-}
-
-async fn reconcile(datastore: Arc<Datastore>, ctx: Arc<DatastoreContext>) -> Result<Action, Error> {
+async fn reconcile(datastore: Arc<Datastore>, ctx: Arc<Context>) -> Result<Action, Error> {
     if datastore.metadata.deletion_timestamp.is_some() {
         // Everything it made has it as owner: the garbage collector removes it.
         return Ok(Action::await_change());
@@ -98,12 +85,12 @@ async fn reconcile(datastore: Arc<Datastore>, ctx: Arc<DatastoreContext>) -> Res
         Ok((outcome, _)) => *outcome,
         Err(_) => Outcome::Failed,
     };
-    ctx.shared.metrics.reconciled("datastore", outcome, started.elapsed());
+    ctx.metrics.reconciled("datastore", outcome, started.elapsed());
     result.map(|(_, action)| action)
 }
 
 /// A pass, of which the status tells also what was refused.
-async fn told(datastore: &Datastore, ctx: &DatastoreContext) -> Result<(Outcome, Action), Error> {
+async fn told(datastore: &Datastore, ctx: &Context) -> Result<(Outcome, Action), Error> {
     let result = pass(datastore, ctx).await;
     if let Err(Error::Apply(error)) = &result
         && let Some(finding) = error.finding()
@@ -114,17 +101,17 @@ async fn told(datastore: &Datastore, ctx: &DatastoreContext) -> Result<(Outcome,
 }
 
 /// Writes `finding` into the status and leaves the rest of it as it is.
-async fn tell(datastore: &Datastore, ctx: &DatastoreContext, finding: Finding) -> Result<(), status::Error> {
+async fn tell(datastore: &Datastore, ctx: &Context, finding: Finding) -> Result<(), status::Error> {
     let old = datastore.status.clone().unwrap_or_default();
     let status = status::of_finding(datastore, &old, finding, Timestamp::now());
-    status::publish(&ctx.shared, datastore, status).await
+    status::publish(ctx, datastore, status).await
 }
 
-async fn pass(datastore: &Datastore, ctx: &DatastoreContext) -> Result<(Outcome, Action), Error> {
-    let (shared, old) = (&*ctx.shared, datastore.status.clone().unwrap_or_default());
+async fn pass(datastore: &Datastore, ctx: &Context) -> Result<(Outcome, Action), Error> {
+    let old = datastore.status.clone().unwrap_or_default();
     let uid = datastore.uid().unwrap_or_default();
     let mut fetched = fetch::fetch(ctx, datastore);
-    apply::guard(shared, datastore, &fetched).await?; // client
+    apply::guard(ctx, datastore, &fetched).await?; // client
     let built = fetched.stateful_set.as_ref().and_then(|set| plan::built_for(set, &old));
     // What was built was checked by the rules of its time.
     let validated = if built.is_some() && built == datastore.metadata.generation {
@@ -139,14 +126,14 @@ async fn pass(datastore: &Datastore, ctx: &DatastoreContext) -> Result<(Outcome,
             return Ok((Outcome::Invalid, Action::await_change()));
         }
     };
-    let resources = build::build(&validated, &shared.settings.runner_image); // pure
+    let resources = build::build(&validated, &ctx.settings.runner_image); // pure
     // client
-    match Box::pin(apply::apply(shared, &validated, &fetched, resources, &old)).await? {
+    match Box::pin(apply::apply(ctx, &validated, &fetched, resources, &old)).await? {
         Applied::Stands(stateful_set) => fetched.stateful_set = Some(stateful_set),
         Applied::Made => return Ok((Outcome::Done, Action::requeue(IF_NO_EVENT_COMES))),
         Applied::Waits(holder) => {
             tell(datastore, ctx, status::waits(&holder)).await?;
-            ctx.shared.retries.settled(&uid);
+            ctx.retries.settled(&uid);
             return Ok((Outcome::Done, Action::requeue(SAFETY_NET)));
         }
     }
@@ -159,18 +146,18 @@ async fn pass(datastore: &Datastore, ctx: &DatastoreContext) -> Result<(Outcome,
     }
     let status = status::of_valid(&validated, &old, &fetched, Timestamp::now()); // pure
     let action = next_look(ctx, &uid, &status);
-    status::publish(shared, datastore, status).await?; // client
+    status::publish(ctx, datastore, status).await?; // client
     Ok((Outcome::Done, action))
 }
 
 /// Pod events bring the next pass; only ready pods whose servers could not be
 /// asked or are being joined make none.
-fn next_look(ctx: &DatastoreContext, uid: &str, status: &DatastoreStatus) -> Action {
+fn next_look(ctx: &Context, uid: &str, status: &DatastoreStatus) -> Action {
     let Some(cause) = status::unsettled(status) else {
-        ctx.shared.retries.settled(uid);
+        ctx.retries.settled(uid);
         return Action::requeue(SAFETY_NET);
     };
-    Action::requeue(ctx.shared.retries.again(uid, cause, ASK_AGAIN).after)
+    Action::requeue(ctx.retries.again(uid, cause, ASK_AGAIN).after)
 }
 
 /// Whether something was no longer what it was when it was looked at: the next look is at what it is.
@@ -187,9 +174,9 @@ fn outrun(error: &Error) -> bool {
 
 // The controller hands over an Arc that this signature must take.
 #[allow(clippy::needless_pass_by_value)]
-fn on_error(datastore: Arc<Datastore>, error: &Error, ctx: Arc<DatastoreContext>) -> Action {
+fn on_error(datastore: Arc<Datastore>, error: &Error, ctx: Arc<Context>) -> Action {
     let uid = datastore.uid().unwrap_or_default();
-    let retry = ctx.shared.retries.again(&uid, &chain(error), TRY_AGAIN);
+    let retry = ctx.retries.again(&uid, &chain(error), TRY_AGAIN);
     if retry.news && !outrun(error) {
         log_failure("Datastore", &datastore.name_any(), datastore.namespace().as_deref(), error);
     }
@@ -232,66 +219,25 @@ fn of_service(service: &Service) -> Option<ObjectRef<Datastore>> {
     Some(ObjectRef::new(&service.name_any()).within(&service.namespace()?))
 }
 
-/// Of another's Service only whose it is stays in memory.
-fn keep_service(service: &mut Service) -> bool {
-    if !service.labels().contains_key(labels::DATASTORE) {
-        (service.spec, service.status) = (None, None);
-        (service.metadata.annotations, service.metadata.labels) = (None, None);
-    }
-    true
-}
-
-/// Of a PodDisruptionBudget only whose it is stays in memory.
-fn keep_budget(budget: &mut PodDisruptionBudget) -> bool {
-    (budget.spec, budget.status, budget.metadata.annotations) = (None, None, None);
-    true
-}
-
 /// The controller. Runs until shutdown.
-pub fn controller(
-    shared: Arc<Context>,
-    feeds: &mut Feeds,
-    parts: &Parts,
-) -> impl Future<Output = ()> + use<> {
-    let mut services = Feed::new(&shared.client, watcher::Config::default(), keep_service);
-    let mut budgets = Feed::new(&shared.client, watcher::Config::default(), keep_budget);
-    let context = Arc::new(DatastoreContext { services: services.store(), budgets: budgets.store(), shared });
-    let ctx = context.clone();
-    let run =
-        Controller::for_shared_stream(feeds.datastores.subscribe(), ctx.shared.world.datastores.clone())
-            .with_config(Config::default().concurrency(CONCURRENCY).debounce(BURST))
-            .owns_shared_stream(feeds.stateful_sets.subscribe())
-            .watches_shared_stream(services.subscribe(), |service| of_service(&service))
-            .watches_shared_stream(budgets.subscribe(), |budget| of_turn(&*budget))
-            .watches_shared_stream(feeds.leases.subscribe(), |lease| of_turn(&*lease))
-            .watches_shared_stream(feeds.pods.subscribe(), |pod| of_pod(&pod))
-            .watches_shared_stream(feeds.warnings.subscribe(), |event| of_warning(&event))
-            .watches_shared_stream(feeds.runs.subscribe(), |run| of_run(&run))
-            .graceful_shutdown_on(parts.shutdown())
-            .run(reconcile, on_error, ctx)
-            .for_each(|result| {
-                if let Err(error) = result {
-                    tracing::debug!(error = %chain(&error), "datastore controller");
-                }
-                std::future::ready(())
-            });
-    let stop = parts.shutdown();
-    let watches = Box::pin(futures::future::join(services.run(), budgets.run()));
-    // Whatever was not listed yet would be taken for missing.
-    let listed =
-        async move { tokio::join!(context.services.wait_until_ready(), context.budgets.wait_until_ready()) };
-    let controller = Box::pin(async move {
-        tokio::select! {
-            _ = listed => run.await,
-            () = stop => {}
-        }
-    });
-    async move {
-        tokio::select! {
-            () = controller => {}
-            _ = watches => {}
-        }
-    }
+pub fn controller(ctx: Arc<Context>, feeds: &mut Feeds, parts: &Parts) -> impl Future<Output = ()> + use<> {
+    Controller::for_shared_stream(feeds.datastores.subscribe(), ctx.world.datastores.clone())
+        .with_config(Config::default().concurrency(CONCURRENCY).debounce(BURST))
+        .owns_shared_stream(feeds.stateful_sets.subscribe())
+        .watches_shared_stream(feeds.services.subscribe(), |service| of_service(&service))
+        .watches_shared_stream(feeds.budgets.subscribe(), |budget| of_turn(&*budget))
+        .watches_shared_stream(feeds.leases.subscribe(), |lease| of_turn(&*lease))
+        .watches_shared_stream(feeds.pods.subscribe(), |pod| of_pod(&pod))
+        .watches_shared_stream(feeds.warnings.subscribe(), |event| of_warning(&event))
+        .watches_shared_stream(feeds.runs.subscribe(), |run| of_run(&run))
+        .graceful_shutdown_on(parts.shutdown())
+        .run(reconcile, on_error, ctx)
+        .for_each(|result| {
+            if let Err(error) = result {
+                tracing::debug!(error = %chain(&error), "datastore controller");
+            }
+            std::future::ready(())
+        })
 }
 
 #[cfg(test)]

@@ -179,7 +179,7 @@ async fn carry_out(
         Applied::Delayed(trouble) => {
             let retry = ctx.retries.again(&run.holder.uid, &trouble.message, LONGEST_WAIT);
             if retry.news {
-                tracing::warn!(run = %run.holder.run(), reason = trouble.reason, message = trouble.message, "a step is delayed");
+                tracing::warn!(run = %run.holder.reference(), reason = trouble.reason, message = trouble.message, "a step is delayed");
             }
             let told = match step {
                 Step::GiveOrder(attempt) => {

@@ -85,6 +85,9 @@ pub fn check(options: &JsonParser) -> Result<(), JsonError> {
         let needed = match value.meaning {
             JsonMeaning::LatencyPercentile if value.percentile.is_none() => Some("percentile"),
             JsonMeaning::Metric if value.metric.is_none() => Some("metric"),
+            JsonMeaning::Attempts if !options.values.iter().any(|other| counts(options, value, other)) => {
+                Some("a value of the same operation with the meaning Count")
+            }
             _ => None,
         };
         if let Some(needed) = needed {
@@ -101,9 +104,19 @@ pub fn check(options: &JsonParser) -> Result<(), JsonError> {
     Ok(())
 }
 
+/// Whether `other` counts the operations that succeeded of those that `one` tells of.
+fn counts(options: &JsonParser, one: &JsonValue, other: &JsonValue) -> bool {
+    other.meaning == JsonMeaning::Count && operation(options, one) == operation(options, other)
+}
+
 fn same_meaning(options: &JsonParser, one: &JsonValue, other: &JsonValue) -> bool {
     let of = |value: &JsonValue| value.percentile.as_ref().map(Decimal::value);
-    one.meaning == other.meaning
+    // Attempts tell how many of them failed.
+    let meaning = |value: &JsonValue| match value.meaning {
+        JsonMeaning::Attempts => JsonMeaning::Errors,
+        meaning => meaning,
+    };
+    meaning(one) == meaning(other)
         && operation(options, one) == operation(options, other)
         && of(one) == of(other)
         && one.metric == other.metric
@@ -119,6 +132,7 @@ pub fn parse(options: &JsonParser, text: &str) -> Result<Parsed, JsonError> {
     let document: Value = serde_json::from_str(text).map_err(JsonError::Json)?;
     let mut drafts: Vec<Draft> = Vec::new();
     let mut metrics = Vec::new();
+    let mut attempts = Vec::new();
     for value in &options.values {
         let found = match document.pointer(&value.pointer) {
             None | Some(Value::Null) if value.required => return Err(missing(&document, &value.pointer)),
@@ -135,6 +149,12 @@ pub fn parse(options: &JsonParser, text: &str) -> Result<Parsed, JsonError> {
             drafts.len() - 1
         });
         found.store(&mut drafts[position])?;
+        if value.meaning == JsonMeaning::Attempts {
+            attempts.push((position, found));
+        }
+    }
+    for (position, found) in attempts {
+        found.store_failed(&mut drafts[position].operation)?;
     }
     let operations: Vec<_> = drafts.into_iter().map(Draft::finish).collect();
     Ok(Parsed { seconds: only_duration(&operations), operations, metrics, ..Parsed::default() })
@@ -174,7 +194,7 @@ impl Found<'_> {
             JsonMeaning::Bytes => operation.bytes = Some(self.count()?),
             JsonMeaning::OperationsPerSecond => operation.operations_per_second = Some(self.positive()?),
             JsonMeaning::Duration => operation.seconds = Some(self.time(TimeUnit::Seconds)?),
-            JsonMeaning::Metric => {}
+            JsonMeaning::Metric | JsonMeaning::Attempts => {}
             JsonMeaning::MeanLatency
             | JsonMeaning::MinimumLatency
             | JsonMeaning::MaximumLatency
@@ -191,6 +211,15 @@ impl Found<'_> {
                 }
             }
         }
+        Ok(())
+    }
+
+    /// What is missing of the attempts failed. No count at all: none succeeded.
+    fn store_failed(&self, operation: &mut Operation) -> Result<(), JsonError> {
+        let attempts = self.count()?;
+        let succeeded = *operation.count.get_or_insert(0);
+        let failed = attempts.checked_sub(succeeded).ok_or_else(|| self.range(attempts as f64))?;
+        operation.errors = Some(failed);
         Ok(())
     }
 
@@ -285,6 +314,23 @@ mod tests {
     }
 
     #[test]
+    fn attempts_that_did_not_succeed_are_errors() {
+        let values = json!([
+            {"pointer": "/requests", "meaning": "Attempts"},
+            {"pointer": "/status_codes/200", "meaning": "Count", "required": false},
+        ]);
+        let counts = |codes: Value| {
+            let parsed = read(&values, &json!({"requests": 10, "status_codes": codes}))?;
+            Ok((parsed.operations[0].count, parsed.operations[0].errors))
+        };
+        assert_eq!(counts(json!({"200": 10})), Ok((Some(10), Some(0))));
+        assert_eq!(counts(json!({"200": 7, "500": 3})), Ok((Some(7), Some(3))));
+        assert_eq!(counts(json!({"0": 10})), Ok((Some(0), Some(10))), "nothing succeeded");
+        let told: Result<_, String> = counts(json!({"200": 11}));
+        assert!(told.unwrap_err().contains("no Attempts"), "more succeeded than were tried");
+    }
+
+    #[test]
     fn a_missing_value_is_told_with_what_is_there() {
         let values = json!([{"pointer": "/latencies/p99", "meaning": "MeanLatency"}]);
         let told = read(&values, &json!({"latencies": {"mean": 1, "99th": 2}})).unwrap_err();
@@ -314,6 +360,11 @@ mod tests {
     fn options_that_make_no_sense_are_refused() {
         let twice = json!([{"pointer": "/a", "meaning": "Count"}, {"pointer": "/b", "meaning": "Count", "operation": "GET"}]);
         assert!(matches!(check(&options(&twice)), Err(JsonError::SameMeaning { .. })));
+        let both = json!([{"pointer": "/a", "meaning": "Count"}, {"pointer": "/b", "meaning": "Errors"},
+            {"pointer": "/c", "meaning": "Attempts"}]);
+        assert!(matches!(check(&options(&both)), Err(JsonError::SameMeaning { .. })));
+        let alone = json!([{"pointer": "/a", "meaning": "Attempts"}]);
+        assert!(matches!(check(&options(&alone)), Err(JsonError::Option { .. })));
         let nameless = json!([{"pointer": "/a", "meaning": "Metric"}]);
         assert!(matches!(check(&options(&nameless)), Err(JsonError::Option { needed: "metric", .. })));
     }

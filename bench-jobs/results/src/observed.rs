@@ -2,7 +2,7 @@
 
 use dragstrip_crds::observed::{HostTruth, ServerTruth};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// CPU and memory of a container, from its cgroup.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -74,4 +74,60 @@ pub struct ServerCounters {
     /// Connections taken so far.
     #[serde(default)]
     pub connections_received: u64,
+}
+
+/// Whether `actual` identifies another process than `known` does. A former version
+/// identified Dragonfly by its replication id, not by PROCESS@START: the two say nothing
+/// of each other.
+pub fn is_another(known: &str, actual: &str) -> bool {
+    known != actual && by_start(known) == by_start(actual)
+}
+
+/// Whether `actual` are other servers than `known`, each identified by its process; what
+/// nobody knows, or was told in another form, is not held against them.
+pub fn are_others<'a, T: AsRef<str> + 'a>(
+    known: impl IntoIterator<Item = &'a T> + Clone,
+    actual: impl IntoIterator<Item = &'a T> + Clone,
+) -> bool {
+    fn of_form<'a, T: AsRef<str> + 'a>(
+        ids: impl IntoIterator<Item = &'a T>,
+        form: bool,
+    ) -> BTreeSet<&'a str> {
+        ids.into_iter().map(AsRef::as_ref).filter(|id| by_start(id) == form).collect()
+    }
+    [true, false].into_iter().any(|form| {
+        let (known, actual) = (of_form(known.clone(), form), of_form(actual.clone(), form));
+        !known.is_empty() && !actual.is_empty() && known != actual
+    })
+}
+
+/// Whether an identity is the process's number and start.
+fn by_start(id: &str) -> bool {
+    id.contains('@')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_process_is_told_where_both_were_identified_alike() {
+        assert!(is_another("1@100", "1@101") && is_another("aaa", "bbb"));
+        assert!(!is_another("1@100", "1@100"), "the same process");
+        assert!(!is_another("9216a1d4e8", "1@100"), "an identity of a former version");
+    }
+
+    #[test]
+    fn other_servers_are_told_where_they_were_identified_alike() {
+        for (known, actual, others) in [
+            (vec!["a", "b"], vec!["b", "a"], false),
+            (vec!["a", "b"], vec!["a", "c"], true),
+            (vec!["a", "b"], vec!["a"], true),
+            (vec!["9216a1d4e8"], vec!["7@100"], false),
+            (vec!["9216a1d4e8", "7@100"], vec!["7@101"], true),
+            (vec!["a"], vec![], false),
+        ] {
+            assert_eq!(are_others(&known, &actual), others, "{known:?}, {actual:?}");
+        }
+    }
 }

@@ -153,6 +153,14 @@ impl JobTool {
         }
     }
 
+    /// How often the tool warms up and loads, one after the other.
+    pub fn stages(&self) -> u32 {
+        match self {
+            Self::Bullmq(spec) => spec.stages(),
+            Self::Loadgen(_) | Self::Memtier(_) | Self::Exec(_) => 1,
+        }
+    }
+
     /// How long before the start line the tool is started, to connect and then wait by itself.
     pub fn head_start(&self) -> Duration {
         match self {

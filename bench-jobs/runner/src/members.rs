@@ -6,12 +6,12 @@ use crate::{
     access::Access,
     preflight::PreflightError,
     resolve,
-    server::{ANSWER_TIMEOUT, ClusterNode, Server, ServerError, info::Info, truth::is_another},
+    server::{ANSWER_TIMEOUT, ClusterNode, Server, ServerError, info::Info},
 };
 use dragstrip_crds::observed::ServerTruth;
 use dragstrip_results::{
     counters::summed,
-    observed::ServerCounters,
+    observed::{ServerCounters, is_another},
     protocol::{JobMember, JobTarget},
     result::ShardRecord,
 };

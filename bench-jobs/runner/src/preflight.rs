@@ -10,11 +10,12 @@ use crate::{
     job::Assignment,
     members::{self, Member},
     resolve::{self, ResolveError},
-    server::{self, ANSWER_TIMEOUT, Server, ServerError, truth::is_another},
+    server::{self, ANSWER_TIMEOUT, Server, ServerError},
     tls_files::TlsFiles,
 };
 use dragstrip_crds::{datastore::ServerProtocol, observed::ServerTruth};
 use dragstrip_results::{
+    observed::is_another,
     protocol::{JobTarget, JobTool},
     result::{Failure, FailureStep},
 };

@@ -109,12 +109,26 @@ pub struct NoiseStatus {
     /// The same of the 99th percentile of latency; absent where it is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p99: Option<f64>,
-    /// Namespace of the run that found it.
-    pub namespace: String,
-    /// Name of the run that found it.
-    pub run: String,
+    /// The run that found it.
+    pub found_by: RunReference,
     /// When it was found.
     pub measured_at: Time,
+}
+
+/// Another run.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RunReference {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+impl fmt::Display for RunReference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
 }
 
 /// What a queued run waits for.
@@ -125,8 +139,11 @@ pub struct QueueStatus {
     pub position: i32,
     /// The Lease that is held.
     pub lease: String,
-    /// The run that holds it, as namespace/name.
-    pub held_by: String,
+    /// The run that holds it.
+    // Not heldBy, which was a text: the apiserver can write no status over one whose
+    // field has another type now. What is stored without it is written anew.
+    #[serde(default)]
+    pub holder: RunReference,
 }
 
 /// How far a run has come.

@@ -272,3 +272,12 @@ fn names_leave_room_for_those_made_from_them() {
     let refusal = format!("{:?}", long.validate_cel());
     assert!(refusal.contains("at most 33 characters"), "{refusal}");
 }
+
+#[test]
+fn a_status_of_a_former_version_that_joined_the_holder_into_a_text_is_read() {
+    let queue = json!({"position": 2, "lease": "races/dragstrip-redis", "heldBy": "races/first"});
+    let status: BenchmarkRunStatus =
+        serde_json::from_value(json!({"phase": "Queued", "queue": queue})).expect("the run cannot be read");
+    let queue = status.queue.unwrap();
+    assert_eq!((queue.position, queue.holder), (2, RunReference::default()));
+}

@@ -13,8 +13,10 @@ use std::collections::BTreeMap;
 /// directory), `${CLIENT_INDEX}`, `${CLIENTS}` and `${PASSWORD}` (empty where the
 /// target has none) are put in, and into the values of `env`; the same names with
 /// DRAGSTRIP_ in front are environment variables, DRAGSTRIP_PASSWORD only where
-/// there is one. A password belongs into `env`, such as `{name: REDISCLI_AUTH,
-/// value: "${PASSWORD}"}`: everybody on the client's node can read arguments.
+/// there is one. A password belongs into `env` where the tool takes it from there
+/// (redis-cli does from REDISCLI_AUTH): everybody on the client's node can read
+/// arguments. redis-benchmark and valkey-benchmark take it only as `[-a, "${PASSWORD}"]`:
+/// make an ACL user for the benchmark and throw it away afterwards.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ExecSpec {
@@ -333,6 +335,9 @@ pub struct RegexParser {
 pub enum JsonMeaning {
     /// Operations that succeeded.
     Count,
+    /// Operations that succeeded or failed. Needs a Count of the same operation, and
+    /// what is missing of it are Errors.
+    Attempts,
     /// Operations per second.
     OperationsPerSecond,
     /// Operations that failed.
@@ -372,9 +377,10 @@ pub struct JsonValue {
     #[x_kube(validation = Rule::new("self.matches('^/[ -~]*$')").message("pointer begins with /, such as /latencies/99th"))]
     #[schemars(length(min = 1, max = 256))]
     pub pointer: String,
-    /// What it is: Count, OperationsPerSecond, Errors, Hits, Misses, Bytes, Duration,
-    /// MeanLatency, MinimumLatency, LatencyPercentile, MaximumLatency or Metric (a
-    /// figure of its own).
+    /// What it is: Count (of those that succeeded), Attempts (succeeded or failed: what
+    /// is missing of Count are errors), OperationsPerSecond, Errors, Hits, Misses,
+    /// Bytes, Duration, MeanLatency, MinimumLatency, LatencyPercentile, MaximumLatency
+    /// or Metric (a figure of its own).
     pub meaning: JsonMeaning,
     /// Name of the operation it belongs to, such as GET. The parser's when absent.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -293,7 +293,8 @@ pub struct LoadgenSpec {
     /// Time batches one by one, such as `{items: 100000, batchSize: 10000, operation: Mset}`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub batch: Option<BatchSpec>,
-    /// Send reads to replicas (Redis Cluster). Default false.
+    /// Send reads to replicas, of an external Redis Cluster that has some: the load may then
+    /// only read (ratio 0:1, or the operations Get, Mget and Exists). Default false.
     #[serde(default)]
     pub replica_reads: bool,
     /// Requests sent on a connection before their replies are awaited. Default 1: no pipelining.

@@ -75,6 +75,23 @@ fn a_timeout_shorter_than_the_declared_load_is_refused() {
 }
 
 #[test]
+fn the_readers_of_a_published_bullmq_phase_take_their_own_time() {
+    let schema = schema::of::<BenchmarkRun>();
+    let bullmq = |mode: &'static str, readers: u8, timeout: &'static str| {
+        run(move |s| {
+            s["timeout"] = json!(timeout);
+            let jobs = json!({"mode": mode, "duration": "50s", "writers": 2, "readers": readers});
+            s["phases"] = json!([{"name": "jobs", "warmup": "10s", "bullmq": jobs}]);
+        })
+    };
+    refused(&schema, &bullmq("Published", 2, "119s"), "of bullmq in mode Published with readers twice");
+    admitted(&schema, &bullmq("Published", 2, "2m"));
+    admitted(&schema, &bullmq("Published", 0, "1m"));
+    admitted(&schema, &bullmq("Fast", 2, "1m"));
+    refused(&schema, &bullmq("Fast", 2, "59s"), "shorter than the declared load");
+}
+
+#[test]
 fn ratios_outside_their_range_are_refused() {
     let schema = schema::of::<BenchmarkRun>();
     let ratio = |ratio: &'static str| run(move |s| s["phases"][0]["minimumHitRatio"] = json!(ratio));

@@ -64,11 +64,13 @@ pub async fn run_tells(env: &Env, name: &str, texts: &[&str], within: Duration) 
 
 /// Waits until a run is queued behind another one; the Lease that it waits for.
 pub async fn queued_behind(env: &Env, name: &str, holder: &str) -> Result<String> {
-    let held_by = format!("{}/{holder}", env.namespace);
     let queue = |run: &BenchmarkRun| run.status.as_ref().and_then(|status| status.queue.clone());
     let run = env
         .run_is(name, &format!("Queued behind {holder}"), SHORT_RUN, |run| {
-            phase(run) == RunPhase::Queued && queue(run).is_some_and(|queue| queue.held_by == held_by)
+            phase(run) == RunPhase::Queued
+                && queue(run).is_some_and(|queue| {
+                    queue.holder.name == holder && queue.holder.namespace == env.namespace
+                })
         })
         .await?;
     Ok(queue(&run).context("no queue")?.lease)

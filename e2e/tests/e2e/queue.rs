@@ -51,10 +51,10 @@ async fn queued(env: &Env, name: &str, behind: &str, position: i32) -> Result<()
     let status = results::status(&run)?;
     let queue = status.queue.context("no queue")?;
     ensure!(status.phase == RunPhase::Queued, "{}", status.phase);
-    ensure!(queue.held_by == format!("{}/{behind}", env.namespace), "{queue:?}");
+    ensure!((&queue.holder.namespace, queue.holder.name.as_str()) == (&env.namespace, behind), "{queue:?}");
     ensure!(queue.lease == format!("{}/dragstrip-redis", env.namespace), "{queue:?}");
     let place = format!("position {position}");
-    says(&status.message.unwrap_or_default(), &[&queue.held_by, &queue.lease, &place])
+    says(&status.message.unwrap_or_default(), &[&queue.holder.to_string(), &queue.lease, &place])
 }
 
 async fn held_by(env: &Env, run: &str) -> Result<()> {

@@ -3,6 +3,7 @@
 use crate::common::{redis, run_says};
 use anyhow::{Result, ensure};
 use dragstrip_crds::{
+    BenchmarkRun,
     conditions::{find, types::CLIENTS_READY, types::READY},
     run::RunPhase,
 };
@@ -22,8 +23,8 @@ use std::time::Duration;
 /// A controller that was refused a pod waits longer before each try.
 const TRIED_AGAIN: Duration = SHORT_RUN.saturating_mul(2);
 
-async fn quota(env: &Env, pods: &str) -> Result<()> {
-    let quota = json!({"metadata": {"name": "few"}, "spec": {"hard": {"pods": pods}}});
+async fn quota(env: &Env, hard: serde_json::Value) -> Result<()> {
+    let quota = json!({"metadata": {"name": "few"}, "spec": {"hard": hard}});
     env.create::<ResourceQuota>(quota).await?;
     // Only what its controller has counted is enforced.
     dragstrip_e2e::until("a quota that is enforced", SERVER_UP, || async {
@@ -49,7 +50,7 @@ async fn ready_says(env: &Env, datastore: &str, text: &str) -> Result<()> {
 #[tokio::test]
 async fn a_server_refused_by_a_quota_is_told_and_comes_when_there_is_room() -> Result<()> {
     with_namespace("server-quota", |env| async move {
-        quota(&env, "0").await?;
+        quota(&env, json!({"pods": "0"})).await?;
         env.datastore("redis", REDIS).await?;
         env.event("StatefulSet", "redis", "FailedCreate", "exceeded quota", SERVER_UP).await?;
         ready_says(&env, "redis", "exceeded quota").await?;
@@ -68,13 +69,39 @@ async fn a_server_refused_by_a_quota_is_told_and_comes_when_there_is_room() -> R
 async fn clients_refused_by_a_quota_are_told_and_come_when_there_is_room() -> Result<()> {
     with_namespace("client-quota", |env| async move {
         redis(&env).await?;
-        quota(&env, "1").await?;
+        quota(&env, json!({"pods": "1"})).await?;
         let phases = ONE_PHASE.replace("timeout: 2m", "timeout: 10m");
         env.run("crowded", &against("redis", &phases)).await?;
         env.event("Job", "crowded-write-1", "FailedCreate", "exceeded quota", SHORT_RUN).await?;
         run_says(&env, "crowded", CLIENTS_READY, "HeldUp", &["exceeded quota"]).await?;
         env.change::<ResourceQuota>("few", json!({"spec": {"hard": {"pods": "5"}}})).await?;
         env.run_in("crowded", RunPhase::Succeeded, TRIED_AGAIN).await?;
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn clients_without_the_limits_that_a_quota_wants_are_told_which_field_has_them() -> Result<()> {
+    with_namespace("limits-quota", |env| async move {
+        redis(&env).await?;
+        quota(&env, json!({"limits.cpu": "64", "limits.memory": "64Gi", "requests.cpu": "64"})).await?;
+        let phases = ONE_PHASE.replace("timeout: 2m", "timeout: 10m");
+        env.run("unlimited", &against("redis", &phases)).await?;
+        env.event(
+            "Job",
+            "unlimited-write-1",
+            "FailedCreate",
+            "must specify limits.cpu for: client",
+            SHORT_RUN,
+        )
+        .await?;
+        let texts = ["must specify limits.cpu for: client", "spec.clients.resources.limits"];
+        run_says(&env, "unlimited", CLIENTS_READY, "HeldUp", &texts).await?;
+        let limited = "clients: {resources: {limits: {cpu: \"1\", memory: 256Mi}}}";
+        env.delete::<BenchmarkRun>("unlimited").await?;
+        env.run("limited", &format!("{}\n{limited}", against("redis", ONE_PHASE).trim_end())).await?;
+        env.run_in("limited", RunPhase::Succeeded, TRIED_AGAIN).await?;
         Ok(())
     })
     .await

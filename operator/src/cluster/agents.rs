@@ -19,7 +19,7 @@ use std::{
 };
 
 /// How long an agent may take to answer.
-const ANSWER_WITHIN: Duration = Duration::from_secs(3);
+pub const ANSWER_WITHIN: Duration = Duration::from_secs(3);
 /// How long an observer may take to join servers: it waits for them to learn of
 /// each other for 8 s, and for the answers of those that are gone.
 const JOINED_WITHIN: Duration = Duration::from_secs(25);

@@ -8,6 +8,7 @@
 
 use super::apply::delete;
 use crate::labels::{self, RUN_MANAGER};
+use dragstrip_crds::run::RunReference;
 use k8s_openapi::{
     api::coordination::v1::{Lease, LeaseSpec},
     apimachinery::pkg::apis::meta::v1::MicroTime,
@@ -77,9 +78,9 @@ impl Holder {
         Some(Self { namespace: parts.next()?, name: parts.next()?, uid: parts.next()? })
     }
 
-    /// `namespace/name`, for people.
-    pub fn run(&self) -> String {
-        format!("{}/{}", self.namespace, self.name)
+    /// The run, for people.
+    pub fn reference(&self) -> RunReference {
+        RunReference { namespace: self.namespace.clone(), name: self.name.clone() }
     }
 }
 

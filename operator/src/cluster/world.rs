@@ -8,10 +8,11 @@ use k8s_openapi::api::{
     apps::v1::StatefulSet,
     batch::v1::Job,
     coordination::v1::Lease,
-    core::v1::{Event, Node, Pod},
+    core::v1::{Event, Node, Pod, Service},
+    policy::v1::PodDisruptionBudget,
 };
 use kube::{
-    Client,
+    Client, ResourceExt,
     runtime::{reflector::Store, watcher},
 };
 
@@ -30,6 +31,10 @@ pub struct World {
     pub warnings: Store<Event>,
     /// StatefulSets of ours.
     pub stateful_sets: Store<StatefulSet>,
+    /// All Services: when one that was in the way has gone, the next pass makes ours.
+    pub services: Store<Service>,
+    /// All PodDisruptionBudgets: one in the way is told before a run needs its name.
+    pub budgets: Store<PodDisruptionBudget>,
     /// Runs that have not ended and can be decoded. However many have ended, they cost nothing.
     pub runs: Store<BenchmarkRun>,
     /// Runs that have ended and are to be removed some time after.
@@ -52,6 +57,10 @@ pub struct Feeds {
     pub warnings: Feed<Event>,
     /// See [`World::stateful_sets`].
     pub stateful_sets: Feed<StatefulSet>,
+    /// See [`World::services`].
+    pub services: Feed<Service>,
+    /// See [`World::budgets`].
+    pub budgets: Feed<PodDisruptionBudget>,
     /// See [`World::runs`]. A run's end is told as its deletion.
     pub runs: Feed<BenchmarkRun>,
     /// See [`World::expiring`].
@@ -95,6 +104,21 @@ fn keep_warning(event: &mut Event) -> bool {
     matches!(event.involved_object.kind.as_deref(), Some("Pod" | "Job" | "StatefulSet"))
 }
 
+/// Of another's Service only whose it is stays in memory.
+pub(crate) fn keep_service(service: &mut Service) -> bool {
+    if !service.labels().contains_key(labels::DATASTORE) {
+        (service.spec, service.status) = (None, None);
+        (service.metadata.annotations, service.metadata.labels) = (None, None);
+    }
+    true
+}
+
+/// Of a PodDisruptionBudget only whose it is stays in memory.
+fn keep_budget(budget: &mut PodDisruptionBudget) -> bool {
+    (budget.spec, budget.status, budget.metadata.annotations) = (None, None, None);
+    true
+}
+
 impl Feeds {
     /// Watches that begin with [`Feeds::run`].
     pub fn new(client: &Client, metrics: &Metrics) -> Self {
@@ -109,6 +133,8 @@ impl Feeds {
             leases: Feed::new(client, ours(), |_| true),
             warnings: Feed::new(client, with_fields("type=Warning"), keep_warning),
             stateful_sets: Feed::new(client, ours(), |_| true),
+            services: Feed::new(client, watcher::Config::default(), keep_service),
+            budgets: Feed::new(client, watcher::Config::default(), keep_budget),
             runs: Feed::guarded(
                 client,
                 with_fields("status.finishedAt="),
@@ -136,6 +162,8 @@ impl Feeds {
             leases: self.leases.store(),
             warnings: self.warnings.store(),
             stateful_sets: self.stateful_sets.store(),
+            services: self.services.store(),
+            budgets: self.budgets.store(),
             runs: self.runs.store(),
             expiring: self.expiring.store(),
             datastores: self.datastores.store(),
@@ -145,7 +173,19 @@ impl Feeds {
     /// Watches for ever.
     pub async fn run(self) {
         // No `..`: a feed that nobody runs must not compile.
-        let Self { nodes, pods, jobs, leases, warnings, stateful_sets, runs, expiring, datastores } = self;
+        let Self {
+            nodes,
+            pods,
+            jobs,
+            leases,
+            warnings,
+            stateful_sets,
+            services,
+            budgets,
+            runs,
+            expiring,
+            datastores,
+        } = self;
         tokio::join!(
             nodes.run(),
             pods.run(),
@@ -153,6 +193,8 @@ impl Feeds {
             leases.run(),
             warnings.run(),
             stateful_sets.run(),
+            services.run(),
+            budgets.run(),
             runs.run(),
             expiring.run(),
             datastores.run(),
@@ -164,7 +206,19 @@ impl World {
     /// Waits until every kind was listed. Never ends when a watch has ended before, and
     /// then nothing else goes on either.
     pub async fn listed(&self) {
-        let Self { nodes, pods, jobs, leases, warnings, stateful_sets, runs, expiring, datastores } = self;
+        let Self {
+            nodes,
+            pods,
+            jobs,
+            leases,
+            warnings,
+            stateful_sets,
+            services,
+            budgets,
+            runs,
+            expiring,
+            datastores,
+        } = self;
         let _ = tokio::join!(
             nodes.wait_until_ready(),
             pods.wait_until_ready(),
@@ -172,6 +226,8 @@ impl World {
             leases.wait_until_ready(),
             warnings.wait_until_ready(),
             stateful_sets.wait_until_ready(),
+            services.wait_until_ready(),
+            budgets.wait_until_ready(),
             runs.wait_until_ready(),
             expiring.wait_until_ready(),
             datastores.wait_until_ready(),

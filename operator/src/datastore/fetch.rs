@@ -2,14 +2,16 @@
 //! Needs the stores and the observers, and makes no call to the apiserver.
 
 use super::{
-    DatastoreContext,
     build::budget_name,
     shape::{self, Shape},
 };
-use crate::cluster::{
-    agents::{AgentError, Agents},
-    lease::{Holder, LeaseKey, holder_of},
-    pods,
+use crate::{
+    cluster::{
+        agents::{AgentError, Agents},
+        lease::{Holder, LeaseKey, holder_of},
+        pods,
+    },
+    context::Context,
 };
 use dragstrip_crds::{Datastore, DatastoreSpec, observed::ServerTruth};
 use dragstrip_results::{observed::Observation, protocol::TopologyState};
@@ -141,8 +143,8 @@ fn made_by(stateful_set: &StatefulSet, pod: &Pod) -> bool {
 }
 
 /// What is there of `datastore`.
-pub fn fetch(ctx: &DatastoreContext, datastore: &Datastore) -> Fetched {
-    let world = &ctx.shared.world;
+pub fn fetch(ctx: &Context, datastore: &Datastore) -> Fetched {
+    let world = &ctx.world;
     let (namespace, name) = (datastore.namespace().unwrap_or_default(), datastore.name_any());
     let stateful_set = get(&world.stateful_sets, &namespace, &name);
     let indexes = 0..Shape::of(&datastore.spec).pods();
@@ -157,8 +159,8 @@ pub fn fetch(ctx: &DatastoreContext, datastore: &Datastore) -> Fetched {
     let lease = get(&world.leases, &namespace, &LeaseKey::of_datastore(&namespace, &name).name);
     Fetched {
         nodes: world.nodes.state(),
-        service: get(&ctx.services, &namespace, &name),
-        budget: get(&ctx.budgets, &namespace, &budget_name(&name)),
+        service: get(&ctx.world.services, &namespace, &name),
+        budget: get(&ctx.world.budgets, &namespace, &budget_name(&name)),
         holder: lease.as_deref().and_then(holder_of),
         warnings: world
             .warnings
@@ -175,9 +177,9 @@ pub fn fetch(ctx: &DatastoreContext, datastore: &Datastore) -> Fetched {
 }
 
 /// Asks the observers of `datastore`, whose pods are all ready, and has them join their servers.
-pub async fn ask(ctx: &DatastoreContext, datastore: &Datastore, fetched: &mut Fetched) {
+pub async fn ask(ctx: &Context, datastore: &Datastore, fetched: &mut Fetched) {
     let (spec, token) = (&datastore.spec, datastore.uid().unwrap_or_default());
-    let agents = &ctx.shared.agents;
+    let agents = &ctx.agents;
     fetched.observed = ask_each(agents, spec, &fetched.pods, &token).await;
     fetched.topology = join(agents, spec, &fetched.pods, &token).await;
 }

@@ -13,6 +13,11 @@ type Amounts = BTreeMap<String, Quantity>;
 
 /// CPU of the observer, in thousandths.
 const OBSERVER_MILLI_CPUS: u64 = 50;
+/// CPU that a client requests where nothing is declared, in thousandths: any number of
+/// clients fits a node, which is theirs anyway.
+const CLIENT_MILLI_CPUS: u64 = 100;
+/// Memory that a client requests where nothing is declared: what a small tool takes.
+const CLIENT_MEMORY: u64 = 64 * MIB;
 /// What the daemons of a usual cluster (network, proxy, logs) request on every
 /// node, in thousandths of a CPU. More of them only means that a server is Pending
 /// where its CPUs would be its own, which is told.
@@ -40,6 +45,20 @@ pub fn of_helper() -> ResourceRequirements {
         limits: Some(amounts),
         ..ResourceRequirements::default()
     }
+}
+
+/// The resources of a run's clients: what `declared` leaves out of the requests, where
+/// no limit stands for it either. Without a request clients would be the first to lose
+/// CPU and memory on a busy node. They get no limit: the client must be the stronger
+/// one, and nobody but its author knows what a tool needs.
+pub fn of_client(declared: Option<&ResourceRequirements>) -> ResourceRequirements {
+    let mut resources = declared.cloned().unwrap_or_default();
+    for (kind, amount) in amounts(CLIENT_MILLI_CPUS, CLIENT_MEMORY) {
+        if !resources.limits.as_ref().is_some_and(|limits| limits.contains_key(&kind)) {
+            resources.requests.get_or_insert_default().entry(kind).or_insert(amount);
+        }
+    }
+    resources
 }
 
 /// Memory that a server with `maxMemory` needs, in bytes.

@@ -235,7 +235,7 @@ pub fn invalid(invalid: &Invalid) -> Finding {
 pub fn waits(holder: &Holder) -> Finding {
     let message = format!(
         "run {} holds the server, which keeps its former declaration until the run has ended: the change is made then",
-        holder.run()
+        holder.reference()
     );
     Finding::no(READY, CHANGE_WAITS, message)
 }

@@ -3,13 +3,24 @@
 
 use super::*;
 use crate::{
-    cluster::{agents::Agents, events::Announcer, world::World},
+    cluster::{
+        agents::Agents,
+        events::Announcer,
+        world::{World, keep_service},
+    },
     context::Settings,
     metrics::Metrics,
 };
 use http::{Request, Response};
-use k8s_openapi::api::{apps::v1::StatefulSet, coordination::v1::Lease};
-use kube::{Client, client::Body, runtime::reflector::store::Writer};
+use k8s_openapi::api::{apps::v1::StatefulSet, coordination::v1::Lease, policy::v1::PodDisruptionBudget};
+use kube::{
+    Client,
+    client::Body,
+    runtime::{
+        reflector::{Store, store::Writer},
+        watcher,
+    },
+};
 use serde_json::{Value, json};
 use std::{fmt::Debug, hash::Hash, sync::Mutex};
 
@@ -78,7 +89,7 @@ fn apiserver(answer: Answer) -> (Client, Calls) {
     (Client::new(service, "pits"), calls)
 }
 
-fn context(cluster: Cluster, answer: Answer) -> (Arc<DatastoreContext>, Calls) {
+fn context(cluster: Cluster, answer: Answer) -> (Arc<Context>, Calls) {
     let (client, calls) = apiserver(answer);
     let settings = Settings {
         runner_image: "example.com/runner:2".into(),
@@ -86,7 +97,7 @@ fn context(cluster: Cluster, answer: Answer) -> (Arc<DatastoreContext>, Calls) {
         bullmq_image: String::new(),
         namespace: "dragstrip-system".into(),
     };
-    let shared = Arc::new(Context {
+    let context = Context {
         retries: Arc::default(),
         unread: Arc::default(),
         own_writes: Arc::default(),
@@ -102,14 +113,14 @@ fn context(cluster: Cluster, answer: Answer) -> (Arc<DatastoreContext>, Calls) {
             leases: seen(cluster.leases),
             warnings: seen(cluster.events),
             stateful_sets: seen(cluster.stateful_sets),
+            services: seen(cluster.services),
+            budgets: seen(cluster.budgets),
             runs: seen(Vec::new()),
             expiring: seen(Vec::new()),
             datastores: seen(Vec::new()),
         },
         metrics: Metrics::new().unwrap(),
-    });
-    let context =
-        DatastoreContext { shared, services: seen(cluster.services), budgets: seen(cluster.budgets) };
+    };
     (Arc::new(context), calls)
 }
 
@@ -193,7 +204,7 @@ fn lease() -> Value {
 }
 
 /// One pass, which must not hang.
-async fn pass_over(datastore: &Datastore, ctx: &Arc<DatastoreContext>) -> Result<Action, Error> {
+async fn pass_over(datastore: &Datastore, ctx: &Arc<Context>) -> Result<Action, Error> {
     let pass = Box::pin(reconcile(Arc::new(datastore.clone()), ctx.clone()));
     tokio::time::timeout(Duration::from_secs(5), pass).await.unwrap()
 }

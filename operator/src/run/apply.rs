@@ -194,13 +194,29 @@ fn stranger(kind: &str, object: &impl ResourceExt, run: &ValidatedRun) -> Option
     Some(Trouble { reason: "NameTaken".to_owned(), message })
 }
 
-/// Whether somebody else has the name under which the result of `attempt` is to be
-/// stored: that must be known before load is sent.
-async fn name_taken(ctx: &Context, run: &ValidatedRun, attempt: &Attempt) -> Result<Option<Trouble>, Error> {
+/// Who has the name under which the result of an attempt is to be stored.
+enum ResultName {
+    Free,
+    /// The run itself: another operator stored the result, and measuring or storing it
+    /// again would replace what counts already.
+    Stored,
+    Taken(Trouble),
+}
+
+/// Looked at before load is sent, and before a result is stored.
+async fn result_name(ctx: &Context, run: &ValidatedRun, attempt: &Attempt) -> Result<ResultName, Error> {
     let config_maps: Api<ConfigMap> = Api::namespaced(ctx.client.clone(), &run.holder.namespace);
     let found = config_maps.get_metadata_opt(&attempt.name).await;
     let found = found.map_err(|error| Error::LookAtName(error, attempt.name.clone()))?;
-    Ok(found.and_then(|found| stranger("ConfigMap", &found, run)))
+    let Some(found) = found else { return Ok(ResultName::Free) };
+    Ok(stranger("ConfigMap", &found, run).map_or_else(
+        || {
+            // What this operator remembers is not all there is.
+            ctx.remembered.forget(&run.holder.uid);
+            ResultName::Stored
+        },
+        ResultName::Taken,
+    ))
 }
 
 /// Whether somebody else has the name of the Job of `attempt`.
@@ -224,8 +240,10 @@ async fn create_job(
     let (Some(target), Some(looked)) = (ready_target(fetched), &fetched.turn) else {
         return Ok(Applied::Nothing);
     };
-    if let Some(trouble) = name_taken(ctx, run, attempt).await? {
-        return Ok(Applied::Hindered(trouble));
+    match result_name(ctx, run, attempt).await? {
+        ResultName::Free => {}
+        ResultName::Stored => return Ok(Applied::Progressed),
+        ResultName::Taken(trouble) => return Ok(Applied::Hindered(trouble)),
     }
     let job = build::job(run, attempt, target, looked, &ctx.settings).map_err(Error::WriteJob)?;
     let jobs: Api<Job> = Api::namespaced(ctx.client.clone(), &run.holder.namespace);
@@ -264,8 +282,10 @@ async fn store(
         Err(not_yet) => return Ok(Applied::Unread(not_yet)),
     };
     // What is there is never overwritten by force.
-    if let Some(trouble) = name_taken(ctx, run, attempt).await? {
-        return Ok(Applied::Delayed(trouble));
+    match result_name(ctx, run, attempt).await? {
+        ResultName::Free => {}
+        ResultName::Stored => return Ok(Applied::Progressed),
+        ResultName::Taken(trouble) => return Ok(Applied::Delayed(trouble)),
     }
     result.servers = evidence::gather(ctx, run, attempt, &result.pods).await;
     result.nodes = machines::records(run, &result.pods, &ctx.world.nodes.state(), &ctx.world.pods.state());

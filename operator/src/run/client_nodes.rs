@@ -7,7 +7,7 @@ use crate::{
     datastore::tolerations,
     labels,
 };
-use dragstrip_crds::run::ClientSpread;
+use dragstrip_crds::run::{ClientSpread, RunReference};
 use k8s_openapi::api::core::v1::{Node, Pod, Taint, Toleration};
 use kube::ResourceExt;
 use std::{
@@ -21,8 +21,8 @@ use std::{
 pub struct Uses {
     /// Nodes with a server of ours.
     pub servers: BTreeSet<String>,
-    /// Nodes with a client pod, and the run it is of, as namespace/name.
-    pub clients: BTreeMap<String, String>,
+    /// Nodes with a client pod, and the run it is of.
+    pub clients: BTreeMap<String, RunReference>,
 }
 
 impl Uses {
@@ -35,8 +35,8 @@ impl Uses {
             if label(labels::COMPONENT) == Some(labels::SERVER) {
                 uses.servers.insert(node);
             } else if label(labels::RUN_UID) != Some(except_uid) {
-                let run =
-                    format!("{}/{}", pod.namespace().unwrap_or_default(), label(labels::RUN).unwrap_or("?"));
+                let name = label(labels::RUN).unwrap_or("?").to_owned();
+                let run = RunReference { namespace: pod.namespace().unwrap_or_default(), name };
                 uses.clients.insert(node, run);
             }
         }
@@ -228,6 +228,9 @@ mod tests {
         over.status.as_mut().unwrap().phase = Some("Succeeded".into());
         assert!(Uses::of(&[Arc::new(over)], "mine").clients.is_empty());
         let uses = Uses::of(&[pod("client", "client", "theirs"), pod("other", "client", "mine")], "mine");
-        assert_eq!(uses.clients, [("client".to_owned(), "races/other".to_owned())].into());
+        assert_eq!(
+            uses.clients,
+            [("client".to_owned(), RunReference { namespace: "races".into(), name: "other".into() })].into()
+        );
     }
 }

@@ -77,7 +77,10 @@ fn describe(step: &Step) -> String {
 pub fn watchdog_seconds(run: &ValidatedRun, attempt: &Attempt) -> f64 {
     attempt.tool.planned_seconds().map_or_else(
         || run.spec.timeout.seconds(),
-        |planned| attempt.warmup_seconds.unwrap_or(0.0) + planned + attempt.tool.wind_down_seconds(),
+        |planned| {
+            let warmup = attempt.warmup_seconds.unwrap_or(0.0) * f64::from(attempt.tool.stages());
+            warmup + planned + attempt.tool.wind_down_seconds()
+        },
     )
 }
 

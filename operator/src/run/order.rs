@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     cluster::{
-        agents::{AgentError, Agents},
+        agents::{ANSWER_WITHIN, AgentError, Agents},
         pods,
     },
     context::Context,
@@ -40,6 +40,9 @@ pub enum Error {
     /// The start line could not be written on the Job.
     #[error("failed to write the start line on Job {1}")]
     FixStartLine(#[source] kube::Error, String),
+    /// Nobody was told in time, and who may still be telling it must be done first.
+    #[error("the start line on Job {0} passed before a pod was told; another is given in a moment")]
+    Passing(String),
     /// A runner could not be told to start.
     #[error("failed to give pod {1} its order to start")]
     GiveOrder(#[source] AgentError, String),
@@ -52,22 +55,43 @@ struct Runner {
     clock: Option<ClockOffset>,
 }
 
-/// Whether the start line `start` can still be told: it lies far enough ahead,
-/// or some pod has it already and the others must not get another.
-fn still_good(start: Timestamp, now: Timestamp, job: &str, fetched: &Fetched) -> bool {
-    let told_to_some = || {
-        fetched.pods_of(job).any(|pod| match fetched.runners.get(&pod.name_any()) {
-            Some(runner) => runner.start_at_unix_nanos.is_some(),
-            // A pod that does not answer may have it.
-            None => true,
-        })
-    };
-    start > now + TELLING || told_to_some()
+/// Whether some pod of `job` has a start line, so that the others must not get another.
+fn told_to_some(job: &str, fetched: &Fetched) -> bool {
+    fetched.pods_of(job).any(|pod| match fetched.runners.get(&pod.name_any()) {
+        Some(runner) => runner.start_at_unix_nanos.is_some(),
+        // A pod that does not answer may have it.
+        None => true,
+    })
+}
+
+/// What may be done with a start line that stands on a Job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Line {
+    /// Told to the pods.
+    Tell,
+    /// Nothing: it is too late to tell it, and another operator's order may be on its way.
+    Await,
+    /// Replaced: nobody has it, and nobody can get it any more.
+    Replace,
+}
+
+/// Two operators at once, the old and the new one of an upgrade, must never tell two
+/// lines: none is told within [`TELLING`] of it, and none is replaced before every order
+/// that was sent earlier has arrived or been given up.
+fn line(start: Timestamp, now: Timestamp, told_to_some: bool) -> Line {
+    if told_to_some || start > now + TELLING {
+        Line::Tell
+    } else if now < start + ANSWER_WITHIN {
+        Line::Await
+    } else {
+        Line::Replace
+    }
 }
 
 /// The start line of `job`, written on it first: an operator that dies between
 /// writing and telling finds it again, and replaces it only if it has passed
-/// before anybody was told. `None` when the Job changed since it was looked at.
+/// before anybody was told. `None` when the Job changed since it was looked at: another
+/// operator may have written its line.
 async fn fix_start_line(
     ctx: &Context,
     run: &ValidatedRun,
@@ -76,10 +100,12 @@ async fn fix_start_line(
     fetched: &Fetched,
 ) -> Result<Option<Timestamp>, Error> {
     let now = Timestamp::now();
-    if let Some(start) = super::kept::start_line(&job.metadata)
-        .filter(|start| still_good(*start, now, &job.name_any(), fetched))
-    {
-        return Ok(Some(start));
+    if let Some(start) = super::kept::start_line(&job.metadata) {
+        match line(start, now, told_to_some(&job.name_any(), fetched)) {
+            Line::Tell => return Ok(Some(start)),
+            Line::Await => return Err(Error::Passing(job.name_any())),
+            Line::Replace => {}
+        }
     }
     let start = now + lead(attempt.pods, attempt.tool.head_start());
     let patch = serde_json::json!({"metadata": {
@@ -150,6 +176,10 @@ pub async fn give(
     let Some(start) = fix_start_line(ctx, run, attempt, job, fetched).await? else {
         return Ok(());
     };
+    // Writing it may have taken long.
+    if line(start, Timestamp::now(), told_to_some(&attempt.name, fetched)) != Line::Tell {
+        return Err(Error::Passing(attempt.name.clone()));
+    }
     let start_at_unix_nanos = nanoseconds(start);
     let (agents, token) = (&ctx.agents, token.as_str());
     let orders = runners.into_iter().map(|runner| async move {
@@ -164,6 +194,25 @@ pub async fn give(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_start_line_is_replaced_only_when_nobody_can_be_told_it_any_more() {
+        let start = Timestamp::from_second(1_000_000).unwrap();
+        let after = |milliseconds| start + SignedDuration::from_millis(milliseconds);
+        for (now, told, expected) in [
+            (-1000, false, Line::Tell),
+            (-200, false, Line::Await),
+            (0, false, Line::Await),
+            (2999, false, Line::Await),
+            (3000, false, Line::Replace),
+            (-200, true, Line::Tell),
+            (60_000, true, Line::Tell),
+        ] {
+            assert_eq!(line(start, after(now), told), expected, "{now} ms after it, told to some: {told}");
+        }
+        // An order that is sent while it may be told has ended before the line is replaced.
+        assert!(SignedDuration::try_from(ANSWER_WITHIN).unwrap() >= TELLING);
+    }
 
     #[test]
     fn more_pods_get_more_time_to_be_told() {

@@ -93,7 +93,7 @@ fn message(run: &ValidatedRun, kept: &BTreeMap<String, Kept>, step: &Step) -> St
         Step::Wait(Waiting::Queue(queue), _) => {
             format!(
                 "waits for {}, which holds Lease {}; position {} in the queue",
-                queue.held_by, queue.lease, queue.position
+                queue.holder, queue.lease, queue.position
             )
         }
         Step::Wait(Waiting::Clients { attempt, trouble: Some(trouble) }, _) => {

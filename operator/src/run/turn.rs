@@ -7,7 +7,10 @@ use super::{
     validate::ValidatedRun,
 };
 use crate::cluster::lease::{Holder, LeaseKey, given_back, holder_of};
-use dragstrip_crds::{BenchmarkRun, run::QueueStatus};
+use dragstrip_crds::{
+    BenchmarkRun,
+    run::{QueueStatus, RunReference},
+};
 use jiff::Timestamp;
 use k8s_openapi::api::{
     coordination::v1::Lease,
@@ -50,7 +53,7 @@ pub fn keys(target: &ReadyTarget, operator_namespace: &str) -> Vec<LeaseKey> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Ticket {
     created: Timestamp,
-    run: String,
+    run: RunReference,
     lease: String,
 }
 
@@ -61,11 +64,11 @@ fn tickets(runs: &[Arc<BenchmarkRun>], run: &ValidatedRun) -> Vec<Ticket> {
         .filter_map(|other| {
             Some(Ticket {
                 created: other.metadata.creation_timestamp.as_ref()?.0,
-                run: format!("{}/{}", other.namespace()?, other.name_any()),
+                run: RunReference { namespace: other.namespace()?, name: other.name_any() },
                 lease: other.status.as_ref()?.queue.as_ref()?.lease.clone(),
             })
         })
-        .filter(|ticket| (ticket.created, &ticket.run) < (run.created, &run.holder.run()))
+        .filter(|ticket| (ticket.created, &ticket.run) < (run.created, &run.holder.reference()))
         .collect();
     tickets.sort_by(|a, b| (a.created, &a.run).cmp(&(b.created, &b.run)));
     tickets
@@ -122,22 +125,22 @@ impl Holders<'_> {
 
     /// What keeps this run off the Lease: who holds it, who was there first, or whose
     /// clients are on the node.
-    fn kept_by(&self, key: &LeaseKey) -> Option<String> {
+    fn kept_by(&self, key: &LeaseKey) -> Option<RunReference> {
         if self.own(key) {
             return None;
         }
         let first = || self.tickets.iter().find(|ticket| ticket.lease == key.to_string());
         let beside = || self.uses.clients.get(key.node()?).cloned();
         self.holder(key)
-            .map(|holder| holder.run())
+            .map(|holder| holder.reference())
             .or_else(|| first().map(|ticket| ticket.run.clone()))
             .or_else(beside)
     }
 
-    fn busy(&self, key: &LeaseKey, held_by: String) -> QueueStatus {
+    fn busy(&self, key: &LeaseKey, holder: RunReference) -> QueueStatus {
         let lease = key.to_string();
         let ahead = self.tickets.iter().filter(|ticket| ticket.lease == lease).count();
-        QueueStatus { position: i32::try_from(ahead).unwrap_or(i32::MAX).saturating_add(1), lease, held_by }
+        QueueStatus { position: i32::try_from(ahead).unwrap_or(i32::MAX).saturating_add(1), lease, holder }
     }
 
     fn node(&self, name: &str) -> LeaseKey {
@@ -152,7 +155,7 @@ struct Choice {
     /// Of these the ones held already.
     own: Vec<String>,
     /// Who keeps this run off a node that would do, where there are too few.
-    kept: Option<(String, LeaseKey)>,
+    kept: Option<(RunReference, LeaseKey)>,
     /// Why no node will do, whoever has it.
     none: Option<String>,
 }

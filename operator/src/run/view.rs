@@ -18,10 +18,15 @@ use crate::{
 };
 use dragstrip_crds::BenchmarkRunStatus;
 use dragstrip_results::{
+    observed::are_others,
     protocol::{RunnerStage, RunnerState},
     result::PodFailure,
 };
 use jiff::{SignedDuration, Timestamp};
+
+/// What a quota on limits asks for: of all containers only the clients' have none by default.
+const CLIENT_LIMITS: &str =
+    "; declare what the client may use in spec.clients.resources.limits, such as {cpu: \"4\", memory: 2Gi}";
 
 fn not_told(state: &RunnerState) -> bool {
     use RunnerStage::{AtStartLine, Loading, Preflight, WarmingUp};
@@ -95,7 +100,12 @@ fn attempt_state(run: &ValidatedRun, attempt: &Attempt, fetched: &Fetched) -> At
 fn trouble(attempt: &Attempt, fetched: &Fetched) -> Option<Trouble> {
     let pods = || fetched.pods_of(&attempt.name);
     let told = || pods().find_map(|pod| warnings::trouble(pod, &fetched.warnings));
-    let refused = || warnings::refusal(fetched.jobs.get(&attempt.name)?.as_ref(), &fetched.warnings);
+    let refused = || {
+        let refused = warnings::refusal(fetched.jobs.get(&attempt.name)?.as_ref(), &fetched.warnings)?;
+        let limits_missing = ["must specify", "limits."].iter().all(|text| refused.message.contains(text));
+        let remedy = if limits_missing { CLIENT_LIMITS } else { "" };
+        Some(Trouble { message: format!("{}{remedy}", refused.message), ..refused })
+    };
     let found = pods().find_map(pods::trouble).or_else(told).or_else(refused)?;
     let no_node = fetched.jobs.get(&attempt.name).and_then(|job| annotation(&job.metadata, labels::NO_NODE));
     Some(match no_node.filter(|_| found.reason == "Unschedulable") {
@@ -117,10 +127,15 @@ fn server_changed(run: &ValidatedRun, fetched: &Fetched) -> Option<String> {
     let changed = first.and_then(|first| later.into_iter().find_map(|later| first.change_to(later)));
     changed.or_else(|| {
         // Of an outsider the clients alone learn what it is.
-        let mut seen =
-            kept.iter().filter(|(_, kept)| kept.failure.is_none() && !kept.server_run_ids.is_empty());
-        let (first, before) = seen.next()?;
-        let (other, after) = seen.find(|(_, kept)| kept.server_run_ids != before.server_run_ids)?;
+        let seen: Vec<&(&Attempt, &Kept)> = kept
+            .iter()
+            .filter(|(_, kept)| kept.failure.is_none() && !kept.server_run_ids.is_empty())
+            .collect();
+        // Also with the one before: the first may tell them in the form of a former version.
+        let pairs = seen.windows(2).flat_map(|pair| [(seen[0], pair[1]), (pair[0], pair[1])]);
+        let ((first, before), (other, after)) = pairs
+            .into_iter()
+            .find(|((_, one), (_, other))| are_others(&one.server_run_ids, &other.server_run_ids))?;
         Some(format!(
             "it had the run_id {} in phase {}, repetition {}, and {} in phase {}, repetition {}",
             before.server_run_ids.join(", "),
@@ -316,6 +331,34 @@ mod tests {
         assert!(trouble.message.contains("secret not found"), "{}", trouble.message);
     }
 
+    #[test]
+    fn a_quota_on_limits_is_told_with_the_field_to_set() {
+        let refused = |message: &str| {
+            let run = two_clients();
+            let mut made = running();
+            made.metadata.uid = Some("j".into());
+            let event = serde_json::from_value(json!({
+                "metadata": {}, "involvedObject": {"uid": "j"}, "reason": "FailedCreate", "message": message
+            }));
+            let fetched = Fetched {
+                jobs: [("sprint-read-1".to_owned(), Arc::new(made))].into(),
+                warnings: vec![Arc::new(event.unwrap())],
+                ..nothing()
+            };
+            match attempt_state(&run, &run.attempts[0], &fetched) {
+                AttemptState::Starting { trouble: Some(trouble), .. } => trouble.message,
+                other => panic!("the refusal was not told: {other:?}"),
+            }
+        };
+        let words = "pods \"p\" is forbidden: failed quota: small: must specify limits.cpu for: client; limits.memory for: client";
+        let told = refused(words);
+        assert!(told.contains(words) && told.contains("spec.clients.resources.limits"), "{told}");
+        let told = refused(
+            "pods \"p\" is forbidden: exceeded quota: small, used: limits.cpu=2, limited: limits.cpu=2",
+        );
+        assert!(!told.contains("spec.clients"), "{told}");
+    }
+
     fn what_remains(job: Option<Job>, pods: Vec<Pod>, start: Option<Timestamp>) -> Remains {
         let run = two_clients();
         let attempt = &run.attempts[0];
@@ -374,6 +417,13 @@ mod tests {
         assert_eq!(changed(vec![outsider("a"), outsider("a")]), None);
         let told = changed(vec![outsider("a"), outsider("b")]).unwrap();
         assert!(told.contains("run_id a in phase write, repetition 1, and b in phase read"), "{told}");
+        // The first result was stored by a version that told Dragonfly's process otherwise.
+        assert_eq!(changed(vec![outsider("9216a1d4e8"), outsider("7@100")]), None);
+        let run = validate(&run(&["write", "read", "again"], 1)).unwrap();
+        let names = run.attempts.iter().map(|attempt| attempt.name.clone());
+        let kept = ["9216a1d4e8", "7@100", "7@101"].map(outsider);
+        let told = server_changed(&run, &Fetched { kept: names.zip(kept).collect(), ..nothing() });
+        assert!(told.is_some_and(|told| told.contains("7@100 in phase read")), "a restart after an upgrade");
         assert_eq!(
             changed(vec![outsider("a"), Kept::default()]),
             None,

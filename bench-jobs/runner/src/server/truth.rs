@@ -75,14 +75,8 @@ pub fn identity(info: &Info) -> Identity {
     drawn.map(|id| Identity::Drawn(id.to_owned())).or_else(started).unwrap_or(Identity::Untold)
 }
 
-/// Whether `actual` is another process than the one that was `verified`. The observer
-/// beside a server may be of an earlier version, which identified Dragonfly by its
-/// replication id: that does not compare.
-pub fn is_another(verified: &str, actual: &str) -> bool {
-    verified != actual && verified.contains('@') == actual.contains('@')
-}
-
-/// Identifies a process by its number and the second of its start (Unix time).
+/// Identifies a process by its number and the second of its start (Unix time), in the
+/// form that [`dragstrip_results::observed::is_another`] knows.
 pub fn started_as(process: u32, started_unix_seconds: u64) -> String {
     format!("{process}@{started_unix_seconds}")
 }
@@ -162,14 +156,6 @@ mod tests {
         ] {
             assert_eq!(identity(&Info::parse(info)), expected, "{sentence}");
         }
-    }
-
-    #[test]
-    fn another_process_is_told_where_both_were_identified_alike() {
-        let (first, second) = (started_as(1, 100), started_as(1, 101));
-        assert!(is_another(&first, &second) && is_another("aaa", "bbb"));
-        assert!(!is_another(&first, &first), "the same process");
-        assert!(!is_another("9216a1d4e8", &first), "an observer of an earlier version");
     }
 
     #[test]

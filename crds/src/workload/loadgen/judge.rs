@@ -21,12 +21,42 @@ impl LoadgenSpec {
         {
             return Some(problem);
         }
-        if cluster { self.cluster_problem() } else { self.replica_problem() }
+        self.replica_problem(cluster).or_else(|| self.cluster_problem().filter(|_| cluster))
     }
 
-    fn replica_problem(&self) -> Option<String> {
-        let problem = "loadgen.replicaReads needs a target in cluster mode: leave it out";
-        self.replica_reads.then(|| problem.to_owned())
+    fn replica_problem(&self, cluster: bool) -> Option<String> {
+        if !self.replica_reads {
+            return None;
+        }
+        if !cluster {
+            return Some("loadgen.replicaReads needs a target in cluster mode: leave it out".to_owned());
+        }
+        let written = self.written()?;
+        Some(format!(
+            "loadgen.replicaReads sends everything to replicas, and they refuse {written}: read only (ratio 0:1, or \
+             the operations Get, Mget and Exists), and write in a phase of its own"
+        ))
+    }
+
+    /// What of the generator's own load no replica answers, with its field. A client
+    /// library's writes go to primaries.
+    fn written(&self) -> Option<String> {
+        if self.library.is_some() {
+            return None;
+        }
+        if self.bullmq_add.is_some() {
+            return Some("loadgen.bullmqAdd".to_owned());
+        }
+        if self.operations.is_empty() {
+            let sets = self.ratio.split_once(':').is_some_and(|(sets, _)| !nothing(sets));
+            return sets.then(|| format!("the SETs of loadgen.ratio {}", self.ratio));
+        }
+        let read = |name| matches!(name, OperationName::Get | OperationName::Mget | OperationName::Exists);
+        let place = self.operations.iter().position(|operation| !operation.operation.is_some_and(read))?;
+        let operation = &self.operations[place];
+        let told =
+            operation.operation.map_or_else(|| operation.command.clone(), |name| Some(format!("{name:?}")));
+        Some(format!("loadgen.operations[{place}], {}", told.unwrap_or_default()))
     }
 
     fn cluster_problem(&self) -> Option<String> {
@@ -158,6 +188,18 @@ mod tests {
             (json!({"operations": [{"operation": "Set", "absoluteExpiry": true}]}), false, "need an expiry"),
             (json!({"operations": [{"operation": "MsetExpireat"}]}), false, "need an expiry"),
             (json!({"replicaReads": true}), false, "needs a target in cluster mode"),
+            (json!({"replicaReads": true}), true, "they refuse the SETs of loadgen.ratio 1:10"),
+            (
+                json!({"replicaReads": true, "operations": [{"operation": "Get"}, {"operation": "Del"}]}),
+                true,
+                "loadgen.operations[1], Del",
+            ),
+            (
+                json!({"replicaReads": true, "operations": [{"command": "HGET __key__ f"}]}),
+                true,
+                "loadgen.operations[0], HGET __key__ f",
+            ),
+            (json!({"replicaReads": true, "bullmqAdd": {"queueName": "{q%d}"}}), true, "loadgen.bullmqAdd"),
             (json!({"operations": several}), true, "operations[0] has several keys"),
             (json!({"operations": [{"command": "COPY __key__ __key__"}]}), true, "has several keys"),
             (json!({"bullmqAdd": {"queueName": "q%d"}}), true, "such as {q%d}"),
@@ -182,6 +224,7 @@ mod tests {
             (json!({"operations": [{"operation": "Get", "keys": 1}]}), true),
             (json!({"bullmqAdd": {}, "replicaReads": false}), true),
             (json!({"replicaReads": true, "ratio": "0:1"}), true),
+            (json!({"replicaReads": true, "operations": [{"operation": "Exists"}]}), true),
         ] {
             assert_eq!(problem(&options, cluster), "", "{options}");
         }

@@ -8,7 +8,8 @@ use super::{
 use crate::{
     context::Settings,
     datastore::{
-        empty_directory, locked_down, mount, of_helper, own_field, secret_variable, tolerations, variable,
+        empty_directory, locked_down, mount, of_client, of_helper, own_field, secret_variable, tolerations,
+        variable,
     },
     labels,
     run::{
@@ -146,7 +147,7 @@ fn client(
             failure_threshold: Some(30),
             ..Probe::default()
         }),
-        resources: run.spec.clients.resources.clone(),
+        resources: Some(of_client(run.spec.clients.resources.as_ref())),
         security_context: Some(locked_down()),
         volume_mounts: Some(own.into_iter().chain(certificates).collect()),
         ..Container::default()

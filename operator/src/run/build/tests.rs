@@ -13,7 +13,7 @@ use dragstrip_results::{
     protocol::{JobMember, JobTls},
     result::FailureStep,
 };
-use k8s_openapi::api::core::v1::PodSpec;
+use k8s_openapi::{api::core::v1::PodSpec, apimachinery::pkg::api::resource::Quantity};
 use serde_json::json;
 
 fn settings() -> Settings {
@@ -237,6 +237,31 @@ fn a_result_in_parts_is_complete_before_it_counts_as_stored() {
     let told = stored::mark(&kept[2].metadata).unwrap().failure.map(|failure| failure.failure.step);
     assert_eq!(told, Some(FailureStep::Lost), "what became of it is not told by the first part");
     assert_eq!(stored::later_parts(&kept[2]), ["sprint-read-1.part-2", "sprint-read-1.part-3"]);
+}
+
+#[test]
+fn every_container_has_requests_and_all_but_an_undeclared_client_have_limits() {
+    let kinds = |amounts: Option<&std::collections::BTreeMap<String, Quantity>>| -> Vec<String> {
+        amounts.into_iter().flat_map(|amounts| amounts.keys().cloned()).collect()
+    };
+    let both = ["cpu", "memory"];
+    let of = |clients: serde_json::Value| pod(loadgen(), clients, &target());
+    for clients in [json!({}), json!({"resources": {"limits": {"cpu": "2", "memory": "1Gi"}}})] {
+        let pod = of(clients.clone());
+        for container in pod.containers.iter().chain(pod.init_containers.iter().flatten()) {
+            let resources = container.resources.clone().unwrap();
+            let declared = clients.get("resources").is_some() && container.name == CLIENT_CONTAINER;
+            // The apiserver takes limits for requests where there are none.
+            let requests = if declared { Vec::new() } else { both.to_vec() };
+            assert_eq!(kinds(resources.requests.as_ref()), requests, "{}", container.name);
+            let limits = declared || container.name != CLIENT_CONTAINER;
+            let limits = if limits { both.to_vec() } else { Vec::new() };
+            assert_eq!(kinds(resources.limits.as_ref()), limits, "{}", container.name);
+        }
+    }
+    let partly = of(json!({"resources": {"requests": {"cpu": "3"}, "limits": {"memory": "1Gi"}}}));
+    let requests = partly.containers[0].resources.as_ref().unwrap().requests.as_ref().unwrap();
+    assert_eq!((requests.len(), requests["cpu"].0.as_str()), (1, "3"), "what is declared stays");
 }
 
 #[test]

@@ -5,13 +5,14 @@ use crate::run::{
     search::settle,
     validate::validate,
 };
-use dragstrip_crds::run::{QueueStatus, SetbackStatus};
+use dragstrip_crds::run::{QueueStatus, RunReference, SetbackStatus};
 use dragstrip_results::{
     result::{Failure, FailureStep},
     search::SearchPoint,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use std::collections::BTreeMap;
+use serde_json::json;
+use std::{collections::BTreeMap, sync::Arc};
 
 fn at(seconds: i64) -> Timestamp {
     Timestamp::from_second(1_000_000 + seconds).unwrap()
@@ -59,7 +60,8 @@ fn missing_secret() -> Trouble {
 }
 
 fn queue() -> QueueStatus {
-    QueueStatus { position: 1, lease: "races/dragstrip-redis".into(), held_by: "races/first".into() }
+    let holder = RunReference { namespace: "races".into(), name: "first".into() };
+    QueueStatus { position: 1, lease: "races/dragstrip-redis".into(), holder }
 }
 
 fn failure() -> PodFailure {
@@ -271,6 +273,12 @@ fn the_watchdog_counts_the_warm_up() {
     assert!((watchdog_seconds(&run, &run.attempts[0]) - 19.0).abs() < 1e-9);
     run.attempts[0].warmup_seconds = Some(2.0);
     assert!((watchdog_seconds(&run, &run.attempts[0]) - 21.0).abs() < 1e-9);
+    let published = json!({"bullmq": {"duration": "4s", "mode": "Published", "writers": 1, "readers": 1}});
+    run.attempts[0].tool = Arc::new(serde_json::from_value(published).unwrap());
+    let once = watchdog_seconds(&run, &run.attempts[0]);
+    run.attempts[0].warmup_seconds = Some(3.0);
+    let longer = watchdog_seconds(&run, &run.attempts[0]) - once;
+    assert!((longer - 2.0).abs() < 1e-9, "the readers of a published phase warm up too: {longer}");
 }
 
 #[test]

@@ -7,6 +7,7 @@ use crate::{
         validate::validate,
     },
 };
+use dragstrip_crds::run::RunReference;
 use serde_json::json;
 
 fn target() -> ReadyTarget {
@@ -68,7 +69,7 @@ fn queued(name: &str, created: &str, lease: &str) -> Arc<BenchmarkRun> {
     other.metadata.uid = Some(format!("{name}-uid"));
     other.metadata.creation_timestamp = serde_json::from_value(json!(created)).unwrap();
     other.status = serde_json::from_value(json!({
-        "phase": "Queued", "queue": {"position": 1, "lease": lease, "heldBy": "races/x"}
+        "phase": "Queued", "queue": {"position": 1, "lease": lease, "holder": {"namespace": "races", "name": "x"}}
     }))
     .unwrap();
     Arc::new(other)
@@ -98,8 +99,9 @@ fn looked(leases: &[Arc<Lease>], runs: &[Arc<BenchmarkRun>], pods: &[Arc<Pod>]) 
     look(&run, &target(), &seen, 0)
 }
 
-fn busy(lease: &str, held_by: &str, position: i32, holds: bool) -> Turn {
-    let queue = QueueStatus { position, lease: lease.into(), held_by: format!("races/{held_by}") };
+fn busy(lease: &str, holder: &str, position: i32, holds: bool) -> Turn {
+    let holder = RunReference { namespace: "races".into(), name: holder.into() };
+    let queue = QueueStatus { position, lease: lease.into(), holder };
     Turn::Busy { queue, holds }
 }
 

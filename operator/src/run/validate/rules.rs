@@ -41,7 +41,19 @@ fn needs_resp(phase: &PhaseSpec) -> Option<String> {
 
 /// Why the phases of `spec` cannot load what `datastore` declares; `None` when they can.
 pub fn unsuitable(spec: &BenchmarkRunSpec, datastore: &DatastoreSpec) -> Option<String> {
-    beyond_resp(spec, protocol(datastore)).or_else(|| beyond_topology(spec, datastore.cluster.is_some()))
+    beyond_resp(spec, protocol(datastore))
+        .or_else(|| beyond_topology(spec, datastore.cluster.is_some()))
+        .or_else(|| datastore.cluster.as_ref().and_then(|_| without_replicas(spec)))
+}
+
+/// Which phase wants to read from replicas, where no shard has one.
+fn without_replicas(spec: &BenchmarkRunSpec) -> Option<String> {
+    let wants = |phase: &&PhaseSpec| phase.loadgen.as_ref().is_some_and(|loadgen| loadgen.replica_reads);
+    let phase = spec.phases.iter().find(wants)?;
+    Some(format!(
+        "phases[{}].loadgen.replicaReads needs replicas, and the shards of a Datastore have none: leave it out, or name a cluster that has some as target.external",
+        phase.name
+    ))
 }
 
 /// Why the load generator's phases cannot load a target that is a `cluster`, or that is none.
@@ -227,6 +239,14 @@ mod tests {
         json!({"external": {"address": "10.0.0.7:6379", "cluster": cluster}})
     }
 
+    fn shards() -> Value {
+        json!({"datastore": {"engine": "Redis", "threads": 1, "cluster": {"shards": 3}}})
+    }
+
+    fn replica_reads(ratio: &str) -> Value {
+        json!({"loadgen": {"duration": "2s", "replicaReads": true, "ratio": ratio}})
+    }
+
     fn exec() -> Value {
         json!({"exec": {"image": "i", "command": ["c"], "parser": {"redisBenchmarkCsv": {}}}})
     }
@@ -284,6 +304,14 @@ mod tests {
                 "phases[p].loadgen.ratio 1:10 mixes SET and GET",
             ),
             (several.clone(), 1, external(true), "phases[p].loadgen.operations[0] has several keys"),
+            (
+                replica_reads("1:10"),
+                1,
+                external(true),
+                "they refuse the SETs of loadgen.ratio 1:10: read only",
+            ),
+            (replica_reads("0:1"), 1, external(false), "loadgen.replicaReads needs a target in cluster mode"),
+            (replica_reads("0:1"), 1, shards(), "the shards of a Datastore have none: leave it out"),
         ];
         for (phase, pods, target, expected) in table {
             let refusal = refusal(phase.clone(), pods, target);
@@ -291,6 +319,7 @@ mod tests {
         }
         assert_eq!(refusal(exec(), 2, etcd()), "", "exec may load what speaks no RESP");
         assert_eq!(refusal(memtier, 2, redis()), "");
+        assert_eq!(refusal(replica_reads("0:1"), 1, external(true)), "");
         assert_eq!(refusal(several, 1, external(false)), "", "a server alone takes several keys");
         let memtier = |field: &str, value: Value| {
             let mut memtier = json!({"memtier": {"testTime": "2s", "keyMaximum": 99, "keyPattern": "G:G"}});
