@@ -3,6 +3,7 @@
 
 mod details;
 pub mod pods;
+mod search;
 
 use comfy_table::{CellAlignment, Table, presets};
 use dragstrip_crds::{
@@ -131,6 +132,7 @@ pub fn report(runs: &[BenchmarkRun]) -> String {
         for line in status.failure.iter().flat_map(|failure| &failure.last_lines) {
             let _ = writeln!(text, "    | {line}");
         }
+        text.push_str(&search::curves(&status));
     }
     text
 }
@@ -183,6 +185,7 @@ mod tests {
                 metrics: vec![],
                 batches: None,
                 schedule: None,
+                search: None,
                 warmup_seconds: None,
                 loaded_keys: None,
                 notes: vec![],

@@ -1,6 +1,6 @@
 //! The stored results that a run's status points to. Needs the client.
 
-use dragstrip_crds::BenchmarkRun;
+use dragstrip_crds::{BenchmarkRun, run::PhaseStatus};
 use dragstrip_results::{result::RepetitionResult, stored};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client, ResourceExt, api::ListParams};
@@ -40,18 +40,31 @@ async fn listed(api: &Api<ConfigMap>, run: &BenchmarkRun, phase: &str) -> Result
     let labels = format!("dragstrip.dev/run-uid={uid},dragstrip.dev/phase={phase},!{}", stored::PART);
     let list = api.list_metadata(&ListParams::default().labels(&labels)).await;
     let list = list.map_err(|error| Error::List(Box::new(error), phase.to_owned()))?;
-    let mut last: BTreeMap<u32, String> = BTreeMap::new();
+    let mut last: BTreeMap<u32, Vec<String>> = BTreeMap::new();
     for found in list
         .items
         .iter()
         .filter(|found| stored::mark(&found.metadata).is_ok_and(|mark| mark.failure.is_none()))
     {
         let repetition = found.labels().get("dragstrip.dev/repetition").and_then(|text| text.parse().ok());
-        let name = last.entry(repetition.unwrap_or_default()).or_default();
-        // Later measurements have letters after the number.
-        *name = found.name_any().max(std::mem::take(name));
+        last.entry(repetition.unwrap_or_default()).or_default().push(found.name_any());
     }
-    Ok(last.into_values().collect())
+    Ok(last.into_values().flat_map(of_last_measurement).collect())
+}
+
+/// Of the results of one repetition those of its last measurement: later ones have
+/// letters after the number. Each point of a search is a result.
+fn of_last_measurement(names: Vec<String>) -> Vec<String> {
+    let letter = |name: &String| name.chars().last().filter(char::is_ascii_alphabetic);
+    let last = names.iter().map(letter).max().flatten();
+    names.into_iter().filter(|name| letter(name) == last).collect()
+}
+
+/// The ConfigMaps that the status of `phase` names; of a search those of its knees alone, and
+/// so none.
+fn shown(phase: &PhaseStatus) -> Vec<String> {
+    let all = phase.repetitions.iter().filter(|_| phase.search.is_none());
+    all.map(|shown| shown.config_map.clone()).collect()
 }
 
 /// Every repetition of every phase of `run`, phase by phase.
@@ -64,11 +77,26 @@ pub async fn of(
     let phases = run.status.iter().flat_map(|status| &status.phases);
     let mut results = Vec::new();
     for phase in phases {
-        let shown: Vec<String> = phase.repetitions.iter().map(|shown| shown.config_map.clone()).collect();
+        let shown = shown(phase);
         let names = if shown.is_empty() { listed(&api, run, &phase.name).await? } else { shown };
         for name in names {
             results.push(result(&api, &name).await?);
         }
     }
     Ok(results)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_repetition_measured_again_only_the_last_measurement_is_read() {
+        let last =
+            |names: &[&str]| of_last_measurement(names.iter().map(|name| (*name).to_owned()).collect());
+        assert_eq!(last(&["sprint-read-1"]), ["sprint-read-1"]);
+        assert_eq!(last(&["sprint-read-1", "sprint-read-1b"]), ["sprint-read-1b"]);
+        let points = ["sprint-knee-1p1", "sprint-knee-1p2", "sprint-knee-1p1b", "sprint-knee-1r1b"];
+        assert_eq!(last(&points), ["sprint-knee-1p1b", "sprint-knee-1r1b"]);
+    }
 }

@@ -1,8 +1,13 @@
 //! `BenchmarkRun`: phases of load against one target, measured and judged.
 
+mod search;
 mod status;
 mod verdict;
 
+pub use search::{
+    HALVINGS, KneeReason, KneeStatus, MOST_POINTS, Raise, SearchPointStatus, SearchSpec, SearchStatus,
+    ShareStatus, Until,
+};
 pub use status::{
     BenchmarkRunStatus, ClockStatus, FailureStatus, Headline, NoiseStatus, OperationStatus, PhaseStatus,
     Progress, QueueStatus, RepetitionStatus, RetryStatus, RunPhase, RunReference, SetbackStatus,
@@ -121,9 +126,20 @@ pub struct Target {
     validation = Rule::new("!has(self.memtier) || !has(self.warmup) || !self.warmup.endsWith('ms')")
         .message("memtier measures whole seconds: write its warmup without ms, such as 2s instead of 1500ms")
         .field_path(".warmup"),
+    validation = Rule::new("!has(self.search) || has(self.memtier) || has(self.loadgen) && self.loadgen.client == 'Raw'")
+        .message("search raises what memtier, and loadgen with client Raw, send: for bullmq, exec and client libraries declare a phase for each value"),
+    validation = Rule::new("!has(self.search) || !has(self.loadgen) || !has(self.loadgen.rate)")
+        .message("search sets the rate of an open loop itself, by raise: Rate and by rates: leave loadgen.rate out"),
+    validation = Rule::new("!has(self.search) || (has(self.loadgen) ? has(self.loadgen.duration) : !has(self.memtier) || has(self.memtier.testTime))")
+        .message("search measures each value for the same time: set loadgen.duration or memtier.testTime"),
+    validation = Rule::new("!has(self.search) || !has(self.memtier) || self.search.raise != 'Rate' && !has(self.search.rates)")
+        .message("search with raise Rate, or with rates, needs the open loop of loadgen: memtier has none"),
+    validation = Rule::new("!has(self.search) || self.name.size() <= 16")
+        .message("the name of a phase with search has at most 16 characters: its Jobs' names have the number of the point too"),
 )]
 pub struct PhaseSpec {
-    /// Name of the phase, unique in the run, such as read. At most 20 characters of a-z, 0-9 and -.
+    /// Name of the phase, unique in the run, such as read. At most 20 characters of a-z, 0-9
+    /// and -; 16 with search.
     #[schemars(length(min = 1, max = 20))]
     #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')")
         .message("a phase's name is made of a-z, 0-9 and -, and begins and ends with a letter or digit"))]
@@ -166,6 +182,11 @@ pub struct PhaseSpec {
     /// Run any tool, such as `{image: redis:8, command: [redis-benchmark, ...], parser: {redisBenchmarkCsv: {}}}`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exec: Option<ExecSpec>,
+    /// Search for the limit of the server instead of measuring once, such as
+    /// `{raise: Connections, to: 512, until: {p99: 1ms}}`; with memtier and loadgen. The
+    /// phase's figures are those at the value found.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub search: Option<SearchSpec>,
 }
 
 /// What becomes of a run of which a phase failed. It is Failed in the end either way.
@@ -360,7 +381,8 @@ pub struct BenchmarkRunSpec {
     pub clients: ClientsSpec,
     /// Longest time the run may take, such as 30s, 5m or 1h30m, not counting the wait for
     /// other runs. At least the warmup and duration of all phases (of bullmq in mode
-    /// Published with readers both twice) times repetitions.
+    /// Published with readers both twice) times repetitions; of a search, which takes up to
+    /// 24 times as long, those of one point.
     /// Default 30m.
     #[serde(default = "default_timeout")]
     pub timeout: Period,

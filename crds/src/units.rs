@@ -31,12 +31,17 @@ pub enum UnitError {
     /// Not a decimal fraction.
     #[error("{0:?} is not a decimal fraction: {DECIMAL_FORM}")]
     Decimal(String),
+    /// Not a latency.
+    #[error("{0:?} is not a latency: {LATENCY_FORM}")]
+    Latency(String),
 }
 
 const MEMORY_FORM: &str =
     "write a whole number with Ki, Mi, Gi or Ti (or k, M, G, T), such as 512Mi or 4Gi, at most 999Ti";
 const PERIOD_FORM: &str = "write hours, minutes, seconds and milliseconds in this order, such as 30s, 5m, 1h30m or 250ms, at most 9999h";
 const PERIOD_POSITIVE: &str = "write a time longer than 0s, such as 30s";
+const LATENCY_FORM: &str =
+    "write a whole number above 0 of us, ms or s without zeros in front, such as 500us or 2ms";
 const DECIMAL_FORM: &str =
     "write digits in quotes, with a point before the fraction, such as \"0.99\" or \"50\"";
 
@@ -251,8 +256,13 @@ impl Decimal {
 
 /// A rule that a decimal fraction is from `least` to `most`.
 pub(crate) fn decimal_between(least: &str, most: &str) -> String {
+    decimal_in("self", least, most)
+}
+
+/// The same of what `path` names.
+pub(crate) fn decimal_in(path: &str, least: &str, most: &str) -> String {
     // What is no decimal fraction is refused by the type's own rule.
-    format!("!self.matches('{DECIMAL_PATTERN}') || (double(self) >= {least} && double(self) <= {most})")
+    format!("!{path}.matches('{DECIMAL_PATTERN}') || (double({path}) >= {least} && double({path}) <= {most})")
 }
 
 impl FromStr for Decimal {
@@ -266,6 +276,41 @@ impl FromStr for Decimal {
         let value = text.parse().ok().filter(|_| digits(whole, 15) && digits(fraction, 9));
         let value = value.ok_or_else(|| UnitError::Decimal(text.to_owned()))?;
         Ok(Self { text: text.to_owned(), value })
+    }
+}
+
+/// A longest latency, to the microsecond (`1ms`, `500us`), longer than none.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct LatencyBound {
+    text: String,
+    microseconds: u64,
+}
+
+/// Unit and microseconds.
+const LATENCY_UNITS: [(&str, u64); 3] = [("us", 1), ("ms", 1_000), ("s", 1_000_000)];
+
+text_unit!(LatencyBound, text_schema(9, "^[1-9][0-9]{0,6}(us|ms|s)$", LATENCY_FORM));
+
+impl LatencyBound {
+    /// The latency in milliseconds.
+    pub fn milliseconds(&self) -> f64 {
+        // At most seven digits of seconds: exact.
+        self.microseconds as f64 / 1e3
+    }
+}
+
+impl FromStr for LatencyBound {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
+        let factor = LATENCY_UNITS.iter().find(|(name, _)| *name == unit).map(|(_, factor)| factor);
+        let written = (1..=7).contains(&number.len()) && !number.starts_with('0');
+        let number: Option<u64> = written.then(|| number.parse().ok()).flatten();
+        let microseconds = number.zip(factor).map(|(number, factor)| number * factor);
+        let microseconds = microseconds.ok_or_else(|| UnitError::Latency(text.to_owned()))?;
+        Ok(Self { text: text.to_owned(), microseconds })
     }
 }
 
@@ -322,6 +367,16 @@ mod tests {
         assert_eq!((ratio.to_string().as_str(), ratio.value()), ("0.990", 0.99));
         for text in ["", ".5", "5.", "-1", "1e3", "0,5", "NaN", "inf"] {
             assert!(text.parse::<Decimal>().is_err(), "{text:?} was taken for a decimal fraction");
+        }
+    }
+
+    #[test]
+    fn latencies_are_read_to_the_microsecond() {
+        for (text, milliseconds) in [("500us", "0.5"), ("2ms", "2"), ("1s", "1000")] {
+            assert_eq!(text.parse::<LatencyBound>().unwrap().milliseconds().to_string(), milliseconds);
+        }
+        for text in ["", "1", "0ms", "01ms", "1.5ms", "1ms2us", "12345678us", "ms", "1m"] {
+            assert!(text.parse::<LatencyBound>().is_err(), "{text:?} was taken for a latency");
         }
     }
 

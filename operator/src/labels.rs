@@ -31,6 +31,8 @@ pub const SERVER_IDENTITY: &str = "dragstrip.dev/server-identity";
 /// Annotation on a Job: the start line in nanoseconds of Unix time, written
 /// before the order is given, so that a restarted operator repeats the same one; kept with the result.
 pub const START_AT: &str = "dragstrip.dev/start-at-unix-nanos";
+/// Annotation on the Job of a search's point: the value that it measures.
+pub const SEARCH_VALUE: &str = "dragstrip.dev/search-value";
 /// Annotation on a client pod: its runner ends the load this many seconds after
 /// the start line, whatever happens to the node's connection.
 pub const LOAD_BOUND: &str = "dragstrip.dev/load-ends-within-seconds";

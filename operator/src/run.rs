@@ -21,6 +21,7 @@ mod noise;
 mod order;
 mod plan;
 mod remembered;
+mod search;
 mod status;
 mod summary;
 mod target;
@@ -121,7 +122,7 @@ async fn pass(run: &BenchmarkRun, ctx: &Context) -> Result<(Outcome, Action), Er
         return Ok((Outcome::Done, Action::requeue(IF_NO_EVENT_COMES)));
     }
     let old = run.status.clone().unwrap_or_default();
-    let validated = match validate::validate(run) {
+    let mut validated = match validate::validate(run) {
         Ok(validated) => validated, // pure
         Err(invalid) => {
             // A run that an earlier version found valid may be under way.
@@ -131,7 +132,7 @@ async fn pass(run: &BenchmarkRun, ctx: &Context) -> Result<(Outcome, Action), Er
             return Ok((Outcome::Invalid, Action::await_change()));
         }
     };
-    let fetched = fetch::fetch(ctx, &validated, &old).await?; // client
+    let fetched = fetch::fetch(ctx, &mut validated, &old).await?; // client
     let now = Timestamp::now();
     let step = decide(&validated, &view::view(&validated, &old, &fetched, now), now); // pure
     let (step, next) = carry_out(ctx, &validated, &fetched, step, now).await?; // client

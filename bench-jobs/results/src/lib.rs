@@ -2,7 +2,7 @@
 //! one: what was measured ([`result`], [`histogram`], [`statistics`]), what a
 //! server counted meanwhile ([`observed`]) and what both sides used ([`usage`]), how that
 //! is judged ([`commands`], [`counters`], [`complaints`], [`verdict`]), what runners and the operator tell each other
-//! ([`protocol`]) and how the cluster keeps it ([`stored`]).
+//! ([`protocol`]), where a search stands ([`search`]) and how the cluster keeps it ([`stored`]).
 //!
 //! Pure: no client, no clock, no environment, no file.
 
@@ -13,6 +13,7 @@ pub mod histogram;
 pub mod observed;
 pub mod protocol;
 pub mod result;
+pub mod search;
 pub mod statistics;
 pub mod stored;
 pub mod usage;

@@ -8,6 +8,7 @@ use crate::{
     histogram::EncodedHistogram,
     observed::ServerCounters,
     protocol::JobTool,
+    search::SearchPoint,
     usage::{ContainerUsage, ServerUsage},
 };
 use dragstrip_crds::{
@@ -544,6 +545,9 @@ pub struct RepetitionResult {
     /// What each server of a Datastore used in the window; empty where nobody could tell.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub servers: Vec<ServerUsage>,
+    /// Which point of its phase's search it is; absent where there is no search.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub point: Option<SearchPoint>,
 }
 
 impl RepetitionResult {

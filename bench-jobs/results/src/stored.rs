@@ -2,7 +2,10 @@
 //! and in further ones where it is too large for one. What a run must know of it
 //! before its end is in annotations. Pure.
 
-use crate::result::{FailureStep, PodFailure, RepetitionResult};
+use crate::{
+    result::{FailureStep, PodFailure, RepetitionResult},
+    search::SearchPoint,
+};
 use flate2::{Compression, read::GzDecoder, write::GzEncoder};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{ResourceExt, core::ObjectMeta};
@@ -27,6 +30,9 @@ pub const FAILURE: &str = "dragstrip.dev/failure";
 /// Annotation on the first ConfigMap: the `run_id` of every server that the clients saw,
 /// sorted, joined by commas; absent where none is known.
 pub const SERVER_RUN_IDS: &str = "dragstrip.dev/server-run-ids";
+/// Annotation on the first ConfigMap of a search's point: its [`SearchPoint`] as JSON, from
+/// which the next point follows.
+pub const SEARCH_POINT: &str = "dragstrip.dev/search-point";
 /// Characters kept of a failure's message, and of each line of its tool. All annotations
 /// of an object together may have 256 KiB.
 pub const FAILURE_CHARACTERS: usize = 1000;
@@ -79,12 +85,14 @@ pub enum Error {
 }
 
 /// What became of a repetition, by its result's annotations.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Mark {
     /// Why its numbers must not be used, shortened; absent when they may be.
     pub failure: Option<PodFailure>,
     /// The `run_id` of every server that the clients saw, sorted; empty where none is known.
     pub server_run_ids: Vec<String>,
+    /// Which point of a search it is, and its figures; absent where there is no search.
+    pub point: Option<SearchPoint>,
 }
 
 fn outcome(failure: Option<&PodFailure>) -> &'static str {
@@ -103,11 +111,13 @@ pub fn annotations(result: &RepetitionResult, parts: usize) -> Result<BTreeMap<S
     });
     let failure = shortened.map(|failure| serde_json::to_string(&failure)).transpose();
     let run_ids = Vec::from_iter(result.server_run_ids()).join(",");
+    let point = result.point.as_ref().map(serde_json::to_string).transpose();
     let all = [
         (RESULT_FORMAT, Some(FORMAT.to_owned())),
         (OUTCOME, Some(outcome(result.failure.as_ref()).to_owned())),
         (FAILURE, failure.map_err(Error::Encode)?),
         (SERVER_RUN_IDS, Some(run_ids).filter(|ids| !ids.is_empty())),
+        (SEARCH_POINT, point.map_err(Error::Encode)?),
         (PARTS, (parts > 1).then(|| parts.to_string())),
     ];
     Ok(all.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect())
@@ -127,8 +137,10 @@ pub fn mark(metadata: &ObjectMeta) -> Result<Mark, Error> {
     if value(OUTCOME) != Some(outcome(failure.as_ref())) {
         return Err(unmarked(OUTCOME));
     }
+    let point = value(SEARCH_POINT).map(serde_json::from_str).transpose();
+    let point = point.map_err(|_| unmarked(SEARCH_POINT))?;
     let run_ids = value(SERVER_RUN_IDS).into_iter().flat_map(|ids| ids.split(',')).map(str::to_owned);
-    Ok(Mark { failure, server_run_ids: run_ids.collect() })
+    Ok(Mark { failure, server_run_ids: run_ids.collect(), point })
 }
 
 fn readable(name: &str, format: Option<&str>) -> Result<(), Error> {
@@ -300,6 +312,19 @@ mod tests {
             }
         }
         assert_eq!(annotations(&good, 3).unwrap()[PARTS], "3");
+    }
+
+    #[test]
+    fn a_point_of_a_search_is_told_to_the_last_bit() {
+        let of_search = |point: &SearchPoint| RepetitionResult { point: Some(point.clone()), ..result(1) };
+        let point = SearchPoint::of(16, Some(0.7), &result(1), None);
+        let annotations = annotations(&of_search(&point), 1).unwrap();
+        let metadata = ObjectMeta { annotations: Some(annotations.clone()), ..ObjectMeta::default() };
+        assert_eq!(mark(&metadata).unwrap().point, Some(point));
+        let mut damaged = annotations;
+        damaged.insert(SEARCH_POINT.to_owned(), "{".to_owned());
+        let metadata = ObjectMeta { annotations: Some(damaged), ..ObjectMeta::default() };
+        assert!(mark(&metadata).unwrap_err().to_string().contains(SEARCH_POINT), "a search would go astray");
     }
 
     #[test]

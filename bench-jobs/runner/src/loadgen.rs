@@ -236,7 +236,7 @@ fn measured(
 
 /// One load thread, by its number.
 fn thread(cpu: &ThreadCpu) -> ThreadUsage {
-    let name = format!("load thread {}", cpu.thread);
+    let name = format!("loadgen {}", cpu.thread);
     ThreadUsage { name, cpu_seconds: cpu.cpu_seconds, waiting_seconds: 0.0 }
 }
 

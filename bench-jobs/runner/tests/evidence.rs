@@ -49,7 +49,7 @@ async fn a_load_generator_tells_of_its_threads_and_the_network_is_measured_besid
     let client = client_of(&job).await;
     let mut names: Vec<_> = client.threads.iter().map(|thread| thread.name.as_str()).collect();
     names.sort_unstable();
-    assert_eq!(names, ["load thread 0", "load thread 1"]);
+    assert_eq!(names, ["loadgen 0", "loadgen 1"]);
     assert!(client.threads.iter().all(|thread| (0.05..2.5).contains(&thread.cpu_seconds)), "{client:?}");
     assert!((1.5..3.0).contains(&client.seconds), "the warm-up is no part of it: {client:?}");
     let host = client.host.unwrap();
@@ -95,6 +95,15 @@ async fn usage_since(observer: &Observer, measurement: &str, from: i64) -> Resul
     Err(text)
 }
 
+/// Waits until the server was found and sampled more than once.
+async fn until_sampled(observer: &Observer, measurement: &str) {
+    wait_for("the first samples", async || {
+        let told = usage_since(observer, measurement, now()).await.err();
+        told.filter(|told| !told.contains("there are 0") && !told.contains("there are 1\n"))
+    })
+    .await;
+}
+
 /// Loads the server until the value is dropped.
 struct Load(std::process::Child);
 
@@ -119,6 +128,7 @@ async fn an_observer_tells_what_a_servers_threads_used_in_a_window() {
     let server = Redis::start(&["--io-threads", "4"]).await;
     let observer = Observer::start(server.port, "");
     order(&observer, "run/read-1", 60).await;
+    until_sampled(&observer, "run/read-1").await;
     let load = Load::on(&server);
     let from = now();
     sleep(Duration::from_secs(2)).await;
@@ -170,7 +180,7 @@ async fn a_server_that_was_restarted_in_the_window_is_told() {
     let observer = Observer::start(server.port, "");
     order(&observer, "run", 60).await;
     let from = now();
-    sleep(Duration::from_secs(1)).await;
+    until_sampled(&observer, "run").await;
     server.restart().await;
     sleep(Duration::from_secs(1)).await;
     let told = usage_since(&observer, "run", from).await.unwrap_err();
@@ -192,11 +202,7 @@ async fn sampling_a_server_of_48_threads_takes_less_than_half_a_percent_of_a_cor
     let from = now();
     order(&observer, "run", 60).await;
     // The server is looked for once, and a pod has fewer processes than this machine.
-    wait_for("the first samples", async || {
-        let told = usage_since(&observer, "run", now()).await.err();
-        told.filter(|told| !told.contains("there are 0") && !told.contains("there are 1\n"))
-    })
-    .await;
+    until_sampled(&observer, "run").await;
     let share = share_of(&observer, length).await;
     eprintln!("{:.2} % of a core", share * 100.0);
     assert!(share < 0.005, "{:.2} % of a core", share * 100.0);

@@ -92,10 +92,9 @@ fn of_phase(phase: &PhaseStatus) -> Vec<String> {
 fn noise(noise: &NoiseStatus) -> String {
     let p99 = noise.p99.map(|p99| format!(" and p99 by {:.1} %", p99 * 100.0)).unwrap_or_default();
     format!(
-        "throughput of equal runs differs by {:.1} %{p99} on these nodes (coefficient of variation, found by {}/{})",
+        "throughput of equal runs differs by {:.1} %{p99} on these nodes (coefficient of variation, found by {})",
         noise.throughput * 100.0,
-        noise.namespace,
-        noise.run
+        noise.found_by
     )
 }
 
@@ -119,7 +118,7 @@ mod tests {
     fn everything_beside_the_table_is_one_line_each() {
         let estimate = json!({"low": 0.001, "mid": 0.002, "high": 0.003});
         let status: BenchmarkRunStatus = serde_json::from_value(json!({
-            "noise": {"throughput": 0.031, "p99": 0.08, "namespace": "lab", "run": "still",
+            "noise": {"throughput": 0.031, "p99": 0.08, "foundBy": {"namespace": "lab", "name": "still"},
                 "measuredAt": "2026-01-01T00:00:00Z"},
             "retries": [{"repetition": 1, "phase": "read", "measurement": 1, "reason": "pod p: evicted"}],
             "phases": [{

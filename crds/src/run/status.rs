@@ -1,7 +1,10 @@
 //! What became of a run, for people and for whoever reads it by machine: numbers
 //! and lists, never texts that hold several values.
 
-use super::verdict::{LimitedBy, Limiter, Verdict, VerdictReason};
+use super::{
+    SearchStatus,
+    verdict::{LimitedBy, Limiter, Verdict, VerdictReason},
+};
 use crate::{
     measured::{BatchStatistics, LatencySummary, Metric, ScheduleRecord, Spread},
     observed::ServerTruth,
@@ -96,6 +99,22 @@ pub struct SetbackStatus {
     pub retry_at: Time,
 }
 
+/// How much equal measurements differ in a place, as a run with `calibrate` found.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NoiseStatus {
+    /// Coefficient of variation of throughput over equal repetitions; of several phases
+    /// the largest.
+    pub throughput: f64,
+    /// The same of the 99th percentile of latency; absent where it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p99: Option<f64>,
+    /// The run that found it.
+    pub found_by: RunReference,
+    /// When it was found.
+    pub measured_at: Time,
+}
+
 /// Another run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -110,24 +129,6 @@ impl fmt::Display for RunReference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.namespace, self.name)
     }
-}
-
-/// How much equal measurements differ in a place, as a run with `calibrate` found.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct NoiseStatus {
-    /// Coefficient of variation of throughput over equal repetitions; of several phases
-    /// the largest.
-    pub throughput: f64,
-    /// The same of the 99th percentile of latency; absent where it is not known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub p99: Option<f64>,
-    /// Namespace of the run that found it.
-    pub namespace: String,
-    /// Name of the run that found it.
-    pub run: String,
-    /// When it was found.
-    pub measured_at: Time,
 }
 
 /// What a queued run waits for.
@@ -151,7 +152,8 @@ pub struct QueueStatus {
 pub struct Progress {
     /// Measurements that are stored and count.
     pub measured: i32,
-    /// Measurements of the whole run: phases times repetitions.
+    /// Measurements of the whole run: phases times repetitions. Each point of a search is
+    /// one, and before a search has ended this is the most that it may need.
     pub total: i32,
 }
 
@@ -307,6 +309,10 @@ pub struct PhaseStatus {
     /// repetitions; its rate is that of each repetition.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub schedule: Option<ScheduleRecord>,
+    /// What a search found; the other figures are those at the value found, and until it
+    /// has ended those at the best value so far.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub search: Option<SearchStatus>,
     /// Seconds of load before each measured part.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warmup_seconds: Option<f64>,

@@ -143,6 +143,85 @@ fn ports_of_addresses_are_ports() {
     }
 }
 
+/// A run with one phase that has this search beside other `fields`.
+fn search(search: &Value, fields: &Value) -> Value {
+    run(|s| {
+        let mut phase = json!({"name": "knee", "search": search});
+        phase.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        s["phases"] = json!([phase]);
+    })
+}
+
+#[test]
+fn a_search_is_taken_by_the_tools_that_can_be_raised() {
+    let schema = schema::of::<BenchmarkRun>();
+    let loadgen = json!({"loadgen": {"duration": "5s"}, "warmup": "2s"});
+    let memtier = json!({"memtier": {"testTime": "5s"}});
+    for raise in ["Connections", "Pipeline", "Pods"] {
+        let until_gain = json!({"raise": raise, "to": 256, "until": {"gain": "0.02"}});
+        admitted(&schema, &search(&until_gain, &loadgen));
+        admitted(&schema, &search(&until_gain, &memtier));
+    }
+    let rate = json!({
+        "raise": "Rate", "from": 1000, "to": 1_000_000, "until": {"p99": "500us"},
+        "rates": ["0.5", "0.7", "0.9"], "arrival": "Poisson"
+    });
+    admitted(&schema, &search(&rate, &loadgen));
+}
+
+#[test]
+fn each_mistake_in_a_search_is_refused_with_its_remedy() {
+    let schema = schema::of::<BenchmarkRun>();
+    let loadgen = json!({"loadgen": {"duration": "5s"}});
+    let with = |field: &str, value: Value| {
+        let mut search = json!({"raise": "Connections", "to": 64, "until": {"p99": "1ms"}});
+        search[field] = value;
+        search
+    };
+    let plain = with("from", json!(1));
+    let refused_search = |of: &Value, expected| refused(&schema, &search(of, &loadgen), expected);
+    refused_search(&with("until", json!({})), "until needs exactly one of p99");
+    refused_search(&with("until", json!({"p99": "1ms", "gain": "0.1"})), "until needs exactly one of p99");
+    refused_search(&with("until", json!({"p99": "1.5ms"})), "such as 500us or 2ms");
+    refused_search(&with("until", json!({"gain": "2"})), "gain is from 0.001 to 1");
+    refused_search(&with("from", json!(65)), "search.to must not be below search.from");
+    refused_search(&with("to", json!(10_001)), "and 10000 for Connections and Pipeline");
+    refused_search(&with("rates", json!(["0.5", "1.5"])), "rates are shares from 0.01 to 1");
+    let mut far = with("raise", json!("Rate"));
+    far["to"] = json!(1_000_000);
+    refused_search(&far, "raise from or lower to");
+    let pods = with("raise", json!("Pods"));
+    let mut many = pods.clone();
+    many["to"] = json!(257);
+    refused_search(&many, "at most 256 for Pods");
+    let bullmq = json!({"bullmq": {"duration": "5s"}});
+    let exec = json!({"exec": {"image": "i", "command": ["c"], "parser": {"redisBenchmarkCsv": {}}}});
+    let library = json!({"loadgen": {"duration": "5s", "client": "Fred", "library": {}}});
+    let own_rate = json!({"loadgen": {"duration": "5s", "rate": {"operationsPerSecond": 5}}});
+    refused(&schema, &search(&pods, &own_rate), "leave loadgen.rate out");
+    for fields in [bullmq, exec, library] {
+        refused(&schema, &search(&pods, &fields), "declare a phase for each value");
+    }
+    let requests = json!({"loadgen": {"requestsPerConnection": 5}});
+    refused(&schema, &search(&plain, &requests), "set loadgen.duration or memtier.testTime");
+    let memtier = json!({"memtier": {"testTime": "5s"}});
+    refused(&schema, &search(&with("raise", json!("Rate")), &memtier), "memtier has none");
+    refused(&schema, &search(&with("rates", json!(["0.5"])), &memtier), "memtier has none");
+    let long = json!({"name": "seventeen-letters", "loadgen": {"duration": "5s"}});
+    refused(&schema, &search(&plain, &long), "at most 16 characters");
+}
+
+#[test]
+fn one_point_of_a_search_counts_for_the_timeout() {
+    let schema = schema::of::<BenchmarkRun>();
+    let of = json!({"raise": "Connections", "to": 64, "until": {"p99": "1ms"}});
+    let mut declared = search(&of, &json!({"loadgen": {"duration": "50s"}, "warmup": "10s"}));
+    declared["spec"]["timeout"] = json!("59s");
+    refused(&schema, &declared, "timeout is 59s, shorter than the declared load");
+    declared["spec"]["timeout"] = json!("60s");
+    admitted(&schema, &declared);
+}
+
 #[test]
 fn requirements_name_a_check_that_has_a_level_and_a_limit_that_is_a_number() {
     let schema = schema::of::<BenchmarkRun>();

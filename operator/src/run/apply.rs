@@ -8,6 +8,7 @@ use super::{
     fetch::{Fetched, is_of_run, job_ended},
     machines, order,
     plan::{Place, place_of},
+    search,
     validate::{Attempt, ValidatedRun},
 };
 use crate::{
@@ -275,7 +276,7 @@ async fn store(
 ) -> Result<Applied, Error> {
     let pods = pods_now(ctx, run, attempt).await?;
     let pods: Vec<&Pod> = pods.iter().collect();
-    let read = collect::whole(&ctx.client, &ctx.unread, run, attempt, &pods, Timestamp::now()).await;
+    let read = collect::whole(&ctx.client, &ctx.unread, attempt, &pods, Timestamp::now()).await;
     let mut result = match read {
         Ok(result) => result,
         Err(not_yet) => return Ok(Applied::Unread(not_yet)),
@@ -288,7 +289,8 @@ async fn store(
     }
     result.servers = evidence::gather(ctx, run, attempt, &result.pods).await;
     result.nodes = machines::records(run, &result.pods, &ctx.world.nodes.state(), &ctx.world.pods.state());
-    verdict::judge(&mut result, &attempt.tool, &run.spec.requirements);
+    let requirements = search::requirements(&result, &run.spec.requirements);
+    verdict::judge(&mut result, &attempt.tool, requirements);
     let parts = stored::pack(&result)?;
     let marks = stored::annotations(&result, parts.len())?;
     let job = fetched.jobs.get(&attempt.name).map(Arc::as_ref);

@@ -115,7 +115,7 @@ pub fn runner_job(run: &ValidatedRun, attempt: &Attempt, target: &ReadyTarget) -
         run: run.holder.name.clone(),
         phase: attempt.phase.clone(),
         repetition: attempt.repetition,
-        clients: run.pods(),
+        clients: attempt.pods,
         token: run.token(attempt),
         target: JobTarget {
             host: target.host.clone(),
@@ -171,15 +171,18 @@ pub fn job(
     let identity = identity.map(|identity| (labels::SERVER_IDENTITY.to_owned(), identity));
     let no_node = turn.no_node.clone().map(|why| (labels::NO_NODE.to_owned(), why));
     let hash = (labels::SPEC_HASH.to_owned(), run.spec_hash.clone());
+    let value = attempt.point.as_ref().and_then(|point| point.value);
+    let value = value.map(|value| (labels::SEARCH_VALUE.to_owned(), value.to_string()));
+    let pods = i32::try_from(attempt.pods).unwrap_or(i32::MAX);
     Ok(Job {
         metadata: ObjectMeta {
-            annotations: Some(identity.into_iter().chain(no_node).chain([hash]).collect()),
+            annotations: Some(identity.into_iter().chain(no_node).chain(value).chain([hash]).collect()),
             ..metadata(run, &attempt.name, attempt_labels(run, attempt))
         },
         spec: Some(BatchJobSpec {
             completion_mode: Some("Indexed".to_owned()),
-            completions: Some(run.spec.clients.pods),
-            parallelism: Some(run.spec.clients.pods),
+            completions: Some(pods),
+            parallelism: Some(pods),
             backoff_limit: Some(0),
             active_deadline_seconds: Some(last_resort_seconds(run)),
             template: PodTemplateSpec {

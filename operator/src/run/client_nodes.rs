@@ -46,7 +46,7 @@ impl Uses {
 
 /// How many nodes the clients need at least, and how many they use at most.
 pub fn wanted(run: &ValidatedRun) -> (usize, usize) {
-    let pods = usize::try_from(run.pods()).unwrap_or(usize::MAX);
+    let pods = usize::try_from(run.most_pods()).unwrap_or(usize::MAX);
     match run.spec.clients.spread {
         ClientSpread::OnePerNode => (pods, pods),
         _ => (1, pods),

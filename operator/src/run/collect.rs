@@ -10,7 +10,7 @@ use super::{
     build::CLIENT_CONTAINER,
     decide::RESULT_GRACE,
     merge::{failure, merge},
-    validate::{Attempt, ValidatedRun},
+    validate::Attempt,
 };
 use crate::cluster::pods;
 use dragstrip_results::result::{Failure, FailureStep, LOG_MARKER, PodResult, RepetitionResult};
@@ -230,7 +230,6 @@ fn on_its_node(result: PodResult, pod: &Pod) -> PodResult {
 pub async fn whole(
     client: &Client,
     unread: &Unread,
-    run: &ValidatedRun,
     attempt: &Attempt,
     pods: &[&Pod],
     now: Timestamp,
@@ -245,7 +244,7 @@ pub async fn whole(
         futures::stream::iter(reading).buffered(CONCURRENCY).collect().await;
     match read.iter().filter_map(|one| one.as_ref().err()).min_by_key(|not_yet| not_yet.until) {
         Some(not_yet) => Err(not_yet.clone()),
-        None => Ok(merge(attempt, run.pods(), read.into_iter().flatten().collect())),
+        None => Ok(merge(attempt, attempt.pods, read.into_iter().flatten().collect())),
     }
 }
 

@@ -280,11 +280,11 @@ fn starting(
 /// would change meanwhile.
 fn stand_back(run: &ValidatedRun, current: usize, trouble: Trouble) -> Step {
     let attempt = &run.attempts[current];
-    if attempt.phase_index == 0 {
+    if run.begins_measurement(current) {
         return Step::StandBack { attempt: Some(current), trouble };
     }
     let message = format!(
-        "its client pods could not start: {}; earlier phases of the repetition were measured, and their data would not outlast giving the turn back",
+        "its client pods could not start: {}; earlier phases or points of the repetition were measured, and their data would not outlast giving the turn back",
         trouble.message
     );
     failed(Some(attempt), "Clients", message)

@@ -6,7 +6,7 @@ use super::{
     kept::{Kept, kept},
     plan::{Place, place_of},
     remembered::Results,
-    target, turn,
+    search, target, turn,
     validate::{Attempt, ValidatedRun},
 };
 use crate::{
@@ -82,8 +82,8 @@ impl Fetched {
 
     /// Whether the attempt needs no more time: its Job has ended, or all its pods
     /// have and the Job controller does not know it yet.
-    pub fn ended(&self, run: &ValidatedRun, attempt: &Attempt) -> bool {
-        let expected = usize::try_from(run.pods()).unwrap_or(usize::MAX);
+    pub fn ended(&self, attempt: &Attempt) -> bool {
+        let expected = usize::try_from(attempt.pods).unwrap_or(usize::MAX);
         self.jobs.get(&attempt.name).is_some_and(|job| job_ended(job))
             || pods::all_ended(self.pods_of(&attempt.name), expected)
     }
@@ -299,10 +299,17 @@ async fn target_and_turn(
     Ok(())
 }
 
-/// Fetches everything for one pass over `run`, whose status is `old`.
-pub async fn fetch(ctx: &Context, run: &ValidatedRun, old: &BenchmarkRunStatus) -> Result<Fetched, Error> {
+/// Fetches everything for one pass over `run`, whose status is `old`. What its searches
+/// measure next follows from what is stored, and is then settled in `run`.
+pub async fn fetch(
+    ctx: &Context,
+    run: &mut ValidatedRun,
+    old: &BenchmarkRunStatus,
+) -> Result<Fetched, Error> {
     let mut fetched = seen(ctx, run);
     stored_results(ctx, run, &mut fetched).await?;
+    search::settle(run, &fetched.kept, &fetched.jobs);
+    let run = &*run;
     let current = match place_of(run, &fetched.kept) {
         Place::At(current) => &run.attempts[current],
         Place::Failed(_) | Place::Done => {
@@ -312,7 +319,7 @@ pub async fn fetch(ctx: &Context, run: &ValidatedRun, old: &BenchmarkRunStatus) 
     };
     match fetched.jobs.get(&current.name) {
         // Its runners have gone: nobody is left to be asked.
-        Some(_) if fetched.ended(run, current) => {}
+        Some(_) if fetched.ended(current) => {}
         // While load runs nobody asks the server anything: it would cost it something.
         Some(job) if job.annotations().contains_key(labels::START_AT) => {
             fetched.runners = runners(ctx, run, current, &fetched).await;

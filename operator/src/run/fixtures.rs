@@ -25,6 +25,13 @@ pub(crate) fn run(phases: &[&str], repetitions: i32) -> BenchmarkRun {
     .unwrap()
 }
 
+/// A run as [`run`] makes it, with phases write and knee, of which the latter has this search.
+pub(crate) fn searching(search: serde_json::Value, repetitions: i32) -> BenchmarkRun {
+    let mut run = run(&["write", "knee"], repetitions);
+    run.spec.phases[1].search = Some(serde_json::from_value(search).unwrap());
+    run
+}
+
 /// What Redis 7 says of itself.
 pub(crate) fn truth() -> ServerTruth {
     ServerTruth {

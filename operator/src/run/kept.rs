@@ -2,12 +2,12 @@
 
 use super::identity::Identity;
 use crate::labels;
-use dragstrip_results::{result::PodFailure, stored};
+use dragstrip_results::{result::PodFailure, search::SearchPoint, stored};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 /// What is known of a stored result and of its Job, which may be gone.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Kept {
     /// Why its numbers must not be used; absent when they may be.
     pub failure: Option<PodFailure>,
@@ -17,6 +17,8 @@ pub struct Kept {
     pub start: Option<Timestamp>,
     /// What the server was when the Job was made.
     pub identity: Option<Identity>,
+    /// Which point of a search it is, and its figures.
+    pub point: Option<SearchPoint>,
 }
 
 /// The start line written on a Job, or remembered with its result.
@@ -37,6 +39,6 @@ pub fn annotation<'a>(metadata: &'a ObjectMeta, key: &str) -> Option<&'a str> {
 
 /// What `metadata` of the first ConfigMap of a result tells.
 pub fn kept(metadata: &ObjectMeta) -> Result<Kept, stored::Error> {
-    let stored::Mark { failure, server_run_ids } = stored::mark(metadata)?;
-    Ok(Kept { failure, server_run_ids, start: start_line(metadata), identity: identity(metadata) })
+    let stored::Mark { failure, server_run_ids, point } = stored::mark(metadata)?;
+    Ok(Kept { failure, server_run_ids, start: start_line(metadata), identity: identity(metadata), point })
 }

@@ -16,6 +16,7 @@ use dragstrip_results::{
     result::{
         Failure, FailureStep, MergedOperation, OperationResult, PodFailure, PodResult, RepetitionResult,
     },
+    search::SearchPoint,
 };
 use std::ops::Range;
 use window::Common;
@@ -332,7 +333,7 @@ pub fn merge(attempt: &Attempt, expected: u32, results: Vec<PodResult>) -> Repet
     let (metrics, mut notes) = merge_metrics(summed);
     notes.extend(latency_notes(&operations, summed));
     notes.extend(tool_notes(summed));
-    RepetitionResult {
+    let result = RepetitionResult {
         phase: attempt.phase.clone(),
         repetition: attempt.repetition,
         measurement: attempt.measurement,
@@ -354,7 +355,12 @@ pub fn merge(attempt: &Attempt, expected: u32, results: Vec<PodResult>) -> Repet
         verdict: None,
         reasons: Vec::new(),
         limited_by: None,
-    }
+        point: None,
+    };
+    let point = attempt.point.as_ref().and_then(|point| {
+        Some(SearchPoint::of(point.value?, point.share, &result, attempt.tool.planned_seconds()))
+    });
+    RepetitionResult { point, ..result }
 }
 
 #[cfg(test)]

@@ -42,8 +42,7 @@ fn measured(run: &ValidatedRun, phases: &[PhaseStatus], now: Timestamp) -> Optio
     Some(NoiseStatus {
         throughput,
         p99: largest(phases, p99),
-        namespace: run.holder.namespace.clone(),
-        run: run.holder.name.clone(),
+        found_by: run.holder.reference(),
         measured_at: Time(now),
     })
 }

@@ -107,7 +107,7 @@ async fn fix_start_line(
             Line::Replace => {}
         }
     }
-    let start = now + lead(run.pods(), attempt.tool.head_start());
+    let start = now + lead(attempt.pods, attempt.tool.head_start());
     let patch = serde_json::json!({"metadata": {
         "resourceVersion": job.resource_version(),
         "annotations": {labels::START_AT: start.as_nanosecond().to_string()},

@@ -58,7 +58,7 @@ pub enum Place {
 /// Index of the first attempt of the next measurement of the repetition that
 /// `attempt` (with `index`) belongs to; `None` when there are no more.
 fn again(run: &ValidatedRun, index: usize, attempt: &Attempt) -> Option<usize> {
-    let next = index - attempt.phase_index + run.spec.phases.len();
+    let next = index - index % run.per_measurement + run.per_measurement;
     run.attempts.get(next).filter(|other| other.repetition == attempt.repetition).map(|_| next)
 }
 
@@ -81,15 +81,11 @@ pub fn place(run: &ValidatedRun, outcome: impl Fn(usize) -> Outcome) -> Place {
     while let Some(attempt) = run.attempts.get(index) {
         let of_attempt = outcome(index);
         index = match of_attempt {
-            Outcome::Open => return Place::At(index),
+            Outcome::Open if !attempt.skipped => return Place::At(index),
             Outcome::Failed if !goes_on(run, attempt) => return Place::Failed(index),
-            Outcome::Good | Outcome::Failed => {
+            Outcome::Open | Outcome::Good | Outcome::Failed => {
                 failed = failed.or((of_attempt == Outcome::Failed).then_some(index));
-                if attempt.phase_index + 1 < run.spec.phases.len() {
-                    index + 1
-                } else {
-                    next_repetition(run, index)
-                }
+                if run.begins_measurement(index + 1) { next_repetition(run, index) } else { index + 1 }
             }
             Outcome::Lost => match again(run, index, attempt) {
                 Some(next) => {
@@ -121,7 +117,7 @@ pub fn place_of(run: &ValidatedRun, kept: &BTreeMap<String, Kept>) -> Place {
 
 /// The attempts of measurements of which `lost` says of no phase that it lost a client.
 fn whole(run: &ValidatedRun, lost: impl Fn(&Attempt) -> bool) -> impl Iterator<Item = &Attempt> {
-    let measurements = run.attempts.chunks(run.spec.phases.len().max(1));
+    let measurements = run.attempts.chunks(run.per_measurement);
     measurements.filter(move |measurement| !measurement.iter().any(&lost)).flatten()
 }
 
@@ -130,6 +126,21 @@ pub fn done(run: &ValidatedRun, kept: &BTreeMap<String, Kept>) -> usize {
     let outcome = |attempt: &Attempt| Outcome::of_kept(kept.get(&attempt.name));
     let good = whole(run, |attempt| outcome(attempt) == Outcome::Lost);
     good.filter(|attempt| outcome(attempt) == Outcome::Good).count()
+}
+
+/// How many results the whole run has, as far as it is known: each repetition those of its
+/// first measurement that was not lost, and of a search under way as many as it may need.
+pub fn wanted(run: &ValidatedRun, kept: &BTreeMap<String, Kept>) -> usize {
+    let lost = |attempt: &Attempt| Outcome::of_kept(kept.get(&attempt.name)) == Outcome::Lost;
+    let mut wanted: BTreeMap<u32, (bool, usize)> = BTreeMap::new();
+    for measurement in run.attempts.chunks(run.per_measurement) {
+        let of_repetition = wanted.entry(measurement[0].repetition).or_insert((true, 0));
+        if of_repetition.0 {
+            let needed = measurement.iter().filter(|attempt| !attempt.skipped).count();
+            *of_repetition = (measurement.iter().any(lost), needed);
+        }
+    }
+    wanted.values().map(|(_, needed)| needed).sum()
 }
 
 /// The attempts whose results count, with them: good ones, of measurements that

@@ -71,15 +71,18 @@ fn phase(step: &Step) -> RunPhase {
     }
 }
 
-fn message(run: &ValidatedRun, step: &Step) -> String {
+fn message(run: &ValidatedRun, kept: &BTreeMap<String, Kept>, step: &Step) -> String {
     let name = |index: &usize| {
         let attempt = &run.attempts[*index];
         let again = match attempt.measurement {
             1 => String::new(),
             measurement => format!(", measurement {measurement}"),
         };
+        let search = run.spec.phases[attempt.phase_index].search.as_ref();
+        let point = attempt.point.as_ref().zip(search).map(|(point, search)| point.told(search.raise));
+        let point = point.map(|point| format!(", {point}")).unwrap_or_default();
         format!(
-            "phase {}, repetition {} of {}{again}",
+            "phase {}, repetition {} of {}{point}{again}",
             attempt.phase, attempt.repetition, run.spec.repetitions
         )
     };
@@ -115,7 +118,9 @@ fn message(run: &ValidatedRun, step: &Step) -> String {
             "{}: a client pod or its node was lost; the repetition is measured again when its client pods are gone",
             name(attempt)
         ),
-        Step::Finish(Ending::Succeeded) => format!("all {} measurements are stored", run.wanted()),
+        Step::Finish(Ending::Succeeded) => {
+            format!("all {} measurements are stored", plan::wanted(run, kept))
+        }
         Step::Finish(Ending::Failed(failure)) => match (&failure.phase, failure.repetition, &failure.pod) {
             (Some(phase), Some(repetition), Some(pod)) => {
                 format!("phase {phase}, repetition {repetition}, pod {pod}: {}", failure.message)
@@ -222,7 +227,7 @@ fn clients_finding(step: &Step) -> Option<Finding> {
     })
 }
 
-fn end_findings(run: &ValidatedRun, figures: &Figures, step: &Step) -> [Finding; 2] {
+fn end_findings(text: &str, figures: &Figures, step: &Step) -> [Finding; 2] {
     match step {
         Step::Finish(Ending::Succeeded) => [
             Finding::yes(COMPLETE, "Succeeded", "every phase was measured"),
@@ -232,8 +237,8 @@ fn end_findings(run: &ValidatedRun, figures: &Figures, step: &Step) -> [Finding;
             },
         ],
         Step::Finish(Ending::Failed(_)) => [
-            Finding::yes(COMPLETE, "Failed", message(run, step)),
-            Finding::no(PASSED, "Failed", message(run, step)),
+            Finding::yes(COMPLETE, "Failed", text.to_owned()),
+            Finding::no(PASSED, "Failed", text.to_owned()),
         ],
         Step::Finish(Ending::Cancelled) => [
             Finding::yes(COMPLETE, "Cancelled", "stopped by spec.cancel"),
@@ -314,16 +319,22 @@ pub fn worth_telling(step: &Step) -> bool {
 /// Whole results by name.
 pub type Results = BTreeMap<String, RepetitionResult>;
 
+/// How many results `phase` shows.
+fn shown_results(phase: &PhaseStatus) -> usize {
+    let search = phase.search.as_ref().map(|search| search.points.len() + search.rates.len());
+    search.unwrap_or(phase.repetitions.len())
+}
+
 /// Whether the whole results are to be read, since the status is to show more of them
 /// than it does: at the end, after each phase of the first repetition, and after each
 /// further repetition. Reading them all after each phase of many repetitions would cost
 /// more with every one.
 pub fn shows_figures(run: &ValidatedRun, old: &BenchmarkRunStatus, fetched: &Fetched, step: &Step) -> bool {
-    let shown: usize = old.phases.iter().map(|phase| phase.repetitions.len()).sum();
+    let shown: usize = old.phases.iter().map(shown_results).sum();
     let due = match step {
         Step::CreateJob(index) => {
             let attempt = &run.attempts[*index];
-            attempt.repetition == 1 || attempt.phase_index == 0
+            attempt.repetition == 1 || run.begins_measurement(*index)
         }
         Step::Finish(_) => true,
         _ => false,
@@ -400,7 +411,8 @@ pub fn of_step(
     now: Timestamp,
 ) -> BenchmarkRunStatus {
     let figures = Figures::of(run, old, results);
-    let mut findings = Vec::from(end_findings(run, &figures, step));
+    let text = message(run, &fetched.kept, step);
+    let mut findings = Vec::from(end_findings(&text, &figures, step));
     findings.extend(target_finding(step));
     findings.extend(clients_finding(step));
     let failure: Option<FailureStatus> = match step {
@@ -410,7 +422,7 @@ pub fn of_step(
     let queued = phase(step) == RunPhase::Queued;
     let setback = setback(old, step, now);
     let told_already = matches!(step, Step::StandBack { .. } | Step::Wait(Waiting::Setback(_), _));
-    let mut text = with_setback(message(run, step), setback.as_ref().filter(|_| !told_already));
+    let mut text = with_setback(text, setback.as_ref().filter(|_| !told_already));
     let (verdict, reasons) = verdict::verdict(&figures, step);
     if verdict == Some(Verdict::Degraded) {
         text = format!("{text}; Degraded: {}", reasons.join(", "));
@@ -421,7 +433,7 @@ pub fn of_step(
         message: Some(text).filter(|text| !text.is_empty()),
         progress: Some(Progress {
             measured: count(plan::done(run, &fetched.kept)),
-            total: count(run.wanted()),
+            total: count(plan::wanted(run, &fetched.kept)),
         }),
         started_at: started(old, fetched),
         finished_at: matches!(step, Step::Finish(_)).then_some(Time(now)),

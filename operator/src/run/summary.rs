@@ -5,6 +5,7 @@ use super::{
     decide::{Step, too_variable},
     merge::{TOTAL, add_schedules},
     plan::counted,
+    search::{searched, with_figures},
     validate::{Attempt, ValidatedRun},
 };
 use dragstrip_crds::{
@@ -215,6 +216,7 @@ fn phase(
         metrics: metrics(&results),
         batches: results.last().and_then(|last| last.batches.clone()),
         schedule: schedule(&results),
+        search: None,
         warmup_seconds: declared.warmup.as_ref().map(Period::seconds),
         loaded_keys: declared.load.as_ref().map(LoadSpec::keys),
         notes: notes(&results).into_iter().chain(not_joined(&operations, &results)).collect(),
@@ -231,7 +233,12 @@ pub fn phases(run: &ValidatedRun, stored: &BTreeMap<String, RepetitionResult>) -
     let of = |declared: &PhaseSpec| {
         let own: Vec<_> =
             counted.iter().filter(|(attempt, _)| attempt.phase == declared.name).copied().collect();
-        phase(run, declared, &own)
+        let Some(search) = &declared.search else { return phase(run, declared, &own) };
+        let found = searched(search, &own);
+        let mut phase = phase(run, declared, &found.shown)?;
+        phase.search = Some(with_figures(found.status, &phase.operations));
+        phase.notes.extend(found.notes);
+        Some(phase)
     };
     fit(run.spec.phases.iter().filter_map(of).collect())
 }
@@ -256,6 +263,9 @@ fn fit(mut phases: Vec<PhaseStatus>) -> Vec<PhaseStatus> {
     if too_large(&phases) {
         for phase in &mut phases {
             phase.repetitions.clear();
+            if let Some(search) = &mut phase.search {
+                (search.points, search.per_repetition, search.rates) = (Vec::new(), Vec::new(), Vec::new());
+            }
             phase.notes.push(
                 "the list of repetitions is left out for its size: dragstrip report --json has it".to_owned(),
             );

@@ -3,7 +3,10 @@
 
 mod rules;
 
-use super::turn::digest;
+use super::{
+    search::{Point, points},
+    turn::digest,
+};
 use crate::cluster::lease::Holder;
 use dragstrip_crds::{
     BenchmarkRun, BenchmarkRunSpec,
@@ -80,6 +83,12 @@ pub struct Attempt {
     pub allow_eviction: bool,
     /// The tool.
     pub tool: Arc<JobTool>,
+    /// Client pods.
+    pub pods: u32,
+    /// Which point of its phase's search it is.
+    pub point: Option<Point>,
+    /// Whether nothing is measured: its search has ended without it.
+    pub skipped: bool,
 }
 
 /// A run that can be decided on.
@@ -96,8 +105,11 @@ pub struct ValidatedRun {
     /// Digest of what of it is measured: all but `cancel` and `ttlAfterFinished`.
     pub spec_hash: String,
     /// Everything that may have to be measured, in order: per repetition as many
-    /// measurements as are allowed, and all phases in each of them.
+    /// measurements as are allowed, and all phases in each of them, with as many points
+    /// as their searches may need.
     pub attempts: Vec<Attempt>,
+    /// How many of them one measurement has.
+    pub per_measurement: usize,
 }
 
 impl ValidatedRun {
@@ -113,15 +125,25 @@ impl ValidatedRun {
         target.datastore_ref.as_ref().map(|reference| reference.name.as_str()).or(own)
     }
 
-    /// Number of client pods.
-    pub fn pods(&self) -> u32 {
-        u32::try_from(self.spec.clients.pods).unwrap_or(1)
+    /// Most client pods that any phase has.
+    pub fn most_pods(&self) -> u32 {
+        let of_phase = |phase: &PhaseSpec| most_pods(phase, self.spec.clients.pods);
+        count(self.spec.phases.iter().map(of_phase).max().unwrap_or(1))
     }
 
-    /// How many results a whole run has.
-    pub fn wanted(&self) -> usize {
-        self.spec.phases.len() * usize::try_from(self.spec.repetitions).unwrap_or(1)
+    /// Whether the attempt with `index` is the first of its measurement.
+    pub fn begins_measurement(&self, index: usize) -> bool {
+        index.is_multiple_of(self.per_measurement)
     }
+}
+
+fn count(number: i32) -> u32 {
+    u32::try_from(number).unwrap_or(1)
+}
+
+/// Most client pods of `phase`, when the run has `pods`.
+pub fn most_pods(phase: &PhaseSpec, pods: i32) -> i32 {
+    phase.search.as_ref().map_or(pods, |search| search.most_pods(pods))
 }
 
 fn tool(phase: &PhaseSpec) -> Result<JobTool, Invalid> {
@@ -159,22 +181,29 @@ fn attempts(run: &BenchmarkRun) -> Result<Vec<Attempt>, Invalid> {
     let tools: Vec<Arc<JobTool>> =
         spec.phases.iter().map(|phase| tool(phase).map(Arc::new)).collect::<Result<_, _>>()?;
     let measurements = u32::try_from(spec.max_retries).unwrap_or(0) + 1;
+    let phases = || spec.phases.iter().enumerate().zip(&tools);
+    let measured =
+        || phases().flat_map(|phase| points(phase.0.1).into_iter().map(move |point| (phase, point)));
     let mut attempts = Vec::new();
-    for repetition in 1..=u32::try_from(spec.repetitions).unwrap_or(1) {
+    for repetition in 1..=count(spec.repetitions) {
         for measurement in 1..=measurements {
-            for ((phase_index, phase), tool) in spec.phases.iter().enumerate().zip(&tools) {
+            for (((phase_index, phase), tool), point) in measured() {
+                let of_search = point.as_ref().map(Point::suffix).unwrap_or_default();
                 attempts.push(Attempt {
                     phase_index,
                     phase: phase.name.clone(),
                     repetition,
                     measurement,
-                    name: format!("{name}-{}-{repetition}{}", phase.name, suffix(measurement)),
+                    name: format!("{name}-{}-{repetition}{of_search}{}", phase.name, suffix(measurement)),
                     flush: phase.flush,
                     load: phase.load.clone(),
                     warmup_seconds: phase.warmup.as_ref().map(Period::seconds),
                     minimum_hit_ratio: phase.minimum_hit_ratio.as_ref().map(Decimal::value),
                     allow_eviction: phase.allow_eviction,
                     tool: Arc::clone(tool),
+                    pods: count(spec.clients.pods),
+                    point,
+                    skipped: false,
                 });
             }
         }
@@ -191,8 +220,8 @@ fn spec_hash(spec: &BenchmarkRunSpec) -> String {
 
 /// Checks the whole run and lays out its attempts.
 pub fn validate(run: &BenchmarkRun) -> Result<ValidatedRun, Invalid> {
-    let attempts = attempts(run)?;
     rules::check(&run.spec)?;
+    let attempts = attempts(run)?;
     let target = &run.spec.target;
     match (&target.datastore_ref, &target.datastore, &target.external) {
         (Some(_), None, None) | (None, Some(_), None) => {}
@@ -209,6 +238,7 @@ pub fn validate(run: &BenchmarkRun) -> Result<ValidatedRun, Invalid> {
         created: run.metadata.creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0),
         spec: run.spec.clone(),
         spec_hash: spec_hash(&run.spec),
+        per_measurement: run.spec.phases.iter().map(|phase| points(phase).len()).sum::<usize>().max(1),
         attempts,
     })
 }
@@ -217,6 +247,7 @@ pub fn validate(run: &BenchmarkRun) -> Result<ValidatedRun, Invalid> {
 mod tests {
     use super::*;
     use crate::run::fixtures::run;
+    use serde_json::json;
 
     fn names(run: &BenchmarkRun) -> Vec<String> {
         validate(run).unwrap().attempts.into_iter().map(|attempt| attempt.name).collect()
@@ -246,6 +277,38 @@ mod tests {
         assert!(names.last().unwrap().ends_with("-99j"), "{:?}", names.last());
         let longest = names.iter().map(|name| format!("{name}-255").len()).max();
         assert!(longest <= Some(63), "a pod's host name would have {longest:?} characters");
+    }
+
+    #[test]
+    fn a_search_is_laid_out_with_all_the_points_that_it_may_need() {
+        let mut knee = run(&["write", "knee"], 1);
+        let search = json!({"raise": "Connections", "to": 3, "until": {"p99": "1ms"}, "rates": ["0.5"]});
+        knee.spec.phases[1].search = Some(serde_json::from_value(search).unwrap());
+        let names = names(&knee);
+        let points = (1..=7).map(|number| format!("sprint-knee-1p{number}"));
+        let first: Vec<String> = std::iter::once("sprint-write-1".to_owned()).chain(points).collect();
+        assert_eq!(names[..8], first, "from, two doublings and four halvings");
+        assert_eq!(names[8..10], ["sprint-knee-1r1", "sprint-write-1b"]);
+        assert_eq!(names.last().map(String::as_str), Some("sprint-knee-1r1b"));
+        let phase = "p".repeat(16);
+        let mut long = run(&[&phase], 99);
+        long.metadata.name = Some("r".repeat(33));
+        let search = json!({"raise": "Connections", "to": 4096, "until": {"p99": "1ms"}, "rates": ["0.5"]});
+        long.spec.phases[0].search = Some(serde_json::from_value(search).unwrap());
+        let longest = self::names(&long).iter().map(|name| format!("{name}-255").len()).max();
+        assert!(longest <= Some(63), "a pod's host name would have {longest:?} characters");
+    }
+
+    #[test]
+    fn a_search_with_more_measurements_than_can_be_looked_at_is_refused() {
+        let mut many = run(&["knee"], 99);
+        many.spec.max_retries = 9;
+        let until = json!({"p99": "1ms"});
+        let search = json!({"raise": "Rate", "to": 524_288, "until": until, "rates": vec!["0.5"; 8]});
+        many.spec.phases = vec![many.spec.phases[0].clone(); 2];
+        many.spec.phases[1].search = Some(serde_json::from_value(search).unwrap());
+        let refusal = validate(&many).unwrap_err().to_string();
+        assert!(refusal.contains("up to 32,670 measurements"), "{refusal}");
     }
 
     #[test]

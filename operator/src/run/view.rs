@@ -74,7 +74,7 @@ fn attempt_state(run: &ValidatedRun, attempt: &Attempt, fetched: &Fetched) -> At
     let Some(job) = fetched.jobs.get(&attempt.name) else {
         return AttemptState::Absent;
     };
-    if fetched.ended(run, attempt) {
+    if fetched.ended(attempt) {
         return AttemptState::Ended;
     }
     if job.metadata.deletion_timestamp.is_some() {
@@ -88,7 +88,7 @@ fn attempt_state(run: &ValidatedRun, attempt: &Attempt, fetched: &Fetched) -> At
     }
     let made = job.metadata.creation_timestamp.as_ref().map_or(run.created, |time| time.0);
     let at_line = || fetched.pods_of(&attempt.name).filter(|pod| pods::ready(pod));
-    if u32::try_from(at_line().count()).is_ok_and(|count| count >= run.pods()) {
+    if u32::try_from(at_line().count()).is_ok_and(|count| count >= attempt.pods) {
         let since = at_line().filter_map(pods::ready_since).max().unwrap_or(made);
         return AttemptState::AtStartLine { since };
     }

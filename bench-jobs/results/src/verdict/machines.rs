@@ -295,7 +295,7 @@ fn weaker(evidence: &Evidence) -> Option<String> {
     let threads = f64::from(server.truth.threads?) * server.shards.len().max(1) as f64;
     (cpus < threads).then(|| {
         format!(
-            "the clients have {cpus} CPUs and load {threads} server threads: give them the stronger machines"
+            "the clients have {cpus} CPUs, the server's threads are {threads}: give the clients the stronger machines"
         )
     })
 }

@@ -182,7 +182,7 @@ fn each_bad_state_is_named_and_no_other_check_cries() {
             let counters = &mut r.pods[1].client.network.as_mut().unwrap().allowance_exceeded;
             counters.insert("bw_out_allowance_exceeded".into(), 7);
         }),
-        (CheckName::PlacementNotAsDeclared, "8 CPUs and load 9 server threads", |r| {
+        (CheckName::PlacementNotAsDeclared, "have 8 CPUs, the server's threads are 9", |r| {
             let truth = json!({"version": "7", "threads": 9, "clusterEnabled": false, "loading": false,
                 "runId": "x", "usedMemoryBytes": 0});
             let counters = crate::observed::ServerCounters::default();

@@ -71,7 +71,7 @@ pub(super) fn separation(run: &ValidatedRun, attempt: &Attempt) -> PodAntiAffini
 /// How evenly the pods of an attempt are spread over nodes; nothing for a single pod.
 pub(super) fn spread(run: &ValidatedRun, attempt: &Attempt) -> Option<Vec<TopologySpreadConstraint>> {
     let otherwise = match run.spec.clients.spread {
-        _ if run.pods() < 2 => return None,
+        _ if attempt.pods < 2 => return None,
         ClientSpread::OnePerNode | ClientSpread::None => return None,
         ClientSpread::Preferred => "ScheduleAnyway",
         ClientSpread::Required => "DoNotSchedule",

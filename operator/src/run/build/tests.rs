@@ -4,7 +4,9 @@ use super::{placement::separation, *};
 use crate::run::{
     decide::{TargetTls, Turn},
     fixtures::{self, run},
+    kept::Kept,
     merge::merge,
+    search::settle,
     validate::validate,
 };
 use dragstrip_results::{
@@ -260,4 +262,26 @@ fn every_container_has_requests_and_all_but_an_undeclared_client_have_limits() {
     let partly = of(json!({"resources": {"requests": {"cpu": "3"}, "limits": {"memory": "1Gi"}}}));
     let requests = partly.containers[0].resources.as_ref().unwrap().requests.as_ref().unwrap();
     assert_eq!((requests.len(), requests["cpu"].0.as_str()), (1, "3"), "what is declared stays");
+}
+
+#[test]
+fn a_point_of_a_search_has_its_own_job_with_its_value() {
+    let search = json!({"raise": "Pods", "from": 3, "to": 8, "until": {"gain": "0.1"}});
+    let mut run = validate(&fixtures::searching(search, 1)).unwrap();
+    let kept = [("sprint-write-1".to_owned(), Kept::default())].into();
+    settle(&mut run, &kept, &BTreeMap::new());
+    let job = build_job(&run, &run.attempts[1]);
+    assert_eq!(job.metadata.name.as_deref(), Some("sprint-knee-1p1"));
+    assert_eq!(job.metadata.annotations.unwrap()[labels::SEARCH_VALUE], "3");
+    let spec = job.spec.unwrap();
+    assert_eq!((spec.completions, spec.parallelism), (Some(3), Some(3)));
+    assert!(spec.template.spec.unwrap().topology_spread_constraints.is_some(), "three pods are to be spread");
+    assert_eq!(runner_job(&run, &run.attempts[1], &target()).clients, 3);
+    let write = build_job(&run, &run.attempts[0]);
+    assert!(!write.metadata.annotations.unwrap().contains_key(labels::SEARCH_VALUE));
+    assert_eq!(write.spec.unwrap().completions, Some(1));
+}
+
+fn build_job(run: &ValidatedRun, attempt: &Attempt) -> Job {
+    job(run, attempt, &target(), &turn(), &settings()).unwrap()
 }

@@ -135,7 +135,7 @@ async fn collected(
     now: Timestamp,
 ) -> Result<RepetitionResult, NotYet> {
     let run = validate(&run(&["read"], 1)).unwrap();
-    whole(&apiserver(answers), unread, &run, &run.attempts[0], &[pod], now).await
+    whole(&apiserver(answers), unread, &run.attempts[0], &[pod], now).await
 }
 
 fn lost(result: &RepetitionResult) -> &str {

@@ -1,13 +1,18 @@
 use super::*;
 use crate::run::{
-    fixtures::{run, target},
+    fixtures::{run, searching, target},
+    kept::Kept,
+    search::settle,
     validate::validate,
 };
 use dragstrip_crds::run::{QueueStatus, RunReference, SetbackStatus};
-use dragstrip_results::result::{Failure, FailureStep};
+use dragstrip_results::{
+    result::{Failure, FailureStep},
+    search::SearchPoint,
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::json;
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 fn at(seconds: i64) -> Timestamp {
     Timestamp::from_second(1_000_000 + seconds).unwrap()
@@ -458,4 +463,82 @@ fn a_server_that_does_not_answer_gives_the_turn_back() {
         TargetState::NotReady { own: false, reason: "ObserverSilent".into(), message: "no answer".into() };
     let held = Observed { target: silent, ..observed(AttemptState::Absent, AttemptState::Absent) };
     assert!(matches!(decide(&two_phases(), &held, at(1)), Step::StandBack { attempt: None, .. }));
+}
+
+/// One repetition of write and a search of three values at most, with these states of
+/// write and the search's points, the others absent, when `kept` is stored.
+fn in_search(states: &[AttemptState], kept: &BTreeMap<String, Kept>, cancel: bool) -> Step {
+    let search = serde_json::json!({"raise": "Connections", "to": 4, "until": {"p99": "1ms"}});
+    let mut run = searching(search, 1);
+    run.spec.max_retries = 0;
+    run.spec.cancel = cancel;
+    let mut run = validate(&run).unwrap();
+    settle(&mut run, kept, &BTreeMap::new());
+    let mut attempts = vec![AttemptState::Absent; run.attempts.len()];
+    attempts[..states.len()].clone_from_slice(states);
+    decide(&run, &with(attempts), at(400))
+}
+
+/// What is stored of the first points, by their p99 in milliseconds.
+fn stored_points(p99: &[f64]) -> BTreeMap<String, Kept> {
+    let point = |(index, p99): (usize, &f64)| {
+        let point = SearchPoint {
+            value: 1 << index,
+            share: None,
+            operations_per_second: 1.0,
+            p99_milliseconds: Some(*p99),
+            followed: true,
+        };
+        (format!("sprint-knee-1p{}", index + 1), Kept { point: Some(point), ..Kept::default() })
+    };
+    let write = ("sprint-write-1".to_owned(), Kept::default());
+    p99.iter().enumerate().map(point).chain([write]).collect()
+}
+
+#[test]
+fn a_search_takes_one_step_after_the_other_and_ends_where_its_figures_end_it() {
+    use AttemptState::{Absent, Ended};
+    let table = [
+        ("the first value", vec![done()], vec![], Step::CreateJob(1)),
+        ("is collected", vec![done(), Ended], vec![], Step::Collect(1)),
+        ("a good one is doubled", vec![done(), done()], vec![0.5], Step::CreateJob(2)),
+        (
+            "a bad one beside it ends the search",
+            vec![done(), done(), done()],
+            vec![0.5, 2.0],
+            Step::Finish(Ending::Succeeded),
+        ),
+        ("to is measured", vec![done(), done(), done(), Absent], vec![0.5, 0.6], Step::CreateJob(3)),
+        (
+            "three lies between two and four",
+            vec![done(), done(), done(), done()],
+            vec![0.5, 0.6, 2.0],
+            Step::CreateJob(4),
+        ),
+        (
+            "to ends the search",
+            vec![done(), done(), done(), done()],
+            vec![0.5, 0.6, 0.7],
+            Step::Finish(Ending::Succeeded),
+        ),
+    ];
+    for (sentence, states, p99, expected) in table {
+        assert_eq!(in_search(&states, &stored_points(&p99), false), expected, "{sentence}");
+    }
+}
+
+#[test]
+fn a_search_that_is_cancelled_keeps_what_it_has() {
+    let kept = stored_points(&[0.5]);
+    let cancelled = in_search(&[done(), done()], &kept, true);
+    assert_eq!(cancelled, Step::Finish(Ending::Cancelled));
+    let ended = in_search(&[done(), done(), AttemptState::Ended], &kept, true);
+    assert_eq!(ended, Step::Collect(2), "what was measured stays");
+}
+
+#[test]
+fn clients_that_cannot_start_within_a_search_end_it_since_others_would_change_the_data() {
+    let stuck = starting_since(0, None);
+    let found = ending(in_search(&[done(), done(), stuck], &stored_points(&[0.5]), false));
+    assert!(found.message.contains("earlier phases or points of the repetition"), "{}", found.message);
 }

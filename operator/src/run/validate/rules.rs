@@ -1,10 +1,11 @@
 //! Rules over a whole phase that admission cannot say. Pure.
 
-use super::Invalid;
+use super::{Invalid, most_pods};
+use crate::run::search::points;
 use dragstrip_crds::{
     BenchmarkRunSpec,
     datastore::{DatastoreSpec, Engine, ServerProtocol},
-    run::{ClientsSpec, PhaseSpec},
+    run::{ClientsSpec, PhaseSpec, Raise},
     units::{Period, thousands},
     workload::{MemtierSpec, memtier_options},
 };
@@ -127,12 +128,20 @@ fn beyond_memtier(memtier: &MemtierSpec) -> Option<String> {
 
 /// What is wrong with `phase` when `clients` run it.
 fn problem(phase: &PhaseSpec, clients: &ClientsSpec) -> Option<String> {
-    let pods = clients.pods;
+    let pods = most_pods(phase, clients.pods);
     let rate = phase.loadgen.as_ref().and_then(|loadgen| loadgen.rate.as_ref());
     if let Some(rate) = rate.filter(|rate| rate.operations_per_second < i64::from(pods)) {
         return Some(format!(
             "loadgen.rate.operationsPerSecond is {} for {pods} client pods together: each needs at least 1; raise it or lower spec.clients.pods",
             rate.operations_per_second
+        ));
+    }
+    if let Some(search) =
+        phase.search.as_ref().filter(|search| search.raise == Raise::Rate && search.from < i64::from(pods))
+    {
+        return Some(format!(
+            "search.from is {} operations/s for {pods} client pods together: each needs at least 1; raise it or lower spec.clients.pods",
+            search.from
         ));
     }
     let batch = phase.loadgen.as_ref().and_then(|loadgen| loadgen.batch.as_ref());
@@ -159,6 +168,24 @@ fn problem(phase: &PhaseSpec, clients: &ClientsSpec) -> Option<String> {
     phase.memtier.as_ref().and_then(beyond_memtier).or_else(|| too_many_threads(phase, clients))
 }
 
+/// Most attempts that a run may have: all of them are looked at in every pass.
+const MOST_ATTEMPTS: usize = 32_000;
+
+/// Why `spec` with its searches may have more measurements than can be looked at.
+fn too_many(spec: &BenchmarkRunSpec) -> Option<String> {
+    spec.phases.iter().find(|phase| phase.search.is_some())?;
+    let points: usize = spec.phases.iter().map(|phase| points(phase).len()).sum();
+    let times = |number: i32| usize::try_from(number).unwrap_or(1);
+    let all = points * times(spec.repetitions) * times(spec.max_retries + 1);
+    (all > MOST_ATTEMPTS).then(|| {
+        format!(
+            "repetitions and maxRetries allow for up to {} measurements, each point of a search being one: lower them until it is at most {}",
+            thousands(all as u64),
+            thousands(MOST_ATTEMPTS as u64)
+        )
+    })
+}
+
 /// Checks every phase of `spec`.
 pub fn check(spec: &BenchmarkRunSpec) -> Result<(), Invalid> {
     for phase in &spec.phases {
@@ -169,6 +196,9 @@ pub fn check(spec: &BenchmarkRunSpec) -> Result<(), Invalid> {
         if let Some(problem) = problem(phase, &spec.clients) {
             return Err(Invalid::Combination { phase: phase.name.clone(), problem });
         }
+    }
+    if let Some(problem) = too_many(spec) {
+        return Err(Invalid::Unsuitable(problem));
     }
     let target = &spec.target;
     let external = target.external.as_ref().and_then(|external| {
