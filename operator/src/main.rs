@@ -107,7 +107,7 @@ async fn start(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
 async fn main() -> ExitCode {
     let arguments = Arguments::parse();
     start_logs(arguments.plain_logs);
-    match start(arguments).await {
+    match Box::pin(start(arguments)).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             tracing::error!(error = %chain(&*error), "the operator failed");

@@ -85,18 +85,12 @@ pub fn is_another(known: &str, actual: &str) -> bool {
 
 /// Whether `actual` are other servers than `known`, each identified by its process; what
 /// nobody knows, or was told in another form, is not held against them.
-pub fn are_others<'a, T: AsRef<str> + 'a>(
-    known: impl IntoIterator<Item = &'a T> + Clone,
-    actual: impl IntoIterator<Item = &'a T> + Clone,
-) -> bool {
-    fn of_form<'a, T: AsRef<str> + 'a>(
-        ids: impl IntoIterator<Item = &'a T>,
-        form: bool,
-    ) -> BTreeSet<&'a str> {
-        ids.into_iter().map(AsRef::as_ref).filter(|id| by_start(id) == form).collect()
+pub fn are_others(known: &[impl AsRef<str>], actual: &[impl AsRef<str>]) -> bool {
+    fn of_form(ids: &[impl AsRef<str>], form: bool) -> BTreeSet<&str> {
+        ids.iter().map(AsRef::as_ref).filter(|id| by_start(id) == form).collect()
     }
     [true, false].into_iter().any(|form| {
-        let (known, actual) = (of_form(known.clone(), form), of_form(actual.clone(), form));
+        let (known, actual) = (of_form(known, form), of_form(actual, form));
         !known.is_empty() && !actual.is_empty() && known != actual
     })
 }
