@@ -26,11 +26,13 @@ help: ## List the targets
 build: node-modules ## Build the static programs into the cache (release)
 	@echo "==> compiling the operator, the runner, the load generators and the command line"
 	RUSTFLAGS="-C target-feature=+crt-static" cargo build --release --locked --target $(HOST_TARGET) \
-	  -p dragstrip-operator -p dragstrip-runner -p dragstrip-loadgen -p dragstrip-clients -p dragstrip
+	  -p dragstrip-runner -p dragstrip-loadgen -p dragstrip-clients
+	RUSTFLAGS="-C target-feature=+crt-static" cargo build --profile small --locked --target $(HOST_TARGET) \
+	  -p dragstrip-operator -p dragstrip
 	mkdir -p $(DIST)/operator $(DIST)/runner $(DIST)/bin
-	install -C $(CARGO_TARGET_DIR)/$(HOST_TARGET)/release/dragstrip-operator $(DIST)/operator/
+	install -C $(CARGO_TARGET_DIR)/$(HOST_TARGET)/small/dragstrip-operator $(DIST)/operator/
 	install -C $(CARGO_TARGET_DIR)/$(HOST_TARGET)/release/dragstrip-{runner,loadgen,clients} $(DIST)/runner/
-	install -C $(CARGO_TARGET_DIR)/$(HOST_TARGET)/release/dragstrip $(DIST)/bin/
+	install -C $(CARGO_TARGET_DIR)/$(HOST_TARGET)/small/dragstrip $(DIST)/bin/
 	install -CD -m 0644 LICENSE $(DIST)/operator/licenses/dragstrip/LICENSE
 	install -CD -m 0644 LICENSE $(DIST)/runner/licenses/dragstrip/LICENSE
 	@# The load generator holds BullMQ's script.

@@ -297,6 +297,31 @@ async fn a_required_check_fails_the_run_and_its_result_stays() -> Result<()> {
     .await
 }
 
+const BRIEF: &str = "
+phases:
+- name: read
+  load: {keyMaximum: 999}
+  loadgen: {ratio: '0:1', keyMaximum: 999, duration: 1s}
+timeout: 3m
+";
+
+#[tokio::test]
+async fn how_much_equal_runs_differ_is_measured_once_and_told_by_later_runs() -> Result<()> {
+    alone("noise", |env| async move {
+        redis(&env).await?;
+        let client = nodes::clients_on(&env.nodes().await?.clients[0]);
+        let spec = format!("{}{client}", against("redis", BRIEF));
+        let still = succeeded(&env, "still", &format!("{spec}repetitions: 3\ncalibrate: true\n")).await?;
+        let found = results::status(&still)?.noise.context("a calibrating run found no noise")?;
+        ensure!(found.found_by.name == "still" && found.throughput > 0.0, "{found:?}");
+        let later = succeeded(&env, "later", &spec).await?;
+        let told = results::status(&later)?.noise;
+        ensure!(told.as_ref() == Some(&found), "{told:?} is not {found:?}");
+        Ok(())
+    })
+    .await
+}
+
 const REPETITIONS: i32 = 30;
 const CLEAN: &str = "
 phases:

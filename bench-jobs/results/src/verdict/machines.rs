@@ -3,7 +3,7 @@
 use super::{Evidence, Found, percent, unless};
 use crate::{
     result::{NodeRecord, PodResult},
-    usage::{ContainerUsage, HostUsage},
+    usage::{ContainerUsage, HostUsage, ThreadUsage},
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,18 +20,20 @@ pub(super) struct Busy {
     pub share: f64,
 }
 
-fn threads_of(usage: &ContainerUsage, owner: &str) -> Vec<Busy> {
-    let busy = |thread: &crate::usage::ThreadUsage| Busy {
+/// The threads in `usage` of `owner`, over `seconds`.
+fn threads_of(usage: &ContainerUsage, seconds: f64, owner: &str) -> Vec<Busy> {
+    let busy = |thread: &ThreadUsage| Busy {
         name: format!("{} of {owner}", thread.name),
         // One that is ready and has no CPU has work to do as well.
-        share: ((thread.cpu_seconds + thread.waiting_seconds) / usage.seconds).min(1.0),
+        share: ((thread.cpu_seconds + thread.waiting_seconds) / seconds).min(1.0),
     };
-    if usage.seconds > 0.0 { usage.threads.iter().map(busy).collect() } else { Vec::new() }
+    if seconds > 0.0 { usage.threads.iter().map(busy).collect() } else { Vec::new() }
 }
 
 /// The load threads of `pod`, as its runner sampled them or as the tool knows them itself.
 fn load_threads(pod: &PodResult) -> Vec<Busy> {
-    let sampled = threads_of(&pod.client, &pod.pod);
+    // memtier ends up to a second after its load.
+    let sampled = threads_of(&pod.client, pod.client.seconds.min(pod.window.seconds), &pod.pod);
     if !sampled.is_empty() || pod.window.seconds <= 0.0 {
         return sampled;
     }
@@ -73,7 +75,11 @@ impl Evidence<'_> {
     /// The threads of all servers, the busiest first.
     pub(super) fn server_threads(&self) -> Vec<Busy> {
         sorted(
-            self.result.servers.iter().flat_map(|server| threads_of(&server.usage, &server.server)).collect(),
+            self.result
+                .servers
+                .iter()
+                .flat_map(|one| threads_of(&one.usage, one.usage.seconds, &one.server))
+                .collect(),
         )
     }
 

@@ -113,8 +113,9 @@ fn a_clean_repetition_is_valid_and_says_what_was_checked() {
         .filter(|check| check.state == CheckState::NotMade)
         .map(|check| check.name.as_str())
         .collect();
-    assert_eq!(not_made, ["NetworkAllowanceExceeded"], "no pod's interface has such counters");
-    assert_eq!(result.checks.len(), 14, "an open loop's two are pointless: {:?}", result.checks);
+    assert_eq!(not_made, Vec::<&str>::new());
+    let pointless = "an open loop's two, and counters that no interface has";
+    assert_eq!(result.checks.len(), 13, "{pointless}: {:?}", result.checks);
 }
 
 type Mutation = fn(&mut RepetitionResult);
