@@ -172,11 +172,13 @@ pub fn lost_and_measured_again<'a>(
     run: &'a ValidatedRun,
     stored: &'a BTreeMap<String, RepetitionResult>,
 ) -> impl Iterator<Item = &'a str> {
+    let mut newest: BTreeMap<u32, u32> = BTreeMap::new();
+    for attempt in run.attempts.iter().filter(|attempt| stored.contains_key(&attempt.name)) {
+        let known = newest.entry(attempt.repetition).or_default();
+        *known = attempt.measurement.max(*known);
+    }
     let superseded = move |attempt: &&Attempt| {
-        let later = |other: &Attempt| {
-            other.repetition == attempt.repetition && other.measurement > attempt.measurement
-        };
-        run.attempts.iter().any(|other| later(other) && stored.contains_key(&other.name))
+        newest.get(&attempt.repetition).is_some_and(|newest| attempt.measurement < *newest)
     };
     run.attempts.iter().filter(superseded).map(|attempt| attempt.name.as_str())
 }
