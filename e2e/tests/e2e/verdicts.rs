@@ -11,7 +11,7 @@ use dragstrip_e2e::{
     manifests::{REDIS, against},
     nodes, not_run, processes,
     results::{self, phase},
-    until,
+    until, with_namespace,
 };
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
@@ -109,7 +109,7 @@ timeout: 2m
 
 #[tokio::test]
 async fn cpu_limits_are_told_of_the_side_that_has_them() -> Result<()> {
-    alone("throttled", |env| async move {
+    with_namespace("throttled", |env| async move {
         redis(&env).await?;
         let run = succeeded(&env, "weak-client", &judged("redis", THEIRS)).await?;
         // A fifth of a CPU is no match for one server thread either.
@@ -147,7 +147,7 @@ timeout: 2m
 
 #[tokio::test]
 async fn one_hot_shard_of_several_is_named() -> Result<()> {
-    alone("hot", |env| async move {
+    with_namespace("hot", |env| async move {
         env.datastore("shards", CLUSTER).await?;
         env.datastore_is("shards", "three shards", SERVER_UP * 2, |datastore| {
             let members = datastore.status.as_ref().map(|status| status.members.clone()).unwrap_or_default();
@@ -281,7 +281,7 @@ async fn a_stranger_on_the_machine_is_told() -> Result<()> {
 
 #[tokio::test]
 async fn a_required_check_fails_the_run_and_its_result_stays() -> Result<()> {
-    alone("required", |env| async move {
+    with_namespace("required", |env| async move {
         redis(&env).await?;
         let spec =
             format!("{}- {{check: ShortWindow, level: Required, limit: '60'}}\n", judged("redis", CLOSED));
@@ -307,7 +307,7 @@ timeout: 3m
 
 #[tokio::test]
 async fn how_much_equal_runs_differ_is_measured_once_and_told_by_later_runs() -> Result<()> {
-    alone("noise", |env| async move {
+    with_namespace("noise", |env| async move {
         redis(&env).await?;
         let client = nodes::clients_on(&env.nodes().await?.clients[0]);
         let spec = format!("{}{client}", against("redis", BRIEF));
