@@ -213,12 +213,12 @@ async fn figures(
         return Ok((step, None));
     }
     let (results, damaged) = fetch::results(ctx, run, fetched).await?;
-    let ends_well = matches!(step, Step::Finish(Ending::Succeeded));
-    let step = match damaged.is_empty() || run.spec.cancel || matches!(step, Step::Finish(Ending::Failed(_)))
-    {
-        false => decide::damaged(&damaged),
-        true if ends_well => summary::required(run, &results).unwrap_or(step),
-        true => step,
+    let step = match step {
+        // What failed it is told, whatever else cannot be read.
+        Step::Finish(Ending::Failed(_)) => step,
+        _ if !damaged.is_empty() && !run.spec.cancel => decide::damaged(&damaged),
+        Step::Finish(Ending::Succeeded) => summary::required(run, &results).unwrap_or(step),
+        step => step,
     };
     Ok((step, Some(results)))
 }

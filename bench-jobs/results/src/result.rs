@@ -550,7 +550,15 @@ pub struct RepetitionResult {
     pub point: Option<SearchPoint>,
 }
 
+/// Name of the row of all operations together.
+pub const TOTAL: &str = "TOTAL";
+
 impl RepetitionResult {
+    /// The row of all operations together; none where they have no sum.
+    pub fn total(&self) -> Option<&MergedOperation> {
+        self.operations.iter().find(|row| row.operation == TOTAL)
+    }
+
     /// The `run_id` of every server that a client saw, sorted; empty where none is known.
     pub fn server_run_ids(&self) -> BTreeSet<&str> {
         self.pods.iter().filter_map(|pod| pod.server.as_ref()).flat_map(ServerRecord::run_ids).collect()

@@ -47,7 +47,7 @@ impl SearchPoint {
         result: &RepetitionResult,
         declared_seconds: Option<f64>,
     ) -> Self {
-        let total = result.operations.iter().find(|row| row.operation == "TOTAL");
+        let total = result.total();
         let in_time = |schedule| followed(schedule, declared_seconds, result.window_seconds);
         Self {
             value,

@@ -8,8 +8,8 @@ use dragstrip_crds::{
     run::{FailureStatus, RunPhase, Verdict},
 };
 use dragstrip_e2e::{
-    Env, LOAD_GONE, Look, NOTICE, SHORT_RUN, manifests::REDIS, message, nodes, operator, phase, processes,
-    results, until,
+    Env, LOAD_GONE, Look, NOTICE, SERVER_UP, SHORT_RUN, manifests::REDIS, message, nodes, operator, phase,
+    processes, results, until,
 };
 use k8s_openapi::api::{apps::v1::StatefulSet, batch::v1::Job, coordination::v1::Lease, core::v1::Pod};
 use kube::{
@@ -274,4 +274,14 @@ pub async fn confirmed(env: &Env, status: &BenchmarkRunStatus) -> Result<()> {
         );
     }
     Ok(())
+}
+
+/// Waits until a cluster has all its shards and is ready.
+pub async fn whole(env: &Env, name: &str, shards: usize) -> Result<Datastore> {
+    env.datastore_is(name, "every shard with its slots", SERVER_UP * 2, |datastore| {
+        let members = datastore.status.as_ref().map(|status| status.members.clone()).unwrap_or_default();
+        members.len() == shards && members.iter().all(|member| !member.slots.is_empty())
+    })
+    .await?;
+    env.datastore_ready(name).await
 }

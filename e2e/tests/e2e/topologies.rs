@@ -1,6 +1,6 @@
 //! Servers of several processes: clusters, replicas, encryption.
 
-use crate::common::{complete, datastore_says};
+use crate::common::{complete, datastore_says, whole};
 use anyhow::{Context, Result, ensure};
 use dragstrip_crds::{Datastore, run::RunPhase};
 use dragstrip_e2e::{
@@ -32,15 +32,6 @@ phases:
   loadgen: {ratio: '1:4', keyMaximum: 29999, duration: 2s}
 timeout: 3m
 ";
-
-async fn whole(env: &Env, name: &str, shards: usize) -> Result<Datastore> {
-    env.datastore_is(name, "every shard with its slots", SERVER_UP * 2, |datastore| {
-        let members = datastore.status.as_ref().map(|status| status.members.clone()).unwrap_or_default();
-        members.len() == shards && members.iter().all(|member| !member.slots.is_empty())
-    })
-    .await?;
-    env.datastore_ready(name).await
-}
 
 async fn cluster(env: &Env, name: &str, placement: &str) -> Result<()> {
     env.datastore(name, &CLUSTER.replace("PLACEMENT", placement)).await?;

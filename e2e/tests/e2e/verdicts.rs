@@ -1,13 +1,13 @@
 //! Bad states made on purpose, and the verdict that names them and nothing else.
 
-use crate::common::{complete, failed, placed, redis, says};
+use crate::common::{complete, failed, placed, redis, says, whole};
 use anyhow::{Context, Result, ensure};
 use dragstrip_crds::{
     BenchmarkRun,
     run::{Limiter, PhaseStatus, RunPhase, Verdict},
 };
 use dragstrip_e2e::{
-    Env, Look, SERVER_UP, SHORT_RUN, alone, faults, kubectl,
+    Env, Look, SHORT_RUN, alone, faults, kubectl,
     manifests::{REDIS, against},
     nodes, not_run, processes,
     results::{self, phase},
@@ -149,12 +149,7 @@ timeout: 2m
 async fn one_hot_shard_of_several_is_named() -> Result<()> {
     with_namespace("hot", |env| async move {
         env.datastore("shards", CLUSTER).await?;
-        env.datastore_is("shards", "three shards", SERVER_UP * 2, |datastore| {
-            let members = datastore.status.as_ref().map(|status| status.members.clone()).unwrap_or_default();
-            members.len() == 3 && members.iter().all(|member| !member.slots.is_empty())
-        })
-        .await?;
-        env.datastore_ready("shards").await?;
+        whole(&env, "shards", 3).await?;
         let run = succeeded(&env, "hot", &judged("shards", ONE_KEY)).await?;
         let status = results::status(&run)?;
         limited(

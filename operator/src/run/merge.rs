@@ -15,14 +15,12 @@ use dragstrip_results::{
     histogram::{EncodedHistogram, HistogramError, Latencies},
     result::{
         Failure, FailureStep, MergedOperation, OperationResult, PodFailure, PodResult, RepetitionResult,
+        TOTAL,
     },
     search::SearchPoint,
 };
 use std::ops::Range;
 use window::Common;
-
-/// Name of the row of all operations together.
-pub const TOTAL: &str = "TOTAL";
 
 /// A failure without exit code or last words.
 pub fn failure(step: FailureStep, message: String) -> Failure {

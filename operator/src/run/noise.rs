@@ -3,10 +3,10 @@
 //! beside the operator, told by every later run there. Needs the client but for
 //! [`measured`], [`pairs`] and [`usual`].
 
-use super::{merge::TOTAL, status::Results, validate::ValidatedRun};
+use super::{status::Results, validate::ValidatedRun};
 use crate::context::Context;
 use dragstrip_crds::run::{NoiseStatus, PhaseStatus};
-use dragstrip_results::statistics::spread;
+use dragstrip_results::{result::TOTAL, statistics::spread};
 use jiff::Timestamp;
 use k8s_openapi::{
     api::core::v1::ConfigMap,

@@ -9,7 +9,6 @@ use super::{
     fetch::Fetched,
     identity::Identity,
     kept::{Kept, start_line},
-    merge::TOTAL,
     plan, summary,
     validate::{Invalid, ValidatedRun},
 };
@@ -28,7 +27,7 @@ use dragstrip_crds::{
         Verdict, VerdictReason,
     },
 };
-use dragstrip_results::result::RepetitionResult;
+use dragstrip_results::result::{RepetitionResult, TOTAL};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;

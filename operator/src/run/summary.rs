@@ -3,7 +3,7 @@
 
 use super::{
     decide::{Step, too_variable},
-    merge::{TOTAL, add_schedules},
+    merge::add_schedules,
     plan::counted,
     search::{searched, with_figures},
     validate::{Attempt, ValidatedRun},
@@ -16,7 +16,7 @@ use dragstrip_crds::{
 };
 use dragstrip_results::{
     histogram::Latencies,
-    result::{MergedOperation, RepetitionResult},
+    result::{MergedOperation, RepetitionResult, TOTAL},
     statistics::spread,
     verdict,
 };

@@ -1,6 +1,6 @@
 //! What kept throughput from being higher. Pure.
 
-use super::{Evidence, load::total, machines::Busy, percent};
+use super::{Evidence, machines::Busy, percent};
 use crate::{protocol::JobTool, usage::ContainerUsage};
 use dragstrip_crds::{
     run::{LimitedBy, Limiter},
@@ -101,7 +101,7 @@ fn rate(evidence: &Evidence) -> Option<String> {
     let JobTool::Memtier(spec) = evidence.tool else { return None };
     let connections: u64 = evidence.result.pods.iter().map(|pod| pod.tool.connections).sum();
     let asked = spec.rate_limit? as f64 * connections as f64;
-    let reached = total(evidence)?.operations_per_second;
+    let reached = evidence.result.total()?.operations_per_second;
     (reached >= KEPT_BY_MEMTIER * asked)
         .then(|| format!("rateLimit allows {asked:.0} operations per second over {connections} connections"))
 }
@@ -110,7 +110,7 @@ fn rate(evidence: &Evidence) -> Option<String> {
 fn network(evidence: &Evidence) -> Option<String> {
     let way = evidence.result.pods.iter().filter_map(|pod| pod.client.round_trip.as_ref());
     let median = way.filter(|way| way.samples > 0).map(|way| way.median_milliseconds).reduce(f64::max);
-    let latency = total(evidence).and_then(|total| total.latency_milliseconds.mean);
+    let latency = evidence.result.total().and_then(|total| total.latency_milliseconds.mean);
     if let (Some(median), Some(latency)) = (median, latency)
         && median >= MOSTLY_NETWORK * latency
     {

@@ -3,23 +3,16 @@
 use super::{Evidence, Found, percent, unless};
 use crate::{
     protocol::JobTool,
-    result::{MergedOperation, PodResult, in_flight},
+    result::{PodResult, in_flight},
     statistics::slope,
 };
 
-/// Name of the row of all operations together.
-const TOTAL: &str = "TOTAL";
 /// Whole seconds from which on a trend can be told from noise.
 const LEAST_SECONDS: usize = 8;
 /// How sure it must be that throughput has a trend at all.
 const TREND_SIGNIFICANCE: f64 = 0.01;
 /// Share of its declared duration that a load must have run.
 const OF_DECLARED: f64 = 0.95;
-
-/// The row of all operations together.
-pub(super) fn total<'a>(evidence: &'a Evidence) -> Option<&'a MergedOperation> {
-    evidence.result.operations.iter().find(|row| row.operation == TOTAL)
-}
 
 /// The clients started further apart than `limit` seconds.
 pub(super) fn start_skew(evidence: &Evidence, limit: f64) -> Found {
@@ -62,8 +55,9 @@ pub(super) fn short_window(evidence: &Evidence, limit: f64) -> Found {
 }
 
 /// Operations of all clients in each whole second of the common window. The clients
-/// start within milliseconds of each other: each one's seconds count as the others'.
-fn per_second(pods: &[PodResult], window_seconds: f64) -> Vec<f64> {
+/// start within milliseconds of each other: each one's seconds count as the others'. None
+/// where a tool does not tell its seconds.
+fn per_second(pods: &[PodResult], window_seconds: f64) -> Option<Vec<f64>> {
     let of_pod = |pod: &PodResult| -> Vec<u64> {
         if !pod.per_second.is_empty() {
             return pod.per_second.clone();
@@ -73,19 +67,16 @@ fn per_second(pods: &[PodResult], window_seconds: f64) -> Vec<f64> {
         (0..longest).map(in_second).collect()
     };
     let series: Vec<Vec<u64>> = pods.iter().map(of_pod).collect();
-    let least = series.iter().map(Vec::len).min().unwrap_or(0);
+    let least = series.iter().map(Vec::len).min().filter(|least| *least > 0)?;
     let whole = (0..least).take_while(|second| (second + 1) as f64 <= window_seconds);
-    whole.map(|second| series.iter().map(|one| one[second]).sum::<u64>() as f64).collect()
+    Some(whole.map(|second| series.iter().map(|one| one[second]).sum::<u64>() as f64).collect())
 }
 
 /// Throughput rose or fell by more than `limit` of its mean from begin to end, and not by chance.
 pub(super) fn not_steady(evidence: &Evidence, limit: f64) -> Found {
-    let series = per_second(&evidence.result.pods, evidence.result.window_seconds);
-    if evidence.result.pods.iter().all(|pod| pod.per_second.is_empty())
-        && evidence.result.pods.iter().flat_map(|pod| &pod.operations).all(|row| row.per_second.is_empty())
-    {
+    let Some(series) = per_second(&evidence.result.pods, evidence.result.window_seconds) else {
         return Found::NotMade("the tool does not tell its operations of each second");
-    }
+    };
     if series.len() < LEAST_SECONDS {
         return Found::NotMade("fewer than 8 whole seconds were measured");
     }
@@ -122,7 +113,7 @@ pub(super) fn little_law(evidence: &Evidence, limit: f64) -> Found {
     }
     let pods = &evidence.result.pods;
     let most: u64 = pods.iter().map(|pod| in_flight(pod.tool.connections, pod.tool.pipeline, 1)).sum();
-    let mean = total(evidence).and_then(|total| Some((total, total.latency_milliseconds.mean?)));
+    let mean = evidence.result.total().and_then(|total| Some((total, total.latency_milliseconds.mean?)));
     let Some((total, mean)) = mean.filter(|_| most > 0) else {
         return Found::NotMade("connections or mean latency are not known");
     };

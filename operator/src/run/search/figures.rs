@@ -1,12 +1,12 @@
 //! What the searches of a phase found, as the status shows it. Pure.
 
 use super::{Next, next, so_far};
-use crate::run::{merge::TOTAL, validate::Attempt};
+use crate::run::validate::Attempt;
 use dragstrip_crds::run::{
     KneeStatus, OperationStatus, SearchPointStatus, SearchSpec, SearchStatus, ShareStatus,
 };
 use dragstrip_results::{
-    result::{MergedOperation, RepetitionResult},
+    result::{RepetitionResult, TOTAL},
     search::SearchPoint,
 };
 
@@ -27,16 +27,12 @@ pub struct Searched<'a> {
     pub notes: Vec<String>,
 }
 
-fn total(result: &RepetitionResult) -> Option<&MergedOperation> {
-    result.operations.iter().find(|row| row.operation == TOTAL)
-}
-
 fn point((attempt, result): &Good<'_>, point: &SearchPoint) -> SearchPointStatus {
     SearchPointStatus {
         repetition: attempt.repetition,
         value: point.value,
         operations_per_second: point.operations_per_second,
-        latency_milliseconds: total(result).map(|total| total.latency_milliseconds).unwrap_or_default(),
+        latency_milliseconds: result.total().map(|total| total.latency_milliseconds).unwrap_or_default(),
         followed: point.followed,
         verdict: result.verdict,
         config_map: attempt.name.clone(),
@@ -49,7 +45,7 @@ fn share((attempt, result): &Good<'_>, point: &SearchPoint, share: f64) -> Share
         share,
         asked_operations_per_second: point.value as f64,
         operations_per_second: point.operations_per_second,
-        latency_milliseconds: total(result).map(|total| total.latency_milliseconds).unwrap_or_default(),
+        latency_milliseconds: result.total().map(|total| total.latency_milliseconds).unwrap_or_default(),
         followed: point.followed,
         verdict: result.verdict,
         config_map: attempt.name.clone(),
