@@ -78,6 +78,12 @@ impl Adapter for MemtierAdapter {
         Some(Warmup { adapter: Box::new(Self::new(spec)), context, duration })
     }
 
+    fn sends_latencies(&self, context: &LaunchContext) -> bool {
+        // Who sends them elsewhere wants them there.
+        let elsewhere = self.spec.extra_args.iter().any(|argument| argument.starts_with("--statsd-"));
+        !elsewhere && context.tool_version.as_deref().is_some_and(version::sends_latencies)
+    }
+
     fn launch(&self, job: &JobSpec, context: &LaunchContext) -> Launch {
         arguments::launch(&self.spec, job, context)
     }

@@ -41,7 +41,7 @@ mod tests {
     #[test]
     fn one_line_a_second_with_the_rate_since_the_last() {
         let mut printer = Printer::default();
-        let at = |operations| Progress { operations, errors: 0 };
+        let at = |operations| Progress { operations, ..Progress::default() };
         assert_eq!(printer.line(0.2, at(5)), None);
         assert_eq!(printer.line(1.0, at(60_000)).unwrap(), "1s  60,000 ops/s  60,000 ops  0 errors");
         assert_eq!(printer.line(1.5, at(90_000)), None);
