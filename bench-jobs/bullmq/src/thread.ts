@@ -80,6 +80,8 @@ class LoadThread {
       () => undefined,
       (thrown: unknown) => failureOf(lossOf(asError(thrown), this.address)),
     );
+    // So that a line after the thread's end tells of all that it did.
+    this.progress();
     this.tell({ type: "done", result: this.result(load, recorder, failure) });
     this.timers.forEach(clearInterval);
   }
