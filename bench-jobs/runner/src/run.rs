@@ -216,10 +216,11 @@ impl<'a> Runner<'a> {
             failure(FailureStep::ServerIdentity, format!("unreachable at the start line: {e}"))
         })?;
         let adapter = adapter_for(&job.tool);
-        let statsd_port = match adapter.sends_latencies(&prepared.context) {
+        let statsd_port = if adapter.sends_latencies(&prepared.context) {
             // Without a port there are no such series; the measurement does not need them.
-            true => statsd::listen(Arc::clone(&self.shared)).await.ok(),
-            false => None,
+            statsd::listen(Arc::clone(&self.shared)).await.ok()
+        } else {
+            None
         };
         let start_at_unix_nanos = received.line_unix_nanos;
         let context = LaunchContext { start_at_unix_nanos, statsd_port, ..prepared.context.clone() };
@@ -275,7 +276,7 @@ impl<'a> Runner<'a> {
         let on_progress = move |progress| {
             shared.note_progress(progress);
             let elapsed = clock::seconds(clock::unix_nanos().saturating_sub(line));
-            if let Some(line) = printer.line(elapsed, progress) {
+            if let Some(line) = printer.line(elapsed, &progress) {
                 say(&line);
             }
         };

@@ -27,12 +27,7 @@ use redis::{Redis, free_port, wait_for};
 use runner::{Finished, PASSWORD, Pod, TOKEN, job, loadgen, order_in};
 use serde_json::{Value, json};
 use servers::{Encrypted, Shards};
-use std::{
-    env, fs,
-    io::Write as _,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{fs, path::Path, time::Duration};
 
 const SOON: Duration = Duration::from_millis(700);
 
