@@ -1,0 +1,48 @@
+// Tables of one value turned into curves: a row for each x, a column for each line.
+import { MappingType, type DataTransformerConfig, type DynamicConfigValue } from "@grafana/grafana-foundation-sdk/dashboard";
+import { set } from "./panels.js";
+import { sortedBy } from "./tables.js";
+
+/** Rows by the label `x`, which is named `name` then; columns by the label `line`. */
+export function pivoted(x: string, line: string, name: string): DataTransformerConfig[] {
+  return [
+    { id: "groupingToMatrix", options: { rowField: x, columnField: line, valueField: "Value", emptyValue: "null" } },
+    { id: "organize", options: { excludeByName: {}, indexByName: {}, renameByName: { [`${x}\\${line}`]: name } } },
+    sortedBy(name, false),
+  ];
+}
+
+/** Makes the text of a label a number, ascending. */
+export function numeric(field: string): DataTransformerConfig[] {
+  return [
+    { id: "convertFieldType", options: { conversions: [{ targetField: field, destinationType: "number" }], fields: {} } },
+    sortedBy(field, false),
+  ];
+}
+
+/** What the ticks of a percentile curve say, by number of nines; those between have no name. */
+const TICKS: Record<string, string> = {
+  "0": "0 %",
+  "0.301": "50 %",
+  "0.5": " ",
+  "1": "90 %",
+  "1.301": "95 %",
+  "1.5": " ",
+  "2": "99 %",
+  "2.5": " ",
+  "3": "99.9 %",
+  "3.5": " ",
+  "4": "99.99 %",
+};
+
+/** Shows numbers of nines as the percentiles that they are. */
+export const ON_NINES: DynamicConfigValue[] = [
+  set.of("min", 0),
+  set.of("max", 4),
+  set.of("mappings", [
+    {
+      type: MappingType.ValueToText,
+      options: Object.fromEntries(Object.entries(TICKS).map(([nines, text], index) => [nines, { text, index }])),
+    },
+  ]),
+];

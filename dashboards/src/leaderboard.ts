@@ -1,0 +1,184 @@
+// Leaderboard: which server was fastest, and may the number be believed.
+import * as common from "@grafana/grafana-foundation-sdk/common";
+import { CustomVariableBuilder, type Dashboard } from "@grafana/grafana-foundation-sdk/dashboard";
+import type * as bars from "@grafana/grafana-foundation-sdk/barchart";
+import { BAD, DOUBTFUL, fixed, GOOD, LIMITERS, NEUTRAL, STATES, steps, VERDICTS } from "./looks.js";
+import { finished, page, UID } from "./page.js";
+import { barChart, color, heading, now, rows, set, stats, thresholds, timeSeries, valueField, type About, type Size } from "./panels.js";
+import {
+  ended, errors, figure, INFO_LABELS, latency, linkFrom, linkTo, once, selector, throughput, uncertainty, type Runs,
+} from "./queries.js";
+import { bar, coloured, hidden, joined, label, link, mapped, sortedBy, tableOf, value } from "./tables.js";
+import { dataSource, namespaces, severalOf, suite } from "./variables.js";
+
+const CHOSEN_RUNS = selector("dragstrip_run_info", 'namespace=~"$namespace"', 'suite=~"$suite"', 'engine=~"$engine"');
+const RUNS: Runs = { matchers: 'namespace=~"$namespace"', read: String, among: CHOSEN_RUNS };
+const PHASES: Runs = { ...RUNS, matchers: `${RUNS.matchers},phase=~"$phase"` };
+
+/** Phases with a chosen verdict, with what tells them apart as labels. */
+const VERDICT = once(["namespace", "run", "phase", "verdict"], selector("dragstrip_run_phase_verdict", PHASES.matchers, 'verdict=~"$verdict"'));
+const MEASURED = once(
+  ["namespace", "run", "phase", "verdict", ...INFO_LABELS, "workload", "pipeline", "connections"],
+  `${selector("dragstrip_run_phase_info", PHASES.matchers)}
+  * on (namespace, run, phase) group_left (verdict) ${VERDICT}
+  * on (namespace, run) group_left (${INFO_LABELS.join(", ")}) ${once(["namespace", "run", ...INFO_LABELS], CHOSEN_RUNS)}`,
+);
+/** The same choice for the values beside. */
+const measured = (expression: string): string => `(${expression}) and on (namespace, run, phase) ${VERDICT}`;
+
+const BARS = 20;
+/** The phases that figures show: what is Invalid is in no figure, whatever is chosen. */
+const believable = (expression: string): string =>
+  `${measured(expression)} unless on (namespace, run, phase) ${selector("dragstrip_run_phase_verdict", PHASES.matchers, 'verdict="Invalid"')}`;
+
+const toRun = (fromAndTo: string): string =>
+  `/d/${UID.run}?\${datasource:queryparam}&var-namespace=\${__data.fields["Namespace"]}&var-run=\${__data.fields["Run"]}${fromAndTo}`;
+
+/** Runs with a verdict, counted. */
+function verdictCount(verdict: string, colour: string, description: string) {
+  const query = `count(${once(["namespace", "run"], selector("dragstrip_run_verdict", RUNS.matchers, `verdict="${verdict}"`))} and on (namespace, run) ${CHOSEN_RUNS}) or vector(0)`;
+  return stats({ title: `${verdict} runs`, unit: "short", description }, [4, 4], [now(query, verdict)])
+    .thresholds(thresholds(steps(NEUTRAL, [1, colour])));
+}
+
+function best(title: string, unit: string, description: string, expression: string) {
+  const legend = "{{run}}, {{phase}}";
+  return stats({ title, unit, description }, [6, 4], [now(expression, legend)])
+    .colorScheme(color(fixed("blue")))
+    .textMode(common.BigValueTextMode.ValueAndName);
+}
+
+/** Bars of the best phases, coloured by verdict. */
+function ranking(about: About, size: Size, best: string, descending: boolean): bars.PanelBuilder {
+  const named = (expression: string): string => `label_join(${expression}, "name", ", ", "run", "phase")`;
+  const queries = [
+    named(best),
+    once(["name", "verdict"], named(VERDICT)) + ` and on (name) ${named(best)}`,
+  ];
+  return barChart(about, size, queries.map(rows))
+    .transformations([
+      ...joined([["name", "Run and phase"], [valueField(0, queries.length), about.title], ["verdict", "Verdict"]]),
+      sortedBy(about.title, descending),
+    ])
+    .orientation(common.VizOrientation.Horizontal)
+    .xField("Run and phase")
+    .colorByField("Verdict")
+    .showValue(common.VisibilityMode.Always)
+    .overrideByName("Verdict", [set.of("mappings", VERDICTS), set.custom("hideFrom", { legend: true, tooltip: false, viz: false })])
+    .legend(new common.VizLegendOptionsBuilder().showLegend(false).displayMode(common.LegendDisplayMode.Hidden).placement(common.LegendPlacement.Bottom));
+}
+
+/** Finished phases as points at the time at which their run ended. */
+function history() {
+  const about: About = {
+    title: "Throughput of finished runs over time",
+    unit: "ops",
+    description:
+      "One point for each measured phase, at the time at which its run ended. Points of one engine and phase are joined: a step down between two of them is a regression to look into. Invalid phases are left out.",
+  };
+  const queries = [
+    once(["namespace", "run", "phase", "engine"], `(${believable(throughput(PHASES))}) * on (namespace, run) group_left (engine) ${once(["namespace", "run", "engine"], CHOSEN_RUNS)}`),
+    believable(ended(PHASES)),
+  ];
+  return timeSeries(about, [24, 8], queries.map(rows))
+    .showPoints(common.VisibilityMode.Always)
+    .pointSize(8)
+    .fillOpacity(0)
+    .lineWidth(1)
+    .transformations([
+      ...joined([["engine", "Engine"], ["phase", "Phase"], [valueField(1, 2), "Ended"], [valueField(0, 2), "Throughput"]]),
+      { id: "convertFieldType", options: { conversions: [{ targetField: "Ended", destinationType: "time" }], fields: {} } },
+      sortedBy("Ended", false),
+      { id: "partitionByValues", options: { fields: ["Engine", "Phase"], keepFields: false, naming: { asLabels: true } } },
+    ])
+    .displayName("${__field.labels.Engine}, ${__field.labels.Phase}");
+}
+
+function table() {
+  const about: About = {
+    title: "Measured phases",
+    unit: "short",
+    description:
+      "One row for each measured phase of each run, fastest first. Click a run to open it at the time of its load; click the date to open its figures as they are now, when Prometheus no longer holds that time. ±95% is half of the confidence interval of the throughput: two rows whose intervals overlap are not shown to differ. Limited by: only Server means that the server was at its limit.",
+  };
+  const columns = [
+    label("verdict", "Verdict", 90, ...mapped(VERDICTS)),
+    label("run", "Run", 230, link("Open the run at the time of its load", toRun("&from=${__data.fields[\"From\"].numeric}&to=${__data.fields[\"To\"].numeric}"))),
+    label("phase", "Phase", 130),
+    label("engine", "Engine", 95),
+    label("engine_version", "Version", 75),
+    label("threads", "Threads", 70),
+    label("instances", "Servers", 70),
+    label("server_instance_type", "Machine", 105),
+    label("workload", "Workload", 190),
+    label("pipeline", "Pipeline", 72),
+    label("connections", "Conns", 65),
+    value(measured(throughput(PHASES)), "Throughput", 170, "ops", ...bar("semi-dark-blue")),
+    value(measured(uncertainty(PHASES)), "±95%", 70, "percentunit", set.of("decimals", 1), ...coloured(steps(NEUTRAL, [0.05, DOUBTFUL]))),
+    value(measured(latency(PHASES, "50")), "p50", 80, "s"),
+    value(measured(latency(PHASES, "99")), "p99", 80, "s"),
+    value(measured(latency(PHASES, "99.9")), "p99.9", 80, "s"),
+    value(measured(errors(PHASES)), "Errors", 70, "short", ...coloured(steps(NEUTRAL, [1, BAD]))),
+    label("limiter", "Limited by", 110, ...mapped(LIMITERS)),
+    value(measured(figure(PHASES, "dragstrip_run_cost_dollars_per_million_operations")), "$ per M ops", 100, "currencyUSD", set.of("decimals", 4)),
+    value(measured(ended(PHASES)), "Ended", 155, "dateTimeAsLocal", link("Open the run's figures as they are now", toRun("&from=now-15m&to=now"))),
+    hidden(label("namespace", "Namespace", 100)),
+    hidden(value(measured(linkFrom(PHASES)), "From", 100, "none")),
+    hidden(value(measured(linkTo(PHASES)), "To", 100, "none")),
+  ];
+  const limiters = measured(figure(PHASES, "dragstrip_run_phase_limited_by", [], ["limiter"]));
+  return tableOf(about, [24, 14], [MEASURED, limiters], columns, { by: "Throughput", descending: true });
+}
+
+function unfinished() {
+  const about: About = {
+    title: "Not finished, failed or cancelled",
+    unit: "short",
+    description: "Runs that have no result to show: those that wait or are under way with their progress, and those that ended without one.",
+  };
+  const states = once(["namespace", "run", "state"], selector("dragstrip_run_state", RUNS.matchers, 'state!="Succeeded"'));
+  const among = (expression: string): string => `(${expression}) and on (namespace, run) ${states}`;
+  const info = `${states} * on (namespace, run) group_left (engine, engine_version, threads) ${once(["namespace", "run", "engine", "engine_version", "threads"], CHOSEN_RUNS)}`;
+  const columns = [
+    label("state", "State", 110, ...mapped(STATES)),
+    label("run", "Run", 300, link("Open the run", toRun("&from=now-15m&to=now"))),
+    label("engine", "Engine", 110),
+    label("engine_version", "Version", 90),
+    label("threads", "Threads", 80),
+    value(among(once(["namespace", "run"], selector("dragstrip_run_progress_ratio", RUNS.matchers))), "Progress", 200, "percentunit", set.of("max", 1), ...bar("blue")),
+    value(among(once(["namespace", "run"], `1000 * ${selector("dragstrip_run_start_timestamp_seconds", RUNS.matchers)}`)), "Started", 170, "dateTimeAsLocal"),
+    hidden(label("namespace", "Namespace", 100)),
+  ];
+  return tableOf(about, [24, 7], [info], columns, { by: "Started", descending: true });
+}
+
+export function leaderboard(): Dashboard {
+  const fastest = `topk(1, ${believable(throughput(PHASES))})`;
+  const quickest = `bottomk(1, ${believable(latency(PHASES, "99"))})`;
+  return finished(
+    page(UID.leaderboard, "Leaderboard", "Every measured phase of every run that the operator keeps: how fast, how sure, and what limited it.")
+      .time({ from: "now-30d", to: "now" })
+      .refresh("1m")
+      .withVariable(dataSource())
+      .withVariable(namespaces())
+      .withVariable(suite('namespace=~"$namespace"'))
+      .withVariable(severalOf("engine", "Engine", selector("dragstrip_run_info", 'namespace=~"$namespace"', 'suite=~"$suite"'), "engine"))
+      .withVariable(severalOf("phase", "Phase", selector("dragstrip_run_phase_info", 'namespace=~"$namespace"'), "phase"))
+      .withVariable(
+        new CustomVariableBuilder("verdict").label("Verdict").values("Valid,Degraded,Invalid").multi(true)
+          .current({ selected: true, text: ["Valid", "Degraded"], value: ["Valid", "Degraded"] }),
+      )
+      .withPanel(verdictCount("Valid", GOOD, "Runs whose every check found nothing wrong: their numbers can be defended."))
+      .withPanel(verdictCount("Degraded", DOUBTFUL, "Runs whose numbers may be used with their reasons in mind; the run's page lists them."))
+      .withPanel(verdictCount("Invalid", BAD, "Runs whose numbers must not be used. They are in no figure; choose the verdict Invalid to list them."))
+      .withPanel(best("Highest throughput", "ops", "The fastest of the chosen phases whose verdict is not Invalid.", fastest))
+      .withPanel(best("Lowest p99", "s", "The chosen phase whose 99th percentile is lowest, if not Invalid. A low latency at a low load says little: read it beside the throughput.", quickest))
+      .withPanel(ranking({ title: "Throughput", unit: "ops", description: `The ${String(BARS)} fastest of the chosen phases. Longer is better; green is Valid, amber Degraded. Choose one phase above to compare like with like.` }, [12, 12], `topk(${String(BARS)}, ${believable(throughput(PHASES))})`, true))
+      .withPanel(ranking({ title: "p99 latency", unit: "s", description: `The ${String(BARS)} chosen phases with the lowest 99th percentile of latency. Shorter is better; green is Valid, amber Degraded.` }, [12, 12], `bottomk(${String(BARS)}, ${believable(latency(PHASES, "99"))})`, false))
+      .withPanel(table())
+      .withRow(heading("Over time"))
+      .withPanel(history())
+      .withRow(heading("Under way and without a result"))
+      .withPanel(unfinished()),
+  );
+}
