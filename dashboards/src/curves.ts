@@ -8,14 +8,13 @@ export function pivoted(x: string, line: string, name: string): DataTransformerC
   return [
     { id: "groupingToMatrix", options: { rowField: x, columnField: line, valueField: "Value", emptyValue: "null" } },
     { id: "organize", options: { excludeByName: {}, indexByName: {}, renameByName: { [`${x}\\${line}`]: name } } },
-    sortedBy(name, false),
   ];
 }
 
-/** Makes the text of a label a number, ascending. */
-export function numeric(field: string): DataTransformerConfig[] {
+/** Makes the text of a field a number, or a time in milliseconds; ascending. */
+export function converted(field: string, type: "number" | "time"): DataTransformerConfig[] {
   return [
-    { id: "convertFieldType", options: { conversions: [{ targetField: field, destinationType: "number" }], fields: {} } },
+    { id: "convertFieldType", options: { conversions: [{ targetField: field, destinationType: type }], fields: {} } },
     sortedBy(field, false),
   ];
 }

@@ -2,29 +2,31 @@
 import * as common from "@grafana/grafana-foundation-sdk/common";
 import { CustomVariableBuilder, type Dashboard } from "@grafana/grafana-foundation-sdk/dashboard";
 import type * as bars from "@grafana/grafana-foundation-sdk/barchart";
-import { BAD, DOUBTFUL, fixed, GOOD, LIMITERS, NEUTRAL, STATES, steps, VERDICTS } from "./looks.js";
+import { BAD, DOUBTFUL, fixed, GOOD, LIMITERS, NEUTRAL, RUN_STATES, steps, VERDICTS } from "./looks.js";
+import { converted, pivoted } from "./curves.js";
 import { finished, page, UID } from "./page.js";
 import { barChart, color, heading, now, rows, set, stats, thresholds, timeSeries, valueField, type About, type Size } from "./panels.js";
 import {
-  ended, errors, figure, INFO_LABELS, latency, linkFrom, linkTo, once, selector, throughput, uncertainty, type Runs,
+  among, asIs, ended, errors, figure, INFO_LABELS, latency, linkFrom, linkTo, once, selector, throughput, uncertainty, type Runs,
 } from "./queries.js";
 import { bar, coloured, hidden, joined, label, link, mapped, sortedBy, tableOf, value } from "./tables.js";
 import { dataSource, namespaces, severalOf, suite } from "./variables.js";
 
 const CHOSEN_RUNS = selector("dragstrip_run_info", 'namespace=~"$namespace"', 'suite=~"$suite"', 'engine=~"$engine"');
-const RUNS: Runs = { matchers: 'namespace=~"$namespace"', read: String, among: CHOSEN_RUNS };
+const RUNS: Runs = { matchers: 'namespace=~"$namespace"', read: asIs };
 const PHASES: Runs = { ...RUNS, matchers: `${RUNS.matchers},phase=~"$phase"` };
 
-/** Phases with a chosen verdict, with what tells them apart as labels. */
-const VERDICT = once(["namespace", "run", "phase", "verdict"], selector("dragstrip_run_phase_verdict", PHASES.matchers, 'verdict=~"$verdict"'));
+/** Phases of the chosen runs with a chosen verdict. */
+const JUDGED = among(CHOSEN_RUNS, figure(PHASES, "dragstrip_run_phase_verdict", ['verdict=~"$verdict"'], ["verdict"]));
+/** The same, with what tells them apart as labels. */
 const MEASURED = once(
   ["namespace", "run", "phase", "verdict", ...INFO_LABELS, "workload", "pipeline", "connections"],
   `${selector("dragstrip_run_phase_info", PHASES.matchers)}
-  * on (namespace, run, phase) group_left (verdict) ${VERDICT}
+  * on (namespace, run, phase) group_left (verdict) (${JUDGED})
   * on (namespace, run) group_left (${INFO_LABELS.join(", ")}) ${once(["namespace", "run", ...INFO_LABELS], CHOSEN_RUNS)}`,
 );
 /** The same choice for the values beside. */
-const measured = (expression: string): string => `(${expression}) and on (namespace, run, phase) ${VERDICT}`;
+const measured = (expression: string): string => `(${expression}) and on (namespace, run, phase) (${JUDGED})`;
 
 const BARS = 20;
 /** The phases that figures show: what is Invalid is in no figure, whatever is chosen. */
@@ -53,7 +55,7 @@ function ranking(about: About, size: Size, best: string, descending: boolean): b
   const named = (expression: string): string => `label_join(${expression}, "name", ", ", "run", "phase")`;
   const queries = [
     named(best),
-    once(["name", "verdict"], named(VERDICT)) + ` and on (name) ${named(best)}`,
+    once(["name", "verdict"], named(JUDGED)) + ` and on (name) ${named(best)}`,
   ];
   return barChart(about, size, queries.map(rows))
     .transformations([
@@ -76,22 +78,25 @@ function history() {
     description:
       "One point for each measured phase, at the time at which its run ended. Points of one engine and phase are joined: a step down between two of them is a regression to look into. Invalid phases are left out.",
   };
-  const queries = [
-    once(["namespace", "run", "phase", "engine"], `(${believable(throughput(PHASES))}) * on (namespace, run) group_left (engine) ${once(["namespace", "run", "engine"], CHOSEN_RUNS)}`),
-    believable(ended(PHASES)),
-  ];
+  const engines = once(["namespace", "run", "engine"], CHOSEN_RUNS);
+  const named = (expression: string): string =>
+    `label_join((${expression}) * on (namespace, run) group_left (engine) ${engines}, "line", ", ", "engine", "phase")`;
+  const queries = [named(believable(throughput(PHASES))), believable(ended(PHASES))];
   return timeSeries(about, [24, 8], queries.map(rows))
     .showPoints(common.VisibilityMode.Always)
     .pointSize(8)
     .fillOpacity(0)
     .lineWidth(1)
+    .spanNulls(true)
     .transformations([
-      ...joined([["engine", "Engine"], ["phase", "Phase"], [valueField(1, 2), "Ended"], [valueField(0, 2), "Throughput"]]),
-      { id: "convertFieldType", options: { conversions: [{ targetField: "Ended", destinationType: "time" }], fields: {} } },
-      sortedBy("Ended", false),
-      { id: "partitionByValues", options: { fields: ["Engine", "Phase"], keepFields: false, naming: { asLabels: true } } },
-    ])
-    .displayName("${__field.labels.Engine}, ${__field.labels.Phase}");
+      ...joined([
+        ["line", "Line"],
+        [valueField(1, 2), "Ended"],
+        [valueField(0, 2), "Value"],
+      ]),
+      ...pivoted("Ended", "Line", "Ended"),
+      ...converted("Ended", "time"),
+    ]);
 }
 
 function table() {
@@ -133,20 +138,20 @@ function table() {
 function unfinished() {
   const about: About = {
     title: "Not finished, failed or cancelled",
+    mayBeEmpty: "every run has succeeded",
     unit: "short",
     description: "Runs that have no result to show: those that wait or are under way with their progress, and those that ended without one.",
   };
   const states = once(["namespace", "run", "state"], selector("dragstrip_run_state", RUNS.matchers, 'state!="Succeeded"'));
-  const among = (expression: string): string => `(${expression}) and on (namespace, run) ${states}`;
   const info = `${states} * on (namespace, run) group_left (engine, engine_version, threads) ${once(["namespace", "run", "engine", "engine_version", "threads"], CHOSEN_RUNS)}`;
   const columns = [
-    label("state", "State", 110, ...mapped(STATES)),
+    label("state", "State", 110, ...mapped(RUN_STATES)),
     label("run", "Run", 300, link("Open the run", toRun("&from=now-15m&to=now"))),
     label("engine", "Engine", 110),
     label("engine_version", "Version", 90),
     label("threads", "Threads", 80),
-    value(among(once(["namespace", "run"], selector("dragstrip_run_progress_ratio", RUNS.matchers))), "Progress", 200, "percentunit", set.of("max", 1), ...bar("blue")),
-    value(among(once(["namespace", "run"], `1000 * ${selector("dragstrip_run_start_timestamp_seconds", RUNS.matchers)}`)), "Started", 170, "dateTimeAsLocal"),
+    value(among(states, once(["namespace", "run"], selector("dragstrip_run_progress_ratio", RUNS.matchers))), "Progress", 200, "percentunit", set.of("max", 1), ...bar("blue")),
+    value(among(states, once(["namespace", "run"], `1000 * ${selector("dragstrip_run_start_timestamp_seconds", RUNS.matchers)}`)), "Started", 170, "dateTimeAsLocal"),
     hidden(label("namespace", "Namespace", 100)),
   ];
   return tableOf(about, [24, 7], [info], columns, { by: "Started", descending: true });

@@ -1,5 +1,6 @@
 // Colours and value mappings: what a colour means, said once for all dashboards.
 import { FieldColorModeId, MappingType, type FieldColor, type Threshold, type ValueMapping } from "@grafana/grafana-foundation-sdk/dashboard";
+import { STATES } from "./queries.js";
 
 export const GOOD = "green";
 export const DOUBTFUL = "orange";
@@ -35,15 +36,21 @@ export const LIMITERS: ValueMapping[] = [
   },
 ];
 
-/** Where a run stands. */
-export const STATES: ValueMapping[] = [
+const STATE_COLORS: Record<string, string> = { Succeeded: GOOD, Failed: BAD, Cancelled: NEUTRAL };
+
+/** Where a run stands, by its name and by its code as `stateCode` of queries.ts gives it. */
+export const RUN_STATES: ValueMapping[] = [
   {
     type: MappingType.ValueToText,
-    options: {
-      Running: { color: "blue", index: 0 },
-      Succeeded: { color: GOOD, index: 1 },
-      Failed: { color: BAD, index: 2 },
-    },
+    options: Object.fromEntries(
+      STATES.flatMap((state, index) => {
+        const color = STATE_COLORS[state] ?? "blue";
+        return [
+          [String(index + 1), { text: state, color, index: 2 * index }],
+          [state, { color, index: 2 * index + 1 }],
+        ];
+      }),
+    ),
   },
 ];
 
@@ -60,9 +67,10 @@ export const CONCLUSIONS: ValueMapping[] = [
   {
     type: MappingType.ValueToText,
     options: {
-      "-1": { text: "Slower", color: BAD, index: 0 },
-      "0": { text: "No difference shown", color: NEUTRAL, index: 1 },
-      "1": { text: "Faster", color: GOOD, index: 2 },
+      "-2": { text: "Struck out", color: BAD, index: 0 },
+      "-1": { text: "Slower", color: BAD, index: 1 },
+      "0": { text: "No difference shown", color: NEUTRAL, index: 2 },
+      "1": { text: "Faster", color: GOOD, index: 3 },
     },
   },
 ];

@@ -17,6 +17,8 @@ export interface About {
   title: string;
   unit: string;
   description: string;
+  /** Why the panel may rightly be empty, if it may: a comment in the description, which Grafana does not show. */
+  mayBeEmpty?: string;
 }
 
 /** A query without its letter. */
@@ -54,11 +56,14 @@ interface PanelBuilder extends Builder<Panel> {
 /** Width in 24ths of the page, and height in rows of about 30 pixels. */
 export type Size = [width: number, height: number];
 
+const describe = ({ description, mayBeEmpty }: About): string =>
+  mayBeEmpty === undefined ? description : `${description}\n\n<!-- may be empty: ${mayBeEmpty} -->`;
+
 /** Fills what every panel has. */
 export function panel<B extends PanelBuilder>(builder: B, about: About, size: Size, queries: Query[]): B {
   return builder
     .title(about.title)
-    .description(about.description)
+    .description(describe(about))
     .unit(about.unit)
     .datasource(DATA_SOURCE)
     .targets(queries.map((query, index) => query.refId(letter(index)).datasource(DATA_SOURCE)))

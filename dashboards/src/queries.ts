@@ -30,19 +30,17 @@ export function afterwards(series: string): string {
 export interface Runs {
   /** Label matchers that every series of a run is chosen by. */
   matchers: string;
-  /** How a selector is read: as it is, or `afterwards`. */
+  /** How a selector is read: as it is (`asIs`), or `afterwards`. */
   read: (series: string) => string;
-  /** An expression with one series for each run that is meant, to be joined on (namespace, run); all of them without. */
-  among?: string;
 }
+
+export const asIs = (series: string): string => series;
 
 const RUN_AND_PHASE = ["namespace", "run", "phase"] as const;
 
 /** A figure of phases: one series for each of namespace, run, phase and `others`. */
-export function figure(runs: Runs, metric: string, matchers: readonly string[] = [], others: readonly string[] = []): string {
-  const values = once([...RUN_AND_PHASE, ...others], runs.read(selector(metric, runs.matchers, ...matchers)));
-  return runs.among === undefined ? values : `${values} and on (namespace, run) ${runs.among}`;
-}
+export const figure = (runs: Runs, metric: string, matchers: readonly string[] = [], others: readonly string[] = []): string =>
+  once([...RUN_AND_PHASE, ...others], runs.read(selector(metric, runs.matchers, ...matchers)));
 
 /** Operations per second over all repetitions. */
 export const throughput = (runs: Runs, ...matchers: string[]): string =>
@@ -59,33 +57,85 @@ export const errors = (runs: Runs): string => figure(runs, "dragstrip_run_errors
 export function uncertainty(runs: Runs, ...matchers: string[]): string {
   const bound = (name: string): string =>
     figure(runs, "dragstrip_run_operations_per_second_interval", [TOTAL, `bound="${name}"`, ...matchers]);
-  return `((${bound("upper")}) - (${bound("lower")})) / 2 / (${throughput(runs, ...matchers)})`;
+  return `(${bound("upper")} - ${bound("lower")}) / 2 / ${throughput(runs, ...matchers)}`;
 }
 
 /** 1 for Valid, 2 for Degraded, 3 for Invalid, for each combination of `labels`. */
-export function verdictCode(metric: string, matchers: string, labels: readonly string[], read: Runs["read"] = String): string {
+export function verdictCode(metric: string, matchers: string, labels: readonly string[], read: Runs["read"] = asIs): string {
   const one = (verdict: string, code: number): string =>
     `${read(selector(metric, matchers, `verdict="${verdict}"`))} * ${String(code)}`;
   return once(labels, [one("Valid", 1), one("Degraded", 2), one("Invalid", 3)].join(" or "));
+}
+
+/** A number for each state that a run can be in, from 1: the index in this list and one. */
+export const STATES = ["Pending", "Provisioning", "Queued", "Preparing", "Running", "Collecting", "Succeeded", "Failed", "Cancelled"];
+
+/** The state of runs by its code. */
+export function stateCode(matchers: string, labels: readonly string[]): string {
+  const codes = STATES.map((state, index) => `${selector("dragstrip_run_state", matchers, `state="${state}"`)} * ${String(index + 1)}`);
+  return once(labels, codes.join(" or "));
 }
 
 /** Runs whose numbers must not be used. */
 export const struckOut = (matchers: string): string =>
   once(["namespace", "run"], selector("dragstrip_run_verdict", matchers, 'verdict="Invalid"'));
 
+/** Two sides: runs, and the one run that they are held against. */
+export interface Comparison {
+  candidates: Runs;
+  baseline: Runs;
+  /** One series for each run that may be a candidate, or the baseline: to be joined on (namespace, run). */
+  candidatesAmong: string;
+  baselineAmong: string;
+}
+
+/** Of the series of `expression`, those of runs that `runs` has. */
+export const among = (runs: string, expression: string): string => `(${expression}) and on (namespace, run) (${runs})`;
+
+/** The baseline's value of a figure, once for each phase. */
+const ofBaseline = ({ baseline, baselineAmong }: Comparison, what: (runs: Runs) => string): string =>
+  `on (phase) group_left () ${once(["phase"], among(baselineAmong, what(baseline)))}`;
+
+const ratios = (comparison: Comparison, what: (runs: Runs) => string): string =>
+  `${what(comparison.candidates)} / ${ofBaseline(comparison, what)}`;
+
+/** A figure of candidates as a multiple of the baseline's in the same phase. */
+export const ratioOf = (comparison: Comparison, what: (runs: Runs) => string): string =>
+  among(comparison.candidatesAmong, ratios(comparison, what));
+
+const halves = (comparison: Comparison): string => {
+  const squared = (runs: Runs): string => `(${uncertainty(runs)}) ^ 2`;
+  return `${ratios(comparison, throughput)} * sqrt(${squared(comparison.candidates)} + ${ofBaseline(comparison, squared)})`;
+};
+
+/**
+ * Half of the 95% confidence interval of the ratio of throughputs. Runs are independent,
+ * so their relative uncertainties add as squares; that is the first order of the ratio's.
+ */
+export const halfInterval = (comparison: Comparison): string => among(comparison.candidatesAmong, halves(comparison));
+
+/** 1 where the whole interval of the ratio is above 1, -1 where it is below, 0 where 1 is in it. */
+export function conclusion(comparison: Comparison): string {
+  const [ratio, half] = [ratios(comparison, throughput), halves(comparison)];
+  return among(comparison.candidatesAmong, `(${ratio} - ${half} > bool 1) - (${ratio} + ${half} < bool 1)`);
+}
+
 /** A value of runs, given to each of their phases that were measured. */
 export function forEachPhase(runs: Runs, expression: string): string {
   const phases = figure(runs, "dragstrip_run_phase_verdict");
-  return `0 * (${phases}) + on (namespace, run) group_left () ${once(["namespace", "run"], expression)}`;
+  return `0 * ${phases} + on (namespace, run) group_left () ${once(["namespace", "run"], expression)}`;
 }
 
 /** Milliseconds since 1970, as Grafana's times and links want them; a little before the run began. */
 export const linkFrom = (runs: Runs): string =>
   forEachPhase(runs, `1000 * (${selector("dragstrip_run_start_timestamp_seconds", runs.matchers)} - 10)`);
 
-/** A little after the run ended. */
-export const linkTo = (runs: Runs): string =>
-  forEachPhase(runs, `1000 * (${selector("dragstrip_run_end_timestamp_seconds", runs.matchers)} + 20)`);
+/** A little after the run ended, or now. */
+export function linkTo(runs: Runs): string {
+  const started = selector("dragstrip_run_start_timestamp_seconds", runs.matchers);
+  const end = selector("dragstrip_run_end_timestamp_seconds", runs.matchers);
+  return forEachPhase(runs, `1000 * (${end} + 20) or on (namespace, run) 1000 * (0 * ${started} + time())`);
+}
 
 /** When the run ended, in milliseconds since 1970. */
 export const ended = (runs: Runs): string =>

@@ -46,6 +46,7 @@ export const heatMap = () =>
     new heatmap.PanelBuilder(),
     {
       title: "Latency distribution",
+      mayBeEmpty: "the tool tells no histogram while it runs",
       unit: "s",
       description:
         "Every column is a moment, every cell a range of latency: the brighter, the more requests took that long. Two bright bands are two kinds of requests, or two states of the server; a percentile would hide that.",

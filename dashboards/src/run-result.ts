@@ -1,13 +1,13 @@
 // What the run came to: figures that the operator keeps for as long as it keeps the run.
 import * as common from "@grafana/grafana-foundation-sdk/common";
 import * as gauge from "@grafana/grafana-foundation-sdk/bargauge";
-import { BAD, BY_NAME, DOUBTFUL, fixed, LEVELS, LIMITERS, NEUTRAL, STATES, steps, VERDICTS } from "./looks.js";
+import { BAD, BY_NAME, DOUBTFUL, fixed, LEVELS, LIMITERS, NEUTRAL, RUN_STATES, steps, VERDICTS } from "./looks.js";
 import { barChart, color, curve, now, panel, rows, set, stats, valueField } from "./panels.js";
 import {
-  afterwards, errors, figure, latency, ON_SCALE, once, selector, throughput, uncertainty, verdictCode, withNines, type Runs,
+  afterwards, asIs, errors, figure, latency, ON_SCALE, once, selector, stateCode, throughput, uncertainty, verdictCode, withNines, type Runs,
 } from "./queries.js";
-import { bar, coloured, joined, label, mapped, tableOf, value } from "./tables.js";
-import { numeric, ON_NINES, pivoted } from "./curves.js";
+import { bar, coloured, joined, label, mapped, sortedBy, tableOf, value } from "./tables.js";
+import { converted, ON_NINES, pivoted } from "./curves.js";
 
 const OF_RUN = 'namespace="$namespace",run="$run"';
 const RUN: Runs = { matchers: OF_RUN, read: afterwards };
@@ -33,11 +33,10 @@ export const state = () =>
   stats(
     { title: "State", unit: "none", description: "Where the run stands: waiting, under way, or how it ended." },
     [4, 5],
-    [now(once(["state"], selector("dragstrip_run_state", OF_RUN)), "{{state}}")],
+    [now(stateCode(OF_RUN, ["run"]), "{{run}}")],
   )
-    .mappings(STATES)
-    .colorScheme(color(fixed("blue")))
-    .textMode(common.BigValueTextMode.Name)
+    .mappings(RUN_STATES)
+    .textMode(common.BigValueTextMode.Value)
     .noValue("unknown");
 
 export const progress = () =>
@@ -93,6 +92,7 @@ export const reasons = () =>
       title: "Reasons for the verdict",
       unit: "short",
       description: "The checks that found something, by phase. Required ones make a run Invalid, Warn ones Degraded. Evidence for each is in the run's status: dragstrip report prints it. Empty when nothing was found.",
+      mayBeEmpty: "no check found anything",
     },
     [8, 9],
     [figure(RUN, "dragstrip_run_phase_reason", [], ["check", "level"])],
@@ -110,7 +110,7 @@ export const phases = () =>
     },
     [16, 9],
     [
-      figure({ ...PHASES, read: String }, "dragstrip_run_phase_info", [], ["index", "tool", "workload", "pipeline", "connections"]),
+      figure({ ...PHASES, read: asIs }, "dragstrip_run_phase_info", [], ["index", "tool", "workload", "pipeline", "connections"]),
       figure(PHASES, "dragstrip_run_phase_verdict", [], ["verdict"]),
       figure(PHASES, "dragstrip_run_phase_limited_by", [], ["limiter"]),
     ],
@@ -147,7 +147,7 @@ export const repetitions = () =>
     [rows(once(["phase", "repetition"], afterwards(selector("dragstrip_run_repetition_operations_per_second", PHASES.matchers))))],
   )
     .xField("Repetition")
-    .transformations(pivoted("repetition", "phase", "Repetition"));
+    .transformations([...pivoted("repetition", "phase", "Repetition"), sortedBy("Repetition", false)]);
 
 export const percentileCurve = () =>
   curve(
@@ -161,7 +161,7 @@ export const percentileCurve = () =>
     "Percentile",
     [rows(once(["phase", "nines"], withNines(afterwards(selector("dragstrip_run_latency_seconds", PHASES.matchers, 'operation="TOTAL"', ON_SCALE)))))],
   )
-    .transformations([...pivoted("nines", "phase", "Percentile"), ...numeric("Percentile")])
+    .transformations([...pivoted("nines", "phase", "Percentile"), ...converted("Percentile", "number")])
     .scaleDistribution(new common.ScaleDistributionConfigBuilder().type(common.ScaleDistribution.Log).log(10))
     .overrideByName("Percentile", ON_NINES);
 
@@ -172,6 +172,7 @@ export const knee = () =>
     {
       title: "Found by the search",
       unit: "short",
+      mayBeEmpty: "the run has no search",
       description: "The load that the search of a phase chose: the most that still kept what the search asks for. Only runs with a search have one.",
     },
     [4, 9],
@@ -186,6 +187,7 @@ export const saturation = () =>
     {
       title: "Saturation: $search_phase",
       unit: "ops",
+      mayBeEmpty: "the run has no search",
       description:
         "Throughput (left) and p99 (right) over the load that a search raised step by step. Where throughput stops growing while latency goes on, the server is saturated; more load buys waiting only. Only runs with a search have one.",
     },
@@ -199,7 +201,7 @@ export const saturation = () =>
     .repeat("search_phase")
     .transformations([
       ...joined([["value", "Load"], [valueField(0, 2), "Throughput"], [valueField(1, 2), "p99"]]),
-      ...numeric("Load"),
+      ...converted("Load", "number"),
     ])
     .min(0)
     .noValue("This run has no search")

@@ -147,6 +147,7 @@ export const hitRatio = () => {
   return timeSeries(
     {
       title: "Hit ratio",
+      mayBeEmpty: "nothing was read",
       unit: "percentunit",
       description:
         "The share of reads that found their key. Empty while nothing is read. Misses are cheaper than hits: two runs with other ratios did other work.",
