@@ -84,9 +84,8 @@ const ratioBars = (about: About, expressions: string[]): bars.PanelBuilder =>
 function throughputRatios(): bars.PanelBuilder {
   const measured = ratioOf(CHART, throughput);
   const half = `(${halfInterval(CHART)}) or 0 * (${measured})`;
-  const part = (name: string, opacity: number, showValue = false) =>
-    [name, [set.color(fixed("blue")), set.custom("fillOpacity", opacity), set.custom("lineWidth", showValue ? 1 : 0)]] as const;
-  const parts = [part("At least", 85, true), part("Up to the measured ratio", 45), part("Up to the upper bound", 18)];
+  const part = (name: string, opacity: number) => [name, [set.custom("fillOpacity", opacity)]] as const;
+  const parts = [part("At least", 90), part("Up to the measured ratio", 45), part("Up to the upper bound", 18)];
   const builder = ratioBars(
     {
       title: "Throughput as a multiple of the baseline's",
@@ -95,10 +94,13 @@ function throughputRatios(): bars.PanelBuilder {
         "The dashed line is the baseline. The full colour ends where the 95% confidence interval of the ratio begins, the next part at the measured ratio, the faintest at the end of the interval. A candidate is shown to be faster when its full colour passes the line, slower when even its faintest part does not reach it. Without repetitions there is no interval.",
     },
     [`(${measured}) - (${half})`, half, half],
-  ).stacking(common.StackingMode.Normal)
+  )
+    .stacking(common.StackingMode.Normal)
+    .colorScheme(color(fixed("blue")))
+    .lineWidth(0)
     .showValue(common.VisibilityMode.Never)
     .transformations([
-      ...joined([["run", "Run"], ...parts.map(([name], index): [string, string] => [valueField(index, parts.length), name])]),
+      ...joined(parts.length, [["run", "Run"], ...parts.map(([name], index): [string, string] => [valueField(index, parts.length), name])]),
       sortedBy("At least", true),
     ]);
   return parts.reduce((soFar, [name, properties]) => soFar.overrideByName(name, [...properties]), builder);
@@ -116,7 +118,7 @@ const latencyRatios = () =>
     .showValue(common.VisibilityMode.Always)
     .colorScheme(color(fixed("purple")))
     .legend(hiddenLegend())
-    .transformations([...joined([["run", "Run"], ["Value", "p99"]]).filter(({ id }) => id !== "merge"), sortedBy("p99", false)]);
+    .transformations([...joined(1, [["run", "Run"], ["Value", "p99"]]), sortedBy("p99", false)]);
 
 /** Series of the baseline and of what the charts show, with a label for the legend. */
 function lines(labels: string[], figures: (runs: Runs) => string): string {
@@ -173,7 +175,6 @@ function deltas() {
   return tableOf(
     {
       title: "Differences to the baseline, all phases in common",
-      unit: "short",
       description:
         "Changes of each candidate's phase against the same phase of the baseline; green is better, red worse by more than 5 %. ±95% is half of the confidence interval of the change of throughput: a change within it is not shown to be one, and the conclusion says so. Struck out: the run's verdict is Invalid, so it is compared in nothing.",
     },
@@ -203,7 +204,6 @@ function compared() {
   return tableOf(
     {
       title: "What was compared",
-      unit: "short",
       description: "The servers and machines of each run. A comparison says something about the one thing that differs: look for a second one here before the numbers are believed.",
     },
     [14, 8],
@@ -233,7 +233,6 @@ function struckOutRuns() {
   return tableOf(
     {
       title: "Struck out",
-      unit: "short",
       description: "Chosen runs whose verdict is Invalid, with the checks that failed. They are in no ratio, curve or bar above. Empty when all chosen runs may be used.",
       mayBeEmpty: "no chosen run is Invalid",
     },

@@ -1,13 +1,13 @@
 // Tables of one value turned into curves: a row for each x, a column for each line.
 import { MappingType, type DataTransformerConfig, type DynamicConfigValue } from "@grafana/grafana-foundation-sdk/dashboard";
 import { set } from "./panels.js";
-import { sortedBy } from "./tables.js";
+import { renamed, sortedBy } from "./tables.js";
 
-/** Rows by the label `x`, which is named `name` then; columns by the label `line`. */
-export function pivoted(x: string, line: string, name: string): DataTransformerConfig[] {
+/** Rows by the field `x`, which is named `name` then; columns by the field `line`. */
+export function pivoted(x: string, line: string, name: string, value = "Value"): DataTransformerConfig[] {
   return [
-    { id: "groupingToMatrix", options: { rowField: x, columnField: line, valueField: "Value", emptyValue: "null" } },
-    { id: "organize", options: { excludeByName: {}, indexByName: {}, renameByName: { [`${x}\\${line}`]: name } } },
+    { id: "groupingToMatrix", options: { rowField: x, columnField: line, valueField: value, emptyValue: "null" } },
+    renamed([[`${x}\\${line}`, name]]),
   ];
 }
 

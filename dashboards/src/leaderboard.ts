@@ -9,7 +9,7 @@ import { barChart, color, heading, now, rows, set, stats, thresholds, timeSeries
 import {
   among, asIs, ended, errors, figure, INFO_LABELS, latency, linkFrom, linkTo, once, selector, throughput, uncertainty, type Runs,
 } from "./queries.js";
-import { bar, coloured, hidden, joined, label, link, mapped, sortedBy, tableOf, value } from "./tables.js";
+import { bar, coloured, hidden, joined, label, link, mapped, merged, only, sortedBy, tableOf, value } from "./tables.js";
 import { dataSource, namespaces, severalOf, suite } from "./variables.js";
 
 const CHOSEN_RUNS = selector("dragstrip_run_info", 'namespace=~"$namespace"', 'suite=~"$suite"', 'engine=~"$engine"');
@@ -59,7 +59,7 @@ function ranking(about: About, size: Size, best: string, descending: boolean): b
   ];
   return barChart(about, size, queries.map(rows))
     .transformations([
-      ...joined([["name", "Run and phase"], [valueField(0, queries.length), about.title], ["verdict", "Verdict"]]),
+      ...joined(queries.length, [["name", "Run and phase"], [valueField(0, queries.length), about.title], ["verdict", "Verdict"]]),
       sortedBy(about.title, descending),
     ])
     .orientation(common.VizOrientation.Horizontal)
@@ -81,7 +81,9 @@ function history() {
   const engines = once(["namespace", "run", "engine"], CHOSEN_RUNS);
   const named = (expression: string): string =>
     `label_join((${expression}) * on (namespace, run) group_left (engine) ${engines}, "line", ", ", "engine", "phase")`;
-  const queries = [named(believable(throughput(PHASES))), believable(ended(PHASES))];
+  const end = selector("dragstrip_run_end_timestamp_seconds", RUNS.matchers);
+  const queries = [named(among(end, believable(throughput(PHASES)))), believable(ended(PHASES))];
+  const [values, times] = [valueField(0, queries.length), valueField(1, queries.length)];
   return timeSeries(about, [24, 8], queries.map(rows))
     .showPoints(common.VisibilityMode.Always)
     .pointSize(8)
@@ -89,20 +91,16 @@ function history() {
     .lineWidth(1)
     .spanNulls(true)
     .transformations([
-      ...joined([
-        ["line", "Line"],
-        [valueField(1, 2), "Ended"],
-        [valueField(0, 2), "Value"],
-      ]),
-      ...pivoted("Ended", "Line", "Ended"),
+      ...merged,
+      only(["line", values, times]),
+      ...pivoted(times, "line", "Ended", values),
       ...converted("Ended", "time"),
     ]);
 }
 
 function table() {
-  const about: About = {
+  const about = {
     title: "Measured phases",
-    unit: "short",
     description:
       "One row for each measured phase of each run, fastest first. Click a run to open it at the time of its load; click the date to open its figures as they are now, when Prometheus no longer holds that time. ±95% is half of the confidence interval of the throughput: two rows whose intervals overlap are not shown to differ. Limited by: only Server means that the server was at its limit.",
   };
@@ -136,10 +134,9 @@ function table() {
 }
 
 function unfinished() {
-  const about: About = {
+  const about = {
     title: "Not finished, failed or cancelled",
     mayBeEmpty: "every run has succeeded",
-    unit: "short",
     description: "Runs that have no result to show: those that wait or are under way with their progress, and those that ended without one.",
   };
   const states = once(["namespace", "run", "state"], selector("dragstrip_run_state", RUNS.matchers, 'state!="Succeeded"'));

@@ -89,7 +89,7 @@ const datastores = () =>
 
 const stuckRuns = () =>
   tableOf(
-    { title: "Stuck runs", unit: "short", description: "Runs past their timeout by five minutes that have not ended, by how long ago they started. Look at the run's conditions and events first.", mayBeEmpty: "no run is stuck" },
+    { title: "Stuck runs", description: "Runs past their timeout by five minutes that have not ended, by how long ago they started. Look at the run's conditions and events first.", mayBeEmpty: "no run is stuck" },
     [24, 5],
     [`${once(["namespace", "run"], selector("dragstrip_run_stuck", 'namespace=~"$namespace"'))} == 1`],
     [
@@ -104,7 +104,7 @@ const stuckRuns = () =>
   );
 
 const reconciles = () =>
-  timeSeries({ title: "Reconciles", unit: "ops", description: "Reconciles per second by controller and outcome. done: it did what there was to do. invalid: the manifest is at fault, nothing is retried until it changes. failed: it is tried again." }, [8, 8], [
+  timeSeries({ title: "Reconciles", unit: "ops", description: "Reconciles per second by controller and outcome. done: it did what there was to do. invalid: the manifest is at fault, nothing is retried until it changes. failed: it is tried again.", mayBeIdle: "nothing failed" }, [8, 8], [
     lines(`sum by (controller, outcome) (${rate(`${RECONCILES}_count`, OPERATOR)})`, "{{controller}}, {{outcome}}"),
   ]).overrideByRegexp(".*, failed$", [set.color(fixed(BAD))]);
 

@@ -19,6 +19,8 @@ export interface About {
   description: string;
   /** Why the panel may rightly be empty, if it may: a comment in the description, which Grafana does not show. */
   mayBeEmpty?: string;
+  /** Why colours or styles of its series may have nothing to apply to, if so; a comment as well. */
+  mayBeIdle?: string;
 }
 
 /** A query without its letter. */
@@ -56,8 +58,10 @@ interface PanelBuilder extends Builder<Panel> {
 /** Width in 24ths of the page, and height in rows of about 30 pixels. */
 export type Size = [width: number, height: number];
 
-const describe = ({ description, mayBeEmpty }: About): string =>
-  mayBeEmpty === undefined ? description : `${description}\n\n<!-- may be empty: ${mayBeEmpty} -->`;
+function describe({ description, mayBeEmpty, mayBeIdle }: About): string {
+  const comment = (what: string, why?: string): string => (why === undefined ? "" : `\n\n<!-- may be ${what}: ${why} -->`);
+  return description + comment("empty", mayBeEmpty) + comment("idle", mayBeIdle);
+}
 
 /** Fills what every panel has. */
 export function panel<B extends PanelBuilder>(builder: B, about: About, size: Size, queries: Query[]): B {

@@ -26,6 +26,7 @@ export const latencies = () => {
   const builder = timeSeries(
     {
       title: "Latency",
+      mayBeIdle: "which percentiles there are is the tool's choice",
       unit: "s",
       description:
         "Percentiles of the requests of the last seconds, on a logarithmic scale. The distance between p50 and p99.9 is what users feel as unevenness. Lines marked (tool) are what the tool told itself; of several pods the worst.",

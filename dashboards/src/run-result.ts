@@ -6,7 +6,7 @@ import { barChart, color, curve, now, panel, rows, set, stats, valueField } from
 import {
   afterwards, asIs, errors, figure, latency, ON_SCALE, once, selector, stateCode, throughput, uncertainty, verdictCode, withNines, type Runs,
 } from "./queries.js";
-import { bar, coloured, joined, label, mapped, sortedBy, tableOf, value } from "./tables.js";
+import { bar, coloured, label, mapped, merged, renamed, sortedBy, tableOf, value } from "./tables.js";
 import { converted, ON_NINES, pivoted } from "./curves.js";
 
 const OF_RUN = 'namespace="$namespace",run="$run"';
@@ -68,7 +68,7 @@ export const p99s = () =>
 
 export const subject = () =>
   tableOf(
-    { title: "What was measured", unit: "short", description: "The servers as they were read back before the load, and the machines of both sides." },
+    { title: "What was measured", description: "The servers as they were read back before the load, and the machines of both sides." },
     [24, 4],
     [once(["target", "engine", "engine_version", "threads", "instances", "server_instance_type", "client_instance_type", "server_node", "client_node", "suite"], selector("dragstrip_run_info", OF_RUN))],
     [
@@ -90,7 +90,6 @@ export const reasons = () =>
   tableOf(
     {
       title: "Reasons for the verdict",
-      unit: "short",
       description: "The checks that found something, by phase. Required ones make a run Invalid, Warn ones Degraded. Evidence for each is in the run's status: dragstrip report prints it. Empty when nothing was found.",
       mayBeEmpty: "no check found anything",
     },
@@ -104,7 +103,6 @@ export const phases = () =>
   tableOf(
     {
       title: "Phases",
-      unit: "short",
       description:
         "The figures of each phase over all repetitions, in the order in which they ran. ±95% is half of the confidence interval of the throughput; percentiles come from merged histograms. Limited by: only Server means that the server was at its limit.",
     },
@@ -200,7 +198,8 @@ export const saturation = () =>
   )
     .repeat("search_phase")
     .transformations([
-      ...joined([["value", "Load"], [valueField(0, 2), "Throughput"], [valueField(1, 2), "p99"]]),
+      ...merged,
+      renamed([["value", "Load"], [valueField(0, 2), "Throughput"], [valueField(1, 2), "p99"]]),
       ...converted("Load", "number"),
     ])
     .min(0)

@@ -1,16 +1,16 @@
 // The run as its servers saw it, with the clients beside where that tells who was at the limit.
+import type * as timeseries from "@grafana/grafana-foundation-sdk/timeseries";
 import { BAD, DOUBTFUL, fixed, GOOD, steps } from "./looks.js";
 import { dashedLimits, legendTable, live, set, thresholds, timeSeries } from "./panels.js";
 import { CLIENTS, rate, selector, SERVERS } from "./queries.js";
 
 const CLIENT = "blue";
 const SERVER = "purple";
-/** A side's lines have its colour: what is sent or may be used is dashed. */
-const sides = <B extends { overrideByRegexp(pattern: string, properties: ReturnType<typeof set.custom>[]): B }>(builder: B): B =>
-  builder
-    .overrideByRegexp("^server.*", [set.color(fixed(SERVER))])
-    .overrideByRegexp("^client.*", [set.color(fixed(CLIENT))])
-    .overrideByRegexp(".*(limit|sent)$", [set.custom("lineStyle", { fill: "dash", dash: [8, 6] }), set.custom("fillOpacity", 0)]);
+/** A side's lines have its colour. */
+const sides = (builder: timeseries.PanelBuilder): timeseries.PanelBuilder =>
+  builder.overrideByRegexp("^server.*", [set.color(fixed(SERVER))]).overrideByRegexp("^client.*", [set.color(fixed(CLIENT))]);
+
+const DASHED = [set.custom("lineStyle", { fill: "dash", dash: [8, 6] }), set.custom("fillOpacity", 0)];
 
 export const serverThreads = () =>
   timeSeries(
@@ -46,7 +46,7 @@ export const clientAndServer = () =>
         live(`sum(${selector("dragstrip_runner_cpu_limit", CLIENTS)})`, "clients, limit"),
       ],
     ).axisLabel("CPUs"),
-  );
+  ).overrideByRegexp(".*, limit$", DASHED);
 
 export const throttling = () =>
   sides(
@@ -85,7 +85,7 @@ export const network = () =>
         live(`sum(${rate("dragstrip_runner_network_transmit_bytes_total", CLIENTS)})`, "clients, sent"),
       ],
     ),
-  );
+  ).overrideByRegexp(".*, sent$", DASHED);
 
 export const retransmissions = () =>
   sides(

@@ -23,11 +23,14 @@ export const label = (name: string, heading: string, width: number, ...propertie
   properties: [set.custom("width", width), ...properties],
 });
 
+/** The unit of columns that name no other. */
+const TABLE_UNIT = "short";
+
 /** A column that shows a query's value. */
 export const value = (query: string, heading: string, width: number, unit: string, ...properties: DynamicConfigValue[]): Column => ({
   query,
   name: heading,
-  properties: [set.custom("width", width), set.unit(unit), ...properties],
+  properties: [set.custom("width", width), ...(unit === TABLE_UNIT ? [] : [set.unit(unit)]), ...properties],
 });
 
 /** A column that is not shown, for links to take its value from. */
@@ -61,22 +64,34 @@ export const bar = (color: string): DynamicConfigValue[] => [
 /** A link out of a cell. */
 export const link = (title: string, url: string): DynamicConfigValue => set.of("links", [{ title, url, targetBlank: false }]);
 
-/** Joins the frames of all queries into one with the named fields, in order. */
-export function joined(fields: [field: string, name: string][]): DataTransformerConfig[] {
-  return [
-    // Answers of one moment differ in it when they were asked one after another.
-    { id: "organize", options: { excludeByName: { Time: true }, indexByName: {}, renameByName: {} } },
-    { id: "merge", options: {} },
-    { id: "filterFieldsByName", options: { include: { names: fields.map(([field]) => field) } } },
-    {
-      id: "organize",
-      options: {
-        excludeByName: {},
-        indexByName: Object.fromEntries(fields.map(([field], index) => [field, index])),
-        renameByName: Object.fromEntries(fields),
-      },
-    },
-  ];
+const organized = (excluded: string[], fields: [field: string, name: string][]): DataTransformerConfig => ({
+  id: "organize",
+  options: {
+    excludeByName: Object.fromEntries(excluded.map((field) => [field, true])),
+    indexByName: Object.fromEntries(fields.map(([field], index) => [field, index])),
+    renameByName: Object.fromEntries(fields),
+  },
+});
+
+/** One frame out of those of several queries, by the labels that all have. */
+export const merged: DataTransformerConfig[] = [
+  // Answers of one moment differ in it when they were asked one after another.
+  organized(["Time"], []),
+  { id: "merge", options: {} },
+];
+
+/** Leaves these fields alone. */
+export const only = (fields: string[]): DataTransformerConfig => ({
+  id: "filterFieldsByName",
+  options: { include: { names: fields } },
+});
+
+/** Puts fields in order, under names of their own. */
+export const renamed = (fields: [field: string, name: string][]): DataTransformerConfig => organized([], fields);
+
+/** The frames of so many queries as one with the named fields, in order. */
+export function joined(queries: number, fields: [field: string, name: string][]): DataTransformerConfig[] {
+  return [...(queries > 1 ? merged : []), only(fields.map(([field]) => field)), renamed(fields)];
 }
 
 export const sortedBy = (field: string, desc: boolean): DataTransformerConfig => ({
@@ -89,7 +104,7 @@ export const sortedBy = (field: string, desc: boolean): DataTransformerConfig =>
  * which rows there are.
  */
 export function tableOf(
-  about: About,
+  about: Omit<About, "unit">,
   size: Size,
   bases: string[],
   columns: Column[],
@@ -98,9 +113,9 @@ export function tableOf(
   const expressions = [...bases, ...columns.flatMap(({ query }) => query ?? [])];
   const fieldOf = ({ label, query }: Column): string =>
     label ?? valueField(expressions.indexOf(query ?? ""), expressions.length);
-  const builder = panel(new table.PanelBuilder(), about, size, expressions.map(rows))
+  const builder = panel(new table.PanelBuilder(), { ...about, unit: TABLE_UNIT }, size, expressions.map(rows))
     .transformations([
-      ...joined(columns.map((column) => [fieldOf(column), column.name])),
+      ...joined(expressions.length, columns.map((column) => [fieldOf(column), column.name])),
       sortedBy(sort.by, sort.descending ?? false),
     ])
     .cellHeight(common.TableCellHeight.Sm);
