@@ -184,7 +184,7 @@ export function operator(): Dashboard {
       .withPanel(queueAndTurns())
       .withPanel(datastores())
       .withPanel(stuckRuns())
-      .withRow(heading("Reconciles"))
+      .withRow(heading("Reconciling"))
       .withPanel(reconciles())
       .withPanel(durations())
       .withPanel(failures())

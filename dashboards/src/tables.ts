@@ -57,6 +57,8 @@ export const coloured = (values: Threshold[]): DynamicConfigValue[] => [
 /** A bar behind the value. */
 export const bar = (color: string): DynamicConfigValue[] => [
   set.of("min", 0),
+  // Without it a bar is full at the largest value of all columns, times included.
+  set.of("fieldMinMax", true),
   set.color(fixed(color)),
   cell({ type: common.TableCellDisplayMode.Gauge, mode: common.BarGaugeDisplayMode.Basic, valueDisplayMode: "text" }),
 ];
