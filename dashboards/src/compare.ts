@@ -6,12 +6,12 @@ import type * as stat from "@grafana/grafana-foundation-sdk/stat";
 import { converted, ON_NINES, pivoted } from "./curves.js";
 import { CONCLUSIONS, fixed, GOOD, LESS_IS_BETTER, LEVELS, MORE_IS_BETTER, NEUTRAL, steps, VERDICTS } from "./looks.js";
 import { finished, page, UID } from "./page.js";
-import { barChart, color, curve, dashedLimits, heading, now, rows, set, stats, thresholds, valueField, type About } from "./panels.js";
+import { barChart, color, curve, dashedLimits, heading, now, rows, set, stats, textSizes, thresholds, valueField, type About } from "./panels.js";
 import {
-  among, asIs, conclusion, figure, halfInterval, INFO_LABELS, latency, ON_SCALE, once, ratioOf, selector, struckOut, throughput, verdictCode,
+  among, asIs, conclusion, figure, halfInterval, INFO_LABELS, latency, ON_SCALE, once, PHASE, ratioOf, selector, struckOut, throughput, verdictCode,
   withNines, type Comparison, type Runs,
 } from "./queries.js";
-import { coloured, joined, label, mapped, sortedBy, tableOf, value } from "./tables.js";
+import { chosen, coloured, joinedBy, label, labelOf, mapped, renamed, sortedBy, tableOf, value } from "./tables.js";
 import { dataSource, labelValues, namespace, suite } from "./variables.js";
 
 const NAMESPACE = 'namespace="$namespace"';
@@ -47,6 +47,7 @@ const NOTHING = "Nothing to compare: choose a baseline and candidates that have 
 function largest(title: string, unit: string, description: string, expression: string): stat.PanelBuilder {
   return stats({ title, unit, description }, [6, 4], [now(expression, "{{run}}")])
     .textMode(common.BigValueTextMode.ValueAndName)
+    .text(textSizes(16, 34))
     .noValue("–");
 }
 
@@ -62,6 +63,7 @@ const baselineVerdict = () =>
   )
     .mappings(VERDICTS)
     .textMode(common.BigValueTextMode.ValueAndName)
+    .text(textSizes(16, 34))
     .noValue("no verdict");
 
 const hiddenLegend = (): common.VizLegendOptionsBuilder =>
@@ -93,14 +95,15 @@ function throughputRatios(): bars.PanelBuilder {
       description:
         "The dashed line is the baseline. The full colour ends where the 95% confidence interval of the ratio begins, the next part at the measured ratio, the faintest at the end of the interval. A candidate is shown to be faster when its full colour passes the line, slower when even its faintest part does not reach it. Without repetitions there is no interval.",
     },
-    [`(${measured}) - (${half})`, half, half],
+    [`(${measured}) - (${half})`, half, half].map((expression) => once(["run"], expression)),
   )
     .stacking(common.StackingMode.Normal)
     .colorScheme(color(fixed("blue")))
     .lineWidth(0)
     .showValue(common.VisibilityMode.Never)
     .transformations([
-      ...joined(parts.length, [["run", "Run"], ...parts.map(([name], index): [string, string] => [valueField(index, parts.length), name])]),
+      ...joinedBy("run"),
+      renamed([["run", "Run"], ...parts.map(([name], index): [string, string] => [valueField(index, parts.length), name])]),
       sortedBy("At least", true),
     ]);
   return parts.reduce((soFar, [name, properties]) => soFar.overrideByName(name, [...properties]), builder);
@@ -118,7 +121,7 @@ const latencyRatios = () =>
     .showValue(common.VisibilityMode.Always)
     .colorScheme(color(fixed("purple")))
     .legend(hiddenLegend())
-    .transformations([...joined(1, [["run", "Run"], ["Value", "p99"]]), sortedBy("p99", false)]);
+    .transformations([...chosen([["run", "Run"], ["Value", "p99"]]), sortedBy("p99", false)]);
 
 /** Series of the baseline and of what the charts show, with a label for the legend. */
 function lines(labels: string[], figures: (runs: Runs) => string): string {
@@ -159,6 +162,7 @@ const repetitions = () =>
   )
     .xField("Repetition")
     .transformations([...pivoted("repetition", "line", "Repetition"), sortedBy("Repetition", false)])
+    .overrideByName("Repetition", [set.unit("string")])
     .overrideByRegexp(".* \\(baseline\\)$", [set.color(fixed("text"))]);
 
 function deltas() {
@@ -179,20 +183,23 @@ function deltas() {
         "Changes of each candidate's phase against the same phase of the baseline; green is better, red worse by more than 5 %. ±95% is half of the confidence interval of the change of throughput: a change within it is not shown to be one, and the conclusion says so. Struck out: the run's verdict is Invalid, so it is compared in nothing.",
     },
     [24, 10],
-    [phases],
-    [
-      label("phase", "Phase", 140),
-      label("run", "Candidate", 250),
-      label("verdict", "Verdict", 95, ...mapped(VERDICTS)),
-      value(`(${conclusion(TABLE)}) or ${invalid}`, "Throughput is", 175, "none", set.of("noValue", "one repetition"), ...mapped(CONCLUSIONS)),
-      value(ofCandidates(throughput), "Throughput", 120, "ops"),
-      value(change(throughput), "Δ throughput", 115, "percentunit", set.of("decimals", 1), ...coloured(MORE_IS_BETTER)),
-      value(halfInterval(TABLE), "±95%", 80, "percentunit", set.of("decimals", 1)),
-      ...percentile("p50", "50"),
-      ...percentile("p99", "99"),
-      ...percentile("p99.9", "99.9"),
-    ],
-    { by: "Phase" },
+    {
+      key: PHASE,
+      rows: phases,
+      columns: [
+        label("phase", "Phase", 140),
+        label("run", "Candidate", 250),
+        label("verdict", "Verdict", 95, ...mapped(VERDICTS)),
+        value(`(${conclusion(TABLE)}) or ${invalid}`, "Throughput is", 175, "none", set.of("noValue", "one repetition"), ...mapped(CONCLUSIONS)),
+        value(ofCandidates(throughput), "Throughput", 120, "ops"),
+        value(change(throughput), "Δ throughput", 115, "percentunit", set.of("decimals", 1), ...coloured(MORE_IS_BETTER)),
+        value(halfInterval(TABLE), "±95%", 80, "percentunit", set.of("decimals", 1)),
+        ...percentile("p50", "50"),
+        ...percentile("p99", "99"),
+        ...percentile("p99.9", "99.9"),
+      ],
+      by: "Phase",
+    },
   ).noValue("–");
 }
 
@@ -206,24 +213,24 @@ function compared() {
       title: "What was compared",
       description: "The servers and machines of each run. A comparison says something about the one thing that differs: look for a second one here before the numbers are believed.",
     },
-    [14, 8],
-    [
-      `${role(BASELINE, "baseline")} or ${role(`${CANDIDATES},suite=~"$suite"`, "candidate")}`,
-      `${verdicts(BASELINE)} or ${among(OF_SUITE, verdicts(CANDIDATES))}`,
-    ],
-    [
-      label("role", "Role", 90),
-      label("run", "Run", 230),
-      label("verdict", "Verdict", 90, ...mapped(VERDICTS)),
-      label("engine", "Engine", 100),
-      label("engine_version", "Version", 80),
-      label("threads", "Threads", 75),
-      label("instances", "Servers", 75),
-      label("server_instance_type", "Server machine", 130),
-      label("client_instance_type", "Client machine", 130),
-      label("server_node", "Server node", 150),
-    ],
-    { by: "Role" },
+    [24, 8],
+    {
+      key: ["namespace", "run"],
+      rows: `${role(BASELINE, "baseline")} or ${role(`${CANDIDATES},suite=~"$suite"`, "candidate")}`,
+      columns: [
+        label("role", "Role", 90),
+        label("run", "Run", 250),
+        labelOf(`${verdicts(BASELINE)} or ${among(OF_SUITE, verdicts(CANDIDATES))}`, "verdict", "Verdict", 95, ...mapped(VERDICTS)),
+        label("engine", "Engine", 110),
+        label("engine_version", "Version", 90),
+        label("threads", "Threads", 80),
+        label("instances", "Servers", 80),
+        label("server_instance_type", "Server machine", 140),
+        label("client_instance_type", "Client machine", 140),
+        label("server_node", "Server node", 200),
+      ],
+      by: "Role",
+    },
   );
 }
 
@@ -236,11 +243,14 @@ function struckOutRuns() {
       description: "Chosen runs whose verdict is Invalid, with the checks that failed. They are in no ratio, curve or bar above. Empty when all chosen runs may be used.",
       mayBeEmpty: "no chosen run is Invalid",
     },
-    [10, 8],
-    [`(${among(invalid, reasons)}) or on (namespace, run) (${invalid})`],
-    [label("run", "Run", 230), label("phase", "Phase", 130), label("check", "Check", 170), label("level", "Level", 90, ...mapped(LEVELS))],
-    { by: "Run" },
-  );
+    [24, 7],
+    {
+      key: [...PHASE, "check"],
+      rows: `(${among(invalid, reasons)}) or on (namespace, run) (${invalid})`,
+      columns: [label("run", "Run", 250), label("phase", "Phase", 150), label("check", "Check", 190), label("level", "Level", 95, ...mapped(LEVELS))],
+      by: "Run",
+    },
+  ).noValue("All chosen runs may be used");
 }
 
 export function compare(): Dashboard {

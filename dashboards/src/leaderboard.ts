@@ -5,11 +5,11 @@ import type * as bars from "@grafana/grafana-foundation-sdk/barchart";
 import { BAD, DOUBTFUL, fixed, GOOD, LIMITERS, NEUTRAL, RUN_STATES, steps, VERDICTS } from "./looks.js";
 import { converted, pivoted } from "./curves.js";
 import { finished, page, UID } from "./page.js";
-import { barChart, color, heading, now, rows, set, stats, thresholds, timeSeries, valueField, type About, type Size } from "./panels.js";
+import { barChart, color, heading, now, rows, set, stats, textSizes, thresholds, timeSeries, valueField, type About, type Size } from "./panels.js";
 import {
-  among, asIs, ended, errors, figure, INFO_LABELS, latency, linkFrom, linkTo, once, selector, throughput, uncertainty, type Runs,
+  among, asIs, ended, errors, figure, INFO_LABELS, latency, linkFrom, linkTo, once, PHASE, selector, throughput, uncertainty, type Runs,
 } from "./queries.js";
-import { bar, coloured, hidden, joined, label, link, mapped, merged, only, sortedBy, tableOf, value } from "./tables.js";
+import { bar, chosen, coloured, hidden, joinedBy, keyed, label, labelOf, link, mapped, only, sortedBy, tableOf, value } from "./tables.js";
 import { dataSource, namespaces, severalOf, suite } from "./variables.js";
 
 const CHOSEN_RUNS = selector("dragstrip_run_info", 'namespace=~"$namespace"', 'suite=~"$suite"', 'engine=~"$engine"');
@@ -47,19 +47,19 @@ function best(title: string, unit: string, description: string, expression: stri
   const legend = "{{run}}, {{phase}}";
   return stats({ title, unit, description }, [6, 4], [now(expression, legend)])
     .colorScheme(color(fixed("blue")))
-    .textMode(common.BigValueTextMode.ValueAndName);
+    .textMode(common.BigValueTextMode.ValueAndName)
+    .text(textSizes(16, 34));
 }
 
 /** Bars of the best phases, coloured by verdict. */
 function ranking(about: About, size: Size, best: string, descending: boolean): bars.PanelBuilder {
-  const named = (expression: string): string => `label_join(${expression}, "name", ", ", "run", "phase")`;
-  const queries = [
-    named(best),
-    once(["name", "verdict"], named(JUDGED)) + ` and on (name) ${named(best)}`,
-  ];
+  const named = (labels: string[], expression: string): string =>
+    once(["name", ...labels], `label_join(${expression}, "name", ", ", "run", "phase")`);
+  const queries = [named([], best), `${named(["verdict"], JUDGED)} and on (name) ${named([], best)}`];
   return barChart(about, size, queries.map(rows))
     .transformations([
-      ...joined(queries.length, [["name", "Run and phase"], [valueField(0, queries.length), about.title], ["verdict", "Verdict"]]),
+      ...joinedBy("name"),
+      ...chosen([["name", "Run and phase"], [valueField(0, queries.length), about.title], ["verdict", "Verdict"]]),
       sortedBy(about.title, descending),
     ])
     .orientation(common.VizOrientation.Horizontal)
@@ -78,11 +78,13 @@ function history() {
     description:
       "One point for each measured phase, at the time at which its run ended. Points of one engine and phase are joined: a step down between two of them is a regression to look into. Invalid phases are left out.",
   };
-  const engines = once(["namespace", "run", "engine"], CHOSEN_RUNS);
-  const named = (expression: string): string =>
-    `label_join((${expression}) * on (namespace, run) group_left (engine) ${engines}, "line", ", ", "engine", "phase")`;
   const end = selector("dragstrip_run_end_timestamp_seconds", RUNS.matchers);
-  const queries = [named(among(end, believable(throughput(PHASES)))), believable(ended(PHASES))];
+  const engines = once(["namespace", "run", "engine"], CHOSEN_RUNS);
+  const throughputs = `(${among(end, believable(throughput(PHASES)))}) * on (namespace, run) group_left (engine) ${engines}`;
+  const queries = [
+    keyed(PHASE, ["line"], `label_join(${throughputs}, "line", ", ", "engine", "phase")`),
+    keyed(PHASE, [], believable(ended(PHASES))),
+  ];
   const [values, times] = [valueField(0, queries.length), valueField(1, queries.length)];
   return timeSeries(about, [24, 8], queries.map(rows))
     .showPoints(common.VisibilityMode.Always)
@@ -91,7 +93,7 @@ function history() {
     .lineWidth(1)
     .spanNulls(true)
     .transformations([
-      ...merged,
+      ...joinedBy("key"),
       only(["line", values, times]),
       ...pivoted(times, "line", "Ended", values),
       ...converted("Ended", "time"),
@@ -105,32 +107,31 @@ function table() {
       "One row for each measured phase of each run, fastest first. Click a run to open it at the time of its load; click the date to open its figures as they are now, when Prometheus no longer holds that time. ±95% is half of the confidence interval of the throughput: two rows whose intervals overlap are not shown to differ. Limited by: only Server means that the server was at its limit.",
   };
   const columns = [
-    label("verdict", "Verdict", 90, ...mapped(VERDICTS)),
-    label("run", "Run", 230, link("Open the run at the time of its load", toRun("&from=${__data.fields[\"From\"].numeric}&to=${__data.fields[\"To\"].numeric}"))),
-    label("phase", "Phase", 130),
-    label("engine", "Engine", 95),
-    label("engine_version", "Version", 75),
+    label("verdict", "Verdict", 85, ...mapped(VERDICTS)),
+    label("run", "Run", 200, link("Open the run at the time of its load", toRun("&from=${__data.fields[\"From\"].numeric}&to=${__data.fields[\"To\"].numeric}"))),
+    label("phase", "Phase", 110),
+    label("engine", "Engine", 90),
+    label("engine_version", "Version", 72),
     label("threads", "Threads", 70),
-    label("instances", "Servers", 70),
-    label("server_instance_type", "Machine", 105),
-    label("workload", "Workload", 190),
+    value(measured(throughput(PHASES)), "Throughput", 165, "ops", ...bar("semi-dark-blue")),
+    value(measured(uncertainty(PHASES)), "±95%", 65, "percentunit", set.of("decimals", 1), ...coloured(steps(NEUTRAL, [0.05, DOUBTFUL]))),
+    value(measured(latency(PHASES, "50")), "p50", 78, "s"),
+    value(measured(latency(PHASES, "99")), "p99", 78, "s"),
+    value(measured(latency(PHASES, "99.9")), "p99.9", 78, "s"),
+    value(measured(errors(PHASES)), "Errors", 65, "short", ...coloured(steps(NEUTRAL, [1, BAD]))),
+    labelOf(measured(figure(PHASES, "dragstrip_run_phase_limited_by", [], ["limiter"])), "limiter", "Limited by", 105, ...mapped(LIMITERS)),
+    value(measured(figure(PHASES, "dragstrip_run_cost_dollars_per_million_operations")), "$ per M ops", 95, "currencyUSD", set.of("decimals", 4)),
+    label("workload", "Workload", 185),
+    label("instances", "Servers", 68),
     label("pipeline", "Pipeline", 72),
     label("connections", "Conns", 65),
-    value(measured(throughput(PHASES)), "Throughput", 170, "ops", ...bar("semi-dark-blue")),
-    value(measured(uncertainty(PHASES)), "±95%", 70, "percentunit", set.of("decimals", 1), ...coloured(steps(NEUTRAL, [0.05, DOUBTFUL]))),
-    value(measured(latency(PHASES, "50")), "p50", 80, "s"),
-    value(measured(latency(PHASES, "99")), "p99", 80, "s"),
-    value(measured(latency(PHASES, "99.9")), "p99.9", 80, "s"),
-    value(measured(errors(PHASES)), "Errors", 70, "short", ...coloured(steps(NEUTRAL, [1, BAD]))),
-    label("limiter", "Limited by", 110, ...mapped(LIMITERS)),
-    value(measured(figure(PHASES, "dragstrip_run_cost_dollars_per_million_operations")), "$ per M ops", 100, "currencyUSD", set.of("decimals", 4)),
-    value(measured(ended(PHASES)), "Ended", 155, "dateTimeAsLocal", link("Open the run's figures as they are now", toRun("&from=now-15m&to=now"))),
+    label("server_instance_type", "Machine", 110),
+    value(measured(ended(PHASES)), "Ended", 190, "dateTimeAsLocal", link("Open the run's figures as they are now", toRun("&from=now-15m&to=now"))),
     hidden(label("namespace", "Namespace", 100)),
     hidden(value(measured(linkFrom(PHASES)), "From", 100, "none")),
     hidden(value(measured(linkTo(PHASES)), "To", 100, "none")),
   ];
-  const limiters = measured(figure(PHASES, "dragstrip_run_phase_limited_by", [], ["limiter"]));
-  return tableOf(about, [24, 14], [MEASURED, limiters], columns, { by: "Throughput", descending: true });
+  return tableOf(about, [24, 14], { key: PHASE, rows: MEASURED, columns, by: "Throughput", descending: true });
 }
 
 function unfinished() {
@@ -148,10 +149,10 @@ function unfinished() {
     label("engine_version", "Version", 90),
     label("threads", "Threads", 80),
     value(among(states, once(["namespace", "run"], selector("dragstrip_run_progress_ratio", RUNS.matchers))), "Progress", 200, "percentunit", set.of("max", 1), ...bar("blue")),
-    value(among(states, once(["namespace", "run"], `1000 * ${selector("dragstrip_run_start_timestamp_seconds", RUNS.matchers)}`)), "Started", 170, "dateTimeAsLocal"),
+    value(among(states, once(["namespace", "run"], `1000 * ${selector("dragstrip_run_start_timestamp_seconds", RUNS.matchers)}`)), "Started", 200, "dateTimeAsLocal"),
     hidden(label("namespace", "Namespace", 100)),
   ];
-  return tableOf(about, [24, 7], [info], columns, { by: "Started", descending: true });
+  return tableOf(about, [24, 7], { key: ["namespace", "run"], rows: info, columns, by: "Started", descending: true }).noValue("Every run has succeeded");
 }
 
 export function leaderboard(): Dashboard {

@@ -99,6 +99,6 @@ export const PERCENTILES: [name: string, color: string][] = [
 ];
 
 export const fixed = (color: string): FieldColor => ({ mode: FieldColorModeId.Fixed, fixedColor: color });
-/** The same name has the same colour in every panel. */
-export const BY_NAME: FieldColor = { mode: FieldColorModeId.PaletteClassicByName };
+/** A colour for each series, in their order: those made of names come out too much alike. */
+export const BY_SERIES: FieldColor = { mode: FieldColorModeId.PaletteClassic };
 export const BY_THRESHOLD: FieldColor = { mode: FieldColorModeId.Thresholds };

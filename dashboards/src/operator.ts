@@ -4,12 +4,14 @@ import type { Dashboard } from "@grafana/grafana-foundation-sdk/dashboard";
 import { BAD, DOUBTFUL, fixed, GOOD, NONE_IS_GOOD, steps } from "./looks.js";
 import { finished, page, UID } from "./page.js";
 import { color, heading, lines, now, set, stats, thresholds, timeSeries, type Size } from "./panels.js";
-import { once, OPERATOR, quantile, rate, selector } from "./queries.js";
+import { among, once, OPERATOR, quantile, rate, selector } from "./queries.js";
 import { label, link, tableOf, value } from "./tables.js";
 import { dataSource, namespaces, severalOf } from "./variables.js";
 
 const RECONCILES = "dragstrip_reconcile_duration_seconds";
 const SIZE: Size = [3, 4];
+/** Runs past their timeout. */
+const STUCK = `${once(["namespace", "run"], selector("dragstrip_run_stuck", 'namespace=~"$namespace"'))} == 1`;
 const own = (metric: string, ...matchers: string[]): string => selector(metric, OPERATOR, ...matchers);
 
 const version = () =>
@@ -38,7 +40,7 @@ const turns = () =>
 
 const stuck = () =>
   stats({ title: "Runs stuck", unit: "short", description: "Runs past their timeout by five minutes that have not ended. None is normal; the table below names them." }, SIZE, [
-    now(`count(${once(["namespace", "run"], selector("dragstrip_run_stuck", 'namespace=~"$namespace"'))} == 1) or vector(0)`, "stuck"),
+    now(`count(${STUCK}) or vector(0)`, "stuck"),
   ]).thresholds(thresholds(NONE_IS_GOOD));
 
 const lost = () =>
@@ -64,14 +66,16 @@ const failing = () =>
     .thresholds(thresholds(steps(GOOD, [0.01, DOUBTFUL], [0.1, BAD])));
 
 const runs = () =>
-  timeSeries({ title: "Runs by state", unit: "short", description: "All runs that the cluster keeps, stacked by state. Finished ones leave when their time to live has passed." }, [12, 8], [
+  timeSeries({ title: "Runs by state", unit: "short", description: "All runs that the cluster keeps, stacked by state. Finished ones leave when their time to live has passed.", mayBeIdle: "no run is in that state" }, [12, 8], [
     lines(once(["state"], own("dragstrip_runs")), "{{state}}"),
   ])
     .stacking(new common.StackingConfigBuilder().mode(common.StackingMode.Normal).group("A"))
     .fillOpacity(30)
     .lineWidth(1)
+    .overrideByName("Succeeded", [set.color(fixed(GOOD))])
     .overrideByName("Failed", [set.color(fixed(BAD))])
-    .overrideByName("Succeeded", [set.color(fixed(GOOD))]);
+    .overrideByName("Running", [set.color(fixed("blue"))])
+    .overrideByName("Queued", [set.color(fixed("light-blue"))]);
 
 const queueAndTurns = () =>
   timeSeries({ title: "Queue and turns", unit: "short", description: "Runs that wait, and turns that runs hold. A queue that grows while turns are few means that nodes are missing, not time." }, [6, 8], [
@@ -91,17 +95,18 @@ const stuckRuns = () =>
   tableOf(
     { title: "Stuck runs", description: "Runs past their timeout by five minutes that have not ended, by how long ago they started. Look at the run's conditions and events first.", mayBeEmpty: "no run is stuck" },
     [24, 5],
-    [`${once(["namespace", "run"], selector("dragstrip_run_stuck", 'namespace=~"$namespace"'))} == 1`],
-    [
-      label("namespace", "Namespace", 200),
-      label("run", "Run", 320, link("Open the run", `/d/${UID.run}?\${datasource:queryparam}&var-namespace=\${__data.fields["Namespace"]}&var-run=\${__data.fields["Run"]}`)),
-      value(
-        `(time() - ${once(["namespace", "run"], selector("dragstrip_run_start_timestamp_seconds", 'namespace=~"$namespace"'))}) and on (namespace, run) ${selector("dragstrip_run_stuck", 'namespace=~"$namespace"')} == 1`,
-        "Under way for", 200, "s",
-      ),
-    ],
-    { by: "Under way for", descending: true },
-  );
+    {
+      key: ["namespace", "run"],
+      rows: STUCK,
+      columns: [
+        label("namespace", "Namespace", 200),
+        label("run", "Run", 320, link("Open the run", `/d/${UID.run}?\${datasource:queryparam}&var-namespace=\${__data.fields["Namespace"]}&var-run=\${__data.fields["Run"]}`)),
+        value(among(STUCK, `time() - ${once(["namespace", "run"], selector("dragstrip_run_start_timestamp_seconds", 'namespace=~"$namespace"'))}`), "Under way for", 200, "s"),
+      ],
+      by: "Under way for",
+      descending: true,
+    },
+  ).noValue("No run is stuck");
 
 const reconciles = () =>
   timeSeries({ title: "Reconciles", unit: "ops", description: "Reconciles per second by controller and outcome. done: it did what there was to do. invalid: the manifest is at fault, nothing is retried until it changes. failed: it is tried again.", mayBeIdle: "nothing failed" }, [8, 8], [
@@ -117,7 +122,9 @@ const durations = () =>
 const failures = () =>
   timeSeries({ title: "Reconciles that failed", unit: "ops", description: "Failed reconciles per second by controller; the operator's log has the error of each. A flat zero is normal.", mayBeEmpty: "no reconcile has failed since the start" }, [8, 8], [
     lines(`sum by (controller) (${rate(`${RECONCILES}_count`, OPERATOR, 'outcome="failed"')})`, "{{controller}}"),
-  ]).axisSoftMax(1);
+  ])
+    .axisSoftMax(1)
+    .noValue("None has failed");
 
 const requests = () =>
   timeSeries({ title: "Requests to the apiserver", unit: "reqps", description: "Requests per second by HTTP method, watches included. Idle is near zero: the operator acts on events and does not poll." }, [12, 8], [

@@ -8,7 +8,7 @@ import * as prometheus from "@grafana/grafana-foundation-sdk/prometheus";
 import * as stat from "@grafana/grafana-foundation-sdk/stat";
 import * as timeseries from "@grafana/grafana-foundation-sdk/timeseries";
 import * as trend from "@grafana/grafana-foundation-sdk/trend";
-import { BY_NAME, BY_THRESHOLD } from "./looks.js";
+import { BY_SERIES, BY_THRESHOLD } from "./looks.js";
 
 export const DATA_SOURCE = { type: "prometheus", uid: "${datasource}" };
 
@@ -107,7 +107,7 @@ export const timeSeries = (about: About, size: Size, queries: Query[]): timeseri
     .lineWidth(2)
     .fillOpacity(8)
     .showPoints(common.VisibilityMode.Never)
-    .colorScheme(color(BY_NAME))
+    .colorScheme(color(BY_SERIES))
     .legend(legend())
     .tooltip(allSeries());
 
@@ -124,6 +124,10 @@ export const stats = (about: About, size: Size, queries: Query[]): stat.PanelBui
     .colorScheme(color(BY_THRESHOLD))
     .reduceOptions(new common.ReduceDataOptionsBuilder().calcs(["lastNotNull"]).fields("").values(false));
 
+/** Sizes of a name and its value, where a long name would make both tiny. */
+export const textSizes = (title: number, value: number): common.VizTextDisplayOptionsBuilder =>
+  new common.VizTextDisplayOptionsBuilder().titleSize(title).valueSize(value);
+
 /** Bars, one group for each row of a table. */
 export const barChart = (about: About, size: Size, queries: Query[]): bars.PanelBuilder =>
   panel(new bars.PanelBuilder(), about, size, queries)
@@ -133,7 +137,7 @@ export const barChart = (about: About, size: Size, queries: Query[]): bars.Panel
     .fillOpacity(80)
     .xTickLabelMaxLength(40)
     .showValue(common.VisibilityMode.Auto)
-    .colorScheme(color(BY_NAME))
+    .colorScheme(color(BY_SERIES))
     .legend(legend())
     .tooltip(allSeries());
 
@@ -145,7 +149,7 @@ export const curve = (about: About, size: Size, x: string, queries: Query[]): tr
     .lineWidth(2)
     .showPoints(common.VisibilityMode.Always)
     .pointSize(7)
-    .colorScheme(color(BY_NAME))
+    .colorScheme(color(BY_SERIES))
     .legend(legend())
     .tooltip(allSeries());
 

@@ -36,11 +36,12 @@ export interface Runs {
 
 export const asIs = (series: string): string => series;
 
-const RUN_AND_PHASE = ["namespace", "run", "phase"] as const;
+/** The labels that tell a phase from all others. */
+export const PHASE = ["namespace", "run", "phase"] as const;
 
 /** A figure of phases: one series for each of namespace, run, phase and `others`. */
 export const figure = (runs: Runs, metric: string, matchers: readonly string[] = [], others: readonly string[] = []): string =>
-  once([...RUN_AND_PHASE, ...others], runs.read(selector(metric, runs.matchers, ...matchers)));
+  once([...PHASE, ...others], runs.read(selector(metric, runs.matchers, ...matchers)));
 
 /** Operations per second over all repetitions. */
 export const throughput = (runs: Runs, ...matchers: string[]): string =>

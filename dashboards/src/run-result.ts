@@ -1,12 +1,12 @@
 // What the run came to: figures that the operator keeps for as long as it keeps the run.
 import * as common from "@grafana/grafana-foundation-sdk/common";
 import * as gauge from "@grafana/grafana-foundation-sdk/bargauge";
-import { BAD, BY_NAME, DOUBTFUL, fixed, LEVELS, LIMITERS, NEUTRAL, RUN_STATES, steps, VERDICTS } from "./looks.js";
-import { barChart, color, curve, now, panel, rows, set, stats, valueField } from "./panels.js";
+import { BAD, DOUBTFUL, fixed, LEVELS, LIMITERS, NEUTRAL, RUN_STATES, steps, VERDICTS } from "./looks.js";
+import { barChart, color, curve, now, panel, rows, set, stats, textSizes, valueField } from "./panels.js";
 import {
   afterwards, asIs, errors, figure, latency, ON_SCALE, once, selector, stateCode, throughput, uncertainty, verdictCode, withNines, type Runs,
 } from "./queries.js";
-import { bar, coloured, label, mapped, merged, renamed, sortedBy, tableOf, value } from "./tables.js";
+import { bar, coloured, joinedBy, label, labelOf, mapped, renamed, sortedBy, tableOf, value } from "./tables.js";
 import { converted, ON_NINES, pivoted } from "./curves.js";
 
 const OF_RUN = 'namespace="$namespace",run="$run"';
@@ -57,7 +57,8 @@ const ofPhases = (title: string, unit: string, description: string, expression: 
     .sizing(common.BarGaugeSizing.Auto)
     .showUnfilled(false)
     .min(0)
-    .colorScheme(color(BY_NAME))
+    .colorScheme(color(fixed("blue")))
+    .text(textSizes(14, 18))
     .reduceOptions(new common.ReduceDataOptionsBuilder().calcs(["lastNotNull"]).fields("").values(false));
 
 export const throughputs = () =>
@@ -70,34 +71,41 @@ export const subject = () =>
   tableOf(
     { title: "What was measured", description: "The servers as they were read back before the load, and the machines of both sides." },
     [24, 4],
-    [once(["target", "engine", "engine_version", "threads", "instances", "server_instance_type", "client_instance_type", "server_node", "client_node", "suite"], selector("dragstrip_run_info", OF_RUN))],
-    [
-      label("target", "Target", 200),
-      label("engine", "Engine", 120),
-      label("engine_version", "Version", 100),
-      label("threads", "Threads", 90),
-      label("instances", "Servers", 90),
-      label("server_instance_type", "Server machine", 150),
-      label("server_node", "Server node", 240),
-      label("client_instance_type", "Client machine", 150),
-      label("client_node", "Client node", 240),
-      label("suite", "Suite", 200),
-    ],
-    { by: "Target" },
+    {
+      key: ["target"],
+      rows: selector("dragstrip_run_info", OF_RUN),
+      columns: [
+        label("target", "Target", 200),
+        label("engine", "Engine", 120),
+        label("engine_version", "Version", 100),
+        label("threads", "Threads", 90),
+        label("instances", "Servers", 90),
+        label("server_instance_type", "Server machine", 150),
+        label("server_node", "Server node", 240),
+        label("client_instance_type", "Client machine", 150),
+        label("client_node", "Client node", 240),
+        label("suite", "Suite", 200),
+      ],
+      by: "Target",
+    },
   );
 
 export const reasons = () =>
   tableOf(
     {
       title: "Reasons for the verdict",
-      description: "The checks that found something, by phase. Required ones make a run Invalid, Warn ones Degraded. Evidence for each is in the run's status: dragstrip report prints it. Empty when nothing was found.",
       mayBeEmpty: "no check found anything",
+      description:
+        "The checks that found something, by phase. Required ones make a run Invalid, Warn ones Degraded. Evidence for each is in the run's status: dragstrip report prints it. Empty when nothing was found.",
     },
-    [8, 9],
-    [figure(RUN, "dragstrip_run_phase_reason", [], ["check", "level"])],
-    [label("phase", "Phase", 150), label("check", "Check", 190), label("level", "Level", 90, ...mapped(LEVELS))],
-    { by: "Phase" },
-  );
+    [8, 8],
+    {
+      key: ["phase", "check"],
+      rows: figure(RUN, "dragstrip_run_phase_reason", [], ["check", "level"]),
+      columns: [label("phase", "Phase", 150), label("check", "Check", 190), label("level", "Level", 90, ...mapped(LEVELS))],
+      by: "Phase",
+    },
+  ).noValue("Nothing was found");
 
 export const phases = () =>
   tableOf(
@@ -106,32 +114,31 @@ export const phases = () =>
       description:
         "The figures of each phase over all repetitions, in the order in which they ran. ±95% is half of the confidence interval of the throughput; percentiles come from merged histograms. Limited by: only Server means that the server was at its limit.",
     },
-    [16, 9],
-    [
-      figure({ ...PHASES, read: asIs }, "dragstrip_run_phase_info", [], ["index", "tool", "workload", "pipeline", "connections"]),
-      figure(PHASES, "dragstrip_run_phase_verdict", [], ["verdict"]),
-      figure(PHASES, "dragstrip_run_phase_limited_by", [], ["limiter"]),
-    ],
-    [
-      label("index", "#", 40),
-      label("phase", "Phase", 130),
-      label("verdict", "Verdict", 90, ...mapped(VERDICTS)),
-      value(throughput(PHASES), "Throughput", 150, "ops", ...bar("semi-dark-blue")),
-      value(uncertainty(PHASES), "±95%", 70, "percentunit", set.of("decimals", 1), ...coloured(steps(NEUTRAL, [0.05, DOUBTFUL]))),
-      value(latency(PHASES, "50"), "p50", 80, "s"),
-      value(latency(PHASES, "99"), "p99", 80, "s"),
-      value(latency(PHASES, "99.9"), "p99.9", 80, "s"),
-      value(latency(PHASES, "100"), "Max", 80, "s"),
-      value(errors(PHASES), "Errors", 70, "short", ...coloured(steps(NEUTRAL, [1, BAD]))),
-      value(figure(PHASES, "dragstrip_run_hit_ratio"), "Hits", 70, "percentunit"),
-      label("limiter", "Limited by", 110, ...mapped(LIMITERS)),
-      value(figure(PHASES, "dragstrip_run_client_cpus"), "Client CPUs", 95, "short", set.of("decimals", 1)),
-      label("tool", "Tool", 90),
-      label("workload", "Workload", 200),
-      label("pipeline", "Pipeline", 75),
-      label("connections", "Conns", 70),
-    ],
-    { by: "#" },
+    [16, 8],
+    {
+      key: ["phase"],
+      rows: figure({ ...PHASES, read: asIs }, "dragstrip_run_phase_info", [], ["index", "tool", "workload", "pipeline", "connections"]),
+      columns: [
+        label("index", "#", 40),
+        label("phase", "Phase", 130),
+        labelOf(figure(PHASES, "dragstrip_run_phase_verdict", [], ["verdict"]), "verdict", "Verdict", 90, ...mapped(VERDICTS)),
+        value(throughput(PHASES), "Throughput", 160, "ops", ...bar("semi-dark-blue")),
+        value(uncertainty(PHASES), "±95%", 65, "percentunit", set.of("decimals", 1), ...coloured(steps(NEUTRAL, [0.05, DOUBTFUL]))),
+        value(latency(PHASES, "50"), "p50", 78, "s"),
+        value(latency(PHASES, "99"), "p99", 78, "s"),
+        value(latency(PHASES, "99.9"), "p99.9", 78, "s"),
+        value(latency(PHASES, "100"), "Max", 78, "s"),
+        value(errors(PHASES), "Errors", 65, "short", ...coloured(steps(NEUTRAL, [1, BAD]))),
+        value(figure(PHASES, "dragstrip_run_hit_ratio"), "Hits", 65, "percentunit", set.of("decimals", 1)),
+        labelOf(figure(PHASES, "dragstrip_run_phase_limited_by", [], ["limiter"]), "limiter", "Limited by", 110, ...mapped(LIMITERS)),
+        value(figure(PHASES, "dragstrip_run_client_cpus"), "Client CPUs", 95, "short", set.of("decimals", 1)),
+        label("tool", "Tool", 90),
+        label("workload", "Workload", 200),
+        label("pipeline", "Pipeline", 75),
+        label("connections", "Conns", 70),
+      ],
+      by: "#",
+    },
   );
 
 export const repetitions = () =>
@@ -145,7 +152,8 @@ export const repetitions = () =>
     [rows(once(["phase", "repetition"], afterwards(selector("dragstrip_run_repetition_operations_per_second", PHASES.matchers))))],
   )
     .xField("Repetition")
-    .transformations([...pivoted("repetition", "phase", "Repetition"), sortedBy("Repetition", false)]);
+    .transformations([...pivoted("repetition", "phase", "Repetition"), sortedBy("Repetition", false)])
+    .overrideByName("Repetition", [set.unit("string")]);
 
 export const percentileCurve = () =>
   curve(
@@ -198,7 +206,7 @@ export const saturation = () =>
   )
     .repeat("search_phase")
     .transformations([
-      ...merged,
+      ...joinedBy("value"),
       renamed([["value", "Load"], [valueField(0, 2), "Throughput"], [valueField(1, 2), "p99"]]),
       ...converted("Load", "number"),
     ])

@@ -4,33 +4,35 @@ import * as common from "@grafana/grafana-foundation-sdk/common";
 import type { DataTransformerConfig, DynamicConfigValue, Threshold, ValueMapping } from "@grafana/grafana-foundation-sdk/dashboard";
 import * as table from "@grafana/grafana-foundation-sdk/table";
 import { BY_THRESHOLD, fixed } from "./looks.js";
+import { once } from "./queries.js";
 import { panel, rows, set, valueField, type About, type Size } from "./panels.js";
 
-/** A column: a label, or the value of a query. */
+/** A column: a label of the rows, or what a query of its own has for each row. */
 export interface Column {
-  /** The label, or the expression of a query of its own. */
+  /** The label that is shown; the query's value without. */
   label?: string;
+  /** The query; the one that makes the rows without. */
   query?: string;
   /** Its heading. */
   name: string;
   properties: DynamicConfigValue[];
 }
 
-/** A column that shows a label; its width is in pixels. */
+/** A column that shows a label of the rows; its width is in pixels. */
 export const label = (name: string, heading: string, width: number, ...properties: DynamicConfigValue[]): Column => ({
   label: name,
   name: heading,
   properties: [set.custom("width", width), ...properties],
 });
 
-/** The unit of columns that name no other. */
-const TABLE_UNIT = "short";
+/** A column that shows a label of another query. */
+export const labelOf = (query: string, ...column: Parameters<typeof label>): Column => ({ ...label(...column), query });
 
 /** A column that shows a query's value. */
 export const value = (query: string, heading: string, width: number, unit: string, ...properties: DynamicConfigValue[]): Column => ({
   query,
   name: heading,
-  properties: [set.custom("width", width), ...(unit === TABLE_UNIT ? [] : [set.unit(unit)]), ...properties],
+  properties: [set.custom("width", width), set.unit(unit), ...properties],
 });
 
 /** A column that is not shown, for links to take its value from. */
@@ -75,11 +77,14 @@ const organized = (excluded: string[], fields: [field: string, name: string][]):
   },
 });
 
-/** One frame out of those of several queries, by the labels that all have. */
-export const merged: DataTransformerConfig[] = [
+/**
+ * One frame out of those of several queries, by a field that all have. A query without an
+ * answer takes nothing from the others; it would if they were merged by what they share.
+ */
+export const joinedBy = (field: string): DataTransformerConfig[] => [
   // Answers of one moment differ in it when they were asked one after another.
   organized(["Time"], []),
-  { id: "merge", options: {} },
+  { id: "joinByField", options: { byField: field, mode: "outer" } },
 ];
 
 /** Leaves these fields alone. */
@@ -91,34 +96,51 @@ export const only = (fields: string[]): DataTransformerConfig => ({
 /** Puts fields in order, under names of their own. */
 export const renamed = (fields: [field: string, name: string][]): DataTransformerConfig => organized([], fields);
 
-/** The frames of so many queries as one with the named fields, in order. */
-export function joined(queries: number, fields: [field: string, name: string][]): DataTransformerConfig[] {
-  return [...(queries > 1 ? merged : []), only(fields.map(([field]) => field)), renamed(fields)];
-}
+/** Leaves the named fields, in order, under names of their own. */
+export const chosen = (fields: [field: string, name: string][]): DataTransformerConfig[] => [
+  only(fields.map(([field]) => field)),
+  renamed(fields),
+];
 
 export const sortedBy = (field: string, desc: boolean): DataTransformerConfig => ({
   id: "sortBy",
   options: { fields: {}, sort: [{ field, desc }] },
 });
 
-/**
- * A table of `columns`. `bases` are queries that give labels alone; the first decides
- * which rows there are.
- */
-export function tableOf(
-  about: Omit<About, "unit">,
-  size: Size,
-  bases: string[],
-  columns: Column[],
-  sort: { by: string; descending?: boolean },
-): table.PanelBuilder {
-  const expressions = [...bases, ...columns.flatMap(({ query }) => query ?? [])];
-  const fieldOf = ({ label, query }: Column): string =>
-    label ?? valueField(expressions.indexOf(query ?? ""), expressions.length);
-  const builder = panel(new table.PanelBuilder(), { ...about, unit: TABLE_UNIT }, size, expressions.map(rows))
+/** The label by which the queries of a table are joined. */
+const KEY = "key";
+
+/** Of an expression's series, the labels `kept`, and the key that is made of the labels `key`. */
+export const keyed = (key: readonly string[], kept: readonly string[], expression: string): string =>
+  once([KEY, ...kept], `label_join(${expression}, "${KEY}", "/", ${key.map((name) => `"${name}"`).join(", ")})`);
+
+/** What a table is made of. */
+export interface Contents {
+  /** The labels that together tell a row from the others; every query has them. */
+  key: readonly string[];
+  /** The query that decides which rows there are, with the labels that columns show. */
+  rows: string;
+  columns: Column[];
+  /** The column by which rows are sorted. */
+  by: string;
+  descending?: boolean;
+}
+
+/** A table; text stays as it is: a version 8.0 is no number. */
+export function tableOf(about: Omit<About, "unit">, size: Size, contents: Contents): table.PanelBuilder {
+  const { key, columns } = contents;
+  const shown = columns.flatMap(({ label, query }) => (query === undefined ? (label ?? []) : []));
+  const beside = columns.filter(({ query }) => query !== undefined);
+  const expressions = [
+    keyed(key, shown, contents.rows),
+    ...beside.map(({ label, query }) => keyed(key, label === undefined ? [] : [label], query ?? "")),
+  ];
+  const fieldOf = (column: Column): string => column.label ?? valueField(1 + beside.indexOf(column), expressions.length);
+  const builder = panel(new table.PanelBuilder(), { ...about, unit: "string" }, size, expressions.map(rows))
     .transformations([
-      ...joined(expressions.length, columns.map((column) => [fieldOf(column), column.name])),
-      sortedBy(sort.by, sort.descending ?? false),
+      ...(beside.length > 0 ? joinedBy(KEY) : []),
+      ...chosen(columns.map((column) => [fieldOf(column), column.name])),
+      sortedBy(contents.by, contents.descending ?? false),
     ])
     .cellHeight(common.TableCellHeight.Sm);
   return columns.reduce((panelSoFar, { name, properties }) => panelSoFar.overrideByName(name, properties), builder);
