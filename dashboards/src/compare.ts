@@ -11,7 +11,7 @@ import {
   among, asIs, conclusion, figure, halfInterval, INFO_LABELS, latency, ON_SCALE, once, PHASE, ratioOf, selector, struckOut, throughput, verdictCode,
   withNines, type Comparison, type Runs,
 } from "./queries.js";
-import { chosen, coloured, joinedBy, label, labelOf, mapped, renamed, sortedBy, tableOf, value } from "./tables.js";
+import { chosen, coloured, joinedBy, label, labelOf, mapped, NONE, renamed, sortedBy, tableOf, value } from "./tables.js";
 import { dataSource, labelValues, namespace, suite } from "./variables.js";
 
 const NAMESPACE = 'namespace="$namespace"';
@@ -174,7 +174,7 @@ function deltas() {
   const change = (what: (runs: Runs) => string): string => `(${ratioOf(TABLE, what)}) - 1`;
   const percentile = (name: string, percentile: string) => [
     value(ofCandidates((runs) => latency(runs, percentile)), name, 85, "s"),
-    value(change((runs) => latency(runs, percentile)), `Δ ${name}`, 85, "percentunit", set.of("decimals", 1), ...coloured(LESS_IS_BETTER)),
+    value(change((runs) => latency(runs, percentile)), `Δ ${name}`, 85, "percentunit", set.of("decimals", 1), NONE, ...coloured(LESS_IS_BETTER)),
   ];
   return tableOf(
     {
@@ -192,7 +192,7 @@ function deltas() {
         label("verdict", "Verdict", 95, ...mapped(VERDICTS)),
         value(`(${conclusion(TABLE)}) or ${invalid}`, "Throughput is", 175, "none", set.of("noValue", "one repetition"), ...mapped(CONCLUSIONS)),
         value(ofCandidates(throughput), "Throughput", 120, "ops"),
-        value(change(throughput), "Δ throughput", 115, "percentunit", set.of("decimals", 1), ...coloured(MORE_IS_BETTER)),
+        value(change(throughput), "Δ throughput", 115, "percentunit", set.of("decimals", 1), NONE, ...coloured(MORE_IS_BETTER)),
         value(halfInterval(TABLE), "±95%", 80, "percentunit", set.of("decimals", 1)),
         ...percentile("p50", "50"),
         ...percentile("p99", "99"),

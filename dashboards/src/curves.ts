@@ -19,18 +19,14 @@ export function converted(field: string, type: "number" | "time"): DataTransform
   ];
 }
 
-/** What the ticks of a percentile curve say, by number of nines; those between have no name. */
+/** What the ticks of a percentile curve say, by number of nines. */
 const TICKS: Record<string, string> = {
   "0": "0 %",
   "0.301": "50 %",
-  "0.5": " ",
   "1": "90 %",
   "1.301": "95 %",
-  "1.5": " ",
   "2": "99 %",
-  "2.5": " ",
   "3": "99.9 %",
-  "3.5": " ",
   "4": "99.99 %",
 };
 
@@ -44,5 +40,7 @@ export const ON_NINES: DynamicConfigValue[] = [
       type: MappingType.ValueToText,
       options: Object.fromEntries(Object.entries(TICKS).map(([nines, text], index) => [nines, { text, index }])),
     },
+    // Ticks between them have no name.
+    { type: MappingType.RangeToText, options: { from: null, to: null, result: { text: " ", index: Object.keys(TICKS).length } } },
   ]),
 ];

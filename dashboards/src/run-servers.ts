@@ -33,7 +33,7 @@ export const clientAndServer = () =>
   sides(
     timeSeries(
       {
-        title: "CPU of clients and servers",
+        title: "CPUs of clients and servers",
         unit: "short",
         description:
           "CPUs in use on both sides, all pods together; dashed is what they may use. When the clients' line is at its limit and the servers' is not, it is the clients that were measured.",
@@ -45,7 +45,7 @@ export const clientAndServer = () =>
         live(`sum(${selector("dragstrip_server_cpu_limit", SERVERS)})`, "servers, limit"),
         live(`sum(${selector("dragstrip_runner_cpu_limit", CLIENTS)})`, "clients, limit"),
       ],
-    ).axisLabel("CPUs"),
+    ),
   ).overrideByRegexp(".*, limit$", DASHED);
 
 export const throttling = () =>

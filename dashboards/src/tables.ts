@@ -1,9 +1,16 @@
 // Tables out of instant queries: their rows are joined by the labels that all have in
 // common, and a list of columns says which fields stay, in what order, under what name.
 import * as common from "@grafana/grafana-foundation-sdk/common";
-import type { DataTransformerConfig, DynamicConfigValue, Threshold, ValueMapping } from "@grafana/grafana-foundation-sdk/dashboard";
+import {
+  MappingType,
+  SpecialValueMatch,
+  type DataTransformerConfig,
+  type DynamicConfigValue,
+  type Threshold,
+  type ValueMapping,
+} from "@grafana/grafana-foundation-sdk/dashboard";
 import * as table from "@grafana/grafana-foundation-sdk/table";
-import { BY_THRESHOLD, fixed } from "./looks.js";
+import { BY_THRESHOLD, fixed, NEUTRAL } from "./looks.js";
 import { once } from "./queries.js";
 import { panel, rows, set, valueField, type About, type Size } from "./panels.js";
 
@@ -55,6 +62,11 @@ export const coloured = (values: Threshold[]): DynamicConfigValue[] => [
   set.color(BY_THRESHOLD),
   cell({ type: common.TableCellDisplayMode.ColorText }),
 ];
+
+/** Where there is no value there is no colour either. */
+export const NONE: DynamicConfigValue = set.of("mappings", [
+  { type: MappingType.SpecialValue, options: { match: SpecialValueMatch.NullAndNan, result: { text: "–", color: NEUTRAL, index: 0 } } },
+]);
 
 /** A bar behind the value. */
 export const bar = (color: string): DynamicConfigValue[] => [
