@@ -30,12 +30,30 @@ function stages(name: string, pattern: string, color: string, text: string): Ann
     .tagKeys("phase,repetition");
 }
 
+/** What the operator writes about the run, where it is given a Grafana to write to. */
+const written = (): AnnotationQueryBuilder =>
+  new AnnotationQueryBuilder()
+    .name("Written by the operator")
+    .datasource({ type: "grafana", uid: "-- Grafana --" })
+    .enable(true)
+    .iconColor("purple")
+    .target({ build: () => TAGS });
+
 const asBaseline = (): DashboardLinkBuilder =>
   new DashboardLinkBuilder("Compare with this run")
     .type(DashboardLinkType.Link)
     .icon("bolt")
     .tooltip("Open the comparison with this run as its baseline")
     .url(`/d/${UID.compare}?\${datasource:queryparam}&var-namespace=\${namespace}&var-baseline=\${run}`);
+
+const TAGS = {
+  type: "tags",
+  tags: ["dragstrip", "run:$run", "namespace:$namespace"],
+  matchAny: false,
+  limit: 100,
+  refId: "Anno",
+  _implementsDataqueryVariant: () => undefined,
+};
 
 export function run(): Dashboard {
   return finished(
@@ -45,6 +63,7 @@ export function run(): Dashboard {
       .link(asBaseline())
       .annotation(stages("Measured load", "running", "blue", "repetition {{repetition}}, measured"))
       .annotation(stages("Load and warm-up", "loading|warmingUp", "orange", "repetition {{repetition}}, {{stage}}"))
+      .annotation(written())
       .withVariable(dataSource())
       .withVariable(namespace())
       .withVariable(suite('namespace="$namespace"'))

@@ -47,7 +47,9 @@ export function fieldOf(value: unknown, ...path: string[]): unknown {
 export function expressionsOf(dashboard: Dashboard): { where: string; expr: string; target?: Target }[] {
   return [
     ...panelsOf(dashboard).flatMap(({ where, panel }) => targetsOf(panel).map((target) => ({ where: `${where} ${target.refId}`, expr: target.expr, target }))),
-    ...(dashboard.annotations.list ?? []).map(({ name, expr }) => ({ where: `${dashboard.uid ?? ""}, annotation ${name}`, expr: expr ?? "" })),
+    ...(dashboard.annotations.list ?? []).flatMap(({ name, expr }) =>
+      expr === undefined ? [] : [{ where: `${dashboard.uid ?? ""}, annotation ${name}`, expr }],
+    ),
   ];
 }
 
