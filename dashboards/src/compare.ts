@@ -6,12 +6,55 @@ import type * as stat from "@grafana/grafana-foundation-sdk/stat";
 import { converted, ON_NINES, pivoted } from "./curves.js";
 import { CONCLUSIONS, fixed, GOOD, LESS_IS_BETTER, LEVELS, MORE_IS_BETTER, NEUTRAL, steps, VERDICTS } from "./looks.js";
 import { finished, page, UID } from "./page.js";
-import { barChart, color, curve, dashedLimits, heading, now, rows, set, stats, textSizes, thresholds, valueField, type About } from "./panels.js";
 import {
-  among, asIs, conclusion, figure, halfInterval, INFO_LABELS, latency, ON_SCALE, once, PHASE, ratioOf, selector, struckOut, throughput, verdictCode,
-  withNines, type Comparison, type Runs,
+  barChart,
+  color,
+  curve,
+  dashedLimits,
+  heading,
+  now,
+  rows,
+  set,
+  stats,
+  textSizes,
+  thresholds,
+  valueField,
+  type About,
+} from "./panels.js";
+import {
+  among,
+  asIs,
+  conclusion,
+  figure,
+  halfInterval,
+  INFO_LABELS,
+  latency,
+  ON_SCALE,
+  once,
+  PHASE,
+  ratioOf,
+  selector,
+  struckOut,
+  throughput,
+  verdictCode,
+  withNines,
+  type Comparison,
+  type Runs,
 } from "./queries.js";
-import { chosen, coloured, joinedBy, label, labelOf, mapped, NONE, renamed, sortedBy, tableOf, value } from "./tables.js";
+import {
+  chosen,
+  coloured,
+  joinedBy,
+  label,
+  labelOf,
+  mapped,
+  NONE,
+  optional,
+  renamed,
+  sortedBy,
+  tableOf,
+  value,
+} from "./tables.js";
 import { dataSource, labelValues, namespace, suite } from "./variables.js";
 
 const NAMESPACE = 'namespace="$namespace"';
@@ -56,7 +99,8 @@ const baselineVerdict = () =>
     {
       title: "Baseline",
       unit: "none",
-      description: "The run that all others are held against, and its verdict. An Invalid run is no baseline: every comparison is empty then.",
+      description:
+        "The run that all others are held against, and its verdict. An Invalid run is no baseline: every comparison is empty then.",
     },
     [6, 4],
     [now(verdictCode("dragstrip_run_verdict", BASELINE, ["run"]), "{{run}}")],
@@ -103,7 +147,10 @@ function throughputRatios(): bars.PanelBuilder {
     .showValue(common.VisibilityMode.Never)
     .transformations([
       ...joinedBy("run"),
-      renamed([["run", "Run"], ...parts.map(([name], index): [string, string] => [valueField(index, parts.length), name])]),
+      renamed([
+        ["run", "Run"],
+        ...parts.map(([name], index): [string, string] => [valueField(index, parts.length), name]),
+      ]),
       sortedBy("At least", true),
     ]);
   return parts.reduce((soFar, [name, properties]) => soFar.overrideByName(name, [...properties]), builder);
@@ -114,18 +161,26 @@ const latencyRatios = () =>
     {
       title: "p99 latency as a multiple of the baseline's",
       unit: "none",
-      description: "The dashed line is the baseline; shorter is better. A candidate with more throughput and a bar beyond the line has traded latency for it.",
+      description:
+        "The dashed line is the baseline; shorter is better. A candidate with more throughput and a bar beyond the line has traded latency for it.",
     },
     [ratioOf(CHART, (runs) => latency(runs, "99"))],
   )
     .showValue(common.VisibilityMode.Always)
     .colorScheme(color(fixed("purple")))
     .legend(hiddenLegend())
-    .transformations([...chosen([["run", "Run"], ["Value", "p99"]]), sortedBy("p99", false)]);
+    .transformations([
+      ...chosen([
+        ["run", "Run"],
+        ["Value", "p99"],
+      ]),
+      sortedBy("p99", false),
+    ]);
 
 /** Series of the baseline and of what the charts show, with a label for the legend. */
 function lines(labels: string[], figures: (runs: Runs) => string): string {
-  const named = (expression: string, name: string): string => `label_replace(${expression}, "line", "${name}", "run", "(.+)")`;
+  const named = (expression: string, name: string): string =>
+    `label_replace(${expression}, "line", "${name}", "run", "(.+)")`;
   const baseline = named(among(CHART.baselineAmong, figures(CHART.baseline)), "$1 (baseline)");
   const candidates = named(among(CHART.candidatesAmong, figures(CHART.candidates)), "$1");
   return once(["line", ...labels], `${baseline} or ${candidates}`);
@@ -143,7 +198,13 @@ const percentileCurve = () =>
     },
     [14, 11],
     "Percentile",
-    [rows(lines(["nines"], (runs) => withNines(figure(runs, "dragstrip_run_latency_seconds", ['operation="TOTAL"', ON_SCALE], ["percentile"]))))],
+    [
+      rows(
+        lines(["nines"], (runs) =>
+          withNines(figure(runs, "dragstrip_run_latency_seconds", ['operation="TOTAL"', ON_SCALE], ["percentile"])),
+        ),
+      ),
+    ],
   )
     .transformations([...pivoted("nines", "line", "Percentile"), ...converted("Percentile", "number")])
     .scaleDistribution(new common.ScaleDistributionConfigBuilder().type(common.ScaleDistribution.Log).log(10))
@@ -155,10 +216,17 @@ const repetitions = () =>
     {
       title: "Throughput of each repetition",
       unit: "ops",
-      description: "A group of bars for each repetition, a bar for each run. Where one run's bars differ as much as two runs do, the difference is noise.",
+      description:
+        "A group of bars for each repetition, a bar for each run. Where one run's bars differ as much as two runs do, the difference is noise.",
     },
     [10, 11],
-    [rows(lines(["repetition"], (runs) => figure(runs, "dragstrip_run_repetition_operations_per_second", [], ["repetition"])))],
+    [
+      rows(
+        lines(["repetition"], (runs) =>
+          figure(runs, "dragstrip_run_repetition_operations_per_second", [], ["repetition"]),
+        ),
+      ),
+    ],
   )
     .xField("Repetition")
     .transformations([...pivoted("repetition", "line", "Repetition"), sortedBy("Repetition", false)])
@@ -173,8 +241,21 @@ function deltas() {
   const ofCandidates = (what: (runs: Runs) => string): string => among(CHOSEN, what(candidates));
   const change = (what: (runs: Runs) => string): string => `(${ratioOf(TABLE, what)}) - 1`;
   const percentile = (name: string, percentile: string) => [
-    value(ofCandidates((runs) => latency(runs, percentile)), name, 85, "s"),
-    value(change((runs) => latency(runs, percentile)), `Δ ${name}`, 85, "percentunit", set.of("decimals", 1), NONE, ...coloured(LESS_IS_BETTER)),
+    value(
+      ofCandidates((runs) => latency(runs, percentile)),
+      name,
+      85,
+      "s",
+    ),
+    value(
+      change((runs) => latency(runs, percentile)),
+      `Δ ${name}`,
+      85,
+      "percentunit",
+      set.of("decimals", 1),
+      NONE,
+      ...coloured(LESS_IS_BETTER),
+    ),
   ];
   return tableOf(
     {
@@ -190,10 +271,31 @@ function deltas() {
         label("phase", "Phase", 140),
         label("run", "Candidate", 250),
         label("verdict", "Verdict", 95, ...mapped(VERDICTS)),
-        value(`(${conclusion(TABLE)}) or ${invalid}`, "Throughput is", 175, "none", set.of("noValue", "one repetition"), ...mapped(CONCLUSIONS)),
+        optional(
+          "one repetition has no interval",
+          value(
+            `(${conclusion(TABLE)}) or ${invalid}`,
+            "Throughput is",
+            175,
+            "none",
+            set.of("noValue", "one repetition"),
+            ...mapped(CONCLUSIONS),
+          ),
+        ),
         value(ofCandidates(throughput), "Throughput", 120, "ops"),
-        value(change(throughput), "Δ throughput", 115, "percentunit", set.of("decimals", 1), NONE, ...coloured(MORE_IS_BETTER)),
-        value(halfInterval(TABLE), "±95%", 80, "percentunit", set.of("decimals", 1)),
+        value(
+          change(throughput),
+          "Δ throughput",
+          115,
+          "percentunit",
+          set.of("decimals", 1),
+          NONE,
+          ...coloured(MORE_IS_BETTER),
+        ),
+        optional(
+          "one repetition has no interval",
+          value(halfInterval(TABLE), "±95%", 80, "percentunit", set.of("decimals", 1)),
+        ),
         ...percentile("p50", "50"),
         ...percentile("p99", "99"),
         ...percentile("p99.9", "99.9"),
@@ -207,11 +309,13 @@ function compared() {
   const labels = ["namespace", "run", ...INFO_LABELS, "client_instance_type", "server_node"];
   const role = (matchers: string, name: string): string =>
     `label_replace(${once(labels, selector("dragstrip_run_info", matchers))}, "role", "${name}", "run", ".*")`;
-  const verdicts = (matchers: string): string => once(["namespace", "run", "verdict"], selector("dragstrip_run_verdict", matchers));
+  const verdicts = (matchers: string): string =>
+    once(["namespace", "run", "verdict"], selector("dragstrip_run_verdict", matchers));
   return tableOf(
     {
       title: "What was compared",
-      description: "The servers and machines of each run. A comparison says something about the one thing that differs: look for a second one here before the numbers are believed.",
+      description:
+        "The servers and machines of each run. A comparison says something about the one thing that differs: look for a second one here before the numbers are believed.",
     },
     [24, 8],
     {
@@ -220,7 +324,13 @@ function compared() {
       columns: [
         label("role", "Role", 90),
         label("run", "Run", 250),
-        labelOf(`${verdicts(BASELINE)} or ${among(OF_SUITE, verdicts(CANDIDATES))}`, "verdict", "Verdict", 95, ...mapped(VERDICTS)),
+        labelOf(
+          `${verdicts(BASELINE)} or ${among(OF_SUITE, verdicts(CANDIDATES))}`,
+          "verdict",
+          "Verdict",
+          95,
+          ...mapped(VERDICTS),
+        ),
         label("engine", "Engine", 110),
         label("engine_version", "Version", 90),
         label("threads", "Threads", 80),
@@ -240,14 +350,20 @@ function struckOutRuns() {
   return tableOf(
     {
       title: "Struck out",
-      description: "Chosen runs whose verdict is Invalid, with the checks that failed. They are in no ratio, curve or bar above. Empty when all chosen runs may be used.",
+      description:
+        "Chosen runs whose verdict is Invalid, with the checks that failed. They are in no ratio, curve or bar above. Empty when all chosen runs may be used.",
       mayBeEmpty: "no chosen run is Invalid",
     },
     [24, 7],
     {
       key: [...PHASE, "check"],
       rows: `(${among(invalid, reasons)}) or on (namespace, run) (${invalid})`,
-      columns: [label("run", "Run", 250), label("phase", "Phase", 150), label("check", "Check", 190), label("level", "Level", 95, ...mapped(LEVELS))],
+      columns: [
+        label("run", "Run", 250),
+        label("phase", "Phase", 150),
+        label("check", "Check", 190),
+        label("level", "Level", 95, ...mapped(LEVELS)),
+      ],
       by: "Run",
     },
   ).noValue("All chosen runs may be used");
@@ -257,23 +373,52 @@ export function compare(): Dashboard {
   const best = ratioOf(CHART, throughput);
   const quickest = ratioOf(CHART, (runs) => latency(runs, "99"));
   return finished(
-    page(UID.compare, "Compare", "Candidates against a baseline: ratios with their intervals, percentile curves, differences, and what was struck out.")
+    page(
+      UID.compare,
+      "Compare",
+      "Candidates against a baseline: ratios with their intervals, percentile curves, differences, and what was struck out.",
+    )
       .time({ from: "now-1h", to: "now" })
       .withVariable(dataSource())
       .withVariable(namespace())
       .withVariable(suite(NAMESPACE))
       .withVariable(labelValues("baseline", "Baseline", OF_SUITE, "run"))
-      .withVariable(labelValues("candidate", "Candidates", OF_SUITE, "run").multi(true).includeAll(true).allValue(".*").current({ selected: true, text: ["All"], value: ["$__all"] }))
+      .withVariable(
+        labelValues("candidate", "Candidates", OF_SUITE, "run")
+          .multi(true)
+          .includeAll(true)
+          .allValue(".*")
+          .current({ selected: true, text: ["All"], value: ["$__all"] }),
+      )
       .withVariable(labelValues("phase", "Phase", selector("dragstrip_run_phase_info", BASELINE), "phase"))
       .withPanel(baselineVerdict())
       .withPanel(
-        largest("Baseline's throughput", "ops", "Operations per second of the baseline in the chosen phase: what a ratio of 1 stands for.", among(BELIEVABLE, throughput(CHART.baseline))).colorScheme(color(fixed("blue"))),
+        largest(
+          "Baseline's throughput",
+          "ops",
+          "Operations per second of the baseline in the chosen phase: what a ratio of 1 stands for.",
+          among(BELIEVABLE, throughput(CHART.baseline)),
+        ).colorScheme(color(fixed("blue"))),
       )
       .withPanel(
-        largest("Best throughput", "none", "The largest multiple of the baseline's throughput among the candidates, in the chosen phase. Above 1 is faster.", `topk(1, ${best})`).decimals(2).thresholds(thresholds(steps(NEUTRAL, [1.02, GOOD]))),
+        largest(
+          "Best throughput",
+          "none",
+          "The largest multiple of the baseline's throughput among the candidates, in the chosen phase. Above 1 is faster.",
+          `topk(1, ${best})`,
+        )
+          .decimals(2)
+          .thresholds(thresholds(steps(NEUTRAL, [1.02, GOOD]))),
       )
       .withPanel(
-        largest("Best p99", "none", "The smallest multiple of the baseline's p99 latency among the candidates, in the chosen phase. Below 1 is quicker.", `bottomk(1, ${quickest})`).decimals(2).thresholds(thresholds(steps(GOOD, [0.98, NEUTRAL]))),
+        largest(
+          "Best p99",
+          "none",
+          "The smallest multiple of the baseline's p99 latency among the candidates, in the chosen phase. Below 1 is quicker.",
+          `bottomk(1, ${quickest})`,
+        )
+          .decimals(2)
+          .thresholds(thresholds(steps(GOOD, [0.98, NEUTRAL]))),
       )
       .withPanel(throughputRatios())
       .withPanel(latencyRatios())

@@ -1,5 +1,9 @@
 // Tables of one value turned into curves: a row for each x, a column for each line.
-import { MappingType, type DataTransformerConfig, type DynamicConfigValue } from "@grafana/grafana-foundation-sdk/dashboard";
+import {
+  MappingType,
+  type DataTransformerConfig,
+  type DynamicConfigValue,
+} from "@grafana/grafana-foundation-sdk/dashboard";
 import { set } from "./panels.js";
 import { renamed, sortedBy } from "./tables.js";
 
@@ -41,6 +45,9 @@ export const ON_NINES: DynamicConfigValue[] = [
       options: Object.fromEntries(Object.entries(TICKS).map(([nines, text], index) => [nines, { text, index }])),
     },
     // Ticks between them have no name.
-    { type: MappingType.RangeToText, options: { from: null, to: null, result: { text: " ", index: Object.keys(TICKS).length } } },
+    {
+      type: MappingType.RangeToText,
+      options: { from: null, to: null, result: { text: " ", index: Object.keys(TICKS).length } },
+    },
   ]),
 ];

@@ -1,5 +1,11 @@
 // Colours and value mappings: what a colour means, said once for all dashboards.
-import { FieldColorModeId, MappingType, type FieldColor, type Threshold, type ValueMapping } from "@grafana/grafana-foundation-sdk/dashboard";
+import {
+  FieldColorModeId,
+  MappingType,
+  type FieldColor,
+  type Threshold,
+  type ValueMapping,
+} from "@grafana/grafana-foundation-sdk/dashboard";
 import { STATES } from "./queries.js";
 
 export const GOOD = "green";

@@ -28,21 +28,30 @@ export type Query = prometheus.DataqueryBuilder;
 
 /** A line for each series over the time range. */
 export const lines = (expression: string, legend: string): Query =>
-  new prometheus.DataqueryBuilder().expr(expression).legendFormat(legend).range().editorMode(prometheus.QueryEditorMode.Code);
+  new prometheus.DataqueryBuilder()
+    .expr(expression)
+    .legendFormat(legend)
+    .range()
+    .editorMode(prometheus.QueryEditorMode.Code);
 
 /** As `lines`, of series that are scraped as often as the variable `step` says. */
 export const live = (expression: string, legend: string): Query => lines(expression, legend).interval("$step");
 
 /** One value for each series, at the end of the time range. */
 export const now = (expression: string, legend: string): Query =>
-  new prometheus.DataqueryBuilder().expr(expression).legendFormat(legend).instant().editorMode(prometheus.QueryEditorMode.Code);
+  new prometheus.DataqueryBuilder()
+    .expr(expression)
+    .legendFormat(legend)
+    .instant()
+    .editorMode(prometheus.QueryEditorMode.Code);
 
 /** A row for each series, at the end of the time range. */
 export const rows = (expression: string): Query => now(expression, "").format(prometheus.PromQueryFormat.Table);
 
 /** The letter of a panel's query, and the name that its value has in a table: the data source numbers only several. */
 export const letter = (index: number): string => String.fromCharCode("A".charCodeAt(0) + index);
-export const valueField = (index: number, queries: number): string => (queries === 1 ? "Value" : `Value #${letter(index)}`);
+export const valueField = (index: number, queries: number): string =>
+  queries === 1 ? "Value" : `Value #${letter(index)}`;
 
 /** What the builders of all kinds of panels have in common. */
 interface PanelBuilder extends Builder<Panel> {
@@ -59,7 +68,8 @@ interface PanelBuilder extends Builder<Panel> {
 export type Size = [width: number, height: number];
 
 function describe({ description, mayBeEmpty, mayBeIdle }: About): string {
-  const comment = (what: string, why?: string): string => (why === undefined ? "" : `\n\n<!-- may be ${what}: ${why} -->`);
+  const comment = (what: string, why?: string): string =>
+    why === undefined ? "" : `\n\n<!-- may be ${what}: ${why} -->`;
   return description + comment("empty", mayBeEmpty) + comment("idle", mayBeIdle);
 }
 

@@ -2,8 +2,11 @@
 // What is summed or maximised keeps only the labels that legends and tables use:
 // several replicas of the operator expose the same runs, `max by` counts them once.
 
+/** The labels that tell a phase from all others. */
+export const PHASE = ["namespace", "run", "phase"] as const;
+
 /** All operations of a phase together. */
-const TOTAL = 'operation="TOTAL"';
+export const TOTAL = 'operation="TOTAL"';
 
 /** Labels of dragstrip_run_info that tables show. */
 export const INFO_LABELS = ["engine", "engine_version", "threads", "instances", "server_instance_type"] as const;
@@ -26,6 +29,17 @@ export function afterwards(series: string): string {
   return `last_over_time(${series}[15m] offset -10m)`;
 }
 
+/**
+ * As `afterwards`, of series that say something by a label: of what such a label said
+ * before and after, only the later.
+ */
+export const settled = (series: string): string =>
+  `last_over_time(${series}[10m] offset -10m) or on (${PHASE.join(", ")}) ${series}`;
+
+/** One series of each run: what a join wants on its one side, whatever labels change. */
+export const oneOfEach = (labels: readonly string[], expression: string): string =>
+  `topk by (${labels.join(", ")}) (1, ${expression})`;
+
 /** Some runs, and how their series are read. */
 export interface Runs {
   /** Label matchers that every series of a run is chosen by. */
@@ -36,12 +50,13 @@ export interface Runs {
 
 export const asIs = (series: string): string => series;
 
-/** The labels that tell a phase from all others. */
-export const PHASE = ["namespace", "run", "phase"] as const;
-
 /** A figure of phases: one series for each of namespace, run, phase and `others`. */
-export const figure = (runs: Runs, metric: string, matchers: readonly string[] = [], others: readonly string[] = []): string =>
-  once([...PHASE, ...others], runs.read(selector(metric, runs.matchers, ...matchers)));
+export const figure = (
+  runs: Runs,
+  metric: string,
+  matchers: readonly string[] = [],
+  others: readonly string[] = [],
+): string => once([...PHASE, ...others], runs.read(selector(metric, runs.matchers, ...matchers)));
 
 /** Operations per second over all repetitions. */
 export const throughput = (runs: Runs, ...matchers: string[]): string =>
@@ -62,18 +77,35 @@ export function uncertainty(runs: Runs, ...matchers: string[]): string {
 }
 
 /** 1 for Valid, 2 for Degraded, 3 for Invalid, for each combination of `labels`. */
-export function verdictCode(metric: string, matchers: string, labels: readonly string[], read: Runs["read"] = asIs): string {
+export function verdictCode(
+  metric: string,
+  matchers: string,
+  labels: readonly string[],
+  read: Runs["read"] = asIs,
+): string {
   const one = (verdict: string, code: number): string =>
     `${read(selector(metric, matchers, `verdict="${verdict}"`))} * ${String(code)}`;
   return once(labels, [one("Valid", 1), one("Degraded", 2), one("Invalid", 3)].join(" or "));
 }
 
 /** A number for each state that a run can be in, from 1: the index in this list and one. */
-export const STATES = ["Pending", "Provisioning", "Queued", "Preparing", "Running", "Collecting", "Succeeded", "Failed", "Cancelled"];
+export const STATES = [
+  "Pending",
+  "Provisioning",
+  "Queued",
+  "Preparing",
+  "Running",
+  "Collecting",
+  "Succeeded",
+  "Failed",
+  "Cancelled",
+];
 
 /** The state of runs by its code. */
 export function stateCode(matchers: string, labels: readonly string[]): string {
-  const codes = STATES.map((state, index) => `${selector("dragstrip_run_state", matchers, `state="${state}"`)} * ${String(index + 1)}`);
+  const codes = STATES.map(
+    (state, index) => `${selector("dragstrip_run_state", matchers, `state="${state}"`)} * ${String(index + 1)}`,
+  );
   return once(labels, codes.join(" or "));
 }
 
@@ -158,7 +190,8 @@ const NINES: [percentile: string, nines: string][] = [
 /** `expression` with a label `nines` made of its label `percentile`; the maximum is on no such scale. */
 export function withNines(expression: string): string {
   return NINES.reduce(
-    (inner, [percentile, nines]) => `label_replace(${inner}, "nines", "${nines}", "percentile", "${percentile.replace(".", "\\\\.")}")`,
+    (inner, [percentile, nines]) =>
+      `label_replace(${inner}, "nines", "${nines}", "percentile", "${percentile.replace(".", "\\\\.")}")`,
     expression,
   );
 }
@@ -174,7 +207,8 @@ export const SERVERS = 'namespace="$namespace",datastore="$datastore"';
 export const OPERATOR = 'job=~"$job",instance=~"$instance"';
 
 /** Growth of a counter per second. */
-export const rate = (metric: string, ...matchers: string[]): string => `rate(${selector(metric, ...matchers)}[$__rate_interval])`;
+export const rate = (metric: string, ...matchers: string[]): string =>
+  `rate(${selector(metric, ...matchers)}[$__rate_interval])`;
 
 /** A percentile of a histogram, from 0 to 1, for each combination of `labels`. */
 export function quantile(fraction: number, labels: readonly string[], metric: string, ...matchers: string[]): string {

@@ -22,7 +22,10 @@ export const throughput = () =>
 export const latencies = () => {
   const histogram = (name: string, fraction: number) =>
     live(quantile(fraction, [], "dragstrip_runner_latency_seconds", CLIENTS), name);
-  const told = live(`max by (percentile) (${selector("dragstrip_runner_tool_latency_seconds", CLIENTS)})`, "p{{percentile}} (tool)");
+  const told = live(
+    `max by (percentile) (${selector("dragstrip_runner_tool_latency_seconds", CLIENTS)})`,
+    "p{{percentile}} (tool)",
+  );
   const builder = timeSeries(
     {
       title: "Latency",
@@ -37,7 +40,8 @@ export const latencies = () => {
     .fillOpacity(0)
     .scaleDistribution(new common.ScaleDistributionConfigBuilder().type(common.ScaleDistribution.Log).log(10));
   return PERCENTILES.reduce(
-    (soFar, [name, color]) => soFar.overrideByRegexp(`^${name.replace(".", "\\.")}( \\(tool\\))?$`, [set.color(fixed(color))]),
+    (soFar, [name, color]) =>
+      soFar.overrideByRegexp(`^${name.replace(".", "\\.")}( \\(tool\\))?$`, [set.color(fixed(color))]),
     builder,
   );
 };
@@ -53,16 +57,30 @@ export const heatMap = () =>
         "Every column is a moment, every cell a range of latency: the brighter, the more requests took that long. Two bright bands are two kinds of requests, or two states of the server; a percentile would hide that.",
     },
     [12, 9],
-    [live(`sum by (le) (${rate("dragstrip_runner_latency_seconds_bucket", CLIENTS)})`, "{{le}}").format(PromQueryFormat.Heatmap)],
+    [
+      live(`sum by (le) (${rate("dragstrip_runner_latency_seconds_bucket", CLIENTS)})`, "{{le}}").format(
+        PromQueryFormat.Heatmap,
+      ),
+    ],
   )
     .calculate(false)
-    .color(new heatmap.HeatmapColorOptionsBuilder().mode(heatmap.HeatmapColorMode.Scheme).scheme("Oranges").scale(heatmap.HeatmapColorScale.Exponential).exponent(0.5).steps(64).fill("dark-orange"))
+    .color(
+      new heatmap.HeatmapColorOptionsBuilder()
+        .mode(heatmap.HeatmapColorMode.Scheme)
+        .scheme("Oranges")
+        .scale(heatmap.HeatmapColorScale.Exponential)
+        .exponent(0.5)
+        .steps(64)
+        .fill("dark-orange"),
+    )
     .cellGap(1)
     .cellValues(new heatmap.CellValuesBuilder().unit("ops"))
     .filterValues(new heatmap.FilterValueRangeBuilder().le(1e-9))
     .yAxis(new heatmap.YAxisConfigBuilder().unit("s").axisPlacement(common.AxisPlacement.Left))
     .rowsFrame(new heatmap.RowsHeatmapOptionsBuilder().layout(common.HeatmapCellLayout.Auto))
-    .tooltip(new heatmap.HeatmapTooltipBuilder().mode(common.TooltipDisplayMode.Single).yHistogram(true).showColorScale(true))
+    .tooltip(
+      new heatmap.HeatmapTooltipBuilder().mode(common.TooltipDisplayMode.Single).yHistogram(true).showColorScale(true),
+    )
     .showLegend();
 
 export const perClient = () =>
@@ -84,7 +102,8 @@ export const errors = () =>
     {
       title: "Errors",
       unit: "ops",
-      description: "Failed operations per second, a colour for each phase. Anything but a flat zero makes the run Invalid.",
+      description:
+        "Failed operations per second, a colour for each phase. Anything but a flat zero makes the run Invalid.",
     },
     [12, 6],
     [live(`sum by (phase) (${rate("dragstrip_runner_errors_total", CLIENTS)})`, "{{phase}}")],
@@ -97,7 +116,8 @@ export const connections = () =>
     {
       title: "Open connections",
       unit: "short",
-      description: "Connections that clients hold, and those that the servers count: the server's includes the observer's one, and replicas.",
+      description:
+        "Connections that clients hold, and those that the servers count: the server's includes the observer's one, and replicas.",
     },
     [12, 6],
     [

@@ -4,9 +4,37 @@ import * as gauge from "@grafana/grafana-foundation-sdk/bargauge";
 import { BAD, DOUBTFUL, fixed, LEVELS, LIMITERS, NEUTRAL, RUN_STATES, steps, VERDICTS } from "./looks.js";
 import { barChart, color, curve, now, panel, rows, set, stats, textSizes, valueField } from "./panels.js";
 import {
-  afterwards, asIs, errors, figure, latency, ON_SCALE, once, selector, stateCode, throughput, uncertainty, verdictCode, withNines, type Runs,
+  afterwards,
+  asIs,
+  errors,
+  figure,
+  latency,
+  ON_SCALE,
+  once,
+  PHASE,
+  selector,
+  settled,
+  stateCode,
+  throughput,
+  TOTAL,
+  uncertainty,
+  verdictCode,
+  withNines,
+  type Runs,
 } from "./queries.js";
-import { bar, coloured, joinedBy, label, labelOf, mapped, renamed, sortedBy, tableOf, value } from "./tables.js";
+import {
+  bar,
+  coloured,
+  joinedBy,
+  label,
+  labelOf,
+  mapped,
+  optional,
+  renamed,
+  sortedBy,
+  tableOf,
+  value,
+} from "./tables.js";
 import { converted, ON_NINES, pivoted } from "./curves.js";
 
 const OF_RUN = 'namespace="$namespace",run="$run"';
@@ -41,7 +69,11 @@ export const state = () =>
 
 export const progress = () =>
   stats(
-    { title: "Progress", unit: "percentunit", description: "The share of the planned measurements that is done, all repetitions of all phases together." },
+    {
+      title: "Progress",
+      unit: "percentunit",
+      description: "The share of the planned measurements that is done, all repetitions of all phases together.",
+    },
     [3, 5],
     [now(once(["run"], selector("dragstrip_run_progress_ratio", OF_RUN)), "{{run}}")],
   )
@@ -62,14 +94,29 @@ const ofPhases = (title: string, unit: string, description: string, expression: 
     .reduceOptions(new common.ReduceDataOptionsBuilder().calcs(["lastNotNull"]).fields("").values(false));
 
 export const throughputs = () =>
-  ofPhases("Throughput of each phase", "ops", "Operations per second, the mean over all repetitions. Longer is better; phases with other work are no rivals.", throughput(PHASES), 7);
+  ofPhases(
+    "Throughput of each phase",
+    "ops",
+    "Operations per second, the mean over all repetitions. Longer is better; phases with other work are no rivals.",
+    throughput(PHASES),
+    7,
+  );
 
 export const p99s = () =>
-  ofPhases("p99 of each phase", "s", "The 99th percentile of latency over all repetitions: one request of a hundred took longer. Shorter is better.", latency(PHASES, "99"), 6);
+  ofPhases(
+    "p99 of each phase",
+    "s",
+    "The 99th percentile of latency over all repetitions: one request of a hundred took longer. Shorter is better.",
+    latency(PHASES, "99"),
+    6,
+  );
 
 export const subject = () =>
   tableOf(
-    { title: "What was measured", description: "The servers as they were read back before the load, and the machines of both sides." },
+    {
+      title: "What was measured",
+      description: "The servers as they were read back before the load, and the machines of both sides.",
+    },
     [24, 4],
     {
       key: ["target"],
@@ -102,7 +149,11 @@ export const reasons = () =>
     {
       key: ["phase", "check"],
       rows: figure(RUN, "dragstrip_run_phase_reason", [], ["check", "level"]),
-      columns: [label("phase", "Phase", 150), label("check", "Check", 190), label("level", "Level", 90, ...mapped(LEVELS))],
+      columns: [
+        label("phase", "Phase", 150),
+        label("check", "Check", 190),
+        label("level", "Level", 90, ...mapped(LEVELS)),
+      ],
       by: "Phase",
     },
   ).noValue("Nothing was found");
@@ -117,21 +168,56 @@ export const phases = () =>
     [16, 8],
     {
       key: ["phase"],
-      rows: figure({ ...PHASES, read: asIs }, "dragstrip_run_phase_info", [], ["index", "tool", "workload", "pipeline", "connections"]),
+      rows: figure(
+        { ...PHASES, read: asIs },
+        "dragstrip_run_phase_info",
+        [],
+        ["index", "tool", "workload", "pipeline", "connections"],
+      ),
       columns: [
         label("index", "#", 40),
         label("phase", "Phase", 130),
-        labelOf(figure(PHASES, "dragstrip_run_phase_verdict", [], ["verdict"]), "verdict", "Verdict", 90, ...mapped(VERDICTS)),
+        value(
+          verdictCode("dragstrip_run_phase_verdict", PHASES.matchers, PHASE, afterwards),
+          "Verdict",
+          90,
+          "none",
+          ...mapped(VERDICTS),
+        ),
         value(throughput(PHASES), "Throughput", 160, "ops", ...bar("semi-dark-blue")),
-        value(uncertainty(PHASES), "±95%", 65, "percentunit", set.of("decimals", 1), ...coloured(steps(NEUTRAL, [0.05, DOUBTFUL]))),
+        optional(
+          "one repetition has no interval",
+          value(
+            uncertainty(PHASES),
+            "±95%",
+            65,
+            "percentunit",
+            set.of("decimals", 1),
+            ...coloured(steps(NEUTRAL, [0.05, DOUBTFUL])),
+          ),
+        ),
         value(latency(PHASES, "50"), "p50", 78, "s"),
         value(latency(PHASES, "99"), "p99", 78, "s"),
         value(latency(PHASES, "99.9"), "p99.9", 78, "s"),
         value(latency(PHASES, "100"), "Max", 78, "s"),
         value(errors(PHASES), "Errors", 65, "short", ...coloured(steps(NEUTRAL, [1, BAD]))),
-        value(figure(PHASES, "dragstrip_run_hit_ratio"), "Hits", 65, "percentunit", set.of("decimals", 1)),
-        labelOf(figure(PHASES, "dragstrip_run_phase_limited_by", [], ["limiter"]), "limiter", "Limited by", 110, ...mapped(LIMITERS)),
+        optional(
+          "nothing was read",
+          value(figure(PHASES, "dragstrip_run_hit_ratio"), "Hits", 65, "percentunit", set.of("decimals", 1)),
+        ),
+        labelOf(
+          figure({ ...PHASES, read: settled }, "dragstrip_run_phase_limited_by", [], ["limiter"]),
+          "limiter",
+          "Limited by",
+          110,
+          ...mapped(LIMITERS),
+        ),
         value(figure(PHASES, "dragstrip_run_client_cpus"), "Client CPUs", 95, "short", set.of("decimals", 1)),
+        value(figure(PHASES, "dragstrip_run_bytes_per_second", [TOTAL]), "Traffic", 90, "Bps"),
+        optional(
+          "nothing is known of an external server's memory",
+          value(figure(PHASES, "dragstrip_run_server_memory_bytes", ['kind="peak"']), "Peak memory", 105, "bytes"),
+        ),
         label("tool", "Tool", 90),
         label("workload", "Workload", 200),
         label("pipeline", "Pipeline", 75),
@@ -146,10 +232,18 @@ export const repetitions = () =>
     {
       title: "Throughput of each repetition",
       unit: "ops",
-      description: "A group of bars for each repetition, a bar for each phase. Bars of one colour should be of one height: how far they differ is the noise that a comparison has to exceed.",
+      description:
+        "A group of bars for each repetition, a bar for each phase. Bars of one colour should be of one height: how far they differ is the noise that a comparison has to exceed.",
     },
     [12, 9],
-    [rows(once(["phase", "repetition"], afterwards(selector("dragstrip_run_repetition_operations_per_second", PHASES.matchers))))],
+    [
+      rows(
+        once(
+          ["phase", "repetition"],
+          afterwards(selector("dragstrip_run_repetition_operations_per_second", PHASES.matchers)),
+        ),
+      ),
+    ],
   )
     .xField("Repetition")
     .transformations([...pivoted("repetition", "phase", "Repetition"), sortedBy("Repetition", false)])
@@ -165,7 +259,16 @@ export const percentileCurve = () =>
     },
     [12, 9],
     "Percentile",
-    [rows(once(["phase", "nines"], withNines(afterwards(selector("dragstrip_run_latency_seconds", PHASES.matchers, 'operation="TOTAL"', ON_SCALE)))))],
+    [
+      rows(
+        once(
+          ["phase", "nines"],
+          withNines(
+            afterwards(selector("dragstrip_run_latency_seconds", PHASES.matchers, 'operation="TOTAL"', ON_SCALE)),
+          ),
+        ),
+      ),
+    ],
   )
     .transformations([...pivoted("nines", "phase", "Percentile"), ...converted("Percentile", "number")])
     .scaleDistribution(new common.ScaleDistributionConfigBuilder().type(common.ScaleDistribution.Log).log(10))
@@ -179,7 +282,8 @@ export const knee = () =>
       title: "Found by the search",
       unit: "short",
       mayBeEmpty: "the run has no search",
-      description: "The load that the search of a phase chose: the most that still kept what the search asks for. Only runs with a search have one.",
+      description:
+        "The load that the search of a phase chose: the most that still kept what the search asks for. Only runs with a search have one.",
     },
     [4, 9],
     [now(once(["phase", "raise"], afterwards(selector("dragstrip_run_search_knee", OF_RUN))), "{{phase}}: {{raise}}")],
@@ -207,12 +311,20 @@ export const saturation = () =>
     .repeat("search_phase")
     .transformations([
       ...joinedBy("value"),
-      renamed([["value", "Load"], [valueField(0, 2), "Throughput"], [valueField(1, 2), "p99"]]),
+      renamed([
+        ["value", "Load"],
+        [valueField(0, 2), "Throughput"],
+        [valueField(1, 2), "p99"],
+      ]),
       ...converted("Load", "number"),
     ])
     .min(0)
     .noValue("This run has no search")
     .overrideByName("Load", [set.unit("short")])
     .overrideByName("Throughput", [set.color(fixed("blue"))])
-    .overrideByName("p99", [set.unit("s"), set.color(fixed("purple")), set.custom("axisPlacement", "right"), set.custom("lineStyle", { fill: "dash", dash: [8, 6] })]);
-
+    .overrideByName("p99", [
+      set.unit("s"),
+      set.color(fixed("purple")),
+      set.custom("axisPlacement", "right"),
+      set.custom("lineStyle", { fill: "dash", dash: [8, 6] }),
+    ]);

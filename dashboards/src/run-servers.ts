@@ -8,7 +8,9 @@ const CLIENT = "blue";
 const SERVER = "purple";
 /** A side's lines have its colour. */
 const sides = (builder: timeseries.PanelBuilder): timeseries.PanelBuilder =>
-  builder.overrideByRegexp("^server.*", [set.color(fixed(SERVER))]).overrideByRegexp("^client.*", [set.color(fixed(CLIENT))]);
+  builder
+    .overrideByRegexp("^server.*", [set.color(fixed(SERVER))])
+    .overrideByRegexp("^client.*", [set.color(fixed(CLIENT))]);
 
 const DASHED = [set.custom("lineStyle", { fill: "dash", dash: [8, 6] }), set.custom("fillOpacity", 0)];
 
@@ -162,7 +164,8 @@ export const keysLost = () =>
     {
       title: "Keys evicted and expired",
       unit: "cps",
-      description: "Keys per second that the servers dropped for memory (evicted) or for their age (expired). Evictions make a run Invalid unless it allows them.",
+      description:
+        "Keys per second that the servers dropped for memory (evicted) or for their age (expired). Evictions make a run Invalid unless it allows them.",
     },
     [12, 7],
     [
@@ -178,7 +181,8 @@ export const observer = () =>
     {
       title: "Cost of looking at the servers",
       unit: "s",
-      description: "How long the observer beside a server took to read its counters; the slowest. It is work on the measured machine: milliseconds each second are the price of the lines above.",
+      description:
+        "How long the observer beside a server took to read its counters; the slowest. It is work on the measured machine: milliseconds each second are the price of the lines above.",
     },
     [12, 7],
     [live(`max(${selector("dragstrip_observer_scrape_duration_seconds", SERVERS)})`, "slowest scrape")],

@@ -1,6 +1,9 @@
 // Run: one run while it happens, and weeks later.
 import {
-  AnnotationQueryBuilder, DashboardLinkBuilder, DashboardLinkType, type Dashboard,
+  AnnotationQueryBuilder,
+  DashboardLinkBuilder,
+  DashboardLinkType,
+  type Dashboard,
 } from "@grafana/grafana-foundation-sdk/dashboard";
 import { DataqueryBuilder } from "@grafana/grafana-foundation-sdk/prometheus";
 import { finished, page, UID } from "./page.js";
@@ -16,18 +19,20 @@ const OF_RUN = 'namespace="$namespace",run="$run"';
 /** Marks the times at which clients were in a stage; needs nothing but the data source. */
 function stages(name: string, pattern: string, color: string, text: string): AnnotationQueryBuilder {
   const expression = `max by (phase, repetition, stage) (${selector("dragstrip_runner_stage", OF_RUN, `stage=~"${pattern}"`)}) == 1`;
-  return new AnnotationQueryBuilder()
-    .name(name)
-    .datasource(DATA_SOURCE)
-    .enable(true)
-    .iconColor(color)
-    // Both forms: the first is Grafana 10's, the second that of the versions after it.
-    .expr(expression)
-    .step("1s")
-    .target(new DataqueryBuilder().expr(expression).interval("1s").refId("Anno"))
-    .titleFormat("{{phase}}")
-    .textFormat(text)
-    .tagKeys("phase,repetition");
+  return (
+    new AnnotationQueryBuilder()
+      .name(name)
+      .datasource(DATA_SOURCE)
+      .enable(true)
+      .iconColor(color)
+      // Both forms: the first is Grafana 10's, the second that of the versions after it.
+      .expr(expression)
+      .step("1s")
+      .target(new DataqueryBuilder().expr(expression).interval("1s").refId("Anno"))
+      .titleFormat("{{phase}}")
+      .textFormat(text)
+      .tagKeys("phase,repetition")
+  );
 }
 
 /** What the operator writes about the run, where it is given a Grafana to write to. */
@@ -67,11 +72,22 @@ export function run(): Dashboard {
       .withVariable(dataSource())
       .withVariable(namespace())
       .withVariable(suite('namespace="$namespace"'))
-      .withVariable(labelValues("run", "Run", selector("dragstrip_run_info", 'namespace="$namespace"', 'suite=~"$suite"'), "run"))
+      .withVariable(
+        labelValues("run", "Run", selector("dragstrip_run_info", 'namespace="$namespace"', 'suite=~"$suite"'), "run"),
+      )
       .withVariable(severalOf("phase", "Phase", selector("dragstrip_run_phase_info", OF_RUN), "phase"))
       .withVariable(step())
       .withVariable(invisible(labelValues("datastore", "Datastore", selector("dragstrip_run_info", OF_RUN), "target")))
-      .withVariable(invisible(severalOf("search_phase", "Searched phase", selector("dragstrip_run_search_operations_per_second", OF_RUN), "phase")))
+      .withVariable(
+        invisible(
+          severalOf(
+            "search_phase",
+            "Searched phase",
+            selector("dragstrip_run_search_operations_per_second", OF_RUN),
+            "phase",
+          ),
+        ),
+      )
       .withPanel(result.verdict())
       .withPanel(result.state())
       .withPanel(result.progress())
@@ -107,4 +123,3 @@ export function run(): Dashboard {
       .withPanel(result.saturation()),
   );
 }
-

@@ -12,7 +12,7 @@ import {
 import * as table from "@grafana/grafana-foundation-sdk/table";
 import { BY_THRESHOLD, fixed, NEUTRAL } from "./looks.js";
 import { once } from "./queries.js";
-import { panel, rows, set, valueField, type About, type Size } from "./panels.js";
+import { letter, panel, rows, set, valueField, type About, type Size } from "./panels.js";
 
 /** A column: a label of the rows, or what a query of its own has for each row. */
 export interface Column {
@@ -23,7 +23,12 @@ export interface Column {
   /** Its heading. */
   name: string;
   properties: DynamicConfigValue[];
+  /** Why all its cells may be empty, if they may. */
+  mayBeEmpty?: string;
 }
+
+/** A column that has nothing to show for some runs. */
+export const optional = (mayBeEmpty: string, column: Column): Column => ({ ...column, mayBeEmpty });
 
 /** A column that shows a label of the rows; its width is in pixels. */
 export const label = (name: string, heading: string, width: number, ...properties: DynamicConfigValue[]): Column => ({
@@ -36,7 +41,13 @@ export const label = (name: string, heading: string, width: number, ...propertie
 export const labelOf = (query: string, ...column: Parameters<typeof label>): Column => ({ ...label(...column), query });
 
 /** A column that shows a query's value. */
-export const value = (query: string, heading: string, width: number, unit: string, ...properties: DynamicConfigValue[]): Column => ({
+export const value = (
+  query: string,
+  heading: string,
+  width: number,
+  unit: string,
+  ...properties: DynamicConfigValue[]
+): Column => ({
   query,
   name: heading,
   properties: [set.custom("width", width), set.unit(unit), ...properties],
@@ -65,7 +76,10 @@ export const coloured = (values: Threshold[]): DynamicConfigValue[] => [
 
 /** Where there is no value there is no colour either. */
 export const NONE: DynamicConfigValue = set.of("mappings", [
-  { type: MappingType.SpecialValue, options: { match: SpecialValueMatch.NullAndNan, result: { text: "–", color: NEUTRAL, index: 0 } } },
+  {
+    type: MappingType.SpecialValue,
+    options: { match: SpecialValueMatch.NullAndNan, result: { text: "–", color: NEUTRAL, index: 0 } },
+  },
 ]);
 
 /** A bar behind the value. */
@@ -78,7 +92,8 @@ export const bar = (color: string): DynamicConfigValue[] => [
 ];
 
 /** A link out of a cell. */
-export const link = (title: string, url: string): DynamicConfigValue => set.of("links", [{ title, url, targetBlank: false }]);
+export const link = (title: string, url: string): DynamicConfigValue =>
+  set.of("links", [{ title, url, targetBlank: false }]);
 
 const organized = (excluded: string[], fields: [field: string, name: string][]): DataTransformerConfig => ({
   id: "organize",
@@ -147,8 +162,13 @@ export function tableOf(about: Omit<About, "unit">, size: Size, contents: Conten
     keyed(key, shown, contents.rows),
     ...beside.map(({ label, query }) => keyed(key, label === undefined ? [] : [label], query ?? "")),
   ];
-  const fieldOf = (column: Column): string => column.label ?? valueField(1 + beside.indexOf(column), expressions.length);
-  const builder = panel(new table.PanelBuilder(), { ...about, unit: "string" }, size, expressions.map(rows))
+  const fieldOf = (column: Column): string =>
+    column.label ?? valueField(1 + beside.indexOf(column), expressions.length);
+  const comments = beside.flatMap(({ name, mayBeEmpty }, index) =>
+    mayBeEmpty === undefined ? [] : [`<!-- may be empty (${name}, ${letter(index + 1)}): ${mayBeEmpty} -->`],
+  );
+  const described = { ...about, description: [about.description, ...comments].join("\n\n"), unit: "string" };
+  const builder = panel(new table.PanelBuilder(), described, size, expressions.map(rows))
     .transformations([
       ...(beside.length > 0 ? joinedBy(KEY) : []),
       ...chosen(columns.map((column) => [fieldOf(column), column.name])),

@@ -32,9 +32,11 @@ export const severalOf = (name: string, heading: string, series: string, label: 
     .allValue(".*")
     .current({ selected: true, text: ["All"], value: ["$__all"] });
 
-export const namespaces = (): QueryVariableBuilder => severalOf("namespace", "Namespace", "dragstrip_run_info", "namespace");
+export const namespaces = (): QueryVariableBuilder =>
+  severalOf("namespace", "Namespace", "dragstrip_run_info", "namespace");
 
-export const namespace = (): QueryVariableBuilder => labelValues("namespace", "Namespace", "dragstrip_run_info", "namespace");
+export const namespace = (): QueryVariableBuilder =>
+  labelValues("namespace", "Namespace", "dragstrip_run_info", "namespace");
 
 /** Runs of all suites, and of none, until one is chosen. */
 export const suite = (matchers: string): QueryVariableBuilder =>
@@ -48,4 +50,5 @@ export const step = (): CustomVariableBuilder =>
     .values("1s,2s,5s,15s,30s")
     .current({ selected: true, text: "1s", value: "1s" });
 
-export const invisible = (builder: QueryVariableBuilder): QueryVariableBuilder => builder.hide(VariableHide.HideVariable);
+export const invisible = (builder: QueryVariableBuilder): QueryVariableBuilder =>
+  builder.hide(VariableHide.HideVariable);

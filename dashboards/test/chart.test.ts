@@ -12,14 +12,21 @@ const TEMPLATE = "templates/dashboards.yaml";
 function rendered(...settings: string[]): string[] {
   const choice = ["--namespace", "races", "--kube-version", "1.31.0", "--show-only", TEMPLATE];
   const values = settings.flatMap((setting) => ["--set", setting]);
-  const text = execFileSync("helm", ["template", "dragstrip", CHART, ...choice, ...values], { encoding: "utf8", stdio: "pipe" });
+  const text = execFileSync("helm", ["template", "dragstrip", CHART, ...choice, ...values], {
+    encoding: "utf8",
+    stdio: "pipe",
+  });
   return text.split(/^---$/m).filter((object) => /^kind:/m.test(object));
 }
 
 /** The text of a block in YAML: the lines under `key: |`, without their indentation. */
 function block(object: string, key: string): string {
   const [, after = ""] = object.split(`  ${key}: |\n`);
-  return after.split("\n").map((line) => line.replace(/^ {4}/, "")).join("\n").trim();
+  return after
+    .split("\n")
+    .map((line) => line.replace(/^ {4}/, ""))
+    .join("\n")
+    .trim();
 }
 
 void test("the chart makes nothing of dashboards unless asked", () => {
@@ -58,7 +65,9 @@ void test("label, annotation and namespace are the sidecar's to choose", () => {
 
 void test("for the Grafana operator there is a GrafanaDashboard for each ConfigMap", () => {
   const objects = rendered("dashboards.enabled=true", "dashboards.grafanaOperator.enabled=true");
-  const [maps, resources] = ["ConfigMap", "GrafanaDashboard"].map((kind) => objects.filter((object) => object.includes(`\nkind: ${kind}\n`)));
+  const [maps, resources] = ["ConfigMap", "GrafanaDashboard"].map((kind) =>
+    objects.filter((object) => object.includes(`\nkind: ${kind}\n`)),
+  );
   assert.equal(resources?.length, maps?.length);
   for (const resource of resources ?? []) {
     const name = /^  name: (\S+)$/m.exec(resource)?.[1] ?? "";

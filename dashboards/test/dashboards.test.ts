@@ -20,7 +20,12 @@ void test("every dashboard loads into old and new Grafana and is not edited in p
     assert.equal(dashboard.editable, false, `${name}: a provisioned dashboard that can be edited loses the edits`);
     assert.deepEqual(dashboard.tags, ["dragstrip"], `${name}: the links between dashboards go by tag`);
     assert.equal(dashboard.graphTooltip, 1, `${name}: one crosshair for all panels`);
-    assert.ok((dashboard.links ?? []).some(({ type, tags }) => type === DashboardLinkType.Dashboards && tags.includes("dragstrip")), `${name}: no links to the others`);
+    assert.ok(
+      (dashboard.links ?? []).some(
+        ({ type, tags }) => type === DashboardLinkType.Dashboards && tags.includes("dragstrip"),
+      ),
+      `${name}: no links to the others`,
+    );
     assert.ok(!("__inputs" in dashboard), `${name}: __inputs ask for an import by hand`);
     assert.ok(!("id" in dashboard), `${name}: ids belong to a Grafana's database`);
   }
@@ -30,11 +35,18 @@ void test("the data source is a variable, and every panel, variable and annotati
   for (const dashboard of all()) {
     const name = String(dashboard.uid);
     const [first] = variablesOf(dashboard);
-    assert.deepEqual([first?.name, first?.label, first?.type, first?.["query"]], ["datasource", "Data source", "datasource", "prometheus"], name);
+    assert.deepEqual(
+      [first?.name, first?.label, first?.type, first?.["query"]],
+      ["datasource", "Data source", "datasource", "prometheus"],
+      name,
+    );
     const references = JSON.stringify(dashboard).matchAll(/"uid":"([^"]*)"/g);
     for (const [, uid] of references) {
       // Grafana's own annotations are of no data source that could be chosen.
-      assert.ok(uid === "${datasource}" || uid === dashboard.uid || uid === "-- Grafana --", `${name}: hard-coded data source ${String(uid)}`);
+      assert.ok(
+        uid === "${datasource}" || uid === dashboard.uid || uid === "-- Grafana --",
+        `${name}: hard-coded data source ${String(uid)}`,
+      );
     }
   }
 });
@@ -48,9 +60,17 @@ void test("variables of runs are there, and follow the time range", () => {
   };
   for (const dashboard of all()) {
     const variables = variablesOf(dashboard);
-    assert.deepEqual(variables.slice(1).map(({ name }) => name), needed[String(dashboard.uid)], `${String(dashboard.uid)}: variables`);
+    assert.deepEqual(
+      variables.slice(1).map(({ name }) => name),
+      needed[String(dashboard.uid)],
+      `${String(dashboard.uid)}: variables`,
+    );
     for (const { name, type, ...rest } of variables.filter(({ type }) => type === "query")) {
-      assert.equal(rest["refresh"], 2, `${String(dashboard.uid)}, ${name}: runs of a later time range would be missing`);
+      assert.equal(
+        rest["refresh"],
+        2,
+        `${String(dashboard.uid)}, ${name}: runs of a later time range would be missing`,
+      );
       assert.equal(type, "query");
     }
   }
@@ -60,10 +80,14 @@ void test("a variable is used, and what is used is a variable or Grafana's own",
   const own = /^(__\w+|1|datasource)$/;
   for (const dashboard of all()) {
     const names = variablesOf(dashboard).map(({ name }) => name);
-    const text = JSON.stringify({ ...dashboard, templating: { list: variablesOf(dashboard).map((variable) => ({ ...variable, name: "", current: "" })) } });
+    const text = JSON.stringify({
+      ...dashboard,
+      templating: { list: variablesOf(dashboard).map((variable) => ({ ...variable, name: "", current: "" })) },
+    });
     const used = new Set([...text.matchAll(/\$\{?(\w+)/g)].map(([, name]) => String(name)));
     for (const name of names) assert.ok(used.has(name), `${String(dashboard.uid)}: nothing uses the variable ${name}`);
-    for (const name of used) assert.ok(names.includes(name) || own.test(name), `${String(dashboard.uid)}: no variable ${name}`);
+    for (const name of used)
+      assert.ok(names.includes(name) || own.test(name), `${String(dashboard.uid)}: no variable ${name}`);
   }
 });
 
@@ -94,7 +118,10 @@ void test("panels lie on the grid of 24 columns and on no other panel", () => {
       for (let x = gridPos.x; x < gridPos.x + gridPos.w; x += 1) {
         for (let y = gridPos.y; y < gridPos.y + gridPos.h; y += 1) {
           const cell = `${String(x)},${String(y)}`;
-          assert.ok(!taken.has(cell), `${String(dashboard.uid)}: "${String(title)}" lies on "${String(taken.get(cell))}"`);
+          assert.ok(
+            !taken.has(cell),
+            `${String(dashboard.uid)}: "${String(title)}" lies on "${String(taken.get(cell))}"`,
+          );
           taken.set(cell, String(title));
         }
       }
@@ -122,7 +149,13 @@ void test("links into the run's page name the run and its time", () => {
     assert.match(url, /var-namespace=.*var-(run|baseline)=/, `${url} names no run`);
   }
   const [leaderboard] = all();
-  assert.ok(leaderboard !== undefined && urlsOf(leaderboard).some((url) => url.endsWith('from=${__data.fields["From"].numeric}&to=${__data.fields["To"].numeric}')), "the leaderboard opens a run at its time");
+  assert.ok(
+    leaderboard !== undefined &&
+      urlsOf(leaderboard).some((url) =>
+        url.endsWith('from=${__data.fields["From"].numeric}&to=${__data.fields["To"].numeric}'),
+      ),
+    "the leaderboard opens a run at its time",
+  );
 });
 
 void test("the page of a run marks phases by a query that needs no token", () => {

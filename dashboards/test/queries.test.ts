@@ -6,29 +6,43 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { all, expressionsOf, fileText, variablesOf } from "./support.js";
 
-const KNOWN = new Set(fileText("metrics.txt").split("\n").filter((line) => line !== "" && !line.startsWith("#")));
+const KNOWN = new Set(
+  fileText("metrics.txt")
+    .split("\n")
+    .filter((line) => line !== "" && !line.startsWith("#")),
+);
 /** What Prometheus itself adds to every target. */
 const OF_PROMETHEUS = ["scrape_duration_seconds", "scrape_samples_scraped"];
 const expressions = all().flatMap(expressionsOf);
 
 /** The selectors of an expression: the metric's name and its matchers. */
 function selectorsOf(expr: string): { metric: string; matchers: string }[] {
-  return [...expr.matchAll(/([a-zA-Z_]\w*)\{([^}]*)\}/g)].map(([, metric, matchers]) => ({ metric: String(metric), matchers: String(matchers) }));
+  return [...expr.matchAll(/([a-zA-Z_]\w*)\{([^}]*)\}/g)].map(([, metric, matchers]) => ({
+    metric: String(metric),
+    matchers: String(matchers),
+  }));
 }
 
 const family = (metric: string): string => metric.replace(/_(bucket|sum|count)$/, "");
 
 void test("the list of metrics is sorted within its parts and has no name twice", () => {
   for (const part of fileText("metrics.txt").split(/\n# /).slice(1)) {
-    const names = part.split("\n").slice(1).filter((line) => line !== "");
+    const names = part
+      .split("\n")
+      .slice(1)
+      .filter((line) => line !== "");
     assert.deepEqual(names, [...names].sort(), part.split("\n")[0]);
   }
-  const names = fileText("metrics.txt").split("\n").filter((line) => line !== "" && !line.startsWith("#"));
+  const names = fileText("metrics.txt")
+    .split("\n")
+    .filter((line) => line !== "" && !line.startsWith("#"));
   assert.equal(names.length, KNOWN.size);
 });
 
 void test("every metric that is asked for is one that Dragstrip exposes", () => {
-  const variables = all().flatMap((dashboard) => variablesOf(dashboard).map(({ name, definition }) => ({ where: name, expr: definition ?? "" })));
+  const variables = all().flatMap((dashboard) =>
+    variablesOf(dashboard).map(({ name, definition }) => ({ where: name, expr: definition ?? "" })),
+  );
   for (const { where, expr } of [...expressions, ...variables]) {
     const names = [...expr.matchAll(/\b(?:dragstrip|process|scrape)_\w+/g)].map(([name]) => name);
     for (const name of names.filter((name) => !OF_PROMETHEUS.includes(name))) {
@@ -94,15 +108,16 @@ void test("a legend uses labels that the expression's aggregation keeps", () => 
 
 /** Variables as values that leave an expression what it is. */
 function substituted(expr: string): string {
-  return expr
-    .replaceAll(/\$__(rate_interval|range|interval)/g, "1m")
-    .replaceAll(/\$\{?[a-z]\w*\}?/g, "x");
+  return expr.replaceAll(/\$__(rate_interval|range|interval)/g, "1m").replaceAll(/\$\{?[a-z]\w*\}?/g, "x");
 }
 
 void test("every expression is one that Prometheus can parse", () => {
   const directory = mkdtempSync(join(tmpdir(), "dashboards-"));
   try {
-    const rules = expressions.map(({ expr }, index) => ({ record: `expression:${String(index)}`, expr: substituted(expr) }));
+    const rules = expressions.map(({ expr }, index) => ({
+      record: `expression:${String(index)}`,
+      expr: substituted(expr),
+    }));
     const file = join(directory, "rules.json");
     writeFileSync(file, JSON.stringify({ groups: [{ name: "dashboards", rules }] }));
     execFileSync("promtool", ["check", "rules", "--lint=none", file], { encoding: "utf8", stdio: "pipe" });
