@@ -164,10 +164,12 @@ export function tableOf(about: Omit<About, "unit">, size: Size, contents: Conten
   ];
   const fieldOf = (column: Column): string =>
     column.label ?? valueField(1 + beside.indexOf(column), expressions.length);
-  const comments = beside.flatMap(({ name, mayBeEmpty }, index) =>
-    mayBeEmpty === undefined ? [] : [`<!-- may be empty (${name}, ${letter(index + 1)}): ${mayBeEmpty} -->`],
+  const optional = beside.flatMap(({ name, mayBeEmpty: why }, index) =>
+    why === undefined ? [] : [{ names: [name, letter(index + 1)], why }],
   );
-  const described = { ...about, description: [about.description, ...comments].join("\n\n"), unit: "string" };
+  const names = optional.flatMap((column) => column.names).join(", ");
+  const comment = `\n\n<!-- may be empty (${names}): ${optional.map(({ why }) => why).join("; ")} -->`;
+  const described = { ...about, description: about.description + (names === "" ? "" : comment), unit: "string" };
   const builder = panel(new table.PanelBuilder(), described, size, expressions.map(rows))
     .transformations([
       ...(beside.length > 0 ? joinedBy(KEY) : []),
