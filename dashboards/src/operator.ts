@@ -323,6 +323,22 @@ const files = () =>
     [lines(once(["instance"], own("process_open_fds")), "{{instance}}")],
   );
 
+const remoteWrite = () =>
+  timeSeries(
+    {
+      title: "Samples sent by remote write",
+      unit: "cps",
+      description:
+        "Samples of timelines per second, by what became of them. dropped: the server refused them for good; an event on the run says why. Empty where no remote write is set up.",
+      mayBeEmpty: "no remote write is set up",
+      mayBeIdle: "nothing was dropped",
+    },
+    [8, 7],
+    [lines(`sum by (outcome) (${rate("dragstrip_remote_write_samples_total", OPERATOR)})`, "{{outcome}}")],
+  )
+    .noValue("No remote write")
+    .overrideByName("dropped", [set.color(fixed(BAD))]);
+
 const scrapes = () =>
   timeSeries(
     {
@@ -331,7 +347,7 @@ const scrapes = () =>
       description:
         "How long Prometheus waited for the operator's metrics. With 200 finished runs it stays below 50 ms.",
     },
-    [12, 7],
+    [8, 7],
     [lines(once(["instance"], own("scrape_duration_seconds")), "{{instance}}")],
   ).axisSoftMax(0.05);
 
@@ -343,7 +359,7 @@ const samples = () =>
       description:
         "Series that the operator exposes. It grows with finished runs up to metrics.maxRuns, then the oldest leave.",
     },
-    [12, 7],
+    [8, 7],
     [lines(once(["instance"], own("scrape_samples_scraped")), "{{instance}}")],
   );
 
@@ -381,8 +397,9 @@ export function operator(): Dashboard {
       .withPanel(memory())
       .withPanel(cpu())
       .withPanel(files())
-      .withRow(heading("What its metrics cost"))
+      .withRow(heading("Metrics: what they cost, where they go"))
       .withPanel(scrapes())
-      .withPanel(samples()),
+      .withPanel(samples())
+      .withPanel(remoteWrite()),
   );
 }

@@ -19,6 +19,8 @@ export interface About {
   description: string;
   /** Why the panel may rightly be empty, if it may: a comment in the description, which Grafana does not show. */
   mayBeEmpty?: string;
+  /** The letters of queries that may have no answer where others have one, and why. */
+  mayLack?: { queries: string; why: string };
   /** Why colours or styles of its series may have nothing to apply to, if so; a comment as well. */
   mayBeIdle?: string;
 }
@@ -67,10 +69,10 @@ interface PanelBuilder extends Builder<Panel> {
 /** Width in 24ths of the page, and height in rows of about 30 pixels. */
 export type Size = [width: number, height: number];
 
-function describe({ description, mayBeEmpty, mayBeIdle }: About): string {
-  const comment = (what: string, why?: string): string =>
-    why === undefined ? "" : `\n\n<!-- may be ${what}: ${why} -->`;
-  return description + comment("empty", mayBeEmpty) + comment("idle", mayBeIdle);
+function describe({ description, mayBeEmpty, mayLack, mayBeIdle }: About): string {
+  const comment = (what: string, why?: string): string => (why === undefined ? "" : `\n\n<!-- may be ${what}: ${why} -->`);
+  const lack = mayLack === undefined ? "" : comment(`empty (${mayLack.queries})`, mayLack.why);
+  return description + comment("empty", mayBeEmpty) + lack + comment("idle", mayBeIdle);
 }
 
 /** Fills what every panel has. */

@@ -167,9 +167,11 @@ export function tableOf(about: Omit<About, "unit">, size: Size, contents: Conten
   const optional = beside.flatMap(({ name, mayBeEmpty: why }, index) =>
     why === undefined ? [] : [{ names: [name, letter(index + 1)], why }],
   );
-  const names = optional.flatMap((column) => column.names).join(", ");
-  const comment = `\n\n<!-- may be empty (${names}): ${optional.map(({ why }) => why).join("; ")} -->`;
-  const described = { ...about, description: about.description + (names === "" ? "" : comment), unit: "string" };
+  const lack = {
+    queries: optional.flatMap(({ names }) => names).join(", "),
+    why: optional.map(({ why }) => why).join("; "),
+  };
+  const described = { ...about, unit: "string", ...(optional.length > 0 ? { mayLack: lack } : {}) };
   const builder = panel(new table.PanelBuilder(), described, size, expressions.map(rows))
     .transformations([
       ...(beside.length > 0 ? joinedBy(KEY) : []),
