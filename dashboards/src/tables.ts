@@ -61,9 +61,10 @@ export const hidden = (column: Column): Column => ({
 
 const cell = (options: Record<string, unknown>): DynamicConfigValue => set.custom("cellOptions", options);
 
-/** Names with a colour each. */
+/** Names with a colour each, at the left as names are, whether labels or codes. */
 export const mapped = (mappings: ValueMapping[]): DynamicConfigValue[] => [
   set.of("mappings", mappings),
+  set.custom("align", "left"),
   cell({ type: common.TableCellDisplayMode.ColorText }),
 ];
 
