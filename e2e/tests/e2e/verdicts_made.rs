@@ -4,15 +4,21 @@ use crate::{
     common::redis,
     verdicts::{Burner, is, judged, limited, names, shape, succeeded},
 };
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use dragstrip_crds::run::{Limiter, RunPhase, Verdict};
 use dragstrip_e2e::{
-    SHORT_RUN, alone, faults,
+    Env, Look, SHORT_RUN, alone, faults,
     manifests::REDIS,
-    not_run,
+    not_run, processes,
     results::{self, phase},
+    until,
 };
-use std::time::Duration;
+use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
+use kube::ResourceExt;
+use std::{
+    process::Command,
+    time::{Duration, SystemTime},
+};
 
 const STORM: &str = "
 phases:
@@ -118,6 +124,61 @@ async fn a_machine_that_is_slower_from_the_middle_of_one_repetition_on() -> Resu
         drop(burners);
         let run = env.run_in("read", RunPhase::Succeeded, SHORT_RUN).await?;
         is(&run, Verdict::Degraded, &["NotSteady", "HighVariance"])
+    })
+    .await
+}
+
+const TOGETHER: &str = "
+phases:
+- name: read
+  load: {keyMaximum: 999}
+  loadgen: {ratio: '0:1', keyMaximum: 999, duration: 40s}
+clients: {pods: 2}
+timeout: 2m
+";
+
+/// The instant at which the clients of a run's only Job start.
+async fn start_line(env: &Env, run: &str) -> Result<Duration> {
+    until("the order to start", SHORT_RUN, || async {
+        let jobs: Vec<Job> = env.labelled(&format!("dragstrip.dev/run={run}")).await?;
+        let start = jobs.first().and_then(|job| job.annotations().get("dragstrip.dev/start-at-unix-nanos"));
+        Ok(match start {
+            Some(nanos) => Look::Done(Duration::from_nanos(nanos.parse()?)),
+            None => Look::NotYet("not given".to_owned()),
+        })
+    })
+    .await
+}
+
+/// Sends `signal` to every process of a pod.
+fn signal(pod: &Pod, signal: &str) -> Result<()> {
+    for process in processes::of_pod(&pod.uid().unwrap_or_default())? {
+        // One that has ended meanwhile needs none.
+        let _ = Command::new("kill").args([signal, &process.pid.to_string()]).status()?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_client_that_is_frozen_at_the_start_line() -> Result<()> {
+    alone("skew", |env| async move {
+        if !faults::local() {
+            not_run("a frozen client", "only the testbed's nodes share this machine's kernel");
+            return Ok(());
+        }
+        redis(&env).await?;
+        env.run("skewed", &judged("redis", TOGETHER)).await?;
+        let start = start_line(&env, "skewed").await?;
+        let pods: Vec<Pod> = env.labelled("dragstrip.dev/run=skewed").await?;
+        let late = pods.last().context("the run has no pod")?;
+        let until_start = start.saturating_sub(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?);
+        // The order has reached the runner by then, and its tool waits for the instant.
+        tokio::time::sleep(until_start.saturating_sub(Duration::from_millis(100))).await;
+        signal(late, "-STOP")?;
+        tokio::time::sleep(Duration::from_millis(1600)).await;
+        signal(late, "-CONT")?;
+        let run = env.run_in("skewed", RunPhase::Succeeded, SHORT_RUN).await?;
+        is(&run, Verdict::Degraded, &["StartSkew"])
     })
     .await
 }
