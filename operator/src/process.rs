@@ -6,7 +6,7 @@ use crate::{
     context::Context,
     datastore,
     metrics::Metrics,
-    run,
+    run, sinks,
 };
 use axum::{Router, extract::State, http::StatusCode, response::IntoResponse, routing::get};
 use futures::{Future, FutureExt, future::Shared};
@@ -177,6 +177,10 @@ async fn controllers(
         () = runs => "run",
         () = keeper => "turn",
         () = expiry => "expiry",
+        () = sinks::annotations::controller(ctx.clone(), &parts) => "annotation",
+        () = sinks::remote_write::sender(&ctx) => "remote write",
+        // The sender never ends by itself, and may be in the middle of a request.
+        () = parts.shutdown() => "all of them",
     };
     // A controller that ends while nobody asked must not leave half an operator behind.
     if stop.now_or_never().is_some() { Ok(()) } else { Err(Error::ControllerEnded(ended)) }
