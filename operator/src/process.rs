@@ -177,10 +177,8 @@ async fn controllers(
         () = runs => "run",
         () = keeper => "turn",
         () = expiry => "expiry",
-        () = sinks::annotations::controller(ctx.clone(), &parts) => "annotation",
-        () = sinks::remote_write::sender(&ctx) => "remote write",
-        // The sender never ends by itself, and may be in the middle of a request.
-        () = parts.shutdown() => "all of them",
+        () = Box::pin(sinks::annotations::controller(ctx.clone(), &parts)) => "annotation",
+        () = Box::pin(sinks::remote_write::sender(&ctx)) => "remote write",
     };
     // A controller that ends while nobody asked must not leave half an operator behind.
     if stop.now_or_never().is_some() { Ok(()) } else { Err(Error::ControllerEnded(ended)) }

@@ -190,12 +190,11 @@ fn connector(authorities: RootCertStore) -> Result<HttpsConnector<HttpConnector>
 /// How long a server wants to be left alone: seconds, or a date.
 fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?;
-    let asked = match text.parse() {
-        Ok(seconds) => Duration::from_secs(seconds),
-        Err(_) => {
-            let until = rfc2822::parse(text).ok()?.timestamp();
-            Duration::try_from(until.duration_since(now)).unwrap_or(Duration::ZERO)
-        }
+    let asked = if let Ok(seconds) = text.parse() {
+        Duration::from_secs(seconds)
+    } else {
+        let until = rfc2822::parse(text).ok()?.timestamp();
+        Duration::try_from(until.duration_since(now)).unwrap_or(Duration::ZERO)
     };
     Some(asked.min(LONGEST_RETRY_AFTER))
 }

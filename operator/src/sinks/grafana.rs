@@ -87,8 +87,8 @@ impl Grafana {
     async fn find(&self, annotation: &Annotation) -> Result<Option<i64>, Error> {
         let Annotation { time, tags, .. } = annotation;
         // Names of objects need no escapes.
-        let tags: String = tags.iter().map(|tag| format!("&tags={tag}")).collect();
-        let path = format!("/api/annotations?type=annotation&from={time}&to={time}{tags}");
+        let tags = tags.join("&tags=");
+        let path = format!("/api/annotations?type=annotation&from={time}&to={time}&tags={tags}");
         let answer = accepted(self.ask(Method::GET, &path, None).await?)?;
         let found: Vec<Found> = serde_json::from_slice(&answer.body).map_err(Error::Decode)?;
         Ok(found.iter().find(|found| found.time == *time).map(|found| found.id))
