@@ -30,16 +30,16 @@ const ONE_MACHINE: &str = "
 ";
 
 /// A run of `phases` against `datastore` whose verdict leaves out what one machine breaks.
-fn judged(datastore: &str, phases: &str) -> String {
+pub(crate) fn judged(datastore: &str, phases: &str) -> String {
     format!("{}\nrequirements:{ONE_MACHINE}", against(datastore, phases))
 }
 
-fn names(run: &BenchmarkRun) -> Result<Vec<String>> {
+pub(crate) fn names(run: &BenchmarkRun) -> Result<Vec<String>> {
     Ok(results::status(run)?.reasons)
 }
 
 /// Asserts the run's verdict and all its reasons.
-fn is(run: &BenchmarkRun, verdict: Verdict, reasons: &[&str]) -> Result<()> {
+pub(crate) fn is(run: &BenchmarkRun, verdict: Verdict, reasons: &[&str]) -> Result<()> {
     let status = results::status(run)?;
     let evidence: Vec<_> = status.phases.iter().flat_map(|phase| &phase.reasons).collect();
     ensure!(
@@ -52,13 +52,13 @@ fn is(run: &BenchmarkRun, verdict: Verdict, reasons: &[&str]) -> Result<()> {
 }
 
 /// Asserts what limited a phase, and that the evidence says all of `parts`.
-fn limited(phase: &PhaseStatus, by: Limiter, parts: &[&str]) -> Result<()> {
+pub(crate) fn limited(phase: &PhaseStatus, by: Limiter, parts: &[&str]) -> Result<()> {
     let limited = phase.limited_by.clone().with_context(|| format!("nothing is told of {}", phase.name))?;
     ensure!(limited.by == by, "limited by {}, not {by}: {}", limited.by, limited.evidence);
     says(&limited.evidence, parts)
 }
 
-async fn succeeded(env: &Env, name: &str, spec: &str) -> Result<BenchmarkRun> {
+pub(crate) async fn succeeded(env: &Env, name: &str, spec: &str) -> Result<BenchmarkRun> {
     env.run(name, spec).await?;
     env.run_in(name, RunPhase::Succeeded, SHORT_RUN).await
 }
@@ -162,7 +162,7 @@ async fn one_hot_shard_of_several_is_named() -> Result<()> {
 }
 
 /// Limits what a pod sends to `rate` while it is there.
-async fn shape(env: &Env, run: &str, rate: &str) -> Result<()> {
+pub(crate) async fn shape(env: &Env, run: &str, rate: &str) -> Result<()> {
     placed(env, run, SHORT_RUN).await?;
     let pid = until("a process of the client pod", SHORT_RUN, || async {
         let pods: Vec<Pod> = env.labelled(&format!("dragstrip.dev/run={run}")).await?;
@@ -239,10 +239,10 @@ async fn different_zones_and_one_machine_under_two_nodes_are_told() -> Result<()
 }
 
 /// Something that takes one CPU of this machine until it goes out of scope.
-struct Burner(Child);
+pub(crate) struct Burner(Child);
 
 impl Burner {
-    fn light() -> Result<Self> {
+    pub(crate) fn light() -> Result<Self> {
         Ok(Self(Command::new("sh").args(["-c", "while :; do :; done"]).spawn()?))
     }
 }
