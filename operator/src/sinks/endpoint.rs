@@ -268,6 +268,7 @@ impl Endpoint {
 mod tests {
     use super::*;
     use crate::sinks::fixtures::Server;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     fn directory(files: &[(&str, &str)]) -> tempfile::TempDir {
         let directory = tempfile::tempdir().unwrap();
@@ -362,6 +363,45 @@ mod tests {
         }
         let sent = server.asked().into_iter().map(|asked| asked.headers[AUTHORIZATION].clone());
         assert_eq!(sent.collect::<Vec<_>>(), ["Bearer first", "Bearer second"]);
+    }
+
+    /// A server on localhost that answers one request over TLS, and the authority to believe.
+    async fn encrypted() -> (String, String) {
+        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        let key = rustls::pki_types::PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = rustls::ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![made.cert.der().clone()], key.into())
+            .unwrap();
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("https://localhost:{}", listener.local_addr().unwrap().port());
+        tokio::spawn(async move {
+            let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(config));
+            while let Ok((stream, _)) = listener.accept().await {
+                // A client that does not believe goes.
+                let Ok(mut stream) = acceptor.accept(stream).await else { continue };
+                stream.read(&mut [0; 1024]).await.unwrap();
+                stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi").await.unwrap();
+            }
+        });
+        (url, made.cert.pem())
+    }
+
+    #[tokio::test]
+    async fn a_private_authority_is_believed_only_where_its_certificate_is_with_the_credentials() {
+        let (url, authority) = encrypted().await;
+        let ask = async |files: &[(&str, &str)]| {
+            let held = directory(files);
+            let endpoint = Endpoint::new(&url, Some(held.path().to_owned()), vec![]).unwrap();
+            endpoint.ask(Method::GET, "/", &[], "").await
+        };
+        let answer = ask(&[("token", "a"), ("ca.crt", &authority)]).await.unwrap();
+        assert_eq!(answer.told(), "200 OK: hi");
+        let told = crate::process::chain(&ask(&[("token", "a")]).await.unwrap_err());
+        assert!(told.contains("invalid peer certificate"), "{told}");
     }
 
     #[test]

@@ -1,7 +1,10 @@
 //! What is told when, and what comes of it in a Grafana as documented.
 
 use super::*;
-use crate::sinks::grafana::tests::grafana;
+use crate::{
+    datastore::tests::{Cluster, body, context},
+    sinks::{Sinks, grafana::tests::grafana},
+};
 use serde_json::Value;
 
 const START: &str = "2026-01-01T00:00:00Z";
@@ -81,6 +84,31 @@ async fn a_run_is_one_annotation_from_start_to_end_and_made_anew_where_somebody_
     let (_, annotation) = kept.lock().unwrap().annotations[0].clone();
     assert_eq!(annotation["timeEnd"], 1_767_225_660_500_i64);
     assert!(annotation["text"].as_str().unwrap().contains("Valid"), "{annotation}");
+}
+
+#[tokio::test]
+async fn the_id_is_written_into_the_status_that_was_looked_at() {
+    const WRITE: &str = "PATCH benchmarkruns sprint status";
+    let (grafana, _server, kept, _directory) = grafana("glsa_test").await;
+    let stored = |call: &str| {
+        let stored =
+            json!({"metadata": {"name": "sprint", "namespace": "pits", "uid": "u", "resourceVersion": "2"}});
+        (call == WRITE).then_some((200, stored))
+    };
+    let (ctx, calls) = context(Cluster::default(), stored);
+    let sinks = Sinks { remote_write: None, grafana: Some(grafana) };
+    let ctx = Arc::new(Context { sinks: Arc::new(sinks), ..(*ctx).clone() });
+    let mut seen = run(json!({"grafana": {"pending": true}}));
+    seen.metadata.namespace = Some("pits".into());
+    let seen = Arc::new(seen);
+    reconcile(seen.clone(), ctx.clone()).await.unwrap();
+    let written = body(&calls, WRITE);
+    assert_eq!(written["status"], json!({"grafana": {"annotationId": 1, "pending": true}}), "nothing else");
+    assert_eq!(written["metadata"], json!({"resourceVersion": "1"}), "another's write would be undone");
+    // The watch is behind what was just written.
+    kept.lock().unwrap().annotations.clear();
+    reconcile(seen, ctx).await.unwrap();
+    assert_eq!(kept.lock().unwrap().annotations.len(), 0, "Grafana was told again");
 }
 
 #[test]
