@@ -383,7 +383,7 @@ mod tests {
             while let Ok((stream, _)) = listener.accept().await {
                 // A client that does not believe goes.
                 let Ok(mut stream) = acceptor.accept(stream).await else { continue };
-                stream.read(&mut [0; 1024]).await.unwrap();
+                assert!(stream.read(&mut [0; 1024]).await.unwrap() > 0, "no request came");
                 stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi").await.unwrap();
             }
         });
