@@ -99,9 +99,12 @@ export function targetsOf(panel: Panel): (Target & { expr: string })[] {
   );
 }
 
-/** Why a panel may be empty, or undefined: `<!-- may be empty: why -->` in its description. */
-export function mayBeEmpty(panel: Panel): string | undefined {
-  return /<!--\s*may be empty:\s*(.+?)\s*-->/s.exec(panel.description ?? "")?.[1];
+/**
+ * Whether a panel's description pardons it, and says why, in a comment that Grafana does not show:
+ * `<!-- may be empty: why -->`, or `<!-- may be idle: why -->` where overrides or mappings wait for series of some runs.
+ */
+export function pardoned(panel: Panel, what: "empty" | "idle"): boolean {
+  return new RegExp(`<!--\\s*may be ${what}:\\s*\\S.*?-->`, "s").test(panel.description ?? "");
 }
 
 /** Every *.json file of a directory, by name. */

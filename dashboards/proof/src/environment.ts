@@ -8,13 +8,15 @@ import { standardTransformers, standardTransformersRegistry } from "@grafana/dat
 
 const page = globalThis as unknown as Record<string, unknown>;
 page["window"] ??= globalThis;
-page["navigator"] ??= { language: "en-US" };
+page["navigator"] ??= { language: "en-US", languages: ["en-US"] };
 
-/** Ids of the transformations that @grafana/data brings. */
-export const TRANSFORMATIONS: ReadonlySet<string> = new Set(Object.values(standardTransformers).map(({ id }) => id));
+/** The transformations that @grafana/data brings, by id; some stand there under two names. */
+const BY_ID = new Map(Object.values(standardTransformers).map((transformation) => [transformation.id as string, transformation]));
+
+export const TRANSFORMATIONS: ReadonlySet<string> = new Set(BY_ID.keys());
 
 standardTransformersRegistry.setInit(() =>
-  Object.values(standardTransformers).map((transformation) => ({
+  [...BY_ID.values()].map((transformation) => ({
     id: transformation.id,
     name: transformation.name,
     transformation: () => Promise.resolve(transformation),

@@ -6,7 +6,7 @@
 import "./environment";
 import { FieldType, createTheme, getDisplayProcessor, getFieldDisplayName, getFieldDisplayValues } from "@grafana/data";
 import type { DataFrame, Field, FieldConfigSource, ReduceDataOptions } from "@grafana/data";
-import { mayBeEmpty } from "./dashboard";
+import { pardoned } from "./dashboard";
 import type { Shown, Step } from "./evaluate";
 import { configured, registryOf } from "./field-config";
 import { legendLabels } from "./frames";
@@ -108,13 +108,12 @@ export function faultsOfAllViews(views: readonly Shown[]): Fault[] {
   const panel = views[0]?.panel;
   if (panel === undefined) return [];
   const filled = views.filter(({ transformed }) => hasRows(transformed));
-  const pardoned = mayBeEmpty(panel) !== undefined;
-  if (filled.length === 0) return pardoned ? [] : [{ what: "is empty" }, ...emptyTargets(views)];
+  const mayBeEmpty = pardoned(panel, "empty");
+  if (filled.length === 0) return mayBeEmpty ? [] : [{ what: "is empty" }, ...emptyTargets(views)];
   return [
-    ...(pardoned ? [] : [...emptyTargets(views), ...emptyColumns(filled)]),
+    ...(mayBeEmpty ? [] : [...emptyTargets(views), ...emptyColumns(filled)]),
     ...idleTransformations(filled),
-    ...idleOverrides(filled),
-    ...idleMappings(filled),
+    ...(pardoned(panel, "idle") ? [] : [...idleOverrides(filled), ...idleMappings(filled)]),
   ];
 }
 
@@ -192,20 +191,20 @@ function idleOverrides(filled: readonly Shown[]): Fault[] {
   );
 }
 
-/** Mappings none of whose values is ever seen. */
+/** Whether a field reads differently by its value mappings. */
+function mappingShows(field: Field): boolean {
+  const plain = getDisplayProcessor({ field: { ...field, config: { ...field.config, mappings: [] } }, theme: THEME });
+  const mapped = getDisplayProcessor({ field, theme: THEME });
+  return values(field).some((value) => mapped(value).text !== plain(value).text || mapped(value).color !== plain(value).color);
+}
+
+/** Mappings none of whose values is ever seen, in any field. */
 function idleMappings(filled: readonly Shown[]): Fault[] {
   const used = new Map<string, boolean>();
-  for (const { frames } of filled) {
-    for (const frame of frames) {
-      for (const field of frame.fields) {
-        if ((field.config.mappings ?? []).length === 0) continue;
-        const plain = getDisplayProcessor({ field: { ...field, config: { ...field.config, mappings: [] } }, theme: THEME });
-        const mapped = getDisplayProcessor({ field, theme: THEME });
-        const differs = values(field).some((value) => mapped(value).text !== plain(value).text || mapped(value).color !== plain(value).color);
-        const name = nameOf(field, frame, frames);
-        used.set(name, used.get(name) === true || differs);
-      }
-    }
+  for (const field of filled.flatMap(({ frames }) => frames.flatMap(({ fields }) => fields))) {
+    const { mappings = [] } = field.config;
+    const key = JSON.stringify(mappings);
+    if (mappings.length > 0 && used.get(key) !== true) used.set(key, mappingShows(field));
   }
-  return [...used].flatMap(([name, differs]) => (differs ? [] : [{ what: `the value mappings of '${name}' change nothing` }]));
+  return [...used].flatMap(([key, shows]) => (shows ? [] : [{ what: `the value mappings ${key.slice(0, 80)}... change nothing` }]));
 }
