@@ -10,9 +10,14 @@ const page = globalThis as unknown as Record<string, unknown>;
 page["window"] ??= globalThis;
 page["navigator"] ??= { language: "en-US", languages: ["en-US"] };
 
-/** The transformations that @grafana/data brings, by id; some stand there under two names. */
-const BY_ID = new Map(Object.values(standardTransformers).map((transformation) => [transformation.id as string, transformation]));
+// Deprecated for plugins, which find the application's list; here is no application.
+// eslint-disable-next-line @typescript-eslint/no-deprecated
+const LIBRARY = Object.values(standardTransformers);
 
+/** The transformations that @grafana/data brings, by id; some stand there under two names. */
+const BY_ID = new Map<string, (typeof LIBRARY)[number]>(LIBRARY.map((transformation) => [transformation.id, transformation]));
+
+/** Their ids. */
 export const TRANSFORMATIONS: ReadonlySet<string> = new Set(BY_ID.keys());
 
 standardTransformersRegistry.setInit(() =>

@@ -72,7 +72,6 @@ function unreadable({ panel, frames, choices }: Shown): Fault[] {
     replaceVariables: (text) => interpolate(text, choices),
     theme: THEME,
   });
-  if (shown.length === 0) return [{ what: "no field is left to show" }];
   return shown.flatMap(({ name, display }) =>
     ["", "NaN", "null", "undefined", "No data"].includes(display.text) ? [{ what: `'${name}' reads '${display.text}'` }] : [],
   );
