@@ -54,6 +54,9 @@ export interface Panel {
 export interface Variable {
   readonly name: string;
   readonly type: string;
+  readonly label?: string;
+  /** 2 is a variable that is not shown. */
+  readonly hide?: number;
   readonly query?: string | { readonly query?: string };
   readonly definition?: string;
   readonly regex?: string;
@@ -67,6 +70,7 @@ export interface Variable {
 export interface Annotation {
   readonly name: string;
   readonly enable?: boolean;
+  readonly iconColor?: string;
   readonly expr?: string;
   readonly step?: string;
   readonly titleFormat?: string;

@@ -18,7 +18,7 @@ void test("each series is a frame that carries its labels and is named by the le
   assert.deepEqual(fields(frames), [[["Time", [0, 1000]], ["up", [1, 2]]]]);
   const value = frames[0]?.fields[1];
   assert.equal(value?.config.displayNameFromDS, "p !");
-  assert.deepEqual(value?.labels, { __name__: "up", pod: "p" });
+  assert.deepEqual(value.labels, { __name__: "up", pod: "p" });
 });
 
 void test("a table has a column for each label, in the order of their names, and nothing where a series lacks it", () => {
