@@ -1,12 +1,13 @@
 /** The preview page: a dashboard's panels at their places, drawn by Grafana's own components. */
 
 import "../src/environment";
+import "@fontsource/inter/400.css";
+import "@fontsource/inter/500.css";
 import { createRoot } from "react-dom/client";
 import { useEffect, useState, type ReactElement } from "react";
-import { ThemeContext, createTheme, dateTimeFormat, type DataFrame, type GrafanaTheme2 } from "@grafana/data";
+import { ThemeContext, cacheFieldDisplayNames, createTheme, dateTimeFormat, transformDataFrame, type DataFrame, type GrafanaTheme2 } from "@grafana/data";
 import { GlobalStyles, PanelChrome } from "@grafana/ui";
 import { lastValueFrom } from "rxjs";
-import { transformDataFrame } from "@grafana/data";
 import type { Panel } from "../src/dashboard";
 import { configured, registryOf } from "../src/field-config";
 import { framesOf } from "../src/frames";
@@ -31,7 +32,11 @@ async function framesFor({ panel, answers }: PageData["panels"][number]): Promis
   const context = { interpolate: (text: string) => interpolate(text, choices) };
   const transformed = await lastValueFrom(transformDataFrame([...transformations], framesOf(answers), context));
   const registry = registryOf(panel.type);
-  return registry === undefined ? [] : configured(transformed, panel.fieldConfig ?? { defaults: {}, overrides: [] }, registry, choices, theme);
+  if (registry === undefined) return [];
+  const frames = configured(transformed, panel.fieldConfig ?? { defaults: {}, overrides: [] }, registry, choices, theme);
+  // As the application does: tables read the names from here.
+  cacheFieldDisplayNames(frames);
+  return frames;
 }
 
 function place({ gridPos: { x, y, w, h } }: Panel): { left: number; top: number; width: number; height: number } {

@@ -135,7 +135,6 @@ interface StatOptions extends ReducedOptions {
   graphMode: BigValueGraphMode;
   justifyMode: BigValueJustifyMode;
   textMode: BigValueTextMode;
-  wideLayout: boolean;
 }
 
 function Stat(props: ContentProps): ReactElement {
@@ -156,12 +155,11 @@ function Stat(props: ContentProps): ReactElement {
         <BigValue
           value={value.display}
           count={count}
-          {...(value.sparkline === undefined ? {} : { sparkline: value.sparkline })}
+          sparkline={value.sparkline}
           colorMode={options.colorMode ?? BigValueColorMode.Value}
           graphMode={graphMode}
           justifyMode={options.justifyMode ?? BigValueJustifyMode.Auto}
-          {...(options.textMode === undefined ? {} : { textMode: options.textMode })}
-          wideLayout={options.wideLayout ?? true}
+          textMode={options.textMode}
           alignmentFactors={alignmentFactors}
           width={each}
           height={high}
@@ -200,10 +198,10 @@ function Gauges(props: ContentProps): ReactElement {
         <BarGauge
           value={value.display}
           field={value.field}
-          {...(value.view?.getFieldDisplayProcessor(value.colIndex ?? 0) === undefined ? {} : { display: value.view.getFieldDisplayProcessor(value.colIndex ?? 0) })}
+          display={value.view?.getFieldDisplayProcessor(value.colIndex ?? 0)}
           orientation={orientation}
           displayMode={options.displayMode ?? ("basic" as BarGaugeDisplayMode)}
-          {...(options.valueMode === undefined ? {} : { valueDisplayMode: options.valueMode })}
+          valueDisplayMode={options.valueMode}
           namePlacement={options.namePlacement ?? BarGaugeNamePlacement.Auto}
           showUnfilled={options.showUnfilled ?? true}
           alignmentFactors={alignmentFactors}
@@ -224,5 +222,5 @@ function Rows({ panel, frames, width, height }: ContentProps): ReactElement {
   }>(panel);
   const [frame] = frames;
   if (frame === undefined) return <></>;
-  return <TableNG data={frame} width={width} height={height} cellHeight={cellHeight} noHeader={!showHeader} initialSortBy={sortBy} />;
+  return <TableNG data={frame} width={width} height={height} cellHeight={cellHeight} noHeader={!showHeader} sortBy={sortBy} />;
 }

@@ -94,7 +94,7 @@ function write(data: PageData, theme: string, output: string): string {
   writeFileSync(
     file,
     `<!doctype html><html lang="en"><head><meta charset="utf-8"><title>${data.dashboard.title} (preview, not Grafana)</title>
-<style>${style}</style></head><body><div id="root"></div>
+<style>${style} body { margin: 0; }</style></head><body><div id="root"></div>
 <script>window.__data = ${embedded(data)}; window.__theme = "${theme}";</script>
 <script>${script}</script></body></html>`,
   );
