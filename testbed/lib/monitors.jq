@@ -1,6 +1,7 @@
 # From ServiceMonitors and PodMonitors to a Prometheus configuration (JSON is YAML),
 # as the Prometheus operator makes it. Input: an array of Kubernetes objects.
-# Arguments: $namespace of the release, $kubeconfig (a path).
+# Arguments: $namespace of the release, $targets, the directory that discovery writes to:
+# Debian's Prometheus is built without discovery of Kubernetes, see discovery.jq.
 
 def label_name: gsub("[^a-zA-Z0-9_]"; "_");
 # The operator's spelling to Prometheus' own.
@@ -21,19 +22,18 @@ def selected($kind):
     elif .operator == "Exists" then keep([present(.key)]; "true")
     else {action: "drop", source_labels: [present(.key)], regex: "true"} end);
 
-def namespaces($own):
-  if .any then {} else {namespaces: {names: (.matchNames // [$own])}} end;
+def within($own):
+  if .any then empty else keep(["__meta_kubernetes_namespace"]; "(\(.matchNames // [$own] | join("|")))") end;
 
 def scraping:
   {
     scrape_interval: (.interval // "30s"),
-    scrape_timeout: (.scrapeTimeout // (if (.interval // "30s") == "1s" then "1s" else "10s" end)),
     metrics_path: (.path // "/metrics"),
     scheme: (.scheme // "http" | ascii_downcase),
     honor_labels: (.honorLabels // false),
     honor_timestamps: (.honorTimestamps // true),
     metric_relabel_configs: (.metricRelabelings // [] | map(relabeling))
-  };
+  } + (if .scrapeTimeout then {scrape_timeout: .scrapeTimeout} else {} end);
 
 # Prometheus lists pods that ended; the operator leaves them out.
 def not_ended: {action: "drop", source_labels: ["__meta_kubernetes_pod_phase"], regex: "(Failed|Succeeded)"};
@@ -46,8 +46,9 @@ def pod_jobs:
   | .spec.podMetricsEndpoints | to_entries[] | .key as $index | .value as $endpoint
   | ($endpoint | scraping) + {
     job_name: "podMonitor/\($own)/\($monitor.metadata.name)/\($index)",
-    kubernetes_sd_configs: [{role: "pod", kubeconfig_file: $kubeconfig} + ($monitor.spec.namespaceSelector // {} | namespaces($own))],
+    file_sd_configs: [{files: ["\($targets)/pods.json"]}],
     relabel_configs: [
+      ($monitor.spec.namespaceSelector // {} | within($own)),
       ($monitor.spec.selector | selected("pod")),
       (if $endpoint.port then keep(["__meta_kubernetes_pod_container_port_name"]; $endpoint.port)
        else keep(["__meta_kubernetes_pod_container_port_number"]; $endpoint.portNumber // $endpoint.targetPort | tostring) end),
@@ -67,8 +68,9 @@ def service_jobs:
   | .spec.endpoints | to_entries[] | .key as $index | .value as $endpoint
   | ($endpoint | scraping) + {
     job_name: "serviceMonitor/\($own)/\($monitor.metadata.name)/\($index)",
-    kubernetes_sd_configs: [{role: "endpoints", kubeconfig_file: $kubeconfig} + ($monitor.spec.namespaceSelector // {} | namespaces($own))],
+    file_sd_configs: [{files: ["\($targets)/endpoints.json"]}],
     relabel_configs: [
+      ($monitor.spec.namespaceSelector // {} | within($own)),
       ($monitor.spec.selector | selected("service")),
       (if $endpoint.port then keep(["__meta_kubernetes_endpoint_port_name"]; $endpoint.port)
        else keep(["__meta_kubernetes_pod_container_port_number"]; $endpoint.targetPort | tostring) end),

@@ -66,8 +66,9 @@ export function Bars({ panel, frames, width, height, theme }: ContentProps): Rea
     const value = ((category?.values ?? []) as unknown[])[row];
     return category?.display === undefined ? String(value) : formattedValueToString(category.display(value));
   });
-  const legendShown = options.legend?.showLegend === true && options.legend.displayMode !== LegendDisplayMode.Hidden;
-  const chartHeight = height - (legendShown ? 30 : 0);
+  const legendShown = options.legend?.showLegend === true;
+  // A legend of many names takes two lines.
+  const chartHeight = height - (legendShown ? (numbers.length > 4 ? 52 : 30) : 0);
   const chart = { bars, labels, numbers, options, width, height: chartHeight, theme };
   return (
     <div style={{ width, height }}>

@@ -59,9 +59,10 @@ export function Heatmap({ panel, frames, width, height, theme, range }: ContentP
     const every = Math.ceil((buckets.length * 24) / height);
     const splits = buckets.map((_, index) => index + 1).filter((row) => row % every === 0);
     builder.addAxis({ scaleKey: "y", placement: AxisPlacement.Left, theme, size: 70, splits: () => splits, values: (_, rows) => rows.map(bound) });
-    builder.addSeries({ scaleKey: "y", theme, pathBuilder: () => null, show: true } as never);
-    builder.addHook("draw", (plot) => drawCells(plot, times, buckets.map(({ values }) => values as number[]), SCHEMES[theme.isDark ? "dark" : "light"]));
-    builder.setPrepData(() => [times, times.map(() => null)] as never);
+    builder.addSeries({ scaleKey: "y", theme, pathBuilder: () => null, show: true });
+    builder.addHook("draw", (plot) => {
+      drawCells(plot, times, buckets.map(({ values }) => values as number[]), SCHEMES[theme.isDark ? "dark" : "light"]);
+    });
     return { builder, times };
   }, [frame, height, panel, range, theme]);
   return <UPlotChart config={config.builder} data={[config.times, config.times.map(() => null)]} width={width} height={height} />;

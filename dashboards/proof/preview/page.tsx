@@ -25,6 +25,8 @@ declare global {
 const data = window.__data;
 const theme = createTheme({ colors: { mode: window.__theme } });
 const choices: Choices = new Map(data.choices);
+/** In titles all values together are a word. */
+const words: Choices = new Map(data.choices.map(([name, choice]) => [name, choice.allValue === undefined ? choice : { values: ["All"], several: false }]));
 
 /** A panel's data as Grafana hands it to the panel. */
 async function framesFor({ panel, answers }: PageData["panels"][number]): Promise<DataFrame[]> {
@@ -54,7 +56,7 @@ function OnePanel({ panel, frames }: { panel: Panel; frames: DataFrame[] }): Rea
   const description = (panel.description ?? "").replace(/<!--.*?-->/gs, "");
   return (
     <div style={{ position: "absolute", ...position }}>
-      <PanelChrome width={width} height={height} title={interpolate(panel.title ?? "", choices)} description={description} padding={panel.type === "table" ? "none" : "md"}>
+      <PanelChrome width={width} height={height} title={interpolate(panel.title ?? "", words)} description={description} padding={panel.type === "table" ? "none" : "md"}>
         {(innerWidth, innerHeight) => (
           <PanelContent panel={panel} frames={frames} width={innerWidth} height={innerHeight} theme={theme} choices={choices} range={data.range} regions={data.regions} />
         )}
@@ -96,7 +98,7 @@ function Row({ panel }: { panel: Panel }): ReactElement {
   const { width, ...position } = place(panel);
   return (
     <div style={{ position: "absolute", ...position, width, color: theme.colors.text.primary, fontSize: 16, fontWeight: 500, paddingTop: 4 }}>
-      {interpolate(panel.title ?? "", choices)}
+      {interpolate(panel.title ?? "", words)}
     </div>
   );
 }

@@ -1,6 +1,6 @@
 /** What is inside a panel, by its kind. Where Grafana's panel is in no library, the closest of its components draws it. */
 
-import { BigValue, BigValueColorMode, BigValueGraphMode, BigValueJustifyMode, BarGauge, TimeSeries, VizRepeater } from "@grafana/ui";
+import { BigValue, BigValueColorMode, BigValueGraphMode, BigValueJustifyMode, BigValueTextMode, BarGauge, TimeSeries, VizRepeater } from "@grafana/ui";
 import { TableNG } from "@grafana/ui/unstable";
 import {
   FieldType,
@@ -14,7 +14,7 @@ import {
   type ReduceDataOptions,
   type TimeRange as GrafanaTimeRange,
 } from "@grafana/data";
-import { BarGaugeNamePlacement, TableCellHeight, type BarGaugeDisplayMode, type BarGaugeValueMode, type BigValueTextMode, type VizLegendOptions } from "@grafana/schema";
+import { BarGaugeDisplayMode, BarGaugeNamePlacement, TableCellHeight, type BarGaugeValueMode, type VizLegendOptions } from "@grafana/schema";
 import type { ReactElement } from "react";
 import type { Panel } from "../src/dashboard";
 import type { TimeRange } from "../src/prometheus";
@@ -200,7 +200,7 @@ function Gauges(props: ContentProps): ReactElement {
           field={value.field}
           display={value.view?.getFieldDisplayProcessor(value.colIndex ?? 0)}
           orientation={orientation}
-          displayMode={options.displayMode ?? ("basic" as BarGaugeDisplayMode)}
+          displayMode={options.displayMode ?? BarGaugeDisplayMode.Basic}
           valueDisplayMode={options.valueMode}
           namePlacement={options.namePlacement ?? BarGaugeNamePlacement.Auto}
           showUnfilled={options.showUnfilled ?? true}

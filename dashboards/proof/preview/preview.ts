@@ -14,9 +14,9 @@ import { join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import { parseArgs } from "node:util";
 import { panelsOf, readDashboards, type Dashboard } from "../src/dashboard";
-import { DEFAULTS, queryTimes, rangeOf, show, type Shown } from "../src/evaluate";
+import { DEFAULTS, queryTimes, rangeOf, rangeOfView, show, type Shown } from "../src/evaluate";
 import { Prometheus, type Source, type TimeRange } from "../src/prometheus";
-import { repeated } from "../src/proof";
+import { repeated, type View } from "../src/proof";
 import { interpolate, viewsOf, type Choices } from "../src/variables";
 import { PAGE_WIDTH, pageHeight, type PageData, type Region } from "./data";
 
@@ -29,23 +29,24 @@ const fits = (choices: Choices, chosen: readonly string[]): boolean =>
   });
 
 /** All panels in one view. */
-async function look(dashboard: Dashboard, choices: Choices, source: Source, range: TimeRange): Promise<Shown[]> {
+async function look(dashboard: Dashboard, view: View, source: Source): Promise<Shown[]> {
   const shown: Shown[] = [];
   for (const panel of panelsOf(dashboard)) {
     // One picture of a panel that is drawn once for each value: of the first.
-    const [first = choices] = repeated(panel, [choices]);
-    shown.push(await show(panel, first, source, range));
+    const [first = view] = repeated(panel, [view]);
+    shown.push(await show(panel, first.choices, source, first.range));
   }
   return shown;
 }
 
-async function fullestView(dashboard: Dashboard, chosen: readonly string[], source: Source, range: TimeRange): Promise<{ choices: Choices; shown: Shown[] }> {
-  const { views } = await viewsOf(dashboard, source, range);
+async function fullestView(dashboard: Dashboard, chosen: readonly string[], source: Source, now: number): Promise<View & { shown: Shown[] }> {
+  const { views } = await viewsOf(dashboard, source, rangeOf(dashboard, now));
   const filled = (shown: readonly Shown[]): number => shown.filter(({ frames }) => frames.some(({ length }) => length > 0)).length;
-  let best: { choices: Choices; shown: Shown[] } | undefined;
+  let best: (View & { shown: Shown[] }) | undefined;
   for (const choices of views.filter((view) => fits(view, chosen))) {
-    const shown = await look(dashboard, choices, source, range);
-    if (best === undefined || filled(shown) > filled(best.shown)) best = { choices, shown };
+    const view = { choices, range: await rangeOfView(dashboard, choices, source, now) };
+    const shown = await look(dashboard, view, source);
+    if (best === undefined || filled(shown) > filled(best.shown)) best = { ...view, shown };
   }
   if (best === undefined) throw new Error(`${dashboard.uid} has no view with ${chosen.join(", ")}`);
   return best;
@@ -73,8 +74,7 @@ async function regionsOf(dashboard: Dashboard, choices: Choices, source: Source,
 }
 
 async function pageOf(dashboard: Dashboard, chosen: readonly string[], source: Source, now: number): Promise<PageData> {
-  const range = rangeOf(dashboard, now);
-  const { choices, shown } = await fullestView(dashboard, chosen, source, range);
+  const { choices, range, shown } = await fullestView(dashboard, chosen, source, now);
   return {
     dashboard,
     choices: [...choices],

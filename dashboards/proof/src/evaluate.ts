@@ -58,6 +58,27 @@ export function rangeOf(dashboard: Dashboard, now: number): TimeRange {
   return { from: seconds(from, false), to: seconds(to, true) };
 }
 
+/** Seconds before and after a run that a link to it shows. */
+const BEFORE = 10;
+const AFTER = 20;
+
+/**
+ * The time range of one view: that of the run that is chosen, as the leaderboard's link opens it,
+ * where Prometheus saw the run; else the dashboard's.
+ */
+export async function rangeOfView(dashboard: Dashboard, choices: Choices, source: Source, now: number): Promise<TimeRange> {
+  const whole = rangeOf(dashboard, now);
+  const run = choices.get("run");
+  if (run === undefined || run.several || run.values[0] === undefined) return whole;
+  const at = async (edge: "start" | "end", time: number): Promise<number | undefined> => {
+    const selector = `dragstrip_run_${edge}_timestamp_seconds{namespace="$namespace",run="$run"}`;
+    return (await source.instant(interpolate(selector, choices), time))[0]?.points[0]?.[1];
+  };
+  const [start, end] = [await at("start", now), await at("end", now)];
+  if (start === undefined || end === undefined || (await at("start", end)) === undefined) return whole;
+  return { from: start - BEFORE, to: Math.min(end + AFTER, now) };
+}
+
 /** The step and the choices of one query, with Grafana's own variables. */
 export function queryTimes(panel: Panel, target: Target, choices: Choices, range: TimeRange, settings: Settings): { step: number; choices: Choices } {
   const seconds = (text: string | undefined): number | undefined =>

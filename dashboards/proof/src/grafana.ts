@@ -4,7 +4,7 @@
  */
 
 import { panelsOf, targetsOf, type Dashboard, type Panel } from "./dashboard";
-import { DEFAULTS, queryTimes, rangeOf } from "./evaluate";
+import { DEFAULTS, queryTimes, rangeOf, rangeOfView } from "./evaluate";
 import type { Failure } from "./failure";
 import type { Source, TimeRange } from "./prometheus";
 import { interpolate, viewsOf, type Choices } from "./variables";
@@ -106,10 +106,10 @@ export async function proveThroughGrafana(dashboards: readonly Dashboard[], acce
   let queries = 0;
   for (const dashboard of dashboards) {
     await importInto(access, dashboard);
-    const range = rangeOf(dashboard, now);
-    const { views } = await viewsOf(dashboard, source, range);
-    for (const panel of panelsOf(dashboard)) {
-      for (const choices of views) {
+    const { views } = await viewsOf(dashboard, source, rangeOf(dashboard, now));
+    for (const choices of views) {
+      const range = await rangeOfView(dashboard, choices, source, now);
+      for (const panel of panelsOf(dashboard)) {
         queries += targetsOf(panel).length;
         for (const [target, fault] of await ask(access, uid, panel, choices, range)) {
           const what = fault !== "" ? fault : (await hasData(panel, target, choices, source, range)) ? "Grafana answers no data, Prometheus does" : undefined;

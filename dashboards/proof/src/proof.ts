@@ -1,7 +1,7 @@
 /** Goes through dashboards, panel by panel and view by view, and gathers what is wrong. Asks its source, nothing else. */
 
 import { panelsOf, type Annotation, type Dashboard, type Panel } from "./dashboard";
-import { DEFAULTS, queryTimes, rangeOf, show, type Settings, type Shown } from "./evaluate";
+import { DEFAULTS, queryTimes, rangeOf, rangeOfView, show, type Settings, type Shown } from "./evaluate";
 import type { Failure } from "./failure";
 import { legendLabels } from "./frames";
 import type { Source, TimeRange } from "./prometheus";
@@ -15,6 +15,12 @@ export interface Proof {
   readonly panels: number;
   readonly queries: number;
   readonly views: number;
+}
+
+/** One way to look at a dashboard. */
+export interface View {
+  readonly choices: Choices;
+  readonly range: TimeRange;
 }
 
 /** Where links of dashboards may lead: uid, and the names of its variables. */
@@ -44,16 +50,18 @@ async function proveOne(dashboard: Dashboard, known: Known, source: Source, now:
     [...staticFaults(panel), ...leadsNowhere(panel, known)].map((what) => ({ dashboard: name, panel: titleOf(panel), what })),
   );
   try {
-    const { views, empty } = await viewsOf(dashboard, source, range);
+    const { views: choices, empty } = await viewsOf(dashboard, source, range);
+    const views: View[] = [];
+    for (const one of choices) views.push({ choices: one, range: await rangeOfView(dashboard, one, source, now) });
     const failures: Failure[] = [...fixed, ...empty.map((variable) => ({ dashboard: name, what: `variable '${variable}' offers nothing` }))];
     let queries = 0;
     for (const panel of panels) {
-      const seen = await lookAt(panel, views, source, range, settings);
+      const seen = await lookAt(panel, views, source, settings);
       queries += seen.queries;
       failures.push(...seen.failures.map((failure) => ({ ...failure, dashboard: name, panel: titleOf(panel) })));
     }
     for (const annotation of dashboard.annotations?.list ?? []) {
-      const faults = await annotationFaults(annotation, views, source, range, settings);
+      const faults = await annotationFaults(annotation, views, source, settings);
       failures.push(...faults.map((what) => ({ dashboard: name, what: `annotation '${annotation.name}' ${what}` })));
     }
     return { failures, panels: panels.length, queries, views: views.length };
@@ -66,7 +74,7 @@ const titleOf = (panel: Panel): string => panel.title ?? `panel ${String(panel.i
 
 type PanelFailure = Omit<Failure, "dashboard" | "panel">;
 
-async function lookAt(panel: Panel, views: readonly Choices[], source: Source, range: TimeRange, settings: Settings): Promise<{ failures: PanelFailure[]; queries: number }> {
+async function lookAt(panel: Panel, views: readonly View[], source: Source, settings: Settings): Promise<{ failures: PanelFailure[]; queries: number }> {
   const shown: Shown[] = [];
   const found = new Map<string, PanelFailure>();
   // The same fault of many views is told once, with the first of them.
@@ -74,7 +82,7 @@ async function lookAt(panel: Panel, views: readonly Choices[], source: Source, r
     const key = `${fault.target ?? ""} ${fault.what}`;
     if (!found.has(key)) found.set(key, { ...fault, view });
   };
-  for (const choices of repeated(panel, views)) {
+  for (const { choices, range } of repeated(panel, views)) {
     try {
       const one = await show(panel, choices, source, range, settings);
       shown.push(one);
@@ -88,11 +96,11 @@ async function lookAt(panel: Panel, views: readonly Choices[], source: Source, r
 }
 
 /** The views of a panel that is drawn once for each value of a variable: each value by itself. */
-export function repeated(panel: Panel, views: readonly Choices[]): Choices[] {
+export function repeated(panel: Panel, views: readonly View[]): View[] {
   const { repeat } = panel;
   if (repeat === undefined || repeat === "") return [...views];
-  return views.flatMap((choices) =>
-    (choices.get(repeat)?.values ?? []).map((value) => new Map([...choices, [repeat, { values: [value], several: false }]])),
+  return views.flatMap(({ choices, range }) =>
+    (choices.get(repeat)?.values ?? []).map((value) => ({ choices: new Map([...choices, [repeat, { values: [value], several: false }]]), range })),
   );
 }
 
@@ -108,7 +116,7 @@ function leadsNowhere(panel: Panel, known: Known): string[] {
   });
 }
 
-async function annotationFaults(annotation: Annotation, views: readonly Choices[], source: Source, range: TimeRange, settings: Settings): Promise<string[]> {
+async function annotationFaults(annotation: Annotation, views: readonly View[], source: Source, settings: Settings): Promise<string[]> {
   const expression = annotation.expr ?? annotation.target?.expr;
   if (expression === undefined || expression === "") return [];
   const faults = new Set<string>();
@@ -119,7 +127,7 @@ async function annotationFaults(annotation: Annotation, views: readonly Choices[
   ];
   const panel: Panel = { id: 0, type: "timeseries", gridPos: { x: 0, y: 0, w: 24, h: 8 } };
   const target = { refId: "Anno", expr: expression, interval: annotation.step ?? "60s" };
-  for (const choices of views) {
+  for (const { choices, range } of views) {
     try {
       const times = queryTimes(panel, target, choices, range, settings);
       const series = await source.range(interpolate(expression, times.choices), range, times.step);

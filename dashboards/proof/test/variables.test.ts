@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Panel, Variable } from "../src/dashboard";
-import { queryTimes, rangeOf } from "../src/evaluate";
+import { queryTimes, rangeOf, rangeOfView } from "../src/evaluate";
 import type { Source } from "../src/prometheus";
 import { interpolate, optionsOf, viewsOf, type Choice, type Choices } from "../src/variables";
 import { DASHBOARD } from "./support/world";
@@ -77,4 +77,19 @@ void test("a rate spans four scrapes at least, and a step and a scrape", () => {
 void test("a dashboard's time range is relative to now, or a fixed one", () => {
   assert.deepEqual(rangeOf({ ...DASHBOARD, time: { from: "now-2h", to: "now" } }, 10_000), { from: 2800, to: 10_000 });
   assert.equal(rangeOf({ ...DASHBOARD, time: { from: "2026-01-01T00:00:00Z", to: "now" } }, 10_000).from, Date.UTC(2026, 0, 1) / 1000);
+});
+
+void test("a dashboard of one finished run is looked at from before its start to after its end, where Prometheus saw it", async () => {
+  const times: Record<string, number> = { start: 7000, end: 7100 };
+  const saw = (since: number): Source => ({
+    ...source({}),
+    instant: (expression, time) => {
+      const value = times[/_(start|end)_/.exec(expression)?.[1] ?? ""] ?? 0;
+      assert.match(expression, /run="a\.b"/);
+      return Promise.resolve(time < since ? [] : [{ labels: {}, points: [[time, value]] }]);
+    },
+  });
+  assert.deepEqual(await rangeOfView(DASHBOARD, ONE, saw(6990), 10_000), { from: 6990, to: 7120 });
+  assert.deepEqual(await rangeOfView(DASHBOARD, ONE, saw(7200), 10_000), { from: 6400, to: 10_000 });
+  assert.deepEqual(await rangeOfView(DASHBOARD, TWO, saw(6990), 10_000), { from: 6400, to: 10_000 });
 });
