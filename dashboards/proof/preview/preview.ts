@@ -2,8 +2,9 @@
  * Writes a page for each dashboard with what Prometheus answers now, and takes its
  * picture with a headless Chromium:
  *
- *   npm run preview -- --prometheus URL [--dashboards DIR] [--output DIR] [--choose NAME=VALUE]...
+ *   npm run preview -- [--prometheus URL] [--dashboards DIR] [--output DIR] [--pictures DIR] [--choose NAME=VALUE]...
  *
+ * Prometheus is PROMETHEUS_URL of the environment unless told.
  * Of a dashboard's views it shows the one that fills most panels, among those that --choose leaves.
  */
 
@@ -101,8 +102,7 @@ function write(data: PageData, theme: string, output: string): string {
   return file;
 }
 
-function picture(file: string, height: number, chromium: string): string {
-  const png = file.replace(/\.html$/, ".png");
+function picture(file: string, png: string, height: number, chromium: string): string {
   const profile = mkdtempSync(join(tmpdir(), "dragstrip-preview-"));
   try {
     const { status, stderr } = spawnSync(
@@ -133,22 +133,27 @@ function picture(file: string, height: number, chromium: string): string {
 async function main(): Promise<void> {
   const { values } = parseArgs({
     options: {
-      prometheus: { type: "string" },
+      prometheus: { type: "string", default: process.env["PROMETHEUS_URL"] ?? "" },
       dashboards: { type: "string", default: "../json" },
       output: { type: "string", default: "dist/preview" },
+      pictures: { type: "string" },
       choose: { type: "string", multiple: true, default: [] },
       only: { type: "string" },
       chromium: { type: "string", default: "chromium" },
     },
   });
-  if (values.prometheus === undefined) throw new Error("--prometheus URL is missing");
+  if (values.prometheus === "") throw new Error("--prometheus URL is missing");
   const source = new Prometheus(values.prometheus.replace(/\/$/, ""));
   const output = resolve(values.output);
-  mkdirSync(output, { recursive: true });
+  const pictures = resolve(values.pictures ?? output);
+  for (const directory of [output, pictures]) mkdirSync(directory, { recursive: true });
   for (const dashboard of readDashboards(values.dashboards)) {
     if (values.only !== undefined && values.only !== dashboard.uid) continue;
     const data = await pageOf(dashboard, values.choose, source, Date.now() / 1000);
-    for (const theme of THEMES) console.log(picture(write(data, theme, output), pageHeight(dashboard), values.chromium));
+    for (const theme of THEMES) {
+      const png = join(pictures, `${dashboard.uid}-${theme}.png`);
+      console.log(picture(write(data, theme, output), png, pageHeight(dashboard), values.chromium));
+    }
   }
 }
 

@@ -1,8 +1,9 @@
 /**
  * The proof's command line:
  *
- *   npm run proof -- --prometheus URL [--dashboards DIR] [--scrape-interval SECONDS]
+ *   npm run proof -- [--prometheus URL] [--dashboards DIR] [--scrape-interval SECONDS]
  *
+ * Prometheus is PROMETHEUS_URL of the environment unless told.
  * With GRAFANA_URL (and GRAFANA_TOKEN) in the environment it also imports the
  * dashboards into that Grafana and asks each panel's queries through it.
  */
@@ -18,12 +19,12 @@ import { Prometheus } from "./prometheus";
 async function main(): Promise<number> {
   const { values } = parseArgs({
     options: {
-      prometheus: { type: "string" },
+      prometheus: { type: "string", default: process.env["PROMETHEUS_URL"] ?? "" },
       dashboards: { type: "string", default: "../json" },
       "scrape-interval": { type: "string", default: String(DEFAULTS.scrapeSeconds) },
     },
   });
-  if (values.prometheus === undefined) throw new Error("--prometheus URL is missing");
+  if (values.prometheus === "") throw new Error("--prometheus URL is missing");
   const url = values.prometheus.replace(/\/$/, "");
   const dashboards = readDashboards(values.dashboards);
   const source = new Prometheus(url);
