@@ -104,11 +104,15 @@ export function targetsOf(panel: Panel): (Target & { expr: string })[] {
 }
 
 /**
- * Whether a panel's description pardons it, and says why, in a comment that Grafana does not show:
- * `<!-- may be empty: why -->`, or `<!-- may be idle: why -->` where overrides or mappings wait for series of some runs.
+ * What a panel's description pardons, in a comment that Grafana does not show and that says why:
+ * `<!-- may be empty: why -->`, or `<!-- may be empty (Cost, K): why -->` for some of its fields and
+ * queries alone; `<!-- may be idle: why -->` where overrides or mappings wait for series of some runs.
+ * Answers "all", or the names.
  */
-export function pardoned(panel: Panel, what: "empty" | "idle"): boolean {
-  return new RegExp(`<!--\\s*may be ${what}:\\s*\\S.*?-->`, "s").test(panel.description ?? "");
+export function pardoned(panel: Panel, what: "empty" | "idle"): "all" | ReadonlySet<string> {
+  const [comment, names] = new RegExp(`<!--\\s*may be ${what}\\s*(?:\\(([^)]*)\\))?:\\s*[^\\s-].*?-->`, "s").exec(panel.description ?? "") ?? [];
+  if (comment === undefined) return new Set();
+  return names === undefined ? "all" : new Set(names.split(",").map((name) => name.trim()));
 }
 
 /** Every *.json file of a directory, by name. */

@@ -108,21 +108,21 @@ export function faultsOfAllViews(views: readonly Shown[]): Fault[] {
   if (panel === undefined) return [];
   const filled = views.filter(({ transformed }) => hasRows(transformed));
   const mayBeEmpty = pardoned(panel, "empty");
-  if (filled.length === 0) return mayBeEmpty ? [] : [{ what: "is empty" }, ...emptyTargets(views)];
+  if (filled.length === 0) return mayBeEmpty === "all" ? [] : [{ what: "is empty" }, ...emptyTargets(views, new Set())];
   return [
-    ...(mayBeEmpty ? [] : [...emptyTargets(views), ...emptyColumns(filled)]),
+    ...(mayBeEmpty === "all" ? [] : [...emptyTargets(views, mayBeEmpty), ...emptyColumns(filled, mayBeEmpty)]),
     ...idleTransformations(filled),
-    ...(pardoned(panel, "idle") ? [] : [...idleOverrides(filled), ...idleMappings(filled)]),
+    ...(pardoned(panel, "idle") === "all" ? [] : [...idleOverrides(filled), ...idleMappings(filled)]),
   ];
 }
 
-function emptyTargets(views: readonly Shown[]): Fault[] {
+function emptyTargets(views: readonly Shown[], mayBe: ReadonlySet<string>): Fault[] {
   return (views[0]?.asked ?? []).flatMap(({ target, expression }, index) =>
-    views.some(({ asked }) => (asked[index]?.series.length ?? 0) > 0) ? [] : [{ target: target.refId, what: `has no answer: ${expression}` }],
+    mayBe.has(target.refId) || views.some(({ asked }) => (asked[index]?.series.length ?? 0) > 0) ? [] : [{ target: target.refId, what: `has no answer: ${expression}` }],
   );
 }
 
-function emptyColumns(filled: readonly Shown[]): Fault[] {
+function emptyColumns(filled: readonly Shown[], mayBe: ReadonlySet<string>): Fault[] {
   const seen = new Map<string, boolean>();
   for (const { frames } of filled) {
     for (const frame of frames) {
@@ -132,7 +132,7 @@ function emptyColumns(filled: readonly Shown[]): Fault[] {
       }
     }
   }
-  return [...seen].flatMap(([name, hasValue]) => (hasValue ? [] : [{ what: `'${name}' never has a value` }]));
+  return [...seen].flatMap(([name, hasValue]) => (hasValue || mayBe.has(name) ? [] : [{ what: `'${name}' never has a value` }]));
 }
 
 /** Frames as text, to see whether they differ. */

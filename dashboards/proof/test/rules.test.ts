@@ -53,6 +53,13 @@ void test("a panel that says why it may be empty is pardoned", async () => {
 void test("a pardon without a reason is none", () =>
   tells(/'Operations': is empty/, lines({ description: "Errors. <!-- may be empty: -->" }), { [RATE]: [] }));
 
+void test("some fields and queries of a panel may be pardoned alone", async () => {
+  const pardon = { description: "<!-- may be empty (B, Latency): no price is known -->", fieldConfig: { defaults: {}, overrides: [] } };
+  const without = { 'latency{run=~"(a|b)"}': [] };
+  assert.deepEqual(await faultsOf(table(pardon), without), []);
+  await tells(/'Runs': is empty/, table(pardon), { ...without, 'throughput{run=~"(a|b)"}': [] });
+});
+
 void test("a query that Prometheus refuses is told with what was chosen", () =>
   tells(/^small, 'Operations': query A is refused: unexpected query: nonsense/, lines({ targets: [{ refId: "A", expr: "nonsense" }] })));
 
