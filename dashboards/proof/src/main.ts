@@ -30,8 +30,9 @@ async function main(): Promise<number> {
   const source = new Prometheus(url);
   const now = Date.now() / 1000;
   const settings = { ...DEFAULTS, scrapeSeconds: Number(values["scrape-interval"]) };
-  const { failures, panels, queries, views } = await prove(dashboards, source, now, settings);
+  const { failures, empty, panels, queries, views } = await prove(dashboards, source, now, settings);
   console.log(`${String(dashboards.length)} dashboards, ${String(panels)} panels, ${String(views)} views, ${String(queries)} queries asked`);
+  for (const panel of empty) console.log(`${panel}: empty, as it may be`);
   const all: Failure[] = [...failures];
   const grafana = process.env["GRAFANA_URL"] ?? "";
   if (grafana !== "") {

@@ -12,6 +12,8 @@ import { describe, interpolate, viewsOf, type Choices } from "./variables";
 /** What was looked at, so that a proof of nothing is seen. */
 export interface Proof {
   readonly failures: Failure[];
+  /** Panels without data in every view whose description pardons it. */
+  readonly empty: string[];
   readonly panels: number;
   readonly queries: number;
   readonly views: number;
@@ -36,6 +38,7 @@ export async function prove(dashboards: readonly Dashboard[], source: Source, no
   const sum = (count: (proof: Proof) => number): number => proofs.reduce((total, proof) => total + count(proof), 0);
   return {
     failures: proofs.flatMap(({ failures }) => failures),
+    empty: proofs.flatMap(({ empty }) => empty),
     panels: sum(({ panels }) => panels),
     queries: sum(({ queries }) => queries),
     views: sum(({ views }) => views),
@@ -50,23 +53,25 @@ async function proveOne(dashboard: Dashboard, known: Known, source: Source, now:
     [...staticFaults(panel), ...leadsNowhere(panel, known)].map((what) => ({ dashboard: name, panel: titleOf(panel), what })),
   );
   try {
-    const { views: choices, empty } = await viewsOf(dashboard, source, range);
+    const { views: choices, empty: offeringNothing } = await viewsOf(dashboard, source, range);
     const views: View[] = [];
     for (const one of choices) views.push({ choices: one, range: await rangeOfView(dashboard, one, source, now) });
-    const failures: Failure[] = [...fixed, ...empty.map((variable) => ({ dashboard: name, what: `variable '${variable}' offers nothing` }))];
+    const failures: Failure[] = [...fixed, ...offeringNothing.map((variable) => ({ dashboard: name, what: `variable '${variable}' offers nothing` }))];
+    const empty: string[] = [];
     let queries = 0;
     for (const panel of panels) {
       const seen = await lookAt(panel, views, source, settings);
       queries += seen.queries;
+      if (seen.empty && seen.failures.length === 0) empty.push(`${name}, '${titleOf(panel)}'`);
       failures.push(...seen.failures.map((failure) => ({ ...failure, dashboard: name, panel: titleOf(panel) })));
     }
     for (const annotation of dashboard.annotations?.list ?? []) {
       const faults = await annotationFaults(annotation, views, source, settings);
       failures.push(...faults.map((what) => ({ dashboard: name, what: `annotation '${annotation.name}' ${what}` })));
     }
-    return { failures, panels: panels.length, queries, views: views.length };
+    return { failures, empty, panels: panels.length, queries, views: views.length };
   } catch (error) {
-    return { failures: [...fixed, { dashboard: name, what: message(error) }], panels: panels.length, queries: 0, views: 0 };
+    return { failures: [...fixed, { dashboard: name, what: message(error) }], empty: [], panels: panels.length, queries: 0, views: 0 };
   }
 }
 
@@ -74,7 +79,7 @@ const titleOf = (panel: Panel): string => panel.title ?? `panel ${String(panel.i
 
 type PanelFailure = Omit<Failure, "dashboard" | "panel">;
 
-async function lookAt(panel: Panel, views: readonly View[], source: Source, settings: Settings): Promise<{ failures: PanelFailure[]; queries: number }> {
+async function lookAt(panel: Panel, views: readonly View[], source: Source, settings: Settings): Promise<{ failures: PanelFailure[]; empty: boolean; queries: number }> {
   const shown: Shown[] = [];
   const found = new Map<string, PanelFailure>();
   // The same fault of many views is told once, with the first of them.
@@ -92,7 +97,8 @@ async function lookAt(panel: Panel, views: readonly View[], source: Source, sett
     }
   }
   for (const fault of faultsOfAllViews(shown)) add(fault, "");
-  return { failures: [...found.values()], queries: shown.reduce((sum, { asked }) => sum + asked.length, 0) };
+  const empty = shown.every(({ frames }) => frames.every(({ length }) => length === 0));
+  return { failures: [...found.values()], empty, queries: shown.reduce((sum, { asked }) => sum + asked.length, 0) };
 }
 
 /** The views of a panel that is drawn once for each value of a variable: each value by itself. */

@@ -45,9 +45,11 @@ void test("a panel without data is empty, and its query is told", async () => {
 void test("one query of several without an answer is told", () =>
   tells(/^small, 'Runs', query B: has no answer/, table({}), { 'latency{run=~"(a|b)"}': [] }));
 
-void test("a panel that says why it may be empty is pardoned", async () => {
-  const faults = await faultsOf(lines({ description: "Errors. <!-- may be empty: a good run has none -->" }), { [RATE]: [] });
-  assert.deepEqual(faults, []);
+void test("a panel that says why it may be empty is pardoned, and told", async () => {
+  const dashboard = { ...DASHBOARD, ...lines({ description: "Errors. <!-- may be empty: a good run has none -->" }) };
+  const { failures, empty } = await prove([dashboard], sourceOf({ ...WORLD, [RATE]: [] }), NOW);
+  assert.deepEqual(failures, []);
+  assert.deepEqual(empty, ["small, 'Operations'"], "it is told nevertheless");
 });
 
 void test("a pardon without a reason is none", () =>
