@@ -121,7 +121,7 @@ function Horizontal(chart: ChartProps): ReactElement {
   const left = Math.min(width * 0.4, 14 + 6.6 * Math.max(...labels.map(({ length }) => length)));
   const right = values ? 84 : 16;
   const plot = { width: width - left - right, height: height - 24 };
-  const { most, marks, limits, format } = axisOf(chart, Math.max(2, Math.floor(plot.width / 140)));
+  const { most, marks, limits, format } = axisOf(chart, Math.max(2, Math.floor(plot.width / 100)));
   const size = plot.height / labels.length;
   const { thickness, offset } = slotOf(chart, size);
   const x = (value: number): number => left + (value / most) * plot.width;

@@ -65,8 +65,13 @@ void test("some fields and queries of a panel may be pardoned alone", async () =
 void test("a query that Prometheus refuses is told with what was chosen", () =>
   tells(/^small, 'Operations': query A is refused: unexpected query: nonsense/, lines({ targets: [{ refId: "A", expr: "nonsense" }] })));
 
-void test("a value that is no number is told", () =>
-  tells(/'Operations', query A: 'p' has 1 values that are NaN or infinite, of 1/, lines({}), { [RATE]: [{ labels: { pod: "p" }, points: [[NOW, NaN]] }] }));
+void test("a value that is no number is told, but for a gap within a line", async () => {
+  const points = (...values: number[]): World => ({ [RATE]: [{ labels: { pod: "p" }, points: values.map((value, index) => [NOW + index, value] as const) }] });
+  await tells(/'Operations', query A: 'p' has 2 values that are NaN or infinite, of 2/, lines({}), points(NaN, NaN));
+  await tells(/'Operations', query A: 'p' has 1 values that are NaN or infinite, of 2/, lines({}), points(Infinity, 1));
+  await tells(/'Latest', query A: 'p' has 1 values that are NaN or infinite, of 2/, { panels: [STAT] }, points(NaN, 1));
+  assert.deepEqual(await faultsOf(lines({}), points(NaN, 1)), []);
+});
 
 void test("a column that never has a value is told", () =>
   tells(/'Runs': 'verdict' never has a value/, table({ fieldConfig: { defaults: {}, overrides: [] } }), {
