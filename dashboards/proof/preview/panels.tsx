@@ -14,7 +14,7 @@ import {
   type ReduceDataOptions,
   type TimeRange as GrafanaTimeRange,
 } from "@grafana/data";
-import { BarGaugeDisplayMode, BarGaugeNamePlacement, TableCellHeight, type BarGaugeValueMode, type VizLegendOptions } from "@grafana/schema";
+import { BarGaugeDisplayMode, BarGaugeNamePlacement, TableCellHeight, type BarGaugeValueMode, type VizLegendOptions, type VizTextDisplayOptions } from "@grafana/schema";
 import type { ReactElement } from "react";
 import type { Panel } from "../src/dashboard";
 import type { TimeRange } from "../src/prometheus";
@@ -115,6 +115,7 @@ function Trend({ panel, frames, width, height, range }: ContentProps): ReactElem
 interface ReducedOptions {
   reduceOptions: ReduceDataOptions;
   orientation: VizOrientation;
+  text: VizTextDisplayOptions;
 }
 
 function reduced({ panel, frames, theme, choices }: ContentProps, sparkline: boolean): FieldDisplay[] {
@@ -160,6 +161,7 @@ function Stat(props: ContentProps): ReactElement {
           graphMode={graphMode}
           justifyMode={options.justifyMode ?? BigValueJustifyMode.Auto}
           textMode={options.textMode}
+          text={options.text}
           alignmentFactors={alignmentFactors}
           width={each}
           height={high}
@@ -202,6 +204,7 @@ function Gauges(props: ContentProps): ReactElement {
           orientation={orientation}
           displayMode={options.displayMode ?? BarGaugeDisplayMode.Basic}
           valueDisplayMode={options.valueMode}
+          text={options.text}
           namePlacement={options.namePlacement ?? BarGaugeNamePlacement.Auto}
           showUnfilled={options.showUnfilled ?? true}
           alignmentFactors={alignmentFactors}

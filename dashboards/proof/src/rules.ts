@@ -5,7 +5,7 @@
 
 import "./environment";
 import { FieldType, createTheme, getDisplayProcessor, getFieldDisplayName, getFieldDisplayValues } from "@grafana/data";
-import type { DataFrame, Field, FieldConfigSource, ReduceDataOptions } from "@grafana/data";
+import type { ConfigOverrideRule, DataFrame, Field, FieldConfigSource, ReduceDataOptions } from "@grafana/data";
 import { pardoned } from "./dashboard";
 import type { Shown, Step } from "./evaluate";
 import { configured, registryOf } from "./field-config";
@@ -116,8 +116,8 @@ export function faultsOfAllViews(views: readonly Shown[]): Fault[] {
   if (filled.length === 0) return mayBeEmpty === "all" ? [] : [{ what: "is empty" }, ...emptyTargets(views, new Set())];
   return [
     ...(mayBeEmpty === "all" ? [] : [...emptyTargets(views, mayBeEmpty), ...emptyColumns(filled, mayBeEmpty)]),
-    ...idleTransformations(filled),
-    ...(pardoned(panel, "idle") === "all" ? [] : [...idleOverrides(filled), ...idleMappings(filled)]),
+    ...idleTransformations(filled, mayBeEmpty),
+    ...(pardoned(panel, "idle") === "all" ? [] : [...idleOverrides(filled, mayBeEmpty), ...idleMappings(filled)]),
   ];
 }
 
@@ -158,12 +158,16 @@ function namedFields({ transformation: { id, options } }: Step): string[] {
   return [];
 }
 
-function idleTransformations(filled: readonly Shown[]): Fault[] {
+/** Whether a field may be absent: by its name, or by the letter of its query. */
+const mayLack = (mayBeEmpty: "all" | ReadonlySet<string>, name: string): boolean =>
+  mayBeEmpty === "all" || mayBeEmpty.has(name) || mayBeEmpty.has(name.replace(/^Value #/, ""));
+
+function idleTransformations(filled: readonly Shown[], mayBeEmpty: "all" | ReadonlySet<string>): Fault[] {
   return (filled[0]?.steps ?? []).flatMap((first, index) => {
     const steps = filled.flatMap(({ steps }) => steps[index] ?? []);
     const place = `transformation ${String(index + 1)} ('${first.transformation.id}')`;
     const present = new Set(steps.flatMap(({ before }) => before.flatMap((frame) => frame.fields.flatMap((field) => [field.name, nameOf(field, frame, before)]))));
-    const absent = namedFields(first).filter((name) => !present.has(name));
+    const absent = namedFields(first).filter((name) => !present.has(name) && !mayLack(mayBeEmpty, name));
     // Rows may be in order already.
     const idle = first.transformation.id !== "sortBy" && steps.every(({ before, after }) => written(before) === written(after));
     return [
@@ -180,10 +184,11 @@ function configuration({ panel, transformed, choices }: Shown, fieldConfig: Fiel
   return JSON.stringify(configured(transformed, fieldConfig, registry, choices).map(({ fields }) => fields.map(({ config }) => config)));
 }
 
-function idleOverrides(filled: readonly Shown[]): Fault[] {
+function idleOverrides(filled: readonly Shown[], mayBeEmpty: "all" | ReadonlySet<string>): Fault[] {
   const source = filled[0]?.panel.fieldConfig ?? EMPTY;
+  const pardon = ({ matcher }: ConfigOverrideRule): boolean => matcher.id === "byName" && mayLack(mayBeEmpty, String(matcher.options));
   return source.overrides.flatMap((override, index) =>
-    override.properties.flatMap((property, position) => {
+    pardon(override) ? [] : override.properties.flatMap((property, position) => {
       const without = {
         ...source,
         overrides: source.overrides.with(index, { ...override, properties: override.properties.toSpliced(position, 1) }),

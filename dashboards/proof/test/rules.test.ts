@@ -56,7 +56,7 @@ void test("a pardon without a reason is none", () =>
   tells(/'Operations': is empty/, lines({ description: "Errors. <!-- may be empty: -->" }), { [RATE]: [] }));
 
 void test("some fields and queries of a panel may be pardoned alone", async () => {
-  const pardon = { description: "<!-- may be empty (B, Latency): no price is known -->", fieldConfig: { defaults: {}, overrides: [] } };
+  const pardon = { description: "<!-- may be empty (B, Latency): no price is known -->" };
   const without = { 'latency{run=~"(a|b)"}': [] };
   assert.deepEqual(await faultsOf(table(pardon), without), []);
   await tells(/'Runs': is empty/, table(pardon), { ...without, 'throughput{run=~"(a|b)"}': [] });
