@@ -52,18 +52,15 @@ build-bullmq: node-modules ## Build the BullMQ job into the cache, with the modu
 	cd $(DIST)/bullmq/node_modules && find . -type f -iname 'licen[cs]e*' -exec cp --parents -t ../licenses {} +
 
 .PHONY: node-modules
-node-modules: bench-jobs/bullmq/node_modules/.package-lock.json
-bench-jobs/bullmq/node_modules/.package-lock.json: bench-jobs/bullmq/package-lock.json
+node-modules: bench-jobs/bullmq/node_modules/.package-lock.json dashboards/node_modules/.package-lock.json
+%/node_modules/.package-lock.json: %/package-lock.json
 	@command -v npm >/dev/null || { echo "no 'npm' on PATH: install Node.js 20 or newer (https://nodejs.org), then try again"; exit 1; }
-	cd bench-jobs/bullmq && npm ci --loglevel=error --ignore-scripts
+	cd $* && npm ci --loglevel=error --ignore-scripts
 	@touch $@
 
+# Grafana's libraries: large, and of use to the dashboards' proof alone.
 .PHONY: proof-modules
 proof-modules: dashboards/proof/node_modules/.package-lock.json
-dashboards/proof/node_modules/.package-lock.json: dashboards/proof/package-lock.json
-	@echo "==> installing Grafana's libraries, which prove the dashboards (once, some minutes)"
-	cd dashboards/proof && npm ci --loglevel=error --ignore-scripts
-	@touch $@
 
 .PHONY: images
 images: build build-bullmq ## Build the product's images and load them into the cluster's nodes
@@ -72,10 +69,11 @@ images: build build-bullmq ## Build the product's images and load them into the 
 	testbed/cluster build-image $(BULLMQ_IMAGE) bench-jobs/bullmq/Containerfile $(DIST)/bullmq
 
 .PHONY: generate
-generate: ## Write the generated files: CRDs and the chart's copy of them, the schema of results, the fuzz targets' lock file
+generate: node-modules ## Write the generated files: CRDs, dashboards and the chart's copies of them, the schema of results, the fuzz targets' lock file
 	cargo run --quiet --locked -p dragstrip-crds --features crdgen --bin crdgen
 	cargo run --quiet --locked -p dragstrip-parsers --bin result-schema >docs/result.schema.json
 	cargo metadata --quiet --format-version 1 --manifest-path fuzz/Cargo.toml >/dev/null
+	cd dashboards && npm run --silent generate
 
 ##### Checking
 
@@ -91,16 +89,18 @@ check: generate tools node-modules proof-modules ## Format, lint, licences, gene
 	cargo fmt --manifest-path fuzz/Cargo.toml --check
 	cargo clippy --locked --workspace --all-targets --all-features -- -D warnings
 	cd bench-jobs/bullmq && npm run --silent check
+	cd dashboards && npm run --silent check
 	cd dashboards/proof && npm run --silent check
 	$(DRAGSTRIP_CACHE)/tools/bin/cargo-deny --locked check bans licenses sources
 	shellcheck -x -P testbed $$(git ls-files -z testbed bench-jobs dashboards fuzz .ci | xargs -0r grep -lE '^#!.*(ba)?sh')
-	git diff --exit-code -- crds/yaml charts/dragstrip/templates/crds docs/result.schema.json fuzz/Cargo.lock \
+	git diff --exit-code -- crds/yaml charts/dragstrip/{templates/crds,dashboards} dashboards/json docs/result.schema.json fuzz/Cargo.lock \
 	  || { echo "generated files are stale: run 'make generate' and commit the result"; exit 1; }
 
 .PHONY: tools
 tools: ## Install what the checks need
-	@command -v shellcheck >/dev/null && command -v redis-server >/dev/null || { echo "==> installing shellcheck and redis-server, which the tests start"; \
-	  apt-get update -qq && apt-get install -y -qq shellcheck redis-server >/dev/null; }
+	@command -v shellcheck >/dev/null && command -v redis-server >/dev/null && command -v promtool >/dev/null || { \
+	  echo "==> installing shellcheck, and redis-server and prometheus, which the tests start"; \
+	  apt-get update -qq && apt-get install -y -qq shellcheck redis-server prometheus >/dev/null; }
 	@[ -x $(DRAGSTRIP_CACHE)/tools/bin/cargo-deny ] || { echo "==> installing cargo-deny (once, some minutes)"; \
 	  CARGO_TARGET_DIR=$(DRAGSTRIP_CACHE)/target-tools cargo install --quiet --locked --root $(DRAGSTRIP_CACHE)/tools cargo-deny@0.20.2; }
 
@@ -146,6 +146,7 @@ test-unit: tools node-modules proof-modules ## Run unit and scenario tests
 	@# The load generator that the runner's tests start is built along with its own tests.
 	DRAGSTRIP_LOADGEN_IS_BUILT=1 cargo test --locked --workspace
 	cd bench-jobs/bullmq && npm test --silent
+	cd dashboards && npm test --silent
 	cd dashboards/proof && npm test --silent
 
 # Most of an end-to-end test is waiting; load takes turns, however many are started.
@@ -155,6 +156,7 @@ E2E_THREADS ?= 4
 test-e2e: install ## Run the end-to-end tests on the cluster
 	testbed/cluster images
 	@echo "==> not run here, but by make test-long: $(E2E_LONG)"
+	$(CLUSTER_ENV); cd dashboards && npm run --silent test:chart
 	$(CLUSTER_ENV); cargo test --locked --workspace --test e2e -- --test-threads=$(E2E_THREADS) $(addprefix --skip ,$(E2E_LONG))
 
 .PHONY: test-dashboards
