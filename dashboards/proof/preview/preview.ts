@@ -105,7 +105,7 @@ function write(data: PageData, theme: string, output: string): string {
 function picture(file: string, png: string, height: number, chromium: string): string {
   const profile = mkdtempSync(join(tmpdir(), "dragstrip-preview-"));
   try {
-    const { status, stderr } = spawnSync(
+    const { status, stderr, error } = spawnSync(
       chromium,
       [
         "--headless=new",
@@ -121,6 +121,7 @@ function picture(file: string, png: string, height: number, chromium: string): s
       ],
       { encoding: "utf8", timeout: 120_000 },
     );
+    if (error !== undefined) throw new Error(`${chromium} cannot be run: install Debian's chromium, or name one with --chromium`, { cause: error });
     const errors = stderr.split("\n").filter((line) => line.includes("CONSOLE") && /error/i.test(line));
     if (errors.length > 0) console.error(errors.slice(0, 5).join("\n"));
     if (status !== 0) throw new Error(`${chromium} ended with ${String(status)}: ${stderr.slice(-500)}`);
