@@ -6,6 +6,7 @@ use dragstrip_operator::{
     context::{Context, Settings},
     metrics::Metrics,
     process::{self, chain},
+    sinks::{self, Sinks},
 };
 use kube::client::{Body, ClientBuilder};
 use std::{net::SocketAddr, process::ExitCode, sync::Arc};
@@ -42,6 +43,8 @@ struct Arguments {
     /// Address for health and metrics.
     #[arg(long, env = "DRAGSTRIP_LISTEN", default_value = "0.0.0.0:8080")]
     listen: SocketAddr,
+    #[command(flatten)]
+    sinks: sinks::Settings,
     /// Log lines for people instead of JSON.
     #[arg(long)]
     plain_logs: bool,
@@ -84,6 +87,7 @@ fn counting_client(config: kube::Config, metrics: Metrics) -> kube::Result<kube:
 
 async fn start(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
     let metrics = Metrics::new()?;
+    let sinks = Sinks::new(arguments.sinks)?;
     let client = counting_client(kube::Config::infer().await?, metrics.clone())?;
     let feeds = Feeds::new(&client, &metrics);
     let context = Context {
@@ -102,6 +106,7 @@ async fn start(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
             scrape_interval_seconds: arguments.scrape_interval_seconds,
         }),
         agents: Agents::new()?,
+        sinks: Arc::new(sinks),
         metrics,
     };
     Ok(process::run(context, feeds, arguments.listen).await?)

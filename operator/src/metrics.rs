@@ -42,6 +42,7 @@ pub struct Metrics {
     requests: IntCounterVec,
     in_flight: IntGauge,
     undecodable: IntGaugeVec,
+    timeline_samples: IntCounterVec,
 }
 
 /// A request to the apiserver that is not answered yet.
@@ -88,7 +89,15 @@ impl Metrics {
             &["kind"],
         )?;
         registry.register(Box::new(undecodable.clone()))?;
-        Ok(Self { registry, reconciles, requests, in_flight, undecodable })
+        let timeline_samples = IntCounterVec::new(
+            Opts::new(
+                "dragstrip_remote_write_samples_total",
+                "Samples of timelines that were answered for, by outcome: sent, repeated (there before) or dropped.",
+            ),
+            &["outcome"],
+        )?;
+        registry.register(Box::new(timeline_samples.clone()))?;
+        Ok(Self { registry, reconciles, requests, in_flight, undecodable, timeline_samples })
     }
 
     /// Records one pass.
@@ -110,6 +119,12 @@ impl Metrics {
     /// So many objects of a kind cannot be decoded.
     pub fn undecodable(&self, kind: &str, count: usize) {
         self.undecodable.with_label_values(&[kind]).set(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+
+    /// So many samples of a timeline had this outcome of remote write.
+    pub fn timeline_samples(&self, outcome: &str, count: usize) {
+        let count = u64::try_from(count).unwrap_or(u64::MAX);
+        self.timeline_samples.with_label_values(&[outcome]).inc_by(count);
     }
 
     /// All metrics in Prometheus' text format.
