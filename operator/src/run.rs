@@ -40,11 +40,14 @@ use crate::{
     metrics::Outcome,
     process::{Parts, chain, log_failure},
 };
+pub(crate) use clock::deadline;
 pub use collect::Unread;
 pub use expiry::controller as expiry;
 pub use fetch::remember_all;
 pub use keeper::controller as keeper;
 pub use remembered::Remembered;
+pub(crate) use search::raised;
+pub(crate) use validate::tool;
 
 use apply::Applied;
 use decide::{Ending, Step, Waiting, decide};
