@@ -125,7 +125,7 @@ test: test-unit fuzz-briefly test-e2e ## Run all tests
 
 # Tests that wait for minutes: clients that keep their turn as long as they may, a node
 # that is lost for good, an upgrade, thirty repetitions, a search of a dozen points.
-E2E_LONG := held_up:: faults::a_repetition_lost_with_its_node upgrade:: verdicts::thirty_clean search::a_search_by_connections
+E2E_LONG := held_up:: faults::a_repetition_lost_with_its_node upgrade:: verdicts::thirty_clean verdicts_made:: search::a_search_by_connections
 
 .PHONY: test-long
 test-long: ## Run what takes too long for every change: long end-to-end tests, the operator's figures, and each parser fuzzed for FUZZ_SECONDS

@@ -34,3 +34,4 @@ mod two_operators;
 mod undecodable;
 mod upgrade;
 mod verdicts;
+mod verdicts_made;

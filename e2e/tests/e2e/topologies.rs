@@ -2,7 +2,7 @@
 
 use crate::common::{complete, datastore_says, whole};
 use anyhow::{Context, Result, ensure};
-use dragstrip_crds::{Datastore, run::RunPhase};
+use dragstrip_crds::run::RunPhase;
 use dragstrip_e2e::{
     Env, SERVER_UP, SHORT_RUN,
     certificates::Certificates,
