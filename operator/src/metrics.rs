@@ -16,6 +16,7 @@ pub use prices::Prices;
 
 use crate::cluster::{nodes, world::World};
 use dragstrip_crds::BenchmarkRun;
+use families::Families;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 use kube::{
@@ -206,15 +207,14 @@ impl Page {
         });
         let states: Vec<_> = ended.iter().map(|run| run.state).collect();
         let (datastores, leases) = (self.world.datastores.state(), self.world.leases.state());
-        let mut page = overview::families(&states, &under_way, &datastores, &leases, now);
-        page.append(&usage::families()?);
-        for families in history::within(&ended, MOST_OF_HISTORY) {
-            page.append(families);
-        }
-        for run in &under_way {
-            let known = |name: &str| instance_type(&self.world.nodes, name);
-            page.append(&runs::families(run, Detail::Whole, &known, &self.prices));
-        }
-        Ok(self.metrics.text()? + &page.text())
+        let overview = overview::families(&states, &under_way, &datastores, &leases, now);
+        let usage = usage::families()?;
+        let known = |name: &str| instance_type(&self.world.nodes, name);
+        let runs: Vec<Families> =
+            under_way.iter().map(|run| runs::families(run, Detail::Whole, &known, &self.prices)).collect();
+        let mut parts = vec![&overview, &usage];
+        parts.extend(history::within(&ended, MOST_OF_HISTORY));
+        parts.extend(&runs);
+        Ok(Families::text(&parts) + &self.metrics.text()?)
     }
 }

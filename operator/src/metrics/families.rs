@@ -38,11 +38,11 @@ impl Families {
         let _ = writeln!(samples, "{name}{braced} {value}");
     }
 
-    /// Adds all samples of `other`.
-    pub fn append(&mut self, other: &Self) {
-        for (name, (help, samples)) in &other.0 {
-            self.0.entry(name).or_insert_with(|| (help, String::new())).1.push_str(samples);
-        }
+    /// The same in as little memory as it takes.
+    #[must_use]
+    pub fn shrunk(mut self) -> Self {
+        self.0.values_mut().for_each(|(_, samples)| samples.shrink_to_fit());
+        self
     }
 
     /// Bytes of all samples.
@@ -50,12 +50,16 @@ impl Families {
         self.0.values().map(|(_, samples)| samples.len()).sum()
     }
 
-    /// All of it as a page, or a part of one.
-    pub fn text(&self) -> String {
-        let mut page = String::new();
-        for (name, (help, samples)) in &self.0 {
+    /// A page of all samples of `parts`, by metric.
+    pub fn text(parts: &[&Self]) -> String {
+        let metrics: BTreeMap<_, _> =
+            parts.iter().flat_map(|part| part.0.iter().map(|(name, (help, _))| (*name, *help))).collect();
+        let samples: usize = parts.iter().map(|part| part.len()).sum();
+        let mut page = String::with_capacity(samples + 256 * metrics.len());
+        for (name, help) in metrics {
             let kind = if name.ends_with("_total") { "counter" } else { "gauge" };
-            let _ = write!(page, "# HELP {name} {help}\n# TYPE {name} {kind}\n{samples}");
+            let _ = write!(page, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
+            parts.iter().filter_map(|part| part.0.get(name)).for_each(|(_, samples)| page.push_str(samples));
         }
         page
     }
@@ -74,9 +78,8 @@ mod tests {
         page.add(&SEEN, "", &[], 12.5);
         other.add(&UP, &labels("", &[("a", "say \"\\\"\n")]), &[("b", "")], 0.0);
         other.add(&UP, "", &[], f64::NAN);
-        page.append(&other);
         assert_eq!(
-            page.text(),
+            Families::text(&[&page, &other]),
             "# HELP x_seen_total How often it was seen.\n# TYPE x_seen_total counter\nx_seen_total 12.5\n\
              # HELP x_up Whether it is up.\n# TYPE x_up gauge\n\
              x_up{a=\"1\"} 1\nx_up{a=\"say \\\"\\\\\\\"\\n\",b=\"\"} 0\n"

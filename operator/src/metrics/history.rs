@@ -169,8 +169,8 @@ impl History {
             name: run.name_any(),
             uid: run.uid().unwrap_or_default(),
             state: run.status.as_ref().map(|status| status.phase).unwrap_or_default(),
-            whole: Arc::new((self.render)(&run, Detail::Whole)),
-            totals: Arc::new((self.render)(&run, Detail::Totals)),
+            whole: Arc::new((self.render)(&run, Detail::Whole).shrunk()),
+            totals: Arc::new((self.render)(&run, Detail::Totals).shrunk()),
         }
     }
 

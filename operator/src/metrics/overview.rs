@@ -124,7 +124,7 @@ mod tests {
         ];
         let runs = [run("a", json!({"phase": "Queued"})), run("b", json!({"phase": "Running"}))];
         let now = "2026-01-01T00:00:00Z".parse().unwrap();
-        let text = families(&[RunPhase::Succeeded], &runs, &[], &leases, now).text();
+        let text = Families::text(&[&families(&[RunPhase::Succeeded], &runs, &[], &leases, now)]);
         for line in [
             "dragstrip_runs{state=\"Queued\"} 1",
             "dragstrip_runs{state=\"Succeeded\"} 1",

@@ -92,14 +92,6 @@ fn rendered(run: &BenchmarkRun) -> Families {
     rendered_as(run, Detail::Whole)
 }
 
-fn page(runs: usize) -> Families {
-    let mut page = Families::default();
-    for number in 0..runs {
-        page.append(&rendered(&finished(number)));
-    }
-    page
-}
-
 fn assert_lines(text: &str, expected: &[&str]) {
     for line in expected {
         assert!(text.lines().any(|one| one == *line), "no line\n  {line}\nin\n{text}");
@@ -108,7 +100,7 @@ fn assert_lines(text: &str, expected: &[&str]) {
 
 #[test]
 fn a_finished_run_tells_what_it_measured_and_where() {
-    let text = rendered(&finished(1)).text();
+    let text = Families::text(&[&rendered(&finished(1))]);
     assert_lines(
         &text,
         &[
@@ -126,7 +118,7 @@ fn a_finished_run_tells_what_it_measured_and_where() {
 
 #[test]
 fn a_phase_tells_its_figures_in_base_units() {
-    let text = rendered(&finished(1)).text();
+    let text = Families::text(&[&rendered(&finished(1))]);
     let of = |rest: &str| format!("{{namespace=\"races\",run=\"run-1\",phase=\"read\"{rest}");
     let lines = [
         (
@@ -164,7 +156,7 @@ fn a_phase_tells_its_figures_in_base_units() {
 
 #[test]
 fn a_search_tells_each_value_once_and_the_phase_is_that_of_the_value_found() {
-    let text = rendered(&finished(1)).text();
+    let text = Families::text(&[&rendered(&finished(1))]);
     let of = |name: &str, rest: &str| {
         format!("dragstrip_run_{name}{{namespace=\"races\",run=\"run-1\",phase=\"knee\",{rest}")
     };
@@ -181,7 +173,7 @@ fn a_search_tells_each_value_once_and_the_phase_is_that_of_the_value_found() {
 fn a_run_that_has_not_begun_is_told_by_what_it_declares() {
     let mut run = finished(1);
     run.status = None;
-    let text = rendered(&run).text();
+    let text = Families::text(&[&rendered(&run)]);
     assert!(text.contains("target=\"redis\",engine=\"\"") && text.contains("server_node=\"\""), "{text}");
     assert!(
         text.contains("dragstrip_run_state{namespace=\"races\",run=\"run-1\",state=\"Pending\"} 1"),
@@ -193,7 +185,7 @@ fn a_run_that_has_not_begun_is_told_by_what_it_declares() {
 
 #[test]
 fn no_series_is_there_twice() {
-    let text = page(2).text();
+    let text = Families::text(&[&rendered(&finished(0)), &rendered(&finished(1))]);
     let mut series: Vec<&str> = text
         .lines()
         .filter(|line| !line.starts_with('#'))
@@ -216,10 +208,10 @@ fn promtool_finds_nothing_wrong_with_the_page() {
     pending.status = None;
     pending.metadata.creation_timestamp =
         Some(serde_json::from_value(json!("2020-01-01T00:00:00Z")).unwrap());
-    let mut rest = super::overview::families(&[], &[Arc::new(pending)], &[], &[], now);
-    rest.append(&super::usage::families().unwrap());
-    rest.append(&page(3));
-    let text = metrics.text().unwrap() + &rest.text();
+    let overview = super::overview::families(&[], &[Arc::new(pending)], &[], &[], now);
+    let runs: Vec<Families> = (0..3).map(|number| rendered(&finished(number))).collect();
+    let parts = [&overview, &super::usage::families().unwrap(), &runs[0], &runs[1], &runs[2]];
+    let text = Families::text(&parts) + &metrics.text().unwrap();
     let promtool = Command::new("promtool")
         .args(["check", "metrics"])
         .stdin(Stdio::piped())
@@ -253,7 +245,7 @@ fn where_room_is_short_older_runs_are_told_by_their_totals() {
     assert_eq!(lengths(3 * whole), [whole; 3]);
     assert_eq!(lengths(3 * whole - 1), [totals, whole, whole], "the newest keep what they have");
     assert_eq!(lengths(0), [totals; 3], "no run is left out");
-    let text = runs[0].totals.text();
+    let text = Families::text(&[&runs[0].totals]);
     assert!(text.contains("operation=\"TOTAL\"") && !text.contains("operation=\"GET\""), "{text}");
 }
 
@@ -261,9 +253,7 @@ fn where_room_is_short_older_runs_are_told_by_their_totals() {
 fn two_hundred_finished_runs_are_told_at_once_and_within_two_mebibytes() {
     let kept: Vec<Shown> = (0..200).map(shown).collect();
     let begun = Instant::now();
-    let mut page = Families::default();
-    within(&kept, MOST_OF_HISTORY).for_each(|families| page.append(families));
-    let text = page.text();
+    let text = Families::text(&within(&kept, MOST_OF_HISTORY).collect::<Vec<_>>());
     let took = begun.elapsed();
     let whole = kept.iter().map(|run| run.whole.len()).sum::<usize>();
     println!("{} KiB in {took:?}; all told whole {} KiB", text.len() / 1024, whole / 1024);
