@@ -7,6 +7,7 @@ use crate::{
     run::{Remembered, Unread},
     sinks::Sinks,
 };
+use dragstrip_results::protocol::LONGEST_LINGER_SECONDS;
 use kube::Client;
 use std::sync::Arc;
 
@@ -21,6 +22,16 @@ pub struct Settings {
     pub bullmq_image: String,
     /// Namespace of the operator: the Leases of nodes are kept there.
     pub namespace: String,
+    /// How often Prometheus scrapes client pods, in seconds; 0 where it does not.
+    pub scrape_interval_seconds: f64,
+}
+
+impl Settings {
+    /// How long a client stays for the scrape after its end: two intervals, for the one
+    /// that is due may fail, and never so long that it would count as lost.
+    pub fn linger_seconds(&self) -> f64 {
+        (self.scrape_interval_seconds * 2.0).clamp(0.0, LONGEST_LINGER_SECONDS)
+    }
 }
 
 /// Shared by all reconciles.

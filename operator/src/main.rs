@@ -41,6 +41,10 @@ struct Arguments {
     /// The operator's namespace: the Leases of nodes are kept there.
     #[arg(long, env = "DRAGSTRIP_NAMESPACE", default_value = "dragstrip-system")]
     namespace: String,
+    /// How often Prometheus scrapes client pods, in seconds, 0 for never: they stay up to two
+    /// intervals after their result for the scrape of their last counts, where somebody scraped.
+    #[arg(long, env = "DRAGSTRIP_SCRAPE_INTERVAL_SECONDS", default_value_t = 1.0)]
+    scrape_interval_seconds: f64,
     /// Address for health and metrics.
     #[arg(long, env = "DRAGSTRIP_LISTEN", default_value = "0.0.0.0:8080")]
     listen: SocketAddr,
@@ -142,6 +146,7 @@ async fn start(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
             memtier_image: arguments.memtier_image,
             bullmq_image: arguments.bullmq_image,
             namespace: arguments.namespace,
+            scrape_interval_seconds: arguments.scrape_interval_seconds,
         }),
         agents: Agents::new()?,
         sinks: Arc::new(sinks),

@@ -102,6 +102,7 @@ function configurationOf(values: Values, environment: NodeJS.ProcessEnv): Config
     load,
     ...(startAt !== undefined && { startAtUnixNanos: unixNanosOf(startAt) }),
     progressIntervalSeconds: seconds(values["progress-interval"] ?? "1s", "progress-interval", 0),
+    progressDetail: environment["DRAGSTRIP_PROGRESS_DETAIL"] === "true",
     ...(values["json-out-file"] !== undefined && { jsonOutFile: values["json-out-file"] }),
     // Whoever ends first must not take the keys from under the others.
     keepKeys: (values["keep-keys"] ?? false) || sharedQueues,

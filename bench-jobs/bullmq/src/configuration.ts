@@ -65,6 +65,8 @@ export interface Configuration {
   readonly startAtUnixNanos?: bigint;
   /** 0 prints no progress. */
   readonly progressIntervalSeconds: number;
+  /** Whether progress lines tell bytes, connections and latencies too. */
+  readonly progressDetail: boolean;
   readonly jsonOutFile?: string;
   readonly keepKeys: boolean;
   /** Other clients use the same queues at the same time. */

@@ -47,7 +47,9 @@ Load:
 
 Output:
       --progress-interval TIME
-                             of the progress lines on standard error; 0s prints none [1s]
+                             of the progress lines on standard error; 0s prints none [1s];
+                             with the environment variable DRAGSTRIP_PROGRESS_DETAIL=true
+                             they tell bytes, connections and latencies by bucket too
       --json-out-file FILE   where the result goes
       --keep-keys            leave the queues in the server; otherwise they are removed
       --cleanup-timeout TIME longest time for that; what is left then is a note [60s]

@@ -3,6 +3,7 @@
 import type { MonotonicNanos } from "./clock.js";
 import type { LoadOptions, ServerOptions } from "./configuration.js";
 import type { Failure } from "./failure.js";
+import type { ProgressDetail } from "./progress.js";
 import type { Recorded } from "./recorder.js";
 
 /** What a thread does. */
@@ -16,6 +17,8 @@ export interface ThreadOrder {
   readonly load: LoadOptions;
   /** 0 reports no progress. */
   readonly progressIntervalSeconds: number;
+  /** Whether progress tells bytes, connections and latencies too. */
+  readonly progressDetail: boolean;
 }
 
 /** When a thread loads. */
@@ -49,6 +52,6 @@ export interface ThreadResult {
 /** From a thread. */
 export type ThreadReport =
   | { readonly type: "ready" }
-  | { readonly type: "progress"; readonly operations: number; readonly errors: number }
+  | { readonly type: "progress"; readonly operations: number; readonly errors: number; readonly detail?: ProgressDetail }
   | { readonly type: "failed"; readonly failure: Failure }
   | { readonly type: "done"; readonly result: ThreadResult };

@@ -6,6 +6,7 @@ import type { Configuration } from "./configuration.js";
 import { within } from "./connection.js";
 import { FailureError } from "./failure.js";
 import type { Role, Schedule, ThreadCommand, ThreadOrder, ThreadReport, ThreadResult } from "./messages.js";
+import type { ProgressDetail } from "./progress.js";
 
 /** Time beyond its schedule and the server's silence in which a thread must have reported. */
 const REPORT_GRACE_SECONDS = 5;
@@ -35,6 +36,7 @@ function deferred<T>(): Deferred<T> {
 export class ThreadHandle {
   operations = 0;
   errors = 0;
+  detail: ProgressDetail | undefined;
   private readonly worker: Worker;
   private readonly readiness = deferred<undefined>();
   private readonly result = deferred<ThreadResult>();
@@ -97,6 +99,7 @@ export class ThreadHandle {
       case "progress":
         this.operations = report.operations;
         this.errors = report.errors;
+        this.detail = report.detail;
         break;
       case "failed":
         this.fail(new FailureError(report.failure.kind, report.failure.message));
@@ -120,8 +123,9 @@ export class Pool {
   readonly threads: readonly ThreadHandle[];
 
   constructor(private readonly configuration: Configuration) {
-    const { server, load, progressIntervalSeconds } = configuration;
-    const order = (role: Role, index: number): ThreadOrder => ({ role, index, server, load, progressIntervalSeconds });
+    const { server, load, progressIntervalSeconds, progressDetail } = configuration;
+    const order = (role: Role, index: number): ThreadOrder =>
+      ({ role, index, server, load, progressIntervalSeconds, progressDetail });
     const handles = (role: Role, count: number): ThreadHandle[] =>
       Array.from({ length: count }, (_, index) => new ThreadHandle(order(role, index)));
     this.threads = [...handles("writer", load.writers), ...handles("reader", load.readers)];
@@ -157,9 +161,10 @@ export class Pool {
     this.threads.forEach((thread) => { thread.stop(); });
   }
 
-  /** Jobs and errors so far. */
-  progress(): { operations: number; errors: number } {
+  /** Jobs and errors so far, and what else the threads tell. */
+  progress(): { operations: number; errors: number; details: ProgressDetail[] } {
     return {
+      details: this.threads.flatMap((thread) => thread.detail ?? []),
       operations: this.threads.reduce((sum, thread) => sum + thread.operations, 0),
       errors: this.threads.reduce((sum, thread) => sum + thread.errors, 0),
     };

@@ -2,6 +2,7 @@
 
 import { build, type Histogram } from "hdr-histogram-js";
 import { encoded } from "./histogram-encoding.js";
+import { LatencyCounts } from "./progress.js";
 
 /** Bounds of all latency histograms, in microseconds: those of dragstrip-loadgen. */
 export const LOWEST_MICROSECONDS = 1;
@@ -56,6 +57,8 @@ export function emptyHistogram(): Histogram {
 /** Counts one operation; instants are milliseconds of the thread's own clock. */
 export class Recorder {
   private readonly histogram = emptyHistogram();
+  /** The same latencies in a few buckets, which can be told while the load runs. */
+  readonly latencies = new LatencyCounts();
   private readonly perSecond: number[] = [];
   private readonly kinds = new Map<string, { count: number; firstMessage: string }>();
   private measured = 0;
@@ -89,6 +92,7 @@ export class Recorder {
     const clamped = Math.min(Math.max(microseconds, LOWEST_MICROSECONDS), HIGHEST_MICROSECONDS);
     if (jobs === 1) this.histogram.recordValue(clamped);
     else this.histogram.recordValueWithCount(clamped, jobs);
+    this.latencies.add(clamped, jobs);
     const second = Math.floor((now - this.measureFrom) / 1000);
     // Assigning beyond the end would make a sparse array, which is slow.
     while (this.perSecond.length <= second) this.perSecond.push(0);

@@ -7,6 +7,7 @@ import { asError, FailureError, failureOf, lossOf, type Failure } from "./failur
 import type { Interruption } from "./interruption.js";
 import type { Schedule, ThreadResult } from "./messages.js";
 import { Pool, type ThreadHandle } from "./pool.js";
+import { detailFields } from "./progress.js";
 import { disagreement, queuesReport, type Expectation, type QueueCounts, type QueuesReport } from "./queue-check.js";
 import { QueueKeeper, type Cleanup } from "./queue-keeper.js";
 import { reportOf, type Report, type Stage } from "./report.js";
@@ -129,12 +130,12 @@ class Run {
     return setInterval(() => {
       const elapsed = secondsBetween(measureFrom, process.hrtime.bigint());
       if (elapsed <= 0) return;
-      const { operations, errors } = pool.progress();
+      const { operations, errors, details } = pool.progress();
       const rate = (operations - last.operations) / (elapsed - last.at);
       last = { operations, at: elapsed };
       this.say(
         `progress elapsed_seconds=${elapsed.toFixed(3)} operations=${operations.toString()} ` +
-          `operations_per_second=${rate.toFixed(0)} errors=${errors.toString()}`,
+          `operations_per_second=${rate.toFixed(0)} errors=${errors.toString()}${detailFields(details)}`,
       );
     }, interval * 1000);
   }

@@ -3,10 +3,11 @@
 import { performance } from "node:perf_hooks";
 import { parentPort, workerData } from "node:worker_threads";
 import { reach, secondsBetween, toLocal } from "./clock.js";
-import { addressOf, bytesOf } from "./connection.js";
+import { addressOf, bytesOf, nodesOf } from "./connection.js";
 import { asError, FailureError, failureOf, lossBecause, lossOf, type Failure } from "./failure.js";
 import type { Load, LocalSchedule } from "./load.js";
 import type { Schedule, ThreadCommand, ThreadOrder, ThreadReport, ThreadResult } from "./messages.js";
+import type { ProgressDetail } from "./progress.js";
 import { Reader } from "./reader.js";
 import { Recorder } from "./recorder.js";
 import { threadUsage, usedSince, type ThreadUsage } from "./usage.js";
@@ -79,6 +80,8 @@ class LoadThread {
       () => undefined,
       (thrown: unknown) => failureOf(lossOf(asError(thrown), this.address)),
     );
+    // So that a line after the thread's end tells of all that it did.
+    this.progress();
     this.tell({ type: "done", result: this.result(load, recorder, failure) });
     this.timers.forEach(clearInterval);
   }
@@ -120,7 +123,21 @@ class LoadThread {
 
   private progress(): void {
     const { recorder } = this;
-    if (recorder) this.tell({ type: "progress", operations: recorder.count, errors: recorder.errors });
+    if (recorder === undefined) return;
+    const detail = this.detail(recorder);
+    this.tell({ type: "progress", operations: recorder.count, errors: recorder.errors, ...(detail && { detail }) });
+  }
+
+  /** What else progress tells, where it is asked for and the measured part has begun. */
+  private detail({ latencies }: Recorder): ProgressDetail | undefined {
+    const { load, opening } = this;
+    if (!this.order.progressDetail || load === undefined || opening === undefined) return undefined;
+    return {
+      bytes: Math.max(0, sumOfBytes(load) - opening.bytes),
+      connections: load.connections.reduce((sum, connection) => sum + nodesOf(connection).length, 0),
+      latencySeconds: latencies.seconds,
+      latencyCounts: [...latencies.counts],
+    };
   }
 
   private result(load: Load, recorder: Recorder, failure: Failure | undefined): ThreadResult {

@@ -1,9 +1,11 @@
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { decodeFromCompressedBase64 } from "hdr-histogram-js";
 import { parseCommandLine } from "../src/cli.js";
 import { connectionKind, failureOf, replyKind, rootCause } from "../src/failure.js";
 import type { ThreadResult } from "../src/messages.js";
+import { BOUNDS_MICROSECONDS, detailFields, LatencyCounts } from "../src/progress.js";
 import { disagreement, queuesReport, type Expectation, type QueueCounts } from "../src/queue-check.js";
 import { Recorder } from "../src/recorder.js";
 import { reportOf, summary, type Outcome, type Stage } from "../src/report.js";
@@ -31,6 +33,20 @@ void test("errors of connecting fall into classes", () => {
   const cluster = Object.assign(new Error("all failed"), { lastNodeError: coded("ECONNREFUSED") });
   assert.equal(connectionKind(rootCause(cluster)), "connect");
   assert.equal(failureOf("thrown text").kind, "client");
+});
+
+void test("latencies are told in the buckets that the runner reads", () => {
+  const source = readFileSync(new URL("../../../results/src/live.rs", import.meta.url), "utf8");
+  const told = /BOUNDS_MICROS: \[u64; BOUNDS\] = \[([^\]]*)\]/.exec(source)?.[1] ?? "";
+  const bounds = told.split(",").map((bound) => Number(bound.replaceAll("_", "").trim())).filter((bound) => bound > 0);
+  assert.deepEqual(BOUNDS_MICROSECONDS, bounds);
+  const latencies = new LatencyCounts();
+  for (const microseconds of [1, 20, 21, 1_000_000, 1_000_001]) latencies.add(microseconds, 2);
+  const detail = { bytes: 5, connections: 1, latencySeconds: latencies.seconds, latencyCounts: latencies.counts };
+  const zeros = new Array<number>(21).fill(0).join(",");
+  const fields = ` bytes=10 connections=2 latency_seconds=8.000172 latency_counts=8,4,${zeros},4,4`;
+  assert.equal(detailFields([detail, detail]), fields);
+  assert.equal(detailFields([]), "");
 });
 
 void test("a failure is told in one line, without the places in the code", () => {

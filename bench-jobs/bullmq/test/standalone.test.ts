@@ -57,6 +57,21 @@ void test("writers add to all queues, the queues agree, and the keys are gone", 
   assert.ok((report.operations[0]?.bytes ?? 0) > added * 300, "an add is more than 300 bytes");
 });
 
+void test("progress tells latencies, bytes and connections when it is asked to", async () => {
+  const options = ["-d", "1.5s", "-w", "2", "-q", "3", "--progress-interval", "400ms"];
+  const { report, stderr } = await runTool(server.port, options, { DRAGSTRIP_PROGRESS_DETAIL: "true" });
+  const lines = stderr.split("\n").filter((line) => line.startsWith("progress "));
+  const last = lines.at(-1) ?? "";
+  const fields = / operations=(\d+) .* bytes=(\d+) connections=(\d+) latency_seconds=([\d.]+) latency_counts=([\d,]+)$/.exec(last);
+  const [operations, bytes, connections, seconds] = (fields ?? []).slice(1, 5).map(Number);
+  const counts = (fields?.[5] ?? "").split(",").map(Number);
+  const told = counts.reduce((sum, number) => sum + number, 0);
+  assert.equal(counts.length, 25, last);
+  assert.equal(told, operations, "every job so far has its latency");
+  assert.ok(told > 100 && told <= count(report, "ADD"), last);
+  assert.ok((bytes ?? 0) > told * 300 && connections === 6 && (seconds ?? 0) > 0, last);
+});
+
 void test("the server counts the same adds", async () => {
   const { report } = await runTool(server.port, ["-d", "1s", "--concurrency", "100", "--keep-keys"]);
   whole(report);

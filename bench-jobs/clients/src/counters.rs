@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 use dragstrip_loadgen::counts::recorder::{Origin, Recorder, Tally};
-use dragstrip_loadgen::driver::progress::ProgressCounters;
+use dragstrip_loadgen::driver::progress::{Detail, ProgressCounters};
 use dragstrip_loadgen::workload::mix::OperationIndex;
 use dragstrip_loadgen::workload::operations::Found;
 use dragstrip_results::histogram::HistogramError;
@@ -169,6 +169,16 @@ impl Counters {
     /// Counters that the progress lines read.
     pub(crate) fn progress(&self) -> Vec<Arc<ProgressCounters>> {
         self.shards.iter().map(|shard| Arc::clone(&shard.progress)).collect()
+    }
+
+    /// Shows the progress lines what was counted until now, over so many connections.
+    pub(crate) fn tell_detail(&self, connections: usize) {
+        for (number, shard) in self.shards.iter().enumerate() {
+            let (bytes, latency) = shard.lock().so_far();
+            // The connections belong to no thread: they are told once.
+            let connections = if number == 0 { connections as u64 } else { 0 };
+            shard.progress.tell(Detail { bytes, connections, latency });
+        }
     }
 
     /// Answers so far, warm-up included: as long as it grows, the server answers.

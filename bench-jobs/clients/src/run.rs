@@ -260,7 +260,12 @@ impl Conductor<'_> {
                         break Err(self.broken(&LibraryError::Silent { seconds }));
                     }
                 }
-                () = progress.next() => progress.print(&counters),
+                () = progress.next() => {
+                    if self.configuration.detail_interval().is_some() {
+                        self.counters.tell_detail(self.plan.pool_size);
+                    }
+                    progress.print(&counters);
+                }
             }
         };
         if let Some(baseline) = baseline {

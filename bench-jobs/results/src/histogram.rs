@@ -2,6 +2,7 @@
 //! our load generator both write them; decoded, merged and read here alone, so
 //! that every percentile Dragstrip prints comes from the same few lines.
 
+use crate::live::LatencyCounts;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use dragstrip_crds::measured::LatencySummary;
 use hdrhistogram::{
@@ -137,6 +138,11 @@ impl Latencies {
                 .map_err(|e| HistogramError::Merge(e.to_string()))?;
         }
         Ok(Self(histogram))
+    }
+
+    /// The same in the few buckets of [`LatencyCounts`].
+    pub fn by_bucket(&self) -> LatencyCounts {
+        LatencyCounts::of(&self.0)
     }
 
     /// How many latencies were recorded.

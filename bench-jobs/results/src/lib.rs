@@ -1,5 +1,5 @@
 //! What a result is, for all parts of Dragstrip that make, carry, store or read
-//! one: what was measured ([`result`], [`histogram`], [`statistics`]), what a
+//! one: what was measured ([`result`], [`histogram`], [`live`], [`statistics`]), what a
 //! server counted meanwhile ([`observed`]) and what both sides used ([`usage`]), how that
 //! is judged ([`commands`], [`counters`], [`complaints`], [`verdict`]), what runners and the operator tell each other
 //! ([`protocol`]), where a search stands ([`search`]) and how the cluster keeps it ([`stored`]).
@@ -10,6 +10,7 @@ pub mod commands;
 pub mod complaints;
 pub mod counters;
 pub mod histogram;
+pub mod live;
 pub mod observed;
 pub mod protocol;
 pub mod result;

@@ -13,6 +13,10 @@ use std::{net::SocketAddr, time::Duration};
 pub const JOB_VARIABLE: &str = "DRAGSTRIP_JOB";
 /// Environment variable with the target's password, from a Secret.
 pub const PASSWORD_VARIABLE: &str = "DRAGSTRIP_PASSWORD";
+/// Environment variable that, when it is `true`, has Dragstrip's own tools tell bytes,
+/// connections and latencies in their progress lines too. No option, which a tool of
+/// another version would refuse.
+pub const PROGRESS_DETAIL_VARIABLE: &str = "DRAGSTRIP_PROGRESS_DETAIL";
 /// Environment variable with the pod's own name.
 pub const POD_NAME_VARIABLE: &str = "POD_NAME";
 /// Environment variable with the pod's index within its Job, from Kubernetes.
@@ -237,6 +241,20 @@ pub struct JobSpec {
     pub tool: JobTool,
     /// Seconds after the start line at which the tool is killed whatever it does.
     pub watchdog_seconds: f64,
+    /// How long the runner stays for one more scrape of its metrics once its result is
+    /// delivered, in seconds: only where somebody scraped it so shortly before.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub linger_seconds: f64,
+}
+
+/// Longest time that a runner stays for one more scrape, in seconds: what waits for its
+/// end counts it as lost a little later.
+pub const LONGEST_LINGER_SECONDS: f64 = 10.0;
+
+// A reference, because serde gives one.
+#[allow(clippy::trivially_copy_pass_by_ref)]
+fn is_zero(seconds: &f64) -> bool {
+    *seconds <= 0.0
 }
 
 /// The order to start, given to all runners of a Job with the same instant.

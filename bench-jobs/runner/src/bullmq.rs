@@ -5,7 +5,7 @@ mod arguments;
 mod report;
 
 use crate::{
-    own_tools::{explained, progress, unread},
+    own_tools::{explained, progress, progress_detail, unread},
     tool::{Adapter, Ended, Launch, LaunchContext, Measured, Progress, Rejected, StopSignal},
 };
 use dragstrip_crds::{
@@ -87,7 +87,7 @@ impl Adapter for BullmqAdapter {
         Launch {
             program: PROGRAM.to_owned(),
             arguments: arguments::arguments(&self.spec, job, context),
-            environment: password.collect(),
+            environment: password.chain([progress_detail()]).collect(),
             stop_signal: StopSignal::Terminate,
             stop_grace: STOP_GRACE,
             lead: self.spec.head_start(),

@@ -38,6 +38,7 @@ pub fn job(clients: u32, tool: &str) -> JobSpec {
         allow_eviction: false,
         tool,
         watchdog_seconds: 30.0,
+        linger_seconds: 0.0,
     }
 }
 
@@ -52,6 +53,7 @@ pub fn context(client_index: u32, directory: &Path) -> LaunchContext {
         output_directory: directory.to_path_buf(),
         start_at_unix_nanos: 1_790_000_000_000_000_000,
         tool_version: None,
+        statsd_port: None,
     }
 }
 

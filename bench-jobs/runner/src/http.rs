@@ -1,10 +1,11 @@
 //! The runner's HTTP server: readiness, the order to start, progress, metrics.
-//! Touches the listening socket and the shared state.
+//! Touches the listening socket, the shared state, and what tells the container's use.
 
 use crate::{
-    clock,
-    exposition::{Exposition, Kind, Label},
-    state::{Shared, Snapshot, at_the_line},
+    cgroup, clock,
+    metrics::{Own, Series, stage_name},
+    network,
+    state::{Shared, at_the_line},
 };
 use axum::{
     Json, Router,
@@ -17,51 +18,82 @@ use dragstrip_results::protocol::{
     CLOCK_PATH, ClockReading, JobSpec, PROGRESS_PATH, READY_PATH, RunnerStage, START_PATH, StartOrder,
     TOKEN_HEADER,
 };
-use std::{io, net::SocketAddr, sync::Arc};
-use tokio::net::TcpListener;
+use std::{
+    io,
+    net::SocketAddr,
+    path::Path,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+use tokio::{net::TcpListener, sync::oneshot, task::JoinHandle, time::timeout};
 
-/// Whose numbers these are: the labels of every metric.
-#[derive(Debug, Clone)]
-pub struct Labels {
-    /// Run's name.
-    pub run: String,
-    /// Phase's name.
-    pub phase: String,
-    /// Which repetition, from 1.
-    pub repetition: String,
-    /// The pod's index among the clients.
-    pub client: String,
-}
+/// How long what the container has used stands for who asks again: whoever scrapes,
+/// and how many, it is read about once a second.
+const OWN_STANDS: Duration = Duration::from_millis(900);
+/// How long answers under way may take when the runner ends.
+const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
 /// What the handlers know.
 #[derive(Debug)]
 struct Desk {
     shared: Arc<Shared>,
     token: String,
-    labels: Labels,
+    series: Series,
+    /// What the container had used, when, and in which stage.
+    own: Mutex<Option<(Instant, RunnerStage, Own)>>,
 }
 
-/// Binds `listen` and serves in the background; returns the address bound.
+impl Desk {
+    fn own(&self, stage: RunnerStage) -> Own {
+        let mut kept = self.own.lock().unwrap_or_else(PoisonError::into_inner);
+        // What was used until the end is told to the last one who asks.
+        if let Some((_, _, own)) =
+            kept.as_ref().filter(|(at, of, _)| *of == stage && at.elapsed() < OWN_STANDS)
+        {
+            return own.clone();
+        }
+        let own = Own { cgroup: cgroup::read(Path::new(cgroup::OWN_ROOT)), network: network::usage() };
+        *kept = Some((Instant::now(), stage, own.clone()));
+        own
+    }
+}
+
+/// The server at work.
+#[derive(Debug)]
+pub struct Serving {
+    /// Where it listens.
+    pub address: SocketAddr,
+    end: oneshot::Sender<()>,
+    task: JoinHandle<()>,
+}
+
+impl Serving {
+    /// Ends it, and lets answers under way go out.
+    pub async fn end(self) {
+        drop(self.end);
+        // An answer that nobody takes in is none to wait for.
+        let _ = timeout(LAST_ANSWERS, self.task).await;
+    }
+}
+
+/// Binds `listen` and serves in the background.
 pub async fn serve(
     listen: SocketAddr,
     job: &JobSpec,
     client: u32,
     shared: Arc<Shared>,
-) -> io::Result<SocketAddr> {
+) -> io::Result<Serving> {
     let listener = TcpListener::bind(listen).await?;
     let address = listener.local_addr()?;
-    let labels = Labels {
-        run: job.run.clone(),
-        phase: job.phase.clone(),
-        repetition: job.repetition.to_string(),
-        client: client.to_string(),
-    };
-    let router = router(Desk { shared, token: job.token.clone(), labels });
-    tokio::spawn(async move {
-        // Serving ends with the process; accepting retries by itself.
-        let _ = axum::serve(listener, router).await;
+    let series = Series::of(job, client);
+    let router = router(Desk { shared, token: job.token.clone(), series, own: Mutex::default() });
+    let (end, ended) = oneshot::channel::<()>();
+    let task = tokio::spawn(async move {
+        let ended = async { drop(ended.await) };
+        // Accepting retries by itself.
+        let _ = axum::serve(listener, router).with_graceful_shutdown(ended).await;
     });
-    Ok(address)
+    Ok(Serving { address, end, task })
 }
 
 fn router(desk: Desk) -> Router {
@@ -118,7 +150,11 @@ pub fn clock_answer() -> Response {
 }
 
 async fn metrics(State(desk): State<Arc<Desk>>) -> Response {
-    metrics_answer(page(&desk.labels, &desk.shared.snapshot(), clock::unix_nanos()))
+    let snapshot = desk.shared.snapshot();
+    let (latencies, own) = (desk.shared.latencies(), desk.own(snapshot.stage));
+    let answer = metrics_answer(desk.series.page(&snapshot, &latencies, &own, clock::unix_nanos()));
+    desk.shared.note_scrape(snapshot.stage);
+    answer
 }
 
 /// The answer to a scrape.
@@ -126,79 +162,5 @@ pub fn metrics_answer(page: Result<String, prometheus::Error>) -> Response {
     match page {
         Ok(text) => ([(header::CONTENT_TYPE, prometheus::TEXT_FORMAT)], text).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
-    }
-}
-
-const STAGES: [RunnerStage; 7] = [
-    RunnerStage::Preflight,
-    RunnerStage::Loading,
-    RunnerStage::WarmingUp,
-    RunnerStage::AtStartLine,
-    RunnerStage::Armed,
-    RunnerStage::Running,
-    RunnerStage::Finished,
-];
-
-fn stage_name(stage: RunnerStage) -> &'static str {
-    match stage {
-        RunnerStage::Preflight => "preflight",
-        RunnerStage::Loading => "loading",
-        RunnerStage::WarmingUp => "warmingUp",
-        RunnerStage::AtStartLine => "atStartLine",
-        RunnerStage::Armed => "armed",
-        RunnerStage::Running => "running",
-        RunnerStage::Finished => "finished",
-    }
-}
-
-fn page(labels: &Labels, snapshot: &Snapshot, now_unix_nanos: i64) -> Result<String, prometheus::Error> {
-    let common = || -> Vec<Label> {
-        vec![
-            ("run", labels.run.clone()),
-            ("phase", labels.phase.clone()),
-            ("repetition", labels.repetition.clone()),
-            ("client", labels.client.clone()),
-        ]
-    };
-    let stages = STAGES.map(|stage| {
-        let labels = [common(), vec![("stage", stage_name(stage).to_owned())]].concat();
-        (labels, f64::from(u8::from(stage == snapshot.stage)))
-    });
-    let page = Exposition::default();
-    page.metric(("dragstrip_runner_stage", Kind::Gauge, "1 for the stage the runner is in."), &stages)?;
-    let (operations, errors) = (snapshot.progress.operations as f64, snapshot.progress.errors as f64);
-    let elapsed = snapshot.elapsed_seconds(now_unix_nanos);
-    for (heading, value) in [
-        (("dragstrip_runner_operations_total", Kind::Counter, "Operations so far."), operations),
-        (("dragstrip_runner_errors_total", Kind::Counter, "Errors so far."), errors),
-        (("dragstrip_runner_elapsed_seconds", Kind::Gauge, "Seconds since the load began."), elapsed),
-    ] {
-        page.metric(heading, &[(common(), value)])?;
-    }
-    page.text()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_page_names_the_stage_and_the_counts() {
-        let shared = Shared::default();
-        shared.note_progress(crate::tool::Progress { operations: 12, errors: 3 });
-        let labels =
-            Labels { run: "r".into(), phase: "p".into(), repetition: "2".into(), client: "0".into() };
-        let page = page(&labels, &shared.snapshot(), 0).unwrap();
-        let common = r#"client="0",phase="p",repetition="2",run="r""#;
-        assert!(
-            page.contains(&format!("dragstrip_runner_stage{{{common},stage=\"preflight\"}} 1\n")),
-            "{page}"
-        );
-        assert!(
-            page.contains(&format!("dragstrip_runner_stage{{{common},stage=\"running\"}} 0\n")),
-            "{page}"
-        );
-        assert!(page.contains(&format!("dragstrip_runner_operations_total{{{common}}} 12\n")), "{page}");
-        assert!(page.contains(&format!("dragstrip_runner_errors_total{{{common}}} 3\n")), "{page}");
     }
 }

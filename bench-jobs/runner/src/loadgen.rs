@@ -7,7 +7,7 @@ pub(crate) mod arguments;
 
 use crate::{
     install::{CLIENTS_NAME, LOADGEN_NAME},
-    own_tools::{explained, progress, unread},
+    own_tools::{explained, progress, progress_detail, unread},
     threads::busiest,
     tool::{Adapter, Ended, Launch, LaunchContext, Measured, Progress, Rejected, StopSignal},
 };
@@ -96,7 +96,9 @@ impl Adapter for LoadgenAdapter {
     }
 
     fn stderr_line(&mut self, line: &str) -> Option<Progress> {
-        progress(line)
+        let progress = progress(line)?;
+        let ratio = planned_requests(&self.spec).map(|planned| progress.operations as f64 / planned.max(1.0));
+        Some(Progress { ratio, ..progress })
     }
 
     fn judge(
@@ -126,6 +128,16 @@ impl Adapter for LoadgenAdapter {
     }
 }
 
+/// How many requests a client is to send, where they and not the time end the load.
+fn planned_requests(spec: &LoadgenSpec) -> Option<f64> {
+    match &spec.library {
+        Some(library) => library.total_requests.map(|requests| requests as f64),
+        None => spec.requests_per_connection.map(|requests| {
+            requests as f64 * f64::from(spec.threads) * f64::from(spec.connections_per_thread)
+        }),
+    }
+}
+
 /// One of our own programs, told to do something. The password is in its environment alone.
 pub(crate) fn launch(
     program: &str,
@@ -137,7 +149,7 @@ pub(crate) fn launch(
     Launch {
         program: program.to_owned(),
         arguments,
-        environment: password.collect(),
+        environment: password.chain([progress_detail()]).collect(),
         stop_signal: StopSignal::Terminate,
         stop_grace: STOP_GRACE,
         lead,

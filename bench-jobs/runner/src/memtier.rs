@@ -22,6 +22,10 @@ use dragstrip_results::protocol::JobSpec;
 use progress::Observed;
 use std::time::Duration;
 
+/// Most connections with which it is asked to send its latencies: it merges the histograms
+/// of all of them once a second, which takes it 7 us each, and may have 3 ms of a second.
+const MOST_SENDING: i64 = 400;
+
 /// The adapter of `memtier_benchmark`; one per run of the tool, since it
 /// remembers what the tool wrote.
 #[derive(Debug, Clone)]
@@ -78,6 +82,15 @@ impl Adapter for MemtierAdapter {
         Some(Warmup { adapter: Box::new(Self::new(spec)), context, duration })
     }
 
+    fn sends_latencies(&self, context: &LaunchContext) -> bool {
+        // Who sends them elsewhere wants them there.
+        let elsewhere = self.spec.extra_args.iter().any(|argument| argument.starts_with("--statsd-"));
+        let connections = i64::from(self.spec.threads) * i64::from(self.spec.connections_per_thread);
+        !elsewhere
+            && connections <= MOST_SENDING
+            && context.tool_version.as_deref().is_some_and(version::sends_latencies)
+    }
+
     fn launch(&self, job: &JobSpec, context: &LaunchContext) -> Launch {
         arguments::launch(&self.spec, job, context)
     }
@@ -99,4 +112,42 @@ impl Adapter for MemtierAdapter {
 /// memtier takes whole seconds; never less than declared.
 fn whole_seconds(duration: Duration) -> Duration {
     Duration::from_secs(duration.as_secs() + u64::from(duration.subsec_nanos() > 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures;
+    use std::path::Path;
+
+    #[test]
+    fn latencies_are_sent_where_that_is_possible_wanted_and_cheap() {
+        let sends = |version: Option<&str>, spec: &str| {
+            let context = LaunchContext {
+                tool_version: version.map(str::to_owned),
+                ..fixtures::context(0, Path::new("/out"))
+            };
+            MemtierAdapter::new(serde_json::from_str(spec).unwrap()).sends_latencies(&context)
+        };
+        let small = r#"{"testTime": "5s", "threads": 4, "connectionsPerThread": 50}"#;
+        assert!(sends(Some("2.3.0"), small));
+        assert!(!sends(Some("2.2.2"), small) && !sends(None, small), "it may not know the option");
+        let large = r#"{"testTime": "5s", "threads": 60, "connectionsPerThread": 20}"#;
+        assert!(!sends(Some("2.3.0"), large), "it would cost");
+        let elsewhere = r#"{"testTime": "5s", "extraArgs": ["--statsd-host=graphite"]}"#;
+        assert!(!sends(Some("2.3.0"), elsewhere), "they are wanted elsewhere");
+    }
+
+    #[test]
+    fn where_latencies_go_is_no_part_of_what_a_result_keeps() {
+        let job = fixtures::job(1, r#"{"memtier": {"testTime": "5s"}}"#);
+        let context = LaunchContext { statsd_port: Some(4711), ..fixtures::context(0, Path::new("/out")) };
+        let spec: MemtierSpec = serde_json::from_str(r#"{"testTime": "5s"}"#).unwrap();
+        let launch = arguments::launch(&spec, &job, &context).arguments.join(" ");
+        assert!(
+            launch.starts_with("--statsd-host 127.0.0.1 --statsd-port 4711 --graphite-port 4711 --server "),
+            "{launch}"
+        );
+        assert!(!arguments::redacted_arguments(&spec, &job, &context).join(" ").contains("4711"));
+    }
 }

@@ -5,15 +5,17 @@
 
 mod finder;
 mod page;
+mod probes;
 mod sampler;
 mod samples;
+mod scrape;
 
 use crate::{
     access::Access,
     encryption::{Encryption, EncryptionError},
     host, http,
     output::Redactor,
-    server::{ANSWER_TIMEOUT, Server, ServerError, truth::detect_engine},
+    server::{ANSWER_TIMEOUT, Server, ServerError},
     stop::Stop,
     tls_files::TlsFiles,
     topology,
@@ -33,7 +35,9 @@ use dragstrip_results::{
         UsageOrder, UsageWindow,
     },
 };
-use sampler::{Sampler, Servers};
+use probes::Servers;
+use sampler::Sampler;
+use scrape::Scraped;
 use std::{
     io,
     net::SocketAddr,
@@ -156,6 +160,7 @@ struct Observer {
     token: Option<String>,
     redactor: Redactor,
     sampler: Sampler,
+    scraped: Mutex<Scraped>,
     /// One order at a time: two would undo each other's work.
     joining: Mutex<()>,
 }
@@ -170,9 +175,11 @@ impl Observer {
         let encryption = tls.as_ref().map(Encryption::load).transpose().map_err(ObserveError::Encryption)?;
         let ports: Vec<u16> = ports.ok_or(ObserveError::Ports { first, servers })?.collect();
         let neighbours = ports.iter().copied().map(neighbour).collect();
+        let servers = Servers { ports, process_name: process_name.clone() };
         Ok(Self {
             neighbours,
-            sampler: Sampler::new(Servers { ports, process_name: process_name.clone() }),
+            scraped: Mutex::new(Scraped::of(servers.clone())),
+            sampler: Sampler::new(servers),
             redactor: Redactor::new(password.as_deref()),
             access: Access { password, encryption, ..Access::default() },
             process_name,
@@ -323,14 +330,5 @@ async fn clock_reading(State(observer): State<Arc<Observer>>, headers: HeaderMap
 }
 
 async fn metrics(State(observer): State<Arc<Observer>>) -> Response {
-    let mut servers = Vec::with_capacity(observer.neighbours.len());
-    for neighbour in &observer.neighbours {
-        // A server that does not answer is a value too.
-        let info = observer.ask(neighbour, async |server: &mut Server| server.info().await).await.ok();
-        let engine = info.as_ref().and_then(detect_engine);
-        let port = (observer.neighbours.len() > 1).then(|| neighbour.address.port());
-        servers.push(page::Seen { port, engine, info });
-    }
-    let usage = finder::server_usage(observer.process_name.as_deref(), servers.len());
-    http::metrics_answer(page::page(&servers, usage.as_ref()))
+    http::metrics_answer(observer.metrics_page().await)
 }

@@ -5,16 +5,34 @@ use crate::{
     failure::failure,
     tool::{Ended, Progress},
 };
-use dragstrip_results::result::{Failure, FailureStep};
+use dragstrip_results::{
+    live::LatencyCounts,
+    protocol::PROGRESS_DETAIL_VARIABLE,
+    result::{Failure, FailureStep},
+};
 use std::fmt::Display;
 
-/// Reads `progress elapsed_seconds=3.000 operations=457120 ... errors=0`.
+/// What has them tell bytes, connections and latencies in these lines.
+pub(crate) fn progress_detail() -> (String, String) {
+    (PROGRESS_DETAIL_VARIABLE.to_owned(), "true".to_owned())
+}
+
+/// Reads `progress elapsed_seconds=3.000 operations=457120 ... errors=0`, and what
+/// [`progress_detail`] adds to it.
 pub(crate) fn progress(line: &str) -> Option<Progress> {
     let fields = line.strip_prefix("progress ")?;
-    let number = |name: &str| {
-        fields.split(' ').find_map(|field| field.strip_prefix(name)?.strip_prefix('=')?.parse::<u64>().ok())
-    };
-    Some(Progress { operations: number("operations")?, errors: number("errors")? })
+    let field = |name: &str| fields.split(' ').find_map(|field| field.strip_prefix(name)?.strip_prefix('='));
+    let number = |name: &str| field(name)?.parse::<u64>().ok();
+    Some(Progress {
+        operations: number("operations")?,
+        errors: number("errors")?,
+        bytes: number("bytes"),
+        connections: number("connections"),
+        ratio: None,
+        latency: field("latency_seconds")
+            .zip(field("latency_counts"))
+            .and_then(|(seconds, counts)| LatencyCounts::read(seconds, counts)),
+    })
 }
 
 /// Without a readable report the exit of `tool` says most about what went wrong.

@@ -10,13 +10,15 @@ use crate::{
     adapters::adapter_for,
     clock, deliver, exec,
     failure::failure,
-    gate, http,
+    gate,
+    http::{self, Serving},
     job::{self, Assignment},
     members::{self, Look},
     output::Redactor,
     process::{Tool, Written},
     round_trip, say,
     state::{Received, Shared},
+    statsd,
     stop::Stop,
     tls_files::{CertificateDirectories, TlsFiles},
     tool::{self, Adapter, Launch, LaunchContext},
@@ -24,13 +26,18 @@ use crate::{
     watch::{Watched, watch},
 };
 use dragstrip_results::{
-    protocol::{JobTool, RunnerStage},
+    protocol::{JobTool, LONGEST_LINGER_SECONDS, RunnerStage},
     result::{Failure, FailureStep, PodResult, ServerRecord},
     usage::ContainerUsage,
 };
 use prepare::Prepared;
 use progress::Printer;
-use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    net::SocketAddr,
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 use tokio::{sync::oneshot, task::JoinHandle};
 
 /// Exit code when the numbers may be used.
@@ -55,14 +62,22 @@ pub struct Options {
 
 /// Runs the job from the environment, delivers its result and returns the exit code.
 pub async fn run(options: &Options) -> u8 {
-    let result = match job::assignment() {
-        Ok(assignment) => Runner::new(assignment, options).result().await,
-        Err(error) => PodResult::failed("", 0, &job::pod_name(), error.failure()),
+    let (runner, result) = match job::assignment() {
+        Ok(assignment) => {
+            let runner = Runner::new(assignment, options);
+            let result = runner.result().await;
+            (Some(runner), result)
+        }
+        Err(error) => (None, PodResult::failed("", 0, &job::pod_name(), error.failure())),
     };
     if let Some(failure) = &result.failure {
         eprintln!("{:?}: {}", failure.step, failure.message);
     }
-    if let Err(error) = deliver::deliver(&result, &options.termination_log) {
+    let delivered = deliver::deliver(&result, &options.termination_log);
+    if let Some(runner) = runner {
+        runner.see_out(&result).await;
+    }
+    if let Err(error) = delivered {
         eprintln!("{error}");
         return UNDELIVERED;
     }
@@ -76,6 +91,7 @@ struct Runner<'a> {
     tls: Option<TlsFiles>,
     shared: Arc<Shared>,
     redactor: Redactor,
+    serving: Mutex<Option<Serving>>,
 }
 
 /// What is known when the tool is about to start.
@@ -105,7 +121,7 @@ impl<'a> Runner<'a> {
         let secrets = own.iter().map(String::as_str).chain(assignment.password.as_deref());
         let redactor = Redactor::new(secrets);
         let tls = TlsFiles::of(&assignment.job.target, &options.certificates);
-        Self { assignment, options, tls, shared: Arc::default(), redactor }
+        Self { assignment, options, tls, shared: Arc::default(), redactor, serving: Mutex::default() }
     }
 
     /// The result, whatever happens. No secret is in it.
@@ -116,6 +132,26 @@ impl<'a> Runner<'a> {
         result.failure = self.measure(&mut result).await.err();
         self.clean(&mut result);
         result
+    }
+
+    /// Stays until the end of the load was scraped too, where somebody scrapes: the next
+    /// phase waits for this pod's end, so that it is one scrape and no more. A pod that
+    /// was asked to stop has no time for it.
+    async fn see_out(&self, result: &PodResult) {
+        let interrupted = |failure: &Failure| failure.step == FailureStep::Interrupted;
+        let seconds = self.assignment.job.linger_seconds.clamp(0.0, LONGEST_LINGER_SECONDS);
+        if !result.failure.as_ref().is_some_and(interrupted)
+            && let (Ok(bound), Ok(stop)) = (Duration::try_from_secs_f64(seconds), Stop::listen())
+        {
+            tokio::select! {
+                () = self.shared.last_scrape(bound) => {}
+                () = stop.requested() => {}
+            }
+        }
+        let serving = self.serving.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(serving) = serving {
+            serving.end().await;
+        }
     }
 
     /// Takes secrets out of every text that a tool may have brought in. The names of our
@@ -144,8 +180,9 @@ impl<'a> Runner<'a> {
         let listen = self.options.listen;
         let serving =
             http::serve(listen, &self.assignment.job, self.assignment.client_index, Arc::clone(&self.shared));
-        let address = serving.await.map_err(|e| preparing(format!("cannot listen on {listen}: {e}")))?;
-        say(&format!("listening on {address}"));
+        let serving = serving.await.map_err(|e| preparing(format!("cannot listen on {listen}: {e}")))?;
+        say(&format!("listening on {}", serving.address));
+        *self.serving.lock().unwrap_or_else(PoisonError::into_inner) = Some(serving);
         let armed = tokio::select! {
             armed = self.arm() => armed?,
             () = stop.requested() => {
@@ -178,9 +215,16 @@ impl<'a> Runner<'a> {
         let before = members::look(&prepared.ready.access, &prepared.ready.members).await.map_err(|e| {
             failure(FailureStep::ServerIdentity, format!("unreachable at the start line: {e}"))
         })?;
-        let context =
-            LaunchContext { start_at_unix_nanos: received.line_unix_nanos, ..prepared.context.clone() };
-        let launch = adapter_for(&job.tool).launch(job, &context);
+        let adapter = adapter_for(&job.tool);
+        let statsd_port = if adapter.sends_latencies(&prepared.context) {
+            // Without a port there are no such series; the measurement does not need them.
+            statsd::listen(Arc::clone(&self.shared)).await.ok()
+        } else {
+            None
+        };
+        let start_at_unix_nanos = received.line_unix_nanos;
+        let context = LaunchContext { start_at_unix_nanos, statsd_port, ..prepared.context.clone() };
+        let launch = adapter.launch(job, &context);
         clock::sleep_until(received.line_unix_nanos.saturating_sub(clock::nanos(launch.lead))).await;
         Ok(Armed { prepared, received, before, context, launch })
     }
@@ -232,7 +276,7 @@ impl<'a> Runner<'a> {
         let on_progress = move |progress| {
             shared.note_progress(progress);
             let elapsed = clock::seconds(clock::unix_nanos().saturating_sub(line));
-            if let Some(line) = printer.line(elapsed, progress) {
+            if let Some(line) = printer.line(elapsed, &progress) {
                 say(&line);
             }
         };

@@ -182,6 +182,12 @@ impl Server {
         self.ask("INFO ALL", cmd("INFO").arg("ALL")).await.map(|text: String| Info::parse(&text))
     }
 
+    /// What INFO tells when it is not asked for anything: without the statistics of every
+    /// command, which cost most of it.
+    pub async fn brief_info(&mut self) -> Result<Info, ServerError> {
+        self.ask("INFO", &cmd("INFO")).await.map(|text: String| Info::parse(&text))
+    }
+
     /// Whether the server is still loading its data set.
     pub async fn loading(&mut self) -> Result<bool, ServerError> {
         let text: String = self.ask("INFO persistence", cmd("INFO").arg("persistence")).await?;

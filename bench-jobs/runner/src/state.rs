@@ -3,11 +3,19 @@
 
 use crate::{clock, tool::Progress};
 use dragstrip_results::protocol::{RunnerStage, RunnerState, StartOrder};
-use tokio::sync::watch;
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+use tokio::{sync::watch, time::timeout};
 
 /// Without a measured offset, clocks that differ by no more than this are taken
 /// for synchronised: the difference is then mostly the order's travel time.
 pub const CLOCK_TOLERANCE_SECONDS: f64 = 0.25;
+
+/// Most percentiles of the tool's own that are kept.
+const MOST_PERCENTILES: usize = 16;
 
 /// An order and what it means by this pod's clock.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -85,30 +93,44 @@ impl Snapshot {
     }
 }
 
+/// When the metrics were scraped.
+#[derive(Debug, Clone, Copy, Default)]
+struct Scrapes {
+    last: Option<Instant>,
+    /// Whether one was after the end of the load.
+    of_the_end: bool,
+}
+
 /// The shared state. Never blocks.
 #[derive(Debug)]
-pub struct Shared(watch::Sender<Snapshot>);
+pub struct Shared {
+    snapshot: watch::Sender<Snapshot>,
+    /// The tool's own latencies, in seconds, by percentile.
+    latencies: Mutex<BTreeMap<String, f64>>,
+    scrapes: watch::Sender<Scrapes>,
+}
 
 impl Default for Shared {
     fn default() -> Self {
-        Self(watch::Sender::new(Snapshot {
+        let snapshot = watch::Sender::new(Snapshot {
             stage: RunnerStage::Preflight,
             received: None,
             progress: Progress::default(),
             final_seconds: None,
-        }))
+        });
+        Self { snapshot, latencies: Mutex::default(), scrapes: watch::Sender::default() }
     }
 }
 
 impl Shared {
     /// How things are now.
     pub fn snapshot(&self) -> Snapshot {
-        *self.0.borrow()
+        *self.snapshot.borrow()
     }
 
     /// Takes the next stage, whose progress begins at nothing.
     pub fn enter(&self, stage: RunnerStage) {
-        self.0.send_modify(|snapshot| {
+        self.snapshot.send_modify(|snapshot| {
             snapshot.stage = stage;
             snapshot.progress = Progress::default();
         });
@@ -118,7 +140,7 @@ impl Shared {
     /// false before that.
     pub fn offer(&self, order: StartOrder, now: i64) -> bool {
         let mut accepted = true;
-        self.0.send_if_modified(|snapshot| {
+        self.snapshot.send_if_modified(|snapshot| {
             accepted = at_the_line(snapshot.stage);
             let first = accepted && snapshot.received.is_none();
             if first {
@@ -131,7 +153,7 @@ impl Shared {
 
     /// Returns when there is an order.
     pub async fn order(&self) -> Received {
-        let mut receiver = self.0.subscribe();
+        let mut receiver = self.snapshot.subscribe();
         loop {
             if let Some(received) = receiver.borrow_and_update().received {
                 return received;
@@ -145,23 +167,68 @@ impl Shared {
 
     /// Notes the tool's progress.
     pub fn note_progress(&self, progress: Progress) {
-        self.0.send_modify(|snapshot| snapshot.progress = progress);
+        self.snapshot.send_modify(|snapshot| snapshot.progress = progress);
     }
 
-    /// Notes what the whole load came to.
-    pub fn finish(&self, progress: Progress, seconds: f64) {
-        self.0.send_modify(|snapshot| {
+    /// Notes what the whole load came to. Nothing that was told before falls: some tools
+    /// count a little less in the end, which Prometheus would take for a new beginning.
+    pub fn finish(&self, totals: Progress, seconds: f64) {
+        self.snapshot.send_modify(|snapshot| {
+            let told = snapshot.progress;
             snapshot.stage = RunnerStage::Finished;
-            snapshot.progress = progress;
+            snapshot.progress = Progress {
+                operations: totals.operations.max(told.operations),
+                errors: totals.errors.max(told.errors),
+                bytes: told.bytes.map(|bytes| totals.bytes.map_or(bytes, |all| all.max(bytes))),
+                latency: told.latency.map(|told| match totals.latency {
+                    Some(all) if all.count() >= told.count() => all,
+                    _ => told,
+                }),
+                ..told
+            };
             snapshot.final_seconds = Some(seconds);
         });
+    }
+
+    /// Notes a latency of the tool's own, in seconds.
+    pub fn note_latency(&self, percentile: String, seconds: f64) {
+        let mut latencies = self.latencies.lock().unwrap_or_else(PoisonError::into_inner);
+        // More percentiles than these nobody asks for.
+        if latencies.len() < MOST_PERCENTILES || latencies.contains_key(&percentile) {
+            latencies.insert(percentile, seconds);
+        }
+    }
+
+    /// The tool's own latencies, in seconds, by percentile.
+    pub fn latencies(&self) -> BTreeMap<String, f64> {
+        self.latencies.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Notes that the metrics of `stage` were scraped.
+    pub fn note_scrape(&self, stage: RunnerStage) {
+        let of_the_end = stage == RunnerStage::Finished;
+        self.scrapes.send_modify(|scrapes| {
+            scrapes.last = Some(Instant::now());
+            scrapes.of_the_end |= of_the_end;
+        });
+    }
+
+    /// Returns when what the load came to has been scraped; at once where nobody has
+    /// scraped within the last `bound`, and after `bound` where nobody comes any more.
+    pub async fn last_scrape(&self, bound: Duration) {
+        let mut scrapes = self.scrapes.subscribe();
+        let expected = scrapes.borrow().last.is_some_and(|last| last.elapsed() < bound);
+        if expected {
+            // Nobody having come is no error: there is nothing more to wait for.
+            let _ = timeout(bound, scrapes.wait_for(|scrapes| scrapes.of_the_end)).await;
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use dragstrip_results::protocol::ClockOffset;
+    use dragstrip_results::{live::LatencyCounts, protocol::ClockOffset};
 
     const SECOND: i64 = 1_000_000_000;
 
@@ -205,7 +272,7 @@ mod tests {
     fn progress_of_one_stage_is_none_of_the_next() {
         let shared = Shared::default();
         shared.enter(RunnerStage::Loading);
-        shared.note_progress(Progress { operations: 5, errors: 0 });
+        shared.note_progress(Progress { operations: 5, ..Progress::default() });
         assert_eq!(shared.snapshot().answer(0).operations, 5);
         shared.enter(RunnerStage::AtStartLine);
         assert_eq!(shared.snapshot().answer(0).operations, 0);
@@ -222,6 +289,62 @@ mod tests {
     }
 
     #[test]
+    fn what_was_told_does_not_fall_in_the_end() {
+        let counts = |first| {
+            let mut latency = LatencyCounts::default();
+            latency.counts[0] = first;
+            Some(latency)
+        };
+        let shared = Shared::default();
+        let told = Progress {
+            operations: 9,
+            bytes: Some(90),
+            connections: Some(3),
+            latency: counts(9),
+            ..Progress::default()
+        };
+        shared.note_progress(told);
+        shared.finish(Progress { operations: 8, latency: counts(8), ..Progress::default() }, 1.0);
+        assert_eq!(shared.snapshot().progress, told);
+        shared.finish(
+            Progress { operations: 10, bytes: Some(100), latency: counts(10), ..Progress::default() },
+            1.0,
+        );
+        let all = Progress { operations: 10, bytes: Some(100), latency: counts(10), ..told };
+        assert_eq!(shared.snapshot().progress, all);
+        let untold = Shared::default();
+        untold.finish(all, 1.0);
+        let progress = untold.snapshot().progress;
+        assert_eq!(
+            (progress.bytes, progress.latency),
+            (None, None),
+            "what was not told while it ran is not told"
+        );
+    }
+
+    #[tokio::test]
+    async fn the_end_waits_for_one_more_scrape_only_where_one_is_to_come() {
+        let waited = async |shared: &Shared, bound| {
+            let begun = Instant::now();
+            shared.last_scrape(bound).await;
+            begun.elapsed()
+        };
+        let (short, long) = (Duration::from_millis(200), Duration::from_secs(60));
+        let shared = Shared::default();
+        assert!(waited(&shared, long).await < long / 2, "nobody scrapes");
+        shared.note_scrape(RunnerStage::Running);
+        assert!(waited(&shared, short).await >= short, "who scraped may still come");
+        assert!(waited(&shared, short).await < short, "who did not come again does not come any more");
+        let (length, ()) = tokio::join!(waited(&shared, long), async {
+            shared.note_scrape(RunnerStage::Running);
+            tokio::time::sleep(short).await;
+            shared.note_scrape(RunnerStage::Finished);
+        });
+        assert!(length >= short && length < long / 2, "the scrape of the end ends it: {length:?}");
+        assert!(waited(&shared, long).await < long / 2, "the end was scraped already");
+    }
+
+    #[test]
     fn time_runs_only_while_the_tool_does() {
         let shared = Shared::default();
         shared.enter(RunnerStage::AtStartLine);
@@ -229,7 +352,7 @@ mod tests {
         assert!(shared.snapshot().elapsed_seconds(9 * SECOND).abs() < 1e-9);
         shared.enter(RunnerStage::Running);
         assert!((shared.snapshot().elapsed_seconds(9 * SECOND) - 7.0).abs() < 1e-9);
-        shared.finish(Progress { operations: 5, errors: 0 }, 3.5);
+        shared.finish(Progress { operations: 5, ..Progress::default() }, 3.5);
         let state = shared.snapshot().answer(99 * SECOND);
         assert_eq!((state.stage, state.operations), (RunnerStage::Finished, 5));
         assert!((state.elapsed_seconds - 3.5).abs() < 1e-9);

@@ -6,6 +6,7 @@ use crate::tls_files::TlsFiles;
 use dragstrip_crds::measured::{BatchStatistics, Metric, ScheduleRecord};
 use dragstrip_results::{
     histogram::EncodedHistogram,
+    live::LatencyCounts,
     protocol::{JobSpec, JobTool},
     result::{Failure, OperationResult, Presence, ToolRecord, WorkerRecord},
     usage::ThreadUsage,
@@ -32,6 +33,9 @@ pub struct LaunchContext {
     pub start_at_unix_nanos: i64,
     /// The tool's version, where the runner asked for it.
     pub tool_version: Option<String>,
+    /// Where the runner listens for the latencies that the tool sends while it runs,
+    /// a UDP port of the loopback device.
+    pub statsd_port: Option<u16>,
 }
 
 /// How the tool is asked to end early.
@@ -67,6 +71,14 @@ pub struct Progress {
     pub operations: u64,
     /// Errors so far.
     pub errors: u64,
+    /// Bytes sent and received so far, where the tool tells.
+    pub bytes: Option<u64>,
+    /// Open connections, where it tells.
+    pub connections: Option<u64>,
+    /// How much of the planned load is done, from 0 to 1, where it tells.
+    pub ratio: Option<f64>,
+    /// Latencies so far, where it tells.
+    pub latency: Option<LatencyCounts>,
 }
 
 /// How the tool's process ended.
@@ -192,6 +204,11 @@ pub trait Adapter: Send {
     /// that the tool cannot do by itself.
     fn warmup(&self, _job: &JobSpec, _context: &LaunchContext) -> Option<Warmup> {
         None
+    }
+
+    /// Whether the tool sends its latencies to [`LaunchContext::statsd_port`].
+    fn sends_latencies(&self, _context: &LaunchContext) -> bool {
+        false
     }
 
     /// The command to start.

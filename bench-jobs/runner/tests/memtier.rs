@@ -10,6 +10,8 @@
 
 #[path = "topology/certificates.rs"]
 mod certificates;
+#[path = "support/memtier.rs"]
+mod real;
 #[path = "support/redis.rs"]
 mod redis;
 #[path = "support/runner.rs"]
@@ -20,37 +22,14 @@ mod servers;
 use certificates::Certificates;
 use dragstrip_results::result::FailureStep;
 use futures::future::join_all;
+use real::{pod, program as memtier};
 use redis::{Redis, free_port, wait_for};
 use runner::{Finished, PASSWORD, Pod, TOKEN, job, loadgen, order_in};
 use serde_json::{Value, json};
 use servers::{Encrypted, Shards};
-use std::{
-    env, fs,
-    io::Write as _,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{fs, path::Path, time::Duration};
 
-const PROGRAM_VARIABLE: &str = "DRAGSTRIP_TEST_MEMTIER";
 const SOON: Duration = Duration::from_millis(700);
-
-/// The real program; says so where there is none.
-fn memtier(test: &str) -> Option<PathBuf> {
-    let on_path = || {
-        let path = env::var_os("PATH")?;
-        env::split_paths(&path)
-            .map(|directory| directory.join("memtier_benchmark"))
-            .find(|file| file.is_file())
-    };
-    let program = env::var_os(PROGRAM_VARIABLE).map(PathBuf::from).or_else(on_path);
-    if program.is_none() {
-        // Past the capture of a test that passes, which eprintln! goes into.
-        let told = format!("\nNOT RUN: {test}: no memtier_benchmark on PATH, nor in {PROGRAM_VARIABLE}");
-        #[allow(clippy::explicit_write)]
-        writeln!(std::io::stderr(), "{told}").unwrap();
-    }
-    program
-}
 
 /// A memtier phase of one second with these fields over the usual ones.
 fn phase(fields: &Value) -> Value {
@@ -60,12 +39,6 @@ fn phase(fields: &Value) -> Value {
         spec["testTime"] = json!("1s");
     }
     json!({"memtier": spec})
-}
-
-/// A pod in which memtier is this program.
-fn pod(program: &Path, job: &Value) -> Pod {
-    let path = format!("{}:{}", program.parent().unwrap().display(), env::var("PATH").unwrap());
-    Pod::new(job).variable("PATH", &path)
 }
 
 /// Runs a phase from the line to its end.

@@ -96,6 +96,7 @@ pub(crate) fn context(cluster: Cluster, answer: Answer) -> (Arc<Context>, Calls)
         memtier_image: String::new(),
         bullmq_image: String::new(),
         namespace: "dragstrip-system".into(),
+        scrape_interval_seconds: 0.0,
     };
     let context = Context {
         retries: Arc::default(),

@@ -110,7 +110,12 @@ pub fn config_maps(
 }
 
 /// What the runners of `attempt` are told.
-pub fn runner_job(run: &ValidatedRun, attempt: &Attempt, target: &ReadyTarget) -> JobSpec {
+pub fn runner_job(
+    run: &ValidatedRun,
+    attempt: &Attempt,
+    target: &ReadyTarget,
+    settings: &Settings,
+) -> JobSpec {
     JobSpec {
         run: run.holder.name.clone(),
         phase: attempt.phase.clone(),
@@ -136,6 +141,7 @@ pub fn runner_job(run: &ValidatedRun, attempt: &Attempt, target: &ReadyTarget) -
         allow_eviction: attempt.allow_eviction,
         tool: (*attempt.tool).clone(),
         watchdog_seconds: watchdog_seconds(run, attempt),
+        linger_seconds: settings.linger_seconds(),
     }
 }
 

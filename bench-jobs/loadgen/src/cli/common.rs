@@ -7,6 +7,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use dragstrip_results::protocol::PROGRESS_DETAIL_VARIABLE;
 use jiff::SignedDuration;
 
 use super::{ArgumentError, MAXIMUM_VALUE_BYTES, TransportArguments};
@@ -72,6 +73,9 @@ pub struct CommonArguments {
     /// Interval of progress lines on standard error; 0s prints none.
     #[arg(long, default_value = "1s", value_parser = any_duration)]
     pub progress_interval: Duration,
+    /// Progress lines tell bytes, connections and latencies too, for programs that read them.
+    #[arg(long, env = PROGRESS_DETAIL_VARIABLE)]
+    pub progress_detail: bool,
     /// File for the JSON result; "-" writes it to standard output instead of the summary.
     #[arg(long, value_name = "FILE")]
     pub json_out_file: Option<PathBuf>,
@@ -214,6 +218,7 @@ impl CommonArguments {
             response_timeout: self.response_timeout,
             start_at_unix_nanos: self.start_at_unix_nanos,
             progress_interval: Some(self.progress_interval).filter(|interval| !interval.is_zero()),
+            progress_detail: self.progress_detail,
             json_out_file: self.json_out_file,
             replay: None,
         })

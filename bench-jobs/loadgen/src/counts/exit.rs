@@ -58,7 +58,12 @@ With --json-out-file the result is written in all cases but 2 and 11; its
 \"status\" says whether it is whole (\"completed\"), partial (\"interrupted\") or
 \"failed\". Progress lines on standard error have the form
     progress elapsed_seconds=3.000 operations=457120 operations_per_second=152345 errors=0
-where operations and errors are totals and the rate is that of the interval.
+where operations and errors are totals and the rate is that of the interval. With
+--progress-detail they go on with
+    bytes=91423 connections=50 latency_seconds=27.4 latency_counts=0,0,17,...
+where bytes are those of both directions and the counts those of latencies of at
+most 20, 32, 50, 80, 125, 200, 320, 500, 800 us, 1.25, 2, 3.2, 5, 8, 12.5, 20, 32,
+50, 80, 125, 200, 320, 500 ms and 1 s, and of the rest.
 Latency of an operation: from just before its batch of --pipeline requests is
 handed to the kernel, with --rate from its intended time, until the read that
 brought the end of its reply returned. With --rate nothing is skipped: what is

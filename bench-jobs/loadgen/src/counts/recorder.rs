@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use dragstrip_results::histogram::{self, HistogramError};
+use dragstrip_results::live::LatencyCounts;
 use hdrhistogram::Histogram;
 
 use crate::counts::errors::ErrorTable;
@@ -244,6 +245,16 @@ impl Recorder {
             record.requests += requests;
             record.bytes_sent += bytes;
         }
+    }
+
+    /// Bytes of both directions and latencies so far, of all operations.
+    pub fn so_far(&self) -> (u64, LatencyCounts) {
+        let (mut bytes, mut latency) = (0, LatencyCounts::default());
+        for record in &self.operations {
+            bytes += record.bytes_sent + record.bytes_received;
+            latency.add(&LatencyCounts::of(&record.latency));
+        }
+        (bytes, latency)
     }
 
     /// Records answers to requests of one operation and origin, which arrived

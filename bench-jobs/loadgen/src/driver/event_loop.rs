@@ -258,6 +258,11 @@ impl EventLoop {
         })
     }
 
+    /// Open connections.
+    pub(crate) fn connections(&self) -> usize {
+        self.clients.iter().flatten().map(|client| client.links.len()).sum()
+    }
+
     /// The clients that are left, when the load is over, and what was scheduled.
     pub(crate) fn finish(self) -> (Vec<(usize, Client)>, Option<Pacer>) {
         let left = self.clients.into_iter().enumerate();

@@ -76,7 +76,7 @@ pub(crate) struct ThreadContext {
     pub(crate) spare: RefCell<Vec<Outgoing>>,
     templates: Arc<RequestTemplates>,
     read_buffer: RefCell<Vec<u8>>,
-    progress: Arc<ProgressCounters>,
+    pub(crate) progress: Arc<ProgressCounters>,
 }
 
 impl ThreadContext {

@@ -1,6 +1,7 @@
 //! The counts of a run agree exactly with those of the server.
 
 use dragstrip_loadgen::counts::report::{Report, RunStatus};
+use dragstrip_results::live::LatencyCounts;
 
 use crate::support::{RedisServer, Running, run};
 
@@ -52,6 +53,40 @@ fn counts_agree_with_the_server_for_every_pattern() {
     assert_eq!(server.info("stats", "keyspace_hits:"), expected.2);
     assert_eq!(server.info("stats", "keyspace_misses:"), expected.3);
     assert!(expected.2 > 0 && expected.3 > 0, "{expected:?}");
+}
+
+#[test]
+fn progress_lines_tell_latencies_and_bytes_of_the_measured_part_when_asked() {
+    let server = RedisServer::start(&[]);
+    let options =
+        "--threads 2 --connections-per-thread 3 --warmup 300ms --duration 900ms --progress-interval 200ms";
+    let ended = run(server.port, &format!("{options} --progress-detail"));
+    let report = ended.report();
+    let lines: Vec<&str> = ended.stderr.lines().filter(|line| line.starts_with("progress ")).collect();
+    let field = |line: &str, name: &str| -> String {
+        let value = line.split(' ').find_map(|field| field.strip_prefix(name)?.strip_prefix('='));
+        value.unwrap_or_else(|| panic!("no {name} in {line}")).to_owned()
+    };
+    let counts = |line: &&str| {
+        LatencyCounts::read(&field(line, "latency_seconds"), &field(line, "latency_counts")).unwrap()
+    };
+    let last = lines.last().expect("there are progress lines");
+    assert_eq!(field(last, "connections"), "6");
+    let (told, all) = (counts(last), report.totals.count);
+    assert!(told.count() > all / 3 && told.count() <= all, "{} of {all}", told.count());
+    // A detail is a moment older than its line, and never younger.
+    assert!(told.count() <= field(last, "operations").parse().unwrap(), "{last}");
+    assert!(field(last, "bytes").parse::<u64>().unwrap() > told.count() * 20, "{last}");
+    let mean = told.seconds / told.count() as f64;
+    assert!(mean > 1e-6 && mean < 0.9, "a mean latency of {mean} s: {last}");
+    let each: Vec<u64> = lines
+        .iter()
+        .filter(|line| line.contains("latency_counts="))
+        .map(|line| counts(line).count())
+        .collect();
+    assert!(each.is_sorted() && each.len() > 2, "a counter only grows: {each:?}");
+    let plain = run(server.port, options);
+    assert!(!plain.stderr.contains("latency_counts"), "nobody asked for it: {}", plain.stderr);
 }
 
 #[test]

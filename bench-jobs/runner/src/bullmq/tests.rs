@@ -128,7 +128,11 @@ fn readers_after_the_writers_leave_less_time_for_the_cleanup() {
 #[test]
 fn the_password_is_in_the_environment_alone() {
     let launch = adapter(r#"{"duration": "5s"}"#).launch(&bullmq_job(1), &context(0, Path::new("/out")));
-    assert_eq!(launch.environment, [("DRAGSTRIP_PASSWORD".to_owned(), "hush".to_owned())]);
+    assert_eq!(
+        launch.environment,
+        [("DRAGSTRIP_PASSWORD", "hush"), ("DRAGSTRIP_PROGRESS_DETAIL", "true")]
+            .map(|(n, v)| (n.to_owned(), v.to_owned()))
+    );
     assert!(launch.arguments.iter().all(|argument| !argument.contains("hush")));
     assert_eq!(launch.stop_signal, StopSignal::Terminate);
 }
@@ -137,7 +141,10 @@ fn the_password_is_in_the_environment_alone() {
 fn progress_lines_are_told_from_others() {
     let mut adapter = adapter(r#"{"duration": "5s"}"#);
     let line = "progress elapsed_seconds=0.965 operations=3074 operations_per_second=3038 errors=2";
-    assert_eq!(adapter.stderr_line(line), Some(Progress { operations: 3074, errors: 2 }));
+    assert_eq!(
+        adapter.stderr_line(line),
+        Some(Progress { operations: 3074, errors: 2, ..Progress::default() })
+    );
     assert_eq!(adapter.stderr_line("error: no progress operations=1 errors=1"), None);
     assert_eq!(adapter.stderr_line("progress nothing"), None);
 }

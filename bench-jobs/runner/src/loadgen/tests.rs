@@ -249,7 +249,11 @@ fn what_a_report_holds_besides_is_taken_over() {
 fn the_password_is_in_the_environment_alone() {
     let adapter = LoadgenAdapter::new(spec(r#"{"duration": "5s"}"#));
     let launch = adapter.launch(&job(1), &context(0, Path::new("/out")));
-    assert_eq!(launch.environment, [("DRAGSTRIP_PASSWORD".to_owned(), "hush".to_owned())]);
+    assert_eq!(
+        launch.environment,
+        [("DRAGSTRIP_PASSWORD", "hush"), ("DRAGSTRIP_PROGRESS_DETAIL", "true")]
+            .map(|(n, v)| (n.to_owned(), v.to_owned()))
+    );
     assert!(launch.arguments.iter().all(|argument| !argument.contains("hush")));
     assert_eq!(launch.stop_signal, StopSignal::Terminate);
 }
@@ -281,9 +285,27 @@ proptest! {
 fn progress_lines_are_told_from_others() {
     let mut adapter = LoadgenAdapter::new(spec(r#"{"duration": "5s"}"#));
     let line = "progress elapsed_seconds=3.000 operations=457120 operations_per_second=152345 errors=2";
-    assert_eq!(adapter.stderr_line(line), Some(Progress { operations: 457_120, errors: 2 }));
+    assert_eq!(
+        adapter.stderr_line(line),
+        Some(Progress { operations: 457_120, errors: 2, ..Progress::default() })
+    );
     assert_eq!(adapter.stderr_line("error: progress was made operations=1 errors=1"), None);
     assert_eq!(adapter.stderr_line("progress nothing"), None);
+    let counts = ["0"; 24].join(",");
+    let detail = format!("{line} bytes=99 connections=50 latency_seconds=1.5 latency_counts=7,{counts}");
+    let progress = adapter.stderr_line(&detail).unwrap();
+    assert_eq!((progress.operations, progress.bytes, progress.connections), (457_120, Some(99), Some(50)));
+    assert_eq!(progress.latency.map(|latency| latency.count()), Some(7));
+    let cut = adapter.stderr_line(&format!("{line} latency_seconds=1.5 latency_counts=7,1")).unwrap();
+    assert_eq!(cut.latency, None, "another tool's buckets are no latencies");
+}
+
+#[test]
+fn progress_goes_by_the_requests_where_they_end_the_load() {
+    let declared = r#"{"requestsPerConnection": 100, "threads": 2, "connectionsPerThread": 5}"#;
+    let ratio =
+        LoadgenAdapter::new(spec(declared)).stderr_line("progress operations=250 errors=0").unwrap().ratio;
+    assert!(ratio.is_some_and(|ratio| (ratio - 0.25).abs() < 1e-9), "{ratio:?}");
 }
 
 #[test]

@@ -20,7 +20,12 @@ use dragstrip_crds::{
     workload::{MemtierCommand, MemtierProtocol, MemtierSpec},
 };
 use dragstrip_results::protocol::JobSpec;
-use std::{fmt::Display, net::IpAddr, path::PathBuf, time::Duration};
+use std::{
+    fmt::Display,
+    net::{IpAddr, Ipv4Addr},
+    path::PathBuf,
+    time::Duration,
+};
 
 /// The program.
 pub(super) const PROGRAM: &str = "memtier_benchmark";
@@ -42,12 +47,25 @@ const FIELDS: [(&str, &str); 4] = [
 pub(super) fn launch(spec: &MemtierSpec, job: &JobSpec, context: &LaunchContext) -> Launch {
     Launch {
         program: PROGRAM.to_owned(),
-        arguments: arguments(spec, job, context),
+        arguments: [latencies(context), arguments(spec, job, context)].concat(),
         environment: Vec::new(),
         stop_signal: StopSignal::Interrupt,
         stop_grace: STOP_GRACE,
         lead: Duration::ZERO,
     }
+}
+
+/// Where memtier is to send its latencies. Not among the arguments that a result
+/// keeps: they change nothing of the load, and the port is another one every time.
+fn latencies(context: &LaunchContext) -> Vec<String> {
+    let mut line = Vec::new();
+    if let Some(port) = context.statsd_port {
+        option(&mut line, "--statsd-host", &Ipv4Addr::LOCALHOST);
+        option(&mut line, "--statsd-port", &port);
+        // It tells begin and end over HTTP as well: there nobody listens.
+        option(&mut line, "--graphite-port", &port);
+    }
+    line
 }
 
 /// Where memtier writes its result.

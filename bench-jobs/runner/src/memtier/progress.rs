@@ -21,7 +21,8 @@ const TROUBLES: [&str; 6] = [
     "Failed to setup socket",
 ];
 /// Lines that say nothing the others do not.
-const ORDINARY: [&str; 12] = [
+const ORDINARY: [&str; 13] = [
+    "statsd: initialized",
     "[RUN ",
     "Json file ",
     "Writing ",
@@ -61,15 +62,25 @@ pub struct Observed {
     /// Other lines that belong to no undisturbed run.
     pub remarks: Vec<String>,
     run: u64,
+    /// Bytes of the seconds so far, and the last of these: memtier tells the rate of each.
+    bytes: f64,
+    seconds: u64,
 }
 
 impl Observed {
     /// Takes in one line, ended by CR or LF; tells the progress if the line does.
     pub fn take_in(&mut self, line: &str) -> Option<Progress> {
         let line = line.trim();
-        if let Some((run, operations)) = progress(line) {
-            self.advance(run, operations);
-            return Some(Progress { operations, errors: self.errors() });
+        if let Some(report) = Report::read(line) {
+            self.advance(report.run, report.operations);
+            return Some(Progress {
+                operations: report.operations,
+                errors: self.errors(),
+                bytes: self.transferred(&report),
+                connections: report.connections,
+                ratio: report.percent.map(|percent| (percent / 100.0).clamp(0.0, 1.0)),
+                latency: None,
+            });
         }
         self.remember(line);
         None
@@ -91,6 +102,17 @@ impl Observed {
         self.most_operations = self.most_operations.max(operations);
     }
 
+    /// Bytes so far, summed over the seconds: near enough for a graph, as the rates are
+    /// rounded to three digits.
+    fn transferred(&mut self, report: &Report) -> Option<u64> {
+        let rate = report.bytes_per_second?;
+        self.bytes += rate * report.seconds.saturating_sub(self.seconds) as f64;
+        self.seconds = self.seconds.max(report.seconds);
+        // Rates are finite and not negative.
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        Some(self.bytes as u64)
+    }
+
     fn remember(&mut self, line: &str) {
         if let Some(reply) = error_reply(line) {
             count(&mut self.error_replies, error_word(reply));
@@ -107,15 +129,50 @@ impl Observed {
     }
 }
 
-/// Run number and operations of a progress line such as
-/// `[RUN #1 10%,   1 secs]  2 threads  2 conns:  35878 ops,  35874 (avg: ...`.
-fn progress(line: &str) -> Option<(u64, u64)> {
-    let after_run = line.strip_prefix("[RUN #")?;
-    let (run, _) = after_run.split_once(' ')?;
-    let (_, after_time) = after_run.split_once("secs]")?;
-    let (_, after_connections) = after_time.split_once(':')?;
-    let (operations, _) = after_connections.split_once(" ops,")?;
-    Some((run.parse().ok()?, operations.trim().parse().ok()?))
+/// What a progress line tells, such as
+/// `[RUN #1 10%,   1 secs]  2 threads  2 conns:  35878 ops,  35874 (avg: 35874) ops/sec, 1.49MB/sec (avg: ...`.
+/// Early versions tell no connections.
+struct Report {
+    run: u64,
+    percent: Option<f64>,
+    seconds: u64,
+    connections: Option<u64>,
+    operations: u64,
+    bytes_per_second: Option<f64>,
+}
+
+impl Report {
+    fn read(line: &str) -> Option<Self> {
+        let after_run = line.strip_prefix("[RUN #")?;
+        let (run, after_number) = after_run.split_once(' ')?;
+        let (time, after_time) = after_number.split_once("secs]")?;
+        let (percent, seconds) = time.split_once("%,").unwrap_or(("", time));
+        let (clients, after_clients) = after_time.split_once(':')?;
+        let (operations, after_operations) = after_clients.split_once(" ops,")?;
+        let rate = after_operations.split_once(" ops/sec,").map_or("", |(_, rest)| rest);
+        Some(Self {
+            run: run.parse().ok()?,
+            percent: percent.trim().parse().ok().filter(|percent: &f64| percent.is_finite()),
+            seconds: seconds.trim().parse().unwrap_or_default(),
+            connections: connections(clients),
+            operations: operations.trim().parse().ok()?,
+            bytes_per_second: rate.trim().split_once("/sec").and_then(|(rate, _)| bytes(rate)),
+        })
+    }
+}
+
+/// Connections of all threads that are at work: `2 threads  50 conns 4 conn errors`.
+fn connections(clients: &str) -> Option<u64> {
+    let words: Vec<&str> = clients.split_whitespace().collect();
+    let [threads, "threads", each, "conns", ..] = words.as_slice() else { return None };
+    threads.parse::<u64>().ok()?.checked_mul(each.parse().ok()?)
+}
+
+/// Bytes of `1.49MB`.
+fn bytes(text: &str) -> Option<f64> {
+    let units = [("KB", 1024.0), ("MB", 1024.0 * 1024.0), ("GB", 1024.0 * 1024.0 * 1024.0)];
+    let (number, unit) = units.iter().find_map(|(name, unit)| Some((text.strip_suffix(name)?, unit)))?;
+    number.parse::<f64>().ok().map(|number| number * unit).filter(|bytes| bytes.is_finite() && *bytes >= 0.0)
 }
 
 fn is_trouble(line: &str) -> bool {
@@ -164,9 +221,35 @@ mod tests {
             "[RUN #1 33%,   1 secs]  2 threads  2 conns 4 conn errors:       35878 ops,   22617 (avg:   37858) ops/sec",
             "[RUN #1 150%,   7 secs]  0 threads  2 conns:       35878 ops,       0 (avg:    5833) ops/sec, -nan (avg:  0.69) msec",
         ] {
-            let progress = Observed::default().take_in(line);
-            assert_eq!(progress, Some(Progress { operations: 35878, errors: 0 }), "{line}");
+            let progress = Observed::default().take_in(line).unwrap();
+            assert_eq!((progress.operations, progress.errors), (35878, 0), "{line}");
         }
+    }
+
+    #[test]
+    fn progress_tells_bytes_connections_and_how_much_is_done() {
+        let line = |percent: u64, seconds: u64, rate: &str| {
+            format!(
+                "[RUN #1 {percent}%, {seconds:3} secs]  2 threads 50 conns:       35878 ops,   35874 (avg:   35874) ops/sec, {rate}/sec (avg: 1.49MB/sec),  0.11 (avg:  0.11) msec latency"
+            )
+        };
+        let mut seen = Observed::default();
+        let told = |progress: Progress| (progress.bytes, progress.connections, progress.ratio);
+        assert_eq!(
+            told(seen.take_in(&line(10, 1, "1.50MB")).unwrap()),
+            (Some(1_572_864), Some(100), Some(0.1))
+        );
+        assert_eq!(
+            told(seen.take_in(&line(30, 3, "1.00KB")).unwrap()),
+            (Some(1_574_912), Some(100), Some(0.3))
+        );
+        assert_eq!(
+            told(seen.take_in(&line(120, 3, "1.00GB")).unwrap()),
+            (Some(1_574_912), Some(100), Some(1.0))
+        );
+        let early =
+            "[RUN #1 10%,   1 secs]  2 threads:       35878 ops,   35874 (avg:   35874) ops/sec, -nan/sec";
+        assert_eq!(told(Observed::default().take_in(early).unwrap()), (None, None, Some(0.1)));
     }
 
     #[test]

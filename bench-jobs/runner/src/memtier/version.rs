@@ -66,6 +66,12 @@ const SINCE: [(&str, Version); 26] = [
 /// First version with the Zipfian key pattern.
 const ZIPFIAN_SINCE: Version = Version(2, 2, 0);
 
+/// Whether a build that tells this version sends its latencies while it runs.
+pub(super) fn sends_latencies(version: &str) -> bool {
+    let since = SINCE.iter().find(|(option, _)| *option == "--statsd-host").map(|(_, since)| *since);
+    version.parse::<Version>().is_ok_and(|version| since.is_some_and(|since| version >= since))
+}
+
 /// The version in what `memtier_benchmark --version` prints:
 /// `memtier_benchmark 1.4.0`, since 2.2.2 `memtier_benchmark v=2.3.0 sha=1655c39a:0 ...`,
 /// and a copyright notice.
@@ -143,6 +149,12 @@ mod tests {
             assert!(message.starts_with("memtier.extraArgs needs "), "{message}");
         }
         assert!(verdict("1.4.0", "--data-size-range=1-2", false).is_ok(), "every version has it");
+    }
+
+    #[test]
+    fn latencies_are_sent_from_the_version_on_that_has_statsd() {
+        assert!(sends_latencies("2.3.0") && sends_latencies("2.4.4") && sends_latencies("3.0.0"));
+        assert!(!sends_latencies("2.2.2") && !sends_latencies("unstable"));
     }
 
     #[test]

@@ -3,10 +3,10 @@
 //! servers' cgroups.
 
 use super::{
-    finder,
-    samples::{Sample, Samples, ServerSample},
+    probes::{Probes, Servers},
+    samples::Samples,
 };
-use crate::{cgroup, clock, pace::paced, threads::Threads, usage::Around};
+use crate::pace::paced;
 use dragstrip_results::{
     protocol::{UsageOrder, UsageWindow},
     usage::ServerUsage,
@@ -19,21 +19,6 @@ use tokio::{
     task::AbortHandle,
     time::{Instant, sleep, timeout_at},
 };
-
-/// Most threads of all servers together that are sampled: each is an open file.
-const MOST_THREADS: usize = 512;
-
-/// How often a server that is not there is looked for.
-const FIND_INTERVAL: Duration = Duration::from_secs(1);
-
-/// The servers to sample.
-#[derive(Debug, Clone)]
-pub struct Servers {
-    /// The ports they listen on.
-    pub ports: Vec<u16>,
-    /// Their processes' name, where it is declared.
-    pub process_name: Option<String>,
-}
 
 /// One measurement.
 struct Measurement {
@@ -101,59 +86,4 @@ async fn sample(servers: Servers, samples: Arc<Mutex<Samples>>) {
         locked(&samples).keep(sample);
         sleep(wait).await;
     }
-}
-
-/// Where the servers are looked at.
-struct Probes {
-    servers: Servers,
-    /// The threads of each server, once it is found.
-    threads: Vec<Option<Threads>>,
-    /// When those that were not found are looked for again.
-    find_at: Instant,
-}
-
-impl Probes {
-    fn of(servers: Servers) -> Self {
-        Self { threads: servers.ports.iter().map(|_| None).collect(), servers, find_at: Instant::now() }
-    }
-
-    /// Looks for servers that are not found yet. To look through all processes costs more
-    /// than a sample.
-    fn find_missing(&mut self) {
-        if self.threads.iter().any(Option::is_none) && Instant::now() >= self.find_at {
-            let ((), wait) = paced(FIND_INTERVAL, || self.find());
-            self.find_at = Instant::now() + wait;
-        }
-    }
-
-    fn sample(&mut self) -> Sample {
-        let unix_nanos = clock::unix_nanos();
-        let servers = self.threads.iter_mut().map(look).collect();
-        Sample { unix_nanos, around: Around::read(), servers }
-    }
-
-    fn find(&mut self) {
-        let each = MOST_THREADS / self.threads.len().max(1);
-        let found = finder::listeners(&self.servers.ports, self.servers.process_name.as_deref());
-        for (known, process) in self.threads.iter_mut().zip(found) {
-            if known.is_none() {
-                *known = process.map(|process| Threads::of(process, each));
-            }
-        }
-    }
-}
-
-/// A server as it is now; it is looked for again when it is gone.
-fn look(known: &mut Option<Threads>) -> Option<ServerSample> {
-    let threads = known.as_mut()?;
-    let sampled = ServerSample {
-        process: threads.process(),
-        cgroup: cgroup::read(&finder::cgroup_root(threads.process())),
-        threads: threads.read(),
-    };
-    if sampled.threads.is_empty() {
-        *known = None;
-        return None;
-    }
-    Some(sampled)
 }

@@ -15,8 +15,10 @@ use dragstrip_crds::datastore::ServerProtocol;
 use dragstrip_results::{
     commands::Account,
     counters::{compared, counters_agree},
+    histogram::Latencies,
+    live::LatencyCounts,
     protocol::JobSpec,
-    result::{Failure, FailureStep, PodResult, Window},
+    result::{Failure, FailureStep, OperationResult, PodResult, Window},
     usage::ContainerUsage,
 };
 use std::{ops::Range, time::Duration};
@@ -120,9 +122,20 @@ fn totals(measured: Option<&Measured>, shared: &Shared) -> Progress {
         Some(measured) => Progress {
             operations: measured.operations.iter().map(|operation| operation.count).sum(),
             errors: measured.operations.iter().map(|operation| operation.errors).sum(),
+            bytes: Some(measured.operations.iter().map(|operation| operation.bytes).sum()),
+            latency: latencies(&measured.operations),
+            ..Progress::default()
         },
         None => shared.snapshot().progress,
     }
+}
+
+/// All latencies; `None` where an operation's cannot be read.
+fn latencies(operations: &[OperationResult]) -> Option<LatencyCounts> {
+    operations.iter().try_fold(LatencyCounts::default(), |mut sum, operation| {
+        sum.add(&Latencies::decode(operation.histogram.as_ref()?).ok()?.by_bucket());
+        Some(sum)
+    })
 }
 
 /// The start line, and how long after it the measured part begins.

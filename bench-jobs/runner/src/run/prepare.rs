@@ -89,6 +89,7 @@ impl Runner<'_> {
             output_directory: self.output_directory(),
             start_at_unix_nanos: 0,
             tool_version,
+            statsd_port: None,
         }
     }
 

@@ -15,7 +15,7 @@ pub struct Printer {
 impl Printer {
     /// The line for a progress report `elapsed` seconds after the start line,
     /// if it is time for one.
-    pub fn line(&mut self, elapsed: f64, progress: Progress) -> Option<String> {
+    pub fn line(&mut self, elapsed: f64, progress: &Progress) -> Option<String> {
         let (since, operations) = self.last.unwrap_or((0.0, 0));
         let interval = elapsed - since;
         if interval < INTERVAL_SECONDS {
@@ -41,10 +41,10 @@ mod tests {
     #[test]
     fn one_line_a_second_with_the_rate_since_the_last() {
         let mut printer = Printer::default();
-        let at = |operations| Progress { operations, errors: 0 };
-        assert_eq!(printer.line(0.2, at(5)), None);
-        assert_eq!(printer.line(1.0, at(60_000)).unwrap(), "1s  60,000 ops/s  60,000 ops  0 errors");
-        assert_eq!(printer.line(1.5, at(90_000)), None);
-        assert_eq!(printer.line(3.0, at(180_000)).unwrap(), "3s  60,000 ops/s  180,000 ops  0 errors");
+        let at = |operations| Progress { operations, ..Progress::default() };
+        assert_eq!(printer.line(0.2, &at(5)), None);
+        assert_eq!(printer.line(1.0, &at(60_000)).unwrap(), "1s  60,000 ops/s  60,000 ops  0 errors");
+        assert_eq!(printer.line(1.5, &at(90_000)), None);
+        assert_eq!(printer.line(3.0, &at(180_000)).unwrap(), "3s  60,000 ops/s  180,000 ops  0 errors");
     }
 }

@@ -139,6 +139,7 @@ pub fn job() -> JobSpec {
         allow_eviction: false,
         tool: JobTool::Memtier(spec()),
         watchdog_seconds: 20.0,
+        linger_seconds: 0.0,
     }
 }
 

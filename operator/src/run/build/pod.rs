@@ -130,7 +130,7 @@ fn client(
         image: Some(image(&attempt.tool, settings)),
         command: Some(vec![format!("{BIN}/dragstrip-runner"), "run".to_owned()]),
         args: Some(vec!["--output-directory".to_owned(), OUTPUT.to_owned()]),
-        env: Some(client_environment(&runner_job(run, attempt, target), target)?),
+        env: Some(client_environment(&runner_job(run, attempt, target, settings), target)?),
         ports: Some(vec![ContainerPort {
             name: Some("runner".to_owned()),
             container_port: i32::from(RUNNER_PORT),

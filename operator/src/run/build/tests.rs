@@ -22,6 +22,7 @@ fn settings() -> Settings {
         memtier_image: "example.com/memtier:2".into(),
         bullmq_image: "example.com/bullmq:5".into(),
         namespace: "dragstrip-system".into(),
+        scrape_interval_seconds: 0.0,
     }
 }
 
@@ -76,10 +77,20 @@ fn memtier_runs_from_its_own_image_with_the_runner_put_in() {
 #[test]
 fn the_watchdog_follows_the_declared_duration() {
     let run = validate(&run(&["read"], 1)).unwrap();
-    let told = runner_job(&run, &run.attempts[0], &target());
+    let told = runner_job(&run, &run.attempts[0], &target(), &settings());
     assert!((told.watchdog_seconds - 19.0).abs() < 1e-9, "4 s of load and 15 s of grace");
     assert_eq!(told.target.run_id.as_deref(), Some("server-process"));
     assert_eq!(told.token, "run-uid/sprint-read-1");
+}
+
+#[test]
+fn clients_stay_for_two_scrapes_and_never_long() {
+    let run = validate(&run(&["read"], 1)).unwrap();
+    for (interval, expected) in [(0.0, 0.0), (1.0, 2.0), (30.0, 10.0), (-1.0, 0.0)] {
+        let settings = Settings { scrape_interval_seconds: interval, ..settings() };
+        let told = runner_job(&run, &run.attempts[0], &target(), &settings).linger_seconds;
+        assert!((told - expected).abs() < 1e-9, "{told} s for scrapes every {interval} s");
+    }
 }
 
 #[test]
@@ -195,12 +206,12 @@ fn a_runner_is_told_of_load_warm_up_and_members() {
     let run = validate(&declared).unwrap();
     let member = JobMember { host: "10.1.2.4".into(), port: 6380, run_id: Some("other".into()) };
     let cluster = ReadyTarget { cluster: true, members: vec![member.clone()], ..target() };
-    let told = runner_job(&run, &run.attempts[0], &cluster);
+    let told = runner_job(&run, &run.attempts[0], &cluster, &settings());
     assert_eq!((told.warmup_seconds, told.minimum_hit_ratio), (Some(2.0), Some(0.9)));
     assert_eq!(told.load.map(|load| load.keys()), Some(10));
     assert_eq!((told.target.cluster, told.target.members), (true, vec![member]));
     let emulated = ReadyTarget { emulated_cluster: true, ..target() };
-    let told = runner_job(&run, &run.attempts[0], &emulated);
+    let told = runner_job(&run, &run.attempts[0], &emulated, &settings());
     assert_eq!((told.target.cluster, told.target.emulated_cluster), (false, true), "it is one server");
     assert!((told.watchdog_seconds - 21.0).abs() < 1e-9);
     let annotations = pod_annotations(&run, &run.attempts[0]);
@@ -276,7 +287,7 @@ fn a_point_of_a_search_has_its_own_job_with_its_value() {
     let spec = job.spec.unwrap();
     assert_eq!((spec.completions, spec.parallelism), (Some(3), Some(3)));
     assert!(spec.template.spec.unwrap().topology_spread_constraints.is_some(), "three pods are to be spread");
-    assert_eq!(runner_job(&run, &run.attempts[1], &target()).clients, 3);
+    assert_eq!(runner_job(&run, &run.attempts[1], &target(), &settings()).clients, 3);
     let write = build_job(&run, &run.attempts[0]);
     assert!(!write.metadata.annotations.unwrap().contains_key(labels::SEARCH_VALUE));
     assert_eq!(write.spec.unwrap().completions, Some(1));

@@ -1,0 +1,124 @@
+//! What a tool tells of its latencies while it runs: counts in a few buckets, which
+//! Prometheus keeps as a classic histogram. Pure. The bounds stand here alone; the
+//! BullMQ job, which is no Rust program, checks its own against this file.
+
+use hdrhistogram::Histogram;
+use std::fmt::Write as _;
+
+/// How many bounds there are.
+pub const BOUNDS: usize = 24;
+/// Upper bounds of the buckets, in microseconds: five to a decade. What is slower
+/// than the last is in one bucket more.
+#[rustfmt::skip]
+pub const BOUNDS_MICROS: [u64; BOUNDS] = [
+    20, 32, 50, 80, 125, 200, 320, 500, 800, 1_250, 2_000, 3_200, 5_000, 8_000, 12_500, 20_000, 32_000, 50_000,
+    80_000, 125_000, 200_000, 320_000, 500_000, 1_000_000,
+];
+
+/// Latencies by bucket.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct LatencyCounts {
+    /// Latencies in each bucket, the ones before it not included.
+    pub counts: [u64; BOUNDS + 1],
+    /// The sum of all latencies, in seconds.
+    pub seconds: f64,
+}
+
+impl LatencyCounts {
+    /// The same of a histogram of microseconds: as exact as its own buckets are narrow.
+    pub fn of(histogram: &Histogram<u64>) -> Self {
+        let (mut counts, mut bucket, mut micros) = ([0; BOUNDS + 1], 0, 0.0);
+        for recorded in histogram.iter_recorded() {
+            let (value, count) = (recorded.value_iterated_to(), recorded.count_at_value());
+            let least = histogram.lowest_equivalent(value);
+            while BOUNDS_MICROS.get(bucket).is_some_and(|bound| least > *bound) {
+                bucket += 1;
+            }
+            if let Some(place) = counts.get_mut(bucket) {
+                *place += count;
+            }
+            micros += histogram.median_equivalent(value) as f64 * count as f64;
+        }
+        Self { counts, seconds: micros / 1e6 }
+    }
+
+    /// Adds other latencies.
+    pub fn add(&mut self, other: &Self) {
+        for (sum, count) in self.counts.iter_mut().zip(other.counts) {
+            *sum += count;
+        }
+        self.seconds += other.seconds;
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    /// The fields of a progress line: `latency_seconds=1.5 latency_counts=0,3,...`.
+    pub fn fields(&self) -> String {
+        let mut text = format!("latency_seconds={:.6} latency_counts=", self.seconds);
+        for (place, count) in self.counts.iter().enumerate() {
+            // Writing to a String cannot fail.
+            let _ = write!(text, "{}{count}", if place == 0 { "" } else { "," });
+        }
+        text
+    }
+
+    /// Reads the values of both fields; `None` where there are more or fewer counts.
+    pub fn read(seconds: &str, counts: &str) -> Option<Self> {
+        let counts: Vec<u64> = counts.split(',').map(|count| count.parse().ok()).collect::<Option<_>>()?;
+        Some(Self { counts: counts.try_into().ok()?, seconds: seconds.parse().ok()? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::histogram;
+    use proptest::prelude::*;
+
+    #[test]
+    fn every_latency_is_in_the_bucket_that_it_fits_in_best() {
+        let mut histogram = histogram::empty().unwrap();
+        for micros in [1, 20, 21, 32, 1_000_000, 2_000_000] {
+            histogram.record(micros).unwrap();
+        }
+        let counts = LatencyCounts::of(&histogram);
+        assert_eq!((counts.counts[0], counts.counts[1], counts.counts[BOUNDS]), (2, 2, 1), "{counts:?}");
+        assert_eq!((counts.counts[BOUNDS - 1], counts.count()), (1, 6), "{counts:?}");
+        assert!((counts.seconds - 3.000_074).abs() < 0.003, "{counts:?}");
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read_again(counts in any::<[u32; 25]>(), micros in any::<u32>()) {
+            let written = LatencyCounts { counts: counts.map(u64::from), seconds: f64::from(micros) / 1e6 };
+            let text = written.fields();
+            let (seconds, counts) = text.split_once(' ').unwrap();
+            let value = |field: &str| field.split_once('=').unwrap().1.to_owned();
+            prop_assert_eq!(LatencyCounts::read(&value(seconds), &value(counts)), Some(written));
+        }
+
+        #[test]
+        fn no_latency_is_lost_and_none_counts_as_much_slower_or_faster(
+            micros in prop::collection::vec(1u64..5_000_000, 1..200),
+        ) {
+            let mut histogram = histogram::empty().unwrap();
+            micros.iter().for_each(|value| histogram.record(*value).unwrap());
+            let counts = LatencyCounts::of(&histogram);
+            prop_assert_eq!(counts.count(), micros.len() as u64);
+            for (bound, told) in BOUNDS_MICROS.iter().zip(counts.counts.iter().scan(0, |sum, n| { *sum += n; Some(*sum) })) {
+                // A histogram of three digits puts values together that are a thousandth apart.
+                let within = |limit: u64| micros.iter().filter(|value| **value <= limit).count() as u64;
+                prop_assert!(told >= within(bound - bound / 500) && told <= within(bound + bound / 500), "{bound}");
+            }
+        }
+    }
+
+    #[test]
+    fn another_number_of_counts_is_no_account() {
+        assert_eq!(LatencyCounts::read("1.5", "1,2,3"), None);
+        assert_eq!(LatencyCounts::read("x", &["0"; BOUNDS + 1].join(",")), None);
+    }
+}
