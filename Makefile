@@ -99,7 +99,7 @@ check: generate tools node-modules proof-modules ## Format, lint, licences, gene
 .PHONY: tools
 tools: ## Install what the checks need
 	@command -v shellcheck >/dev/null && command -v redis-server >/dev/null && command -v promtool >/dev/null || { \
-	  echo "==> installing shellcheck, and redis-server and prometheus, which the tests start"; \
+	  echo "==> installing shellcheck, redis-server and prometheus, which the tests start"; \
 	  apt-get update -qq && apt-get install -y -qq shellcheck redis-server prometheus >/dev/null; }
 	@[ -x $(DRAGSTRIP_CACHE)/tools/bin/cargo-deny ] || { echo "==> installing cargo-deny (once, some minutes)"; \
 	  CARGO_TARGET_DIR=$(DRAGSTRIP_CACHE)/target-tools cargo install --quiet --locked --root $(DRAGSTRIP_CACHE)/tools cargo-deny@0.20.2; }
@@ -142,12 +142,17 @@ test-long: ## Run what takes too long for every change: long end-to-end tests, t
 	$(MAKE) bench-operator fuzz
 
 .PHONY: test-unit
-test-unit: tools node-modules proof-modules ## Run unit and scenario tests
+test-unit: tools node-modules proof-modules test-rules ## Run unit and scenario tests
 	@# The load generator that the runner's tests start is built along with its own tests.
 	DRAGSTRIP_LOADGEN_IS_BUILT=1 cargo test --locked --workspace
 	cd bench-jobs/bullmq && npm test --silent
 	cd dashboards && npm test --silent
 	cd dashboards/proof && npm test --silent
+
+.PHONY: test-rules
+test-rules: tools ## Check the chart's alert rules and try them
+	promtool check rules charts/dragstrip/rules/alerts.yaml
+	promtool test rules charts/dragstrip/rules/alerts_test.yaml
 
 # Most of an end-to-end test is waiting; load takes turns, however many are started.
 E2E_THREADS ?= 4

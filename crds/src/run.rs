@@ -9,9 +9,9 @@ pub use search::{
     ShareStatus, Until,
 };
 pub use status::{
-    BenchmarkRunStatus, ClockStatus, FailureStatus, GrafanaStatus, Headline, NoiseStatus, OperationStatus,
-    PhaseStatus, Progress, QueueStatus, RepetitionStatus, RetryStatus, RunPhase, RunReference, SetbackStatus,
-    TargetStatus, ToolStatus,
+    BenchmarkRunStatus, ClockStatus, FailureStatus, GrafanaStatus, Headline, NodeStatus, NoiseStatus,
+    OperationStatus, PhaseStatus, Progress, QueueStatus, RepetitionStatus, RetryStatus, RunPhase,
+    RunReference, ServerMemoryStatus, SetbackStatus, TargetStatus, ToolStatus,
 };
 pub use verdict::{CheckName, Level, LimitedBy, Limiter, Requirement, Verdict, VerdictReason};
 

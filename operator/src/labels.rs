@@ -12,6 +12,8 @@ pub const CLIENT: &str = "client";
 pub const DATASTORE: &str = "dragstrip.dev/datastore";
 /// Name of the BenchmarkRun an object belongs to.
 pub const RUN: &str = "dragstrip.dev/run";
+/// Label that people give a BenchmarkRun: the suite it belongs to, told with its metrics.
+pub const SUITE: &str = "dragstrip.dev/suite";
 /// Label on client pods whose run lets them share the node of the server that they load.
 pub const SHARES_SERVER_NODE: &str = "dragstrip.dev/shares-server-node";
 /// Uid of that run: a later run of the same name is another run.

@@ -4,16 +4,21 @@ use clap::Parser;
 use dragstrip_operator::{
     cluster::{agents::Agents, events::Announcer, world::Feeds},
     context::{Context, Settings},
-    metrics::Metrics,
+    metrics::{Metrics, Page, Prices},
     process::{self, chain},
     sinks::{self, Sinks},
 };
+use futures::future::BoxFuture;
+use http::{Request, Response};
 use kube::client::{Body, ClientBuilder};
-use std::{net::SocketAddr, process::ExitCode, sync::Arc};
-use tower::{
-    limit::ConcurrencyLimitLayer,
-    util::{MapFutureLayer, MapRequestLayer},
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::Arc,
+    task,
 };
+use tower::{Service, layer::layer_fn, limit::ConcurrencyLimitLayer};
 use tracing_subscriber::EnvFilter;
 
 /// Dragstrip's operator: Datastores and BenchmarkRuns.
@@ -43,6 +48,12 @@ struct Arguments {
     /// Address for health and metrics.
     #[arg(long, env = "DRAGSTRIP_LISTEN", default_value = "0.0.0.0:8080")]
     listen: SocketAddr,
+    /// Runs that have ended and whose metrics are shown, the newest; 0 for none.
+    #[arg(long, env = "DRAGSTRIP_METRICS_MAX_RUNS", default_value_t = 200)]
+    metrics_max_runs: usize,
+    /// A CSV table with the columns `instance_type` and `usd_per_hour`, added to the prices that are known.
+    #[arg(long, env = "DRAGSTRIP_PRICES_FILE")]
+    prices_file: Option<PathBuf>,
     #[command(flatten)]
     sinks: sinks::Settings,
     /// Log lines for people instead of JSON.
@@ -66,30 +77,62 @@ fn start_logs(plain: bool) {
     }
 }
 
-/// A client whose requests are counted, by method and while they are under way, and bounded.
-fn counting_client(config: kube::Config, metrics: Metrics) -> kube::Result<kube::Client> {
-    let under_way = metrics.clone();
-    let count = MapRequestLayer::new(move |request: http::Request<Body>| {
-        metrics.requested(request.method().as_str());
-        request
-    });
-    let follow = MapFutureLayer::new(move |answer| {
-        let in_flight = under_way.in_flight();
-        async move {
+/// Counts requests: those that are answered by method and status, and those under way.
+#[derive(Clone)]
+struct Counted<S> {
+    inner: S,
+    metrics: Metrics,
+}
+
+impl<S, B> Service<Request<Body>> for Counted<S>
+where
+    S: Service<Request<Body>, Response = Response<B>, Future: Send + 'static>,
+{
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = BoxFuture<'static, Result<S::Response, S::Error>>;
+
+    fn poll_ready(&mut self, context: &mut task::Context<'_>) -> task::Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let (method, metrics, in_flight) =
+            (request.method().clone(), self.metrics.clone(), self.metrics.in_flight());
+        let answer = self.inner.call(request);
+        Box::pin(async move {
             let answer = answer.await;
             drop(in_flight);
+            let code = answer.as_ref().ok().map(|answer| answer.status().as_u16());
+            metrics.requested(method.as_str(), code);
             answer
-        }
-    });
+        })
+    }
+}
+
+/// A client whose requests are counted and bounded.
+fn counting_client(config: kube::Config, metrics: &Metrics) -> kube::Result<kube::Client> {
+    let count = layer_fn(|inner| Counted { inner, metrics: metrics.clone() });
     let bound = ConcurrencyLimitLayer::new(MOST_IN_FLIGHT);
-    Ok(ClientBuilder::try_from(config)?.with_layer(&count).with_layer(&follow).with_layer(&bound).build())
+    Ok(ClientBuilder::try_from(config)?.with_layer(&count).with_layer(&bound).build())
+}
+
+/// The prices that are known, and those of the file at `path`, which win.
+fn prices(path: Option<&Path>) -> Result<Prices, String> {
+    let told = |error: &dyn std::error::Error| {
+        format!("failed to read the table of prices {path:?}: {}", chain(error))
+    };
+    let own = path.map_or(Ok(String::new()), std::fs::read_to_string).map_err(|error| told(&error))?;
+    Prices::with(&own).map_err(|error| told(&error))
 }
 
 async fn start(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
     let metrics = Metrics::new()?;
     let sinks = Sinks::new(arguments.sinks)?;
-    let client = counting_client(kube::Config::infer().await?, metrics.clone())?;
+    let prices = prices(arguments.prices_file.as_deref())?;
+    let client = counting_client(kube::Config::infer().await?, &metrics)?;
     let feeds = Feeds::new(&client, &metrics);
+    let page = Page::new(metrics.clone(), feeds.world(), prices, arguments.metrics_max_runs);
     let context = Context {
         world: feeds.world(),
         retries: Arc::default(),
@@ -109,7 +152,7 @@ async fn start(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
         sinks: Arc::new(sinks),
         metrics,
     };
-    Ok(process::run(context, feeds, arguments.listen).await?)
+    Ok(Box::pin(process::run(context, feeds, page, arguments.listen)).await?)
 }
 
 // It mostly waits: a thread for each CPU of a large node would only take memory.

@@ -5,11 +5,12 @@ use crate::{
     cluster::{apply::namespace_ends, world::Feeds},
     context::Context,
     datastore,
-    metrics::Metrics,
+    metrics::Page,
     run, sinks,
 };
 use axum::{Router, extract::State, http::StatusCode, response::IntoResponse, routing::get};
 use futures::{Future, FutureExt, future::Shared};
+use jiff::Timestamp;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{
     Api, Client,
@@ -106,7 +107,7 @@ fn shutdown() -> Result<Shutdown, Error> {
 #[derive(Clone)]
 struct Health {
     ready: Arc<AtomicBool>,
-    metrics: Metrics,
+    page: Page,
 }
 
 async fn readyz(State(health): State<Health>) -> impl IntoResponse {
@@ -118,7 +119,7 @@ async fn readyz(State(health): State<Health>) -> impl IntoResponse {
 }
 
 async fn metrics(State(health): State<Health>) -> impl IntoResponse {
-    health.metrics.text().map_err(|error| (StatusCode::INTERNAL_SERVER_ERROR, chain(&error)))
+    health.page.text(Timestamp::now()).map_err(|error| (StatusCode::INTERNAL_SERVER_ERROR, chain(&error)))
 }
 
 async fn serve(listen: SocketAddr, health: Health, shutdown: Shutdown) -> Result<(), Error> {
@@ -145,12 +146,7 @@ async fn await_crds(client: &Client) -> Result<(), Error> {
     Ok(())
 }
 
-async fn controllers(
-    ctx: Arc<Context>,
-    mut feeds: Feeds,
-    ready: Arc<AtomicBool>,
-    parts: Parts,
-) -> Result<(), Error> {
+async fn controllers(ctx: Arc<Context>, mut feeds: Feeds, health: Health, parts: Parts) -> Result<(), Error> {
     let stop = parts.shutdown();
     tokio::select! {
         established = await_crds(&ctx.client) => established?,
@@ -169,8 +165,10 @@ async fn controllers(
     if let Err(error) = run::remember_all(&ctx).await {
         tracing::warn!(error = %chain(&error), "stored results cannot be listed; each run asks for its own");
     }
-    ready.store(true, Ordering::Relaxed);
+    health.ready.store(true, Ordering::Relaxed);
     tracing::info!("controllers start");
+    // Not before: runs under way come first.
+    let history = Box::pin(health.page.history.follow(ctx.client.clone()));
     let ended = tokio::select! {
         _ = watches => "watches",
         () = datastores => "datastore",
@@ -179,19 +177,19 @@ async fn controllers(
         () = expiry => "expiry",
         () = Box::pin(sinks::annotations::controller(ctx.clone(), &parts)) => "annotation",
         () = Box::pin(sinks::remote_write::sender(&ctx)) => "remote write",
+        () = history => "history",
     };
     // A controller that ends while nobody asked must not leave half an operator behind.
     if stop.now_or_never().is_some() { Ok(()) } else { Err(Error::ControllerEnded(ended)) }
 }
 
 /// Runs the operator until it is told to stop.
-pub async fn run(ctx: Context, feeds: Feeds, listen: SocketAddr) -> Result<(), Error> {
+pub async fn run(ctx: Context, feeds: Feeds, page: Page, listen: SocketAddr) -> Result<(), Error> {
     let parts = Parts { shutdown: shutdown()? };
-    let health = Health { ready: Arc::new(AtomicBool::new(false)), metrics: ctx.metrics.clone() };
-    let ready = health.ready.clone();
+    let health = Health { ready: Arc::new(AtomicBool::new(false)), page };
     tokio::try_join!(
-        serve(listen, health, parts.shutdown()),
-        controllers(Arc::new(ctx), feeds, ready, parts.clone())
+        serve(listen, health.clone(), parts.shutdown()),
+        controllers(Arc::new(ctx), feeds, health, parts.clone())
     )?;
     tracing::info!("stopped");
     Ok(())

@@ -40,13 +40,16 @@ use crate::{
     metrics::Outcome,
     process::{Parts, chain, log_failure},
 };
+pub(crate) use clock::deadline;
 pub use collect::Unread;
 pub use expiry::controller as expiry;
 pub use fetch::{Error as StoredError, remember_all, result as stored_result};
 pub use keeper::controller as keeper;
 pub use remembered::Remembered;
+pub(crate) use search::raised;
 #[cfg(test)]
 pub(crate) use status::announce;
+pub(crate) use validate::tool;
 
 use apply::Applied;
 use decide::{Ending, Step, Waiting, decide};

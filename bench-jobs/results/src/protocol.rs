@@ -148,6 +148,27 @@ fn connections(spec: &LoadgenSpec) -> u32 {
 pub const WIND_DOWN_SECONDS: f64 = 15.0;
 
 impl JobTool {
+    /// Its kind, in one word.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Loadgen(_) => "loadgen",
+            Self::Memtier(_) => "memtier",
+            Self::Bullmq(_) => "bullmq",
+            Self::Exec(_) => "exec",
+        }
+    }
+
+    /// Connections that one client pod opens; `None` of a tool that makes its own choice.
+    pub fn connections(&self) -> Option<u32> {
+        match self {
+            Self::Loadgen(spec) => Some(connections(spec)),
+            Self::Memtier(spec) => {
+                Some(spec.threads.unsigned_abs().saturating_mul(spec.connections_per_thread.unsigned_abs()))
+            }
+            Self::Bullmq(_) | Self::Exec(_) => None,
+        }
+    }
+
     /// How long after its planned end the tool may go on before it is killed, in
     /// seconds. BullMQ's queues are counted and removed, which takes about as long as filling them.
     pub fn wind_down_seconds(&self) -> f64 {

@@ -13,3 +13,10 @@ app.kubernetes.io/component: operator
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
+
+{{- define "dragstrip.monitorLabels" -}}
+{{ include "dragstrip.labels" . }}
+{{- with .Values.monitors.labels }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}

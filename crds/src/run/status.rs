@@ -65,6 +65,10 @@ pub struct TargetStatus {
     /// What the server said of itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed: Option<ServerTruth>,
+    /// How many servers it has: shards, a primary and its replicas, or members; absent
+    /// of an external target.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub servers: Option<i32>,
     /// The nodes its servers run on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<String>,
@@ -72,6 +76,34 @@ pub struct TargetStatus {
     /// the same from the first phase to the last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub identity: Option<String>,
+}
+
+/// A node of a run's servers or clients.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeStatus {
+    /// Its name.
+    pub name: String,
+    /// Its instance type, such as c7i.2xlarge; absent where its label does not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instance_type: Option<String>,
+    /// Whether a server of the target ran on it.
+    #[serde(default)]
+    pub serves: bool,
+    /// Whether a client pod loaded from it.
+    #[serde(default)]
+    pub loads: bool,
+}
+
+/// Memory of all servers' containers together, as the kernel counts it; of several
+/// repetitions the largest.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ServerMemoryStatus {
+    /// In use when the load had ended, in bytes.
+    pub used_bytes: u64,
+    /// The most that each has used since it started, in bytes.
+    pub peak_bytes: u64,
 }
 
 /// The clock of `spec.timeout`, which stands while the run waits for other runs.
@@ -313,6 +345,9 @@ pub struct PhaseStatus {
     /// has ended those at the best value so far.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub search: Option<SearchStatus>,
+    /// Memory of the servers; absent where nobody could tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_memory: Option<ServerMemoryStatus>,
     /// Seconds of load before each measured part.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warmup_seconds: Option<f64>,
@@ -395,6 +430,10 @@ pub struct BenchmarkRunStatus {
     /// The target.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target: Option<TargetStatus>,
+    /// The nodes of its servers and clients, from the measurements that are stored.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
+    pub nodes: Vec<NodeStatus>,
     /// Whether the run's numbers may be believed: the worst of its phases' verdicts, and
     /// Invalid when it failed. Absent until it has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -159,9 +159,14 @@ impl Operator {
         self.warnings.load(Ordering::Relaxed)
     }
 
+    /// Its page of metrics.
+    pub async fn page(&self) -> Result<String> {
+        Ok(self.http.get(&self.metrics).send().await?.error_for_status()?.text().await?)
+    }
+
     /// Its calls so far.
     pub async fn calls(&self) -> Result<Calls> {
-        let text = self.http.get(&self.metrics).send().await?.error_for_status()?.text().await?;
+        let text = self.page().await?;
         let calls = calls(&text);
         self.most_in_flight.fetch_max(calls.in_flight, Ordering::Relaxed);
         Ok(calls)

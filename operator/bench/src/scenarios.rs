@@ -251,5 +251,25 @@ pub async fn start_beside_history(
     // One that was never found waiting does not tell, and misses the goal: NaN is at most nothing.
     let most = Some(operator.most_in_flight()).filter(|most| *most > 0).map_or(f64::NAN, |most| most as f64);
     report.judged(&format!("{name}: in flight at most"), most, "calls", 64.0, "");
+    metrics_page(operator, arguments.finished, report).await
+}
+
+/// Runs that have ended and are told by metrics, unless the operator is told otherwise.
+const SHOWN: usize = 200;
+
+/// The page of metrics, once it tells of as many of the `finished` runs as it may.
+async fn metrics_page(operator: &Operator, finished: usize, report: &mut Report) -> Result<()> {
+    let ended = "dragstrip_run_end_timestamp_seconds{";
+    let told = async || Ok(operator.page().await?.matches(ended).count() >= finished.min(SHOWN));
+    until("the metrics of the runs that ended last", MINUTE, told).await?;
+    let (mut fastest, mut bytes) = (f64::INFINITY, 0);
+    for _ in 0..20 {
+        let begun = Instant::now();
+        bytes = operator.page().await?.len();
+        fastest = fastest.min(begun.elapsed().as_secs_f64() * 1000.0);
+    }
+    let name = format!("metrics of {} finished runs", finished.min(SHOWN));
+    report.judged(&format!("{name}: fastest of 20 answers"), fastest, "ms", 50.0, "");
+    report.judged(&format!("{name}: size"), bytes as f64 / f64::from(1 << 20), "MiB", 2.0, "");
     Ok(())
 }

@@ -22,7 +22,7 @@ use crate::{
     process::chain,
 };
 use dragstrip_crds::{BenchmarkRun, Datastore};
-use dragstrip_results::{stored, verdict};
+use dragstrip_results::{result::FailureStep, stored, verdict};
 use jiff::Timestamp;
 use k8s_openapi::api::{
     batch::v1::Job,
@@ -302,6 +302,9 @@ async fn store(
         apply_object(&ctx.client, RUN_MANAGER, &config_map)
             .await
             .map_err(|error| Error::Store(error, config_map.name_any()))?;
+    }
+    if result.failure.as_ref().is_some_and(|failed| failed.failure.step == FailureStep::Lost) {
+        ctx.metrics.result_lost();
     }
     ctx.remembered.forget(&run.holder.uid);
     if let Some(sink) = &ctx.sinks.remote_write {

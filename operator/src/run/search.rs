@@ -10,7 +10,7 @@ mod tests;
 use dragstrip_crds::run::{HALVINGS, KneeReason, Raise, Requirement, SearchSpec};
 use dragstrip_results::{result::RepetitionResult, search::SearchPoint};
 pub use figures::{searched, with_figures};
-pub use points::{Point, points, settle};
+pub use points::{Point, points, raised, settle};
 
 /// What a search does after the points that it has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -23,8 +23,8 @@ use dragstrip_crds::{
     conditions::types::{CLIENTS_READY, COMPLETE, PASSED, TARGET_READY},
     observed::ServerTruth,
     run::{
-        FailureStatus, GrafanaStatus, Headline, PhaseStatus, Progress, RetryStatus, RunPhase, SetbackStatus,
-        TargetStatus, Verdict, VerdictReason,
+        FailureStatus, GrafanaStatus, Headline, NodeStatus, PhaseStatus, Progress, RetryStatus, RunPhase,
+        SetbackStatus, TargetStatus, Verdict, VerdictReason,
     },
 };
 use dragstrip_results::result::{RepetitionResult, TOTAL};
@@ -259,6 +259,7 @@ fn target_status(target: &ReadyTarget) -> TargetStatus {
             format!("{}:{}", target.host, target.port)
         }),
         observed: target.truth.clone(),
+        servers: None,
         nodes: target.nodes.clone(),
         identity: target.identity.as_ref().map(Identity::digest),
     }
@@ -349,6 +350,19 @@ fn truth_from(stored: &Results) -> Option<ServerTruth> {
     servers.map(|server| server.truth.clone()).next()
 }
 
+/// The nodes of all that is stored, in the order of their names.
+fn nodes(stored: &Results) -> Vec<NodeStatus> {
+    let mut nodes: BTreeMap<&str, NodeStatus> = BTreeMap::new();
+    for record in stored.values().flat_map(|result| &result.nodes) {
+        let node = nodes.entry(&record.name).or_default();
+        node.name.clone_from(&record.name);
+        node.instance_type = node.instance_type.take().or_else(|| record.instance_type.clone());
+        node.serves |= record.serves;
+        node.loads |= record.loads;
+    }
+    nodes.into_values().collect()
+}
+
 /// The target as far as it is known: looked at just now, else as last told.
 fn target(
     run: &ValidatedRun,
@@ -357,7 +371,11 @@ fn target(
     figures: &Figures,
 ) -> TargetStatus {
     let mut target = match &fetched.target {
-        TargetState::Ready(target) => target_status(target),
+        TargetState::Ready(target) => TargetStatus {
+            // Nobody tells of the servers of an address.
+            servers: run.spec.target.external.is_none().then(|| count(target.members.len()).max(1)),
+            ..target_status(target)
+        },
         _ => old.target.clone().unwrap_or_else(|| declared_target(run)),
     };
     target.observed = target.observed.or_else(|| figures.observed.clone());
@@ -367,6 +385,7 @@ fn target(
 /// What the status shows of the results: of whole ones that were read just now, else as it was.
 struct Figures {
     phases: Vec<PhaseStatus>,
+    nodes: Vec<NodeStatus>,
     observed: Option<ServerTruth>,
     checks: String,
     /// Why results must not be used that are in no phase.
@@ -378,12 +397,14 @@ impl Figures {
         match results {
             Some(results) => Self {
                 phases: summary::phases(run, results),
+                nodes: nodes(results),
                 observed: truth_from(results),
                 checks: checks::told(run, results),
                 refused: verdict::refused(run, results),
             },
             None => Self {
                 phases: old.phases.clone(),
+                nodes: old.nodes.clone(),
                 observed: None,
                 checks: String::new(),
                 refused: Vec::new(),
@@ -449,6 +470,7 @@ pub fn of_step(
         noise: None,
         headline: headline(&figures.phases),
         phases: figures.phases,
+        nodes: figures.nodes,
         retries: retries(run, &fetched.kept),
         failure,
         // What Grafana was told is the annotator's.
@@ -587,6 +609,27 @@ mod tests {
         let headline = headline(&phases).unwrap();
         assert_eq!(headline.operations_per_second, [Some(1234), Some(50), None, None]);
         assert_eq!(headline.p99_microseconds, [Some(500), None, None, None], "what is left out is no zero");
+    }
+
+    #[test]
+    fn the_nodes_of_every_stored_measurement_are_told_once_with_their_instance_types() {
+        let measured = |nodes: Value| -> RepetitionResult {
+            serde_json::from_value(json!({
+                "phase": "read", "repetition": 1, "windowSeconds": 1.0, "operations": [], "pods": [], "nodes": nodes
+            }))
+            .unwrap()
+        };
+        let node = |name: &str, serves: bool, kind: Option<&str>| json!({"name": name, "serves": serves, "loads": !serves, "instanceType": kind});
+        let stored = Results::from([
+            ("a".to_owned(), measured(json!([node("server", true, None), node("client", false, None)]))),
+            ("b".to_owned(), measured(json!([node("server", true, Some("c7i.2xlarge"))]))),
+        ]);
+        let told = serde_json::to_value(nodes(&stored)).unwrap();
+        let expected = json!([
+            {"name": "client", "serves": false, "loads": true},
+            {"name": "server", "instanceType": "c7i.2xlarge", "serves": true, "loads": false},
+        ]);
+        assert_eq!(told, expected, "what one measurement does not know another may");
     }
 
     #[test]

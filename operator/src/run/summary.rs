@@ -10,7 +10,10 @@ use super::{
 };
 use dragstrip_crds::{
     measured::{LatencySummary, Metric, ScheduleRecord},
-    run::{LimitedBy, OperationStatus, PhaseSpec, PhaseStatus, RepetitionStatus, ToolStatus, VerdictReason},
+    run::{
+        LimitedBy, OperationStatus, PhaseSpec, PhaseStatus, RepetitionStatus, ServerMemoryStatus, ToolStatus,
+        VerdictReason,
+    },
     units::Period,
     workload::LoadSpec,
 };
@@ -182,6 +185,23 @@ fn not_joined(operations: &[OperationStatus], results: &[&RepetitionResult]) -> 
     })
 }
 
+/// The largest memory that all servers together had after a measurement; none where
+/// one of them did not tell.
+fn server_memory(results: &[&RepetitionResult]) -> Option<ServerMemoryStatus> {
+    let of = |result: &&RepetitionResult| {
+        let servers = result.servers.iter().map(|server| server.usage.cgroup.as_ref());
+        let told: Vec<_> = servers.collect::<Option<Vec<_>>>().filter(|told| !told.is_empty())?;
+        Some(ServerMemoryStatus {
+            used_bytes: told.iter().map(|cgroup| cgroup.memory_bytes).sum(),
+            peak_bytes: told.iter().map(|cgroup| cgroup.memory_peak_bytes).sum(),
+        })
+    };
+    results.iter().filter_map(of).reduce(|one, other| ServerMemoryStatus {
+        used_bytes: one.used_bytes.max(other.used_bytes),
+        peak_bytes: one.peak_bytes.max(other.peak_bytes),
+    })
+}
+
 fn notes(results: &[&RepetitionResult]) -> Vec<String> {
     let mut notes: Vec<String> = Vec::new();
     for note in results.iter().flat_map(|result| &result.notes) {
@@ -217,6 +237,7 @@ fn phase(
         batches: results.last().and_then(|last| last.batches.clone()),
         schedule: schedule(&results),
         search: None,
+        server_memory: server_memory(&results),
         warmup_seconds: declared.warmup.as_ref().map(Period::seconds),
         loaded_keys: declared.load.as_ref().map(LoadSpec::keys),
         notes: notes(&results).into_iter().chain(not_joined(&operations, &results)).collect(),
@@ -290,6 +311,30 @@ mod tests {
         merge::merge,
         validate::validate,
     };
+
+    #[test]
+    fn memory_is_that_of_all_servers_together_in_the_repetition_that_needed_most() {
+        let measured = |servers: &[Option<u64>]| -> RepetitionResult {
+            let server = |bytes: &Option<u64>| {
+                let cgroup = bytes.map(|bytes| {
+                    serde_json::json!({"cpuSeconds": 0.0, "throttledSeconds": 0.0, "throttledPeriods": 0,
+                        "cpuset": "", "memoryBytes": bytes, "memoryPeakBytes": 2 * bytes})
+                });
+                serde_json::json!({"server": "s", "usage": {"cpuSeconds": 0.0, "throttledSeconds": 0.0,
+                    "throttledPeriods": 0, "cgroup": cgroup}})
+            };
+            serde_json::from_value(serde_json::json!({
+                "phase": "read", "repetition": 1, "windowSeconds": 1.0, "operations": [], "pods": [],
+                "servers": servers.iter().map(server).collect::<Vec<_>>()
+            }))
+            .unwrap()
+        };
+        let (small, large, silent) =
+            (measured(&[Some(1), Some(2)]), measured(&[Some(4), Some(5)]), measured(&[Some(9), None]));
+        let memory = server_memory(&[&small, &large, &silent]).unwrap();
+        assert_eq!((memory.used_bytes, memory.peak_bytes), (9, 18), "a server that is silent is no zero");
+        assert_eq!(server_memory(&[&silent, &measured(&[])]), None);
+    }
 
     #[test]
     fn repetitions_are_spread_and_their_histograms_merged() {

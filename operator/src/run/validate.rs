@@ -146,7 +146,8 @@ pub fn most_pods(phase: &PhaseSpec, pods: i32) -> i32 {
     phase.search.as_ref().map_or(pods, |search| search.most_pods(pods))
 }
 
-fn tool(phase: &PhaseSpec) -> Result<JobTool, Invalid> {
+/// The tool of `phase`: the one that it names.
+pub fn tool(phase: &PhaseSpec) -> Result<JobTool, Invalid> {
     match (&phase.loadgen, &phase.memtier, &phase.bullmq, &phase.exec) {
         (Some(loadgen), None, None, None) => Ok(JobTool::Loadgen(loadgen.clone())),
         (None, Some(memtier), None, None) => Ok(JobTool::Memtier(memtier.clone())),

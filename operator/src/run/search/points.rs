@@ -69,7 +69,7 @@ fn open_loop(search: &SearchSpec, rate: u64) -> OpenLoopSpec {
 }
 
 /// `tool` and the number of client pods with `search` raised to `value`.
-fn raised(search: &SearchSpec, tool: &JobTool, pods: u32, value: u64) -> (JobTool, u32) {
+pub fn raised(search: &SearchSpec, tool: &JobTool, pods: u32, value: u64) -> (JobTool, u32) {
     let (mut tool, mut pods) = (tool.clone(), pods);
     match (search.raise, &mut tool) {
         (Raise::Pods, _) => pods = u32::try_from(value).unwrap_or(u32::MAX),

@@ -100,6 +100,7 @@ mod tests {
     fn figures(run: &ValidatedRun, results: &Results) -> Figures {
         Figures {
             phases: phases(run, results),
+            nodes: vec![],
             observed: None,
             checks: String::new(),
             refused: refused(run, results),
@@ -151,7 +152,8 @@ mod tests {
 
     #[test]
     fn a_run_that_failed_before_its_load_is_invalid_for_that() {
-        let nothing = Figures { phases: vec![], observed: None, checks: String::new(), refused: vec![] };
+        let nothing =
+            Figures { phases: vec![], nodes: vec![], observed: None, checks: String::new(), refused: vec![] };
         for (step, name) in [("Verification", "NotAsDeclared"), ("Timeout", "Timeout")] {
             let failure = serde_json::from_value(serde_json::json!({"step": step, "message": "m"})).unwrap();
             let (judged, names) = verdict(&nothing, &Step::Finish(Ending::Failed(failure)));

@@ -1,0 +1,336 @@
+//! The runs that ended last, as text that metrics show: found by one list at the start and
+//! a watch after it. Of all others only names and ends are kept, so that thousands of them
+//! cost little. [`Newest`] is pure, [`follow`] needs the client.
+
+use super::{families::Families, phases::Detail};
+use crate::{labels::SUITE, process::chain};
+use dragstrip_crds::{BenchmarkRun, BenchmarkRunSpec, BenchmarkRunStatus, run::RunPhase};
+use futures::StreamExt;
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::{
+    Api, Client, Resource, ResourceExt,
+    core::DeserializeGuard,
+    runtime::{
+        WatchStreamExt,
+        watcher::{self, Event},
+    },
+};
+use serde::Deserialize;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+/// Runs read at once at the start: a hundred calls for ten thousand of them would be many,
+/// and all in one answer much memory.
+const PAGE: u32 = 250;
+
+/// When a run ended, its namespace and its name.
+type Id = (Timestamp, String, String);
+
+/// The `most` values that ended last, and the names of all others.
+#[derive(Debug)]
+struct Newest<V> {
+    most: usize,
+    kept: BTreeMap<Id, V>,
+    /// All of them ended before every one that is kept.
+    older: BTreeSet<Id>,
+}
+
+impl<V> Newest<V> {
+    fn new(most: usize) -> Self {
+        Self { most, kept: BTreeMap::new(), older: BTreeSet::new() }
+    }
+
+    /// Takes note of a value, which is made where it is kept.
+    fn put(&mut self, id: Id, value: impl FnOnce() -> V) {
+        self.remove(&id);
+        let first = self.kept.first_key_value().map(|(first, _)| first);
+        let wanted = self.older.last() < Some(&id) && (self.kept.len() < self.most || first < Some(&id));
+        if !wanted {
+            self.older.insert(id);
+            return;
+        }
+        self.kept.insert(id, value());
+        if self.kept.len() > self.most {
+            self.older.extend(self.kept.pop_first().map(|(oldest, _)| oldest));
+        }
+    }
+
+    fn remove(&mut self, id: &Id) {
+        if self.kept.remove(id).is_none() {
+            self.older.remove(id);
+        }
+    }
+
+    /// What is to be kept too, since there is room again.
+    fn missing(&self) -> Option<&Id> {
+        self.older.last().filter(|_| self.kept.len() < self.most)
+    }
+
+    /// Takes note of the value of `id`, which was missing; of none where there is none any more.
+    fn found(&mut self, id: Id, value: Option<V>) {
+        self.older.remove(&id);
+        self.kept.extend(value.map(|value| (id, value)));
+    }
+}
+
+/// A run that has ended, without what takes most of its memory.
+#[derive(Debug, Clone, Resource, Deserialize)]
+#[resource(inherit = BenchmarkRun)]
+#[serde(from = "BenchmarkRun")]
+struct Ended {
+    metadata: ObjectMeta,
+    spec: BenchmarkRunSpec,
+    status: Option<BenchmarkRunStatus>,
+}
+
+impl From<BenchmarkRun> for Ended {
+    fn from(run: BenchmarkRun) -> Self {
+        let BenchmarkRun { metadata, spec, status } = run;
+        let mut labels = metadata.labels.unwrap_or_default();
+        labels.retain(|key, _| key == SUITE);
+        let ObjectMeta { name, namespace, uid, .. } = metadata;
+        let metadata = ObjectMeta { name, namespace, uid, labels: Some(labels), ..ObjectMeta::default() };
+        Self { metadata, spec, status }
+    }
+}
+
+impl Ended {
+    fn id(&self) -> Option<Id> {
+        let end = self.status.as_ref()?.finished_at.as_ref()?.0;
+        Some((end, self.namespace().unwrap_or_default(), self.name_any()))
+    }
+}
+
+/// A run that has ended, as metrics show it.
+#[derive(Debug, Clone)]
+pub struct Shown {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its uid: a later run of the same name is another.
+    pub uid: String,
+    /// How it ended.
+    pub state: RunPhase,
+    /// All its metrics.
+    pub whole: Arc<Families>,
+    /// Those that are left where room is short.
+    pub totals: Arc<Families>,
+}
+
+/// The parts of a page that tell of `ended` runs, oldest first, within so many bytes: those
+/// that ended last are told whole as long as all others can be told by their totals.
+pub fn within(ended: &[Shown], most_bytes: usize) -> impl Iterator<Item = &Families> {
+    let mut used: usize = ended.iter().map(|run| run.totals.len()).sum();
+    let whole = ended.iter().rev().take_while(|run| {
+        used += run.whole.len() - run.totals.len();
+        used <= most_bytes
+    });
+    let short = ended.len() - whole.count();
+    ended.iter().enumerate().map(
+        move |(index, run)| {
+            if index < short { run.totals.as_ref() } else { run.whole.as_ref() }
+        },
+    )
+}
+
+/// How a run is made metrics.
+pub type Render = dyn Fn(&BenchmarkRun, Detail) -> Families + Send + Sync;
+
+/// The runs that ended last. Shared by who follows them and who shows them.
+pub struct History {
+    render: Box<Render>,
+    newest: Mutex<Newest<Shown>>,
+}
+
+impl History {
+    /// Of nobody so far; `most` runs will be kept.
+    pub fn new(most: usize, render: Box<Render>) -> Self {
+        Self { render, newest: Mutex::new(Newest::new(most)) }
+    }
+
+    fn with<T>(&self, act: impl FnOnce(&mut Newest<Shown>) -> T) -> T {
+        act(&mut self.newest.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The runs to be shown.
+    pub fn shown(&self) -> Vec<Shown> {
+        self.with(|newest| newest.kept.values().cloned().collect())
+    }
+
+    fn show(&self, run: Ended) -> Shown {
+        let Ended { metadata, spec, status } = run;
+        let run = BenchmarkRun { metadata, spec, status };
+        Shown {
+            namespace: run.namespace().unwrap_or_default(),
+            name: run.name_any(),
+            uid: run.uid().unwrap_or_default(),
+            state: run.status.as_ref().map(|status| status.phase).unwrap_or_default(),
+            whole: Arc::new((self.render)(&run, Detail::Whole).shrunk()),
+            totals: Arc::new((self.render)(&run, Detail::Totals).shrunk()),
+        }
+    }
+
+    fn put(&self, newest: &mut Newest<Shown>, run: DeserializeGuard<Ended>) {
+        match run.0 {
+            Ok(run) => {
+                if let Some(id) = run.id() {
+                    newest.put(id, || self.show(run));
+                }
+            }
+            Err(invalid) => {
+                tracing::debug!(
+                    name = invalid.metadata.name,
+                    error = invalid.error,
+                    "an ended run cannot be decoded"
+                );
+            }
+        }
+    }
+
+    /// Takes note of what the watch told; `listing` is what the list has told so far, which
+    /// counts when it is complete.
+    fn take(&self, event: Event<DeserializeGuard<Ended>>, listing: &mut Newest<Shown>) {
+        match event {
+            Event::Init => *listing = Newest::new(listing.most),
+            Event::InitApply(run) => self.put(listing, run),
+            Event::InitDone => {
+                let whole = std::mem::replace(listing, Newest::new(listing.most));
+                self.with(|newest| *newest = whole);
+            }
+            Event::Apply(run) => self.with(|newest| self.put(newest, run)),
+            Event::Delete(run) => {
+                if let Some(id) = run.0.ok().and_then(|run| run.id()) {
+                    self.with(|newest| newest.remove(&id));
+                }
+            }
+        }
+    }
+
+    /// Reads runs anew that there is room for again.
+    async fn refill(&self, client: &Client) -> kube::Result<()> {
+        while let Some(id) = self.with(|newest| newest.missing().cloned()) {
+            let runs: Api<DeserializeGuard<Ended>> = Api::namespaced(client.clone(), &id.1);
+            let run = runs.get_opt(&id.2).await?.and_then(|run| run.0.ok());
+            // A later run of the same name may have taken its place.
+            let same = run.filter(|run| run.id().as_ref() == Some(&id));
+            let shown = same.map(|run| self.show(run));
+            self.with(|newest| newest.found(id, shown));
+        }
+        Ok(())
+    }
+
+    /// Follows the runs that end, for ever; of none where none is to be kept.
+    pub async fn follow(&self, client: Client) {
+        let most = self.with(|newest| newest.most);
+        if most == 0 {
+            return std::future::pending().await;
+        }
+        let runs = Api::<DeserializeGuard<Ended>>::all(client.clone());
+        let ended = watcher::Config::default().fields("status.finishedAt!=").page_size(PAGE);
+        let mut events = Box::pin(watcher::watcher(runs, ended).default_backoff());
+        let mut listing = Newest::new(most);
+        while let Some(event) = events.next().await {
+            match event {
+                Ok(event) => self.take(event, &mut listing),
+                // It is begun anew, later each time; what was seen stays.
+                Err(error) => tracing::warn!(error = %chain(&error), "the watch of ended runs failed"),
+            }
+            if let Err(error) = self.refill(&client).await {
+                tracing::warn!(error = %chain(&error), "an ended run cannot be read for metrics");
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn id(second: i64) -> Id {
+        (Timestamp::from_second(second).unwrap(), "races".into(), format!("run-{second}"))
+    }
+
+    fn seconds(newest: &Newest<i64>) -> Vec<i64> {
+        newest.kept.values().copied().collect()
+    }
+
+    #[test]
+    fn the_newest_are_kept_in_whatever_order_they_are_told() {
+        let mut newest = Newest::new(2);
+        for second in [5, 1, 9, 3, 7] {
+            newest.put(id(second), || second);
+        }
+        assert_eq!(seconds(&newest), [7, 9]);
+        assert_eq!(newest.missing(), None);
+        newest.put(id(3), || panic!("what is not kept is not even made"));
+        newest.put(id(9), || 90);
+        assert_eq!(seconds(&newest), [7, 90], "told again is told anew");
+    }
+
+    #[test]
+    fn who_follows_a_run_that_is_deleted_takes_its_place() {
+        let mut newest = Newest::new(2);
+        for second in [1, 3, 5, 7] {
+            newest.put(id(second), || second);
+        }
+        newest.remove(&id(7));
+        assert_eq!(newest.missing(), Some(&id(3)));
+        newest.put(id(1), || panic!("an older one must not overtake it"));
+        newest.found(id(3), None);
+        assert_eq!(newest.missing(), Some(&id(1)), "it was deleted too");
+        newest.found(id(1), Some(1));
+        assert_eq!(seconds(&newest), [1, 5]);
+        newest.put(id(9), || 9);
+        newest.remove(&id(1));
+        assert_eq!((seconds(&newest), newest.missing()), (vec![5, 9], None));
+    }
+
+    fn ended(name: &str, end: &str) -> DeserializeGuard<Ended> {
+        serde_json::from_value(json!({
+            "apiVersion": "dragstrip.dev/v1alpha1", "kind": "BenchmarkRun",
+            "metadata": {"name": name, "namespace": "races", "uid": name, "labels": {"other": "x"},
+                "managedFields": [{"manager": "m"}]},
+            "spec": {"target": {"datastoreRef": {"name": "redis"}}, "phases": []},
+            "status": {"phase": "Failed", "finishedAt": end}
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn a_list_counts_when_it_is_complete_and_later_events_at_once() {
+        let history = History::new(2, Box::new(|_, _| Families::default()));
+        let names = || history.shown().into_iter().map(|run| run.name).collect::<Vec<_>>();
+        let mut listing = Newest::new(2);
+        let mut take = |event| history.take(event, &mut listing);
+        take(Event::Init);
+        take(Event::InitApply(ended("a", "2026-01-01T00:00:01Z")));
+        take(Event::InitApply(
+            serde_json::from_value(json!({"metadata": {"name": "odd"}, "spec": 1})).unwrap(),
+        ));
+        assert_eq!(names(), [""; 0], "half a list tells nothing");
+        take(Event::InitDone);
+        assert_eq!(names(), ["a"], "what cannot be decoded stops nobody");
+        take(Event::Apply(ended("b", "2026-01-01T00:00:02Z")));
+        take(Event::Apply(ended("c", "2026-01-01T00:00:03Z")));
+        assert_eq!(names(), ["b", "c"]);
+        take(Event::Delete(ended("c", "2026-01-01T00:00:03Z")));
+        assert_eq!(names(), ["b"]);
+        take(Event::Init);
+        take(Event::InitApply(ended("d", "2026-01-01T00:00:04Z")));
+        assert_eq!(names(), ["b"], "what was seen stays while all is listed anew");
+        take(Event::InitDone);
+        assert_eq!(names(), ["d"]);
+        assert_eq!(history.shown()[0].state, RunPhase::Failed);
+    }
+
+    #[test]
+    fn nothing_that_metrics_do_not_show_stays_in_memory() {
+        let ended = ended("a", "2026-01-01T00:00:01Z").0.unwrap();
+        assert_eq!((ended.metadata.managed_fields.as_ref(), ended.metadata.labels.unwrap().len()), (None, 0));
+    }
+}

@@ -1,0 +1,77 @@
+//! What instance types cost, and what operations cost on them. Pure.
+
+use serde::Deserialize;
+use std::collections::HashMap;
+
+/// Prices that are known without being told: on demand, in AWS' us-east-1.
+const KNOWN: &str = include_str!("prices.csv");
+
+/// A line of a table of prices; further columns are for people.
+#[derive(Deserialize)]
+struct Row {
+    instance_type: String,
+    #[serde(alias = "usd_per_hour_us_east_1")]
+    usd_per_hour: f64,
+}
+
+/// Dollars per hour by instance type.
+#[derive(Debug, Clone, Default)]
+pub struct Prices(HashMap<String, f64>);
+
+impl Prices {
+    /// The prices that are known, and those of `own`, which win: a CSV table with the columns
+    /// `instance_type` and `usd_per_hour` (or `usd_per_hour_us_east_1`).
+    pub fn with(own: &str) -> Result<Self, csv::Error> {
+        let mut prices = HashMap::new();
+        for table in [KNOWN, own] {
+            for row in csv::Reader::from_reader(table.as_bytes()).deserialize() {
+                let Row { instance_type, usd_per_hour } = row?;
+                prices.insert(instance_type, usd_per_hour);
+            }
+        }
+        Ok(Self(prices))
+    }
+
+    /// Dollars that a million operations cost on nodes of these instance types, at so many
+    /// operations per second: (sum of the nodes' dollars per hour) / (operations per second
+    /// x 3600) x 1,000,000. A node counts whole, however much of it is used. `None` where the
+    /// price of one of them is not known, there is none, or nothing was done.
+    pub fn per_million_operations(
+        &self,
+        instance_types: &[Option<String>],
+        operations_per_second: f64,
+    ) -> Option<f64> {
+        let price = |instance_type: &Option<String>| self.0.get(instance_type.as_ref()?).copied();
+        let hourly: f64 = instance_types.iter().map(price).sum::<Option<f64>>()?;
+        (!instance_types.is_empty() && operations_per_second > 0.0)
+            .then(|| hourly / (operations_per_second * 3600.0) * 1e6)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_million_operations_cost_what_all_server_nodes_cost_in_their_time() {
+        let prices = Prices::with("instance_type,usd_per_hour\nown,3.6\n").unwrap();
+        let nodes = |types: &[&str]| types.iter().map(|kind| Some((*kind).to_owned())).collect::<Vec<_>>();
+        let cost = |types: &[&str], rate| prices.per_million_operations(&nodes(types), rate);
+        assert!((cost(&["own"], 1000.0).unwrap() - 1.0).abs() < 1e-12, "1000 s of 0.001 dollars each");
+        assert!((cost(&["own", "own"], 1000.0).unwrap() - 2.0).abs() < 1e-12, "both nodes are paid for");
+        assert!(cost(&["c7gn.16xlarge"], 1.0).is_some(), "some prices are known without being told");
+        assert_eq!(cost(&["own", "unheard-of"], 1000.0), None, "half a price is none");
+        assert_eq!(cost(&[], 1000.0), None);
+        assert_eq!(cost(&["own"], 0.0), None);
+        assert_eq!(prices.per_million_operations(&[None], 1.0), None);
+    }
+
+    #[test]
+    fn a_table_of_ones_own_wins_and_a_broken_one_is_refused() {
+        let prices = Prices::with("instance_type,vcpu,usd_per_hour_us_east_1\nc7i.2xlarge,8,7.2\n").unwrap();
+        let cost = prices.per_million_operations(&[Some("c7i.2xlarge".into())], 1000.0).unwrap();
+        assert!((cost - 2.0).abs() < 1e-12, "{cost}");
+        assert!(Prices::with("instance_type,usd_per_hour\nown,cheap\n").is_err());
+        assert!(Prices::with("type,price\nown,1\n").is_err(), "a table without its columns says nothing");
+    }
+}

@@ -1,0 +1,119 @@
+//! A run as metrics: one info metric to join by, and lean values. Pure.
+
+use super::{
+    families::{Families, Metric, labels},
+    phases::{self, Detail},
+    prices::Prices,
+};
+use crate::labels::SUITE;
+use dragstrip_crds::{BenchmarkRun, BenchmarkRunStatus, run::NodeStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::ResourceExt;
+
+const INFO: Metric = Metric("dragstrip_run_info", "What a run measured, and where; always 1.");
+const STATE: Metric = Metric("dragstrip_run_state", "1 for the state that a run is in.");
+const PROGRESS: Metric =
+    Metric("dragstrip_run_progress_ratio", "Share of a run's measurements that are stored, from 0 to 1.");
+const VERDICT: Metric =
+    Metric("dragstrip_run_verdict", "1 for what a run's numbers are: Valid, Degraded or Invalid.");
+const START: Metric = Metric("dragstrip_run_start_timestamp_seconds", "When a run's first load began.");
+const END: Metric = Metric("dragstrip_run_end_timestamp_seconds", "When a run ended.");
+const NOISE: Metric = Metric(
+    "dragstrip_run_noise_ratio",
+    "Coefficient of variation of the throughput of equal repetitions on a run's nodes.",
+);
+
+/// The instance type of the node of that name, if it is known.
+pub type InstanceTypes<'a> = dyn Fn(&str) -> Option<String> + 'a;
+
+/// A run's servers' nodes with their instance types: from the run's own record, which
+/// outlives nodes, else from the nodes there are.
+struct Nodes<'a> {
+    recorded: &'a [NodeStatus],
+    known: &'a InstanceTypes<'a>,
+}
+
+impl Nodes<'_> {
+    fn instance_type(&self, name: &str) -> Option<String> {
+        let recorded = self.recorded.iter().find(|node| node.name == name);
+        recorded.and_then(|node| node.instance_type.clone()).or_else(|| (self.known)(name))
+    }
+}
+
+fn seconds(time: Option<&Time>) -> Option<f64> {
+    Some(time?.0.as_second() as f64)
+}
+
+/// The name of the target: as it was resolved, else as it is declared.
+fn target(run: &BenchmarkRun, status: &BenchmarkRunStatus) -> String {
+    let declared = &run.spec.target;
+    let resolved = status.target.as_ref().map(|target| target.name.clone());
+    resolved
+        .or_else(|| declared.datastore_ref.as_ref().map(|reference| reference.name.clone()))
+        .or_else(|| declared.external.as_ref().map(|external| external.address.clone()))
+        .unwrap_or_else(|| run.name_any())
+}
+
+fn text<T: ToString>(value: Option<T>) -> String {
+    value.map(|value| value.to_string()).unwrap_or_default()
+}
+
+fn info(run: &BenchmarkRun, status: &BenchmarkRunStatus, nodes: &Nodes, base: &str, page: &mut Families) {
+    let resolved = status.target.clone().unwrap_or_default();
+    let observed = resolved.observed.as_ref();
+    let server_node = resolved.nodes.first().map(String::as_str).unwrap_or_default();
+    let client_node = status.nodes.iter().find(|node| node.loads).map_or("", |node| node.name.as_str());
+    let own = [
+        ("target", &*target(run, status)),
+        ("engine", &text(observed.and_then(|truth| truth.engine))),
+        ("engine_version", &text(observed.map(|truth| &truth.version))),
+        ("threads", &text(observed.and_then(|truth| truth.threads))),
+        ("instances", &text(resolved.servers)),
+        ("server_instance_type", &text(nodes.instance_type(server_node))),
+        ("client_instance_type", &text(nodes.instance_type(client_node))),
+        ("server_node", server_node),
+        ("client_node", client_node),
+        ("suite", run.labels().get(SUITE).map(String::as_str).unwrap_or_default()),
+    ];
+    page.add(&INFO, base, &own, 1.0);
+}
+
+/// The metrics of `run`.
+pub fn families(
+    run: &BenchmarkRun,
+    detail: Detail,
+    instance_types: &InstanceTypes,
+    prices: &Prices,
+) -> Families {
+    let status = run.status.clone().unwrap_or_default();
+    let nodes = Nodes { recorded: &status.nodes, known: instance_types };
+    let base = labels("", &[("namespace", &run.namespace().unwrap_or_default()), ("run", &run.name_any())]);
+    let mut page = Families::default();
+    info(run, &status, &nodes, &base, &mut page);
+    page.add(&STATE, &base, &[("state", &status.phase.to_string())], 1.0);
+    if let Some(verdict) = status.verdict {
+        page.add(&VERDICT, &base, &[("verdict", &verdict.to_string())], 1.0);
+    }
+    let progress = status.progress.filter(|progress| progress.total > 0);
+    let values = [
+        (PROGRESS, progress.map(|progress| f64::from(progress.measured) / f64::from(progress.total))),
+        (START, seconds(status.started_at.as_ref())),
+        (END, seconds(status.finished_at.as_ref())),
+        (NOISE, status.noise.as_ref().map(|noise| noise.throughput)),
+    ];
+    for (metric, value) in values {
+        page.add(&metric, &base, &[], value.unwrap_or(f64::NAN));
+    }
+    let servers = status.target.iter().flat_map(|target| &target.nodes);
+    let servers: Vec<Option<String>> = servers.map(|name| nodes.instance_type(name)).collect();
+    let cost = |rate| prices.per_million_operations(&servers, rate);
+    for (index, declared) in run.spec.phases.iter().enumerate() {
+        let measured = status.phases.iter().find(|phase| phase.name == declared.name);
+        let base = labels(&base, &[("phase", &declared.name)]);
+        phases::info(run.spec.clients.pods, index, declared, measured, &base, &mut page);
+        if let Some(measured) = measured {
+            phases::figures(measured, detail, &cost, &base, &mut page);
+        }
+    }
+    page
+}

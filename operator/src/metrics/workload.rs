@@ -1,0 +1,139 @@
+//! What a phase sends, in few words. Pure.
+
+use dragstrip_crds::workload::{BullmqSpec, LoadgenOperation, LoadgenSpec, MemtierSpec};
+use dragstrip_results::protocol::JobTool;
+
+/// `SET 10%, GET 90%` of names and weights; a single one stands alone.
+fn mix(parts: &[(String, i64)]) -> String {
+    let total: i64 = parts.iter().map(|(_, weight)| weight).sum();
+    let sent: Vec<_> = parts.iter().filter(|(_, weight)| *weight > 0).collect();
+    if let [(name, _)] = sent[..] {
+        return name.clone();
+    }
+    let share = |weight: i64| {
+        let share = format!("{:.1}", 100.0 * weight as f64 / total as f64);
+        share.trim_end_matches(".0").to_owned()
+    };
+    sent.iter().map(|(name, weight)| format!("{name} {}%", share(*weight))).collect::<Vec<_>>().join(", ")
+}
+
+/// SETs and GETs of a ratio such as 1:10.
+fn sets_and_gets(ratio: &str) -> String {
+    let (sets, gets) = ratio.split_once(':').unwrap_or((ratio, "0"));
+    let weight = |text: &str| text.parse().unwrap_or(0);
+    mix(&[("SET".to_owned(), weight(sets)), ("GET".to_owned(), weight(gets))])
+}
+
+/// The command's name, such as ZADD of `zadd __key__ 1 __data__`.
+fn name(command: &str) -> String {
+    command.split_whitespace().next().unwrap_or_default().trim_matches(['"', '\'']).to_uppercase()
+}
+
+fn memtier(spec: &MemtierSpec) -> String {
+    let commands: Vec<_> =
+        spec.commands.iter().map(|command| (name(&command.command), command.ratio.into())).collect();
+    let sent = if commands.is_empty() { sets_and_gets(&spec.ratio) } else { mix(&commands) };
+    let size = match (&spec.data_size_range, &spec.data_size_list) {
+        (Some(range), _) => range.clone(),
+        (None, Some(_)) => "several sizes in".to_owned(),
+        (None, None) => spec.data_size.to_string(),
+    };
+    format!("{sent}, {size} B")
+}
+
+fn operation(operation: &LoadgenOperation) -> (String, i64) {
+    let known = operation.operation.map(|known| format!("{known:?}").to_uppercase());
+    let name = known.or(operation.command.as_deref().map(name)).unwrap_or_default();
+    let keys = if operation.keys > 1 { format!(" of {} keys", operation.keys) } else { String::new() };
+    let missing = if operation.missing { " of missing keys" } else { "" };
+    (format!("{name}{keys}{missing}"), operation.weight.into())
+}
+
+fn loadgen(spec: &LoadgenSpec) -> String {
+    let operations: Vec<_> = spec.operations.iter().map(operation).collect();
+    let (sent, size) = match (&spec.bullmq_add, &spec.batch) {
+        (Some(replay), _) => (format!("BullMQ add, {} queues", replay.queues), replay.payload_bytes),
+        (None, Some(batch)) => (format!("{:?} batches of {}", batch.operation, batch.items), spec.data_size),
+        (None, None) if operations.is_empty() => (sets_and_gets(&spec.ratio), spec.data_size),
+        (None, None) => (mix(&operations), spec.data_size),
+    };
+    let rate = spec.rate.as_ref().map(|rate| format!(", {}/s", rate.operations_per_second));
+    format!("{sent}, {size} B{}", rate.unwrap_or_default())
+}
+
+fn bullmq(spec: &BullmqSpec) -> String {
+    format!(
+        "{} writers, {} readers, {} queues, {} B",
+        spec.writers,
+        spec.readers,
+        spec.queues,
+        spec.payload_size()
+    )
+}
+
+/// What `tool` sends, such as `SET 10%, GET 90%, 32 B`. Of another's tool only the
+/// program: its arguments may hold anything.
+pub fn told(tool: &JobTool) -> String {
+    match tool {
+        JobTool::Loadgen(spec) => loadgen(spec),
+        JobTool::Memtier(spec) => memtier(spec),
+        JobTool::Bullmq(spec) => bullmq(spec),
+        JobTool::Exec(spec) => {
+            let program = spec.command.first().map(String::as_str).unwrap_or_default();
+            program.rsplit('/').next().unwrap_or_default().to_owned()
+        }
+    }
+}
+
+/// Requests in flight on each connection; `None` of a tool that does not say.
+pub fn pipeline(tool: &JobTool) -> Option<i32> {
+    match tool {
+        JobTool::Loadgen(spec) => Some(spec.pipeline),
+        JobTool::Memtier(spec) => Some(spec.pipeline),
+        JobTool::Bullmq(_) | JobTool::Exec(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_workload_is_told_in_few_words() {
+        let cases = [
+            (json!({"memtier": {"testTime": "60s", "ratio": "1:9"}}), "SET 10%, GET 90%, 32 B"),
+            (
+                json!({"memtier": {"testTime": "60s", "ratio": "1:0", "dataSizeRange": "16-64"}}),
+                "SET, 16-64 B",
+            ),
+            (
+                json!({"memtier": {"testTime": "60s", "commands": [
+                    {"command": "zadd __key__ 1 __data__", "ratio": 1}, {"command": "INCR __key__", "ratio": 2}
+                ]}}),
+                "ZADD 33.3%, INCR 66.7%, 32 B",
+            ),
+            (
+                json!({"loadgen": {"duration": "1s", "operations": [{"operation": "Mget", "keys": 10}],
+                    "rate": {"operationsPerSecond": 5000}}}),
+                "MGET of 10 keys, 32 B, 5000/s",
+            ),
+            (
+                json!({"loadgen": {"duration": "1s", "bullmqAdd": {"queues": 8}}}),
+                "BullMQ add, 8 queues, 32 B",
+            ),
+            (
+                json!({"bullmq": {"duration": "30s", "writers": 16, "queues": 8}}),
+                "16 writers, 0 readers, 8 queues, 32 B",
+            ),
+            (
+                json!({"exec": {"image": "i", "command": ["/usr/bin/redis-benchmark", "-a", "secret"],
+                    "parser": {"redisBenchmarkCsv": {}}}}),
+                "redis-benchmark",
+            ),
+        ];
+        for (tool, expected) in cases {
+            assert_eq!(told(&serde_json::from_value(tool.clone()).unwrap()), expected, "{tool}");
+        }
+    }
+}
