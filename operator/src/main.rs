@@ -142,7 +142,7 @@ async fn start(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
         agents: Agents::new()?,
         metrics,
     };
-    Ok(process::run(context, feeds, page, arguments.listen).await?)
+    Ok(Box::pin(process::run(context, feeds, page, arguments.listen)).await?)
 }
 
 // It mostly waits: a thread for each CPU of a large node would only take memory.

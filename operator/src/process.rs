@@ -168,7 +168,7 @@ async fn controllers(ctx: Arc<Context>, mut feeds: Feeds, health: Health, parts:
     health.ready.store(true, Ordering::Relaxed);
     tracing::info!("controllers start");
     // Not before: runs under way come first.
-    let history = Box::pin(health.page.history.follow(ctx.client.clone()));
+    let history = health.page.history.follow(ctx.client.clone());
     let ended = tokio::select! {
         _ = watches => "watches",
         () = datastores => "datastore",
