@@ -52,11 +52,15 @@ build-bullmq: node-modules ## Build the BullMQ job into the cache, with the modu
 	cd $(DIST)/bullmq/node_modules && find . -type f -iname 'licen[cs]e*' -exec cp --parents -t ../licenses {} +
 
 .PHONY: node-modules
-node-modules: bench-jobs/bullmq/node_modules/.package-lock.json
-bench-jobs/bullmq/node_modules/.package-lock.json: bench-jobs/bullmq/package-lock.json
+node-modules: bench-jobs/bullmq/node_modules/.package-lock.json dashboards/node_modules/.package-lock.json
+%/node_modules/.package-lock.json: %/package-lock.json
 	@command -v npm >/dev/null || { echo "no 'npm' on PATH: install Node.js 20 or newer (https://nodejs.org), then try again"; exit 1; }
-	cd bench-jobs/bullmq && npm ci --loglevel=error --ignore-scripts
+	cd $* && npm ci --loglevel=error --ignore-scripts
 	@touch $@
+
+# Grafana's libraries: large, and of use to the dashboards' proof alone.
+.PHONY: proof-modules
+proof-modules: dashboards/proof/node_modules/.package-lock.json
 
 .PHONY: images
 images: build build-bullmq ## Build the product's images and load them into the cluster's nodes
@@ -65,10 +69,11 @@ images: build build-bullmq ## Build the product's images and load them into the 
 	testbed/cluster build-image $(BULLMQ_IMAGE) bench-jobs/bullmq/Containerfile $(DIST)/bullmq
 
 .PHONY: generate
-generate: ## Write the generated files: CRDs and the chart's copy of them, the schema of results, the fuzz targets' lock file
+generate: node-modules ## Write the generated files: CRDs, dashboards and the chart's copies of them, the schema of results, the fuzz targets' lock file
 	cargo run --quiet --locked -p dragstrip-crds --features crdgen --bin crdgen
 	cargo run --quiet --locked -p dragstrip-parsers --bin result-schema >docs/result.schema.json
 	cargo metadata --quiet --format-version 1 --manifest-path fuzz/Cargo.toml >/dev/null
+	cd dashboards && npm run --silent generate
 
 ##### Checking
 
@@ -78,21 +83,23 @@ format: ## Format the code
 	cargo fmt --manifest-path fuzz/Cargo.toml
 
 .PHONY: check
-check: generate tools node-modules ## Format, lint, licences, generated files, shell scripts
+check: generate tools node-modules proof-modules ## Format, lint, licences, generated files, shell scripts
 	@! git ls-files '*.lua' '*/node_modules/*' | grep . || { echo "third-party text is in the tree: take it from its package at build time"; exit 1; }
 	cargo fmt --all --check
 	cargo fmt --manifest-path fuzz/Cargo.toml --check
 	cargo clippy --locked --workspace --all-targets --all-features -- -D warnings
 	cd bench-jobs/bullmq && npm run --silent check
+	cd dashboards && npm run --silent check
+	cd dashboards/proof && npm run --silent check
 	$(DRAGSTRIP_CACHE)/tools/bin/cargo-deny --locked check bans licenses sources
-	shellcheck -x -P testbed $$(git ls-files -z testbed bench-jobs fuzz .ci | xargs -0r grep -lE '^#!.*(ba)?sh')
-	git diff --exit-code -- crds/yaml charts/dragstrip/templates/crds docs/result.schema.json fuzz/Cargo.lock \
+	shellcheck -x -P testbed $$(git ls-files -z testbed bench-jobs dashboards fuzz .ci | xargs -0r grep -lE '^#!.*(ba)?sh')
+	git diff --exit-code -- crds/yaml charts/dragstrip/{templates/crds,dashboards} dashboards/json docs/result.schema.json fuzz/Cargo.lock \
 	  || { echo "generated files are stale: run 'make generate' and commit the result"; exit 1; }
 
 .PHONY: tools
 tools: ## Install what the checks need
 	@command -v shellcheck >/dev/null && command -v redis-server >/dev/null && command -v promtool >/dev/null || { \
-	  echo "==> installing shellcheck, redis-server and prometheus, which the tests start"; \
+	  echo "==> installing shellcheck, and redis-server and prometheus, which the tests start"; \
 	  apt-get update -qq && apt-get install -y -qq shellcheck redis-server prometheus >/dev/null; }
 	@[ -x $(DRAGSTRIP_CACHE)/tools/bin/cargo-deny ] || { echo "==> installing cargo-deny (once, some minutes)"; \
 	  CARGO_TARGET_DIR=$(DRAGSTRIP_CACHE)/target-tools cargo install --quiet --locked --root $(DRAGSTRIP_CACHE)/tools cargo-deny@0.20.2; }
@@ -135,10 +142,12 @@ test-long: ## Run what takes too long for every change: long end-to-end tests, t
 	$(MAKE) bench-operator fuzz
 
 .PHONY: test-unit
-test-unit: tools node-modules test-rules ## Run unit and scenario tests
+test-unit: tools node-modules proof-modules test-rules ## Run unit and scenario tests
 	@# The load generator that the runner's tests start is built along with its own tests.
 	DRAGSTRIP_LOADGEN_IS_BUILT=1 cargo test --locked --workspace
 	cd bench-jobs/bullmq && npm test --silent
+	cd dashboards && npm test --silent
+	cd dashboards/proof && npm test --silent
 
 .PHONY: test-rules
 test-rules: tools ## Check the chart's alert rules and try them
@@ -152,7 +161,23 @@ E2E_THREADS ?= 4
 test-e2e: install ## Run the end-to-end tests on the cluster
 	testbed/cluster images
 	@echo "==> not run here, but by make test-long: $(E2E_LONG)"
+	$(CLUSTER_ENV); cd dashboards && npm run --silent test:chart
 	$(CLUSTER_ENV); cargo test --locked --workspace --test e2e -- --test-threads=$(E2E_THREADS) $(addprefix --skip ,$(E2E_LONG))
+
+.PHONY: test-dashboards
+test-dashboards: install proof-modules ## Prove every panel of the dashboards against a Prometheus that sees real runs (4 minutes)
+	testbed/cluster images redis-7.0 valkey-8
+	$(CLUSTER_ENV); dashboards/proof/with-runs npm --silent --prefix dashboards/proof run proof
+
+.PHONY: dashboards-preview
+dashboards-preview: proof-modules ## Draw the dashboards with Grafana's components into docs/images (PROMETHEUS_URL: that one's data; else of runs made for it)
+ifdef PROMETHEUS_URL
+	cd dashboards/proof && npm run --silent preview -- --prometheus $(PROMETHEUS_URL) --pictures ../../docs/images
+else
+	$(MAKE) install
+	testbed/cluster images redis-7.0 valkey-8
+	$(CLUSTER_ENV); dashboards/proof/with-runs npm --silent --prefix dashboards/proof run preview -- --pictures ../../docs/images
+endif
 
 .PHONY: bench-loadgen
 bench-loadgen: tools node-modules ## Measure the load generator against a bare loop, redis-benchmark (and memtier when on PATH)

@@ -5,6 +5,7 @@ use crate::{
     cluster::{agents::Agents, events::Announcer, own_writes::OwnWrites, retry::Retries, world::World},
     metrics::Metrics,
     run::{Remembered, Unread},
+    sinks::Sinks,
 };
 use kube::Client;
 use std::sync::Arc;
@@ -43,6 +44,8 @@ pub struct Context {
     pub own_writes: Arc<OwnWrites>,
     /// What is known of stored results.
     pub remembered: Arc<Remembered>,
+    /// Who else is told of results.
+    pub sinks: Arc<Sinks>,
     /// Counters of the process.
     pub metrics: Metrics,
 }

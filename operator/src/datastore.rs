@@ -241,4 +241,4 @@ pub fn controller(ctx: Arc<Context>, feeds: &mut Feeds, parts: &Parts) -> impl F
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

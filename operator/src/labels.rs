@@ -33,6 +33,11 @@ pub const SERVER_IDENTITY: &str = "dragstrip.dev/server-identity";
 /// Annotation on a Job: the start line in nanoseconds of Unix time, written
 /// before the order is given, so that a restarted operator repeats the same one; kept with the result.
 pub const START_AT: &str = "dragstrip.dev/start-at-unix-nanos";
+/// Label on a stored result: what became of its timeline, Due, Sent or Dropped; absent
+/// where the operator sends none.
+pub const TIMELINE: &str = "dragstrip.dev/timeline";
+/// Annotation on a stored result: why its timeline was dropped.
+pub const TIMELINE_DROPPED: &str = "dragstrip.dev/timeline-dropped-because";
 /// Annotation on the Job of a search's point: the value that it measures.
 pub const SEARCH_VALUE: &str = "dragstrip.dev/search-value";
 /// Annotation on a client pod: its runner ends the load this many seconds after
@@ -55,6 +60,8 @@ pub const DATASTORE_MANAGER: &str = "dragstrip/datastore";
 pub const DECODING_MANAGER: &str = "dragstrip/decoding";
 /// Field manager of the BenchmarkRun controller.
 pub const RUN_MANAGER: &str = "dragstrip/run";
+/// Field manager of what Grafana was told.
+pub const GRAFANA_MANAGER: &str = "dragstrip/grafana";
 
 /// Labels every object of ours carries, with `own` added.
 pub fn common<const N: usize>(own: [(&str, &str); N]) -> BTreeMap<String, String> {

@@ -14,3 +14,4 @@ pub mod labels;
 pub mod metrics;
 pub mod process;
 pub mod run;
+pub mod sinks;

@@ -6,6 +6,7 @@ use dragstrip_operator::{
     context::{Context, Settings},
     metrics::{Metrics, Page, Prices},
     process::{self, chain},
+    sinks::{self, Sinks},
 };
 use futures::future::BoxFuture;
 use http::{Request, Response};
@@ -49,6 +50,8 @@ struct Arguments {
     /// A CSV table with the columns `instance_type` and `usd_per_hour`, added to the prices that are known.
     #[arg(long, env = "DRAGSTRIP_PRICES_FILE")]
     prices_file: Option<PathBuf>,
+    #[command(flatten)]
+    sinks: sinks::Settings,
     /// Log lines for people instead of JSON.
     #[arg(long)]
     plain_logs: bool,
@@ -121,6 +124,7 @@ fn prices(path: Option<&Path>) -> Result<Prices, String> {
 
 async fn start(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
     let metrics = Metrics::new()?;
+    let sinks = Sinks::new(arguments.sinks)?;
     let prices = prices(arguments.prices_file.as_deref())?;
     let client = counting_client(kube::Config::infer().await?, &metrics)?;
     let feeds = Feeds::new(&client, &metrics);
@@ -140,6 +144,7 @@ async fn start(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
             namespace: arguments.namespace,
         }),
         agents: Agents::new()?,
+        sinks: Arc::new(sinks),
         metrics,
     };
     Ok(Box::pin(process::run(context, feeds, page, arguments.listen)).await?)

@@ -71,6 +71,7 @@ pub struct Metrics {
     in_flight: IntGauge,
     undecodable: IntGaugeVec,
     results_lost: IntCounter,
+    timeline_samples: IntCounterVec,
 }
 
 /// A request to the apiserver that is not answered yet.
@@ -122,7 +123,15 @@ impl Metrics {
             "Measurements whose result was lost with a client pod or its node.",
         )?;
         registry.register(Box::new(results_lost.clone()))?;
-        Ok(Self { registry, reconciles, requests, in_flight, undecodable, results_lost })
+        let timeline_samples = IntCounterVec::new(
+            Opts::new(
+                "dragstrip_remote_write_samples_total",
+                "Samples of timelines that were answered for, by outcome: sent, repeated (there before) or dropped.",
+            ),
+            &["outcome"],
+        )?;
+        registry.register(Box::new(timeline_samples.clone()))?;
+        Ok(Self { registry, reconciles, requests, in_flight, undecodable, results_lost, timeline_samples })
     }
 
     /// Records one pass.
@@ -152,8 +161,14 @@ impl Metrics {
         self.undecodable.with_label_values(&[kind]).set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
+    /// So many samples of a timeline had this outcome of remote write.
+    pub fn timeline_samples(&self, outcome: &str, count: usize) {
+        let count = u64::try_from(count).unwrap_or(u64::MAX);
+        self.timeline_samples.with_label_values(&[outcome]).inc_by(count);
+    }
+
     /// These metrics in Prometheus' text format.
-    fn text(&self) -> Result<String, MetricsError> {
+    pub fn text(&self) -> Result<String, MetricsError> {
         Ok(TextEncoder::new().encode_to_string(&self.registry.gather())?)
     }
 }

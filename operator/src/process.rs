@@ -6,7 +6,7 @@ use crate::{
     context::Context,
     datastore,
     metrics::Page,
-    run,
+    run, sinks,
 };
 use axum::{Router, extract::State, http::StatusCode, response::IntoResponse, routing::get};
 use futures::{Future, FutureExt, future::Shared};
@@ -176,6 +176,8 @@ async fn controllers(ctx: Arc<Context>, mut feeds: Feeds, health: Health, parts:
         () = keeper => "turn",
         () = expiry => "expiry",
         () = history => "history",
+        () = Box::pin(sinks::annotations::controller(ctx.clone(), &parts)) => "annotation",
+        () = Box::pin(sinks::remote_write::sender(&ctx)) => "remote write",
     };
     // A controller that ends while nobody asked must not leave half an operator behind.
     if stop.now_or_never().is_some() { Ok(()) } else { Err(Error::ControllerEnded(ended)) }

@@ -43,10 +43,12 @@ use crate::{
 pub(crate) use clock::deadline;
 pub use collect::Unread;
 pub use expiry::controller as expiry;
-pub use fetch::remember_all;
+pub use fetch::{Error as StoredError, remember_all, result as stored_result};
 pub use keeper::controller as keeper;
 pub use remembered::Remembered;
 pub(crate) use search::raised;
+#[cfg(test)]
+pub(crate) use status::announce;
 pub(crate) use validate::tool;
 
 use apply::Applied;
@@ -145,6 +147,9 @@ async fn pass(run: &BenchmarkRun, ctx: &Context) -> Result<(Outcome, Action), Er
         if let (Step::Finish(Ending::Succeeded), Some(results)) = (&step, &figures) {
             let noise = noise::settle(ctx, &validated, results, &status.phases, now).await; // client
             status.noise = noise.map_err(Error::Noise)?;
+        }
+        if ctx.sinks.grafana.is_some() {
+            status::announce(&mut status); // pure
         }
         // The end is told when nothing is left to do: nobody looks at the run after it.
         if matches!(step, Step::Finish(_)) {

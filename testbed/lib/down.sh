@@ -6,6 +6,7 @@ stop_everything() {
   # Kubelets first: they would restart pods while these are being ended. etcd
   # last: the apiserver hangs on without it.
   mapfile -t nodes < <(made_nodes)
+  stop_all prometheus discovery-pods discovery-endpoints # of testbed/prometheus
   stop_all "${nodes[@]/#/kubelet:}"
   stop_all "${nodes[@]/#/containerd:}" kube-proxy scheduler controller-manager apiserver
   stop_all etcd

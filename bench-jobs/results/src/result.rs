@@ -354,6 +354,14 @@ impl PodResult {
         if by_the_clock { in_flight.saturating_add(unanswered) } else { 0 }
     }
 
+    /// When its load began, in nanoseconds of Unix time by the operator's clock.
+    pub fn started_unix_nanos(&self) -> i64 {
+        // Clock offsets are far below the 292 years that fit: the cast is exact enough.
+        #[allow(clippy::cast_possible_truncation)]
+        let offset = (self.window.clock_offset_seconds * 1e9) as i64;
+        self.window.start_unix_nanos.saturating_sub(offset)
+    }
+
     /// A result that only says what went wrong.
     pub fn failed(phase: &str, repetition: u32, pod: &str, failure: Failure) -> Self {
         Self {

@@ -384,6 +384,18 @@ pub struct FailureStatus {
     pub last_lines: Vec<String>,
 }
 
+/// What Grafana is told of a run.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct GrafanaStatus {
+    /// The annotation's id in Grafana's HTTP API. Absent until Grafana took it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub annotation_id: Option<i64>,
+    /// Whether Grafana is still to be told something: the run's start, or its end.
+    #[serde(default)]
+    pub pending: bool,
+}
+
 /// What became of a run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
@@ -447,6 +459,10 @@ pub struct BenchmarkRunStatus {
     /// Why it failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<FailureStatus>,
+    /// The run's annotation in Grafana, where the operator was told to make annotations
+    /// and the load has begun.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grafana: Option<GrafanaStatus>,
     /// Complete, Passed, TargetReady and ClientsReady.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]

@@ -25,12 +25,12 @@ use serde_json::{Value, json};
 use std::{fmt::Debug, hash::Hash, sync::Mutex};
 
 /// What an apiserver is asked and answers: `METHOD kind name`, and the body.
-type Calls = Arc<Mutex<Vec<(String, Value)>>>;
-type Answer = fn(&str) -> Option<(u16, Value)>;
+pub(crate) type Calls = Arc<Mutex<Vec<(String, Value)>>>;
+pub(crate) type Answer = fn(&str) -> Option<(u16, Value)>;
 
 /// What there is when a pass begins.
 #[derive(Default)]
-struct Cluster {
+pub(crate) struct Cluster {
     stateful_sets: Vec<StatefulSet>,
     services: Vec<Service>,
     budgets: Vec<PodDisruptionBudget>,
@@ -89,7 +89,7 @@ fn apiserver(answer: Answer) -> (Client, Calls) {
     (Client::new(service, "pits"), calls)
 }
 
-fn context(cluster: Cluster, answer: Answer) -> (Arc<Context>, Calls) {
+pub(crate) fn context(cluster: Cluster, answer: Answer) -> (Arc<Context>, Calls) {
     let (client, calls) = apiserver(answer);
     let settings = Settings {
         runner_image: "example.com/runner:2".into(),
@@ -119,6 +119,7 @@ fn context(cluster: Cluster, answer: Answer) -> (Arc<Context>, Calls) {
             expiring: seen(Vec::new()),
             datastores: seen(Vec::new()),
         },
+        sinks: Arc::default(),
         metrics: Metrics::new().unwrap(),
     };
     (Arc::new(context), calls)
@@ -129,7 +130,7 @@ fn names(calls: &Calls) -> Vec<String> {
     calls.lock().unwrap().iter().map(name).filter(|call| !call.ends_with(" events")).collect()
 }
 
-fn body(calls: &Calls, call: &str) -> Value {
+pub(crate) fn body(calls: &Calls, call: &str) -> Value {
     let calls = calls.lock().unwrap();
     let found = calls.iter().find(|(name, _)| name == call);
     found.unwrap_or_else(|| panic!("{call} was not called: {calls:?}")).1.clone()

@@ -294,7 +294,11 @@ async fn store(
     let parts = stored::pack(&result)?;
     let marks = stored::annotations(&result, parts.len())?;
     let job = fetched.jobs.get(&attempt.name).map(Arc::as_ref);
-    for config_map in build::config_maps(run, attempt, job, &marks, parts) {
+    let mut config_maps = build::config_maps(run, attempt, job, &marks, parts);
+    if let (Some(sink), Some(first)) = (&ctx.sinks.remote_write, config_maps.last_mut()) {
+        sink.mark(&result, first);
+    }
+    for config_map in config_maps {
         apply_object(&ctx.client, RUN_MANAGER, &config_map)
             .await
             .map_err(|error| Error::Store(error, config_map.name_any()))?;
@@ -303,6 +307,9 @@ async fn store(
         ctx.metrics.result_lost();
     }
     ctx.remembered.forget(&run.holder.uid);
+    if let Some(sink) = &ctx.sinks.remote_write {
+        sink.stored();
+    }
     Ok(Applied::Progressed)
 }
 

@@ -115,7 +115,9 @@ async fn kept_whole(
     run: &ValidatedRun,
     name: &str,
 ) -> Result<Result<Kept, stored::Error>, Error> {
-    Ok(result(ctx, run, name).await?.map(|result| Kept { failure: result.failure, ..Kept::default() }))
+    Ok(result(&config_maps(ctx, run), name)
+        .await?
+        .map(|result| Kept { failure: result.failure, ..Kept::default() }))
 }
 
 /// What is known of the run's stored results, and what is wrong with the others.
@@ -183,13 +185,11 @@ pub async fn remember_all(ctx: &Context) -> Result<(), Error> {
     Ok(())
 }
 
-/// One whole stored result.
-async fn result(
-    ctx: &Context,
-    run: &ValidatedRun,
+/// One whole stored result, from the ConfigMaps of its namespace.
+pub async fn result(
+    api: &Api<ConfigMap>,
     name: &str,
 ) -> Result<Result<RepetitionResult, stored::Error>, Error> {
-    let api = config_maps(ctx, run);
     let read = |name: String| {
         let api = api.clone();
         async move { api.get_opt(&name).await.map_err(|error| Error::Read(error, name)) }
@@ -212,7 +212,7 @@ pub async fn results(
 ) -> Result<(BTreeMap<String, RepetitionResult>, Vec<String>), Error> {
     let (mut results, mut damaged) = (BTreeMap::new(), Vec::new());
     for name in fetched.kept.keys() {
-        match result(ctx, run, name).await? {
+        match result(&config_maps(ctx, run), name).await? {
             Ok(result) => {
                 results.insert(name.clone(), result);
             }

@@ -23,8 +23,8 @@ use dragstrip_crds::{
     conditions::types::{CLIENTS_READY, COMPLETE, PASSED, TARGET_READY},
     observed::ServerTruth,
     run::{
-        FailureStatus, Headline, NodeStatus, PhaseStatus, Progress, RetryStatus, RunPhase, SetbackStatus,
-        TargetStatus, Verdict, VerdictReason,
+        FailureStatus, GrafanaStatus, Headline, NodeStatus, PhaseStatus, Progress, RetryStatus, RunPhase,
+        SetbackStatus, TargetStatus, Verdict, VerdictReason,
     },
 };
 use dragstrip_results::result::{RepetitionResult, TOTAL};
@@ -473,7 +473,16 @@ pub fn of_step(
         nodes: figures.nodes,
         retries: retries(run, &fetched.kept),
         failure,
+        // What Grafana was told is the annotator's.
+        grafana: old.grafana.clone(),
         conditions: conditions::upsert(&old.conditions, &findings, run.generation, now),
+    }
+}
+
+/// Has Grafana told of a run whose load has begun.
+pub fn announce(status: &mut BenchmarkRunStatus) {
+    if status.started_at.is_some() {
+        status.grafana.get_or_insert(GrafanaStatus { annotation_id: None, pending: true });
     }
 }
 

@@ -13,14 +13,6 @@ pub struct Common {
     pods: usize,
 }
 
-/// When a pod's load began, in nanoseconds of Unix time by the operator's clock.
-fn started(pod: &PodResult) -> i64 {
-    // Clock offsets are far below the 292 years that fit: the cast is exact enough.
-    #[allow(clippy::cast_possible_truncation)]
-    let offset = (pod.window.clock_offset_seconds * 1e9) as i64;
-    pod.window.start_unix_nanos.saturating_sub(offset)
-}
-
 /// Share of a pod's operations that lie between `begin` and `end`, in seconds
 /// after its own start: counted from the operations of each second, of which
 /// those that are cut count in proportion; from the mean rate without such counts.
@@ -52,9 +44,9 @@ impl Common {
     /// The window of `results`. Pods whose load never began are not in it.
     pub fn of(results: &[PodResult]) -> Self {
         let active: Vec<&PodResult> = results.iter().filter(|pod| pod.window.seconds > 0.0).collect();
-        let origin = active.iter().map(|pod| started(pod)).min().unwrap_or(0);
+        let origin = active.iter().map(|pod| pod.started_unix_nanos()).min().unwrap_or(0);
         // Differences of pods of one repetition are seconds: exact as floats.
-        let start = |pod: &PodResult| (started(pod) - origin) as f64 / 1e9;
+        let start = |pod: &PodResult| (pod.started_unix_nanos() - origin) as f64 / 1e9;
         let last_start = active.iter().map(|pod| start(pod)).fold(0.0, f64::max);
         let end = active.iter().map(|pod| start(pod) + pod.window.seconds).fold(f64::INFINITY, f64::min);
         let end = if end.is_finite() { end } else { 0.0 };
@@ -92,7 +84,7 @@ impl Common {
         if width <= 0.0 || pod.window.seconds <= 0.0 {
             return 0.0;
         }
-        let start = (started(pod) - self.origin) as f64 / 1e9;
+        let start = (pod.started_unix_nanos() - self.origin) as f64 / 1e9;
         let per_second =
             if operation.per_second.is_empty() { &pod.per_second } else { &operation.per_second };
         let share = share(per_second, pod.window.seconds, self.begin - start, self.end - start);

@@ -1,0 +1,2 @@
+// Grafana's code editor is of no use in a picture.
+export {};

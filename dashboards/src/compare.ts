@@ -1,0 +1,432 @@
+// Compare: candidates against a baseline, and whether the difference is more than noise.
+import * as common from "@grafana/grafana-foundation-sdk/common";
+import type { Dashboard } from "@grafana/grafana-foundation-sdk/dashboard";
+import type * as bars from "@grafana/grafana-foundation-sdk/barchart";
+import type * as stat from "@grafana/grafana-foundation-sdk/stat";
+import { converted, ON_NINES, pivoted } from "./curves.js";
+import { CONCLUSIONS, fixed, GOOD, LESS_IS_BETTER, LEVELS, MORE_IS_BETTER, NEUTRAL, steps, VERDICTS } from "./looks.js";
+import { finished, page, UID } from "./page.js";
+import {
+  barChart,
+  color,
+  curve,
+  dashedLimits,
+  heading,
+  now,
+  rows,
+  set,
+  stats,
+  textSizes,
+  thresholds,
+  valueField,
+  type About,
+} from "./panels.js";
+import {
+  among,
+  asIs,
+  conclusion,
+  figure,
+  halfInterval,
+  INFO_LABELS,
+  latency,
+  ON_SCALE,
+  once,
+  PHASE,
+  ratioOf,
+  selector,
+  struckOut,
+  throughput,
+  verdictCode,
+  withNines,
+  type Comparison,
+  type Runs,
+} from "./queries.js";
+import {
+  chosen,
+  coloured,
+  joinedBy,
+  label,
+  labelOf,
+  mapped,
+  NONE,
+  optional,
+  renamed,
+  sortedBy,
+  tableOf,
+  value,
+} from "./tables.js";
+import { dataSource, labelValues, namespace, suite } from "./variables.js";
+
+const NAMESPACE = 'namespace="$namespace"';
+const OF_PHASE = 'phase="$phase"';
+const BASELINE = `${NAMESPACE},run="$baseline"`;
+const CANDIDATES = `${NAMESPACE},run=~"$candidate",run!="$baseline"`;
+const OF_SUITE = selector("dragstrip_run_info", NAMESPACE, 'suite=~"$suite"');
+/** What is Invalid takes part in no comparison, on neither side. */
+const BELIEVABLE = selector("dragstrip_run_verdict", NAMESPACE, 'verdict!="Invalid"');
+const CHOSEN = among(OF_SUITE, BELIEVABLE);
+
+const runs = (...matchers: string[]): Runs => ({ matchers: matchers.join(","), read: asIs });
+
+/** As many as a chart can show: the fastest candidates. */
+const SHOWN = 20;
+/** Of the chosen phase alone, for charts. */
+const CHART: Comparison = {
+  candidates: runs(CANDIDATES, OF_PHASE),
+  candidatesAmong: `topk(${String(SHOWN)}, ${among(CHOSEN, throughput(runs(CANDIDATES, OF_PHASE)))})`,
+  baseline: runs(BASELINE, OF_PHASE),
+  baselineAmong: BELIEVABLE,
+};
+/** Of all phases that the baseline has too, for the table. */
+const TABLE: Comparison = {
+  candidates: runs(CANDIDATES),
+  candidatesAmong: CHOSEN,
+  baseline: runs(BASELINE),
+  baselineAmong: BELIEVABLE,
+};
+
+const NOTHING = "Nothing to compare: choose a baseline and candidates that have the phase and are not Invalid";
+
+function largest(title: string, unit: string, description: string, expression: string): stat.PanelBuilder {
+  return stats({ title, unit, description }, [6, 4], [now(expression, "{{run}}")])
+    .textMode(common.BigValueTextMode.ValueAndName)
+    .text(textSizes(16, 34))
+    .noValue("–");
+}
+
+const baselineVerdict = () =>
+  stats(
+    {
+      title: "Baseline",
+      unit: "none",
+      description:
+        "The run that all others are held against, and its verdict. An Invalid run is no baseline: every comparison is empty then.",
+    },
+    [6, 4],
+    [now(verdictCode("dragstrip_run_verdict", BASELINE, ["run"]), "{{run}}")],
+  )
+    .mappings(VERDICTS)
+    .textMode(common.BigValueTextMode.ValueAndName)
+    .text(textSizes(16, 34))
+    .noValue("no verdict");
+
+const hiddenLegend = (): common.VizLegendOptionsBuilder =>
+  new common.VizLegendOptionsBuilder()
+    .showLegend(false)
+    .displayMode(common.LegendDisplayMode.Hidden)
+    .placement(common.LegendPlacement.Bottom);
+
+/** Ratios as horizontal bars, with a dashed line where the baseline is. */
+const ratioBars = (about: About, expressions: string[]): bars.PanelBuilder =>
+  barChart(about, [12, 10], expressions.map(rows))
+    .orientation(common.VizOrientation.Horizontal)
+    .xField("Run")
+    .decimals(2)
+    .thresholds(thresholds(steps("transparent", [1, NEUTRAL])))
+    .thresholdsStyle(dashedLimits())
+    .noValue(NOTHING);
+
+/** Bars of three parts make an interval: up to the lower bound, to the ratio, to the upper bound. */
+function throughputRatios(): bars.PanelBuilder {
+  const measured = ratioOf(CHART, throughput);
+  const half = `(${halfInterval(CHART)}) or 0 * (${measured})`;
+  const part = (name: string, opacity: number) => [name, [set.custom("fillOpacity", opacity)]] as const;
+  const parts = [part("At least", 90), part("Up to the measured ratio", 45), part("Up to the upper bound", 18)];
+  const builder = ratioBars(
+    {
+      title: "Throughput as a multiple of the baseline's",
+      unit: "none",
+      description:
+        "The dashed line is the baseline. The full colour ends where the 95% confidence interval of the ratio begins, the next part at the measured ratio, the faintest at the end of the interval. A candidate is shown to be faster when its full colour passes the line, slower when even its faintest part does not reach it. Without repetitions there is no interval.",
+    },
+    [`(${measured}) - (${half})`, half, half].map((expression) => once(["run"], expression)),
+  )
+    .stacking(common.StackingMode.Normal)
+    .colorScheme(color(fixed("blue")))
+    .lineWidth(0)
+    .showValue(common.VisibilityMode.Never)
+    .transformations([
+      ...joinedBy("run"),
+      renamed([
+        ["run", "Run"],
+        ...parts.map(([name], index): [string, string] => [valueField(index, parts.length), name]),
+      ]),
+      sortedBy("At least", true),
+    ]);
+  return parts.reduce((soFar, [name, properties]) => soFar.overrideByName(name, [...properties]), builder);
+}
+
+const latencyRatios = () =>
+  ratioBars(
+    {
+      title: "p99 latency as a multiple of the baseline's",
+      unit: "none",
+      description:
+        "The dashed line is the baseline; shorter is better. A candidate with more throughput and a bar beyond the line has traded latency for it.",
+    },
+    [ratioOf(CHART, (runs) => latency(runs, "99"))],
+  )
+    .showValue(common.VisibilityMode.Always)
+    .colorScheme(color(fixed("purple")))
+    .legend(hiddenLegend())
+    .transformations([
+      ...chosen([
+        ["run", "Run"],
+        ["Value", "p99"],
+      ]),
+      sortedBy("p99", false),
+    ]);
+
+/** Series of the baseline and of what the charts show, with a label for the legend. */
+function lines(labels: string[], figures: (runs: Runs) => string): string {
+  const named = (expression: string, name: string): string =>
+    `label_replace(${expression}, "line", "${name}", "run", "(.+)")`;
+  const baseline = named(among(CHART.baselineAmong, figures(CHART.baseline)), "$1 (baseline)");
+  const candidates = named(among(CHART.candidatesAmong, figures(CHART.candidates)), "$1");
+  return once(["line", ...labels], `${baseline} or ${candidates}`);
+}
+
+const BASELINE_LINE = [set.color(fixed("text")), set.custom("lineStyle", { fill: "dash", dash: [8, 6] })];
+
+const percentileCurve = () =>
+  curve(
+    {
+      title: "Latency by percentile",
+      unit: "s",
+      description:
+        "How latency grows towards the worst requests; every step to the right is ten times fewer requests. The dashed line is the baseline: below it is better. Lines that cross mean that the answer depends on which percentile your users feel.",
+    },
+    [14, 11],
+    "Percentile",
+    [
+      rows(
+        lines(["nines"], (runs) =>
+          withNines(figure(runs, "dragstrip_run_latency_seconds", ['operation="TOTAL"', ON_SCALE], ["percentile"])),
+        ),
+      ),
+    ],
+  )
+    .transformations([...pivoted("nines", "line", "Percentile"), ...converted("Percentile", "number")])
+    .scaleDistribution(new common.ScaleDistributionConfigBuilder().type(common.ScaleDistribution.Log).log(10))
+    .overrideByName("Percentile", ON_NINES)
+    .overrideByRegexp(".* \\(baseline\\)$", BASELINE_LINE);
+
+const repetitions = () =>
+  barChart(
+    {
+      title: "Throughput of each repetition",
+      unit: "ops",
+      description:
+        "A group of bars for each repetition, a bar for each run. Where one run's bars differ as much as two runs do, the difference is noise.",
+    },
+    [10, 11],
+    [
+      rows(
+        lines(["repetition"], (runs) =>
+          figure(runs, "dragstrip_run_repetition_operations_per_second", [], ["repetition"]),
+        ),
+      ),
+    ],
+  )
+    .xField("Repetition")
+    .transformations([...pivoted("repetition", "line", "Repetition"), sortedBy("Repetition", false)])
+    .overrideByName("Repetition", [set.unit("string")])
+    .overrideByRegexp(".* \\(baseline\\)$", [set.color(fixed("text"))]);
+
+function deltas() {
+  const ofBaseline = `and on (phase) ${selector("dragstrip_run_phase_verdict", BASELINE)}`;
+  const candidates = TABLE.candidates;
+  const phases = `${among(OF_SUITE, figure(candidates, "dragstrip_run_phase_verdict", [], ["verdict"]))} ${ofBaseline}`;
+  const invalid = `-2 * (${among(struckOut(NAMESPACE), among(OF_SUITE, figure(candidates, "dragstrip_run_phase_verdict")))} ${ofBaseline})`;
+  const ofCandidates = (what: (runs: Runs) => string): string => among(CHOSEN, what(candidates));
+  const change = (what: (runs: Runs) => string): string => `(${ratioOf(TABLE, what)}) - 1`;
+  const percentile = (name: string, percentile: string) => [
+    value(
+      ofCandidates((runs) => latency(runs, percentile)),
+      name,
+      85,
+      "s",
+    ),
+    value(
+      change((runs) => latency(runs, percentile)),
+      `Δ ${name}`,
+      85,
+      "percentunit",
+      set.of("decimals", 1),
+      NONE,
+      ...coloured(LESS_IS_BETTER),
+    ),
+  ];
+  return tableOf(
+    {
+      title: "Differences to the baseline, all phases in common",
+      description:
+        "Changes of each candidate's phase against the same phase of the baseline; green is better, red worse by more than 5 %. ±95% is half of the confidence interval of the change of throughput: a change within it is not shown to be one, and the conclusion says so. Struck out: the run's verdict is Invalid, so it is compared in nothing.",
+    },
+    [24, 10],
+    {
+      key: PHASE,
+      rows: phases,
+      columns: [
+        label("phase", "Phase", 140),
+        label("run", "Candidate", 250),
+        label("verdict", "Verdict", 95, ...mapped(VERDICTS)),
+        optional(
+          "one repetition has no interval",
+          value(
+            `(${conclusion(TABLE)}) or ${invalid}`,
+            "Throughput is",
+            175,
+            "none",
+            set.of("noValue", "one repetition"),
+            ...mapped(CONCLUSIONS),
+          ),
+        ),
+        value(ofCandidates(throughput), "Throughput", 120, "ops"),
+        value(
+          change(throughput),
+          "Δ throughput",
+          115,
+          "percentunit",
+          set.of("decimals", 1),
+          NONE,
+          ...coloured(MORE_IS_BETTER),
+        ),
+        optional(
+          "one repetition has no interval",
+          value(halfInterval(TABLE), "±95%", 80, "percentunit", set.of("decimals", 1)),
+        ),
+        ...percentile("p50", "50"),
+        ...percentile("p99", "99"),
+        ...percentile("p99.9", "99.9"),
+      ],
+      by: "Phase",
+    },
+  ).noValue("–");
+}
+
+function compared() {
+  const labels = ["namespace", "run", ...INFO_LABELS, "client_instance_type", "server_node"];
+  const role = (matchers: string, name: string): string =>
+    `label_replace(${once(labels, selector("dragstrip_run_info", matchers))}, "role", "${name}", "run", ".*")`;
+  const verdicts = (matchers: string): string =>
+    once(["namespace", "run", "verdict"], selector("dragstrip_run_verdict", matchers));
+  return tableOf(
+    {
+      title: "What was compared",
+      description:
+        "The servers and machines of each run. A comparison says something about the one thing that differs: look for a second one here before the numbers are believed.",
+    },
+    [24, 8],
+    {
+      key: ["namespace", "run"],
+      rows: `${role(BASELINE, "baseline")} or ${role(`${CANDIDATES},suite=~"$suite"`, "candidate")}`,
+      columns: [
+        label("role", "Role", 90),
+        label("run", "Run", 250),
+        labelOf(
+          `${verdicts(BASELINE)} or ${among(OF_SUITE, verdicts(CANDIDATES))}`,
+          "verdict",
+          "Verdict",
+          95,
+          ...mapped(VERDICTS),
+        ),
+        label("engine", "Engine", 110),
+        label("engine_version", "Version", 90),
+        label("threads", "Threads", 80),
+        label("instances", "Servers", 80),
+        label("server_instance_type", "Server machine", 140),
+        label("client_instance_type", "Client machine", 140),
+        label("server_node", "Server node", 200),
+      ],
+      by: "Role",
+    },
+  );
+}
+
+function struckOutRuns() {
+  const invalid = `${struckOut(BASELINE)} or ${among(OF_SUITE, struckOut(CANDIDATES))}`;
+  const reasons = figure(runs(NAMESPACE), "dragstrip_run_phase_reason", [], ["check", "level"]);
+  return tableOf(
+    {
+      title: "Struck out",
+      description:
+        "Chosen runs whose verdict is Invalid, with the checks that failed. They are in no ratio, curve or bar above. Empty when all chosen runs may be used.",
+      mayBeEmpty: "no chosen run is Invalid",
+    },
+    [24, 7],
+    {
+      key: [...PHASE, "check"],
+      rows: `(${among(invalid, reasons)}) or on (namespace, run) (${invalid})`,
+      columns: [
+        label("run", "Run", 250),
+        label("phase", "Phase", 150),
+        label("check", "Check", 190),
+        label("level", "Level", 95, ...mapped(LEVELS)),
+      ],
+      by: "Run",
+    },
+  ).noValue("All chosen runs may be used");
+}
+
+export function compare(): Dashboard {
+  const best = ratioOf(CHART, throughput);
+  const quickest = ratioOf(CHART, (runs) => latency(runs, "99"));
+  return finished(
+    page(
+      UID.compare,
+      "Compare",
+      "Candidates against a baseline: ratios with their intervals, percentile curves, differences, and what was struck out.",
+    )
+      .time({ from: "now-1h", to: "now" })
+      .withVariable(dataSource())
+      .withVariable(namespace())
+      .withVariable(suite(NAMESPACE))
+      .withVariable(labelValues("baseline", "Baseline", OF_SUITE, "run"))
+      .withVariable(
+        labelValues("candidate", "Candidates", OF_SUITE, "run")
+          .multi(true)
+          .includeAll(true)
+          .allValue(".*")
+          .current({ selected: true, text: ["All"], value: ["$__all"] }),
+      )
+      .withVariable(labelValues("phase", "Phase", selector("dragstrip_run_phase_info", BASELINE), "phase"))
+      .withPanel(baselineVerdict())
+      .withPanel(
+        largest(
+          "Baseline's throughput",
+          "ops",
+          "Operations per second of the baseline in the chosen phase: what a ratio of 1 stands for.",
+          among(BELIEVABLE, throughput(CHART.baseline)),
+        ).colorScheme(color(fixed("blue"))),
+      )
+      .withPanel(
+        largest(
+          "Best throughput",
+          "none",
+          "The largest multiple of the baseline's throughput among the candidates, in the chosen phase. Above 1 is faster.",
+          `topk(1, ${best})`,
+        )
+          .decimals(2)
+          .thresholds(thresholds(steps(NEUTRAL, [1.02, GOOD]))),
+      )
+      .withPanel(
+        largest(
+          "Best p99",
+          "none",
+          "The smallest multiple of the baseline's p99 latency among the candidates, in the chosen phase. Below 1 is quicker.",
+          `bottomk(1, ${quickest})`,
+        )
+          .decimals(2)
+          .thresholds(thresholds(steps(GOOD, [0.98, NEUTRAL]))),
+      )
+      .withPanel(throughputRatios())
+      .withPanel(latencyRatios())
+      .withPanel(percentileCurve())
+      .withPanel(repetitions())
+      .withPanel(deltas())
+      .withRow(heading("Is it a fair comparison?"))
+      .withPanel(compared())
+      .withPanel(struckOutRuns()),
+  );
+}

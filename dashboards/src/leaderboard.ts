@@ -1,0 +1,370 @@
+// Leaderboard: which server was fastest, and may the number be believed.
+import * as common from "@grafana/grafana-foundation-sdk/common";
+import { CustomVariableBuilder, type Dashboard } from "@grafana/grafana-foundation-sdk/dashboard";
+import type * as bars from "@grafana/grafana-foundation-sdk/barchart";
+import { BAD, DOUBTFUL, fixed, GOOD, LIMITERS, NEUTRAL, RUN_STATES, steps, VERDICTS } from "./looks.js";
+import { converted, pivoted } from "./curves.js";
+import { finished, page, UID } from "./page.js";
+import {
+  barChart,
+  color,
+  heading,
+  now,
+  rows,
+  set,
+  stats,
+  textSizes,
+  thresholds,
+  timeSeries,
+  valueField,
+  type About,
+  type Size,
+} from "./panels.js";
+import {
+  among,
+  asIs,
+  ended,
+  errors,
+  figure,
+  INFO_LABELS,
+  latency,
+  linkFrom,
+  linkTo,
+  once,
+  oneOfEach,
+  PHASE,
+  selector,
+  throughput,
+  uncertainty,
+  type Runs,
+} from "./queries.js";
+import {
+  bar,
+  chosen,
+  coloured,
+  hidden,
+  joinedBy,
+  keyed,
+  label,
+  labelOf,
+  link,
+  mapped,
+  only,
+  optional,
+  sortedBy,
+  tableOf,
+  value,
+} from "./tables.js";
+import { dataSource, namespaces, severalOf, suite } from "./variables.js";
+
+const CHOSEN_RUNS = selector("dragstrip_run_info", 'namespace=~"$namespace"', 'suite=~"$suite"', 'engine=~"$engine"');
+const RUNS: Runs = { matchers: 'namespace=~"$namespace"', read: asIs };
+const PHASES: Runs = { ...RUNS, matchers: `${RUNS.matchers},phase=~"$phase"` };
+
+/** Phases of the chosen runs with a chosen verdict. */
+const JUDGED = among(CHOSEN_RUNS, figure(PHASES, "dragstrip_run_phase_verdict", ['verdict=~"$verdict"'], ["verdict"]));
+/** The same, with what tells them apart as labels. */
+const MEASURED = once(
+  ["namespace", "run", "phase", "verdict", ...INFO_LABELS, "workload", "pipeline", "connections"],
+  `${selector("dragstrip_run_phase_info", PHASES.matchers)}
+  * on (namespace, run, phase) group_left (verdict) ${oneOfEach(PHASE, JUDGED)}
+  * on (namespace, run) group_left (${INFO_LABELS.join(", ")}) ${oneOfEach(["namespace", "run"], CHOSEN_RUNS)}`,
+);
+/** The same choice for the values beside. */
+const measured = (expression: string): string => `(${expression}) and on (namespace, run, phase) (${JUDGED})`;
+
+const BARS = 20;
+/** The phases that figures show: what is Invalid is in no figure, whatever is chosen. */
+const believable = (expression: string): string =>
+  `${measured(expression)} unless on (namespace, run, phase) ${selector("dragstrip_run_phase_verdict", PHASES.matchers, 'verdict="Invalid"')}`;
+
+const toRun = (fromAndTo: string): string =>
+  `/d/${UID.run}?\${datasource:queryparam}&var-namespace=\${__data.fields["Namespace"]}&var-run=\${__data.fields["Run"]}${fromAndTo}`;
+
+/** Runs with a verdict, counted. */
+function verdictCount(verdict: string, colour: string, description: string) {
+  const query = `count(${once(["namespace", "run"], selector("dragstrip_run_verdict", RUNS.matchers, `verdict="${verdict}"`))} and on (namespace, run) ${CHOSEN_RUNS}) or vector(0)`;
+  return stats({ title: `${verdict} runs`, unit: "short", description }, [4, 4], [now(query, verdict)]).thresholds(
+    thresholds(steps(NEUTRAL, [1, colour])),
+  );
+}
+
+function best(title: string, unit: string, description: string, expression: string) {
+  const legend = "{{run}}, {{phase}}";
+  return stats({ title, unit, description }, [6, 4], [now(expression, legend)])
+    .colorScheme(color(fixed("blue")))
+    .textMode(common.BigValueTextMode.ValueAndName)
+    .text(textSizes(16, 34));
+}
+
+/** Bars of the best phases, coloured by verdict. */
+function ranking(about: About, size: Size, best: string, descending: boolean): bars.PanelBuilder {
+  const named = (labels: string[], expression: string): string =>
+    once(["name", ...labels], `label_join(${expression}, "name", ", ", "run", "phase")`);
+  const queries = [named([], best), `${named(["verdict"], JUDGED)} and on (name) ${named([], best)}`];
+  return barChart(about, size, queries.map(rows))
+    .transformations([
+      ...joinedBy("name"),
+      ...chosen([
+        ["name", "Run and phase"],
+        [valueField(0, queries.length), about.title],
+        ["verdict", "Verdict"],
+      ]),
+      sortedBy(about.title, descending),
+    ])
+    .orientation(common.VizOrientation.Horizontal)
+    .xField("Run and phase")
+    .colorByField("Verdict")
+    .showValue(common.VisibilityMode.Always)
+    .overrideByName("Verdict", [
+      set.of("mappings", VERDICTS),
+      set.custom("hideFrom", { legend: true, tooltip: false, viz: false }),
+    ])
+    .legend(
+      new common.VizLegendOptionsBuilder()
+        .showLegend(false)
+        .displayMode(common.LegendDisplayMode.Hidden)
+        .placement(common.LegendPlacement.Bottom),
+    );
+}
+
+/** Finished phases as points at the time at which their run ended. */
+function history() {
+  const about: About = {
+    title: "Throughput of finished runs over time",
+    unit: "ops",
+    description:
+      "One point for each measured phase, at the time at which its run ended. Points of one engine and phase are joined: a step down between two of them is a regression to look into. Invalid phases are left out.",
+  };
+  const end = selector("dragstrip_run_end_timestamp_seconds", RUNS.matchers);
+  const engines = oneOfEach(["namespace", "run"], CHOSEN_RUNS);
+  const throughputs = `(${among(end, believable(throughput(PHASES)))}) * on (namespace, run) group_left (engine) ${engines}`;
+  const queries = [
+    keyed(PHASE, ["line"], `label_join(${throughputs}, "line", ", ", "engine", "phase")`),
+    keyed(PHASE, [], believable(ended(PHASES))),
+  ];
+  const [values, times] = [valueField(0, queries.length), valueField(1, queries.length)];
+  return timeSeries(about, [24, 8], queries.map(rows))
+    .showPoints(common.VisibilityMode.Always)
+    .pointSize(8)
+    .fillOpacity(0)
+    .lineWidth(1)
+    .spanNulls(true)
+    .transformations([
+      ...joinedBy("key"),
+      only(["line", values, times]),
+      ...pivoted(times, "line", "Ended", values),
+      ...converted("Ended", "time"),
+    ]);
+}
+
+function table() {
+  const about = {
+    title: "Measured phases",
+    description:
+      "One row for each measured phase of each run, fastest first. Click a run to open it at the time of its load; click the date to open its figures as they are now, when Prometheus no longer holds that time. ±95% is half of the confidence interval of the throughput: two rows whose intervals overlap are not shown to differ. Limited by: only Server means that the server was at its limit.",
+  };
+  const columns = [
+    label("verdict", "Verdict", 85, ...mapped(VERDICTS)),
+    label(
+      "run",
+      "Run",
+      200,
+      link(
+        "Open the run at the time of its load",
+        toRun('&from=${__data.fields["From"].numeric}&to=${__data.fields["To"].numeric}'),
+      ),
+    ),
+    label("phase", "Phase", 110),
+    label("engine", "Engine", 90),
+    label("engine_version", "Version", 72),
+    label("threads", "Threads", 70),
+    value(measured(throughput(PHASES)), "Throughput", 180, "ops", ...bar("semi-dark-blue")),
+    optional(
+      "one repetition has no interval",
+      value(
+        measured(uncertainty(PHASES)),
+        "±95%",
+        65,
+        "percentunit",
+        set.of("decimals", 1),
+        ...coloured(steps(NEUTRAL, [0.05, DOUBTFUL])),
+      ),
+    ),
+    value(measured(latency(PHASES, "50")), "p50", 78, "s"),
+    value(measured(latency(PHASES, "99")), "p99", 78, "s"),
+    value(measured(latency(PHASES, "99.9")), "p99.9", 78, "s"),
+    value(measured(errors(PHASES)), "Errors", 65, "short", ...coloured(steps(NEUTRAL, [1, BAD]))),
+    labelOf(
+      measured(figure(PHASES, "dragstrip_run_phase_limited_by", [], ["limiter"])),
+      "limiter",
+      "Limited by",
+      105,
+      ...mapped(LIMITERS),
+    ),
+    optional(
+      "no machine has a price",
+      value(
+        measured(figure(PHASES, "dragstrip_run_cost_dollars_per_million_operations")),
+        "$ per M ops",
+        100,
+        "currencyUSD",
+        set.of("decimals", 6),
+      ),
+    ),
+    label("workload", "Workload", 185),
+    label("instances", "Servers", 68),
+    label("pipeline", "Pipeline", 72),
+    label("connections", "Conns", 65),
+    label("server_instance_type", "Machine", 110),
+    value(
+      measured(ended(PHASES)),
+      "Ended",
+      190,
+      "dateTimeAsLocal",
+      link("Open the run's figures as they are now", toRun("&from=now-15m&to=now")),
+    ),
+    hidden(label("namespace", "Namespace", 100)),
+    hidden(value(measured(linkFrom(PHASES)), "From", 100, "none")),
+    hidden(value(measured(linkTo(PHASES)), "To", 100, "none")),
+  ];
+  return tableOf(about, [24, 14], { key: PHASE, rows: MEASURED, columns, by: "Throughput", descending: true });
+}
+
+function unfinished() {
+  const about = {
+    title: "Not finished, failed or cancelled",
+    mayBeEmpty: "every run has succeeded",
+    description:
+      "Runs that have no result to show: those that wait or are under way with their progress, and those that ended without one.",
+  };
+  const states = once(
+    ["namespace", "run", "state"],
+    selector("dragstrip_run_state", RUNS.matchers, 'state!="Succeeded"'),
+  );
+  const info = `${states} * on (namespace, run) group_left (engine, engine_version, threads) ${oneOfEach(["namespace", "run"], CHOSEN_RUNS)}`;
+  const columns = [
+    label("state", "State", 110, ...mapped(RUN_STATES)),
+    label("run", "Run", 300, link("Open the run", toRun("&from=now-15m&to=now"))),
+    label("engine", "Engine", 110),
+    label("engine_version", "Version", 90),
+    label("threads", "Threads", 80),
+    value(
+      among(states, once(["namespace", "run"], selector("dragstrip_run_progress_ratio", RUNS.matchers))),
+      "Progress",
+      200,
+      "percentunit",
+      set.of("max", 1),
+      ...bar("blue"),
+    ),
+    value(
+      among(
+        states,
+        once(["namespace", "run"], `1000 * ${selector("dragstrip_run_start_timestamp_seconds", RUNS.matchers)}`),
+      ),
+      "Started",
+      200,
+      "dateTimeAsLocal",
+    ),
+    hidden(label("namespace", "Namespace", 100)),
+  ];
+  return tableOf(about, [24, 7], {
+    key: ["namespace", "run"],
+    rows: info,
+    columns,
+    by: "Started",
+    descending: true,
+  }).noValue("Every run has succeeded");
+}
+
+export function leaderboard(): Dashboard {
+  const fastest = `topk(1, ${believable(throughput(PHASES))})`;
+  const quickest = `bottomk(1, ${believable(latency(PHASES, "99"))})`;
+  return finished(
+    page(
+      UID.leaderboard,
+      "Leaderboard",
+      "Every measured phase of every run that the operator keeps: how fast, how sure, and what limited it.",
+    )
+      .time({ from: "now-30d", to: "now" })
+      .refresh("1m")
+      .withVariable(dataSource())
+      .withVariable(namespaces())
+      .withVariable(suite('namespace=~"$namespace"'))
+      .withVariable(
+        severalOf(
+          "engine",
+          "Engine",
+          selector("dragstrip_run_info", 'namespace=~"$namespace"', 'suite=~"$suite"'),
+          "engine",
+        ),
+      )
+      .withVariable(
+        severalOf("phase", "Phase", selector("dragstrip_run_phase_info", 'namespace=~"$namespace"'), "phase"),
+      )
+      .withVariable(
+        new CustomVariableBuilder("verdict")
+          .label("Verdict")
+          .values("Valid,Degraded,Invalid")
+          .multi(true)
+          .current({ selected: true, text: ["Valid", "Degraded"], value: ["Valid", "Degraded"] }),
+      )
+      .withPanel(
+        verdictCount("Valid", GOOD, "Runs whose every check found nothing wrong: their numbers can be defended."),
+      )
+      .withPanel(
+        verdictCount(
+          "Degraded",
+          DOUBTFUL,
+          "Runs whose numbers may be used with their reasons in mind; the run's page lists them.",
+        ),
+      )
+      .withPanel(
+        verdictCount(
+          "Invalid",
+          BAD,
+          "Runs whose numbers must not be used. They are in no figure; choose the verdict Invalid to list them.",
+        ),
+      )
+      .withPanel(
+        best("Highest throughput", "ops", "The fastest of the chosen phases whose verdict is not Invalid.", fastest),
+      )
+      .withPanel(
+        best(
+          "Lowest p99",
+          "s",
+          "The chosen phase whose 99th percentile is lowest, if not Invalid. A low latency at a low load says little: read it beside the throughput.",
+          quickest,
+        ),
+      )
+      .withPanel(
+        ranking(
+          {
+            title: "Throughput",
+            unit: "ops",
+            description: `The ${String(BARS)} fastest of the chosen phases. Longer is better; green is Valid, amber Degraded. Choose one phase above to compare like with like.`,
+          },
+          [12, 12],
+          `topk(${String(BARS)}, ${believable(throughput(PHASES))})`,
+          true,
+        ),
+      )
+      .withPanel(
+        ranking(
+          {
+            title: "p99 latency",
+            unit: "s",
+            description: `The ${String(BARS)} chosen phases with the lowest 99th percentile of latency. Shorter is better; green is Valid, amber Degraded.`,
+          },
+          [12, 12],
+          `bottomk(${String(BARS)}, ${believable(latency(PHASES, "99"))})`,
+          false,
+        ),
+      )
+      .withPanel(table())
+      .withRow(heading("Over time"))
+      .withPanel(history())
+      .withRow(heading("Under way and without a result"))
+      .withPanel(unfinished()),
+  );
+}

@@ -1,0 +1,184 @@
+// Tables out of instant queries: their rows are joined by the labels that all have in
+// common, and a list of columns says which fields stay, in what order, under what name.
+import * as common from "@grafana/grafana-foundation-sdk/common";
+import {
+  MappingType,
+  SpecialValueMatch,
+  type DataTransformerConfig,
+  type DynamicConfigValue,
+  type Threshold,
+  type ValueMapping,
+} from "@grafana/grafana-foundation-sdk/dashboard";
+import * as table from "@grafana/grafana-foundation-sdk/table";
+import { BY_THRESHOLD, fixed, NEUTRAL } from "./looks.js";
+import { once } from "./queries.js";
+import { letter, panel, rows, set, valueField, type About, type Size } from "./panels.js";
+
+/** A column: a label of the rows, or what a query of its own has for each row. */
+export interface Column {
+  /** The label that is shown; the query's value without. */
+  label?: string;
+  /** The query; the one that makes the rows without. */
+  query?: string;
+  /** Its heading. */
+  name: string;
+  properties: DynamicConfigValue[];
+  /** Why all its cells may be empty, if they may. */
+  mayBeEmpty?: string;
+}
+
+/** A column that has nothing to show for some runs. */
+export const optional = (mayBeEmpty: string, column: Column): Column => ({ ...column, mayBeEmpty });
+
+/** A column that shows a label of the rows; its width is in pixels. */
+export const label = (name: string, heading: string, width: number, ...properties: DynamicConfigValue[]): Column => ({
+  label: name,
+  name: heading,
+  properties: [set.custom("width", width), ...properties],
+});
+
+/** A column that shows a label of another query. */
+export const labelOf = (query: string, ...column: Parameters<typeof label>): Column => ({ ...label(...column), query });
+
+/** A column that shows a query's value. */
+export const value = (
+  query: string,
+  heading: string,
+  width: number,
+  unit: string,
+  ...properties: DynamicConfigValue[]
+): Column => ({
+  query,
+  name: heading,
+  properties: [set.custom("width", width), set.unit(unit), ...properties],
+});
+
+/** A column that is not shown, for links to take its value from. */
+export const hidden = (column: Column): Column => ({
+  ...column,
+  properties: [set.custom("hidden", true), set.custom("hideFrom", { legend: true, tooltip: true, viz: true })],
+});
+
+const cell = (options: Record<string, unknown>): DynamicConfigValue => set.custom("cellOptions", options);
+
+/** Names with a colour each, at the left as names are, whether labels or codes. */
+export const mapped = (mappings: ValueMapping[]): DynamicConfigValue[] => [
+  set.of("mappings", mappings),
+  set.custom("align", "left"),
+  cell({ type: common.TableCellDisplayMode.ColorText }),
+];
+
+/** Text coloured by value. */
+export const coloured = (values: Threshold[]): DynamicConfigValue[] => [
+  set.thresholds(values),
+  set.color(BY_THRESHOLD),
+  cell({ type: common.TableCellDisplayMode.ColorText }),
+];
+
+/** Where there is no value there is no colour either. */
+export const NONE: DynamicConfigValue = set.of("mappings", [
+  {
+    type: MappingType.SpecialValue,
+    options: { match: SpecialValueMatch.NullAndNan, result: { text: "–", color: NEUTRAL, index: 0 } },
+  },
+]);
+
+/** A bar behind the value. */
+export const bar = (color: string): DynamicConfigValue[] => [
+  set.of("min", 0),
+  // Without it a bar is full at the largest value of all columns, times included.
+  set.of("fieldMinMax", true),
+  set.color(fixed(color)),
+  cell({ type: common.TableCellDisplayMode.Gauge, mode: common.BarGaugeDisplayMode.Basic, valueDisplayMode: "text" }),
+];
+
+/** A link out of a cell. */
+export const link = (title: string, url: string): DynamicConfigValue =>
+  set.of("links", [{ title, url, targetBlank: false }]);
+
+const organized = (excluded: string[], fields: [field: string, name: string][]): DataTransformerConfig => ({
+  id: "organize",
+  options: {
+    excludeByName: Object.fromEntries(excluded.map((field) => [field, true])),
+    indexByName: Object.fromEntries(fields.map(([field], index) => [field, index])),
+    renameByName: Object.fromEntries(fields),
+  },
+});
+
+/**
+ * One frame out of those of several queries, by a field that all have. A query without an
+ * answer takes nothing from the others; it would if they were merged by what they share.
+ */
+export const joinedBy = (field: string): DataTransformerConfig[] => [
+  // Answers of one moment differ in it when they were asked one after another.
+  organized(["Time"], []),
+  { id: "joinByField", options: { byField: field, mode: "outer" } },
+];
+
+/** Leaves these fields alone. */
+export const only = (fields: string[]): DataTransformerConfig => ({
+  id: "filterFieldsByName",
+  options: { include: { names: fields } },
+});
+
+/** Puts fields in order, under names of their own. */
+export const renamed = (fields: [field: string, name: string][]): DataTransformerConfig => organized([], fields);
+
+/** Leaves the named fields, in order, under names of their own. */
+export const chosen = (fields: [field: string, name: string][]): DataTransformerConfig[] => [
+  only(fields.map(([field]) => field)),
+  renamed(fields),
+];
+
+export const sortedBy = (field: string, desc: boolean): DataTransformerConfig => ({
+  id: "sortBy",
+  options: { fields: {}, sort: [{ field, desc }] },
+});
+
+/** The label by which the queries of a table are joined. */
+const KEY = "key";
+
+/** Of an expression's series, the labels `kept`, and the key that is made of the labels `key`. */
+export const keyed = (key: readonly string[], kept: readonly string[], expression: string): string =>
+  once([KEY, ...kept], `label_join(${expression}, "${KEY}", "/", ${key.map((name) => `"${name}"`).join(", ")})`);
+
+/** What a table is made of. */
+export interface Contents {
+  /** The labels that together tell a row from the others; every query has them. */
+  key: readonly string[];
+  /** The query that decides which rows there are, with the labels that columns show. */
+  rows: string;
+  columns: Column[];
+  /** The column by which rows are sorted. */
+  by: string;
+  descending?: boolean;
+}
+
+/** A table; text stays as it is: a version 8.0 is no number. */
+export function tableOf(about: Omit<About, "unit">, size: Size, contents: Contents): table.PanelBuilder {
+  const { key, columns } = contents;
+  const shown = columns.flatMap(({ label, query }) => (query === undefined ? (label ?? []) : []));
+  const beside = columns.filter(({ query }) => query !== undefined);
+  const expressions = [
+    keyed(key, shown, contents.rows),
+    ...beside.map(({ label, query }) => keyed(key, label === undefined ? [] : [label], query ?? "")),
+  ];
+  const fieldOf = (column: Column): string =>
+    column.label ?? valueField(1 + beside.indexOf(column), expressions.length);
+  const optional = beside.flatMap(({ name, mayBeEmpty: why }, index) =>
+    why === undefined ? [] : [{ names: [name, letter(index + 1)], why }],
+  );
+  const lack = {
+    queries: optional.flatMap(({ names }) => names).join(", "),
+    why: optional.map(({ why }) => why).join("; "),
+  };
+  const described = { ...about, unit: "string", ...(optional.length > 0 ? { mayLack: lack } : {}) };
+  const builder = panel(new table.PanelBuilder(), described, size, expressions.map(rows))
+    .transformations([
+      ...(beside.length > 0 ? joinedBy(KEY) : []),
+      ...chosen(columns.map((column) => [fieldOf(column), column.name])),
+      sortedBy(contents.by, contents.descending ?? false),
+    ])
+    .cellHeight(common.TableCellHeight.Sm);
+  return columns.reduce((panelSoFar, { name, properties }) => panelSoFar.overrideByName(name, properties), builder);
+}
