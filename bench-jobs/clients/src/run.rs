@@ -261,7 +261,7 @@ impl Conductor<'_> {
                     }
                 }
                 () = progress.next() => {
-                    if self.configuration.detail_interval().is_some() {
+                    if self.configuration.detail_interval.is_some() {
                         self.counters.tell_detail(self.plan.pool_size);
                     }
                     progress.print(&counters);

@@ -141,8 +141,8 @@ pub struct Configuration {
     pub start_at_unix_nanos: Option<u64>,
     /// Interval of progress lines; none prints no progress.
     pub progress_interval: Option<Duration>,
-    /// Whether progress lines tell bytes, connections and latencies too.
-    pub progress_detail: bool,
+    /// How often progress lines tell bytes, connections and latencies too; none for never.
+    pub detail_interval: Option<Duration>,
     /// Where the JSON result goes; `-` is the standard output.
     pub json_out_file: Option<PathBuf>,
     /// BullMQ jobs instead of SETs and GETs.
@@ -150,11 +150,6 @@ pub struct Configuration {
 }
 
 impl Configuration {
-    /// How often threads tell what the progress lines say of them in detail; none for never.
-    pub fn detail_interval(&self) -> Option<Duration> {
-        self.progress_interval.filter(|_| self.progress_detail)
-    }
-
     /// Clients of all threads together; each has a connection, in a cluster one
     /// to every shard.
     pub fn connections(&self) -> usize {

@@ -21,6 +21,8 @@ pub const PASSWORD_VARIABLE: &str = "DRAGSTRIP_PASSWORD";
 const MAXIMUM_DURATION: Duration = Duration::from_secs(8760 * 3600);
 
 /// Server, keys, values and course of the run.
+// Each bool is one flag of the command line.
+#[allow(clippy::struct_excessive_bools)]
 #[derive(Debug, Args)]
 pub struct CommonArguments {
     /// Host name or address of the server.
@@ -183,6 +185,7 @@ impl CommonArguments {
         if self.client_index >= self.clients {
             return Err(ArgumentError::OutOfRange { option: "client-index", expected: "below --clients" });
         }
+        let progress_interval = Some(self.progress_interval).filter(|interval| !interval.is_zero());
         Ok(Configuration {
             credentials: self.credentials()?,
             tls: self.transport.tls_options()?,
@@ -217,8 +220,8 @@ impl CommonArguments {
             connect_timeout: self.connect_timeout,
             response_timeout: self.response_timeout,
             start_at_unix_nanos: self.start_at_unix_nanos,
-            progress_interval: Some(self.progress_interval).filter(|interval| !interval.is_zero()),
-            progress_detail: self.progress_detail,
+            progress_interval,
+            detail_interval: progress_interval.filter(|_| self.progress_detail),
             json_out_file: self.json_out_file,
             replay: None,
         })

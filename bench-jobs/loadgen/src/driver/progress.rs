@@ -65,7 +65,7 @@ impl DetailTimes {
     /// For lines that begin with the load at `origin`; never without an interval.
     pub fn new(every: Option<Duration>, origin: Instant) -> Self {
         let every = every.unwrap_or_default();
-        let first = origin + every - LEAD.min(every / 2);
+        let first = origin + every.saturating_sub(LEAD.min(every / 2));
         Self { every, next: (!every.is_zero()).then_some(first) }
     }
 

@@ -36,7 +36,7 @@ impl<'a> Watch<'a> {
         let cpu_before = configuration.warmup.is_zero().then(CpuTime::of_thread);
         let origin = context.measured_from.checked_sub(configuration.warmup);
         let origin = origin.unwrap_or(context.measured_from);
-        let detail_times = DetailTimes::new(configuration.detail_interval(), origin);
+        let detail_times = DetailTimes::new(configuration.detail_interval, origin);
         Self { context, configuration, cpu_before, detail_times }
     }
 
