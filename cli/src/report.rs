@@ -186,6 +186,7 @@ mod tests {
                 batches: None,
                 schedule: None,
                 search: None,
+                server_memory: None,
                 warmup_seconds: None,
                 loaded_keys: None,
                 notes: vec![],

@@ -216,9 +216,9 @@ mod tests {
 
     const LABELS: &str = r#"client="0",phase="phase",repetition="1",run="run""#;
 
-    fn page(progress: Progress, percentiles: &BTreeMap<String, f64>, own: &Own) -> String {
+    fn page(progress: &Progress, percentiles: &BTreeMap<String, f64>, own: &Own) -> String {
         let shared = Shared::default();
-        shared.note_progress(progress);
+        shared.note_progress(*progress);
         let series = Series::of(&job(1, r#"{"memtier": {"testTime": "5s"}}"#), 0);
         series.page(&shared.snapshot(), percentiles, own, 0).unwrap()
     }
@@ -226,7 +226,7 @@ mod tests {
     #[test]
     fn the_page_names_the_stage_and_the_counts() {
         let progress = Progress { operations: 12, errors: 3, ..Progress::default() };
-        let page = page(progress, &BTreeMap::new(), &Own::default());
+        let page = page(&progress, &BTreeMap::new(), &Own::default());
         for line in [
             format!("dragstrip_runner_stage{{{LABELS},stage=\"preflight\"}} 1\n"),
             format!("dragstrip_runner_stage{{{LABELS},stage=\"running\"}} 0\n"),
@@ -257,15 +257,13 @@ mod tests {
             cgroup: Some(Reading { usage, cpu_limit: Some(1.5), ..Reading::default() }),
             network: Some(NetworkUsage { retransmitted_segments: 4, ..NetworkUsage::default() }),
         };
-        let page = page(progress, &[("99.9".to_owned(), 0.002)].into(), &own);
+        let page = page(&progress, &[("99.9".to_owned(), 0.002)].into(), &own);
         for line in [
             format!("dragstrip_runner_bytes_total{{{LABELS}}} 99\n"),
             format!("dragstrip_runner_connections{{{LABELS}}} 50\n"),
             format!("dragstrip_runner_progress_ratio{{{LABELS}}} 1\n"),
             format!("dragstrip_runner_latency_seconds_bucket{{{LABELS},le=\"0.00008\"}} 7\n"),
-            format!(
-                "dragstrip_runner_tool_latency_seconds{{client=\"0\",percentile=\"99.9\",phase=\"phase\",repetition=\"1\",run=\"run\"}} 0.002\n"
-            ),
+            "dragstrip_runner_tool_latency_seconds{client=\"0\",percentile=\"99.9\",phase=\"phase\",repetition=\"1\",run=\"run\"} 0.002\n".to_owned(),
             format!("dragstrip_runner_cpu_seconds_total{{{LABELS}}} 2.5\n"),
             format!("dragstrip_runner_cpu_limit{{{LABELS}}} 1.5\n"),
             format!("dragstrip_runner_memory_bytes{{{LABELS}}} 77\n"),

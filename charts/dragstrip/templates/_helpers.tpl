@@ -20,3 +20,9 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{ toYaml . }}
 {{- end }}
 {{- end }}
+
+{{/* The number of seconds in an interval such as 1s. */}}
+{{- define "dragstrip.seconds" -}}
+{{- if not (regexMatch "^[0-9]+s$" .) }}{{ fail (printf "monitors.liveInterval.clients is %q: give whole seconds, such as 1s" .) }}{{ end -}}
+{{- trimSuffix "s" . -}}
+{{- end }}

@@ -203,7 +203,7 @@ mod tests {
         Seen { port: None, engine, info, used: None }
     }
 
-    fn used(usage: CgroupUsage, threads: &[(i32, &str, u64)]) -> Option<ServerSample> {
+    fn used(usage: CgroupUsage, threads: &[(i32, &str, u64)]) -> ServerSample {
         let times = |(id, name, seconds): &(i32, &str, u64)| Times {
             id: *id,
             main: false,
@@ -212,7 +212,7 @@ mod tests {
             waiting_nanos: 0,
         };
         let cgroup = Some(Reading { usage, cpu_limit: Some(1.5), ..Reading::default() });
-        Some(ServerSample { process: 7, cgroup, threads: threads.iter().map(times).collect() })
+        ServerSample { process: 7, cgroup, threads: threads.iter().map(times).collect() }
     }
 
     fn page_of(servers: &[Seen]) -> String {
@@ -231,10 +231,10 @@ mod tests {
             port: Some(port),
             engine: Some(Engine::Redis),
             info: Some(Info::parse(text)),
-            used: used(
+            used: Some(used(
                 CgroupUsage { memory_bytes: port.into(), ..CgroupUsage::default() },
                 &[(1, "main", 3)],
-            ),
+            )),
         };
         let page = page_of(&[shard(7000, "used_memory:5"), shard(7001, "used_memory:6")]);
         assert_told(
@@ -254,7 +254,7 @@ mod tests {
     fn dragonfly_fills_the_page() {
         let info = Info::parse(include_str!("../../tests/fixtures/dragonfly/info_all_after_memtier_2t.txt"));
         let usage = CgroupUsage { cpu_seconds: 2.5, throttled_periods: 4, ..CgroupUsage::default() };
-        let server = Seen { used: used(usage, &[]), ..seen(Some(Engine::Dragonfly), Some(info)) };
+        let server = Seen { used: Some(used(usage, &[])), ..seen(Some(Engine::Dragonfly), Some(info)) };
         let network = NetworkUsage { sent_bytes: 9, ..NetworkUsage::default() };
         let page = page(&[server], Some(&network), Duration::from_millis(2)).unwrap();
         assert_told(
@@ -277,7 +277,8 @@ mod tests {
     fn threads_of_one_name_are_told_apart_and_the_idlest_are_left_out() {
         let mut many = vec![(1, "redis-server", 500), (5, "io_thd", 300), (6, "io_thd", 200)];
         many.extend((0..200).map(|number| (100 + number, "pool", 0)));
-        let server = Seen { used: used(CgroupUsage::default(), &many), ..seen(Some(Engine::Redis), None) };
+        let server =
+            Seen { used: Some(used(CgroupUsage::default(), &many)), ..seen(Some(Engine::Redis), None) };
         let page = page_of(&[server]);
         assert_told(
             &page,
