@@ -105,7 +105,9 @@ mod tests {
             micros in prop::collection::vec(1u64..5_000_000, 1..200),
         ) {
             let mut histogram = histogram::empty().unwrap();
-            micros.iter().for_each(|value| histogram.record(*value).unwrap());
+            for value in &micros {
+                histogram.record(*value).unwrap();
+            }
             let counts = LatencyCounts::of(&histogram);
             prop_assert_eq!(counts.count(), micros.len() as u64);
             for (bound, told) in BOUNDS_MICROS.iter().zip(counts.counts.iter().scan(0, |sum, n| { *sum += n; Some(*sum) })) {

@@ -154,6 +154,7 @@ pub fn context(output: &Path) -> LaunchContext {
         output_directory: output.to_owned(),
         start_at_unix_nanos: 0,
         tool_version: Some("2.3.0".to_owned()),
+        statsd_port: None,
     }
 }
 
