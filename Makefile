@@ -128,7 +128,7 @@ demo: install ## One command: cluster, operator, quickstart, a table of numbers
 	$(CLUSTER_ENV); testbed/demo $(DIST)/bin/dragstrip
 
 .PHONY: test
-test: test-unit fuzz-briefly test-e2e ## Run all tests
+test: test-unit fuzz-briefly test-e2e test-dashboards ## Run all tests
 
 # Tests that wait for minutes: clients that keep their turn as long as they may, a node
 # that is lost for good, an upgrade, thirty repetitions, a search of a dozen points.

@@ -36,6 +36,7 @@ export const latencies = () => {
   const builder = timeSeries(
     {
       title: "Latency",
+      mayLack: { queries: "D", why: "not every tool tells percentiles while it runs" },
       mayBeIdle: "which percentiles there are is the tool's choice",
       unit: "s",
       description:

@@ -7,7 +7,7 @@ use crate::{
     state::Snapshot,
 };
 use dragstrip_results::{
-    protocol::{JobSpec, RunnerStage},
+    protocol::{JobSpec, JobTool, RunnerStage},
     usage::NetworkUsage,
 };
 use std::collections::BTreeMap;
@@ -21,6 +21,8 @@ pub struct Series {
     planned: Option<f64>,
     /// The planned length of its warm-up.
     warmup: f64,
+    /// How long after the start line the load is a warm-up, in seconds, as far as one begins there.
+    warms_up_until: f64,
 }
 
 /// What the container has used since it began.
@@ -42,7 +44,21 @@ impl Series {
             ("client", client.to_string()),
         ];
         let warmup = job.warmup_seconds.unwrap_or_default() * f64::from(job.tool.stages());
-        Self { labels, planned: job.tool.planned_seconds(), warmup }
+        let warms_up_itself = match job.tool {
+            JobTool::Loadgen(_) | JobTool::Bullmq(_) => job.tool.stages() == 1,
+            JobTool::Memtier(_) | JobTool::Exec(_) => false,
+        };
+        let warms_up_until = if warms_up_itself { warmup } else { 0.0 };
+        Self { labels, planned: job.tool.planned_seconds(), warmup, warms_up_until }
+    }
+
+    /// The stage as people see it: what is not measured yet is a warm-up, also of a tool that
+    /// makes it after the start line.
+    fn stage(&self, snapshot: &Snapshot, elapsed: f64) -> RunnerStage {
+        match snapshot.stage {
+            RunnerStage::Running if elapsed < self.warms_up_until => RunnerStage::WarmingUp,
+            stage => stage,
+        }
     }
 
     /// How much of the planned load is done, from 0 to 1: as the tool tells, else by the clock.
@@ -81,9 +97,10 @@ impl Series {
     }
 
     fn of_the_load(&self, page: &mut Exposition, snapshot: &Snapshot, elapsed: f64) {
+        let shown = self.stage(snapshot, elapsed);
         let stages = STAGES.map(|stage| {
             let labels = [&self.labels[..], &[("stage", stage_name(stage).to_owned())]].concat();
-            (labels, f64::from(u8::from(stage == snapshot.stage)))
+            (labels, f64::from(u8::from(stage == shown)))
         });
         page.metric(("dragstrip_runner_stage", Kind::Gauge, "1 for the stage the runner is in."), &stages);
         let progress = &snapshot.progress;
@@ -239,6 +256,20 @@ mod tests {
         for absent in ["bytes", "connections", "latency", "cpu", "network"] {
             assert!(!page.contains(absent), "{absent} is told, though nobody knows it: {page}");
         }
+    }
+
+    #[test]
+    fn a_warm_up_after_the_start_line_is_told_as_one() {
+        let stage = |tool: &str, elapsed: f64| {
+            let job = JobSpec { warmup_seconds: Some(2.0), ..job(1, tool) };
+            let running = Snapshot { stage: RunnerStage::Running, ..Shared::default().snapshot() };
+            Series::of(&job, 0).stage(&running, elapsed)
+        };
+        let loadgen = r#"{"loadgen": {"duration": "5s"}}"#;
+        assert_eq!(stage(loadgen, 1.9), RunnerStage::WarmingUp);
+        assert_eq!(stage(loadgen, 2.0), RunnerStage::Running);
+        let memtier = r#"{"memtier": {"testTime": "5s"}}"#;
+        assert_eq!(stage(memtier, 0.1), RunnerStage::Running, "it warmed up before the line");
     }
 
     #[test]

@@ -94,11 +94,8 @@ export function queryTimes(panel: Panel, target: Target, choices: Choices, range
 async function ask(panel: Panel, target: Target & { expr: string }, choices: Choices, source: Source, range: TimeRange, settings: Settings): Promise<Asked> {
   const times = queryTimes(panel, target, choices, range, settings);
   const expression = interpolate(target.expr, times.choices);
-  const series =
-    target.instant === true && target.range !== true
-      ? await source.instant(expression, range.to)
-      : await source.range(expression, range, times.step);
-  return { target, expression, series };
+  if (target.instant === true && target.range !== true) return { target, expression, series: await source.instant(expression, range.to) };
+  return { target, expression, series: await source.range(expression, range, times.step), step: times.step };
 }
 
 /** Applies one transformation after the other. */

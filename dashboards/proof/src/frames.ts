@@ -24,13 +24,14 @@ function metricName({ __name__: name = "", ...labels }: Labels): string {
   return name !== "" && inner.length === 0 ? name : `${name}{${inner.join(", ")}}`;
 }
 
-function lineFrames(target: Target, answer: readonly Series[]): DataFrame[] {
+function lineFrames({ target, series: answer, step }: Answered): DataFrame[] {
   const format = target.legendFormat ?? "";
   return answer.map((series) => {
     const name = format === "" ? metricName(series.labels) : legendOf(format, series.labels);
     // With "__auto" Grafana names series by what they differ in: by itself, without a name from here.
     const config = format === "__auto" ? {} : { displayNameFromDS: name };
-    const time = field("Time", FieldType.time, milliseconds(series));
+    // By the interval Grafana sees where points are missing, and breaks the line there.
+    const time = field("Time", FieldType.time, milliseconds(series), step === undefined ? {} : { interval: step * 1000 });
     const value = field(series.labels["__name__"] ?? "Value", FieldType.number, valuesOf(series), config);
     return { refId: target.refId, name, fields: [time, { ...value, labels: { ...series.labels } }], length: series.points.length };
   });
@@ -70,6 +71,8 @@ function heatmapFrame(target: Target, answer: readonly Series[]): DataFrame {
 export interface Answered {
   readonly target: Target;
   readonly series: readonly Series[];
+  /** Seconds between its points; none of an instant. */
+  readonly step?: number | undefined;
 }
 
 /**
@@ -79,7 +82,7 @@ export interface Answered {
 export function framesOf(answers: readonly Answered[]): DataFrame[] {
   const of = (...formats: (string | undefined)[]): Answered[] => answers.filter(({ target }) => formats.includes(target.format));
   const tables = of("table");
-  const lines = of("time_series", undefined).flatMap(({ target, series }) => lineFrames(target, series));
+  const lines = of("time_series", undefined).flatMap(lineFrames);
   const rows = tables.some(({ series }) => series.length > 0)
     ? tables.map(({ target, series }) => tableFrame(target, series, tables.length))
     : [];
