@@ -183,6 +183,10 @@ endif
 bench-loadgen: tools node-modules ## Measure the load generator against a bare loop, redis-benchmark (and memtier when on PATH)
 	bench-jobs/loadgen/bench/bench-loadgen
 
+.PHONY: bench-scrapes
+bench-scrapes: tools node-modules ## Measure what live scraping costs a run (9 minutes)
+	bench-jobs/runner/bench/bench-scrapes
+
 .PHONY: bench-bullmq
 bench-bullmq: tools node-modules ## Measure the BullMQ job against the published tool's loop
 	cd bench-jobs/bullmq && npm run --silent bench
