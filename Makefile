@@ -128,11 +128,12 @@ demo: install ## One command: cluster, operator, quickstart, a table of numbers
 	$(CLUSTER_ENV); testbed/demo $(DIST)/bin/dragstrip
 
 .PHONY: test
-test: test-unit fuzz-briefly test-e2e test-dashboards ## Run all tests
+test: test-unit test-e2e test-dashboards ## Run all tests but those of test-long
 
-# Tests that wait for minutes: clients that keep their turn as long as they may, a node
-# that is lost for good, an upgrade, thirty repetitions, a search of a dozen points.
-E2E_LONG := held_up:: faults::a_repetition_lost_with_its_node upgrade:: verdicts::thirty_clean verdicts_made:: search::a_search_by_connections
+# Tests that wait for minutes, stop a part of the cluster and with it all others, or need a
+# machine with nothing else on it: clients that keep their turn as long as they may, nodes
+# and an apiserver that are lost, an upgrade, two operators, searches, thirty repetitions.
+E2E_LONG := held_up:: faults:: upgrade:: two_operators:: search:: clients::a_repetition_that_lost verdicts::thirty_clean verdicts_made::
 
 .PHONY: test-long
 test-long: ## Run what takes too long for every change: long end-to-end tests, the operator's figures, and each parser fuzzed for FUZZ_SECONDS
