@@ -238,7 +238,7 @@ function deltas() {
   const candidates = TABLE.candidates;
   const phases = `${among(OF_SUITE, figure(candidates, "dragstrip_run_phase_verdict", [], ["verdict"]))} ${ofBaseline}`;
   const invalid = `-2 * (${among(struckOut(NAMESPACE), among(OF_SUITE, figure(candidates, "dragstrip_run_phase_verdict")))} ${ofBaseline})`;
-  const ofCandidates = (what: (runs: Runs) => string): string => among(CHOSEN, what(candidates));
+  const ofCandidates = (what: (runs: Runs) => string): string => `${among(CHOSEN, what(candidates))} ${ofBaseline}`;
   const change = (what: (runs: Runs) => string): string => `(${ratioOf(TABLE, what)}) - 1`;
   const percentile = (name: string, percentile: string) => [
     value(
