@@ -260,6 +260,7 @@ function deltas() {
   return tableOf(
     {
       title: "Differences to the baseline, all phases in common",
+      mayBeIdle: "only what is struck out has no number",
       description:
         "Changes of each candidate's phase against the same phase of the baseline; green is better, red worse by more than 5 %. ±95% is half of the confidence interval of the change of throughput: a change within it is not shown to be one, and the conclusion says so. Struck out: the run's verdict is Invalid, so it is compared in nothing.",
     },
