@@ -84,7 +84,10 @@ start_everything() {
   start_controller_manager
   start_scheduler
   start_kube_proxy
-  for node in "${NODES[@]}"; do start_kubelet "$node"; done
+  for node in "${NODES[@]}"; do
+    start_kubelet "$node"
+    await_device_plugins "$node"
+  done
   apply_coredns
 }
 

@@ -217,6 +217,16 @@ start_kubelet() {
     --node-labels "$(node_labels "$node" | paste -sd,)"
 }
 
+# Every kubelet clears the machine's one directory of device plugins and then
+# listens there: one that comes between another's two steps ends that one.
+holds_device_plugins() {
+  ss --unix --listening --processes --no-header |
+    grep "/var/lib/kubelet/device-plugins/kubelet.sock .*pid=$(pid_of "kubelet:$1")," >/dev/null
+}
+await_device_plugins() {
+  await_process "kubelet:$1" 60 "the device plugin socket of node $1's kubelet" holds_device_plugins "$1"
+}
+
 kubelet_ready() { curl -sf --max-time 2 "http://$(node_ip "$1"):10248/healthz"; }
 await_kubelet() { await_process "kubelet:$1" 60 "the health of node $1's kubelet" kubelet_ready "$1"; }
 
