@@ -19,6 +19,7 @@ mod loadgen;
 mod memtier;
 mod operator_restarts;
 mod placement;
+mod pods;
 mod preparation;
 mod queue;
 mod quickstart;

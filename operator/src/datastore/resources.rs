@@ -228,6 +228,23 @@ mod tests {
     }
 
     #[test]
+    fn cpus_of_ones_own_are_whole_and_requests_equal_limits_wherever_the_server_goes() {
+        let own = |more: Value| {
+            let mut spec =
+                json!({"engine": "Redis", "threads": 2, "maxMemory": "1Gi", "cpu": {"exclusive": true}});
+            spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            spec
+        };
+        for most_cpus in [None, Some(1.9), Some(64.0)] {
+            assert_eq!(texts(own(json!({})), most_cpus), ["2", "2", "1104Mi", "1104Mi"]);
+        }
+        let declared = own(json!({"resources": {"requests": {"cpu": "4"}, "limits": {"memory": "2Gi"}}}));
+        assert_eq!(texts(declared, None), ["4", "4", "2Gi", "2Gi"]);
+        let shards = own(json!({"cluster": {"shards": 8}, "threads": 1}));
+        assert_eq!(texts(shards, Some(7.91))[..2], ["1", "1"], "each shard has a CPU of its own");
+    }
+
+    #[test]
     fn what_is_not_declared_is_filled_in() {
         let spec = |resources: Value| json!({"engine": "Redis", "threads": 2, "maxMemory": "1Gi", "resources": resources});
         let all = |resources| texts(spec(resources), Some(64.0));

@@ -362,6 +362,26 @@ mod tests {
     }
 
     #[test]
+    fn cpus_of_ones_own_are_no_fewer_than_load_threads_and_declared_for_other_tools() {
+        let told = |phase: Value, clients: Value| {
+            let mut phase = phase;
+            phase["name"] = json!("p");
+            let mut run = run(&[], 1);
+            run.spec.phases = vec![serde_json::from_value(phase).unwrap()];
+            run.spec.clients = serde_json::from_value(clients).unwrap();
+            validate(&run).err().map(|invalid| invalid.to_string()).unwrap_or_default()
+        };
+        let memtier = || json!({"memtier": {"testTime": "2s", "threads": 4}});
+        let own = |resources: Value| json!({"cpu": {"exclusive": true}, "resources": resources});
+        let few = told(memtier(), own(json!({"requests": {"cpu": "2"}})));
+        assert!(few.contains("4 load threads need a CPU each"), "{few}");
+        assert_eq!(told(memtier(), own(json!({"requests": {"cpu": "4"}}))), "");
+        let unknown = told(exec(), own(json!({})));
+        assert!(unknown.contains("set spec.clients.resources.limits.cpu to a whole number"), "{unknown}");
+        assert_eq!(told(exec(), own(json!({"limits": {"cpu": "4"}}))), "");
+    }
+
+    #[test]
     fn more_load_threads_than_the_client_may_use_cpus_are_refused() {
         let loadgen = |threads: i32| json!({"loadgen": {"duration": "2s", "threads": threads}});
         let memtier = |threads: i32| json!({"memtier": {"testTime": "2s", "threads": threads}});
