@@ -218,48 +218,6 @@ impl PodSettings {
 
 /// CEL: directories in huge pages have a container that may use some. Of a type with
 /// `pod` and `resources`.
-pub(crate) const HUGEPAGES_RULE: &str = "!has(self.pod) || !has(self.pod.volumes) || self.pod.volumes.all(v, !has(v.emptyDir) || !has(v.emptyDir.medium) || v.emptyDir.medium == 'Memory') || has(self.resources) && has(self.resources.limits) && self.resources.limits.exists(k, k.startsWith('hugepages-'))";
+pub(crate) const HUGEPAGES_RULE: &str = "!has(self.pod) || !has(self.pod.volumes) || self.pod.volumes.all(v, !has(v.emptyDir) || !has(v.emptyDir.medium) || v.emptyDir.medium == 'Memory') || has(self.resources) && has(self.resources.limits) && ['64Ki', '1Mi', '2Mi', '32Mi', '256Mi', '512Mi', '1Gi', '2Gi', '16Gi'].exists(s, ('hugepages-' + s) in self.resources.limits)";
 /// What [`HUGEPAGES_RULE`] says.
 pub(crate) const HUGEPAGES_MESSAGE: &str = "a volume with medium HugePages needs huge pages in resources.limits, such as {cpu: \"4\", memory: 4Gi, hugepages-2Mi: 1Gi}";
-
-fn has_amount(side: &str, kind: &str) -> String {
-    format!("has(self.resources.{side}) && '{kind}' in self.resources.{side}")
-}
-
-fn amount(side: &str, kind: &str) -> String {
-    format!("quantity(string(self.resources.{side}['{kind}']))")
-}
-
-/// CEL: `rule` holds of the amount, if there is one.
-fn if_there(side: &str, kind: &str, rule: &str) -> String {
-    format!(
-        "(!({}) || !isQuantity(string(self.resources.{side}['{kind}'])) || {rule})",
-        has_amount(side, kind)
-    )
-}
-
-fn where_exclusive(rules: &[String]) -> String {
-    format!("!has(self.cpu) || !self.cpu.exclusive || !has(self.resources) || {}", rules.join(" && "))
-}
-
-/// CEL: what resources say goes with CPUs of one's own: whole numbers, and requests
-/// that equal limits. Of a type with `cpu` and `resources`.
-pub(crate) fn exclusive_rule() -> String {
-    let whole = |side| if_there(side, "cpu", &format!("{}.isInteger()", amount(side, "cpu")));
-    let equal = |kind| {
-        let same = format!("{}.compareTo({}) == 0", amount("requests", kind), amount("limits", kind));
-        if_there("requests", kind, &if_there("limits", kind, &same))
-    };
-    where_exclusive(&[whole("requests"), whole("limits"), equal("cpu"), equal("memory")])
-}
-/// What [`exclusive_rule`] says.
-pub(crate) const EXCLUSIVE_MESSAGE: &str = "cpu.exclusive needs whole CPUs, such as cpu: \"4\", and requests equal to limits: write them so in resources, or leave them out";
-
-/// CEL: CPUs of one's own are no fewer than `threads`.
-pub(crate) fn enough_cpus_rule(threads: &str) -> String {
-    let enough = |side| {
-        let rule = format!("{}.compareTo(quantity(string({threads}))) >= 0", amount(side, "cpu"));
-        if_there(side, "cpu", &rule)
-    };
-    where_exclusive(&[enough("requests"), enough("limits")])
-}

@@ -17,7 +17,7 @@ pub use verdict::{CheckName, Level, LimitedBy, Limiter, Requirement, Verdict, Ve
 
 use crate::{
     datastore::{DatastoreSpec, Placement, SecretKeyReference, ServerProtocol},
-    pod::{CpuSettings, EXCLUSIVE_MESSAGE, HUGEPAGES_MESSAGE, HUGEPAGES_RULE, PodSettings, exclusive_rule},
+    pod::{CpuSettings, HUGEPAGES_MESSAGE, HUGEPAGES_RULE, PodSettings},
     units::{Decimal, Period, decimal_between},
     workload::{BullmqSpec, ExecSpec, LoadSpec, LoadgenSpec, MemtierSpec},
 };
@@ -228,7 +228,6 @@ pub enum ClientSpread {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[x_kube(
     validation = Rule::new(HUGEPAGES_RULE).message(HUGEPAGES_MESSAGE),
-    validation = Rule::new(exclusive_rule()).message(EXCLUSIVE_MESSAGE),
 )]
 pub struct ClientsSpec {
     /// How many client pods load the target together, from 1 to 256. Default 1.

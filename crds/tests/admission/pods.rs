@@ -87,24 +87,6 @@ fn a_token_is_of_an_account_that_is_named() {
 }
 
 #[test]
-fn cpus_of_ones_own_are_whole_and_requests_equal_limits() {
-    let own = |resources: Value| json!({"cpu": {"exclusive": true}, "resources": resources});
-    admitted(own(json!({})));
-    admitted(json!({"cpu": {"exclusive": true}}));
-    admitted(own(json!({"requests": {"cpu": 4}, "limits": {"cpu": "4", "memory": "2Gi"}})));
-    admitted(json!({"resources": {"requests": {"cpu": "500m"}, "limits": {"cpu": "4"}}}));
-    for resources in [
-        json!({"limits": {"cpu": "4500m"}}),
-        json!({"requests": {"cpu": "4"}, "limits": {"cpu": "8"}}),
-        json!({"requests": {"memory": "2Gi"}, "limits": {"memory": "3Gi"}}),
-    ] {
-        refused(own(resources), "cpu.exclusive needs whole CPUs");
-    }
-    let few = of_datastore(own(json!({"limits": {"cpu": "3"}})));
-    assert!(few.iter().any(|told| told.contains("needs a CPU for each thread")), "{few:?}");
-}
-
-#[test]
 fn files_of_a_tool_and_its_user_have_bounds() {
     let exec = |more: Value| {
         let mut exec = json!({"image": "i", "command": ["c"], "parser": {"redisBenchmarkCsv": {}}});

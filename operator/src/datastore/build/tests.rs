@@ -83,6 +83,19 @@ fn a_cluster_with_every_setting_of_its_pod_and_cpus_of_its_own() {
 }
 
 #[test]
+fn fewer_cpus_of_its_own_than_threads_are_refused_with_the_remedy() {
+    let spec = |cpu: &str| json!({"engine": "Redis", "threads": 4, "cpu": {"exclusive": true}, "resources": {"limits": {"cpu": cpu}}});
+    let told = refused(spec("3"), "64");
+    assert_eq!(told.reason(), "InvalidCpus");
+    assert!(
+        told.to_string().contains("3 CPUs for 4 threads") && told.to_string().contains("raise cpu to 4"),
+        "{told}"
+    );
+    assert!(refused(spec("4500m"), "64").to_string().contains("are whole, such as 4"));
+    assert!(validate(&datastore(spec("6")), &[node("64")]).is_ok(), "more are allowed");
+}
+
+#[test]
 fn a_profile_of_the_nodes_takes_the_place_of_none_where_io_uring_is_required() {
     let profile = |settings: Value| {
         let spec = json!({"engine": "Dragonfly", "threads": 1, "ioUring": "Require", "pod": settings});

@@ -1,7 +1,7 @@
 //! Rules over a whole phase that admission cannot say. Pure.
 
 use super::{Invalid, most_pods};
-use crate::run::search::points;
+use crate::{datastore::not_exclusive, run::search::points};
 use dragstrip_crds::{
     BenchmarkRunSpec,
     datastore::{DatastoreSpec, Engine, ServerProtocol},
@@ -121,6 +121,12 @@ fn too_many_threads(phase: &PhaseSpec, clients: &ClientsSpec) -> Option<String> 
     })
 }
 
+/// What resources say against CPUs of the clients' own.
+fn not_whole(clients: &ClientsSpec) -> Option<String> {
+    let resources = clients.resources.as_ref().filter(|_| clients.cpu.exclusive)?;
+    not_exclusive(resources, "clients.resources")
+}
+
 /// Why nobody knows how many CPUs the client of `phase` should have for its own.
 fn unknown_cpus(phase: &PhaseSpec, clients: &ClientsSpec) -> Option<String> {
     let resources = clients.resources.as_ref();
@@ -215,7 +221,7 @@ pub fn check(spec: &BenchmarkRunSpec) -> Result<(), Invalid> {
             return Err(Invalid::Combination { phase: phase.name.clone(), problem });
         }
     }
-    if let Some(problem) = too_many(spec) {
+    if let Some(problem) = not_whole(&spec.clients).or_else(|| too_many(spec)) {
         return Err(Invalid::Unsuitable(problem));
     }
     let target = &spec.target;
@@ -379,6 +385,8 @@ mod tests {
         let unknown = told(exec(), own(json!({})));
         assert!(unknown.contains("set spec.clients.resources.limits.cpu to a whole number"), "{unknown}");
         assert_eq!(told(exec(), own(json!({"limits": {"cpu": "4"}}))), "");
+        let broken = told(exec(), own(json!({"limits": {"cpu": "4500m"}})));
+        assert!(broken.contains("spec.clients.resources.limits.cpu is 4500m"), "{broken}");
     }
 
     #[test]
