@@ -12,6 +12,7 @@ pub mod counters;
 pub mod histogram;
 pub mod live;
 pub mod observed;
+pub mod orders;
 pub mod protocol;
 pub mod result;
 pub mod search;
