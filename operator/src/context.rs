@@ -7,7 +7,7 @@ use crate::{
     run::{Remembered, Unread},
     sinks::Sinks,
 };
-use dragstrip_results::protocol::LONGEST_LINGER_SECONDS;
+use dragstrip_results::{orders::OrderKey, protocol::LONGEST_LINGER_SECONDS};
 use kube::Client;
 use std::sync::Arc;
 
@@ -20,6 +20,8 @@ pub struct Settings {
     pub memtier_image: String,
     /// Image with `dragstrip-bullmq`, where a phase names none.
     pub bullmq_image: String,
+    /// The key that agents take orders from; none where they are to take the token alone.
+    pub order_key: Option<OrderKey>,
     /// Namespace of the operator: the Leases of nodes are kept there.
     pub namespace: String,
     /// How often Prometheus scrapes client pods, in seconds; 0 where it does not.

@@ -126,7 +126,8 @@ async fn pass(datastore: &Datastore, ctx: &Context) -> Result<(Outcome, Action),
             return Ok((Outcome::Invalid, Action::await_change()));
         }
     };
-    let resources = build::build(&validated, &ctx.settings.runner_image); // pure
+    let resources = build::build(&validated, &ctx.settings.runner_image)
+        .obeying(ctx.settings.order_key.as_ref()); // pure
     // client
     match Box::pin(apply::apply(ctx, &validated, &fetched, resources, &old)).await? {
         Applied::Stands(stateful_set) => fetched.stateful_set = Some(stateful_set),

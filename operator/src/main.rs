@@ -2,7 +2,7 @@
 
 use clap::Parser;
 use dragstrip_operator::{
-    cluster::{agents::Agents, events::Announcer, world::Feeds},
+    cluster::{agents::Agents, events::Announcer, order_key, world::Feeds},
     context::{Context, Settings},
     metrics::{Metrics, Page, Prices},
     process::{self, chain},
@@ -41,6 +41,9 @@ struct Arguments {
     /// The operator's namespace: the Leases of nodes are kept there.
     #[arg(long, env = "DRAGSTRIP_NAMESPACE", default_value = "dragstrip-system")]
     namespace: String,
+    /// Secret in that namespace with the key that signs orders to pods; made when it is not there.
+    #[arg(long, env = "DRAGSTRIP_ORDER_KEY_SECRET", default_value = "dragstrip-order-key")]
+    order_key_secret: String,
     /// How often Prometheus scrapes client pods, in seconds, 0 for never: they stay up to two
     /// intervals after their result for the scrape of their last counts, where somebody scraped.
     #[arg(long, env = "DRAGSTRIP_SCRAPE_INTERVAL_SECONDS", default_value_t = 1.0)]
@@ -131,6 +134,7 @@ async fn start(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
     let sinks = Sinks::new(arguments.sinks)?;
     let prices = prices(arguments.prices_file.as_deref())?;
     let client = counting_client(kube::Config::infer().await?, &metrics)?;
+    let order_key = order_key::read_or_make(&client, &arguments.namespace, &arguments.order_key_secret).await?;
     let feeds = Feeds::new(&client, &metrics);
     let page = Page::new(metrics.clone(), feeds.world(), prices, arguments.metrics_max_runs);
     let context = Context {
@@ -145,10 +149,11 @@ async fn start(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
             runner_image: arguments.runner_image,
             memtier_image: arguments.memtier_image,
             bullmq_image: arguments.bullmq_image,
+            order_key: Some(order_key.public()),
             namespace: arguments.namespace,
             scrape_interval_seconds: arguments.scrape_interval_seconds,
         }),
-        agents: Agents::new()?,
+        agents: Agents::new(order_key)?,
         sinks: Arc::new(sinks),
         metrics,
     };

@@ -5,8 +5,9 @@
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use ring::{
     rand::SystemRandom,
-    signature::{ED25519, Ed25519KeyPair, KeyPair as _, UnparsedPublicKey},
+    signature::{ED25519, ED25519_PUBLIC_KEY_LEN, Ed25519KeyPair, KeyPair as _, UnparsedPublicKey},
 };
+use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 
 /// Request header with an order's signature: `1 ISSUED SIGNATURE`, the moment in
@@ -55,7 +56,7 @@ pub enum KeyError {
     #[error("this is no Ed25519 key in the form that Dragstrip writes (PKCS#8)")]
     Pair,
     /// It is no public key.
-    #[error("{ORDER_KEY_VARIABLE} is no Ed25519 public key in base64")]
+    #[error("this is no Ed25519 public key in base64")]
     Public,
 }
 
@@ -75,9 +76,9 @@ impl SigningKey {
         Ed25519KeyPair::from_pkcs8(pkcs8).map(Self).map_err(|_| KeyError::Pair)
     }
 
-    /// What agents are told of it, in base64.
-    pub fn public(&self) -> String {
-        STANDARD.encode(self.0.public_key())
+    /// What agents are told of it.
+    pub fn public(&self) -> OrderKey {
+        OrderKey(self.0.public_key().as_ref().to_vec())
     }
 
     /// The value of [`SIGNATURE_HEADER`].
@@ -108,17 +109,27 @@ pub enum Refused {
     OutOfTime(i64),
 }
 
-/// The operator's public key, as an agent was given it.
-#[derive(Debug, Clone)]
+/// The operator's public key, as an agent is given it: a text in base64.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct OrderKey(Vec<u8>);
 
-impl OrderKey {
-    /// The key in base64.
-    pub fn read(text: &str) -> Result<Self, KeyError> {
-        let key = STANDARD.decode(text).map_err(|_| KeyError::Public)?;
-        if key.len() == 32 { Ok(Self(key)) } else { Err(KeyError::Public) }
-    }
+impl TryFrom<String> for OrderKey {
+    type Error = KeyError;
 
+    fn try_from(text: String) -> Result<Self, KeyError> {
+        let key = STANDARD.decode(text).map_err(|_| KeyError::Public)?;
+        if key.len() == ED25519_PUBLIC_KEY_LEN { Ok(Self(key)) } else { Err(KeyError::Public) }
+    }
+}
+
+impl From<OrderKey> for String {
+    fn from(key: OrderKey) -> Self {
+        STANDARD.encode(key.0)
+    }
+}
+
+impl OrderKey {
     /// Whether `signature`, the value of [`SIGNATURE_HEADER`], makes `order` one to obey
     /// at `now_millis` by the agent's clock.
     pub fn check(&self, order: &Order, signature: Option<&str>, now_millis: i64) -> Result<(), Refused> {
@@ -158,7 +169,7 @@ mod tests {
     #[test]
     fn an_order_is_obeyed_when_the_operator_signed_this_very_one_a_moment_ago() {
         let (operator, order) = (key(), start(b"{}"));
-        let known = OrderKey::read(&operator.public()).unwrap();
+        let known = operator.public();
         let signature = operator.sign(&order, NOW);
         let check = |order: &Order, now| known.check(order, Some(&signature), now);
         assert_eq!(check(&order, NOW + 59_000), Ok(()));
@@ -179,7 +190,7 @@ mod tests {
     #[test]
     fn what_is_not_signed_by_the_operator_is_not_obeyed() {
         let (operator, order) = (key(), start(b"{}"));
-        let known = OrderKey::read(&operator.public()).unwrap();
+        let known = operator.public();
         let stranger = key().sign(&order, NOW);
         assert_eq!(known.check(&order, Some(&stranger), NOW), Err(Refused::OtherKey));
         let own = operator.sign(&order, NOW);
@@ -193,7 +204,11 @@ mod tests {
     #[test]
     fn what_is_no_key_is_told() {
         assert_eq!(SigningKey::read(b"no key").err(), Some(KeyError::Pair));
-        assert_eq!(OrderKey::read("AAAA").err(), Some(KeyError::Public));
-        assert_eq!(OrderKey::read("!").err(), Some(KeyError::Public));
+        for no_key in ["AAAA", "!"] {
+            assert_eq!(OrderKey::try_from(no_key.to_owned()).err(), Some(KeyError::Public), "{no_key}");
+        }
+        let public = key().public();
+        let told = serde_json::to_string(&public).unwrap();
+        assert_eq!(serde_json::from_str::<OrderKey>(&told).unwrap(), public);
     }
 }

@@ -33,9 +33,13 @@ pub fn address(pod: &Pod) -> Option<IpAddr> {
     pod.status.as_ref()?.pod_ip.as_ref()?.parse().ok()
 }
 
-/// Whether the pod was made by the Job called `job`.
-pub fn is_of_job(pod: &Pod, job: &str) -> bool {
-    pod.labels().get("batch.kubernetes.io/job-name").is_some_and(|name| name == job)
+/// Whether the pod was made by the Job called `job`, with this `uid` where that is known.
+/// Its owner tells: anybody may write labels.
+pub fn is_of_job(pod: &Pod, job: &str, uid: Option<&str>) -> bool {
+    let maker = pod.owner_references().iter().find(|owner| owner.controller == Some(true));
+    maker.is_some_and(|maker| {
+        maker.kind == "Job" && maker.name == job && uid.is_none_or(|uid| maker.uid == uid)
+    })
 }
 
 /// Whether the pod has ended, well or badly.

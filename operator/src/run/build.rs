@@ -122,6 +122,7 @@ pub fn runner_job(
         repetition: attempt.repetition,
         clients: attempt.pods,
         token: run.token(attempt),
+        order_key: settings.order_key.clone(),
         target: JobTarget {
             host: target.host.clone(),
             port: target.port,
@@ -133,6 +134,7 @@ pub fn runner_job(
             protocol: target.protocol,
             members: target.members.clone(),
             observers: target.observers.clone(),
+            blocked: Vec::new(),
         },
         flush: attempt.flush,
         load: attempt.load.clone(),

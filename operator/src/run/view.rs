@@ -166,6 +166,7 @@ pub fn view(run: &ValidatedRun, old: &BenchmarkRunStatus, fetched: &Fetched, now
 #[cfg(test)]
 mod tests {
     use super::*;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
     use crate::run::{
         fixtures::{lost, run},
         identity::Identity,
@@ -225,7 +226,12 @@ mod tests {
         .unwrap();
         pod.metadata.name = Some(name.to_owned());
         pod.metadata.uid = Some(name.to_owned());
-        pod.labels_mut().insert("batch.kubernetes.io/job-name".into(), "sprint-read-1".into());
+        pod.metadata.owner_references = Some(vec![OwnerReference {
+            kind: "Job".into(),
+            name: "sprint-read-1".into(),
+            controller: Some(true),
+            ..OwnerReference::default()
+        }]);
         pod
     }
 

@@ -21,6 +21,7 @@ fn settings() -> Settings {
         runner_image: "example.com/runner:1".into(),
         memtier_image: "example.com/memtier:2".into(),
         bullmq_image: "example.com/bullmq:5".into(),
+        order_key: None,
         namespace: "dragstrip-system".into(),
         scrape_interval_seconds: 0.0,
     }
