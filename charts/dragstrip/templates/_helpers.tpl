@@ -26,3 +26,12 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- if not (regexMatch "^[0-9]+s$" .) }}{{ fail (printf "monitors.liveInterval.clients is %q: give whole seconds, such as 1s" .) }}{{ end -}}
 {{- trimSuffix "s" . -}}
 {{- end }}
+
+{{/* Name of the operator's own objects. */}}
+{{- define "dragstrip.operator" -}}
+dragstrip-operator
+{{- end }}
+
+{{- define "dragstrip.serviceAccount" -}}
+{{ include "dragstrip.operator" . }}
+{{- end }}
