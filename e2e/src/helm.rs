@@ -29,14 +29,24 @@ async fn revision() -> Result<String> {
     Ok(status["version"].as_u64().context("the release has no version")?.to_string())
 }
 
-/// Upgrades the operator with `settings` (`--set` of helm), runs `test`, and takes
+/// Upgrades the operator with `settings` (`--set-string` of helm), runs `test`, and takes
 /// the upgrade back, however the test ends.
 pub async fn upgraded<T>(settings: &[String], test: impl Future<Output = Result<T>>) -> Result<T> {
+    with_arguments(settings.iter().flat_map(|setting| ["--set-string", setting.as_str()]), test).await
+}
+
+/// The same with `values`, as JSON of a key such as `policy={...}`.
+pub async fn with_values<T>(values: &str, test: impl Future<Output = Result<T>>) -> Result<T> {
+    with_arguments(["--set-json", values], test).await
+}
+
+async fn with_arguments<'a, T>(
+    arguments: impl IntoIterator<Item = &'a str>,
+    test: impl Future<Output = Result<T>>,
+) -> Result<T> {
     let before = revision().await?;
     let mut upgrade = vec!["upgrade", RELEASE, CHART, "--reuse-values", "--wait", "--timeout", "120s"];
-    for setting in settings {
-        upgrade.extend(["--set-string", setting]);
-    }
+    upgrade.extend(arguments);
     let outcome = match helm(&upgrade).await {
         Ok(_) => test.await,
         Err(error) => Err(error),

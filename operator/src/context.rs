@@ -4,6 +4,7 @@
 use crate::{
     cluster::{agents::Agents, events::Announcer, own_writes::OwnWrites, retry::Retries, world::World},
     metrics::Metrics,
+    policy::Policy,
     run::{Remembered, Unread},
     sinks::Sinks,
 };
@@ -22,6 +23,8 @@ pub struct Settings {
     pub bullmq_image: String,
     /// The key that agents take orders from; none where they are to take the token alone.
     pub order_key: Option<OrderKey>,
+    /// What tenants may declare.
+    pub policy: Policy,
     /// Namespace of the operator: the Leases of nodes are kept there.
     pub namespace: String,
     /// How often Prometheus scrapes client pods, in seconds; 0 where it does not.

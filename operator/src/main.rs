@@ -5,6 +5,7 @@ use dragstrip_operator::{
     cluster::{agents::Agents, events::Announcer, order_key, world::Feeds},
     context::{Context, Settings},
     metrics::{Metrics, Page, Prices},
+    policy::Policy,
     process::{self, chain},
     sinks::{self, Sinks},
 };
@@ -42,8 +43,12 @@ struct Arguments {
     #[arg(long, env = "DRAGSTRIP_NAMESPACE", default_value = "dragstrip-system")]
     namespace: String,
     /// Secret in that namespace with the key that signs orders to pods; made when it is not there.
-    #[arg(long, env = "DRAGSTRIP_ORDER_KEY_SECRET", default_value = "dragstrip-order-key")]
+    #[arg(long, env = "DRAGSTRIP_ORDER_KEY_SECRET", default_value = "dragstrip-operator-order-key")]
     order_key_secret: String,
+    /// What tenants may declare, as JSON: the chart's value policy, and `heldByApiserver` where its
+    /// ValidatingAdmissionPolicies see to it.
+    #[arg(long, env = "DRAGSTRIP_POLICY", default_value = r#"{"heldByApiserver": true}"#, value_parser = policy)]
+    policy: Policy,
     /// How often Prometheus scrapes client pods, in seconds, 0 for never: they stay up to two
     /// intervals after their result for the scrape of their last counts, where somebody scraped.
     #[arg(long, env = "DRAGSTRIP_SCRAPE_INTERVAL_SECONDS", default_value_t = 1.0)]
@@ -120,6 +125,10 @@ fn counting_client(config: kube::Config, metrics: &Metrics) -> kube::Result<kube
     Ok(ClientBuilder::try_from(config)?.with_layer(&count).with_layer(&bound).build())
 }
 
+fn policy(text: &str) -> Result<Policy, serde_json::Error> {
+    serde_json::from_str(text)
+}
+
 /// The prices that are known, and those of the file at `path`, which win.
 fn prices(path: Option<&Path>) -> Result<Prices, String> {
     let told = |error: &dyn std::error::Error| {
@@ -134,7 +143,8 @@ async fn start(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
     let sinks = Sinks::new(arguments.sinks)?;
     let prices = prices(arguments.prices_file.as_deref())?;
     let client = counting_client(kube::Config::infer().await?, &metrics)?;
-    let order_key = order_key::read_or_make(&client, &arguments.namespace, &arguments.order_key_secret).await?;
+    let order_key =
+        order_key::read_or_make(&client, &arguments.namespace, &arguments.order_key_secret).await?;
     let feeds = Feeds::new(&client, &metrics);
     let page = Page::new(metrics.clone(), feeds.world(), prices, arguments.metrics_max_runs);
     let context = Context {
@@ -150,6 +160,7 @@ async fn start(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
             memtier_image: arguments.memtier_image,
             bullmq_image: arguments.bullmq_image,
             order_key: Some(order_key.public()),
+            policy: arguments.policy,
             namespace: arguments.namespace,
             scrape_interval_seconds: arguments.scrape_interval_seconds,
         }),

@@ -98,7 +98,7 @@ pub enum Refused {
     Unsigned,
     /// It was signed with another key, or for another order or agent.
     #[error(
-        "the order's signature does not fit this pod's key. If the operator's Secret dragstrip-order-key was deleted or replaced, make this pod anew: delete its StatefulSet or its run, and the operator makes it with the key of now"
+        "the order's signature does not fit this pod's key. If the operator's Secret with its key was deleted or replaced, make this pod anew: delete its StatefulSet or its run, and the operator makes it with the key of now"
     )]
     OtherKey,
     /// It was issued too long before or after this agent's time.

@@ -80,8 +80,9 @@ mod tests {
 
     #[test]
     fn one_blocked_address_of_a_name_is_enough_to_refuse_it() {
-        let blocked: Vec<IpNet> =
-            ["169.254.0.0/16", "fe80::/10", "fd00:ec2::254/128"].map(|network| network.parse().unwrap()).into();
+        let blocked: Vec<IpNet> = ["169.254.0.0/16", "fe80::/10", "fd00:ec2::254/128"]
+            .map(|network| network.parse().unwrap())
+            .into();
         let check = |addresses: &[&str]| {
             let addresses = addresses.iter().map(|address| address.parse().unwrap()).collect();
             unblocked(addresses, &blocked).map_err(|error| error.to_string())

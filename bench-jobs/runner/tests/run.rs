@@ -106,6 +106,18 @@ async fn a_runner_with_the_operators_key_obeys_nobody_else() {
 }
 
 #[tokio::test]
+async fn a_name_that_leads_to_a_blocked_address_is_no_target() {
+    let server = Redis::start(&[]).await;
+    let mut job = job(server.port, &loadgen(1));
+    job["target"]["host"] = json!("localhost");
+    job["target"]["blocked"] = json!(["127.0.0.0/8", "::1/128"]);
+    let finished = Pod::new(&job).start().await.finished().await;
+    let failure = finished.failure();
+    assert_eq!(failure.step, FailureStep::Preflight);
+    assert!(failure.message.contains("policy blocks"), "{}", failure.message);
+}
+
+#[tokio::test]
 async fn two_runners_start_together() {
     let server = Redis::start(&[]).await;
     let mut job = job(server.port, &loadgen(1));

@@ -4,6 +4,14 @@
 {{- if or (eq .Values.policy.admission "Always") (and $has (eq .Values.policy.admission "Auto")) }}true{{ end -}}
 {{- end }}
 
+{{/* The policy as the operator is told it. */}}
+{{- define "dragstrip.policy.json" -}}
+{{- $limits := .Values.policy.limits -}}
+{{- if not $limits.timeout }}{{ $limits = omit $limits "timeout" }}{{ end -}}
+{{- $held := eq (include "dragstrip.policy.admission" .) "true" -}}
+{{- merge (dict "heldByApiserver" $held "limits" $limits) (omit .Values.policy "limits" "admission") | toJson }}
+{{- end }}
+
 {{/* The operator's own user: what it makes for a run was checked on the run. */}}
 {{- define "dragstrip.policy.operator" -}}
 system:serviceaccount:{{ .Release.Namespace }}:{{ include "dragstrip.serviceAccount" . }}

@@ -176,8 +176,8 @@ impl Agents {
         within: Duration,
     ) -> Result<T, AgentError> {
         let url = url(agent, path);
-        let body = serde_json::to_vec(order)
-            .map_err(|source| AgentError::Encode { url: url.clone(), source })?;
+        let body =
+            serde_json::to_vec(order).map_err(|source| AgentError::Encode { url: url.clone(), source })?;
         let request = self.client.post(&url).timeout(within).header(CONTENT_TYPE, "application/json");
         answer(self.signed(request, "POST", (agent, path, token), body), url, token).await
     }
@@ -236,10 +236,11 @@ impl Agents {
         let mut best: Option<ClockOffset> = None;
         for _ in 0..CLOCK_READINGS {
             let (asked, clock) = (Timestamp::now(), Instant::now());
-            let reading: ClockReading = match self.ask(SocketAddr::new(address, port), CLOCK_PATH, token).await {
-                Err(AgentError::Refused { status: StatusCode::NOT_FOUND, .. }) => return Ok(None),
-                answer => answer?,
-            };
+            let reading: ClockReading =
+                match self.ask(SocketAddr::new(address, port), CLOCK_PATH, token).await {
+                    Err(AgentError::Refused { status: StatusCode::NOT_FOUND, .. }) => return Ok(None),
+                    answer => answer?,
+                };
             let offset = offset(asked, clock.elapsed(), reading);
             best = best.filter(|best| best.uncertainty_nanos <= offset.uncertainty_nanos).or(Some(offset));
         }
@@ -276,6 +277,48 @@ fn offset(asked: Timestamp, round_trip: Duration, reading: ClockReading) -> Cloc
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn agents() -> Agents {
+        Agents::new(SigningKey::read(&SigningKey::generate().unwrap()).unwrap()).unwrap()
+    }
+
+    /// An agent that gives everybody the same answer; where it listens.
+    async fn agent(
+        answer: impl Fn() -> http::Response<String> + Clone + Send + Sync + 'static,
+    ) -> SocketAddr {
+        let router = axum::Router::new().fallback(move || async move { answer() });
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        address
+    }
+
+    #[tokio::test]
+    async fn an_agent_that_sends_the_operator_elsewhere_is_not_followed() {
+        let secret = agent(|| http::Response::new("\"of another\"".to_owned())).await;
+        let redirecting = agent(move || {
+            let elsewhere =
+                http::Response::builder().status(307).header("location", format!("http://{secret}/"));
+            elsewhere.body(String::new()).unwrap()
+        })
+        .await;
+        let told = agents().ask::<String>(redirecting, PROGRESS_PATH, "token").await.unwrap_err();
+        assert!(matches!(&told, AgentError::Refused { status, .. } if status.as_u16() == 307), "{told:?}");
+    }
+
+    #[tokio::test]
+    async fn of_an_agents_answer_no_more_is_read_than_any_has_to_say() {
+        let talkative = agent(|| http::Response::new(" ".repeat(LONGEST_ANSWER + 1))).await;
+        let told = agents().ask::<String>(talkative, PROGRESS_PATH, "token").await.unwrap_err();
+        assert!(matches!(told, AgentError::TooLong { .. }), "{told:?}");
+        let nested = agent(|| http::Response::new("[".repeat(100_000))).await;
+        let told = agents().ask::<serde_json::Value>(nested, PROGRESS_PATH, "token").await.unwrap_err();
+        assert!(matches!(told, AgentError::Undecodable { .. }), "{told:?}");
+        let refusing =
+            agent(|| http::Response::builder().status(403).body("no ".repeat(1000)).unwrap()).await;
+        let told = agents().ask::<String>(refusing, PROGRESS_PATH, "token").await.unwrap_err().to_string();
+        assert!(told.contains("403") && told.len() < 1000, "{told}");
+    }
 
     #[test]
     fn a_window_is_asked_for_as_observers_read_it() {

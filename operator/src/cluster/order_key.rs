@@ -75,7 +75,10 @@ mod tests {
             let (stored, raced) = (Arc::clone(&stored), raced.clone());
             async move {
                 let failure = |code: u16, reason: &str| {
-                    (code, json!({"kind": "Status", "status": "Failure", "code": code, "reason": reason, "message": reason}))
+                    (
+                        code,
+                        json!({"kind": "Status", "status": "Failure", "code": code, "reason": reason, "message": reason}),
+                    )
                 };
                 let (code, answer) = if request.method() == "GET" {
                     match &*stored.lock().unwrap() {

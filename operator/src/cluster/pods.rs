@@ -156,6 +156,28 @@ pub fn trouble(pod: &Pod) -> Option<Trouble> {
 mod tests {
     use super::*;
 
+    #[test]
+    fn a_pod_is_of_the_job_that_owns_it_whatever_its_labels_say() {
+        let made_by = |owner: serde_json::Value| -> Pod {
+            serde_json::from_value(serde_json::json!({"metadata": {
+                "labels": {"batch.kubernetes.io/job-name": "sprint-read-1", "job-name": "sprint-read-1"},
+                "ownerReferences": owner,
+            }}))
+            .unwrap()
+        };
+        let owner = |kind: &str, uid: &str, controller: bool| {
+            serde_json::json!([{
+                "apiVersion": "batch/v1", "kind": kind, "name": "sprint-read-1", "uid": uid, "controller": controller
+            }])
+        };
+        let is = |owner| is_of_job(&made_by(owner), "sprint-read-1", Some("job-uid"));
+        assert!(is(owner("Job", "job-uid", true)));
+        assert!(!is(owner("Job", "former-uid", true)), "of a former Job of that name");
+        assert!(!is(owner("Job", "job-uid", false)), "it only refers to the Job");
+        assert!(!is(owner("ReplicaSet", "job-uid", true)), "of another kind");
+        assert!(!is(serde_json::json!([])), "it only has the label");
+    }
+
     fn pod(status: serde_json::Value) -> Pod {
         serde_json::from_value(serde_json::json!({"metadata": {"name": "p"}, "status": status})).unwrap()
     }

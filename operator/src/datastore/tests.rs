@@ -97,6 +97,7 @@ pub(crate) fn context(cluster: Cluster, answer: Answer) -> (Arc<Context>, Calls)
         memtier_image: String::new(),
         bullmq_image: String::new(),
         order_key: None,
+        policy: serde_json::from_value(json!({"heldByApiserver": true})).unwrap(),
         namespace: "dragstrip-system".into(),
         scrape_interval_seconds: 0.0,
     };

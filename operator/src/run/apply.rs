@@ -335,7 +335,8 @@ async fn remove_job(ctx: &Context, attempt: &Attempt, fetched: &Fetched) -> Resu
 fn is_evidence(job: &Job, pods: &[Arc<Pod>]) -> bool {
     let expected = job.spec.as_ref().and_then(|spec| spec.completions).unwrap_or(1);
     let name = job.name_any();
-    let own = pods.iter().map(Arc::as_ref).filter(|pod| pods::is_of_job(pod, &name, job.metadata.uid.as_deref()));
+    let own =
+        pods.iter().map(Arc::as_ref).filter(|pod| pods::is_of_job(pod, &name, job.metadata.uid.as_deref()));
     job_ended(job) || pods::all_ended(own, usize::try_from(expected).unwrap_or(1).max(1))
 }
 

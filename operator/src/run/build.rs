@@ -15,6 +15,7 @@ use dragstrip_results::{
     protocol::{JobSpec, JobTarget},
     stored,
 };
+use ipnet::IpNet;
 use k8s_openapi::{
     ByteString,
     api::{
@@ -109,6 +110,12 @@ pub fn config_maps(
     kept.rev().collect()
 }
 
+/// Where an external target's name may not lead: it is looked up by the runner.
+fn blocked(run: &ValidatedRun, settings: &Settings) -> Vec<IpNet> {
+    let external = run.spec.target.external.is_some();
+    settings.policy.external.blocked_networks.iter().filter(|_| external).copied().collect()
+}
+
 /// What the runners of `attempt` are told.
 pub fn runner_job(
     run: &ValidatedRun,
@@ -134,7 +141,7 @@ pub fn runner_job(
             protocol: target.protocol,
             members: target.members.clone(),
             observers: target.observers.clone(),
-            blocked: Vec::new(),
+            blocked: blocked(run, settings),
         },
         flush: attempt.flush,
         load: attempt.load.clone(),

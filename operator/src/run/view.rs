@@ -166,13 +166,13 @@ pub fn view(run: &ValidatedRun, old: &BenchmarkRunStatus, fetched: &Fetched, now
 #[cfg(test)]
 mod tests {
     use super::*;
-    use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
     use crate::run::{
         fixtures::{lost, run},
         identity::Identity,
         validate::validate,
     };
     use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
     use kube::ResourceExt;
     use serde_json::{Value, json};
     use std::{collections::BTreeMap, sync::Arc};

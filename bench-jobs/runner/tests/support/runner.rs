@@ -213,15 +213,10 @@ impl Runner {
     }
 
     /// Gives an order with this signature over it, and tells the answer's status and text.
-    pub async fn signed(
-        &self,
-        order: StartOrder,
-        sign: impl FnOnce(&Order) -> String,
-    ) -> (u16, String) {
+    pub async fn signed(&self, order: StartOrder, sign: impl FnOnce(&Order) -> String) -> (u16, String) {
         let body = serde_json::to_vec(&order).unwrap();
         let agent = self.address.strip_prefix("http://").unwrap().parse().unwrap();
-        let signature =
-            sign(&Order { method: "POST", path: "/v1/start", token: TOKEN, agent, body: &body });
+        let signature = sign(&Order { method: "POST", path: "/v1/start", token: TOKEN, agent, body: &body });
         let request = self.client.post(format!("{}/v1/start", self.address)).body(body);
         let request = request.header("content-type", "application/json").header("x-dragstrip-token", TOKEN);
         let answer = request.header("x-dragstrip-signature", signature).send().await.unwrap();

@@ -22,6 +22,7 @@ fn settings() -> Settings {
         memtier_image: "example.com/memtier:2".into(),
         bullmq_image: "example.com/bullmq:5".into(),
         order_key: None,
+        policy: serde_json::from_value(json!({"heldByApiserver": true})).unwrap(),
         namespace: "dragstrip-system".into(),
         scrape_interval_seconds: 0.0,
     }
