@@ -138,7 +138,7 @@ impl<'a> Named<'a> {
 
     fn add_datastore(&mut self, spec: &'a DatastoreSpec) {
         self.secrets.extend(spec.auth_secret_ref.iter().map(|secret| secret.name.as_str()));
-        for tls in &spec.tls {
+        if let Some(tls) = &spec.tls {
             self.secrets.push(&tls.secret_name);
             self.secrets.extend(tls.client_secret_name.as_deref());
         }
@@ -149,7 +149,7 @@ impl<'a> Named<'a> {
 
     fn add_external(&mut self, external: &'a ExternalTarget) {
         self.secrets.extend(external.auth_secret_ref.iter().map(|secret| secret.name.as_str()));
-        for tls in &external.tls {
+        if let Some(tls) = &external.tls {
             self.secrets
                 .extend(tls.ca_secret_name.as_deref().into_iter().chain(tls.client_secret_name.as_deref()));
         }
@@ -163,7 +163,7 @@ impl<'a> Named<'a> {
         for phase in &spec.phases {
             named.images.extend(phase.memtier.as_ref().and_then(|tool| tool.image.as_deref()));
             named.images.extend(phase.bullmq.as_ref().and_then(|tool| tool.image.as_deref()));
-            for exec in &phase.exec {
+            if let Some(exec) = &phase.exec {
                 named.images.push(&exec.image);
                 named.add_environment(&exec.env);
             }

@@ -69,15 +69,17 @@ async fn a_secret_that_a_tenant_may_not_read_cannot_be_named_anywhere() -> Resul
         ]
         .map(|more| format!("{REDIS}\n{more}"));
         let mut runs = servers.clone().map(|server| made_for_run(&server, ONE_PHASE)).to_vec();
-        let external = |more: &str| {
-            format!("target: {{external: {{address: '10.0.0.7:6379', {more}}}}}\n{ONE_PHASE}")
-        };
+        let external =
+            |more: &str| format!("target: {{external: {{address: '10.0.0.7:6379', {more}}}}}\n{ONE_PHASE}");
         runs.extend([
             external("authSecretRef: {name: hidden}"),
             external("tls: {caSecretName: hidden}"),
             external("tls: {clientSecretName: hidden}"),
             against_address("10.0.0.7:6379", &exec(FROM_HIDDEN)),
-            format!("{}\nclients: {{pod: {{imagePullSecrets: [{{name: hidden}}]}}}}", against("redis", ONE_PHASE).trim_end()),
+            format!(
+                "{}\nclients: {{pod: {{imagePullSecrets: [{{name: hidden}}]}}}}",
+                against("redis", ONE_PHASE).trim_end()
+            ),
         ]);
         refused(&tenant, "Datastore", &servers, "you may not read secrets/hidden").await?;
         refused(&tenant, "BenchmarkRun", &runs, "you may not read secrets/hidden").await?;
@@ -88,8 +90,10 @@ async fn a_secret_that_a_tenant_may_not_read_cannot_be_named_anywhere() -> Resul
         env.datastore("guarded", &format!("{REDIS}\nauthSecretRef: {{name: hidden}}")).await?;
         let own = against("guarded", &exec(""));
         refused(&tenant, "BenchmarkRun", &[own], "given the password of Datastore guarded").await?;
-        let spec = json!({"spec": {"image": "evil.example.com/redis:7", "authSecretRef": {"name": "hidden"}}});
-        let changed = tenant.api::<Datastore>().patch("guarded", &PatchParams::default(), &Patch::Merge(spec)).await;
+        let spec =
+            json!({"spec": {"image": "evil.example.com/redis:7", "authSecretRef": {"name": "hidden"}}});
+        let changed =
+            tenant.api::<Datastore>().patch("guarded", &PatchParams::default(), &Patch::Merge(spec)).await;
         says(&refusal(changed)?, &["you may not read secrets/hidden"])
     })
     .await
@@ -122,9 +126,15 @@ async fn no_spelling_of_a_metadata_address_is_a_target() -> Result<()> {
             "localhost:6379",
         ];
         refused(&tenant, "BenchmarkRun", &at(&blocked), "policy blocks").await?;
-        let ambiguous =
-            ["2852039166:80", "0xA9FEA9FE:80", "0251.0376.0251.0376:80", "169.254.43518:80", "[::ffff:a9fe:a9fe]:80"];
-        refused(&tenant, "BenchmarkRun", &at(&ambiguous), "write an IPv4 address as four decimal numbers").await?;
+        let ambiguous = [
+            "2852039166:80",
+            "0xA9FEA9FE:80",
+            "0251.0376.0251.0376:80",
+            "169.254.43518:80",
+            "[::ffff:a9fe:a9fe]:80",
+        ];
+        refused(&tenant, "BenchmarkRun", &at(&ambiguous), "write an IPv4 address as four decimal numbers")
+            .await?;
         refused(&tenant, "BenchmarkRun", &at(&["[::ffff:169.254.169.254]:80"]), "HOST:PORT").await
     })
     .await
@@ -142,7 +152,8 @@ async fn pods_have_no_more_rights_than_their_maker() -> Result<()> {
             ("labels: {dragstrip.dev/run-uid: another}", "dragstrip.dev/run-uid"),
         ] {
             let server = format!("{REDIS}\npod: {{{settings}}}");
-            let clients = format!("{}\nclients: {{pod: {{{settings}}}}}", against("redis", ONE_PHASE).trim_end());
+            let clients =
+                format!("{}\nclients: {{pod: {{{settings}}}}}", against("redis", ONE_PHASE).trim_end());
             refused(&tenant, "Datastore", std::slice::from_ref(&server), why).await?;
             refused(&tenant, "BenchmarkRun", &[clients, made_for_run(&server, ONE_PHASE)], why).await?;
         }
@@ -158,7 +169,8 @@ async fn a_tenant_has_neither_status_nor_pods_nor_other_namespaces() -> Result<(
         env.run("queued", &against("nothing", ONE_PHASE)).await?;
         let status = json!({"status": {"phase": "Succeeded"}});
         let parameters = PatchParams::default();
-        let forged = tenant.api::<BenchmarkRun>().patch_status("queued", &parameters, &Patch::Merge(status)).await;
+        let forged =
+            tenant.api::<BenchmarkRun>().patch_status("queued", &parameters, &Patch::Merge(status)).await;
         says(&refusal(forged)?, &["benchmarkruns/status"])?;
         let pods: Api<k8s_openapi::api::core::v1::Pod> = tenant.api();
         let labels = json!({"dragstrip.dev/component": "server", "dragstrip.dev/datastore": "redis"});
@@ -245,12 +257,26 @@ async fn the_platforms_policy_is_held() -> Result<()> {
             let tenant = tenant(&env).await?;
             let server = |more: &str| format!("{REDIS}\n{more}");
             let image = REDIS.replace("dragstrip.dev/testbed/redis", "dragstrip.dev/testbed-evil/redis");
-            let run = |more: &str| format!("{}\n{more}", against("redis", ONE_PHASE.replace("timeout: 2m", "").trim_end()));
+            let run = |more: &str| {
+                format!("{}\n{more}", against("redis", ONE_PHASE.replace("timeout: 2m", "").trim_end()))
+            };
             for (kind, spec, why) in [
                 ("Datastore", image, "policy allows images of"),
-                ("BenchmarkRun", against_address("10.0.0.7:1", &exec("").replace("testbed/", "")), "policy allows images of"),
-                ("Datastore", server("placement: {tolerations: [{operator: Exists}]}"), "policy allows tolerations"),
-                ("BenchmarkRun", run("clients: {placement: {tolerations: [{key: other, operator: Exists}]}}"), "policy allows tolerations"),
+                (
+                    "BenchmarkRun",
+                    against_address("10.0.0.7:1", &exec("").replace("testbed/", "")),
+                    "policy allows images of",
+                ),
+                (
+                    "Datastore",
+                    server("placement: {tolerations: [{operator: Exists}]}"),
+                    "policy allows tolerations",
+                ),
+                (
+                    "BenchmarkRun",
+                    run("clients: {placement: {tolerations: [{key: other, operator: Exists}]}}"),
+                    "policy allows tolerations",
+                ),
                 ("Datastore", server("authSecretRef: {name: other}"), "only Secrets bench-*"),
                 ("BenchmarkRun", run("clients: {pods: 3}"), "allows 2 client pods at most"),
                 ("BenchmarkRun", run("repetitions: 4"), "allows 3 repetitions at most"),

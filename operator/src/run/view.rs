@@ -173,7 +173,6 @@ mod tests {
     };
     use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-    use kube::ResourceExt;
     use serde_json::{Value, json};
     use std::{collections::BTreeMap, sync::Arc};
 

@@ -5,6 +5,7 @@ use crate::run::{
     fixtures::{pod_result, run},
     validate::validate,
 };
+use dragstrip_results::result::LOG_MARKER;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::client::Body;
 use serde_json::{Value, json};
