@@ -2,7 +2,9 @@
 //! to use, a way to talk to runners and observers, and metrics.
 
 use crate::{
-    cluster::{agents::Agents, events::Announcer, own_writes::OwnWrites, retry::Retries, world::World},
+    cluster::{
+        agents::Agents, events::Announcer, own_writes::OwnWrites, retry::Retries, scope::Scope, world::World,
+    },
     metrics::Metrics,
     run::{Remembered, Unread},
     sinks::Sinks,
@@ -22,6 +24,8 @@ pub struct Settings {
     pub bullmq_image: String,
     /// Namespace of the operator: the Leases of nodes are kept there.
     pub namespace: String,
+    /// Where Datastores and runs are looked after.
+    pub scope: Scope,
     /// How often Prometheus scrapes client pods, in seconds; 0 where it does not.
     pub scrape_interval_seconds: f64,
 }

@@ -2,7 +2,13 @@
 
 use clap::Parser;
 use dragstrip_operator::{
-    cluster::{agents::Agents, events::Announcer, world::Feeds},
+    cluster::{
+        agents::Agents,
+        events::Announcer,
+        leader::{Candidate, Times},
+        scope::Scope,
+        world::Feeds,
+    },
     context::{Context, Settings},
     metrics::{Metrics, Page, Prices},
     process::{self, chain},
@@ -41,6 +47,16 @@ struct Arguments {
     /// The operator's namespace: the Leases of nodes are kept there.
     #[arg(long, env = "DRAGSTRIP_NAMESPACE", default_value = "dragstrip-system")]
     namespace: String,
+    /// Name of the Lease in the operator's namespace by which several operators elect the one that
+    /// works; without it this one works at once.
+    #[arg(long, env = "DRAGSTRIP_LEADER_LEASE", requires = "pod_name")]
+    leader_lease: Option<String>,
+    /// This operator's name among those that elect a leader.
+    #[arg(long, env = "DRAGSTRIP_POD_NAME")]
+    pod_name: Option<String>,
+    /// Namespaces in which Datastores and runs are looked after, separated by commas; all when absent.
+    #[arg(long, env = "DRAGSTRIP_WATCH_NAMESPACES", value_delimiter = ',')]
+    watch_namespaces: Vec<String>,
     /// How often Prometheus scrapes client pods, in seconds, 0 for never: they stay up to two
     /// intervals after their result for the scrape of their last counts, where somebody scraped.
     #[arg(long, env = "DRAGSTRIP_SCRAPE_INTERVAL_SECONDS", default_value_t = 1.0)]
@@ -131,7 +147,12 @@ async fn start(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
     let sinks = Sinks::new(arguments.sinks)?;
     let prices = prices(arguments.prices_file.as_deref())?;
     let client = counting_client(kube::Config::infer().await?, &metrics)?;
-    let feeds = Feeds::new(&client, &metrics);
+    let elected = arguments.leader_lease.zip(arguments.pod_name);
+    let candidate = elected.map(|(lease, identity)| {
+        Candidate::new(client.clone(), &arguments.namespace, lease, identity, Times::default())
+    });
+    let scope = Scope::new(arguments.watch_namespaces);
+    let feeds = Feeds::new(&client, &scope, &arguments.namespace, &metrics);
     let page = Page::new(metrics.clone(), feeds.world(), prices, arguments.metrics_max_runs);
     let context = Context {
         world: feeds.world(),
@@ -146,13 +167,14 @@ async fn start(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
             memtier_image: arguments.memtier_image,
             bullmq_image: arguments.bullmq_image,
             namespace: arguments.namespace,
+            scope,
             scrape_interval_seconds: arguments.scrape_interval_seconds,
         }),
         agents: Agents::new()?,
         sinks: Arc::new(sinks),
         metrics,
     };
-    Ok(Box::pin(process::run(context, feeds, page, arguments.listen)).await?)
+    Ok(Box::pin(process::run(context, candidate, feeds, page, arguments.listen)).await?)
 }
 
 // It mostly waits: a thread for each CPU of a large node would only take memory.

@@ -6,6 +6,7 @@ use crate::{
     cluster::{
         agents::Agents,
         events::Announcer,
+        scope::Scope,
         world::{World, keep_service},
     },
     context::Settings,
@@ -96,6 +97,7 @@ pub(crate) fn context(cluster: Cluster, answer: Answer) -> (Arc<Context>, Calls)
         memtier_image: String::new(),
         bullmq_image: String::new(),
         namespace: "dragstrip-system".into(),
+        scope: Scope::default(),
         scrape_interval_seconds: 0.0,
     };
     let context = Context {

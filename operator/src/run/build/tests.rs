@@ -1,6 +1,7 @@
 //! What would be applied for an attempt, as whole objects in `snapshots/`.
 
 use super::{placement::separation, *};
+use crate::cluster::scope::Scope;
 use crate::run::{
     decide::{TargetTls, Turn},
     fixtures::{self, run},
@@ -22,6 +23,7 @@ fn settings() -> Settings {
         memtier_image: "example.com/memtier:2".into(),
         bullmq_image: "example.com/bullmq:5".into(),
         namespace: "dragstrip-system".into(),
+        scope: Scope::default(),
         scrape_interval_seconds: 0.0,
     }
 }
