@@ -44,6 +44,12 @@ struct Arguments {
     /// Image that holds dragstrip-bullmq, for phases that name none.
     #[arg(long, env = "DRAGSTRIP_BULLMQ_IMAGE", default_value = concat!("dragstrip.dev/bullmq:", env!("CARGO_PKG_VERSION")))]
     bullmq_image: String,
+    /// When these images are pulled: Always, IfNotPresent or Never; Kubernetes' own rule when absent.
+    #[arg(long, env = "DRAGSTRIP_IMAGE_PULL_POLICY", value_parser = ["Always", "IfNotPresent", "Never"])]
+    image_pull_policy: Option<String>,
+    /// Names of Secrets that pods of runs and Datastores may pull images with, separated by commas.
+    #[arg(long, env = "DRAGSTRIP_IMAGE_PULL_SECRETS", value_delimiter = ',')]
+    image_pull_secrets: Vec<String>,
     /// The operator's namespace: the Leases of nodes are kept there.
     #[arg(long, env = "DRAGSTRIP_NAMESPACE", default_value = "dragstrip-system")]
     namespace: String,
@@ -168,6 +174,8 @@ async fn start(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
             bullmq_image: arguments.bullmq_image,
             namespace: arguments.namespace,
             scope,
+            pull_policy: arguments.image_pull_policy,
+            pull_secrets: arguments.image_pull_secrets,
             scrape_interval_seconds: arguments.scrape_interval_seconds,
         }),
         agents: Agents::new()?,

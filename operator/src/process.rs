@@ -128,10 +128,8 @@ async fn readyz(State(health): State<Health>) -> impl IntoResponse {
 }
 
 async fn metrics(State(health): State<Health>) -> impl IntoResponse {
-    let text = match health.leads.load(Ordering::Relaxed) {
-        true => health.page.text(Timestamp::now()),
-        false => health.page.of_process(),
-    };
+    let leads = health.leads.load(Ordering::Relaxed);
+    let text = if leads { health.page.text(Timestamp::now()) } else { health.page.of_process() };
     text.map_err(|error| (StatusCode::INTERNAL_SERVER_ERROR, chain(&error)))
 }
 

@@ -44,7 +44,7 @@ fn read<K: serde::de::DeserializeOwned>(value: Value) -> K {
     serde_json::from_value(value).unwrap()
 }
 
-fn seen<K>(objects: Vec<K>) -> Store<K>
+pub(crate) fn seen<K>(objects: Vec<K>) -> Store<K>
 where
     K: Resource<DynamicType = ()> + Clone + Debug + 'static,
     K::DynamicType: Eq + Hash + Clone,
@@ -98,6 +98,8 @@ pub(crate) fn context(cluster: Cluster, answer: Answer) -> (Arc<Context>, Calls)
         bullmq_image: String::new(),
         namespace: "dragstrip-system".into(),
         scope: Scope::default(),
+        pull_policy: None,
+        pull_secrets: Vec::new(),
         scrape_interval_seconds: 0.0,
     };
     let context = Context {

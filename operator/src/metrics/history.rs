@@ -322,7 +322,9 @@ mod tests {
         };
         let listed = |namespace: &str, seconds: &[i64]| {
             let mut list = Newest::new(2);
-            seconds.iter().for_each(|second| list.put(of(namespace, *second), || *second));
+            for second in seconds {
+                list.put(of(namespace, *second), || *second);
+            }
             list
         };
         let mut newest = Newest::new(2);
