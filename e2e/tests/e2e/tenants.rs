@@ -244,11 +244,15 @@ async fn who_can_read_objects_commands_neither_server_nor_clients() -> Result<()
 }
 
 /// What a strict platform team sets, beside the defaults.
-const STRICT: &str = r#"policy={
-    "images": ["dragstrip.dev/testbed"], "tolerations": ["dedicated"],
-    "secrets": {"names": ["bench-*"]}, "limits": {"pods": 2, "repetitions": 3, "timeout": "5m"},
-    "external": {"allowFlush": false}
-}"#;
+const STRICT: [&str; 7] = [
+    "policy.images={dragstrip.dev/testbed}",
+    "policy.tolerations={dedicated}",
+    "policy.secrets.names={bench-*}",
+    "policy.limits.pods=2",
+    "policy.limits.repetitions=3",
+    "policy.limits.timeout=5m",
+    "policy.external.allowFlush=false",
+];
 
 #[tokio::test]
 async fn the_platforms_policy_is_held() -> Result<()> {
@@ -295,7 +299,7 @@ async fn the_platforms_policy_is_held() -> Result<()> {
             tenant.run_in("allowed", RunPhase::Succeeded, SHORT_RUN).await?;
             Ok(())
         };
-        helm::with_values(STRICT, held).await
+        helm::upgraded(&STRICT, held).await
     })
     .await
 }

@@ -6,6 +6,7 @@ use crate::{
     cluster::{
         agents::Agents,
         events::Announcer,
+        scope::Scope,
         world::{World, keep_service},
     },
     context::Settings,
@@ -44,7 +45,7 @@ fn read<K: serde::de::DeserializeOwned>(value: Value) -> K {
     serde_json::from_value(value).unwrap()
 }
 
-fn seen<K>(objects: Vec<K>) -> Store<K>
+pub(crate) fn seen<K>(objects: Vec<K>) -> Store<K>
 where
     K: Resource<DynamicType = ()> + Clone + Debug + 'static,
     K::DynamicType: Eq + Hash + Clone,
@@ -99,6 +100,9 @@ pub(crate) fn context(cluster: Cluster, answer: Answer) -> (Arc<Context>, Calls)
         order_key: None,
         policy: serde_json::from_value(json!({"heldByApiserver": true})).unwrap(),
         namespace: "dragstrip-system".into(),
+        scope: Scope::default(),
+        pull_policy: None,
+        pull_secrets: Vec::new(),
         scrape_interval_seconds: 0.0,
     };
     let context = Context {

@@ -13,13 +13,14 @@ use super::{
 };
 use crate::{
     cluster::{
-        apply::{apply as apply_object, delete},
+        apply::delete,
         lease,
         pods::{self, Trouble},
     },
     context::Context,
     labels::{self, RUN_MANAGER},
     process::chain,
+    sinks::remote_write::mark_due,
 };
 use dragstrip_crds::{BenchmarkRun, Datastore};
 use dragstrip_results::{result::FailureStep, stored, verdict};
@@ -55,6 +56,9 @@ pub enum Error {
     /// The Job could not be created.
     #[error("failed to create Job {1}")]
     CreateJob(#[source] kube::Error, String),
+    /// It could not be noted that the timeline of a Job is to be sent.
+    #[error("failed to note on Job {1} that its timeline is due")]
+    MarkDue(#[source] kube::Error, String),
     /// A Job could not be removed.
     #[error("failed to delete Job {1}")]
     RemoveJob(#[source] kube::Error, String),
@@ -274,6 +278,22 @@ async fn pods_now(
     Ok(list.items.into_iter().filter(|pod| pods::is_of_job(pod, &attempt.name, job)).collect())
 }
 
+/// Creates `config_map`, which is never written again; who has its name where it is not the
+/// run itself, that stored the same before.
+async fn keep(ctx: &Context, run: &ValidatedRun, config_map: &ConfigMap) -> Result<Option<Trouble>, Error> {
+    let api: Api<ConfigMap> = Api::namespaced(ctx.client.clone(), &run.holder.namespace);
+    let name = config_map.name_any();
+    let parameters = PostParams { field_manager: Some(RUN_MANAGER.to_owned()), ..PostParams::default() };
+    match api.create(&parameters, config_map).await {
+        Ok(_) => Ok(None),
+        Err(error) if already_there(&error) => {
+            let found = api.get_metadata_opt(&name).await.map_err(|error| Error::LookAtName(error, name))?;
+            Ok(found.and_then(|found| stranger("ConfigMap", &found, run)))
+        }
+        Err(error) => Err(Error::Store(error, name)),
+    }
+}
+
 async fn store(
     ctx: &Context,
     run: &ValidatedRun,
@@ -298,16 +318,16 @@ async fn store(
     let requirements = search::requirements(&result, &run.spec.requirements);
     verdict::judge(&mut result, &attempt.tool, requirements);
     let parts = stored::pack(&result)?;
-    let marks = stored::annotations(&result, parts.len())?;
+    let marks = stored::annotations(&result, &parts)?;
     let job = fetched.jobs.get(&attempt.name).map(Arc::as_ref);
-    let mut config_maps = build::config_maps(run, attempt, job, &marks, parts);
-    if let (Some(sink), Some(first)) = (&ctx.sinks.remote_write, config_maps.last_mut()) {
-        sink.mark(&result, first);
+    // Before it counts as stored: an operator that ends in between does it once more.
+    if let (Some(_), Some(job)) = (&ctx.sinks.remote_write, job) {
+        mark_due(&ctx.client, job, &result).await.map_err(|error| Error::MarkDue(error, job.name_any()))?;
     }
-    for config_map in config_maps {
-        apply_object(&ctx.client, RUN_MANAGER, &config_map)
-            .await
-            .map_err(|error| Error::Store(error, config_map.name_any()))?;
+    for config_map in build::config_maps(run, attempt, job, &marks, parts) {
+        if let Some(trouble) = keep(ctx, run, &config_map).await? {
+            return Ok(Applied::Delayed(trouble));
+        }
     }
     if result.failure.as_ref().is_some_and(|failed| failed.failure.step == FailureStep::Lost) {
         ctx.metrics.result_lost();

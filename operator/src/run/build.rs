@@ -78,9 +78,9 @@ fn memory(job: Option<&Job>) -> impl Iterator<Item = (String, String)> {
 
 /// Where the `parts` of the result of `attempt`, measured by `job`, are kept, the first
 /// with `marks` that tell what became of it (see [`stored::annotations`]), in the order
-/// in which they must be written: the first part comes last, since a
-/// result counts as stored when that one is there. Until then the others may be
-/// written anew, by an operator that was restarted in between.
+/// in which they must be written: the first part comes last, since a result counts as
+/// stored when that one is there. What an operator that was stopped in between left of
+/// another account has other names, and goes with the run.
 pub fn config_maps(
     run: &ValidatedRun,
     attempt: &Attempt,
@@ -93,11 +93,11 @@ pub fn config_maps(
         let mut kept = ConfigMap {
             metadata: metadata(
                 run,
-                &stored::part_name(&attempt.name, index + 1),
+                &stored::part_name(&attempt.name, index + 1, marks),
                 attempt_labels(run, attempt),
             ),
             binary_data: Some([(stored::KEY.to_owned(), ByteString(part))].into()),
-            immutable: first.then_some(true),
+            immutable: Some(true),
             ..ConfigMap::default()
         };
         if first {
@@ -188,6 +188,8 @@ pub fn job(
     let hash = (labels::SPEC_HASH.to_owned(), run.spec_hash.clone());
     let value = attempt.point.as_ref().and_then(|point| point.value);
     let value = value.map(|value| (labels::SEARCH_VALUE.to_owned(), value.to_string()));
+    let mut pod = pod::client_pod(run, attempt, target, &turn.client_nodes, settings)?;
+    settings.pull(&mut pod);
     let pods = i32::try_from(attempt.pods).unwrap_or(i32::MAX);
     Ok(Job {
         metadata: ObjectMeta {
@@ -206,7 +208,7 @@ pub fn job(
                     annotations: Some(pod_annotations(run, attempt)),
                     ..ObjectMeta::default()
                 }),
-                spec: Some(pod::client_pod(run, attempt, target, &turn.client_nodes, settings)?),
+                spec: Some(pod),
             },
             ..BatchJobSpec::default()
         }),
