@@ -4,7 +4,7 @@
 mod pod;
 
 use super::{shape::Shape, validate::ValidatedDatastore};
-use crate::labels;
+use crate::{labels, pod_settings};
 use dragstrip_crds::{
     Datastore,
     datastore::{Placement, SecretKeyReference},
@@ -232,6 +232,19 @@ impl Resources {
     }
 }
 
+fn template(datastore: &ValidatedDatastore, runner_image: &str) -> PodTemplateSpec {
+    let own = PodTemplateSpec {
+        metadata: Some(ObjectMeta {
+            labels: Some(pod_labels(datastore)),
+            annotations: Some(pairs(labels::UNMOVED)),
+            ..ObjectMeta::default()
+        }),
+        spec: Some(pod::pod(datastore, runner_image)),
+    };
+    let servers = LabelSelector { match_labels: Some(selector(&datastore.name)), ..LabelSelector::default() };
+    pod_settings::applied(&datastore.spec.pod, &servers, own)
+}
+
 /// The Service and StatefulSet of `datastore`.
 pub fn build(datastore: &ValidatedDatastore, runner_image: &str) -> Resources {
     let built_for = datastore.generation.to_string();
@@ -250,14 +263,7 @@ pub fn build(datastore: &ValidatedDatastore, runner_image: &str) -> Resources {
                 match_labels: Some(selector(&datastore.name)),
                 ..LabelSelector::default()
             },
-            template: PodTemplateSpec {
-                metadata: Some(ObjectMeta {
-                    labels: Some(pod_labels(datastore)),
-                    annotations: Some(pairs(labels::UNMOVED)),
-                    ..ObjectMeta::default()
-                }),
-                spec: Some(pod::pod(datastore, runner_image)),
-            },
+            template: template(datastore, runner_image),
             ..StatefulSetSpec::default()
         }),
         ..StatefulSet::default()
