@@ -30,7 +30,7 @@ build: node-modules ## Build the static programs into the cache (release)
 	RUSTFLAGS="-C target-feature=+crt-static" cargo build --profile small --locked --target $(HOST_TARGET) \
 	  -p dragstrip-operator -p dragstrip
 	mkdir -p $(DIST)/operator $(DIST)/runner $(DIST)/bin
-	install -C $(CARGO_TARGET_DIR)/$(HOST_TARGET)/small/dragstrip-operator $(DIST)/operator/
+	install -C $(CARGO_TARGET_DIR)/$(HOST_TARGET)/small/dragstrip{-operator,} $(DIST)/operator/
 	install -C $(CARGO_TARGET_DIR)/$(HOST_TARGET)/release/dragstrip-{runner,loadgen,clients} $(DIST)/runner/
 	install -C $(CARGO_TARGET_DIR)/$(HOST_TARGET)/small/dragstrip $(DIST)/bin/
 	install -CD -m 0644 LICENSE $(DIST)/operator/licenses/dragstrip/LICENSE
@@ -68,12 +68,19 @@ images: build build-bullmq ## Build the product's images and load them into the 
 	testbed/cluster build-image $(RUNNER_IMAGE) bench-jobs/runner/Containerfile $(DIST)/runner
 	testbed/cluster build-image $(BULLMQ_IMAGE) bench-jobs/bullmq/Containerfile $(DIST)/bullmq
 
+HELM_DOCS := $(DRAGSTRIP_CACHE)/tools/bin/helm-docs-1.14.2
+$(HELM_DOCS):
+	@echo "==> installing helm-docs (once)"
+	GOBIN=$(dir $@)helm-docs.new go install github.com/norwoodj/helm-docs/cmd/helm-docs@v1.14.2
+	mv $(dir $@)helm-docs.new/helm-docs $@ && rmdir $(dir $@)helm-docs.new
+
 .PHONY: generate
-generate: node-modules ## Write the generated files: CRDs, dashboards and the chart's copies of them, the schema of results, the fuzz targets' lock file
+generate: node-modules $(HELM_DOCS) ## Write the generated files: CRDs, dashboards and the chart's copies of them, its README, the schema of results, the fuzz targets' lock file
 	cargo run --quiet --locked -p dragstrip-crds --features crdgen --bin crdgen
 	cargo run --quiet --locked -p dragstrip-parsers --bin result-schema >docs/result.schema.json
 	cargo metadata --quiet --format-version 1 --manifest-path fuzz/Cargo.toml >/dev/null
 	cd dashboards && npm run --silent generate
+	$(HELM_DOCS) --chart-search-root charts --sort-values-order file --log-level warning
 
 ##### Checking
 
@@ -93,7 +100,7 @@ check: generate tools node-modules proof-modules ## Format, lint, licences, gene
 	cd dashboards/proof && npm run --silent check
 	$(DRAGSTRIP_CACHE)/tools/bin/cargo-deny --locked check bans licenses sources
 	shellcheck -x -P testbed $$(git ls-files -z testbed bench-jobs dashboards fuzz .ci | xargs -0r grep -lE '^#!.*(ba)?sh')
-	git diff --exit-code -- crds/yaml charts/dragstrip/{templates/crds,dashboards} dashboards/json docs/result.schema.json fuzz/Cargo.lock \
+	git diff --exit-code -- crds/yaml charts/dragstrip/{templates/crds,dashboards,README.md} dashboards/json docs/result.schema.json fuzz/Cargo.lock \
 	  || { echo "generated files are stale: run 'make generate' and commit the result"; exit 1; }
 
 .PHONY: tools
@@ -132,8 +139,8 @@ test: test-unit test-e2e test-dashboards ## Run all tests but those of test-long
 
 # Tests that wait for minutes, stop a part of the cluster and with it all others, or need a
 # machine with nothing else on it: clients that keep their turn as long as they may, nodes
-# and an apiserver that are lost, an upgrade, two operators, searches, thirty repetitions.
-E2E_LONG := held_up:: faults:: upgrade:: two_operators:: search:: clients::a_repetition_that_lost verdicts::thirty_clean verdicts_made::
+# and an apiserver that are lost, upgrades, two operators, releases and replicas, searches, thirty repetitions.
+E2E_LONG := held_up:: faults:: upgrade:: two_operators:: releases:: search:: clients::a_repetition_that_lost verdicts::thirty_clean verdicts_made::
 
 .PHONY: test-long
 test-long: ## Run what takes too long for every change: long end-to-end tests, the operator's figures, and each parser fuzzed for FUZZ_SECONDS

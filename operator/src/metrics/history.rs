@@ -3,9 +3,9 @@
 //! cost little. [`Newest`] is pure, [`follow`] needs the client.
 
 use super::{families::Families, phases::Detail};
-use crate::process::chain;
+use crate::{cluster::scope::Scope, process::chain};
 use dragstrip_crds::{BenchmarkRun, run::RunPhase};
-use futures::StreamExt;
+use futures::{StreamExt, future::join_all};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{
@@ -61,6 +61,17 @@ impl<V> Newest<V> {
     fn remove(&mut self, id: &Id) {
         if self.kept.remove(id).is_none() {
             self.older.remove(id);
+        }
+    }
+
+    /// Takes over what was `listed` of one namespace, or of all.
+    fn take_over(&mut self, namespace: Option<&str>, listed: Self) {
+        let elsewhere = |(_, of, _): &Id| namespace.is_some_and(|namespace| of != namespace);
+        self.kept.retain(|id, _| elsewhere(id));
+        self.older.retain(elsewhere);
+        self.older.extend(listed.older);
+        for (id, value) in listed.kept {
+            self.put(id, || Some(value));
         }
     }
 
@@ -197,15 +208,15 @@ impl History {
         }
     }
 
-    /// Takes note of what the watch told; `listing` is what the list has told so far, which
-    /// counts when it is complete.
-    fn take(&self, event: Event<Ended>, listing: &mut Newest<Shown>) {
+    /// Takes note of what the watch of one namespace, or of all, told; `listing` is what the list
+    /// has told so far, which counts when it is complete.
+    fn take(&self, namespace: Option<&str>, event: Event<Ended>, listing: &mut Newest<Shown>) {
         match event {
             Event::Init => *listing = Newest::new(listing.most),
             Event::InitApply(run) => self.put(listing, &run),
             Event::InitDone => {
                 let whole = std::mem::replace(listing, Newest::new(listing.most));
-                self.with(|newest| *newest = whole);
+                self.with(|newest| newest.take_over(namespace, whole));
             }
             Event::Apply(run) => self.with(|newest| self.put(newest, &run)),
             Event::Delete(run) => {
@@ -228,19 +239,24 @@ impl History {
     }
 
     /// Follows the runs that end, for ever; of none where none is to be kept.
-    pub async fn follow(&self, client: Client) {
-        let most = self.with(|newest| newest.most);
-        if most == 0 {
+    pub async fn follow(&self, client: Client, scope: &Scope) {
+        if self.with(|newest| newest.most) == 0 {
             return std::future::pending().await;
         }
+        let of = |(namespace, runs)| self.follow_in(&client, namespace, runs);
+        join_all(scope.apis(&client).into_iter().map(of)).await;
+    }
+
+    async fn follow_in(&self, client: &Client, namespace: Option<String>, runs: Api<Ended>) {
+        let most = self.with(|newest| newest.most);
         let ended = watcher::Config::default().fields("status.finishedAt!=");
-        let watch = |config| watcher::watcher(Api::<Ended>::all(client.clone()), config).default_backoff();
+        let watch = |config| watcher::watcher(runs.clone(), config).default_backoff();
         // One call, answered from the apiserver's cache run by run.
         let mut events = Box::pin(watch(ended.clone().streaming_lists()));
         let mut listing = Newest::new(most);
         while let Some(event) = events.next().await {
             match event {
-                Ok(event) => self.take(event, &mut listing),
+                Ok(event) => self.take(namespace.as_deref(), event, &mut listing),
                 Err(error) if refuses_streaming(&error) => {
                     tracing::info!("the apiserver does not stream lists: ended runs are listed in pages");
                     events = Box::pin(watch(ended.clone().page_size(PAGE)));
@@ -248,7 +264,7 @@ impl History {
                 // It is begun anew, later each time; what was seen stays.
                 Err(error) => tracing::warn!(error = %chain(&error), "the watch of ended runs failed"),
             }
-            if let Err(error) = self.refill(&client).await {
+            if let Err(error) = self.refill(client).await {
                 tracing::warn!(error = %chain(&error), "an ended run cannot be read for metrics");
             }
         }
@@ -306,6 +322,27 @@ mod tests {
         assert_eq!((seconds(&newest), newest.missing()), (vec![5, 9], None));
     }
 
+    #[test]
+    fn a_namespace_that_is_listed_anew_leaves_the_others() {
+        let of = |namespace: &str, second: i64| -> Id {
+            (Timestamp::from_second(second).unwrap(), namespace.into(), format!("run-{second}"))
+        };
+        let listed = |namespace: &str, seconds: &[i64]| {
+            let mut list = Newest::new(2);
+            for second in seconds {
+                list.put(of(namespace, *second), || Some(*second));
+            }
+            list
+        };
+        let mut newest = Newest::new(2);
+        newest.take_over(Some("races"), listed("races", &[1, 5, 9]));
+        newest.take_over(Some("pits"), listed("pits", &[2, 7]));
+        assert_eq!(seconds(&newest), [7, 9]);
+        newest.take_over(Some("races"), listed("races", &[1]));
+        assert_eq!(newest.kept.first_key_value().map(|(_, second)| *second), Some(7));
+        assert_eq!(newest.missing(), Some(&of("pits", 2)), "what is missing is read again");
+    }
+
     fn ended(name: &str, end: &str) -> Ended {
         serde_json::from_value(json!({
             "apiVersion": "dragstrip.dev/v1alpha1", "kind": "BenchmarkRun",
@@ -322,7 +359,7 @@ mod tests {
         let history = History::new(2, Box::new(|_, _| Families::default()));
         let names = || history.shown().into_iter().map(|run| run.name).collect::<Vec<_>>();
         let mut listing = Newest::new(2);
-        let mut take = |event| history.take(event, &mut listing);
+        let mut take = |event| history.take(None, event, &mut listing);
         take(Event::Init);
         take(Event::InitApply(ended("a", "2026-01-01T00:00:01Z")));
         take(Event::InitApply(
