@@ -176,9 +176,13 @@ fn each_bad_state_is_named_and_no_other_check_cries() {
         (CheckName::PlacementNotAsDeclared, "different zones: node-of-a in zone-2", |r| {
             r.nodes[0].zone = Some("zone-2".into());
         }),
-        (CheckName::PlacementNotAsDeclared, "different placement groups: node-of-a in none", |r| {
-            r.nodes[0].placement_group = None;
-        }),
+        (
+            CheckName::PlacementNotAsDeclared,
+            "different placement groups: others have a label and node-of-a none",
+            |r| {
+                r.nodes[0].placement_group = None;
+            },
+        ),
         (CheckName::NetworkAllowanceExceeded, "bw_out_allowance_exceeded of b counted 7 packets", |r| {
             let counters = &mut r.pods[1].client.network.as_mut().unwrap().allowance_exceeded;
             counters.insert("bw_out_allowance_exceeded".into(), 7);

@@ -20,7 +20,7 @@ use dragstrip_results::protocol::{
 };
 use k8s_openapi::{
     api::core::v1::{
-        Affinity, Container, ContainerPort, EnvVar, HTTPGetAction, PodAffinityTerm, PodAntiAffinity,
+        Affinity, Container, ContainerPort, EnvVar, HTTPGetAction, PodAffinity, PodAffinityTerm, PodAntiAffinity,
         PodSecurityContext, PodSpec, Probe, SeccompProfile, SecretVolumeSource, SecurityContext,
         TCPSocketAction, TopologySpreadConstraint, Volume, VolumeMount,
     },
@@ -300,6 +300,21 @@ fn never_beside_clients() -> PodAntiAffinity {
     }
 }
 
+/// The node of the Datastore called `other`.
+fn beside(other: &str) -> PodAffinity {
+    PodAffinity {
+        required_during_scheduling_ignored_during_execution: Some(vec![PodAffinityTerm {
+            topology_key: "kubernetes.io/hostname".to_owned(),
+            label_selector: Some(LabelSelector {
+                match_labels: Some(selector(other)),
+                ..LabelSelector::default()
+            }),
+            ..PodAffinityTerm::default()
+        }]),
+        ..PodAffinity::default()
+    }
+}
+
 /// The pod of `datastore`.
 pub(super) fn pod(datastore: &ValidatedDatastore, runner_image: &str) -> PodSpec {
     let spec = &datastore.spec;
@@ -329,7 +344,8 @@ pub(super) fn pod(datastore: &ValidatedDatastore, runner_image: &str) -> PodSpec
         }),
         node_selector: Some(placement.node_selector.clone()).filter(|labels| !labels.is_empty()),
         affinity: Some(Affinity {
-            node_affinity: Some(prefer_role(labels::SERVER)),
+            node_affinity: Some(node_affinity(labels::SERVER, &by_fields(placement))),
+            pod_affinity: placement.same_node_as.as_deref().map(beside),
             pod_anti_affinity: Some(never_beside_clients()),
             ..Affinity::default()
         }),
