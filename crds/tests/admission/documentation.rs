@@ -10,7 +10,10 @@ fn fields() -> Vec<(String, Value)> {
     for (kind, spec) in [("datastore", schema::spec::<Datastore>()), ("run", schema::spec::<BenchmarkRun>())]
     {
         schema::walk(&spec, kind, &mut |path, schema| {
-            let theirs = [".env.", ".tolerations.", ".resources."].iter().any(|part| path.contains(part));
+            let theirs =
+                [".env.", ".tolerations.", ".resources.", ".affinity.", ".topologySpreadConstraints."]
+                    .iter()
+                    .any(|part| path.contains(part));
             if !theirs {
                 fields.push((path.to_owned(), schema.clone()));
             }
