@@ -7,6 +7,7 @@ pub mod events;
 pub mod feed;
 pub mod finished;
 pub mod lease;
+pub mod metadata;
 pub mod nodes;
 pub mod own_writes;
 pub mod pods;

@@ -2,8 +2,11 @@
 //! to use, a way to talk to runners and observers, and metrics.
 
 use crate::{
-    cluster::{agents::Agents, events::Announcer, own_writes::OwnWrites, retry::Retries, world::World},
-    metrics::Metrics,
+    cluster::{
+        agents::Agents, events::Announcer, metadata::Known, own_writes::OwnWrites, retry::Retries,
+        world::World,
+    },
+    metrics::{Metrics, Prices},
     run::{Remembered, Unread},
     sinks::Sinks,
 };
@@ -24,6 +27,9 @@ pub struct Settings {
     pub namespace: String,
     /// How often Prometheus scrapes client pods, in seconds; 0 where it does not.
     pub scrape_interval_seconds: f64,
+    /// Where nodes have the cloud's metadata service, which is asked of their placement
+    /// groups; absent where it is not to be asked.
+    pub metadata_service: Option<String>,
 }
 
 impl Settings {
@@ -57,6 +63,10 @@ pub struct Context {
     pub remembered: Arc<Remembered>,
     /// Who else is told of results.
     pub sinks: Arc<Sinks>,
+    /// What the cloud's metadata service said of nodes.
+    pub metadata: Arc<Known>,
+    /// What is known of instance types.
+    pub prices: Arc<Prices>,
     /// Counters of the process.
     pub metrics: Metrics,
 }

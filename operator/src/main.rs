@@ -56,6 +56,13 @@ struct Arguments {
     prices_file: Option<PathBuf>,
     #[command(flatten)]
     sinks: sinks::Settings,
+    /// Ask the cloud's instance metadata service of each node of a run, once, which placement
+    /// group it is in: by a Job in the operator's namespace, in the node's own network.
+    #[arg(long, env = "DRAGSTRIP_ASK_METADATA_SERVICE")]
+    ask_metadata_service: bool,
+    /// Where nodes have that service.
+    #[arg(long, env = "DRAGSTRIP_METADATA_SERVICE", default_value = "http://169.254.169.254")]
+    metadata_service: String,
     /// Log lines for people instead of JSON.
     #[arg(long)]
     plain_logs: bool,
@@ -132,7 +139,7 @@ async fn start(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
     let prices = prices(arguments.prices_file.as_deref())?;
     let client = counting_client(kube::Config::infer().await?, &metrics)?;
     let feeds = Feeds::new(&client, &metrics);
-    let page = Page::new(metrics.clone(), feeds.world(), prices, arguments.metrics_max_runs);
+    let page = Page::new(metrics.clone(), feeds.world(), prices.clone(), arguments.metrics_max_runs);
     let context = Context {
         world: feeds.world(),
         retries: Arc::default(),
@@ -147,9 +154,12 @@ async fn start(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
             bullmq_image: arguments.bullmq_image,
             namespace: arguments.namespace,
             scrape_interval_seconds: arguments.scrape_interval_seconds,
+            metadata_service: arguments.ask_metadata_service.then_some(arguments.metadata_service),
         }),
         agents: Agents::new()?,
         sinks: Arc::new(sinks),
+        prices: Arc::new(prices),
+        metadata: Arc::default(),
         metrics,
     };
     Ok(Box::pin(process::run(context, feeds, page, arguments.listen)).await?)

@@ -94,15 +94,15 @@ pub enum CheckName {
 }
 
 impl CheckName {
-    /// Those that are conditions of the run.
-    pub const CONDITIONS: [Self; 7] = [
-        Self::SameZone,
-        Self::SamePlacementGroup,
-        Self::ClientStronger,
-        Self::DistinctNodes,
-        Self::ExclusiveCPUs,
-        Self::IoUring,
-        Self::ThreadsAsRequested,
+    /// Those that are conditions of the run, with the condition's type.
+    pub const CONDITIONS: [(Self, &'static str); 7] = [
+        (Self::SameZone, "SameZone"),
+        (Self::SamePlacementGroup, "SamePlacementGroup"),
+        (Self::ClientStronger, "ClientStronger"),
+        (Self::DistinctNodes, "DistinctNodes"),
+        (Self::ExclusiveCPUs, "ExclusiveCPUs"),
+        (Self::IoUring, "IoUring"),
+        (Self::ThreadsAsRequested, "ThreadsAsRequested"),
     ];
 }
 

@@ -127,6 +127,13 @@ pub fn terms(wants: &[Want]) -> Vec<NodeSelectorTerm> {
     if wants.is_empty() { Vec::new() } else { terms.into_iter().map(term).collect() }
 }
 
+/// The terms for what `placement` asks for by fields of its own; its `nodeSelector` stands in
+/// the pod as it is.
+pub fn by_fields(placement: &Placement) -> Vec<NodeSelectorTerm> {
+    let named: Vec<Want> = wants(placement).into_iter().filter(|want| want.field != "nodeSelector").collect();
+    terms(&named)
+}
+
 /// `wants` with their fields and labels, for messages.
 pub fn told<'a>(wants: impl IntoIterator<Item = &'a Want>) -> String {
     let one = |want: &Want| {
@@ -174,12 +181,16 @@ mod tests {
 
     #[test]
     fn a_node_matches_every_field_and_a_group_by_either_label() {
-        let declared = placement(json!({"zone": "z1", "placementGroup": "g", "nodeSelector": {"pool": "fast"}}));
+        let declared =
+            placement(json!({"zone": "z1", "placementGroup": "g", "nodeSelector": {"pool": "fast"}}));
         let with = |group: &str, zone: &str| {
             node("n", json!({(group): "g", "topology.kubernetes.io/zone": zone, "pool": "fast"}))
         };
         assert!(selected(&with("dragstrip.dev/placement-group", "z1"), &declared), "people's own label");
-        assert!(selected(&with("karpenter.k8s.aws/placement-group-id", "z1"), &declared), "Karpenter's label");
+        assert!(
+            selected(&with("karpenter.k8s.aws/placement-group-id", "z1"), &declared),
+            "Karpenter's label"
+        );
         assert!(!selected(&with("dragstrip.dev/placement-group", "z2"), &declared), "another zone");
         assert!(!selected(&with("other", "z1"), &declared), "no group");
         assert!(selected(&node("n", json!({})), &Placement::default()), "nothing is asked for");
@@ -187,10 +198,12 @@ mod tests {
 
     #[test]
     fn the_affinity_has_a_term_for_each_label_of_the_group() {
-        let wants = wants(&placement(json!({"zone": "z1", "placementGroup": "g", "instanceType": "c7i.large"})));
+        let wants =
+            wants(&placement(json!({"zone": "z1", "placementGroup": "g", "instanceType": "c7i.large"})));
         let terms = serde_json::to_value(terms(&wants)).unwrap();
         let is = |key: &str, value: &str| json!({"key": key, "operator": "In", "values": [value]});
-        let (zone, kind) = (is("topology.kubernetes.io/zone", "z1"), is("node.kubernetes.io/instance-type", "c7i.large"));
+        let (zone, kind) =
+            (is("topology.kubernetes.io/zone", "z1"), is("node.kubernetes.io/instance-type", "c7i.large"));
         let expected = json!([
             {"matchExpressions": [zone, is("karpenter.k8s.aws/placement-group-id", "g"), kind]},
             {"matchExpressions": [zone, is("dragstrip.dev/placement-group", "g"), kind]},
@@ -202,14 +215,26 @@ mod tests {
     #[test]
     fn clients_are_put_beside_the_server_by_the_labels_that_all_its_nodes_have() {
         let zone = "topology.kubernetes.io/zone";
-        let (a, b, c) = (node("a", json!({(zone): "z1"})), node("b", json!({(zone): "z1"})), node("c", json!({(zone): "z2"})));
+        let (a, b, c) = (
+            node("a", json!({(zone): "z1"})),
+            node("b", json!({(zone): "z1"})),
+            node("c", json!({(zone): "z2"})),
+        );
         let want = beside(Some(Colocate::Zone), &[&a, &b]).unwrap().unwrap();
         assert!(want.met(&a) && !want.met(&c));
         assert_eq!(beside(None, &[&a, &c]), Ok(None));
         let apart = beside(Some(Colocate::Zone), &[&a, &c]).unwrap_err();
-        assert!(apart.contains("a has topology.kubernetes.io/zone=z1, c has topology.kubernetes.io/zone=z2"), "{apart}");
+        assert!(
+            apart.contains("a has topology.kubernetes.io/zone=z1, c has topology.kubernetes.io/zone=z2"),
+            "{apart}"
+        );
         let bare = beside(Some(Colocate::PlacementGroup), &[&a]).unwrap_err();
-        for words in ["spec.clients.colocate is PlacementGroup", "a has none", "karpenter.k8s.aws/placement-group-id or dragstrip.dev/placement-group", "spec.clients.placement"] {
+        for words in [
+            "spec.clients.colocate is PlacementGroup",
+            "a has none",
+            "karpenter.k8s.aws/placement-group-id or dragstrip.dev/placement-group",
+            "spec.clients.placement",
+        ] {
             assert!(bare.contains(words), "{words}: {bare}");
         }
     }
@@ -217,7 +242,10 @@ mod tests {
     #[test]
     fn what_no_node_has_is_named_by_field_and_label() {
         let wants = wants(&placement(json!({"zone": "z1", "instanceType": "huge"})));
-        let nodes = [node("a", json!({"topology.kubernetes.io/zone": "z1"})), node("b", json!({"node.kubernetes.io/instance-type": "small"}))];
+        let nodes = [
+            node("a", json!({"topology.kubernetes.io/zone": "z1"})),
+            node("b", json!({"node.kubernetes.io/instance-type": "small"})),
+        ];
         assert_eq!(
             unmet(&wants, nodes.iter()),
             "no node matches spec.placement.instanceType (instanceType: node.kubernetes.io/instance-type=huge)"

@@ -296,7 +296,10 @@ mod tests {
         assert!(told.contains("spec.placement.zone (zone: topology.kubernetes.io/zone=eu-1a)"), "{told}");
         let told = placed(json!({"placementGroup": "pg-1"}));
         let either = "karpenter.k8s.aws/placement-group-id=pg-1 or dragstrip.dev/placement-group=pg-1";
-        assert!(told.contains(&format!("spec.placement.placementGroup (placementGroup: {either})")), "{told}");
+        assert!(
+            told.contains(&format!("spec.placement.placementGroup (placementGroup: {either})")),
+            "{told}"
+        );
     }
 
     #[test]

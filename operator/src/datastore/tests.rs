@@ -97,6 +97,7 @@ pub(crate) fn context(cluster: Cluster, answer: Answer) -> (Arc<Context>, Calls)
         bullmq_image: String::new(),
         namespace: "dragstrip-system".into(),
         scrape_interval_seconds: 0.0,
+        metadata_service: None,
     };
     let context = Context {
         retries: Arc::default(),
@@ -121,6 +122,8 @@ pub(crate) fn context(cluster: Cluster, answer: Answer) -> (Arc<Context>, Calls)
             datastores: seen(Vec::new()),
         },
         sinks: Arc::default(),
+        prices: Arc::default(),
+        metadata: Arc::default(),
         metrics: Metrics::new().unwrap(),
     };
     (Arc::new(context), calls)

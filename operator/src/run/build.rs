@@ -170,7 +170,7 @@ pub fn job(
 ) -> Result<Job, serde_json::Error> {
     let mut pod_labels = attempt_labels(run, attempt);
     pod_labels.insert(labels::COMPONENT.to_owned(), labels::CLIENT.to_owned());
-    if run.spec.clients.share_server_node {
+    if run.spec.clients.share_node() {
         pod_labels.insert(labels::SHARES_SERVER_NODE.to_owned(), "true".to_owned());
     }
     let identity = target.identity.as_ref().map(serde_json::to_string).transpose()?;
@@ -197,7 +197,7 @@ pub fn job(
                     annotations: Some(pod_annotations(run, attempt)),
                     ..ObjectMeta::default()
                 }),
-                spec: Some(pod::client_pod(run, attempt, target, &turn.client_nodes, settings)?),
+                spec: Some(pod::client_pod(run, attempt, target, turn, settings)?),
             },
             ..BatchJobSpec::default()
         }),

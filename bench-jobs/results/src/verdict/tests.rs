@@ -370,3 +370,27 @@ fn a_saturated_client_beside_a_saturated_server_is_told_by_the_fuller_one() {
     assert_eq!(found.by, Limiter::Client);
     assert!(found.evidence.contains("redis-server of redis-0 at 90 %"), "{}", found.evidence);
 }
+
+#[test]
+fn a_condition_is_judged_only_where_it_is_asked_for() {
+    let apart = || {
+        let mut result = clean();
+        result.nodes[0].zone = Some("zone-2".into());
+        result
+    };
+    let ignore = json!({"check": "PlacementNotAsDeclared", "level": "Ignore"});
+    let with = |level: &str| {
+        [requirement(ignore.clone()), requirement(json!({"check": "SameZone", "level": level}))]
+    };
+    let names = |result: &RepetitionResult| -> Vec<String> {
+        result.reasons.iter().map(|reason| reason.reason.clone()).collect()
+    };
+    let silent = judged(apart(), &loadgen(), &[requirement(ignore.clone())]);
+    assert_eq!(silent.verdict, Some(Verdict::Valid), "{:?}", silent.reasons);
+    let warned = judged(apart(), &loadgen(), &with("Warn"));
+    assert_eq!((warned.verdict, names(&warned)), (Some(Verdict::Degraded), vec!["NotSameZone".to_owned()]));
+    let strict = judged(apart(), &loadgen(), &with("Required"));
+    assert_eq!((strict.verdict, names(&strict)), (Some(Verdict::Invalid), vec!["NotSameZone".to_owned()]));
+    let holds = judged(clean(), &loadgen(), &with("Required"));
+    assert!(holds.checks.iter().any(|check| check.name == "SameZone" && check.state == CheckState::Passed));
+}

@@ -14,6 +14,7 @@ use crate::{
     labels,
     run::{
         decide::ReadyTarget,
+        turn::Looked,
         validate::{Attempt, ValidatedRun},
     },
 };
@@ -159,7 +160,7 @@ pub(super) fn client_pod(
     run: &ValidatedRun,
     attempt: &Attempt,
     target: &ReadyTarget,
-    client_nodes: &[String],
+    turn: &Looked,
     settings: &Settings,
 ) -> Result<PodSpec, serde_json::Error> {
     let placement = &run.spec.clients.placement;
@@ -185,7 +186,7 @@ pub(super) fn client_pod(
         }),
         node_selector: Some(placement.node_selector.clone()).filter(|labels| !labels.is_empty()),
         affinity: Some(Affinity {
-            node_affinity: Some(nodes(client_nodes)),
+            node_affinity: Some(nodes(&turn.client_nodes, turn.wanted.clone())),
             pod_anti_affinity: Some(separation(run, attempt)),
             ..Affinity::default()
         }),
