@@ -4,7 +4,7 @@
 mod pod;
 
 use super::{shape::Shape, validate::ValidatedDatastore};
-use crate::labels;
+use crate::{labels, pod_settings};
 use dragstrip_crds::{
     Datastore,
     datastore::{Placement, SecretKeyReference},
@@ -222,6 +222,19 @@ pub fn budget_name(name: &str) -> String {
     format!("dragstrip-{name}")
 }
 
+fn template(datastore: &ValidatedDatastore, runner_image: &str) -> PodTemplateSpec {
+    let own = PodTemplateSpec {
+        metadata: Some(ObjectMeta {
+            labels: Some(pod_labels(datastore)),
+            annotations: Some(pairs(labels::UNMOVED)),
+            ..ObjectMeta::default()
+        }),
+        spec: Some(pod::pod(datastore, runner_image)),
+    };
+    let servers = LabelSelector { match_labels: Some(selector(&datastore.name)), ..LabelSelector::default() };
+    pod_settings::applied(&datastore.spec.pod, &servers, own)
+}
+
 /// The Service and StatefulSet of `datastore`.
 pub fn build(datastore: &ValidatedDatastore, runner_image: &str) -> Resources {
     let built_for = datastore.generation.to_string();
@@ -240,14 +253,7 @@ pub fn build(datastore: &ValidatedDatastore, runner_image: &str) -> Resources {
                 match_labels: Some(selector(&datastore.name)),
                 ..LabelSelector::default()
             },
-            template: PodTemplateSpec {
-                metadata: Some(ObjectMeta {
-                    labels: Some(pod_labels(datastore)),
-                    annotations: Some(pairs(labels::UNMOVED)),
-                    ..ObjectMeta::default()
-                }),
-                spec: Some(pod::pod(datastore, runner_image)),
-            },
+            template: template(datastore, runner_image),
             ..StatefulSetSpec::default()
         }),
         ..StatefulSet::default()

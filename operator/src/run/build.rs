@@ -9,7 +9,7 @@ use super::{
     validate::{Attempt, ValidatedRun},
 };
 use super::{kept::annotation, turn::Looked};
-use crate::{context::Settings, labels};
+use crate::{context::Settings, labels, pod_settings};
 use dragstrip_crds::{BenchmarkRun, Datastore, DatastoreSpec};
 use dragstrip_results::{
     protocol::{JobSpec, JobTarget},
@@ -19,9 +19,9 @@ use k8s_openapi::{
     ByteString,
     api::{
         batch::v1::{Job, JobSpec as BatchJobSpec},
-        core::v1::{ConfigMap, PodTemplateSpec},
+        core::v1::{ConfigMap, PodSpec, PodTemplateSpec},
     },
-    apimachinery::pkg::apis::meta::v1::OwnerReference,
+    apimachinery::pkg::apis::meta::v1::{LabelSelector, OwnerReference},
 };
 use kube::{Resource, ResourceExt, api::ObjectMeta};
 use std::collections::BTreeMap;
@@ -159,6 +159,23 @@ fn pod_annotations(run: &ValidatedRun, attempt: &Attempt) -> BTreeMap<String, St
     all.map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
 }
 
+fn template(run: &ValidatedRun, attempt: &Attempt, pod: PodSpec) -> PodTemplateSpec {
+    let mut labels = attempt_labels(run, attempt);
+    labels.insert(labels::COMPONENT.to_owned(), labels::CLIENT.to_owned());
+    if run.spec.clients.share_node() {
+        labels.insert(labels::SHARES_SERVER_NODE.to_owned(), "true".to_owned());
+    }
+    let metadata = ObjectMeta {
+        labels: Some(labels),
+        annotations: Some(pod_annotations(run, attempt)),
+        ..ObjectMeta::default()
+    };
+    let own = PodTemplateSpec { metadata: Some(metadata), spec: Some(pod) };
+    let clients = [(labels::RUN_UID.to_owned(), run.holder.uid.clone())].into();
+    let clients = LabelSelector { match_labels: Some(clients), ..LabelSelector::default() };
+    pod_settings::applied(&run.spec.clients.pod, &clients, own)
+}
+
 /// The Job of `attempt`: all its pods at once, on the nodes that the run holds for
 /// them, none of them ever retried.
 pub fn job(
@@ -168,11 +185,7 @@ pub fn job(
     turn: &Looked,
     settings: &Settings,
 ) -> Result<Job, serde_json::Error> {
-    let mut pod_labels = attempt_labels(run, attempt);
-    pod_labels.insert(labels::COMPONENT.to_owned(), labels::CLIENT.to_owned());
-    if run.spec.clients.share_node() {
-        pod_labels.insert(labels::SHARES_SERVER_NODE.to_owned(), "true".to_owned());
-    }
+    let pod = pod::client_pod(run, attempt, target, turn, settings)?;
     let identity = target.identity.as_ref().map(serde_json::to_string).transpose()?;
     let identity = identity.map(|identity| (labels::SERVER_IDENTITY.to_owned(), identity));
     let no_node = turn.no_node.clone().map(|why| (labels::NO_NODE.to_owned(), why));
@@ -191,14 +204,7 @@ pub fn job(
             parallelism: Some(pods),
             backoff_limit: Some(0),
             active_deadline_seconds: Some(last_resort_seconds(run)),
-            template: PodTemplateSpec {
-                metadata: Some(ObjectMeta {
-                    labels: Some(pod_labels),
-                    annotations: Some(pod_annotations(run, attempt)),
-                    ..ObjectMeta::default()
-                }),
-                spec: Some(pod::client_pod(run, attempt, target, turn, settings)?),
-            },
+            template: template(run, attempt, pod),
             ..BatchJobSpec::default()
         }),
         ..Job::default()

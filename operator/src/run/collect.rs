@@ -76,6 +76,7 @@ fn without_result(attempt: &Attempt, pod: &Pod, unreadable: Option<&str>) -> Pod
         .or_else(|| ended.and_then(|e| e.reason.clone()))
         .unwrap_or_else(|| "no reason given".to_owned());
     let detail = status.and_then(|s| s.message.clone()).map(|m| format!(" ({m})")).unwrap_or_default();
+    let remedy = pods::remedy(&why).map(|remedy| format!(": {remedy}")).unwrap_or_default();
     let (step, message) = if !pods::ended(pod) {
         let grace = RESULT_GRACE.as_secs();
         (FailureStep::Lost, format!("no result arrived within {grace} s of the declared end of the load"))
@@ -84,7 +85,7 @@ fn without_result(attempt: &Attempt, pod: &Pod, unreadable: Option<&str>) -> Pod
     } else if let Some(unreadable) = unreadable {
         (FailureStep::Lost, format!("its result could not be read: {unreadable}"))
     } else {
-        (FailureStep::Tool, format!("the pod ended without a result: {why}{detail}"))
+        (FailureStep::Tool, format!("the pod ended without a result: {why}{detail}{remedy}"))
     };
     let failure = Failure {
         exit_code: ended.map(|e| e.exit_code),

@@ -7,7 +7,7 @@ use super::{
     search::{Point, points},
     turn::digest,
 };
-use crate::cluster::lease::Holder;
+use crate::{cluster::lease::Holder, datastore::ClientNeeds};
 use dragstrip_crds::{
     BenchmarkRun, BenchmarkRunSpec,
     run::PhaseSpec,
@@ -144,6 +144,12 @@ fn count(number: i32) -> u32 {
 /// Most client pods of `phase`, when the run has `pods`.
 pub fn most_pods(phase: &PhaseSpec, pods: i32) -> i32 {
     phase.search.as_ref().map_or(pods, |search| search.most_pods(pods))
+}
+
+/// What the clients of `spec` ask for by default; `placed` says that there are nodes for them.
+pub fn client_needs(spec: &BenchmarkRunSpec, placed: bool) -> ClientNeeds {
+    let threads = spec.phases.iter().filter_map(rules::load_threads).map(|(_, threads)| threads);
+    ClientNeeds { threads: u64::from(count(threads.max().unwrap_or(1))).max(1), placed }
 }
 
 /// The tool of `phase`: the one that it names.

@@ -37,6 +37,8 @@ const SERVER_CERTIFICATE: &str = "tls-server";
 const CLIENT_CERTIFICATE: &str = "tls-client";
 /// The last lines of a container that fails become part of the pod's status.
 const LAST_WORDS: &str = "FallbackToLogsOnError";
+/// How far a shard's bus port is above its own.
+const BUS_PORT_ABOVE: i32 = 10_000;
 /// Read by the group alone, which is the server's.
 const CERTIFICATE_MODE: i32 = 0o440;
 
@@ -163,7 +165,11 @@ fn server_ports(spec: &DatastoreSpec, index: usize) -> Vec<ContainerPort> {
         ..ContainerPort::default()
     };
     let further = spec.custom.iter().flat_map(|custom| &custom.ports);
+    // On the node's network the scheduler must know of every port that is listened on.
+    let bus = (spec.pod.host_network && spec.cluster.is_some())
+        .then(|| port(&format!("bus-{index}"), spec.port + BUS_PORT_ABOVE));
     std::iter::once(port(&port_name(spec, index), spec.port))
+        .chain(bus)
         .chain(further.map(|further| port(&further.name, further.port)))
         .collect()
 }
