@@ -24,6 +24,7 @@ mod queue;
 mod quickstart;
 mod refusals;
 mod search;
+mod seccomp;
 mod secrets;
 mod server_trouble;
 mod strangers;
