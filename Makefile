@@ -135,7 +135,7 @@ demo: install ## One command: cluster, operator, quickstart, a table of numbers
 	$(CLUSTER_ENV); testbed/demo $(DIST)/bin/dragstrip
 
 .PHONY: test
-test: test-unit test-e2e test-dashboards ## Run all tests but those of test-long
+test: test-unit test-eks test-e2e test-dashboards ## Run all tests but those of test-long
 
 # Tests that wait for minutes, stop a part of the cluster and with it all others, or need a
 # machine with nothing else on it: clients that keep their turn as long as they may, nodes
@@ -156,6 +156,12 @@ test-unit: tools node-modules proof-modules test-rules ## Run unit and scenario 
 	cd bench-jobs/bullmq && npm test --silent
 	cd dashboards && npm test --silent
 	cd dashboards/proof && npm test --silent
+
+.PHONY: test-eks
+test-eks: cluster build ## Hold deploy/eks against a real apiserver, and the flagship example against nodes as EKS makes them (a minute)
+	cargo test --quiet --locked --workspace --test eks --no-run
+	$(CLUSTER_ENV); DRAGSTRIP_OPERATOR=$(DIST)/operator/dragstrip-operator \
+	  testbed/without-kubelets cargo test --locked --workspace --test eks
 
 .PHONY: test-rules
 test-rules: tools ## Check the chart's alert rules and try them
