@@ -10,6 +10,9 @@ export CLUSTER ?= local
 
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 HOST_TARGET = $(shell rustc -vV | sed -n 's/^host: //p')
+# What is built for; a release says both, for each architecture.
+BUILD_TARGET ?= $(HOST_TARGET)
+NPM_PLATFORM ?=
 DIST := $(DRAGSTRIP_CACHE)/dist
 OPERATOR_IMAGE := dragstrip.dev/operator:$(VERSION)
 RUNNER_IMAGE := dragstrip.dev/runner:$(VERSION)
@@ -25,14 +28,14 @@ help: ## List the targets
 .PHONY: build
 build: node-modules ## Build the static programs into the cache (release)
 	@echo "==> compiling the operator, the runner, the load generators and the command line"
-	RUSTFLAGS="-C target-feature=+crt-static" cargo build --release --locked --target $(HOST_TARGET) \
+	RUSTFLAGS="-C target-feature=+crt-static" cargo build --release --locked --target $(BUILD_TARGET) \
 	  -p dragstrip-runner -p dragstrip-loadgen -p dragstrip-clients
-	RUSTFLAGS="-C target-feature=+crt-static" cargo build --profile small --locked --target $(HOST_TARGET) \
+	RUSTFLAGS="-C target-feature=+crt-static" cargo build --profile small --locked --target $(BUILD_TARGET) \
 	  -p dragstrip-operator -p dragstrip
 	mkdir -p $(DIST)/operator $(DIST)/runner $(DIST)/bin
-	install -C $(CARGO_TARGET_DIR)/$(HOST_TARGET)/small/dragstrip-operator $(DIST)/operator/
-	install -C $(CARGO_TARGET_DIR)/$(HOST_TARGET)/release/dragstrip-{runner,loadgen,clients} $(DIST)/runner/
-	install -C $(CARGO_TARGET_DIR)/$(HOST_TARGET)/small/dragstrip $(DIST)/bin/
+	install -C $(CARGO_TARGET_DIR)/$(BUILD_TARGET)/small/dragstrip-operator $(DIST)/operator/
+	install -C $(CARGO_TARGET_DIR)/$(BUILD_TARGET)/release/dragstrip-{runner,loadgen,clients} $(DIST)/runner/
+	install -C $(CARGO_TARGET_DIR)/$(BUILD_TARGET)/small/dragstrip $(DIST)/bin/
 	install -CD -m 0644 LICENSE $(DIST)/operator/licenses/dragstrip/LICENSE
 	install -CD -m 0644 LICENSE $(DIST)/runner/licenses/dragstrip/LICENSE
 	@# The load generator holds BullMQ's script.
@@ -45,9 +48,10 @@ build-bullmq: node-modules ## Build the BullMQ job into the cache, with the modu
 	cmp -s bench-jobs/bullmq/package-lock.json $(DIST)/bullmq/package-lock.json || { \
 	  install -C -m 0644 bench-jobs/bullmq/{package.json,.npmrc} $(DIST)/bullmq/ && \
 	  install -m 0644 bench-jobs/bullmq/package-lock.json $(DIST)/bullmq/ && \
-	  cd $(DIST)/bullmq && npm ci --loglevel=error --omit=dev --ignore-scripts || { rm -f $(DIST)/bullmq/package-lock.json; exit 1; }; }
+	  cd $(DIST)/bullmq && npm ci --loglevel=error --omit=dev --ignore-scripts $(NPM_PLATFORM) || { rm -f $(DIST)/bullmq/package-lock.json; exit 1; }; }
 	rm -rf $(DIST)/bullmq/dist/src && cp -R bench-jobs/bullmq/dist/src $(DIST)/bullmq/dist/
 	chmod 0755 $(DIST)/bullmq/dist/src/main.js
+	mkdir -p $(DIST)/bullmq/bin && ln -sfn /opt/dragstrip-bullmq/dist/src/main.js $(DIST)/bullmq/bin/dragstrip-bullmq
 	rm -rf $(DIST)/bullmq/licenses && install -D -m 0644 LICENSE $(DIST)/bullmq/licenses/dragstrip/LICENSE
 	cd $(DIST)/bullmq/node_modules && find . -type f -iname 'licen[cs]e*' -exec cp --parents -t ../licenses {} +
 
