@@ -17,6 +17,7 @@ DIST := $(DRAGSTRIP_CACHE)/dist
 OPERATOR_IMAGE := dragstrip.dev/operator:$(VERSION)
 RUNNER_IMAGE := dragstrip.dev/runner:$(VERSION)
 BULLMQ_IMAGE := dragstrip.dev/bullmq:$(VERSION)
+PREFIX ?= $(HOME)/.local
 CLUSTER_ENV = eval "$$(testbed/cluster env)"
 
 .PHONY: help
@@ -72,6 +73,14 @@ images: build build-bullmq ## Build the product's images and load them into the 
 	testbed/cluster build-image $(RUNNER_IMAGE) bench-jobs/runner/Containerfile $(DIST)/runner
 	testbed/cluster build-image $(BULLMQ_IMAGE) bench-jobs/bullmq/Containerfile $(DIST)/bullmq
 
+.PHONY: cli
+cli: node-modules ## Put dragstrip and kubectl-dragstrip into ~/.local/bin, or PREFIX/bin
+	cargo build --profile small --locked -p dragstrip
+	install -D $(CARGO_TARGET_DIR)/small/dragstrip $(PREFIX)/bin/dragstrip
+	ln -sfn dragstrip $(PREFIX)/bin/kubectl-dragstrip
+	@echo "installed $(PREFIX)/bin/dragstrip, which is 'kubectl dragstrip' too"
+	@case ":$$PATH:" in *:$(PREFIX)/bin:*) ;; *) echo "add $(PREFIX)/bin to your PATH" ;; esac
+
 .PHONY: generate
 generate: node-modules ## Write the generated files: CRDs, dashboards and the chart's copies of them, the schema of results, the fuzz targets' lock file
 	cargo run --quiet --locked -p dragstrip-crds --features crdgen --bin crdgen
@@ -96,7 +105,10 @@ check: generate tools node-modules proof-modules ## Format, lint, licences, gene
 	cd dashboards && npm run --silent check
 	cd dashboards/proof && npm run --silent check
 	$(DRAGSTRIP_CACHE)/tools/bin/cargo-deny --locked check bans licenses sources
-	shellcheck -x -P testbed $$(git ls-files -z testbed bench-jobs dashboards fuzz .ci | xargs -0r grep -lE '^#!.*(ba)?sh')
+	release/check-versions
+	release/check-versions-test
+	$(DRAGSTRIP_CACHE)/tools/bin/actionlint
+	shellcheck -x -P testbed -P SCRIPTDIR $$(git ls-files -z testbed bench-jobs dashboards fuzz release .ci | xargs -0r grep -lE '^#!.*(ba)?sh')
 	git diff --exit-code -- crds/yaml charts/dragstrip/{templates/crds,dashboards} dashboards/json docs/result.schema.json fuzz/Cargo.lock \
 	  || { echo "generated files are stale: run 'make generate' and commit the result"; exit 1; }
 
@@ -107,6 +119,13 @@ tools: ## Install what the checks need
 	  apt-get update -qq && apt-get install -y -qq shellcheck redis-server prometheus >/dev/null; }
 	@[ -x $(DRAGSTRIP_CACHE)/tools/bin/cargo-deny ] || { echo "==> installing cargo-deny (once, some minutes)"; \
 	  CARGO_TARGET_DIR=$(DRAGSTRIP_CACHE)/target-tools cargo install --quiet --locked --root $(DRAGSTRIP_CACHE)/tools cargo-deny@0.20.2; }
+	@[ -x $(DRAGSTRIP_CACHE)/tools/bin/actionlint ] || { echo "==> installing actionlint"; \
+	  GOBIN=$(DRAGSTRIP_CACHE)/tools/bin go install github.com/rhysd/actionlint/cmd/actionlint@v1.7.12; }
+
+.PHONY: advisories
+advisories: tools ## Ask whether a dependency is known to be vulnerable (needs github.com and npm's registry)
+	$(DRAGSTRIP_CACHE)/tools/bin/cargo-deny --locked check advisories
+	cd bench-jobs/bullmq && npm audit --omit=dev
 
 ##### The cluster
 
@@ -200,6 +219,41 @@ bench-bullmq: tools node-modules ## Measure the BullMQ job against the published
 bench-operator: build ## Measure the operator's memory, calls and speed against goals, beside 10,000 runs (5 minutes)
 	cargo build --quiet --locked --workspace --bin dragstrip-bench-operator
 	testbed/without-kubelets $(CARGO_TARGET_DIR)/debug/dragstrip-bench-operator --operator $(DIST)/operator/dragstrip-operator
+
+##### Releasing
+
+RELEASE := $(DIST)/release
+RELEASE_PROGRAMS := $(DIST)/release-programs
+# A release is built on an amd64 machine.
+export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER ?= aarch64-linux-gnu-gcc
+PROGRAMS_FOR = $(MAKE) build build-bullmq DIST=$(RELEASE_PROGRAMS)/$(1) BUILD_TARGET=$(2)-unknown-linux-gnu \
+  NPM_PLATFORM="--os=linux --cpu=$(3) --libc=glibc"
+
+.PHONY: release-build
+release-build: release-tools ## Build all that a release consists of, for amd64 and arm64, into the cache's dist/release
+	$(call PROGRAMS_FOR,amd64,x86_64,x64)
+	$(call PROGRAMS_FOR,arm64,aarch64,arm64)
+	release/test-programs $(RELEASE_PROGRAMS) amd64
+	release/test-programs $(RELEASE_PROGRAMS) arm64
+	release/build $(RELEASE_PROGRAMS) $(RELEASE)
+	release/test-files $(RELEASE)
+
+.PHONY: release-dry-run
+release-dry-run: release-build ## Build a release, start its programs, and say what a hosted run would push and sign
+	release/publish --dry-run $(RELEASE)
+
+.PHONY: test-release
+test-release: cluster ## Install the built release into the cluster as a new user does, run the quickstart, remove it (replaces what is installed)
+	testbed/cluster images redis-7.0 valkey-8
+	$(CLUSTER_ENV); release/test-install $(RELEASE)
+
+.PHONY: release-tools
+release-tools: tools
+	@command -v aarch64-linux-gnu-gcc >/dev/null && command -v qemu-aarch64-static >/dev/null || { \
+	  echo "==> installing a cross compiler and qemu-user"; \
+	  apt-get update -qq && apt-get install -y -qq gcc-aarch64-linux-gnu qemu-user-static >/dev/null; }
+	@[ -x $(DRAGSTRIP_CACHE)/tools/bin/cargo-cyclonedx ] || { echo "==> installing cargo-cyclonedx (once, some minutes)"; \
+	  CARGO_TARGET_DIR=$(DRAGSTRIP_CACHE)/target-tools cargo install --quiet --locked --root $(DRAGSTRIP_CACHE)/tools cargo-cyclonedx@0.5.9; }
 
 ##### Fuzzing
 
