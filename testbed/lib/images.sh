@@ -143,7 +143,13 @@ load_into() {
   say "loaded $name into $(node_name "$node")"
 }
 
-# load_archive ARCHIVE: a docker-archive, into the cluster of the current mode.
+# name_in ARCHIVE: of the image in a docker-archive, or in an OCI archive.
+name_in() {
+  tar -xOf "$1" manifest.json 2>/dev/null | jq -er '.[0].RepoTags[0]' ||
+    tar -xOf "$1" index.json 2>/dev/null | jq -er '.manifests[0].annotations["org.opencontainers.image.ref.name"]'
+}
+
+# load_archive ARCHIVE: into the cluster of the current mode.
 load_archive() {
   local archive=$1 name node jobs=() job
   [[ -r $archive ]] || die "no such image archive: $archive"
@@ -154,8 +160,8 @@ load_archive() {
     ;;
   current) die "CLUSTER=current takes images from its registries only: push $archive to one that the cluster reaches" ;;
   esac
-  name=$(tar -xOf "$archive" manifest.json | jq -er '.[0].RepoTags[0]') ||
-    die "$archive is not a docker-archive with a name in it (make it with: buildah push IMAGE docker-archive:FILE:NAME)"
+  name=$(name_in "$archive") ||
+    die "$archive is not a docker-archive or OCI archive with a name in it (make it with: buildah push IMAGE docker-archive:FILE:NAME)"
   for node in "${NODES[@]}"; do
     running "containerd:$node" || die "containerd of node $node does not run: 'testbed/cluster up' first"
     load_into "$node" "$name" "$archive" &
