@@ -18,6 +18,8 @@ OPERATOR_IMAGE := dragstrip.dev/operator:$(VERSION)
 RUNNER_IMAGE := dragstrip.dev/runner:$(VERSION)
 BULLMQ_IMAGE := dragstrip.dev/bullmq:$(VERSION)
 PREFIX ?= $(HOME)/.local
+# Where images are pushed to with CLUSTER=current, or by a release.
+export REGISTRY
 CLUSTER_ENV = eval "$$(testbed/cluster env)"
 
 .PHONY: help
@@ -68,7 +70,7 @@ node-modules: bench-jobs/bullmq/node_modules/.package-lock.json dashboards/node_
 proof-modules: dashboards/proof/node_modules/.package-lock.json
 
 .PHONY: images
-images: build build-bullmq ## Build the product's images and load them into the cluster's nodes
+images: build build-bullmq ## Build the product's images and load them into the cluster's nodes (CLUSTER=current: push them to REGISTRY)
 	testbed/cluster build-image $(OPERATOR_IMAGE) operator/Containerfile $(DIST)/operator
 	testbed/cluster build-image $(RUNNER_IMAGE) bench-jobs/runner/Containerfile $(DIST)/runner
 	testbed/cluster build-image $(BULLMQ_IMAGE) bench-jobs/bullmq/Containerfile $(DIST)/bullmq
@@ -130,7 +132,7 @@ advisories: tools ## Ask whether a dependency is known to be vulnerable (needs g
 ##### The cluster
 
 .PHONY: cluster
-cluster: ## Bring a Kubernetes up on this machine (CLUSTER=local|current|kind)
+cluster: ## Bring a Kubernetes up on this machine (CLUSTER=local|kind), or look at the one you have (CLUSTER=current)
 	testbed/cluster up
 
 .PHONY: cluster-down
@@ -141,6 +143,7 @@ cluster-down: ## Remove that cluster and all it made
 install: cluster images ## Install CRDs and operator into the cluster
 	@# The annotation makes a rebuilt image of the same tag roll out.
 	$(CLUSTER_ENV); helm upgrade --install dragstrip charts/dragstrip --namespace dragstrip-system --create-namespace \
+	  $(if $(filter current,$(CLUSTER)),$(foreach image,operator runner bullmq,--set image.$(image)=$(REGISTRY)/$(image))) \
 	  --set-string podAnnotations.build=$$(cat $(DIST)/{operator,runner}/dragstrip-* | sha256sum | cut -c1-16) --wait --timeout 120s
 
 ##### Trying

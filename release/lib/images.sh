@@ -84,7 +84,7 @@ build_for() {
     fi
   fi
   quietly "$LOGS_BUILD/release-$image-$architecture.log" builder bud --isolation chroot --timestamp 0 \
-    --platform "linux/$architecture" "${pull[@]}" "${annotations[@]}" --manifest "$list" \
+    --platform "linux/$architecture" "${pull[@]}" "${annotations[@]}" --manifest "$list" --iidfile "$WORK/$image-$architecture" \
     --label "org.opencontainers.image.title=dragstrip-$image" --label "org.opencontainers.image.version=$VERSION" \
     --label "org.opencontainers.image.licenses=Apache-2.0" \
     --label "org.opencontainers.image.revision=$(git rev-parse HEAD)" \
@@ -93,13 +93,16 @@ build_for() {
 
 # make_image IMAGE
 make_image() {
-  local image=$1 list=localhost/release/$1 architecture
+  local image=$1 list=localhost/release/$1 architecture built
   say "building $(image_reference "$image") for ${ARCHITECTURES[*]}"
   builder manifest rm "$list" >/dev/null 2>&1 || true # there is none the first time
   builder manifest create "$list" >/dev/null
   for architecture in "${ARCHITECTURES[@]}"; do build_for "$image" "$architecture" "$list"; done
   quietly "$LOGS_BUILD/release-$image.log" builder manifest push --all --format oci "$list" \
     "oci-archive:$OUT/$(image_archive "$image"):$(image_reference "$image")"
+  builder manifest rm "$list" >/dev/null
+  mapfile -t built < <(sort -u "$WORK/$image"-*)
+  builder rmi "${built[@]}" >/dev/null
 }
 
 # record_bases: a digest of null says that the image stands on a stand-in.
