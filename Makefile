@@ -24,7 +24,7 @@ CLUSTER_ENV = eval "$$(testbed/cluster env)"
 
 .PHONY: help
 help: ## List the targets
-	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^##### /{printf "\n%s\n", substr($$0, 7)} /^[a-z0-9-]+:.*## /{printf "  make %-18s  %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 ##### Building
 
@@ -98,7 +98,7 @@ format: ## Format the code
 	cargo fmt --manifest-path fuzz/Cargo.toml
 
 .PHONY: check
-check: generate tools node-modules proof-modules ## Format, lint, licences, generated files, shell scripts
+check: generate tools node-modules proof-modules ## Format, lint, licences, generated files, shell scripts, versions, workflows
 	@! git ls-files '*.lua' '*/node_modules/*' | grep . || { echo "third-party text is in the tree: take it from its package at build time"; exit 1; }
 	cargo fmt --all --check
 	cargo fmt --manifest-path fuzz/Cargo.toml --check
@@ -140,7 +140,7 @@ cluster-down: ## Remove that cluster and all it made
 	testbed/cluster down
 
 .PHONY: install
-install: cluster images ## Install CRDs and operator into the cluster
+install: cluster images ## Install CRDs and operator into the cluster (CLUSTER=local|kind, or current with REGISTRY)
 	@# The annotation makes a rebuilt image of the same tag roll out.
 	$(CLUSTER_ENV); helm upgrade --install dragstrip charts/dragstrip --namespace dragstrip-system --create-namespace \
 	  $(if $(filter current,$(CLUSTER)),$(foreach image,operator runner bullmq,--set image.$(image)=$(REGISTRY)/$(image))) \
@@ -149,7 +149,7 @@ install: cluster images ## Install CRDs and operator into the cluster
 ##### Trying
 
 .PHONY: demo
-demo: install ## One command: cluster, operator, quickstart, a table of numbers
+demo: install ## One command: cluster, operator, quickstart, a table of numbers; installs the Debian packages it needs
 	testbed/cluster images redis-7.0 valkey-8
 	$(CLUSTER_ENV); testbed/demo $(DIST)/bin/dragstrip
 
