@@ -76,9 +76,9 @@ images: build build-bullmq ## Build the product's images and load them into the 
 	testbed/cluster build-image $(BULLMQ_IMAGE) bench-jobs/bullmq/Containerfile $(DIST)/bullmq
 
 .PHONY: cli
-cli: node-modules ## Put dragstrip and kubectl-dragstrip into ~/.local/bin, or PREFIX/bin
-	cargo build --profile small --locked -p dragstrip
-	install -D $(CARGO_TARGET_DIR)/small/dragstrip $(PREFIX)/bin/dragstrip
+cli: ## Put dragstrip and kubectl-dragstrip into ~/.local/bin, or PREFIX/bin
+	RUSTFLAGS="-C target-feature=+crt-static" cargo build --profile small --locked --target $(HOST_TARGET) -p dragstrip
+	install -D $(CARGO_TARGET_DIR)/$(HOST_TARGET)/small/dragstrip $(PREFIX)/bin/dragstrip
 	ln -sfn dragstrip $(PREFIX)/bin/kubectl-dragstrip
 	@echo "installed $(PREFIX)/bin/dragstrip, which is 'kubectl dragstrip' too"
 	@case ":$$PATH:" in *:$(PREFIX)/bin:*) ;; *) echo "add $(PREFIX)/bin to your PATH" ;; esac
