@@ -244,7 +244,8 @@ pub struct ClientsSpec {
     #[schemars(range(min = 1, max = 256))]
     pub pods: i32,
     /// CPU and memory of each client pod, such as `{limits: {cpu: "4", memory: 2Gi}}`.
-    /// Unlimited when absent, with requests of 100m and 64Mi: the client must be the
+    /// Unlimited when absent, with requests of 100m and 64Mi, or, where an autoscaler has
+    /// to make a node first, of a CPU for each load thread but one: the client must be the
     /// stronger one. A CPU limit must be at least the tool's load threads. A namespace
     /// whose ResourceQuota is about limits needs them here.
     #[serde(skip_serializing_if = "Option::is_none")]
