@@ -104,6 +104,8 @@ mod tests {
             runner_image: "example.com/runner:1".into(),
             memtier_image: "example.com/memtier:2".into(),
             bullmq_image: "example.com/bullmq:3".into(),
+            order_key: None,
+            policy: Policy::default(),
             namespace: "dragstrip-system".into(),
             scope: Scope::default(),
             pull_policy: policy.map(str::to_owned),
