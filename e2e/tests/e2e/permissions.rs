@@ -87,17 +87,12 @@ impl Question {
         }
     }
 
-    /// Whether the operator's account may.
-    async fn ask(&self, client: &Client) -> Result<bool> {
-        let groups = [
-            "system:serviceaccounts",
-            &format!("system:serviceaccounts:{NAMESPACE}"),
-            "system:authenticated",
-        ];
+    /// Whether `who` may.
+    async fn ask(&self, client: &Client, who: &Who) -> Result<bool> {
         let review = SubjectAccessReview {
             spec: SubjectAccessReviewSpec {
-                user: Some(format!("system:serviceaccount:{NAMESPACE}:{ACCOUNT}")),
-                groups: Some(groups.map(str::to_owned).to_vec()),
+                user: Some(who.user.clone()),
+                groups: Some(who.groups.clone()),
                 resource_attributes: Some(self.attributes()),
                 ..SubjectAccessReviewSpec::default()
             },
@@ -107,6 +102,36 @@ impl Question {
         let answer = api.create(&PostParams::default(), &review).await;
         let answer = answer.with_context(|| format!("nobody could tell whether {self:?} is allowed"))?;
         Ok(answer.status.is_some_and(|status| status.allowed))
+    }
+}
+
+/// Who is asked about.
+struct Who {
+    user: String,
+    groups: Vec<String>,
+}
+
+impl Who {
+    fn operator() -> Self {
+        let groups = [
+            "system:serviceaccounts",
+            &format!("system:serviceaccounts:{NAMESPACE}"),
+            "system:authenticated",
+        ];
+        let user = format!("system:serviceaccount:{NAMESPACE}:{ACCOUNT}");
+        Self { user, groups: groups.map(str::to_owned).to_vec() }
+    }
+
+    /// A person who was given `role` in `namespace`.
+    async fn with_role(client: &Client, role: &str, namespace: &str) -> Result<Self> {
+        let user = format!("e2e-{role}");
+        let binding: RoleBinding = serde_json::from_value(serde_json::json!({
+            "metadata": {"name": user},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}],
+        }))?;
+        Api::namespaced(client.clone(), namespace).create(&PostParams::default(), &binding).await?;
+        Ok(Self { user, groups: vec!["system:authenticated".to_owned()] })
     }
 }
 
@@ -136,9 +161,9 @@ fn table(rows: &[(&str, &str)]) -> BTreeMap<String, BTreeSet<String>> {
 }
 
 /// The questions whose answer is another than `wanted`, as a message.
-async fn surprises(client: &Client, questions: Vec<(Question, bool)>) -> Result<Vec<String>> {
+async fn surprises(client: &Client, who: &Who, questions: Vec<(Question, bool)>) -> Result<Vec<String>> {
     let asked = stream::iter(questions).map(|(question, wanted)| async move {
-        let allowed = question.ask(client).await?;
+        let allowed = question.ask(client, who).await?;
         anyhow::Ok((allowed != wanted).then(|| {
             let Question { resource, verb, namespace, name } = question;
             let (may, should) = if allowed { ("may", "must not") } else { ("may not", "must") };
@@ -177,8 +202,46 @@ async fn the_operator_may_do_what_it_needs_and_is_refused_everything_else() -> R
                 questions.push((Question { resource, verb, namespace, name }, wanted));
             }
         }
-        let surprises = surprises(&env.client, questions).await?;
+        let surprises = surprises(&env.client, &Who::operator(), questions).await?;
         ensure!(surprises.is_empty(), "of the operator's account:\n{}", surprises.join("\n"));
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn who_may_view_or_edit_a_namespace_may_do_the_same_to_its_runs_and_no_more() -> Result<()> {
+    with_namespace("aggregated", |env| async move {
+        for (role, verbs) in [
+            ("view", "get list watch"),
+            ("edit", "get list watch create update patch delete deletecollection"),
+        ] {
+            let who = Who::with_role(&env.client, role, &env.namespace).await?;
+            let mut questions = Vec::new();
+            for (resource, allowed) in [
+                ("dragstrip.dev/datastores", verbs),
+                ("dragstrip.dev/benchmarkruns", verbs),
+                ("dragstrip.dev/benchmarkruns/status", ""),
+                ("dragstrip.dev/datastores/status", ""),
+            ] {
+                for verb in words(VERBS) {
+                    let wanted = words(allowed).contains(&verb);
+                    let (resource, name) = (resource.to_owned(), String::new());
+                    questions
+                        .push((Question { resource, verb, namespace: env.namespace.clone(), name }, wanted));
+                }
+            }
+            let secrets = Question {
+                resource: "/secrets".to_owned(),
+                verb: "get".to_owned(),
+                namespace: env.namespace.clone(),
+                name: String::new(),
+            };
+            // Kubernetes' own edit reads Secrets; view must not come to any by us.
+            questions.push((secrets, role == "edit"));
+            let surprises = surprises(&env.client, &who, questions).await?;
+            ensure!(surprises.is_empty(), "of a person with the role {role}:\n{}", surprises.join("\n"));
+        }
         Ok(())
     })
     .await

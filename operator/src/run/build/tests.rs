@@ -248,7 +248,7 @@ fn a_result_in_parts_is_complete_before_it_counts_as_stored() {
     let marks = stored::annotations(&lost, &parts).unwrap();
     let kept = config_maps(&run, &run.attempts[0], None, &marks, parts);
     let names: Vec<_> = kept.iter().map(ResourceExt::name_any).collect();
-    assert_eq!(names, ["sprint-read-1.part-3", "sprint-read-1.part-2", "sprint-read-1"]);
+    assert_eq!(names, ["sprint-read-1.part-3-55bc801d", "sprint-read-1.part-2-55bc801d", "sprint-read-1"]);
     let immutable: Vec<_> = kept.iter().map(|map| map.immutable).collect();
     assert_eq!(immutable, [None, None, Some(true)], "a part alone must be writable again");
     assert_eq!(kept.iter().map(stored::is_later_part).collect::<Vec<_>>(), [true, true, false]);
