@@ -341,7 +341,10 @@ mod tests {
             let mut run = fixtures::run(&["read"], 1);
             run.spec.clients = serde_json::from_value(clients).unwrap();
             let run = validate(&run).unwrap();
-            (candidates(&run, &nodes, &Uses::default(), &[]), none_fits(&run, &nodes, &Uses::default()))
+            (
+                candidates(&run, &nodes, &Uses::default(), &Servers::default()),
+                none_fits(&run, &nodes, &Uses::default(), &Servers::default()),
+            )
         };
         let four = json!({"cpu": {"exclusive": true}, "resources": {"limits": {"cpu": "4"}}});
         assert_eq!(candidates_of(four).0, ["large"]);
