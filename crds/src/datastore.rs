@@ -486,7 +486,6 @@ pub struct DatastoreStatus {
     pub pod: Option<String>,
     /// Every server, where there are several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[x_kube(merge_strategy = ListMerge::Map(vec!["pod".into(), "address".into()]))]
     pub members: Vec<MemberStatus>,
     /// Things worth knowing that are no fault, such as an engine's licence or what the image's entrypoint would have added.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

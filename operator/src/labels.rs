@@ -33,10 +33,10 @@ pub const SERVER_IDENTITY: &str = "dragstrip.dev/server-identity";
 /// Annotation on a Job: the start line in nanoseconds of Unix time, written
 /// before the order is given, so that a restarted operator repeats the same one; kept with the result.
 pub const START_AT: &str = "dragstrip.dev/start-at-unix-nanos";
-/// Label on a stored result: what became of its timeline, Due, Sent or Dropped; absent
+/// Label on a Job: what became of the timeline that it measured, Due, Sent or Dropped; absent
 /// where the operator sends none.
 pub const TIMELINE: &str = "dragstrip.dev/timeline";
-/// Annotation on a stored result: why its timeline was dropped.
+/// Annotation on a Job: why its timeline was dropped.
 pub const TIMELINE_DROPPED: &str = "dragstrip.dev/timeline-dropped-because";
 /// Annotation on the Job of a search's point: the value that it measures.
 pub const SEARCH_VALUE: &str = "dragstrip.dev/search-value";

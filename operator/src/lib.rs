@@ -13,6 +13,7 @@ mod examples;
 pub mod labels;
 pub mod metrics;
 mod pod_settings;
+pub mod policy;
 pub mod process;
 pub mod run;
 pub mod sinks;

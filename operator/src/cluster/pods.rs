@@ -33,9 +33,13 @@ pub fn address(pod: &Pod) -> Option<IpAddr> {
     pod.status.as_ref()?.pod_ip.as_ref()?.parse().ok()
 }
 
-/// Whether the pod was made by the Job called `job`.
-pub fn is_of_job(pod: &Pod, job: &str) -> bool {
-    pod.labels().get("batch.kubernetes.io/job-name").is_some_and(|name| name == job)
+/// Whether the pod was made by the Job called `job`, with this `uid` where that is known.
+/// Its owner tells: anybody may write labels.
+pub fn is_of_job(pod: &Pod, job: &str, uid: Option<&str>) -> bool {
+    let maker = pod.owner_references().iter().find(|owner| owner.controller == Some(true));
+    maker.is_some_and(|maker| {
+        maker.kind == "Job" && maker.name == job && uid.is_none_or(|uid| maker.uid == uid)
+    })
 }
 
 /// Whether the pod has ended, well or badly.
@@ -199,6 +203,28 @@ pub fn trouble(pod: &Pod) -> Option<Trouble> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_pod_is_of_the_job_that_owns_it_whatever_its_labels_say() {
+        let made_by = |owner: serde_json::Value| -> Pod {
+            serde_json::from_value(serde_json::json!({"metadata": {
+                "labels": {"batch.kubernetes.io/job-name": "sprint-read-1", "job-name": "sprint-read-1"},
+                "ownerReferences": owner,
+            }}))
+            .unwrap()
+        };
+        let owner = |kind: &str, uid: &str, controller: bool| {
+            serde_json::json!([{
+                "apiVersion": "batch/v1", "kind": kind, "name": "sprint-read-1", "uid": uid, "controller": controller
+            }])
+        };
+        let is = |owner| is_of_job(&made_by(owner), "sprint-read-1", Some("job-uid"));
+        assert!(is(owner("Job", "job-uid", true)));
+        assert!(!is(owner("Job", "former-uid", true)), "of a former Job of that name");
+        assert!(!is(owner("Job", "job-uid", false)), "it only refers to the Job");
+        assert!(!is(owner("ReplicaSet", "job-uid", true)), "of another kind");
+        assert!(!is(serde_json::json!([])), "it only has the label");
+    }
 
     fn pod(status: serde_json::Value) -> Pod {
         serde_json::from_value(serde_json::json!({"metadata": {"name": "p"}, "status": status})).unwrap()

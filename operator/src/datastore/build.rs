@@ -9,6 +9,7 @@ use dragstrip_crds::{
     Datastore,
     datastore::{Placement, SecretKeyReference},
 };
+use dragstrip_results::orders::{ORDER_KEY_VARIABLE, OrderKey};
 use k8s_openapi::{
     api::{
         apps::v1::{StatefulSet, StatefulSetSpec},
@@ -220,6 +221,20 @@ pub fn budget(datastore: &Datastore) -> PodDisruptionBudget {
 /// Name of the PodDisruptionBudget of the Datastore called `name`.
 pub fn budget_name(name: &str) -> String {
     format!("dragstrip-{name}")
+}
+
+impl Resources {
+    /// The same, its observers taking orders that were signed with `key` alone. What stands
+    /// is not built anew for it: those observers go on to take the token.
+    pub fn obeying(mut self, key: Option<&OrderKey>) -> Self {
+        let pod = self.stateful_set.spec.as_mut().and_then(|spec| spec.template.spec.as_mut());
+        let helpers = pod.and_then(|pod| pod.init_containers.as_mut()).into_iter().flatten();
+        for observer in helpers.filter(|container| container.name == pod::OBSERVER) {
+            let key = key.map(|key| variable(ORDER_KEY_VARIABLE, &String::from(key.clone())));
+            observer.env.get_or_insert_default().extend(key);
+        }
+        self
+    }
 }
 
 fn template(datastore: &ValidatedDatastore, runner_image: &str) -> PodTemplateSpec {

@@ -15,6 +15,7 @@ use dragstrip_results::{
     protocol::{JobSpec, JobTarget},
     stored,
 };
+use ipnet::IpNet;
 use k8s_openapi::{
     ByteString,
     api::{
@@ -77,9 +78,9 @@ fn memory(job: Option<&Job>) -> impl Iterator<Item = (String, String)> {
 
 /// Where the `parts` of the result of `attempt`, measured by `job`, are kept, the first
 /// with `marks` that tell what became of it (see [`stored::annotations`]), in the order
-/// in which they must be written: the first part comes last, since a
-/// result counts as stored when that one is there. Until then the others may be
-/// written anew, by an operator that was restarted in between.
+/// in which they must be written: the first part comes last, since a result counts as
+/// stored when that one is there. What an operator that was stopped in between left of
+/// another account has other names, and goes with the run.
 pub fn config_maps(
     run: &ValidatedRun,
     attempt: &Attempt,
@@ -92,11 +93,11 @@ pub fn config_maps(
         let mut kept = ConfigMap {
             metadata: metadata(
                 run,
-                &stored::part_name(&attempt.name, index + 1),
+                &stored::part_name(&attempt.name, index + 1, marks),
                 attempt_labels(run, attempt),
             ),
             binary_data: Some([(stored::KEY.to_owned(), ByteString(part))].into()),
-            immutable: first.then_some(true),
+            immutable: Some(true),
             ..ConfigMap::default()
         };
         if first {
@@ -107,6 +108,12 @@ pub fn config_maps(
         kept
     });
     kept.rev().collect()
+}
+
+/// Where an external target's name may not lead: it is looked up by the runner.
+fn blocked(run: &ValidatedRun, settings: &Settings) -> Vec<IpNet> {
+    let external = run.spec.target.external.is_some();
+    settings.policy.external.blocked_networks.iter().filter(|_| external).copied().collect()
 }
 
 /// What the runners of `attempt` are told.
@@ -122,6 +129,7 @@ pub fn runner_job(
         repetition: attempt.repetition,
         clients: attempt.pods,
         token: run.token(attempt),
+        order_key: settings.order_key.clone(),
         target: JobTarget {
             host: target.host.clone(),
             port: target.port,
@@ -133,6 +141,7 @@ pub fn runner_job(
             protocol: target.protocol,
             members: target.members.clone(),
             observers: target.observers.clone(),
+            blocked: blocked(run, settings),
         },
         flush: attempt.flush,
         load: attempt.load.clone(),
@@ -185,13 +194,14 @@ pub fn job(
     turn: &Looked,
     settings: &Settings,
 ) -> Result<Job, serde_json::Error> {
-    let pod = pod::client_pod(run, attempt, target, turn, settings)?;
     let identity = target.identity.as_ref().map(serde_json::to_string).transpose()?;
     let identity = identity.map(|identity| (labels::SERVER_IDENTITY.to_owned(), identity));
     let no_node = turn.no_node.clone().map(|why| (labels::NO_NODE.to_owned(), why));
     let hash = (labels::SPEC_HASH.to_owned(), run.spec_hash.clone());
     let value = attempt.point.as_ref().and_then(|point| point.value);
     let value = value.map(|value| (labels::SEARCH_VALUE.to_owned(), value.to_string()));
+    let mut pod = pod::client_pod(run, attempt, target, turn, settings)?;
+    settings.pull(&mut pod);
     let pods = i32::try_from(attempt.pods).unwrap_or(i32::MAX);
     Ok(Job {
         metadata: ObjectMeta {

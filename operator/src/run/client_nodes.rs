@@ -341,10 +341,8 @@ mod tests {
             let mut run = fixtures::run(&["read"], 1);
             run.spec.clients = serde_json::from_value(clients).unwrap();
             let run = validate(&run).unwrap();
-            (
-                candidates(&run, &nodes, &Uses::default(), &Servers::default()),
-                none_fits(&run, &nodes, &Uses::default(), &Servers::default()),
-            )
+            let (uses, servers) = (Uses::default(), Servers::default());
+            (candidates(&run, &nodes, &uses, &servers), none_fits(&run, &nodes, &uses, &servers))
         };
         let four = json!({"cpu": {"exclusive": true}, "resources": {"limits": {"cpu": "4"}}});
         assert_eq!(candidates_of(four).0, ["large"]);

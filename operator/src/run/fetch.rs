@@ -85,7 +85,8 @@ impl Fetched {
 
     /// The pods of the Job called `job`.
     pub fn pods_of<'a>(&'a self, job: &'a str) -> impl Iterator<Item = &'a Pod> {
-        self.pods.iter().map(Arc::as_ref).filter(move |pod| pods::is_of_job(pod, job))
+        let uid = self.jobs.get(job).and_then(|job| job.metadata.uid.as_deref());
+        self.pods.iter().map(Arc::as_ref).filter(move |pod| pods::is_of_job(pod, job, uid))
     }
 
     /// Whether the attempt needs no more time: its Job has ended, or all its pods
@@ -167,9 +168,20 @@ const UIDS: usize = 50;
 /// Remembers what is stored of all runs under way, which each would ask for by itself
 /// at the start. One whose results cannot all be read asks again, and tells.
 pub async fn remember_all(ctx: &Context) -> Result<(), Error> {
-    let api: Api<ConfigMap> = Api::all(ctx.client.clone());
+    for (_, api) in ctx.settings.scope.apis(&ctx.client) {
+        remember(ctx, &api).await?;
+    }
+    Ok(())
+}
+
+async fn remember(ctx: &Context, api: &Api<ConfigMap>) -> Result<(), Error> {
     let all = under_way(ctx);
-    for uids in all.iter().cloned().collect::<Vec<_>>().chunks(UIDS) {
+    let here = ctx
+        .world
+        .runs
+        .state_filter(|run| api.namespace().is_none_or(|name| run.namespace().as_deref() == Some(name)));
+    let here: Vec<String> = here.iter().filter_map(|run| run.uid()).collect();
+    for uids in here.chunks(UIDS) {
         let of_these = format!("{} in ({}),!{}", labels::RUN_UID, uids.join(","), stored::PART);
         let list = api.list_metadata(&ListParams::default().labels(&of_these)).await.map_err(Error::List)?;
         let mut known: BTreeMap<&str, Option<Results>> =

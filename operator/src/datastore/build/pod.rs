@@ -31,6 +31,8 @@ use k8s_openapi::{
     },
 };
 
+/// Name of the observer's container.
+pub(super) const OBSERVER: &str = "observer";
 /// Volume with the server's certificate.
 const SERVER_CERTIFICATE: &str = "tls-server";
 /// Volume with a client's certificate, for the observer.
@@ -108,7 +110,7 @@ fn observer(datastore: &ValidatedDatastore, runner_image: &str) -> Container {
     let mut env = vec![variable("DRAGSTRIP_TOKEN", &datastore.uid)];
     env.extend(spec.auth_secret_ref.as_ref().map(|secret| secret_variable(PASSWORD_VARIABLE, secret)));
     Container {
-        name: "observer".to_owned(),
+        name: OBSERVER.to_owned(),
         image: Some(runner_image.to_owned()),
         command: Some(vec!["/dragstrip-runner".to_owned()]),
         args: Some(observer_arguments(datastore)),

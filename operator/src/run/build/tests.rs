@@ -1,7 +1,7 @@
 //! What would be applied for an attempt, as whole objects in `snapshots/`.
 
 use super::{placement::separation, *};
-use crate::cluster::nodes;
+use crate::cluster::{nodes, scope::Scope};
 use crate::run::{
     decide::{TargetTls, Turn},
     fixtures::{self, run},
@@ -22,7 +22,12 @@ fn settings() -> Settings {
         runner_image: "example.com/runner:1".into(),
         memtier_image: "example.com/memtier:2".into(),
         bullmq_image: "example.com/bullmq:5".into(),
+        order_key: None,
+        policy: serde_json::from_value(json!({"heldByApiserver": true})).unwrap(),
         namespace: "dragstrip-system".into(),
+        scope: Scope::default(),
+        pull_policy: None,
+        pull_secrets: Vec::new(),
         scrape_interval_seconds: 0.0,
         metadata_service: None,
     }
@@ -267,16 +272,20 @@ fn a_result_remembers_its_job() {
 fn a_result_in_parts_is_complete_before_it_counts_as_stored() {
     let run = validate(&run(&["read"], 1)).unwrap();
     let lost = merge(&run.attempts[0], 1, vec![]);
-    let marks = stored::annotations(&lost, 3).unwrap();
-    let kept = config_maps(&run, &run.attempts[0], None, &marks, vec![vec![1], vec![2], vec![3]]);
+    let parts = vec![vec![1], vec![2], vec![3]];
+    let marks = stored::annotations(&lost, &parts).unwrap();
+    let kept = config_maps(&run, &run.attempts[0], None, &marks, parts);
     let names: Vec<_> = kept.iter().map(ResourceExt::name_any).collect();
-    assert_eq!(names, ["sprint-read-1.part-3", "sprint-read-1.part-2", "sprint-read-1"]);
+    assert_eq!(names, ["sprint-read-1.part-3-55bc801d", "sprint-read-1.part-2-55bc801d", "sprint-read-1"]);
     let immutable: Vec<_> = kept.iter().map(|map| map.immutable).collect();
     assert_eq!(immutable, [None, None, Some(true)], "a part alone must be writable again");
     assert_eq!(kept.iter().map(stored::is_later_part).collect::<Vec<_>>(), [true, true, false]);
     let told = stored::mark(&kept[2].metadata).unwrap().failure.map(|failure| failure.failure.step);
     assert_eq!(told, Some(FailureStep::Lost), "what became of it is not told by the first part");
-    assert_eq!(stored::later_parts(&kept[2]), ["sprint-read-1.part-2", "sprint-read-1.part-3"]);
+    assert_eq!(
+        stored::later_parts(&kept[2]),
+        ["sprint-read-1.part-2-55bc801d", "sprint-read-1.part-3-55bc801d"]
+    );
 }
 
 #[test]
