@@ -17,6 +17,7 @@ pub use verdict::{CheckName, Level, LimitedBy, Limiter, Requirement, Verdict, Ve
 
 use crate::{
     datastore::{DatastoreSpec, Placement, SecretKeyReference, ServerProtocol},
+    pod::{CpuSettings, EXCLUSIVE_MESSAGE, HUGEPAGES_MESSAGE, HUGEPAGES_RULE, PodSettings, exclusive_rule},
     units::{Decimal, Period, decimal_between},
     workload::{BullmqSpec, ExecSpec, LoadSpec, LoadgenSpec, MemtierSpec},
 };
@@ -223,8 +224,12 @@ pub enum ClientSpread {
 }
 
 /// The client pods.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[x_kube(
+    validation = Rule::new(HUGEPAGES_RULE).message(HUGEPAGES_MESSAGE),
+    validation = Rule::new(exclusive_rule()).message(EXCLUSIVE_MESSAGE),
+)]
 pub struct ClientsSpec {
     /// How many client pods load the target together, from 1 to 256. Default 1.
     #[serde(default = "default_pods")]
@@ -252,6 +257,16 @@ pub struct ClientsSpec {
     /// has a Dragstrip server.
     #[serde(default)]
     pub share_server_node: bool,
+    /// Whether the clients' CPUs are their own, such as `{exclusive: true}`: as many whole
+    /// CPUs as the tool has load threads, or those of resources, which must not be fewer and
+    /// which exec phases need. Not exclusive when absent.
+    // Left out where it is not set, so that the digest of a spec that does not know it stays the same.
+    #[serde(default, skip_serializing_if = "CpuSettings::is_unset")]
+    pub cpu: CpuSettings,
+    /// Labels, annotations, volumes and other settings of the client pods, such as
+    /// `{annotations: {sidecar.istio.io/inject: "false"}}`. None when absent.
+    #[serde(default, skip_serializing_if = "PodSettings::is_unset")]
+    pub pod: PodSettings,
 }
 
 fn default_pods() -> i32 {
@@ -266,6 +281,8 @@ impl Default for ClientsSpec {
             placement: Placement::default(),
             spread: ClientSpread::default(),
             share_server_node: false,
+            cpu: CpuSettings::default(),
+            pod: PodSettings::default(),
         }
     }
 }

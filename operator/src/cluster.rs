@@ -9,6 +9,7 @@ pub mod finished;
 pub mod leader;
 pub mod lease;
 pub mod nodes;
+pub mod order_key;
 pub mod own_writes;
 pub mod pods;
 pub mod retry;

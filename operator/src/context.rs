@@ -6,10 +6,11 @@ use crate::{
         agents::Agents, events::Announcer, own_writes::OwnWrites, retry::Retries, scope::Scope, world::World,
     },
     metrics::Metrics,
+    policy::Policy,
     run::{Remembered, Unread},
     sinks::Sinks,
 };
-use dragstrip_results::protocol::LONGEST_LINGER_SECONDS;
+use dragstrip_results::{orders::OrderKey, protocol::LONGEST_LINGER_SECONDS};
 use k8s_openapi::api::core::v1::{LocalObjectReference, PodSpec};
 use kube::Client;
 use std::sync::Arc;
@@ -23,6 +24,10 @@ pub struct Settings {
     pub memtier_image: String,
     /// Image with `dragstrip-bullmq`, where a phase names none.
     pub bullmq_image: String,
+    /// The key that agents take orders from; none where they are to take the token alone.
+    pub order_key: Option<OrderKey>,
+    /// What tenants may declare.
+    pub policy: Policy,
     /// Namespace of the operator: the Leases of nodes are kept there.
     pub namespace: String,
     /// Where Datastores and runs are looked after.

@@ -6,9 +6,9 @@ use crate::{
     datastore::{
         self,
         placement::{Room, most_cpus},
-        resources::{DAEMONS, of_helper, of_pod},
+        resources::{DAEMONS, of_client, of_helper, of_pod},
     },
-    run,
+    run::{self, validate::client_needs},
 };
 use dragstrip_crds::{BenchmarkRun, Datastore, DatastoreSpec, datastore::Placement};
 use k8s_openapi::{api::core::v1::Node, apimachinery::pkg::api::resource::Quantity};
@@ -104,8 +104,10 @@ fn server_fits(spec: &DatastoreSpec) -> Result<(), String> {
 
 fn clients_fit(declared: &BenchmarkRun) -> Result<(), String> {
     let clients = &declared.spec.clients;
-    let requested = clients.resources.as_ref().and_then(|resources| resources.requests.as_ref());
-    fits(&clients.placement, |_| vec![Room::of(requested), Room::of(of_helper().requests.as_ref())])?;
+    let requested = of_client(clients, client_needs(&declared.spec, false)).requests;
+    fits(&clients.placement, |_| {
+        vec![Room::of(requested.as_ref()), Room::of(of_helper().requests.as_ref())]
+    })?;
     declared.spec.target.datastore.as_ref().map_or(Ok(()), server_fits)
 }
 

@@ -6,11 +6,13 @@ use dragstrip_operator::{
         agents::Agents,
         events::Announcer,
         leader::{Candidate, Times},
+        order_key,
         scope::Scope,
         world::Feeds,
     },
     context::{Context, Settings},
     metrics::{Metrics, Page, Prices},
+    policy::Policy,
     process::{self, chain},
     sinks::{self, Sinks},
 };
@@ -53,6 +55,13 @@ struct Arguments {
     /// The operator's namespace: the Leases of nodes are kept there.
     #[arg(long, env = "DRAGSTRIP_NAMESPACE", default_value = "dragstrip-system")]
     namespace: String,
+    /// Secret in that namespace with the key that signs orders to pods; made when it is not there.
+    #[arg(long, env = "DRAGSTRIP_ORDER_KEY_SECRET", default_value = "dragstrip-operator-order-key")]
+    order_key_secret: String,
+    /// What tenants may declare, as JSON: the chart's value policy, and `heldByApiserver` where its
+    /// ValidatingAdmissionPolicies see to it.
+    #[arg(long, env = "DRAGSTRIP_POLICY", default_value = r#"{"heldByApiserver": true}"#, value_parser = policy)]
+    policy: Policy,
     /// Name of the Lease in the operator's namespace by which several operators elect the one that
     /// works; without it this one works at once.
     #[arg(long, env = "DRAGSTRIP_LEADER_LEASE", requires = "pod_name")]
@@ -139,6 +148,10 @@ fn counting_client(config: kube::Config, metrics: &Metrics) -> kube::Result<kube
     Ok(ClientBuilder::try_from(config)?.with_layer(&count).with_layer(&bound).build())
 }
 
+fn policy(text: &str) -> Result<Policy, serde_json::Error> {
+    serde_json::from_str(text)
+}
+
 /// The prices that are known, and those of the file at `path`, which win.
 fn prices(path: Option<&Path>) -> Result<Prices, String> {
     let told = |error: &dyn std::error::Error| {
@@ -153,6 +166,8 @@ async fn start(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
     let sinks = Sinks::new(arguments.sinks)?;
     let prices = prices(arguments.prices_file.as_deref())?;
     let client = counting_client(kube::Config::infer().await?, &metrics)?;
+    let order_key =
+        order_key::read_or_make(&client, &arguments.namespace, &arguments.order_key_secret).await?;
     let elected = arguments.leader_lease.zip(arguments.pod_name);
     let candidate = elected.map(|(lease, identity)| {
         Candidate::new(client.clone(), &arguments.namespace, lease, identity, Times::default())
@@ -172,13 +187,15 @@ async fn start(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
             runner_image: arguments.runner_image,
             memtier_image: arguments.memtier_image,
             bullmq_image: arguments.bullmq_image,
+            order_key: Some(order_key.public()),
+            policy: arguments.policy,
             namespace: arguments.namespace,
             scope,
             pull_policy: arguments.image_pull_policy,
             pull_secrets: arguments.image_pull_secrets,
             scrape_interval_seconds: arguments.scrape_interval_seconds,
         }),
-        agents: Agents::new()?,
+        agents: Agents::new(order_key)?,
         sinks: Arc::new(sinks),
         metrics,
     };

@@ -2,10 +2,12 @@
 //! given, the order to start, and the runner's state. All requests are
 //! idempotent, so that a restarted operator simply asks again.
 
+use crate::orders::OrderKey;
 use dragstrip_crds::{
     datastore::ServerProtocol,
     workload::{BullmqSpec, ExecSpec, LoadSpec, LoadgenSpec, MemtierSpec},
 };
+use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use std::{net::SocketAddr, time::Duration};
 
@@ -114,6 +116,9 @@ pub struct JobTarget {
     /// takes. Empty for external targets, and where nothing observes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub observers: Vec<SocketAddr>,
+    /// Networks that an external target's names may not lead to. None of other targets.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub blocked: Vec<IpNet>,
 }
 
 /// The tool to run.
@@ -221,6 +226,10 @@ pub struct JobSpec {
     pub clients: u32,
     /// What requests to this runner must carry.
     pub token: String,
+    /// The key that must have signed its orders. A Job without one, of an operator that
+    /// signed nothing, takes the token alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub order_key: Option<OrderKey>,
     /// The server.
     pub target: JobTarget,
     /// FLUSHALL before the start line (by the pod with index 0).

@@ -27,6 +27,7 @@ pub mod failure;
 mod fixtures;
 pub mod flush;
 pub mod gate;
+pub mod guard;
 pub mod host;
 pub mod http;
 pub mod install;

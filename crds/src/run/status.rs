@@ -307,7 +307,7 @@ pub struct RetryStatus {
 }
 
 /// Results of one phase.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PhaseStatus {
     /// The phase's name.
@@ -315,10 +315,8 @@ pub struct PhaseStatus {
     /// The tool.
     pub tool: ToolStatus,
     /// Per operation, TOTAL last; without a total where operations ran one after the other.
-    #[x_kube(merge_strategy = ListMerge::Map(vec!["operation".into()]))]
     pub operations: Vec<OperationStatus>,
     /// Per repetition.
-    #[x_kube(merge_strategy = ListMerge::Map(vec!["repetition".into()]))]
     pub repetitions: Vec<RepetitionStatus>,
     /// Whether its numbers may be believed: the worst of its repetitions' verdicts, and of
     /// how they differ.
@@ -432,7 +430,6 @@ pub struct BenchmarkRunStatus {
     pub target: Option<TargetStatus>,
     /// The nodes of its servers and clients, from the measurements that are stored.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub nodes: Vec<NodeStatus>,
     /// Whether the run's numbers may be believed: the worst of its phases' verdicts, and
     /// Invalid when it failed. Absent until it has ended.
@@ -451,7 +448,6 @@ pub struct BenchmarkRunStatus {
     pub headline: Option<Headline>,
     /// Results per phase, in the order of the spec.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub phases: Vec<PhaseStatus>,
     /// Repetitions that were lost and measured again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -30,6 +30,7 @@ mod search;
 mod secrets;
 mod server_trouble;
 mod strangers;
+mod tenants;
 mod timeouts;
 mod topologies;
 mod turns;

@@ -55,7 +55,9 @@ const NAMED: &[(&str, &str, &str, &str)] = &[
     ("apiextensions.k8s.io/customresourcedefinitions", "", "others.example.com", ""),
     ("dragstrip.dev/datastores/finalizers", "default", "any", "update"),
     ("dragstrip.dev/benchmarkruns/finalizers", "default", "any", "update"),
-    ("/secrets", NAMESPACE, "any", ""),
+    ("/secrets", NAMESPACE, "dragstrip-operator-order-key", "get create"),
+    ("/secrets", NAMESPACE, "any", "create"),
+    ("/secrets", "default", "dragstrip-operator-order-key", ""),
     ("/serviceaccounts/token", NAMESPACE, "dragstrip-operator", ""),
 ];
 

@@ -12,6 +12,7 @@ use crate::{
     context::Settings,
     metrics::Metrics,
 };
+use dragstrip_results::orders::SigningKey;
 use http::{Request, Response};
 use k8s_openapi::api::{apps::v1::StatefulSet, coordination::v1::Lease, policy::v1::PodDisruptionBudget};
 use kube::{
@@ -96,6 +97,8 @@ pub(crate) fn context(cluster: Cluster, answer: Answer) -> (Arc<Context>, Calls)
         runner_image: "example.com/runner:2".into(),
         memtier_image: String::new(),
         bullmq_image: String::new(),
+        order_key: None,
+        policy: serde_json::from_value(json!({"heldByApiserver": true})).unwrap(),
         namespace: "dragstrip-system".into(),
         scope: Scope::default(),
         pull_policy: None,
@@ -110,7 +113,7 @@ pub(crate) fn context(cluster: Cluster, answer: Answer) -> (Arc<Context>, Calls)
         announcer: Arc::new(Announcer::new(client.clone())),
         client,
         settings: Arc::new(settings),
-        agents: Agents::new().unwrap(),
+        agents: Agents::new(SigningKey::read(&SigningKey::generate().unwrap()).unwrap()).unwrap(),
         world: World {
             nodes: seen(Vec::new()),
             pods: seen(cluster.pods),

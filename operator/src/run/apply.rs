@@ -265,11 +265,17 @@ async fn create_job(
 }
 
 /// The pods of `attempt` as they are at this moment: the watch may not know yet what the last of them left.
-async fn pods_now(ctx: &Context, run: &ValidatedRun, attempt: &Attempt) -> Result<Vec<Pod>, Error> {
+async fn pods_now(
+    ctx: &Context,
+    run: &ValidatedRun,
+    attempt: &Attempt,
+    fetched: &Fetched,
+) -> Result<Vec<Pod>, Error> {
     let pods: Api<Pod> = Api::namespaced(ctx.client.clone(), &run.holder.namespace);
     let own = ListParams::default().labels(&format!("{}={}", labels::RUN_UID, run.holder.uid));
     let list = pods.list(&own).await.map_err(|error| Error::ListPods(error, attempt.name.clone()))?;
-    Ok(list.items.into_iter().filter(|pod| pods::is_of_job(pod, &attempt.name)).collect())
+    let job = fetched.jobs.get(&attempt.name).and_then(|job| job.metadata.uid.as_deref());
+    Ok(list.items.into_iter().filter(|pod| pods::is_of_job(pod, &attempt.name, job)).collect())
 }
 
 /// Creates `config_map`, which is never written again; who has its name where it is not the
@@ -294,7 +300,7 @@ async fn store(
     attempt: &Attempt,
     fetched: &Fetched,
 ) -> Result<Applied, Error> {
-    let pods = pods_now(ctx, run, attempt).await?;
+    let pods = pods_now(ctx, run, attempt, fetched).await?;
     let pods: Vec<&Pod> = pods.iter().collect();
     let read = collect::whole(&ctx.client, &ctx.unread, attempt, &pods, Timestamp::now()).await;
     let mut result = match read {
@@ -349,7 +355,8 @@ async fn remove_job(ctx: &Context, attempt: &Attempt, fetched: &Fetched) -> Resu
 fn is_evidence(job: &Job, pods: &[Arc<Pod>]) -> bool {
     let expected = job.spec.as_ref().and_then(|spec| spec.completions).unwrap_or(1);
     let name = job.name_any();
-    let own = pods.iter().map(Arc::as_ref).filter(|pod| pods::is_of_job(pod, &name));
+    let own =
+        pods.iter().map(Arc::as_ref).filter(|pod| pods::is_of_job(pod, &name, job.metadata.uid.as_deref()));
     job_ended(job) || pods::all_ended(own, usize::try_from(expected).unwrap_or(1).max(1))
 }
 
@@ -385,14 +392,17 @@ mod tests {
     fn a_job_is_kept_when_it_or_all_its_pods_have_ended() {
         let job = |status| -> Job {
             serde_json::from_value(json!({
-                "metadata": {"name": "sprint-read-1"}, "status": status,
+                "metadata": {"name": "sprint-read-1", "uid": "job-uid"}, "status": status,
                 "spec": {"completions": 2, "template": {}}
             }))
             .unwrap()
         };
         let pod = |phase: &str| -> Arc<Pod> {
             let pod = serde_json::from_value(json!({
-                "metadata": {"labels": {"batch.kubernetes.io/job-name": "sprint-read-1"}},
+                "metadata": {"ownerReferences": [{
+                    "apiVersion": "batch/v1", "kind": "Job", "name": "sprint-read-1", "uid": "job-uid",
+                    "controller": true
+                }]},
                 "status": {"phase": phase}
             }));
             Arc::new(pod.unwrap())

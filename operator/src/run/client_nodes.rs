@@ -1,10 +1,10 @@
 //! Which nodes a run's clients may use: none with a server of ours, none that
 //! another run uses. Pure.
 
-use super::validate::ValidatedRun;
+use super::validate::{ValidatedRun, client_needs};
 use crate::{
     cluster::{nodes, pods},
-    datastore::tolerations,
+    datastore::{of_client, placement::Room, tolerations},
     labels,
 };
 use dragstrip_crds::run::{ClientSpread, RunReference};
@@ -49,6 +49,8 @@ pub fn wanted(run: &ValidatedRun) -> (usize, usize) {
     let pods = usize::try_from(run.most_pods()).unwrap_or(usize::MAX);
     match run.spec.clients.spread {
         ClientSpread::OnePerNode => (pods, pods),
+        // Their runners listen on one port of the node.
+        _ if run.spec.clients.pod.host_network => (pods, pods),
         _ => (1, pods),
     }
 }
@@ -64,6 +66,14 @@ fn tolerates(tolerations: &[Toleration], taint: &Taint) -> bool {
     })
 }
 
+/// Whether one client alone, as far as it is declared, asks for more than `node` has.
+fn too_small(run: &ValidatedRun, node: &Node) -> bool {
+    let clients = &run.spec.clients;
+    let known = node.status.as_ref().is_some_and(|status| status.allocatable.is_some());
+    let needed = of_client(clients, client_needs(&run.spec, true)).requests;
+    known && !Room::of_node(node).holds(Room::of(needed.as_ref()))
+}
+
 /// Why no client can go to `node` whatever runs there; `None` when one can.
 fn unfit(run: &ValidatedRun, node: &Node) -> Option<&'static str> {
     let placement = &run.spec.clients.placement;
@@ -71,8 +81,10 @@ fn unfit(run: &ValidatedRun, node: &Node) -> Option<&'static str> {
     let spec = node.spec.as_ref();
     let taints = spec.and_then(|spec| spec.taints.as_deref()).unwrap_or_default();
     let ready = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    if !nodes::selected(node, placement) {
+    if !nodes::selected(node, placement) || !nodes::affine(node, &run.spec.clients.pod) {
         Some("not selected")
+    } else if too_small(run, node) {
+        Some("too small")
     } else if spec.is_some_and(|spec| spec.unschedulable == Some(true)) {
         Some("cordoned")
     } else if !ready.clone().any(|condition| condition.type_ == "Ready" && condition.status == "True") {
@@ -220,6 +232,46 @@ mod tests {
         let run = validate(&fixtures::run(&["read"], 1)).unwrap();
         let told = none_fits(&run, &nodes[..1], &Uses::default());
         assert!(told.contains("no node for clients") && told.contains("tainted: for-servers"), "{told}");
+    }
+
+    #[test]
+    fn a_node_that_is_too_small_or_not_affine_is_no_candidate() {
+        let with = |name: &str, cpu: &str| {
+            node(
+                name,
+                json!({
+                    "/metadata/labels": {"size": name},
+                    "/status": {
+                        "capacity": {"cpu": cpu}, "allocatable": {"cpu": cpu, "memory": "8Gi"},
+                        "conditions": [{"type": "Ready", "status": "True"}]
+                    }
+                }),
+            )
+        };
+        let nodes = [with("small", "2"), with("large", "8")];
+        let candidates_of = |clients: serde_json::Value| {
+            let mut run = fixtures::run(&["read"], 1);
+            run.spec.clients = serde_json::from_value(clients).unwrap();
+            let run = validate(&run).unwrap();
+            (candidates(&run, &nodes, &Uses::default(), &[]), none_fits(&run, &nodes, &Uses::default()))
+        };
+        let four = json!({"cpu": {"exclusive": true}, "resources": {"limits": {"cpu": "4"}}});
+        assert_eq!(candidates_of(four).0, ["large"]);
+        assert_eq!(candidates_of(json!({})).0, ["large", "small"], "nothing is declared");
+        let sixteen = json!({"resources": {"requests": {"cpu": "16"}}});
+        let (none, told) = candidates_of(sixteen);
+        assert!(none.is_empty() && told.contains("too small: large, small"), "{none:?} {told}");
+        let affinity = json!({"pod": {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
+            "nodeSelectorTerms": [{"matchExpressions": [{"key": "size", "operator": "In", "values": ["small"]}]}]
+        }}}}});
+        assert_eq!(candidates_of(affinity).0, ["small"]);
+    }
+
+    #[test]
+    fn clients_on_the_nodes_network_each_take_a_node() {
+        let mut run = fixtures::run(&["read"], 1);
+        run.spec.clients = serde_json::from_value(json!({"pods": 3, "pod": {"hostNetwork": true}})).unwrap();
+        assert_eq!(wanted(&validate(&run).unwrap()), (3, 3));
     }
 
     #[test]

@@ -77,7 +77,8 @@ impl Fetched {
 
     /// The pods of the Job called `job`.
     pub fn pods_of<'a>(&'a self, job: &'a str) -> impl Iterator<Item = &'a Pod> {
-        self.pods.iter().map(Arc::as_ref).filter(move |pod| pods::is_of_job(pod, job))
+        let uid = self.jobs.get(job).and_then(|job| job.metadata.uid.as_deref());
+        self.pods.iter().map(Arc::as_ref).filter(move |pod| pods::is_of_job(pod, job, uid))
     }
 
     /// Whether the attempt needs no more time: its Job has ended, or all its pods

@@ -172,7 +172,7 @@ mod tests {
         validate::validate,
     };
     use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
-    use kube::ResourceExt;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
     use serde_json::{Value, json};
     use std::{collections::BTreeMap, sync::Arc};
 
@@ -225,7 +225,12 @@ mod tests {
         .unwrap();
         pod.metadata.name = Some(name.to_owned());
         pod.metadata.uid = Some(name.to_owned());
-        pod.labels_mut().insert("batch.kubernetes.io/job-name".into(), "sprint-read-1".into());
+        pod.metadata.owner_references = Some(vec![OwnerReference {
+            kind: "Job".into(),
+            name: "sprint-read-1".into(),
+            controller: Some(true),
+            ..OwnerReference::default()
+        }]);
         pod
     }
 

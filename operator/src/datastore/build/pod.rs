@@ -30,12 +30,16 @@ use k8s_openapi::{
     },
 };
 
+/// Name of the observer's container.
+pub(super) const OBSERVER: &str = "observer";
 /// Volume with the server's certificate.
 const SERVER_CERTIFICATE: &str = "tls-server";
 /// Volume with a client's certificate, for the observer.
 const CLIENT_CERTIFICATE: &str = "tls-client";
 /// The last lines of a container that fails become part of the pod's status.
 const LAST_WORDS: &str = "FallbackToLogsOnError";
+/// How far a shard's bus port is above its own.
+const BUS_PORT_ABOVE: i32 = 10_000;
 /// Read by the group alone, which is the server's.
 const CERTIFICATE_MODE: i32 = 0o440;
 
@@ -105,7 +109,7 @@ fn observer(datastore: &ValidatedDatastore, runner_image: &str) -> Container {
     let mut env = vec![variable("DRAGSTRIP_TOKEN", &datastore.uid)];
     env.extend(spec.auth_secret_ref.as_ref().map(|secret| secret_variable(PASSWORD_VARIABLE, secret)));
     Container {
-        name: "observer".to_owned(),
+        name: OBSERVER.to_owned(),
         image: Some(runner_image.to_owned()),
         command: Some(vec!["/dragstrip-runner".to_owned()]),
         args: Some(observer_arguments(datastore)),
@@ -162,7 +166,11 @@ fn server_ports(spec: &DatastoreSpec, index: usize) -> Vec<ContainerPort> {
         ..ContainerPort::default()
     };
     let further = spec.custom.iter().flat_map(|custom| &custom.ports);
+    // On the node's network the scheduler must know of every port that is listened on.
+    let bus = (spec.pod.host_network && spec.cluster.is_some())
+        .then(|| port(&format!("bus-{index}"), spec.port + BUS_PORT_ABOVE));
     std::iter::once(port(&port_name(spec, index), spec.port))
+        .chain(bus)
         .chain(further.map(|further| port(&further.name, further.port)))
         .collect()
 }

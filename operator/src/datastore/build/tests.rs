@@ -4,6 +4,7 @@
 use super::*;
 use crate::datastore::validate::{Invalid, validate};
 use dragstrip_crds::Datastore;
+use dragstrip_results::orders::SigningKey;
 use k8s_openapi::api::core::v1::Node;
 use serde_json::{Value, json};
 
@@ -30,6 +31,22 @@ fn built(spec: Value) -> Resources {
 
 fn refused(spec: Value, cpus: &str) -> Invalid {
     validate(&datastore(spec), &[node(cpus)]).unwrap_err()
+}
+
+#[test]
+fn observers_take_orders_of_the_operators_key_and_a_template_without_one_stays_as_it_was() {
+    let key = SigningKey::read(&SigningKey::generate().unwrap()).unwrap().public();
+    let built = || built(json!({"engine": "Redis", "threads": 1}));
+    let observer = |resources: Resources| {
+        let pod = resources.stateful_set.spec.unwrap().template.spec.unwrap();
+        pod.init_containers.unwrap().remove(0)
+    };
+    let plain = observer(built());
+    assert_eq!(observer(built().obeying(None)), plain, "an operator without a key builds another template");
+    let mut with_key = observer(built().obeying(Some(&key)));
+    let told = with_key.env.as_mut().and_then(Vec::pop).unwrap();
+    assert_eq!((told.name.as_str(), told.value), ("DRAGSTRIP_ORDER_KEY", Some(String::from(key))));
+    assert_eq!(with_key, plain);
 }
 
 #[test]

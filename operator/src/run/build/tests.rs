@@ -22,6 +22,8 @@ fn settings() -> Settings {
         runner_image: "example.com/runner:1".into(),
         memtier_image: "example.com/memtier:2".into(),
         bullmq_image: "example.com/bullmq:5".into(),
+        order_key: None,
+        policy: serde_json::from_value(json!({"heldByApiserver": true})).unwrap(),
         namespace: "dragstrip-system".into(),
         scope: Scope::default(),
         pull_policy: None,
