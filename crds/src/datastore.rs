@@ -57,11 +57,33 @@ fn default_secret_key() -> String {
     "password".to_owned()
 }
 
-/// Where pods may run. Without it, pods prefer nodes labelled
-/// `dragstrip.dev/role=server` (or `client`) and tolerate the taint of that key.
+/// Where pods may run: only on nodes that match every field that is set. Of those, and
+/// of all where none is set, nodes labelled `dragstrip.dev/role=server` (or `client`) are
+/// preferred, and the taint of that key is tolerated.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Placement {
+    /// Zone, such as us-east-1a: a node's label `topology.kubernetes.io/zone`. Any when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 63), regex(pattern = "^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$"))]
+    pub zone: Option<String>,
+    /// Cluster placement group: a node's label `dragstrip.dev/placement-group`, which
+    /// people give their nodes, or `karpenter.k8s.aws/placement-group-id`, such as
+    /// pg-0123456789abcdef0. Either of them will do. Any group or none when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 63), regex(pattern = "^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$"))]
+    pub placement_group: Option<String>,
+    /// Instance type, such as c7gn.16xlarge: a node's label
+    /// `node.kubernetes.io/instance-type`. Any when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 63), regex(pattern = "^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$"))]
+    pub instance_type: Option<String>,
+    /// On the node of this Datastore, which is in the same namespace. For clients it must
+    /// be the target: they then share its node as with `shareServerNode`, and run nowhere
+    /// else. Any node when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 45))]
+    pub same_node_as: Option<String>,
     /// Labels a node must have, such as `node.kubernetes.io/instance-type: c7gn.16xlarge`. None when absent.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub node_selector: BTreeMap<String, String>,

@@ -1,4 +1,4 @@
-//! Upgrades of the operator, as its users make them.
+//! The chart, and upgrades of the operator, as its users make them.
 
 use crate::kubectl;
 use crate::operator;
@@ -29,6 +29,16 @@ pub async fn in_namespace(namespace: &str, arguments: &[&str]) -> Result<String>
         bail!("helm {arguments:?} failed: {}", String::from_utf8_lossy(&output.stderr));
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// The chart's manifests with `settings` (`--set` of helm), as for a cluster with
+/// Prometheus' operator.
+pub async fn template(settings: &[&str]) -> Result<String> {
+    let mut template = vec!["template", RELEASE, CHART, "--api-versions", "monitoring.coreos.com/v1"];
+    for setting in settings {
+        template.extend(["--set", setting]);
+    }
+    helm(&template).await
 }
 
 async fn revision() -> Result<String> {

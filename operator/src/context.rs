@@ -3,9 +3,10 @@
 
 use crate::{
     cluster::{
-        agents::Agents, events::Announcer, own_writes::OwnWrites, retry::Retries, scope::Scope, world::World,
+        agents::Agents, events::Announcer, metadata::Known, own_writes::OwnWrites, retry::Retries,
+        scope::Scope, world::World,
     },
-    metrics::Metrics,
+    metrics::{Metrics, Prices},
     policy::Policy,
     run::{Remembered, Unread},
     sinks::Sinks,
@@ -38,6 +39,9 @@ pub struct Settings {
     pub pull_secrets: Vec<String>,
     /// How often Prometheus scrapes client pods, in seconds; 0 where it does not.
     pub scrape_interval_seconds: f64,
+    /// Where nodes have the cloud's metadata service, which is asked of their placement
+    /// groups; absent where it is not to be asked.
+    pub metadata_service: Option<String>,
 }
 
 impl Settings {
@@ -90,6 +94,10 @@ pub struct Context {
     pub remembered: Arc<Remembered>,
     /// Who else is told of results.
     pub sinks: Arc<Sinks>,
+    /// What the cloud's metadata service said of nodes.
+    pub metadata: Arc<Known>,
+    /// What is known of instance types.
+    pub prices: Arc<Prices>,
     /// Counters of the process.
     pub metrics: Metrics,
 }
@@ -104,11 +112,14 @@ mod tests {
             runner_image: "example.com/runner:1".into(),
             memtier_image: "example.com/memtier:2".into(),
             bullmq_image: "example.com/bullmq:3".into(),
+            order_key: None,
+            policy: serde_json::from_value(json!({"heldByApiserver": true})).unwrap(),
             namespace: "dragstrip-system".into(),
             scope: Scope::default(),
             pull_policy: policy.map(str::to_owned),
             pull_secrets: secrets.iter().map(|&name| name.to_owned()).collect(),
             scrape_interval_seconds: 0.0,
+            metadata_service: None,
         };
         let before: PodSpec = serde_json::from_value(json!({
             "initContainers": [{"name": "observer", "image": "example.com/runner:1"}],

@@ -14,7 +14,8 @@ pub(crate) mod validate;
 pub mod verify;
 
 pub(crate) use build::{
-    empty_directory, locked_down, mount, own_field, prefer_role, secret_variable, tolerations, variable,
+    empty_directory, locked_down, mount, own_field, prefer_role, required, secret_variable, tolerations,
+    variable,
 };
 pub(crate) use fetch::observe;
 pub(crate) use plan::built_for;

@@ -3,6 +3,7 @@
 //! that it names. Reads those files.
 
 use crate::{
+    cluster::nodes::wants,
     datastore::{
         self,
         placement::{Room, most_cpus},
@@ -15,6 +16,7 @@ use k8s_openapi::{api::core::v1::Node, apimachinery::pkg::api::resource::Quantit
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 use std::{
+    collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
 };
@@ -31,8 +33,10 @@ fn ours(object: &Value) -> bool {
 
 /// A node with more CPUs than any example asks for, and the labels it selects by.
 fn node(placement: &Placement) -> Node {
+    let wants = wants(placement).into_iter();
+    let labels: BTreeMap<_, _> = wants.filter_map(|want| want.labels.into_iter().next()).collect();
     serde_json::from_value(json!({
-        "metadata": {"name": "large", "labels": placement.node_selector},
+        "metadata": {"name": "large", "labels": labels},
         "status": {"allocatable": {"cpu": "192", "memory": "768Gi"}},
     }))
     .unwrap()

@@ -50,6 +50,12 @@ pub const UNMOVED: [(&str, &str); 2] =
     [("karpenter.sh/do-not-disrupt", "true"), ("cluster-autoscaler.kubernetes.io/safe-to-evict", "false")];
 /// Node label and taint key that says what a node is for: server or client.
 pub const NODE_ROLE: &str = "dragstrip.dev/role";
+/// Node label with its zone.
+pub const ZONE: &str = "topology.kubernetes.io/zone";
+/// Node label with its instance type.
+pub const INSTANCE_TYPE: &str = "node.kubernetes.io/instance-type";
+/// Node label with its network's baseline bandwidth in megabits per second, which Karpenter writes.
+pub const NETWORK_BANDWIDTH: &str = "karpenter.k8s.aws/instance-network-bandwidth";
 /// Node labels that name its placement group, strongest first.
 pub const PLACEMENT_GROUPS: [&str; 2] =
     ["karpenter.k8s.aws/placement-group-id", "dragstrip.dev/placement-group"];

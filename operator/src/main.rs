@@ -87,6 +87,13 @@ struct Arguments {
     prices_file: Option<PathBuf>,
     #[command(flatten)]
     sinks: sinks::Settings,
+    /// Ask the cloud's instance metadata service of each node of a run, once, which placement
+    /// group it is in: by a Job in the operator's namespace, in the node's own network.
+    #[arg(long, env = "DRAGSTRIP_ASK_METADATA_SERVICE")]
+    ask_metadata_service: bool,
+    /// Where nodes have that service.
+    #[arg(long, env = "DRAGSTRIP_METADATA_SERVICE", default_value = "http://169.254.169.254")]
+    metadata_service: String,
     /// Log lines for people instead of JSON.
     #[arg(long)]
     plain_logs: bool,
@@ -174,7 +181,7 @@ async fn start(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
     });
     let scope = Scope::new(arguments.watch_namespaces);
     let feeds = Feeds::new(&client, &scope, &arguments.namespace, &metrics);
-    let page = Page::new(metrics.clone(), feeds.world(), prices, arguments.metrics_max_runs);
+    let page = Page::new(metrics.clone(), feeds.world(), prices.clone(), arguments.metrics_max_runs);
     let context = Context {
         world: feeds.world(),
         retries: Arc::default(),
@@ -194,9 +201,12 @@ async fn start(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
             pull_policy: arguments.image_pull_policy,
             pull_secrets: arguments.image_pull_secrets,
             scrape_interval_seconds: arguments.scrape_interval_seconds,
+            metadata_service: arguments.ask_metadata_service.then_some(arguments.metadata_service),
         }),
         agents: Agents::new(order_key)?,
         sinks: Arc::new(sinks),
+        prices: Arc::new(prices),
+        metadata: Arc::default(),
         metrics,
     };
     Ok(Box::pin(process::run(context, candidate, feeds, page, arguments.listen)).await?)

@@ -146,6 +146,7 @@ async fn pass(run: &BenchmarkRun, ctx: &Context) -> Result<(Outcome, Action), Er
     let (step, figures) = figures(ctx, &validated, &old, &fetched, step).await?; // client
     if status::worth_telling(&step) {
         let mut status = status::of_step(&validated, &old, &fetched, figures.as_ref(), &step, now); // pure
+        status::price(&mut status, &ctx.prices); // pure
         if let (Step::Finish(Ending::Succeeded), Some(results)) = (&step, &figures) {
             let noise = noise::settle(ctx, &validated, results, &status.phases, now).await; // client
             status.noise = noise.map_err(Error::Noise)?;

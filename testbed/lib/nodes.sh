@@ -206,6 +206,9 @@ start_kubelet() {
     stop_process "kubelet:$node"
   fi
   mv "$dir/kubelet.yaml.new" "$dir/kubelet.yaml"
+  # Where a machine's one kubelet would have them, and pods that bring them put them.
+  mkdir -p "$dir/kubelet"
+  ln -sfn /var/lib/kubelet/seccomp "$dir/kubelet/seccomp"
   : >"$CONF/resolv.conf"
   make_cgroup "$(node_name "$node")"
   # The kubelet refuses to start with the notes of another CPU policy.

@@ -36,6 +36,7 @@ pub mod load;
 pub mod loadgen;
 pub mod members;
 pub mod memtier;
+pub mod metadata;
 pub mod metrics;
 pub mod network;
 pub mod observe;

@@ -27,6 +27,7 @@ mod quickstart;
 mod refusals;
 mod releases;
 mod search;
+mod seccomp;
 mod secrets;
 mod server_trouble;
 mod strangers;

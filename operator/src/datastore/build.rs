@@ -14,10 +14,10 @@ use k8s_openapi::{
     api::{
         apps::v1::{StatefulSet, StatefulSetSpec},
         core::v1::{
-            Capabilities, EmptyDirVolumeSource, EnvVar, EnvVarSource, NodeAffinity, NodeSelectorRequirement,
-            NodeSelectorTerm, ObjectFieldSelector, PodTemplateSpec, PreferredSchedulingTerm,
-            SecretKeySelector, SecurityContext, Service, ServicePort, ServiceSpec, Toleration, Volume,
-            VolumeMount,
+            Capabilities, EmptyDirVolumeSource, EnvVar, EnvVarSource, NodeAffinity, NodeSelector,
+            NodeSelectorRequirement, NodeSelectorTerm, ObjectFieldSelector, PodTemplateSpec,
+            PreferredSchedulingTerm, SecretKeySelector, SecurityContext, Service, ServicePort, ServiceSpec,
+            Toleration, Volume, VolumeMount,
         },
         policy::v1::{PodDisruptionBudget, PodDisruptionBudgetSpec},
     },
@@ -147,6 +147,11 @@ pub(crate) fn prefer_role(role: &str) -> NodeAffinity {
         }]),
         ..NodeAffinity::default()
     }
+}
+
+/// A node must match any of `terms`; nothing where there are none.
+pub(crate) fn required(terms: Vec<NodeSelectorTerm>) -> Option<NodeSelector> {
+    (!terms.is_empty()).then_some(NodeSelector { node_selector_terms: terms })
 }
 
 /// The declared tolerations, and that of the role's own taint.

@@ -104,6 +104,7 @@ pub(crate) fn context(cluster: Cluster, answer: Answer) -> (Arc<Context>, Calls)
         pull_policy: None,
         pull_secrets: Vec::new(),
         scrape_interval_seconds: 0.0,
+        metadata_service: None,
     };
     let context = Context {
         retries: Arc::default(),
@@ -128,6 +129,8 @@ pub(crate) fn context(cluster: Cluster, answer: Answer) -> (Arc<Context>, Calls)
             datastores: seen(Vec::new()),
         },
         sinks: Arc::default(),
+        prices: Arc::default(),
+        metadata: Arc::default(),
         metrics: Metrics::new().unwrap(),
     };
     (Arc::new(context), calls)

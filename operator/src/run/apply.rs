@@ -8,7 +8,7 @@ use super::{
     fetch::{Fetched, is_of_run, job_ended},
     machines, order,
     plan::{Place, place_of},
-    search,
+    search, target,
     validate::{Attempt, ValidatedRun},
 };
 use crate::{
@@ -161,6 +161,9 @@ async fn make_datastore(ctx: &Context, run: &ValidatedRun) -> Result<Applied, Er
 /// Takes every Lease that is not held yet, or none. One that somebody else took first
 /// shows at the next look.
 async fn take_turn(ctx: &Context, run: &ValidatedRun, fetched: &Fetched) -> Result<Applied, Error> {
+    if let Some(trouble) = unplaceable(fetched) {
+        return Ok(Applied::Hindered(trouble));
+    }
     // A turn that ends before it begins would only keep others waiting.
     if let Place::At(current) = place_of(run, &fetched.kept)
         && let Some(trouble) = job_name_taken(ctx, run, &run.attempts[current]).await?
@@ -170,6 +173,12 @@ async fn take_turn(ctx: &Context, run: &ValidatedRun, fetched: &Fetched) -> Resu
     let missing = fetched.turn.iter().flat_map(|looked| looked.missing.clone()).collect::<Vec<_>>();
     let taken = lease::take_all(&ctx.client, &missing, &run.holder, Timestamp::now()).await;
     taken.map(|_| Applied::Awaited).map_err(Error::TakeTurn)
+}
+
+/// That nobody can tell where the clients are to be, in words with the remedy.
+fn unplaceable(fetched: &Fetched) -> Option<Trouble> {
+    let message = fetched.turn.as_ref()?.unplaceable.clone()?;
+    Some(Trouble { reason: "NoPlace".to_owned(), message })
 }
 
 /// Gives every Lease back that the run holds.
@@ -244,6 +253,9 @@ async fn create_job(
     let (Some(target), Some(looked)) = (ready_target(fetched), &fetched.turn) else {
         return Ok(Applied::Nothing);
     };
+    if let Some(trouble) = unplaceable(fetched) {
+        return Ok(Applied::Hindered(trouble));
+    }
     match result_name(ctx, run, attempt).await? {
         ResultName::Free => {}
         ResultName::Stored => return Ok(Applied::Progressed),
@@ -314,8 +326,10 @@ async fn store(
         ResultName::Taken(trouble) => return Ok(Applied::Delayed(trouble)),
     }
     result.servers = evidence::gather(ctx, run, attempt, &result.pods).await;
-    result.nodes = machines::records(run, &result.pods, &ctx.world.nodes.state(), &ctx.world.pods.state());
-    let requirements = search::requirements(&result, &run.spec.requirements);
+    machines::fill(ctx, run, &pods, &mut result);
+    let declared =
+        machines::requirements(run, target::datastore(ctx, run).map(|one| one.spec.clone()).as_ref());
+    let requirements = search::requirements(&result, &declared);
     verdict::judge(&mut result, &attempt.tool, requirements);
     let parts = stored::pack(&result)?;
     let marks = stored::annotations(&result, &parts)?;

@@ -171,7 +171,7 @@ fn pod_annotations(run: &ValidatedRun, attempt: &Attempt) -> BTreeMap<String, St
 fn template(run: &ValidatedRun, attempt: &Attempt, pod: PodSpec) -> PodTemplateSpec {
     let mut labels = attempt_labels(run, attempt);
     labels.insert(labels::COMPONENT.to_owned(), labels::CLIENT.to_owned());
-    if run.spec.clients.share_server_node {
+    if run.spec.clients.share_node() {
         labels.insert(labels::SHARES_SERVER_NODE.to_owned(), "true".to_owned());
     }
     let metadata = ObjectMeta {
@@ -200,7 +200,7 @@ pub fn job(
     let hash = (labels::SPEC_HASH.to_owned(), run.spec_hash.clone());
     let value = attempt.point.as_ref().and_then(|point| point.value);
     let value = value.map(|value| (labels::SEARCH_VALUE.to_owned(), value.to_string()));
-    let mut pod = pod::client_pod(run, attempt, target, &turn.client_nodes, settings)?;
+    let mut pod = pod::client_pod(run, attempt, target, turn, settings)?;
     settings.pull(&mut pod);
     let pods = i32::try_from(attempt.pods).unwrap_or(i32::MAX);
     Ok(Job {

@@ -21,6 +21,7 @@ use dragstrip_results::{
     observed::are_others,
     protocol::{RunnerStage, RunnerState},
     result::PodFailure,
+    verdict::placed::broken,
 };
 use jiff::{SignedDuration, Timestamp};
 
@@ -157,6 +158,8 @@ pub fn view(run: &ValidatedRun, old: &BenchmarkRunStatus, fetched: &Fetched, now
         deadline: clock::deadline(old.clock.as_ref(), run.created, run.spec.timeout.signed(), now),
         setback: old.setback.clone(),
         server_changed: server_changed(run, fetched),
+        asked_of: fetched.asked_of.clone(),
+        misplaced: broken(&fetched.placed, &run.spec.requirements),
         target_gone: fetched.target_gone.clone(),
         damaged: fetched.damaged.clone(),
         attempts: run.attempts.iter().map(|attempt| attempt_state(run, attempt, fetched)).collect(),
@@ -192,6 +195,8 @@ mod tests {
             kept: BTreeMap::new(),
             damaged: Vec::new(),
             target_gone: None,
+            placed: Vec::new(),
+            asked_of: Vec::new(),
         }
     }
 

@@ -1,10 +1,11 @@
 //! The pod of a Datastore: its servers, and the observer beside them. Pure.
 
 use super::{
-    empty_directory, locked_down, mount, own_field, prefer_role, secret_variable, selector, tolerations,
-    variable,
+    empty_directory, locked_down, mount, own_field, prefer_role, required, secret_variable, selector,
+    tolerations, variable,
 };
 use crate::{
+    cluster::nodes,
     datastore::{
         engines::{self, POD_IP_VARIABLE},
         resources,
@@ -20,9 +21,9 @@ use dragstrip_results::protocol::{
 };
 use k8s_openapi::{
     api::core::v1::{
-        Affinity, Container, ContainerPort, EnvVar, HTTPGetAction, PodAffinityTerm, PodAntiAffinity,
-        PodSecurityContext, PodSpec, Probe, SeccompProfile, SecretVolumeSource, SecurityContext,
-        TCPSocketAction, TopologySpreadConstraint, Volume, VolumeMount,
+        Affinity, Container, ContainerPort, EnvVar, HTTPGetAction, NodeAffinity, PodAffinity,
+        PodAffinityTerm, PodAntiAffinity, PodSecurityContext, PodSpec, Probe, SeccompProfile,
+        SecretVolumeSource, SecurityContext, TCPSocketAction, TopologySpreadConstraint, Volume, VolumeMount,
     },
     apimachinery::pkg::{
         apis::meta::v1::{LabelSelector, LabelSelectorRequirement},
@@ -308,6 +309,21 @@ fn never_beside_clients() -> PodAntiAffinity {
     }
 }
 
+/// The node of the Datastore called `other`.
+fn beside(other: &str) -> PodAffinity {
+    PodAffinity {
+        required_during_scheduling_ignored_during_execution: Some(vec![PodAffinityTerm {
+            topology_key: "kubernetes.io/hostname".to_owned(),
+            label_selector: Some(LabelSelector {
+                match_labels: Some(selector(other)),
+                ..LabelSelector::default()
+            }),
+            ..PodAffinityTerm::default()
+        }]),
+        ..PodAffinity::default()
+    }
+}
+
 /// The pod of `datastore`.
 pub(super) fn pod(datastore: &ValidatedDatastore, runner_image: &str) -> PodSpec {
     let spec = &datastore.spec;
@@ -337,7 +353,11 @@ pub(super) fn pod(datastore: &ValidatedDatastore, runner_image: &str) -> PodSpec
         }),
         node_selector: Some(placement.node_selector.clone()).filter(|labels| !labels.is_empty()),
         affinity: Some(Affinity {
-            node_affinity: Some(prefer_role(labels::SERVER)),
+            node_affinity: Some(NodeAffinity {
+                required_during_scheduling_ignored_during_execution: required(nodes::by_fields(placement)),
+                ..prefer_role(labels::SERVER)
+            }),
+            pod_affinity: placement.same_node_as.as_deref().map(beside),
             pod_anti_affinity: Some(never_beside_clients()),
             ..Affinity::default()
         }),

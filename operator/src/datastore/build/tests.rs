@@ -261,6 +261,32 @@ fn a_password_is_only_ever_referred_to() {
 }
 
 #[test]
+fn a_declared_place_is_required_and_what_is_not_declared_a_preference() {
+    let affinity = |placement: Value| {
+        let spec = json!({"engine": "Redis", "threads": 1, "placement": placement});
+        built(spec).stateful_set.spec.unwrap().template.spec.unwrap().affinity.unwrap()
+    };
+    let free = affinity(json!({})).node_affinity.unwrap();
+    assert_eq!(free.required_during_scheduling_ignored_during_execution, None);
+    assert!(free.preferred_during_scheduling_ignored_during_execution.is_some(), "nodes for servers");
+    let placed = affinity(json!({"zone": "z1", "placementGroup": "g", "nodeSelector": {"pool": "fast"}}));
+    let node = placed.node_affinity.unwrap();
+    let terms = node.required_during_scheduling_ignored_during_execution.unwrap().node_selector_terms;
+    let keys = |term: usize| -> Vec<&str> {
+        terms[term].match_expressions.iter().flatten().map(|one| one.key.as_str()).collect()
+    };
+    assert_eq!(terms.len(), 2, "either label of the group will do: {terms:?}");
+    assert_eq!(keys(0), ["topology.kubernetes.io/zone", "karpenter.k8s.aws/placement-group-id"]);
+    assert_eq!(keys(1), ["topology.kubernetes.io/zone", "dragstrip.dev/placement-group"]);
+    assert_eq!(placed.pod_affinity, None);
+    let beside = affinity(json!({"sameNodeAs": "other"})).pod_affinity.unwrap();
+    let term = &beside.required_during_scheduling_ignored_during_execution.unwrap()[0];
+    let labels = term.label_selector.as_ref().unwrap().match_labels.as_ref().unwrap();
+    assert_eq!(labels["dragstrip.dev/datastore"], "other");
+    assert_eq!(term.topology_key, "kubernetes.io/hostname");
+}
+
+#[test]
 fn io_uring_can_be_left_out() {
     assert!(
         command(json!({"engine": "Dragonfly", "threads": 1, "ioUring": "Disable"})).contains("--force_epoll")

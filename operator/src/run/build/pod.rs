@@ -14,6 +14,7 @@ use crate::{
     labels,
     run::{
         decide::ReadyTarget,
+        turn::Looked,
         validate::{Attempt, ValidatedRun, client_needs},
     },
 };
@@ -182,7 +183,7 @@ pub(super) fn client_pod(
     run: &ValidatedRun,
     attempt: &Attempt,
     target: &ReadyTarget,
-    client_nodes: &[String],
+    turn: &Looked,
     settings: &Settings,
 ) -> Result<PodSpec, serde_json::Error> {
     let placement = &run.spec.clients.placement;
@@ -191,7 +192,7 @@ pub(super) fn client_pod(
     let user = user(attempt);
     Ok(PodSpec {
         init_containers: Some(vec![installer(settings)]),
-        containers: vec![client(run, attempt, target, !client_nodes.is_empty(), settings)?],
+        containers: vec![client(run, attempt, target, !turn.client_nodes.is_empty(), settings)?],
         restart_policy: Some("Never".to_owned()),
         enable_service_links: Some(false),
         automount_service_account_token: Some(false),
@@ -209,7 +210,7 @@ pub(super) fn client_pod(
         }),
         node_selector: Some(placement.node_selector.clone()).filter(|labels| !labels.is_empty()),
         affinity: Some(Affinity {
-            node_affinity: Some(nodes(client_nodes)),
+            node_affinity: Some(nodes(&turn.client_nodes, turn.wanted.clone())),
             pod_anti_affinity: Some(separation(run, attempt)),
             ..Affinity::default()
         }),

@@ -1,7 +1,7 @@
 //! What would be applied for an attempt, as whole objects in `snapshots/`.
 
 use super::{placement::separation, *};
-use crate::cluster::scope::Scope;
+use crate::cluster::{nodes, scope::Scope};
 use crate::run::{
     decide::{TargetTls, Turn},
     fixtures::{self, run},
@@ -29,6 +29,7 @@ fn settings() -> Settings {
         pull_policy: None,
         pull_secrets: Vec::new(),
         scrape_interval_seconds: 0.0,
+        metadata_service: None,
     }
 }
 
@@ -55,7 +56,14 @@ fn loadgen() -> serde_json::Value {
 
 /// A turn with this node for the clients.
 fn turn() -> Looked {
-    Looked { turn: Turn::Held, missing: Vec::new(), client_nodes: vec!["client-1".into()], no_node: None }
+    Looked {
+        turn: Turn::Held,
+        missing: Vec::new(),
+        client_nodes: vec!["client-1".into()],
+        no_node: None,
+        wanted: Vec::new(),
+        unplaceable: None,
+    }
 }
 
 #[test]
@@ -140,6 +148,26 @@ fn clients_run_on_the_nodes_that_their_run_holds() {
         None,
         "one that is still to be made"
     );
+    let zone = nodes::Want { field: "zone", labels: vec![(labels::ZONE.into(), "z1".into())] };
+    let wanted = nodes::terms(&[zone]);
+    let to_be_made = Looked { client_nodes: Vec::new(), wanted: wanted.clone(), ..turn() };
+    let terms = required(&to_be_made).unwrap().node_selector_terms;
+    assert_eq!(terms, wanted, "a node that is still to be made must be in the declared zone");
+}
+
+#[test]
+fn clients_that_may_only_be_on_the_servers_node_are_kept_off_it_by_no_rule() {
+    let mut run = run(&["read"], 1);
+    run.spec.clients.placement.same_node_as = Some("redis".into());
+    let run = validate(&run).unwrap();
+    let job = job(&run, &run.attempts[0], &target(), &turn(), &settings()).unwrap();
+    let template = job.spec.unwrap().template;
+    assert!(template.metadata.unwrap().labels.unwrap().contains_key(labels::SHARES_SERVER_NODE));
+    let apart = template.spec.unwrap().affinity.unwrap().pod_anti_affinity.unwrap();
+    let terms = apart.required_during_scheduling_ignored_during_execution.unwrap();
+    let components =
+        terms[0].label_selector.as_ref().unwrap().match_expressions.as_ref().unwrap()[0].values.clone();
+    assert_eq!(components, Some(vec!["client".to_owned()]));
 }
 
 #[test]
