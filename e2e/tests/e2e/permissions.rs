@@ -4,7 +4,10 @@
 use anyhow::{Context, Result, ensure};
 use dragstrip_e2e::{kubectl, operator::NAMESPACE, with_namespace};
 use futures::{StreamExt, TryStreamExt, stream};
-use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
+use k8s_openapi::api::{
+    authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec},
+    rbac::v1::RoleBinding,
+};
 use kube::{Api, Client, api::PostParams, discovery::Discovery};
 use std::collections::{BTreeMap, BTreeSet};
 
