@@ -85,7 +85,16 @@ pub async fn test() -> Result<String> {
 
 /// Has the apiserver check all that the chart makes in `namespace` with `values`.
 pub async fn checked(namespace: &str, values: &[&str]) -> Result<String> {
-    let fixed = ["template", "checked", CHART, "--kube-version", "1.34.0", "--set", "crds.install=false"];
+    let fixed = [
+        "template",
+        "checked",
+        CHART,
+        "--no-hooks",
+        "--kube-version",
+        "1.34.0",
+        "--set",
+        "crds.install=false",
+    ];
     let manifests = in_namespace(namespace, &[&fixed, values].concat()).await?;
     let apply = ["apply", "--server-side", "--dry-run=server", "--force-conflicts", "-f", "-"];
     kubectl::must(&apply, &manifests).await
