@@ -10,29 +10,35 @@ export CLUSTER ?= local
 
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 HOST_TARGET = $(shell rustc -vV | sed -n 's/^host: //p')
+# What is built for; a release says both, for each architecture.
+BUILD_TARGET ?= $(HOST_TARGET)
+NPM_PLATFORM ?=
 DIST := $(DRAGSTRIP_CACHE)/dist
 OPERATOR_IMAGE := dragstrip.dev/operator:$(VERSION)
 RUNNER_IMAGE := dragstrip.dev/runner:$(VERSION)
 BULLMQ_IMAGE := dragstrip.dev/bullmq:$(VERSION)
+PREFIX ?= $(HOME)/.local
+# Where images are pushed to with CLUSTER=current, or by a release.
+export REGISTRY
 CLUSTER_ENV = eval "$$(testbed/cluster env)"
 
 .PHONY: help
 help: ## List the targets
-	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^##### /{printf "\n%s\n", substr($$0, 7)} /^[a-z0-9-]+:.*## /{printf "  make %-18s  %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 ##### Building
 
 .PHONY: build
 build: node-modules ## Build the static programs into the cache (release)
 	@echo "==> compiling the operator, the runner, the load generators and the command line"
-	RUSTFLAGS="-C target-feature=+crt-static" cargo build --release --locked --target $(HOST_TARGET) \
+	RUSTFLAGS="-C target-feature=+crt-static" cargo build --release --locked --target $(BUILD_TARGET) \
 	  -p dragstrip-runner -p dragstrip-loadgen -p dragstrip-clients
-	RUSTFLAGS="-C target-feature=+crt-static" cargo build --profile small --locked --target $(HOST_TARGET) \
+	RUSTFLAGS="-C target-feature=+crt-static" cargo build --profile small --locked --target $(BUILD_TARGET) \
 	  -p dragstrip-operator -p dragstrip
 	mkdir -p $(DIST)/operator $(DIST)/runner $(DIST)/bin
-	install -C $(CARGO_TARGET_DIR)/$(HOST_TARGET)/small/dragstrip-operator $(DIST)/operator/
-	install -C $(CARGO_TARGET_DIR)/$(HOST_TARGET)/release/dragstrip-{runner,loadgen,clients} $(DIST)/runner/
-	install -C $(CARGO_TARGET_DIR)/$(HOST_TARGET)/small/dragstrip $(DIST)/bin/
+	install -C $(CARGO_TARGET_DIR)/$(BUILD_TARGET)/small/dragstrip{-operator,} $(DIST)/operator/
+	install -C $(CARGO_TARGET_DIR)/$(BUILD_TARGET)/release/dragstrip-{runner,loadgen,clients} $(DIST)/runner/
+	install -C $(CARGO_TARGET_DIR)/$(BUILD_TARGET)/small/dragstrip $(DIST)/bin/
 	install -CD -m 0644 LICENSE $(DIST)/operator/licenses/dragstrip/LICENSE
 	install -CD -m 0644 LICENSE $(DIST)/runner/licenses/dragstrip/LICENSE
 	@# The load generator holds BullMQ's script.
@@ -45,9 +51,10 @@ build-bullmq: node-modules ## Build the BullMQ job into the cache, with the modu
 	cmp -s bench-jobs/bullmq/package-lock.json $(DIST)/bullmq/package-lock.json || { \
 	  install -C -m 0644 bench-jobs/bullmq/{package.json,.npmrc} $(DIST)/bullmq/ && \
 	  install -m 0644 bench-jobs/bullmq/package-lock.json $(DIST)/bullmq/ && \
-	  cd $(DIST)/bullmq && npm ci --loglevel=error --omit=dev --ignore-scripts || { rm -f $(DIST)/bullmq/package-lock.json; exit 1; }; }
+	  cd $(DIST)/bullmq && npm ci --loglevel=error --omit=dev --ignore-scripts $(NPM_PLATFORM) || { rm -f $(DIST)/bullmq/package-lock.json; exit 1; }; }
 	rm -rf $(DIST)/bullmq/dist/src && cp -R bench-jobs/bullmq/dist/src $(DIST)/bullmq/dist/
 	chmod 0755 $(DIST)/bullmq/dist/src/main.js
+	mkdir -p $(DIST)/bullmq/bin && ln -sfn /opt/dragstrip-bullmq/dist/src/main.js $(DIST)/bullmq/bin/dragstrip-bullmq
 	rm -rf $(DIST)/bullmq/licenses && install -D -m 0644 LICENSE $(DIST)/bullmq/licenses/dragstrip/LICENSE
 	cd $(DIST)/bullmq/node_modules && find . -type f -iname 'licen[cs]e*' -exec cp --parents -t ../licenses {} +
 
@@ -63,17 +70,32 @@ node-modules: bench-jobs/bullmq/node_modules/.package-lock.json dashboards/node_
 proof-modules: dashboards/proof/node_modules/.package-lock.json
 
 .PHONY: images
-images: build build-bullmq ## Build the product's images and load them into the cluster's nodes
+images: build build-bullmq ## Build the product's images and load them into the cluster's nodes (CLUSTER=current: push them to REGISTRY)
 	testbed/cluster build-image $(OPERATOR_IMAGE) operator/Containerfile $(DIST)/operator
 	testbed/cluster build-image $(RUNNER_IMAGE) bench-jobs/runner/Containerfile $(DIST)/runner
 	testbed/cluster build-image $(BULLMQ_IMAGE) bench-jobs/bullmq/Containerfile $(DIST)/bullmq
 
+HELM_DOCS := $(DRAGSTRIP_CACHE)/tools/bin/helm-docs-1.14.2
+$(HELM_DOCS):
+	@echo "==> installing helm-docs (once)"
+	GOBIN=$(dir $@)helm-docs.new go install github.com/norwoodj/helm-docs/cmd/helm-docs@v1.14.2
+	mv $(dir $@)helm-docs.new/helm-docs $@ && rmdir $(dir $@)helm-docs.new
+
+.PHONY: cli
+cli: ## Put dragstrip and kubectl-dragstrip into ~/.local/bin, or PREFIX/bin
+	RUSTFLAGS="-C target-feature=+crt-static" cargo build --profile small --locked --target $(HOST_TARGET) -p dragstrip
+	install -D $(CARGO_TARGET_DIR)/$(HOST_TARGET)/small/dragstrip $(PREFIX)/bin/dragstrip
+	ln -sfn dragstrip $(PREFIX)/bin/kubectl-dragstrip
+	@echo "installed $(PREFIX)/bin/dragstrip, which is 'kubectl dragstrip' too"
+	@case ":$$PATH:" in *:$(PREFIX)/bin:*) ;; *) echo "add $(PREFIX)/bin to your PATH" ;; esac
+
 .PHONY: generate
-generate: node-modules ## Write the generated files: CRDs, dashboards and the chart's copies of them, the schema of results, the fuzz targets' lock file
+generate: node-modules $(HELM_DOCS) ## Write the generated files: CRDs, dashboards and the chart's copies of them, its README, the schema of results, the fuzz targets' lock file
 	cargo run --quiet --locked -p dragstrip-crds --features crdgen --bin crdgen
 	cargo run --quiet --locked -p dragstrip-parsers --bin result-schema >docs/result.schema.json
 	cargo metadata --quiet --format-version 1 --manifest-path fuzz/Cargo.toml >/dev/null
 	cd dashboards && npm run --silent generate
+	$(HELM_DOCS) --chart-search-root charts --sort-values-order file --log-level warning
 
 ##### Checking
 
@@ -83,7 +105,7 @@ format: ## Format the code
 	cargo fmt --manifest-path fuzz/Cargo.toml
 
 .PHONY: check
-check: generate tools node-modules proof-modules ## Format, lint, licences, generated files, shell scripts
+check: generate tools node-modules proof-modules ## Format, lint, licences, generated files, shell scripts, versions, workflows
 	@! git ls-files '*.lua' '*/node_modules/*' | grep . || { echo "third-party text is in the tree: take it from its package at build time"; exit 1; }
 	cargo fmt --all --check
 	cargo fmt --manifest-path fuzz/Cargo.toml --check
@@ -92,8 +114,11 @@ check: generate tools node-modules proof-modules ## Format, lint, licences, gene
 	cd dashboards && npm run --silent check
 	cd dashboards/proof && npm run --silent check
 	$(DRAGSTRIP_CACHE)/tools/bin/cargo-deny --locked check bans licenses sources
-	shellcheck -x -P testbed $$(git ls-files -z testbed bench-jobs dashboards fuzz .ci | xargs -0r grep -lE '^#!.*(ba)?sh')
-	git diff --exit-code -- crds/yaml charts/dragstrip/{templates/crds,dashboards} dashboards/json docs/result.schema.json fuzz/Cargo.lock \
+	release/check-versions
+	release/check-versions-test
+	$(DRAGSTRIP_CACHE)/tools/bin/actionlint
+	shellcheck -x -P testbed -P SCRIPTDIR $$(git ls-files -z testbed bench-jobs dashboards fuzz release .ci | xargs -0r grep -lE '^#!.*(ba)?sh')
+	git diff --exit-code -- crds/yaml charts/dragstrip/{templates/crds,dashboards,README.md} dashboards/json docs/result.schema.json fuzz/Cargo.lock \
 	  || { echo "generated files are stale: run 'make generate' and commit the result"; exit 1; }
 
 .PHONY: tools
@@ -103,11 +128,18 @@ tools: ## Install what the checks need
 	  apt-get update -qq && apt-get install -y -qq shellcheck redis-server prometheus >/dev/null; }
 	@[ -x $(DRAGSTRIP_CACHE)/tools/bin/cargo-deny ] || { echo "==> installing cargo-deny (once, some minutes)"; \
 	  CARGO_TARGET_DIR=$(DRAGSTRIP_CACHE)/target-tools cargo install --quiet --locked --root $(DRAGSTRIP_CACHE)/tools cargo-deny@0.20.2; }
+	@[ -x $(DRAGSTRIP_CACHE)/tools/bin/actionlint ] || { echo "==> installing actionlint"; \
+	  GOBIN=$(DRAGSTRIP_CACHE)/tools/bin go install github.com/rhysd/actionlint/cmd/actionlint@v1.7.12; }
+
+.PHONY: advisories
+advisories: tools ## Ask whether a dependency is known to be vulnerable (needs github.com and npm's registry)
+	$(DRAGSTRIP_CACHE)/tools/bin/cargo-deny --locked check advisories
+	cd bench-jobs/bullmq && npm audit --omit=dev
 
 ##### The cluster
 
 .PHONY: cluster
-cluster: ## Bring a Kubernetes up on this machine (CLUSTER=local|current|kind)
+cluster: ## Bring a Kubernetes up on this machine (CLUSTER=local|kind), or look at the one you have (CLUSTER=current)
 	testbed/cluster up
 
 .PHONY: cluster-down
@@ -115,15 +147,16 @@ cluster-down: ## Remove that cluster and all it made
 	testbed/cluster down
 
 .PHONY: install
-install: cluster images ## Install CRDs and operator into the cluster
+install: cluster images ## Install CRDs and operator into the cluster (CLUSTER=local|kind, or current with REGISTRY)
 	@# The annotation makes a rebuilt image of the same tag roll out.
 	$(CLUSTER_ENV); helm upgrade --install dragstrip charts/dragstrip --namespace dragstrip-system --create-namespace \
+	  $(if $(filter current,$(CLUSTER)),$(foreach image,operator runner bullmq,--set image.$(image)=$(REGISTRY)/$(image))) \
 	  --set-string podAnnotations.build=$$(cat $(DIST)/{operator,runner}/dragstrip-* | sha256sum | cut -c1-16) --wait --timeout 120s
 
 ##### Trying
 
 .PHONY: demo
-demo: install ## One command: cluster, operator, quickstart, a table of numbers
+demo: install ## One command: cluster, operator, quickstart, a table of numbers; installs the Debian packages it needs
 	testbed/cluster images redis-7.0 valkey-8
 	$(CLUSTER_ENV); testbed/demo $(DIST)/bin/dragstrip
 
@@ -132,8 +165,8 @@ test: test-unit test-eks test-e2e test-dashboards ## Run all tests but those of 
 
 # Tests that wait for minutes, stop a part of the cluster and with it all others, or need a
 # machine with nothing else on it: clients that keep their turn as long as they may, nodes
-# and an apiserver that are lost, an upgrade, two operators, searches, thirty repetitions.
-E2E_LONG := held_up:: faults:: upgrade:: two_operators:: search:: clients::a_repetition_that_lost verdicts::thirty_clean verdicts_made::
+# and an apiserver that are lost, upgrades, two operators, releases and replicas, searches, thirty repetitions.
+E2E_LONG := held_up:: faults:: upgrade:: two_operators:: releases:: search:: clients::a_repetition_that_lost verdicts::thirty_clean verdicts_made::
 
 .PHONY: test-long
 test-long: ## Run what takes too long for every change: long end-to-end tests, the operator's figures, and each parser fuzzed for FUZZ_SECONDS
@@ -202,6 +235,41 @@ bench-bullmq: tools node-modules ## Measure the BullMQ job against the published
 bench-operator: build ## Measure the operator's memory, calls and speed against goals, beside 10,000 runs (5 minutes)
 	cargo build --quiet --locked --workspace --bin dragstrip-bench-operator
 	testbed/without-kubelets $(CARGO_TARGET_DIR)/debug/dragstrip-bench-operator --operator $(DIST)/operator/dragstrip-operator
+
+##### Releasing
+
+RELEASE := $(DIST)/release
+RELEASE_PROGRAMS := $(DIST)/release-programs
+# A release is built on an amd64 machine.
+export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER ?= aarch64-linux-gnu-gcc
+PROGRAMS_FOR = $(MAKE) build build-bullmq DIST=$(RELEASE_PROGRAMS)/$(1) BUILD_TARGET=$(2)-unknown-linux-gnu \
+  NPM_PLATFORM="--os=linux --cpu=$(3) --libc=glibc"
+
+.PHONY: release-build
+release-build: release-tools ## Build all that a release consists of, for amd64 and arm64, into the cache's dist/release
+	$(call PROGRAMS_FOR,amd64,x86_64,x64)
+	$(call PROGRAMS_FOR,arm64,aarch64,arm64)
+	release/test-programs $(RELEASE_PROGRAMS) amd64
+	release/test-programs $(RELEASE_PROGRAMS) arm64
+	release/build $(RELEASE_PROGRAMS) $(RELEASE)
+	release/test-files $(RELEASE)
+
+.PHONY: release-dry-run
+release-dry-run: release-build ## Build a release, start its programs, and say what a hosted run would push and sign
+	release/publish --dry-run $(RELEASE)
+
+.PHONY: test-release
+test-release: cluster ## Install the built release into the cluster as a new user does, run the quickstart, remove it (replaces what is installed)
+	testbed/cluster images redis-7.0 valkey-8
+	$(CLUSTER_ENV); release/test-install $(RELEASE)
+
+.PHONY: release-tools
+release-tools: tools
+	@command -v aarch64-linux-gnu-gcc >/dev/null && command -v qemu-aarch64-static >/dev/null || { \
+	  echo "==> installing a cross compiler and qemu-user"; \
+	  apt-get update -qq && apt-get install -y -qq gcc-aarch64-linux-gnu qemu-user-static >/dev/null; }
+	@[ -x $(DRAGSTRIP_CACHE)/tools/bin/cargo-cyclonedx ] || { echo "==> installing cargo-cyclonedx (once, some minutes)"; \
+	  CARGO_TARGET_DIR=$(DRAGSTRIP_CACHE)/target-tools cargo install --quiet --locked --root $(DRAGSTRIP_CACHE)/tools cargo-cyclonedx@0.5.9; }
 
 ##### Fuzzing
 

@@ -1,15 +1,16 @@
 //! Dragstrip's command line.
 
+mod doctor;
 mod follow;
 mod report;
 mod results;
 
 use clap::{Parser, Subcommand};
 use dragstrip_crds::BenchmarkRun;
-use kube::{Api, Client, ResourceExt, config::KubeConfigOptions};
+use kube::{Api, Client, ResourceExt};
 use std::{collections::BTreeMap, process::ExitCode};
 
-/// Follows BenchmarkRuns and prints their results.
+/// Follows BenchmarkRuns and prints their results; looks whether a cluster is ready for them.
 #[derive(Debug, Parser)]
 #[command(version)]
 struct Arguments {
@@ -31,6 +32,16 @@ enum Command {
         #[arg(long, default_value_t = 3600)]
         timeout_seconds: u64,
     },
+    /// Look whether the cluster is ready for races, and say what to do where it is not. Exit code 1
+    /// when no run can work.
+    Doctor {
+        /// Namespace of the operator; all are looked through when absent.
+        #[arg(long)]
+        operator_namespace: Option<String>,
+        /// Helm release of the operator; any when absent.
+        #[arg(long)]
+        release: Option<String>,
+    },
     /// Print a table of results, several runs side by side. Exit code 1 when one of them has none.
     Report {
         /// Names of the runs.
@@ -49,9 +60,11 @@ enum Command {
 #[derive(Debug, thiserror::Error)]
 enum Error {
     #[error("failed to read the kubeconfig")]
-    Kubeconfig(#[source] kube::config::KubeconfigError),
+    Kubeconfig(#[source] kube::config::InferConfigError),
     #[error("failed to make a Kubernetes client")]
     Client(#[source] kube::Error),
+    #[error("failed to ask the apiserver what it serves")]
+    Doctor(#[source] kube::Error),
     #[error("failed to read BenchmarkRun {1}")]
     Read(#[source] kube::Error, String),
     #[error(transparent)]
@@ -95,14 +108,17 @@ async fn report(
 }
 
 async fn run(arguments: Arguments) -> Result<ExitCode, Error> {
-    let config =
-        kube::Config::from_kubeconfig(&KubeConfigOptions::default()).await.map_err(Error::Kubeconfig)?;
+    // A kubeconfig, or in a pod its ServiceAccount.
+    let config = kube::Config::infer().await.map_err(Error::Kubeconfig)?;
     let namespace = arguments.namespace.unwrap_or_else(|| config.default_namespace.clone());
     let client = Client::try_from(config).map_err(Error::Client)?;
     match arguments.command {
         Command::Follow { runs, timeout_seconds } => {
             Ok(follow::follow(client, &namespace, &runs, std::time::Duration::from_secs(timeout_seconds))
                 .await?)
+        }
+        Command::Doctor { operator_namespace: namespace, release } => {
+            doctor::doctor(&client, &doctor::Which { namespace, release }).await.map_err(Error::Doctor)
         }
         Command::Report { runs, pods, json } => report(client, &namespace, runs, pods, json).await,
     }

@@ -187,6 +187,7 @@ mod tests {
                 schedule: None,
                 search: None,
                 server_memory: None,
+                cost_per_million_operations_usd: None,
                 warmup_seconds: None,
                 loaded_keys: None,
                 notes: vec![],

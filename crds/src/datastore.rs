@@ -2,6 +2,10 @@
 
 use crate::{
     observed::{HostTruth, ServerTruth},
+    pod::{
+        CpuSettings, EXCLUSIVE_MESSAGE, HUGEPAGES_MESSAGE, HUGEPAGES_RULE, PodSettings, enough_cpus_rule,
+        exclusive_rule,
+    },
     units::Memory,
 };
 use k8s_openapi::{
@@ -53,11 +57,33 @@ fn default_secret_key() -> String {
     "password".to_owned()
 }
 
-/// Where pods may run. Without it, pods prefer nodes labelled
-/// `dragstrip.dev/role=server` (or `client`) and tolerate the taint of that key.
+/// Where pods may run: only on nodes that match every field that is set. Of those, and
+/// of all where none is set, nodes labelled `dragstrip.dev/role=server` (or `client`) are
+/// preferred, and the taint of that key is tolerated.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Placement {
+    /// Zone, such as us-east-1a: a node's label `topology.kubernetes.io/zone`. Any when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 63), regex(pattern = "^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$"))]
+    pub zone: Option<String>,
+    /// Cluster placement group: a node's label `dragstrip.dev/placement-group`, which
+    /// people give their nodes, or `karpenter.k8s.aws/placement-group-id`, such as
+    /// pg-0123456789abcdef0. Either of them will do. Any group or none when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 63), regex(pattern = "^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$"))]
+    pub placement_group: Option<String>,
+    /// Instance type, such as c7gn.16xlarge: a node's label
+    /// `node.kubernetes.io/instance-type`. Any when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 63), regex(pattern = "^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$"))]
+    pub instance_type: Option<String>,
+    /// On the node of this Datastore, which is in the same namespace. For clients it must
+    /// be the target: they then share its node as with `shareServerNode`, and run nowhere
+    /// else. Any node when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 45))]
+    pub same_node_as: Option<String>,
     /// Labels a node must have, such as `node.kubernetes.io/instance-type: c7gn.16xlarge`. None when absent.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub node_selector: BTreeMap<String, String>,
@@ -272,6 +298,12 @@ fn default_port() -> i32 {
         .message("port is too high for that many shards: their bus ports are 10000 above"),
     validation = Rule::new("!has(self.maxMemory) || !isQuantity(self.maxMemory) || !has(self.resources) || !has(self.resources.limits) || !('memory' in self.resources.limits) || !isQuantity(string(self.resources.limits['memory'])) || quantity(string(self.resources.limits['memory'])).compareTo(quantity(self.maxMemory)) >= 0")
         .message("resources.limits.memory is below maxMemory: the server would be killed before it is full; raise the limit above maxMemory, or lower maxMemory"),
+    validation = Rule::new(HUGEPAGES_RULE).message(HUGEPAGES_MESSAGE),
+    validation = Rule::new(exclusive_rule()).message(EXCLUSIVE_MESSAGE),
+    validation = Rule::new(enough_cpus_rule("self.threads"))
+        .message("cpu.exclusive needs a CPU for each thread: raise cpu in resources to threads or more, lower threads, or leave cpu out"),
+    validation = Rule::new("!has(self.pod) || !has(self.pod.volumes) || self.pod.volumes.all(v, v.mountPath != '/data')")
+        .message("a volume's mountPath cannot be /data, which the server has already"),
     validation = Rule::new("has(self.cluster) == has(oldSelf.cluster) && (!has(self.cluster) || self.cluster == oldSelf.cluster)")
         .message("cluster cannot be changed, because slots that hold data are never moved: create another Datastore"),
 )]
@@ -356,6 +388,16 @@ pub struct DatastoreSpec {
     /// Disable (epoll). Default Prefer.
     #[serde(default)]
     pub io_uring: IoUring,
+    /// Whether the server's CPUs are its own, such as `{exclusive: true}`: as many whole CPUs
+    /// as threads, or those of resources, which must not be fewer. The observer beside it shares
+    /// the node's other CPUs. Not exclusive when absent.
+    // Left out where it is not set, so that the digest of a spec that does not know it stays the same.
+    #[serde(default, skip_serializing_if = "CpuSettings::is_unset")]
+    pub cpu: CpuSettings,
+    /// Labels, annotations, volumes and other settings of its pods, such as
+    /// `{annotations: {sidecar.istio.io/inject: "false"}}`. None when absent.
+    #[serde(default, skip_serializing_if = "PodSettings::is_unset")]
+    pub pod: PodSettings,
 }
 
 /// The node a server runs on, from its labels and its own account.
@@ -444,7 +486,6 @@ pub struct DatastoreStatus {
     pub pod: Option<String>,
     /// Every server, where there are several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[x_kube(merge_strategy = ListMerge::Map(vec!["pod".into(), "address".into()]))]
     pub members: Vec<MemberStatus>,
     /// Things worth knowing that are no fault, such as an engine's licence or what the image's entrypoint would have added.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

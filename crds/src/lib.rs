@@ -10,6 +10,7 @@ pub mod conditions;
 pub mod datastore;
 pub mod measured;
 pub mod observed;
+pub mod pod;
 pub mod run;
 pub mod units;
 pub mod workload;

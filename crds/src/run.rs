@@ -9,14 +9,15 @@ pub use search::{
     ShareStatus, Until,
 };
 pub use status::{
-    BenchmarkRunStatus, ClockStatus, FailureStatus, GrafanaStatus, Headline, NodeStatus, NoiseStatus,
-    OperationStatus, PhaseStatus, Progress, QueueStatus, RepetitionStatus, RetryStatus, RunPhase,
-    RunReference, ServerMemoryStatus, SetbackStatus, TargetStatus, ToolStatus,
+    BenchmarkRunStatus, ClockStatus, CostStatus, FailureStatus, GrafanaStatus, Headline, NodeStatus,
+    NoiseStatus, OperationStatus, PhaseStatus, Progress, QueueStatus, RepetitionStatus, RetryStatus,
+    RunPhase, RunReference, ServerMemoryStatus, SetbackStatus, TargetStatus, ToolStatus,
 };
 pub use verdict::{CheckName, Level, LimitedBy, Limiter, Requirement, Verdict, VerdictReason};
 
 use crate::{
     datastore::{DatastoreSpec, Placement, SecretKeyReference, ServerProtocol},
+    pod::{CpuSettings, EXCLUSIVE_MESSAGE, HUGEPAGES_MESSAGE, HUGEPAGES_RULE, PodSettings, exclusive_rule},
     units::{Decimal, Period, decimal_between},
     workload::{BullmqSpec, ExecSpec, LoadSpec, LoadgenSpec, MemtierSpec},
 };
@@ -222,9 +223,22 @@ pub enum ClientSpread {
     None,
 }
 
+/// What clients have in common with the server they load, without naming it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Colocate {
+    /// The server's zone.
+    Zone,
+    /// The server's placement group.
+    PlacementGroup,
+}
+
 /// The client pods.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[x_kube(
+    validation = Rule::new(HUGEPAGES_RULE).message(HUGEPAGES_MESSAGE),
+    validation = Rule::new(exclusive_rule()).message(EXCLUSIVE_MESSAGE),
+)]
 pub struct ClientsSpec {
     /// How many client pods load the target together, from 1 to 256. Default 1.
     #[serde(default = "default_pods")]
@@ -241,6 +255,11 @@ pub struct ClientsSpec {
     /// when absent.
     #[serde(default)]
     pub placement: Placement,
+    /// Put them beside the server without naming the place: Zone (on nodes of its zone) or
+    /// PlacementGroup (on nodes of its placement group), by the labels of its node; they
+    /// wait where it has none. Anywhere when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub colocate: Option<Colocate>,
     /// How they are spread over those nodes: Preferred (as evenly as the nodes allow),
     /// Required (evenly, or they wait), OnePerNode (no two on one node, or they wait) or
     /// None (wherever the scheduler likes). Default Preferred.
@@ -252,6 +271,16 @@ pub struct ClientsSpec {
     /// has a Dragstrip server.
     #[serde(default)]
     pub share_server_node: bool,
+    /// Whether the clients' CPUs are their own, such as `{exclusive: true}`: as many whole
+    /// CPUs as the tool has load threads, or those of resources, which must not be fewer and
+    /// which exec phases need. Not exclusive when absent.
+    // Left out where it is not set, so that the digest of a spec that does not know it stays the same.
+    #[serde(default, skip_serializing_if = "CpuSettings::is_unset")]
+    pub cpu: CpuSettings,
+    /// Labels, annotations, volumes and other settings of the client pods, such as
+    /// `{annotations: {sidecar.istio.io/inject: "false"}}`. None when absent.
+    #[serde(default, skip_serializing_if = "PodSettings::is_unset")]
+    pub pod: PodSettings,
 }
 
 fn default_pods() -> i32 {
@@ -264,9 +293,19 @@ impl Default for ClientsSpec {
             pods: default_pods(),
             resources: None,
             placement: Placement::default(),
+            colocate: None,
             spread: ClientSpread::default(),
             share_server_node: false,
+            cpu: CpuSettings::default(),
+            pod: PodSettings::default(),
         }
+    }
+}
+
+impl ClientsSpec {
+    /// Whether they may run on the server's own node.
+    pub fn share_node(&self) -> bool {
+        self.share_server_node || self.placement.same_node_as.is_some()
     }
 }
 
@@ -352,6 +391,12 @@ fn default_timeout() -> Period {
         .message("flush: true would empty an external server: set target.external.allowFlush: true if that is meant"),
     validation = Rule::new("!has(self.target.external) || self.target.external.protocol == 'Resp' || self.phases.all(p, has(p.exec) && !p.flush && !has(p.load))")
         .message("a target with protocol Tcp can only be loaded by exec phases, without flush and load"),
+    validation = Rule::new("!has(self.clients) || !has(self.clients.placement) || !has(self.clients.placement.sameNodeAs) || !has(self.target.external) && (!has(self.target.datastoreRef) || self.target.datastoreRef.name == self.clients.placement.sameNodeAs)")
+        .message("clients share a node with the Datastore that they load and with no other: name the target in clients.placement.sameNodeAs, or leave it out")
+        .field_path(".clients"),
+    validation = Rule::new("!has(self.clients) || !has(self.clients.colocate) || !has(self.target.external)")
+        .message("clients.colocate needs a Datastore as target: nobody knows the node of an external server; declare clients.placement")
+        .field_path(".clients"),
     validation = Rule::new("!has(self.calibrate) || !self.calibrate || self.repetitions >= 3")
         .message("calibrate: true needs repetitions: 3 or more: fewer say nothing of how equal runs differ")
         .field_path(".repetitions"),

@@ -7,9 +7,9 @@ mod memtier;
 
 pub use bullmq::{BullmqMode, BullmqSpec};
 pub use exec::{
-    CriterionJsonParser, CsvColumn, CsvMeaning, CsvParser, ExecSpec, FileParser, HdrHistogramLogFile,
-    HdrHistogramLogParser, JsonMeaning, JsonParser, JsonValue, Merge, ParserSpec, RegexLine, RegexParser,
-    StdoutParser, TimeUnit,
+    CriterionJsonParser, CsvColumn, CsvMeaning, CsvParser, ExecFiles, ExecSpec, FileParser,
+    HdrHistogramLogFile, HdrHistogramLogParser, JsonMeaning, JsonParser, JsonValue, Merge, ParserSpec,
+    RegexLine, RegexParser, StdoutParser, TimeUnit,
 };
 pub use loadgen::{
     ArrivalSchedule, BatchOperation, BatchSpec, BullmqReplaySpec, Client, ConnectionKind, LibrarySpec,

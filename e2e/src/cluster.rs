@@ -13,6 +13,11 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 /// A client of the cluster that KUBECONFIG names. Never a cluster that merely
 /// happens to be the current one of `~/.kube/config`: the tests break things.
 pub async fn connect() -> Result<Client> {
+    connect_as(None).await
+}
+
+/// The same, acting as the user called `user`, who may do what RBAC lets him.
+pub async fn connect_as(user: Option<&str>) -> Result<Client> {
     let Some(kubeconfig) = std::env::var_os("KUBECONFIG") else {
         bail!("no cluster to test on: KUBECONFIG is not set; {REMEDY}");
     };
@@ -22,7 +27,11 @@ pub async fn connect() -> Result<Client> {
     config.read_timeout = Some(ANSWER_WITHIN);
     // The time that a pooled connection was idle is no wait for an answer.
     config.reset_reader_on_write = true;
+    config.auth_info.impersonate = user.map(str::to_owned);
     let client = Client::try_from(config).with_context(named)?;
+    if user.is_some() {
+        return Ok(client);
+    }
     let nodes: Api<Node> = Api::all(client.clone());
     nodes.list(&ListParams::default()).await.with_context(named)?;
     Ok(client)

@@ -12,7 +12,10 @@ use crate::{
 use anyhow::{Context, Result, bail};
 use dragstrip_crds::{BenchmarkRun, Datastore, conditions, conditions::types::READY, run::RunPhase};
 use futures::FutureExt;
-use k8s_openapi::{NamespaceResourceScope, api::core::v1::Namespace};
+use k8s_openapi::{
+    NamespaceResourceScope,
+    api::{core::v1::Namespace, rbac::v1::RoleBinding},
+};
 use kube::{
     Api, Client, Resource, ResourceExt,
     api::{DeleteParams, DynamicObject, ListParams, ObjectMeta, Patch, PatchParams, PostParams},
@@ -93,6 +96,20 @@ impl Env {
             .await
             .context("failed to make the test's namespace")?;
         Ok(Self { client, namespace: made.name_any(), turn: Arc::default() })
+    }
+
+    /// This namespace as it is for the user called `user`, who has the ClusterRoles called
+    /// `roles` in it.
+    pub async fn as_user(&self, user: &str, roles: &[&str]) -> Result<Self> {
+        for role in roles {
+            let binding = serde_json::json!({
+                "metadata": {"name": format!("{user}-{role}")},
+                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+                "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}],
+            });
+            self.create::<RoleBinding>(binding).await?;
+        }
+        Ok(Self { client: cluster::connect_as(Some(user)).await?, ..self.clone() })
     }
 
     /// Waits for this test's turn to send load, which it has until its runs are gone.

@@ -1,7 +1,7 @@
 //! The cluster's nodes by what they are for. Tests name the node where two runs,
 //! servers or clients must meet: with two of a kind they need not.
 
-use crate::Env;
+use crate::{Env, kubectl};
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::{Api, ResourceExt, api::ListParams};
@@ -45,6 +45,12 @@ fn taints(node: &Node) -> usize {
     node.spec.iter().flat_map(|spec| spec.taints.iter().flatten()).count()
 }
 
+/// Gives a node a label, or takes it away where `value` is empty.
+async fn set(node: &str, key: &str, value: &str) -> Result<()> {
+    let label = if value.is_empty() { format!("{key}-") } else { format!("{key}={value}") };
+    kubectl::must(&["label", "--overwrite", "node", node, &label], "").await.map(|_| ())
+}
+
 impl Env {
     /// The nodes for servers and clients; an error when there are not two of each.
     pub async fn nodes(&self) -> Result<Nodes> {
@@ -63,9 +69,30 @@ impl Env {
         Ok(found)
     }
 
+    /// The value of a node's label; empty where it has none.
+    pub async fn label(&self, node: &str, key: &str) -> Result<String> {
+        let node = Api::<Node>::all(self.client.clone()).get(node).await?;
+        Ok(node.labels().get(key).cloned().unwrap_or_default())
+    }
+
+    /// Runs `test` while the node's label has another value, or where that is empty none;
+    /// then it has its own again. For tests that run alone.
+    pub async fn relabelled<T>(
+        &self,
+        node: &str,
+        key: &str,
+        value: &str,
+        test: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        let own = self.label(node, key).await?;
+        set(node, key, value).await?;
+        let outcome = test.await;
+        set(node, key, &own).await?;
+        outcome
+    }
+
     /// What a node is for, by its label.
     pub async fn role(&self, node: &str) -> Result<String> {
-        let node = Api::<Node>::all(self.client.clone()).get(node).await?;
-        Ok(node.labels().get(ROLE).cloned().unwrap_or_default())
+        self.label(node, ROLE).await
     }
 }

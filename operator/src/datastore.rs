@@ -14,11 +14,12 @@ pub(crate) mod validate;
 pub mod verify;
 
 pub(crate) use build::{
-    empty_directory, locked_down, mount, own_field, prefer_role, secret_variable, tolerations, variable,
+    empty_directory, locked_down, mount, own_field, prefer_role, required, secret_variable, tolerations,
+    variable,
 };
 pub(crate) use fetch::observe;
 pub(crate) use plan::built_for;
-pub(crate) use resources::{of_client, of_helper};
+pub(crate) use resources::{ClientNeeds, of_client, of_helper};
 pub(crate) use status::CHANGE_WAITS;
 
 use crate::{
@@ -117,7 +118,8 @@ async fn pass(datastore: &Datastore, ctx: &Context) -> Result<(Outcome, Action),
     let validated = if built.is_some() && built == datastore.metadata.generation {
         validate::complete(datastore, &fetched.nodes) // pure
     } else {
-        validate::validate(datastore, &fetched.nodes) // pure
+        let allowed = ctx.settings.policy.check_datastore(&datastore.spec); // pure
+        allowed.map_err(validate::Invalid::from).and_then(|()| validate::validate(datastore, &fetched.nodes)) // pure
     };
     let validated = match validated {
         Ok(validated) => validated,
@@ -126,7 +128,11 @@ async fn pass(datastore: &Datastore, ctx: &Context) -> Result<(Outcome, Action),
             return Ok((Outcome::Invalid, Action::await_change()));
         }
     };
-    let resources = build::build(&validated, &ctx.settings.runner_image); // pure
+    let mut resources =
+        build::build(&validated, &ctx.settings.runner_image).obeying(ctx.settings.order_key.as_ref()); // pure
+    if let Some(pod) = resources.stateful_set.spec.as_mut().and_then(|set| set.template.spec.as_mut()) {
+        ctx.settings.pull(pod); // pure
+    }
     // client
     match Box::pin(apply::apply(ctx, &validated, &fetched, resources, &old)).await? {
         Applied::Stands(stateful_set) => fetched.stateful_set = Some(stateful_set),

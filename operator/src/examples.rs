@@ -3,18 +3,20 @@
 //! that it names. Reads those files.
 
 use crate::{
+    cluster::nodes::wants,
     datastore::{
         self,
         placement::{Room, most_cpus},
-        resources::{DAEMONS, of_helper, of_pod},
+        resources::{DAEMONS, of_client, of_helper, of_pod},
     },
-    run,
+    run::{self, validate::client_needs},
 };
 use dragstrip_crds::{BenchmarkRun, Datastore, DatastoreSpec, datastore::Placement};
 use k8s_openapi::{api::core::v1::Node, apimachinery::pkg::api::resource::Quantity};
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 use std::{
+    collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
 };
@@ -31,8 +33,10 @@ fn ours(object: &Value) -> bool {
 
 /// A node with more CPUs than any example asks for, and the labels it selects by.
 fn node(placement: &Placement) -> Node {
+    let wants = wants(placement).into_iter();
+    let labels: BTreeMap<_, _> = wants.filter_map(|want| want.labels.into_iter().next()).collect();
     serde_json::from_value(json!({
-        "metadata": {"name": "large", "labels": placement.node_selector},
+        "metadata": {"name": "large", "labels": labels},
         "status": {"allocatable": {"cpu": "192", "memory": "768Gi"}},
     }))
     .unwrap()
@@ -104,8 +108,10 @@ fn server_fits(spec: &DatastoreSpec) -> Result<(), String> {
 
 fn clients_fit(declared: &BenchmarkRun) -> Result<(), String> {
     let clients = &declared.spec.clients;
-    let requested = clients.resources.as_ref().and_then(|resources| resources.requests.as_ref());
-    fits(&clients.placement, |_| vec![Room::of(requested), Room::of(of_helper().requests.as_ref())])?;
+    let requested = of_client(clients, client_needs(&declared.spec, false)).requests;
+    fits(&clients.placement, |_| {
+        vec![Room::of(requested.as_ref()), Room::of(of_helper().requests.as_ref())]
+    })?;
     declared.spec.target.datastore.as_ref().map_or(Ok(()), server_fits)
 }
 

@@ -33,10 +33,10 @@ pub const SERVER_IDENTITY: &str = "dragstrip.dev/server-identity";
 /// Annotation on a Job: the start line in nanoseconds of Unix time, written
 /// before the order is given, so that a restarted operator repeats the same one; kept with the result.
 pub const START_AT: &str = "dragstrip.dev/start-at-unix-nanos";
-/// Label on a stored result: what became of its timeline, Due, Sent or Dropped; absent
+/// Label on a Job: what became of the timeline that it measured, Due, Sent or Dropped; absent
 /// where the operator sends none.
 pub const TIMELINE: &str = "dragstrip.dev/timeline";
-/// Annotation on a stored result: why its timeline was dropped.
+/// Annotation on a Job: why its timeline was dropped.
 pub const TIMELINE_DROPPED: &str = "dragstrip.dev/timeline-dropped-because";
 /// Annotation on the Job of a search's point: the value that it measures.
 pub const SEARCH_VALUE: &str = "dragstrip.dev/search-value";
@@ -50,6 +50,12 @@ pub const UNMOVED: [(&str, &str); 2] =
     [("karpenter.sh/do-not-disrupt", "true"), ("cluster-autoscaler.kubernetes.io/safe-to-evict", "false")];
 /// Node label and taint key that says what a node is for: server or client.
 pub const NODE_ROLE: &str = "dragstrip.dev/role";
+/// Node label with its zone.
+pub const ZONE: &str = "topology.kubernetes.io/zone";
+/// Node label with its instance type.
+pub const INSTANCE_TYPE: &str = "node.kubernetes.io/instance-type";
+/// Node label with its network's baseline bandwidth in megabits per second, which Karpenter writes.
+pub const NETWORK_BANDWIDTH: &str = "karpenter.k8s.aws/instance-network-bandwidth";
 /// Node labels that name its placement group, strongest first.
 pub const PLACEMENT_GROUPS: [&str; 2] =
     ["karpenter.k8s.aws/placement-group-id", "dragstrip.dev/placement-group"];

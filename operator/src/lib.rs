@@ -12,6 +12,8 @@ pub mod datastore;
 mod examples;
 pub mod labels;
 pub mod metrics;
+mod pod_settings;
+pub mod policy;
 pub mod process;
 pub mod run;
 pub mod sinks;

@@ -2,9 +2,17 @@
 
 use clap::Parser;
 use dragstrip_operator::{
-    cluster::{agents::Agents, events::Announcer, world::Feeds},
+    cluster::{
+        agents::Agents,
+        events::Announcer,
+        leader::{Candidate, Times},
+        order_key,
+        scope::Scope,
+        world::Feeds,
+    },
     context::{Context, Settings},
     metrics::{Metrics, Page, Prices},
+    policy::Policy,
     process::{self, chain},
     sinks::{self, Sinks},
 };
@@ -38,9 +46,32 @@ struct Arguments {
     /// Image that holds dragstrip-bullmq, for phases that name none.
     #[arg(long, env = "DRAGSTRIP_BULLMQ_IMAGE", default_value = concat!("dragstrip.dev/bullmq:", env!("CARGO_PKG_VERSION")))]
     bullmq_image: String,
+    /// When these images are pulled: Always, IfNotPresent or Never; Kubernetes' own rule when absent.
+    #[arg(long, env = "DRAGSTRIP_IMAGE_PULL_POLICY", value_parser = ["Always", "IfNotPresent", "Never"])]
+    image_pull_policy: Option<String>,
+    /// Names of Secrets that pods of runs and Datastores may pull images with, separated by commas.
+    #[arg(long, env = "DRAGSTRIP_IMAGE_PULL_SECRETS", value_delimiter = ',')]
+    image_pull_secrets: Vec<String>,
     /// The operator's namespace: the Leases of nodes are kept there.
     #[arg(long, env = "DRAGSTRIP_NAMESPACE", default_value = "dragstrip-system")]
     namespace: String,
+    /// Secret in that namespace with the key that signs orders to pods; made when it is not there.
+    #[arg(long, env = "DRAGSTRIP_ORDER_KEY_SECRET", default_value = "dragstrip-operator-order-key")]
+    order_key_secret: String,
+    /// What tenants may declare, as JSON: the chart's value policy, and `heldByApiserver` where its
+    /// ValidatingAdmissionPolicies see to it.
+    #[arg(long, env = "DRAGSTRIP_POLICY", default_value = r#"{"heldByApiserver": true}"#, value_parser = policy)]
+    policy: Policy,
+    /// Name of the Lease in the operator's namespace by which several operators elect the one that
+    /// works; without it this one works at once.
+    #[arg(long, env = "DRAGSTRIP_LEADER_LEASE", requires = "pod_name")]
+    leader_lease: Option<String>,
+    /// This operator's name among those that elect a leader.
+    #[arg(long, env = "DRAGSTRIP_POD_NAME")]
+    pod_name: Option<String>,
+    /// Namespaces in which Datastores and runs are looked after, separated by commas; all when absent.
+    #[arg(long, env = "DRAGSTRIP_WATCH_NAMESPACES", value_delimiter = ',')]
+    watch_namespaces: Vec<String>,
     /// How often Prometheus scrapes client pods, in seconds, 0 for never: they stay up to two
     /// intervals after their result for the scrape of their last counts, where somebody scraped.
     #[arg(long, env = "DRAGSTRIP_SCRAPE_INTERVAL_SECONDS", default_value_t = 1.0)]
@@ -56,6 +87,13 @@ struct Arguments {
     prices_file: Option<PathBuf>,
     #[command(flatten)]
     sinks: sinks::Settings,
+    /// Ask the cloud's instance metadata service of each node of a run, once, which placement
+    /// group it is in: by a Job in the operator's namespace, in the node's own network.
+    #[arg(long, env = "DRAGSTRIP_ASK_METADATA_SERVICE")]
+    ask_metadata_service: bool,
+    /// Where nodes have that service.
+    #[arg(long, env = "DRAGSTRIP_METADATA_SERVICE", default_value = "http://169.254.169.254")]
+    metadata_service: String,
     /// Log lines for people instead of JSON.
     #[arg(long)]
     plain_logs: bool,
@@ -117,6 +155,10 @@ fn counting_client(config: kube::Config, metrics: &Metrics) -> kube::Result<kube
     Ok(ClientBuilder::try_from(config)?.with_layer(&count).with_layer(&bound).build())
 }
 
+fn policy(text: &str) -> Result<Policy, serde_json::Error> {
+    serde_json::from_str(text)
+}
+
 /// The prices that are known, and those of the file at `path`, which win.
 fn prices(path: Option<&Path>) -> Result<Prices, String> {
     let told = |error: &dyn std::error::Error| {
@@ -131,8 +173,15 @@ async fn start(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
     let sinks = Sinks::new(arguments.sinks)?;
     let prices = prices(arguments.prices_file.as_deref())?;
     let client = counting_client(kube::Config::infer().await?, &metrics)?;
-    let feeds = Feeds::new(&client, &metrics);
-    let page = Page::new(metrics.clone(), feeds.world(), prices, arguments.metrics_max_runs);
+    let order_key =
+        order_key::read_or_make(&client, &arguments.namespace, &arguments.order_key_secret).await?;
+    let elected = arguments.leader_lease.zip(arguments.pod_name);
+    let candidate = elected.map(|(lease, identity)| {
+        Candidate::new(client.clone(), &arguments.namespace, lease, identity, Times::default())
+    });
+    let scope = Scope::new(arguments.watch_namespaces);
+    let feeds = Feeds::new(&client, &scope, &arguments.namespace, &metrics);
+    let page = Page::new(metrics.clone(), feeds.world(), prices.clone(), arguments.metrics_max_runs);
     let context = Context {
         world: feeds.world(),
         retries: Arc::default(),
@@ -145,14 +194,22 @@ async fn start(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
             runner_image: arguments.runner_image,
             memtier_image: arguments.memtier_image,
             bullmq_image: arguments.bullmq_image,
+            order_key: Some(order_key.public()),
+            policy: arguments.policy,
             namespace: arguments.namespace,
+            scope,
+            pull_policy: arguments.image_pull_policy,
+            pull_secrets: arguments.image_pull_secrets,
             scrape_interval_seconds: arguments.scrape_interval_seconds,
+            metadata_service: arguments.ask_metadata_service.then_some(arguments.metadata_service),
         }),
-        agents: Agents::new()?,
+        agents: Agents::new(order_key)?,
         sinks: Arc::new(sinks),
+        prices: Arc::new(prices),
+        metadata: Arc::default(),
         metrics,
     };
-    Ok(Box::pin(process::run(context, feeds, page, arguments.listen)).await?)
+    Ok(Box::pin(process::run(context, candidate, feeds, page, arguments.listen)).await?)
 }
 
 // It mostly waits: a thread for each CPU of a large node would only take memory.

@@ -204,6 +204,11 @@ impl Page {
         Self { metrics, world, prices, history: Arc::new(History::new(most, Box::new(render))) }
     }
 
+    /// What an operator tells that does no work: of its own process alone.
+    pub fn of_process(&self) -> Result<String, MetricsError> {
+        Ok(Families::text(&[&usage::families()?]) + &self.metrics.text()?)
+    }
+
     /// The page at `now`, in Prometheus' text format.
     pub fn text(&self, now: Timestamp) -> Result<String, MetricsError> {
         let mut under_way = self.world.runs.state();

@@ -2,7 +2,11 @@
 //! and metrics over HTTP.
 
 use crate::{
-    cluster::{apply::namespace_ends, world::Feeds},
+    cluster::{
+        apply::namespace_ends,
+        leader::{Candidate, Leadership},
+        world::Feeds,
+    },
     context::Context,
     datastore,
     metrics::Page,
@@ -40,6 +44,9 @@ pub enum Error {
     /// A controller ended without being told to.
     #[error("the {0} controller ended by itself")]
     ControllerEnded(&'static str),
+    /// Another operator works, or may.
+    #[error("the Lease of the leader is lost: {0}")]
+    LeadershipLost(&'static str),
     /// Signals could not be waited for.
     #[error("failed to wait for signals")]
     Signals(#[source] std::io::Error),
@@ -107,6 +114,8 @@ fn shutdown() -> Result<Shutdown, Error> {
 #[derive(Clone)]
 struct Health {
     ready: Arc<AtomicBool>,
+    /// Whether this operator works, or will as soon as it is ready.
+    leads: Arc<AtomicBool>,
     page: Page,
 }
 
@@ -119,7 +128,9 @@ async fn readyz(State(health): State<Health>) -> impl IntoResponse {
 }
 
 async fn metrics(State(health): State<Health>) -> impl IntoResponse {
-    health.page.text(Timestamp::now()).map_err(|error| (StatusCode::INTERNAL_SERVER_ERROR, chain(&error)))
+    let leads = health.leads.load(Ordering::Relaxed);
+    let text = if leads { health.page.text(Timestamp::now()) } else { health.page.of_process() };
+    text.map_err(|error| (StatusCode::INTERNAL_SERVER_ERROR, chain(&error)))
 }
 
 async fn serve(listen: SocketAddr, health: Health, shutdown: Shutdown) -> Result<(), Error> {
@@ -146,12 +157,52 @@ async fn await_crds(client: &Client) -> Result<(), Error> {
     Ok(())
 }
 
-async fn controllers(ctx: Arc<Context>, mut feeds: Feeds, health: Health, parts: Parts) -> Result<(), Error> {
-    let stop = parts.shutdown();
+/// Why `leadership` was lost. Never ends where there is none to lose.
+async fn lost(leadership: Option<&mut Leadership>) -> &'static str {
+    match leadership {
+        Some(leadership) => leadership.lost().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Works as long as this operator leads: from the start where nobody is elected.
+async fn lead(
+    ctx: Arc<Context>,
+    candidate: Option<Candidate>,
+    feeds: Feeds,
+    health: Health,
+    parts: Parts,
+) -> Result<(), Error> {
     tokio::select! {
         established = await_crds(&ctx.client) => established?,
         () = parts.shutdown() => return Ok(()),
     }
+    let mut leadership = None;
+    if let Some(candidate) = candidate {
+        tracing::info!("standing by until this operator leads");
+        // Ready to take over: that is all a replica can be.
+        health.ready.store(true, Ordering::Relaxed);
+        tokio::select! {
+            won = candidate.win() => leadership = Some(won),
+            () = parts.shutdown() => return Ok(()),
+        }
+        tracing::info!("this operator leads");
+    }
+    health.leads.store(true, Ordering::Relaxed);
+    let worked = tokio::select! {
+        worked = controllers(ctx, feeds, health, parts) => worked,
+        why = lost(leadership.as_mut()) => Err(Error::LeadershipLost(why)),
+    };
+    if let (Ok(()), Some(leadership)) = (&worked, leadership)
+        && let Err(error) = leadership.release().await
+    {
+        tracing::warn!(%error, "the Lease of the leader was not given back: the next one waits for its end");
+    }
+    worked
+}
+
+async fn controllers(ctx: Arc<Context>, mut feeds: Feeds, health: Health, parts: Parts) -> Result<(), Error> {
+    let stop = parts.shutdown();
     let datastores = datastore::controller(ctx.clone(), &mut feeds, &parts);
     let runs = run::controller(ctx.clone(), &mut feeds, &parts);
     let keeper = run::keeper(ctx.clone(), &mut feeds, &parts);
@@ -168,7 +219,7 @@ async fn controllers(ctx: Arc<Context>, mut feeds: Feeds, health: Health, parts:
     health.ready.store(true, Ordering::Relaxed);
     tracing::info!("controllers start");
     // Not before: runs under way come first.
-    let history = Box::pin(health.page.history.follow(ctx.client.clone()));
+    let history = Box::pin(health.page.history.follow(ctx.client.clone(), &ctx.settings.scope));
     let ended = tokio::select! {
         _ = watches => "watches",
         () = datastores => "datastore",
@@ -184,12 +235,18 @@ async fn controllers(ctx: Arc<Context>, mut feeds: Feeds, health: Health, parts:
 }
 
 /// Runs the operator until it is told to stop.
-pub async fn run(ctx: Context, feeds: Feeds, page: Page, listen: SocketAddr) -> Result<(), Error> {
+pub async fn run(
+    ctx: Context,
+    candidate: Option<Candidate>,
+    feeds: Feeds,
+    page: Page,
+    listen: SocketAddr,
+) -> Result<(), Error> {
     let parts = Parts { shutdown: shutdown()? };
-    let health = Health { ready: Arc::new(AtomicBool::new(false)), page };
+    let health = Health { ready: Arc::default(), leads: Arc::default(), page };
     tokio::try_join!(
         serve(listen, health.clone(), parts.shutdown()),
-        controllers(Arc::new(ctx), feeds, health, parts.clone())
+        lead(Arc::new(ctx), candidate, feeds, health, parts.clone())
     )?;
     tracing::info!("stopped");
     Ok(())

@@ -74,7 +74,7 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
-use validate::ValidatedRun;
+use validate::{Invalid, ValidatedRun};
 
 /// A reconcile's step that failed.
 #[derive(Debug, thiserror::Error)]
@@ -127,7 +127,9 @@ async fn pass(run: &BenchmarkRun, ctx: &Context) -> Result<(Outcome, Action), Er
         return Ok((Outcome::Done, Action::requeue(IF_NO_EVENT_COMES)));
     }
     let old = run.status.clone().unwrap_or_default();
-    let mut validated = match validate::validate(run) {
+    // What has started was allowed at its time.
+    let allowed = if old.started_at.is_some() { Ok(()) } else { ctx.settings.policy.check_run(&run.spec) }; // pure
+    let mut validated = match allowed.map_err(Invalid::from).and_then(|()| validate::validate(run)) {
         Ok(validated) => validated, // pure
         Err(invalid) => {
             // A run that an earlier version found valid may be under way.
@@ -144,6 +146,7 @@ async fn pass(run: &BenchmarkRun, ctx: &Context) -> Result<(Outcome, Action), Er
     let (step, figures) = figures(ctx, &validated, &old, &fetched, step).await?; // client
     if status::worth_telling(&step) {
         let mut status = status::of_step(&validated, &old, &fetched, figures.as_ref(), &step, now); // pure
+        status::price(&mut status, &ctx.prices); // pure
         if let (Step::Finish(Ending::Succeeded), Some(results)) = (&step, &figures) {
             let noise = noise::settle(ctx, &validated, results, &status.phases, now).await; // client
             status.noise = noise.map_err(Error::Noise)?;

@@ -143,19 +143,47 @@ load_into() {
   say "loaded $name into $(node_name "$node")"
 }
 
-# load_archive ARCHIVE: a docker-archive, into the cluster of the current mode.
+# transport_of ARCHIVE: what it is, in skopeo's words.
+transport_of() {
+  case $(tar -tf "$1") in
+  *index.json*) echo oci-archive ;;
+  *) echo docker-archive ;;
+  esac
+}
+
+# name_in ARCHIVE: of the image that it has.
+name_in() {
+  case $(transport_of "$1") in
+  oci-archive) tar -xOf "$1" index.json | jq -er '.manifests[0].annotations["org.opencontainers.image.ref.name"]' ;;
+  *) tar -xOf "$1" manifest.json | jq -er '.[0].RepoTags[0]' ;;
+  esac
+}
+
+# push_archive ARCHIVE NAME: to REGISTRY, from where the current cluster takes it.
+push_archive() {
+  [[ -n ${REGISTRY:-} ]] ||
+    die "CLUSTER=current takes images from a registry only: name one that the cluster reaches and you may push to, such as REGISTRY=ghcr.io/OWNER"
+  require_commands skopeo
+  say "pushing $REGISTRY/${2#*/}"
+  skopeo copy --quiet --all "$(transport_of "$1"):$1" "docker://$REGISTRY/${2#*/}"
+}
+
+# load_archive ARCHIVE: into the cluster of the current mode.
 load_archive() {
   local archive=$1 name node jobs=() job
   [[ -r $archive ]] || die "no such image archive: $archive"
+  name=$(name_in "$archive") ||
+    die "$archive is not a docker-archive or OCI archive with a name in it (make it with: buildah push IMAGE docker-archive:FILE:NAME)"
   case $CLUSTER in
   kind)
     kind load image-archive --name dragstrip "$archive"
     return
     ;;
-  current) die "CLUSTER=current takes images from its registries only: push $archive to one that the cluster reaches" ;;
+  current)
+    push_archive "$archive" "$name"
+    return
+    ;;
   esac
-  name=$(tar -xOf "$archive" manifest.json | jq -er '.[0].RepoTags[0]') ||
-    die "$archive is not a docker-archive with a name in it (make it with: buildah push IMAGE docker-archive:FILE:NAME)"
   for node in "${NODES[@]}"; do
     running "containerd:$node" || die "containerd of node $node does not run: 'testbed/cluster up' first"
     load_into "$node" "$name" "$archive" &

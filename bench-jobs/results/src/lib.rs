@@ -2,7 +2,7 @@
 //! one: what was measured ([`result`], [`histogram`], [`live`], [`statistics`]), what a
 //! server counted meanwhile ([`observed`]) and what both sides used ([`usage`]), how that
 //! is judged ([`commands`], [`counters`], [`complaints`], [`verdict`]), what runners and the operator tell each other
-//! ([`protocol`]), where a search stands ([`search`]) and how the cluster keeps it ([`stored`]).
+//! ([`protocol`]), how orders are signed ([`orders`]), where a search stands ([`search`]) and how the cluster keeps it ([`stored`]).
 //!
 //! Pure: no client, no clock, no environment, no file.
 
@@ -12,6 +12,7 @@ pub mod counters;
 pub mod histogram;
 pub mod live;
 pub mod observed;
+pub mod orders;
 pub mod protocol;
 pub mod result;
 pub mod search;

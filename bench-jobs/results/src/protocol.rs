@@ -2,10 +2,12 @@
 //! given, the order to start, and the runner's state. All requests are
 //! idempotent, so that a restarted operator simply asks again.
 
+use crate::orders::OrderKey;
 use dragstrip_crds::{
     datastore::ServerProtocol,
     workload::{BullmqSpec, ExecSpec, LoadSpec, LoadgenSpec, MemtierSpec},
 };
+use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use std::{net::SocketAddr, time::Duration};
 
@@ -114,6 +116,9 @@ pub struct JobTarget {
     /// takes. Empty for external targets, and where nothing observes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub observers: Vec<SocketAddr>,
+    /// Networks that an external target's names may not lead to. None of other targets.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub blocked: Vec<IpNet>,
 }
 
 /// The tool to run.
@@ -221,6 +226,10 @@ pub struct JobSpec {
     pub clients: u32,
     /// What requests to this runner must carry.
     pub token: String,
+    /// The key that must have signed its orders. A Job without one, of an operator that
+    /// signed nothing, takes the token alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub order_key: Option<OrderKey>,
     /// The server.
     pub target: JobTarget,
     /// FLUSHALL before the start line (by the pod with index 0).
@@ -288,6 +297,21 @@ pub struct ClockOffset {
     pub offset_nanos: i64,
     /// Half the time between question and answer: the offset cannot be further off than this.
     pub uncertainty_nanos: i64,
+}
+
+/// What the cloud's instance metadata service says of a machine.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MachineMetadata {
+    /// Its placement group; absent where it is in none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub placement_group: Option<String>,
+    /// The id of its zone, such as use1-az4.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub zone_id: Option<String>,
+    /// Its instance type.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instance_type: Option<String>,
 }
 
 /// The order to sample what servers use. Idempotent: one with the same token goes on,

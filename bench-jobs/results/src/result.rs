@@ -470,6 +470,49 @@ pub struct Check {
     pub why: Option<String>,
 }
 
+/// Who says which placement group a node is in, the most trustworthy first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum GroupEvidence {
+    /// The instance metadata service, asked from the node.
+    MetadataService,
+    /// The label `karpenter.k8s.aws/placement-group-id`, which Karpenter writes.
+    KarpenterLabel,
+    /// The label `dragstrip.dev/placement-group`, which people write.
+    Label,
+}
+
+/// What somebody says of a node's placement group.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct GroupRecord {
+    /// Who says it.
+    pub evidence: GroupEvidence,
+    /// The group; absent where it is in none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
+}
+
+/// The CPUs that a server's or client's container may run on, as seen from inside.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CpuSetRecord {
+    /// The pod.
+    pub pod: String,
+    /// Its node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
+    /// Whether it is a server of the target, else a client.
+    pub serves: bool,
+    /// The CPUs, as a kernel list such as 2-5.
+    pub cpus: String,
+    /// Online CPUs of the machine; 0 where they are not known.
+    pub online: u32,
+    /// Whole CPUs that the container requests and is limited to, for which a static CPU
+    /// manager gives it CPUs of its own; absent where it asks for no whole CPUs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub whole_cpus: Option<u32>,
+}
+
 /// A node of clients or servers, as Kubernetes knows it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -492,6 +535,19 @@ pub struct NodeRecord {
     /// Identifies the start of its machine: two nodes with one are one machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub boot_id: Option<String>,
+    /// What is said of its placement group.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<GroupRecord>,
+    /// Id of its zone by the metadata service, such as use1-az1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub zone_id: Option<String>,
+    /// Thousandths of a CPU that it has for pods.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allocatable_millicpus: Option<u64>,
+    /// Its network's baseline bandwidth in megabits per second, by Karpenter's label or the
+    /// table of instance types.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network_megabits_per_second: Option<u64>,
 }
 
 /// One repetition of one phase over all its pods: what the run's ConfigMaps hold.
@@ -550,6 +606,9 @@ pub struct RepetitionResult {
     /// The nodes of its clients and servers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<NodeRecord>,
+    /// The CPUs that servers and clients may run on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cpusets: Vec<CpuSetRecord>,
     /// What each server of a Datastore used in the window; empty where nobody could tell.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub servers: Vec<ServerUsage>,

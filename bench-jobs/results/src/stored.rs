@@ -6,7 +6,7 @@ use crate::{
     result::{FailureStep, PodFailure, RepetitionResult},
     search::SearchPoint,
 };
-use flate2::{Compression, read::GzDecoder, write::GzEncoder};
+use flate2::{Compression, Crc, read::GzDecoder, write::GzEncoder};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{ResourceExt, core::ObjectMeta};
 use std::{
@@ -18,6 +18,10 @@ use std::{
 pub const KEY: &str = "result.json.gz";
 /// Annotation on the first ConfigMap: how many hold the result together; absent when it is the only one.
 pub const PARTS: &str = "dragstrip.dev/result-parts";
+/// Annotation on the first ConfigMap of several: the checksum of all parts together, which is in
+/// the names of the later ones, so that parts of two accounts of one repetition never mix. Absent
+/// where an earlier version stored the result.
+pub const PARTS_CHECKSUM: &str = "dragstrip.dev/result-parts-checksum";
 /// Annotation on the first ConfigMap: how the result is written; absent means [`FORMAT`].
 pub const RESULT_FORMAT: &str = "dragstrip.dev/result-format";
 /// The format that this version writes and reads.
@@ -103,8 +107,9 @@ fn outcome(failure: Option<&PodFailure>) -> &'static str {
     }
 }
 
-/// The annotations of the first of the `parts` ConfigMaps of `result`.
-pub fn annotations(result: &RepetitionResult, parts: usize) -> Result<BTreeMap<String, String>, Error> {
+/// The annotations of the first of the ConfigMaps that hold the `parts` of `result`.
+pub fn annotations(result: &RepetitionResult, parts: &[Vec<u8>]) -> Result<BTreeMap<String, String>, Error> {
+    let several = parts.len() > 1;
     let shortened = result.failure.as_ref().map(|failure| PodFailure {
         pod: failure.pod.clone(),
         failure: failure.failure.shortened(FAILURE_CHARACTERS, FAILURE_LINES),
@@ -118,7 +123,8 @@ pub fn annotations(result: &RepetitionResult, parts: usize) -> Result<BTreeMap<S
         (FAILURE, failure.map_err(Error::Encode)?),
         (SERVER_RUN_IDS, Some(run_ids).filter(|ids| !ids.is_empty())),
         (SEARCH_POINT, point.map_err(Error::Encode)?),
-        (PARTS, (parts > 1).then(|| parts.to_string())),
+        (PARTS, several.then(|| parts.len().to_string())),
+        (PARTS_CHECKSUM, several.then(|| checksum(parts))),
     ];
     Ok(all.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect())
 }
@@ -161,10 +167,23 @@ pub fn pack(result: &RepetitionResult) -> Result<Vec<Vec<u8>>, Error> {
     Ok(bytes.chunks(MAXIMUM_PART_BYTES).map(<[u8]>::to_vec).collect())
 }
 
-/// Name of the ConfigMap that holds part `number`, from 1, of the result called
-/// `name`. The dot keeps it apart from other results: no phase has one in its name.
-pub fn part_name(name: &str, number: usize) -> String {
-    if number == 1 { name.to_owned() } else { format!("{name}.part-{number}") }
+fn checksum(parts: &[Vec<u8>]) -> String {
+    let mut sum = Crc::new();
+    for part in parts {
+        sum.update(part);
+    }
+    format!("{:08x}", sum.sum())
+}
+
+/// Name of the ConfigMap that holds part `number`, from 1, of the result called `name` whose
+/// first ConfigMap has these `annotations`. The dot keeps it apart from other results: no phase
+/// has one in its name.
+pub fn part_name(name: &str, number: usize, annotations: &BTreeMap<String, String>) -> String {
+    match (number, annotations.get(PARTS_CHECKSUM)) {
+        (1, _) => name.to_owned(),
+        (_, Some(checksum)) => format!("{name}.part-{number}-{checksum}"),
+        (_, None) => format!("{name}.part-{number}"),
+    }
 }
 
 /// Whether `config_map` holds a later part of a result.
@@ -175,7 +194,7 @@ pub fn is_later_part(config_map: &ConfigMap) -> bool {
 /// Names of the ConfigMaps that hold the rest of the result that begins in `first`.
 pub fn later_parts(first: &ConfigMap) -> Vec<String> {
     let parts = first.annotations().get(PARTS).and_then(|parts| parts.parse().ok()).unwrap_or(1);
-    (2..=parts).map(|number| part_name(&first.name_any(), number)).collect()
+    (2..=parts).map(|number| part_name(&first.name_any(), number, first.annotations())).collect()
 }
 
 /// The result that begins in `first`, whose later parts `find` gives by name.
@@ -207,12 +226,12 @@ mod tests {
     use k8s_openapi::ByteString;
 
     fn stored(parts: Vec<Vec<u8>>) -> Vec<ConfigMap> {
-        let count = parts.len();
+        let annotations = annotations(&result(1), &parts).unwrap();
         let held = parts.into_iter().enumerate().map(|(index, part)| {
             let mut map = ConfigMap::default();
-            map.metadata.name = Some(part_name("run-read-1", index + 1));
-            if index == 0 && count > 1 {
-                map.annotations_mut().insert(PARTS.to_owned(), count.to_string());
+            map.metadata.name = Some(part_name("run-read-1", index + 1, &annotations));
+            if index == 0 {
+                map.metadata.annotations = Some(annotations.clone());
             }
             map.binary_data = Some([(KEY.to_owned(), ByteString(part))].into());
             map
@@ -297,7 +316,7 @@ mod tests {
         for (result, run_ids) in [(&known, &["a", "b"][..]), (&unknown, &[])] {
             for failure in [None, Some(FailureStep::Lost), Some(FailureStep::Tool)] {
                 let result = RepetitionResult { failure: failure.map(failed), ..result.clone() };
-                let annotations = annotations(&result, 1).unwrap();
+                let annotations = annotations(&result, &[vec![1]]).unwrap();
                 let size: usize = annotations.iter().map(|(key, value)| key.len() + value.len()).sum();
                 // Two results of control characters alone would still fit.
                 assert!(size < 256 * 1024, "{size} bytes of annotations");
@@ -311,14 +330,14 @@ mod tests {
                 }
             }
         }
-        assert_eq!(annotations(&good, 3).unwrap()[PARTS], "3");
+        assert_eq!(annotations(&good, &[vec![1], vec![2], vec![3]]).unwrap()[PARTS], "3");
     }
 
     #[test]
     fn a_point_of_a_search_is_told_to_the_last_bit() {
         let of_search = |point: &SearchPoint| RepetitionResult { point: Some(point.clone()), ..result(1) };
         let point = SearchPoint::of(16, Some(0.7), &result(1), None);
-        let annotations = annotations(&of_search(&point), 1).unwrap();
+        let annotations = annotations(&of_search(&point), &[vec![1]]).unwrap();
         let metadata = ObjectMeta { annotations: Some(annotations.clone()), ..ObjectMeta::default() };
         assert_eq!(mark(&metadata).unwrap().point, Some(point));
         let mut damaged = annotations;
@@ -332,7 +351,7 @@ mod tests {
         let lost = RepetitionResult { failure: Some(failed(FailureStep::Lost)), ..result(1) };
         for (key, value) in [(OUTCOME, None), (OUTCOME, Some("Good")), (FAILURE, Some("{")), (FAILURE, None)]
         {
-            let mut annotations = annotations(&lost, 1).unwrap();
+            let mut annotations = annotations(&lost, &[vec![1]]).unwrap();
             match value {
                 Some(value) => annotations.insert(key.to_owned(), value.to_owned()),
                 None => annotations.remove(key),
@@ -354,8 +373,21 @@ mod tests {
         assert!(maps.len() > 2, "only {} parts", maps.len());
         assert!(maps.iter().all(|map| map.binary_data.as_ref().unwrap()[KEY].0.len() <= MAXIMUM_PART_BYTES));
         assert_eq!(read(&maps).unwrap(), large);
+        let (second, other) = (maps[1].name_any(), stored(pack(&result(250_001)).unwrap()));
+        assert_ne!(second, other[1].name_any(), "parts of two accounts could mix");
         maps.remove(1);
         let error = read(&maps).unwrap_err().to_string();
-        assert!(error.contains("ConfigMap run-read-1.part-2"), "{error}");
+        assert!(error.contains(&format!("ConfigMap {second}")), "{error}");
+    }
+
+    #[test]
+    fn a_result_in_several_parts_that_an_earlier_version_stored_is_read() {
+        let large = result(250_000);
+        let mut maps = stored(pack(&large).unwrap());
+        maps[0].annotations_mut().remove(PARTS_CHECKSUM);
+        for (index, map) in maps.iter_mut().enumerate().skip(1) {
+            map.metadata.name = Some(format!("run-read-1.part-{}", index + 1));
+        }
+        assert_eq!(read(&maps).unwrap(), large);
     }
 }

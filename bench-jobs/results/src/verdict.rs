@@ -6,6 +6,7 @@ mod limited;
 mod load;
 mod machines;
 mod network;
+pub mod placed;
 
 use crate::{
     protocol::JobTool,
@@ -76,6 +77,12 @@ fn strictness(requirements: &[Requirement], check: CheckName, default: f64) -> (
     }
 }
 
+/// The level of a condition that is to hold; `None` where nobody asks for it.
+fn declared(requirements: &[Requirement], check: CheckName) -> Option<Level> {
+    let declared = requirements.iter().find(|requirement| requirement.check == check)?;
+    Some(declared.level).filter(|level| *level != Level::Ignore)
+}
+
 fn reason(level: Level, check: CheckName, message: String) -> VerdictReason {
     let verdict = if level == Level::Required { Verdict::Invalid } else { Verdict::Degraded };
     VerdictReason { reason: check.to_string(), verdict, message }
@@ -125,6 +132,20 @@ pub fn judge(result: &mut RepetitionResult, tool: &JobTool, requirements: &[Requ
             }
         };
         checks.push(Check { name: name.to_string(), state, why });
+    }
+    for placed in placed::of_result(result) {
+        let Some(level) = declared(requirements, placed.check) else { continue };
+        let name = placed.check.to_string();
+        match placed.holds {
+            Some(true) => checks.push(Check { name, state: CheckState::Passed, why: None }),
+            None if level == Level::Warn => {
+                checks.push(Check { name, state: CheckState::NotMade, why: Some(placed.message) });
+            }
+            _ => {
+                let found = reason(level, placed.check, placed.message);
+                reasons.push(VerdictReason { reason: format!("Not{name}"), ..found });
+            }
+        }
     }
     let limited_by = limited::by(&evidence);
     result.checks.extend(checks);

@@ -1,13 +1,16 @@
 //! The command line.
 
 use crate::{
-    install, job, observe, run,
+    install, job, metadata, observe, run,
     tls_files::{CertificateDirectories, CertificateFiles, TlsFiles},
 };
 use clap::{Args, Parser, Subcommand};
-use dragstrip_results::protocol::{
-    AUTHORITY_DIRECTORY, CLIENT_CERTIFICATE_DIRECTORY, OBSERVER_PORT, RUNNER_PORT,
-    SERVER_CERTIFICATE_DIRECTORY,
+use dragstrip_results::{
+    orders::ORDER_KEY_VARIABLE,
+    protocol::{
+        AUTHORITY_DIRECTORY, CLIENT_CERTIFICATE_DIRECTORY, OBSERVER_PORT, RUNNER_PORT,
+        SERVER_CERTIFICATE_DIRECTORY,
+    },
 };
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
@@ -41,6 +44,16 @@ pub enum Role {
     /// Answer questions about the server beside this container.
     #[command(after_long_help = OBSERVE_HELP)]
     Observe(ObserveArguments),
+    /// Ask the cloud's instance metadata service which placement group, zone and instance
+    /// type this machine has, and leave the answer as JSON in the termination log.
+    Metadata {
+        /// Where the service is.
+        #[arg(default_value = "http://169.254.169.254")]
+        address: String,
+        /// File that Kubernetes reads the termination message from.
+        #[arg(long, default_value = "/dev/termination-log")]
+        termination_log: PathBuf,
+    },
 }
 
 const RUN_HELP: &str = "\
@@ -56,7 +69,8 @@ HTTP:
   GET  /v1/progress  where the runner stands
   GET  /v1/clock     the runner's clock, to tell how far it is from the operator's
   GET  /metrics      the same for Prometheus
-  /v1 wants the job's token in the header x-dragstrip-token.
+  /v1 wants the job's token in the header x-dragstrip-token, POST /v1/start the
+  operator's signature besides, in x-dragstrip-signature, where the job has its key.
 
 The result is written for every ending: as one line DRAGSTRIP-RESULT {json} on
 stdout, and to the termination log, in a short form where 4096 bytes do not hold it.
@@ -74,6 +88,8 @@ const OBSERVE_HELP: &str = "\
 Environment:
   DRAGSTRIP_PASSWORD   the server's password, if it wants one
   DRAGSTRIP_TOKEN      what /v1 wants in the header x-dragstrip-token
+  DRAGSTRIP_ORDER_KEY  the operator's public key: /v1/usage and /v1/topology then want
+                       its signature in x-dragstrip-signature besides
 
 HTTP:
   GET  /ready        200 when the server answers PING and is not loading
@@ -152,6 +168,9 @@ impl Cli {
                 }
             })),
             Role::Run(arguments) => ExitCode::from(run::run(&arguments.into()).await),
+            Role::Metadata { address, termination_log } => {
+                report(metadata::tell(&address, &termination_log).await)
+            }
             Role::Observe(arguments) => report(observe::observe(arguments.into()).await),
         }
     }
@@ -170,6 +189,11 @@ impl From<RunArguments> for run::Options {
             CertificateDirectories { authority: authority_directory, client: client_certificate_directory };
         Self { output_directory, termination_log, listen, certificates }
     }
+}
+
+/// An environment variable; an empty one is none.
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
 impl From<ObserveArguments> for observe::Options {
@@ -192,7 +216,8 @@ impl From<ObserveArguments> for observe::Options {
             listen: arguments.listen,
             process_name: arguments.server_process,
             password: job::password(),
-            token: std::env::var(observe::TOKEN_VARIABLE).ok().filter(|token| !token.is_empty()),
+            token: variable(observe::TOKEN_VARIABLE),
+            order_key: variable(ORDER_KEY_VARIABLE),
         }
     }
 }

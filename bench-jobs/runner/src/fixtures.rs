@@ -18,6 +18,7 @@ pub fn target() -> JobTarget {
         protocol: ServerProtocol::Resp,
         members: Vec::new(),
         observers: Vec::new(),
+        blocked: Vec::new(),
     }
 }
 
@@ -30,6 +31,7 @@ pub fn job(clients: u32, tool: &str) -> JobSpec {
         repetition: 1,
         clients,
         token: "token".into(),
+        order_key: None,
         target: target(),
         flush: false,
         load: None,

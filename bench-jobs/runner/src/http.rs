@@ -3,6 +3,7 @@
 
 use crate::{
     cgroup, clock,
+    guard::{Guard, Own as OwnEnd, orders, questions},
     metrics::{Own, Series, stage_name},
     network,
     state::{Shared, at_the_line},
@@ -10,13 +11,13 @@ use crate::{
 use axum::{
     Json, Router,
     extract::State,
-    http::{HeaderMap, StatusCode, header},
+    http::{StatusCode, header},
+    middleware::from_fn_with_state,
     response::{IntoResponse, Response},
     routing::{get, post},
 };
 use dragstrip_results::protocol::{
     CLOCK_PATH, ClockReading, JobSpec, PROGRESS_PATH, READY_PATH, RunnerStage, START_PATH, StartOrder,
-    TOKEN_HEADER,
 };
 use std::{
     io,
@@ -37,7 +38,6 @@ const LAST_ANSWERS: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 struct Desk {
     shared: Arc<Shared>,
-    token: String,
     series: Series,
     /// What the container had used, when, and in which stage.
     own: Mutex<Option<(Instant, RunnerStage, Own)>>,
@@ -86,35 +86,33 @@ pub async fn serve(
     let listener = TcpListener::bind(listen).await?;
     let address = listener.local_addr()?;
     let series = Series::of(job, client);
-    let router = router(Desk { shared, token: job.token.clone(), series, own: Mutex::default() });
+    let guard = Guard { token: Some(job.token.clone()), key: job.order_key.clone() };
+    let router = router(Desk { shared, series, own: Mutex::default() }, guard);
+    let service = router.into_make_service_with_connect_info::<OwnEnd>();
     let (end, ended) = oneshot::channel::<()>();
     let task = tokio::spawn(async move {
         let ended = async { drop(ended.await) };
         // Accepting retries by itself.
-        let _ = axum::serve(listener, router).with_graceful_shutdown(ended).await;
+        let _ = axum::serve(listener, service).with_graceful_shutdown(ended).await;
     });
     Ok(Serving { address, end, task })
 }
 
-fn router(desk: Desk) -> Router {
+fn router(desk: Desk, guard: Guard) -> Router {
+    let guard = Arc::new(guard);
+    let commanded = Router::new()
+        .route(START_PATH, post(start))
+        .route_layer(from_fn_with_state(Arc::clone(&guard), orders));
+    let asked = Router::new()
+        .route(PROGRESS_PATH, get(progress))
+        .route(CLOCK_PATH, get(clock_answer))
+        .route_layer(from_fn_with_state(guard, questions));
     Router::new()
         .route(READY_PATH, get(ready))
-        .route(START_PATH, post(start))
-        .route(PROGRESS_PATH, get(progress))
-        .route(CLOCK_PATH, get(clock_reading))
         .route("/metrics", get(metrics))
+        .merge(commanded)
+        .merge(asked)
         .with_state(Arc::new(desk))
-}
-
-/// Whether a request carries the token it must.
-pub fn authorised(headers: &HeaderMap, token: &str) -> bool {
-    headers.get(TOKEN_HEADER).is_some_and(|value| value.as_bytes() == token.as_bytes())
-}
-
-/// The answer to a request with another token, or none.
-pub fn refusal() -> Response {
-    let message = format!("the header {TOKEN_HEADER} does not hold the token of this run or Datastore\n");
-    (StatusCode::FORBIDDEN, message).into_response()
 }
 
 async fn ready(State(desk): State<Arc<Desk>>) -> Response {
@@ -123,29 +121,19 @@ async fn ready(State(desk): State<Arc<Desk>>) -> Response {
     (status, format!("{}\n", stage_name(stage))).into_response()
 }
 
-async fn start(State(desk): State<Arc<Desk>>, headers: HeaderMap, Json(order): Json<StartOrder>) -> Response {
-    if !authorised(&headers, &desk.token) {
-        return refusal();
-    }
+async fn start(State(desk): State<Arc<Desk>>, Json(order): Json<StartOrder>) -> Response {
     let now = clock::unix_nanos();
     let accepted = desk.shared.offer(order, now);
     let status = if accepted { StatusCode::OK } else { StatusCode::CONFLICT };
     (status, Json(desk.shared.snapshot().answer(now))).into_response()
 }
 
-async fn progress(State(desk): State<Arc<Desk>>, headers: HeaderMap) -> Response {
-    if !authorised(&headers, &desk.token) {
-        return refusal();
-    }
+async fn progress(State(desk): State<Arc<Desk>>) -> Response {
     Json(desk.shared.snapshot().answer(clock::unix_nanos())).into_response()
 }
 
-async fn clock_reading(State(desk): State<Arc<Desk>>, headers: HeaderMap) -> Response {
-    if authorised(&headers, &desk.token) { clock_answer() } else { refusal() }
-}
-
 /// What the clock says, read last, so that nothing of the answer's making is in between.
-pub fn clock_answer() -> Response {
+pub async fn clock_answer() -> Response {
     Json(ClockReading { unix_nanos: clock::unix_nanos() }).into_response()
 }
 

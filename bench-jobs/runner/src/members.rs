@@ -124,7 +124,9 @@ async fn make_sure(
 ) -> Result<Member, PreflightError> {
     let Candidate { name, host, port, verified } = candidate;
     let unresolved = |source| PreflightError::Resolve { target: name.clone(), source };
-    let addresses = resolve::resolve(&host, port).await.map_err(unresolved)?;
+    let addresses = resolve::resolve(&host, port).await;
+    let addresses = addresses.and_then(|found| resolve::unblocked(found, &target.blocked));
+    let addresses = addresses.map_err(unresolved)?;
     let address = *addresses.first().ok_or_else(|| unresolved(resolve::ResolveError::NoAddress))?;
     let refused = |source| PreflightError::Member { member: name.clone(), source };
     let mut server = Server::connect_as(address, access, ANSWER_TIMEOUT).await.map_err(refused)?;

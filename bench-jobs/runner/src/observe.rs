@@ -13,6 +13,7 @@ mod scrape;
 use crate::{
     access::Access,
     encryption::{Encryption, EncryptionError},
+    guard::{Guard, Own, orders, questions},
     host, http,
     output::Redactor,
     server::{ANSWER_TIMEOUT, Server, ServerError},
@@ -23,13 +24,15 @@ use crate::{
 use axum::{
     Json, Router,
     extract::{Query, State},
-    http::{HeaderMap, StatusCode},
+    http::StatusCode,
+    middleware::from_fn_with_state,
     response::{IntoResponse, Response},
     routing::{get, post},
 };
 use dragstrip_crds::observed::ServerTruth;
 use dragstrip_results::{
     observed::Observation,
+    orders::{KeyError, ORDER_KEY_VARIABLE, OrderKey},
     protocol::{
         CLOCK_PATH, OBSERVED_PATH, READY_PATH, TOPOLOGY_PATH, TopologyOrder, TopologyState, USAGE_PATH,
         UsageOrder, UsageWindow,
@@ -46,7 +49,8 @@ use std::{
 };
 use tokio::{net::TcpListener, sync::Mutex};
 
-/// Environment variable with the token that everything under `/v1` asks for.
+/// Environment variable with the token that everything under `/v1` asks for; without it
+/// nobody gets an answer there.
 pub const TOKEN_VARIABLE: &str = "DRAGSTRIP_TOKEN";
 
 /// What the observer is told.
@@ -66,6 +70,8 @@ pub struct Options {
     pub tls: Option<TlsFiles>,
     /// What everything under `/v1` asks for; without it nobody gets an answer there.
     pub token: Option<String>,
+    /// The key that must have signed orders, in base64; the token is enough without one.
+    pub order_key: Option<String>,
 }
 
 /// Why the observer ended.
@@ -77,6 +83,9 @@ pub enum ObserveError {
     /// The certificates are not usable.
     #[error("cannot encrypt connections to the server")]
     Encryption(#[source] EncryptionError),
+    /// The operator's key cannot be read.
+    #[error("{ORDER_KEY_VARIABLE} cannot be used")]
+    OrderKey(#[source] KeyError),
     /// There is no such port.
     #[error("--servers {servers}: there are not so many ports from {first} on")]
     Ports {
@@ -106,19 +115,32 @@ pub async fn observe(options: Options) -> Result<(), ObserveError> {
         TcpListener::bind(address).await.map_err(|source| ObserveError::Listen { address, source })?;
     let bound = listener.local_addr().map_err(|source| ObserveError::Listen { address, source })?;
     crate::say(&format!("listening on {bound}, observing {}", options.server));
-    let router = Router::new()
-        .route(READY_PATH, get(ready))
-        .route(OBSERVED_PATH, get(observed))
-        .route(TOPOLOGY_PATH, post(join))
-        .route(USAGE_PATH, get(usage).post(sample))
-        .route(CLOCK_PATH, get(clock_reading))
-        .route("/metrics", get(metrics))
-        .with_state(Arc::new(Observer::new(options)?));
+    let service = router(options)?.into_make_service_with_connect_info::<Own>();
     // Not graceful: nobody's open connection may hold up the pod's end.
     tokio::select! {
-        served = axum::serve(listener, router) => served.map_err(ObserveError::Serve),
+        served = axum::serve(listener, service) => served.map_err(ObserveError::Serve),
         () = stop.requested() => Ok(()),
     }
+}
+
+fn router(options: Options) -> Result<Router, ObserveError> {
+    let (observer, guard) = Observer::new(options)?;
+    let guard = Arc::new(guard);
+    // Who asks for the use ends its sampling.
+    let commanded = Router::new()
+        .route(TOPOLOGY_PATH, post(join))
+        .route(USAGE_PATH, get(usage).post(sample))
+        .route_layer(from_fn_with_state(Arc::clone(&guard), orders));
+    let asked = Router::new()
+        .route(OBSERVED_PATH, get(observed))
+        .route(CLOCK_PATH, get(http::clock_answer))
+        .route_layer(from_fn_with_state(guard, questions));
+    let router = Router::new()
+        .route(READY_PATH, get(ready))
+        .route("/metrics", get(metrics))
+        .merge(commanded)
+        .merge(asked);
+    Ok(router.with_state(Arc::new(observer)))
 }
 
 /// How long a server that was ready counts as ready while its connection stays
@@ -157,7 +179,6 @@ struct Observer {
     neighbours: Vec<Neighbour>,
     access: Access,
     process_name: Option<String>,
-    token: Option<String>,
     redactor: Redactor,
     sampler: Sampler,
     scraped: Mutex<Scraped>,
@@ -166,8 +187,9 @@ struct Observer {
 }
 
 impl Observer {
-    fn new(options: Options) -> Result<Self, ObserveError> {
-        let Options { server, servers, password, tls, token, process_name, listen: _ } = options;
+    fn new(options: Options) -> Result<(Self, Guard), ObserveError> {
+        let Options { server, servers, password, tls, token, order_key, process_name, listen: _ } = options;
+        let key = order_key.map(OrderKey::try_from).transpose().map_err(ObserveError::OrderKey)?;
         let first = server.port();
         let ports = first.checked_add(servers.saturating_sub(1)).map(|last| first..=last);
         let neighbour =
@@ -176,20 +198,16 @@ impl Observer {
         let ports: Vec<u16> = ports.ok_or(ObserveError::Ports { first, servers })?.collect();
         let neighbours = ports.iter().copied().map(neighbour).collect();
         let servers = Servers { ports, process_name: process_name.clone() };
-        Ok(Self {
+        let observer = Self {
             neighbours,
             scraped: Mutex::new(Scraped::of(servers.clone())),
             sampler: Sampler::new(servers),
             redactor: Redactor::new(password.as_deref()),
             access: Access { password, encryption, ..Access::default() },
             process_name,
-            token,
             joining: Mutex::new(()),
-        })
-    }
-
-    fn authorised(&self, headers: &HeaderMap) -> bool {
-        self.token.as_deref().is_some_and(|token| http::authorised(headers, token))
+        };
+        Ok((observer, Guard { token, key }))
     }
 
     /// Asks a server over the kept connection, and once more over a new one
@@ -266,10 +284,7 @@ async fn ready(State(observer): State<Arc<Observer>>) -> Response {
     (StatusCode::OK, "ready\n").into_response()
 }
 
-async fn observed(State(observer): State<Arc<Observer>>, headers: HeaderMap) -> Response {
-    if !observer.authorised(&headers) {
-        return http::refusal();
-    }
+async fn observed(State(observer): State<Arc<Observer>>) -> Response {
     let truths = match observer.truths().await {
         Ok(truths) => truths,
         Err(error) => return unavailable(&error),
@@ -282,14 +297,7 @@ async fn observed(State(observer): State<Arc<Observer>>, headers: HeaderMap) -> 
     Json(Observation { server, host: host::read(), cgroup, shards }).into_response()
 }
 
-async fn join(
-    State(observer): State<Arc<Observer>>,
-    headers: HeaderMap,
-    Json(order): Json<TopologyOrder>,
-) -> Response {
-    if !observer.authorised(&headers) {
-        return http::refusal();
-    }
+async fn join(State(observer): State<Arc<Observer>>, Json(order): Json<TopologyOrder>) -> Response {
     let _turn = observer.joining.lock().await;
     let mut state: TopologyState = topology::join(&order, &observer.access).await;
     for change in &state.changes {
@@ -299,34 +307,16 @@ async fn join(
     Json(state).into_response()
 }
 
-async fn sample(
-    State(observer): State<Arc<Observer>>,
-    headers: HeaderMap,
-    Json(order): Json<UsageOrder>,
-) -> Response {
-    if !observer.authorised(&headers) {
-        return http::refusal();
-    }
+async fn sample(State(observer): State<Arc<Observer>>, Json(order): Json<UsageOrder>) -> Response {
     observer.sampler.begin(order);
     Json(()).into_response()
 }
 
-async fn usage(
-    State(observer): State<Arc<Observer>>,
-    headers: HeaderMap,
-    Query(window): Query<UsageWindow>,
-) -> Response {
-    if !observer.authorised(&headers) {
-        return http::refusal();
-    }
+async fn usage(State(observer): State<Arc<Observer>>, Query(window): Query<UsageWindow>) -> Response {
     match observer.sampler.usage(&window) {
         Ok(servers) => Json(servers).into_response(),
         Err(reason) => (StatusCode::CONFLICT, format!("{reason}\n")).into_response(),
     }
-}
-
-async fn clock_reading(State(observer): State<Arc<Observer>>, headers: HeaderMap) -> Response {
-    if observer.authorised(&headers) { http::clock_answer() } else { http::refusal() }
 }
 
 async fn metrics(State(observer): State<Arc<Observer>>) -> Response {

@@ -227,7 +227,9 @@ async fn once<T>(
     connect: &impl AsyncFn(SocketAddr) -> Result<T, ServerError>,
 ) -> Result<(SocketAddr, T), PreflightError> {
     let unresolved = |source| PreflightError::Resolve { target: named(target, None), source };
-    let addresses = resolve::resolve(&target.host, target.port).await.map_err(unresolved)?;
+    let addresses = resolve::resolve(&target.host, target.port).await;
+    let addresses = addresses.and_then(|found| resolve::unblocked(found, &target.blocked));
+    let addresses = addresses.map_err(unresolved)?;
     let mut outcome = Err(unresolved(ResolveError::NoAddress));
     for address in addresses {
         match connect(address).await {

@@ -3,6 +3,7 @@
 //! /etc/resolv.conf, /etc/hosts and the network.
 
 use hickory_resolver::{TokioResolver, config::LookupIpStrategy, net::NetError};
+use ipnet::IpNet;
 use std::{
     net::{IpAddr, SocketAddr},
     time::Duration,
@@ -27,6 +28,11 @@ pub enum ResolveError {
     /// The name exists and has no address.
     #[error("the name has no address")]
     NoAddress,
+    /// The platform's policy forbids it.
+    #[error(
+        "its address {0} is in {1}, which this cluster's policy blocks for benchmarks (policy.external.blockedNetworks of Dragstrip's chart)"
+    )]
+    Blocked(IpAddr, IpNet),
 }
 
 /// The addresses of a host: an IP address is its own, a name is looked up with
@@ -45,6 +51,18 @@ pub async fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, ResolveEr
     if addresses.is_empty() { Err(ResolveError::NoAddress) } else { Ok(addresses) }
 }
 
+/// `addresses`, unless one of them is in a network that is `blocked`: a name may lead
+/// elsewhere the next time that it is asked for.
+pub fn unblocked(addresses: Vec<SocketAddr>, blocked: &[IpNet]) -> Result<Vec<SocketAddr>, ResolveError> {
+    let within = |address: IpAddr| blocked.iter().find(|network| network.contains(&address));
+    let found = addresses.iter().find_map(|address| {
+        // ::ffff:169.254.169.254 is 169.254.169.254.
+        let ip = address.ip().to_canonical();
+        Some((ip, *within(ip)?))
+    });
+    found.map_or(Ok(addresses), |(ip, network)| Err(ResolveError::Blocked(ip, network)))
+}
+
 fn literal(host: &str) -> Option<IpAddr> {
     host.trim_start_matches('[').trim_end_matches(']').parse().ok()
 }
@@ -58,5 +76,27 @@ mod tests {
         assert_eq!(literal("10.0.0.7"), "10.0.0.7".parse().ok());
         assert_eq!(literal("[::1]"), "::1".parse().ok());
         assert_eq!(literal("dragonfly.bench.svc"), None);
+    }
+
+    #[test]
+    fn one_blocked_address_of_a_name_is_enough_to_refuse_it() {
+        let blocked: Vec<IpNet> = ["169.254.0.0/16", "fe80::/10", "fd00:ec2::254/128"]
+            .map(|network| network.parse().unwrap())
+            .into();
+        let check = |addresses: &[&str]| {
+            let addresses = addresses.iter().map(|address| address.parse().unwrap()).collect();
+            unblocked(addresses, &blocked).map_err(|error| error.to_string())
+        };
+        assert!(check(&["10.0.0.7:6379", "[fd00:ec2::7]:6379"]).is_ok());
+        for refused in [
+            "169.254.169.254:80",
+            "[::ffff:169.254.169.254]:80",
+            "[::ffff:a9fe:a9fe]:80",
+            "[fe80::1]:80",
+            "[fd00:ec2::254]:80",
+        ] {
+            let told = check(&["10.0.0.7:80", refused]).unwrap_err();
+            assert!(told.contains("policy blocks"), "{refused}: {told}");
+        }
     }
 }

@@ -9,11 +9,33 @@ mod observer;
 mod redis;
 
 use dragstrip_crds::Engine;
-use dragstrip_results::observed::Observation;
+use dragstrip_results::{observed::Observation, orders::SigningKey};
 use observer::{Observer, TOKEN};
 use redis::{Redis, wait_for};
 
 const PASSWORD: &str = "Correct-Horse-77";
+#[tokio::test]
+async fn an_observer_with_the_operators_key_obeys_nobody_else() {
+    let server = Redis::start(&[]).await;
+    let key = || SigningKey::read(&SigningKey::generate().unwrap()).unwrap();
+    let operator = key();
+    let observer = Observer::with_key(server.port, "", &String::from(operator.public()));
+    assert_eq!(observer.get("/v1/observed", TOKEN).await.0, 200, "a question needs the token alone");
+    let sample = serde_json::json!({"token": "run/read-1", "seconds": 5});
+    let victim = format!("127.0.0.1:{}", server.port);
+    let join = serde_json::json!({"replication": {"primary": victim, "replicas": ["10.0.0.9:6379"]}});
+    for (path, order) in [("/v1/usage", &sample), ("/v1/topology", &join)] {
+        let (status, told) = observer.post(path, TOKEN, order).await;
+        assert!(status == 403 && told.contains("must be signed"), "{path}: {status} {told}");
+        let (status, told) = observer.signed(&key(), path, order).await;
+        assert!(status == 403 && told.contains("does not fit"), "{path}: {status} {told}");
+    }
+    let window = "/v1/usage?token=run/read-1&fromUnixNanos=0&toUnixNanos=1";
+    assert_eq!(observer.get(window, TOKEN).await.0, 403, "who asks for the use ends the sampling");
+    let (status, told) = observer.signed(&operator, "/v1/usage", &sample).await;
+    assert_eq!(status, 200, "{told}");
+}
+
 #[tokio::test]
 async fn the_truth_is_told_to_who_may_ask() {
     let server = Redis::start(&["--requirepass", PASSWORD, "--io-threads", "2", "--maxmemory", "64mb"]).await;

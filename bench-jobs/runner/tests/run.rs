@@ -15,6 +15,7 @@ mod servers;
 
 use certificates::Certificates;
 use dragstrip_results::{
+    orders::SigningKey,
     protocol::{ClockOffset, RunnerStage},
     result::{FailureStep, Presence},
 };
@@ -80,6 +81,40 @@ async fn an_order_counts_once_and_only_with_the_token() {
     assert_eq!(first.unwrap().start_at_unix_nanos, Some(order.start_at_unix_nanos));
     assert_eq!(again.unwrap().start_at_unix_nanos, Some(order.start_at_unix_nanos));
     assert_eq!(pod.finished().await.result.failure, None);
+}
+
+#[tokio::test]
+async fn a_runner_with_the_operators_key_obeys_nobody_else() {
+    let server = Redis::start(&[]).await;
+    let key = || SigningKey::read(&SigningKey::generate().unwrap()).unwrap();
+    let (operator, stranger) = (key(), key());
+    let mut job = job(server.port, &loadgen(1));
+    job["orderKey"] = json!(operator.public());
+    let pod = Pod::new(&job).at_the_line().await;
+    let order = order_in(SOON);
+    let now = order.sent_at_unix_nanos / 1_000_000;
+    assert_eq!(pod.order(order, TOKEN).await.0, 403, "the token is no signature");
+    let (status, told) = pod.signed(order, |order| stranger.sign(order, now)).await;
+    assert!(status == 403 && told.contains("does not fit this pod's key"), "{status} {told}");
+    let (status, told) = pod.signed(order, |order| operator.sign(order, now - 120_000)).await;
+    assert!(status == 403 && told.contains("set the clocks"), "{status} {told}");
+    let state = pod.progress().await.expect("a question needs the token alone");
+    assert_eq!(state.start_at_unix_nanos, None, "a refused order counted");
+    let (status, told) = pod.signed(order, |order| operator.sign(order, now)).await;
+    assert_eq!(status, 200, "{told}");
+    assert_eq!(pod.finished().await.result.failure, None);
+}
+
+#[tokio::test]
+async fn a_name_that_leads_to_a_blocked_address_is_no_target() {
+    let server = Redis::start(&[]).await;
+    let mut job = job(server.port, &loadgen(1));
+    job["target"]["host"] = json!("localhost");
+    job["target"]["blocked"] = json!(["127.0.0.0/8", "::1/128"]);
+    let finished = Pod::new(&job).start().await.finished().await;
+    let failure = finished.failure();
+    assert_eq!(failure.step, FailureStep::Preflight);
+    assert!(failure.message.contains("policy blocks"), "{}", failure.message);
 }
 
 #[tokio::test]

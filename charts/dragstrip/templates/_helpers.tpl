@@ -1,23 +1,93 @@
+{{/* Chart name, shortened so that names made of it stay valid. */}}
+{{- define "dragstrip.name" -}}
+{{ .Values.nameOverride | default .Chart.Name | trunc 63 | trimSuffix "-" }}
+{{- end }}
+
+{{/* What the names of all objects of the release begin with: dragstrip for a release of that name. */}}
+{{- define "dragstrip.fullname" -}}
+{{- $name := include "dragstrip.name" . }}
+{{- if .Values.fullnameOverride -}}
+{{ .Values.fullnameOverride | trunc 50 | trimSuffix "-" }}
+{{- else if contains $name .Release.Name -}}
+{{ .Release.Name | trunc 50 | trimSuffix "-" }}
+{{- else -}}
+{{ printf "%s-%s" .Release.Name $name | trunc 50 | trimSuffix "-" }}
+{{- end }}
+{{- end }}
+
+{{/* Name of the operator's own objects. */}}
+{{- define "dragstrip.operator" -}}
+{{ include "dragstrip.fullname" . }}-operator
+{{- end }}
+
+{{- define "dragstrip.serviceAccount" -}}
+{{ .Values.serviceAccount.name | default (include "dragstrip.operator" .) }}
+{{- end }}
+
+{{/* Name of the Lease that the replicas elect their leader by; no Datastore's Lease has a dot in its name. */}}
+{{- define "dragstrip.leaderLease" -}}
+{{ include "dragstrip.operator" . }}.leader
+{{- end }}
+
 {{- define "dragstrip.tag" -}}
 {{ .Values.image.tag | default .Chart.AppVersion }}
 {{- end }}
 
+{{/* Reference of the image of this key: its digest where there is one, else the tag. */}}
+{{- define "dragstrip.image" -}}
+{{- $root := index . 0 }}
+{{- $key := index . 1 }}
+{{- $image := index $root.Values.image $key }}
+{{- with index $root.Values.image.digests $key -}}
+{{ $image }}@{{ . }}
+{{- else -}}
+{{ $image }}:{{ include "dragstrip.tag" $root }}
+{{- end }}
+{{- end }}
+
+{{/* Immutable in a Deployment: another selector would mean another Deployment. */}}
 {{- define "dragstrip.selector" -}}
-app.kubernetes.io/name: dragstrip
+app.kubernetes.io/name: {{ include "dragstrip.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/component: operator
 {{- end }}
 
+{{/* Labels that every object of the chart has. */}}
 {{- define "dragstrip.labels" -}}
 {{ include "dragstrip.selector" . }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
 {{- end }}
 
 {{- define "dragstrip.monitorLabels" -}}
 {{ include "dragstrip.labels" . }}
 {{- with .Values.monitors.labels }}
 {{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{/* The namespaces that are watched, as a JSON list; empty for all. */}}
+{{- define "dragstrip.watched" -}}
+{{- if eq .Values.rbac.scope "namespace" -}}
+{{ .Values.watchNamespaces | default (list .Release.Namespace) | uniq | toJson }}
+{{- else -}}
+{{- if .Values.watchNamespaces }}{{ fail "watchNamespaces is only of use with rbac.scope=namespace: with rbac.scope=cluster all namespaces are watched" }}{{ end -}}
+[]
+{{- end }}
+{{- end }}
+
+{{/* Where monitors look for the pods of runs and Datastores. */}}
+{{- define "dragstrip.monitoredNamespaces" -}}
+{{- with include "dragstrip.watched" . | fromJsonArray -}}
+matchNames:
+{{- range . }}
+- {{ . }}
+{{- end }}
+{{- else -}}
+any: true
 {{- end }}
 {{- end }}
 

@@ -7,7 +7,7 @@ use super::whole;
 use dragstrip_crds::{
     BenchmarkRunStatus,
     measured::{BatchStatistics, Estimate, LatencySummary, Metric, ScheduleRecord},
-    run::{NoiseStatus, PhaseStatus, RepetitionStatus},
+    run::{CostStatus, NoiseStatus, PhaseStatus, RepetitionStatus},
     units::thousands,
 };
 
@@ -67,6 +67,15 @@ fn repetition(row: &RepetitionStatus) -> Option<String> {
     (!parts.is_empty()).then(|| format!("repetition {}: {}", row.repetition, parts.join(", ")))
 }
 
+/// What a million operations cost, and whose nodes are paid for.
+fn cost(cost: &CostStatus) -> String {
+    let of =
+        [("the servers' nodes", cost.servers), ("servers' and clients' nodes", cost.servers_and_clients)];
+    let known =
+        of.into_iter().filter_map(|(whose, dollars)| Some(format!("{:.6} USD for {whose}", dollars?)));
+    format!("a million operations cost {}", known.collect::<Vec<_>>().join(", "))
+}
+
 fn of_phase(phase: &PhaseStatus) -> Vec<String> {
     let loaded = phase.loaded_keys.map(|keys| format!("{} keys loaded and counted before", thousands(keys)));
     let warmup = phase.warmup_seconds.map(|seconds| format!("{seconds} s of warm-up before, in no figure"));
@@ -80,6 +89,7 @@ fn of_phase(phase: &PhaseStatus) -> Vec<String> {
         .chain(mode)
         .chain(loaded)
         .chain(warmup)
+        .chain(phase.cost_per_million_operations_usd.as_ref().map(cost))
         .chain(phase.schedule.as_ref().map(schedule))
         .chain(phase.batches.as_ref().map(batches))
         .chain(phase.metrics.iter().map(metric))
@@ -126,6 +136,7 @@ mod tests {
                 "verdict": "Degraded",
                 "reasons": [{"reason": "Steal", "verdict": "Degraded", "message": "the hypervisor gave 3 % away"}],
                 "limitedBy": {"by": "Server", "evidence": "server thread redis-server of redis-0 at 99 %"},
+                "costPerMillionOperationsUsd": {"servers": 0.0036, "serversAndClients": 0.01},
                 "warmupSeconds": 2.0, "loadedKeys": 100_000,
                 "schedule": {"kind": "fixed", "operationsPerSecond": 50.0, "scheduled": 1000, "sent": 999,
                     "answered": 998, "unanswered": 2, "lagMilliseconds": {"p50": 0.02, "p99": 0.05, "p999": 0.9, "max": 1.5}},
@@ -148,6 +159,7 @@ mod tests {
                 "read: loadgen in mode Fast",
                 "read: 100,000 keys loaded and counted before",
                 "read: 2 s of warm-up before, in no figure",
+                "read: a million operations cost 0.003600 USD for the servers' nodes, 0.010000 USD for servers' and clients' nodes",
                 "read: open loop (fixed) at 50 ops/s: 1,000 scheduled, 999 sent, 998 answered, 2 unanswered; sent late by ms: p50 0.020, p99 0.050, p99.9 0.900, max 1.500",
                 "read: batches of 1,000 items (7 timed): 1.000 - 2.000 - 3.000 ms, 0.001 - 0.002 - 0.003 items/s, 0.001 - 0.002 - 0.003 MiB/s (low - mid - high)",
                 "read: memory: 4.5 MiB",

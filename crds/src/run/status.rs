@@ -95,6 +95,19 @@ pub struct NodeStatus {
     pub loads: bool,
 }
 
+/// What a million operations cost, in US dollars: (sum of the nodes' price per hour) / 3600 /
+/// (operations per second) x 1,000,000. A node counts whole, however much of it is used.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CostStatus {
+    /// The servers' nodes alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub servers: Option<f64>,
+    /// The servers' and the clients' nodes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub servers_and_clients: Option<f64>,
+}
+
 /// Memory of all servers' containers together, as the kernel counts it; of several
 /// repetitions the largest.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -307,7 +320,7 @@ pub struct RetryStatus {
 }
 
 /// Results of one phase.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PhaseStatus {
     /// The phase's name.
@@ -315,10 +328,8 @@ pub struct PhaseStatus {
     /// The tool.
     pub tool: ToolStatus,
     /// Per operation, TOTAL last; without a total where operations ran one after the other.
-    #[x_kube(merge_strategy = ListMerge::Map(vec!["operation".into()]))]
     pub operations: Vec<OperationStatus>,
     /// Per repetition.
-    #[x_kube(merge_strategy = ListMerge::Map(vec!["repetition".into()]))]
     pub repetitions: Vec<RepetitionStatus>,
     /// Whether its numbers may be believed: the worst of its repetitions' verdicts, and of
     /// how they differ.
@@ -348,6 +359,10 @@ pub struct PhaseStatus {
     /// Memory of the servers; absent where nobody could tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_memory: Option<ServerMemoryStatus>,
+    /// What a million operations cost, in US dollars; absent where the price of an instance
+    /// type is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_per_million_operations_usd: Option<CostStatus>,
     /// Seconds of load before each measured part.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warmup_seconds: Option<f64>,
@@ -432,7 +447,6 @@ pub struct BenchmarkRunStatus {
     pub target: Option<TargetStatus>,
     /// The nodes of its servers and clients, from the measurements that are stored.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub nodes: Vec<NodeStatus>,
     /// Whether the run's numbers may be believed: the worst of its phases' verdicts, and
     /// Invalid when it failed. Absent until it has ended.
@@ -451,7 +465,6 @@ pub struct BenchmarkRunStatus {
     pub headline: Option<Headline>,
     /// Results per phase, in the order of the spec.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub phases: Vec<PhaseStatus>,
     /// Repetitions that were lost and measured again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -463,7 +476,9 @@ pub struct BenchmarkRunStatus {
     /// and the load has begun.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grafana: Option<GrafanaStatus>,
-    /// Complete, Passed, TargetReady and ClientsReady.
+    /// Complete, Passed, TargetReady and ClientsReady; and of where servers and clients run
+    /// SameZone, SamePlacementGroup, ClientStronger, DistinctNodes, ExclusiveCPUs, IoUring
+    /// and ThreadsAsRequested, with the evidence in the message.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Vec<Condition>,

@@ -24,7 +24,8 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// A check, named as the bad state that it finds.
+/// A check, named as the bad state that it finds; those from [`SameZone`](Self::SameZone)
+/// on are conditions of the run, named as what is to hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub enum CheckName {
     /// The server answered with errors.
@@ -76,6 +77,33 @@ pub enum CheckName {
     /// Clients and server are in different zones or placement groups, or the clients
     /// have fewer CPUs than the server has threads.
     PlacementNotAsDeclared,
+    /// Clients and servers are in one zone.
+    SameZone,
+    /// Clients and servers are in one placement group.
+    SamePlacementGroup,
+    /// The clients' nodes are stronger than the servers'.
+    ClientStronger,
+    /// No client shares a machine with a server.
+    DistinctNodes,
+    /// The servers, and clients that ask for whole CPUs, have CPUs of their own.
+    ExclusiveCPUs,
+    /// The server uses Linux's `io_uring`.
+    IoUring,
+    /// The server runs with the declared threads.
+    ThreadsAsRequested,
+}
+
+impl CheckName {
+    /// Those that are conditions of the run, with the condition's type.
+    pub const CONDITIONS: [(Self, &'static str); 7] = [
+        (Self::SameZone, "SameZone"),
+        (Self::SamePlacementGroup, "SamePlacementGroup"),
+        (Self::ClientStronger, "ClientStronger"),
+        (Self::DistinctNodes, "DistinctNodes"),
+        (Self::ExclusiveCPUs, "ExclusiveCPUs"),
+        (Self::IoUring, "IoUring"),
+        (Self::ThreadsAsRequested, "ThreadsAsRequested"),
+    ];
 }
 
 impl fmt::Display for CheckName {
@@ -110,7 +138,11 @@ pub struct Requirement {
     /// the machine's CPU time), ForeignLoad (0.1 of the machine's CPUs),
     /// NetworkAllowanceExceeded (0 packets), LittleLawViolated (0.1 off), HighVariance (0.05,
     /// coefficient of variation), MemoryPressure (10 major page faults per second), NotSteady
-    /// (0.1 of the mean over the window), SharedNode and PlacementNotAsDeclared (no limit).
+    /// (0.1 of the mean over the window), SharedNode and PlacementNotAsDeclared (no limit). The conditions SameZone,
+    /// SamePlacementGroup, ClientStronger, DistinctNodes, ExclusiveCPUs, IoUring and
+    /// ThreadsAsRequested are named as what is to hold, have no limit, and are checked only
+    /// where they are named here: Required fails the run before load where one does not
+    /// hold or cannot be told.
     pub check: CheckName,
     /// Required (a finding fails the run), Warn (it makes the verdict Degraded) or Ignore (it is not made; the word is not Off, which YAML reads as false).
     /// Default Warn.

@@ -52,6 +52,32 @@ pub struct ExecSpec {
     #[schemars(length(min = 1, max = 16), inner(range(min = 0, max = 255)))]
     #[x_kube(merge_strategy = ListMerge::Set)]
     pub success_exit_codes: Vec<i32>,
+    /// Files for the tool from ConfigMaps, such as `[{configMap: workloads, mountPath: /workloads}]`.
+    /// None when absent.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["mountPath".into()]))]
+    pub files: Vec<ExecFiles>,
+    /// User and group id the tool runs as, not root, such as 1000, where its image has
+    /// files that others cannot use. 65532 when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 2_147_483_647))]
+    pub user: Option<i64>,
+}
+
+/// A ConfigMap's keys as files.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ExecFiles {
+    /// Name of a ConfigMap in the same namespace.
+    #[schemars(length(min = 1, max = 253))]
+    pub config_map: String,
+    /// Directory with a file for each key, read-only, such as /workloads. It hides what the
+    /// image has there.
+    #[schemars(length(min = 2, max = 256))]
+    #[x_kube(validation = Rule::new("self.startsWith('/') && !self.contains(':') && !self.contains('..') && self != '/tmp' && !self.startsWith('/dragstrip')")
+        .message("mountPath is an absolute path, such as /workloads, without .. or a colon; /tmp and /dragstrip are there already"))]
+    pub mount_path: String,
 }
 
 fn success() -> Vec<i32> {

@@ -235,3 +235,52 @@ fn requirements_name_a_check_that_has_a_level_and_a_limit_that_is_a_number() {
     );
     refused(&schema, &requiring(json!({"check": "Steal", "limit": "5%"})), "such as \"0.99\" or \"50\"");
 }
+
+#[test]
+fn clients_share_the_node_of_their_own_target_alone_and_stand_beside_servers_that_are_ours() {
+    let schema = schema::of::<BenchmarkRun>();
+    let clients = |clients: Value| run(move |s| s["clients"] = clients);
+    admitted(&schema, &clients(json!({"placement": {"sameNodeAs": "redis"}, "colocate": "Zone"})));
+    let other = clients(json!({"placement": {"sameNodeAs": "valkey"}}));
+    refused(&schema, &other, "name the target in clients.placement.sameNodeAs, or leave it out");
+    let outside = |fields: Value| {
+        run(move |s| {
+            s["target"] = json!({"external": {"address": "10.0.0.7:6379"}});
+            s["clients"] = fields;
+        })
+    };
+    refused(&schema, &outside(json!({"colocate": "PlacementGroup"})), "needs a Datastore as target");
+    refused(&schema, &outside(json!({"placement": {"sameNodeAs": "redis"}})), "name the target");
+    let own = run(|s| {
+        s["target"] = json!({"datastore": {"engine": "Redis", "threads": 1}});
+        s["clients"] = json!({"placement": {"sameNodeAs": "sprint"}});
+    });
+    admitted(&schema, &own);
+    refused(&schema, &clients(json!({"colocate": "Rack"})), "Rack");
+    refused(&schema, &clients(json!({"placement": {"zone": "a b"}})), "zone");
+    let datastore_schema = schema::of::<Datastore>();
+    let placed = |placement: Value| datastore(&json!({"placement": placement}));
+    admitted(
+        &datastore_schema,
+        &placed(json!({"zone": "us-east-1a", "placementGroup": "pg-1", "instanceType": "c7i.2xlarge"})),
+    );
+    refused(&datastore_schema, &placed(json!({"instanceType": ""})), "instanceType");
+    refused(&datastore_schema, &placed(json!({"rack": "r1"})), "rack");
+}
+
+#[test]
+fn conditions_are_named_as_requirements() {
+    let schema = schema::of::<BenchmarkRun>();
+    let names = [
+        "SameZone",
+        "SamePlacementGroup",
+        "ClientStronger",
+        "DistinctNodes",
+        "ExclusiveCPUs",
+        "IoUring",
+        "ThreadsAsRequested",
+    ];
+    let all: Vec<Value> = names.iter().map(|name| json!({"check": name, "level": "Required"})).collect();
+    admitted(&schema, &run(move |s| s["requirements"] = json!(all)));
+    refused(&schema, &run(|s| s["requirements"] = json!([{"check": "SameRack"}])), "SameRack");
+}

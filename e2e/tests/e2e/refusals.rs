@@ -12,7 +12,7 @@ use dragstrip_e2e::{
     manifests::{NO_IMAGE, ONE_PHASE, REDIS, against},
     with_namespace,
 };
-use k8s_openapi::api::core::v1::{Namespace, ResourceQuota};
+use k8s_openapi::api::core::v1::{LimitRange, Namespace, ResourceQuota};
 use kube::{
     Api,
     api::{Patch, PatchParams},
@@ -102,6 +102,26 @@ async fn clients_without_the_limits_that_a_quota_wants_are_told_which_field_has_
         env.delete::<BenchmarkRun>("unlimited").await?;
         env.run("limited", &format!("{}\n{limited}", against("redis", ONE_PHASE).trim_end())).await?;
         env.run_in("limited", RunPhase::Succeeded, TRIED_AGAIN).await?;
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_namespace_with_quotas_and_default_limits_has_servers_and_runs() -> Result<()> {
+    with_namespace("quota-and-limits", |env| async move {
+        let defaults = json!({"metadata": {"name": "defaults"}, "spec": {"limits": [{
+            "type": "Container", "default": {"cpu": "1", "memory": "512Mi"},
+            "max": {"cpu": "4", "memory": "1Gi"}, "min": {"cpu": "1m", "memory": "4Mi"},
+        }]}});
+        env.create::<LimitRange>(defaults).await?;
+        let hard = json!({
+            "pods": "10", "requests.cpu": "4", "requests.memory": "4Gi", "limits.cpu": "20", "limits.memory": "8Gi"
+        });
+        quota(&env, hard).await?;
+        redis(&env).await?;
+        env.run("limited", &against("redis", ONE_PHASE)).await?;
+        env.run_in("limited", RunPhase::Succeeded, SHORT_RUN).await?;
         Ok(())
     })
     .await

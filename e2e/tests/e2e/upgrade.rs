@@ -6,7 +6,7 @@ use dragstrip_crds::run::RunPhase;
 use dragstrip_e2e::{
     SHORT_RUN, alone,
     faults::{local, testbed},
-    helm::upgraded,
+    helm::{self, upgraded},
     manifests::{ONE_PHASE, against},
     not_run, operator,
     results::{self, never_together, plausible},
@@ -54,7 +54,7 @@ async fn an_upgrade_of_the_operator_in_mid_run_restarts_no_server_and_the_run_su
         let old = operator::await_ready(&env.client, None).await?.metadata.uid;
         env.run("unmoved", &against("redis", PHASES)).await?;
         env.load_runs("unmoved", "write", SHORT_RUN).await?;
-        let settings = [format!("image.runner={NEXT_RUNNER}"), "podAnnotations.upgraded=yes".to_owned()];
+        let settings = [&*format!("image.runner={NEXT_RUNNER}"), "podAnnotations.upgraded=yes"];
         let measured = Box::pin(async {
             let new = operator::await_ready(&env.client, old.as_deref()).await?.metadata.uid;
             ensure!(new != old, "the operator was not replaced");
@@ -76,6 +76,42 @@ async fn an_upgrade_of_the_operator_in_mid_run_restarts_no_server_and_the_run_su
             Ok(())
         });
         upgraded(&settings, measured).await
+    })
+    .await
+}
+
+/// The chart that was installed first.
+const FIRST: &str = "v0.1.0";
+
+#[tokio::test]
+async fn an_upgrade_from_the_first_chart_in_mid_run_loses_nothing() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let Some(first) = helm::chart_at(FIRST, directory.path())? else {
+        not_run("an upgrade from the first chart", "the sources have no tag v0.1.0: git fetch --tags");
+        return Ok(());
+    };
+    alone("first-chart", |env| async move {
+        let measured = Box::pin(async {
+            redis(&env).await?;
+            let before = life(&env, "redis").await?;
+            let old = operator::await_ready(&env.client, None).await?.metadata.uid;
+            env.run("unmoved", &against("redis", PHASES)).await?;
+            env.run("behind", &against("redis", ONE_PHASE)).await?;
+            env.load_runs("unmoved", "write", SHORT_RUN).await?;
+            helm::upgrade(helm::CHART, &["podAnnotations.upgraded=yes"]).await?;
+            let new = operator::await_ready(&env.client, old.as_deref()).await?.metadata.uid;
+            ensure!(new != old, "the operator was not replaced");
+            let run = env.run_in("unmoved", RunPhase::Succeeded, SHORT_RUN).await?;
+            let status = results::status(&run)?;
+            ensure!(status.retries.is_empty(), "a measurement was made twice: {:?}", status.retries);
+            never_together(&env.results(&run).await?)?;
+            // Its place in the queue was kept, and its turn comes.
+            env.run_in("behind", RunPhase::Succeeded, SHORT_RUN).await?;
+            let now = life(&env, "redis").await?;
+            ensure!(now == before, "the upgrade restarted the server: {before:?} became {now:?}");
+            Ok(())
+        });
+        helm::upgraded_to(&first, &[], measured).await
     })
     .await
 }

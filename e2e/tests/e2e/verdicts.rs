@@ -201,11 +201,7 @@ async fn a_narrow_network_is_the_limit() -> Result<()> {
     .await
 }
 
-/// Labels of a node for as long as a test needs them.
-async fn zone(node: &str, zone: &str) -> Result<()> {
-    let label = format!("topology.kubernetes.io/zone{zone}");
-    kubectl::must(&["label", "--overwrite", "node", node, &label], "").await.map(|_| ())
-}
+const ZONE: &str = "topology.kubernetes.io/zone";
 
 #[tokio::test]
 async fn different_zones_and_one_machine_under_two_nodes_are_told() -> Result<()> {
@@ -214,17 +210,13 @@ async fn different_zones_and_one_machine_under_two_nodes_are_told() -> Result<()
         let (server, client) = (&all.servers[0], &all.clients[0]);
         env.datastore("redis", &nodes::server_on(REDIS, server)).await?;
         env.datastore_ready("redis").await?;
-        zone(server, "=east").await?;
-        zone(client, "=west").await?;
         let spec = format!(
             "{}{}- {{check: ScheduleLag, limit: '0.1'}}\n",
             nodes::clients_on(client),
             judged("redis", RATED).replace("- {check: SharedNode, level: Ignore}\n", "")
         );
-        let outcome = succeeded(&env, "apart", &spec).await;
-        zone(server, "-").await?;
-        zone(client, "-").await?;
-        let run = outcome?;
+        let apart = env.relabelled(client, ZONE, "west", succeeded(&env, "apart", &spec));
+        let run = env.relabelled(server, ZONE, "east", apart).await?;
         let mut told = names(&run)?;
         told.retain(|reason| reason != "SharedNode" || !faults::local());
         ensure!(told == ["PlacementNotAsDeclared"], "{told:?}");

@@ -241,34 +241,39 @@ pub async fn start_beside_history(
         Ok(cluster.api::<BenchmarkRun>(HISTORY).get(LAST).await?.status.is_some())
     };
     until("the status of the run that is listed last", 3 * MINUTE, seen).await?;
+    // All are told in one answer that goes on for seconds: silence alone says nothing of them.
+    let shown = arguments.finished.min(SHOWN);
+    let told = async || Ok(operator.page().await?.matches(ENDED).count() >= shown);
+    until("the metrics of the runs that ended last", MINUTE, told).await?;
+    let told_after = operator.started().elapsed();
     let (settled, _) = operator.settled_by(operator.started(), 4 * MINUTE).await?;
     let memory = operator.memory()?;
     let name = format!("{} finished and {} active runs", arguments.finished, arguments.active);
     report.judged(&format!("{name}: memory"), memory.now, "MiB", 64.0, K6_THOUSAND);
     report.judged(&format!("{name}: most memory"), memory.most, "MiB", 64.0, "");
     report.judged(&format!("{name}: quiet after"), settled.seconds, "s", 5.0, "");
+    report.judged(&format!("{name}: metrics whole after"), told_after.as_secs_f64(), "s", 5.0, "");
     report.judged(&format!("{name}: calls"), settled.calls.all as f64, "calls", 100.0, "");
     // One that was never found waiting does not tell, and misses the goal: NaN is at most nothing.
     let most = Some(operator.most_in_flight()).filter(|most| *most > 0).map_or(f64::NAN, |most| most as f64);
     report.judged(&format!("{name}: in flight at most"), most, "calls", 64.0, "");
-    metrics_page(operator, arguments.finished, report).await
+    metrics_page(operator, shown, report).await
 }
 
 /// Runs that have ended and are told by metrics, unless the operator is told otherwise.
 const SHOWN: usize = 200;
+/// What a run that has ended is told by.
+const ENDED: &str = "dragstrip_run_end_timestamp_seconds{";
 
-/// The page of metrics, once it tells of as many of the `finished` runs as it may.
-async fn metrics_page(operator: &Operator, finished: usize, report: &mut Report) -> Result<()> {
-    let ended = "dragstrip_run_end_timestamp_seconds{";
-    let told = async || Ok(operator.page().await?.matches(ended).count() >= finished.min(SHOWN));
-    until("the metrics of the runs that ended last", MINUTE, told).await?;
+/// The page of metrics, which tells of `shown` runs that ended.
+async fn metrics_page(operator: &Operator, shown: usize, report: &mut Report) -> Result<()> {
     let (mut fastest, mut bytes) = (f64::INFINITY, 0);
     for _ in 0..20 {
         let begun = Instant::now();
         bytes = operator.page().await?.len();
         fastest = fastest.min(begun.elapsed().as_secs_f64() * 1000.0);
     }
-    let name = format!("metrics of {} finished runs", finished.min(SHOWN));
+    let name = format!("metrics of {shown} finished runs");
     report.judged(&format!("{name}: fastest of 20 answers"), fastest, "ms", 50.0, "");
     report.judged(&format!("{name}: size"), bytes as f64 / f64::from(1 << 20), "MiB", 2.0, "");
     Ok(())

@@ -1,8 +1,9 @@
 //! The operator's side of runners and observers: small HTTP requests to pod
-//! addresses, with the token that says who is meant.
+//! addresses, with the token that says who is meant, and what commands them signed.
 
 use dragstrip_results::{
     observed::Observation,
+    orders::{Order, SIGNATURE_HEADER, SigningKey},
     protocol::{
         CLOCK_PATH, ClockOffset, ClockReading, OBSERVED_PATH, OBSERVER_PORT, PROGRESS_PATH, RUNNER_PORT,
         RunnerState, START_PATH, StartOrder, TOKEN_HEADER, TOPOLOGY_PATH, TopologyOrder, TopologyState,
@@ -11,10 +12,11 @@ use dragstrip_results::{
     usage::ServerUsage,
 };
 use jiff::Timestamp;
-use reqwest::{RequestBuilder, StatusCode};
-use serde::de::DeserializeOwned;
+use reqwest::{RequestBuilder, Response, StatusCode, header::CONTENT_TYPE, redirect};
+use serde::{Serialize, de::DeserializeOwned};
 use std::{
-    net::IpAddr,
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -26,6 +28,11 @@ const JOINED_WITHIN: Duration = Duration::from_secs(25);
 
 /// How long an observer may take to begin to sample: clients stand at the line.
 const SAMPLED_WITHIN: Duration = Duration::from_millis(300);
+
+/// Longest answer that is read, in bytes: the use of 64 servers takes a tenth of it.
+const LONGEST_ANSWER: usize = 1 << 20;
+/// Characters of a refusal that are told.
+const REASON_CHARACTERS: usize = 500;
 
 /// How often an agent's clock is read; the quickest answer counts.
 const CLOCK_READINGS: usize = 7;
@@ -45,6 +52,30 @@ pub enum AgentError {
         #[source]
         source: reqwest::Error,
     },
+    /// It answered with more than any agent has to say.
+    #[error("{url} answered with more than {LONGEST_ANSWER} bytes")]
+    TooLong {
+        /// What was asked.
+        url: String,
+    },
+    /// What it answered is not what agents say.
+    #[error("{url} answered with something else than was asked for")]
+    Undecodable {
+        /// What was asked.
+        url: String,
+        /// What is wrong with it.
+        #[source]
+        source: serde_json::Error,
+    },
+    /// The order cannot be written.
+    #[error("failed to write the order for {url}")]
+    Encode {
+        /// What was to be told.
+        url: String,
+        /// Why not.
+        #[source]
+        source: serde_json::Error,
+    },
     /// It answered, but not with what was asked for.
     #[error("{url} answered {status}: {text}")]
     Refused {
@@ -59,42 +90,101 @@ pub enum AgentError {
 
 /// An HTTP client for agents.
 #[derive(Debug, Clone)]
-pub struct Agents(reqwest::Client);
+pub struct Agents {
+    client: reqwest::Client,
+    key: Arc<SigningKey>,
+}
 
-fn url(address: IpAddr, port: u16, path: &str) -> String {
-    format!("http://{}{path}", std::net::SocketAddr::new(address, port))
+fn url(agent: SocketAddr, path: &str) -> String {
+    format!("http://{agent}{path}")
+}
+
+/// The body of an answer, as far as an agent may talk.
+async fn body(mut response: Response, url: &str) -> Result<Vec<u8>, AgentError> {
+    let unreachable = |source| AgentError::Unreachable { url: url.to_owned(), source };
+    let mut body = Vec::new();
+    while let Some(chunk) = response.chunk().await.map_err(unreachable)? {
+        if body.len() + chunk.len() > LONGEST_ANSWER {
+            return Err(AgentError::TooLong { url: url.to_owned() });
+        }
+        body.extend_from_slice(&chunk);
+    }
+    Ok(body)
+}
+
+/// Sends `request` to `url` and takes the answer.
+async fn answer<T: DeserializeOwned>(
+    request: RequestBuilder,
+    url: String,
+    token: &str,
+) -> Result<T, AgentError> {
+    let unreachable = |source| AgentError::Unreachable { url: url.clone(), source };
+    let response = request.header(TOKEN_HEADER, token).send().await.map_err(unreachable)?;
+    let status = response.status();
+    let body = body(response, &url).await?;
+    if status.is_success() {
+        return serde_json::from_slice(&body).map_err(|source| AgentError::Undecodable { url, source });
+    }
+    let text = String::from_utf8_lossy(&body).chars().take(REASON_CHARACTERS).collect();
+    Err(AgentError::Refused { url, status, text })
 }
 
 impl Agents {
-    /// A client that uses no proxy: pods are reached directly.
-    pub fn new() -> Result<Self, AgentError> {
-        reqwest::Client::builder()
+    /// A client that signs with `key`. It uses no proxy, since pods are reached directly,
+    /// and goes nowhere else than it is told to.
+    pub fn new(key: SigningKey) -> Result<Self, AgentError> {
+        let client = reqwest::Client::builder()
             .no_proxy()
+            .redirect(redirect::Policy::none())
             .timeout(ANSWER_WITHIN)
             .build()
-            .map(Self)
-            .map_err(AgentError::Client)
+            .map_err(AgentError::Client)?;
+        Ok(Self { client, key: Arc::new(key) })
     }
 
+    /// Asks what changes nothing.
     async fn ask<T: DeserializeOwned>(
-        request: RequestBuilder,
-        url: String,
+        &self,
+        agent: SocketAddr,
+        path: &str,
         token: &str,
     ) -> Result<T, AgentError> {
-        let unreachable = |source| AgentError::Unreachable { url: url.clone(), source };
-        let response = request.header(TOKEN_HEADER, token).send().await.map_err(unreachable)?;
-        let status = response.status();
-        if status.is_success() {
-            return response.json().await.map_err(unreachable);
-        }
-        let text = response.text().await.map_err(unreachable)?.chars().take(500).collect();
-        Err(AgentError::Refused { url, status, text })
+        let url = url(agent, path);
+        answer(self.client.get(&url), url, token).await
+    }
+
+    /// `request` for `path` of `agent`, signed.
+    fn signed(
+        &self,
+        request: RequestBuilder,
+        method: &str,
+        (agent, path, token): (SocketAddr, &str, &str),
+        body: Vec<u8>,
+    ) -> RequestBuilder {
+        let order = Order { method, path, token, agent, body: &body };
+        let signature = self.key.sign(&order, Timestamp::now().as_millisecond());
+        request.header(SIGNATURE_HEADER, signature).body(body)
+    }
+
+    /// Gives `order`, which is done within a time.
+    async fn command<T: DeserializeOwned>(
+        &self,
+        agent: SocketAddr,
+        path: &str,
+        token: &str,
+        order: &impl Serialize,
+        within: Duration,
+    ) -> Result<T, AgentError> {
+        let url = url(agent, path);
+        let body =
+            serde_json::to_vec(order).map_err(|source| AgentError::Encode { url: url.clone(), source })?;
+        let request = self.client.post(&url).timeout(within).header(CONTENT_TYPE, "application/json");
+        answer(self.signed(request, "POST", (agent, path, token), body), url, token).await
     }
 
     /// What the server beside the observer at `address` says of itself.
     pub async fn observe(&self, address: IpAddr, token: &str) -> Result<Observation, AgentError> {
-        let url = url(address, OBSERVER_PORT, OBSERVED_PATH);
-        Self::ask(self.0.get(&url), url, token).await
+        self.ask(SocketAddr::new(address, OBSERVER_PORT), OBSERVED_PATH, token).await
     }
 
     /// Has the observer at `address` join servers; repeating it changes nothing.
@@ -104,21 +194,20 @@ impl Agents {
         token: &str,
         order: &TopologyOrder,
     ) -> Result<TopologyState, AgentError> {
-        let url = url(address, OBSERVER_PORT, TOPOLOGY_PATH);
-        Self::ask(self.0.post(&url).timeout(JOINED_WITHIN).json(order), url, token).await
+        let observer = SocketAddr::new(address, OBSERVER_PORT);
+        self.command(observer, TOPOLOGY_PATH, token, order, JOINED_WITHIN).await
     }
 
     /// Where the runner at `address` stands.
     pub async fn progress(&self, address: IpAddr, token: &str) -> Result<RunnerState, AgentError> {
-        let url = url(address, RUNNER_PORT, PROGRESS_PATH);
-        Self::ask(self.0.get(&url), url, token).await
+        self.ask(SocketAddr::new(address, RUNNER_PORT), PROGRESS_PATH, token).await
     }
 
     /// Has the observer at `address` sample what its servers use; repeating it changes
     /// nothing.
     pub async fn sample(&self, address: IpAddr, token: &str, order: &UsageOrder) -> Result<(), AgentError> {
-        let url = url(address, OBSERVER_PORT, USAGE_PATH);
-        Self::ask(self.0.post(&url).timeout(SAMPLED_WITHIN).json(order), url, token).await
+        let observer = SocketAddr::new(address, OBSERVER_PORT);
+        self.command(observer, USAGE_PATH, token, order, SAMPLED_WITHIN).await
     }
 
     /// What the servers beside the observer at `address` used in `window`, by its clock.
@@ -128,8 +217,11 @@ impl Agents {
         token: &str,
         window: &UsageWindow,
     ) -> Result<Vec<ServerUsage>, AgentError> {
-        let url = url(address, OBSERVER_PORT, &usage_query(window));
-        Self::ask(self.0.get(&url), url, token).await
+        let (observer, path) = (SocketAddr::new(address, OBSERVER_PORT), usage_query(window));
+        let url = url(observer, &path);
+        // It ends the sampling.
+        let request = self.signed(self.client.get(&url), "GET", (observer, &path, token), Vec::new());
+        answer(request, url, token).await
     }
 
     /// How far the clock of the agent at `address` and `port` is from this one's: of
@@ -143,12 +235,12 @@ impl Agents {
     ) -> Result<Option<ClockOffset>, AgentError> {
         let mut best: Option<ClockOffset> = None;
         for _ in 0..CLOCK_READINGS {
-            let url = url(address, port, CLOCK_PATH);
             let (asked, clock) = (Timestamp::now(), Instant::now());
-            let reading: ClockReading = match Self::ask(self.0.get(&url), url, token).await {
-                Err(AgentError::Refused { status: StatusCode::NOT_FOUND, .. }) => return Ok(None),
-                answer => answer?,
-            };
+            let reading: ClockReading =
+                match self.ask(SocketAddr::new(address, port), CLOCK_PATH, token).await {
+                    Err(AgentError::Refused { status: StatusCode::NOT_FOUND, .. }) => return Ok(None),
+                    answer => answer?,
+                };
             let offset = offset(asked, clock.elapsed(), reading);
             best = best.filter(|best| best.uncertainty_nanos <= offset.uncertainty_nanos).or(Some(offset));
         }
@@ -162,8 +254,8 @@ impl Agents {
         token: &str,
         order: StartOrder,
     ) -> Result<RunnerState, AgentError> {
-        let url = url(address, RUNNER_PORT, START_PATH);
-        Self::ask(self.0.post(&url).json(&order), url, token).await
+        let runner = SocketAddr::new(address, RUNNER_PORT);
+        self.command(runner, START_PATH, token, &order, ANSWER_WITHIN).await
     }
 }
 
@@ -185,6 +277,48 @@ fn offset(asked: Timestamp, round_trip: Duration, reading: ClockReading) -> Cloc
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn agents() -> Agents {
+        Agents::new(SigningKey::read(&SigningKey::generate().unwrap()).unwrap()).unwrap()
+    }
+
+    /// An agent that gives everybody the same answer; where it listens.
+    async fn agent(
+        answer: impl Fn() -> http::Response<String> + Clone + Send + Sync + 'static,
+    ) -> SocketAddr {
+        let router = axum::Router::new().fallback(move || async move { answer() });
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        address
+    }
+
+    #[tokio::test]
+    async fn an_agent_that_sends_the_operator_elsewhere_is_not_followed() {
+        let secret = agent(|| http::Response::new("\"of another\"".to_owned())).await;
+        let redirecting = agent(move || {
+            let elsewhere =
+                http::Response::builder().status(307).header("location", format!("http://{secret}/"));
+            elsewhere.body(String::new()).unwrap()
+        })
+        .await;
+        let told = agents().ask::<String>(redirecting, PROGRESS_PATH, "token").await.unwrap_err();
+        assert!(matches!(&told, AgentError::Refused { status, .. } if status.as_u16() == 307), "{told:?}");
+    }
+
+    #[tokio::test]
+    async fn of_an_agents_answer_no_more_is_read_than_any_has_to_say() {
+        let talkative = agent(|| http::Response::new(" ".repeat(LONGEST_ANSWER + 1))).await;
+        let told = agents().ask::<String>(talkative, PROGRESS_PATH, "token").await.unwrap_err();
+        assert!(matches!(told, AgentError::TooLong { .. }), "{told:?}");
+        let nested = agent(|| http::Response::new("[".repeat(100_000))).await;
+        let told = agents().ask::<serde_json::Value>(nested, PROGRESS_PATH, "token").await.unwrap_err();
+        assert!(matches!(told, AgentError::Undecodable { .. }), "{told:?}");
+        let refusing =
+            agent(|| http::Response::builder().status(403).body("no ".repeat(1000)).unwrap()).await;
+        let told = agents().ask::<String>(refusing, PROGRESS_PATH, "token").await.unwrap_err().to_string();
+        assert!(told.contains("403") && told.len() < 1000, "{told}");
+    }
 
     #[test]
     fn a_window_is_asked_for_as_observers_read_it() {

@@ -33,9 +33,13 @@ pub fn address(pod: &Pod) -> Option<IpAddr> {
     pod.status.as_ref()?.pod_ip.as_ref()?.parse().ok()
 }
 
-/// Whether the pod was made by the Job called `job`.
-pub fn is_of_job(pod: &Pod, job: &str) -> bool {
-    pod.labels().get("batch.kubernetes.io/job-name").is_some_and(|name| name == job)
+/// Whether the pod was made by the Job called `job`, with this `uid` where that is known.
+/// Its owner tells: anybody may write labels.
+pub fn is_of_job(pod: &Pod, job: &str, uid: Option<&str>) -> bool {
+    let maker = pod.owner_references().iter().find(|owner| owner.controller == Some(true));
+    maker.is_some_and(|maker| {
+        maker.kind == "Job" && maker.name == job && uid.is_none_or(|uid| maker.uid == uid)
+    })
 }
 
 /// Whether the pod has ended, well or badly.
@@ -135,22 +139,92 @@ pub fn unscheduled(pod: &Pod) -> Option<&str> {
     refused.then(|| scheduled.message.as_deref().unwrap_or("no node fits"))
 }
 
+/// Why no node takes a pod that wants ports of its node's own.
+pub fn port_conflict(pod: &Pod) -> Option<String> {
+    let scheduler = unscheduled(pod).filter(|scheduler| scheduler.contains("free ports"))?;
+    let ports = pod.spec.iter().flat_map(|spec| &spec.containers).flat_map(|it| it.ports.iter().flatten());
+    let ports: Vec<String> = ports.filter_map(|port| port.host_port).map(|port| port.to_string()).collect();
+    Some(format!(
+        "pod {} uses its node's network (pod.hostNetwork), and one of its ports {} is taken on a node that would do: remove the pod that has it, add or select another node, or leave hostNetwork out: {scheduler}",
+        pod.name_any(),
+        ports.join(", ")
+    ))
+}
+
 fn unschedulable(pod: &Pod) -> Option<Trouble> {
     let scheduler = unscheduled(pod)?;
     Some(Trouble {
         reason: "Unschedulable".to_owned(),
-        message: format!("pod {}: {scheduler}", pod.name_any()),
+        message: port_conflict(pod).unwrap_or_else(|| format!("pod {}: {scheduler}", pod.name_any())),
     })
+}
+
+/// Reasons with which a kubelet refuses a pod whose CPUs it cannot give as asked, with the remedy.
+const REFUSALS: [(&str, &str); 3] = [
+    (
+        "SMTAlignmentError",
+        "the node gives exclusive CPUs by whole cores only (full-pcpus-only): ask for a multiple of its threads per core, such as an even number, in resources or by threads",
+    ),
+    (
+        "TopologyAffinityError",
+        "the CPUs do not fit as the node's topology manager wants them, such as on one NUMA node: ask for fewer, or select a larger node",
+    ),
+    (
+        "UnexpectedAdmissionError",
+        "the node cannot give what the pod asks for, such as exclusive CPUs that others hold: ask for fewer, or select another node",
+    ),
+];
+
+/// What helps against a kubelet's refusal for `reason`; `None` where it is another matter.
+pub fn remedy(reason: &str) -> Option<&'static str> {
+    REFUSALS.iter().find(|(refusal, _)| *refusal == reason).map(|(_, remedy)| *remedy)
+}
+
+/// A kubelet's refusal of `pod`, from its own `reason` and `message`.
+pub fn refusal(pod: &Pod, reason: &str, message: &str) -> Option<Trouble> {
+    let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).unwrap_or("its node");
+    Some(Trouble {
+        message: format!("pod {}: {node} refuses it: {message}: {}", pod.name_any(), remedy(reason)?),
+        reason: reason.to_owned(),
+    })
+}
+
+/// Whether the kubelet of its node refused `pod`.
+fn refused(pod: &Pod) -> Option<Trouble> {
+    let status = pod.status.as_ref().filter(|_| ended(pod))?;
+    refusal(pod, status.reason.as_deref()?, status.message.as_deref().unwrap_or("no details given"))
 }
 
 /// What holds the pod up, if anything does.
 pub fn trouble(pod: &Pod) -> Option<Trouble> {
-    unschedulable(pod).or_else(|| waiting(pod))
+    unschedulable(pod).or_else(|| refused(pod)).or_else(|| waiting(pod))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_pod_is_of_the_job_that_owns_it_whatever_its_labels_say() {
+        let made_by = |owner: serde_json::Value| -> Pod {
+            serde_json::from_value(serde_json::json!({"metadata": {
+                "labels": {"batch.kubernetes.io/job-name": "sprint-read-1", "job-name": "sprint-read-1"},
+                "ownerReferences": owner,
+            }}))
+            .unwrap()
+        };
+        let owner = |kind: &str, uid: &str, controller: bool| {
+            serde_json::json!([{
+                "apiVersion": "batch/v1", "kind": kind, "name": "sprint-read-1", "uid": uid, "controller": controller
+            }])
+        };
+        let is = |owner| is_of_job(&made_by(owner), "sprint-read-1", Some("job-uid"));
+        assert!(is(owner("Job", "job-uid", true)));
+        assert!(!is(owner("Job", "former-uid", true)), "of a former Job of that name");
+        assert!(!is(owner("Job", "job-uid", false)), "it only refers to the Job");
+        assert!(!is(owner("ReplicaSet", "job-uid", true)), "of another kind");
+        assert!(!is(serde_json::json!([])), "it only has the label");
+    }
 
     fn pod(status: serde_json::Value) -> Pod {
         serde_json::from_value(serde_json::json!({"metadata": {"name": "p"}, "status": status})).unwrap()
@@ -165,6 +239,37 @@ mod tests {
         .unwrap();
         assert_eq!(found.reason, "ImageUnavailable");
         assert!(found.message.contains("example.com/none:1"), "{}", found.message);
+    }
+
+    #[test]
+    fn an_odd_number_of_cpus_where_whole_cores_are_given_is_told_with_the_remedy() {
+        let found = trouble(&pod(serde_json::json!({
+            "phase": "Failed", "reason": "SMTAlignmentError",
+            "message": "Pod was rejected: SMT Alignment Error: requested 3 cpus not multiple cpus per core = 2"
+        })))
+        .unwrap();
+        assert_eq!(found.reason, "SMTAlignmentError");
+        assert!(found.message.contains("requested 3 cpus"), "{}", found.message);
+        assert!(found.message.contains("such as an even number"), "{}", found.message);
+        let evicted = serde_json::json!({"phase": "Failed", "reason": "Evicted", "message": "low on memory"});
+        assert_eq!(trouble(&pod(evicted)), None, "another matter");
+    }
+
+    #[test]
+    fn a_port_of_the_node_that_is_taken_is_told_with_the_remedy() {
+        let mut waiting = pod(serde_json::json!({"conditions": [{
+            "type": "PodScheduled", "status": "False", "reason": "Unschedulable",
+            "message": "0/4 nodes are available: 1 node(s) didn't have free ports for the requested pod ports."
+        }]}));
+        let ports = serde_json::json!({"containers": [{"name": "server", "ports": [
+            {"containerPort": 6379, "hostPort": 6379}, {"containerPort": 9180, "hostPort": 9180}
+        ]}]});
+        waiting.spec = serde_json::from_value(ports).unwrap();
+        let found = trouble(&waiting).unwrap().message;
+        assert!(
+            found.contains("its ports 6379, 9180 is taken") && found.contains("leave hostNetwork out"),
+            "{found}"
+        );
     }
 
     #[test]

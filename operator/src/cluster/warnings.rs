@@ -118,6 +118,28 @@ pub fn trouble<E: Borrow<Event>>(pod: &Pod, events: &[E]) -> Option<Trouble> {
     })
 }
 
+/// A StatefulSet makes a pod that a kubelet refused anew at once: what was said of one so
+/// shortly before the next was made is true of that one too.
+const SAME_REFUSAL: SignedDuration = SignedDuration::from_secs(30);
+
+/// Whether `event` says that a kubelet refused a pod.
+pub fn is_refusal(event: &Event) -> bool {
+    event.reason.as_deref().is_some_and(|reason| pods::remedy(reason).is_some())
+}
+
+/// A kubelet's refusal of `pod`, or of the one that it replaces, while none of its containers runs.
+pub fn refused_by_kubelet<E: Borrow<Event>>(pod: &Pod, events: &[E]) -> Option<Trouble> {
+    let started = pods::containers(pod).any(|container| container.started == Some(true));
+    let created = pod.metadata.creation_timestamp.as_ref().filter(|_| !started)?.0;
+    let about = |event: &&Event| {
+        event.involved_object.name == pod.metadata.name
+            && last_seen(event).is_some_and(|seen| created.duration_since(seen) <= SAME_REFUSAL)
+    };
+    let refusals = events.iter().map(Borrow::borrow).filter(|event| is_refusal(event)).filter(about);
+    let newest = refusals.max_by_key(|event| last_seen(event))?;
+    pods::refusal(pod, newest.reason.as_deref()?, newest.message.as_deref().unwrap_or("no details given"))
+}
+
 /// Why a Job or StatefulSet makes no pod, in the words of who refused it: a quota, a
 /// limit range, Pod Security, an admission policy.
 pub fn refusal<E: Borrow<Event>>(maker: &impl ResourceExt, events: &[E]) -> Option<Trouble> {
@@ -236,6 +258,24 @@ mod tests {
             "{}",
             found.message
         );
+    }
+
+    #[test]
+    fn a_kubelets_refusal_is_told_of_the_next_pod_too_and_not_for_ever() {
+        let refusal = event("former", "SMTAlignmentError", "SMT Alignment Error: requested 3 cpus", LATE);
+        let mut refusal = (*refusal).clone();
+        refusal.involved_object.name = Some("p".to_owned());
+        let found = |created: &str, started: bool| {
+            let mut next = pod(json!({"phase": "Pending", "containerStatuses": [{
+                "name": "server", "image": "i", "imageID": "", "ready": false, "restartCount": 0, "started": started
+            }]}));
+            next.metadata.creation_timestamp = serde_json::from_value(json!(created)).unwrap();
+            refused_by_kubelet(&next, std::slice::from_ref(&refusal))
+        };
+        let told = found("2026-01-01T00:00:03Z", false).unwrap();
+        assert!(told.message.contains("n refuses it: SMT Alignment Error"), "{}", told.message);
+        assert_eq!(found("2026-01-01T00:00:03Z", true), None, "it runs");
+        assert_eq!(found("2026-01-01T00:10:00Z", false), None, "that was long ago");
     }
 
     #[test]

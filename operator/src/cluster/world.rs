@@ -1,7 +1,7 @@
 //! What the cluster has that concerns us: one watch per kind for the whole
 //! process, pruned to what is read. Needs the client.
 
-use super::{feed::Feed, finished::FinishedRun, undecodable::Undecodable};
+use super::{feed::Feed, finished::FinishedRun, scope::Scope, undecodable::Undecodable};
 use crate::{labels, metrics::Metrics};
 use dragstrip_crds::{BenchmarkRun, Datastore};
 use k8s_openapi::api::{
@@ -12,7 +12,7 @@ use k8s_openapi::api::{
     policy::v1::PodDisruptionBudget,
 };
 use kube::{
-    Client, ResourceExt,
+    Api, Client, ResourceExt,
     runtime::{reflector::Store, watcher},
 };
 
@@ -120,34 +120,34 @@ fn keep_budget(budget: &mut PodDisruptionBudget) -> bool {
 }
 
 impl Feeds {
-    /// Watches that begin with [`Feeds::run`].
-    pub fn new(client: &Client, metrics: &Metrics) -> Self {
+    /// Watches that begin with [`Feeds::run`], of all nodes and of the namespaces of `scope`;
+    /// Leases also of the operator's `own_namespace`, where those of nodes are.
+    pub fn new(client: &Client, scope: &Scope, own_namespace: &str, metrics: &Metrics) -> Self {
         let labelled = |selector: &str| watcher::Config::default().labels(selector);
         let with_fields = |selector: &str| watcher::Config::default().fields(selector);
-        let ours = || labelled("app.kubernetes.io/managed-by=dragstrip-operator");
+        let (all, ours) =
+            (watcher::Config::default(), labelled("app.kubernetes.io/managed-by=dragstrip-operator"));
         let component = format!("{} in ({},{})", labels::COMPONENT, labels::SERVER, labels::CLIENT);
+        let under_way = with_fields("status.finishedAt=");
+        let expiring = with_fields("status.finishedAt!=,spec.ttlAfterFinished!=");
         Self {
-            nodes: Feed::new(client, watcher::Config::default(), keep_node),
-            pods: Feed::new(client, labelled(&component), keep_pod),
-            jobs: Feed::new(client, ours(), keep_job),
-            leases: Feed::new(client, ours(), |_| true),
-            warnings: Feed::new(client, with_fields("type=Warning"), keep_warning),
-            stateful_sets: Feed::new(client, ours(), |_| true),
-            services: Feed::new(client, watcher::Config::default(), keep_service),
-            budgets: Feed::new(client, watcher::Config::default(), keep_budget),
+            nodes: Feed::new(vec![(None, Api::all(client.clone()))], &all, keep_node),
+            pods: Feed::new(scope.apis(client), &labelled(&component), keep_pod),
+            jobs: Feed::new(scope.apis(client), &ours, keep_job),
+            leases: Feed::new(scope.and(own_namespace).apis(client), &ours, |_| true),
+            warnings: Feed::new(scope.apis(client), &with_fields("type=Warning"), keep_warning),
+            stateful_sets: Feed::new(scope.apis(client), &ours, |_| true),
+            services: Feed::new(scope.apis(client), &all, keep_service),
+            budgets: Feed::new(scope.apis(client), &all, keep_budget),
             runs: Feed::guarded(
-                client,
-                with_fields("status.finishedAt="),
+                scope.apis(client),
+                under_way,
                 Undecodable::new(client.clone(), metrics.clone()),
             ),
-            expiring: Feed::new(
-                client,
-                with_fields("status.finishedAt!=,spec.ttlAfterFinished!="),
-                FinishedRun::prune,
-            ),
+            expiring: Feed::new(scope.apis(client), &expiring, FinishedRun::prune),
             datastores: Feed::guarded(
-                client,
-                watcher::Config::default(),
+                scope.apis(client),
+                all,
                 Undecodable::new(client.clone(), metrics.clone()),
             ),
         }

@@ -4,19 +4,20 @@
 mod pod;
 
 use super::{shape::Shape, validate::ValidatedDatastore};
-use crate::labels;
+use crate::{labels, pod_settings};
 use dragstrip_crds::{
     Datastore,
     datastore::{Placement, SecretKeyReference},
 };
+use dragstrip_results::orders::{ORDER_KEY_VARIABLE, OrderKey};
 use k8s_openapi::{
     api::{
         apps::v1::{StatefulSet, StatefulSetSpec},
         core::v1::{
-            Capabilities, EmptyDirVolumeSource, EnvVar, EnvVarSource, NodeAffinity, NodeSelectorRequirement,
-            NodeSelectorTerm, ObjectFieldSelector, PodTemplateSpec, PreferredSchedulingTerm,
-            SecretKeySelector, SecurityContext, Service, ServicePort, ServiceSpec, Toleration, Volume,
-            VolumeMount,
+            Capabilities, EmptyDirVolumeSource, EnvVar, EnvVarSource, NodeAffinity, NodeSelector,
+            NodeSelectorRequirement, NodeSelectorTerm, ObjectFieldSelector, PodTemplateSpec,
+            PreferredSchedulingTerm, SecretKeySelector, SecurityContext, Service, ServicePort, ServiceSpec,
+            Toleration, Volume, VolumeMount,
         },
         policy::v1::{PodDisruptionBudget, PodDisruptionBudgetSpec},
     },
@@ -148,6 +149,11 @@ pub(crate) fn prefer_role(role: &str) -> NodeAffinity {
     }
 }
 
+/// A node must match any of `terms`; nothing where there are none.
+pub(crate) fn required(terms: Vec<NodeSelectorTerm>) -> Option<NodeSelector> {
+    (!terms.is_empty()).then_some(NodeSelector { node_selector_terms: terms })
+}
+
 /// The declared tolerations, and that of the role's own taint.
 pub(crate) fn tolerations(role: &str, placement: &Placement) -> Vec<Toleration> {
     let own = Toleration {
@@ -217,6 +223,33 @@ pub fn budget_name(name: &str) -> String {
     format!("dragstrip-{name}")
 }
 
+impl Resources {
+    /// The same, its observers taking orders that were signed with `key` alone. What stands
+    /// is not built anew for it: those observers go on to take the token.
+    pub fn obeying(mut self, key: Option<&OrderKey>) -> Self {
+        let pod = self.stateful_set.spec.as_mut().and_then(|spec| spec.template.spec.as_mut());
+        let helpers = pod.and_then(|pod| pod.init_containers.as_mut()).into_iter().flatten();
+        for observer in helpers.filter(|container| container.name == pod::OBSERVER) {
+            let key = key.map(|key| variable(ORDER_KEY_VARIABLE, &String::from(key.clone())));
+            observer.env.get_or_insert_default().extend(key);
+        }
+        self
+    }
+}
+
+fn template(datastore: &ValidatedDatastore, runner_image: &str) -> PodTemplateSpec {
+    let own = PodTemplateSpec {
+        metadata: Some(ObjectMeta {
+            labels: Some(pod_labels(datastore)),
+            annotations: Some(pairs(labels::UNMOVED)),
+            ..ObjectMeta::default()
+        }),
+        spec: Some(pod::pod(datastore, runner_image)),
+    };
+    let servers = LabelSelector { match_labels: Some(selector(&datastore.name)), ..LabelSelector::default() };
+    pod_settings::applied(&datastore.spec.pod, &servers, own)
+}
+
 /// The Service and StatefulSet of `datastore`.
 pub fn build(datastore: &ValidatedDatastore, runner_image: &str) -> Resources {
     let built_for = datastore.generation.to_string();
@@ -235,14 +268,7 @@ pub fn build(datastore: &ValidatedDatastore, runner_image: &str) -> Resources {
                 match_labels: Some(selector(&datastore.name)),
                 ..LabelSelector::default()
             },
-            template: PodTemplateSpec {
-                metadata: Some(ObjectMeta {
-                    labels: Some(pod_labels(datastore)),
-                    annotations: Some(pairs(labels::UNMOVED)),
-                    ..ObjectMeta::default()
-                }),
-                spec: Some(pod::pod(datastore, runner_image)),
-            },
+            template: template(datastore, runner_image),
             ..StatefulSetSpec::default()
         }),
         ..StatefulSet::default()

@@ -9,7 +9,7 @@ use crate::{
     cluster::{
         agents::{AgentError, Agents},
         lease::{Holder, LeaseKey, holder_of},
-        pods,
+        pods, warnings,
     },
     context::Context,
 };
@@ -154,8 +154,17 @@ pub fn fetch(ctx: &Context, datastore: &Datastore) -> Fetched {
     let pods: Vec<Pod> = named.filter(of_set).map(|pod| (*pod).clone()).collect();
     let makers = stateful_set.iter().filter_map(|set| set.uid());
     let concerned: Vec<String> = pods.iter().filter_map(ResourceExt::uid).chain(makers).collect();
-    let about =
-        |event: &Arc<Event>| event.involved_object.uid.as_ref().is_some_and(|uid| concerned.contains(uid));
+    // A pod that a kubelet refused is replaced at once, and its namesake refused too.
+    let namesake = |event: &Event| {
+        let object = &event.involved_object;
+        warnings::is_refusal(event)
+            && object.namespace.as_ref() == Some(&namespace)
+            && pods.iter().any(|pod| pod.metadata.name == object.name)
+    };
+    let about = |event: &Arc<Event>| {
+        let uid = event.involved_object.uid.as_ref();
+        uid.is_some_and(|uid| concerned.contains(uid)) || namesake(event)
+    };
     let lease = get(&world.leases, &namespace, &LeaseKey::of_datastore(&namespace, &name).name);
     Fetched {
         nodes: world.nodes.state(),

@@ -2,7 +2,7 @@
 
 use super::{resources, shape::Shape, validate::ValidatedDatastore};
 use crate::{
-    cluster::nodes::{describe, selected},
+    cluster::nodes::{describe, selected, unmet, wants},
     datastore::tolerations,
     labels,
 };
@@ -187,8 +187,9 @@ pub fn explain<N: Borrow<Node>>(
         return format!("pod {name} waits for a node: the cluster has none yet");
     }
     if labelled.is_empty() {
+        let lacking = unmet(&wants(&spec.placement), nodes.iter().map(Borrow::borrow));
         return format!(
-            "pod {name} waits for a node: no node matches spec.placement.nodeSelector ({placement}): label a node, correct the selector, or wait where an autoscaler brings one"
+            "pod {name} waits for a node: {lacking}: label a node, correct the placement, or wait where an autoscaler brings one"
         );
     }
     let open = open(nodes, &spec.placement);
@@ -202,6 +203,11 @@ pub fn explain<N: Borrow<Node>>(
         let taints = Vec::from_iter(taints).join(", ");
         return format!(
             "pod {name} waits for a node: every node that spec.placement selects ({placement}) has a taint that keeps servers away ({taints}): add it to spec.placement.tolerations"
+        );
+    }
+    if let Some(other) = spec.placement.same_node_as.as_ref().filter(|_| scheduler.contains("affinity")) {
+        return format!(
+            "pod {name} waits for the node of Datastore {other}, which spec.placement.sameNodeAs names: it has no server yet, or its node has no room: {scheduler}"
         );
     }
     let large: Vec<String> =
@@ -276,6 +282,24 @@ mod tests {
         let told = explained(spec, &[node("a", "7910m", json!({}))]);
         assert!(told.contains("no node matches spec.placement.nodeSelector (pool=none)"), "{told}");
         assert!(told.contains("wait where an autoscaler brings one"), "{told}");
+    }
+
+    #[test]
+    fn a_zone_or_group_that_no_node_is_in_is_named_with_its_label() {
+        let placed = |placement: Value| {
+            explained(
+                json!({"engine": "Redis", "threads": 1, "placement": placement}),
+                &[node("a", "8", json!({}))],
+            )
+        };
+        let told = placed(json!({"zone": "eu-1a"}));
+        assert!(told.contains("spec.placement.zone (zone: topology.kubernetes.io/zone=eu-1a)"), "{told}");
+        let told = placed(json!({"placementGroup": "pg-1"}));
+        let either = "karpenter.k8s.aws/placement-group-id=pg-1 or dragstrip.dev/placement-group=pg-1";
+        assert!(
+            told.contains(&format!("spec.placement.placementGroup (placementGroup: {either})")),
+            "{told}"
+        );
     }
 
     #[test]

@@ -5,7 +5,7 @@ use super::{
     placement::Room,
     shape::Shape,
 };
-use dragstrip_crds::DatastoreSpec;
+use dragstrip_crds::{DatastoreSpec, run::ClientsSpec};
 use k8s_openapi::{api::core::v1::ResourceRequirements, apimachinery::pkg::api::resource::Quantity};
 use std::collections::BTreeMap;
 
@@ -13,11 +13,15 @@ type Amounts = BTreeMap<String, Quantity>;
 
 /// CPU of the observer, in thousandths.
 const OBSERVER_MILLI_CPUS: u64 = 50;
-/// CPU that a client requests where nothing is declared, in thousandths: any number of
-/// clients fits a node, which is theirs anyway.
+/// CPU that a client requests of a node that is there, where nothing is declared, in
+/// thousandths: any number of clients fits a node, which is theirs anyway.
 const CLIENT_MILLI_CPUS: u64 = 100;
 /// Memory that a client requests where nothing is declared: what a small tool takes.
 const CLIENT_MEMORY: u64 = 64 * MIB;
+/// Memory of a client with CPUs of its own, where nothing is declared: its limit, too.
+const EXCLUSIVE_CLIENT_MEMORY: u64 = 512 * MIB;
+/// What is added to that for each load thread.
+const EXCLUSIVE_THREAD_MEMORY: u64 = 256 * MIB;
 /// What the daemons of a usual cluster (network, proxy, logs) request on every
 /// node, in thousandths of a CPU. More of them only means that a server is Pending
 /// where its CPUs would be its own, which is told.
@@ -35,6 +39,11 @@ fn amounts(milli_cpus: u64, memory: u64) -> Amounts {
     [("cpu".to_owned(), Quantity(cpu)), ("memory".to_owned(), Quantity(memory))].into()
 }
 
+/// One CPU less, and at least half: threads that equal a node's CPUs leave room for daemons.
+fn but_one(milli_cpus: u64) -> u64 {
+    milli_cpus - (milli_cpus / 2).min(1000)
+}
+
 /// The resources of what stands beside a server or a client: the observer, the
 /// installer of the runner. Requests equal limits: a sidecar without would cost the pod
 /// its guarantee.
@@ -47,13 +56,45 @@ pub fn of_helper() -> ResourceRequirements {
     }
 }
 
-/// The resources of a run's clients: what `declared` leaves out of the requests, where
+/// What a run's clients ask for where their manifest does not say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ClientNeeds {
+    /// Most load threads that any phase has in one client pod; 1 where only the tools' authors know.
+    pub threads: u64,
+    /// Whether there are nodes for them. Otherwise an autoscaler makes one that is as
+    /// large as they ask for.
+    pub placed: bool,
+}
+
+/// What clients with CPUs of their own ask for where nothing is declared.
+fn exclusive_client(threads: u64) -> Amounts {
+    amounts(1000 * threads, EXCLUSIVE_CLIENT_MEMORY + threads * EXCLUSIVE_THREAD_MEMORY)
+}
+
+/// Requests equal to limits: of each of `kinds` what is declared, or that amount.
+fn equal(mut resources: ResourceRequirements, kinds: Amounts) -> ResourceRequirements {
+    let requests = resources.requests.get_or_insert_default();
+    let limits = resources.limits.get_or_insert_default();
+    for (kind, amount) in kinds {
+        let declared = limits.get(&kind).or_else(|| requests.get(&kind)).cloned().unwrap_or(amount);
+        requests.insert(kind.clone(), declared.clone());
+        limits.insert(kind, declared);
+    }
+    resources
+}
+
+/// The resources of a run's clients: what `clients` leave out of the requests, where
 /// no limit stands for it either. Without a request clients would be the first to lose
-/// CPU and memory on a busy node. They get no limit: the client must be the stronger
-/// one, and nobody but its author knows what a tool needs.
-pub fn of_client(declared: Option<&ResourceRequirements>) -> ResourceRequirements {
-    let mut resources = declared.cloned().unwrap_or_default();
-    for (kind, amount) in amounts(CLIENT_MILLI_CPUS, CLIENT_MEMORY) {
+/// CPU and memory on a busy node, and an autoscaler would make a small one. They get no
+/// limit, unless their CPUs are to be their own: the client must be the stronger one, and
+/// nobody but its author knows what a tool needs.
+pub fn of_client(clients: &ClientsSpec, needs: ClientNeeds) -> ResourceRequirements {
+    let mut resources = clients.resources.clone().unwrap_or_default();
+    if clients.cpu.exclusive {
+        return equal(resources, exclusive_client(needs.threads));
+    }
+    let cpus = if needs.placed { CLIENT_MILLI_CPUS } else { but_one(1000 * needs.threads) };
+    for (kind, amount) in amounts(cpus, CLIENT_MEMORY) {
         if !resources.limits.as_ref().is_some_and(|limits| limits.contains_key(&kind)) {
             resources.requests.get_or_insert_default().entry(kind).or_insert(amount);
         }
@@ -67,16 +108,17 @@ pub fn needed_memory(spec: &DatastoreSpec) -> u64 {
 }
 
 /// Whole CPUs for every thread, requests equal to limits, where there is room for
-/// them on the node with `most_cpus` of those that `spec.placement` selects: a static CPU manager then gives the
-/// server CPUs of its own. Elsewhere (no such node, or none yet) the pod requests
+/// them on the node with `most_cpus` of those that `spec.placement` selects, or where the
+/// declaration insists: a static CPU manager then gives the server CPUs of its own. Elsewhere (no such node, or none yet) the pod requests
 /// one CPU less and keeps the limit: daemons take a part of every node, and threads
 /// that equal a node's CPUs could never be scheduled.
 fn default_resources(spec: &DatastoreSpec, most_cpus: Option<f64>) -> ResourceRequirements {
     let servers = u64::from(Shape::of(spec).servers_per_pod());
     let all = servers.saturating_mul(threads(spec)).saturating_mul(1000);
     let beside = OBSERVER_MILLI_CPUS + DAEMONS_MILLI_CPUS;
-    let whole = most_cpus.is_some_and(|cpus| all.saturating_add(beside) as f64 <= cpus * 1000.0);
-    let requested = if whole { all } else { all - (all / 2).min(1000) };
+    let fits = |cpus: f64| all.saturating_add(beside) as f64 <= cpus * 1000.0;
+    let whole = spec.cpu.exclusive || most_cpus.is_some_and(fits);
+    let requested = if whole { all } else { but_one(all) };
     let limits = amounts(all / servers, needed_memory(spec));
     let requests = amounts(requested / servers, needed_memory(spec));
     ResourceRequirements { requests: Some(requests), limits: Some(limits), ..ResourceRequirements::default() }
@@ -94,6 +136,9 @@ fn larger(amount: &Quantity, other: &Quantity) -> Quantity {
 pub fn of_server(spec: &DatastoreSpec, most_cpus: Option<f64>) -> ResourceRequirements {
     let default = default_resources(spec, most_cpus);
     let mut resources = spec.resources.clone().unwrap_or_default();
+    if spec.cpu.exclusive {
+        return equal(resources, default.limits.unwrap_or_default());
+    }
     let requests = resources.requests.get_or_insert_default();
     let limits = resources.limits.get_or_insert_default();
     for (kind, limit) in default.limits.unwrap_or_default() {

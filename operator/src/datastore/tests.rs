@@ -6,11 +6,13 @@ use crate::{
     cluster::{
         agents::Agents,
         events::Announcer,
+        scope::Scope,
         world::{World, keep_service},
     },
     context::Settings,
     metrics::Metrics,
 };
+use dragstrip_results::orders::SigningKey;
 use http::{Request, Response};
 use k8s_openapi::api::{apps::v1::StatefulSet, coordination::v1::Lease, policy::v1::PodDisruptionBudget};
 use kube::{
@@ -43,7 +45,7 @@ fn read<K: serde::de::DeserializeOwned>(value: Value) -> K {
     serde_json::from_value(value).unwrap()
 }
 
-fn seen<K>(objects: Vec<K>) -> Store<K>
+pub(crate) fn seen<K>(objects: Vec<K>) -> Store<K>
 where
     K: Resource<DynamicType = ()> + Clone + Debug + 'static,
     K::DynamicType: Eq + Hash + Clone,
@@ -95,8 +97,14 @@ pub(crate) fn context(cluster: Cluster, answer: Answer) -> (Arc<Context>, Calls)
         runner_image: "example.com/runner:2".into(),
         memtier_image: String::new(),
         bullmq_image: String::new(),
+        order_key: None,
+        policy: serde_json::from_value(json!({"heldByApiserver": true})).unwrap(),
         namespace: "dragstrip-system".into(),
+        scope: Scope::default(),
+        pull_policy: None,
+        pull_secrets: Vec::new(),
         scrape_interval_seconds: 0.0,
+        metadata_service: None,
     };
     let context = Context {
         retries: Arc::default(),
@@ -106,7 +114,7 @@ pub(crate) fn context(cluster: Cluster, answer: Answer) -> (Arc<Context>, Calls)
         announcer: Arc::new(Announcer::new(client.clone())),
         client,
         settings: Arc::new(settings),
-        agents: Agents::new().unwrap(),
+        agents: Agents::new(SigningKey::read(&SigningKey::generate().unwrap()).unwrap()).unwrap(),
         world: World {
             nodes: seen(Vec::new()),
             pods: seen(cluster.pods),
@@ -121,6 +129,8 @@ pub(crate) fn context(cluster: Cluster, answer: Answer) -> (Arc<Context>, Calls)
             datastores: seen(Vec::new()),
         },
         sinks: Arc::default(),
+        prices: Arc::default(),
+        metadata: Arc::default(),
         metrics: Metrics::new().unwrap(),
     };
     (Arc::new(context), calls)

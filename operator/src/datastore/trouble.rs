@@ -9,12 +9,17 @@ use super::{
     validate::ValidatedDatastore,
 };
 use crate::cluster::{
+    nodes,
     pods::{self, Trouble},
     warnings,
 };
 use dragstrip_crds::conditions::{Finding, types::READY};
-use k8s_openapi::api::{apps::v1::StatefulSet, core::v1::Pod};
+use k8s_openapi::api::{
+    apps::v1::StatefulSet,
+    core::v1::{Node, Pod},
+};
 use kube::ResourceExt;
+use std::sync::Arc;
 
 /// Reason of Ready while pods of the former declaration are replaced.
 pub const ROLLING_OUT: &str = "RollingOut";
@@ -43,6 +48,7 @@ fn reason(of_pod: &str) -> &'static str {
         "ServerExits" | "CrashLoopBackOff" => SERVER_EXITS,
         "ImageUnavailable" | "InvalidImageName" | "ErrImageNeverPull" => "ImageUnavailable",
         "CreateContainerConfigError" | "FailedMount" | "FailedAttachVolume" => "ConfigurationMissing",
+        refusal if pods::remedy(refusal).is_some() => "NodeRefuses",
         _ => "PodHeldUp",
     }
 }
@@ -50,10 +56,21 @@ fn reason(of_pod: &str) -> &'static str {
 /// What holds `pod` up, if anything does.
 fn of_pod(datastore: &ValidatedDatastore, fetched: &Fetched, pod: &Pod) -> Option<Finding> {
     if let Some(scheduler) = pods::unscheduled(pod) {
-        let message = placement::explain(datastore, pod, &fetched.nodes, scheduler);
+        let affine: Vec<Arc<Node>> =
+            fetched.nodes.iter().filter(|node| nodes::affine(node, &datastore.spec.pod)).cloned().collect();
+        let none = affine.is_empty() && !fetched.nodes.is_empty();
+        let explain = || match none {
+            true => format!(
+                "pod {} waits for a node: no node matches spec.pod.affinity: correct it, label a node, or wait where an autoscaler brings one",
+                pod.name_any()
+            ),
+            false => placement::explain(datastore, pod, &affine, scheduler),
+        };
+        let message = pods::port_conflict(pod).unwrap_or_else(explain);
         return Some(Finding::no(READY, "Unschedulable", message));
     }
-    let trouble: Trouble = pods::crashed(pod)
+    let trouble: Trouble = warnings::refused_by_kubelet(pod, &fetched.warnings)
+        .or_else(|| pods::crashed(pod))
         .or_else(|| pods::trouble(pod))
         .or_else(|| warnings::trouble(pod, &fetched.warnings))?;
     Some(Finding::no(READY, reason(&trouble.reason), trouble.message))

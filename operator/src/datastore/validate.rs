@@ -7,6 +7,7 @@ use super::{
     resources::{needed_memory, of_server},
     shape::Shape,
 };
+use crate::{cluster::nodes::affine as affine_to, policy::Forbidden};
 use dragstrip_crds::{Datastore, DatastoreSpec};
 use dragstrip_results::protocol::OBSERVER_PORT;
 use k8s_openapi::api::core::v1::{Node, ResourceRequirements};
@@ -28,6 +29,9 @@ pub enum Invalid {
     /// Two things would listen on one port, or have one name.
     #[error("{0}")]
     Ports(String),
+    /// The platform's policy is against it.
+    #[error("{0}")]
+    Forbidden(#[from] Forbidden),
     /// The object has no uid or namespace, which only happens before it is stored.
     #[error("the object has no {0}")]
     Incomplete(&'static str),
@@ -40,6 +44,7 @@ impl Invalid {
             Self::Engine(_) => "InvalidForEngine",
             Self::Memory(_) => "InvalidMemory",
             Self::Ports(_) => "InvalidPorts",
+            Self::Forbidden(_) => "Forbidden",
             Self::Incomplete(_) => "Incomplete",
         }
     }
@@ -117,13 +122,15 @@ fn check_ports(spec: &DatastoreSpec) -> Result<(), Invalid> {
 pub fn complete<N: Borrow<Node>>(datastore: &Datastore, nodes: &[N]) -> Result<ValidatedDatastore, Invalid> {
     let spec = datastore.spec.clone();
     let rules = engines::rules(spec.engine);
+    let affine: Vec<&Node> =
+        nodes.iter().map(Borrow::borrow).filter(|node| affine_to(node, &spec.pod)).collect();
     Ok(ValidatedDatastore {
         name: datastore.name_any(),
         namespace: datastore.namespace().ok_or(Invalid::Incomplete("namespace"))?,
         uid: datastore.uid().ok_or(Invalid::Incomplete("uid"))?,
         generation: datastore.metadata.generation.unwrap_or(0),
         image: spec.image.clone().unwrap_or_else(|| rules.default_image(spec.version.as_deref())),
-        resources: of_server(&spec, most_cpus(nodes, &spec.placement)),
+        resources: of_server(&spec, most_cpus(&affine, &spec.placement)),
         spec,
     })
 }

@@ -3,20 +3,20 @@
 //! cost little. [`Newest`] is pure, [`follow`] needs the client.
 
 use super::{families::Families, phases::Detail};
-use crate::{labels::SUITE, process::chain};
-use dragstrip_crds::{BenchmarkRun, BenchmarkRunSpec, BenchmarkRunStatus, run::RunPhase};
-use futures::StreamExt;
+use crate::{cluster::scope::Scope, process::chain};
+use dragstrip_crds::{BenchmarkRun, run::RunPhase};
+use futures::{StreamExt, future::join_all};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{
     Api, Client, Resource, ResourceExt,
-    core::DeserializeGuard,
     runtime::{
         WatchStreamExt,
         watcher::{self, Event},
     },
 };
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer, de::Error as _};
+use serde_json::value::RawValue;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, PoisonError},
@@ -43,8 +43,8 @@ impl<V> Newest<V> {
         Self { most, kept: BTreeMap::new(), older: BTreeSet::new() }
     }
 
-    /// Takes note of a value, which is made where it is kept.
-    fn put(&mut self, id: Id, value: impl FnOnce() -> V) {
+    /// Takes note of a value, which is made where it is kept; of none where that fails.
+    fn put(&mut self, id: Id, value: impl FnOnce() -> Option<V>) {
         self.remove(&id);
         let first = self.kept.first_key_value().map(|(first, _)| first);
         let wanted = self.older.last() < Some(&id) && (self.kept.len() < self.most || first < Some(&id));
@@ -52,7 +52,7 @@ impl<V> Newest<V> {
             self.older.insert(id);
             return;
         }
-        self.kept.insert(id, value());
+        self.kept.extend(value().map(|value| (id, value)));
         if self.kept.len() > self.most {
             self.older.extend(self.kept.pop_first().map(|(oldest, _)| oldest));
         }
@@ -61,6 +61,17 @@ impl<V> Newest<V> {
     fn remove(&mut self, id: &Id) {
         if self.kept.remove(id).is_none() {
             self.older.remove(id);
+        }
+    }
+
+    /// Takes over what was `listed` of one namespace, or of all.
+    fn take_over(&mut self, namespace: Option<&str>, listed: Self) {
+        let elsewhere = |(_, of, _): &Id| namespace.is_some_and(|namespace| of != namespace);
+        self.kept.retain(|id, _| elsewhere(id));
+        self.older.retain(elsewhere);
+        self.older.extend(listed.older);
+        for (id, value) in listed.kept {
+            self.put(id, || Some(value));
         }
     }
 
@@ -76,31 +87,45 @@ impl<V> Newest<V> {
     }
 }
 
-/// A run that has ended, without what takes most of its memory.
-#[derive(Debug, Clone, Resource, Deserialize)]
+/// A run that has ended, read no further than to its end: most of thousands are too old to
+/// be shown, and to decode them all would take seconds.
+#[derive(Debug, Clone, Resource)]
 #[resource(inherit = BenchmarkRun)]
-#[serde(from = "BenchmarkRun")]
 struct Ended {
     metadata: ObjectMeta,
-    spec: BenchmarkRunSpec,
-    status: Option<BenchmarkRunStatus>,
+    id: Option<Id>,
+    text: Box<RawValue>,
 }
 
-impl From<BenchmarkRun> for Ended {
-    fn from(run: BenchmarkRun) -> Self {
-        let BenchmarkRun { metadata, spec, status } = run;
-        let mut labels = metadata.labels.unwrap_or_default();
-        labels.retain(|key, _| key == SUITE);
-        let ObjectMeta { name, namespace, uid, .. } = metadata;
-        let metadata = ObjectMeta { name, namespace, uid, labels: Some(labels), ..ObjectMeta::default() };
-        Self { metadata, spec, status }
-    }
+#[derive(Deserialize)]
+struct Outline {
+    metadata: Names,
+    status: Option<End>,
 }
 
-impl Ended {
-    fn id(&self) -> Option<Id> {
-        let end = self.status.as_ref()?.finished_at.as_ref()?.0;
-        Some((end, self.namespace().unwrap_or_default(), self.name_any()))
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Names {
+    name: String,
+    namespace: Option<String>,
+    resource_version: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct End {
+    finished_at: Option<String>,
+}
+
+impl<'de> Deserialize<'de> for Ended {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Box::<RawValue>::deserialize(deserializer)?;
+        let outline: Outline = serde_json::from_str(text.get()).map_err(D::Error::custom)?;
+        let end = outline.status.and_then(|status| status.finished_at?.parse().ok());
+        let Names { name, namespace, resource_version } = outline.metadata;
+        let id = end.map(|end| (end, namespace.clone().unwrap_or_default(), name.clone()));
+        let metadata = ObjectMeta { name: Some(name), namespace, resource_version, ..ObjectMeta::default() };
+        Ok(Self { metadata, id, text })
     }
 }
 
@@ -161,49 +186,41 @@ impl History {
         self.with(|newest| newest.kept.values().cloned().collect())
     }
 
-    fn show(&self, run: Ended) -> Shown {
-        let Ended { metadata, spec, status } = run;
-        let run = BenchmarkRun { metadata, spec, status };
-        Shown {
+    fn show(&self, run: &Ended) -> Option<Shown> {
+        let run: BenchmarkRun = serde_json::from_str(run.text.get())
+            .inspect_err(|error| {
+                tracing::debug!(name = run.name_any(), %error, "an ended run cannot be decoded");
+            })
+            .ok()?;
+        Some(Shown {
             namespace: run.namespace().unwrap_or_default(),
             name: run.name_any(),
             uid: run.uid().unwrap_or_default(),
             state: run.status.as_ref().map(|status| status.phase).unwrap_or_default(),
             whole: Arc::new((self.render)(&run, Detail::Whole).shrunk()),
             totals: Arc::new((self.render)(&run, Detail::Totals).shrunk()),
+        })
+    }
+
+    fn put(&self, newest: &mut Newest<Shown>, run: &Ended) {
+        if let Some(id) = run.id.clone() {
+            newest.put(id, || self.show(run));
         }
     }
 
-    fn put(&self, newest: &mut Newest<Shown>, run: DeserializeGuard<Ended>) {
-        match run.0 {
-            Ok(run) => {
-                if let Some(id) = run.id() {
-                    newest.put(id, || self.show(run));
-                }
-            }
-            Err(invalid) => {
-                tracing::debug!(
-                    name = invalid.metadata.name,
-                    error = invalid.error,
-                    "an ended run cannot be decoded"
-                );
-            }
-        }
-    }
-
-    /// Takes note of what the watch told; `listing` is what the list has told so far, which
-    /// counts when it is complete.
-    fn take(&self, event: Event<DeserializeGuard<Ended>>, listing: &mut Newest<Shown>) {
+    /// Takes note of what the watch of one namespace, or of all, told; `listing` is what the list
+    /// has told so far, which counts when it is complete.
+    fn take(&self, namespace: Option<&str>, event: Event<Ended>, listing: &mut Newest<Shown>) {
         match event {
             Event::Init => *listing = Newest::new(listing.most),
-            Event::InitApply(run) => self.put(listing, run),
+            Event::InitApply(run) => self.put(listing, &run),
             Event::InitDone => {
                 let whole = std::mem::replace(listing, Newest::new(listing.most));
-                self.with(|newest| *newest = whole);
+                self.with(|newest| newest.take_over(namespace, whole));
             }
-            Event::Apply(run) => self.with(|newest| self.put(newest, run)),
+            Event::Apply(run) => self.with(|newest| self.put(newest, &run)),
             Event::Delete(run) => {
-                if let Some(id) = run.0.ok().and_then(|run| run.id()) {
+                if let Some(id) = run.id {
                     self.with(|newest| newest.remove(&id));
                 }
             }
@@ -213,37 +230,52 @@ impl History {
     /// Reads runs anew that there is room for again.
     async fn refill(&self, client: &Client) -> kube::Result<()> {
         while let Some(id) = self.with(|newest| newest.missing().cloned()) {
-            let runs: Api<DeserializeGuard<Ended>> = Api::namespaced(client.clone(), &id.1);
-            let run = runs.get_opt(&id.2).await?.and_then(|run| run.0.ok());
+            let run = Api::<Ended>::namespaced(client.clone(), &id.1).get_opt(&id.2).await?;
             // A later run of the same name may have taken its place.
-            let same = run.filter(|run| run.id().as_ref() == Some(&id));
-            let shown = same.map(|run| self.show(run));
+            let shown = run.filter(|run| run.id.as_ref() == Some(&id)).and_then(|run| self.show(&run));
             self.with(|newest| newest.found(id, shown));
         }
         Ok(())
     }
 
     /// Follows the runs that end, for ever; of none where none is to be kept.
-    pub async fn follow(&self, client: Client) {
-        let most = self.with(|newest| newest.most);
-        if most == 0 {
+    pub async fn follow(&self, client: Client, scope: &Scope) {
+        if self.with(|newest| newest.most) == 0 {
             return std::future::pending().await;
         }
-        let runs = Api::<DeserializeGuard<Ended>>::all(client.clone());
-        let ended = watcher::Config::default().fields("status.finishedAt!=").page_size(PAGE);
-        let mut events = Box::pin(watcher::watcher(runs, ended).default_backoff());
+        let of = |(namespace, runs)| self.follow_in(&client, namespace, runs);
+        join_all(scope.apis(&client).into_iter().map(of)).await;
+    }
+
+    async fn follow_in(&self, client: &Client, namespace: Option<String>, runs: Api<Ended>) {
+        let most = self.with(|newest| newest.most);
+        let ended = watcher::Config::default().fields("status.finishedAt!=");
+        let watch = |config| watcher::watcher(runs.clone(), config).default_backoff();
+        // One call, answered from the apiserver's cache run by run.
+        let mut events = Box::pin(watch(ended.clone().streaming_lists()));
         let mut listing = Newest::new(most);
         while let Some(event) = events.next().await {
             match event {
-                Ok(event) => self.take(event, &mut listing),
+                Ok(event) => self.take(namespace.as_deref(), event, &mut listing),
+                Err(error) if refuses_streaming(&error) => {
+                    tracing::info!("the apiserver does not stream lists: ended runs are listed in pages");
+                    events = Box::pin(watch(ended.clone().page_size(PAGE)));
+                }
                 // It is begun anew, later each time; what was seen stays.
                 Err(error) => tracing::warn!(error = %chain(&error), "the watch of ended runs failed"),
             }
-            if let Err(error) = self.refill(&client).await {
+            if let Err(error) = self.refill(client).await {
                 tracing::warn!(error = %chain(&error), "an ended run cannot be read for metrics");
             }
         }
     }
+}
+
+/// Whether an apiserver answered that it has no streaming lists, a feature of Kubernetes
+/// 1.34 that may be switched off (WatchList).
+fn refuses_streaming(error: &watcher::Error) -> bool {
+    let watcher::Error::WatchStartFailed(kube::Error::Api(status)) = error else { return false };
+    matches!(status.code, 400 | 422) && status.message.contains("sendInitialEvents")
 }
 
 #[cfg(test)]
@@ -263,12 +295,12 @@ mod tests {
     fn the_newest_are_kept_in_whatever_order_they_are_told() {
         let mut newest = Newest::new(2);
         for second in [5, 1, 9, 3, 7] {
-            newest.put(id(second), || second);
+            newest.put(id(second), || Some(second));
         }
         assert_eq!(seconds(&newest), [7, 9]);
         assert_eq!(newest.missing(), None);
         newest.put(id(3), || panic!("what is not kept is not even made"));
-        newest.put(id(9), || 90);
+        newest.put(id(9), || Some(90));
         assert_eq!(seconds(&newest), [7, 90], "told again is told anew");
     }
 
@@ -276,7 +308,7 @@ mod tests {
     fn who_follows_a_run_that_is_deleted_takes_its_place() {
         let mut newest = Newest::new(2);
         for second in [1, 3, 5, 7] {
-            newest.put(id(second), || second);
+            newest.put(id(second), || Some(second));
         }
         newest.remove(&id(7));
         assert_eq!(newest.missing(), Some(&id(3)));
@@ -285,12 +317,33 @@ mod tests {
         assert_eq!(newest.missing(), Some(&id(1)), "it was deleted too");
         newest.found(id(1), Some(1));
         assert_eq!(seconds(&newest), [1, 5]);
-        newest.put(id(9), || 9);
+        newest.put(id(9), || Some(9));
         newest.remove(&id(1));
         assert_eq!((seconds(&newest), newest.missing()), (vec![5, 9], None));
     }
 
-    fn ended(name: &str, end: &str) -> DeserializeGuard<Ended> {
+    #[test]
+    fn a_namespace_that_is_listed_anew_leaves_the_others() {
+        let of = |namespace: &str, second: i64| -> Id {
+            (Timestamp::from_second(second).unwrap(), namespace.into(), format!("run-{second}"))
+        };
+        let listed = |namespace: &str, seconds: &[i64]| {
+            let mut list = Newest::new(2);
+            for second in seconds {
+                list.put(of(namespace, *second), || Some(*second));
+            }
+            list
+        };
+        let mut newest = Newest::new(2);
+        newest.take_over(Some("races"), listed("races", &[1, 5, 9]));
+        newest.take_over(Some("pits"), listed("pits", &[2, 7]));
+        assert_eq!(seconds(&newest), [7, 9]);
+        newest.take_over(Some("races"), listed("races", &[1]));
+        assert_eq!(newest.kept.first_key_value().map(|(_, second)| *second), Some(7));
+        assert_eq!(newest.missing(), Some(&of("pits", 2)), "what is missing is read again");
+    }
+
+    fn ended(name: &str, end: &str) -> Ended {
         serde_json::from_value(json!({
             "apiVersion": "dragstrip.dev/v1alpha1", "kind": "BenchmarkRun",
             "metadata": {"name": name, "namespace": "races", "uid": name, "labels": {"other": "x"},
@@ -306,11 +359,14 @@ mod tests {
         let history = History::new(2, Box::new(|_, _| Families::default()));
         let names = || history.shown().into_iter().map(|run| run.name).collect::<Vec<_>>();
         let mut listing = Newest::new(2);
-        let mut take = |event| history.take(event, &mut listing);
+        let mut take = |event| history.take(None, event, &mut listing);
         take(Event::Init);
         take(Event::InitApply(ended("a", "2026-01-01T00:00:01Z")));
         take(Event::InitApply(
-            serde_json::from_value(json!({"metadata": {"name": "odd"}, "spec": 1})).unwrap(),
+            serde_json::from_value(json!({
+                "metadata": {"name": "odd"}, "spec": 1, "status": {"finishedAt": "2026-01-01T00:00:09Z"}
+            }))
+            .unwrap(),
         ));
         assert_eq!(names(), [""; 0], "half a list tells nothing");
         take(Event::InitDone);
@@ -329,8 +385,15 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_metrics_do_not_show_stays_in_memory() {
-        let ended = ended("a", "2026-01-01T00:00:01Z").0.unwrap();
-        assert_eq!((ended.metadata.managed_fields.as_ref(), ended.metadata.labels.unwrap().len()), (None, 0));
+    fn only_an_apiserver_without_streaming_lists_is_asked_for_pages() {
+        let refused = |code, message: &str| {
+            let status = kube::core::Status::failure(message, "Invalid").with_code(code);
+            refuses_streaming(&watcher::Error::WatchStartFailed(kube::Error::Api(status.boxed())))
+        };
+        let words = "sendInitialEvents: Forbidden: sendInitialEvents is forbidden for watch unless \
+                     the WatchList feature gate is enabled";
+        assert!(refused(422, words));
+        assert!(!refused(504, "the watch cache is behind; sendInitialEvents timed out"), "it is tried again");
+        assert!(!refused(422, "something else"));
     }
 }

@@ -12,7 +12,6 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::ResourceExt;
 use std::sync::Arc;
 
-const BUILD: Metric = Metric("dragstrip_build_info", "The operator's version; always 1.");
 const RUNS: Metric =
     Metric("dragstrip_runs", "Runs by state; of those that have ended the ones whose metrics are shown.");
 const DATASTORES: Metric = Metric("dragstrip_datastores", "Datastores by whether they are ready.");
@@ -61,7 +60,6 @@ pub fn families(
     now: Timestamp,
 ) -> Families {
     let mut page = Families::default();
-    page.add(&BUILD, "", &[("version", env!("CARGO_PKG_VERSION"))], 1.0);
     let states: Vec<RunPhase> = under_way.iter().map(|run| state(run)).chain(ended.iter().copied()).collect();
     let count = |wanted: RunPhase| states.iter().filter(|state| **state == wanted).count() as f64;
     for state in STATES {

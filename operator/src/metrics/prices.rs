@@ -1,4 +1,4 @@
-//! What instance types cost, and what operations cost on them. Pure.
+//! What instance types cost, what operations cost on them, and their networks. Pure.
 
 use serde::Deserialize;
 use std::collections::HashMap;
@@ -12,24 +12,41 @@ struct Row {
     instance_type: String,
     #[serde(alias = "usd_per_hour_us_east_1")]
     usd_per_hour: f64,
+    #[serde(default)]
+    baseline_network_gbps: Option<f64>,
 }
 
-/// Dollars per hour by instance type.
+/// What is known of instance types.
 #[derive(Debug, Clone, Default)]
-pub struct Prices(HashMap<String, f64>);
+pub struct Prices {
+    /// Dollars per hour by instance type.
+    dollars: HashMap<String, f64>,
+    /// Baseline bandwidth of the network in gigabits per second by instance type.
+    gigabits: HashMap<String, f64>,
+}
 
 impl Prices {
     /// The prices that are known, and those of `own`, which win: a CSV table with the columns
-    /// `instance_type` and `usd_per_hour` (or `usd_per_hour_us_east_1`).
+    /// `instance_type` and `usd_per_hour` (or `usd_per_hour_us_east_1`), and where it has it
+    /// `baseline_network_gbps`. Lines that begin with # are for people.
     pub fn with(own: &str) -> Result<Self, csv::Error> {
-        let mut prices = HashMap::new();
+        let mut prices = Self::default();
         for table in [KNOWN, own] {
-            for row in csv::Reader::from_reader(table.as_bytes()).deserialize() {
-                let Row { instance_type, usd_per_hour } = row?;
-                prices.insert(instance_type, usd_per_hour);
+            let mut reader = csv::ReaderBuilder::new().comment(Some(b'#')).from_reader(table.as_bytes());
+            for row in reader.deserialize() {
+                let Row { instance_type, usd_per_hour, baseline_network_gbps } = row?;
+                prices.gigabits.extend(baseline_network_gbps.map(|rate| (instance_type.clone(), rate)));
+                prices.dollars.insert(instance_type, usd_per_hour);
             }
         }
-        Ok(Self(prices))
+        Ok(prices)
+    }
+
+    /// Baseline bandwidth of `instance_type`'s network in megabits per second.
+    // Far below 2^63 and never negative.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    pub fn network_megabits_per_second(&self, instance_type: &str) -> Option<u64> {
+        self.gigabits.get(instance_type).map(|rate| (rate * 1000.0).round() as u64)
     }
 
     /// Dollars that a million operations cost on nodes of these instance types, at so many
@@ -41,7 +58,7 @@ impl Prices {
         instance_types: &[Option<String>],
         operations_per_second: f64,
     ) -> Option<f64> {
-        let price = |instance_type: &Option<String>| self.0.get(instance_type.as_ref()?).copied();
+        let price = |instance_type: &Option<String>| self.dollars.get(instance_type.as_ref()?).copied();
         let hourly: f64 = instance_types.iter().map(price).sum::<Option<f64>>()?;
         (!instance_types.is_empty() && operations_per_second > 0.0)
             .then(|| hourly / (operations_per_second * 3600.0) * 1e6)
@@ -64,6 +81,8 @@ mod tests {
         assert_eq!(cost(&[], 1000.0), None);
         assert_eq!(cost(&["own"], 0.0), None);
         assert_eq!(prices.per_million_operations(&[None], 1.0), None);
+        assert_eq!(prices.network_megabits_per_second("c7i.2xlarge"), Some(3125));
+        assert_eq!(prices.network_megabits_per_second("own"), None);
     }
 
     #[test]

@@ -1,15 +1,16 @@
-//! What the operator's process uses, by the names that all Prometheus clients have for it.
+//! What the operator's process is, and what it uses by the names that all Prometheus clients have for it.
 //! Reads /proc.
 
 use super::families::{Families, Metric};
 use procfs::{ProcResult, WithCurrentSystemInfo, process::Process};
 
+const BUILD: Metric = Metric("dragstrip_build_info", "The operator's version; always 1.");
 const CPU: Metric = Metric("process_cpu_seconds_total", "CPU time of the process, user and system.");
 const MEMORY: Metric = Metric("process_resident_memory_bytes", "Resident memory of the process.");
 const START: Metric = Metric("process_start_time_seconds", "When the process started, in Unix time.");
 const FILES: Metric = Metric("process_open_fds", "Open file descriptors of the process.");
 
-/// CPU, memory, start and open files of this process.
+/// Version, CPU, memory, start and open files of this process.
 pub fn families() -> ProcResult<Families> {
     let process = Process::myself()?;
     let stat = process.stat()?;
@@ -22,6 +23,7 @@ pub fn families() -> ProcResult<Families> {
         (FILES, process.fd_count()? as f64),
     ];
     let mut page = Families::default();
+    page.add(&BUILD, "", &[("version", env!("CARGO_PKG_VERSION"))], 1.0);
     for (metric, value) in values {
         page.add(&metric, "", &[], value);
     }

@@ -8,18 +8,19 @@ use super::{
     fetch::{Fetched, is_of_run, job_ended},
     machines, order,
     plan::{Place, place_of},
-    search,
+    search, target,
     validate::{Attempt, ValidatedRun},
 };
 use crate::{
     cluster::{
-        apply::{apply as apply_object, delete},
+        apply::delete,
         lease,
         pods::{self, Trouble},
     },
     context::Context,
     labels::{self, RUN_MANAGER},
     process::chain,
+    sinks::remote_write::mark_due,
 };
 use dragstrip_crds::{BenchmarkRun, Datastore};
 use dragstrip_results::{result::FailureStep, stored, verdict};
@@ -55,6 +56,9 @@ pub enum Error {
     /// The Job could not be created.
     #[error("failed to create Job {1}")]
     CreateJob(#[source] kube::Error, String),
+    /// It could not be noted that the timeline of a Job is to be sent.
+    #[error("failed to note on Job {1} that its timeline is due")]
+    MarkDue(#[source] kube::Error, String),
     /// A Job could not be removed.
     #[error("failed to delete Job {1}")]
     RemoveJob(#[source] kube::Error, String),
@@ -157,6 +161,9 @@ async fn make_datastore(ctx: &Context, run: &ValidatedRun) -> Result<Applied, Er
 /// Takes every Lease that is not held yet, or none. One that somebody else took first
 /// shows at the next look.
 async fn take_turn(ctx: &Context, run: &ValidatedRun, fetched: &Fetched) -> Result<Applied, Error> {
+    if let Some(trouble) = unplaceable(fetched) {
+        return Ok(Applied::Hindered(trouble));
+    }
     // A turn that ends before it begins would only keep others waiting.
     if let Place::At(current) = place_of(run, &fetched.kept)
         && let Some(trouble) = job_name_taken(ctx, run, &run.attempts[current]).await?
@@ -166,6 +173,12 @@ async fn take_turn(ctx: &Context, run: &ValidatedRun, fetched: &Fetched) -> Resu
     let missing = fetched.turn.iter().flat_map(|looked| looked.missing.clone()).collect::<Vec<_>>();
     let taken = lease::take_all(&ctx.client, &missing, &run.holder, Timestamp::now()).await;
     taken.map(|_| Applied::Awaited).map_err(Error::TakeTurn)
+}
+
+/// That nobody can tell where the clients are to be, in words with the remedy.
+fn unplaceable(fetched: &Fetched) -> Option<Trouble> {
+    let message = fetched.turn.as_ref()?.unplaceable.clone()?;
+    Some(Trouble { reason: "NoPlace".to_owned(), message })
 }
 
 /// Gives every Lease back that the run holds.
@@ -240,6 +253,9 @@ async fn create_job(
     let (Some(target), Some(looked)) = (ready_target(fetched), &fetched.turn) else {
         return Ok(Applied::Nothing);
     };
+    if let Some(trouble) = unplaceable(fetched) {
+        return Ok(Applied::Hindered(trouble));
+    }
     match result_name(ctx, run, attempt).await? {
         ResultName::Free => {}
         ResultName::Stored => return Ok(Applied::Progressed),
@@ -261,11 +277,33 @@ async fn create_job(
 }
 
 /// The pods of `attempt` as they are at this moment: the watch may not know yet what the last of them left.
-async fn pods_now(ctx: &Context, run: &ValidatedRun, attempt: &Attempt) -> Result<Vec<Pod>, Error> {
+async fn pods_now(
+    ctx: &Context,
+    run: &ValidatedRun,
+    attempt: &Attempt,
+    fetched: &Fetched,
+) -> Result<Vec<Pod>, Error> {
     let pods: Api<Pod> = Api::namespaced(ctx.client.clone(), &run.holder.namespace);
     let own = ListParams::default().labels(&format!("{}={}", labels::RUN_UID, run.holder.uid));
     let list = pods.list(&own).await.map_err(|error| Error::ListPods(error, attempt.name.clone()))?;
-    Ok(list.items.into_iter().filter(|pod| pods::is_of_job(pod, &attempt.name)).collect())
+    let job = fetched.jobs.get(&attempt.name).and_then(|job| job.metadata.uid.as_deref());
+    Ok(list.items.into_iter().filter(|pod| pods::is_of_job(pod, &attempt.name, job)).collect())
+}
+
+/// Creates `config_map`, which is never written again; who has its name where it is not the
+/// run itself, that stored the same before.
+async fn keep(ctx: &Context, run: &ValidatedRun, config_map: &ConfigMap) -> Result<Option<Trouble>, Error> {
+    let api: Api<ConfigMap> = Api::namespaced(ctx.client.clone(), &run.holder.namespace);
+    let name = config_map.name_any();
+    let parameters = PostParams { field_manager: Some(RUN_MANAGER.to_owned()), ..PostParams::default() };
+    match api.create(&parameters, config_map).await {
+        Ok(_) => Ok(None),
+        Err(error) if already_there(&error) => {
+            let found = api.get_metadata_opt(&name).await.map_err(|error| Error::LookAtName(error, name))?;
+            Ok(found.and_then(|found| stranger("ConfigMap", &found, run)))
+        }
+        Err(error) => Err(Error::Store(error, name)),
+    }
 }
 
 async fn store(
@@ -274,7 +312,7 @@ async fn store(
     attempt: &Attempt,
     fetched: &Fetched,
 ) -> Result<Applied, Error> {
-    let pods = pods_now(ctx, run, attempt).await?;
+    let pods = pods_now(ctx, run, attempt, fetched).await?;
     let pods: Vec<&Pod> = pods.iter().collect();
     let read = collect::whole(&ctx.client, &ctx.unread, attempt, &pods, Timestamp::now()).await;
     let mut result = match read {
@@ -288,20 +326,22 @@ async fn store(
         ResultName::Taken(trouble) => return Ok(Applied::Delayed(trouble)),
     }
     result.servers = evidence::gather(ctx, run, attempt, &result.pods).await;
-    result.nodes = machines::records(run, &result.pods, &ctx.world.nodes.state(), &ctx.world.pods.state());
-    let requirements = search::requirements(&result, &run.spec.requirements);
+    machines::fill(ctx, run, &pods, &mut result);
+    let declared =
+        machines::requirements(run, target::datastore(ctx, run).map(|one| one.spec.clone()).as_ref());
+    let requirements = search::requirements(&result, &declared);
     verdict::judge(&mut result, &attempt.tool, requirements);
     let parts = stored::pack(&result)?;
-    let marks = stored::annotations(&result, parts.len())?;
+    let marks = stored::annotations(&result, &parts)?;
     let job = fetched.jobs.get(&attempt.name).map(Arc::as_ref);
-    let mut config_maps = build::config_maps(run, attempt, job, &marks, parts);
-    if let (Some(sink), Some(first)) = (&ctx.sinks.remote_write, config_maps.last_mut()) {
-        sink.mark(&result, first);
+    // Before it counts as stored: an operator that ends in between does it once more.
+    if let (Some(_), Some(job)) = (&ctx.sinks.remote_write, job) {
+        mark_due(&ctx.client, job, &result).await.map_err(|error| Error::MarkDue(error, job.name_any()))?;
     }
-    for config_map in config_maps {
-        apply_object(&ctx.client, RUN_MANAGER, &config_map)
-            .await
-            .map_err(|error| Error::Store(error, config_map.name_any()))?;
+    for config_map in build::config_maps(run, attempt, job, &marks, parts) {
+        if let Some(trouble) = keep(ctx, run, &config_map).await? {
+            return Ok(Applied::Delayed(trouble));
+        }
     }
     if result.failure.as_ref().is_some_and(|failed| failed.failure.step == FailureStep::Lost) {
         ctx.metrics.result_lost();
@@ -329,7 +369,8 @@ async fn remove_job(ctx: &Context, attempt: &Attempt, fetched: &Fetched) -> Resu
 fn is_evidence(job: &Job, pods: &[Arc<Pod>]) -> bool {
     let expected = job.spec.as_ref().and_then(|spec| spec.completions).unwrap_or(1);
     let name = job.name_any();
-    let own = pods.iter().map(Arc::as_ref).filter(|pod| pods::is_of_job(pod, &name));
+    let own =
+        pods.iter().map(Arc::as_ref).filter(|pod| pods::is_of_job(pod, &name, job.metadata.uid.as_deref()));
     job_ended(job) || pods::all_ended(own, usize::try_from(expected).unwrap_or(1).max(1))
 }
 
@@ -365,14 +406,17 @@ mod tests {
     fn a_job_is_kept_when_it_or_all_its_pods_have_ended() {
         let job = |status| -> Job {
             serde_json::from_value(json!({
-                "metadata": {"name": "sprint-read-1"}, "status": status,
+                "metadata": {"name": "sprint-read-1", "uid": "job-uid"}, "status": status,
                 "spec": {"completions": 2, "template": {}}
             }))
             .unwrap()
         };
         let pod = |phase: &str| -> Arc<Pod> {
             let pod = serde_json::from_value(json!({
-                "metadata": {"labels": {"batch.kubernetes.io/job-name": "sprint-read-1"}},
+                "metadata": {"ownerReferences": [{
+                    "apiVersion": "batch/v1", "kind": "Job", "name": "sprint-read-1", "uid": "job-uid",
+                    "controller": true
+                }]},
                 "status": {"phase": phase}
             }));
             Arc::new(pod.unwrap())

@@ -9,19 +9,20 @@ use super::{
     validate::{Attempt, ValidatedRun},
 };
 use super::{kept::annotation, turn::Looked};
-use crate::{context::Settings, labels};
+use crate::{context::Settings, labels, pod_settings};
 use dragstrip_crds::{BenchmarkRun, Datastore, DatastoreSpec};
 use dragstrip_results::{
     protocol::{JobSpec, JobTarget},
     stored,
 };
+use ipnet::IpNet;
 use k8s_openapi::{
     ByteString,
     api::{
         batch::v1::{Job, JobSpec as BatchJobSpec},
-        core::v1::{ConfigMap, PodTemplateSpec},
+        core::v1::{ConfigMap, PodSpec, PodTemplateSpec},
     },
-    apimachinery::pkg::apis::meta::v1::OwnerReference,
+    apimachinery::pkg::apis::meta::v1::{LabelSelector, OwnerReference},
 };
 use kube::{Resource, ResourceExt, api::ObjectMeta};
 use std::collections::BTreeMap;
@@ -77,9 +78,9 @@ fn memory(job: Option<&Job>) -> impl Iterator<Item = (String, String)> {
 
 /// Where the `parts` of the result of `attempt`, measured by `job`, are kept, the first
 /// with `marks` that tell what became of it (see [`stored::annotations`]), in the order
-/// in which they must be written: the first part comes last, since a
-/// result counts as stored when that one is there. Until then the others may be
-/// written anew, by an operator that was restarted in between.
+/// in which they must be written: the first part comes last, since a result counts as
+/// stored when that one is there. What an operator that was stopped in between left of
+/// another account has other names, and goes with the run.
 pub fn config_maps(
     run: &ValidatedRun,
     attempt: &Attempt,
@@ -92,11 +93,11 @@ pub fn config_maps(
         let mut kept = ConfigMap {
             metadata: metadata(
                 run,
-                &stored::part_name(&attempt.name, index + 1),
+                &stored::part_name(&attempt.name, index + 1, marks),
                 attempt_labels(run, attempt),
             ),
             binary_data: Some([(stored::KEY.to_owned(), ByteString(part))].into()),
-            immutable: first.then_some(true),
+            immutable: Some(true),
             ..ConfigMap::default()
         };
         if first {
@@ -107,6 +108,12 @@ pub fn config_maps(
         kept
     });
     kept.rev().collect()
+}
+
+/// Where an external target's name may not lead: it is looked up by the runner.
+fn blocked(run: &ValidatedRun, settings: &Settings) -> Vec<IpNet> {
+    let external = run.spec.target.external.is_some();
+    settings.policy.external.blocked_networks.iter().filter(|_| external).copied().collect()
 }
 
 /// What the runners of `attempt` are told.
@@ -122,6 +129,7 @@ pub fn runner_job(
         repetition: attempt.repetition,
         clients: attempt.pods,
         token: run.token(attempt),
+        order_key: settings.order_key.clone(),
         target: JobTarget {
             host: target.host.clone(),
             port: target.port,
@@ -133,6 +141,7 @@ pub fn runner_job(
             protocol: target.protocol,
             members: target.members.clone(),
             observers: target.observers.clone(),
+            blocked: blocked(run, settings),
         },
         flush: attempt.flush,
         load: attempt.load.clone(),
@@ -159,6 +168,23 @@ fn pod_annotations(run: &ValidatedRun, attempt: &Attempt) -> BTreeMap<String, St
     all.map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
 }
 
+fn template(run: &ValidatedRun, attempt: &Attempt, pod: PodSpec) -> PodTemplateSpec {
+    let mut labels = attempt_labels(run, attempt);
+    labels.insert(labels::COMPONENT.to_owned(), labels::CLIENT.to_owned());
+    if run.spec.clients.share_node() {
+        labels.insert(labels::SHARES_SERVER_NODE.to_owned(), "true".to_owned());
+    }
+    let metadata = ObjectMeta {
+        labels: Some(labels),
+        annotations: Some(pod_annotations(run, attempt)),
+        ..ObjectMeta::default()
+    };
+    let own = PodTemplateSpec { metadata: Some(metadata), spec: Some(pod) };
+    let clients = [(labels::RUN_UID.to_owned(), run.holder.uid.clone())].into();
+    let clients = LabelSelector { match_labels: Some(clients), ..LabelSelector::default() };
+    pod_settings::applied(&run.spec.clients.pod, &clients, own)
+}
+
 /// The Job of `attempt`: all its pods at once, on the nodes that the run holds for
 /// them, none of them ever retried.
 pub fn job(
@@ -168,17 +194,14 @@ pub fn job(
     turn: &Looked,
     settings: &Settings,
 ) -> Result<Job, serde_json::Error> {
-    let mut pod_labels = attempt_labels(run, attempt);
-    pod_labels.insert(labels::COMPONENT.to_owned(), labels::CLIENT.to_owned());
-    if run.spec.clients.share_server_node {
-        pod_labels.insert(labels::SHARES_SERVER_NODE.to_owned(), "true".to_owned());
-    }
     let identity = target.identity.as_ref().map(serde_json::to_string).transpose()?;
     let identity = identity.map(|identity| (labels::SERVER_IDENTITY.to_owned(), identity));
     let no_node = turn.no_node.clone().map(|why| (labels::NO_NODE.to_owned(), why));
     let hash = (labels::SPEC_HASH.to_owned(), run.spec_hash.clone());
     let value = attempt.point.as_ref().and_then(|point| point.value);
     let value = value.map(|value| (labels::SEARCH_VALUE.to_owned(), value.to_string()));
+    let mut pod = pod::client_pod(run, attempt, target, turn, settings)?;
+    settings.pull(&mut pod);
     let pods = i32::try_from(attempt.pods).unwrap_or(i32::MAX);
     Ok(Job {
         metadata: ObjectMeta {
@@ -191,14 +214,7 @@ pub fn job(
             parallelism: Some(pods),
             backoff_limit: Some(0),
             active_deadline_seconds: Some(last_resort_seconds(run)),
-            template: PodTemplateSpec {
-                metadata: Some(ObjectMeta {
-                    labels: Some(pod_labels),
-                    annotations: Some(pod_annotations(run, attempt)),
-                    ..ObjectMeta::default()
-                }),
-                spec: Some(pod::client_pod(run, attempt, target, &turn.client_nodes, settings)?),
-            },
+            template: template(run, attempt, pod),
             ..BatchJobSpec::default()
         }),
         ..Job::default()

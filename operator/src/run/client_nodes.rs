@@ -1,14 +1,17 @@
 //! Which nodes a run's clients may use: none with a server of ours, none that
 //! another run uses. Pure.
 
-use super::validate::ValidatedRun;
+use super::validate::{ValidatedRun, client_needs};
 use crate::{
-    cluster::{nodes, pods},
-    datastore::tolerations,
+    cluster::{
+        nodes::{self, Want},
+        pods,
+    },
+    datastore::{of_client, placement::Room, tolerations},
     labels,
 };
 use dragstrip_crds::run::{ClientSpread, RunReference};
-use k8s_openapi::api::core::v1::{Node, Pod, Taint, Toleration};
+use k8s_openapi::api::core::v1::{Node, NodeSelectorTerm, Pod, Taint, Toleration};
 use kube::ResourceExt;
 use std::{
     cmp::Reverse,
@@ -49,6 +52,8 @@ pub fn wanted(run: &ValidatedRun) -> (usize, usize) {
     let pods = usize::try_from(run.most_pods()).unwrap_or(usize::MAX);
     match run.spec.clients.spread {
         ClientSpread::OnePerNode => (pods, pods),
+        // Their runners listen on one port of the node.
+        _ if run.spec.clients.pod.host_network => (pods, pods),
         _ => (1, pods),
     }
 }
@@ -64,15 +69,53 @@ fn tolerates(tolerations: &[Toleration], taint: &Taint) -> bool {
     })
 }
 
+/// Where the target's servers are, and what clients must have in common with it.
+#[derive(Debug, Default)]
+pub struct Servers<'a> {
+    /// The nodes of the target.
+    pub nodes: Vec<&'a Node>,
+    /// What `clients.colocate` asks for.
+    pub beside: Option<Want>,
+}
+
+impl Servers<'_> {
+    fn has(&self, node: &Node) -> bool {
+        self.nodes.iter().any(|own| own.name_any() == node.name_any())
+    }
+
+    /// Whether `node` is in the zone and placement group of a server, by its labels.
+    fn near(&self, node: &Node) -> bool {
+        let place = |node: &Node| {
+            let keys = labels::PLACEMENT_GROUPS.into_iter().chain([labels::ZONE]);
+            keys.map(|key| node.labels().get(key).cloned()).collect::<Vec<_>>()
+        };
+        self.nodes.iter().any(|own| place(own) == place(node))
+    }
+}
+
+/// Whether one client alone, as far as it is declared, asks for more than `node` has.
+fn too_small(run: &ValidatedRun, node: &Node) -> bool {
+    let clients = &run.spec.clients;
+    let known = node.status.as_ref().is_some_and(|status| status.allocatable.is_some());
+    let needed = of_client(clients, client_needs(&run.spec, true)).requests;
+    known && !Room::of_node(node).holds(Room::of(needed.as_ref()))
+}
+
 /// Why no client can go to `node` whatever runs there; `None` when one can.
-fn unfit(run: &ValidatedRun, node: &Node) -> Option<&'static str> {
+fn unfit(run: &ValidatedRun, node: &Node, servers: &Servers<'_>) -> Option<&'static str> {
     let placement = &run.spec.clients.placement;
     let tolerations = tolerations(labels::CLIENT, placement);
     let spec = node.spec.as_ref();
     let taints = spec.and_then(|spec| spec.taints.as_deref()).unwrap_or_default();
     let ready = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    if !nodes::selected(node, placement) {
+    if !nodes::selected(node, placement) || !nodes::affine(node, &run.spec.clients.pod) {
         Some("not selected")
+    } else if placement.same_node_as.is_some() && !servers.has(node) {
+        Some("not the server's node")
+    } else if servers.beside.as_ref().is_some_and(|want| !want.met(node)) {
+        Some("not beside the server")
+    } else if too_small(run, node) {
+        Some("too small")
     } else if spec.is_some_and(|spec| spec.unschedulable == Some(true)) {
         Some("cordoned")
     } else if !ready.clone().any(|condition| condition.type_ == "Ready" && condition.status == "True") {
@@ -86,19 +129,19 @@ fn unfit(run: &ValidatedRun, node: &Node) -> Option<&'static str> {
 }
 
 /// The nodes that clients of `run` can go to, those first that they should prefer:
-/// labelled for clients, with more CPUs, and by name. `own_servers` are the nodes of
-/// the target, which only a run that says so shares.
+/// labelled for clients, in the zone and group of the server, with more CPUs, and by name.
+/// The nodes of the target are shared only by a run that says so.
 pub fn candidates(
     run: &ValidatedRun,
     nodes: &[Arc<Node>],
     uses: &Uses,
-    own_servers: &[String],
+    servers: &Servers<'_>,
 ) -> Vec<String> {
-    let shares = |name: &String| run.spec.clients.share_server_node && own_servers.contains(name);
+    let shares = |node: &Node| run.spec.clients.share_node() && servers.has(node);
     let mut fit: Vec<&Arc<Node>> = nodes
         .iter()
-        .filter(|node| unfit(run, node).is_none())
-        .filter(|node| !uses.servers.contains(&node.name_any()) || shares(&node.name_any()))
+        .filter(|node| unfit(run, node, servers).is_none())
+        .filter(|node| !uses.servers.contains(&node.name_any()) || shares(node))
         .collect();
     fit.sort_by_key(|node| {
         let role = node.labels().get(labels::NODE_ROLE).map(String::as_str);
@@ -108,16 +151,27 @@ pub fn candidates(
             Some(_) => 2,
         };
         // A node of its own is better than the server's.
-        (shares(&node.name_any()), labelled, Reverse(nodes::cpus(node)), node.name_any())
+        (shares(node), labelled, !servers.near(node), Reverse(nodes::cpus(node)), node.name_any())
     });
     fit.into_iter().map(|node| node.name_any()).collect()
 }
 
+/// All that is asked of the clients' nodes by their labels.
+fn wanted_of(run: &ValidatedRun, servers: &Servers<'_>) -> Vec<Want> {
+    nodes::wants(&run.spec.clients.placement).into_iter().chain(servers.beside.clone()).collect()
+}
+
+/// What a node that is still to be made must have, beside the pods' own `nodeSelector`.
+pub fn terms(run: &ValidatedRun, servers: &Servers<'_>) -> Vec<NodeSelectorTerm> {
+    let named = wanted_of(run, servers).into_iter().filter(|want| want.field != "nodeSelector");
+    nodes::terms(&named.collect::<Vec<_>>())
+}
+
 /// Why there are too few [`candidates`], with the remedy.
-pub fn none_fits(run: &ValidatedRun, nodes: &[Arc<Node>], uses: &Uses) -> String {
+pub fn none_fits(run: &ValidatedRun, nodes: &[Arc<Node>], uses: &Uses, servers: &Servers<'_>) -> String {
     let mut reasons: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for node in nodes {
-        let reason = unfit(run, node)
+        let reason = unfit(run, node, servers)
             .or(uses.servers.contains(&node.name_any()).then_some("has a Datastore's server"));
         reasons.entry(reason.unwrap_or("fits")).or_default().push(node.name_any());
     }
@@ -139,7 +193,7 @@ pub fn none_fits(run: &ValidatedRun, nodes: &[Arc<Node>], uses: &Uses) -> String
     };
     format!(
         "{needed} that spec.clients.placement ({}) selects and that has no server ({}); add or label a node, correct the placement, or set spec.clients.shareServerNode",
-        nodes::describe(&run.spec.clients.placement),
+        nodes::told(&wanted_of(run, servers)),
         if told.is_empty() { "the cluster has no nodes".to_owned() } else { told.join("; ") },
     )
 }
@@ -148,6 +202,7 @@ pub fn none_fits(run: &ValidatedRun, nodes: &[Arc<Node>], uses: &Uses) -> String
 mod tests {
     use super::*;
     use crate::run::{fixtures, validate::validate};
+    use dragstrip_crds::{BenchmarkRun, run::Colocate};
     use serde_json::json;
 
     fn node(name: &str, more: serde_json::Value) -> Arc<Node> {
@@ -176,8 +231,53 @@ mod tests {
     fn found(share: bool, nodes: &[Arc<Node>], pods: &[Arc<Pod>]) -> Vec<String> {
         let mut run = fixtures::run(&["read"], 1);
         run.spec.clients.share_server_node = share;
-        let run = validate(&run).unwrap();
-        candidates(&run, nodes, &Uses::of(pods, &run.holder.uid), &["server-1".to_owned()])
+        placed(&run, nodes, pods, None)
+    }
+
+    /// The nodes for clients of `run`, whose server is on server-1.
+    fn placed(
+        run: &BenchmarkRun,
+        nodes: &[Arc<Node>],
+        pods: &[Arc<Pod>],
+        beside: Option<Want>,
+    ) -> Vec<String> {
+        let run = validate(run).unwrap();
+        let own = nodes.iter().map(Arc::as_ref).filter(|node| node.name_any() == "server-1");
+        let servers = Servers { nodes: own.collect(), beside };
+        candidates(&run, nodes, &Uses::of(pods, &run.holder.uid), &servers)
+    }
+
+    fn in_zone(name: &str, zone: &str, cpus: &str) -> Arc<Node> {
+        node(name, json!({"/metadata/labels": {labels::ZONE: zone}, "/status/capacity": {"cpu": cpus}}))
+    }
+
+    #[test]
+    fn nodes_of_the_servers_zone_come_before_larger_ones_of_others_and_colocate_leaves_no_others() {
+        let nodes = [in_zone("far", "z2", "64"), in_zone("near", "z1", "4"), in_zone("server-1", "z1", "4")];
+        let server = [pod("server-1", "server", "")];
+        let mut run = fixtures::run(&["read"], 1);
+        assert_eq!(placed(&run, &nodes, &server, None), ["near", "far"]);
+        run.spec.clients.colocate = Some(Colocate::Zone);
+        let beside = || nodes::beside(run.spec.clients.colocate, &[&nodes[2]]).unwrap();
+        assert_eq!(placed(&run, &nodes, &server, beside()), ["near"]);
+        let servers = Servers { nodes: vec![&nodes[2]], beside: beside() };
+        let uses = Uses::of(&server, "run-uid");
+        let told = none_fits(&validate(&run).unwrap(), &nodes[..1], &uses, &servers);
+        for words in ["colocate: topology.kubernetes.io/zone=z1", "not beside the server: far"] {
+            assert!(told.contains(words), "{words}: {told}");
+        }
+        let term = terms(&validate(&run).unwrap(), &servers);
+        assert_eq!(term.len(), 1, "a node that an autoscaler makes must be in the zone too: {term:?}");
+    }
+
+    #[test]
+    fn clients_on_the_node_of_the_server_go_nowhere_else() {
+        let nodes =
+            [in_zone("server-1", "z1", "4"), in_zone("server-2", "z1", "4"), in_zone("free", "z1", "4")];
+        let servers = [pod("server-1", "server", ""), pod("server-2", "server", "")];
+        let mut run = fixtures::run(&["read"], 1);
+        run.spec.clients.placement.same_node_as = Some("redis".into());
+        assert_eq!(placed(&run, &nodes, &servers, None), ["server-1"]);
     }
 
     #[test]
@@ -218,8 +318,49 @@ mod tests {
         ];
         assert_eq!(found(false, &nodes, &[]), ["for-clients"]);
         let run = validate(&fixtures::run(&["read"], 1)).unwrap();
-        let told = none_fits(&run, &nodes[..1], &Uses::default());
+        let told = none_fits(&run, &nodes[..1], &Uses::default(), &Servers::default());
         assert!(told.contains("no node for clients") && told.contains("tainted: for-servers"), "{told}");
+    }
+
+    #[test]
+    fn a_node_that_is_too_small_or_not_affine_is_no_candidate() {
+        let with = |name: &str, cpu: &str| {
+            node(
+                name,
+                json!({
+                    "/metadata/labels": {"size": name},
+                    "/status": {
+                        "capacity": {"cpu": cpu}, "allocatable": {"cpu": cpu, "memory": "8Gi"},
+                        "conditions": [{"type": "Ready", "status": "True"}]
+                    }
+                }),
+            )
+        };
+        let nodes = [with("small", "2"), with("large", "8")];
+        let candidates_of = |clients: serde_json::Value| {
+            let mut run = fixtures::run(&["read"], 1);
+            run.spec.clients = serde_json::from_value(clients).unwrap();
+            let run = validate(&run).unwrap();
+            let (uses, servers) = (Uses::default(), Servers::default());
+            (candidates(&run, &nodes, &uses, &servers), none_fits(&run, &nodes, &uses, &servers))
+        };
+        let four = json!({"cpu": {"exclusive": true}, "resources": {"limits": {"cpu": "4"}}});
+        assert_eq!(candidates_of(four).0, ["large"]);
+        assert_eq!(candidates_of(json!({})).0, ["large", "small"], "nothing is declared");
+        let sixteen = json!({"resources": {"requests": {"cpu": "16"}}});
+        let (none, told) = candidates_of(sixteen);
+        assert!(none.is_empty() && told.contains("too small: large, small"), "{none:?} {told}");
+        let affinity = json!({"pod": {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
+            "nodeSelectorTerms": [{"matchExpressions": [{"key": "size", "operator": "In", "values": ["small"]}]}]
+        }}}}});
+        assert_eq!(candidates_of(affinity).0, ["small"]);
+    }
+
+    #[test]
+    fn clients_on_the_nodes_network_each_take_a_node() {
+        let mut run = fixtures::run(&["read"], 1);
+        run.spec.clients = serde_json::from_value(json!({"pods": 3, "pod": {"hostNetwork": true}})).unwrap();
+        assert_eq!(wanted(&validate(&run).unwrap()), (3, 3));
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! A pod's log has its whole result, and nothing else may stand for it: it is asked
 //! for until it was read, or is gone for good.
 
+mod log;
 mod unread;
 
 use super::{
@@ -13,11 +14,12 @@ use super::{
     validate::Attempt,
 };
 use crate::cluster::pods;
-use dragstrip_results::result::{Failure, FailureStep, LOG_MARKER, PodResult, RepetitionResult};
+use dragstrip_results::result::{Failure, FailureStep, PodResult, RepetitionResult};
 use futures::{StreamExt, TryFutureExt};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{ContainerStateTerminated, Node, Pod};
 use kube::{Api, Client, ResourceExt, api::LogParams};
+use log::Log;
 use std::time::Duration;
 pub use unread::{NotYet, Unread};
 
@@ -36,9 +38,21 @@ const REMOVED_LOG_PATIENCE: SignedDuration = SignedDuration::from_secs(60);
 /// The same for a pod that did not end in time, and had its grace already.
 const UNENDED_LOG_PATIENCE: SignedDuration = SignedDuration::from_secs(10);
 
-/// The last whole result in a runner's log.
-fn from_log(log: &str) -> Option<PodResult> {
-    log.lines().rev().find_map(|line| serde_json::from_str(line.strip_prefix(LOG_MARKER)?).ok())
+/// The log of `pod`, as far as it matters.
+async fn read_log(api: &Api<Pod>, pod: &Pod) -> Result<Log, String> {
+    let parameters = LogParams { container: Some(CLIENT_CONTAINER.to_owned()), ..LogParams::default() };
+    match api.log_stream(&pod.name_any(), &parameters).await {
+        Ok(stream) => log::read(stream).await.map_err(|error| error.to_string()),
+        Err(kube::Error::Api(status)) => Err(status.message),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Whether `result` is of this pod and attempt: a tool may write another's. A runner that
+/// cannot read its job says so without knowing the attempt.
+fn is_own(result: &PodResult, attempt: &Attempt, pod: &Pod) -> bool {
+    let of_attempt = result.phase == attempt.phase && result.repetition == attempt.repetition;
+    result.pod == pod.name_any() && (of_attempt || result.failure.is_some())
 }
 
 fn terminated(pod: &Pod) -> Option<&ContainerStateTerminated> {
@@ -76,6 +90,7 @@ fn without_result(attempt: &Attempt, pod: &Pod, unreadable: Option<&str>) -> Pod
         .or_else(|| ended.and_then(|e| e.reason.clone()))
         .unwrap_or_else(|| "no reason given".to_owned());
     let detail = status.and_then(|s| s.message.clone()).map(|m| format!(" ({m})")).unwrap_or_default();
+    let remedy = pods::remedy(&why).map(|remedy| format!(": {remedy}")).unwrap_or_default();
     let (step, message) = if !pods::ended(pod) {
         let grace = RESULT_GRACE.as_secs();
         (FailureStep::Lost, format!("no result arrived within {grace} s of the declared end of the load"))
@@ -84,7 +99,7 @@ fn without_result(attempt: &Attempt, pod: &Pod, unreadable: Option<&str>) -> Pod
     } else if let Some(unreadable) = unreadable {
         (FailureStep::Lost, format!("its result could not be read: {unreadable}"))
     } else {
-        (FailureStep::Tool, format!("the pod ended without a result: {why}{detail}"))
+        (FailureStep::Tool, format!("the pod ended without a result: {why}{detail}{remedy}"))
     };
     let failure = Failure {
         exit_code: ended.map(|e| e.exit_code),
@@ -146,23 +161,20 @@ async fn gone_for_good(client: &Client, pod: &Pod) -> Option<String> {
 }
 
 /// Asks for the log of `pod`.
-async fn ask(client: &Client, pod: &Pod) -> Heard {
+async fn ask(client: &Client, attempt: &Attempt, pod: &Pod) -> Heard {
     // It ended before its container began, or nobody knows of the container: nothing was written.
     if pods::ended(pod) && terminated(pod).is_none() {
         return Heard::Nothing;
     }
     let api: Api<Pod> = Api::namespaced(client.clone(), &pod.namespace().unwrap_or_default());
-    let parameters = LogParams { container: Some(CLIENT_CONTAINER.to_owned()), ..LogParams::default() };
     let within = if pods::ended(pod) { LOG_WITHIN } else { UNENDED_LOG_WITHIN };
-    let why = match tokio::time::timeout(within, api.logs(&pod.name_any(), &parameters)).await {
-        Ok(Ok(log)) => match from_log(&log) {
-            Some(result) => return Heard::Result(Box::new(result)),
-            // A kubelet may send its error as if it were the log.
-            None if says_removed(&log) && !log.trim().contains('\n') => log,
-            None => return Heard::Nothing,
+    let why = match tokio::time::timeout(within, read_log(&api, pod)).await {
+        Ok(Ok(log)) => match (log.result.filter(|result| is_own(result, attempt, pod)), log.only_line) {
+            (Some(result), _) => return Heard::Result(Box::new(result)),
+            (None, Some(words)) if says_removed(&words) => words,
+            (None, _) => return Heard::Nothing,
         },
-        Ok(Err(kube::Error::Api(status))) => status.message,
-        Ok(Err(error)) => error.to_string(),
+        Ok(Err(why)) => why,
         Err(_) => format!("no answer within {} s", within.as_secs()),
     };
     match gone_for_good(client, pod).await {
@@ -191,12 +203,13 @@ async fn read_pod(
 ) -> Result<PodResult, NotYet> {
     let left = terminated(pod).and_then(|ended| ended.message.as_deref());
     let left: Option<PodResult> = left.and_then(|message| serde_json::from_str(message).ok());
+    let left = left.filter(|result| is_own(result, attempt, pod));
     if let Some(whole) = left.as_ref().filter(|result| result.complete) {
         return Ok(whole.clone());
     }
     let uid = pod.uid().unwrap_or_default();
     unread.due(&uid, now)?;
-    let why = match ask(client, pod).await {
+    let why = match ask(client, attempt, pod).await {
         Heard::Result(result) => {
             unread.settle(&uid);
             return Ok(*result);

@@ -27,6 +27,8 @@ pub const PATIENCE: SignedDuration = SignedDuration::from_secs(60);
 pub const PATIENCE_AGAIN: SignedDuration = SignedDuration::from_secs(20);
 /// How long for want of a node that somebody may be making, or of a reason: an image may be large.
 pub const LONG_PATIENCE: SignedDuration = SignedDuration::from_secs(300);
+/// How soon to look again whether the metadata service has answered.
+const ASK_AGAIN: SignedDuration = SignedDuration::from_secs(1);
 /// How late after its start line a pod may still be told of it.
 const LATE: SignedDuration = SignedDuration::from_secs(1);
 
@@ -57,9 +59,12 @@ fn failed_in_pod(attempt: &Attempt, failure: &PodFailure) -> Step {
 /// What a run was waiting for, for the message of its timeout.
 fn describe(step: &Step) -> String {
     match step {
-        Step::Wait(Waiting::TargetMissing(message) | Waiting::TargetNotReady { message, .. }, _) => {
-            message.clone()
-        }
+        Step::Wait(
+            Waiting::TargetMissing(message)
+            | Waiting::TargetNotReady { message, .. }
+            | Waiting::Metadata(message),
+            _,
+        ) => message.clone(),
         Step::Wait(Waiting::Clients { trouble: Some(trouble), .. }, _) | Step::StandBack { trouble, .. } => {
             trouble.message.clone()
         }
@@ -157,6 +162,13 @@ pub fn decide(run: &ValidatedRun, observed: &Observed, now: Timestamp) -> Step {
             let until = lost_at(run, &run.attempts[current], *start).min(observed.deadline);
             Step::Wait(Waiting::Load { attempt: current }, Some(until))
         }
+        AttemptState::Starting { .. } | AttemptState::AtStartLine { .. } if !observed.asked_of.is_empty() => {
+            asks(observed, now)
+        }
+        // No load was sent.
+        AttemptState::Starting { .. } | AttemptState::AtStartLine { .. } if observed.misplaced.is_some() => {
+            misplaced(&run.attempts[current], observed)
+        }
         AttemptState::AtStartLine { since } if now >= since.saturating_add(PATIENCE).unwrap_or(*since) => {
             stand_back(run, current, unreachable())
         }
@@ -236,6 +248,19 @@ fn with_the_targets_end(step: Step, observed: &Observed) -> Step {
         }
         (step, _) => step,
     }
+}
+
+/// Waits a moment for the metadata service's word, which no event brings.
+fn asks(observed: &Observed, now: Timestamp) -> Step {
+    let nodes = observed.asked_of.join(", ");
+    let again = now.saturating_add(ASK_AGAIN).unwrap_or(observed.deadline);
+    let waiting = Waiting::Metadata(format!("the metadata service is asked where {nodes} is"));
+    Step::Wait(waiting, Some(again.min(observed.deadline)))
+}
+
+/// That a condition does not hold that `spec.requirements` wants ends the run.
+fn misplaced(attempt: &Attempt, observed: &Observed) -> Step {
+    failed(Some(attempt), "Placement", observed.misplaced.clone().unwrap_or_default())
 }
 
 fn unreachable() -> Trouble {
@@ -361,6 +386,12 @@ fn before_job(run: &ValidatedRun, observed: &Observed, current: usize, now: Time
             Step::Wait(Waiting::Return, None)
         }
         (TargetState::NotConsulted | TargetState::Ready(_), Turn::Free) => Step::TakeTurn,
+        (TargetState::NotConsulted | TargetState::Ready(_), Turn::Held) if !observed.asked_of.is_empty() => {
+            asks(observed, now)
+        }
+        (TargetState::NotConsulted | TargetState::Ready(_), Turn::Held) if observed.misplaced.is_some() => {
+            misplaced(attempt, observed)
+        }
         (TargetState::NotConsulted | TargetState::Ready(_), Turn::Held) => Step::CreateJob(current),
     }
 }

@@ -44,9 +44,7 @@ struct Observer {
 fn observers(ctx: &Context, run: &ValidatedRun) -> Option<(String, Vec<Observer>)> {
     let key =
         DatastoreKey { namespace: run.holder.namespace.clone(), name: run.datastore_name()?.to_owned() };
-    let datastore = ctx.world.datastores.find(|datastore| {
-        datastore.name_any() == key.name && datastore.namespace().as_ref() == Some(&key.namespace)
-    })?;
+    let datastore = target::datastore(ctx, run)?;
     if protocol(&datastore.spec) != ServerProtocol::Resp {
         return None;
     }

@@ -4,6 +4,7 @@
 use super::{
     decide::{TargetState, Turn},
     kept::{Kept, kept},
+    machines,
     plan::{Place, place_of},
     remembered::Results,
     search, target, turn,
@@ -12,13 +13,13 @@ use super::{
 use crate::{
     cluster::{
         lease::{given_back, holder_of},
-        pods,
+        metadata, pods,
     },
     context::Context,
     labels,
 };
 use dragstrip_crds::BenchmarkRunStatus;
-use dragstrip_results::{protocol::RunnerState, result::RepetitionResult, stored};
+use dragstrip_results::{protocol::RunnerState, result::RepetitionResult, stored, verdict::placed::Placed};
 use futures::future::join_all;
 use k8s_openapi::api::{
     batch::v1::Job,
@@ -40,6 +41,9 @@ pub enum Error {
     /// A stored result could not be read.
     #[error("failed to read ConfigMap {1}, which holds a result")]
     Read(#[source] kube::Error, String),
+    /// The metadata service could not be asked.
+    #[error("failed to have the metadata service asked of the run's nodes")]
+    Metadata(#[source] kube::Error),
     /// The target could not be read.
     #[error("failed to read the run's target")]
     Target(#[source] kube::Error),
@@ -67,6 +71,10 @@ pub struct Fetched {
     pub damaged: Vec<String>,
     /// Said of a target that was deleted.
     pub target_gone: Option<String>,
+    /// Where servers and clients are, while that is being settled.
+    pub placed: Vec<Placed>,
+    /// Nodes of which the metadata service is still to tell where they are.
+    pub asked_of: Vec<String>,
 }
 
 impl Fetched {
@@ -77,7 +85,8 @@ impl Fetched {
 
     /// The pods of the Job called `job`.
     pub fn pods_of<'a>(&'a self, job: &'a str) -> impl Iterator<Item = &'a Pod> {
-        self.pods.iter().map(Arc::as_ref).filter(move |pod| pods::is_of_job(pod, job))
+        let uid = self.jobs.get(job).and_then(|job| job.metadata.uid.as_deref());
+        self.pods.iter().map(Arc::as_ref).filter(move |pod| pods::is_of_job(pod, job, uid))
     }
 
     /// Whether the attempt needs no more time: its Job has ended, or all its pods
@@ -159,9 +168,20 @@ const UIDS: usize = 50;
 /// Remembers what is stored of all runs under way, which each would ask for by itself
 /// at the start. One whose results cannot all be read asks again, and tells.
 pub async fn remember_all(ctx: &Context) -> Result<(), Error> {
-    let api: Api<ConfigMap> = Api::all(ctx.client.clone());
+    for (_, api) in ctx.settings.scope.apis(&ctx.client) {
+        remember(ctx, &api).await?;
+    }
+    Ok(())
+}
+
+async fn remember(ctx: &Context, api: &Api<ConfigMap>) -> Result<(), Error> {
     let all = under_way(ctx);
-    for uids in all.iter().cloned().collect::<Vec<_>>().chunks(UIDS) {
+    let here = ctx
+        .world
+        .runs
+        .state_filter(|run| api.namespace().is_none_or(|name| run.namespace().as_deref() == Some(name)));
+    let here: Vec<String> = here.iter().filter_map(|run| run.uid()).collect();
+    for uids in here.chunks(UIDS) {
         let of_these = format!("{} in ({}),!{}", labels::RUN_UID, uids.join(","), stored::PART);
         let list = api.list_metadata(&ListParams::default().labels(&of_these)).await.map_err(Error::List)?;
         let mut known: BTreeMap<&str, Option<Results>> =
@@ -259,6 +279,8 @@ fn seen(ctx: &Context, run: &ValidatedRun) -> Fetched {
         kept: BTreeMap::new(),
         damaged: Vec::new(),
         target_gone: None,
+        placed: Vec::new(),
+        asked_of: Vec::new(),
     }
 }
 
@@ -271,6 +293,15 @@ fn target_gone(ctx: &Context, run: &ValidatedRun) -> Option<String> {
             && datastore.metadata.deletion_timestamp.is_none()
     });
     there.is_none().then(|| format!("Datastore {name} was deleted while the run was under way"))
+}
+
+/// Has the metadata service asked of `client_nodes` and of the servers' nodes, where the operator is
+/// to; those that have not answered yet.
+async fn asked_of(ctx: &Context, run: &ValidatedRun, client_nodes: &[String]) -> Result<Vec<String>, Error> {
+    let Some(address) = &ctx.settings.metadata_service else { return Ok(Vec::new()) };
+    let servers = machines::server_nodes(ctx, run);
+    let nodes = servers.iter().chain(client_nodes).collect();
+    metadata::ask(ctx, address, nodes).await.map_err(Error::Metadata)
 }
 
 /// The target and the turn, and once the turn is the run's what its server says.
@@ -294,6 +325,10 @@ async fn target_and_turn(
     let looked = turn::look(run, found, &seen, setbacks);
     if looked.turn == Turn::Held {
         fetched.target = target::question(ctx, run, (**found).clone()).await.map_err(Error::Target)?;
+        if let TargetState::Ready(target) = &fetched.target {
+            fetched.asked_of = asked_of(ctx, run, &looked.client_nodes).await?;
+            fetched.placed = machines::placed(ctx, run, &looked.client_nodes, Some(target));
+        }
     }
     fetched.turn = Some(looked);
     Ok(())
@@ -325,6 +360,11 @@ pub async fn fetch(
             fetched.runners = runners(ctx, run, current, &fetched).await;
         }
         Some(_) => {
+            let bound: Vec<String> = fetched.pods_of(&current.name).filter_map(target::node_of).collect();
+            if bound.len() >= usize::try_from(current.pods).unwrap_or(usize::MAX) {
+                fetched.asked_of = asked_of(ctx, run, &bound).await?;
+                fetched.placed = machines::placed(ctx, run, &bound, None);
+            }
             let namespace = Some(&run.holder.namespace);
             fetched.warnings = ctx
                 .world

@@ -67,6 +67,7 @@ pub(crate) fn target() -> ReadyTarget {
         nodes: vec!["worker".into()],
         identity: None,
         datastore: Some(DatastoreKey { namespace: "races".into(), name: "redis".into() }),
+        cpus: None,
         questioned: true,
     }
 }

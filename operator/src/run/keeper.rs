@@ -111,7 +111,9 @@ async fn silent_since(ctx: &Context, holder: &Holder) -> kube::Result<Option<Tim
 }
 
 async fn reconcile(lease: Arc<Lease>, ctx: Arc<Context>) -> Result<Action, Error> {
-    let Some(holder) = holder_of(&lease) else {
+    // A node's Lease may be held by a run of another operator, which keeps it.
+    let watched = |holder: &Holder| ctx.settings.scope.includes(&holder.namespace);
+    let Some(holder) = holder_of(&lease).filter(watched) else {
         return Ok(Action::await_change());
     };
     let key = || LeaseKey::of(&lease);

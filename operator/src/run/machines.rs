@@ -1,43 +1,197 @@
-//! The nodes that a repetition's clients and servers ran on. Pure.
+//! The nodes of a run's clients and servers, the CPUs that these may run on, and which
+//! conditions of where they are hold. [`fill`] and [`placed`] look at what was seen of the
+//! cluster; the rest is pure.
 
-use super::{decide::DatastoreKey, target, validate::ValidatedRun};
-use crate::cluster::nodes;
-use dragstrip_results::result::{NodeRecord, PodResult};
+use super::{
+    decide::{DatastoreKey, ReadyTarget},
+    target,
+    validate::ValidatedRun,
+};
+use crate::{
+    cluster::{metadata::Known, nodes},
+    context::Context,
+    datastore::placement::Room,
+    labels,
+    metrics::Prices,
+};
+use dragstrip_crds::{
+    DatastoreSpec,
+    run::{CheckName, Level, Requirement},
+};
+use dragstrip_results::{
+    observed::Observation,
+    protocol::MachineMetadata,
+    result::{CpuSetRecord, GroupEvidence, GroupRecord, NodeRecord, RepetitionResult},
+    usage::ContainerUsage,
+    verdict::placed::{Placed, exclusive_cpus, of_nodes, of_server},
+};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::ResourceExt;
 use std::{collections::BTreeMap, sync::Arc};
 
-/// The nodes of `clients` and of the servers of `run` among all `pods`.
-pub fn records(
+/// Notes in `result` on which nodes its clients, whose pods are `clients`, and its servers
+/// were, and the CPUs that they could run on.
+pub fn fill(ctx: &Context, run: &ValidatedRun, clients: &[&Pod], result: &mut RepetitionResult) {
+    let (nodes, pods) = (ctx.world.nodes.state(), ctx.world.pods.state());
+    let loading = result.pods.iter().filter_map(|pod| pod.node.clone());
+    result.nodes = records(run, loading, &nodes, &pods, &ctx.prices, &ctx.metadata);
+    let key = key(run);
+    let servers = key.iter().flat_map(|key| target::servers(&pods, key)).map(Arc::as_ref);
+    let known: Vec<&Pod> = clients.iter().copied().chain(servers).collect();
+    result.cpusets = cpu_sets(result, &known);
+}
+
+/// What can be said, before any load, of clients on `client_nodes` and the servers of `run`;
+/// also of what the server says of itself where it was asked as `asked`.
+pub fn placed(
+    ctx: &Context,
     run: &ValidatedRun,
-    clients: &[PodResult],
+    client_nodes: &[String],
+    asked: Option<&ReadyTarget>,
+) -> Vec<Placed> {
+    let (nodes, pods) = (ctx.world.nodes.state(), ctx.world.pods.state());
+    let records = records(run, client_nodes.iter().cloned(), &nodes, &pods, &ctx.prices, &ctx.metadata);
+    let mut placed = of_nodes(&records, None);
+    if let Some(asked) = asked {
+        let declared = target::datastore(ctx, run).map(|datastore| datastore.spec.threads);
+        placed.extend(of_server(asked.truth.as_ref(), declared));
+        placed.push(exclusive_cpus(asked.cpus.as_slice(), false));
+    }
+    placed
+}
+
+/// The nodes of the servers of `run`.
+pub fn server_nodes(ctx: &Context, run: &ValidatedRun) -> Vec<String> {
+    let pods = ctx.world.pods.state();
+    let key = key(run);
+    key.iter().flat_map(|key| target::servers(&pods, key)).filter_map(|pod| target::node_of(pod)).collect()
+}
+
+/// The requirements of `run`, and those that its declarations and `datastore`'s imply: who
+/// declares CPUs of their own is told where they are none.
+pub fn requirements(run: &ValidatedRun, datastore: Option<&DatastoreSpec>) -> Vec<Requirement> {
+    let mut requirements = run.spec.requirements.clone();
+    let check = CheckName::ExclusiveCPUs;
+    let exclusive = run.spec.clients.cpu.exclusive || datastore.is_some_and(|spec| spec.cpu.exclusive);
+    if exclusive && requirements.iter().all(|requirement| requirement.check != check) {
+        requirements.push(Requirement { check, level: Level::Warn, limit: None });
+    }
+    requirements
+}
+
+fn key(run: &ValidatedRun) -> Option<DatastoreKey> {
+    let name = run.datastore_name()?.to_owned();
+    Some(DatastoreKey { namespace: run.holder.namespace.clone(), name })
+}
+
+/// Whole CPUs that the first container of `pod` requests and is limited to.
+// A container has far fewer than 2^32 CPUs, and no negative number of them.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+fn whole_cpus(pod: &Pod) -> Option<u32> {
+    let resources = pod.spec.as_ref()?.containers.first()?.resources.as_ref()?;
+    let request = Room::of(resources.requests.as_ref()).cpus;
+    let limit = Room::of(resources.limits.as_ref()).cpus;
+    (request > 0.0 && request.fract() == 0.0 && request.to_bits() == limit.to_bits())
+        .then_some(request as u32)
+}
+
+/// The CPUs that the server in `pod` may run on, as its observer sees them.
+pub fn seen(pod: &Pod, observation: &Observation) -> Option<CpuSetRecord> {
+    Some(CpuSetRecord {
+        pod: pod.name_any(),
+        node: target::node_of(pod),
+        serves: true,
+        cpus: observation.cgroup.as_ref()?.cpuset.clone(),
+        online: u32::try_from(observation.host.cpus).unwrap_or(0),
+        whole_cpus: whole_cpus(pod),
+    })
+}
+
+/// The CPUs that every client and server of `result` could run on, whose pods are among `pods`.
+fn cpu_sets(result: &RepetitionResult, pods: &[&Pod]) -> Vec<CpuSetRecord> {
+    let clients = result.pods.iter().map(|pod| (&pod.pod, &pod.node, &pod.client, false));
+    let servers = result.servers.iter().map(|one| (&one.server, &one.node, &one.usage, true));
+    let record = |(name, node, usage, serves): (&String, &Option<String>, &ContainerUsage, bool)| {
+        // Several servers of one pod are named by their ports too.
+        let pod_name = name.split(':').next().unwrap_or(name);
+        let pod = pods.iter().find(|pod| pod.name_any() == pod_name);
+        CpuSetRecord {
+            pod: name.clone(),
+            node: node.clone(),
+            serves,
+            cpus: usage.cgroup.as_ref().map(|cgroup| cgroup.cpuset.clone()).unwrap_or_default(),
+            online: usage.host.as_ref().map_or(0, |host| host.cpus),
+            whole_cpus: pod.and_then(|pod| whole_cpus(pod)),
+        }
+    };
+    clients.chain(servers).map(record).collect()
+}
+
+/// The nodes of `clients` and of the servers of `run` among all `pods`.
+fn records(
+    run: &ValidatedRun,
+    clients: impl Iterator<Item = String>,
     all: &[Arc<Node>],
     pods: &[Arc<Pod>],
+    prices: &Prices,
+    metadata: &Known,
 ) -> Vec<NodeRecord> {
     let mut records: BTreeMap<String, NodeRecord> = BTreeMap::new();
-    let key = run
-        .datastore_name()
-        .map(|name| DatastoreKey { namespace: run.holder.namespace.clone(), name: name.to_owned() });
+    let key = key(run);
     let servers =
         key.iter().flat_map(|key| target::servers(pods, key)).filter_map(|pod| target::node_of(pod));
-    let clients = clients.iter().filter_map(|pod| pod.node.clone());
     for (name, serves) in servers.map(|node| (node, true)).chain(clients.map(|node| (node, false))) {
         let node = all.iter().find(|node| node.name_any() == name);
-        let record = records.entry(name.clone()).or_insert_with(|| record(name, node.map(Arc::as_ref)));
+        let record = records.entry(name.clone()).or_insert_with(|| {
+            let told = node.and_then(|node| metadata.of(node));
+            with_metadata(record(name, node.map(Arc::as_ref), prices), told)
+        });
         record.serves |= serves;
         record.loads |= !serves;
     }
     records.into_values().collect()
 }
 
-fn record(name: String, node: Option<&Node>) -> NodeRecord {
+/// What the labels of `node` say of its placement group.
+fn groups(node: &Node) -> Vec<GroupRecord> {
+    let evidence = [GroupEvidence::KarpenterLabel, GroupEvidence::Label];
+    let told = labels::PLACEMENT_GROUPS.into_iter().zip(evidence);
+    let record =
+        |(key, evidence)| Some(GroupRecord { evidence, group: Some(node.labels().get(key)?.clone()) });
+    told.filter_map(record).collect()
+}
+
+/// `record` with what the metadata service told of the node.
+fn with_metadata(mut record: NodeRecord, told: Option<MachineMetadata>) -> NodeRecord {
+    if let Some(told) = told {
+        let evidence = GroupEvidence::MetadataService;
+        record.groups.insert(0, GroupRecord { evidence, group: told.placement_group });
+        record.zone_id = told.zone_id;
+        record.instance_type = told.instance_type.or(record.instance_type);
+    }
+    record
+}
+
+/// Its network's bandwidth by Karpenter's label, else by its instance type.
+fn bandwidth(node: &Node, prices: &Prices) -> Option<u64> {
+    let label = node.labels().get(labels::NETWORK_BANDWIDTH).and_then(|rate| rate.parse().ok());
+    label.or_else(|| prices.network_megabits_per_second(node.labels().get(labels::INSTANCE_TYPE)?))
+}
+
+// A node has far fewer than 2^53 thousandths of a CPU.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+fn record(name: String, node: Option<&Node>, prices: &Prices) -> NodeRecord {
     let facts = node.map(nodes::facts);
     let system = node.and_then(|node| node.status.as_ref()?.node_info.as_ref());
+    let millicpus = node.map(|node| (Room::of_node(node).cpus * 1e3).round() as u64);
     NodeRecord {
         zone: facts.as_ref().and_then(|facts| facts.zone.clone()),
         placement_group: facts.as_ref().and_then(|facts| facts.placement_group.clone()),
         instance_type: facts.and_then(|facts| facts.instance_type),
         boot_id: system.map(|system| system.boot_id.clone()).filter(|id| !id.is_empty()),
+        groups: node.map(groups).unwrap_or_default(),
+        allocatable_millicpus: millicpus.filter(|cpus| *cpus > 0),
+        network_megabits_per_second: node.and_then(|node| bandwidth(node, prices)),
         name,
         ..NodeRecord::default()
     }
@@ -47,10 +201,7 @@ fn record(name: String, node: Option<&Node>) -> NodeRecord {
 mod tests {
     use super::*;
     use crate::labels;
-    use crate::run::{
-        fixtures::{pod_result, run},
-        validate::validate,
-    };
+    use crate::run::{fixtures::run, validate::validate};
     use serde_json::{Value, json};
 
     fn object<T: serde::de::DeserializeOwned>(value: Value) -> Arc<T> {
@@ -69,8 +220,6 @@ mod tests {
     #[test]
     fn the_nodes_of_clients_and_of_the_runs_own_servers_are_recorded() {
         let run = validate(&run(&["read"], 1)).unwrap();
-        let mut client = pod_result("p", 1, 1.0, 1);
-        client.node = Some("client-a".into());
         let node = |name: &str, zone: &str| {
             object(json!({
                 "metadata": {"name": name, "labels": {"topology.kubernetes.io/zone": zone}},
@@ -87,10 +236,91 @@ mod tests {
             server("redis", "others", "server-b"),
             server("other", "races", "server-b"),
         ];
-        let found = records(&run, &[client], &nodes, &pods);
+        let found = records(
+            &run,
+            ["client-a".to_owned()].into_iter(),
+            &nodes,
+            &pods,
+            &Prices::default(),
+            &Known::default(),
+        );
         let told: Vec<_> = found.iter().map(|node| (node.name.as_str(), node.serves, node.loads)).collect();
         assert_eq!(told, [("client-a", false, true), ("server-a", true, false)]);
         assert_eq!(found[1].zone.as_deref(), Some("z2"));
         assert_eq!(found[1].boot_id.as_deref(), Some("boot-server-a"));
+    }
+
+    #[test]
+    fn what_labels_and_the_table_of_instance_types_tell_of_a_node_is_recorded() {
+        let node = |labels: Value| -> Node {
+            serde_json::from_value(json!({
+                "metadata": {"name": "n", "labels": labels},
+                "status": {"allocatable": {"cpu": "7910m"}}
+            }))
+            .unwrap()
+        };
+        let prices = Prices::with("").unwrap();
+        let of = |labels: Value| record("n".into(), Some(&node(labels)), &prices);
+        let both = of(json!({
+            "karpenter.k8s.aws/placement-group-id": "pg-1", "dragstrip.dev/placement-group": "fast",
+            "node.kubernetes.io/instance-type": "c7i.2xlarge"
+        }));
+        let told: Vec<_> = both.groups.iter().map(|one| (one.evidence, one.group.as_deref())).collect();
+        assert_eq!(
+            told,
+            [(GroupEvidence::KarpenterLabel, Some("pg-1")), (GroupEvidence::Label, Some("fast"))]
+        );
+        assert_eq!((both.allocatable_millicpus, both.network_megabits_per_second), (Some(7910), Some(3125)));
+        let karpenter = of(json!({"karpenter.k8s.aws/instance-network-bandwidth": "12500",
+            "node.kubernetes.io/instance-type": "c7i.2xlarge"}));
+        assert_eq!(karpenter.network_megabits_per_second, Some(12_500), "the label counts before the table");
+        let gone = record("n".into(), None, &prices);
+        assert_eq!((gone.groups, gone.allocatable_millicpus), (vec![], None));
+    }
+
+    #[test]
+    fn the_metadata_service_counts_beside_the_labels_also_where_it_tells_of_no_group() {
+        let told = MachineMetadata {
+            placement_group: None,
+            zone_id: Some("use1-az4".into()),
+            instance_type: Some("c7i.2xlarge".into()),
+        };
+        let known = Known::default();
+        known.note("u".into(), Some(told));
+        let node: Node = serde_json::from_value(json!({"metadata": {"name": "n", "uid": "u"}})).unwrap();
+        let record = with_metadata(record("n".into(), Some(&node), &Prices::default()), known.of(&node));
+        let expected = GroupRecord { evidence: GroupEvidence::MetadataService, group: None };
+        assert_eq!((record.groups, record.zone_id.as_deref()), (vec![expected], Some("use1-az4")));
+        assert_eq!(record.instance_type.as_deref(), Some("c7i.2xlarge"));
+    }
+
+    #[test]
+    fn only_equal_and_whole_requests_and_limits_ask_for_cpus_of_their_own() {
+        let pod = |requests: &str, limits: &str| -> Pod {
+            serde_json::from_value(json!({"metadata": {"name": "p"}, "spec": {"containers": [
+                {"name": "server", "resources": {"requests": {"cpu": requests}, "limits": {"cpu": limits}}}
+            ]}}))
+            .unwrap()
+        };
+        for (requests, limits, whole) in
+            [("4", "4", Some(4)), ("4", "4000m", Some(4)), ("4", "5", None), ("1500m", "1500m", None)]
+        {
+            assert_eq!(whole_cpus(&pod(requests, limits)), whole, "{requests} of {limits}");
+        }
+    }
+
+    #[test]
+    fn who_declares_cpus_of_their_own_is_told_where_they_are_none() {
+        let mut declared = run(&["read"], 1);
+        let levels = |run: &dragstrip_crds::BenchmarkRun| -> Vec<Level> {
+            let run = validate(run).unwrap();
+            requirements(&run, None).iter().map(|requirement| requirement.level).collect()
+        };
+        assert_eq!(levels(&declared), []);
+        declared.spec.clients.cpu.exclusive = true;
+        assert_eq!(levels(&declared), [Level::Warn]);
+        declared.spec.requirements =
+            serde_json::from_value(json!([{"check": "ExclusiveCPUs", "level": "Ignore"}])).unwrap();
+        assert_eq!(levels(&declared), [Level::Ignore], "people's own word counts");
     }
 }

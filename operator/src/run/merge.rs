@@ -350,6 +350,7 @@ pub fn merge(attempt: &Attempt, expected: u32, results: Vec<PodResult>) -> Repet
         pods: results,
         servers: Vec::new(),
         nodes: Vec::new(),
+        cpusets: Vec::new(),
         verdict: None,
         reasons: Vec::new(),
         limited_by: None,

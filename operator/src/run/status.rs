@@ -16,6 +16,7 @@ use crate::{
     cluster::apply::{StatusWrite, apply_status},
     context::Context,
     labels::RUN_MANAGER,
+    metrics::Prices,
 };
 use dragstrip_crds::{
     BenchmarkRun, BenchmarkRunStatus, conditions,
@@ -23,11 +24,14 @@ use dragstrip_crds::{
     conditions::types::{CLIENTS_READY, COMPLETE, PASSED, TARGET_READY},
     observed::ServerTruth,
     run::{
-        FailureStatus, GrafanaStatus, Headline, NodeStatus, PhaseStatus, Progress, RetryStatus, RunPhase,
-        SetbackStatus, TargetStatus, Verdict, VerdictReason,
+        CheckName, CostStatus, FailureStatus, GrafanaStatus, Headline, NodeStatus, PhaseStatus, Progress,
+        RetryStatus, RunPhase, SetbackStatus, TargetStatus, Verdict, VerdictReason,
     },
 };
-use dragstrip_results::result::{RepetitionResult, TOTAL};
+use dragstrip_results::{
+    result::{RepetitionResult, TOTAL},
+    verdict::placed::{Placed, of_result},
+};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
@@ -58,7 +62,13 @@ fn phase(step: &Step) -> RunPhase {
         Step::Wait(Waiting::Queue(_) | Waiting::Return, _) | Step::TakeTurn | Step::ReturnTurn => {
             RunPhase::Queued
         }
-        Step::Wait(Waiting::Clients { .. } | Waiting::Remains { .. } | Waiting::Leaving { .. }, _)
+        Step::Wait(
+            Waiting::Clients { .. }
+            | Waiting::Remains { .. }
+            | Waiting::Leaving { .. }
+            | Waiting::Metadata(_),
+            _,
+        )
         | Step::CreateJob(_)
         | Step::RemoveLost(_)
         | Step::RemoveOutdated(_) => RunPhase::Preparing,
@@ -86,9 +96,12 @@ fn message(run: &ValidatedRun, kept: &BTreeMap<String, Kept>, step: &Step) -> St
         )
     };
     match step {
-        Step::Wait(Waiting::TargetMissing(message) | Waiting::TargetNotReady { message, .. }, _) => {
-            message.clone()
-        }
+        Step::Wait(
+            Waiting::TargetMissing(message)
+            | Waiting::TargetNotReady { message, .. }
+            | Waiting::Metadata(message),
+            _,
+        ) => message.clone(),
         Step::Wait(Waiting::Queue(queue), _) => {
             format!(
                 "waits for {}, which holds Lease {}; position {} in the queue",
@@ -390,6 +403,8 @@ struct Figures {
     checks: String,
     /// Why results must not be used that are in no phase.
     refused: Vec<VerdictReason>,
+    /// Where servers and clients were.
+    placed: Vec<Placed>,
 }
 
 impl Figures {
@@ -401,6 +416,7 @@ impl Figures {
                 observed: truth_from(results),
                 checks: checks::told(run, results),
                 refused: verdict::refused(run, results),
+                placed: placed(results),
             },
             None => Self {
                 phases: old.phases.clone(),
@@ -408,9 +424,34 @@ impl Figures {
                 observed: None,
                 checks: String::new(),
                 refused: Vec::new(),
+                placed: Vec::new(),
             },
         }
     }
+}
+
+/// The worst that any of `results` says of each condition of where servers and clients were.
+fn placed(results: &Results) -> Vec<Placed> {
+    let mut worst: Vec<Placed> = Vec::new();
+    let rank = |one: &Placed| one.holds.map_or(1, |holds| if holds { 2 } else { 0 });
+    for one in results.values().flat_map(of_result) {
+        match worst.iter_mut().find(|known| known.check == one.check) {
+            Some(known) if rank(&one) < rank(known) => *known = one,
+            Some(_) => {}
+            None => worst.push(one),
+        }
+    }
+    worst
+}
+
+/// Conditions of where servers and clients are: as `measured`, else as seen before the load.
+fn placed_findings(measured: &[Placed], before: &[Placed]) -> Vec<Finding> {
+    let known = |one: &&Placed| measured.iter().all(|other| other.check != one.check);
+    let finding = |one: &Placed| {
+        let (_, kind) = CheckName::CONDITIONS.into_iter().find(|(check, _)| *check == one.check)?;
+        Some(Finding { kind, status: one.holds, reason: one.reason, message: one.message.clone() })
+    };
+    measured.iter().chain(before.iter().filter(known)).filter_map(finding).collect()
 }
 
 /// When the first load began, or is to begin.
@@ -433,6 +474,7 @@ pub fn of_step(
     let figures = Figures::of(run, old, results);
     let text = message(run, &fetched.kept, step);
     let mut findings = Vec::from(end_findings(&text, &figures, step));
+    findings.extend(placed_findings(&figures.placed, &fetched.placed));
     findings.extend(target_finding(step));
     findings.extend(clients_finding(step));
     let failure: Option<FailureStatus> = match step {
@@ -476,6 +518,25 @@ pub fn of_step(
         // What Grafana was told is the annotator's.
         grafana: old.grafana.clone(),
         conditions: conditions::upsert(&old.conditions, &findings, run.generation, now),
+    }
+}
+
+/// Tells what a million operations of each phase cost, as far as the prices of all nodes are known.
+pub fn price(status: &mut BenchmarkRunStatus, prices: &Prices) {
+    let kinds = |pick: fn(&NodeStatus) -> bool| -> Vec<Option<String>> {
+        let nodes = status.nodes.iter().filter(|node| pick(node));
+        nodes.map(|node| node.instance_type.clone()).collect()
+    };
+    let (servers, all) = (kinds(|node| node.serves), kinds(|node| node.serves || node.loads));
+    for phase in &mut status.phases {
+        let total = phase.operations.iter().find(|operation| operation.operation == TOTAL);
+        let rate = total.map_or(0.0, |total| total.operations_per_second.mean);
+        let cost = CostStatus {
+            servers: prices.per_million_operations(&servers, rate),
+            // Of clients alone it would say nothing of the server.
+            servers_and_clients: prices.per_million_operations(&all, rate).filter(|_| !servers.is_empty()),
+        };
+        phase.cost_per_million_operations_usd = Some(cost).filter(|cost| *cost != CostStatus::default());
     }
 }
 
@@ -630,6 +691,62 @@ mod tests {
             {"name": "server", "instanceType": "c7i.2xlarge", "serves": true, "loads": false},
         ]);
         assert_eq!(told, expected, "what one measurement does not know another may");
+    }
+
+    #[test]
+    fn a_million_operations_have_a_price_where_all_nodes_have_one() {
+        let mut status = BenchmarkRunStatus {
+            phases: vec![phase_of(&total(1000.0, None), &json!([])), phase_of(&json!([]), &json!([]))],
+            nodes: serde_json::from_value(json!([
+                {"name": "s1", "instanceType": "own", "serves": true},
+                {"name": "s2", "instanceType": "own", "serves": true},
+                {"name": "c1", "instanceType": "other", "loads": true},
+            ]))
+            .unwrap(),
+            ..BenchmarkRunStatus::default()
+        };
+        let costs = |status: &mut BenchmarkRunStatus, table: &str| {
+            price(status, &Prices::with(&format!("instance_type,usd_per_hour\n{table}")).unwrap());
+            let costs = status.phases.iter().map(|phase| phase.cost_per_million_operations_usd);
+            serde_json::to_value(costs.collect::<Vec<_>>()).unwrap()
+        };
+        assert_eq!(
+            costs(&mut status, "own,3.6\nother,1.8\n"),
+            json!([{"servers": 2.0, "serversAndClients": 2.5}, null]),
+            "what counts no operations has no price"
+        );
+        assert_eq!(
+            costs(&mut status, "own,3.6\n"),
+            json!([{"servers": 2.0}, null]),
+            "the client's is not known"
+        );
+        assert_eq!(costs(&mut status, "other,1.8\n"), json!([null, null]));
+    }
+
+    #[test]
+    fn the_worst_of_all_measurements_is_a_runs_condition_and_what_was_seen_before_fills_up() {
+        let of = |zone: &str| -> RepetitionResult {
+            serde_json::from_value(json!({
+                "phase": "read", "repetition": 1, "windowSeconds": 1.0, "operations": [], "pods": [], "nodes": [
+                    {"name": "s", "serves": true, "loads": false, "zone": "z1"},
+                    {"name": "c", "serves": false, "loads": true, "zone": zone},
+                ]
+            }))
+            .unwrap()
+        };
+        let results = Results::from([("a".to_owned(), of("z2")), ("b".to_owned(), of("z1"))]);
+        let before = [Placed {
+            check: CheckName::IoUring,
+            holds: Some(true),
+            reason: "ToldByServer",
+            message: "iouring".into(),
+        }];
+        let findings = placed_findings(&placed(&results), &before);
+        let of = |kind: &str| findings.iter().find(|one| one.kind == kind).unwrap();
+        assert_eq!((of("SameZone").status, of("SameZone").reason), (Some(false), "Label"));
+        assert!(of("SameZone").message.contains("c in z2"), "{}", of("SameZone").message);
+        assert_eq!(of("IoUring").status, Some(true));
+        assert_eq!(of("ExclusiveCPUs").status, None, "nobody told of CPUs");
     }
 
     #[test]

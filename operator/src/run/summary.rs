@@ -238,6 +238,7 @@ fn phase(
         schedule: schedule(&results),
         search: None,
         server_memory: server_memory(&results),
+        cost_per_million_operations_usd: None,
         warmup_seconds: declared.warmup.as_ref().map(Period::seconds),
         loaded_keys: declared.load.as_ref().map(LoadSpec::keys),
         notes: notes(&results).into_iter().chain(not_joined(&operations, &results)).collect(),

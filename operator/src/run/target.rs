@@ -6,6 +6,7 @@ mod alias;
 use super::{
     decide::{DatastoreKey, ReadyTarget, TargetState, TargetTls},
     identity::Identity,
+    machines,
     validate::{ValidatedRun, host_and_port, protocol, unsuitable},
 };
 use crate::{
@@ -114,8 +115,17 @@ fn outside(ctx: &Context, run: &ValidatedRun, external: &ExternalTarget) -> Targ
         identity: datastore.as_ref().map(|key| Identity::of(servers(&pods, key), None)),
         nodes: nodes.into_iter().collect(),
         datastore,
+        cpus: None,
         questioned: true,
     }))
+}
+
+/// The Datastore that `run` loads, if there is one.
+pub(super) fn datastore(ctx: &Context, run: &ValidatedRun) -> Option<Arc<Datastore>> {
+    let name = run.datastore_name()?;
+    ctx.world.datastores.find(|datastore| {
+        datastore.name_any() == name && datastore.namespace().as_ref() == Some(&run.holder.namespace)
+    })
 }
 
 /// The pods of a Datastore.
@@ -254,6 +264,7 @@ fn ready<'a>(
         nodes: nodes.into_iter().collect(),
         identity: Some(Identity::of(pods, generation)),
         datastore: Some(key.clone()),
+        cpus: None,
         // What cannot be asked is taken as it is.
         questioned: protocol(spec) == ServerProtocol::Tcp,
         name: name.clone(),
@@ -279,7 +290,10 @@ pub async fn question(ctx: &Context, run: &ValidatedRun, found: ReadyTarget) -> 
         return Ok(not_ready(own, "Starting", format!("Datastore {name} has no pod")));
     };
     Ok(match observe(&ctx.agents, pod, &datastore.uid().unwrap_or_default()).await {
-        Some(Ok(observation)) => answered(&datastore, &status, found, observation, own),
+        Some(Ok(observation)) => {
+            let found = ReadyTarget { cpus: machines::seen(pod, &observation), ..found };
+            answered(&datastore, &status, found, observation, own)
+        }
         Some(Err(error)) => not_ready(own, "ObserverSilent", format!("Datastore {name}: {error}")),
         None => not_ready(own, "Starting", format!("Datastore {name} has no observer yet")),
     })

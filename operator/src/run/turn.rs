@@ -2,11 +2,14 @@
 //! clients get, and its place in the queue. Pure.
 
 use super::{
-    client_nodes::{Uses, candidates, none_fits, wanted},
+    client_nodes::{Servers, Uses, candidates, none_fits, terms, wanted},
     decide::{ReadyTarget, Turn},
     validate::ValidatedRun,
 };
-use crate::cluster::lease::{Holder, LeaseKey, given_back, holder_of};
+use crate::cluster::{
+    lease::{Holder, LeaseKey, given_back, holder_of},
+    nodes,
+};
 use dragstrip_crds::{
     BenchmarkRun,
     run::{QueueStatus, RunReference},
@@ -14,7 +17,7 @@ use dragstrip_crds::{
 use jiff::Timestamp;
 use k8s_openapi::api::{
     coordination::v1::Lease,
-    core::v1::{Node, Pod},
+    core::v1::{Node, NodeSelectorTerm, Pod},
 };
 use kube::ResourceExt;
 use sha2::{Digest, Sha256};
@@ -99,6 +102,10 @@ pub struct Looked {
     pub client_nodes: Vec<String>,
     /// Why there is no node for the clients.
     pub no_node: Option<String>,
+    /// What a node for the clients must have that is still to be made.
+    pub wanted: Vec<NodeSelectorTerm>,
+    /// Why nobody can tell which nodes the clients may have.
+    pub unplaceable: Option<String>,
 }
 
 struct Holders<'a> {
@@ -106,6 +113,7 @@ struct Holders<'a> {
     by_key: BTreeMap<String, &'a Arc<Lease>>,
     tickets: Vec<Ticket>,
     uses: Uses,
+    servers: Servers<'a>,
     seen: &'a Seen<'a>,
 }
 
@@ -162,12 +170,12 @@ struct Choice {
 
 impl Choice {
     /// `setbacks` is how often the clients could not start: each time other nodes come first.
-    fn of(held: &Holders<'_>, target: &ReadyTarget, setbacks: usize) -> Self {
-        let mut fit = candidates(held.run, held.seen.nodes, &held.uses, &target.nodes);
+    fn of(held: &Holders<'_>, setbacks: usize) -> Self {
+        let mut fit = candidates(held.run, held.seen.nodes, &held.uses, &held.servers);
         let (least, most) = wanted(held.run);
         if fit.len() < least {
             // The scheduler, or who makes nodes, is to find one.
-            let none = Some(none_fits(held.run, held.seen.nodes, &held.uses));
+            let none = Some(none_fits(held.run, held.seen.nodes, &held.uses, &held.servers));
             return Self { nodes: Vec::new(), own: Vec::new(), kept: None, none };
         }
         let turned = setbacks % fit.len().max(1);
@@ -183,18 +191,31 @@ impl Choice {
 
 /// Finds out whose turn it is. `setbacks` is how often the clients could not start.
 pub fn look(run: &ValidatedRun, target: &ReadyTarget, seen: &Seen<'_>, setbacks: usize) -> Looked {
+    let nodes = seen.nodes.iter().map(Arc::as_ref).filter(|node| target.nodes.contains(&node.name_any()));
+    let nodes: Vec<&Node> = nodes.collect();
+    let (beside, unplaceable) = match nodes::beside(run.spec.clients.colocate, &nodes) {
+        Ok(beside) => (beside, None),
+        Err(why) => (None, Some(why)),
+    };
     let held = Holders {
         run,
+        servers: Servers { nodes, beside },
         by_key: seen.leases.iter().map(|lease| (LeaseKey::of(lease).to_string(), lease)).collect(),
         tickets: tickets(seen.runs, run),
         uses: Uses::of(seen.pods, &run.holder.uid),
         seen,
     };
-    let choice = Choice::of(&held, target, setbacks);
+    let choice = Choice::of(&held, setbacks);
     let fixed = keys(target, seen.operator_namespace);
     let of_run = |lease: &&Arc<Lease>| holder_of(lease).as_ref() == Some(&run.holder);
-    let looked =
-        |turn, missing, client_nodes| Looked { turn, missing, client_nodes, no_node: choice.none.clone() };
+    let looked = |turn, missing, client_nodes| Looked {
+        turn,
+        missing,
+        client_nodes,
+        no_node: choice.none.clone(),
+        wanted: terms(run, &held.servers),
+        unplaceable: unplaceable.clone(),
+    };
     if seen.leases.iter().filter(of_run).any(|lease| given_back(lease)) {
         return looked(Turn::Returning, Vec::new(), Vec::new());
     }

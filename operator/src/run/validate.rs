@@ -7,7 +7,7 @@ use super::{
     search::{Point, points},
     turn::digest,
 };
-use crate::cluster::lease::Holder;
+use crate::{cluster::lease::Holder, datastore::ClientNeeds, policy::Forbidden};
 use dragstrip_crds::{
     BenchmarkRun, BenchmarkRunSpec,
     run::PhaseSpec,
@@ -53,6 +53,9 @@ pub enum Invalid {
     /// Neither of the three targets.
     #[error("spec.target needs exactly one of datastoreRef, datastore and external")]
     Target,
+    /// The platform's policy is against it.
+    #[error("{0}")]
+    Forbidden(#[from] Forbidden),
     /// The object has no uid or namespace, which only happens before it is stored.
     #[error("the object has no {0}")]
     Incomplete(&'static str),
@@ -144,6 +147,12 @@ fn count(number: i32) -> u32 {
 /// Most client pods of `phase`, when the run has `pods`.
 pub fn most_pods(phase: &PhaseSpec, pods: i32) -> i32 {
     phase.search.as_ref().map_or(pods, |search| search.most_pods(pods))
+}
+
+/// What the clients of `spec` ask for by default; `placed` says that there are nodes for them.
+pub fn client_needs(spec: &BenchmarkRunSpec, placed: bool) -> ClientNeeds {
+    let threads = spec.phases.iter().filter_map(rules::load_threads).map(|(_, threads)| threads);
+    ClientNeeds { threads: u64::from(count(threads.max().unwrap_or(1))).max(1), placed }
 }
 
 /// The tool of `phase`: the one that it names.

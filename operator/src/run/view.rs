@@ -21,6 +21,7 @@ use dragstrip_results::{
     observed::are_others,
     protocol::{RunnerStage, RunnerState},
     result::PodFailure,
+    verdict::placed::broken,
 };
 use jiff::{SignedDuration, Timestamp};
 
@@ -157,6 +158,8 @@ pub fn view(run: &ValidatedRun, old: &BenchmarkRunStatus, fetched: &Fetched, now
         deadline: clock::deadline(old.clock.as_ref(), run.created, run.spec.timeout.signed(), now),
         setback: old.setback.clone(),
         server_changed: server_changed(run, fetched),
+        asked_of: fetched.asked_of.clone(),
+        misplaced: broken(&fetched.placed, &run.spec.requirements),
         target_gone: fetched.target_gone.clone(),
         damaged: fetched.damaged.clone(),
         attempts: run.attempts.iter().map(|attempt| attempt_state(run, attempt, fetched)).collect(),
@@ -172,7 +175,7 @@ mod tests {
         validate::validate,
     };
     use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
-    use kube::ResourceExt;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
     use serde_json::{Value, json};
     use std::{collections::BTreeMap, sync::Arc};
 
@@ -192,6 +195,8 @@ mod tests {
             kept: BTreeMap::new(),
             damaged: Vec::new(),
             target_gone: None,
+            placed: Vec::new(),
+            asked_of: Vec::new(),
         }
     }
 
@@ -225,7 +230,12 @@ mod tests {
         .unwrap();
         pod.metadata.name = Some(name.to_owned());
         pod.metadata.uid = Some(name.to_owned());
-        pod.labels_mut().insert("batch.kubernetes.io/job-name".into(), "sprint-read-1".into());
+        pod.metadata.owner_references = Some(vec![OwnerReference {
+            kind: "Job".into(),
+            name: "sprint-read-1".into(),
+            controller: Some(true),
+            ..OwnerReference::default()
+        }]);
         pod
     }
 

@@ -14,7 +14,7 @@ use dragstrip_crds::{
     run::{GrafanaStatus, Headline},
     units::thousands,
 };
-use futures::StreamExt;
+use futures::{StreamExt, future::join_all};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::{
@@ -210,7 +210,11 @@ pub async fn controller(ctx: Arc<Context>, parts: &Parts) {
     if ctx.sinks.grafana.is_none() {
         return pending().await;
     }
-    let runs: Api<AnnotatedRun> = Api::all(ctx.client.clone());
+    let all = ctx.settings.scope.apis(&ctx.client).into_iter();
+    join_all(all.map(|(_, runs)| controller_in(runs, ctx.clone(), parts))).await;
+}
+
+async fn controller_in(runs: Api<AnnotatedRun>, ctx: Arc<Context>, parts: &Parts) {
     let retries = ctx.retries.clone();
     Controller::new(runs, watcher::Config::default().fields("status.grafana.pending=true"))
         .with_config(Config::default().concurrency(CONCURRENCY))

@@ -1,7 +1,8 @@
-//! Prometheus remote write 1.0 of the timeline of each stored repetition. A label on
-//! the result's ConfigMap says that its timeline is due, or what became of it: the queue
-//! is in the cluster, and costs no memory here however long the server is down. One
-//! request is under way at a time. Needs the client and the network.
+//! Prometheus remote write 1.0 of the timeline of each stored repetition. A label on the
+//! Job that measured it says that its timeline is due, or what became of it: the queue is
+//! in the cluster, and costs no memory here however long the server is down. The result has
+//! the Job's name; it is never written to. One request is under way at a time. Needs the
+//! client and the network.
 
 use super::{
     endpoint::{Answer, Endpoint, Error as EndpointError},
@@ -20,13 +21,16 @@ use http::{
     HeaderName, Method, StatusCode,
     header::{CONTENT_ENCODING, CONTENT_TYPE},
 };
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::{batch::v1::Job, core::v1::ConfigMap};
 use kube::{
-    Api, ResourceExt,
+    Api, Client, Resource, ResourceExt,
     api::{ListParams, ObjectMeta, PartialObjectMeta, PartialObjectMetaExt, Patch, PatchParams},
+    core::NamespaceResourceScope,
+    runtime::reflector::ObjectRef,
 };
+use serde::de::DeserializeOwned;
 use serde_json::json;
-use std::{future::pending, time::Duration};
+use std::{fmt::Debug, future::pending, time::Duration};
 use tokio::sync::Notify;
 
 /// The one metric that is sent.
@@ -55,7 +59,7 @@ const HEADERS: [(HeaderName, &str); 3] = [
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// What is due could not be listed.
-    #[error("failed to list results whose timeline is due")]
+    #[error("failed to list Jobs whose timeline is due")]
     List(#[source] kube::Error),
     /// A result could not be read.
     #[error("failed to read a result whose timeline is due")]
@@ -75,7 +79,7 @@ pub enum Error {
         after: Duration,
     },
     /// What became of a timeline could not be noted.
-    #[error("failed to note on ConfigMap {1} what became of its timeline")]
+    #[error("failed to note on Job {1} what became of its timeline")]
     Note(#[source] kube::Error, String),
 }
 
@@ -164,13 +168,6 @@ impl RemoteWrite {
         Self { endpoint, stored: Notify::new() }
     }
 
-    /// Labels the ConfigMap that is to hold `result`, where it has a timeline.
-    pub fn mark(&self, result: &RepetitionResult, config_map: &mut ConfigMap) {
-        if !timeline(result).is_empty() {
-            config_map.labels_mut().insert(labels::TIMELINE.to_owned(), DUE.to_owned());
-        }
-    }
-
     /// A result was stored: there may be something due.
     pub fn stored(&self) {
         self.stored.notify_one();
@@ -195,42 +192,77 @@ impl RemoteWrite {
     }
 }
 
-/// The ConfigMaps whose timeline is due, of each run the oldest first: the points of a
-/// search are of the same series, which a server takes in order only.
-async fn due(ctx: &Context) -> Result<Vec<PartialObjectMeta<ConfigMap>>, Error> {
-    let api: Api<ConfigMap> = Api::all(ctx.client.clone());
-    let selector = ListParams::default().labels(&format!("{}={DUE}", labels::TIMELINE)).limit(ROUND);
-    let mut due = api.list_metadata(&selector).await.map_err(Error::List)?.items;
-    due.sort_by_cached_key(|map| (map.creation_timestamp(), map.name_any()));
-    Ok(due)
-}
-
-/// Notes on `config_map` what became of its timeline, where it still is there.
-async fn note(
-    api: &Api<ConfigMap>,
-    config_map: &PartialObjectMeta<ConfigMap>,
-    fate: &Fate,
-) -> Result<(), Error> {
-    let why = if let Fate::Dropped(why) = fate { Some(why) } else { None };
-    let state = if why.is_some() { DROPPED } else { SENT };
+/// Labels `job`, if it is still there.
+async fn label(
+    client: &Client,
+    job: &impl ResourceExt,
+    state: &str,
+    dropped_because: Option<&str>,
+) -> kube::Result<()> {
+    let api: Api<Job> = Api::namespaced(client.clone(), &job.namespace().unwrap_or_default());
     let patch = json!({"metadata": {
-        "labels": {labels::TIMELINE: state}, "annotations": {labels::TIMELINE_DROPPED: why}
+        "uid": job.uid(),
+        "labels": {labels::TIMELINE: state}, "annotations": {labels::TIMELINE_DROPPED: dropped_because},
     }});
-    let name = config_map.name_any();
-    match api.patch_metadata(&name, &PatchParams::default(), &Patch::Merge(&patch)).await {
-        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
-        noted => noted.map(|_| ()).map_err(|error| Error::Note(error, name)),
+    match api.patch_metadata(&job.name_any(), &PatchParams::default(), &Patch::Merge(&patch)).await {
+        Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),
+        labelled => labelled.map(|_| ()),
     }
 }
 
+/// Notes on the Job that measured `result`, which is about to be stored, that its timeline is due, where it has one.
+pub async fn mark_due(client: &Client, job: &Job, result: &RepetitionResult) -> kube::Result<()> {
+    if timeline(result).is_empty() { Ok(()) } else { label(client, job, DUE, None).await }
+}
+
+/// What of kind `K` says that a timeline is due.
+async fn labelled<K>(ctx: &Context) -> Result<Vec<PartialObjectMeta<K>>, Error>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned,
+{
+    let selector = ListParams::default().labels(&format!("{}={DUE}", labels::TIMELINE)).limit(ROUND);
+    let mut found = Vec::new();
+    for (_, api) in ctx.settings.scope.apis::<K>(&ctx.client) {
+        found.extend(api.list_metadata(&selector).await.map_err(Error::List)?);
+    }
+    Ok(found)
+}
+
+/// The Jobs whose timeline is due, of each run the oldest first: the points of a
+/// search are of the same series, which a server takes in order only.
+async fn due(ctx: &Context) -> Result<Vec<PartialObjectMeta<Job>>, Error> {
+    let mut due = labelled::<Job>(ctx).await?;
+    due.sort_by_cached_key(|job| (job.creation_timestamp(), job.name_any()));
+    Ok(due)
+}
+
+/// Takes over what version 0.1 left due, which labelled results and not their Jobs.
+async fn adopt(ctx: &Context) -> Result<(), Error> {
+    for result in labelled::<ConfigMap>(ctx).await? {
+        let (name, namespace) = (result.name_any(), result.namespace().unwrap_or_default());
+        let job = ctx.world.jobs.get(&ObjectRef::new(&name).within(&namespace));
+        if let Some(job) = job.filter(|job| !job.labels().contains_key(labels::TIMELINE)) {
+            label(&ctx.client, &*job, DUE, None).await.map_err(|error| Error::Note(error, name))?;
+        }
+    }
+    Ok(())
+}
+
+/// Notes on `job` what became of its timeline.
+async fn note(ctx: &Context, job: &PartialObjectMeta<Job>, fate: &Fate) -> Result<(), Error> {
+    let why = if let Fate::Dropped(why) = fate { Some(why.as_str()) } else { None };
+    let state = if why.is_some() { DROPPED } else { SENT };
+    label(&ctx.client, job, state, why).await.map_err(|error| Error::Note(error, job.name_any()))
+}
+
 /// Tells that a timeline was dropped: in the log, and with an event on its run.
-async fn tell_dropped(ctx: &Context, config_map: &PartialObjectMeta<ConfigMap>, run: &str, why: &str) {
-    let (name, namespace) = (config_map.name_any(), config_map.namespace());
+async fn tell_dropped(ctx: &Context, job: &PartialObjectMeta<Job>, run: &str, why: &str) {
+    let (name, namespace) = (job.name_any(), job.namespace());
     tracing::warn!(run, namespace, result = name, why, "a timeline was dropped");
     let run = ObjectMeta {
         name: Some(run.to_owned()),
         namespace,
-        uid: config_map.labels().get(labels::RUN_UID).cloned(),
+        uid: job.labels().get(labels::RUN_UID).cloned(),
         ..ObjectMeta::default()
     };
     let told = format!("the timeline of {name} was dropped by remote write: {why}");
@@ -238,35 +270,31 @@ async fn tell_dropped(ctx: &Context, config_map: &PartialObjectMeta<ConfigMap>, 
     ctx.announcer.publish(&run, true, "TimelineDropped", "RemoteWrite", &told).await;
 }
 
-/// Sends the timeline of the result that begins in `config_map`, and notes what became of it.
-async fn send(
-    ctx: &Context,
-    sink: &RemoteWrite,
-    config_map: &PartialObjectMeta<ConfigMap>,
-) -> Result<(), Error> {
-    let namespace = config_map.namespace().unwrap_or_default();
+/// Sends the timeline of what `job` measured, and notes what became of it.
+async fn send(ctx: &Context, sink: &RemoteWrite, job: &PartialObjectMeta<Job>) -> Result<(), Error> {
+    let namespace = job.namespace().unwrap_or_default();
     let api: Api<ConfigMap> = Api::namespaced(ctx.client.clone(), &namespace);
-    let run = config_map.labels().get(labels::RUN).cloned().unwrap_or_default();
-    let fate = match stored_result(&api, &config_map.name_any()).await.map_err(Error::Read)? {
+    let run = job.labels().get(labels::RUN).cloned().unwrap_or_default();
+    let fate = match stored_result(&api, &job.name_any()).await.map_err(Error::Read)? {
         Ok(result) => {
             let count = |fate: &Fate, samples| ctx.metrics.timeline_samples(fate.label(), samples);
             sink.write(&requests_of(&result, &namespace, &run), count).await?
         }
-        // Its run was deleted, and it with it.
+        // It is about to be stored, or its run was deleted and it with it.
         Err(stored::Error::Absent(_)) => return Ok(()),
         Err(damage) => Fate::Dropped(chain(&damage)),
     };
-    note(&api, config_map, &fate).await?;
+    note(ctx, job, &fate).await?;
     if let Fate::Dropped(why) = &fate {
-        tell_dropped(ctx, config_map, &run, why).await;
+        tell_dropped(ctx, job, &run, why).await;
     }
     Ok(())
 }
 
 /// Sends all that is due.
 async fn round(ctx: &Context, sink: &RemoteWrite) -> Result<(), Error> {
-    for config_map in due(ctx).await? {
-        send(ctx, sink, &config_map).await?;
+    for job in due(ctx).await? {
+        send(ctx, sink, &job).await?;
     }
     Ok(())
 }
@@ -274,8 +302,16 @@ async fn round(ctx: &Context, sink: &RemoteWrite) -> Result<(), Error> {
 /// Sends what is due as it is stored, and what an earlier operator left. Never ends.
 pub async fn sender(ctx: &Context) {
     let Some(sink) = &ctx.sinks.remote_write else { return pending().await };
+    let mut adopted = false;
     loop {
-        match round(ctx, sink).await {
+        let done = async {
+            if !adopted {
+                adopt(ctx).await?;
+                adopted = true;
+            }
+            round(ctx, sink).await
+        };
+        match done.await {
             Ok(()) => {
                 ctx.retries.settled(RETRY_KEY);
                 // Whichever comes first.

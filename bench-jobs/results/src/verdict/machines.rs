@@ -1,10 +1,11 @@
 //! Checks of the machines: who used their CPUs and memory, and where the pods were. Pure.
 
-use super::{Evidence, Found, percent, unless};
+use super::{Evidence, Found, percent, placed, unless};
 use crate::{
     result::{NodeRecord, PodResult},
     usage::{ContainerUsage, HostUsage, ThreadUsage},
 };
+use dragstrip_crds::run::CheckName;
 use std::collections::{BTreeMap, BTreeSet};
 
 const NO_THREADS: &str = "the CPU time of the tool's threads is not known";
@@ -270,20 +271,25 @@ fn apart(nodes: &[NodeRecord], what: &str, pick: fn(&NodeRecord) -> Option<&str>
 pub(super) fn placement(evidence: &Evidence, _: f64) -> Found {
     let nodes = &evidence.result.nodes;
     let zone: fn(&NodeRecord) -> Option<&str> = |node| node.zone.as_deref();
-    let group: fn(&NodeRecord) -> Option<&str> = |node| node.placement_group.as_deref();
     if !nodes.iter().any(|node| node.serves) {
         return Found::NotMade("the server's node is not known");
     }
-    let found = apart(nodes, "zones", zone)
-        .or_else(|| apart(nodes, "placement groups", group))
-        .or_else(|| weaker(evidence));
+    let found = apart(nodes, "zones", zone).or_else(|| different_groups(nodes)).or_else(|| weaker(evidence));
     match found {
         Some(found) => Found::Bad(found),
-        None if nodes.iter().all(|node| zone(node).is_none() && group(node).is_none()) => {
+        None if nodes.iter().all(|node| zone(node).is_none() && node.placement_group.is_none()) => {
             Found::NotMade("the nodes have no labels of a zone or a placement group")
         }
         None => Found::Good,
     }
+}
+
+/// That the nodes are in different placement groups.
+fn different_groups(nodes: &[NodeRecord]) -> Option<String> {
+    let placed = placed::of_nodes(nodes, None);
+    let group = placed.into_iter().find(|one| one.check == CheckName::SamePlacementGroup)?;
+    let differ = group.holds == Some(false);
+    differ.then(|| format!("the nodes are in different placement groups: {}", group.message))
 }
 
 /// That the clients have fewer CPUs than the server has threads.

@@ -176,9 +176,13 @@ fn each_bad_state_is_named_and_no_other_check_cries() {
         (CheckName::PlacementNotAsDeclared, "different zones: node-of-a in zone-2", |r| {
             r.nodes[0].zone = Some("zone-2".into());
         }),
-        (CheckName::PlacementNotAsDeclared, "different placement groups: node-of-a in none", |r| {
-            r.nodes[0].placement_group = None;
-        }),
+        (
+            CheckName::PlacementNotAsDeclared,
+            "different placement groups: others have a label and node-of-a none",
+            |r| {
+                r.nodes[0].placement_group = None;
+            },
+        ),
         (CheckName::NetworkAllowanceExceeded, "bw_out_allowance_exceeded of b counted 7 packets", |r| {
             let counters = &mut r.pods[1].client.network.as_mut().unwrap().allowance_exceeded;
             counters.insert("bw_out_allowance_exceeded".into(), 7);
@@ -365,4 +369,28 @@ fn a_saturated_client_beside_a_saturated_server_is_told_by_the_fuller_one() {
     let found = judged(result, &loadgen(), &[]).limited_by.unwrap();
     assert_eq!(found.by, Limiter::Client);
     assert!(found.evidence.contains("redis-server of redis-0 at 90 %"), "{}", found.evidence);
+}
+
+#[test]
+fn a_condition_is_judged_only_where_it_is_asked_for() {
+    let apart = || {
+        let mut result = clean();
+        result.nodes[0].zone = Some("zone-2".into());
+        result
+    };
+    let ignore = json!({"check": "PlacementNotAsDeclared", "level": "Ignore"});
+    let with = |level: &str| {
+        [requirement(ignore.clone()), requirement(json!({"check": "SameZone", "level": level}))]
+    };
+    let names = |result: &RepetitionResult| -> Vec<String> {
+        result.reasons.iter().map(|reason| reason.reason.clone()).collect()
+    };
+    let silent = judged(apart(), &loadgen(), &[requirement(ignore.clone())]);
+    assert_eq!(silent.verdict, Some(Verdict::Valid), "{:?}", silent.reasons);
+    let warned = judged(apart(), &loadgen(), &with("Warn"));
+    assert_eq!((warned.verdict, names(&warned)), (Some(Verdict::Degraded), vec!["NotSameZone".to_owned()]));
+    let strict = judged(apart(), &loadgen(), &with("Required"));
+    assert_eq!((strict.verdict, names(&strict)), (Some(Verdict::Invalid), vec!["NotSameZone".to_owned()]));
+    let holds = judged(clean(), &loadgen(), &with("Required"));
+    assert!(holds.checks.iter().any(|check| check.name == "SameZone" && check.state == CheckState::Passed));
 }

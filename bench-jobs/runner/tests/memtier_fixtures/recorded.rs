@@ -124,6 +124,7 @@ pub fn job() -> JobSpec {
         protocol: ServerProtocol::Resp,
         members: Vec::new(),
         observers: Vec::new(),
+        blocked: Vec::new(),
     };
     JobSpec {
         run: "run".to_owned(),
@@ -131,6 +132,7 @@ pub fn job() -> JobSpec {
         repetition: 1,
         clients: 1,
         token: "token".to_owned(),
+        order_key: None,
         target,
         flush: false,
         load: None,

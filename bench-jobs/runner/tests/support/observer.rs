@@ -1,8 +1,10 @@
 //! The real observer program beside a server.
 
+use dragstrip_results::orders::{Order, SigningKey};
 use std::{
     io::{BufRead as _, BufReader},
     process::{Child, Command, Stdio},
+    time::SystemTime,
 };
 
 /// The token of every observer here.
@@ -25,10 +27,16 @@ impl Drop for Observer {
 impl Observer {
     /// Starts one beside the server on this port, and waits until it listens.
     pub fn start(port: u16, password: &str) -> Self {
+        Self::with_key(port, password, "")
+    }
+
+    /// The same of one that takes orders that were signed with this key.
+    pub fn with_key(port: u16, password: &str, key: &str) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_dragstrip-runner"))
             .args(["observe", "--listen", "127.0.0.1:0", "--port", &port.to_string()])
             .env("DRAGSTRIP_PASSWORD", password)
             .env("DRAGSTRIP_TOKEN", TOKEN)
+            .env("DRAGSTRIP_ORDER_KEY", key)
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
@@ -46,6 +54,18 @@ impl Observer {
     /// The same of an order.
     pub async fn post(&self, path: &str, token: &str, order: &serde_json::Value) -> (u16, String) {
         self.asked(self.client.post(format!("{}{path}", self.address)).json(order), token).await
+    }
+
+    /// The same of one that was signed with `key`.
+    pub async fn signed(&self, key: &SigningKey, path: &str, order: &serde_json::Value) -> (u16, String) {
+        let body = serde_json::to_vec(order).unwrap();
+        let agent = self.address.strip_prefix("http://").unwrap().parse().unwrap();
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_millis();
+        let order = Order { method: "POST", path, token: TOKEN, agent, body: &body };
+        let signature = key.sign(&order, i64::try_from(now).unwrap());
+        let request = self.client.post(format!("{}{path}", self.address)).body(body);
+        let request = request.header("content-type", "application/json");
+        self.asked(request.header("x-dragstrip-signature", signature), TOKEN).await
     }
 
     async fn asked(&self, request: reqwest::RequestBuilder, token: &str) -> (u16, String) {

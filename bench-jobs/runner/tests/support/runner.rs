@@ -2,6 +2,7 @@
 
 use crate::redis::wait_for;
 use dragstrip_results::{
+    orders::Order,
     protocol::{ClockReading, RunnerState, StartOrder},
     result::{LOG_MARKER, PodResult},
 };
@@ -209,6 +210,17 @@ impl Runner {
             self.client.post(format!("{}/v1/start", self.address)).header("x-dragstrip-token", token);
         let answer = request.json(&order).send().await.unwrap();
         (answer.status().as_u16(), answer.json().await.ok())
+    }
+
+    /// Gives an order with this signature over it, and tells the answer's status and text.
+    pub async fn signed(&self, order: StartOrder, sign: impl FnOnce(&Order) -> String) -> (u16, String) {
+        let body = serde_json::to_vec(&order).unwrap();
+        let agent = self.address.strip_prefix("http://").unwrap().parse().unwrap();
+        let signature = sign(&Order { method: "POST", path: "/v1/start", token: TOKEN, agent, body: &body });
+        let request = self.client.post(format!("{}/v1/start", self.address)).body(body);
+        let request = request.header("content-type", "application/json").header("x-dragstrip-token", TOKEN);
+        let answer = request.header("x-dragstrip-signature", signature).send().await.unwrap();
+        (answer.status().as_u16(), answer.text().await.unwrap())
     }
 
     /// The answer to a question about progress.

@@ -1,10 +1,11 @@
 //! The pod of a Datastore: its servers, and the observer beside them. Pure.
 
 use super::{
-    empty_directory, locked_down, mount, own_field, prefer_role, secret_variable, selector, tolerations,
-    variable,
+    empty_directory, locked_down, mount, own_field, prefer_role, required, secret_variable, selector,
+    tolerations, variable,
 };
 use crate::{
+    cluster::nodes,
     datastore::{
         engines::{self, POD_IP_VARIABLE},
         resources,
@@ -20,9 +21,9 @@ use dragstrip_results::protocol::{
 };
 use k8s_openapi::{
     api::core::v1::{
-        Affinity, Container, ContainerPort, EnvVar, HTTPGetAction, PodAffinityTerm, PodAntiAffinity,
-        PodSecurityContext, PodSpec, Probe, SeccompProfile, SecretVolumeSource, SecurityContext,
-        TCPSocketAction, TopologySpreadConstraint, Volume, VolumeMount,
+        Affinity, Container, ContainerPort, EnvVar, HTTPGetAction, NodeAffinity, PodAffinity,
+        PodAffinityTerm, PodAntiAffinity, PodSecurityContext, PodSpec, Probe, SeccompProfile,
+        SecretVolumeSource, SecurityContext, TCPSocketAction, TopologySpreadConstraint, Volume, VolumeMount,
     },
     apimachinery::pkg::{
         apis::meta::v1::{LabelSelector, LabelSelectorRequirement},
@@ -30,12 +31,16 @@ use k8s_openapi::{
     },
 };
 
+/// Name of the observer's container.
+pub(super) const OBSERVER: &str = "observer";
 /// Volume with the server's certificate.
 const SERVER_CERTIFICATE: &str = "tls-server";
 /// Volume with a client's certificate, for the observer.
 const CLIENT_CERTIFICATE: &str = "tls-client";
 /// The last lines of a container that fails become part of the pod's status.
 const LAST_WORDS: &str = "FallbackToLogsOnError";
+/// How far a shard's bus port is above its own.
+const BUS_PORT_ABOVE: i32 = 10_000;
 /// Read by the group alone, which is the server's.
 const CERTIFICATE_MODE: i32 = 0o440;
 
@@ -105,7 +110,7 @@ fn observer(datastore: &ValidatedDatastore, runner_image: &str) -> Container {
     let mut env = vec![variable("DRAGSTRIP_TOKEN", &datastore.uid)];
     env.extend(spec.auth_secret_ref.as_ref().map(|secret| secret_variable(PASSWORD_VARIABLE, secret)));
     Container {
-        name: "observer".to_owned(),
+        name: OBSERVER.to_owned(),
         image: Some(runner_image.to_owned()),
         command: Some(vec!["/dragstrip-runner".to_owned()]),
         args: Some(observer_arguments(datastore)),
@@ -162,7 +167,11 @@ fn server_ports(spec: &DatastoreSpec, index: usize) -> Vec<ContainerPort> {
         ..ContainerPort::default()
     };
     let further = spec.custom.iter().flat_map(|custom| &custom.ports);
+    // On the node's network the scheduler must know of every port that is listened on.
+    let bus = (spec.pod.host_network && spec.cluster.is_some())
+        .then(|| port(&format!("bus-{index}"), spec.port + BUS_PORT_ABOVE));
     std::iter::once(port(&port_name(spec, index), spec.port))
+        .chain(bus)
         .chain(further.map(|further| port(&further.name, further.port)))
         .collect()
 }
@@ -300,6 +309,21 @@ fn never_beside_clients() -> PodAntiAffinity {
     }
 }
 
+/// The node of the Datastore called `other`.
+fn beside(other: &str) -> PodAffinity {
+    PodAffinity {
+        required_during_scheduling_ignored_during_execution: Some(vec![PodAffinityTerm {
+            topology_key: "kubernetes.io/hostname".to_owned(),
+            label_selector: Some(LabelSelector {
+                match_labels: Some(selector(other)),
+                ..LabelSelector::default()
+            }),
+            ..PodAffinityTerm::default()
+        }]),
+        ..PodAffinity::default()
+    }
+}
+
 /// The pod of `datastore`.
 pub(super) fn pod(datastore: &ValidatedDatastore, runner_image: &str) -> PodSpec {
     let spec = &datastore.spec;
@@ -329,7 +353,11 @@ pub(super) fn pod(datastore: &ValidatedDatastore, runner_image: &str) -> PodSpec
         }),
         node_selector: Some(placement.node_selector.clone()).filter(|labels| !labels.is_empty()),
         affinity: Some(Affinity {
-            node_affinity: Some(prefer_role(labels::SERVER)),
+            node_affinity: Some(NodeAffinity {
+                required_during_scheduling_ignored_during_execution: required(nodes::by_fields(placement)),
+                ..prefer_role(labels::SERVER)
+            }),
+            pod_affinity: placement.same_node_as.as_deref().map(beside),
             pod_anti_affinity: Some(never_beside_clients()),
             ..Affinity::default()
         }),

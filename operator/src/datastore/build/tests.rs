@@ -4,6 +4,7 @@
 use super::*;
 use crate::datastore::validate::{Invalid, validate};
 use dragstrip_crds::Datastore;
+use dragstrip_results::orders::SigningKey;
 use k8s_openapi::api::core::v1::Node;
 use serde_json::{Value, json};
 
@@ -30,6 +31,22 @@ fn built(spec: Value) -> Resources {
 
 fn refused(spec: Value, cpus: &str) -> Invalid {
     validate(&datastore(spec), &[node(cpus)]).unwrap_err()
+}
+
+#[test]
+fn observers_take_orders_of_the_operators_key_and_a_template_without_one_stays_as_it_was() {
+    let key = SigningKey::read(&SigningKey::generate().unwrap()).unwrap().public();
+    let built = || built(json!({"engine": "Redis", "threads": 1}));
+    let observer = |resources: Resources| {
+        let pod = resources.stateful_set.spec.unwrap().template.spec.unwrap();
+        pod.init_containers.unwrap().remove(0)
+    };
+    let plain = observer(built());
+    assert_eq!(observer(built().obeying(None)), plain, "an operator without a key builds another template");
+    let mut with_key = observer(built().obeying(Some(&key)));
+    let told = with_key.env.as_mut().and_then(Vec::pop).unwrap();
+    assert_eq!((told.name.as_str(), told.value), ("DRAGSTRIP_ORDER_KEY", Some(String::from(key))));
+    assert_eq!(with_key, plain);
 }
 
 #[test]
@@ -241,6 +258,32 @@ fn a_password_is_only_ever_referred_to() {
             _ => assert!(command.contains("$(DRAGSTRIP_PASSWORD)"), "{engine}: {command}"),
         }
     }
+}
+
+#[test]
+fn a_declared_place_is_required_and_what_is_not_declared_a_preference() {
+    let affinity = |placement: Value| {
+        let spec = json!({"engine": "Redis", "threads": 1, "placement": placement});
+        built(spec).stateful_set.spec.unwrap().template.spec.unwrap().affinity.unwrap()
+    };
+    let free = affinity(json!({})).node_affinity.unwrap();
+    assert_eq!(free.required_during_scheduling_ignored_during_execution, None);
+    assert!(free.preferred_during_scheduling_ignored_during_execution.is_some(), "nodes for servers");
+    let placed = affinity(json!({"zone": "z1", "placementGroup": "g", "nodeSelector": {"pool": "fast"}}));
+    let node = placed.node_affinity.unwrap();
+    let terms = node.required_during_scheduling_ignored_during_execution.unwrap().node_selector_terms;
+    let keys = |term: usize| -> Vec<&str> {
+        terms[term].match_expressions.iter().flatten().map(|one| one.key.as_str()).collect()
+    };
+    assert_eq!(terms.len(), 2, "either label of the group will do: {terms:?}");
+    assert_eq!(keys(0), ["topology.kubernetes.io/zone", "karpenter.k8s.aws/placement-group-id"]);
+    assert_eq!(keys(1), ["topology.kubernetes.io/zone", "dragstrip.dev/placement-group"]);
+    assert_eq!(placed.pod_affinity, None);
+    let beside = affinity(json!({"sameNodeAs": "other"})).pod_affinity.unwrap();
+    let term = &beside.required_during_scheduling_ignored_during_execution.unwrap()[0];
+    let labels = term.label_selector.as_ref().unwrap().match_labels.as_ref().unwrap();
+    assert_eq!(labels["dragstrip.dev/datastore"], "other");
+    assert_eq!(term.topology_key, "kubernetes.io/hostname");
 }
 
 #[test]

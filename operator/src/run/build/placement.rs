@@ -1,15 +1,15 @@
 //! Which nodes the client pods of an attempt may run on. Pure.
 
 use crate::{
-    datastore::prefer_role,
+    datastore::{prefer_role, required},
     labels,
     run::validate::{Attempt, ValidatedRun},
 };
 use dragstrip_crds::run::ClientSpread;
 use k8s_openapi::{
     api::core::v1::{
-        NodeAffinity, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, PodAffinityTerm,
-        PodAntiAffinity, TopologySpreadConstraint,
+        NodeAffinity, NodeSelectorRequirement, NodeSelectorTerm, PodAffinityTerm, PodAntiAffinity,
+        TopologySpreadConstraint,
     },
     apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement},
 };
@@ -47,7 +47,7 @@ fn never_beside(expressions: Vec<LabelSelectorRequirement>, all_namespaces: bool
 /// again at the end of another only where that one matched every term of the waiting
 /// one's (its interpodaffinity plugin), and no pod is both.
 pub(super) fn separation(run: &ValidatedRun, attempt: &Attempt) -> PodAntiAffinity {
-    let components = if run.spec.clients.share_server_node {
+    let components = if run.spec.clients.share_node() {
         vec![labels::CLIENT.to_owned()]
     } else {
         vec![labels::CLIENT.to_owned(), labels::SERVER.to_owned()]
@@ -91,8 +91,9 @@ pub(super) fn spread(run: &ValidatedRun, attempt: &Attempt) -> Option<Vec<Topolo
 }
 
 /// The nodes that the run holds for its clients and no others; where it holds none,
-/// since there is none yet, those for clients are preferred.
-pub(super) fn nodes(client_nodes: &[String]) -> NodeAffinity {
+/// since there is none yet, those that have what is `wanted`, and of these those for clients
+/// are preferred.
+pub(super) fn nodes(client_nodes: &[String], wanted: Vec<NodeSelectorTerm>) -> NodeAffinity {
     let on = |node: &String| NodeSelectorTerm {
         match_fields: Some(vec![NodeSelectorRequirement {
             key: "metadata.name".to_owned(),
@@ -102,10 +103,13 @@ pub(super) fn nodes(client_nodes: &[String]) -> NodeAffinity {
         match_expressions: None,
     };
     // A field may be compared with one value only: a term for each node, any of which will do.
-    let terms: Vec<NodeSelectorTerm> = client_nodes.iter().map(on).collect();
+    let held: Vec<NodeSelectorTerm> = client_nodes.iter().map(on).collect();
     NodeAffinity {
-        required_during_scheduling_ignored_during_execution: (!terms.is_empty())
-            .then_some(NodeSelector { node_selector_terms: terms }),
+        required_during_scheduling_ignored_during_execution: required(if held.is_empty() {
+            wanted
+        } else {
+            held
+        }),
         ..prefer_role(labels::CLIENT)
     }
 }

@@ -14,17 +14,19 @@ use crate::{
     labels,
     run::{
         decide::ReadyTarget,
-        validate::{Attempt, ValidatedRun},
+        turn::Looked,
+        validate::{Attempt, ValidatedRun, client_needs},
     },
 };
+use dragstrip_crds::workload::ExecFiles;
 use dragstrip_results::protocol::{
     AUTHORITY_DIRECTORY, CLIENT_CERTIFICATE_DIRECTORY, JOB_VARIABLE, JobSpec, JobTool, PASSWORD_VARIABLE,
     POD_NAME_VARIABLE, READY_PATH, RUNNER_PORT,
 };
 use k8s_openapi::{
     api::core::v1::{
-        Affinity, Container, ContainerPort, EnvVar, HTTPGetAction, KeyToPath, PodSecurityContext, PodSpec,
-        Probe, SeccompProfile, SecretVolumeSource, Volume, VolumeMount,
+        Affinity, ConfigMapVolumeSource, Container, ContainerPort, EnvVar, HTTPGetAction, KeyToPath,
+        PodSecurityContext, PodSpec, Probe, SeccompProfile, SecretVolumeSource, Volume, VolumeMount,
     },
     apimachinery::pkg::util::intstr::IntOrString,
 };
@@ -117,14 +119,36 @@ fn tls(target: &ReadyTarget) -> Vec<(Volume, VolumeMount)> {
     authority.chain(own).collect()
 }
 
+/// What a tool of the user's own finds as files.
+fn files(attempt: &Attempt) -> Vec<(Volume, VolumeMount)> {
+    let JobTool::Exec(exec) = &*attempt.tool else { return Vec::new() };
+    let volume = |(index, files): (usize, &ExecFiles)| {
+        let name = format!("files-{index}");
+        let source =
+            ConfigMapVolumeSource { name: files.config_map.clone(), ..ConfigMapVolumeSource::default() };
+        let mount = mount(&name, &files.mount_path, true);
+        (Volume { name, config_map: Some(source), ..Volume::default() }, mount)
+    };
+    exec.files.iter().enumerate().map(volume).collect()
+}
+
+/// User and group id of the tool, and of the runner that starts it.
+fn user(attempt: &Attempt) -> i64 {
+    match &*attempt.tool {
+        JobTool::Exec(exec) => exec.user.unwrap_or(CLIENT_USER),
+        _ => CLIENT_USER,
+    }
+}
+
 fn client(
     run: &ValidatedRun,
     attempt: &Attempt,
     target: &ReadyTarget,
+    placed: bool,
     settings: &Settings,
 ) -> Result<Container, serde_json::Error> {
     let own = [mount("bin", BIN, true), mount("output", OUTPUT, false), mount("tmp", "/tmp", false)];
-    let certificates = tls(target).into_iter().map(|(_, mount)| mount);
+    let further = tls(target).into_iter().chain(files(attempt)).map(|(_, mount)| mount);
     Ok(Container {
         name: CLIENT_CONTAINER.to_owned(),
         image: Some(image(&attempt.tool, settings)),
@@ -147,9 +171,9 @@ fn client(
             failure_threshold: Some(30),
             ..Probe::default()
         }),
-        resources: Some(of_client(run.spec.clients.resources.as_ref())),
+        resources: Some(of_client(&run.spec.clients, client_needs(&run.spec, placed))),
         security_context: Some(locked_down()),
-        volume_mounts: Some(own.into_iter().chain(certificates).collect()),
+        volume_mounts: Some(own.into_iter().chain(further).collect()),
         ..Container::default()
     })
 }
@@ -159,24 +183,25 @@ pub(super) fn client_pod(
     run: &ValidatedRun,
     attempt: &Attempt,
     target: &ReadyTarget,
-    client_nodes: &[String],
+    turn: &Looked,
     settings: &Settings,
 ) -> Result<PodSpec, serde_json::Error> {
     let placement = &run.spec.clients.placement;
     let own = ["bin", "output", "tmp"].map(empty_directory);
-    let certificates = tls(target).into_iter().map(|(volume, _)| volume);
+    let further = tls(target).into_iter().chain(files(attempt)).map(|(volume, _)| volume);
+    let user = user(attempt);
     Ok(PodSpec {
         init_containers: Some(vec![installer(settings)]),
-        containers: vec![client(run, attempt, target, settings)?],
+        containers: vec![client(run, attempt, target, !turn.client_nodes.is_empty(), settings)?],
         restart_policy: Some("Never".to_owned()),
         enable_service_links: Some(false),
         automount_service_account_token: Some(false),
         termination_grace_period_seconds: Some(CLIENT_GRACE_SECONDS),
         security_context: Some(PodSecurityContext {
             run_as_non_root: Some(true),
-            run_as_user: Some(CLIENT_USER),
-            run_as_group: Some(CLIENT_USER),
-            fs_group: Some(CLIENT_USER),
+            run_as_user: Some(user),
+            run_as_group: Some(user),
+            fs_group: Some(user),
             seccomp_profile: Some(SeccompProfile {
                 type_: "RuntimeDefault".to_owned(),
                 localhost_profile: None,
@@ -185,13 +210,13 @@ pub(super) fn client_pod(
         }),
         node_selector: Some(placement.node_selector.clone()).filter(|labels| !labels.is_empty()),
         affinity: Some(Affinity {
-            node_affinity: Some(nodes(client_nodes)),
+            node_affinity: Some(nodes(&turn.client_nodes, turn.wanted.clone())),
             pod_anti_affinity: Some(separation(run, attempt)),
             ..Affinity::default()
         }),
         topology_spread_constraints: spread(run, attempt),
         tolerations: Some(tolerations(labels::CLIENT, placement)),
-        volumes: Some(own.into_iter().chain(certificates).collect()),
+        volumes: Some(own.into_iter().chain(further).collect()),
         ..PodSpec::default()
     })
 }

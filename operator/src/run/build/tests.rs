@@ -1,6 +1,7 @@
 //! What would be applied for an attempt, as whole objects in `snapshots/`.
 
 use super::{placement::separation, *};
+use crate::cluster::{nodes, scope::Scope};
 use crate::run::{
     decide::{TargetTls, Turn},
     fixtures::{self, run},
@@ -21,8 +22,14 @@ fn settings() -> Settings {
         runner_image: "example.com/runner:1".into(),
         memtier_image: "example.com/memtier:2".into(),
         bullmq_image: "example.com/bullmq:5".into(),
+        order_key: None,
+        policy: serde_json::from_value(json!({"heldByApiserver": true})).unwrap(),
         namespace: "dragstrip-system".into(),
+        scope: Scope::default(),
+        pull_policy: None,
+        pull_secrets: Vec::new(),
         scrape_interval_seconds: 0.0,
+        metadata_service: None,
     }
 }
 
@@ -49,7 +56,14 @@ fn loadgen() -> serde_json::Value {
 
 /// A turn with this node for the clients.
 fn turn() -> Looked {
-    Looked { turn: Turn::Held, missing: Vec::new(), client_nodes: vec!["client-1".into()], no_node: None }
+    Looked {
+        turn: Turn::Held,
+        missing: Vec::new(),
+        client_nodes: vec!["client-1".into()],
+        no_node: None,
+        wanted: Vec::new(),
+        unplaceable: None,
+    }
 }
 
 #[test]
@@ -134,6 +148,26 @@ fn clients_run_on_the_nodes_that_their_run_holds() {
         None,
         "one that is still to be made"
     );
+    let zone = nodes::Want { field: "zone", labels: vec![(labels::ZONE.into(), "z1".into())] };
+    let wanted = nodes::terms(&[zone]);
+    let to_be_made = Looked { client_nodes: Vec::new(), wanted: wanted.clone(), ..turn() };
+    let terms = required(&to_be_made).unwrap().node_selector_terms;
+    assert_eq!(terms, wanted, "a node that is still to be made must be in the declared zone");
+}
+
+#[test]
+fn clients_that_may_only_be_on_the_servers_node_are_kept_off_it_by_no_rule() {
+    let mut run = run(&["read"], 1);
+    run.spec.clients.placement.same_node_as = Some("redis".into());
+    let run = validate(&run).unwrap();
+    let job = job(&run, &run.attempts[0], &target(), &turn(), &settings()).unwrap();
+    let template = job.spec.unwrap().template;
+    assert!(template.metadata.unwrap().labels.unwrap().contains_key(labels::SHARES_SERVER_NODE));
+    let apart = template.spec.unwrap().affinity.unwrap().pod_anti_affinity.unwrap();
+    let terms = apart.required_during_scheduling_ignored_during_execution.unwrap();
+    let components =
+        terms[0].label_selector.as_ref().unwrap().match_expressions.as_ref().unwrap()[0].values.clone();
+    assert_eq!(components, Some(vec!["client".to_owned()]));
 }
 
 #[test]
@@ -238,16 +272,20 @@ fn a_result_remembers_its_job() {
 fn a_result_in_parts_is_complete_before_it_counts_as_stored() {
     let run = validate(&run(&["read"], 1)).unwrap();
     let lost = merge(&run.attempts[0], 1, vec![]);
-    let marks = stored::annotations(&lost, 3).unwrap();
-    let kept = config_maps(&run, &run.attempts[0], None, &marks, vec![vec![1], vec![2], vec![3]]);
+    let parts = vec![vec![1], vec![2], vec![3]];
+    let marks = stored::annotations(&lost, &parts).unwrap();
+    let kept = config_maps(&run, &run.attempts[0], None, &marks, parts);
     let names: Vec<_> = kept.iter().map(ResourceExt::name_any).collect();
-    assert_eq!(names, ["sprint-read-1.part-3", "sprint-read-1.part-2", "sprint-read-1"]);
+    assert_eq!(names, ["sprint-read-1.part-3-55bc801d", "sprint-read-1.part-2-55bc801d", "sprint-read-1"]);
     let immutable: Vec<_> = kept.iter().map(|map| map.immutable).collect();
     assert_eq!(immutable, [None, None, Some(true)], "a part alone must be writable again");
     assert_eq!(kept.iter().map(stored::is_later_part).collect::<Vec<_>>(), [true, true, false]);
     let told = stored::mark(&kept[2].metadata).unwrap().failure.map(|failure| failure.failure.step);
     assert_eq!(told, Some(FailureStep::Lost), "what became of it is not told by the first part");
-    assert_eq!(stored::later_parts(&kept[2]), ["sprint-read-1.part-2", "sprint-read-1.part-3"]);
+    assert_eq!(
+        stored::later_parts(&kept[2]),
+        ["sprint-read-1.part-2-55bc801d", "sprint-read-1.part-3-55bc801d"]
+    );
 }
 
 #[test]

@@ -5,6 +5,7 @@ use crate::run::{
     fixtures::{pod_result, run},
     validate::validate,
 };
+use dragstrip_results::result::LOG_MARKER;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::client::Body;
 use serde_json::{Value, json};
@@ -39,11 +40,16 @@ fn a_result_names_the_node_of_its_pod() {
 }
 
 #[test]
-fn a_result_is_found_after_progress_lines() {
-    let result = serde_json::to_string(&pod_result("a", 10, 1.0, 100)).unwrap();
-    let log = format!("1s  10 ops/s\n{LOG_MARKER}{result}\nbye\n");
-    assert_eq!(from_log(&log).unwrap().pod, "a");
-    assert_eq!(from_log(&log[..log.len() / 2]), None, "half a result is none");
+fn only_the_pods_own_result_of_this_attempt_counts() {
+    let placed = pod(json!({"metadata": {"name": "p"}}));
+    let own = pod_result("p", 1, 1.0, 100);
+    assert!(is_own(&own, &attempt(), &placed));
+    let of_another_pod = PodResult { pod: "q".into(), ..own.clone() };
+    let of_another_phase = PodResult { phase: "write".into(), ..own.clone() };
+    let of_another_repetition = PodResult { repetition: 2, ..own };
+    for forged in [of_another_pod, of_another_phase, of_another_repetition] {
+        assert!(!is_own(&forged, &attempt(), &placed), "{forged:?}");
+    }
 }
 
 #[test]

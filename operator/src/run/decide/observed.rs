@@ -8,7 +8,7 @@ use dragstrip_crds::{
 };
 use dragstrip_results::{
     protocol::{JobMember, JobTls},
-    result::PodFailure,
+    result::{CpuSetRecord, PodFailure},
 };
 use jiff::Timestamp;
 use std::net::SocketAddr;
@@ -67,6 +67,8 @@ pub struct ReadyTarget {
     pub nodes: Vec<String>,
     /// The Datastore that it is, however it is addressed; absent for an outsider.
     pub datastore: Option<DatastoreKey>,
+    /// The CPUs that the server that was asked may run on.
+    pub cpus: Option<CpuSetRecord>,
     /// Whether its server was asked, or cannot be.
     pub questioned: bool,
 }
@@ -182,6 +184,10 @@ pub struct Observed {
     pub setback: Option<SetbackStatus>,
     /// How the server is another than it was when the first result was measured.
     pub server_changed: Option<String>,
+    /// Which condition of where servers and clients are is to hold and does not.
+    pub misplaced: Option<String>,
+    /// Nodes of which the metadata service is still to tell where they are.
+    pub asked_of: Vec<String>,
     /// Said of the target when a run that had begun fails: it was deleted.
     pub target_gone: Option<String>,
     /// What is wrong with stored results that cannot be read.

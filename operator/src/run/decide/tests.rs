@@ -37,6 +37,8 @@ fn with(attempts: Vec<AttemptState>) -> Observed {
         deadline: at(1800),
         setback: None,
         server_changed: None,
+        misplaced: None,
+        asked_of: Vec::new(),
         target_gone: None,
         damaged: Vec::new(),
         attempts,
@@ -429,6 +431,41 @@ fn a_datastore_deleted_in_mid_run_is_told_as_that() {
     assert!(found.message.starts_with("Datastore redis was deleted"), "{}", found.message);
     let own = Observed { target: TargetState::ToBeMade, ..observed(done(), AttemptState::Absent) };
     assert_eq!(ending(decide(&two_phases(), &own, at(1))).step, "TargetDeleted", "it must not be made anew");
+}
+
+#[test]
+fn a_condition_that_must_hold_and_does_not_ends_the_run_before_its_load() {
+    let misplaced = |first| Observed {
+        misplaced: Some("SameZone: client-1 in z2".into()),
+        ..observed(first, AttemptState::Absent)
+    };
+    for before in [AttemptState::Absent, starting_since(0, None), AttemptState::AtStartLine { since: at(0) }]
+    {
+        let found = ending(decide(&two_phases(), &misplaced(before.clone()), at(1)));
+        assert_eq!((found.step.as_str(), found.phase.as_deref()), ("Placement", Some("write")), "{before:?}");
+        assert!(found.message.contains("client-1 in z2"), "{}", found.message);
+    }
+    let loads = AttemptState::Ordered { start: at(0), untold: false };
+    let step = decide(&two_phases(), &misplaced(loads), at(1));
+    assert!(matches!(step, Step::Wait(Waiting::Load { .. }, _)), "what loads already is measured: {step:?}");
+    let queued = Observed { turn: busy(false), ..misplaced(AttemptState::Absent) };
+    let step = decide(&two_phases(), &queued, at(1));
+    assert!(matches!(step, Step::Wait(Waiting::Queue(_), _)), "{step:?}");
+}
+
+#[test]
+fn nothing_begins_before_the_metadata_service_was_asked() {
+    let asks = |first| Observed {
+        asked_of: vec!["client-1".into()],
+        misplaced: Some("SameZone: cannot be told yet".into()),
+        ..observed(first, AttemptState::Absent)
+    };
+    for before in [AttemptState::Absent, AttemptState::AtStartLine { since: at(0) }] {
+        let step = decide(&two_phases(), &asks(before.clone()), at(1));
+        let Step::Wait(Waiting::Metadata(told), Some(until)) = step else { panic!("{before:?}: {step:?}") };
+        assert!(told.contains("client-1") && until > at(1) && until < at(5), "{told}, {until}");
+    }
+    assert_eq!(ending(decide(&two_phases(), &asks(AttemptState::Absent), at(1800))).step, "Timeout");
 }
 
 #[test]

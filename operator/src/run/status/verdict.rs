@@ -20,6 +20,7 @@ pub(super) fn refused(run: &ValidatedRun, results: &Results) -> Vec<VerdictReaso
 fn failed_for(failure: &FailureStatus) -> String {
     match failure.step.as_str() {
         "Verification" => "NotAsDeclared".to_owned(),
+        "Placement" => CheckName::PlacementNotAsDeclared.to_string(),
         "ServerChanged" => CheckName::ServerRestarted.to_string(),
         step => step.to_owned(),
     }
@@ -104,6 +105,7 @@ mod tests {
             observed: None,
             checks: String::new(),
             refused: refused(run, results),
+            placed: vec![],
         }
     }
 
@@ -152,9 +154,19 @@ mod tests {
 
     #[test]
     fn a_run_that_failed_before_its_load_is_invalid_for_that() {
-        let nothing =
-            Figures { phases: vec![], nodes: vec![], observed: None, checks: String::new(), refused: vec![] };
-        for (step, name) in [("Verification", "NotAsDeclared"), ("Timeout", "Timeout")] {
+        let nothing = Figures {
+            phases: vec![],
+            nodes: vec![],
+            observed: None,
+            checks: String::new(),
+            refused: vec![],
+            placed: vec![],
+        };
+        for (step, name) in [
+            ("Verification", "NotAsDeclared"),
+            ("Placement", "PlacementNotAsDeclared"),
+            ("Timeout", "Timeout"),
+        ] {
             let failure = serde_json::from_value(serde_json::json!({"step": step, "message": "m"})).unwrap();
             let (judged, names) = verdict(&nothing, &Step::Finish(Ending::Failed(failure)));
             assert_eq!((judged, names), (Some(Verdict::Invalid), vec![name.to_owned()]));

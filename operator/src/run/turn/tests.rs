@@ -118,6 +118,29 @@ fn a_free_turn_needs_target_server_node_and_a_client_node() {
 }
 
 #[test]
+fn clients_beside_a_server_whose_node_has_no_label_have_no_place_and_the_remedy_is_told() {
+    let mut run = run(&["write"], 1);
+    run.spec.clients.colocate = Some(dragstrip_crds::run::Colocate::Zone);
+    let zone = |node: Arc<Node>| {
+        let mut node = (*node).clone();
+        node.labels_mut().insert(labels::ZONE.into(), "z1".into());
+        Arc::new(node)
+    };
+    let look_at = |nodes: &[Arc<Node>]| {
+        let seen = Seen { leases: &[], runs: &[], nodes, pods: &[], operator_namespace: "dragstrip-system" };
+        look(&validate(&run).unwrap(), &target(), &seen, 0)
+    };
+    let bare = look_at(&[node("worker"), node("c1")]);
+    let why = bare.unplaceable.unwrap();
+    assert!(why.contains("worker has none") && why.contains("label them"), "{why}");
+    let labelled = look_at(&[zone(node("worker")), node("c1"), zone(node("c2"))]);
+    assert_eq!((labelled.unplaceable, labelled.client_nodes), (None, vec!["c2".to_owned()]));
+    let to_be_made = look_at(&[zone(node("worker")), node("c1")]);
+    // The server's own node is in no use that is known here.
+    assert_eq!(to_be_made.wanted.len(), 1);
+}
+
+#[test]
 fn a_client_node_that_another_run_holds_is_left_alone() {
     let found = looked(&[lease(C1, "other")], &[], &[]);
     assert_eq!((found.turn, found.client_nodes), (Turn::Free, vec!["c2".to_owned()]));

@@ -10,6 +10,9 @@ use dragstrip_crds::{
     workload::{MemtierSpec, memtier_options},
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use std::collections::BTreeMap;
+
+type Amounts = BTreeMap<String, Quantity>;
 
 /// What a declared Datastore speaks.
 pub fn protocol(datastore: &DatastoreSpec) -> ServerProtocol {
@@ -94,7 +97,7 @@ fn whole_cpus(limit: &Quantity) -> Option<i64> {
 }
 
 /// The threads that load the target in each client pod of `phase`, and the fields that say so.
-fn load_threads(phase: &PhaseSpec) -> Option<(&'static str, i32)> {
+pub fn load_threads(phase: &PhaseSpec) -> Option<(&'static str, i32)> {
     let loadgen = phase.loadgen.as_ref().map(|loadgen| ("loadgen.threads", loadgen.threads));
     let memtier = phase.memtier.as_ref().map(|memtier| ("memtier.threads", memtier.threads));
     let bullmq =
@@ -104,13 +107,27 @@ fn load_threads(phase: &PhaseSpec) -> Option<(&'static str, i32)> {
 
 /// Why the threads of `phase` would wait for each other within the CPU limit of their pod.
 fn too_many_threads(phase: &PhaseSpec, clients: &ClientsSpec) -> Option<String> {
-    let limit = clients.resources.as_ref()?.limits.as_ref()?.get("cpu")?;
-    let ((field, threads), cpus) = (load_threads(phase)?, whole_cpus(limit)?);
+    let resources = clients.resources.as_ref()?;
+    let cpus = |amounts: &Option<Amounts>| amounts.as_ref()?.get("cpu").cloned();
+    // A request is the limit, too, where CPUs are the client's own.
+    let requested = || clients.cpu.exclusive.then(|| cpus(&resources.requests)).flatten();
+    let limit = cpus(&resources.limits).or_else(requested)?;
+    let ((field, threads), cpus) = (load_threads(phase)?, whole_cpus(&limit)?);
     (i64::from(threads) > cpus).then(|| {
         format!(
             "{field}: {threads} load threads need a CPU each, and spec.clients.resources.limits.cpu is {}: use at most {cpus} or raise the limit to {threads}",
             limit.0
         )
+    })
+}
+
+/// Why nobody knows how many CPUs the client of `phase` should have for its own.
+fn unknown_cpus(phase: &PhaseSpec, clients: &ClientsSpec) -> Option<String> {
+    let resources = clients.resources.as_ref();
+    let declared = resources.iter().flat_map(|it| [&it.limits, &it.requests]).flatten();
+    let declared = declared.into_iter().any(|amounts| amounts.contains_key("cpu"));
+    (clients.cpu.exclusive && phase.exec.is_some() && !declared).then(|| {
+        "exec: only its author knows how many CPUs a tool needs: with spec.clients.cpu.exclusive set spec.clients.resources.limits.cpu to a whole number".to_owned()
     })
 }
 
@@ -165,7 +182,8 @@ fn problem(phase: &PhaseSpec, clients: &ClientsSpec) -> Option<String> {
             "minimumHitRatio is about reads of keys, which bullmq does not count: leave it out".to_owned(),
         );
     }
-    phase.memtier.as_ref().and_then(beyond_memtier).or_else(|| too_many_threads(phase, clients))
+    let memtier = phase.memtier.as_ref().and_then(beyond_memtier);
+    memtier.or_else(|| too_many_threads(phase, clients)).or_else(|| unknown_cpus(phase, clients))
 }
 
 /// Most attempts that a run may have: all of them are looked at in every pass.

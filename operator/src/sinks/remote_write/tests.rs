@@ -3,7 +3,8 @@
 
 use super::*;
 use crate::{
-    datastore::tests::{Calls, Cluster, body, context},
+    cluster::world::World,
+    datastore::tests::{Calls, Cluster, body, context, seen},
     sinks::{
         Sinks,
         fixtures::{Server, pod, repetition},
@@ -169,37 +170,40 @@ fn decoded(body: &[u8]) -> WriteRequest {
     WriteRequest::decode(message.as_slice()).unwrap()
 }
 
-/// The ConfigMap of a result: a later one is named as if it were the earlier.
-fn config_map(name: &str) -> Value {
-    let (created, start) = match name {
+/// A later one is named as if it were the earlier.
+fn created(name: &str) -> (&'static str, i64) {
+    match name {
         "sprint-read-2" => ("2026-01-01T00:00:00Z", 1000),
         "sprint-read-1" => ("2026-01-01T00:05:00Z", 300_000),
         other => panic!("there is no {other}"),
-    };
-    let parts = stored::pack(&begun(start, &[5, 6])).unwrap();
+    }
+}
+
+fn config_map(name: &str) -> Value {
+    let parts = stored::pack(&begun(created(name).1, &[5, 6])).unwrap();
     json!({
-        "apiVersion": "v1", "kind": "ConfigMap",
-        "metadata": {
-            "name": name, "namespace": "pits", "creationTimestamp": created,
-            "labels": {labels::RUN: "sprint", labels::RUN_UID: "u", labels::TIMELINE: DUE}
-        },
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "pits"},
         "binaryData": {stored::KEY: ByteString(parts[0].clone())}
     })
 }
 
-/// An apiserver with two results whose timelines are due.
+/// An apiserver with two Jobs whose timelines are due.
 fn two_due(call: &str) -> Option<(u16, Value)> {
     let metadata = |name: &str| {
-        let mut map = config_map(name);
-        map.as_object_mut().unwrap().remove("binaryData");
-        map
+        json!({
+            "apiVersion": "batch/v1", "kind": "Job",
+            "metadata": {
+                "name": name, "namespace": "pits", "uid": "job", "creationTimestamp": created(name).0,
+                "labels": {labels::RUN: "sprint", labels::RUN_UID: "u", labels::TIMELINE: DUE}
+            },
+        })
     };
     let content = match call.split(' ').collect::<Vec<_>>()[..] {
-        ["GET", "", "api", "v1", "configmaps"] => {
+        ["GET", "", "apis", "batch", "v1", "jobs"] => {
             json!({"metadata": {}, "items": [metadata("sprint-read-1"), metadata("sprint-read-2")]})
         }
         ["GET", "configmaps", name] => config_map(name),
-        ["PATCH", "configmaps", name] => metadata(name),
+        ["PATCH", "jobs", name] => metadata(name),
         _ => return None,
     };
     Some((200, content))
@@ -224,7 +228,7 @@ fn counted(ctx: &Context, outcome: &str) -> bool {
 }
 
 #[tokio::test]
-async fn what_is_due_is_sent_oldest_first_and_noted_on_its_config_map() {
+async fn what_is_due_is_sent_oldest_first_and_noted_on_its_job() {
     let (ctx, calls, server) = sending(&Turns::default(), two_due).await;
     one_round(&ctx).await.unwrap();
     let first = |body: &[u8]| decoded(body).timeseries[0].samples[0];
@@ -232,7 +236,7 @@ async fn what_is_due_is_sent_oldest_first_and_noted_on_its_config_map() {
     let sample = |timestamp| Sample { value: 5.0, timestamp };
     assert_eq!(sent, [sample(2000), sample(301_000)], "in another order a server refuses them");
     for name in ["sprint-read-1", "sprint-read-2"] {
-        let noted = body(&calls, &format!("PATCH configmaps {name}"));
+        let noted = body(&calls, &format!("PATCH jobs {name}"));
         assert_eq!(noted["metadata"]["labels"], json!({labels::TIMELINE: "Sent"}));
     }
     assert!(counted(&ctx, "sent"));
@@ -250,7 +254,7 @@ async fn a_server_in_trouble_is_asked_later_and_nothing_is_noted_until_then() {
     assert_eq!(server.asked().len(), 2, "others are not tried while the server is in trouble");
     assert!(!calls.lock().unwrap().iter().any(|(call, _)| call.starts_with("PATCH")), "it would be lost");
     one_round(&ctx).await.unwrap();
-    body(&calls, "PATCH configmaps sprint-read-1");
+    body(&calls, "PATCH jobs sprint-read-1");
 }
 
 #[tokio::test]
@@ -258,7 +262,7 @@ async fn what_a_server_refuses_is_dropped_with_a_note_and_an_event() {
     let turns = Turns::new(Mutex::new(vec![(400, "label too long\n")]));
     let (ctx, calls, _server) = sending(&turns, two_due).await;
     one_round(&ctx).await.unwrap();
-    let metadata = &body(&calls, "PATCH configmaps sprint-read-2")["metadata"];
+    let metadata = &body(&calls, "PATCH jobs sprint-read-2")["metadata"];
     assert_eq!(metadata["labels"], json!({labels::TIMELINE: "Dropped"}));
     assert_eq!(metadata["annotations"], json!({labels::TIMELINE_DROPPED: "400 Bad Request: label too long"}));
     let calls = calls.lock().unwrap();
@@ -286,7 +290,7 @@ async fn a_result_that_is_gone_is_passed_over_and_one_that_is_damaged_is_told() 
     };
     let (ctx, calls, _server) = sending(&Turns::default(), damaged).await;
     one_round(&ctx).await.unwrap();
-    let noted = body(&calls, "PATCH configmaps sprint-read-1")["metadata"]["annotations"].to_string();
+    let noted = body(&calls, "PATCH jobs sprint-read-1")["metadata"]["annotations"].to_string();
     assert!(noted.contains("is damaged"), "{noted}");
 }
 
@@ -315,14 +319,36 @@ fn each_answer_has_the_fate_that_the_specification_gives_it() {
     assert!(why.contains("out_of_order_time_window"), "{why}");
 }
 
-#[test]
-fn only_a_result_with_a_timeline_is_due() {
-    let sink = RemoteWrite::new(Endpoint::new("http://localhost", None, vec![]).unwrap());
-    let label = |result: &RepetitionResult| {
-        let mut map = ConfigMap::default();
-        sink.mark(result, &mut map);
-        map.labels().get(labels::TIMELINE).cloned()
+#[tokio::test]
+async fn only_a_job_whose_result_has_a_timeline_is_due() {
+    let job = serde_json::from_value(two_due("PATCH jobs sprint-read-1").unwrap().1).unwrap();
+    for (seconds, calls_made) in [(&[5][..], 1), (&[], 0)] {
+        let (ctx, calls, _server) = sending(&Turns::default(), two_due).await;
+        mark_due(&ctx.client, &job, &begun(1000, seconds)).await.unwrap();
+        assert_eq!(calls.lock().unwrap().len(), calls_made, "{seconds:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_an_earlier_version_left_due_on_results_is_taken_over() {
+    let left = |call: &str| match call {
+        "GET  api v1 configmaps" => Some((
+            200,
+            json!({"metadata": {}, "items": [
+                {"metadata": {"name": "sprint-read-1", "namespace": "pits"}},
+                {"metadata": {"name": "sprint-read-2", "namespace": "pits"}},
+            ]}),
+        )),
+        _ => two_due(call),
     };
-    assert_eq!(label(&begun(1000, &[5])).as_deref(), Some("Due"));
-    assert_eq!(label(&begun(1000, &[])), None);
+    let (ctx, calls, _server) = sending(&Turns::default(), left).await;
+    let job = |name: &str, labels: Value| -> Job {
+        serde_json::from_value(json!({"metadata": {"name": name, "namespace": "pits", "labels": labels}}))
+            .unwrap()
+    };
+    let jobs = vec![job("sprint-read-1", json!({})), job("sprint-read-2", json!({labels::TIMELINE: SENT}))];
+    let world = World { jobs: seen(jobs), ..ctx.world.clone() };
+    adopt(&Context { world, ..ctx }).await.unwrap();
+    let noted: Vec<String> = calls.lock().unwrap().iter().map(|(call, _)| call.clone()).collect();
+    assert_eq!(noted, ["GET  api v1 configmaps", "PATCH jobs sprint-read-1"]);
 }

@@ -1,0 +1,348 @@
+use super::*;
+use crate::result::GroupRecord;
+
+fn node(name: &str, serves: bool) -> NodeRecord {
+    NodeRecord {
+        name: name.into(),
+        serves,
+        loads: !serves,
+        zone: Some("z1".into()),
+        boot_id: Some(format!("boot-of-{name}")),
+        groups: vec![by(GroupEvidence::Label, "fast")],
+        allocatable_millicpus: Some(if serves { 4000 } else { 8000 }),
+        ..NodeRecord::default()
+    }
+}
+
+fn by(evidence: GroupEvidence, group: &str) -> GroupRecord {
+    GroupRecord { evidence, group: Some(group.into()) }
+}
+
+/// Two servers and two clients, all in one zone and group.
+fn four() -> Vec<NodeRecord> {
+    vec![node("s1", true), node("s2", true), node("c1", false), node("c2", false)]
+}
+
+type Spoil = fn(&mut Vec<NodeRecord>);
+
+/// What is said of `check` of the four nodes after `spoil`.
+fn said(check: CheckName, spoil: Spoil) -> Placed {
+    let mut nodes = four();
+    spoil(&mut nodes);
+    of_nodes(&nodes, None).into_iter().find(|one| one.check == check).unwrap()
+}
+
+fn assert_said(check: CheckName, table: &[(&str, Spoil, Option<bool>, &str, &str)]) {
+    for (sentence, spoil, holds, reason, words) in table {
+        let said = said(check, *spoil);
+        assert_eq!((said.holds, said.reason), (*holds, *reason), "{sentence}: {}", said.message);
+        assert!(said.message.contains(words), "{sentence}: {}", said.message);
+    }
+}
+
+#[test]
+fn one_zone_is_told_by_the_label_of_every_node() {
+    assert_said(
+        CheckName::SameZone,
+        &[
+            ("all four", |_| {}, Some(true), "Label", "zone: s1 in z1, s2 in z1, c1 in z1, c2 in z1"),
+            ("one client", |n| n[3].zone = Some("z2".into()), Some(false), "Label", "c2 in z2"),
+            ("one server", |n| n[1].zone = Some("z2".into()), Some(false), "Label", "s2 in z2"),
+            ("no label on one", |n| n[3].zone = None, Some(false), "NotLabelled", "and c2 none"),
+            ("no label at all", |n| n.iter_mut().for_each(|n| n.zone = None), None, "NotLabelled", "nobody"),
+            (
+                "by id of the zone",
+                |n| n.iter_mut().for_each(|n| n.zone_id = Some("use1-az1".into())),
+                Some(true),
+                "MetadataService",
+                "use1-az1",
+            ),
+            (
+                "no server known",
+                |n| n.iter_mut().for_each(|n| n.serves = false),
+                None,
+                "ServerUnknown",
+                "server's node",
+            ),
+            ("no client yet", |n| n.truncate(2), None, "NotYetKnown", "clients' nodes"),
+        ],
+    );
+}
+
+#[test]
+fn one_group_is_told_by_the_strongest_evidence_that_all_nodes_have() {
+    const META: GroupEvidence = GroupEvidence::MetadataService;
+    const KARPENTER: GroupEvidence = GroupEvidence::KarpenterLabel;
+    assert_said(
+        CheckName::SamePlacementGroup,
+        &[
+            ("all four", |_| {}, Some(true), "Label", "dragstrip.dev/placement-group: s1 in fast"),
+            (
+                "members over two groups",
+                |n| n[1].groups = vec![by(GroupEvidence::Label, "other")],
+                Some(false),
+                "Label",
+                "s2 in other",
+            ),
+            ("a node without", |n| n[2].groups.clear(), Some(false), "NotLabelled", "and c1 none"),
+            (
+                "nobody tells",
+                |n| n.iter_mut().for_each(|n| n.groups.clear()),
+                None,
+                "NotLabelled",
+                "dragstrip.dev/placement-group=GROUP",
+            ),
+            (
+                "two kinds of labels",
+                |n| n[0].groups = vec![by(KARPENTER, "pg-1")],
+                None,
+                "NotLabelled",
+                "cannot be compared: s1 in pg-1 by label karpenter",
+            ),
+            (
+                "Karpenter's label counts more",
+                |n| {
+                    n.iter_mut().for_each(|n| n.groups.push(by(KARPENTER, "pg-1")));
+                    n[3].groups[1] = by(KARPENTER, "pg-2");
+                },
+                Some(false),
+                "KarpenterLabel",
+                "label dragstrip.dev/placement-group says otherwise",
+            ),
+            (
+                "the service against the labels",
+                |n| {
+                    n.iter_mut().for_each(|n| n.groups.push(by(META, "cluster-1")));
+                    n[0].groups[1].group = None;
+                },
+                Some(false),
+                "MetadataService",
+                "s1 in none, s2 in cluster-1",
+            ),
+            (
+                "the service for different labels",
+                |n| {
+                    n.iter_mut().for_each(|n| n.groups.push(by(META, "cluster-1")));
+                    n[0].groups[0] = by(GroupEvidence::Label, "mistyped");
+                },
+                Some(true),
+                "MetadataService",
+                "says otherwise (s1 in mistyped",
+            ),
+            (
+                "none of them is in any",
+                |n| {
+                    n.iter_mut().for_each(|n| n.groups = vec![GroupRecord { evidence: META, group: None }]);
+                },
+                Some(false),
+                "MetadataService",
+                "s1 in none",
+            ),
+            (
+                "of a former version",
+                |n| {
+                    n.iter_mut().for_each(|n| {
+                        n.groups.clear();
+                        n.placement_group = Some("fast".into());
+                    })
+                },
+                Some(true),
+                "Label",
+                "c2 in fast",
+            ),
+        ],
+    );
+}
+
+#[test]
+fn clients_are_stronger_with_more_cpus_and_no_less_network() {
+    let network: Spoil = |n| n.iter_mut().for_each(|n| n.network_megabits_per_second = Some(75_000));
+    let less: Spoil = |n| {
+        n.iter_mut().for_each(|n| n.network_megabits_per_second = Some(75_000));
+        n[2].network_megabits_per_second = Some(25_000);
+    };
+    assert_said(
+        CheckName::ClientStronger,
+        &[
+            (
+                "by CPUs",
+                |_| {},
+                Some(true),
+                "MoreCPUs",
+                "clients on c1 (8 CPUs), c2 (8 CPUs), servers on s1 (4 CPUs)",
+            ),
+            ("by both", network, Some(true), "MoreCPUsAndNoLessNetwork", "c1 (8 CPUs, 75 Gbit/s)"),
+            ("less network", less, Some(false), "LessNetwork", "c1 (8 CPUs, 25 Gbit/s)"),
+            (
+                "as strong",
+                |n| n.iter_mut().for_each(|n| n.allocatable_millicpus = Some(3920)),
+                Some(false),
+                "NotMoreCPUs",
+                "3.92 CPUs",
+            ),
+            (
+                "one client is gone",
+                |n| {
+                    n[3].allocatable_millicpus = None;
+                },
+                None,
+                "NotKnown",
+                "c2 (CPUs not known)",
+            ),
+            (
+                "nodes of one machine count once",
+                |n| n[3].boot_id = n[2].boot_id.clone(),
+                Some(false),
+                "NotMoreCPUs",
+                "c2",
+            ),
+            (
+                "one machine for both",
+                |n| n[3].boot_id = n[0].boot_id.clone(),
+                None,
+                "SharedNode",
+                "share a machine",
+            ),
+        ],
+    );
+}
+
+#[test]
+fn a_machine_that_serves_and_loads_is_told() {
+    assert_said(
+        CheckName::DistinctNodes,
+        &[
+            ("four machines", |_| {}, Some(true), "DistinctNodes", "s1 (serves boot boot-of-s1)"),
+            ("one node", |n| n[1].loads = true, Some(false), "SharedNode", "s2 (serves and loads"),
+            (
+                "two nodes of one machine",
+                |n| n[3].boot_id = n[0].boot_id.clone(),
+                Some(false),
+                "SharedNode",
+                "s1 (serves boot boot-of-s1), c2 (loads",
+            ),
+        ],
+    );
+}
+
+fn set(pod: &str, node: &str, serves: bool, cpus: &str, whole: Option<u32>) -> CpuSetRecord {
+    CpuSetRecord {
+        pod: pod.into(),
+        node: Some(node.into()),
+        serves,
+        cpus: cpus.into(),
+        online: 8,
+        whole_cpus: whole,
+    }
+}
+
+#[test]
+fn cpus_are_exclusive_when_they_are_as_many_as_requested_and_nobody_elses() {
+    let server = || set("redis-0", "s1", true, "1-4", Some(4));
+    let beside = |cpus: &str, whole| set("client", "s1", false, cpus, whole);
+    let table = [
+        ("a server alone", vec![server()], Some(true), "SeenFromInside"),
+        (
+            "a client without wishes elsewhere",
+            vec![server(), set("c", "c1", false, "0-7", None)],
+            Some(true),
+            "SeenFromInside",
+        ),
+        ("both on one machine, apart", vec![server(), beside("5-6", Some(2))], Some(true), "SeenFromInside"),
+        (
+            "a client in the shared pool beside it",
+            vec![server(), beside("0,5-7", None)],
+            Some(true),
+            "SeenFromInside",
+        ),
+        (
+            "two servers, of which one shares",
+            vec![server(), set("redis-1", "s2", true, "0-7", Some(4))],
+            Some(false),
+            "SharedCPUs",
+        ),
+        (
+            "a server without whole CPUs in a pool",
+            vec![set("redis-0", "s1", true, "0,5-7", None)],
+            Some(false),
+            "SharedCPUs",
+        ),
+        (
+            "a client that got none of its own",
+            vec![server(), set("c", "c1", false, "0-7", Some(2))],
+            Some(false),
+            "SharedCPUs",
+        ),
+        (
+            "all CPUs of the machine",
+            vec![set("redis-0", "s1", true, "0-7", Some(8))],
+            Some(false),
+            "SharedCPUs",
+        ),
+        ("one CPU of two containers", vec![server(), beside("4-5", Some(2))], Some(false), "OverlappingCPUs"),
+        ("a kernel that does not tell", vec![set("redis-0", "s1", true, "", Some(4))], None, "NotKnown"),
+        ("nothing", vec![], None, "NotKnown"),
+    ];
+    for (sentence, sets, holds, reason) in table {
+        let found = exclusive_cpus(&sets, true);
+        assert_eq!((found.holds, found.reason), (holds, reason), "{sentence}: {}", found.message);
+    }
+    assert_eq!(exclusive_cpus(&[server()], false).reason, "NotYetKnown", "the clients are still to come");
+    let shared = exclusive_cpus(&[set("redis-0", "s1", true, "0-7", Some(4))], false);
+    assert_eq!(shared.holds, Some(false), "no client makes it better");
+    assert!(
+        shared.message.contains("redis-0 may run on CPUs 0-7 of s1, which has 8 (4 requested)"),
+        "{}",
+        shared.message
+    );
+}
+
+#[test]
+fn lists_of_cpus_are_read_as_the_kernel_writes_them() {
+    assert_eq!(listed("0-2,8").map(|cpus| Vec::from_iter(cpus)), Some(vec![0, 1, 2, 8]));
+    assert_eq!(listed("3").map(|cpus| cpus.len()), Some(1));
+    for bad in ["", "a", "0-", "0-4294967295"] {
+        assert_eq!(listed(bad), None, "{bad}");
+    }
+}
+
+#[test]
+fn the_servers_own_account_is_compared() {
+    let truth = |io: Option<&str>, threads: Option<i32>| {
+        let mut truth: ServerTruth = serde_json::from_str(
+            r#"{"version": "1", "clusterEnabled": false, "loading": false, "runId": "", "usedMemoryBytes": 0}"#,
+        )
+        .unwrap();
+        truth.io_interface = io.map(Into::into);
+        truth.threads = threads;
+        truth
+    };
+    let holds = |io, threads, declared| of_server(Some(&truth(io, threads)), declared).map(|one| one.holds);
+    assert_eq!(holds(Some("iouring"), Some(4), Some(4)), [Some(true), Some(true)]);
+    assert_eq!(holds(Some("epoll"), Some(2), Some(4)), [Some(false), Some(false)]);
+    assert_eq!(holds(None, None, Some(4)), [None, None], "an engine that does not tell");
+    assert_eq!(of_server(None, None).map(|one| one.reason), ["NotTold", "ServerUnknown"]);
+}
+
+fn required(check: &str, level: &str) -> Vec<Requirement> {
+    vec![serde_json::from_value(serde_json::json!({"check": check, "level": level})).unwrap()]
+}
+
+#[test]
+fn a_required_condition_that_does_not_hold_or_cannot_be_told_is_broken_before_load() {
+    let mut nodes = four();
+    nodes[2].groups = vec![by(GroupEvidence::Label, "other")];
+    let placed = of_nodes(&nodes, Some(0.042));
+    let told = broken(&placed, &required("SamePlacementGroup", "Required")).unwrap();
+    for words in ["SamePlacementGroup: by label", "c1 in other", "takes 0.042 ms (median)", "Required)"] {
+        assert!(told.contains(words), "{words}: {told}");
+    }
+    assert_eq!(broken(&placed, &required("SamePlacementGroup", "Warn")), None);
+    assert_eq!(broken(&placed, &required("SameZone", "Required")), None, "it holds");
+    nodes.iter_mut().for_each(|node| node.groups.clear());
+    let told = broken(&of_nodes(&nodes, None), &required("SamePlacementGroup", "Required")).unwrap();
+    assert!(told.contains("cannot be told"), "{told}");
+    nodes.truncate(2);
+    let placed = of_nodes(&nodes, None);
+    assert_eq!(broken(&placed, &required("SamePlacementGroup", "Required")), None, "the clients are to come");
+}
