@@ -355,7 +355,7 @@ fn a_result_in_parts_is_complete_before_it_counts_as_stored() {
     let names: Vec<_> = kept.iter().map(ResourceExt::name_any).collect();
     assert_eq!(names, ["sprint-read-1.part-3-55bc801d", "sprint-read-1.part-2-55bc801d", "sprint-read-1"]);
     let immutable: Vec<_> = kept.iter().map(|map| map.immutable).collect();
-    assert_eq!(immutable, [None, None, Some(true)], "a part alone must be writable again");
+    assert_eq!(immutable, [Some(true); 3], "nobody may change a result");
     assert_eq!(kept.iter().map(stored::is_later_part).collect::<Vec<_>>(), [true, true, false]);
     let told = stored::mark(&kept[2].metadata).unwrap().failure.map(|failure| failure.failure.step);
     assert_eq!(told, Some(FailureStep::Lost), "what became of it is not told by the first part");
