@@ -115,8 +115,8 @@ fn a_tool_with_files_and_a_user_in_a_pod_with_settings_and_cpus_of_its_own() {
         ("/spec/containers/0/resources/limits/cpu", json!("4")),
         ("/spec/containers/0/resources/requests/cpu", json!("4")),
         ("/spec/containers/0/ports/0/hostPort", json!(9181)),
-        (&format!("{terms}/0/matchFields/0/values"), json!(["client-1"])),
-        (&format!("{terms}/0/matchExpressions/0/key"), json!("pool")),
+        (format!("{terms}/0/matchFields/0/values").as_str(), json!(["client-1"])),
+        (format!("{terms}/0/matchExpressions/0/key").as_str(), json!("pool")),
         ("/spec/topologySpreadConstraints/0/labelSelector/matchLabels", json!({labels::RUN_UID: "run-uid"})),
     ] {
         assert_eq!(at(pointer), expected, "{pointer}");
