@@ -34,7 +34,8 @@ pub async fn in_namespace(namespace: &str, arguments: &[&str]) -> Result<String>
 /// The chart's manifests with `settings` (`--set` of helm), as for a cluster with
 /// Prometheus' operator.
 pub async fn template(settings: &[&str]) -> Result<String> {
-    let mut template = vec!["template", RELEASE, CHART, "--api-versions", "monitoring.coreos.com/v1"];
+    let mut template = vec!["template", RELEASE, CHART, "--kube-version", "1.34.0"];
+    template.extend(["--api-versions", "monitoring.coreos.com/v1"]);
     for setting in settings {
         template.extend(["--set", setting]);
     }
