@@ -10,13 +10,14 @@ package_chart() {
 }
 
 # install.yaml: the chart with its own values for the oldest Kubernetes that it admits, for
-# those who have no helm.
+# those who have no helm. All that it admits hold policies; helm asks no apiserver here.
 static_manifest() {
   local oldest
   oldest=$(sed -nE 's/^kubeVersion: .*>= *([0-9.]+).*/\1/p' charts/dragstrip/Chart.yaml)
   {
     printf 'apiVersion: v1\nkind: Namespace\nmetadata:\n  name: dragstrip-system\n'
-    "$HELM" template dragstrip "$OUT/$(chart_archive)" --namespace dragstrip-system --kube-version "$oldest" --no-hooks --skip-tests
+    "$HELM" template dragstrip "$OUT/$(chart_archive)" --namespace dragstrip-system --kube-version "$oldest" \
+      --api-versions admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy --no-hooks --skip-tests
   } >"$OUT/install.yaml"
 }
 
