@@ -2,10 +2,7 @@
 
 use crate::{
     observed::{HostTruth, ServerTruth},
-    pod::{
-        CpuSettings, EXCLUSIVE_MESSAGE, HUGEPAGES_MESSAGE, HUGEPAGES_RULE, PodSettings, enough_cpus_rule,
-        exclusive_rule,
-    },
+    pod::{CpuSettings, HUGEPAGES_MESSAGE, HUGEPAGES_RULE, PodSettings},
     units::Memory,
 };
 use k8s_openapi::{
@@ -299,9 +296,6 @@ fn default_port() -> i32 {
     validation = Rule::new("!has(self.maxMemory) || !isQuantity(self.maxMemory) || !has(self.resources) || !has(self.resources.limits) || !('memory' in self.resources.limits) || !isQuantity(string(self.resources.limits['memory'])) || quantity(string(self.resources.limits['memory'])).compareTo(quantity(self.maxMemory)) >= 0")
         .message("resources.limits.memory is below maxMemory: the server would be killed before it is full; raise the limit above maxMemory, or lower maxMemory"),
     validation = Rule::new(HUGEPAGES_RULE).message(HUGEPAGES_MESSAGE),
-    validation = Rule::new(exclusive_rule()).message(EXCLUSIVE_MESSAGE),
-    validation = Rule::new(enough_cpus_rule("self.threads"))
-        .message("cpu.exclusive needs a CPU for each thread: raise cpu in resources to threads or more, lower threads, or leave cpu out"),
     validation = Rule::new("!has(self.pod) || !has(self.pod.volumes) || self.pod.volumes.all(v, v.mountPath != '/data')")
         .message("a volume's mountPath cannot be /data, which the server has already"),
     validation = Rule::new("has(self.cluster) == has(oldSelf.cluster) && (!has(self.cluster) || self.cluster == oldSelf.cluster)")

@@ -74,15 +74,16 @@ pub struct PodVolume {
     pub empty_dir: EmptyDirectory,
 }
 
-/// CEL: the keys of `self` that are no user's to set: those under `ours`, and each of `keys`.
-fn reserved(prefixes: &[&str], keys: &[&str]) -> String {
+/// CEL: no key of `self` begins with one of `prefixes` or is one of `keys`.
+fn without(prefixes: &[&str], keys: &[&str]) -> String {
     let prefixes = prefixes.iter().map(|prefix| format!("k.startsWith('{prefix}')"));
     let keys = keys.iter().map(|key| format!("k == '{key}'"));
-    prefixes.chain(keys).collect::<Vec<_>>().join(" || ")
+    format!("self.all(k, !({}))", prefixes.chain(keys).collect::<Vec<_>>().join(" || "))
 }
 
-fn reserved_labels() -> String {
-    reserved(
+/// Keys of labels that Dragstrip, or the controllers of its workloads, set themselves.
+fn free_labels() -> String {
+    without(
         &["dragstrip.dev/", "batch.kubernetes.io/", "apps.kubernetes.io/", "statefulset.kubernetes.io/"],
         &[
             "app.kubernetes.io/name",
@@ -94,20 +95,11 @@ fn reserved_labels() -> String {
     )
 }
 
-fn reserved_annotations() -> String {
-    reserved(
+/// Keys of annotations that Dragstrip, or the controllers of its workloads, set themselves.
+fn free_annotations() -> String {
+    without(
         &["dragstrip.dev/", "batch.kubernetes.io/"],
         &["karpenter.sh/do-not-disrupt", "cluster-autoscaler.kubernetes.io/safe-to-evict"],
-    )
-}
-
-fn none_of(reserved: &str) -> String {
-    format!("self.all(k, !({reserved}))")
-}
-
-fn named(what: &str, reserved: &str) -> String {
-    format!(
-        "'{what} that Dragstrip or Kubernetes set themselves: ' + self.filter(k, {reserved}).join(', ') + ': leave them out'"
     )
 }
 
@@ -146,16 +138,17 @@ pub struct PodSettings {
     /// themselves, such as dragstrip.dev/run, are refused. None when absent.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 32))]
-    #[x_kube(validation = Rule::new(none_of(&reserved_labels()))
-        .message(Message::Expression(named("these are labels", &reserved_labels()))))]
+    // A message that tells which key it is costs more than the apiserver allows.
+    #[x_kube(validation = Rule::new(free_labels())
+        .message("these labels are set by Dragstrip or Kubernetes, leave them out: dragstrip.dev/..., batch.kubernetes.io/..., apps.kubernetes.io/..., statefulset.kubernetes.io/..., app.kubernetes.io/name, app.kubernetes.io/managed-by, controller-revision-hash, controller-uid, job-name"))]
     pub labels: BTreeMap<String, String>,
     /// Further annotations, such as `{sidecar.istio.io/inject: "false"}`. Those that
     /// Dragstrip or Kubernetes set themselves, such as karpenter.sh/do-not-disrupt, are
     /// refused. None when absent.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 32))]
-    #[x_kube(validation = Rule::new(none_of(&reserved_annotations()))
-        .message(Message::Expression(named("these are annotations", &reserved_annotations()))))]
+    #[x_kube(validation = Rule::new(free_annotations())
+        .message("these annotations are set by Dragstrip or Kubernetes, leave them out: dragstrip.dev/..., batch.kubernetes.io/..., karpenter.sh/do-not-disrupt, cluster-autoscaler.kubernetes.io/safe-to-evict"))]
     pub annotations: BTreeMap<String, String>,
     /// Secrets with the credentials of private registries, such as `[{name: registry}]`.
     /// None when absent.
@@ -225,45 +218,6 @@ impl PodSettings {
 
 /// CEL: directories in huge pages have a container that may use some. Of a type with
 /// `pod` and `resources`.
-pub(crate) const HUGEPAGES_RULE: &str = "!has(self.pod) || !has(self.pod.volumes) || self.pod.volumes.all(v, !has(v.emptyDir) || !has(v.emptyDir.medium) || v.emptyDir.medium == 'Memory') || has(self.resources) && has(self.resources.limits) && self.resources.limits.exists(k, k.startsWith('hugepages-'))";
+pub(crate) const HUGEPAGES_RULE: &str = "!has(self.pod) || !has(self.pod.volumes) || self.pod.volumes.all(v, !has(v.emptyDir) || !has(v.emptyDir.medium) || v.emptyDir.medium == 'Memory') || has(self.resources) && has(self.resources.limits) && ['64Ki', '1Mi', '2Mi', '32Mi', '256Mi', '512Mi', '1Gi', '2Gi', '16Gi'].exists(s, ('hugepages-' + s) in self.resources.limits)";
 /// What [`HUGEPAGES_RULE`] says.
 pub(crate) const HUGEPAGES_MESSAGE: &str = "a volume with medium HugePages needs huge pages in resources.limits, such as {cpu: \"4\", memory: 4Gi, hugepages-2Mi: 1Gi}";
-
-fn has_amount(side: &str, kind: &str) -> String {
-    format!("has(self.resources.{side}) && '{kind}' in self.resources.{side}")
-}
-
-fn amount(side: &str, kind: &str) -> String {
-    format!("string(self.resources.{side}['{kind}'])")
-}
-
-fn where_exclusive(rules: &[String]) -> String {
-    format!("!has(self.cpu) || !self.cpu.exclusive || !has(self.resources) || {}", rules.join(" && "))
-}
-
-/// CEL: what resources say goes with CPUs of one's own: whole numbers, and requests
-/// that equal limits. Of a type with `cpu` and `resources`.
-pub(crate) fn exclusive_rule() -> String {
-    let whole = |side| {
-        format!("(!({}) || {}.matches('^[1-9][0-9]*$'))", has_amount(side, "cpu"), amount(side, "cpu"))
-    };
-    let equal = |kind| {
-        let both = format!("{} && {}", has_amount("requests", kind), has_amount("limits", kind));
-        format!("(!({both}) || {} == {})", amount("requests", kind), amount("limits", kind))
-    };
-    where_exclusive(&[whole("requests"), whole("limits"), equal("cpu"), equal("memory")])
-}
-/// What [`exclusive_rule`] says.
-pub(crate) const EXCLUSIVE_MESSAGE: &str = "cpu.exclusive needs whole CPUs, such as cpu: \"4\", and requests equal to limits: write them so in resources, or leave them out";
-
-/// CEL: CPUs of one's own are no fewer than `threads`. What [`exclusive_rule`] refuses is its own.
-pub(crate) fn enough_cpus_rule(threads: &str) -> String {
-    let enough = |side| {
-        let text = amount(side, "cpu");
-        format!(
-            "(!({}) || !{text}.matches('^[1-9][0-9]*$') || int({text}) >= {threads})",
-            has_amount(side, "cpu")
-        )
-    };
-    where_exclusive(&[enough("requests"), enough("limits")])
-}

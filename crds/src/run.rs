@@ -17,7 +17,7 @@ pub use verdict::{CheckName, Level, LimitedBy, Limiter, Requirement, Verdict, Ve
 
 use crate::{
     datastore::{DatastoreSpec, Placement, SecretKeyReference, ServerProtocol},
-    pod::{CpuSettings, EXCLUSIVE_MESSAGE, HUGEPAGES_MESSAGE, HUGEPAGES_RULE, PodSettings, exclusive_rule},
+    pod::{CpuSettings, HUGEPAGES_MESSAGE, HUGEPAGES_RULE, PodSettings},
     units::{Decimal, Period, decimal_between},
     workload::{BullmqSpec, ExecSpec, LoadSpec, LoadgenSpec, MemtierSpec},
 };
@@ -237,7 +237,6 @@ pub enum Colocate {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[x_kube(
     validation = Rule::new(HUGEPAGES_RULE).message(HUGEPAGES_MESSAGE),
-    validation = Rule::new(exclusive_rule()).message(EXCLUSIVE_MESSAGE),
 )]
 pub struct ClientsSpec {
     /// How many client pods load the target together, from 1 to 256. Default 1.
@@ -245,7 +244,8 @@ pub struct ClientsSpec {
     #[schemars(range(min = 1, max = 256))]
     pub pods: i32,
     /// CPU and memory of each client pod, such as `{limits: {cpu: "4", memory: 2Gi}}`.
-    /// Unlimited when absent, with requests of 100m and 64Mi: the client must be the
+    /// Unlimited when absent, with requests of 100m and 64Mi, or, where an autoscaler has
+    /// to make a node first, of a CPU for each load thread but one: the client must be the
     /// stronger one. A CPU limit must be at least the tool's load threads. A namespace
     /// whose ResourceQuota is about limits needs them here.
     #[serde(skip_serializing_if = "Option::is_none")]

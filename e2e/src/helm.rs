@@ -34,7 +34,8 @@ pub async fn in_namespace(namespace: &str, arguments: &[&str]) -> Result<String>
 /// The chart's manifests with `settings` (`--set` of helm), as for a cluster with
 /// Prometheus' operator.
 pub async fn template(settings: &[&str]) -> Result<String> {
-    let mut template = vec!["template", RELEASE, CHART, "--api-versions", "monitoring.coreos.com/v1"];
+    let mut template = vec!["template", RELEASE, CHART, "--kube-version", "1.34.0"];
+    template.extend(["--api-versions", "monitoring.coreos.com/v1"]);
     for setting in settings {
         template.extend(["--set", setting]);
     }
@@ -85,7 +86,16 @@ pub async fn test() -> Result<String> {
 
 /// Has the apiserver check all that the chart makes in `namespace` with `values`.
 pub async fn checked(namespace: &str, values: &[&str]) -> Result<String> {
-    let fixed = ["template", "checked", CHART, "--kube-version", "1.34.0", "--set", "crds.install=false"];
+    let fixed = [
+        "template",
+        "checked",
+        CHART,
+        "--no-hooks",
+        "--kube-version",
+        "1.34.0",
+        "--set",
+        "crds.install=false",
+    ];
     let manifests = in_namespace(namespace, &[&fixed, values].concat()).await?;
     let apply = ["apply", "--server-side", "--dry-run=server", "--force-conflicts", "-f", "-"];
     kubectl::must(&apply, &manifests).await

@@ -17,15 +17,18 @@ use std::io::Read;
 const KEY: &str = "result.json.gz";
 /// Its annotation that says how many ConfigMaps hold the result.
 const PARTS: &str = "dragstrip.dev/result-parts";
+/// And the one with the end of the names of all but the first.
+const CHECKSUM: &str = "dragstrip.dev/result-parts-checksum";
 
 impl Env {
     /// The result that begins in the ConfigMap `name`.
     pub async fn result(&self, name: &str) -> Result<RepetitionResult> {
         let first = self.api::<ConfigMap>().get(name).await?;
         let parts = first.annotations().get(PARTS).map_or(Ok(1), |parts| parts.parse::<usize>())?;
+        let checksum = first.annotations().get(CHECKSUM).cloned().unwrap_or_default();
         let mut bytes = part(first)?;
         for number in 2..=parts {
-            bytes.extend(part(self.api().get(&format!("{name}.part-{number}")).await?)?);
+            bytes.extend(part(self.api().get(&format!("{name}.part-{number}-{checksum}")).await?)?);
         }
         let mut json = String::new();
         GzDecoder::new(bytes.as_slice())

@@ -19,7 +19,7 @@ pub(crate) use build::{
 };
 pub(crate) use fetch::observe;
 pub(crate) use plan::built_for;
-pub(crate) use resources::{ClientNeeds, of_client, of_helper};
+pub(crate) use resources::{ClientNeeds, not_exclusive, of_client, of_helper};
 pub(crate) use status::CHANGE_WAITS;
 
 use crate::{

@@ -142,8 +142,11 @@ fn into_container(settings: &PodSettings, mounts: &[VolumeMount], container: &mu
 }
 
 fn into_pod(settings: &PodSettings, pods: &LabelSelector, pod: &mut PodSpec) {
-    let secrets =
-        settings.image_pull_secrets.iter().map(|secret| LocalObjectReference { name: secret.name.clone() });
+    let known = pod.image_pull_secrets.clone().unwrap_or_default();
+    let secrets = settings.image_pull_secrets.iter();
+    let secrets = secrets
+        .map(|secret| LocalObjectReference { name: secret.name.clone() })
+        .filter(|secret| !known.contains(secret));
     pod.image_pull_secrets = joined(pod.image_pull_secrets.take(), Some(&secrets.collect()));
     pod.priority_class_name = settings.priority_class_name.clone().or_else(|| pod.priority_class_name.take());
     pod.runtime_class_name = settings.runtime_class_name.clone().or_else(|| pod.runtime_class_name.take());
@@ -197,6 +200,7 @@ mod tests {
             "metadata": {"labels": {"dragstrip.dev/run": "sprint"}, "annotations": {"karpenter.sh/do-not-disrupt": "true"}},
             "spec": {
                 "automountServiceAccountToken": false,
+                "imagePullSecrets": [{"name": "release"}],
                 "initContainers": [{"name": "observer", "ports": [{"name": "observer", "containerPort": 9180}]}],
                 "containers": [
                     {"name": "server", "ports": [{"containerPort": 6379}], "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}]},
@@ -347,11 +351,11 @@ mod tests {
     #[test]
     fn what_is_named_is_named_in_the_pod() {
         let spec = with(json!({
-            "imagePullSecrets": [{"name": "registry"}], "priorityClassName": "high", "runtimeClassName": "gvisor",
+            "imagePullSecrets": [{"name": "release"}, {"name": "registry"}], "priorityClassName": "high", "runtimeClassName": "gvisor",
             "topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}]
         }))["spec"]
             .clone();
-        assert_eq!(spec["imagePullSecrets"], json!([{"name": "registry"}]));
+        assert_eq!(spec["imagePullSecrets"], json!([{"name": "release"}, {"name": "registry"}]), "each once");
         assert_eq!(
             (&spec["priorityClassName"], &spec["runtimeClassName"]),
             (&json!("high"), &json!("gvisor"))

@@ -9,12 +9,13 @@
 {{- $limits := .Values.policy.limits -}}
 {{- if not $limits.timeout }}{{ $limits = omit $limits "timeout" }}{{ end -}}
 {{- $held := eq (include "dragstrip.policy.admission" .) "true" -}}
-{{- merge (dict "heldByApiserver" $held "limits" $limits) (omit .Values.policy "limits" "admission") | toJson }}
+{{- merge (dict "heldByApiserver" $held "limits" $limits) (omit .Values.policy "limits" "admission" "trusted") | toJson }}
 {{- end }}
 
-{{/* The operator's own user: what it makes for a run was checked on the run. */}}
-{{- define "dragstrip.policy.operator" -}}
-system:serviceaccount:{{ .Release.Namespace }}:{{ include "dragstrip.serviceAccount" . }}
+{{/* CEL: whose objects are not checked. What the operator makes for a run was checked on the run. */}}
+{{- define "dragstrip.policy.trusted" -}}
+{{- $operator := printf "system:serviceaccount:%s:%s" .Release.Namespace (include "dragstrip.serviceAccount" .) -}}
+{{ prepend .Values.policy.trusted $operator | toJson }}
 {{- end }}
 
 {{/* CEL: the Secrets and ConfigMaps that the variables `list` refer to, such as ["secrets/a"]. */}}

@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod documentation;
+mod pods;
 mod refusals;
 mod same_strings;
 mod schema;

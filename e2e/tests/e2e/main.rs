@@ -21,6 +21,7 @@ mod memtier;
 mod operator_restarts;
 mod permissions;
 mod placement;
+mod pods;
 mod preparation;
 mod queue;
 mod quickstart;

@@ -2,9 +2,12 @@
 //! has, and compared with what the operator needs. What is in no table here is refused.
 
 use anyhow::{Context, Result, ensure};
-use dragstrip_e2e::{operator::NAMESPACE, with_namespace};
+use dragstrip_e2e::{kubectl, operator::NAMESPACE, with_namespace};
 use futures::{StreamExt, TryStreamExt, stream};
-use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
+use k8s_openapi::api::{
+    authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec},
+    rbac::v1::RoleBinding,
+};
 use kube::{Api, Client, api::PostParams, discovery::Discovery};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,6 +35,9 @@ const EVERYWHERE: &[(&str, &str)] = &[
     ("authorization.k8s.io/selfsubjectaccessreviews", "create"),
     ("authorization.k8s.io/selfsubjectrulesreviews", "create"),
 ];
+
+/// In the operator's namespace besides; objects that have names there are in [`NAMED`].
+const OWN: &[(&str, &str)] = &[("/secrets", "create")];
 
 /// Verbs that discovery does not tell.
 const SPECIAL: &[(&str, &str)] = &[
@@ -177,7 +183,7 @@ async fn surprises(client: &Client, who: &Who, questions: Vec<(Question, bool)>)
 #[tokio::test]
 async fn the_operator_may_do_what_it_needs_and_is_refused_everything_else() -> Result<()> {
     with_namespace("permissions", |env| async move {
-        let (mut all, needed) = (all_resources(&env.client).await?, table(EVERYWHERE));
+        let (mut all, needed, own) = (all_resources(&env.client).await?, table(EVERYWHERE), table(OWN));
         ensure!(all.len() > 80, "discovery tells {} resources alone", all.len());
         for (resource, verbs) in needed.clone().into_iter().chain(table(SPECIAL)) {
             all.entry(resource).or_default().extend(verbs);
@@ -186,7 +192,10 @@ async fn the_operator_may_do_what_it_needs_and_is_refused_everything_else() -> R
         for (resource, verbs) in &all {
             for verb in verbs {
                 for namespace in ["kube-system", NAMESPACE] {
-                    let wanted = needed.get(resource).is_some_and(|verbs| verbs.contains(verb));
+                    let has = |table: &BTreeMap<String, BTreeSet<String>>| {
+                        table.get(resource).is_some_and(|verbs| verbs.contains(verb))
+                    };
+                    let wanted = has(&needed) || namespace == NAMESPACE && has(&own);
                     let (resource, verb) = (resource.clone(), verb.clone());
                     let question =
                         Question { resource, verb, namespace: namespace.to_owned(), name: String::new() };
@@ -242,6 +251,41 @@ async fn who_may_view_or_edit_a_namespace_may_do_the_same_to_its_runs_and_no_mor
             let surprises = surprises(&env.client, &who, questions).await?;
             ensure!(surprises.is_empty(), "of a person with the role {role}:\n{}", surprises.join("\n"));
         }
+        Ok(())
+    })
+    .await
+}
+
+/// What kubectl says when the operator's account creates this ConfigMap, which is not kept.
+async fn created(namespace: &str, name: &str, owner: &str) -> Result<kubectl::Output> {
+    let owners = if owner.is_empty() {
+        serde_json::json!([])
+    } else {
+        serde_json::json!([{"apiVersion": "dragstrip.dev/v1alpha1", "kind": owner, "name": "sprint", "uid": "u"}])
+    };
+    let map = serde_json::json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": name, "namespace": namespace, "ownerReferences": owners},
+    });
+    let account = format!("system:serviceaccount:{NAMESPACE}:{ACCOUNT}");
+    kubectl::run(&["create", "--dry-run=server", "--as", &account, "-f", "-"], &map.to_string()).await
+}
+
+#[tokio::test]
+async fn the_operator_makes_no_config_map_but_results_and_its_own() -> Result<()> {
+    with_namespace("config-maps", |env| async move {
+        for (namespace, name, owner) in [
+            ("kube-system", "aws-auth-e2e", ""),
+            ("kube-system", "dragstrip-noise", ""),
+            (NAMESPACE, "another", ""),
+            (&*env.namespace, "sprint-read-1", "Datastore"),
+        ] {
+            let told = created(namespace, name, owner).await?;
+            ensure!(!told.success, "it makes ConfigMap {namespace}/{name} of {owner:?}");
+            ensure!(told.stderr.contains("that a BenchmarkRun owns"), "{}", told.stderr);
+        }
+        let kept = created(&env.namespace, "sprint-read-1", "BenchmarkRun").await?;
+        ensure!(kept.success, "it cannot keep a result: {}", kept.stderr);
         Ok(())
     })
     .await

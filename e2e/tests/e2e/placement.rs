@@ -198,23 +198,19 @@ async fn clients_are_put_beside_the_server_and_wait_where_its_node_does_not_tell
         let (server, near, far) = (&nodes.servers[0], &nodes.clients[0], &nodes.clients[1]);
         env.datastore("redis", &server_on(REDIS, server)).await?;
         env.datastore_ready("redis").await?;
-        let beside = |name: &'static str| {
-            let spec = against("redis", &format!("{ONE_PHASE}clients: {{colocate: PlacementGroup}}\n"));
-            let env = &env;
-            async move {
-                env.run(name, &spec).await?;
-                let run = env.run_in(name, RunPhase::Succeeded, SHORT_RUN).await?;
-                for pod in env.labelled::<Pod>(&of_run(name)).await? {
-                    let node = nodes::of(&pod)?;
-                    ensure!(node == *near, "the client is on {node}, not on {near} in the server's group");
-                }
-                condition(&run, "SamePlacementGroup", "True", "Label", &["in pair"])
+        let spec = against("redis", &format!("{ONE_PHASE}clients: {{colocate: PlacementGroup}}\n"));
+        let beside = async {
+            env.run("beside", &spec).await?;
+            let run = env.run_in("beside", RunPhase::Succeeded, SHORT_RUN).await?;
+            for pod in env.labelled::<Pod>(&of_run("beside")).await? {
+                let node = nodes::of(&pod)?;
+                ensure!(node == *near, "the client is on {node}, not on {near} in the server's group");
             }
+            condition(&run, "SamePlacementGroup", "True", "Label", &["in pair"])
         };
-        let pair = env.relabelled(near, GROUP, "pair", beside("beside"));
+        let pair = env.relabelled(near, GROUP, "pair", beside);
         env.relabelled(far, GROUP, "other", env.relabelled(server, GROUP, "pair", pair)).await?;
         let waits = async {
-            let spec = against("redis", &format!("{ONE_PHASE}clients: {{colocate: PlacementGroup}}\n"));
             env.run("bare", &spec).await?;
             let texts =
                 ["spec.clients.colocate is PlacementGroup", &format!("{server} has none"), "label them"];

@@ -148,8 +148,8 @@ async fn pods_have_no_more_rights_than_their_maker() -> Result<()> {
             ("hostNetwork: true", "hostNetwork is for those who may create pods"),
             ("serviceAccountName: default", "serviceAccountName is for those who may create pods"),
             ("priorityClassName: system-node-critical", "priorityClassName is for those who may create pods"),
-            ("labels: {dragstrip.dev/component: server}", "dragstrip.dev/component"),
-            ("labels: {dragstrip.dev/run-uid: another}", "dragstrip.dev/run-uid"),
+            ("labels: {dragstrip.dev/component: server}", "labels"),
+            ("labels: {dragstrip.dev/run-uid: another}", "labels"),
         ] {
             let server = format!("{REDIS}\npod: {{{settings}}}");
             let clients =

@@ -162,7 +162,7 @@ async fn the_apiserver_takes_what_is_for_karpenter() -> Result<()> {
     ensure!(taken.success && taken.stdout.lines().count() == 3, "{}{}", taken.stdout, taken.stderr);
     for (right, wrong, told) in [
         ("placementGroupSelector: {name", "placementGroupSelector: {id: pg-1, name", "mutually exclusive"),
-        ("placementGroupSelector:", "placementGroup:", "unknown field"),
+        ("placementGroupSelector:", "placementGroup:", "field not declared in schema"),
         ("consolidationPolicy: WhenEmpty", "consolidationPolicy: Never", "Unsupported value"),
     ] {
         let refused = dry_run(&manifests.replace(right, wrong)).await?;

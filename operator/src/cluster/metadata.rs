@@ -142,8 +142,8 @@ fn outcome(job: &Job, pods: &[Pod]) -> Outcome {
             _ => Outcome::Silent(message.trim().to_owned()),
         };
     }
-    let conditions = job.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    let failed = conditions.into_iter().find(|one| one.type_ == "Failed" && one.status == "True");
+    let mut conditions = job.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    let failed = conditions.find(|one| one.type_ == "Failed" && one.status == "True");
     failed.map_or(Outcome::Pending, |failed| {
         Outcome::Silent(failed.message.clone().unwrap_or_else(|| "its Job failed".to_owned()))
     })
@@ -176,7 +176,10 @@ async fn ask_one(ctx: &Context, address: &str, node: &str, uid: &str) -> kube::R
     let (namespace, name) = (&ctx.settings.namespace, name(uid));
     let jobs: Api<Job> = Api::namespaced(ctx.client.clone(), namespace);
     let Some(found) = jobs.get_opt(&name).await? else {
-        let asks = job(node, uid, namespace, &ctx.settings.runner_image, address);
+        let mut asks = job(node, uid, namespace, &ctx.settings.runner_image, address);
+        if let Some(pod) = asks.spec.as_mut().and_then(|spec| spec.template.spec.as_mut()) {
+            ctx.settings.pull(pod);
+        }
         return match jobs.create(&PostParams::default(), &asks).await {
             Ok(_) => Ok(Outcome::Pending),
             Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(Outcome::Pending),

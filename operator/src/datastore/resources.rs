@@ -71,6 +71,31 @@ fn exclusive_client(threads: u64) -> Amounts {
     amounts(1000 * threads, EXCLUSIVE_CLIENT_MEMORY + threads * EXCLUSIVE_THREAD_MEMORY)
 }
 
+/// What `resources`, called `field`, say against CPUs of one's own, with the remedy.
+pub fn not_exclusive(resources: &ResourceRequirements, field: &str) -> Option<String> {
+    let amount = |amounts: &Option<Amounts>, kind: &str| amounts.as_ref()?.get(kind).cloned();
+    let sides = [("requests", &resources.requests), ("limits", &resources.limits)];
+    for (side, amounts) in sides {
+        if let Some(cpus) =
+            amount(amounts, "cpu").filter(|cpus| Room::number(cpus).is_none_or(|n| n.fract() != 0.0))
+        {
+            return Some(format!(
+                "{field}.{side}.cpu is {}: CPUs of one's own (cpu.exclusive) are whole, such as 4",
+                cpus.0
+            ));
+        }
+    }
+    ["cpu", "memory"].into_iter().find_map(|kind| {
+        let (request, limit) = (amount(&resources.requests, kind)?, amount(&resources.limits, kind)?);
+        (Room::number(&request) != Room::number(&limit)).then(|| {
+            format!(
+                "{field}.requests.{kind} is {} and {field}.limits.{kind} {}: with cpu.exclusive they must be equal, so leave one of them out",
+                request.0, limit.0
+            )
+        })
+    })
+}
+
 /// Requests equal to limits: of each of `kinds` what is declared, or that amount.
 fn equal(mut resources: ResourceRequirements, kinds: Amounts) -> ResourceRequirements {
     let requests = resources.requests.get_or_insert_default();
@@ -225,6 +250,43 @@ mod tests {
         assert_eq!([request.as_str(), limit.as_str()], ["875m", "1"]);
         let [request, limit, ..] = texts(spec, Some(9.0));
         assert_eq!([request.as_str(), limit.as_str()], ["1", "1"]);
+    }
+
+    #[test]
+    fn cpus_of_ones_own_are_whole_and_requests_equal_limits_wherever_the_server_goes() {
+        let own = |more: Value| {
+            let mut spec =
+                json!({"engine": "Redis", "threads": 2, "maxMemory": "1Gi", "cpu": {"exclusive": true}});
+            spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            spec
+        };
+        for most_cpus in [None, Some(1.9), Some(64.0)] {
+            assert_eq!(texts(own(json!({})), most_cpus), ["2", "2", "1104Mi", "1104Mi"]);
+        }
+        let declared = own(json!({"resources": {"requests": {"cpu": "4"}, "limits": {"memory": "2Gi"}}}));
+        assert_eq!(texts(declared, None), ["4", "4", "2Gi", "2Gi"]);
+        let shards = own(json!({"cluster": {"shards": 8}, "threads": 1}));
+        assert_eq!(texts(shards, Some(7.91))[..2], ["1", "1"], "each shard has a CPU of its own");
+    }
+
+    #[test]
+    fn resources_that_contradict_cpus_of_ones_own_are_told_with_the_remedy() {
+        let told = |resources: Value| {
+            not_exclusive(&serde_json::from_value(resources).unwrap(), "spec.resources").unwrap_or_default()
+        };
+        assert_eq!(told(json!({"requests": {"cpu": 4}, "limits": {"cpu": "4", "memory": "2Gi"}})), "");
+        assert_eq!(told(json!({"requests": {"memory": "2048Mi"}, "limits": {"memory": "2Gi"}})), "");
+        for (resources, expected) in [
+            (json!({"limits": {"cpu": "3500m"}}), "spec.resources.limits.cpu is 3500m"),
+            (
+                json!({"requests": {"cpu": "4"}, "limits": {"cpu": "8"}}),
+                "requests.cpu is 4 and spec.resources.limits.cpu 8",
+            ),
+            (json!({"requests": {"memory": "1Gi"}, "limits": {"memory": "2Gi"}}), "leave one of them out"),
+        ] {
+            let found = told(resources);
+            assert!(found.contains(expected), "expected {expected:?}, got {found:?}");
+        }
     }
 
     #[test]

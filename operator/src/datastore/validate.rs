@@ -4,7 +4,7 @@
 use super::{
     engines::{self, MIB, max_memory},
     placement::{Room, most_cpus},
-    resources::{needed_memory, of_server},
+    resources::{needed_memory, not_exclusive, of_server},
     shape::Shape,
 };
 use crate::{cluster::nodes::affine as affine_to, policy::Forbidden};
@@ -26,6 +26,9 @@ pub enum Invalid {
     /// The server cannot live with so little memory.
     #[error("{0}")]
     Memory(String),
+    /// The server cannot have CPUs of its own as declared.
+    #[error("{0}")]
+    Cpus(String),
     /// Two things would listen on one port, or have one name.
     #[error("{0}")]
     Ports(String),
@@ -43,6 +46,7 @@ impl Invalid {
         match self {
             Self::Engine(_) => "InvalidForEngine",
             Self::Memory(_) => "InvalidMemory",
+            Self::Cpus(_) => "InvalidCpus",
             Self::Ports(_) => "InvalidPorts",
             Self::Forbidden(_) => "Forbidden",
             Self::Incomplete(_) => "Incomplete",
@@ -85,6 +89,23 @@ fn check_memory(spec: &DatastoreSpec, resources: &ResourceRequirements) -> Resul
         spec.engine,
         needed.div_ceil(MIB)
     )))
+}
+
+/// CPUs of its own are whole, and no fewer than threads.
+fn check_cpus(spec: &DatastoreSpec) -> Result<(), Invalid> {
+    let Some(resources) = spec.resources.as_ref().filter(|_| spec.cpu.exclusive) else { return Ok(()) };
+    if let Some(problem) = not_exclusive(resources, "spec.resources") {
+        return Err(Invalid::Cpus(problem));
+    }
+    let declared =
+        [&resources.limits, &resources.requests].into_iter().flatten().find_map(|it| it.get("cpu"));
+    match declared.and_then(Room::number) {
+        Some(cpus) if cpus < f64::from(spec.threads) => Err(Invalid::Cpus(format!(
+            "spec.resources: {cpus} CPUs for {0} threads, each of which needs one of its own with spec.cpu.exclusive: raise cpu to {0} or more, or lower spec.threads",
+            spec.threads
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// All containers of a pod share its address, and all ports of a Service their names.
@@ -142,6 +163,7 @@ pub fn validate<N: Borrow<Node>>(datastore: &Datastore, nodes: &[N]) -> Result<V
         return Err(Invalid::Engine(complaint));
     }
     check_ports(spec)?;
+    check_cpus(spec)?;
     let validated = complete(datastore, nodes)?;
     check_memory(spec, &validated.resources)?;
     Ok(validated)

@@ -379,10 +379,11 @@ fn is_evidence(job: &Job, pods: &[Arc<Pod>]) -> bool {
 pub async fn clear_up(ctx: &Context, run: &BenchmarkRun) -> Result<(), Error> {
     let uid = run.uid().unwrap_or_default();
     // A Job made a moment ago, which the watch has not told yet, would load for its whole time.
-    let jobs: Api<Job> = Api::namespaced(ctx.client.clone(), &run.namespace().unwrap_or_default());
+    let namespace = run.namespace().unwrap_or_default();
+    let jobs: Api<Job> = Api::namespaced(ctx.client.clone(), &namespace);
     let own = ListParams::default().labels(&format!("{}={uid}", labels::RUN_UID));
     let jobs = jobs.list(&own).await.map_err(Error::ClearUp)?.items;
-    let pods = ctx.world.pods.state_filter(|pod| is_of_run(pod, &uid));
+    let pods = ctx.world.pods.state_filter(|pod| is_of_run(pod, &namespace, &uid));
     for job in jobs.iter().filter(|job| job.metadata.deletion_timestamp.is_none() && !is_evidence(job, &pods))
     {
         delete(&ctx.client, job).await.map_err(Error::ClearUp)?;

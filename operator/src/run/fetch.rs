@@ -105,9 +105,11 @@ pub fn job_ended(job: &Job) -> bool {
     })
 }
 
-/// Whether an object is of the run with this uid: a later run of the same name is another.
-pub fn is_of_run(object: &impl ResourceExt, uid: &str) -> bool {
-    object.labels().get(labels::RUN_UID).is_some_and(|of| of == uid)
+/// Whether an object is of the run with this uid, in its namespace: a later run of the same
+/// name is another, and in other namespaces anybody may write labels.
+pub fn is_of_run(object: &impl ResourceExt, namespace: &str, uid: &str) -> bool {
+    let of_it = object.labels().get(labels::RUN_UID).is_some_and(|of| of == uid);
+    of_it && object.namespace().is_some_and(|name| name == namespace)
 }
 
 fn own_results(run: &ValidatedRun) -> ListParams {
@@ -180,14 +182,19 @@ async fn remember(ctx: &Context, api: &Api<ConfigMap>) -> Result<(), Error> {
         .world
         .runs
         .state_filter(|run| api.namespace().is_none_or(|name| run.namespace().as_deref() == Some(name)));
-    let here: Vec<String> = here.iter().filter_map(|run| run.uid()).collect();
-    for uids in here.chunks(UIDS) {
+    let here: BTreeMap<String, String> =
+        here.iter().filter_map(|run| Some((run.uid()?, run.namespace()?))).collect();
+    let uids: Vec<&str> = here.keys().map(String::as_str).collect();
+    for uids in uids.chunks(UIDS) {
         let of_these = format!("{} in ({}),!{}", labels::RUN_UID, uids.join(","), stored::PART);
         let list = api.list_metadata(&ListParams::default().labels(&of_these)).await.map_err(Error::List)?;
         let mut known: BTreeMap<&str, Option<Results>> =
-            uids.iter().map(|uid| (uid.as_str(), Some(Results::new()))).collect();
+            uids.iter().map(|uid| (*uid, Some(Results::new()))).collect();
         for object in &list.items {
-            let of = object.labels().get(labels::RUN_UID).and_then(|uid| known.get_mut(uid.as_str()));
+            let of = object.labels().get(labels::RUN_UID);
+            // In other namespaces anybody may write labels.
+            let of = of.filter(|uid| here.get(*uid) == object.namespace().as_ref());
+            let of = of.and_then(|uid| known.get_mut(uid.as_str()));
             let Some(results) = of else { continue };
             match kept(&object.metadata) {
                 Ok(result) => results.iter_mut().for_each(|all| {
@@ -265,15 +272,15 @@ async fn runners(
 
 /// What the watches have seen for the run.
 fn seen(ctx: &Context, run: &ValidatedRun) -> Fetched {
-    let uid = &run.holder.uid;
-    let jobs = ctx.world.jobs.state_filter(|job| is_of_run(job, uid));
+    let (namespace, uid) = (&run.holder.namespace, &run.holder.uid);
+    let jobs = ctx.world.jobs.state_filter(|job| is_of_run(job, namespace, uid));
     let held = |lease: &Lease| holder_of(lease).as_ref() == Some(&run.holder) && !given_back(lease);
     Fetched {
         target: TargetState::NotConsulted,
         turn: None,
         holds: ctx.world.leases.find(held).is_some(),
         jobs: jobs.into_iter().map(|job| (job.name_any(), job)).collect(),
-        pods: ctx.world.pods.state_filter(|pod| is_of_run(pod, uid)),
+        pods: ctx.world.pods.state_filter(|pod| is_of_run(pod, namespace, uid)),
         runners: BTreeMap::new(),
         warnings: Vec::new(),
         kept: BTreeMap::new(),
@@ -377,4 +384,25 @@ pub async fn fetch(
         }
     }
     Ok(fetched)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_another_namespace_labels_as_a_runs_own_is_not() {
+        let pod = |namespace: &str, uid: &str| -> Pod {
+            serde_json::from_value(serde_json::json!({
+                "metadata": {"name": "p", "namespace": namespace, "labels": {labels::RUN_UID: uid}}
+            }))
+            .unwrap()
+        };
+        assert!(is_of_run(&pod("races", "run-uid"), "races", "run-uid"));
+        assert!(!is_of_run(&pod("races", "former-uid"), "races", "run-uid"));
+        assert!(
+            !is_of_run(&pod("elsewhere", "run-uid"), "races", "run-uid"),
+            "it would hold the run's turn for ever"
+        );
+    }
 }

@@ -97,8 +97,8 @@ fn silence<'a>(
 /// [`silence`] as the watches see it, and before it is believed as the apiserver has it:
 /// a watch may be behind.
 async fn silent_since(ctx: &Context, holder: &Holder) -> kube::Result<Option<Timestamp>> {
-    let seen_jobs = ctx.world.jobs.state_filter(|job| is_of_run(job, &holder.uid));
-    let seen_pods = ctx.world.pods.state_filter(|pod| is_of_run(pod, &holder.uid));
+    let seen_jobs = ctx.world.jobs.state_filter(|job| is_of_run(job, &holder.namespace, &holder.uid));
+    let seen_pods = ctx.world.pods.state_filter(|pod| is_of_run(pod, &holder.namespace, &holder.uid));
     let seen = silence(seen_jobs.iter().map(Arc::as_ref), seen_pods.iter().map(Arc::as_ref));
     if seen != Some(Timestamp::MIN) {
         return Ok(seen);

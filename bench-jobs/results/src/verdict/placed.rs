@@ -44,10 +44,7 @@ impl Placed {
 /// The first condition that `requirements` want to hold and that does not, or of which
 /// nobody will be able to tell: `NAME: evidence`.
 pub fn broken(placed: &[Placed], requirements: &[Requirement]) -> Option<String> {
-    let required = |check| {
-        let of = |one: &&Requirement| one.check == check && one.level == Level::Required;
-        requirements.iter().any(|one| of(&one))
-    };
+    let required = |check| requirements.iter().any(|one| one.check == check && one.level == Level::Required);
     let broken = |one: &&Placed| one.holds != Some(true) && !one.pending() && required(one.check);
     placed.iter().find(broken).map(|one| {
         let (check, message) = (one.check, &one.message);
@@ -89,11 +86,11 @@ pub fn of_nodes(nodes: &[NodeRecord], round_trip: Option<f64>) -> Vec<Placed> {
         }
     });
     let measured = |check| matches!(check, CheckName::SameZone | CheckName::SamePlacementGroup);
-    let told = placed.into_iter().map(|one| match measured(one.check) {
-        true => Placed { message: format!("{}{trip}", one.message), ..one },
-        false => one,
-    });
-    told.collect()
+    let mut placed = Vec::from(placed);
+    for one in placed.iter_mut().filter(|one| measured(one.check)) {
+        one.message.push_str(&trip);
+    }
+    placed
 }
 
 /// `nodes` with what `tell` says of each, the first few of many.
@@ -146,9 +143,8 @@ fn same(check: CheckName, nodes: &[&NodeRecord], sources: &[Source], remedy: &st
         return Placed::new(check, Some(holds), reason, message);
     }
     let silent = |node: &&&NodeRecord| sources.iter().all(|source| (source.tell)(node).is_none());
-    let missing: Vec<&NodeRecord> = nodes.iter().filter(silent).copied().collect();
-    let names = each(&missing, |_| String::new());
-    let names = names.replace(" ,", ",");
+    let missing: Vec<&str> = nodes.iter().filter(silent).map(|node| node.name.as_str()).collect();
+    let names = missing.iter().take(LISTED).copied().collect::<Vec<_>>().join(", ");
     if missing.len() == nodes.len() {
         Placed::new(check, None, NOT_LABELLED, format!("nobody tells it of any node: {remedy}"))
     } else if missing.is_empty() {
@@ -159,7 +155,7 @@ fn same(check: CheckName, nodes: &[&NodeRecord], sources: &[Source], remedy: &st
         let message = format!("different sources cannot be compared: {told}: {remedy}");
         Placed::new(check, None, NOT_LABELLED, message)
     } else {
-        let message = format!("others have a label and {} none: {remedy}", names.trim_end());
+        let message = format!("others have a label and {names} none: {remedy}");
         Placed::new(check, Some(false), NOT_LABELLED, message)
     }
 }

@@ -65,6 +65,69 @@ fn dragonfly_as_a_whole() {
 }
 
 #[test]
+fn a_cluster_with_every_setting_of_its_pod_and_cpus_of_its_own() {
+    let Resources { stateful_set, .. } = built(json!({
+        "engine": "Redis", "threads": 2, "port": 7000, "cluster": {"shards": 3},
+        "cpu": {"exclusive": true},
+        "resources": {"limits": {"cpu": "4", "hugepages-2Mi": "64Mi"}},
+        "pod": {
+            "labels": {"team": "caches"},
+            "annotations": {"sidecar.istio.io/inject": "false"},
+            "imagePullSecrets": [{"name": "registry"}],
+            "priorityClassName": "high",
+            "runtimeClassName": "runc",
+            "affinity": {
+                "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
+                    {"matchExpressions": [{"key": "pool", "operator": "In", "values": ["servers"]}]}
+                ]}},
+                "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
+                    {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"team": "noise"}}}
+                ]},
+            },
+            "topologySpreadConstraints": [
+                {"maxSkew": 1, "topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": "DoNotSchedule"}
+            ],
+            "serviceAccountName": "bench",
+            "hostNetwork": true,
+            "volumes": [
+                {"mountPath": "/dev/shm", "emptyDir": {"medium": "Memory", "sizeLimit": "1Gi"}},
+                {"mountPath": "/huge", "emptyDir": {"medium": "HugePages-2Mi"}},
+            ],
+            "seccompProfile": "profiles/dragstrip-io-uring.json",
+        },
+    }));
+    insta::assert_yaml_snapshot!("pod_settings_stateful_set", stateful_set);
+}
+
+#[test]
+fn fewer_cpus_of_its_own_than_threads_are_refused_with_the_remedy() {
+    let spec = |cpu: &str| json!({"engine": "Redis", "threads": 4, "cpu": {"exclusive": true}, "resources": {"limits": {"cpu": cpu}}});
+    let told = refused(spec("3"), "64");
+    assert_eq!(told.reason(), "InvalidCpus");
+    assert!(
+        told.to_string().contains("3 CPUs for 4 threads") && told.to_string().contains("raise cpu to 4"),
+        "{told}"
+    );
+    assert!(refused(spec("4500m"), "64").to_string().contains("are whole, such as 4"));
+    assert!(validate(&datastore(spec("6")), &[node("64")]).is_ok(), "more are allowed");
+}
+
+#[test]
+fn a_profile_of_the_nodes_takes_the_place_of_none_where_io_uring_is_required() {
+    let profile = |settings: Value| {
+        let spec = json!({"engine": "Dragonfly", "threads": 1, "ioUring": "Require", "pod": settings});
+        let pod = built(spec).stateful_set.spec.unwrap().template.spec.unwrap();
+        pod.containers[0].security_context.clone().unwrap().seccomp_profile.unwrap()
+    };
+    assert_eq!(profile(json!({})).type_, "Unconfined");
+    let found = profile(json!({"seccompProfile": "profiles/io-uring.json"}));
+    assert_eq!(
+        (found.type_.as_str(), found.localhost_profile.as_deref()),
+        ("Localhost", Some("profiles/io-uring.json"))
+    );
+}
+
+#[test]
 fn the_default_image_has_a_tag_that_exists() {
     let validated = |engine: &str, version: Value| {
         validate(&datastore(json!({"engine": engine, "threads": 1, "version": version})), &[node("64")])

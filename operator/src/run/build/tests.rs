@@ -76,6 +76,83 @@ fn a_loadgen_job_as_a_whole() {
 }
 
 #[test]
+fn a_tool_with_files_and_a_user_in_a_pod_with_settings_and_cpus_of_its_own() {
+    let mut run = run(&[], 1);
+    let exec = json!({"name": "bench", "exec": {
+        "image": "ycsb:1", "command": ["ycsb"], "user": 1000, "parser": {"redisBenchmarkCsv": {}},
+        "files": [{"configMap": "workloads", "mountPath": "/workloads"}],
+    }});
+    run.spec.phases = vec![serde_json::from_value(exec).unwrap()];
+    let clients = json!({
+        "cpu": {"exclusive": true}, "resources": {"limits": {"cpu": "4"}}, "shareServerNode": true,
+        "pod": {
+            "labels": {"team": "caches"},
+            "annotations": {"sidecar.istio.io/inject": "false"},
+            "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
+                {"matchExpressions": [{"key": "pool", "operator": "Exists"}]}
+            ]}}},
+            "topologySpreadConstraints": [
+                {"maxSkew": 1, "topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": "DoNotSchedule"}
+            ],
+            "serviceAccountName": "bench", "automountServiceAccountToken": true,
+            "hostNetwork": true,
+            "volumes": [{"mountPath": "/data"}],
+        },
+    });
+    run.spec.clients = serde_json::from_value(clients).unwrap();
+    let run = validate(&run).unwrap();
+    let job = job(&run, &run.attempts[0], &target(), &turn(), &settings()).unwrap();
+    insta::assert_yaml_snapshot!("pod_settings_job", job.spec.unwrap().template);
+}
+
+/// What the client of this phase requests and is limited to, on nodes that there are or not.
+fn amounts(phase: serde_json::Value, clients: serde_json::Value, placed: bool) -> serde_json::Value {
+    let mut run = run(&[], 1);
+    let named = |(index, mut phase): (usize, serde_json::Value)| {
+        phase["name"] = json!(format!("p{index}"));
+        serde_json::from_value(phase).unwrap()
+    };
+    run.spec.phases = [phase, loadgen()].into_iter().enumerate().map(named).collect();
+    run.spec.clients = serde_json::from_value(clients).unwrap();
+    let run = validate(&run).unwrap();
+    let turn =
+        Looked { client_nodes: turn().client_nodes.into_iter().filter(|_| placed).collect(), ..turn() };
+    let job = job(&run, &run.attempts[1], &target(), &turn, &settings()).unwrap();
+    let pod = job.spec.unwrap().template.spec.unwrap();
+    serde_json::to_value(&pod.containers[0].resources).unwrap()
+}
+
+#[test]
+fn clients_for_which_a_node_must_be_made_ask_for_one_with_a_cpu_for_each_load_thread() {
+    let memtier = |threads: i32| json!({"memtier": {"testTime": "2s", "threads": threads}});
+    let request = |phase, clients, placed| amounts(phase, clients, placed)["requests"]["cpu"].clone();
+    assert_eq!(request(memtier(16), json!({}), true), "100m", "its node is there, and is its own");
+    assert_eq!(
+        request(memtier(16), json!({}), false),
+        "15",
+        "16 threads on a machine with 16 CPUs leave room for daemons"
+    );
+    assert_eq!(request(loadgen(), json!({}), false), "500m");
+    let declared = json!({"resources": {"requests": {"cpu": "3"}}});
+    assert_eq!(request(memtier(16), declared, false), "3", "what is declared holds");
+    let limited = json!({"resources": {"limits": {"cpu": "16"}}});
+    assert_eq!(request(memtier(16), limited, false), json!(null), "the limit is the request");
+}
+
+#[test]
+fn clients_with_cpus_of_their_own_have_whole_ones_and_requests_that_equal_limits() {
+    let phase = || json!({"memtier": {"testTime": "2s", "threads": 4}});
+    for placed in [true, false] {
+        let found = amounts(phase(), json!({"cpu": {"exclusive": true}}), placed);
+        let both = json!({"cpu": "4", "memory": "1536Mi"});
+        assert_eq!(found, json!({"requests": both, "limits": both}));
+    }
+    let declared = json!({"cpu": {"exclusive": true}, "resources": {"requests": {"cpu": "6"}, "limits": {"memory": "2Gi"}}});
+    let both = json!({"cpu": "6", "memory": "2Gi"});
+    assert_eq!(amounts(phase(), declared, true), json!({"requests": both, "limits": both}));
+}
+
+#[test]
 fn memtier_runs_from_its_own_image_with_the_runner_put_in() {
     let mut memtier = run(&["read"], 1);
     memtier.spec.phases[0].loadgen = None;
@@ -278,7 +355,7 @@ fn a_result_in_parts_is_complete_before_it_counts_as_stored() {
     let names: Vec<_> = kept.iter().map(ResourceExt::name_any).collect();
     assert_eq!(names, ["sprint-read-1.part-3-55bc801d", "sprint-read-1.part-2-55bc801d", "sprint-read-1"]);
     let immutable: Vec<_> = kept.iter().map(|map| map.immutable).collect();
-    assert_eq!(immutable, [None, None, Some(true)], "a part alone must be writable again");
+    assert_eq!(immutable, [Some(true); 3], "nobody may change a result");
     assert_eq!(kept.iter().map(stored::is_later_part).collect::<Vec<_>>(), [true, true, false]);
     let told = stored::mark(&kept[2].metadata).unwrap().failure.map(|failure| failure.failure.step);
     assert_eq!(told, Some(FailureStep::Lost), "what became of it is not told by the first part");

@@ -1,7 +1,7 @@
 //! Rules over a whole phase that admission cannot say. Pure.
 
 use super::{Invalid, most_pods};
-use crate::run::search::points;
+use crate::{datastore::not_exclusive, run::search::points};
 use dragstrip_crds::{
     BenchmarkRunSpec,
     datastore::{DatastoreSpec, Engine, ServerProtocol},
@@ -121,6 +121,12 @@ fn too_many_threads(phase: &PhaseSpec, clients: &ClientsSpec) -> Option<String> 
     })
 }
 
+/// What resources say against CPUs of the clients' own.
+fn not_whole(clients: &ClientsSpec) -> Option<String> {
+    let resources = clients.resources.as_ref().filter(|_| clients.cpu.exclusive)?;
+    not_exclusive(resources, "clients.resources")
+}
+
 /// Why nobody knows how many CPUs the client of `phase` should have for its own.
 fn unknown_cpus(phase: &PhaseSpec, clients: &ClientsSpec) -> Option<String> {
     let resources = clients.resources.as_ref();
@@ -215,7 +221,7 @@ pub fn check(spec: &BenchmarkRunSpec) -> Result<(), Invalid> {
             return Err(Invalid::Combination { phase: phase.name.clone(), problem });
         }
     }
-    if let Some(problem) = too_many(spec) {
+    if let Some(problem) = not_whole(&spec.clients).or_else(|| too_many(spec)) {
         return Err(Invalid::Unsuitable(problem));
     }
     let target = &spec.target;
@@ -359,6 +365,28 @@ mod tests {
         run.spec.phases = vec![serde_json::from_value(phase).unwrap()];
         run.spec.clients = serde_json::from_value(json!({"resources": {"limits": {"cpu": limit}}})).unwrap();
         validate(&run).err().map(|invalid| invalid.to_string()).unwrap_or_default()
+    }
+
+    #[test]
+    fn cpus_of_ones_own_are_no_fewer_than_load_threads_and_declared_for_other_tools() {
+        let told = |phase: Value, clients: Value| {
+            let mut phase = phase;
+            phase["name"] = json!("p");
+            let mut run = run(&[], 1);
+            run.spec.phases = vec![serde_json::from_value(phase).unwrap()];
+            run.spec.clients = serde_json::from_value(clients).unwrap();
+            validate(&run).err().map(|invalid| invalid.to_string()).unwrap_or_default()
+        };
+        let memtier = || json!({"memtier": {"testTime": "2s", "threads": 4}});
+        let own = |resources: Value| json!({"cpu": {"exclusive": true}, "resources": resources});
+        let few = told(memtier(), own(json!({"requests": {"cpu": "2"}})));
+        assert!(few.contains("4 load threads need a CPU each"), "{few}");
+        assert_eq!(told(memtier(), own(json!({"requests": {"cpu": "4"}}))), "");
+        let unknown = told(exec(), own(json!({})));
+        assert!(unknown.contains("set spec.clients.resources.limits.cpu to a whole number"), "{unknown}");
+        assert_eq!(told(exec(), own(json!({"limits": {"cpu": "4"}}))), "");
+        let broken = told(exec(), own(json!({"limits": {"cpu": "4500m"}})));
+        assert!(broken.contains("spec.clients.resources.limits.cpu is 4500m"), "{broken}");
     }
 
     #[test]
