@@ -96,7 +96,34 @@ fn a_cluster_with_every_setting_of_its_pod_and_cpus_of_its_own() {
             "seccompProfile": "profiles/dragstrip-io-uring.json",
         },
     }));
-    insta::assert_yaml_snapshot!("pod_settings_stateful_set", stateful_set);
+    let template = serde_json::to_value(&stateful_set.spec.unwrap().template).unwrap();
+    let at = |pointer: &str| template.pointer(pointer).cloned().unwrap_or_default();
+    for (pointer, expected) in [
+        ("/metadata/labels/team", json!("caches")),
+        ("/metadata/labels/dragstrip.dev~1component", json!("server")),
+        ("/metadata/annotations/sidecar.istio.io~1inject", json!("false")),
+        ("/spec/imagePullSecrets", json!([{"name": "registry"}])),
+        ("/spec/serviceAccountName", json!("bench")),
+        ("/spec/automountServiceAccountToken", json!(false)),
+        ("/spec/hostNetwork", json!(true)),
+        ("/spec/containers/2/resources/requests/cpu", json!("4")),
+        ("/spec/containers/2/resources/limits/cpu", json!("4")),
+        ("/spec/containers/2/resources/limits/hugepages-2Mi", json!("64Mi")),
+        ("/spec/containers/2/securityContext/seccompProfile/type", json!("Localhost")),
+        ("/spec/initContainers/0/resources/requests/cpu", json!("50m")),
+        ("/spec/initContainers/0/resources/limits/cpu", json!("50m")),
+    ] {
+        assert_eq!(at(pointer), expected, "{pointer}");
+    }
+    assert_eq!(
+        at("/spec/containers/2/resources/requests/memory"),
+        at("/spec/containers/2/resources/limits/memory")
+    );
+    let containers = at("/spec/containers");
+    let ports = containers.as_array().unwrap().iter().flat_map(|it| it["ports"].as_array().unwrap());
+    let mut ports: Vec<i64> = ports.map(|port| port["hostPort"].as_i64().unwrap()).collect();
+    ports.sort_unstable();
+    assert_eq!(ports, [7000, 7001, 7002, 9180, 17000, 17001, 17002], "shards, their buses and the observer");
 }
 
 #[test]

@@ -102,7 +102,35 @@ fn a_tool_with_files_and_a_user_in_a_pod_with_settings_and_cpus_of_its_own() {
     run.spec.clients = serde_json::from_value(clients).unwrap();
     let run = validate(&run).unwrap();
     let job = job(&run, &run.attempts[0], &target(), &turn(), &settings()).unwrap();
-    insta::assert_yaml_snapshot!("pod_settings_job", job.spec.unwrap().template);
+    let template = serde_json::to_value(&job.spec.unwrap().template).unwrap();
+    let at = |pointer: &str| template.pointer(pointer).cloned().unwrap_or_default();
+    let terms =
+        "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms";
+    for (pointer, expected) in [
+        ("/metadata/labels/team", json!("caches")),
+        ("/metadata/labels/dragstrip.dev~1component", json!("client")),
+        ("/metadata/annotations/sidecar.istio.io~1inject", json!("false")),
+        ("/spec/automountServiceAccountToken", json!(true)),
+        ("/spec/securityContext/runAsUser", json!(1000)),
+        ("/spec/containers/0/resources/limits/cpu", json!("4")),
+        ("/spec/containers/0/resources/requests/cpu", json!("4")),
+        ("/spec/containers/0/ports/0/hostPort", json!(9181)),
+        (format!("{terms}/0/matchFields/0/values").as_str(), json!(["client-1"])),
+        (format!("{terms}/0/matchExpressions/0/key").as_str(), json!("pool")),
+        ("/spec/topologySpreadConstraints/0/labelSelector/matchLabels", json!({labels::RUN_UID: "run-uid"})),
+    ] {
+        assert_eq!(at(pointer), expected, "{pointer}");
+    }
+    let mounts = at("/spec/containers/0/volumeMounts");
+    let mounted =
+        |path: &str| mounts.as_array().unwrap().iter().find(|mount| mount["mountPath"] == path).cloned();
+    assert_eq!(mounted("/workloads").unwrap()["readOnly"], true);
+    assert!(mounted("/data").is_some(), "{mounts}");
+    let volumes = at("/spec/volumes");
+    assert!(
+        volumes.as_array().unwrap().iter().any(|volume| volume["configMap"]["name"] == "workloads"),
+        "{volumes}"
+    );
 }
 
 /// What the client of this phase requests and is limited to, on nodes that there are or not.
