@@ -54,26 +54,32 @@ fn default_secret_key() -> String {
     "password".to_owned()
 }
 
+/// CEL: whether a text can be the value of a label.
+const LABEL_VALUE: &str = "self.matches('^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$')";
+
 /// Where pods may run: only on nodes that match every field that is set. Of those, and
 /// of all where none is set, nodes labelled `dragstrip.dev/role=server` (or `client`) are
 /// preferred, and the taint of that key is tolerated.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Placement {
     /// Zone, such as us-east-1a: a node's label `topology.kubernetes.io/zone`. Any when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 63), regex(pattern = "^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$"))]
+    #[schemars(length(min = 1, max = 63))]
+    #[x_kube(validation = Rule::new(LABEL_VALUE).message("zone is a label's value, such as us-east-1a: letters, digits, -, _ and ., of which the first and last are letters or digits"))]
     pub zone: Option<String>,
     /// Cluster placement group: a node's label `dragstrip.dev/placement-group`, which
     /// people give their nodes, or `karpenter.k8s.aws/placement-group-id`, such as
     /// pg-0123456789abcdef0. Either of them will do. Any group or none when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 63), regex(pattern = "^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$"))]
+    #[schemars(length(min = 1, max = 63))]
+    #[x_kube(validation = Rule::new(LABEL_VALUE).message("placementGroup is a label's value, such as pg-0123456789abcdef0: letters, digits, -, _ and ., of which the first and last are letters or digits"))]
     pub placement_group: Option<String>,
     /// Instance type, such as c7gn.16xlarge: a node's label
     /// `node.kubernetes.io/instance-type`. Any when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 63), regex(pattern = "^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$"))]
+    #[schemars(length(min = 1, max = 63))]
+    #[x_kube(validation = Rule::new(LABEL_VALUE).message("instanceType is a label's value, such as c7gn.16xlarge: letters, digits, -, _ and ., of which the first and last are letters or digits"))]
     pub instance_type: Option<String>,
     /// On the node of this Datastore, which is in the same namespace. For clients it must
     /// be the target: they then share its node as with `shareServerNode`, and run nowhere

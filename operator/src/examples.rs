@@ -70,13 +70,19 @@ fn complaint(mut object: Value) -> String {
 }
 
 /// vCPUs and GiB of the instance types that examples name.
-const INSTANCE_TYPES: [(&str, u32, f64); 2] = [("c6gn.12xlarge", 48, 96.0), ("c7gn.16xlarge", 64, 128.0)];
+const INSTANCE_TYPES: [(&str, u32, f64); 4] = [
+    ("c6gn.12xlarge", 48, 96.0),
+    ("c7gn.16xlarge", 64, 128.0),
+    ("c7i.2xlarge", 8, 16.0),
+    ("c7i.16xlarge", 64, 128.0),
+];
 
 /// The node that EKS makes of an instance type. Its kubelet keeps 6% of the first CPU
 /// for itself, 1% of the second, 0.5% of the next two and 0.25% of all others; the
 /// machine 7.5% of the memory, and the kubelet 3 GiB.
 fn node_of_type(placement: &Placement) -> Option<Result<Node, String>> {
-    let name = placement.node_selector.get("node.kubernetes.io/instance-type")?;
+    let selected = || placement.node_selector.get("node.kubernetes.io/instance-type");
+    let name = placement.instance_type.as_ref().or_else(selected)?;
     let known = INSTANCE_TYPES.iter().find(|(known, ..)| known == name);
     Some(known.ok_or_else(|| format!("{name} is not in the table of instance types")).map(
         |(_, cpus, gib)| {

@@ -2,14 +2,17 @@
 //! has, and compared with what the operator needs. What is in no table here is refused.
 
 use anyhow::{Context, Result, ensure};
-use dragstrip_e2e::{kubectl, operator::NAMESPACE, with_namespace};
+use dragstrip_e2e::{Look, kubectl, operator::NAMESPACE, until, with_namespace};
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::{
     authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec},
     rbac::v1::RoleBinding,
 };
 use kube::{Api, Client, api::PostParams, discovery::Discovery};
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 const ACCOUNT: &str = "dragstrip-operator";
 
@@ -274,6 +277,12 @@ async fn created(namespace: &str, name: &str, owner: &str) -> Result<kubectl::Ou
 #[tokio::test]
 async fn the_operator_makes_no_config_map_but_results_and_its_own() -> Result<()> {
     with_namespace("config-maps", |env| async move {
+        // An apiserver takes some seconds to hold a policy that was just made.
+        until("the policy about ConfigMaps", Duration::from_secs(20), || async {
+            let told = created("kube-system", "aws-auth-e2e", "").await?;
+            Ok(if told.success { Look::NotYet("it is not held".to_owned()) } else { Look::Done(()) })
+        })
+        .await?;
         for (namespace, name, owner) in [
             ("kube-system", "aws-auth-e2e", ""),
             ("kube-system", "dragstrip-noise", ""),

@@ -1,7 +1,7 @@
 //! A tenant, who may make runs and Datastores in one namespace and nothing else, tries to
 //! get further. docs/security.md lists what he tries, with what else is tested where.
 
-use crate::common::{client_pod, failed, ip, says};
+use crate::common::{client_pod, ip, says};
 use anyhow::{Context, Result, bail, ensure};
 use dragstrip_crds::{BenchmarkRun, Datastore, run::RunPhase};
 use dragstrip_e2e::{
@@ -297,7 +297,7 @@ async fn the_platforms_policy_is_held() -> Result<()> {
             tenant.datastore_ready("redis").await?;
             tenant.run("allowed", &against("redis", ONE_PHASE)).await?;
             tenant.run_in("allowed", RunPhase::Succeeded, SHORT_RUN).await?;
-            Ok(())
+            anyhow::Ok(())
         };
         helm::upgraded(&STRICT, held).await
     })
@@ -310,10 +310,6 @@ async fn what_a_run_makes_of_its_own_is_not_checked_twice() -> Result<()> {
         let tenant = tenant(&env).await?;
         tenant.run("own", &made_for_run(REDIS, ONE_PHASE)).await?;
         tenant.run_in("own", RunPhase::Succeeded, SHORT_RUN).await?;
-        // Nobody listens there: it is not for the policy to say.
-        tenant.run("outside", &against_address("10.255.255.1:6379", ONE_PHASE)).await?;
-        let (_, failure) = failed(&tenant, "outside", SHORT_RUN).await?;
-        ensure!(!failure.message.contains("policy"), "{failure:?}");
         Ok(())
     })
     .await

@@ -7,6 +7,7 @@ use dragstrip_e2e::{
     SHORT_RUN, alone,
     faults::{local, testbed},
     helm::{self, upgraded},
+    kubectl,
     manifests::{ONE_PHASE, against},
     not_run, operator,
     results::{self, never_together, plausible},
@@ -80,6 +81,22 @@ async fn an_upgrade_of_the_operator_in_mid_run_restarts_no_server_and_the_run_su
     .await
 }
 
+/// Runs `test` while the operator may read and make the key of its orders, which the first
+/// chart's own operator did not need.
+async fn with_order_key<T>(test: impl Future<Output = Result<T>>) -> Result<T> {
+    let kubectl = async |arguments: &str| {
+        let all: Vec<&str> = arguments.split(' ').chain(["-n", operator::NAMESPACE]).collect();
+        kubectl::must(&all, "").await
+    };
+    kubectl("create role e2e-order-key --verb=get,create --resource=secrets").await?;
+    let account = format!("{}:dragstrip-operator", operator::NAMESPACE);
+    kubectl(&format!("create rolebinding e2e-order-key --role=e2e-order-key --serviceaccount={account}"))
+        .await?;
+    let outcome = test.await;
+    kubectl("delete role,rolebinding e2e-order-key").await?;
+    outcome
+}
+
 /// The chart that was installed first.
 const FIRST: &str = "v0.1.0";
 
@@ -111,7 +128,9 @@ async fn an_upgrade_from_the_first_chart_in_mid_run_loses_nothing() -> Result<()
             ensure!(now == before, "the upgrade restarted the server: {before:?} became {now:?}");
             Ok(())
         });
-        helm::upgraded_to(&first, &[], measured).await
+        // The first chart with the images as they were built now.
+        let images = format!("image.tag={}", env!("CARGO_PKG_VERSION"));
+        with_order_key(helm::upgraded_to(&first, &[&images], measured)).await
     })
     .await
 }
