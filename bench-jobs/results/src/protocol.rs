@@ -124,6 +124,8 @@ pub struct JobTarget {
 /// The tool to run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+// There is one of them in a process.
+#[allow(clippy::large_enum_variant)]
 pub enum JobTool {
     /// Our load generator.
     Loadgen(LoadgenSpec),

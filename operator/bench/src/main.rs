@@ -80,7 +80,7 @@ async fn run(arguments: &Arguments, report: &mut Report) -> Result<()> {
 async fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let mut report = Report::default();
-    let measured = run(&arguments, &mut report).await;
+    let measured = Box::pin(run(&arguments, &mut report)).await;
     report.print();
     match measured {
         Ok(()) if report.all_met() => ExitCode::SUCCESS,

@@ -185,7 +185,7 @@ pub fn describe(placement: &Placement) -> String {
 
 /// Which of `wants` no node has, by its field, or all of them where only their
 /// combination is missing.
-pub fn unmet<'a>(wants: &[Want], nodes: impl Iterator<Item = &'a Node> + Clone) -> String {
+pub fn unmet<'a>(wants: &[Want], nodes: &(impl Iterator<Item = &'a Node> + Clone)) -> String {
     let lacking: Vec<&Want> = wants.iter().filter(|want| !nodes.clone().any(|node| want.met(node))).collect();
     let fields = |wants: &[&Want]| {
         let mut fields: Vec<&str> = wants.iter().map(|want| want.field).collect();
@@ -280,11 +280,11 @@ mod tests {
             node("b", json!({"node.kubernetes.io/instance-type": "small"})),
         ];
         assert_eq!(
-            unmet(&wants, nodes.iter()),
+            unmet(&wants, &nodes.iter()),
             "no node matches spec.placement.instanceType (instanceType: node.kubernetes.io/instance-type=huge)"
         );
         let huge = node("c", json!({"node.kubernetes.io/instance-type": "huge"}));
-        let told = unmet(&wants, [&nodes[0], &huge].into_iter());
+        let told = unmet(&wants, &[&nodes[0], &huge].into_iter());
         assert!(told.starts_with("no node matches all of spec.placement (zone: "), "{told}");
     }
 

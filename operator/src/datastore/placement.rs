@@ -187,7 +187,7 @@ pub fn explain<N: Borrow<Node>>(
         return format!("pod {name} waits for a node: the cluster has none yet");
     }
     if labelled.is_empty() {
-        let lacking = unmet(&wants(&spec.placement), nodes.iter().map(Borrow::borrow));
+        let lacking = unmet(&wants(&spec.placement), &nodes.iter().map(Borrow::borrow));
         return format!(
             "pod {name} waits for a node: {lacking}: label a node, correct the placement, or wait where an autoscaler brings one"
         );

@@ -59,12 +59,15 @@ fn of_pod(datastore: &ValidatedDatastore, fetched: &Fetched, pod: &Pod) -> Optio
         let affine: Vec<Arc<Node>> =
             fetched.nodes.iter().filter(|node| nodes::affine(node, &datastore.spec.pod)).cloned().collect();
         let none = affine.is_empty() && !fetched.nodes.is_empty();
-        let explain = || match none {
-            true => format!(
-                "pod {} waits for a node: no node matches spec.pod.affinity: correct it, label a node, or wait where an autoscaler brings one",
-                pod.name_any()
-            ),
-            false => placement::explain(datastore, pod, &affine, scheduler),
+        let explain = || {
+            if none {
+                format!(
+                    "pod {} waits for a node: no node matches spec.pod.affinity: correct it, label a node, or wait where an autoscaler brings one",
+                    pod.name_any()
+                )
+            } else {
+                placement::explain(datastore, pod, &affine, scheduler)
+            }
         };
         let message = pods::port_conflict(pod).unwrap_or_else(explain);
         return Some(Finding::no(READY, "Unschedulable", message));

@@ -64,13 +64,15 @@ pub fn of_result(result: &RepetitionResult) -> Vec<Placed> {
     placed
 }
 
+type Rule = fn(&[&NodeRecord]) -> Placed;
+
 /// What `nodes` say; `round_trip` between clients and servers is told with it, in milliseconds.
 pub fn of_nodes(nodes: &[NodeRecord], round_trip: Option<f64>) -> Vec<Placed> {
     let used: Vec<&NodeRecord> = nodes.iter().filter(|node| node.serves || node.loads).collect();
     let trip = round_trip
         .map(|median| format!("; TCP's handshake between them takes {median:.3} ms (median)"))
         .unwrap_or_default();
-    let rules: [(CheckName, fn(&[&NodeRecord]) -> Placed); 4] = [
+    let rules: [(CheckName, Rule); 4] = [
         (CheckName::SameZone, same_zone),
         (CheckName::SamePlacementGroup, same_group),
         (CheckName::ClientStronger, client_stronger),

@@ -359,7 +359,6 @@ pub(super) fn pod(datastore: &ValidatedDatastore, runner_image: &str) -> PodSpec
             }),
             pod_affinity: placement.same_node_as.as_deref().map(beside),
             pod_anti_affinity: Some(never_beside_clients()),
-            ..Affinity::default()
         }),
         tolerations: Some(tolerations(labels::SERVER, placement)),
         topology_spread_constraints: spread(datastore),

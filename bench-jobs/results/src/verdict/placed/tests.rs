@@ -102,7 +102,9 @@ fn one_group_is_told_by_the_strongest_evidence_that_all_nodes_have() {
             (
                 "Karpenter's label counts more",
                 |n| {
-                    n.iter_mut().for_each(|n| n.groups.push(by(KARPENTER, "pg-1")));
+                    for n in n.iter_mut() {
+                        n.groups.push(by(KARPENTER, "pg-1"));
+                    }
                     n[3].groups[1] = by(KARPENTER, "pg-2");
                 },
                 Some(false),
@@ -112,7 +114,9 @@ fn one_group_is_told_by_the_strongest_evidence_that_all_nodes_have() {
             (
                 "the service against the labels",
                 |n| {
-                    n.iter_mut().for_each(|n| n.groups.push(by(META, "cluster-1")));
+                    for n in n.iter_mut() {
+                        n.groups.push(by(META, "cluster-1"));
+                    }
                     n[0].groups[1].group = None;
                 },
                 Some(false),
@@ -122,7 +126,9 @@ fn one_group_is_told_by_the_strongest_evidence_that_all_nodes_have() {
             (
                 "the service for different labels",
                 |n| {
-                    n.iter_mut().for_each(|n| n.groups.push(by(META, "cluster-1")));
+                    for n in n.iter_mut() {
+                        n.groups.push(by(META, "cluster-1"));
+                    }
                     n[0].groups[0] = by(GroupEvidence::Label, "mistyped");
                 },
                 Some(true),
@@ -132,7 +138,9 @@ fn one_group_is_told_by_the_strongest_evidence_that_all_nodes_have() {
             (
                 "none of them is in any",
                 |n| {
-                    n.iter_mut().for_each(|n| n.groups = vec![GroupRecord { evidence: META, group: None }]);
+                    for n in n.iter_mut() {
+                        n.groups = vec![GroupRecord { evidence: META, group: None }];
+                    }
                 },
                 Some(false),
                 "MetadataService",
@@ -141,10 +149,10 @@ fn one_group_is_told_by_the_strongest_evidence_that_all_nodes_have() {
             (
                 "of a former version",
                 |n| {
-                    n.iter_mut().for_each(|n| {
+                    for n in n.iter_mut() {
                         n.groups.clear();
                         n.placement_group = Some("fast".into());
-                    })
+                    }
                 },
                 Some(true),
                 "Label",
@@ -156,9 +164,15 @@ fn one_group_is_told_by_the_strongest_evidence_that_all_nodes_have() {
 
 #[test]
 fn clients_are_stronger_with_more_cpus_and_no_less_network() {
-    let network: Spoil = |n| n.iter_mut().for_each(|n| n.network_megabits_per_second = Some(75_000));
+    let network: Spoil = |n| {
+        for n in n.iter_mut() {
+            n.network_megabits_per_second = Some(75_000);
+        }
+    };
     let less: Spoil = |n| {
-        n.iter_mut().for_each(|n| n.network_megabits_per_second = Some(75_000));
+        for n in n.iter_mut() {
+            n.network_megabits_per_second = Some(75_000);
+        }
         n[2].network_megabits_per_second = Some(25_000);
     };
     assert_said(
@@ -299,7 +313,7 @@ fn cpus_are_exclusive_when_they_are_as_many_as_requested_and_nobody_elses() {
 
 #[test]
 fn lists_of_cpus_are_read_as_the_kernel_writes_them() {
-    assert_eq!(listed("0-2,8").map(|cpus| Vec::from_iter(cpus)), Some(vec![0, 1, 2, 8]));
+    assert_eq!(listed("0-2,8").map(Vec::from_iter), Some(vec![0, 1, 2, 8]));
     assert_eq!(listed("3").map(|cpus| cpus.len()), Some(1));
     for bad in ["", "a", "0-", "0-4294967295"] {
         assert_eq!(listed(bad), None, "{bad}");
@@ -339,7 +353,9 @@ fn a_required_condition_that_does_not_hold_or_cannot_be_told_is_broken_before_lo
     }
     assert_eq!(broken(&placed, &required("SamePlacementGroup", "Warn")), None);
     assert_eq!(broken(&placed, &required("SameZone", "Required")), None, "it holds");
-    nodes.iter_mut().for_each(|node| node.groups.clear());
+    for node in &mut nodes {
+        node.groups.clear();
+    }
     let told = broken(&of_nodes(&nodes, None), &required("SamePlacementGroup", "Required")).unwrap();
     assert!(told.contains("cannot be told"), "{told}");
     nodes.truncate(2);
