@@ -223,7 +223,9 @@ pub enum ClientSpread {
     None,
 }
 
-/// What clients have in common with the server they load, without naming it.
+/// Put clients beside the server without naming the place: Zone (on nodes of its zone) or
+/// PlacementGroup (on nodes of its placement group), by the labels of its node; they
+/// wait where it has none. Anywhere when absent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Colocate {
     /// The server's zone.

@@ -31,8 +31,8 @@ pub fn pattern(schema: &Value) -> Option<String> {
 }
 
 /// Texts of which one is admitted wherever most random ones are not.
-const EXAMPLES: [&str; 13] =
-    ["/a", "a", "30s", "512Mi", "1", "1:10", "16-1024", "R:R", "R", "{queue%d}", "h:1", ".", "1ms"];
+const EXAMPLES: [&str; 14] =
+    ["/a", "a", "30s", "512Mi", "1", "1:10", "16-1024", "R:R", "R", "{queue%d}", "h:1", ".", "1ms", "Memory"];
 
 fn text(schema: &Value) -> BoxedStrategy<Value> {
     if let Some(known) = schema["enum"].as_array() {

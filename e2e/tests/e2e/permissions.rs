@@ -140,7 +140,19 @@ impl Who {
             "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}],
         }))?;
         Api::namespaced(client.clone(), namespace).create(&PostParams::default(), &binding).await?;
-        Ok(Self { user, groups: vec!["system:authenticated".to_owned()] })
+        let who = Self { user, groups: vec!["system:authenticated".to_owned()] };
+        let (resource, verb) = ("/pods".to_owned(), "get".to_owned());
+        let question = Question { resource, verb, namespace: namespace.to_owned(), name: String::new() };
+        // The authorizer watches bindings, and is some moments behind.
+        until("the role to be known", Duration::from_secs(10), || async {
+            Ok(if question.ask(client, &who).await? {
+                Look::Done(())
+            } else {
+                Look::NotYet("not yet".to_owned())
+            })
+        })
+        .await?;
+        Ok(who)
     }
 }
 

@@ -199,7 +199,7 @@ async fn clients_are_put_beside_the_server_and_wait_where_its_node_does_not_tell
         env.datastore("redis", &server_on(REDIS, server)).await?;
         env.datastore_ready("redis").await?;
         let spec = against("redis", &format!("{ONE_PHASE}clients: {{colocate: PlacementGroup}}\n"));
-        let beside = async {
+        let beside = Box::pin(async {
             env.run("beside", &spec).await?;
             let run = env.run_in("beside", RunPhase::Succeeded, SHORT_RUN).await?;
             for pod in env.labelled::<Pod>(&of_run("beside")).await? {
@@ -207,10 +207,11 @@ async fn clients_are_put_beside_the_server_and_wait_where_its_node_does_not_tell
                 ensure!(node == *near, "the client is on {node}, not on {near} in the server's group");
             }
             condition(&run, "SamePlacementGroup", "True", "Label", &["in pair"])
-        };
-        let pair = env.relabelled(near, GROUP, "pair", beside);
-        env.relabelled(far, GROUP, "other", env.relabelled(server, GROUP, "pair", pair)).await?;
-        let waits = async {
+        });
+        let pair = Box::pin(env.relabelled(near, GROUP, "pair", beside));
+        let paired = Box::pin(env.relabelled(server, GROUP, "pair", pair));
+        env.relabelled(far, GROUP, "other", paired).await?;
+        let waits = Box::pin(async {
             env.run("bare", &spec).await?;
             let texts =
                 ["spec.clients.colocate is PlacementGroup", &format!("{server} has none"), "label them"];
@@ -218,7 +219,7 @@ async fn clients_are_put_beside_the_server_and_wait_where_its_node_does_not_tell
             let pods: Vec<Pod> = env.labelled(&of_run("bare")).await?;
             ensure!(pods.is_empty(), "pods were made for nowhere: {pods:?}");
             Ok(())
-        };
+        });
         env.relabelled(server, GROUP, "", waits).await?;
         env.run_in("bare", RunPhase::Succeeded, SHORT_RUN).await.map(|_| ())
     })
@@ -234,10 +235,10 @@ async fn a_required_group_that_is_not_shared_fails_the_run_before_any_load() -> 
         env.datastore_ready("redis").await?;
         let wanted = "requirements: [{check: SamePlacementGroup, level: Required}]\n";
         let spec = against("redis", &format!("{ONE_PHASE}{}{wanted}", clients_on(client)));
-        let outcome = async {
+        let outcome = Box::pin(async {
             env.run("apart", &spec).await?;
             failed(&env, "apart", SHORT_RUN).await
-        };
+        });
         let (run, failure) = env.relabelled(client, GROUP, "elsewhere", outcome).await?;
         ensure!(failure.step == "Placement", "{failure:?}");
         says(&failure.message, &["SamePlacementGroup", &format!("{client} in elsewhere"), server])?;
