@@ -74,7 +74,8 @@ async fn the_shipped_profile_allows_io_uring_and_is_refused_it_without_its_last_
         let other = other.replace("dragstrip-seccomp", "e2e-without-rule");
         let found = said(&env.namespace, "without-rule", "e2e-without-rule.json", &other).await?;
         anyhow::ensure!(found.starts_with("refused: Operation not permitted"), "without its rule: {found}");
-        Ok(())
+        let all = ["delete", "daemonsets,pods", "--all", "--now", "--namespace", &env.namespace];
+        kubectl::must(&all, "").await.map(|_| ())
     })
     .await
 }

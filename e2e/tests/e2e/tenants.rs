@@ -281,7 +281,6 @@ async fn the_platforms_policy_is_held() -> Result<()> {
                     run("clients: {placement: {tolerations: [{key: other, operator: Exists}]}}"),
                     "policy allows tolerations",
                 ),
-                ("Datastore", server("authSecretRef: {name: other}"), "only Secrets bench-*"),
                 ("BenchmarkRun", run("clients: {pods: 3}"), "allows 2 client pods at most"),
                 ("BenchmarkRun", run("repetitions: 4"), "allows 3 repetitions at most"),
                 ("BenchmarkRun", run("timeout: 6m"), "allows a timeout of 5m at most"),
@@ -293,6 +292,9 @@ async fn the_platforms_policy_is_held() -> Result<()> {
             ] {
                 refused(&tenant, kind, &[spec], why).await?;
             }
+            // Whoever may read that Secret is held to the names all the same.
+            refused(&env, "Datastore", &[server("authSecretRef: {name: other}")], "only Secrets bench-*")
+                .await?;
             tenant.datastore("redis", REDIS).await?;
             tenant.datastore_ready("redis").await?;
             tenant.run("allowed", &against("redis", ONE_PHASE)).await?;
