@@ -5,8 +5,9 @@ use dragstrip_results::result::{LOG_MARKER, PodResult};
 use futures::{AsyncBufRead, AsyncBufReadExt};
 use std::io;
 
-/// Longest line that is read as a result, in bytes.
-const LONGEST_RESULT: usize = 4 << 20;
+/// Longest line that is read as a result, in bytes: more than the 10 MiB after which kubelets
+/// begin a new log by themselves.
+const LONGEST_RESULT: usize = 16 << 20;
 /// Of other lines so much is kept, in bytes: one may be the kubelet's excuse.
 const LONGEST_WORDS: usize = 1000;
 
