@@ -79,5 +79,5 @@ bills_of_materials() {
   bill_of_crate dragstrip-loadgen dragstrip-loadgen
   bill_of_crate dragstrip-clients dragstrip-clients
   bill_of_crate dragstrip dragstrip-cli
-  (cd "$PROGRAMS/${ARCHITECTURES[0]}/bullmq" && npm sbom --sbom-format cyclonedx --omit dev) >"$OUT/dragstrip-bullmq-$VERSION.cdx.json"
+  (cd "$PROGRAMS/${ARCHITECTURES[0]}/bullmq" && npm sbom --package-lock-only --sbom-format cyclonedx --omit dev) >"$OUT/dragstrip-bullmq-$VERSION.cdx.json"
 }
