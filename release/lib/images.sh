@@ -11,7 +11,7 @@ containerfile_of() {
 }
 
 # base_of IMAGE: what its Containerfile stands on; nothing for an empty one.
-base_of() { sed -nE 's/^FROM +([^ ]+).*/\1/p' "$(containerfile_of "$1")" | grep -vx scratch || true; }
+base_of() { sed -nE '/^FROM +scratch/d; s/^FROM +([^ ]+).*/\1/p' "$(containerfile_of "$1")"; }
 
 # resolve_base BASE: keeps the digest that its registry has for all architectures
 # together, or an empty one where no registry answers.
