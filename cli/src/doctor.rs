@@ -1,346 +1,253 @@
-//! Whether a cluster is ready for races: the API, the operator, the nodes. Needs the client,
-//! but for the judgements, which are pure.
+//! `dragstrip doctor`: whether a cluster is ready for races. Needs the client, but for the
+//! judgements, which are pure.
 
-use k8s_openapi::api::{apps::v1::Deployment, core::v1::Node};
-use kube::{Api, Client, ResourceExt, api::ListParams};
-use std::{fmt, process::ExitCode};
+mod finding;
+mod manifests;
+mod nodes;
+mod operator;
+mod probe;
+mod surroundings;
 
-const GROUP_VERSION: &str = "dragstrip.dev/v1alpha1";
-const KINDS: [&str; 2] = ["datastores", "benchmarkruns"];
-const ROLE: &str = "dragstrip.dev/role";
-const VERSION_LABEL: &str = "app.kubernetes.io/version";
+use crate::{
+    cluster::Cluster,
+    manifest,
+    output::{self, Form},
+    validate::{self, Object, judge},
+};
+use clap::Args;
+use dragstrip_crds::Datastore;
+use dragstrip_operator::labels;
+use finding::{Finding, Level, fail, skip, text, unseen, warn};
+use jiff::Timestamp;
+use k8s_openapi::api::{
+    apps::v1::Deployment,
+    coordination::v1::Lease,
+    core::v1::{ConfigMap, Node},
+};
+use kube::{
+    Api, Client, ResourceExt,
+    api::{ApiResource, DynamicObject, GroupVersionKind, ListParams},
+};
+use std::{path::PathBuf, process::ExitCode};
+
 const OPERATOR: &str = "app.kubernetes.io/component=operator";
 /// The chart's name for its label, by which the operator is found where no release is named.
 const CHART: &str = "app.kubernetes.io/name=dragstrip";
+/// What marks the dashboards that Grafana's sidecar loads.
+const DASHBOARDS: &str = "app.kubernetes.io/name=dragstrip,grafana_dashboard";
+const MONITORING: &str = "monitoring.coreos.com/v1";
 
-/// How well something is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Level {
-    Ok,
-    /// Runs work, but perhaps not as meant.
-    Warn,
-    /// No run works.
-    Fail,
-}
-
-impl fmt::Display for Level {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Ok => "OK  ",
-            Self::Warn => "WARN",
-            Self::Fail => "FAIL",
-        })
-    }
-}
-
-/// What one look has found.
-#[derive(Debug, PartialEq, Eq)]
-struct Finding {
-    level: Level,
-    /// What was looked at, and what was seen.
-    seen: String,
-    /// What to do about it; empty where all is well.
-    remedy: String,
-}
-
-fn ok(seen: impl Into<String>) -> Finding {
-    Finding { level: Level::Ok, seen: seen.into(), remedy: String::new() }
-}
-
-fn warn(seen: impl Into<String>, remedy: impl Into<String>) -> Finding {
-    Finding { level: Level::Warn, seen: seen.into(), remedy: remedy.into() }
-}
-
-fn fail(seen: impl Into<String>, remedy: impl Into<String>) -> Finding {
-    Finding { level: Level::Fail, seen: seen.into(), remedy: remedy.into() }
-}
-
-/// Of what the apiserver serves of our group.
-fn api(served: &[String]) -> Finding {
-    let missing: Vec<&str> =
-        KINDS.into_iter().filter(|kind| !served.iter().any(|name| name == kind)).collect();
-    if missing.is_empty() {
-        return ok(format!("API: {GROUP_VERSION} serves {}", KINDS.join(" and ")));
-    }
-    fail(
-        format!("API: {GROUP_VERSION} does not serve {}", missing.join(" and ")),
-        "install the CRDs of this version: helm upgrade with crds.install=true, or kubectl apply -f crds/yaml",
-    )
-}
-
-fn available(deployment: &Deployment) -> bool {
-    let conditions = deployment.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    conditions.into_iter().any(|condition| condition.type_ == "Available" && condition.status == "True")
-}
-
-/// Of the Deployments of operators, for a command line of version `own`.
-fn operators(found: &[Deployment], own: &str) -> Vec<Finding> {
-    if found.is_empty() {
-        return vec![fail(
-            "operator: there is no Deployment of it",
-            "install the chart: helm install dragstrip charts/dragstrip -n dragstrip-system --create-namespace",
-        )];
-    }
-    let judged = found.iter().map(|deployment| {
-        let (name, namespace) = (deployment.name_any(), deployment.namespace().unwrap_or_default());
-        let version = deployment.labels().get(VERSION_LABEL).map_or("unknown", String::as_str);
-        let seen = format!("operator: {namespace}/{name}, version {version}");
-        if !available(deployment) {
-            return fail(
-                format!("{seen}, is not available"),
-                format!("see why: kubectl -n {namespace} describe deploy {name}; kubectl -n {namespace} logs deploy/{name}"),
-            );
-        }
-        if version == own {
-            return ok(format!("{seen}, is available"));
-        }
-        warn(
-            format!("{seen}, is available, and this command line has version {own}"),
-            format!("use the command line of version {version}, or upgrade the chart"),
-        )
-    });
-    judged.collect()
-}
-
-/// A quantity of CPUs, such as 4 or 3920m.
-fn cpus(quantity: &str) -> Option<f64> {
-    match quantity.strip_suffix('m') {
-        Some(thousandths) => thousandths.parse::<f64>().ok().map(|count| count / 1000.0),
-        None => quantity.parse().ok(),
-    }
-}
-
-fn allocatable(node: &Node) -> f64 {
-    let quantity = node.status.as_ref().and_then(|status| status.allocatable.as_ref()?.get("cpu"));
-    quantity.and_then(|quantity| cpus(&quantity.0)).unwrap_or(0.0)
-}
-
-fn usable(node: &Node) -> bool {
-    let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    let ready = conditions.into_iter().any(|one| one.type_ == "Ready" && one.status == "True");
-    let cordoned = node.spec.as_ref().and_then(|spec| spec.unschedulable).unwrap_or_default();
-    ready && !cordoned
-}
-
-/// The most CPUs that one of `nodes` has.
-fn strongest(nodes: &[&Node]) -> f64 {
-    nodes.iter().map(|node| allocatable(node)).fold(0.0, f64::max)
-}
-
-/// Of the nodes with the roles of servers and clients.
-fn roles(usable: &[&Node]) -> Vec<Finding> {
-    let of = |role: &str| -> Vec<&Node> {
-        usable.iter().copied().filter(|node| node.labels().get(ROLE).is_some_and(|own| own == role)).collect()
-    };
-    let (servers, clients) = (of("server"), of("client"));
-    let label = |role: &str| {
-        format!(
-            "give nodes their role: kubectl label node NAME {ROLE}={role}; keep others off them: kubectl taint node NAME {ROLE}={role}:NoSchedule"
-        )
-    };
-    match (servers.is_empty(), clients.is_empty()) {
-        (true, true) => {
-            return vec![warn(
-                format!("roles: no node has the label {ROLE}, so that servers and clients go anywhere"),
-                label("server|client"),
-            )];
-        }
-        (true, false) => {
-            return vec![warn("roles: there are nodes for clients and none for servers", label("server"))];
-        }
-        (false, true) => {
-            return vec![warn("roles: there are nodes for servers and none for clients", label("client"))];
-        }
-        (false, false) => {}
-    }
-    let roles = ok(format!("roles: {} for servers, {} for clients", servers.len(), clients.len()));
-    let (server, client) = (strongest(&servers), strongest(&clients));
-    let seen = format!("CPUs: a server can have {server:.2}, a client {client:.2}");
-    let cpus = if client < server {
-        warn(
-            seen,
-            "give clients the stronger machines, or several pods (clients.pods): else they are what is measured",
-        )
-    } else {
-        ok(seen)
-    };
-    vec![roles, cpus]
-}
-
-/// Of all nodes.
-fn nodes(all: &[Node]) -> Vec<Finding> {
-    let usable: Vec<&Node> = all.iter().filter(|node| usable(node)).collect();
-    let seen = format!("nodes: {} of {} are ready and schedulable", usable.len(), all.len());
-    let counted = match usable.len() {
-        0 => fail(seen, "see why: kubectl get nodes"),
-        1 => warn(
-            seen,
-            "clients never share the node of their server: add a node, or say clients.shareServerNode: true in runs",
-        ),
-        _ => ok(format!("{seen}, with {:.2} CPUs at most", strongest(&usable))),
-    };
-    let mut findings = vec![counted];
-    if usable.len() > 1 {
-        findings.extend(roles(&usable));
-    }
-    findings
-}
-
-/// Of what could not be looked at.
-fn unseen(what: &str, error: &kube::Error, remedy: &str) -> Finding {
-    warn(format!("{what}: cannot be looked at: {error}"), remedy)
-}
-
-/// Which operators are looked at.
-#[derive(Debug, Clone, Default)]
-pub struct Which {
-    /// In this namespace; in all when absent.
-    pub namespace: Option<String>,
-    /// Of this Helm release; of every one when absent.
+/// What is looked at.
+#[derive(Debug, Clone, Default, Args)]
+pub struct Options {
+    /// Namespace of the operator; all are looked through when absent.
+    #[arg(long)]
+    pub operator_namespace: Option<String>,
+    /// Helm release of the operator; any when absent.
+    #[arg(long)]
     pub release: Option<String>,
+    /// Manifests that the nodes must have room for: files, directories, or - for standard input.
+    #[arg(short, long = "filename", value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// Make a short-lived pod with one whole CPU that looks whether CPUs can be one's own and
+    /// what the kernel allows; it runs on a server's node where there is one.
+    #[arg(long)]
+    pub probe: bool,
+    /// What the probe's pod does: tells what it sees.
+    #[arg(long, hide = true)]
+    pub inside: bool,
 }
 
-async fn look(client: &Client, which: &Which) -> kube::Result<Vec<Finding>> {
-    let served = match client.list_api_group_resources(GROUP_VERSION).await {
-        Ok(list) => list.resources.into_iter().map(|resource| resource.name).collect(),
-        Err(kube::Error::Api(status)) if status.is_not_found() => Vec::new(),
-        // Nothing else could be told either.
-        Err(error) => return Err(error),
-    };
-    let mut findings = vec![api(&served)];
-    let deployments: Api<Deployment> = match &which.namespace {
+/// Nothing could be told.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The apiserver does not answer.
+    #[error("failed to ask the apiserver what it serves")]
+    Served(#[source] Box<kube::Error>),
+    /// The manifests are none.
+    #[error(transparent)]
+    Manifest(#[from] manifest::Error),
+    /// The manifests could not be judged.
+    #[error(transparent)]
+    Validate(#[from] validate::Error),
+    /// It could not be told.
+    #[error(transparent)]
+    Output(#[from] output::Error),
+}
+
+/// Whether the question was not allowed: that says nothing of the cluster.
+fn forbidden(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.is_forbidden())
+}
+
+/// What could not be looked at, and matters little.
+fn left_out(what: &str, error: &kube::Error) -> Finding {
+    if forbidden(error) {
+        return skip(format!("{what}: not looked at: this account may not"), "");
+    }
+    unseen(what, error, "look again")
+}
+
+/// The names of what is served of `group_version`; none where it is not.
+async fn served(client: &Client, group_version: &str) -> kube::Result<Vec<String>> {
+    match client.list_api_group_resources(group_version).await {
+        Ok(list) => Ok(list.resources.into_iter().map(|resource| resource.name).collect()),
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
+}
+
+async fn operators(client: &Client, options: &Options) -> kube::Result<Vec<Deployment>> {
+    let deployments: Api<Deployment> = match &options.operator_namespace {
         Some(namespace) => Api::namespaced(client.clone(), namespace),
         None => Api::all(client.clone()),
     };
-    let selected = match &which.release {
+    let selected = match &options.release {
         Some(release) => format!("{OPERATOR},app.kubernetes.io/instance={release}"),
         None => format!("{OPERATOR},{CHART}"),
     };
-    match deployments.list(&ListParams::default().labels(&selected)).await {
-        Ok(list) => findings.extend(operators(&list.items, env!("CARGO_PKG_VERSION"))),
-        Err(error) => findings.push(unseen(
-            "operator",
-            &error,
-            "name its namespace with --operator-namespace, or ask for the right to list Deployments there",
-        )),
+    Ok(deployments.list(&ListParams::default().labels(&selected)).await?.items)
+}
+
+async fn clocks(client: &Client) -> Finding {
+    let leases: Api<Lease> = Api::namespaced(client.clone(), "kube-node-lease");
+    match leases.list(&ListParams::default()).await {
+        Ok(list) => surroundings::clocks(&list.items, Timestamp::now()),
+        Err(error) => left_out("clocks", &error),
     }
-    match Api::<Node>::all(client.clone()).list(&ListParams::default()).await {
-        Ok(list) => findings.extend(nodes(&list.items)),
-        Err(error) => findings.push(unseen("nodes", &error, "ask for the right to list nodes")),
+}
+
+async fn io_uring(client: &Client) -> Option<Finding> {
+    match Api::<Datastore>::all(client.clone()).list(&ListParams::default()).await {
+        Ok(list) => surroundings::io_uring(&list.items),
+        Err(error) => Some(left_out("io_uring", &error)),
     }
+}
+
+async fn monitors(client: &Client) -> kube::Result<usize> {
+    let mut count = 0;
+    for kind in ["ServiceMonitor", "PodMonitor"] {
+        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("monitoring.coreos.com", "v1", kind));
+        let found: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
+        count += found.list_metadata(&ListParams::default().labels(CHART)).await?.items.len();
+    }
+    Ok(count)
+}
+
+async fn prometheus(client: &Client) -> Finding {
+    let kinds = match served(client, MONITORING).await {
+        Ok(kinds) => kinds,
+        Err(error) => return left_out("Prometheus", &error),
+    };
+    if kinds.is_empty() {
+        return surroundings::prometheus(&kinds, 0);
+    }
+    match monitors(client).await {
+        Ok(count) => surroundings::prometheus(&kinds, count),
+        Err(error) => left_out("Prometheus", &error),
+    }
+}
+
+async fn grafana(client: &Client) -> Finding {
+    let maps: Api<ConfigMap> = Api::all(client.clone());
+    match maps.list_metadata(&ListParams::default().labels(DASHBOARDS)).await {
+        Ok(list) => surroundings::grafana(list.items.len()),
+        Err(error) => left_out("Grafana", &error),
+    }
+}
+
+/// Lets a pod look, with the image of one of `operators`, which holds this program.
+async fn probed(
+    cluster: &Cluster,
+    options: &Options,
+    operators: &[Deployment],
+    all: &[Node],
+) -> Vec<Finding> {
+    let image = operators.iter().find_map(|deployment| {
+        let containers = &deployment.spec.as_ref()?.template.spec.as_ref()?.containers;
+        containers.first()?.image.clone()
+    });
+    let Some(image) = image.filter(|_| options.probe) else {
+        return vec![skip("CPU manager and kernel: only a pod can see them", "look with --probe")];
+    };
+    let on_servers = all.iter().any(|node| {
+        nodes::usable(node) && node.labels().get(labels::NODE_ROLE).is_some_and(|role| role == labels::SERVER)
+    });
+    match probe::probe(&cluster.client, &cluster.namespace, &image, on_servers).await {
+        Ok(findings) => findings,
+        Err(error) => {
+            let cause =
+                std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
+            vec![warn(
+                format!("CPU manager and kernel: {error}{cause}"),
+                "look again, or in another namespace",
+            )]
+        }
+    }
+}
+
+/// The manifests' objects, and that some have faults.
+fn declared(options: &Options) -> Result<(Vec<Object>, Option<Finding>), Error> {
+    let judged = judge(manifest::read(&options.files)?).map_err(validate::Error::from)?;
+    let faults = judged.refused().then(|| {
+        fail("manifests: some have faults and are not looked at", "dragstrip validate -f says which")
+    });
+    Ok((judged.objects.into_iter().map(|(_, object)| object).collect(), faults))
+}
+
+async fn look(cluster: &Cluster, options: &Options) -> Result<Vec<Finding>, Error> {
+    let client = &cluster.client;
+    let (objects, faults) = declared(options)?;
+    // Without an answer to this nothing else could be told either.
+    let kinds =
+        served(client, operator::GROUP_VERSION).await.map_err(|error| Error::Served(Box::new(error)))?;
+    let mut findings = vec![operator::api(&kinds)];
+    let operators = match operators(client, options).await {
+        Ok(found) => {
+            findings.extend(operator::operators(&found, env!("CARGO_PKG_VERSION")));
+            found
+        }
+        Err(error) => {
+            let remedy = "name its namespace with --operator-namespace, or ask for the right to list Deployments there";
+            findings.push(unseen("operator", &error, remedy));
+            Vec::new()
+        }
+    };
+    let nodes = match Api::<Node>::all(client.clone()).list(&ListParams::default()).await {
+        Ok(list) => {
+            findings.extend(nodes::nodes(&list.items));
+            findings.extend(manifests::manifests(objects.iter(), &list.items));
+            list.items
+        }
+        Err(error) => {
+            findings.push(unseen("nodes", &error, "ask for the right to list nodes"));
+            Vec::new()
+        }
+    };
+    findings.extend(faults);
+    findings.push(clocks(client).await);
+    if kinds.iter().any(|kind| kind == "datastores") {
+        findings.extend(io_uring(client).await);
+    }
+    findings.extend(probed(cluster, options, &operators, &nodes).await);
+    findings.push(prometheus(client).await);
+    findings.push(grafana(client).await);
     Ok(findings)
 }
 
-fn text(findings: &[Finding]) -> String {
-    let line = |finding: &Finding| {
-        let remedy =
-            if finding.remedy.is_empty() { String::new() } else { format!("      {}\n", finding.remedy) };
-        format!("{}  {}\n{remedy}", finding.level, finding.seen)
-    };
-    findings.iter().map(line).collect()
+/// What the probe's pod tells.
+pub fn inside() -> Result<ExitCode, Error> {
+    output::print_value(&probe::inside(), Form::Json)?;
+    Ok(ExitCode::SUCCESS)
 }
 
-/// Looks at everything and prints it. Exit code 1 when no run can work.
-pub async fn doctor(client: &Client, which: &Which) -> kube::Result<ExitCode> {
-    let findings = look(client, which).await?;
-    print!("{}", text(&findings));
+/// Looks at everything and tells it. Exit code 1 when no run can work.
+pub async fn doctor(cluster: &Cluster, options: &Options, form: Form) -> Result<ExitCode, Error> {
+    let findings = look(cluster, options).await?;
+    match form {
+        Form::Table | Form::Name => output::print(&text(&findings))?,
+        Form::Json | Form::Yaml => output::print_value(&findings, form)?,
+    }
     let failed = findings.iter().any(|finding| finding.level == Level::Fail);
     Ok(if failed { ExitCode::from(1) } else { ExitCode::SUCCESS })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    fn node(name: &str, role: Option<&str>, cpu: &str) -> Node {
-        let mut node = json!({
-            "metadata": {"name": name, "labels": {}},
-            "status": {"allocatable": {"cpu": cpu}, "conditions": [{"type": "Ready", "status": "True"}]}
-        });
-        if let Some(role) = role {
-            node["metadata"]["labels"][ROLE] = json!(role);
-        }
-        serde_json::from_value(node).unwrap()
-    }
-
-    fn deployment(version: &str, available: &str) -> Deployment {
-        serde_json::from_value(json!({
-            "metadata": {"name": "dragstrip-operator", "namespace": "races", "labels": {VERSION_LABEL: version}},
-            "status": {"conditions": [{"type": "Available", "status": available}]}
-        }))
-        .unwrap()
-    }
-
-    /// The levels, and all that is said.
-    fn told(findings: &[Finding]) -> (Vec<Level>, String) {
-        (findings.iter().map(|finding| finding.level).collect(), text(findings))
-    }
-
-    #[test]
-    fn an_api_that_serves_one_kind_alone_fails_and_names_the_other() {
-        assert_eq!(api(&["datastores".into(), "benchmarkruns".into()]).level, Level::Ok);
-        let half = api(&["datastores".into(), "datastores/status".into()]);
-        assert_eq!(half.level, Level::Fail);
-        assert!(half.seen.ends_with("does not serve benchmarkruns"), "{}", half.seen);
-    }
-
-    #[test]
-    fn an_operator_must_be_there_and_available_and_should_have_the_same_version() {
-        for (found, level, words) in [
-            (vec![], Level::Fail, "helm install"),
-            (vec![deployment("0.1.0", "False")], Level::Fail, "kubectl -n races describe deploy"),
-            (vec![deployment("0.2.0", "True")], Level::Warn, "command line of version 0.2.0"),
-            (vec![deployment("0.1.0", "True")], Level::Ok, "is available"),
-        ] {
-            let (levels, text) = told(&operators(&found, "0.1.0"));
-            assert_eq!(levels, [level], "{text}");
-            assert!(text.contains(words), "{text}");
-        }
-    }
-
-    #[test]
-    fn clients_should_have_nodes_of_their_own_and_stronger_ones() {
-        let (server, client) = (Some("server"), Some("client"));
-        let cases: [(Vec<Node>, &[Level], &str); 6] = [
-            (vec![], &[Level::Fail], "0 of 0"),
-            (vec![node("a", None, "4")], &[Level::Warn], "shareServerNode"),
-            (
-                vec![node("a", None, "4"), node("b", None, "4")],
-                &[Level::Ok, Level::Warn],
-                "kubectl label node",
-            ),
-            (
-                vec![node("a", server, "4"), node("b", None, "4")],
-                &[Level::Ok, Level::Warn],
-                "none for clients",
-            ),
-            (
-                vec![node("a", server, "47810m"), node("b", client, "63770m")],
-                &[Level::Ok, Level::Ok, Level::Ok],
-                "a server can have 47.81, a client 63.77",
-            ),
-            (
-                vec![node("a", server, "64"), node("b", client, "16")],
-                &[Level::Ok, Level::Ok, Level::Warn],
-                "stronger machines",
-            ),
-        ];
-        for (all, levels, words) in cases {
-            let (found, text) = told(&nodes(&all));
-            assert_eq!(found, levels, "{text}");
-            assert!(text.contains(words), "{text}");
-        }
-    }
-
-    #[test]
-    fn a_node_that_is_cordoned_or_not_ready_does_not_count() {
-        let mut cordoned = node("a", None, "4");
-        cordoned.spec = Some(serde_json::from_value(json!({"unschedulable": true})).unwrap());
-        let mut broken = node("b", None, "4");
-        broken.status.as_mut().unwrap().conditions.as_mut().unwrap()[0].status = "Unknown".into();
-        let (levels, text) = told(&nodes(&[cordoned, broken, node("c", None, "4")]));
-        assert_eq!(levels, [Level::Warn], "{text}");
-        assert!(text.contains("1 of 3"), "{text}");
-    }
 }

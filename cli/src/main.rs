@@ -1,142 +1,173 @@
-//! Dragstrip's command line.
+//! Dragstrip's command line: reads the arguments and hands them to a command.
 
+mod calibrate;
+mod cancel;
+mod cluster;
+mod compare;
+mod completions;
+mod details;
 mod doctor;
+mod examples;
 mod follow;
+mod gather;
+mod get;
+mod local;
+mod logs;
+mod manifest;
+mod output;
 mod report;
 mod results;
+mod run;
+mod validate;
 
-use clap::{Parser, Subcommand};
-use dragstrip_crds::BenchmarkRun;
-use kube::{Api, Client, ResourceExt};
-use std::{collections::BTreeMap, process::ExitCode};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use cluster::Cluster;
+use output::{Colour, Form};
+use std::{path::Path, process::ExitCode};
 
-/// Follows BenchmarkRuns and prints their results; looks whether a cluster is ready for them.
+/// Runs benchmarks of in-memory datastores, on a cluster or on this machine, and reads their results.
 #[derive(Debug, Parser)]
-#[command(version)]
+#[command(name = "dragstrip", version)]
 struct Arguments {
-    /// Namespace of the runs; the current context's when absent.
-    #[arg(short, long, global = true)]
-    namespace: Option<String>,
+    #[command(flatten)]
+    cluster: cluster::Options,
+    /// The form of what is told: table for people, the others for programs.
+    #[arg(short, long, global = true, value_enum, default_value_t)]
+    output: Form,
+    /// Whether words have colours: auto means on a terminal, unless NO_COLOR is set.
+    #[arg(long, global = true, value_enum, default_value_t)]
+    color: Colour,
     #[command(subcommand)]
     command: Command,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Show what runs do until all have ended. Exit code 0 when all passed, 1 when one did not.
-    Follow {
-        /// Names of the runs.
-        #[arg(required = true)]
-        runs: Vec<String>,
-        /// Give up after so many seconds, with exit code 2.
-        #[arg(long, default_value_t = 3600)]
-        timeout_seconds: u64,
-    },
+    /// Run what manifests declare, on the cluster or with --local on this machine alone. With
+    /// --watch or --local exit code 0 when all passed, 1 when one did not, 2 when that cannot be told.
+    Run(run::Options),
+    /// Show what runs and suites do until all have ended. Exit code 0 when all passed, 1 when one
+    /// did not, 2 when that cannot be told.
+    Follow(follow::Options),
+    /// List runs, suites and datastores.
+    Get(get::Options),
+    /// Print the report of runs, side by side, or of a suite. Exit code 1 when one of them has no
+    /// results yet.
+    Report(report::Options),
+    /// Compare two runs, suites, reports or published tables. Exit code 0 when nothing is worse
+    /// than the baseline, 1 when something is, 2 when nothing could be compared.
+    Compare(compare::Options),
+    /// Print what the client pods and servers of a run say, or what is kept of it.
+    Logs(logs::Options),
+    /// Stop runs and suites; what was measured stays.
+    Cancel(cancel::Options),
+    /// Say what the apiserver and the operator would say against manifests, without either. Exit
+    /// code 1 when something is wrong.
+    Validate(validate::Options),
     /// Look whether the cluster is ready for races, and say what to do where it is not. Exit code 1
     /// when no run can work.
-    Doctor {
-        /// Namespace of the operator; all are looked through when absent.
-        #[arg(long)]
-        operator_namespace: Option<String>,
-        /// Helm release of the operator; any when absent.
-        #[arg(long)]
-        release: Option<String>,
-    },
-    /// Print a table of results, several runs side by side. Exit code 1 when one of them has none.
-    Report {
-        /// Names of the runs.
-        #[arg(required = true)]
-        runs: Vec<String>,
-        /// Print what each client pod measured, repetition by repetition, too.
-        #[arg(long)]
-        pods: bool,
-        /// Print the whole stored results instead, as JSON: by run, a list of repetitions.
-        #[arg(long, conflicts_with = "pods")]
-        json: bool,
-    },
+    Doctor(doctor::Options),
+    /// Measure how much equal measurements differ in a place, and keep that for later runs there.
+    Calibrate(calibrate::Options),
+    /// Print what a shell needs to complete these commands.
+    Completions(completions::Options),
 }
 
 /// A command that failed.
 #[derive(Debug, thiserror::Error)]
 enum Error {
-    #[error("failed to read the kubeconfig")]
-    Kubeconfig(#[source] kube::config::InferConfigError),
-    #[error("failed to make a Kubernetes client")]
-    Client(#[source] kube::Error),
-    #[error("failed to ask the apiserver what it serves")]
-    Doctor(#[source] kube::Error),
-    #[error("failed to read BenchmarkRun {1}")]
-    Read(#[source] kube::Error, String),
+    #[error(transparent)]
+    Cluster(#[from] cluster::Error),
+    #[error(transparent)]
+    Local(#[from] local::Error),
+    #[error(transparent)]
+    Run(#[from] run::Error),
     #[error(transparent)]
     Follow(#[from] follow::Error),
     #[error(transparent)]
-    Results(#[from] results::Error),
-    #[error("failed to write the results as JSON")]
-    Json(#[source] serde_json::Error),
+    Get(#[from] get::Error),
+    #[error(transparent)]
+    Report(#[from] report::Error),
+    #[error(transparent)]
+    Compare(#[from] compare::Error),
+    #[error(transparent)]
+    Logs(#[from] logs::Error),
+    #[error(transparent)]
+    Cancel(#[from] cancel::Error),
+    #[error(transparent)]
+    Validate(#[from] validate::Error),
+    #[error(transparent)]
+    Doctor(#[from] doctor::Error),
+    #[error(transparent)]
+    Calibrate(#[from] calibrate::Error),
+    #[error(transparent)]
+    Completions(#[from] output::Error),
 }
 
-async fn report(
-    client: Client,
-    namespace: &str,
-    runs: Vec<String>,
-    pods: bool,
-    json: bool,
-) -> Result<ExitCode, Error> {
-    let api: Api<BenchmarkRun> = Api::namespaced(client.clone(), namespace);
-    let mut found = Vec::new();
-    for name in runs {
-        found.push(api.get(&name).await.map_err(|error| Error::Read(error, name))?);
-    }
-    let mut stored = Vec::new();
-    if pods || json {
-        for run in &found {
-            stored.push((run.name_any(), results::of(&client, namespace, run).await?));
-        }
-    }
-    if json {
-        let by_run: BTreeMap<_, _> = stored.into_iter().collect();
-        println!("{}", serde_json::to_string_pretty(&by_run).map_err(Error::Json)?);
-    } else {
-        print!("{}", report::report(&found));
-        for (name, results) in &stored {
-            print!("\n{}", report::pods::table(name, results));
-        }
-    }
-    let complete =
-        found.iter().all(|run| run.status.as_ref().is_some_and(|status| !status.phases.is_empty()));
-    Ok(if complete { ExitCode::SUCCESS } else { ExitCode::from(1) })
+/// The command line as it is called: a plugin of kubectl names itself so.
+fn called(program: Option<&Path>) -> clap::Command {
+    let plugin = program.and_then(Path::file_stem).is_some_and(|name| name == "kubectl-dragstrip");
+    let name = if plugin { "kubectl dragstrip" } else { "dragstrip" };
+    examples::with(Arguments::command().bin_name(name), name)
 }
 
-async fn run(arguments: Arguments) -> Result<ExitCode, Error> {
-    // A kubeconfig, or in a pod its ServiceAccount.
-    let config = kube::Config::infer().await.map_err(Error::Kubeconfig)?;
-    let namespace = arguments.namespace.unwrap_or_else(|| config.default_namespace.clone());
-    let client = Client::try_from(config).map_err(Error::Client)?;
-    match arguments.command {
-        Command::Follow { runs, timeout_seconds } => {
-            Ok(follow::follow(client, &namespace, &runs, std::time::Duration::from_secs(timeout_seconds))
-                .await?)
+async fn dispatch(arguments: Arguments, command: clap::Command) -> Result<ExitCode, Error> {
+    let connect = || Cluster::connect(&arguments.cluster);
+    let form = arguments.output;
+    Ok(match arguments.command {
+        Command::Run(options) if options.local => local::run(options.files).await?,
+        Command::Run(options) => run::run(&connect().await?, &options, form).await?,
+        Command::Follow(options) => follow::follow(&connect().await?, &options).await?,
+        Command::Get(options) => get::get(&connect().await?, &options, form).await?,
+        Command::Report(options) => report::command(&connect().await?, &options).await?,
+        Command::Compare(options) => {
+            let cluster = if compare::needs_cluster(&options) { Some(connect().await?) } else { None };
+            compare::compare(cluster.as_ref(), &options).await?
         }
-        Command::Doctor { operator_namespace: namespace, release } => {
-            doctor::doctor(&client, &doctor::Which { namespace, release }).await.map_err(Error::Doctor)
-        }
-        Command::Report { runs, pods, json } => report(client, &namespace, runs, pods, json).await,
+        Command::Logs(options) => logs::logs(&connect().await?, &options).await?,
+        Command::Cancel(options) => cancel::cancel(&connect().await?, &options, form).await?,
+        Command::Validate(options) => validate::validate(&options, form)?,
+        Command::Doctor(options) if options.inside => doctor::inside()?,
+        Command::Doctor(options) => doctor::doctor(&connect().await?, &options, form).await?,
+        Command::Calibrate(options) => calibrate::calibrate(&connect().await?, &options).await?,
+        Command::Completions(options) => completions::completions(command, &options)?,
+    })
+}
+
+/// Tells `error` with its causes; nothing where nobody reads any more.
+fn tell(error: &Error) {
+    let (mut text, mut next) = (error.to_string(), std::error::Error::source(error));
+    while let Some(cause) = next {
+        text = format!("{text}: {cause}");
+        next = cause.source();
     }
+    if text != output::Error::Closed.to_string() {
+        output::warn(&format!("error: {text}"));
+    }
+}
+
+fn main() -> ExitCode {
+    local::other_program().unwrap_or_else(command)
 }
 
 #[tokio::main]
-async fn main() -> ExitCode {
-    match run(Arguments::parse()).await {
+async fn command() -> ExitCode {
+    let program = std::env::args_os().next();
+    let command = called(program.as_deref().map(Path::new));
+    let matches = command.clone().get_matches();
+    let arguments = match Arguments::from_arg_matches(&matches) {
+        Ok(arguments) => arguments,
+        Err(error) => error.exit(),
+    };
+    output::choose(arguments.color);
+    match Box::pin(dispatch(arguments, command)).await {
         Ok(code) => code,
         Err(error) => {
-            let mut text = error.to_string();
-            let mut next = std::error::Error::source(&error);
-            while let Some(cause) = next {
-                text = format!("{text}: {cause}");
-                next = cause.source();
-            }
-            eprintln!("error: {text}");
+            tell(&error);
             ExitCode::from(2)
         }
     }
 }
+
+#[cfg(test)]
+mod reference;

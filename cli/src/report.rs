@@ -1,242 +1,175 @@
-//! Results as a table like memtier's own summary, several runs side by side.
-//! Pure.
+//! `dragstrip report`: what runs and suites have measured, in every form. Needs the client
+//! and writes a file where it is told to.
 
-mod details;
-pub mod pods;
-mod search;
-
-use comfy_table::{CellAlignment, Table, presets};
-use dragstrip_crds::{
-    BenchmarkRun,
-    run::{OperationStatus, PhaseStatus},
-    units::thousands,
+use crate::{
+    cluster::{self, Cluster, Subject},
+    details, gather, output, results,
 };
+use clap::{Args, ValueEnum};
+use dragstrip_crds::BenchmarkRun;
+use dragstrip_report::{build, csv, document::Document, html, json, junit, markdown, text};
 use kube::ResourceExt;
-use std::fmt::Write;
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
-const HEADER: [&str; 16] = [
-    "Phase",
-    "Target",
-    "Verdict",
-    "Type",
-    "Ops/sec",
-    "±95%",
-    "Tool's own",
-    "Hits",
-    "Misses",
-    "Errors",
-    "Avg ms",
-    "p50 ms",
-    "p99 ms",
-    "p99.9 ms",
-    "Max ms",
-    "MB/sec",
-];
-
-// Throughput is far below 2^63 and never negative: rounding is safe.
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-fn whole(value: f64) -> String {
-    thousands(value.round() as u64)
+/// The form of a report.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For a terminal.
+    #[default]
+    Text,
+    /// For pull requests and wikis.
+    Markdown,
+    /// A line per figure.
+    Csv,
+    /// A line per measurement, Invalid ones too.
+    CsvSamples,
+    /// Everything, for programs, and for a comparison later.
+    Json,
+    /// Verdicts and thresholds as test cases.
+    Junit,
+    /// One page for a browser, with charts, that needs nothing else.
+    Html,
 }
 
-fn or_dashes(value: Option<u64>) -> String {
-    value.map_or_else(|| "---".to_owned(), thousands)
+/// What is reported, and how.
+#[derive(Debug, Clone, Args)]
+pub struct Options {
+    /// Names of runs, which stand side by side, or of one suite; run or suite may stand first.
+    #[arg(required = true, value_name = "NAME")]
+    pub names: Vec<String>,
+    /// The form.
+    #[arg(long, value_enum, default_value_t)]
+    pub format: Format,
+    /// Write to this file instead.
+    #[arg(long, value_name = "FILE")]
+    pub output_file: Option<PathBuf>,
+    /// With text: what each client pod measured, repetition by repetition, too.
+    #[arg(long)]
+    pub pods: bool,
+    /// Print the whole stored results of runs instead, as JSON: by run, a list of repetitions.
+    #[arg(long, alias = "json", conflicts_with_all = ["pods", "format"])]
+    pub results: bool,
 }
 
-/// Megabytes per second; client libraries do not tell how many bytes they send.
-fn megabytes(bytes: f64) -> String {
-    if bytes > 0.0 { format!("{:.2}", bytes / 1e6) } else { "---".to_owned() }
+/// There is no report.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// What is named could not be had.
+    #[error(transparent)]
+    Cluster(#[from] cluster::Error),
+    /// What was measured could not be had.
+    #[error(transparent)]
+    Gather(#[from] gather::Error),
+    /// The stored results could not be had.
+    #[error(transparent)]
+    Results(#[from] results::Error),
+    /// It could not be told.
+    #[error(transparent)]
+    Output(#[from] output::Error),
+    /// It could not be written.
+    #[error("cannot write {1}")]
+    Write(#[source] io::Error, String),
 }
 
-fn row(phase: &PhaseStatus, target: &str, operation: &OperationStatus) -> Vec<String> {
-    let latency = &operation.latency_milliseconds;
-    let milliseconds =
-        |value: Option<f64>| value.map_or_else(|| "---".to_owned(), |value| format!("{value:.3}"));
-    vec![
-        phase.name.clone(),
-        target.to_owned(),
-        phase.verdict.map_or_else(|| "---".to_owned(), |verdict| verdict.to_string()),
-        operation.operation.clone(),
-        whole(operation.operations_per_second.mean),
-        operation.operations_per_second.confidence95.map_or_else(|| "---".to_owned(), whole),
-        operation.tool_operations_per_second.map_or_else(|| "---".to_owned(), whole),
-        or_dashes(operation.hits),
-        or_dashes(operation.misses),
-        thousands(operation.errors),
-        milliseconds(latency.mean),
-        milliseconds(latency.p50),
-        milliseconds(latency.p99),
-        milliseconds(latency.p999),
-        milliseconds(latency.max),
-        megabytes(operation.bytes_per_second),
-    ]
-}
-
-fn label(run: &BenchmarkRun) -> String {
-    let target = run.status.as_ref().and_then(|status| status.target.as_ref());
-    target.map_or_else(
-        || run.name_any(),
-        |target| match &target.observed {
-            Some(server) => match server.engine {
-                Some(engine) => format!("{} ({engine} {})", target.name, server.version),
-                None => format!("{} ({})", target.name, server.version),
-            },
-            None => target.name.clone(),
-        },
-    )
-}
-
-fn phases(run: &BenchmarkRun) -> &[PhaseStatus] {
-    run.status.as_ref().map_or(&[], |status| &status.phases)
-}
-
-/// The rows worth showing: every operation, and the total only where there are several.
-fn shown(phase: &PhaseStatus) -> impl Iterator<Item = &OperationStatus> {
-    let several = phase.operations.len() > 2;
-    phase.operations.iter().filter(move |op| several || op.operation != "TOTAL")
-}
-
-/// All results of `runs`: phase by phase in the order of the first run that has
-/// them, one line per run and operation, then what each run has to say.
-pub fn report(runs: &[BenchmarkRun]) -> String {
-    let mut names: Vec<&str> = Vec::new();
-    for phase in runs.iter().flat_map(phases) {
-        if !names.contains(&phase.name.as_str()) {
-            names.push(&phase.name);
-        }
+/// `document` in its form.
+pub fn rendered(document: &Document, format: Format) -> String {
+    match format {
+        Format::Text => text::render(document),
+        Format::Markdown => markdown::render(document),
+        Format::Csv => csv::render(document),
+        Format::CsvSamples => csv::samples(document),
+        Format::Json => json::render(document) + "\n",
+        Format::Junit => junit::render(document),
+        Format::Html => html::render(document),
     }
-    let mut table = Table::new();
-    table.load_preset(presets::UTF8_BORDERS_ONLY).set_header(HEADER);
-    for name in names {
-        for run in runs {
-            for phase in phases(run).iter().filter(|phase| phase.name == name) {
-                for operation in shown(phase) {
-                    table.add_row(row(phase, &label(run), operation));
-                }
-            }
-        }
+}
+
+/// Writes `text` to `file`, or to standard output.
+pub fn write(text: &str, file: Option<&Path>) -> Result<(), Error> {
+    match file.filter(|file| *file != Path::new("-")) {
+        Some(file) => fs::write(file, text).map_err(|error| Error::Write(error, file.display().to_string())),
+        None => Ok(output::print(text)?),
     }
-    for column in table.column_iter_mut().skip(4) {
-        column.set_cell_alignment(CellAlignment::Right);
+}
+
+/// What has been stored of a finished suite, or else what its runs have measured so far.
+async fn document_of(cluster: &Cluster, part: Vec<Subject>) -> Result<Document, Error> {
+    if let [Subject::Suite(suite)] = part.as_slice()
+        && let Some(document) = results::report_of(&cluster.client, &cluster.namespace, suite).await?
+    {
+        return Ok(document);
     }
-    let mut text = format!("{table}\n");
+    Ok(build(gather::of(cluster, part).await?))
+}
+
+/// The runs among `subjects`.
+fn runs(subjects: &[Subject]) -> Vec<BenchmarkRun> {
+    let run = |subject: &Subject| match subject {
+        Subject::Run(run) => Some((**run).clone()),
+        Subject::Suite(_) => None,
+    };
+    subjects.iter().filter_map(run).collect()
+}
+
+/// Prints the report of what is named, as text.
+pub async fn print_text(cluster: &Cluster, names: &[String]) -> Result<(), Error> {
+    let subjects = cluster.subjects(&cluster::given(names)?).await?;
+    let (suites, runs): (Vec<_>, Vec<_>) =
+        subjects.into_iter().partition(|subject| matches!(subject, Subject::Suite(_)));
+    let parts =
+        suites.into_iter().map(|suite| vec![suite]).chain([runs].into_iter().filter(|runs| !runs.is_empty()));
+    for part in parts {
+        let told = self::runs(&part);
+        let document = document_of(cluster, part).await?;
+        output::print(&(text::render(&document) + &details::of(&told)))?;
+    }
+    Ok(())
+}
+
+async fn stored(cluster: &Cluster, runs: &[BenchmarkRun]) -> Result<ExitCode, Error> {
+    let mut by_run = BTreeMap::new();
     for run in runs {
-        let status = run.status.clone().unwrap_or_default();
-        let message = status.message.clone().unwrap_or_else(|| "no status yet".to_owned());
-        // Writing into a String cannot fail.
-        let verdict = status.verdict.map(|verdict| format!(", {verdict}")).unwrap_or_default();
-        let _ = writeln!(text, "{}: {}{verdict} - {message}", run.name_any(), status.phase);
-        for line in details::lines(&status) {
-            let _ = writeln!(text, "    {line}");
-        }
-        for line in status.failure.iter().flat_map(|failure| &failure.last_lines) {
-            let _ = writeln!(text, "    | {line}");
-        }
-        text.push_str(&search::curves(&status));
+        by_run.insert(run.name_any(), results::of(&cluster.client, &cluster.namespace, run).await?);
     }
-    text
+    output::print_value(&by_run, output::Form::Json)?;
+    Ok(if by_run.values().any(Vec::is_empty) { ExitCode::from(1) } else { ExitCode::SUCCESS })
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use dragstrip_crds::{measured::LatencySummary, run::ClientsSpec};
+/// The report of `runs` as text, from their statuses alone.
+pub fn report(runs: &[BenchmarkRun]) -> String {
+    text::render(&build(gather::side_by_side(runs))) + &details::of(runs)
+}
 
-    fn run(name: &str, target: &str, rate: f64) -> BenchmarkRun {
-        let latency =
-            |p50: f64| LatencySummary { p50: Some(p50), p99: Some(2.0 * p50), ..LatencySummary::default() };
-        let operation = |name: &str| OperationStatus {
-            operation: name.into(),
-            count: 10,
-            operations_per_second: dragstrip_results::statistics::spread(&[rate]).unwrap(),
-            tool_operations_per_second: Some(0.5 * rate),
-            bytes_per_second: 2_500_000.0,
-            hits: Some(9),
-            misses: Some(1),
-            errors: 0,
-            latency_milliseconds: latency(0.125),
-        };
-        let mut run = BenchmarkRun::new(
-            name,
-            dragstrip_crds::BenchmarkRunSpec {
-                target: dragstrip_crds::run::Target { datastore_ref: None, datastore: None, external: None },
-                phases: vec![],
-                repetitions: 1,
-                max_retries: 1,
-                clients: ClientsSpec::default(),
-                timeout: "1m".parse().unwrap(),
-                requirements: vec![],
-                calibrate: false,
-                ttl_after_finished: None,
-                cancel: false,
-            },
-        );
-        run.status = Some(dragstrip_crds::BenchmarkRunStatus {
-            message: Some("all 1 measurements are stored".into()),
-            target: Some(dragstrip_crds::run::TargetStatus { name: target.into(), ..Default::default() }),
-            phases: vec![PhaseStatus {
-                name: "read".into(),
-                tool: dragstrip_crds::run::ToolStatus::default(),
-                operations: vec![operation("GET"), operation("TOTAL")],
-                repetitions: vec![],
-                verdict: Some(dragstrip_crds::run::Verdict::Valid),
-                reasons: vec![],
-                limited_by: None,
-                metrics: vec![],
-                batches: None,
-                schedule: None,
-                search: None,
-                server_memory: None,
-                cost_per_million_operations_usd: None,
-                warmup_seconds: None,
-                loaded_keys: None,
-                notes: vec![],
-            }],
-            ..Default::default()
-        });
-        run
+/// Makes the report of what is named.
+pub async fn command(cluster: &Cluster, options: &Options) -> Result<ExitCode, Error> {
+    let subjects = cluster.subjects(&cluster::given(&options.names)?).await?;
+    let runs = runs(&subjects);
+    if options.results {
+        return stored(cluster, &runs).await;
     }
-
-    #[test]
-    fn latencies_and_bytes_that_are_not_known_are_dashes() {
-        let mut run = run("a", "redis", 10.0);
-        if let Some(status) = &mut run.status {
-            status.phases[0].operations[0].bytes_per_second = 0.0;
-        }
-        let text = report(&[run]);
-        assert!(text.contains("0.125") && text.contains("0.250"), "{text}");
-        let unknown = text.matches("---").count();
-        assert_eq!(unknown, 5, "±95 %, mean, p99.9, maximum and bytes were not told:\n{text}");
-        assert!(!text.contains("0.000") && !text.contains("0.00 "), "{text}");
+    if runs.is_empty() && !options.pods {
+        let document = document_of(cluster, subjects).await?;
+        write(&rendered(&document, options.format), options.output_file.as_deref())?;
+        return Ok(if document.rows.is_empty() { ExitCode::from(1) } else { ExitCode::SUCCESS });
     }
-
-    #[test]
-    fn the_tools_own_rate_stands_beside_ours() {
-        let text = report(&[run("a", "redis", 151_234.4)]);
-        assert!(text.contains("Tool's own") && text.contains("75,617"), "{text}");
+    let input = gather::of(cluster, subjects).await?;
+    let pods: Vec<String> = input
+        .entries
+        .iter()
+        .filter(|_| options.pods)
+        .map(|entry| format!("\n{}", details::pods::table(&entry.run.name_any(), &entry.results)))
+        .collect();
+    let measured = |run: &BenchmarkRun| run.status.as_ref().is_some_and(|status| !status.phases.is_empty());
+    let complete = !input.entries.is_empty() && input.entries.iter().all(|entry| measured(&entry.run));
+    let mut text = rendered(&build(input), options.format);
+    if options.format == Format::Text {
+        text = text + &details::of(&runs) + &pods.concat();
     }
-
-    #[test]
-    fn operations_without_a_total_are_all_shown() {
-        let mut run = run("a", "redis", 10.0);
-        if let Some(status) = &mut run.status {
-            status.phases[0].operations[1].operation = "SET".into();
-        }
-        let text = report(&[run]);
-        assert!(text.contains("GET") && text.contains("SET") && !text.contains("TOTAL"), "{text}");
-    }
-
-    #[test]
-    fn runs_stand_side_by_side_under_their_phase() {
-        let text = report(&[run("a", "redis", 151_234.4), run("b", "valkey", 160_000.0)]);
-        let lines: Vec<&str> = text.lines().filter(|line| line.contains("GET")).collect();
-        assert_eq!(lines.len(), 2, "{text}");
-        assert!(
-            lines[0].contains("redis") && lines[0].contains("151,234") && lines[0].contains("0.250"),
-            "{text}"
-        );
-        assert!(lines[1].contains("valkey") && lines[1].contains("160,000"), "{text}");
-        assert!(!text.contains("TOTAL"), "a total of one operation says nothing new:\n{text}");
-        assert!(text.contains("a: Pending - all 1 measurements are stored"), "{text}");
-    }
+    write(&text, options.output_file.as_deref())?;
+    Ok(if complete { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }

@@ -1,6 +1,7 @@
 //! The stored results that a run's status points to. Needs the client.
 
-use dragstrip_crds::{BenchmarkRun, run::PhaseStatus};
+use dragstrip_crds::{BenchmarkRun, BenchmarkSuite, run::PhaseStatus};
+use dragstrip_report::document::Document;
 use dragstrip_results::{result::RepetitionResult, stored};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client, ResourceExt, api::ListParams};
@@ -18,18 +19,46 @@ pub enum Error {
     /// What it holds cannot be understood.
     #[error("failed to read the result in ConfigMap {1}")]
     Unpack(#[source] stored::Error, String),
+    /// The report is none.
+    #[error("failed to read the report in ConfigMap {1}")]
+    Report(#[source] serde_json::Error, String),
 }
+
+/// Under which key a suite's report begins.
+const REPORT: &str = "report.json.gz";
 
 async fn get(api: &Api<ConfigMap>, name: &str) -> Result<ConfigMap, Error> {
     api.get(name).await.map_err(|error| Error::Read(Box::new(error), name.to_owned()))
 }
 
-async fn result(api: &Api<ConfigMap>, name: &str) -> Result<RepetitionResult, Error> {
-    let first = get(api, name).await?;
+/// The other ConfigMaps that hold what begins in `first`, by name.
+async fn later(api: &Api<ConfigMap>, first: &ConfigMap) -> Result<BTreeMap<String, ConfigMap>, Error> {
     let mut later = BTreeMap::new();
-    for part in stored::later_parts(&first) {
+    for part in stored::later_parts(first) {
         later.insert(part.clone(), get(api, &part).await?);
     }
+    Ok(later)
+}
+
+/// The report that is stored with `suite`; `None` where there is none yet.
+pub async fn report_of(
+    client: &Client,
+    namespace: &str,
+    suite: &BenchmarkSuite,
+) -> Result<Option<Document>, Error> {
+    let place = suite.status.as_ref().and_then(|status| status.report.as_ref());
+    let Some(place) = place else { return Ok(None) };
+    let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
+    let first = get(&api, &place.config_map).await?;
+    let later = later(&api, &first).await?;
+    let json = stored::decompress(&first, REPORT, |part| later.get(part));
+    let json = json.map_err(|error| Error::Unpack(error, first.name_any()))?;
+    serde_json::from_slice(&json).map(Some).map_err(|error| Error::Report(error, first.name_any()))
+}
+
+async fn result(api: &Api<ConfigMap>, name: &str) -> Result<RepetitionResult, Error> {
+    let first = get(api, name).await?;
+    let later = later(api, &first).await?;
     stored::unpack(&first, |part| later.get(part)).map_err(|error| Error::Unpack(error, first.name_any()))
 }
 

@@ -196,9 +196,9 @@ pub struct CustomPort {
     pub port: i32,
 }
 
-/// A server of any kind. In `command` and `args`, `$(POD_NAME)`, `$(ORDINAL)`
-/// (from 0), `$(MEMBERS)` (their number), `$(POD_IP)` and `$(SERVICE)` (the
-/// domain in which every member is POD_NAME.SERVICE: NAME.NAMESPACE.svc) are put
+/// A server of any kind. In `command` and `args`, `$(POD_NAME)`, `$(DATASTORE)` (its
+/// NAME), `$(ORDINAL)` (from 0), `$(MEMBERS)` (their number), `$(POD_IP)` and `$(SERVICE)`
+/// (the domain in which every member is POD_NAME.SERVICE: NAME.NAMESPACE.svc) are put
 /// in. The members' pods are named after the Datastore: NAME-0, NAME-1, ...: see
 /// status.members. Only /data and /tmp can be written to.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, KubeSchema)]

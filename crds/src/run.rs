@@ -1,23 +1,32 @@
 //! `BenchmarkRun`: phases of load against one target, measured and judged.
 
+mod comparability;
+mod measured;
+mod memory;
 mod search;
 mod status;
 mod verdict;
 
+pub use comparability::{ComparabilityStatus, Fact};
+pub use measured::{
+    CostStatus, Headline, OperationStatus, PhaseStatus, RepetitionStatus, RetryStatus, ServerMemoryStatus,
+    ToolStatus,
+};
+pub use memory::{MemoryMoment, MemoryReading, MemorySpec, SUM};
 pub use search::{
     HALVINGS, KneeReason, KneeStatus, MOST_POINTS, Raise, SearchPointStatus, SearchSpec, SearchStatus,
     ShareStatus, Until,
 };
 pub use status::{
-    BenchmarkRunStatus, ClockStatus, CostStatus, FailureStatus, GrafanaStatus, Headline, NodeStatus,
-    NoiseStatus, OperationStatus, PhaseStatus, Progress, QueueStatus, RepetitionStatus, RetryStatus,
-    RunPhase, RunReference, ServerMemoryStatus, SetbackStatus, TargetStatus, ToolStatus,
+    BenchmarkRunStatus, ClockStatus, FailureStatus, GrafanaStatus, NodeStatus, NoiseStatus, Progress,
+    ProvenanceStatus, QueueStatus, RunPhase, RunReference, SetbackStatus, TargetStatus,
 };
 pub use verdict::{CheckName, Level, LimitedBy, Limiter, Requirement, Verdict, VerdictReason};
 
 use crate::{
     datastore::{DatastoreSpec, Placement, SecretKeyReference, ServerProtocol},
     pod::{CpuSettings, HUGEPAGES_MESSAGE, HUGEPAGES_RULE, PodSettings},
+    thresholds::Threshold,
     units::{Decimal, Period, decimal_between},
     workload::{BullmqSpec, ExecSpec, LoadSpec, LoadgenSpec, MemtierSpec},
 };
@@ -135,6 +144,8 @@ pub struct Target {
         .message("search measures each value for the same time: set loadgen.duration or memtier.testTime"),
     validation = Rule::new("!has(self.search) || !has(self.memtier) || self.search.raise != 'Rate' && !has(self.search.rates)")
         .message("search with raise Rate, or with rates, needs the open loop of loadgen: memtier has none"),
+    validation = Rule::new("!has(self.search) || !has(self.memory)")
+        .message("memory.settle is for a phase that measures one value: after a search it would be read once for each of its points; declare it on a phase without search"),
     validation = Rule::new("!has(self.search) || self.name.size() <= 16")
         .message("the name of a phase with search has at most 16 characters: its Jobs' names have the number of the point too"),
 )]
@@ -188,6 +199,10 @@ pub struct PhaseSpec {
     /// phase's figures are those at the value found.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub search: Option<SearchSpec>,
+    /// Read the servers' memory once more a while after the phase, such as `{settle: 60s}`.
+    /// Only right after the phase when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<MemorySpec>,
 }
 
 /// What becomes of a run of which a phase failed. It is Failed in the end either way.
@@ -329,10 +344,11 @@ fn timeout_rule() -> String {
         seconds("has(p.bullmq)", "p.bullmq.duration"),
         seconds("has(p.exec) && has(p.exec.duration)", "p.exec.duration"),
     ];
+    let settle = seconds("has(p.memory)", "p.memory.settle");
     // As BullmqSpec::stages: the readers load after the writers, for as long.
     let stages = "(has(p.bullmq) && p.bullmq.mode == 'Published' && p.bullmq.writers > 0 && p.bullmq.readers > 0 ? 2 : 1)";
     format!(
-        "!{} || self.phases.map(p, ({}) * {stages}).sum() * self.repetitions <= duration(self.timeout).getSeconds()",
+        "!{} || self.phases.map(p, ({}) * {stages} + {settle}).sum() * self.repetitions <= duration(self.timeout).getSeconds()",
         is_duration("self.timeout"),
         declared.join(" + ")
     )
@@ -369,10 +385,10 @@ fn default_timeout() -> Period {
     printcolumn(name = "Target", type_ = "string", json_path = ".status.target.name"),
     printcolumn(name = "Done", type_ = "integer", json_path = ".status.progress.measured"),
     printcolumn(name = "Of", type_ = "integer", json_path = ".status.progress.total"),
-    printcolumn(name = "Ops/s", type_ = "string", json_path = ".status.headline.operationsPerSecond"),
-    printcolumn(name = "p99 us", type_ = "string", json_path = ".status.headline.p99Microseconds"),
+    printcolumn(name = "Ops/s", type_ = "integer", json_path = ".status.headline.throughput"),
+    printcolumn(name = "p99 us", type_ = "integer", json_path = ".status.headline.p99LatencyMicroseconds"),
     printcolumn(name = "Verdict", type_ = "string", json_path = ".status.verdict"),
-    printcolumn(name = "Limited by", type_ = "string", json_path = ".status.headline.limitedBy", priority = 1),
+    printcolumn(name = "Limited by", type_ = "string", json_path = ".status.headline.limiter", priority = 1),
     printcolumn(name = "Passed", type_ = "string", json_path = ".status.conditions[?(@.type==\"Passed\")].status"),
     printcolumn(name = "Message", type_ = "string", json_path = ".status.message", priority = 1),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
@@ -383,7 +399,7 @@ fn default_timeout() -> Period {
     selectable = ".status.grafana.pending",
     validation = Rule::new("self.metadata.name.matches('^[a-z0-9]([-a-z0-9]{0,31}[a-z0-9])?$')")
         .message("metadata.name must be at most 33 characters of a-z, 0-9 and -: the Jobs' names are made from it"),
-    validation = Rule::new("!has(oldSelf.status) || !has(oldSelf.status.startedAt) || (self.spec.target == oldSelf.spec.target && self.spec.phases == oldSelf.spec.phases && self.spec.repetitions == oldSelf.spec.repetitions && self.spec.maxRetries == oldSelf.spec.maxRetries && self.spec.clients == oldSelf.spec.clients && self.spec.timeout == oldSelf.spec.timeout && (has(self.spec.requirements) ? self.spec.requirements : []) == (has(oldSelf.spec.requirements) ? oldSelf.spec.requirements : []))")
+    validation = Rule::new("!has(oldSelf.status) || !has(oldSelf.status.startedAt) || (self.spec.target == oldSelf.spec.target && self.spec.phases == oldSelf.spec.phases && self.spec.repetitions == oldSelf.spec.repetitions && self.spec.maxRetries == oldSelf.spec.maxRetries && self.spec.clients == oldSelf.spec.clients && self.spec.timeout == oldSelf.spec.timeout && (has(self.spec.requirements) ? self.spec.requirements : []) == (has(oldSelf.spec.requirements) ? oldSelf.spec.requirements : []) && (has(self.spec.thresholds) ? self.spec.thresholds : []) == (has(oldSelf.spec.thresholds) ? oldSelf.spec.thresholds : []) && (has(self.spec.headline) ? self.spec.headline : '') == (has(oldSelf.spec.headline) ? oldSelf.spec.headline : ''))")
         .message("the run has started: only cancel and ttlAfterFinished may change; make a new BenchmarkRun for other settings"),
 )]
 #[cfg_attr(any(test, feature = "cel"), kube(cel))]
@@ -391,8 +407,8 @@ fn default_timeout() -> Period {
 #[x_kube(
     validation = Rule::new("!has(self.target.external) || self.target.external.allowFlush || self.phases.all(p, !p.flush)")
         .message("flush: true would empty an external server: set target.external.allowFlush: true if that is meant"),
-    validation = Rule::new("!has(self.target.external) || self.target.external.protocol == 'Resp' || self.phases.all(p, has(p.exec) && !p.flush && !has(p.load))")
-        .message("a target with protocol Tcp can only be loaded by exec phases, without flush and load"),
+    validation = Rule::new("!has(self.target.external) || self.target.external.protocol == 'Resp' || self.phases.all(p, has(p.exec) && !p.flush && !has(p.load) && !has(p.memory))")
+        .message("a target with protocol Tcp can only be loaded by exec phases, without flush, load and memory"),
     validation = Rule::new("!has(self.clients) || !has(self.clients.placement) || !has(self.clients.placement.sameNodeAs) || !has(self.target.external) && (!has(self.target.datastoreRef) || self.target.datastoreRef.name == self.clients.placement.sameNodeAs)")
         .message("clients share a node with the Datastore that they load and with no other: name the target in clients.placement.sameNodeAs, or leave it out")
         .field_path(".clients"),
@@ -402,8 +418,17 @@ fn default_timeout() -> Period {
     validation = Rule::new("!has(self.calibrate) || !self.calibrate || self.repetitions >= 3")
         .message("calibrate: true needs repetitions: 3 or more: fewer say nothing of how equal runs differ")
         .field_path(".repetitions"),
+    validation = Rule::new("!has(self.headline) || self.phases.exists(p, p.name == self.headline)")
+        .message("headline names no phase of this run: write the name of one of phases, or leave it out for the last with a throughput")
+        .field_path(".headline"),
+    validation = Rule::new("!has(self.thresholds) || self.thresholds.all(t, !has(t.phase) || self.phases.exists(p, p.name == t.phase))")
+        .message("a threshold names no phase of this run: write the name of one of phases, or leave phase out for all of them")
+        .field_path(".thresholds"),
+    validation = Rule::new("!has(self.thresholds) || self.thresholds.all(t, !has(t.relativeTo) || t.relativeTo == 'Nothing')")
+        .message("a run has no baseline: leave relativeTo out, or make a BenchmarkSuite with a baseline")
+        .field_path(".thresholds"),
     validation = Rule::new(timeout_rule())
-        .message(Message::Expression("'timeout is ' + self.timeout + ', shorter than the declared load (warmup and duration of all phases, times repetitions; of bullmq in mode Published with readers twice, since they load after the writers): raise timeout, or measure less'".into()))
+        .message(Message::Expression("'timeout is ' + self.timeout + ', shorter than the declared load (warmup, duration and settle time of all phases, times repetitions; of bullmq in mode Published with readers twice, since they load after the writers): raise timeout, or measure less'".into()))
         .field_path(".timeout"),
 )]
 pub struct BenchmarkRunSpec {
@@ -429,8 +454,8 @@ pub struct BenchmarkRunSpec {
     #[serde(default)]
     pub clients: ClientsSpec,
     /// Longest time the run may take, such as 30s, 5m or 1h30m, not counting the wait for
-    /// other runs. At least the warmup and duration of all phases (of bullmq in mode
-    /// Published with readers both twice) times repetitions; of a search, which takes up to
+    /// other runs. At least the warmup, duration and settle time of all phases (of bullmq in
+    /// mode Published with readers the first two twice) times repetitions; of a search, which takes up to
     /// 24 times as long, those of one point.
     /// Default 30m.
     #[serde(default = "default_timeout")]
@@ -447,6 +472,17 @@ pub struct BenchmarkRunSpec {
     /// runs there, which tell it in `status.noise`. Needs 3 repetitions or more. Default false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub calibrate: bool,
+    /// Bounds that the figures must keep, such as
+    /// `[{metric: P99Milliseconds, phase: read, maximum: "1.2"}]`: the run's condition Passed
+    /// is False, and names them, where one is not kept. None when absent.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64))]
+    pub thresholds: Vec<Threshold>,
+    /// The phase whose figures are the run's own at a glance: in kubectl's columns and
+    /// `status.headline`. When absent the last measured one that has a throughput.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 20))]
+    pub headline: Option<String>,
     /// Remove the run this long after it finished, such as 24h. Kept when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ttl_after_finished: Option<Period>,

@@ -213,5 +213,6 @@ export const rate = (metric: string, ...matchers: string[]): string =>
 /** A percentile of a histogram, from 0 to 1, for each combination of `labels`. */
 export function quantile(fraction: number, labels: readonly string[], metric: string, ...matchers: string[]): string {
   const buckets = rate(`${metric}_bucket`, ...matchers);
-  return `histogram_quantile(${String(fraction)}, sum by (${["le", ...labels].join(", ")}) (${buckets}))`;
+  // Where nothing was counted a quantile is no number, which is no point: the comparison leaves it out.
+  return `histogram_quantile(${String(fraction)}, sum by (${["le", ...labels].join(", ")}) (${buckets})) >= 0`;
 }

@@ -109,6 +109,7 @@ pub fn resource(kind: &str) -> Result<kube::api::ApiResource> {
     let (group, version, plural) = match kind {
         "Datastore" => ("dragstrip.dev", "v1alpha1", "datastores"),
         "BenchmarkRun" => ("dragstrip.dev", "v1alpha1", "benchmarkruns"),
+        "BenchmarkSuite" => ("dragstrip.dev", "v1alpha1", "benchmarksuites"),
         other => bail!("the tests make no {other}"),
     };
     Ok(kube::api::ApiResource {

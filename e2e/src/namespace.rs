@@ -14,7 +14,7 @@ use dragstrip_crds::{BenchmarkRun, Datastore, conditions, conditions::types::REA
 use futures::FutureExt;
 use k8s_openapi::{
     NamespaceResourceScope,
-    api::{core::v1::Namespace, rbac::v1::RoleBinding},
+    api::{batch::v1::Job, core::v1::Namespace, rbac::v1::RoleBinding},
 };
 use kube::{
     Api, Client, Resource, ResourceExt,
@@ -27,7 +27,7 @@ use std::{
     future::Future,
     panic::{AssertUnwindSafe, resume_unwind},
     sync::Arc,
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 /// A test's namespace.
@@ -244,10 +244,25 @@ impl Env {
 
     /// Waits until load runs in the run's phase called `of`.
     pub async fn load_runs(&self, name: &str, of: &str, within: Duration) -> Result<BenchmarkRun> {
-        self.run_is(name, &format!("load of phase {of} running"), within, |run| {
+        let what = format!("load of phase {of} running");
+        let told = |run: &BenchmarkRun| {
             phase(run) == RunPhase::Running && message(run).starts_with(&format!("phase {of},"))
+        };
+        let run = self.run_is(name, &what, within, told).await?;
+        // Runners are told a second and more before the load begins: what a test does to a
+        // server until then may be over when it does.
+        let labels = format!("dragstrip.dev/run={name},dragstrip.dev/phase={of}");
+        until(&format!("the load of phase {of} of {name} to begin"), within, async || {
+            let jobs = self.labelled::<Job>(&labels).await?;
+            let starts = jobs.iter().filter_map(|job| {
+                job.annotations().get("dragstrip.dev/start-at-unix-nanos")?.parse::<u128>().ok()
+            });
+            let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.as_nanos();
+            let begun = starts.max().is_some_and(|start| now > start);
+            Ok(if begun { Look::Done(()) } else { Look::NotYet("not yet".to_owned()) })
         })
-        .await
+        .await?;
+        Ok(run)
     }
 
     /// All objects of one kind that carry the label `label`.

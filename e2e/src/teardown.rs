@@ -2,7 +2,7 @@
 
 use crate::{Env, Look, operator, until};
 use anyhow::Result;
-use dragstrip_crds::{BenchmarkRun, Datastore};
+use dragstrip_crds::{BenchmarkRun, BenchmarkSuite, Datastore};
 use k8s_openapi::{
     NamespaceResourceScope,
     api::{
@@ -25,13 +25,15 @@ const CLIENTS: &str = "dragstrip.dev/run";
 /// How long what runs and Datastores made may take to go.
 const GONE_WITHIN: Duration = Duration::from_secs(60);
 
-/// Deletes all runs, passes the turn to send load on when they are gone, deletes
+/// Deletes all suites and runs, passes the turn to send load on when they are gone, deletes
 /// all Datastores, waits until nothing of theirs is left, and deletes the
 /// namespace. Kubernetes takes five seconds for that, whatever is in it; nothing
 /// is gained by waiting for an empty one.
 pub(crate) async fn remove(env: &Env) -> Result<()> {
     let stopped = until(&format!("no load of namespace {} left", env.namespace), GONE_WITHIN, || async {
         let all = (DeleteParams::background(), ListParams::default());
+        // First: they make runs.
+        env.api::<BenchmarkSuite>().delete_collection(&all.0, &all.1).await?;
         env.api::<BenchmarkRun>().delete_collection(&all.0, &all.1).await?;
         Ok(nothing(&load(env).await?))
     })

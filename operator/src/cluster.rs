@@ -11,6 +11,7 @@ pub mod lease;
 pub mod metadata;
 pub mod nodes;
 pub mod order_key;
+pub mod own_leases;
 pub mod own_writes;
 pub mod pods;
 pub mod retry;

@@ -3,16 +3,20 @@
 
 use crate::{
     cluster::{
-        agents::Agents, events::Announcer, metadata::Known, own_writes::OwnWrites, retry::Retries,
-        scope::Scope, world::World,
+        agents::Agents, events::Announcer, metadata::Known, own_leases::OwnLeases, own_writes::OwnWrites,
+        retry::Retries, scope::Scope, world::World,
     },
     metrics::{Metrics, Prices},
     policy::Policy,
     run::{Remembered, Unread},
     sinks::Sinks,
+    suite,
 };
 use dragstrip_results::{orders::OrderKey, protocol::LONGEST_LINGER_SECONDS};
-use k8s_openapi::api::core::v1::{LocalObjectReference, PodSpec};
+use k8s_openapi::api::{
+    coordination::v1::Lease,
+    core::v1::{LocalObjectReference, PodSpec},
+};
 use kube::Client;
 use std::sync::Arc;
 
@@ -29,6 +33,8 @@ pub struct Settings {
     pub order_key: Option<OrderKey>,
     /// What tenants may declare.
     pub policy: Policy,
+    /// Memory that the operator may take, where that is told.
+    pub memory_limit_bytes: Option<u64>,
     /// Namespace of the operator: the Leases of nodes are kept there.
     pub namespace: String,
     /// Where Datastores and runs are looked after.
@@ -90,8 +96,12 @@ pub struct Context {
     pub retries: Arc<Retries>,
     /// What was written last of each run.
     pub own_writes: Arc<OwnWrites>,
+    /// What was written last of each Lease.
+    pub own_leases: Arc<OwnLeases>,
     /// What is known of stored results.
     pub remembered: Arc<Remembered>,
+    /// What is known of suites under way.
+    pub suites: Arc<suite::Remembered>,
     /// Who else is told of results.
     pub sinks: Arc<Sinks>,
     /// What the cloud's metadata service said of nodes.
@@ -100,6 +110,13 @@ pub struct Context {
     pub prices: Arc<Prices>,
     /// Counters of the process.
     pub metrics: Metrics,
+}
+
+impl Context {
+    /// All Leases of ours as they are, as far as this process can know.
+    pub fn leases(&self) -> Vec<Arc<Lease>> {
+        self.own_leases.after(self.world.leases.state())
+    }
 }
 
 #[cfg(test)]
@@ -113,6 +130,7 @@ mod tests {
             memtier_image: "example.com/memtier:2".into(),
             bullmq_image: "example.com/bullmq:3".into(),
             order_key: None,
+            memory_limit_bytes: None,
             policy: serde_json::from_value(json!({"heldByApiserver": true})).unwrap(),
             namespace: "dragstrip-system".into(),
             scope: Scope::default(),

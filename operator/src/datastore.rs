@@ -1,16 +1,17 @@
 //! The Datastore controller.
 
 mod apply;
-mod build;
+pub(crate) mod build;
 pub mod engines;
 mod fetch;
+pub mod offline;
 pub mod placement;
 mod plan;
 pub mod resources;
 mod shape;
 mod status;
 mod trouble;
-pub(crate) mod validate;
+pub mod validate;
 pub mod verify;
 
 pub(crate) use build::{

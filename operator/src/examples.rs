@@ -10,20 +10,24 @@ use crate::{
         resources::{DAEMONS, of_client, of_helper, of_pod},
     },
     run::{self, validate::client_needs},
+    suite::expand::expand,
 };
-use dragstrip_crds::{BenchmarkRun, Datastore, DatastoreSpec, datastore::Placement};
+use dragstrip_crds::{
+    BenchmarkRun, BenchmarkRunSpec, BenchmarkSuite, Datastore, DatastoreSpec, datastore::Placement,
+};
 use k8s_openapi::{api::core::v1::Node, apimachinery::pkg::api::resource::Quantity};
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
 };
 
 fn manifests(directory: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
-    entries.flat_map(|path| if path.is_dir() { manifests(&path) } else { vec![path] }).collect()
+    let found = entries.flat_map(|path| if path.is_dir() { manifests(&path) } else { vec![path] });
+    found.filter(|path| path.extension().is_some_and(|extension| extension == "yaml")).collect()
 }
 
 /// Whether `object` is of one of the project's own kinds; certificates are cert-manager's.
@@ -53,6 +57,20 @@ fn run_complaint(declared: &BenchmarkRun) -> Result<(), String> {
     run::validate::validate(declared).map(drop).map_err(|invalid| invalid.to_string())
 }
 
+/// The first run of each variant as the apiserver would see it. The rules of the suite's own
+/// schema, which holds a run's twice, are left to the apiserver: they take a minute.
+fn suite_complaint(declared: &BenchmarkSuite) -> Result<(), String> {
+    let runs = expand(declared).map_err(|invalid| invalid.to_string())?.runs;
+    let mut seen = BTreeSet::new();
+    let firsts = runs.into_iter().filter(|run| seen.insert(run.cell.variant.clone()));
+    firsts.into_iter().try_for_each(|child| {
+        let mut run = BenchmarkRun::new(&child.name, child.spec);
+        run.metadata.namespace = Some("races".to_owned());
+        run.metadata.uid = Some("uid".to_owned());
+        run_complaint(&run).map_err(|why| format!("{}: {why}", child.name))
+    })
+}
+
 /// What admission or the operator says against `object`, as the apiserver would hand it over.
 fn complaint(mut object: Value) -> String {
     object["metadata"]["namespace"] = json!("races");
@@ -64,17 +82,25 @@ fn complaint(mut object: Value) -> String {
         Some("BenchmarkRun") => serde_json::from_value(object)
             .map_err(|error| error.to_string())
             .and_then(|it| run_complaint(&it)),
+        Some("BenchmarkSuite") => serde_json::from_value(object)
+            .map_err(|error| error.to_string())
+            .and_then(|it| suite_complaint(&it)),
         other => Err(format!("kind {other:?} is not one of the project's")),
     };
     taken.err().unwrap_or_default()
 }
 
 /// vCPUs and GiB of the instance types that examples name.
-const INSTANCE_TYPES: [(&str, u32, f64); 4] = [
+const INSTANCE_TYPES: [(&str, u32, f64); 9] = [
     ("c6gn.12xlarge", 48, 96.0),
+    ("c6in.12xlarge", 48, 96.0),
+    ("c7gn.12xlarge", 48, 96.0),
     ("c7gn.16xlarge", 64, 128.0),
     ("c7i.2xlarge", 8, 16.0),
+    ("c7i.8xlarge", 32, 64.0),
     ("c7i.16xlarge", 64, 128.0),
+    ("m7i.12xlarge", 48, 192.0),
+    ("r6a.metal", 192, 1536.0),
 ];
 
 /// The node that EKS makes of an instance type. Its kubelet keeps 6% of the first CPU
@@ -112,13 +138,18 @@ fn server_fits(spec: &DatastoreSpec) -> Result<(), String> {
     })
 }
 
-fn clients_fit(declared: &BenchmarkRun) -> Result<(), String> {
-    let clients = &declared.spec.clients;
-    let requested = of_client(clients, client_needs(&declared.spec, false)).requests;
+fn clients_fit(spec: &BenchmarkRunSpec) -> Result<(), String> {
+    let clients = &spec.clients;
+    let requested = of_client(clients, client_needs(spec, false)).requests;
     fits(&clients.placement, |_| {
         vec![Room::of(requested.as_ref()), Room::of(of_helper().requests.as_ref())]
     })?;
-    declared.spec.target.datastore.as_ref().map_or(Ok(()), server_fits)
+    spec.target.datastore.as_ref().map_or(Ok(()), server_fits)
+}
+
+fn suite_fits(suite: &BenchmarkSuite) -> Result<(), String> {
+    let runs = expand(suite).map_err(|invalid| invalid.to_string())?.runs;
+    runs.iter().try_for_each(|run| clients_fit(&run.spec).map_err(|why| format!("{}: {why}", run.name)))
 }
 
 /// Every object of the project's kinds in examples/, with its file.
@@ -147,15 +178,18 @@ fn every_example_is_admitted_and_passes_the_operators_own_rules() {
 fn every_example_fits_the_machines_that_it_names() {
     let mut named = 0;
     for (file, object) in objects() {
-        named += usize::from(object.to_string().contains("node.kubernetes.io/instance-type"));
-        let fit = if object["kind"] == "Datastore" {
-            server_fits(&serde_json::from_value::<Datastore>(object).unwrap().spec)
-        } else {
-            clients_fit(&serde_json::from_value(object).unwrap())
+        let text = object.to_string();
+        named += usize::from(
+            ["node.kubernetes.io/instance-type", "instanceType"].iter().any(|n| text.contains(n)),
+        );
+        let fit = match object["kind"].as_str() {
+            Some("Datastore") => server_fits(&serde_json::from_value::<Datastore>(object).unwrap().spec),
+            Some("BenchmarkSuite") => suite_fits(&serde_json::from_value(object).unwrap()),
+            _ => clients_fit(&serde_json::from_value::<BenchmarkRun>(object).unwrap().spec),
         };
         assert_eq!(fit, Ok(()), "{}", file.display());
     }
-    assert!(named >= 2, "examples name no machines any more: this test is idle");
+    assert!(named >= 10, "examples name no machines any more: this test is idle");
 }
 
 #[test]
@@ -169,4 +203,18 @@ fn an_example_that_asks_for_all_of_a_machine_is_found() {
         complaint.starts_with("it requests 48.05 CPUs") && complaint.contains("has 47.81"),
         "{complaint}"
     );
+}
+
+#[test]
+fn the_index_names_every_example() {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples");
+    let index = fs::read_to_string(directory.join("README.md")).unwrap();
+    for part in [directory.clone(), directory.join("published")] {
+        for entry in fs::read_dir(part).unwrap() {
+            let path = entry.unwrap().path();
+            let link = format!("({})", path.strip_prefix(&directory).unwrap().display());
+            let own = ["(README.md)", "(published)"].contains(&link.as_str());
+            assert!(own || index.contains(&link), "examples/README.md does not name {link}");
+        }
+    }
 }

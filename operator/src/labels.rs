@@ -12,8 +12,17 @@ pub const CLIENT: &str = "client";
 pub const DATASTORE: &str = "dragstrip.dev/datastore";
 /// Name of the BenchmarkRun an object belongs to.
 pub const RUN: &str = "dragstrip.dev/run";
-/// Label that people give a BenchmarkRun: the suite it belongs to, told with its metrics.
+/// Label on a BenchmarkRun: the suite it belongs to, told with its metrics. People may give it
+/// to runs of their own.
 pub const SUITE: &str = "dragstrip.dev/suite";
+/// Uid of the BenchmarkSuite that made the object.
+pub const SUITE_UID: &str = "dragstrip.dev/suite-uid";
+/// Digest of the combination that a suite's run measures.
+pub const CELL: &str = "dragstrip.dev/cell";
+/// Annotation on a suite's run: that combination in words.
+pub const CELL_WORDS: &str = "dragstrip.dev/cell-in-words";
+/// Annotation on a round of a suite with a schedule: the time that it was made for.
+pub const SCHEDULED_AT: &str = "dragstrip.dev/scheduled-at";
 /// Label on client pods whose run lets them share the node of the server that they load.
 pub const SHARES_SERVER_NODE: &str = "dragstrip.dev/shares-server-node";
 /// Uid of that run: a later run of the same name is another run.
@@ -66,6 +75,8 @@ pub const DATASTORE_MANAGER: &str = "dragstrip/datastore";
 pub const DECODING_MANAGER: &str = "dragstrip/decoding";
 /// Field manager of the BenchmarkRun controller.
 pub const RUN_MANAGER: &str = "dragstrip/run";
+/// Field manager of the BenchmarkSuite controller.
+pub const SUITE_MANAGER: &str = "dragstrip/suite";
 /// Field manager of what Grafana was told.
 pub const GRAFANA_MANAGER: &str = "dragstrip/grafana";
 

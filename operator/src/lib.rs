@@ -15,5 +15,8 @@ pub mod metrics;
 mod pod_settings;
 pub mod policy;
 pub mod process;
+#[cfg(test)]
+mod published;
 pub mod run;
 pub mod sinks;
+pub mod suite;

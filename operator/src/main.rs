@@ -25,8 +25,10 @@ use std::{
     process::ExitCode,
     sync::Arc,
     task,
+    time::Duration,
 };
-use tower::{Service, layer::layer_fn, limit::ConcurrencyLimitLayer};
+use tokio::time::timeout;
+use tower::{BoxError, Service, layer::layer_fn, limit::ConcurrencyLimitLayer};
 use tracing_subscriber::EnvFilter;
 
 /// Dragstrip's operator: Datastores and BenchmarkRuns.
@@ -82,6 +84,9 @@ struct Arguments {
     /// Runs that have ended and whose metrics are shown, the newest; 0 for none.
     #[arg(long, env = "DRAGSTRIP_METRICS_MAX_RUNS", default_value_t = 200)]
     metrics_max_runs: usize,
+    /// Memory that this process may take: suites whose report would need more are refused.
+    #[arg(long, env = "DRAGSTRIP_MEMORY_LIMIT_BYTES")]
+    memory_limit_bytes: Option<u64>,
     /// A CSV table with the columns `instance_type` and `usd_per_hour`, added to the prices that are known.
     #[arg(long, env = "DRAGSTRIP_PRICES_FILE")]
     prices_file: Option<PathBuf>,
@@ -100,7 +105,7 @@ struct Arguments {
 }
 
 /// Where a request fails the caller says so; kube's client would log the whole body of the answer.
-const DEFAULT_FILTER: &str = "info,kube_client=error,kube_runtime=error";
+const DEFAULT_FILTER: &str = "info,kube=error";
 
 /// Requests to the apiserver under way at the same time: it serves others too.
 const MOST_IN_FLIGHT: usize = 64;
@@ -115,7 +120,11 @@ fn start_logs(plain: bool) {
     }
 }
 
-/// Counts requests: those that are answered by method and status, and those under way.
+/// The apiserver gives up after a minute; what it never answers would hold up who asked for ever.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(90);
+
+/// Counts requests: those that are answered by method and status, and those under way. What is
+/// not answered in time fails; a watch is answered when it begins.
 #[derive(Clone)]
 struct Counted<S> {
     inner: S,
@@ -125,13 +134,14 @@ struct Counted<S> {
 impl<S, B> Service<Request<Body>> for Counted<S>
 where
     S: Service<Request<Body>, Response = Response<B>, Future: Send + 'static>,
+    S::Error: Into<BoxError>,
 {
     type Response = S::Response;
-    type Error = S::Error;
-    type Future = BoxFuture<'static, Result<S::Response, S::Error>>;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<S::Response, BoxError>>;
 
-    fn poll_ready(&mut self, context: &mut task::Context<'_>) -> task::Poll<Result<(), S::Error>> {
-        self.inner.poll_ready(context)
+    fn poll_ready(&mut self, context: &mut task::Context<'_>) -> task::Poll<Result<(), BoxError>> {
+        self.inner.poll_ready(context).map_err(Into::into)
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
@@ -139,7 +149,8 @@ where
             (request.method().clone(), self.metrics.clone(), self.metrics.in_flight());
         let answer = self.inner.call(request);
         Box::pin(async move {
-            let answer = answer.await;
+            let answer = timeout(ANSWERED_WITHIN, answer).await;
+            let answer = answer.map_err(BoxError::from).and_then(|answer| answer.map_err(Into::into));
             drop(in_flight);
             let code = answer.as_ref().ok().map(|answer| answer.status().as_u16());
             metrics.requested(method.as_str(), code);
@@ -187,7 +198,9 @@ async fn start(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
         retries: Arc::default(),
         unread: Arc::default(),
         own_writes: Arc::default(),
+        own_leases: Arc::default(),
         remembered: Arc::default(),
+        suites: Arc::default(),
         announcer: Arc::new(Announcer::new(client.clone())),
         client,
         settings: Arc::new(Settings {
@@ -196,6 +209,7 @@ async fn start(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
             bullmq_image: arguments.bullmq_image,
             order_key: Some(order_key.public()),
             policy: arguments.policy,
+            memory_limit_bytes: arguments.memory_limit_bytes,
             namespace: arguments.namespace,
             scope,
             pull_policy: arguments.image_pull_policy,

@@ -38,7 +38,7 @@ pub enum MetricsError {
     Prometheus(#[from] prometheus::Error),
     /// The process could not be looked at.
     #[error("failed to read what the process uses")]
-    Process(#[from] procfs::ProcError),
+    Process(#[from] usage::ProcError),
 }
 
 /// How a reconcile ended.
@@ -232,7 +232,8 @@ impl Page {
         let known = |name: &str| instance_type(&self.world.nodes, name);
         let runs: Vec<Families> =
             under_way.iter().map(|run| runs::families(run, Detail::Whole, &known, &self.prices)).collect();
-        let mut parts = vec![&overview, &usage];
+        let suites = overview::suites(&self.world.suites.state());
+        let mut parts = vec![&overview, &usage, &suites];
         parts.extend(history::within(&ended, MOST_OF_HISTORY));
         parts.extend(&runs);
         Ok(Families::text(&parts) + &self.metrics.text()?)

@@ -10,31 +10,27 @@ use crate::{
     context::Context,
     datastore,
     metrics::Page,
-    run, sinks,
+    run, sinks, suite,
 };
 use axum::{Router, extract::State, http::StatusCode, response::IntoResponse, routing::get};
+use dragstrip_crds::{BenchmarkRun, BenchmarkSuite, Datastore};
 use futures::{Future, FutureExt, future::Shared};
 use jiff::Timestamp;
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::{
-    Api, Client,
-    runtime::wait::{await_condition, conditions::is_crd_established},
-};
+use kube::{Client, Resource};
 use std::{
+    borrow::Cow,
     net::SocketAddr,
     pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
 /// A step of the process that failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Waiting for a CRD failed.
-    #[error("failed to wait for the CRD {1}")]
-    AwaitCrd(#[source] kube::runtime::wait::Error, &'static str),
     /// The address could not be listened on.
     #[error("failed to listen on {1}")]
     Listen(#[source] std::io::Error, SocketAddr),
@@ -144,17 +140,47 @@ async fn serve(listen: SocketAddr, health: Health, shutdown: Shutdown) -> Result
     axum::serve(listener, router).with_graceful_shutdown(shutdown).await.map_err(Error::Serve)
 }
 
-/// Waits until both kinds are served, however long that takes: a chart may
-/// install CRDs after the operator, and exiting would only make a crash loop.
-async fn await_crds(client: &Client) -> Result<(), Error> {
-    let crds: Api<CustomResourceDefinition> = Api::all(client.clone());
-    for name in ["datastores.dragstrip.dev", "benchmarkruns.dragstrip.dev"] {
-        tracing::info!(crd = name, "waiting for the CRD");
-        await_condition(crds.clone(), name, is_crd_established())
-            .await
-            .map_err(|error| Error::AwaitCrd(error, name))?;
+/// How often the apiserver is asked what it serves, while it does not serve all kinds.
+const ASKED_EVERY: Duration = Duration::from_secs(1);
+
+/// The kinds of ours that the apiserver does not serve. Discovery tells it in a few lines; the
+/// CRDs themselves have 48 to 181 KB of JSON, and decoding them left 2.6 MB more in memory for good.
+async fn unserved(client: &Client) -> Result<Vec<Cow<'static, str>>, kube::Error> {
+    let served = match client.list_api_group_resources(&Datastore::api_version(&())).await {
+        Ok(list) => list.resources,
+        // A group without kinds is a bare path, answered in plain text: `is_not_found` wants a Status.
+        Err(kube::Error::Api(status)) if status.code == 404 => Vec::new(),
+        Err(error) => return Err(error),
+    };
+    let kinds = [Datastore::plural(&()), BenchmarkRun::plural(&()), BenchmarkSuite::plural(&())];
+    Ok(kinds.into_iter().filter(|kind| served.iter().all(|one| one.name != **kind)).collect())
+}
+
+/// Waits until every kind is served, however long that takes: a chart may install
+/// CRDs after the operator, an apiserver may come up after it, and exiting would only
+/// make a crash loop.
+async fn await_kinds(client: &Client) {
+    let mut told = None;
+    loop {
+        let state = match unserved(client).await {
+            Ok(missing) if missing.is_empty() => return,
+            Ok(missing) => Ok(missing.join(", ")),
+            Err(error) => Err(chain(&error)),
+        };
+        if told.as_ref() != Some(&state) {
+            match &state {
+                Ok(kinds) => tracing::info!(
+                    kinds,
+                    "waiting until the apiserver serves all kinds: are the CRDs installed?"
+                ),
+                Err(error) => {
+                    tracing::warn!(error, "the apiserver does not say which kinds it serves: asking again");
+                }
+            }
+        }
+        told = Some(state);
+        tokio::time::sleep(ASKED_EVERY).await;
     }
-    Ok(())
 }
 
 /// Why `leadership` was lost. Never ends where there is none to lose.
@@ -174,7 +200,7 @@ async fn lead(
     parts: Parts,
 ) -> Result<(), Error> {
     tokio::select! {
-        established = await_crds(&ctx.client) => established?,
+        () = await_kinds(&ctx.client) => {}
         () = parts.shutdown() => return Ok(()),
     }
     let mut leadership = None;
@@ -206,7 +232,10 @@ async fn controllers(ctx: Arc<Context>, mut feeds: Feeds, health: Health, parts:
     let datastores = datastore::controller(ctx.clone(), &mut feeds, &parts);
     let runs = run::controller(ctx.clone(), &mut feeds, &parts);
     let keeper = run::keeper(ctx.clone(), &mut feeds, &parts);
-    let expiry = run::expiry(ctx.clone(), &mut feeds, &parts);
+    let suites = suite::controller(ctx.clone(), &mut feeds, &parts);
+    let expiring = (ctx.world.expiring.clone(), ctx.world.expiring_suites.clone());
+    let expiry = run::expiry(ctx.clone(), &mut feeds.expiring, expiring.0, &parts);
+    let suite_expiry = run::expiry(ctx.clone(), &mut feeds.expiring_suites, expiring.1, &parts);
     let watches = tokio::spawn(feeds.run());
     tracing::info!("listing what there is");
     tokio::select! {
@@ -225,7 +254,9 @@ async fn controllers(ctx: Arc<Context>, mut feeds: Feeds, health: Health, parts:
         () = datastores => "datastore",
         () = runs => "run",
         () = keeper => "turn",
+        () = suites => "suite",
         () = expiry => "expiry",
+        () = suite_expiry => "expiry of suites",
         () = Box::pin(sinks::annotations::controller(ctx.clone(), &parts)) => "annotation",
         () = Box::pin(sinks::remote_write::sender(&ctx)) => "remote write",
         () = history => "history",

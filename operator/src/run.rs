@@ -18,6 +18,7 @@ mod kept;
 mod machines;
 mod merge;
 mod noise;
+pub mod offline;
 mod order;
 mod plan;
 mod remembered;

@@ -21,8 +21,11 @@ mod fred_client;
 mod link;
 mod loss;
 pub mod plan;
+mod program;
 mod redis_client;
 mod request;
 pub mod run;
 mod task_work;
 mod tls;
+
+pub use program::main;

@@ -1,18 +1,7 @@
-//! The `dragstrip-clients` command: reads its command line, runs the load through
-//! a client library, writes the result and says how it ended in its exit code.
+//! The `dragstrip-clients` command.
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
-use dragstrip_clients::cli::Arguments;
-use dragstrip_clients::run;
-use dragstrip_loadgen::process;
-
 fn main() -> ExitCode {
-    match Arguments::parse().into_plan() {
-        Ok((configuration, plan)) => {
-            process::conduct(configuration, |configuration| run::run_to_end(&configuration, &plan))
-        }
-        Err(error) => process::refuse(&error),
-    }
+    dragstrip_clients::main()
 }

@@ -22,5 +22,8 @@ pub mod configuration;
 pub mod counts;
 pub mod driver;
 pub mod process;
+mod program;
 pub mod wire;
 pub mod workload;
+
+pub use program::main;

@@ -55,6 +55,35 @@ impl LatencyCounts {
         self.counts.iter().sum()
     }
 
+    /// Those of them that came after `before`.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Self {
+        let mut new = *self;
+        for (count, then) in new.counts.iter_mut().zip(before.counts) {
+            *count = count.saturating_sub(then);
+        }
+        new.seconds -= before.seconds;
+        new
+    }
+
+    /// What a share of the latencies (from 0 to 1) stays below, in seconds, as exact as the
+    /// buckets: on a straight line within its own. `None` without latencies, and where it is
+    /// slower than the last bound.
+    pub fn quantile_seconds(&self, share: f64) -> Option<f64> {
+        let wanted = share * self.count() as f64;
+        let mut below = 0.0;
+        let mut lower = 0.0;
+        for (count, bound) in self.counts.iter().zip(BOUNDS_MICROS) {
+            let (count, bound) = (*count as f64, bound as f64);
+            if count > 0.0 && below + count >= wanted {
+                return Some((lower + (bound - lower) * ((wanted - below) / count).max(0.0)) / 1e6);
+            }
+            below += count;
+            lower = bound;
+        }
+        None
+    }
+
     /// The fields of a progress line: `latency_seconds=1.5 latency_counts=0,3,...`.
     pub fn fields(&self) -> String {
         let mut text = format!("latency_seconds={:.6} latency_counts=", self.seconds);
@@ -79,6 +108,20 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
+    fn a_quantile_lies_within_its_bucket() {
+        let mut histogram = histogram::empty().unwrap();
+        assert_eq!(LatencyCounts::of(&histogram).quantile_seconds(0.99), None, "there are no latencies");
+        histogram.record_n(100, 98).unwrap();
+        histogram.record_n(300, 2).unwrap();
+        let counts = LatencyCounts::of(&histogram);
+        let p50 = counts.quantile_seconds(0.5).unwrap() * 1e6;
+        let p99 = counts.quantile_seconds(0.99).unwrap() * 1e6;
+        assert!((80.0..=125.0).contains(&p50) && (200.0..=320.0).contains(&p99), "{p50} and {p99}");
+        histogram.record_n(3_000_000, 100).unwrap();
+        assert_eq!(LatencyCounts::of(&histogram).quantile_seconds(0.99), None, "beyond the last bound");
+    }
+
+    #[test]
     fn every_latency_is_in_the_bucket_that_it_fits_in_best() {
         let mut histogram = histogram::empty().unwrap();
         for micros in [1, 20, 21, 32, 1_000_000, 2_000_000] {
@@ -88,6 +131,15 @@ mod tests {
         assert_eq!((counts.counts[0], counts.counts[1], counts.counts[BOUNDS]), (2, 2, 1), "{counts:?}");
         assert_eq!((counts.counts[BOUNDS - 1], counts.count()), (1, 6), "{counts:?}");
         assert!((counts.seconds - 3.000_074).abs() < 0.003, "{counts:?}");
+    }
+
+    #[test]
+    fn what_came_since_is_the_difference() {
+        let (mut before, mut now) = (LatencyCounts::default(), LatencyCounts::default());
+        (before.counts[0], before.seconds) = (1000, 0.5);
+        (now.counts[0], now.counts[6], now.seconds) = (1000, 98, 0.75);
+        let new = now.since(&before);
+        assert_eq!((new.count(), new.counts[6], new.seconds), (98, 98, 0.25), "{new:?}");
     }
 
     proptest! {

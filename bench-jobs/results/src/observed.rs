@@ -18,6 +18,9 @@ pub struct CgroupUsage {
     pub cpuset: String,
     /// Memory in use now, in bytes.
     pub memory_bytes: u64,
+    /// Of that, files that nobody used lately and that could be dropped, in bytes.
+    #[serde(default)]
+    pub inactive_file_bytes: u64,
     /// Largest memory use so far, in bytes.
     pub memory_peak_bytes: u64,
 }

@@ -48,6 +48,8 @@ pub const CLIENT_CERTIFICATE_DIRECTORY: &str = "/dragstrip/tls-client";
 pub const SERVER_CERTIFICATE_DIRECTORY: &str = "/dragstrip/tls-server";
 /// `GET` an observer's [`crate::observed::Observation`].
 pub const OBSERVED_PATH: &str = "/v1/observed";
+/// Asks an observer for the memory of its servers: a list of [`MemberMemory`](crate::memory::MemberMemory).
+pub const MEMORY_PATH: &str = "/v1/memory";
 
 /// `POST` a [`UsageOrder`] to an observer: it samples what its servers use from then on.
 /// `GET` with [`UsageWindow`] as query, get a list of [`crate::usage::ServerUsage`], each
@@ -256,6 +258,19 @@ pub struct JobSpec {
     /// delivered, in seconds: only where somebody scraped it so shortly before.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub linger_seconds: f64,
+    /// Whether the runner itself is to tell the memory of the servers, which nobody else
+    /// can ask; absent where the operator asks their observers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<JobMemory>,
+}
+
+/// When the runner reads the memory of the servers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct JobMemory {
+    /// How long after the load it is read once more, in seconds; only right after it when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub settle_seconds: Option<f64>,
 }
 
 /// Longest time that a runner stays for one more scrape, in seconds: what waits for its
@@ -424,4 +439,8 @@ pub struct RunnerState {
     pub operations: u64,
     /// Errors so far.
     pub errors: u64,
+    /// What 99 of 100 latencies so far stay below, in milliseconds, roughly; absent where the
+    /// tool does not tell while it runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p99_milliseconds: Option<f64>,
 }

@@ -6,6 +6,7 @@ use crate::{
     result::{FailureStep, PodFailure, RepetitionResult},
     search::SearchPoint,
 };
+use dragstrip_crds::run::MemoryReading;
 use flate2::{Compression, Crc, read::GzDecoder, write::GzEncoder};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{ResourceExt, core::ObjectMeta};
@@ -44,6 +45,14 @@ pub const FAILURE_CHARACTERS: usize = 1000;
 pub const FAILURE_LINES: usize = 20;
 /// Label on each further ConfigMap: which part it holds, from 2.
 pub const PART: &str = "dragstrip.dev/result-part";
+/// Value of [`PART`] of the ConfigMap that holds what was read of the servers' memory after
+/// the settle time of a phase.
+pub const SETTLED: &str = "settled";
+/// Key of the readings in it, as JSON.
+pub const SETTLED_KEY: &str = "memory.json";
+/// Annotation on the first ConfigMap: when the load had ended, in nanoseconds of Unix time,
+/// from which the settle time counts.
+pub const LOAD_ENDED_AT: &str = "dragstrip.dev/load-ended-at-unix-nanos";
 /// Bytes of one part. The apiserver refuses a ConfigMap of more than 1 MiB of
 /// data (`MaxSecretSize` in its validation).
 pub const MAXIMUM_PART_BYTES: usize = 1_000_000;
@@ -58,7 +67,7 @@ pub enum Error {
     #[error("failed to compress the result")]
     Compress(#[source] std::io::Error),
     /// A ConfigMap of it is missing, or holds nothing of it.
-    #[error("ConfigMap {0}, which must hold the result or a part of it, is not there or has no {KEY}")]
+    #[error("ConfigMap {0}, which must hold the result or a part of it, is not there or holds nothing of it")]
     Absent(String),
     /// Another version of Dragstrip wrote it.
     #[error("the result in ConfigMap {name} has format {found}, this version reads {FORMAT}")]
@@ -109,7 +118,6 @@ fn outcome(failure: Option<&PodFailure>) -> &'static str {
 
 /// The annotations of the first of the ConfigMaps that hold the `parts` of `result`.
 pub fn annotations(result: &RepetitionResult, parts: &[Vec<u8>]) -> Result<BTreeMap<String, String>, Error> {
-    let several = parts.len() > 1;
     let shortened = result.failure.as_ref().map(|failure| PodFailure {
         pod: failure.pod.clone(),
         failure: failure.failure.shortened(FAILURE_CHARACTERS, FAILURE_LINES),
@@ -118,15 +126,13 @@ pub fn annotations(result: &RepetitionResult, parts: &[Vec<u8>]) -> Result<BTree
     let run_ids = Vec::from_iter(result.server_run_ids()).join(",");
     let point = result.point.as_ref().map(serde_json::to_string).transpose();
     let all = [
-        (RESULT_FORMAT, Some(FORMAT.to_owned())),
         (OUTCOME, Some(outcome(result.failure.as_ref()).to_owned())),
         (FAILURE, failure.map_err(Error::Encode)?),
         (SERVER_RUN_IDS, Some(run_ids).filter(|ids| !ids.is_empty())),
         (SEARCH_POINT, point.map_err(Error::Encode)?),
-        (PARTS, several.then(|| parts.len().to_string())),
-        (PARTS_CHECKSUM, several.then(|| checksum(parts))),
     ];
-    Ok(all.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect())
+    let own = all.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?)));
+    Ok(own.chain(marks(parts)).collect())
 }
 
 /// What became of the repetition whose result begins in the ConfigMap of `metadata`.
@@ -160,11 +166,26 @@ fn readable(name: &str, format: Option<&str>) -> Result<(), Error> {
 
 /// The parts of a result, in order: one at least, each of [`MAXIMUM_PART_BYTES`] at most.
 pub fn pack(result: &RepetitionResult) -> Result<Vec<Vec<u8>>, Error> {
-    let json = serde_json::to_vec(result).map_err(Error::Encode)?;
+    compress(&serde_json::to_vec(result).map_err(Error::Encode)?)
+}
+
+/// `bytes`, gzipped, in parts: one at least, each of [`MAXIMUM_PART_BYTES`] at most.
+pub fn compress(bytes: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
-    encoder.write_all(&json).map_err(Error::Compress)?;
+    encoder.write_all(bytes).map_err(Error::Compress)?;
     let bytes = encoder.finish().map_err(Error::Compress)?;
     Ok(bytes.chunks(MAXIMUM_PART_BYTES).map(<[u8]>::to_vec).collect())
+}
+
+/// The annotations by which [`later_parts`] and [`decompress`] find the later ones of `parts`.
+pub fn marks(parts: &[Vec<u8>]) -> BTreeMap<String, String> {
+    let several = parts.len() > 1;
+    let all = [
+        (RESULT_FORMAT, Some(FORMAT.to_owned())),
+        (PARTS, several.then(|| parts.len().to_string())),
+        (PARTS_CHECKSUM, several.then(|| checksum(parts))),
+    ];
+    all.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect()
 }
 
 fn checksum(parts: &[Vec<u8>]) -> String {
@@ -202,20 +223,43 @@ pub fn unpack<'a>(
     first: &'a ConfigMap,
     find: impl Fn(&str) -> Option<&'a ConfigMap>,
 ) -> Result<RepetitionResult, Error> {
+    let json = decompress(first, KEY, find)?;
+    serde_json::from_slice(&json).map_err(|error| Error::Decode(error, first.name_any()))
+}
+
+/// What begins under `key` in `first`, whose later parts `find` gives by name.
+pub fn decompress<'a>(
+    first: &'a ConfigMap,
+    key: &str,
+    find: impl Fn(&str) -> Option<&'a ConfigMap>,
+) -> Result<Vec<u8>, Error> {
     let name = first.name_any();
     readable(&name, first.annotations().get(RESULT_FORMAT).map(String::as_str))?;
-    let mut bytes = part_of(Some(first), &name)?.to_vec();
+    let mut bytes = part_of(Some(first), &name, key)?.to_vec();
     for part in later_parts(first) {
-        bytes.extend_from_slice(part_of(find(&part), &part)?);
+        bytes.extend_from_slice(part_of(find(&part), &part, key)?);
     }
     let mut json = Vec::new();
     let decompressed = GzDecoder::new(bytes.as_slice()).read_to_end(&mut json);
-    decompressed.map_err(|error| Error::Decompress(error, name.clone()))?;
-    serde_json::from_slice(&json).map_err(|error| Error::Decode(error, name))
+    decompressed.map_err(|error| Error::Decompress(error, name))?;
+    Ok(json)
 }
 
-fn part_of<'a>(config_map: Option<&'a ConfigMap>, name: &str) -> Result<&'a [u8], Error> {
-    let part = config_map.and_then(|map| map.binary_data.as_ref()?.get(KEY));
+/// Name of the ConfigMap with what was read after the settle time of the result called `name`.
+pub fn settled_name(name: &str) -> String {
+    format!("{name}.{SETTLED}")
+}
+
+/// What `config_map` has of the servers' memory after the settle time.
+pub fn settled(config_map: &ConfigMap) -> Result<Vec<MemoryReading>, Error> {
+    let name = config_map.name_any();
+    let json = config_map.data.as_ref().and_then(|data| data.get(SETTLED_KEY));
+    let json = json.ok_or_else(|| Error::Absent(name.clone()))?;
+    serde_json::from_str(json).map_err(|error| Error::Decode(error, name))
+}
+
+fn part_of<'a>(config_map: Option<&'a ConfigMap>, name: &str, key: &str) -> Result<&'a [u8], Error> {
+    let part = config_map.and_then(|map| map.binary_data.as_ref()?.get(key));
     part.map(|bytes| bytes.0.as_slice()).ok_or_else(|| Error::Absent(name.to_owned()))
 }
 

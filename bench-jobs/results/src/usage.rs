@@ -24,6 +24,9 @@ pub struct ThreadUsage {
 pub struct HostUsage {
     /// Online CPUs.
     pub cpus: u32,
+    /// Their model; absent where the kernel does not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_model: Option<String>,
     /// CPU time of processes, in the kernel and out of it, in seconds over all CPUs.
     pub busy_seconds: f64,
     /// CPU time of interrupts, which no container is charged with, in seconds over all CPUs.

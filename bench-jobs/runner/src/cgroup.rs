@@ -47,6 +47,7 @@ pub fn usage_between(before: &Reading, after: &Reading) -> ContainerUsage {
 
 fn read_unified(root: &Path) -> Option<Reading> {
     let statistics = text(&root.join("cpu.stat"))?;
+    let memory = text(&root.join("memory.stat")).unwrap_or_default();
     let micros = |name| keyed(&statistics, name).unwrap_or_default() as f64 / 1e6;
     let usage = CgroupUsage {
         cpu_seconds: keyed(&statistics, "usage_usec")? as f64 / 1e6,
@@ -54,9 +55,9 @@ fn read_unified(root: &Path) -> Option<Reading> {
         throttled_periods: keyed(&statistics, "nr_throttled").unwrap_or_default(),
         cpuset: text(&root.join("cpuset.cpus.effective")).unwrap_or_default(),
         memory_bytes: number(&root.join("memory.current")).unwrap_or_default(),
+        inactive_file_bytes: keyed(&memory, "inactive_file").unwrap_or_default(),
         memory_peak_bytes: number(&root.join("memory.peak")).unwrap_or_default(),
     };
-    let memory = text(&root.join("memory.stat")).unwrap_or_default();
     // `max` is no number: then there is no limit.
     let limit = text(&root.join("cpu.max")).unwrap_or_default();
     let (quota, period) = limit.split_once(' ').unwrap_or_default();
@@ -73,6 +74,8 @@ fn read_legacy(root: &Path) -> Option<Reading> {
     let accounting = controller(root, &["cpu,cpuacct", "cpuacct"]);
     let statistics = text(&cpu.join("cpu.stat")).unwrap_or_default();
     let memory = root.join("memory");
+    let kinds = text(&memory.join("memory.stat")).unwrap_or_default();
+    let of_all = |name| keyed(&kinds, &format!("total_{name}")).or_else(|| keyed(&kinds, name));
     let cpuset = root.join("cpuset");
     let usage = CgroupUsage {
         cpu_seconds: number(&accounting.join("cpuacct.usage"))? as f64 / 1e9,
@@ -83,10 +86,9 @@ fn read_legacy(root: &Path) -> Option<Reading> {
             .find_map(|name| text(&cpuset.join(name)))
             .unwrap_or_default(),
         memory_bytes: number(&memory.join("memory.usage_in_bytes")).unwrap_or_default(),
+        inactive_file_bytes: of_all("inactive_file").unwrap_or_default(),
         memory_peak_bytes: number(&memory.join("memory.max_usage_in_bytes")).unwrap_or_default(),
     };
-    let memory = text(&memory.join("memory.stat")).unwrap_or_default();
-    let of_all = |name| keyed(&memory, &format!("total_{name}")).or_else(|| keyed(&memory, name));
     Some(Reading {
         usage,
         // -1 is no number here: then there is no limit.
@@ -139,6 +141,7 @@ mod tests {
             throttled_periods: 3,
             cpuset: "0-3".into(),
             memory_bytes: 4096,
+            inactive_file_bytes: 1024,
             memory_peak_bytes: 8192,
         };
         Reading { usage, cpu_limit: Some(1.5), major_page_faults: 7, swapped_bytes: 512 }
@@ -159,7 +162,7 @@ mod tests {
                 ("memory.current", "4096\n"),
                 ("memory.peak", "8192\n"),
                 ("cpu.max", "150000 100000\n"),
-                ("memory.stat", "anon 1\npgfault 900\npgmajfault 7\n"),
+                ("memory.stat", "anon 1\ninactive_file 1024\npgfault 900\npgmajfault 7\n"),
                 ("memory.swap.current", "512\n"),
             ],
         );
@@ -180,7 +183,10 @@ mod tests {
                     ("memory/memory.max_usage_in_bytes", "8192\n"),
                     (&format!("{cpu}/cpu.cfs_quota_us"), "150000\n"),
                     (&format!("{cpu}/cpu.cfs_period_us"), "100000\n"),
-                    ("memory/memory.stat", "swap 1\npgmajfault 2\ntotal_swap 512\ntotal_pgmajfault 7\n"),
+                    (
+                        "memory/memory.stat",
+                        "swap 1\npgmajfault 2\ntotal_swap 512\ntotal_pgmajfault 7\ntotal_inactive_file 1024\n",
+                    ),
                 ],
             );
             assert_eq!(read(root.path()), Some(expected()));

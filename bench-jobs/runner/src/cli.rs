@@ -1,7 +1,9 @@
 //! The command line.
 
 use crate::{
-    install, job, metadata, observe, run,
+    install, job, metadata, observe,
+    own_process::Accounting,
+    run,
     tls_files::{CertificateDirectories, CertificateFiles, TlsFiles},
 };
 use clap::{Args, Parser, Subcommand};
@@ -94,6 +96,7 @@ Environment:
 HTTP:
   GET  /ready        200 when the server answers PING and is not loading
   GET  /v1/observed  what the server, its container and its machine are
+  GET  /v1/memory    the memory of each server, by its own account and its container's
   POST /v1/usage     a UsageOrder: sample what the servers use, until its time is over
   GET  /v1/usage     a UsageWindow: what they used in it; ends the sampling
   GET  /v1/clock     the observer's clock, to tell how far it is from the operator's
@@ -103,7 +106,8 @@ HTTP:
 
 The server's container is found through a process namespace that the pod's
 containers share, by the same user id; without one, no CPU or memory of the
-container is told.";
+container is told. With --without-resp nothing is asked of the server: /ready and
+/v1/observed answer 503, and memory is the kernel's account of its process and container.";
 
 /// Options of `run`.
 #[derive(Debug, Args)]
@@ -123,6 +127,9 @@ pub struct RunArguments {
     /// Directory with the client's tls.crt and tls.key, for targets that want them.
     #[arg(long, default_value = CLIENT_CERTIFICATE_DIRECTORY)]
     client_certificate_directory: PathBuf,
+    /// There is no container: account for this process and its children.
+    #[arg(long)]
+    without_container: bool,
 }
 
 /// Options of `observe`.
@@ -152,6 +159,16 @@ pub struct ObserveArguments {
     /// The server's process name [default: any known server, else any other process].
     #[arg(long, value_name = "NAME")]
     server_process: Option<String>,
+    /// There are no containers: account for the processes that listen on the ports.
+    #[arg(long)]
+    without_container: bool,
+    /// The servers do not speak RESP: nothing is asked of them, what they use is told all the same.
+    #[arg(long)]
+    without_resp: bool,
+}
+
+fn accounting(without_container: bool) -> Accounting {
+    if without_container { Accounting::Processes } else { Accounting::Container }
 }
 
 fn everywhere(port: u16) -> SocketAddr {
@@ -167,7 +184,7 @@ impl Cli {
                     crate::say(&format!("installed {}", file.display()));
                 }
             })),
-            Role::Run(arguments) => ExitCode::from(run::run(&arguments.into()).await),
+            Role::Run(arguments) => ExitCode::from(Box::pin(run::run(&arguments.into())).await),
             Role::Metadata { address, termination_log } => {
                 report(metadata::tell(&address, &termination_log).await)
             }
@@ -184,10 +201,12 @@ impl From<RunArguments> for run::Options {
             listen,
             authority_directory,
             client_certificate_directory,
+            without_container,
         } = arguments;
         let certificates =
             CertificateDirectories { authority: authority_directory, client: client_certificate_directory };
-        Self { output_directory, termination_log, listen, certificates }
+        let accounting = accounting(without_container);
+        Self { output_directory, termination_log, listen, certificates, accounting }
     }
 }
 
@@ -218,6 +237,8 @@ impl From<ObserveArguments> for observe::Options {
             password: job::password(),
             token: variable(observe::TOKEN_VARIABLE),
             order_key: variable(ORDER_KEY_VARIABLE),
+            accounting: accounting(arguments.without_container),
+            speaks_resp: !arguments.without_resp,
         }
     }
 }

@@ -41,6 +41,7 @@ pub fn job(clients: u32, tool: &str) -> JobSpec {
         tool,
         watchdog_seconds: 30.0,
         linger_seconds: 0.0,
+        memory: None,
     }
 }
 

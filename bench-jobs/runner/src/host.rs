@@ -3,7 +3,7 @@
 use dragstrip_crds::observed::HostTruth;
 use dragstrip_results::usage::HostUsage;
 use procfs::{CurrentSI as _, KernelStats};
-use std::{fs, time::Duration};
+use std::{fs, sync::LazyLock, time::Duration};
 
 /// Reads what the kernel says of the machine; what is missing reads as empty or 0.
 pub fn read() -> HostTruth {
@@ -26,10 +26,18 @@ pub fn usage() -> Option<HostUsage> {
     let seconds = |times: &[Option<Duration>]| times.iter().flatten().map(Duration::as_secs_f64).sum();
     Some(HostUsage {
         cpus: u32::try_from(statistics.cpu_time.len()).unwrap_or(u32::MAX),
+        cpu_model: model(),
         busy_seconds: busy.as_secs_f64(),
         interrupt_seconds: seconds(&[total.irq_duration(), total.softirq_duration()]),
         steal_seconds: seconds(&[total.steal_duration()]),
     })
+}
+
+/// The CPUs' model, which is read once: it is asked for many times a second.
+fn model() -> Option<String> {
+    static MODEL: LazyLock<String> =
+        LazyLock::new(|| cpu_model(&fs::read_to_string("/proc/cpuinfo").unwrap_or_default()));
+    Some(MODEL.clone()).filter(|model| !model.is_empty())
 }
 
 /// x86 names its model; Arm only has numbers, of which the part says most.

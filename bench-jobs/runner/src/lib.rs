@@ -41,6 +41,7 @@ pub mod metrics;
 pub mod network;
 pub mod observe;
 pub mod output;
+pub mod own_process;
 mod own_tools;
 pub mod pace;
 pub mod preflight;

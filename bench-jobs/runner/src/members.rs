@@ -11,6 +11,7 @@ use crate::{
 use dragstrip_crds::observed::ServerTruth;
 use dragstrip_results::{
     counters::summed,
+    memory::MemberMemory,
     observed::{ServerCounters, is_another},
     protocol::{JobMember, JobTarget},
     result::ShardRecord,
@@ -57,6 +58,23 @@ impl Member {
             (true, false) => Part::Watched,
         }
     }
+}
+
+/// The memory of all `members`; of one that does not answer why.
+pub async fn memory(access: &Access, members: &[Member]) -> Vec<MemberMemory> {
+    let mut all = Vec::with_capacity(members.len());
+    for member in members {
+        let asked = async {
+            let mut server = Server::connect_as(member.address, access, ANSWER_TIMEOUT).await?;
+            server.memory().await
+        };
+        let told = asked.await.unwrap_or_else(|error: ServerError| MemberMemory {
+            unread: Some(error.to_string()),
+            ..MemberMemory::default()
+        });
+        all.push(MemberMemory { server: member.name.clone(), ..told });
+    }
+    all
 }
 
 /// A member before it was asked anything.

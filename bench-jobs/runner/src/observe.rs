@@ -1,6 +1,6 @@
 //! `observe`: the sidecar beside a server, or beside several in one pod. Idle
-//! until asked; then it asks each server over one connection that it keeps, and
-//! reads its cgroup. On order it joins servers to a cluster or to a primary.
+//! until asked; then it asks each server over one connection that it keeps, where it
+//! speaks RESP, and reads its cgroup. On order it joins servers to a cluster or to a primary.
 //! Touches the network, /proc and the cgroup file system.
 
 mod finder;
@@ -12,10 +12,12 @@ mod scrape;
 
 use crate::{
     access::Access,
+    cgroup,
     encryption::{Encryption, EncryptionError},
     guard::{Guard, Own, orders, questions},
     host, http,
     output::Redactor,
+    own_process::{self, Accounting},
     server::{ANSWER_TIMEOUT, Server, ServerError},
     stop::Stop,
     tls_files::TlsFiles,
@@ -31,11 +33,12 @@ use axum::{
 };
 use dragstrip_crds::observed::ServerTruth;
 use dragstrip_results::{
+    memory::MemberMemory,
     observed::Observation,
     orders::{KeyError, ORDER_KEY_VARIABLE, OrderKey},
     protocol::{
-        CLOCK_PATH, OBSERVED_PATH, READY_PATH, TOPOLOGY_PATH, TopologyOrder, TopologyState, USAGE_PATH,
-        UsageOrder, UsageWindow,
+        CLOCK_PATH, MEMORY_PATH, OBSERVED_PATH, READY_PATH, TOPOLOGY_PATH, TopologyOrder, TopologyState,
+        USAGE_PATH, UsageOrder, UsageWindow,
     },
 };
 use probes::Servers;
@@ -72,6 +75,10 @@ pub struct Options {
     pub token: Option<String>,
     /// The key that must have signed orders, in base64; the token is enough without one.
     pub order_key: Option<String>,
+    /// Whose account of CPU and memory is the servers'.
+    pub accounting: Accounting,
+    /// Whether the servers can be asked.
+    pub speaks_resp: bool,
 }
 
 /// Why the observer ended.
@@ -133,6 +140,7 @@ fn router(options: Options) -> Result<Router, ObserveError> {
         .route_layer(from_fn_with_state(Arc::clone(&guard), orders));
     let asked = Router::new()
         .route(OBSERVED_PATH, get(observed))
+        .route(MEMORY_PATH, get(memory))
         .route(CLOCK_PATH, get(http::clock_answer))
         .route_layer(from_fn_with_state(guard, questions));
     let router = Router::new()
@@ -178,7 +186,8 @@ impl Neighbour {
 struct Observer {
     neighbours: Vec<Neighbour>,
     access: Access,
-    process_name: Option<String>,
+    speaks_resp: bool,
+    servers: Servers,
     redactor: Redactor,
     sampler: Sampler,
     scraped: Mutex<Scraped>,
@@ -188,7 +197,18 @@ struct Observer {
 
 impl Observer {
     fn new(options: Options) -> Result<(Self, Guard), ObserveError> {
-        let Options { server, servers, password, tls, token, order_key, process_name, listen: _ } = options;
+        let Options {
+            server,
+            servers,
+            password,
+            tls,
+            token,
+            order_key,
+            process_name,
+            accounting,
+            speaks_resp,
+            listen: _,
+        } = options;
         let key = order_key.map(OrderKey::try_from).transpose().map_err(ObserveError::OrderKey)?;
         let first = server.port();
         let ports = first.checked_add(servers.saturating_sub(1)).map(|last| first..=last);
@@ -197,14 +217,15 @@ impl Observer {
         let encryption = tls.as_ref().map(Encryption::load).transpose().map_err(ObserveError::Encryption)?;
         let ports: Vec<u16> = ports.ok_or(ObserveError::Ports { first, servers })?.collect();
         let neighbours = ports.iter().copied().map(neighbour).collect();
-        let servers = Servers { ports, process_name: process_name.clone() };
+        let servers = Servers { ports, process_name, accounting };
         let observer = Self {
             neighbours,
             scraped: Mutex::new(Scraped::of(servers.clone())),
-            sampler: Sampler::new(servers),
+            sampler: Sampler::new(servers.clone()),
+            servers,
             redactor: Redactor::new(password.as_deref()),
             access: Access { password, encryption, ..Access::default() },
-            process_name,
+            speaks_resp,
             joining: Mutex::new(()),
         };
         Ok((observer, Guard { token, key }))
@@ -217,6 +238,9 @@ impl Observer {
         neighbour: &Neighbour,
         question: impl AsyncFn(&mut Server) -> Result<T, ServerError>,
     ) -> Result<T, ServerError> {
+        if !self.speaks_resp {
+            return Err(ServerError::NoResp);
+        }
         let mut kept = neighbour.connection.lock().await;
         if let Some(mut former) = kept.take()
             && let Ok(answer) = question(&mut former.server).await
@@ -248,12 +272,59 @@ impl Observer {
         Ok(truths)
     }
 
+    /// The memory of every server, by its own account and its container's, in the order of
+    /// their ports.
+    async fn memory(&self) -> Vec<MemberMemory> {
+        let ports: Vec<u16> = self.neighbours.iter().map(|neighbour| neighbour.address.port()).collect();
+        let processes = finder::listeners(&ports, self.servers.process_name.as_deref());
+        let mut all = Vec::with_capacity(ports.len());
+        for (neighbour, process) in self.neighbours.iter().zip(processes) {
+            let told = self.ask(neighbour, async |server: &mut Server| server.memory().await).await;
+            let told = told.unwrap_or_else(|error| match error {
+                ServerError::NoResp => by_the_kernel(process),
+                error => MemberMemory {
+                    unread: Some(self.redactor.clean(&error.to_string())),
+                    ..MemberMemory::default()
+                },
+            });
+            let server = neighbour.address.port().to_string();
+            all.push(MemberMemory { server, ..with_cgroup(told, process) });
+        }
+        all
+    }
+
     /// Says which server it is, where there are several. A server may repeat
     /// what it was sent, the password too.
     fn complaint(&self, neighbour: &Neighbour, reason: &str) -> String {
         let port = neighbour.address.port();
         let place = if self.neighbours.len() > 1 { format!("port {port}: ") } else { String::new() };
         format!("{place}{}", self.redactor.clean(reason))
+    }
+}
+
+/// The memory of the server's `process` by the kernel's account: resident now, and at most.
+fn by_the_kernel(process: Option<i32>) -> MemberMemory {
+    let usage = process.and_then(own_process::read).map(|read| read.usage);
+    MemberMemory {
+        rss_bytes: usage.as_ref().map(|usage| usage.memory_bytes),
+        peak_bytes: usage.as_ref().map(|usage| usage.memory_peak_bytes),
+        unread: usage.is_none().then(|| "no process is seen that listens on its port".to_owned()),
+        ..MemberMemory::default()
+    }
+}
+
+/// `told` with the account of the container of the server's `process`.
+fn with_cgroup(told: MemberMemory, process: Option<i32>) -> MemberMemory {
+    let Some(read) = process.and_then(|process| cgroup::read(&finder::cgroup_root(process))) else {
+        let unread = told.unread.or_else(|| Some("its container's account cannot be read".to_owned()));
+        return MemberMemory { unread, ..told };
+    };
+    let usage = read.usage;
+    MemberMemory {
+        cgroup_bytes: Some(usage.memory_bytes.saturating_sub(usage.inactive_file_bytes)),
+        // Kernels before 5.19 keep no peak.
+        cgroup_peak_bytes: Some(usage.memory_peak_bytes).filter(|peak| *peak > 0),
+        ..told
     }
 }
 
@@ -292,9 +363,13 @@ async fn observed(State(observer): State<Arc<Observer>>) -> Response {
     let Some(server) = truths.first().cloned() else {
         return unavailable("there is no server to observe");
     };
-    let cgroup = finder::server_usage(observer.process_name.as_deref(), truths.len());
+    let cgroup = finder::server_usage(&observer.servers);
     let shards = if truths.len() > 1 { truths } else { Vec::new() };
     Json(Observation { server, host: host::read(), cgroup, shards }).into_response()
+}
+
+async fn memory(State(observer): State<Arc<Observer>>) -> Response {
+    Json(observer.memory().await).into_response()
 }
 
 async fn join(State(observer): State<Arc<Observer>>, Json(order): Json<TopologyOrder>) -> Response {

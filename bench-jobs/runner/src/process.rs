@@ -2,7 +2,7 @@
 //! group, and takes in what it writes. Touches processes and pipes.
 
 use crate::{
-    install::{CLIENTS_NAME, LOADGEN_NAME},
+    install::{CLIENTS_NAME, LOADGEN_NAME, RUNNER_NAME},
     output::{LineSplitter, Redactor, Tail},
     tool::{Adapter, Launch, Progress, StopSignal},
 };
@@ -201,11 +201,13 @@ impl<L: Listener> Tool<L> {
     }
 }
 
-/// Our own programs lie beside the runner; everything else is the image's.
+/// Our own programs lie beside the runner; everything else is the image's. Another program
+/// that is the runner too says on PATH where they are.
 fn locate(program: &str) -> PathBuf {
-    let beside = std::env::current_exe().map(|own| own.with_file_name(program));
-    match beside {
-        Ok(path) if [LOADGEN_NAME, CLIENTS_NAME].contains(&program) && path.is_file() => path,
+    let own =
+        std::env::current_exe().ok().filter(|own| own.file_name().is_some_and(|name| name == RUNNER_NAME));
+    match own.map(|own| own.with_file_name(program)) {
+        Some(path) if [LOADGEN_NAME, CLIENTS_NAME].contains(&program) && path.is_file() => path,
         _ => PathBuf::from(program),
     }
 }

@@ -15,6 +15,7 @@ use crate::{
     job::{self, Assignment},
     members::{self, Look},
     output::Redactor,
+    own_process::Accounting,
     process::{Tool, Written},
     round_trip, say,
     state::{Received, Shared},
@@ -25,7 +26,9 @@ use crate::{
     usage,
     watch::{Watched, watch},
 };
+use dragstrip_crds::run::{MemoryMoment, MemoryReading};
 use dragstrip_results::{
+    memory,
     protocol::{JobTool, LONGEST_LINGER_SECONDS, RunnerStage},
     result::{Failure, FailureStep, PodResult, ServerRecord},
     usage::ContainerUsage,
@@ -36,9 +39,9 @@ use std::{
     net::SocketAddr,
     path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
-    time::Duration,
+    time::{Duration, Instant},
 };
-use tokio::{sync::oneshot, task::JoinHandle};
+use tokio::{sync::oneshot, task::JoinHandle, time::sleep};
 
 /// Exit code when the numbers may be used.
 pub const MEASURED: u8 = 0;
@@ -58,6 +61,8 @@ pub struct Options {
     pub listen: SocketAddr,
     /// Where certificates are mounted.
     pub certificates: CertificateDirectories,
+    /// Whose account of CPU and memory is the client's.
+    pub accounting: Accounting,
 }
 
 /// Runs the job from the environment, delivers its result and returns the exit code.
@@ -193,7 +198,36 @@ impl<'a> Runner<'a> {
         result.warmup.clone_from(&armed.prepared.warmup);
         let done = self.load(&armed, &stop).await;
         result.server = record(&armed, done.as_ref().ok());
-        account::settle(&self.assignment.job, &armed, done?, &self.shared, result)
+        let ended = Instant::now();
+        account::settle(&self.assignment.job, &armed, done?, &self.shared, result)?;
+        result.memory = self.memory(&armed, ended, &stop).await;
+        Ok(())
+    }
+
+    /// The memory of the servers right after the load, which had `ended`, and after the
+    /// settle time, where this pod is the one to ask. A pod that is asked to stop waits no longer.
+    async fn memory(&self, armed: &Armed, ended: Instant, stop: &Stop) -> Vec<MemoryReading> {
+        let Some(asked) = self.assignment.job.memory.filter(|_| self.assignment.client_index == 0) else {
+            return Vec::new();
+        };
+        let ready = &armed.prepared.ready;
+        let read = async |moment| {
+            let seconds = ended.elapsed().as_secs_f64();
+            let mut members = members::memory(&ready.access, &ready.members).await;
+            self.redactor.clean_all(members.iter_mut().filter_map(|member| member.unread.as_mut()));
+            memory::readings(moment, seconds, members)
+        };
+        let mut readings = read(MemoryMoment::RightAfter).await;
+        let settle = asked.settle_seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+        if let Some(settle) = settle {
+            tokio::select! {
+                () = sleep(settle.saturating_sub(ended.elapsed())) => {
+                    readings.extend(read(MemoryMoment::Settled).await);
+                }
+                () = stop.requested() => {}
+            }
+        }
+        readings
     }
 
     /// Everything up to the instant at which the tool must be started.
@@ -255,14 +289,14 @@ impl<'a> Runner<'a> {
     fn meter(&self, begin: i64) -> Meter {
         let (stop, mut stopped) = oneshot::channel();
         let observers = self.assignment.job.target.observers.clone();
-        let clients = self.assignment.job.clients;
+        let (clients, accounting) = (self.assignment.job.clients, self.options.accounting);
         let task = tokio::spawn(async move {
             tokio::select! {
                 // A tool that ended before its load began loaded nothing.
                 _ = &mut stopped => return ContainerUsage::default(),
                 () = clock::sleep_until(begin) => {}
             }
-            let opening = usage::open();
+            let opening = usage::open(accounting);
             let round_trip = round_trip::measure(&observers, clients, stopped).await;
             ContainerUsage { round_trip, ..opening.close() }
         });

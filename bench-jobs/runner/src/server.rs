@@ -10,8 +10,8 @@ pub mod topology;
 pub mod truth;
 
 use crate::access::Access;
-use dragstrip_crds::observed::ServerTruth;
-use dragstrip_results::observed::ServerCounters;
+use dragstrip_crds::{Engine, observed::ServerTruth};
+use dragstrip_results::{memory::MemberMemory, observed::ServerCounters};
 use info::Info;
 use redis::{
     AsyncConnectionConfig, Cmd, FromRedisValue, RedisConnectionInfo, RedisError, Value,
@@ -64,13 +64,16 @@ pub enum ServerError {
     /// It took more than a second, again and again, to tell the time and its uptime.
     #[error("TIME and INFO take longer than a second: when the server started cannot be told")]
     Clock,
+    /// It speaks something else.
+    #[error("the server does not speak RESP: nothing is asked of it")]
+    NoResp,
 }
 
 impl ServerError {
     /// The first word of the server's error reply, such as WRONGPASS.
     pub fn code(&self) -> Option<&str> {
         match self {
-            Self::Connect(_) | Self::ConnectTimeout | Self::Encrypt(_) | Self::Clock => None,
+            Self::Connect(_) | Self::ConnectTimeout | Self::Encrypt(_) | Self::Clock | Self::NoResp => None,
             Self::Handshake(reply) | Self::Authenticate(reply) | Self::Command { reply, .. } => {
                 reply.0.code()
             }
@@ -200,6 +203,26 @@ impl Server {
         let process = self.process(&info).await?;
         let io_threads = self.setting("io-threads").await;
         Ok(truth::read_truth(&info, process, io_threads.and_then(|value| value.parse().ok())))
+    }
+
+    /// What the server says of its memory, and how many keys it has; without its name.
+    pub async fn memory(&mut self) -> Result<MemberMemory, ServerError> {
+        let info = self.brief_info().await?;
+        let keys = if truth::detect_engine(&info) == Some(Engine::Garnet) {
+            Err("Garnet walks over all keys to count them: it is not asked how many there are".to_owned())
+        } else {
+            // An account may be forbidden to count keys.
+            self.ask::<u64>("DBSIZE", &cmd("DBSIZE")).await.map_err(|error| error.to_string())
+        };
+        let silent = info.text("used_memory").is_none().then(|| "INFO has no used_memory".to_owned());
+        Ok(MemberMemory {
+            used_bytes: info.number("used_memory"),
+            rss_bytes: info.number("used_memory_rss"),
+            peak_bytes: info.number("used_memory_peak"),
+            unread: silent.or_else(|| keys.as_ref().err().cloned()),
+            keys: keys.ok(),
+            ..MemberMemory::default()
+        })
     }
 
     /// What the server counted.

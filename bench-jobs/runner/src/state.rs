@@ -89,6 +89,11 @@ impl Snapshot {
             elapsed_seconds: self.elapsed_seconds(now_unix_nanos),
             operations: self.progress.operations,
             errors: self.progress.errors,
+            p99_milliseconds: self
+                .progress
+                .latency
+                .and_then(|latency| latency.quantile_seconds(0.99))
+                .map(|seconds| seconds * 1e3),
         }
     }
 }

@@ -28,6 +28,11 @@ impl Stop {
         Ok(Self(receiver))
     }
 
+    /// Whether somebody asked to stop.
+    pub fn is_requested(&self) -> bool {
+        *self.0.borrow()
+    }
+
     /// Returns when somebody asked to stop.
     pub async fn requested(&self) {
         let mut receiver = self.0.clone();

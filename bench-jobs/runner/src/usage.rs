@@ -1,7 +1,10 @@
 //! What a container, its machine and its pod's network used while the load ran. Touches
 //! the cgroup below the root it is given, /proc, and the kernel's account of ended children.
 
-use crate::{cgroup, host, network};
+use crate::{
+    cgroup, host, network,
+    own_process::{self, Accounting},
+};
 use dragstrip_results::usage::{ContainerUsage, HostUsage, NetworkUsage};
 use nix::sys::{
     resource::{UsageWho, getrusage},
@@ -40,6 +43,7 @@ fn host_since(after: &HostUsage, before: &HostUsage) -> HostUsage {
     // Some kernels let a CPU's times step back a little.
     HostUsage {
         cpus: after.cpus,
+        cpu_model: after.cpu_model.clone(),
         busy_seconds: (after.busy_seconds - before.busy_seconds).max(0.0),
         interrupt_seconds: (after.interrupt_seconds - before.interrupt_seconds).max(0.0),
         steal_seconds: (after.steal_seconds - before.steal_seconds).max(0.0),
@@ -63,14 +67,23 @@ fn network_since(after: &NetworkUsage, before: &NetworkUsage) -> NetworkUsage {
 /// The account at the beginning.
 #[derive(Debug)]
 pub struct Opening {
+    accounting: Accounting,
     at: Instant,
     cgroup: Option<cgroup::Reading>,
     around: Around,
 }
 
 /// Opens the account.
-pub fn open() -> Opening {
-    Opening { at: Instant::now(), cgroup: cgroup::read(Path::new(cgroup::OWN_ROOT)), around: Around::read() }
+pub fn open(accounting: Accounting) -> Opening {
+    Opening { accounting, at: Instant::now(), cgroup: own(accounting), around: Around::read() }
+}
+
+/// What this container has used, or this process with its children.
+fn own(accounting: Accounting) -> Option<cgroup::Reading> {
+    match accounting {
+        Accounting::Container => cgroup::read(Path::new(cgroup::OWN_ROOT)),
+        Accounting::Processes => own_process::read_own(),
+    }
 }
 
 impl Opening {
@@ -79,7 +92,7 @@ impl Opening {
     /// cgroup cannot be read.
     pub fn close(self) -> ContainerUsage {
         let Around { host, network } = Around::read().since(&self.around);
-        let own = match (self.cgroup, cgroup::read(Path::new(cgroup::OWN_ROOT))) {
+        let own = match (self.cgroup, own(self.accounting)) {
             (Some(before), Some(after)) => cgroup::usage_between(&before, &after),
             _ => ContainerUsage { cpu_seconds: ended_children_seconds(), ..ContainerUsage::default() },
         };
@@ -113,7 +126,7 @@ mod tests {
 
     #[test]
     fn an_account_covers_the_time_that_it_was_open() {
-        let usage = open().close();
+        let usage = open(Accounting::Container).close();
         assert!(usage.seconds < 5.0 && usage.host.is_some() && usage.network.is_some(), "{usage:?}");
     }
 }

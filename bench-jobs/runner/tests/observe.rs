@@ -9,7 +9,7 @@ mod observer;
 mod redis;
 
 use dragstrip_crds::Engine;
-use dragstrip_results::{observed::Observation, orders::SigningKey};
+use dragstrip_results::{memory::MemberMemory, observed::Observation, orders::SigningKey};
 use observer::{Observer, TOKEN};
 use redis::{Redis, wait_for};
 
@@ -53,6 +53,56 @@ async fn the_truth_is_told_to_who_may_ask() {
     assert!(metrics.contains("dragstrip_server_up{engine=\"Redis\"} 1\n"), "{metrics}");
     assert!(metrics.contains("dragstrip_server_max_memory_bytes{engine=\"Redis\"} 67108864\n"), "{metrics}");
     assert!(!metrics.contains(PASSWORD) && !text.contains(PASSWORD));
+}
+
+#[tokio::test]
+async fn memory_is_told_by_the_server_and_by_its_container() {
+    let server = Redis::start(&["--requirepass", PASSWORD, "--enable-debug-command", "local"]).await;
+    let observer = Observer::start(server.port, PASSWORD);
+    assert_eq!(observer.get("/v1/memory", "another token").await.0, 403);
+    let memory = async || -> MemberMemory {
+        let (status, text) = observer.get("/v1/memory", TOKEN).await;
+        assert_eq!(status, 200, "{text}");
+        let mut all: Vec<MemberMemory> = serde_json::from_str(&text).unwrap();
+        assert_eq!(all.len(), 1, "{text}");
+        all.remove(0)
+    };
+    let empty = memory().await;
+    assert_eq!((empty.server.as_str(), empty.keys), (server.port.to_string().as_str(), Some(0)));
+    server.ask("DEBUG POPULATE 20000 key 500").unwrap();
+    let full = memory().await;
+    assert_eq!(full.keys, Some(20_000));
+    let grown = full.used_bytes.unwrap() - empty.used_bytes.unwrap();
+    assert!(grown > 20_000 * 500, "20,000 keys of 500 bytes took {grown} bytes: {full:?}");
+    // Redis looks at its resident memory ten times a second: it may not have seen the keys yet.
+    assert!(full.rss_bytes > Some(0) && full.peak_bytes >= full.used_bytes, "{full:?}");
+    assert!(full.cgroup_bytes.is_some_and(|bytes| bytes > 0), "its process listens on the port: {full:?}");
+}
+
+#[tokio::test]
+async fn of_a_server_that_speaks_no_resp_the_kernel_tells_and_it_is_asked_nothing() {
+    let server = Redis::start(&["--requirepass", PASSWORD]).await;
+    let commands = || {
+        let info = server.ask("INFO stats").unwrap();
+        let line = info.lines().find_map(|line| line.strip_prefix("total_connections_received:"));
+        line.unwrap().trim().parse::<u64>().unwrap()
+    };
+    let before = commands();
+    let observer = Observer::of_no_resp(server.port);
+    for path in ["/ready", "/v1/observed"] {
+        let (status, told) = observer.get(path, TOKEN).await;
+        assert!(status == 503 && told.contains("does not speak RESP"), "{path}: {status} {told}");
+    }
+    let (_, text) = observer.get("/v1/memory", TOKEN).await;
+    let told: Vec<MemberMemory> = serde_json::from_str(&text).unwrap();
+    let memory = &told[0];
+    assert!(memory.rss_bytes > Some(1 << 20) && memory.peak_bytes >= memory.rss_bytes, "{memory:?}");
+    assert!(memory.cgroup_bytes > Some(0) && memory.unread.is_none(), "{memory:?}");
+    assert_eq!((memory.used_bytes, memory.keys), (None, None), "nobody but the server knows");
+    let (_, metrics) = observer.get("/metrics", "").await;
+    assert!(metrics.contains("dragstrip_server_up{engine=\"\"} 1\n"), "its process listens: {metrics}");
+    assert!(metrics.contains("dragstrip_server_thread_cpu_seconds_total{"), "{metrics}");
+    assert_eq!(commands(), before + 1, "the test's own question alone");
 }
 
 #[tokio::test]

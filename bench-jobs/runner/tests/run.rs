@@ -14,6 +14,7 @@ mod runner;
 mod servers;
 
 use certificates::Certificates;
+use dragstrip_crds::run::{MemoryMoment, SUM};
 use dragstrip_results::{
     orders::SigningKey,
     protocol::{ClockOffset, RunnerStage},
@@ -67,6 +68,31 @@ async fn a_good_run_agrees_with_the_servers_own_counters() {
     assert!(finished.result.client.cpu_seconds > 0.0);
     assert!(finished.stdout.contains(" ops/s  "), "{}", finished.stdout);
     assert!(finished.termination.contains("\"operation\":\"GET\""));
+}
+
+#[tokio::test]
+async fn the_memory_of_a_server_that_nobody_observes_is_read_by_its_first_client() {
+    let server = Redis::start(&[]).await;
+    let mut job = job(server.port, &loadgen(1));
+    job["memory"] = json!({"settleSeconds": 1.5});
+    let pod = Pod::new(&job).at_the_line().await;
+    pod.order(order_in(SOON), TOKEN).await;
+    let result = pod.finished().await.result;
+    assert_eq!(result.failure, None);
+    let rows: Vec<_> = result.memory.iter().map(|row| (row.moment, row.member.as_str())).collect();
+    let member = result.memory[0].member.as_str();
+    assert!(member.ends_with(&format!(":{}", server.port)), "{member}");
+    let expected =
+        [MemoryMoment::RightAfter, MemoryMoment::Settled].map(|moment| [(moment, member), (moment, SUM)]);
+    assert_eq!(rows, expected.concat());
+    for row in &result.memory {
+        assert!(
+            row.keys > Some(0) && row.used_bytes > Some(100_000) && row.bytes_per_key > Some(32.0),
+            "{row:?}"
+        );
+        assert_eq!((row.cgroup_bytes, &row.unread), (None, &None), "its machine is out of sight: {row:?}");
+    }
+    assert!(result.memory[0].seconds < 1.0 && result.memory[2].seconds >= 1.5, "{:?}", result.memory);
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 //! which an install can leave out and an uninstall keeps.
 
 use clap::Parser;
-use dragstrip_crds::{BenchmarkRun, Datastore};
+use dragstrip_crds::{BenchmarkRun, BenchmarkSuite, Datastore};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt;
 use serde_json::Value;
@@ -66,7 +66,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments = Arguments::parse();
     fs::create_dir_all(&arguments.plain)?;
     fs::create_dir_all(&arguments.chart)?;
-    let definitions: [CustomResourceDefinition; 2] = [Datastore::crd(), BenchmarkRun::crd()];
+    let definitions: [CustomResourceDefinition; 3] =
+        [Datastore::crd(), BenchmarkRun::crd(), BenchmarkSuite::crd()];
     for definition in definitions {
         let mut json = serde_json::to_value(&definition)?;
         join_lines(&mut json);

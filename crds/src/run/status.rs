@@ -1,14 +1,8 @@
 //! What became of a run, for people and for whoever reads it by machine: numbers
 //! and lists, never texts that hold several values.
 
-use super::{
-    SearchStatus,
-    verdict::{LimitedBy, Limiter, Verdict, VerdictReason},
-};
-use crate::{
-    measured::{BatchStatistics, LatencySummary, Metric, ScheduleRecord, Spread},
-    observed::ServerTruth,
-};
+use super::{ComparabilityStatus, Headline, PhaseStatus, RetryStatus, Verdict};
+use crate::{observed::ServerTruth, thresholds::ThresholdStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::KubeSchema;
 use schemars::JsonSchema;
@@ -87,6 +81,24 @@ pub struct NodeStatus {
     /// Its instance type, such as c7i.2xlarge; absent where its label does not tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instance_type: Option<String>,
+    /// Its zone, by its label.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub zone: Option<String>,
+    /// Its placement group; absent where it is in none, or nobody tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub placement_group: Option<String>,
+    /// Its architecture, such as arm64.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub architecture: Option<String>,
+    /// Its kernel's release.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernel: Option<String>,
+    /// Its CPUs' model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_model: Option<String>,
+    /// Online CPUs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpus: Option<u32>,
     /// Whether a server of the target ran on it.
     #[serde(default)]
     pub serves: bool,
@@ -95,28 +107,25 @@ pub struct NodeStatus {
     pub loads: bool,
 }
 
-/// What a million operations cost, in US dollars: (sum of the nodes' price per hour) / 3600 /
-/// (operations per second) x 1,000,000. A node counts whole, however much of it is used.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+/// Where the numbers come from: what else must be known to measure them again.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct CostStatus {
-    /// The servers' nodes alone.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub servers: Option<f64>,
-    /// The servers' and the clients' nodes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub servers_and_clients: Option<f64>,
-}
-
-/// Memory of all servers' containers together, as the kernel counts it; of several
-/// repetitions the largest.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct ServerMemoryStatus {
-    /// In use when the load had ended, in bytes.
-    pub used_bytes: u64,
-    /// The most that each has used since it started, in bytes.
-    pub peak_bytes: u64,
+pub struct ProvenanceStatus {
+    /// Digest of what the spec has measured: all but what only tells of it.
+    #[serde(default)]
+    pub spec_hash: String,
+    /// Version of the operator that judged the run.
+    #[serde(default)]
+    pub operator_version: String,
+    /// Images of the servers' pods, by digest.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub server_images: Vec<String>,
+    /// Command line of the first server.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub server_command: Vec<String>,
+    /// Images of the client pods, by digest.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub client_images: Vec<String>,
 }
 
 /// The clock of `spec.timeout`, which stands while the run waits for other runs.
@@ -200,178 +209,6 @@ pub struct Progress {
     /// Measurements of the whole run: phases times repetitions. Each point of a search is
     /// one, and before a search has ended this is the most that it may need.
     pub total: i32,
-}
-
-/// The result at a glance: whole numbers, one for each of `phases` in that order.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct Headline {
-    /// Operations per second of all operations together, mean over repetitions; null of
-    /// a tool that counts none, and where several operations ran one after the other.
-    pub operations_per_second: Vec<Option<i64>>,
-    /// 99th percentile of latency in microseconds; null where the tool does not tell.
-    pub p99_microseconds: Vec<Option<i64>>,
-    /// What limited each phase; null where it was not judged.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub limited_by: Vec<Option<Limiter>>,
-}
-
-/// A load tool.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct ToolStatus {
-    /// Its name, such as memtier.
-    pub name: String,
-    /// Its version, such as 2.1.4; absent where it does not tell.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub version: Option<String>,
-    /// The mode it ran in, of a tool with several, such as Published.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub mode: Option<String>,
-}
-
-/// One operation of one phase over all repetitions.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct OperationStatus {
-    /// The command, or TOTAL.
-    pub operation: String,
-    /// Successful operations over all repetitions.
-    pub count: u64,
-    /// Throughput in operations per second and its spread over repetitions.
-    pub operations_per_second: Spread,
-    /// The tool's own figure, mean over repetitions; absent where it does not tell.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tool_operations_per_second: Option<f64>,
-    /// Bytes per second, both directions, mean over repetitions; 0 where the tool does not tell.
-    pub bytes_per_second: f64,
-    /// Reads that found their key.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub hits: Option<u64>,
-    /// Reads that found nothing.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub misses: Option<u64>,
-    /// Error replies.
-    pub errors: u64,
-    /// Latency in milliseconds, from the histogram merged over clients and
-    /// repetitions; a tool without histograms has its own figures here, where there
-    /// is one client and one repetition. What is not known is absent.
-    #[serde(default)]
-    pub latency_milliseconds: LatencySummary,
-}
-
-/// One measured repetition of a phase.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct RepetitionStatus {
-    /// Which, from 1.
-    pub repetition: u32,
-    /// ConfigMap with the full result.
-    pub config_map: String,
-    /// Window in which every client was active, in seconds.
-    pub window_seconds: f64,
-    /// Throughput of all operations together, in operations per second; absent where
-    /// operations ran one after the other.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub operations_per_second: Option<f64>,
-    /// The tool's own figure of all operations together, for comparison only.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub tool_operations_per_second: Option<f64>,
-    /// 99th percentile of latency, in milliseconds; absent where it is not known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub p99_milliseconds: Option<f64>,
-    /// CPU the client pods used, in CPUs.
-    pub client_cpus: f64,
-    /// Which measurement of this repetition it is, from 1: more than 1 after one was lost.
-    #[serde(default)]
-    pub measurement: u32,
-    /// Client pods that were measured together.
-    #[serde(default)]
-    pub pods: u32,
-    /// From the first pod's start of load to the last one's, in seconds, clock offsets taken out.
-    #[serde(default)]
-    pub start_skew_seconds: f64,
-    /// Largest difference between a client pod's clock and the operator's, in seconds.
-    #[serde(default)]
-    pub clock_offset_seconds: f64,
-    /// Share of reads that found their key, from 0 to 1.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub hit_ratio: Option<f64>,
-    /// Whether its numbers may be believed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub verdict: Option<Verdict>,
-    /// What its verdict is not Valid for, such as Steal; the phase has the evidence.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub reasons: Vec<String>,
-}
-
-/// A repetition that was lost and measured again.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct RetryStatus {
-    /// The repetition.
-    pub repetition: u32,
-    /// The phase in which it was lost.
-    pub phase: String,
-    /// Which measurement of this repetition it was, from 1.
-    pub measurement: u32,
-    /// Why it was lost.
-    pub reason: String,
-}
-
-/// Results of one phase.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct PhaseStatus {
-    /// The phase's name.
-    pub name: String,
-    /// The tool.
-    pub tool: ToolStatus,
-    /// Per operation, TOTAL last; without a total where operations ran one after the other.
-    pub operations: Vec<OperationStatus>,
-    /// Per repetition.
-    pub repetitions: Vec<RepetitionStatus>,
-    /// Whether its numbers may be believed: the worst of its repetitions' verdicts, and of
-    /// how they differ.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub verdict: Option<Verdict>,
-    /// Why its verdict is not Valid, each reason once, with the evidence of the first
-    /// repetition that has it.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub reasons: Vec<VerdictReason>,
-    /// What limited the throughput, in most of the repetitions.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub limited_by: Option<LimitedBy>,
-    /// Figures of the tool's own, mean over repetitions.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub metrics: Vec<Metric>,
-    /// Timed batches, of the last repetition.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub batches: Option<BatchStatistics>,
-    /// Scheduled, sent and answered requests of an open loop, summed over
-    /// repetitions; its rate is that of each repetition.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub schedule: Option<ScheduleRecord>,
-    /// What a search found; the other figures are those at the value found, and until it
-    /// has ended those at the best value so far.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub search: Option<SearchStatus>,
-    /// Memory of the servers; absent where nobody could tell.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub server_memory: Option<ServerMemoryStatus>,
-    /// What a million operations cost, in US dollars; absent where the price of an instance
-    /// type is not known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cost_per_million_operations_usd: Option<CostStatus>,
-    /// Seconds of load before each measured part.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub warmup_seconds: Option<f64>,
-    /// Keys that were written and counted before each measurement.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub loaded_keys: Option<u64>,
-    /// What else to know of the numbers: what was left out, and why, and what a latency contains.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub notes: Vec<String>,
 }
 
 /// Why a run failed.
@@ -463,6 +300,16 @@ pub struct BenchmarkRunStatus {
     /// The result at a glance.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub headline: Option<Headline>,
+    /// Every row of spec.thresholds, once the run has ended, with the figure found.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub thresholds: Vec<ThresholdStatus>,
+    /// Images by digest, command lines and versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provenance: Option<ProvenanceStatus>,
+    /// What was measured on what, with what, and what of it two runs must have in common
+    /// to be compared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub comparability: Option<ComparabilityStatus>,
     /// Results per phase, in the order of the spec.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub phases: Vec<PhaseStatus>,

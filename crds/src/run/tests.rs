@@ -57,6 +57,58 @@ fn defaults_are_those_of_the_documentation() {
 fn each_mistake_is_refused_with_its_remedy() {
     let external = json!({"external": {"address": "10.0.0.7:6379"}});
     let table: Vec<(&str, Value, &str)> = vec![
+        (
+            "a headline of nothing",
+            with(|s| s["headline"] = json!("raed")),
+            "headline names no phase of this run",
+        ),
+        (
+            "a threshold of nothing",
+            with(|s| {
+                s["thresholds"] = json!([{"metric": "P99Milliseconds", "phase": "raed", "maximum": "1"}]);
+            }),
+            "a threshold names no phase of this run",
+        ),
+        (
+            "a threshold without limits",
+            with(|s| s["thresholds"] = json!([{"metric": "P99Milliseconds"}])),
+            "a minimum, a maximum, or both",
+        ),
+        (
+            "a threshold upside down",
+            with(|s| s["thresholds"] = json!([{"metric": "Errors", "minimum": "10", "maximum": "9.5"}])),
+            "minimum must not be above maximum",
+        ),
+        (
+            "a ratio to nothing",
+            with(|s| {
+                s["thresholds"] =
+                    json!([{"metric": "OperationsPerSecond", "minimum": "0.95", "relativeTo": "Baseline"}]);
+            }),
+            "make a BenchmarkSuite with a baseline",
+        ),
+        (
+            "settling for days",
+            with(|s| s["phases"][0]["memory"] = json!({"settle": "2h"})),
+            "settle is at most 1h",
+        ),
+        (
+            "settling beyond the timeout",
+            with(|s| {
+                s["phases"][0]["memory"] = json!({"settle": "60s"});
+                s["timeout"] = json!("65s");
+            }),
+            "shorter than the declared load",
+        ),
+        (
+            "settling at each point of a search",
+            with(|s| {
+                s["phases"][0]["memory"] = json!({"settle": "1s"});
+                s["phases"][0]["search"] =
+                    json!({"raise": "Connections", "to": 512, "until": {"p99": "1ms"}});
+            }),
+            "a phase without search",
+        ),
         ("no target", with(|s| s["target"] = json!({})), "target needs exactly one of"),
         (
             "two targets",
@@ -224,7 +276,12 @@ fn a_started_run_may_only_be_cancelled_or_expire() {
     let mut lenient = old.clone();
     lenient.spec.requirements =
         serde_json::from_value(json!([{"check": "Steal", "level": "Ignore"}])).unwrap();
-    for changed in [changed, lenient] {
+    let mut bounded = old.clone();
+    bounded.spec.thresholds =
+        serde_json::from_value(json!([{"metric": "P99Milliseconds", "maximum": "1"}])).unwrap();
+    let mut turned = old.clone();
+    turned.spec.headline = Some("read".into());
+    for changed in [changed, lenient, bounded, turned] {
         let refusal = format!("{:?}", changed.validate_cel_update(&old));
         assert!(refusal.contains("the run has started"), "{refusal}");
     }
@@ -280,4 +337,25 @@ fn a_status_of_a_former_version_that_joined_the_holder_into_a_text_is_read() {
         serde_json::from_value(json!({"phase": "Queued", "queue": queue})).expect("the run cannot be read");
     let queue = status.queue.unwrap();
     assert_eq!((queue.position, queue.holder), (2, RunReference::default()));
+}
+
+#[test]
+fn a_status_of_a_former_version_whose_headline_was_lists_is_read() {
+    let lists = json!({"operationsPerSecond": [100, null], "p99Microseconds": [null, 5], "limitedBy": ["Server", null]});
+    let status: BenchmarkRunStatus = serde_json::from_value(json!({"phase": "Succeeded", "headline": lists}))
+        .expect("the run cannot be read");
+    assert_eq!(
+        status.headline,
+        Some(Headline::default()),
+        "lists of former phases are no one phase's figures"
+    );
+}
+
+#[test]
+fn what_a_spec_does_not_set_changes_nothing_of_its_digest() {
+    let written = serde_json::to_value(run(good()).spec).unwrap();
+    for field in ["thresholds", "headline"] {
+        assert_eq!(written.get(field), None, "{field} would restart what is under way at an upgrade");
+    }
+    assert_eq!(written["phases"][0].get("memory"), None);
 }

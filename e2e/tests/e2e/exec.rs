@@ -135,6 +135,13 @@ async fn etcd_with_three_members_is_loaded_by_its_own_benchmark() -> Result<()> 
         let status = results::status(&run)?;
         let row = operation(phase(&status, "put")?, "PUT")?;
         ensure!(row.operations_per_second.mean > 10.0 && row.latency_milliseconds.p99 > Some(0.0), "{row:?}");
+        // Nobody can ask them; what they used is the kernel's to tell.
+        let memory = &phase(&status, "put")?.memory;
+        let read = memory.iter().all(|one| one.rss_bytes > Some(1 << 20) && one.cgroup_bytes > Some(1 << 20));
+        ensure!(memory.len() == 4 && read, "not three members and their sum: {memory:?}");
+        let used = env.result("etcd-put-put-1").await?.servers;
+        let loaded = used.iter().filter(|server| server.usage.cpu_seconds > 0.0).count();
+        ensure!(loaded == 3, "not what every member used: {used:?}");
         Ok(())
     })
     .await

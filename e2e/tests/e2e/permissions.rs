@@ -19,9 +19,11 @@ const ACCOUNT: &str = "dragstrip-operator";
 /// In every namespace: what Datastores and runs take.
 const EVERYWHERE: &[(&str, &str)] = &[
     ("dragstrip.dev/datastores", "get list watch create delete"),
-    ("dragstrip.dev/benchmarkruns", "get list watch delete"),
+    ("dragstrip.dev/benchmarkruns", "get list watch create patch delete"),
+    ("dragstrip.dev/benchmarksuites", "get list watch create patch delete"),
     ("dragstrip.dev/datastores/status", "patch"),
     ("dragstrip.dev/benchmarkruns/status", "patch"),
+    ("dragstrip.dev/benchmarksuites/status", "patch"),
     ("apps/statefulsets", "get list watch create update patch"),
     ("/services", "get list watch create update"),
     ("policy/poddisruptionbudgets", "get list watch create delete"),
@@ -59,11 +61,10 @@ const NAMED: &[(&str, &str, &str, &str)] = &[
     ("/configmaps", NAMESPACE, "kube-root-ca.crt", "get list create"),
     ("/configmaps", "kube-system", "aws-auth", "get list create"),
     ("/configmaps", "kube-system", "dragstrip-noise", "get list create"),
-    ("apiextensions.k8s.io/customresourcedefinitions", "", "datastores.dragstrip.dev", "list watch"),
-    ("apiextensions.k8s.io/customresourcedefinitions", "", "benchmarkruns.dragstrip.dev", "list watch"),
-    ("apiextensions.k8s.io/customresourcedefinitions", "", "others.example.com", ""),
+    ("apiextensions.k8s.io/customresourcedefinitions", "", "datastores.dragstrip.dev", ""),
     ("dragstrip.dev/datastores/finalizers", "default", "any", "update"),
     ("dragstrip.dev/benchmarkruns/finalizers", "default", "any", "update"),
+    ("dragstrip.dev/benchmarksuites/finalizers", "default", "any", "update"),
     ("/secrets", NAMESPACE, "dragstrip-operator-order-key", "get create"),
     ("/secrets", NAMESPACE, "any", "create"),
     ("/secrets", "default", "dragstrip-operator-order-key", ""),
@@ -245,6 +246,8 @@ async fn who_may_view_or_edit_a_namespace_may_do_the_same_to_its_runs_and_no_mor
             for (resource, allowed) in [
                 ("dragstrip.dev/datastores", verbs),
                 ("dragstrip.dev/benchmarkruns", verbs),
+                ("dragstrip.dev/benchmarksuites", verbs),
+                ("dragstrip.dev/benchmarksuites/status", ""),
                 ("dragstrip.dev/benchmarkruns/status", ""),
                 ("dragstrip.dev/datastores/status", ""),
             ] {
@@ -303,10 +306,12 @@ async fn the_operator_makes_no_config_map_but_results_and_its_own() -> Result<()
         ] {
             let told = created(namespace, name, owner).await?;
             ensure!(!told.success, "it makes ConfigMap {namespace}/{name} of {owner:?}");
-            ensure!(told.stderr.contains("that a BenchmarkRun owns"), "{}", told.stderr);
+            ensure!(told.stderr.contains("that a BenchmarkRun or BenchmarkSuite owns"), "{}", told.stderr);
         }
-        let kept = created(&env.namespace, "sprint-read-1", "BenchmarkRun").await?;
-        ensure!(kept.success, "it cannot keep a result: {}", kept.stderr);
+        for owner in ["BenchmarkRun", "BenchmarkSuite"] {
+            let kept = created(&env.namespace, "sprint-read-1", owner).await?;
+            ensure!(kept.success, "it cannot keep a result of a {owner}: {}", kept.stderr);
+        }
         Ok(())
     })
     .await

@@ -81,9 +81,9 @@ async fn an_upgrade_of_the_operator_in_mid_run_restarts_no_server_and_the_run_su
     .await
 }
 
-/// Runs `test` while the operator may read and make the key of its orders, which the first
-/// chart's own operator did not need.
-async fn with_order_key<T>(test: impl Future<Output = Result<T>>) -> Result<T> {
+/// Runs `test` while the operator may read and make the key of its orders, and see suites: the
+/// first chart's own operator had neither.
+async fn with_later_rights<T>(test: impl Future<Output = Result<T>>) -> Result<T> {
     let kubectl = async |arguments: &str| {
         let all: Vec<&str> = arguments.split(' ').chain(["-n", operator::NAMESPACE]).collect();
         kubectl::must(&all, "").await
@@ -92,8 +92,15 @@ async fn with_order_key<T>(test: impl Future<Output = Result<T>>) -> Result<T> {
     let account = format!("{}:dragstrip-operator", operator::NAMESPACE);
     kubectl(&format!("create rolebinding e2e-order-key --role=e2e-order-key --serviceaccount={account}"))
         .await?;
+    kubectl("create clusterrole e2e-suites --verb=get,list,watch --resource=benchmarksuites.dragstrip.dev")
+        .await?;
+    kubectl(&format!(
+        "create clusterrolebinding e2e-suites --clusterrole=e2e-suites --serviceaccount={account}"
+    ))
+    .await?;
     let outcome = test.await;
     kubectl("delete role,rolebinding e2e-order-key").await?;
+    kubectl("delete clusterrole,clusterrolebinding e2e-suites").await?;
     outcome
 }
 
@@ -115,7 +122,7 @@ async fn an_upgrade_from_the_first_chart_in_mid_run_loses_nothing() -> Result<()
             env.run("unmoved", &against("redis", PHASES)).await?;
             env.run("behind", &against("redis", ONE_PHASE)).await?;
             env.load_runs("unmoved", "write", SHORT_RUN).await?;
-            helm::upgrade(helm::CHART, &["podAnnotations.upgraded=yes"]).await?;
+            helm::upgrade(helm::CHART, &["podAnnotations.upgraded=yes", "crds.install=true"]).await?;
             let new = operator::await_ready(&env.client, old.as_deref()).await?.metadata.uid;
             ensure!(new != old, "the operator was not replaced");
             let run = env.run_in("unmoved", RunPhase::Succeeded, SHORT_RUN).await?;
@@ -128,9 +135,10 @@ async fn an_upgrade_from_the_first_chart_in_mid_run_loses_nothing() -> Result<()
             ensure!(now == before, "the upgrade restarted the server: {before:?} became {now:?}");
             Ok(())
         });
-        // The first chart with the images as they were built now.
+        // The first chart with the images as they were built now, and the CRDs that hold what
+        // those write.
         let images = format!("image.tag={}", env!("CARGO_PKG_VERSION"));
-        with_order_key(helm::upgraded_to(&first, &[&images], measured)).await
+        with_later_rights(helm::upgraded_to(&first, &[&images, "crds.install=false"], measured)).await
     })
     .await
 }

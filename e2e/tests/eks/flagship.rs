@@ -15,6 +15,7 @@ use kube::{
     api::{DeleteParams, ListParams, PostParams},
 };
 use std::{net::Ipv4Addr, path::Path, process::Stdio, time::Duration};
+use tempfile::NamedTempFile;
 use tokio::process::{Child, Command};
 
 const WITHIN: Duration = Duration::from_secs(60);
@@ -28,17 +29,37 @@ const PAIRS: [(&str, u32, &str, &str); 5] = [
     ("c7i.4xlarge", 16, "20Gi", "c7i.16xlarge"),
 ];
 
-/// The operator of `make build`; ends with this.
-fn operator() -> Result<Child> {
+/// The operator of `make build`, and the file that it logs to; it ends with this.
+fn operator() -> Result<(Child, NamedTempFile)> {
     let program = std::env::var_os("DRAGSTRIP_OPERATOR")
         .context("DRAGSTRIP_OPERATOR is not set: run 'make test-eks'")?;
+    let log = NamedTempFile::new()?;
     let started = Command::new(&program)
         .args(["--listen", "127.0.0.1:0"])
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
+        .stdout(log.reopen()?)
+        .stderr(Stdio::inherit())
         .kill_on_drop(true)
         .spawn();
-    started.with_context(|| format!("cannot start {}", Path::new(&program).display()))
+    let started = started.with_context(|| format!("cannot start {}", Path::new(&program).display()))?;
+    Ok((started, log))
+}
+
+/// An operator that was there before its CRDs, as it is when a chart installs them late.
+async fn operator_before_its_crds() -> Result<(Child, NamedTempFile)> {
+    kubectl::must(&["create", "namespace", "dragstrip-system"], "").await?;
+    let (mut operator, log) = operator()?;
+    until("the operator to wait for the CRDs", WITHIN, async || {
+        let told = std::fs::read_to_string(log.path())?;
+        Ok(match operator.try_wait()? {
+            Some(exit) => Look::Never(format!("it ended with {exit}: {told}")),
+            None if told.contains("are the CRDs installed?") => Look::Done(()),
+            None => Look::NotYet(told),
+        })
+    })
+    .await?;
+    let crds = concat!(env!("CARGO_MANIFEST_DIR"), "/../crds/yaml");
+    kubectl::must(&["apply", "--server-side", "--filename", crds], "").await?;
+    Ok((operator, log))
 }
 
 /// Every machine as a node with its daemons, in place of those that are there.
@@ -115,11 +136,8 @@ async fn placed(client: &Client, namespace: &str, example: &str, address: Ipv4Ad
 
 #[tokio::test]
 async fn servers_and_clients_of_the_flagship_fit_the_machines_they_were_published_on() -> Result<()> {
-    let crds = concat!(env!("CARGO_MANIFEST_DIR"), "/../crds/yaml");
-    kubectl::must(&["apply", "--server-side", "--filename", crds], "").await?;
-    kubectl::must(&["create", "namespace", "dragstrip-system"], "").await?;
     let client = Client::try_default().await?;
-    let _operator = operator()?;
+    let (_operator, log) = operator_before_its_crds().await?;
     for (reserved, nodes) in [(Reserved::Usual, "usual"), (Reserved::OneCpu, "one-cpu")] {
         make_nodes(&client, reserved).await?;
         for (number, (server, threads, memory, clients)) in (1..).zip(PAIRS) {
@@ -135,7 +153,8 @@ async fn servers_and_clients_of_the_flagship_fit_the_machines_they_were_publishe
             let address = Ipv4Addr::new(127, 2, u8::from(nodes == "usual"), number);
             let found = placed(&client, &namespace, &example, address)
                 .await
-                .with_context(|| format!("{server} and {clients}, {reserved:?} reservation"))?;
+                .with_context(|| format!("{server} and {clients}, {reserved:?} reservation"))
+                .with_context(|| std::fs::read_to_string(log.path()).unwrap_or_default())?;
             ensure!(found == [server, clients], "wanted {server} and {clients}, found {found:?}");
         }
     }

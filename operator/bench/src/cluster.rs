@@ -1,7 +1,7 @@
 //! The cluster: its nodes, namespaces, and many objects at once.
 
 use anyhow::{Context, Result, bail};
-use dragstrip_crds::{BenchmarkRun, Datastore};
+use dragstrip_crds::{BenchmarkRun, BenchmarkSuite, Datastore};
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::{
     api::core::v1::{Namespace, Node},
@@ -120,7 +120,7 @@ impl Cluster {
     /// Makes the CRDs, one node for servers, and so many for clients.
     pub async fn prepare(&self, clients: usize) -> Result<()> {
         let definitions: Api<CustomResourceDefinition> = Api::all(self.0.clone());
-        for definition in [Datastore::crd(), BenchmarkRun::crd()] {
+        for definition in [Datastore::crd(), BenchmarkRun::crd(), BenchmarkSuite::crd()] {
             definitions.create(&PostParams::default(), &definition).await?;
             let name = definition.metadata.name.unwrap_or_default();
             await_condition(definitions.clone(), &name, is_crd_established()).await?;

@@ -6,6 +6,7 @@ mod operator;
 mod report;
 mod runners;
 mod scenarios;
+mod sweep;
 
 use anyhow::{Context, Result, bail};
 use clap::Parser;
@@ -42,6 +43,9 @@ struct Arguments {
     /// Datastores made at once.
     #[arg(long, default_value_t = 200)]
     datastores: usize,
+    /// Runs of a suite that has come to its end: ten of each combination, from 10 to 2560.
+    #[arg(long, default_value_t = 1000)]
+    suite_runs: usize,
 }
 
 async fn measure(cluster: &Cluster, arguments: &Arguments, report: &mut Report) -> Result<()> {
@@ -59,6 +63,10 @@ async fn measure(cluster: &Cluster, arguments: &Arguments, report: &mut Report) 
     scenarios::make_last(cluster).await?;
     let operator = start().await?;
     scenarios::start_beside_history(cluster, &operator, arguments, report).await?;
+    operator.stop().await?;
+    sweep::make(cluster, &ended, arguments.suite_runs).await?;
+    let operator = start().await?;
+    sweep::end(cluster, &operator, arguments, report).await?;
     operator.stop().await
 }
 

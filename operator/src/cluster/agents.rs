@@ -2,12 +2,13 @@
 //! addresses, with the token that says who is meant, and what commands them signed.
 
 use dragstrip_results::{
+    memory::MemberMemory,
     observed::Observation,
     orders::{Order, SIGNATURE_HEADER, SigningKey},
     protocol::{
-        CLOCK_PATH, ClockOffset, ClockReading, OBSERVED_PATH, OBSERVER_PORT, PROGRESS_PATH, RUNNER_PORT,
-        RunnerState, START_PATH, StartOrder, TOKEN_HEADER, TOPOLOGY_PATH, TopologyOrder, TopologyState,
-        USAGE_PATH, UsageOrder, UsageWindow,
+        CLOCK_PATH, ClockOffset, ClockReading, MEMORY_PATH, OBSERVED_PATH, OBSERVER_PORT, PROGRESS_PATH,
+        RUNNER_PORT, RunnerState, START_PATH, StartOrder, TOKEN_HEADER, TOPOLOGY_PATH, TopologyOrder,
+        TopologyState, USAGE_PATH, UsageOrder, UsageWindow,
     },
     usage::ServerUsage,
 };
@@ -184,7 +185,17 @@ impl Agents {
 
     /// What the server beside the observer at `address` says of itself.
     pub async fn observe(&self, address: IpAddr, token: &str) -> Result<Observation, AgentError> {
-        self.ask(SocketAddr::new(address, OBSERVER_PORT), OBSERVED_PATH, token).await
+        self.observe_at(SocketAddr::new(address, OBSERVER_PORT), token).await
+    }
+
+    /// The same of an observer that listens elsewhere.
+    pub async fn observe_at(&self, observer: SocketAddr, token: &str) -> Result<Observation, AgentError> {
+        self.ask(observer, OBSERVED_PATH, token).await
+    }
+
+    /// The memory of the servers beside the observer at `address`.
+    pub async fn memory(&self, address: IpAddr, token: &str) -> Result<Vec<MemberMemory>, AgentError> {
+        self.ask(SocketAddr::new(address, OBSERVER_PORT), MEMORY_PATH, token).await
     }
 
     /// Has the observer at `address` join servers; repeating it changes nothing.
@@ -200,13 +211,27 @@ impl Agents {
 
     /// Where the runner at `address` stands.
     pub async fn progress(&self, address: IpAddr, token: &str) -> Result<RunnerState, AgentError> {
-        self.ask(SocketAddr::new(address, RUNNER_PORT), PROGRESS_PATH, token).await
+        self.progress_at(SocketAddr::new(address, RUNNER_PORT), token).await
+    }
+
+    /// The same of a runner that listens elsewhere.
+    pub async fn progress_at(&self, runner: SocketAddr, token: &str) -> Result<RunnerState, AgentError> {
+        self.ask(runner, PROGRESS_PATH, token).await
     }
 
     /// Has the observer at `address` sample what its servers use; repeating it changes
     /// nothing.
     pub async fn sample(&self, address: IpAddr, token: &str, order: &UsageOrder) -> Result<(), AgentError> {
-        let observer = SocketAddr::new(address, OBSERVER_PORT);
+        self.sample_at(SocketAddr::new(address, OBSERVER_PORT), token, order).await
+    }
+
+    /// The same of an observer that listens elsewhere.
+    pub async fn sample_at(
+        &self,
+        observer: SocketAddr,
+        token: &str,
+        order: &UsageOrder,
+    ) -> Result<(), AgentError> {
         self.command(observer, USAGE_PATH, token, order, SAMPLED_WITHIN).await
     }
 
@@ -217,7 +242,17 @@ impl Agents {
         token: &str,
         window: &UsageWindow,
     ) -> Result<Vec<ServerUsage>, AgentError> {
-        let (observer, path) = (SocketAddr::new(address, OBSERVER_PORT), usage_query(window));
+        self.usage_at(SocketAddr::new(address, OBSERVER_PORT), token, window).await
+    }
+
+    /// The same of an observer that listens elsewhere.
+    pub async fn usage_at(
+        &self,
+        observer: SocketAddr,
+        token: &str,
+        window: &UsageWindow,
+    ) -> Result<Vec<ServerUsage>, AgentError> {
+        let path = usage_query(window);
         let url = url(observer, &path);
         // It ends the sampling.
         let request = self.signed(self.client.get(&url), "GET", (observer, &path, token), Vec::new());
@@ -254,7 +289,16 @@ impl Agents {
         token: &str,
         order: StartOrder,
     ) -> Result<RunnerState, AgentError> {
-        let runner = SocketAddr::new(address, RUNNER_PORT);
+        self.start_at(SocketAddr::new(address, RUNNER_PORT), token, order).await
+    }
+
+    /// The same of a runner that listens elsewhere.
+    pub async fn start_at(
+        &self,
+        runner: SocketAddr,
+        token: &str,
+        order: StartOrder,
+    ) -> Result<RunnerState, AgentError> {
         self.command(runner, START_PATH, token, &order, ANSWER_WITHIN).await
     }
 }

@@ -3,10 +3,11 @@
 
 use futures::{
     Stream, StreamExt,
-    stream::{BoxStream, select_all},
+    stream::{self, BoxStream, select_all},
 };
 use kube::{
     Api, Resource, ResourceExt,
+    api::ObjectMeta,
     core::DeserializeGuard,
     runtime::{
         WatchStreamExt,
@@ -47,12 +48,24 @@ pub type Apis<K> = Vec<(Option<String>, Api<K>)>;
 /// What a watch tells, and of which namespace it is; `None` where it is of all.
 type Told<K> = (Option<String>, watcher::Result<Event<K>>);
 
+/// What becomes of an object that was told: `Err` where it is none of those in the store,
+/// whether it was one before or not.
+type Changed<K> = Result<K, ObjectRef<K>>;
+
+/// What happens in the store.
+enum Step<K: Watched> {
+    Event(Event<K>),
+    /// It is not kept any more, or was deleted in a state that is not kept: left out of the
+    /// store it would seem to be there for ever as it last was.
+    Leaves(ObjectRef<K>),
+}
+
 /// A watch that has not been started, or is under way in [`Feed::run`].
 pub struct Feed<K: Watched>
 where
     ObjectRef<K>: Eq + Hash,
 {
-    events: BoxStream<'static, Told<K>>,
+    steps: BoxStream<'static, (Option<String>, watcher::Result<Step<K>>)>,
     store: Store<K>,
     writer: Writer<K>,
     subscribers: Vec<mpsc::UnboundedSender<Arc<K>>>,
@@ -62,26 +75,66 @@ where
     lists: HashMap<String, HashMap<ObjectRef<K>, K>>,
 }
 
+/// `events` with the beginning of each list told together with what follows it: a list that is
+/// begun and refused is no success.
+fn begun_lists<A>(
+    events: impl Stream<Item = watcher::Result<Event<A>>>,
+) -> impl Stream<Item = watcher::Result<Event<A>>> {
+    let mut begun = false;
+    events.flat_map(move |event| {
+        let held_back = std::mem::replace(&mut begun, matches!(event, Ok(Event::Init)));
+        let init = (held_back && event.is_ok()).then_some(Ok(Event::Init));
+        let event = Some(event).filter(|event| !matches!(event, Ok(Event::Init)));
+        stream::iter(init.into_iter().chain(event))
+    })
+}
+
+/// What a watch of `api` tells, for ever. One that fails is begun anew, later each time until it
+/// succeeds: kube takes the beginning of a list for that, and would ask every second.
+pub fn events<A>(api: Api<A>, config: watcher::Config) -> impl Stream<Item = watcher::Result<Event<A>>> + Send
+where
+    A: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
+{
+    begun_lists(watcher::watcher(api, config)).default_backoff()
+}
+
 /// One watch of all `apis`.
 fn watch<A>(apis: Apis<A>, config: &watcher::Config) -> impl Stream<Item = Told<A>> + Send + use<A>
 where
     A: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
 {
     select_all(apis.into_iter().map(|(namespace, api)| {
-        let events = watcher::watcher(api, config.clone()).default_backoff();
+        let events = events(api, config.clone());
         events.map(move |event| (namespace.clone(), event)).boxed()
     }))
 }
 
-/// `event` with its object changed by `change`; one for which that gives nothing is left out.
-fn map_object<A, B>(event: Event<A>, change: impl FnOnce(A) -> Option<B>) -> Option<Event<B>> {
-    Some(match event {
-        Event::Apply(object) => Event::Apply(change(object)?),
-        Event::Delete(object) => Event::Delete(change(object)?),
-        Event::InitApply(object) => Event::InitApply(change(object)?),
-        Event::Init => Event::Init,
-        Event::InitDone => Event::InitDone,
-    })
+/// What `event` means for the store, with its object changed by `change`, which is told
+/// whether the object was deleted.
+fn step<A, K: Watched>(event: Event<A>, change: impl FnOnce(A, bool) -> Changed<K>) -> Step<K> {
+    let event = match event {
+        Event::Apply(object) => change(object, false).map(Event::Apply),
+        Event::Delete(object) => change(object, true).map(Event::Delete),
+        Event::InitApply(object) => change(object, false).map(Event::InitApply),
+        Event::Init => Ok(Event::Init),
+        Event::InitDone => Ok(Event::InitDone),
+    };
+    event.map_or_else(Step::Leaves, Step::Event)
+}
+
+/// The object that `metadata` is of.
+fn key_of<K: Watched>(metadata: &ObjectMeta) -> ObjectRef<K> {
+    let key = ObjectRef::new(metadata.name.as_deref().unwrap_or_default());
+    match &metadata.namespace {
+        Some(namespace) => key.within(namespace),
+        None => key,
+    }
+}
+
+/// Whether the watch was longer away than the apiserver remembers: the usual end of one that
+/// is told little.
+fn has_expired(error: &watcher::Error) -> bool {
+    matches!(error, watcher::Error::WatchError(status) if status.code == 410)
 }
 
 fn namespaces<A>(apis: &Apis<A>) -> HashSet<String> {
@@ -92,20 +145,18 @@ impl<K: Watched> Feed<K>
 where
     ObjectRef<K>: Eq + Hash,
 {
-    /// Of what `told` tells of these `namespaces`, each object changed by `change`; one for
-    /// which that gives nothing is left out.
+    /// Of what `told` tells of these `namespaces`, each object changed by `change`, which is
+    /// told whether it was deleted.
     fn of<A: Send + 'static>(
         namespaces: HashSet<String>,
         told: impl Stream<Item = Told<A>> + Send + 'static,
-        mut change: impl FnMut(A) -> Option<K> + Send + 'static,
+        mut change: impl FnMut(A, bool) -> Changed<K> + Send + 'static,
     ) -> Self {
-        let events = told.filter_map(move |(namespace, event)| {
-            let event = event.map(|event| map_object(event, &mut change)).transpose();
-            std::future::ready(event.map(|event| (namespace, event)))
-        });
+        let steps =
+            told.map(move |(namespace, event)| (namespace, event.map(|event| step(event, &mut change))));
         let writer = Writer::<K>::new(());
         Self {
-            events: events.boxed(),
+            steps: steps.boxed(),
             store: writer.as_reader(),
             writer,
             subscribers: Vec::new(),
@@ -117,10 +168,10 @@ where
     /// Watches objects of Kubernetes' own. `keep` leaves nothing in them that nobody
     /// reads, since they stay in memory, and says whether the object is kept at all.
     pub fn new(apis: Apis<K>, config: &watcher::Config, keep: fn(&mut K) -> bool) -> Self {
-        let kept = move |mut object: K| {
+        let kept = move |mut object: K, _| {
             // managedFields are three quarters of an object in memory and nobody reads them.
             object.managed_fields_mut().clear();
-            keep(&mut object).then_some(object)
+            if keep(&mut object) { Ok(object) } else { Err(object.to_object_ref(())) }
         };
         Self::of(namespaces(&apis), watch(apis, config), kept)
     }
@@ -135,15 +186,19 @@ where
     where
         K: Conditioned,
     {
-        let decode = move |guard: DeserializeGuard<K>| match guard.0 {
+        let decode = move |guard: DeserializeGuard<K>, deleted| match guard.0 {
             Ok(mut object) => {
                 undecodable.decoded(&object);
                 object.managed_fields_mut().clear();
-                Some(object)
+                Ok(object)
             }
             Err(invalid) => {
-                undecodable.tell(&invalid);
-                None
+                if deleted {
+                    undecodable.gone(&invalid.metadata);
+                } else {
+                    undecodable.tell(&invalid);
+                }
+                Err(key_of(&invalid.metadata))
             }
         };
         Self::of(namespaces(&apis), watch(apis, &config.page_size(PAGE)), decode)
@@ -176,6 +231,13 @@ where
         let known: HashSet<_> = now.iter().map(|object| object.to_object_ref(())).collect();
         let gone = before.iter().filter(|object| !known.contains(&object.to_object_ref(())));
         gone.chain(&now).for_each(|object| self.send(object));
+    }
+
+    /// Takes an object out of the store, if it is there, and tells it.
+    fn take_out(&mut self, key: &ObjectRef<K>) {
+        if let Some(known) = self.store.get(key) {
+            self.take(&Event::Delete((*known).clone()));
+        }
     }
 
     fn take(&mut self, event: &Event<K>) {
@@ -241,19 +303,30 @@ where
         self.take(&Event::InitDone);
     }
 
+    fn follow(&mut self, namespace: Option<String>, step: Step<K>) {
+        match (namespace, step) {
+            (Some(namespace), Step::Event(event)) => self.take_of(namespace, event),
+            (None, Step::Event(event)) => self.take(&event),
+            (namespace, Step::Leaves(key)) => {
+                let list = namespace.and_then(|namespace| self.lists.get_mut(&namespace));
+                if let Some(list) = list {
+                    list.remove(&key);
+                }
+                self.take_out(&key);
+            }
+        }
+    }
+
     /// Watches for ever. A watch that fails is begun anew, later each time.
     pub async fn run(mut self) {
         let mut failing = false;
-        while let Some((namespace, event)) = self.events.next().await {
-            match event {
-                Ok(event) => {
+        while let Some((namespace, step)) = self.steps.next().await {
+            match step {
+                Ok(step) => {
                     failing = false;
-                    match namespace {
-                        Some(namespace) => self.take_of(namespace, event),
-                        None => self.take(&event),
-                    }
+                    self.follow(namespace, step);
                 }
-                Err(error) if failing => {
+                Err(error) if failing || has_expired(&error) => {
                     tracing::debug!(kind = %K::kind(&()), error = %chain(&error), "watch failed");
                 }
                 Err(error) => {
@@ -268,9 +341,9 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
+    use dragstrip_crds::BenchmarkRun;
     use futures::FutureExt;
     use k8s_openapi::api::core::v1::Service;
-    use kube::api::ObjectMeta;
 
     fn service(namespace: &str, name: &str) -> Service {
         let (namespace, name) = (Some(namespace.to_owned()), Some(name.to_owned()));
@@ -279,7 +352,7 @@ mod tests {
 
     fn feed() -> Feed<Service> {
         let namespaces = ["pits", "races"].map(str::to_owned).into();
-        Feed::of(namespaces, futures::stream::empty::<Told<Service>>(), Some)
+        Feed::of(namespaces, futures::stream::empty::<Told<Service>>(), |service, _| Ok(service))
     }
 
     fn list(feed: &mut Feed<Service>, namespace: &str, names: &[&str]) {
@@ -294,6 +367,30 @@ mod tests {
         let mut names: Vec<_> = feed.store().state().iter().map(|service| service.name_any()).collect();
         names.sort();
         names
+    }
+
+    #[tokio::test]
+    async fn a_list_that_is_begun_and_refused_is_no_success() {
+        let refused = || Err(watcher::Error::NoResourceVersion);
+        let told = vec![
+            Ok(Event::Init),
+            refused(),
+            Ok(Event::Init),
+            refused(),
+            Ok(Event::Init),
+            Ok(Event::InitApply(service("pits", "a"))),
+            Ok(Event::InitDone),
+            Ok(Event::Apply(service("pits", "b"))),
+        ];
+        let heard = begun_lists(stream::iter(told)).map(|event| match event {
+            Ok(Event::Init) => "init",
+            Ok(Event::InitApply(_)) => "listed",
+            Ok(Event::InitDone) => "done",
+            Ok(_) => "changed",
+            Err(_) => "refused",
+        });
+        let heard: Vec<_> = heard.collect().await;
+        assert_eq!(heard, ["refused", "refused", "init", "listed", "done", "changed"]);
     }
 
     #[test]
@@ -319,6 +416,41 @@ mod tests {
         assert_eq!(names(&feed), ["b", "d"]);
         let first = told.next().now_or_never().flatten().map(|service| service.name_any());
         assert_eq!(first.as_deref(), Some("a"), "its deletion must be told");
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_decoded_any_more_or_ends_so_leaves_the_store_and_is_told() {
+        let object = |name: &str, spec: serde_json::Value| -> DeserializeGuard<BenchmarkRun> {
+            serde_json::from_value(serde_json::json!({
+                "apiVersion": "dragstrip.dev/v1alpha1", "kind": "BenchmarkRun",
+                "metadata": {"namespace": "pits", "name": name, "uid": name}, "spec": spec
+            }))
+            .unwrap()
+        };
+        let sound = serde_json::json!({"target": {"datastoreRef": {"name": "redis"}}, "phases": []});
+        let told = vec![
+            Event::Init,
+            Event::InitApply(object("edited", sound.clone())),
+            Event::InitApply(object("deleted", sound.clone())),
+            Event::InitApply(object("stays", sound)),
+            Event::InitDone,
+            Event::Apply(object("edited", serde_json::json!(1))),
+            Event::Delete(object("deleted", serde_json::json!(1))),
+        ];
+        let change = |guard: DeserializeGuard<BenchmarkRun>, _| {
+            guard.0.map_err(|invalid| key_of::<BenchmarkRun>(&invalid.metadata))
+        };
+        let told = futures::stream::iter(told.into_iter().map(|event| (None, Ok(event))));
+        let mut feed = Feed::of(HashSet::new(), told, change);
+        let (store, mut subscribed) = (feed.store(), Box::pin(feed.subscribe()));
+        feed.run().await;
+        let left: Vec<_> = store.state().iter().map(|run| run.name_any()).collect();
+        assert_eq!(left, ["stays"], "a run that seems to be there for ever keeps its turn for ever");
+        let mut names = Vec::new();
+        while let Some(run) = subscribed.next().await {
+            names.push(run.name_any());
+        }
+        assert_eq!(names[3..], ["edited", "deleted"], "the keeper of turns must hear of it");
     }
 
     #[test]

@@ -1,7 +1,7 @@
-//! A run that has ended, as far as the operator still cares: whether it has, and when
-//! it is to be removed. Any version's run can be read so. Pure.
+//! A run or suite that has ended, as far as the operator still cares: whether it has, and
+//! when it is to be removed. Any version's can be read so. Pure.
 
-use dragstrip_crds::{BenchmarkRun, units::Period};
+use dragstrip_crds::{BenchmarkRun, BenchmarkSuite, units::Period};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::Resource;
@@ -19,6 +19,24 @@ pub struct FinishedRun {
     status: Option<Status>,
 }
 
+/// A BenchmarkSuite without most of it.
+#[derive(Debug, Clone, Resource, Serialize, Deserialize)]
+#[resource(inherit = BenchmarkSuite)]
+pub struct FinishedSuite {
+    /// Its name, namespace and uid.
+    pub metadata: ObjectMeta,
+    #[serde(default)]
+    spec: Spec,
+    #[serde(default)]
+    status: Option<Status>,
+}
+
+/// What is removed some time after it ended.
+pub trait Expires: Resource<DynamicType = ()> {
+    /// When that is; never where it is not declared or cannot be read.
+    fn expires_at(&self) -> Option<Timestamp>;
+}
+
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Spec {
@@ -32,22 +50,45 @@ struct Status {
     finished_at: Option<Time>,
 }
 
+fn end(status: Option<&Status>) -> Option<Timestamp> {
+    Some(status?.finished_at.as_ref()?.0)
+}
+
+fn expiry(spec: &Spec, status: Option<&Status>) -> Option<Timestamp> {
+    let period: Period = spec.ttl_after_finished.as_ref()?.parse().ok()?;
+    Some(end(status)?.saturating_add(period.signed()).unwrap_or(Timestamp::MAX))
+}
+
 impl FinishedRun {
     /// When it ended, if it has: that is a record, which stays true.
     pub fn finished_at(&self) -> Option<Timestamp> {
-        Some(self.status.as_ref()?.finished_at.as_ref()?.0)
-    }
-
-    /// When it is to be removed; never where that is not declared or cannot be read.
-    pub fn expires_at(&self) -> Option<Timestamp> {
-        let period: Period = self.spec.ttl_after_finished.as_ref()?.parse().ok()?;
-        Some(self.finished_at()?.saturating_add(period.signed()).unwrap_or(Timestamp::MAX))
+        end(self.status.as_ref())
     }
 
     /// Leaves nothing in memory that nobody reads.
     pub(super) fn prune(&mut self) -> bool {
         (self.metadata.annotations, self.metadata.labels) = (None, None);
         true
+    }
+}
+
+impl FinishedSuite {
+    /// Leaves nothing in memory that nobody reads.
+    pub(super) fn prune(&mut self) -> bool {
+        (self.metadata.annotations, self.metadata.labels) = (None, None);
+        true
+    }
+}
+
+impl Expires for FinishedRun {
+    fn expires_at(&self) -> Option<Timestamp> {
+        expiry(&self.spec, self.status.as_ref())
+    }
+}
+
+impl Expires for FinishedSuite {
+    fn expires_at(&self) -> Option<Timestamp> {
+        expiry(&self.spec, self.status.as_ref())
     }
 }
 

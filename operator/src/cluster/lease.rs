@@ -6,7 +6,7 @@
 //! when its run has ended, is gone or has given it back, and the last client pod
 //! has stopped. Several are taken all or none.
 
-use super::apply::delete;
+use super::{apply::delete, own_leases::OwnLeases};
 use crate::labels::{self, RUN_MANAGER};
 use dragstrip_crds::run::RunReference;
 use k8s_openapi::{
@@ -95,28 +95,26 @@ pub fn holder_of(lease: &Lease) -> Option<Holder> {
     Holder::parse(lease.spec.as_ref()?.holder_identity.as_ref()?)
 }
 
-/// A Lease as it was found.
-#[derive(Debug, Clone)]
-pub struct Found {
-    /// Which one.
-    pub key: LeaseKey,
-    /// Who holds it; `None` when it does not exist and so is free.
-    pub holder: Option<Holder>,
-}
-
 fn api(client: &Client, key: &LeaseKey) -> Api<Lease> {
     Api::namespaced(client.clone(), &key.namespace)
 }
 
-/// Looks at a Lease.
-pub async fn find(client: &Client, key: &LeaseKey) -> kube::Result<Found> {
-    let lease = api(client, key).get_opt(&key.name).await?;
-    Ok(Found { key: key.clone(), holder: lease.as_ref().and_then(holder_of) })
+/// Looks at a Lease; `None` when it does not exist and so is free.
+pub async fn find(client: &Client, key: &LeaseKey) -> kube::Result<Option<Lease>> {
+    api(client, key).get_opt(&key.name).await
+}
+
+/// Removes this very Lease. One that is gone is fine.
+pub async fn remove(client: &Client, own: &OwnLeases, lease: &Lease) -> kube::Result<()> {
+    delete(client, lease).await?;
+    own.removed(lease);
+    Ok(())
 }
 
 /// Takes a Lease by creating it; `None` when it exists.
 async fn take(
     client: &Client,
+    own: &OwnLeases,
     key: &LeaseKey,
     holder: &Holder,
     now: Timestamp,
@@ -135,40 +133,62 @@ async fn take(
         }),
     };
     match api(client, key).create(&PostParams::default(), &lease).await {
-        Ok(lease) => Ok(Some(lease)),
+        Ok(lease) => {
+            own.wrote(lease.clone());
+            Ok(Some(lease))
+        }
         Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(None),
         Err(error) => Err(error),
     }
 }
 
+/// What became of Leases that were to be taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Taken {
+    /// All are held.
+    All,
+    /// None: another run of this process is taking one of them, which a look now tells.
+    Reserved,
+    /// None: somebody else has one of them, which the watch will tell.
+    Lost,
+}
+
 /// Takes all of `keys` that `holder` does not have, or none: what was taken before
 /// one of them turned out to be somebody else's is let go at once, since nothing
-/// has run under it. `false` when they are not all held in the end.
+/// has run under it.
 pub async fn take_all(
     client: &Client,
+    own: &OwnLeases,
     keys: &[LeaseKey],
     holder: &Holder,
     now: Timestamp,
-) -> kube::Result<bool> {
+) -> kube::Result<Taken> {
+    let Some(_reserved) = own.reserve(keys, holder) else { return Ok(Taken::Reserved) };
     let mut taken = Vec::new();
     for key in keys {
-        let got = match take(client, key, holder, now).await {
+        let got = match take(client, own, key, holder, now).await {
             Ok(Some(lease)) => {
                 taken.push(lease);
                 Ok(true)
             }
-            // An earlier pass took it, which the watch has not told yet.
-            Ok(None) => find(client, key).await.map(|found| found.holder.as_ref() == Some(holder)),
+            // Taken before, and the answer was lost.
+            Ok(None) => find(client, key).await.map(|found| match found {
+                Some(lease) if is_held_by(&lease, holder) => {
+                    own.wrote(lease);
+                    true
+                }
+                _ => false,
+            }),
             Err(error) => Err(error),
         };
         if !matches!(got, Ok(true)) {
             for lease in &taken {
-                delete(client, lease).await?;
+                remove(client, own, lease).await?;
             }
-            return got;
+            return got.map(|_| Taken::Lost);
         }
     }
-    Ok(true)
+    Ok(Taken::All)
 }
 
 /// Whether the run that holds `lease` has given it back: the keeper of turns
@@ -177,8 +197,13 @@ pub fn given_back(lease: &Lease) -> bool {
     lease.annotations().contains_key(labels::GIVEN_BACK)
 }
 
+/// Whether `holder` holds `lease` for good: one that was given back is on its way out.
+pub fn is_held_by(lease: &Lease, holder: &Holder) -> bool {
+    holder_of(lease).as_ref() == Some(holder) && !given_back(lease)
+}
+
 /// Gives a Lease back. One that is gone is fine.
-pub async fn give_back(client: &Client, lease: &Lease) -> kube::Result<()> {
+pub async fn give_back(client: &Client, own: &OwnLeases, lease: &Lease) -> kube::Result<()> {
     let patch = serde_json::json!({"metadata": {
         "uid": lease.uid(), "annotations": {labels::GIVEN_BACK: "true"},
     }});
@@ -186,13 +211,17 @@ pub async fn give_back(client: &Client, lease: &Lease) -> kube::Result<()> {
     let leases = api(client, &LeaseKey::of(lease));
     match leases.patch(&lease.name_any(), &parameters, &Patch::Merge(&patch)).await {
         Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),
-        other => other.map(|_| ()),
+        other => other.map(|lease| own.wrote(lease)),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use http::{Method, Request, Response};
+    use kube::client::Body;
+    use serde_json::{Value, json};
+    use std::{convert::Infallible, sync::Arc};
 
     fn holder(name: &str) -> Holder {
         Holder { namespace: "races".into(), name: name.into(), uid: "u-1".into() }
@@ -204,5 +233,58 @@ mod tests {
         assert_eq!(written, "races/first/u-1");
         assert_eq!(Holder::parse(&written), Some(holder("first")));
         assert_eq!(Holder::parse("kube-scheduler"), None);
+    }
+
+    fn stored(name: &str, of: &Holder) -> Value {
+        json!({
+            "metadata": {"namespace": "pits", "name": name, "uid": format!("{name}-uid"), "resourceVersion": "7"},
+            "spec": {"holderIdentity": of.to_string()}
+        })
+    }
+
+    /// An apiserver where the Lease `target` is free and `node` is held by `owner`.
+    async fn answer(request: Request<Body>, owner: Holder) -> Result<Response<Body>, Infallible> {
+        let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+        let sent = request.into_body().collect_bytes().await.unwrap();
+        let sent: Value = serde_json::from_slice(&sent).unwrap_or_default();
+        let name = path.rsplit('/').next().unwrap_or_default();
+        let (code, body) = match method {
+            Method::POST if sent["metadata"]["name"] == "target" => (201, stored("target", &holder("first"))),
+            Method::POST => {
+                (409, json!({"kind": "Status", "code": 409, "reason": "AlreadyExists", "message": ""}))
+            }
+            Method::GET => (200, stored(name, &owner)),
+            _ => (200, json!({"kind": "Status", "code": 200, "status": "Success"})),
+        };
+        Ok(Response::builder().status(code).body(Body::from(body.to_string().into_bytes())).unwrap())
+    }
+
+    /// What the run `first` holds after it tried to take `target` and the `node` of `owner`, while
+    /// the watch tells that it has the target.
+    async fn held_after_taking_a_node_of(owner: &str) -> (Taken, Vec<String>) {
+        let owner = holder(owner);
+        let service = tower::service_fn(move |request| answer(request, owner.clone()));
+        let (client, own) = (Client::new(service, "pits"), OwnLeases::default());
+        let keys = ["target", "node"].map(|name| LeaseKey { namespace: "pits".into(), name: name.into() });
+        let got = take_all(&client, &own, &keys, &holder("first"), Timestamp::UNIX_EPOCH).await.unwrap();
+        let told: Lease = serde_json::from_value(stored("target", &holder("first"))).unwrap();
+        let mut names: Vec<_> =
+            own.after(vec![Arc::new(told)]).iter().map(|lease| lease.name_any()).collect();
+        names.sort();
+        (got, names)
+    }
+
+    #[tokio::test]
+    async fn a_turn_that_was_let_go_for_want_of_its_other_part_is_not_taken_for_held() {
+        let (got, held) = held_after_taking_a_node_of("second").await;
+        assert_eq!(got, Taken::Lost);
+        assert_eq!(held, [""; 0], "a Job would be made under a Lease that somebody else may take");
+    }
+
+    #[tokio::test]
+    async fn a_lease_whose_taking_was_never_answered_is_held() {
+        let (got, held) = held_after_taking_a_node_of("first").await;
+        assert_eq!(got, Taken::All);
+        assert_eq!(held, ["node", "target"], "another node would be taken beside it");
     }
 }

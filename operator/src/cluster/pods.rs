@@ -33,6 +33,17 @@ pub fn address(pod: &Pod) -> Option<IpAddr> {
     pod.status.as_ref()?.pod_ip.as_ref()?.parse().ok()
 }
 
+/// Name of the container that observes a pod's servers.
+pub const OBSERVER: &str = "observer";
+
+/// Where the observer in the pod is; `None` while the pod has no address, or no observer
+/// that has started: pods of earlier versions have none where the server speaks no RESP.
+pub fn observer(pod: &Pod) -> Option<IpAddr> {
+    let mut helpers = pod.status.as_ref()?.init_container_statuses.iter().flatten();
+    helpers.find(|container| container.name == OBSERVER && container.started == Some(true))?;
+    address(pod)
+}
+
 /// Whether the pod was made by the Job called `job`, with this `uid` where that is known.
 /// Its owner tells: anybody may write labels.
 pub fn is_of_job(pod: &Pod, job: &str, uid: Option<&str>) -> bool {

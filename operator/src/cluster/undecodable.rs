@@ -2,7 +2,7 @@
 //! their own status, and left out, so that one of them stops no other. Needs the client.
 
 use crate::{labels::DECODING_MANAGER, metrics::Metrics};
-use dragstrip_crds::{BenchmarkRun, Datastore, conditions::types::DECODABLE};
+use dragstrip_crds::{BenchmarkRun, BenchmarkSuite, Datastore, conditions::types::DECODABLE};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
 use kube::{
@@ -20,6 +20,12 @@ pub trait Conditioned: Resource<DynamicType = ()> {
 }
 
 impl Conditioned for BenchmarkRun {
+    fn conditions(&self) -> &[Condition] {
+        self.status.as_ref().map_or(&[], |status| &status.conditions)
+    }
+}
+
+impl Conditioned for BenchmarkSuite {
     fn conditions(&self) -> &[Condition] {
         self.status.as_ref().map_or(&[], |status| &status.conditions)
     }
@@ -77,11 +83,16 @@ impl<K: Conditioned> Undecodable<K> {
         }
     }
 
-    /// Takes note of an object that can be decoded, perhaps again.
-    pub fn decoded(&mut self, object: &K) {
-        if self.known.remove(&key(object.meta())).is_some() {
+    /// Takes note of the end of an object that could not be decoded.
+    pub fn gone(&mut self, metadata: &ObjectMeta) {
+        if self.known.remove(&key(metadata)).is_some() {
             self.count();
         }
+    }
+
+    /// Takes note of an object that can be decoded, perhaps again.
+    pub fn decoded(&mut self, object: &K) {
+        self.gone(object.meta());
         if object.meta().deletion_timestamp.is_none()
             && object.conditions().iter().any(|c| c.type_ == DECODABLE)
         {

@@ -1,9 +1,14 @@
 //! What the cluster has that concerns us: one watch per kind for the whole
 //! process, pruned to what is read. Needs the client.
 
-use super::{feed::Feed, finished::FinishedRun, scope::Scope, undecodable::Undecodable};
+use super::{
+    feed::Feed,
+    finished::{FinishedRun, FinishedSuite},
+    scope::Scope,
+    undecodable::Undecodable,
+};
 use crate::{labels, metrics::Metrics};
-use dragstrip_crds::{BenchmarkRun, Datastore};
+use dragstrip_crds::{BenchmarkRun, BenchmarkSuite, Datastore};
 use k8s_openapi::api::{
     apps::v1::StatefulSet,
     batch::v1::Job,
@@ -41,6 +46,10 @@ pub struct World {
     pub expiring: Store<FinishedRun>,
     /// All Datastores that can be decoded.
     pub datastores: Store<Datastore>,
+    /// Suites that have not ended and can be decoded.
+    pub suites: Store<BenchmarkSuite>,
+    /// Suites that have ended and are to be removed some time after.
+    pub expiring_suites: Store<FinishedSuite>,
 }
 
 /// The watches themselves, to subscribe to and then to run.
@@ -67,6 +76,10 @@ pub struct Feeds {
     pub expiring: Feed<FinishedRun>,
     /// See [`World::datastores`].
     pub datastores: Feed<Datastore>,
+    /// See [`World::suites`]. A suite's end is told as its deletion.
+    pub suites: Feed<BenchmarkSuite>,
+    /// See [`World::expiring_suites`].
+    pub expiring_suites: Feed<FinishedSuite>,
 }
 
 fn keep_node(node: &mut Node) -> bool {
@@ -141,7 +154,7 @@ impl Feeds {
             budgets: Feed::new(scope.apis(client), &all, keep_budget),
             runs: Feed::guarded(
                 scope.apis(client),
-                under_way,
+                under_way.clone(),
                 Undecodable::new(client.clone(), metrics.clone()),
             ),
             expiring: Feed::new(scope.apis(client), &expiring, FinishedRun::prune),
@@ -150,6 +163,12 @@ impl Feeds {
                 all,
                 Undecodable::new(client.clone(), metrics.clone()),
             ),
+            suites: Feed::guarded(
+                scope.apis(client),
+                under_way,
+                Undecodable::new(client.clone(), metrics.clone()),
+            ),
+            expiring_suites: Feed::new(scope.apis(client), &expiring, FinishedSuite::prune),
         }
     }
 
@@ -167,6 +186,8 @@ impl Feeds {
             runs: self.runs.store(),
             expiring: self.expiring.store(),
             datastores: self.datastores.store(),
+            suites: self.suites.store(),
+            expiring_suites: self.expiring_suites.store(),
         }
     }
 
@@ -185,6 +206,8 @@ impl Feeds {
             runs,
             expiring,
             datastores,
+            suites,
+            expiring_suites,
         } = self;
         tokio::join!(
             nodes.run(),
@@ -198,6 +221,8 @@ impl Feeds {
             runs.run(),
             expiring.run(),
             datastores.run(),
+            suites.run(),
+            expiring_suites.run(),
         );
     }
 }
@@ -218,6 +243,8 @@ impl World {
             runs,
             expiring,
             datastores,
+            suites,
+            expiring_suites,
         } = self;
         let _ = tokio::join!(
             nodes.wait_until_ready(),
@@ -231,6 +258,8 @@ impl World {
             runs.wait_until_ready(),
             expiring.wait_until_ready(),
             datastores.wait_until_ready(),
+            suites.wait_until_ready(),
+            expiring_suites.wait_until_ready(),
         );
     }
 }

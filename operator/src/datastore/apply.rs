@@ -13,7 +13,7 @@ use super::{
 use crate::{
     cluster::{
         apply::{delete, namespace_ends},
-        lease::{self, Holder, LeaseKey},
+        lease::{self, Holder, LeaseKey, holder_of},
     },
     context::Context,
     labels::{self, DATASTORE_MANAGER},
@@ -142,7 +142,7 @@ async fn apply_service(
 async fn holder(client: &Client, datastore: &ValidatedDatastore) -> Result<Option<Holder>, Error> {
     let key = LeaseKey::of_datastore(&datastore.namespace, &datastore.name);
     let found = lease::find(client, &key).await.map_err(|error| Error::Lease(error, key))?;
-    Ok(found.holder)
+    Ok(found.as_ref().and_then(holder_of))
 }
 
 /// Carries out `change` on `existing`, if that is still what it was when it was seen.

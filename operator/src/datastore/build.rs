@@ -4,7 +4,7 @@
 mod pod;
 
 use super::{shape::Shape, validate::ValidatedDatastore};
-use crate::{labels, pod_settings};
+use crate::{cluster::pods::OBSERVER, labels, pod_settings};
 use dragstrip_crds::{
     Datastore,
     datastore::{Placement, SecretKeyReference},
@@ -229,7 +229,7 @@ impl Resources {
     pub fn obeying(mut self, key: Option<&OrderKey>) -> Self {
         let pod = self.stateful_set.spec.as_mut().and_then(|spec| spec.template.spec.as_mut());
         let helpers = pod.and_then(|pod| pod.init_containers.as_mut()).into_iter().flatten();
-        for observer in helpers.filter(|container| container.name == pod::OBSERVER) {
+        for observer in helpers.filter(|container| container.name == OBSERVER) {
             let key = key.map(|key| variable(ORDER_KEY_VARIABLE, &String::from(key.clone())));
             observer.env.get_or_insert_default().extend(key);
         }

@@ -3,6 +3,7 @@
 
 use super::{
     build::budget_name,
+    engines,
     shape::{self, Shape},
 };
 use crate::{
@@ -82,16 +83,9 @@ fn explained(error: &AgentError) -> String {
     format!("{error}{cause}")
 }
 
-/// Asks the observer in `pod`; `None` while the pod has no address or the
-/// observer has not started.
+/// Asks the observer in `pod`; `None` while there is none.
 pub async fn observe(agents: &Agents, pod: &Pod, token: &str) -> Option<Observed> {
-    let status = pod.status.as_ref()?;
-    let started = status
-        .init_container_statuses
-        .iter()
-        .flatten()
-        .any(|container| container.name == "observer" && container.started == Some(true));
-    let address = status.pod_ip.as_ref().filter(|_| started)?.parse().ok()?;
+    let address = pods::observer(pod)?;
     Some(agents.observe(address, token).await.map_err(|error| explained(&error)))
 }
 
@@ -185,8 +179,12 @@ pub fn fetch(ctx: &Context, datastore: &Datastore) -> Fetched {
     }
 }
 
-/// Asks the observers of `datastore`, whose pods are all ready, and has them join their servers.
+/// Asks the observers of `datastore`, whose pods are all ready, and has them join their servers;
+/// none of servers that speak no RESP, of which there is nothing to ask.
 pub async fn ask(ctx: &Context, datastore: &Datastore, fetched: &mut Fetched) {
+    if !engines::speaks_resp(&datastore.spec) {
+        return;
+    }
     let (spec, token) = (&datastore.spec, datastore.uid().unwrap_or_default());
     let agents = &ctx.agents;
     fetched.observed = ask_each(agents, spec, &fetched.pods, &token).await;

@@ -189,8 +189,7 @@ pub fn of_server(spec: &DatastoreSpec, most_cpus: Option<f64>) -> ResourceRequir
 pub fn of_pod(spec: &DatastoreSpec, most_cpus: Option<f64>) -> Room {
     let server = Room::of(of_server(spec, most_cpus).requests.as_ref());
     let servers = Room::sum(std::iter::repeat_n(server, usize::from(Shape::of(spec).servers_per_pod())));
-    let observer = engines::speaks_resp(spec).then(|| Room::of(of_helper().requests.as_ref()));
-    Room::sum(observer.into_iter().chain([servers]))
+    Room::sum([servers, Room::of(of_helper().requests.as_ref())])
 }
 
 #[cfg(test)]

@@ -110,9 +110,7 @@ fn check_cpus(spec: &DatastoreSpec) -> Result<(), Invalid> {
 
 /// All containers of a pod share its address, and all ports of a Service their names.
 fn check_ports(spec: &DatastoreSpec) -> Result<(), Invalid> {
-    let observer = engines::speaks_resp(spec).then_some(i32::from(OBSERVER_PORT));
-    let mut taken: BTreeMap<i32, String> =
-        observer.map(|port| (port, "the observer's port".to_owned())).into_iter().collect();
+    let mut taken = BTreeMap::from([(i32::from(OBSERVER_PORT), "the observer's port".to_owned())]);
     for port in Shape::of(spec).ports(spec).map(i32::from) {
         if let Some(owner) = taken.insert(port, "a server's port".to_owned()) {
             return Err(Invalid::Ports(format!(

@@ -3,17 +3,17 @@
 //! cost little. [`Newest`] is pure, [`follow`] needs the client.
 
 use super::{families::Families, phases::Detail};
-use crate::{cluster::scope::Scope, process::chain};
+use crate::{
+    cluster::{feed, scope::Scope},
+    process::chain,
+};
 use dragstrip_crds::{BenchmarkRun, run::RunPhase};
 use futures::{StreamExt, future::join_all};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{
     Api, Client, Resource, ResourceExt,
-    runtime::{
-        WatchStreamExt,
-        watcher::{self, Event},
-    },
+    runtime::watcher::{self, Event},
 };
 use serde::{Deserialize, Deserializer, de::Error as _};
 use serde_json::value::RawValue;
@@ -62,6 +62,15 @@ impl<V> Newest<V> {
         if self.kept.remove(id).is_none() {
             self.older.remove(id);
         }
+    }
+
+    /// The same of what `make` makes of each value; without those it makes nothing of.
+    fn filter_map<W>(self, make: impl Fn(&Id, V) -> Option<W>) -> Newest<W> {
+        let made = self.kept.into_iter().filter_map(|(id, value)| {
+            let made = make(&id, value)?;
+            Some((id, made))
+        });
+        Newest { most: self.most, kept: made.collect(), older: self.older }
     }
 
     /// Takes over what was `listed` of one namespace, or of all.
@@ -186,15 +195,13 @@ impl History {
         self.with(|newest| newest.kept.values().cloned().collect())
     }
 
-    fn show(&self, run: &Ended) -> Option<Shown> {
-        let run: BenchmarkRun = serde_json::from_str(run.text.get())
-            .inspect_err(|error| {
-                tracing::debug!(name = run.name_any(), %error, "an ended run cannot be decoded");
-            })
+    fn show(&self, (_, namespace, name): &Id, text: &RawValue) -> Option<Shown> {
+        let run: BenchmarkRun = serde_json::from_str(text.get())
+            .inspect_err(|error| tracing::debug!(namespace, name, %error, "an ended run cannot be decoded"))
             .ok()?;
         Some(Shown {
-            namespace: run.namespace().unwrap_or_default(),
-            name: run.name_any(),
+            namespace: namespace.clone(),
+            name: name.clone(),
             uid: run.uid().unwrap_or_default(),
             state: run.status.as_ref().map(|status| status.phase).unwrap_or_default(),
             whole: Arc::new((self.render)(&run, Detail::Whole).shrunk()),
@@ -202,23 +209,22 @@ impl History {
         })
     }
 
-    fn put(&self, newest: &mut Newest<Shown>, run: &Ended) {
-        if let Some(id) = run.id.clone() {
-            newest.put(id, || self.show(run));
-        }
-    }
-
     /// Takes note of what the watch of one namespace, or of all, told; `listing` is what the list
-    /// has told so far, which counts when it is complete.
-    fn take(&self, namespace: Option<&str>, event: Event<Ended>, listing: &mut Newest<Shown>) {
+    /// has told so far, which counts when it is complete. Lists come in the order of names, often
+    /// that of ends: to decode each run that was the newest so far would be to decode them all.
+    fn take(&self, namespace: Option<&str>, event: Event<Ended>, listing: &mut Newest<Box<RawValue>>) {
         match event {
             Event::Init => *listing = Newest::new(listing.most),
-            Event::InitApply(run) => self.put(listing, &run),
+            Event::InitApply(Ended { id: Some(id), text, .. }) => listing.put(id, || Some(text)),
             Event::InitDone => {
                 let whole = std::mem::replace(listing, Newest::new(listing.most));
+                let whole = whole.filter_map(|id, text| self.show(id, &text));
                 self.with(|newest| newest.take_over(namespace, whole));
             }
-            Event::Apply(run) => self.with(|newest| self.put(newest, &run)),
+            Event::Apply(Ended { id: Some(id), text, .. }) => {
+                self.with(|newest| newest.put(id.clone(), || self.show(&id, &text)));
+            }
+            Event::InitApply(_) | Event::Apply(_) => {}
             Event::Delete(run) => {
                 if let Some(id) = run.id {
                     self.with(|newest| newest.remove(&id));
@@ -232,7 +238,8 @@ impl History {
         while let Some(id) = self.with(|newest| newest.missing().cloned()) {
             let run = Api::<Ended>::namespaced(client.clone(), &id.1).get_opt(&id.2).await?;
             // A later run of the same name may have taken its place.
-            let shown = run.filter(|run| run.id.as_ref() == Some(&id)).and_then(|run| self.show(&run));
+            let shown =
+                run.filter(|run| run.id.as_ref() == Some(&id)).and_then(|run| self.show(&id, &run.text));
             self.with(|newest| newest.found(id, shown));
         }
         Ok(())
@@ -250,7 +257,7 @@ impl History {
     async fn follow_in(&self, client: &Client, namespace: Option<String>, runs: Api<Ended>) {
         let most = self.with(|newest| newest.most);
         let ended = watcher::Config::default().fields("status.finishedAt!=");
-        let watch = |config| watcher::watcher(runs.clone(), config).default_backoff();
+        let watch = |config| feed::events(runs.clone(), config);
         // One call, answered from the apiserver's cache run by run.
         let mut events = Box::pin(watch(ended.clone().streaming_lists()));
         let mut listing = Newest::new(most);
@@ -382,6 +389,27 @@ mod tests {
         take(Event::InitDone);
         assert_eq!(names(), ["d"]);
         assert_eq!(history.shown()[0].state, RunPhase::Failed);
+    }
+
+    #[test]
+    fn of_a_list_only_those_are_rendered_that_are_shown() {
+        let rendered = Arc::new(Mutex::new(Vec::new()));
+        let seen = Arc::clone(&rendered);
+        let render = move |run: &BenchmarkRun, _| {
+            seen.lock().unwrap().push(run.name_any());
+            Families::default()
+        };
+        let (history, mut listing) = (History::new(1, Box::new(render)), Newest::new(1));
+        history.take(None, Event::Init, &mut listing);
+        for (name, end) in [("a", "2026-01-01T00:00:01Z"), ("b", "2026-01-01T00:00:02Z")] {
+            history.take(None, Event::InitApply(ended(name, end)), &mut listing);
+        }
+        history.take(None, Event::InitDone, &mut listing);
+        assert_eq!(
+            *rendered.lock().unwrap(),
+            ["b", "b"],
+            "whole and in totals: thousands would take seconds"
+        );
     }
 
     #[test]

@@ -6,7 +6,11 @@ use crate::{
     cluster::lease::{given_back, holder_of},
     run::deadline,
 };
-use dragstrip_crds::{BenchmarkRun, Datastore, conditions, conditions::types::READY, run::RunPhase};
+use dragstrip_crds::{
+    BenchmarkRun, BenchmarkSuite, Datastore, conditions,
+    conditions::types::{PASSED, READY},
+    run::RunPhase,
+};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::ResourceExt;
@@ -21,6 +25,15 @@ const QUEUE: Metric = Metric("dragstrip_queue_length", "Runs that wait for other
 const STUCK: Metric = Metric(
     "dragstrip_run_stuck",
     "1 for a run that has not ended 5 minutes after its timeout, which should have ended it.",
+);
+
+const SUITE_PROGRESS: Metric = Metric(
+    "dragstrip_suite_progress_ratio",
+    "Share of the runs of a suite under way that have ended, from 0 to 1.",
+);
+const SUITE_PASSED: Metric = Metric(
+    "dragstrip_suite_passed",
+    "1 for a suite with a schedule whose last round passed, 0 for one whose last round did not.",
 );
 
 /// How long after its timeout a run must have ended.
@@ -49,6 +62,29 @@ fn stuck(run: &BenchmarkRun, now: Timestamp) -> bool {
     let clock = run.status.as_ref().and_then(|status| status.clock.as_ref());
     let ends = deadline(clock, created.0, run.spec.timeout.signed(), now);
     ends.saturating_add(PATIENCE).is_ok_and(|latest| latest < now)
+}
+
+/// Suites under way, and what schedules tell of their last round.
+pub fn suites(suites: &[Arc<BenchmarkSuite>]) -> Families {
+    let mut page = Families::default();
+    for suite in suites {
+        let base = labels(
+            "",
+            &[("namespace", &suite.namespace().unwrap_or_default()), ("suite", &suite.name_any())],
+        );
+        let status = suite.status.clone().unwrap_or_default();
+        let progress = status.progress.filter(|progress| progress.total > 0);
+        let share = progress.map(|progress| f64::from(progress.done) / f64::from(progress.total));
+        page.add(&SUITE_PROGRESS, &base, &[], share.unwrap_or(f64::NAN));
+        let passed = conditions::find(&status.conditions, PASSED).map(|passed| passed.status.as_str());
+        let passed = match passed {
+            Some("True") => 1.0,
+            Some("False") => 0.0,
+            _ => f64::NAN,
+        };
+        page.add(&SUITE_PASSED, &base, &[], passed);
+    }
+    page
 }
 
 /// The operator's own state, with the states of the runs that have `ended` and are shown.

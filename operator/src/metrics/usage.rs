@@ -2,7 +2,15 @@
 //! Reads /proc.
 
 use super::families::{Families, Metric};
-use procfs::{ProcResult, WithCurrentSystemInfo, process::Process};
+#[cfg(target_os = "linux")]
+pub use procfs::ProcError;
+#[cfg(target_os = "linux")]
+use procfs::{WithCurrentSystemInfo as _, process::Process};
+
+/// Nothing fails where nothing is read.
+#[cfg(not(target_os = "linux"))]
+#[derive(Debug, thiserror::Error)]
+pub enum ProcError {}
 
 const BUILD: Metric = Metric("dragstrip_build_info", "The operator's version; always 1.");
 const CPU: Metric = Metric("process_cpu_seconds_total", "CPU time of the process, user and system.");
@@ -10,21 +18,32 @@ const MEMORY: Metric = Metric("process_resident_memory_bytes", "Resident memory 
 const START: Metric = Metric("process_start_time_seconds", "When the process started, in Unix time.");
 const FILES: Metric = Metric("process_open_fds", "Open file descriptors of the process.");
 
-/// Version, CPU, memory, start and open files of this process.
-pub fn families() -> ProcResult<Families> {
+/// CPU, memory, start and open files of this process.
+#[cfg(target_os = "linux")]
+fn used() -> Result<Vec<(Metric, f64)>, ProcError> {
     let process = Process::myself()?;
     let stat = process.stat()?;
     let ticks = procfs::ticks_per_second() as f64;
     let start = procfs::boot_time_secs()? as f64 + stat.starttime as f64 / ticks;
-    let values = [
+    Ok(vec![
         (CPU, (stat.utime + stat.stime) as f64 / ticks),
         (MEMORY, stat.rss_bytes().get() as f64),
         (START, start),
         (FILES, process.fd_count()? as f64),
-    ];
+    ])
+}
+
+/// Operators run on Linux: elsewhere there is only the command line.
+#[cfg(not(target_os = "linux"))]
+fn used() -> Result<Vec<(Metric, f64)>, ProcError> {
+    Ok(Vec::new())
+}
+
+/// Version, CPU, memory, start and open files of this process.
+pub fn families() -> Result<Families, ProcError> {
     let mut page = Families::default();
     page.add(&BUILD, "", &[("version", env!("CARGO_PKG_VERSION"))], 1.0);
-    for (metric, value) in values {
+    for (metric, value) in used()? {
         page.add(&metric, "", &[], value);
     }
     Ok(page)

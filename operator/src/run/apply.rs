@@ -14,7 +14,7 @@ use super::{
 use crate::{
     cluster::{
         apply::delete,
-        lease,
+        lease::{self, Taken},
         pods::{self, Trouble},
     },
     context::Context,
@@ -22,9 +22,15 @@ use crate::{
     process::chain,
     sinks::remote_write::mark_due,
 };
-use dragstrip_crds::{BenchmarkRun, Datastore};
-use dragstrip_results::{result::FailureStep, stored, verdict};
-use jiff::Timestamp;
+use dragstrip_crds::{
+    BenchmarkRun, Datastore,
+    run::{MemoryMoment, MemoryReading},
+};
+use dragstrip_results::{
+    result::{FailureStep, PodResult, RepetitionResult},
+    stored, verdict,
+};
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::{
     batch::v1::Job,
     core::v1::{ConfigMap, Pod},
@@ -68,6 +74,9 @@ pub enum Error {
     /// A result could not be packed.
     #[error(transparent)]
     Pack(#[from] stored::Error),
+    /// What was read of the servers' memory could not be written as JSON.
+    #[error("failed to write the servers' memory")]
+    WriteMemory(#[source] serde_json::Error),
     /// A result could not be stored.
     #[error("failed to store the result in ConfigMap {1}")]
     Store(#[source] kube::Error, String),
@@ -131,6 +140,7 @@ pub async fn apply(
             }
         }),
         Step::Collect(index) => store(ctx, run, &run.attempts[*index], fetched).await,
+        Step::ReadMemory(index) => read_memory(ctx, run, &run.attempts[*index], fetched).await,
         Step::RemoveLost(index) | Step::RemoveOutdated(index) => {
             remove_job(ctx, &run.attempts[*index], fetched).await?;
             Ok(Applied::Awaited)
@@ -171,8 +181,11 @@ async fn take_turn(ctx: &Context, run: &ValidatedRun, fetched: &Fetched) -> Resu
         return Ok(Applied::Hindered(trouble));
     }
     let missing = fetched.turn.iter().flat_map(|looked| looked.missing.clone()).collect::<Vec<_>>();
-    let taken = lease::take_all(&ctx.client, &missing, &run.holder, Timestamp::now()).await;
-    taken.map(|_| Applied::Awaited).map_err(Error::TakeTurn)
+    let taken = lease::take_all(&ctx.client, &ctx.own_leases, &missing, &run.holder, Timestamp::now()).await;
+    match taken.map_err(Error::TakeTurn)? {
+        Taken::All | Taken::Lost => Ok(Applied::Awaited),
+        Taken::Reserved => Ok(Applied::Progressed),
+    }
 }
 
 /// That nobody can tell where the clients are to be, in words with the remedy.
@@ -183,12 +196,10 @@ fn unplaceable(fetched: &Fetched) -> Option<Trouble> {
 
 /// Gives every Lease back that the run holds.
 async fn give_back(ctx: &Context, run: &ValidatedRun) -> Result<Applied, Error> {
-    let own = |lease: &k8s_openapi::api::coordination::v1::Lease| {
-        lease::holder_of(lease).as_ref() == Some(&run.holder) && !lease::given_back(lease)
-    };
-    for held in ctx.world.leases.state_filter(own) {
-        let given = lease::give_back(&ctx.client, &held).await;
-        given.map_err(|error| Error::GiveBack(error, lease::LeaseKey::of(&held).to_string()))?;
+    let leases = ctx.leases();
+    for held in leases.iter().filter(|lease| lease::is_held_by(lease, &run.holder)) {
+        let given = lease::give_back(&ctx.client, &ctx.own_leases, held).await;
+        given.map_err(|error| Error::GiveBack(error, lease::LeaseKey::of(held).to_string()))?;
     }
     Ok(Applied::Awaited)
 }
@@ -325,6 +336,8 @@ async fn store(
         ResultName::Stored => return Ok(Applied::Progressed),
         ResultName::Taken(trouble) => return Ok(Applied::Delayed(trouble)),
     }
+    let ended = load_ended(&result, Timestamp::now());
+    result.memory = right_after(ctx, run, &result, ended).await;
     result.servers = evidence::gather(ctx, run, attempt, &result.pods).await;
     machines::fill(ctx, run, &pods, &mut result);
     let declared =
@@ -332,7 +345,8 @@ async fn store(
     let requirements = search::requirements(&result, &declared);
     verdict::judge(&mut result, &attempt.tool, requirements);
     let parts = stored::pack(&result)?;
-    let marks = stored::annotations(&result, &parts)?;
+    let mut marks = stored::annotations(&result, &parts)?;
+    marks.insert(stored::LOAD_ENDED_AT.to_owned(), ended.as_nanosecond().to_string());
     let job = fetched.jobs.get(&attempt.name).map(Arc::as_ref);
     // Before it counts as stored: an operator that ends in between does it once more.
     if let (Some(_), Some(job)) = (&ctx.sinks.remote_write, job) {
@@ -350,6 +364,54 @@ async fn store(
     if let Some(sink) = &ctx.sinks.remote_write {
         sink.stored();
     }
+    Ok(Applied::Progressed)
+}
+
+/// When the load of `result` had ended, by this clock; `now` where no pod tells.
+fn load_ended(result: &RepetitionResult, now: Timestamp) -> Timestamp {
+    let end = |pod: &PodResult| {
+        let seconds = SignedDuration::try_from_secs_f64(pod.window.seconds).ok()?;
+        let start = Timestamp::from_nanosecond(i128::from(pod.started_unix_nanos())).ok()?;
+        start.checked_add(seconds).ok()
+    };
+    let loaded = result.pods.iter().filter(|pod| pod.window.seconds > 0.0);
+    loaded.filter_map(end).max().unwrap_or(now)
+}
+
+/// The memory of the servers when the load had `ended`: of external ones as a client read it.
+async fn right_after(
+    ctx: &Context,
+    run: &ValidatedRun,
+    result: &RepetitionResult,
+    ended: Timestamp,
+) -> Vec<MemoryReading> {
+    // Of a failed measurement nothing is shown, and its server may be gone.
+    if result.failure.is_some() {
+        return Vec::new();
+    }
+    if run.spec.target.external.is_some() {
+        let read = result.pods.iter().find(|pod| !pod.memory.is_empty());
+        return read.map(|pod| pod.memory.clone()).unwrap_or_default();
+    }
+    evidence::memory(ctx, run, MemoryMoment::RightAfter, ended).await
+}
+
+/// Reads the memory of the servers after the settle time of `attempt` and stores it; what
+/// cannot be read is told, and not asked for again.
+async fn read_memory(
+    ctx: &Context,
+    run: &ValidatedRun,
+    attempt: &Attempt,
+    fetched: &Fetched,
+) -> Result<Applied, Error> {
+    let ended = fetched.kept.get(&attempt.name).and_then(|kept| kept.load_ended);
+    let ended = ended.unwrap_or_else(Timestamp::now);
+    let readings = evidence::memory(ctx, run, MemoryMoment::Settled, ended).await;
+    let settled = build::settled(run, attempt, &readings).map_err(Error::WriteMemory)?;
+    if let Some(trouble) = keep(ctx, run, &settled).await? {
+        return Ok(Applied::Delayed(trouble));
+    }
+    ctx.remembered.forget(&run.holder.uid);
     Ok(Applied::Progressed)
 }
 

@@ -10,9 +10,9 @@ use super::{
 };
 use super::{kept::annotation, turn::Looked};
 use crate::{context::Settings, labels, pod_settings};
-use dragstrip_crds::{BenchmarkRun, Datastore, DatastoreSpec};
+use dragstrip_crds::{BenchmarkRun, Datastore, DatastoreSpec, datastore::ServerProtocol, run::MemoryReading};
 use dragstrip_results::{
-    protocol::{JobSpec, JobTarget},
+    protocol::{JobMemory, JobSpec, JobTarget},
     stored,
 };
 use ipnet::IpNet;
@@ -110,6 +110,30 @@ pub fn config_maps(
     kept.rev().collect()
 }
 
+/// Where `readings` of the servers' memory are kept that were taken after the settle time of
+/// `attempt`: beside its result, which is never written again.
+pub fn settled(
+    run: &ValidatedRun,
+    attempt: &Attempt,
+    readings: &[MemoryReading],
+) -> Result<ConfigMap, serde_json::Error> {
+    let mut labels = attempt_labels(run, attempt);
+    labels.insert(stored::PART.to_owned(), stored::SETTLED.to_owned());
+    Ok(ConfigMap {
+        metadata: metadata(run, &stored::settled_name(&attempt.name), labels),
+        data: Some([(stored::SETTLED_KEY.to_owned(), serde_json::to_string(readings)?)].into()),
+        immutable: Some(true),
+        ..ConfigMap::default()
+    })
+}
+
+/// What the runners of `attempt` do for the memory of servers that nobody observes.
+fn job_memory(run: &ValidatedRun, attempt: &Attempt) -> Option<JobMemory> {
+    let external = run.spec.target.external.as_ref()?;
+    (external.protocol == ServerProtocol::Resp)
+        .then(|| JobMemory { settle_seconds: run.settle_seconds(attempt) })
+}
+
 /// Where an external target's name may not lead: it is looked up by the runner.
 fn blocked(run: &ValidatedRun, settings: &Settings) -> Vec<IpNet> {
     let external = run.spec.target.external.is_some();
@@ -123,13 +147,22 @@ pub fn runner_job(
     target: &ReadyTarget,
     settings: &Settings,
 ) -> JobSpec {
+    let mut job = bare_job(run, attempt, target);
+    job.order_key.clone_from(&settings.order_key);
+    job.target.blocked = blocked(run, settings);
+    job.linger_seconds = settings.linger_seconds();
+    job
+}
+
+/// The same without what the operator's settings say.
+pub fn bare_job(run: &ValidatedRun, attempt: &Attempt, target: &ReadyTarget) -> JobSpec {
     JobSpec {
         run: run.holder.name.clone(),
         phase: attempt.phase.clone(),
         repetition: attempt.repetition,
         clients: attempt.pods,
         token: run.token(attempt),
-        order_key: settings.order_key.clone(),
+        order_key: None,
         target: JobTarget {
             host: target.host.clone(),
             port: target.port,
@@ -141,7 +174,7 @@ pub fn runner_job(
             protocol: target.protocol,
             members: target.members.clone(),
             observers: target.observers.clone(),
-            blocked: blocked(run, settings),
+            blocked: Vec::new(),
         },
         flush: attempt.flush,
         load: attempt.load.clone(),
@@ -150,7 +183,8 @@ pub fn runner_job(
         allow_eviction: attempt.allow_eviction,
         tool: (*attempt.tool).clone(),
         watchdog_seconds: watchdog_seconds(run, attempt),
-        linger_seconds: settings.linger_seconds(),
+        linger_seconds: 0.0,
+        memory: job_memory(run, attempt),
     }
 }
 

@@ -89,10 +89,13 @@ pub fn watchdog_seconds(run: &ValidatedRun, attempt: &Attempt) -> f64 {
     )
 }
 
-/// When the result of an attempt that started at `start` counts as lost.
+/// When the result of an attempt that started at `start` counts as lost. Of an external
+/// server its runner waits for the settle time too.
 fn lost_at(run: &ValidatedRun, attempt: &Attempt, start: Timestamp) -> Timestamp {
-    let watchdog =
-        SignedDuration::try_from_secs_f64(watchdog_seconds(run, attempt)).unwrap_or(SignedDuration::MAX);
+    let external = run.spec.target.external.is_some();
+    let settle = run.settle_seconds(attempt).filter(|_| external).unwrap_or(0.0);
+    let watchdog = SignedDuration::try_from_secs_f64(watchdog_seconds(run, attempt) + settle)
+        .unwrap_or(SignedDuration::MAX);
     start.saturating_add(watchdog).and_then(|at| at.saturating_add(RESULT_GRACE)).unwrap_or(Timestamp::MAX)
 }
 
@@ -133,6 +136,9 @@ pub fn decide(run: &ValidatedRun, observed: &Observed, now: Timestamp) -> Step {
     }
     if !observed.damaged.is_empty() {
         return damaged(&observed.damaged);
+    }
+    if let Some(settling) = observed.settling {
+        return settle(run, observed, settling, now);
     }
     let changed = observed.server_changed.as_ref().map(|change| server_changed(run, change));
     let current = match place {
@@ -197,6 +203,27 @@ pub fn decide(run: &ValidatedRun, observed: &Observed, now: Timestamp) -> Step {
         return failed(Some(&run.attempts[current]), "Timeout", message);
     }
     step
+}
+
+/// Reads the memory of the servers once more when that is due, before anything else is done
+/// to them.
+fn settle(
+    run: &ValidatedRun,
+    observed: &Observed,
+    (attempt, due): (usize, Timestamp),
+    now: Timestamp,
+) -> Step {
+    if now >= due {
+        return Step::ReadMemory(attempt);
+    }
+    if now >= observed.deadline {
+        let message = format!(
+            "the run did not end within spec.timeout ({}): its servers' memory had not settled",
+            run.spec.timeout
+        );
+        return failed(Some(&run.attempts[attempt]), "Timeout", message);
+    }
+    Step::Wait(Waiting::Settling { attempt }, Some(due.min(observed.deadline)))
 }
 
 /// What was measured and cannot be read any more ends the run; nothing is measured in its place.

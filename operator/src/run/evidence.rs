@@ -1,12 +1,13 @@
 //! What the servers of a Datastore use while a run loads them: their observers are told
 //! to sample before the load, and asked after it. What cannot be had is left out: no
-//! measurement fails for want of it, or waits long. Needs the observers.
+//! measurement fails for want of it, or waits long. The same of their memory, where what
+//! cannot be had is told. Needs the observers.
 
 use super::{
     decide::{DatastoreKey, watchdog_seconds},
     merge::common_window,
     target,
-    validate::{Attempt, ValidatedRun, protocol},
+    validate::{Attempt, ValidatedRun},
 };
 use crate::{
     cluster::{
@@ -16,13 +17,15 @@ use crate::{
     context::Context,
     process::chain,
 };
-use dragstrip_crds::datastore::ServerProtocol;
+use dragstrip_crds::run::{MemoryMoment, MemoryReading};
 use dragstrip_results::{
+    memory::{self, MemberMemory},
     protocol::{OBSERVER_PORT, UsageOrder, UsageWindow},
     result::PodResult,
     usage::ServerUsage,
 };
 use futures::future::join_all;
+use jiff::Timestamp;
 use kube::ResourceExt;
 use std::{net::IpAddr, time::Duration};
 
@@ -39,17 +42,22 @@ struct Observer {
     address: IpAddr,
 }
 
+impl Observer {
+    /// The server on `port`, which is one of `several` of its pod or the only one.
+    fn name_of(&self, port: &str, several: bool) -> String {
+        if several { format!("{}:{port}", self.pod) } else { self.pod.clone() }
+    }
+}
+
 /// The observers of the Datastore that `run` loads, and the token that they want; `None`
 /// where nothing observes it.
 fn observers(ctx: &Context, run: &ValidatedRun) -> Option<(String, Vec<Observer>)> {
     let key =
         DatastoreKey { namespace: run.holder.namespace.clone(), name: run.datastore_name()?.to_owned() };
     let datastore = target::datastore(ctx, run)?;
-    if protocol(&datastore.spec) != ServerProtocol::Resp {
-        return None;
-    }
     let pods = ctx.world.pods.state();
     let observer = |pod: &k8s_openapi::api::core::v1::Pod| {
+        // One that is not up now does not tell, which must show: a sum of the others would be too small.
         let address = pods::address(pod)?;
         Some(Observer { pod: pod.name_any(), node: target::node_of(pod), address })
     };
@@ -58,7 +66,7 @@ fn observers(ctx: &Context, run: &ValidatedRun) -> Option<(String, Vec<Observer>
 }
 
 /// For how long observers are to sample at most, in seconds.
-fn sampled_seconds(run: &ValidatedRun, attempt: &Attempt) -> u64 {
+pub(super) fn sampled_seconds(run: &ValidatedRun, attempt: &Attempt) -> u64 {
     let head_start = attempt.tool.head_start().as_secs_f64();
     let seconds = watchdog_seconds(run, attempt) + head_start + SPARE_SECONDS;
     Duration::try_from_secs_f64(seconds.ceil()).unwrap_or(Duration::MAX).as_secs()
@@ -121,12 +129,40 @@ async fn ask(
     agents.usage(observer.address, token, &window).await
 }
 
+/// The memory of the servers that `run` loads, of which a load had `ended`; nothing where
+/// nobody observes them.
+pub async fn memory(
+    ctx: &Context,
+    run: &ValidatedRun,
+    moment: MemoryMoment,
+    ended: Timestamp,
+) -> Vec<MemoryReading> {
+    let Some((token, observers)) = observers(ctx, run) else { return Vec::new() };
+    let seconds = Timestamp::now().duration_since(ended).as_secs_f64();
+    let asked = observers.iter().map(|observer| async {
+        let why = match ctx.agents.memory(observer.address, &token).await {
+            Ok(members) => return by_pod(observer, members),
+            Err(error) => chain(&error),
+        };
+        vec![MemberMemory { server: observer.pod.clone(), unread: Some(why), ..MemberMemory::default() }]
+    });
+    memory::readings(moment, seconds, join_all(asked).await.concat())
+}
+
+/// The servers by their pod, and by their port too where the pod has several. Pure.
+fn by_pod(observer: &Observer, members: Vec<MemberMemory>) -> Vec<MemberMemory> {
+    let several = members.len() > 1;
+    let named = members
+        .into_iter()
+        .map(|member| MemberMemory { server: observer.name_of(&member.server, several), ..member });
+    named.collect()
+}
+
 /// The servers by their pod, and by their port too where the pod has several. Pure.
 fn named(observer: &Observer, servers: Vec<ServerUsage>) -> Vec<ServerUsage> {
     let several = servers.len() > 1;
-    let name = |port: &str| if several { format!("{}:{port}", observer.pod) } else { observer.pod.clone() };
     let named = servers.into_iter().map(|server| ServerUsage {
-        server: name(&server.server),
+        server: observer.name_of(&server.server, several),
         node: observer.node.clone(),
         ..server
     });

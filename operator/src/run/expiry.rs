@@ -1,7 +1,11 @@
-//! Removes finished runs when their `spec.ttlAfterFinished` is over. Needs the client.
+//! Removes finished runs and suites when their `spec.ttlAfterFinished` is over. Needs the client.
 
 use crate::{
-    cluster::{apply::delete, finished::FinishedRun, world::Feeds},
+    cluster::{
+        apply::delete,
+        feed::{Feed, Watched},
+        finished::Expires,
+    },
     context::Context,
     process::{Parts, chain},
 };
@@ -9,22 +13,30 @@ use futures::{Future, StreamExt};
 use jiff::Timestamp;
 use kube::{
     ResourceExt,
-    runtime::{Controller, controller::Action},
+    core::NamespaceResourceScope,
+    runtime::{
+        Controller,
+        controller::Action,
+        reflector::{ObjectRef, Store},
+    },
 };
-use std::{sync::Arc, time::Duration};
+use std::{hash::Hash, sync::Arc, time::Duration};
 
 /// Longest time before a failed removal is tried again.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
-async fn reconcile(run: Arc<FinishedRun>, ctx: Arc<Context>) -> kube::Result<Action> {
-    let Some(expires) = run.expires_at().filter(|_| run.metadata.deletion_timestamp.is_none()) else {
+async fn reconcile<K>(object: Arc<K>, ctx: Arc<Context>) -> kube::Result<Action>
+where
+    K: Expires + Watched + kube::Resource<Scope = NamespaceResourceScope>,
+{
+    let Some(expires) = object.expires_at().filter(|_| object.meta().deletion_timestamp.is_none()) else {
         return Ok(Action::await_change());
     };
     match Duration::try_from(expires.duration_since(Timestamp::now())) {
         Ok(left) if !left.is_zero() => Ok(Action::requeue(left)),
         _ => {
-            delete(&ctx.client, &*run).await?;
-            ctx.retries.settled(&run.uid().unwrap_or_default());
+            delete(&ctx.client, &*object).await?;
+            ctx.retries.settled(&object.uid().unwrap_or_default());
             Ok(Action::await_change())
         }
     }
@@ -32,20 +44,29 @@ async fn reconcile(run: Arc<FinishedRun>, ctx: Arc<Context>) -> kube::Result<Act
 
 // The controller hands over an Arc that this signature must take.
 #[allow(clippy::needless_pass_by_value)]
-fn on_error(run: Arc<FinishedRun>, error: &kube::Error, ctx: Arc<Context>) -> Action {
+fn on_error<K: Expires>(object: Arc<K>, error: &kube::Error, ctx: Arc<Context>) -> Action {
     let cause = chain(error);
-    let retry = ctx.retries.again(&run.uid().unwrap_or_default(), &cause, LONGEST_WAIT);
+    let retry = ctx.retries.again(&object.uid().unwrap_or_default(), &cause, LONGEST_WAIT);
     if retry.news {
-        let (name, namespace) = (run.name_any(), run.namespace());
-        tracing::warn!(name, namespace, error = %cause, "a run whose ttlAfterFinished is over cannot be removed");
+        let (kind, name, namespace) = (K::kind(&()), object.name_any(), object.namespace());
+        tracing::warn!(%kind, name, namespace, error = %cause, "what has outlived its ttlAfterFinished cannot be removed");
     }
     Action::requeue(retry.after)
 }
 
-/// The controller. Runs until shutdown.
-pub fn controller(ctx: Arc<Context>, feeds: &mut Feeds, parts: &Parts) -> impl Future<Output = ()> + use<> {
-    Controller::for_shared_stream(feeds.expiring.subscribe(), ctx.world.expiring.clone())
+/// The controller of what is told of by `feed` and held by `store`. Runs until shutdown.
+pub fn controller<K>(
+    ctx: Arc<Context>,
+    feed: &mut Feed<K>,
+    store: Store<K>,
+    parts: &Parts,
+) -> impl Future<Output = ()> + use<K>
+where
+    K: Expires + Watched + kube::Resource<Scope = NamespaceResourceScope>,
+    ObjectRef<K>: Eq + Hash,
+{
+    Controller::for_shared_stream(feed.subscribe(), store)
         .graceful_shutdown_on(parts.shutdown())
-        .run(reconcile, on_error, ctx)
+        .run(reconcile::<K>, on_error::<K>, ctx)
         .for_each(|_| std::future::ready(()))
 }

@@ -11,19 +11,15 @@ use super::{
     validate::{Attempt, ValidatedRun},
 };
 use crate::{
-    cluster::{
-        lease::{given_back, holder_of},
-        metadata, pods,
-    },
+    cluster::{lease::is_held_by, metadata, pods},
     context::Context,
     labels,
 };
-use dragstrip_crds::BenchmarkRunStatus;
+use dragstrip_crds::{BenchmarkRunSpec, BenchmarkRunStatus, run::MemoryReading};
 use dragstrip_results::{protocol::RunnerState, result::RepetitionResult, stored, verdict::placed::Placed};
 use futures::future::join_all;
 use k8s_openapi::api::{
     batch::v1::Job,
-    coordination::v1::Lease,
     core::v1::{ConfigMap, Event, Pod},
 };
 use kube::{Api, ResourceExt, api::ListParams};
@@ -131,6 +127,25 @@ async fn kept_whole(
         .map(|result| Kept { failure: result.failure, ..Kept::default() }))
 }
 
+/// Takes note of the results of which the servers' memory was read after the settle time.
+async fn settled(ctx: &Context, run: &ValidatedRun, fetched: &mut Fetched) -> Result<(), Error> {
+    if !settles(&run.spec) || fetched.kept.is_empty() {
+        return Ok(());
+    }
+    let own = format!("{}={},{}={}", labels::RUN_UID, run.holder.uid, stored::PART, stored::SETTLED);
+    let list = config_maps(ctx, run).list_metadata(&ListParams::default().labels(&own)).await;
+    let read: HashSet<String> = list.map_err(Error::List)?.items.iter().map(ResourceExt::name_any).collect();
+    for (name, kept) in &mut fetched.kept {
+        kept.settled = read.contains(&stored::settled_name(name));
+    }
+    Ok(())
+}
+
+/// Whether any phase has a settle time.
+fn settles(spec: &BenchmarkRunSpec) -> bool {
+    spec.phases.iter().any(|phase| phase.memory.is_some())
+}
+
 /// What is known of the run's stored results, and what is wrong with the others.
 async fn stored_results(ctx: &Context, run: &ValidatedRun, fetched: &mut Fetched) -> Result<(), Error> {
     if let Some(known) = ctx.remembered.of(&run.holder.uid) {
@@ -153,6 +168,7 @@ async fn stored_results(ctx: &Context, run: &ValidatedRun, fetched: &mut Fetched
             Err(damage) => fetched.damaged.push(crate::process::chain(&damage)),
         }
     }
+    settled(ctx, run, fetched).await?;
     if fetched.damaged.is_empty() {
         ctx.remembered.note(&run.holder.uid, fetched.kept.clone(), &under_way(ctx));
     }
@@ -182,6 +198,8 @@ async fn remember(ctx: &Context, api: &Api<ConfigMap>) -> Result<(), Error> {
         .world
         .runs
         .state_filter(|run| api.namespace().is_none_or(|name| run.namespace().as_deref() == Some(name)));
+    // Of a run with settle times there is more to ask: it does so by itself.
+    let here: Vec<_> = here.into_iter().filter(|run| !settles(&run.spec)).collect();
     let here: BTreeMap<String, String> =
         here.iter().filter_map(|run| Some((run.uid()?, run.namespace()?))).collect();
     let uids: Vec<&str> = here.keys().map(String::as_str).collect();
@@ -231,6 +249,16 @@ pub async fn result(
     Ok(stored::unpack(&first, |part| later.get(part)))
 }
 
+/// What was read of the servers' memory after the settle time of the result called `name`.
+async fn settled_readings(
+    api: &Api<ConfigMap>,
+    name: &str,
+) -> Result<Result<Vec<MemoryReading>, stored::Error>, Error> {
+    let name = stored::settled_name(name);
+    let found = api.get_opt(&name).await.map_err(|error| Error::Read(error, name.clone()))?;
+    Ok(found.map_or(Err(stored::Error::Absent(name)), |map| stored::settled(&map)))
+}
+
 /// All whole results by name, and what is wrong with those that cannot be read.
 pub async fn results(
     ctx: &Context,
@@ -238,8 +266,15 @@ pub async fn results(
     fetched: &Fetched,
 ) -> Result<(BTreeMap<String, RepetitionResult>, Vec<String>), Error> {
     let (mut results, mut damaged) = (BTreeMap::new(), Vec::new());
-    for name in fetched.kept.keys() {
-        match result(&config_maps(ctx, run), name).await? {
+    for (name, kept) in &fetched.kept {
+        let mut found = result(&config_maps(ctx, run), name).await?;
+        if let (Ok(result), true) = (&mut found, kept.settled) {
+            match settled_readings(&config_maps(ctx, run), name).await? {
+                Ok(readings) => result.memory.extend(readings),
+                Err(damage) => found = Err(damage),
+            }
+        }
+        match found {
             Ok(result) => {
                 results.insert(name.clone(), result);
             }
@@ -274,11 +309,10 @@ async fn runners(
 fn seen(ctx: &Context, run: &ValidatedRun) -> Fetched {
     let (namespace, uid) = (&run.holder.namespace, &run.holder.uid);
     let jobs = ctx.world.jobs.state_filter(|job| is_of_run(job, namespace, uid));
-    let held = |lease: &Lease| holder_of(lease).as_ref() == Some(&run.holder) && !given_back(lease);
     Fetched {
         target: TargetState::NotConsulted,
         turn: None,
-        holds: ctx.world.leases.find(held).is_some(),
+        holds: ctx.leases().iter().any(|lease| is_held_by(lease, &run.holder)),
         jobs: jobs.into_iter().map(|job| (job.name_any(), job)).collect(),
         pods: ctx.world.pods.state_filter(|pod| is_of_run(pod, namespace, uid)),
         runners: BTreeMap::new(),
@@ -324,7 +358,7 @@ async fn target_and_turn(
         return Ok(());
     };
     let world = &ctx.world;
-    let (leases, runs) = (world.leases.state(), world.runs.state());
+    let (leases, runs) = (ctx.leases(), world.runs.state());
     let (nodes, pods) = (world.nodes.state(), world.pods.state());
     let operator_namespace = &ctx.settings.namespace;
     let seen = turn::Seen { leases: &leases, runs: &runs, nodes: &nodes, pods: &pods, operator_namespace };

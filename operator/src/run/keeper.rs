@@ -6,9 +6,8 @@
 use super::fetch::{is_of_run, job_ended};
 use crate::{
     cluster::{
-        apply::delete,
         finished::FinishedRun,
-        lease::{Holder, LeaseKey, given_back, holder_of},
+        lease::{self, Holder, LeaseKey, given_back, holder_of},
         pods,
         world::Feeds,
     },
@@ -46,22 +45,20 @@ pub(super) enum Error {
 }
 
 /// Leases looked at in the same moment.
-const CONCURRENCY: u16 = 4;
-/// Longest time before a failed look is tried again.
+const CONCURRENCY: u16 = 16;
+/// Longest time before a Lease is looked at again, with or without a cause: an event may be
+/// missed, and others wait. As long as the watches tell that it is needed a look costs no call.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
-/// A look without cause, in case an event was missed.
-const SAFETY_NET: Duration = Duration::from_secs(600);
 
-/// Whether the Lease is still needed: its run is there, has not ended, and has not
-/// given it back. One that the watch does not know has ended, or cannot be decoded.
-async fn still_needed(ctx: &Context, lease: &Lease, holder: &Holder) -> kube::Result<bool> {
-    if given_back(lease) {
-        return Ok(false);
-    }
+/// Whether the watch knows the run that holds a Lease as one that has not ended.
+fn is_under_way(ctx: &Context, holder: &Holder) -> bool {
     let key = ObjectRef::<BenchmarkRun>::new(&holder.name).within(&holder.namespace);
-    if ctx.world.runs.get(&key).is_some_and(|run| run.uid().as_ref() == Some(&holder.uid)) {
-        return Ok(true);
-    }
+    ctx.world.runs.get(&key).is_some_and(|run| run.uid().as_ref() == Some(&holder.uid))
+}
+
+/// Whether the run has not ended as the apiserver has it. One that the watch does not know
+/// has ended, or cannot be decoded.
+async fn not_ended(ctx: &Context, holder: &Holder) -> kube::Result<bool> {
     let runs: Api<FinishedRun> = Api::namespaced(ctx.client.clone(), &holder.namespace);
     let run = runs.get_opt(&holder.name).await?;
     Ok(run.is_some_and(|run| run.uid().as_ref() == Some(&holder.uid) && run.finished_at().is_none()))
@@ -94,20 +91,30 @@ fn silence<'a>(
     silent.into_iter().try_fold(Timestamp::MIN, |latest, from| from.map(|from| latest.max(from)))
 }
 
-/// [`silence`] as the watches see it, and before it is believed as the apiserver has it:
-/// a watch may be behind.
+/// [`silence`] as the watches see it.
+fn seen_silence(ctx: &Context, holder: &Holder) -> Option<Timestamp> {
+    let jobs = ctx.world.jobs.state_filter(|job| is_of_run(job, &holder.namespace, &holder.uid));
+    let pods = ctx.world.pods.state_filter(|pod| is_of_run(pod, &holder.namespace, &holder.uid));
+    silence(jobs.iter().map(Arc::as_ref), pods.iter().map(Arc::as_ref))
+}
+
+/// [`silence`] as the apiserver has it: a watch may be behind.
 async fn silent_since(ctx: &Context, holder: &Holder) -> kube::Result<Option<Timestamp>> {
-    let seen_jobs = ctx.world.jobs.state_filter(|job| is_of_run(job, &holder.namespace, &holder.uid));
-    let seen_pods = ctx.world.pods.state_filter(|pod| is_of_run(pod, &holder.namespace, &holder.uid));
-    let seen = silence(seen_jobs.iter().map(Arc::as_ref), seen_pods.iter().map(Arc::as_ref));
-    if seen != Some(Timestamp::MIN) {
-        return Ok(seen);
-    }
     let own = ListParams::default().labels(&format!("{}={}", labels::RUN_UID, holder.uid));
     let jobs: Api<Job> = Api::namespaced(ctx.client.clone(), &holder.namespace);
     let pods: Api<Pod> = Api::namespaced(ctx.client.clone(), &holder.namespace);
     let (jobs, pods) = (jobs.list(&own).await?.items, pods.list(&own).await?.items);
     Ok(silence(&jobs, &pods))
+}
+
+/// Whether load is over that may run until `silent`; otherwise when to look again.
+fn over(silent: Option<Timestamp>, now: Timestamp) -> Result<(), Action> {
+    let left = silent.map(|from| Duration::try_from(from.duration_since(now)).unwrap_or(Duration::ZERO));
+    match left {
+        Some(Duration::ZERO) => Ok(()),
+        Some(left) => Err(Action::requeue(left.saturating_add(Duration::from_secs(1)).min(LONGEST_WAIT))),
+        None => Err(Action::requeue(LONGEST_WAIT)),
+    }
 }
 
 async fn reconcile(lease: Arc<Lease>, ctx: Arc<Context>) -> Result<Action, Error> {
@@ -117,21 +124,26 @@ async fn reconcile(lease: Arc<Lease>, ctx: Arc<Context>) -> Result<Action, Error
         return Ok(Action::await_change());
     };
     let key = || LeaseKey::of(&lease);
-    if still_needed(&ctx, &lease, &holder).await.map_err(|error| Error::ReadHolder(error, key()))? {
-        return Ok(Action::requeue(SAFETY_NET));
+    let given_back = given_back(&lease);
+    if !given_back && is_under_way(&ctx, &holder) {
+        return Ok(Action::requeue(LONGEST_WAIT));
+    }
+    let now = Timestamp::now();
+    if let Err(again) = over(seen_silence(&ctx, &holder), now) {
+        return Ok(again);
+    }
+    if !given_back && not_ended(&ctx, &holder).await.map_err(|error| Error::ReadHolder(error, key()))? {
+        return Ok(Action::requeue(LONGEST_WAIT));
     }
     let silent = silent_since(&ctx, &holder).await.map_err(|error| Error::ListPods(error, key()))?;
-    let left = silent
-        .map(|from| Duration::try_from(from.duration_since(Timestamp::now())).unwrap_or(Duration::ZERO));
     ctx.retries.settled(&lease.uid().unwrap_or_default());
-    match left {
-        Some(Duration::ZERO) => {
-            delete(&ctx.client, &*lease).await.map_err(|error| Error::Remove(error, key()))?;
-            Ok(Action::await_change())
-        }
-        Some(left) => Ok(Action::requeue(left + Duration::from_secs(1))),
-        None => Ok(Action::requeue(SAFETY_NET)),
+    if let Err(again) = over(silent, now) {
+        return Ok(again);
     }
+    let removed = lease::remove(&ctx.client, &ctx.own_leases, &lease).await;
+    removed.map_err(|error| Error::Remove(error, key()))?;
+    tracing::debug!(lease = %key(), %holder, "a turn has ended");
+    Ok(Action::requeue(LONGEST_WAIT))
 }
 
 // The controller hands over an Arc that this signature must take.
@@ -185,6 +197,72 @@ pub fn controller(ctx: Arc<Context>, feeds: &mut Feeds, parts: &Parts) -> impl F
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{
+        cluster::world::World,
+        datastore::tests::{Calls, Cluster, context, seen},
+    };
+    use serde_json::json;
+
+    fn from<K: serde::de::DeserializeOwned>(value: serde_json::Value) -> K {
+        serde_json::from_value(value).unwrap()
+    }
+
+    fn lease() -> Arc<Lease> {
+        Arc::new(from(json!({
+            "metadata": {"namespace": "pits", "name": "dragstrip-racer", "uid": "lease-uid"},
+            "spec": {"holderIdentity": "pits/sprint/run-uid"}
+        })))
+    }
+
+    fn client_pod(status: &serde_json::Value, deleted: Option<Timestamp>) -> Pod {
+        from(json!({
+            "metadata": {
+                "namespace": "pits", "name": "sprint-read-1-0", "deletionTimestamp": deleted,
+                "labels": {labels::RUN_UID: "run-uid"}, "annotations": {labels::LOAD_BOUND: "3600"}
+            },
+            "status": status
+        }))
+    }
+
+    /// What the keeper does about the Lease, and what it asks, where the watches tell of `runs` and `pods`.
+    async fn look(runs: Vec<BenchmarkRun>, pods: Vec<Pod>) -> (Action, Vec<String>) {
+        let none = |call: &str| {
+            let list = json!({"metadata": {}, "items": []});
+            matches!(call, "GET jobs" | "GET pods").then_some((200, list))
+        };
+        let (ctx, calls): (_, Calls) = context(Cluster::default(), none);
+        let world = World { runs: seen(runs), pods: seen(pods), ..ctx.world.clone() };
+        let ctx = Arc::new(Context { world, ..(*ctx).clone() });
+        let action = reconcile(lease(), ctx).await.unwrap();
+        let calls = calls.lock().unwrap().iter().map(|(call, _)| call.clone()).collect();
+        (action, calls)
+    }
+
+    #[tokio::test]
+    async fn a_turn_that_is_still_needed_is_looked_at_every_minute_and_costs_no_call() {
+        let mut run = crate::run::fixtures::run(&["read"], 1);
+        let metadata = json!({"namespace": "pits", "name": "sprint", "uid": "run-uid"});
+        run.metadata = from(metadata);
+        let every_minute = Action::requeue(Duration::from_secs(60));
+        assert_eq!(look(vec![run], vec![]).await, (every_minute.clone(), vec![]));
+        let running = client_pod(&json!({"phase": "Running"}), None);
+        assert_eq!(look(vec![], vec![running]).await, (every_minute.clone(), vec![]), "its load goes on");
+        let cut_off = client_pod(&json!({"phase": "Running"}), Some(Timestamp::now()));
+        assert_eq!(
+            look(vec![], vec![cut_off]).await,
+            (every_minute, vec![]),
+            "its pod may be gone long before the hour for which its node need not answer"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_turn_whose_run_has_gone_ends_and_is_looked_at_once_more() {
+        let ended = client_pod(&json!({"phase": "Succeeded"}), None);
+        let (action, calls) = look(vec![], vec![ended]).await;
+        let removal = ["GET benchmarkruns sprint", "GET jobs", "GET pods", "DELETE leases dragstrip-racer"];
+        assert_eq!(calls, removal);
+        assert_eq!(action, Action::requeue(Duration::from_secs(60)), "its removal may go unheard of");
+    }
 
     fn pod(value: serde_json::Value) -> Pod {
         serde_json::from_value(value).unwrap()

@@ -13,6 +13,10 @@ pub struct Kept {
     pub failure: Option<PodFailure>,
     /// The `run_id` of every server its clients saw; empty where none is known.
     pub server_run_ids: Vec<String>,
+    /// When its load had ended; absent of results that a former version stored.
+    pub load_ended: Option<Timestamp>,
+    /// Whether the servers' memory was read after the settle time.
+    pub settled: bool,
     /// The start line, if the Job had one.
     pub start: Option<Timestamp>,
     /// What the server was when the Job was made.
@@ -23,7 +27,11 @@ pub struct Kept {
 
 /// The start line written on a Job, or remembered with its result.
 pub fn start_line(metadata: &ObjectMeta) -> Option<Timestamp> {
-    let nanos: i128 = annotation(metadata, labels::START_AT)?.parse().ok()?;
+    instant(metadata, labels::START_AT)
+}
+
+fn instant(metadata: &ObjectMeta, key: &str) -> Option<Timestamp> {
+    let nanos: i128 = annotation(metadata, key)?.parse().ok()?;
     Timestamp::from_nanosecond(nanos).ok()
 }
 
@@ -40,5 +48,14 @@ pub fn annotation<'a>(metadata: &'a ObjectMeta, key: &str) -> Option<&'a str> {
 /// What `metadata` of the first ConfigMap of a result tells.
 pub fn kept(metadata: &ObjectMeta) -> Result<Kept, stored::Error> {
     let stored::Mark { failure, server_run_ids, point } = stored::mark(metadata)?;
-    Ok(Kept { failure, server_run_ids, start: start_line(metadata), identity: identity(metadata), point })
+    Ok(Kept {
+        failure,
+        server_run_ids,
+        load_ended: instant(metadata, stored::LOAD_ENDED_AT),
+        // Told by an object of its own.
+        settled: false,
+        start: start_line(metadata),
+        identity: identity(metadata),
+        point,
+    })
 }

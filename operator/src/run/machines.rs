@@ -5,6 +5,7 @@
 use super::{
     decide::{DatastoreKey, ReadyTarget},
     target,
+    turn::digest,
     validate::ValidatedRun,
 };
 use crate::{
@@ -16,18 +17,23 @@ use crate::{
 };
 use dragstrip_crds::{
     DatastoreSpec,
+    datastore::Placement,
+    pod::PodSettings,
     run::{CheckName, Level, Requirement},
 };
 use dragstrip_results::{
     observed::Observation,
     protocol::MachineMetadata,
-    result::{CpuSetRecord, GroupEvidence, GroupRecord, NodeRecord, RepetitionResult},
+    result::{CpuSetRecord, EnvironmentRecord, GroupEvidence, GroupRecord, NodeRecord, RepetitionResult},
     usage::ContainerUsage,
     verdict::placed::{Placed, exclusive_cpus, of_nodes, of_server},
 };
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::ResourceExt;
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 /// Notes in `result` on which nodes its clients, whose pods are `clients`, and its servers
 /// were, and the CPUs that they could run on.
@@ -39,6 +45,56 @@ pub fn fill(ctx: &Context, run: &ValidatedRun, clients: &[&Pod], result: &mut Re
     let servers = key.iter().flat_map(|key| target::servers(&pods, key)).map(Arc::as_ref);
     let known: Vec<&Pod> = clients.iter().copied().chain(servers).collect();
     result.cpusets = cpu_sets(result, &known);
+    let datastore = target::datastore(ctx, run);
+    let servers = key.iter().flat_map(|key| target::servers(&pods, key)).map(Arc::as_ref).collect();
+    result.environment = Some(environment(servers, clients, datastore.as_deref().map(|one| &one.spec)));
+}
+
+/// What ran in `servers` and `clients`, and the digest of what `declared` says besides its
+/// place, its image and its threads, which are told by themselves.
+fn environment(
+    mut servers: Vec<&Pod>,
+    clients: &[&Pod],
+    declared: Option<&DatastoreSpec>,
+) -> EnvironmentRecord {
+    servers.sort_by_key(|pod| pod.name_any());
+    let host_network = |pods: &[&Pod]| {
+        pods.iter().any(|pod| pod.spec.as_ref().is_some_and(|spec| spec.host_network == Some(true)))
+    };
+    let declaration = declared.map(|spec| {
+        let rest = DatastoreSpec {
+            threads: 0,
+            image: None,
+            placement: Placement::default(),
+            pod: PodSettings::default(),
+            ..spec.clone()
+        };
+        // A spec that came as JSON has a JSON form.
+        digest(&serde_json::to_string(&rest).unwrap_or_default())
+    });
+    EnvironmentRecord {
+        server_images: images(&servers),
+        server_command: servers.first().map(|pod| command(pod)).unwrap_or_default(),
+        server_declaration: declaration,
+        client_images: images(clients),
+        server_host_network: host_network(&servers),
+        client_host_network: host_network(clients),
+    }
+}
+
+/// The images of `pods` by digest, as far as the kubelet tells.
+fn images(pods: &[&Pod]) -> BTreeSet<String> {
+    // Beside them runs what is the operator's own, and has its version.
+    let statuses = pods.iter().flat_map(|pod| pod.status.iter());
+    let statuses = statuses.flat_map(|status| status.container_statuses.iter().flatten());
+    statuses.map(|container| container.image_id.clone()).filter(|image| !image.is_empty()).collect()
+}
+
+/// What the first container of `pod` was told to run.
+fn command(pod: &Pod) -> Vec<String> {
+    let container = pod.spec.as_ref().and_then(|spec| spec.containers.first());
+    let parts = container.into_iter().flat_map(|container| [&container.command, &container.args]);
+    parts.flatten().flatten().cloned().collect()
 }
 
 /// What can be said, before any load, of clients on `client_nodes` and the servers of `run`;
@@ -108,7 +164,7 @@ pub fn seen(pod: &Pod, observation: &Observation) -> Option<CpuSetRecord> {
 }
 
 /// The CPUs that every client and server of `result` could run on, whose pods are among `pods`.
-fn cpu_sets(result: &RepetitionResult, pods: &[&Pod]) -> Vec<CpuSetRecord> {
+pub(super) fn cpu_sets(result: &RepetitionResult, pods: &[&Pod]) -> Vec<CpuSetRecord> {
     let clients = result.pods.iter().map(|pod| (&pod.pod, &pod.node, &pod.client, false));
     let servers = result.servers.iter().map(|one| (&one.server, &one.node, &one.usage, true));
     let record = |(name, node, usage, serves): (&String, &Option<String>, &ContainerUsage, bool)| {
@@ -187,6 +243,8 @@ fn record(name: String, node: Option<&Node>, prices: &Prices) -> NodeRecord {
     NodeRecord {
         zone: facts.as_ref().and_then(|facts| facts.zone.clone()),
         placement_group: facts.as_ref().and_then(|facts| facts.placement_group.clone()),
+        architecture: system.map(|system| system.architecture.clone()).filter(|it| !it.is_empty()),
+        kernel: system.map(|system| system.kernel_version.clone()).filter(|it| !it.is_empty()),
         instance_type: facts.and_then(|facts| facts.instance_type),
         boot_id: system.map(|system| system.boot_id.clone()).filter(|id| !id.is_empty()),
         groups: node.map(groups).unwrap_or_default(),

@@ -349,6 +349,8 @@ pub fn merge(attempt: &Attempt, expected: u32, results: Vec<PodResult>) -> Repet
         failure,
         pods: results,
         servers: Vec::new(),
+        memory: Vec::new(),
+        environment: None,
         nodes: Vec::new(),
         cpusets: Vec::new(),
         verdict: None,

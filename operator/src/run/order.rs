@@ -123,7 +123,7 @@ async fn fix_start_line(
 
 /// Time between the order and the start line for so many pods, whose tool is
 /// started `head_start` before the line.
-fn lead(pods: u32, head_start: Duration) -> SignedDuration {
+pub(super) fn lead(pods: u32, head_start: Duration) -> SignedDuration {
     let head_start = SignedDuration::try_from(head_start).unwrap_or(SignedDuration::MAX);
     START_LEAD + head_start + LEAD_PER_POD * i32::try_from(pods.saturating_sub(1)).unwrap_or(i32::MAX)
 }

@@ -1,6 +1,11 @@
-//! What a run's status says. [`live`] and [`publish`] need the client, the rest is pure:
-//! derived on every pass from what exists.
+//! What a run's status says. [`publish`] needs the client, the rest is pure: derived on
+//! every pass from what exists.
 
+mod comparability;
+mod findings;
+mod glance;
+mod message;
+mod tell;
 mod verdict;
 
 use super::{
@@ -12,164 +17,35 @@ use super::{
     plan, summary,
     validate::{Invalid, ValidatedRun},
 };
-use crate::{
-    cluster::apply::{StatusWrite, apply_status},
-    context::Context,
-    labels::RUN_MANAGER,
-    metrics::Prices,
-};
+use crate::metrics::Prices;
+use comparability::{comparability, provenance};
 use dragstrip_crds::{
     BenchmarkRun, BenchmarkRunStatus, conditions,
     conditions::Finding,
-    conditions::types::{CLIENTS_READY, COMPLETE, PASSED, TARGET_READY},
+    conditions::types::{COMPLETE, PASSED},
     observed::ServerTruth,
     run::{
-        CheckName, CostStatus, FailureStatus, GrafanaStatus, Headline, NodeStatus, PhaseStatus, Progress,
-        RetryStatus, RunPhase, SetbackStatus, TargetStatus, Verdict, VerdictReason,
+        CostStatus, FailureStatus, GrafanaStatus, NodeStatus, PhaseStatus, Progress, RetryStatus, RunPhase,
+        SetbackStatus, TargetStatus, Verdict, VerdictReason,
     },
+    thresholds::ThresholdStatus,
 };
 use dragstrip_results::{
     result::{RepetitionResult, TOTAL},
+    thresholds,
+    usage::HostUsage,
     verdict::placed::{Placed, of_result},
 };
+use findings::{clients_finding, end_findings, placed_findings, target_finding};
+use glance::headline;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::ResourceExt;
+use message::{message, phase, with_setback};
 use std::collections::BTreeMap;
+pub use tell::{Error, publish};
 
 /// Step of a failure that a Required check found.
 const REQUIREMENT: &str = "Requirement";
-/// Reason of a condition that only needs time.
-const STARTING: &str = "Starting";
-
-/// The status could not be carried on.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// It could not be written.
-    #[error("failed to write the status of the run")]
-    Write(#[source] kube::Error),
-}
-
-fn phase(step: &Step) -> RunPhase {
-    match step {
-        Step::Wait(Waiting::TargetNotReady { own: true, .. }, _) | Step::MakeDatastore => {
-            RunPhase::Provisioning
-        }
-        Step::Wait(Waiting::TargetMissing(_) | Waiting::TargetNotReady { own: false, .. }, _) => {
-            RunPhase::Pending
-        }
-        Step::Wait(Waiting::Setback(_), _) | Step::StandBack { .. } => RunPhase::Pending,
-        Step::Wait(Waiting::Queue(_) | Waiting::Return, _) | Step::TakeTurn | Step::ReturnTurn => {
-            RunPhase::Queued
-        }
-        Step::Wait(
-            Waiting::Clients { .. }
-            | Waiting::Remains { .. }
-            | Waiting::Leaving { .. }
-            | Waiting::Metadata(_),
-            _,
-        )
-        | Step::CreateJob(_)
-        | Step::RemoveLost(_)
-        | Step::RemoveOutdated(_) => RunPhase::Preparing,
-        Step::Wait(Waiting::Load { .. }, _) | Step::GiveOrder(_) => RunPhase::Running,
-        Step::Collect(_) | Step::Wait(Waiting::Log { .. }, _) => RunPhase::Collecting,
-        Step::Finish(Ending::Succeeded) => RunPhase::Succeeded,
-        Step::Finish(Ending::Failed(_)) => RunPhase::Failed,
-        Step::Finish(Ending::Cancelled) => RunPhase::Cancelled,
-    }
-}
-
-fn message(run: &ValidatedRun, kept: &BTreeMap<String, Kept>, step: &Step) -> String {
-    let name = |index: &usize| {
-        let attempt = &run.attempts[*index];
-        let again = match attempt.measurement {
-            1 => String::new(),
-            measurement => format!(", measurement {measurement}"),
-        };
-        let search = run.spec.phases[attempt.phase_index].search.as_ref();
-        let point = attempt.point.as_ref().zip(search).map(|(point, search)| point.told(search.raise));
-        let point = point.map(|point| format!(", {point}")).unwrap_or_default();
-        format!(
-            "phase {}, repetition {} of {}{point}{again}",
-            attempt.phase, attempt.repetition, run.spec.repetitions
-        )
-    };
-    match step {
-        Step::Wait(
-            Waiting::TargetMissing(message)
-            | Waiting::TargetNotReady { message, .. }
-            | Waiting::Metadata(message),
-            _,
-        ) => message.clone(),
-        Step::Wait(Waiting::Queue(queue), _) => {
-            format!(
-                "waits for {}, which holds Lease {}; position {} in the queue",
-                queue.holder, queue.lease, queue.position
-            )
-        }
-        Step::Wait(Waiting::Clients { attempt, trouble: Some(trouble) }, _) => {
-            format!("{}: {} ({})", name(attempt), trouble.message, trouble.reason)
-        }
-        Step::Wait(Waiting::Log { attempt, why }, _) => {
-            format!("{}: its result cannot be read yet: {why}", name(attempt))
-        }
-        Step::Wait(Waiting::Leaving { attempt }, _) => {
-            format!("{}: an earlier Job of that name is being deleted", name(attempt))
-        }
-        Step::Wait(Waiting::Return, _) => {
-            "its turn was given back, and what ran under it is ending".to_owned()
-        }
-        Step::Wait(Waiting::Setback(setback), _) => set_back(&setback.reason, &setback.message),
-        Step::StandBack { trouble, .. } => set_back(&trouble.reason, &trouble.message),
-        Step::Wait(Waiting::Clients { attempt, trouble: None }, _) | Step::CreateJob(attempt) => {
-            format!("{}: client pods are starting", name(attempt))
-        }
-        Step::Wait(Waiting::Load { attempt }, _) => format!("{}: load is running", name(attempt)),
-        Step::Wait(Waiting::Remains { attempt }, _) => format!(
-            "{}: a client pod or its node was lost; the repetition is measured again when its client pods are gone",
-            name(attempt)
-        ),
-        Step::Finish(Ending::Succeeded) => {
-            format!("all {} measurements are stored", plan::wanted(run, kept))
-        }
-        Step::Finish(Ending::Failed(failure)) => match (&failure.phase, failure.repetition, &failure.pod) {
-            (Some(phase), Some(repetition), Some(pod)) => {
-                format!("phase {phase}, repetition {repetition}, pod {pod}: {}", failure.message)
-            }
-            (Some(phase), Some(repetition), None) if failure.step == REQUIREMENT => {
-                format!("phase {phase}, repetition {repetition}: {}", failure.message)
-            }
-            _ => failure.message.clone(),
-        },
-        Step::Finish(Ending::Cancelled) => "stopped by spec.cancel".to_owned(),
-        Step::MakeDatastore
-        | Step::TakeTurn
-        | Step::GiveOrder(_)
-        | Step::Collect(_)
-        | Step::RemoveLost(_)
-        | Step::RemoveOutdated(_)
-        | Step::ReturnTurn => String::new(),
-    }
-}
-
-/// `text`, and what held the run up before as long as it has not got past it.
-fn with_setback(text: String, setback: Option<&SetbackStatus>) -> String {
-    match setback {
-        Some(setback) if text.contains(&setback.message) => {
-            format!("{text}; tried again after {} setbacks", setback.count)
-        }
-        Some(setback) => format!("{text}; tries again after {} ({})", setback.message, setback.reason),
-        None => text,
-    }
-}
-
-/// The same text at every try, so that an event is made of it only once.
-fn set_back(reason: &str, message: &str) -> String {
-    format!(
-        "{message} ({reason}); nothing was loaded, the turn was given back, and the run tries again by itself"
-    )
-}
 
 /// Longest time between two tries, in seconds.
 const LONGEST_SETBACK: i64 = 300;
@@ -190,76 +66,6 @@ fn setback(old: &BenchmarkRunStatus, step: &Step, now: Timestamp) -> Option<Setb
         // Clients have started, or nobody tries any more.
         Step::Wait(Waiting::Load { .. }, _) | Step::Finish(_) => None,
         _ => old.setback.clone(),
-    }
-}
-
-/// Reasons of a Datastore that is on its way: no cause for alarm.
-const ON_ITS_WAY: [&str; 6] =
-    ["Starting", "NoPod", "NotVerified", "RollingOut", "ChangeWaits", "BeingRemoved"];
-
-fn target_finding(step: &Step) -> Option<Finding> {
-    Some(match step {
-        Step::Wait(Waiting::TargetMissing(message), _) => {
-            Finding::no(TARGET_READY, "NotFound", message.clone())
-        }
-        Step::Wait(Waiting::TargetNotReady { reason, message, .. }, _) => {
-            let reason = if ON_ITS_WAY.contains(&reason.as_str()) { STARTING } else { "NotReady" };
-            Finding::no(TARGET_READY, reason, message.clone())
-        }
-        Step::Finish(Ending::Failed(failure)) if failure.step == "Verification" => {
-            Finding::no(TARGET_READY, "NotAsDeclared", failure.message.clone())
-        }
-        Step::Finish(Ending::Failed(failure)) if failure.step == "Unsuitable" => {
-            Finding::no(TARGET_READY, "Unsuitable", failure.message.clone())
-        }
-        Step::Wait(Waiting::Queue(_) | Waiting::Clients { .. } | Waiting::Load { .. }, _)
-        | Step::CreateJob(_) => Finding::yes(TARGET_READY, "Ready", "the target is there"),
-        _ => return None,
-    })
-}
-
-fn clients_finding(step: &Step) -> Option<Finding> {
-    Some(match step {
-        Step::Wait(Waiting::Clients { trouble: Some(trouble), .. }, _) | Step::StandBack { trouble, .. } => {
-            Finding::no(CLIENTS_READY, "HeldUp", format!("{}: {}", trouble.reason, trouble.message))
-        }
-        Step::Wait(Waiting::Setback(setback), _) => {
-            Finding::no(CLIENTS_READY, "HeldUp", format!("{}: {}", setback.reason, setback.message))
-        }
-        Step::Wait(Waiting::Clients { trouble: None, .. }, _) | Step::CreateJob(_) => {
-            Finding::no(CLIENTS_READY, STARTING, "client pods are starting")
-        }
-        Step::Wait(Waiting::Remains { .. }, _) => {
-            Finding::no(CLIENTS_READY, "Lost", "a client pod or its node was lost")
-        }
-        Step::Wait(Waiting::Load { .. }, _) => {
-            Finding::yes(CLIENTS_READY, "Started", "all client pods were at the start line")
-        }
-        _ => return None,
-    })
-}
-
-fn end_findings(text: &str, figures: &Figures, step: &Step) -> [Finding; 2] {
-    match step {
-        Step::Finish(Ending::Succeeded) => [
-            Finding::yes(COMPLETE, "Succeeded", "every phase was measured"),
-            match verdict::told(&figures.phases) {
-                told if told.is_empty() => Finding::yes(PASSED, "Succeeded", figures.checks.clone()),
-                told => Finding::yes(PASSED, "Degraded", format!("Degraded. {told}. {}", figures.checks)),
-            },
-        ],
-        Step::Finish(Ending::Failed(_)) => [
-            Finding::yes(COMPLETE, "Failed", text.to_owned()),
-            Finding::no(PASSED, "Failed", text.to_owned()),
-        ],
-        Step::Finish(Ending::Cancelled) => [
-            Finding::yes(COMPLETE, "Cancelled", "stopped by spec.cancel"),
-            Finding::no(PASSED, "Cancelled", "stopped by spec.cancel"),
-        ],
-        _ => [
-            Finding::no(COMPLETE, "InProgress", "the run has not ended"),
-            Finding::unknown(PASSED, "InProgress", "the run has not ended"),
-        ],
     }
 }
 
@@ -291,24 +97,6 @@ fn declared_target(run: &ValidatedRun) -> TargetStatus {
 
 fn count(number: usize) -> i32 {
     i32::try_from(number).unwrap_or(i32::MAX)
-}
-
-/// Throughput and p99 of all operations of a phase, as far as its tool tells them.
-fn headline_of(phase: &PhaseStatus) -> (Option<i64>, Option<i64>) {
-    // Throughput and latency are far below 2^63: rounding is safe.
-    #[allow(clippy::cast_possible_truncation)]
-    let whole = |value: f64| value.round() as i64;
-    let total = phase.operations.iter().find(|operation| operation.operation == TOTAL);
-    (
-        total.map(|total| whole(total.operations_per_second.mean)),
-        total.and_then(|total| total.latency_milliseconds.p99).map(|p99| whole(p99 * 1000.0)),
-    )
-}
-
-fn headline(phases: &[PhaseStatus]) -> Option<Headline> {
-    let (operations_per_second, p99_microseconds) = phases.iter().map(headline_of).unzip();
-    let limited_by = phases.iter().map(|phase| Some(phase.limited_by.as_ref()?.by)).collect();
-    (!phases.is_empty()).then_some(Headline { operations_per_second, p99_microseconds, limited_by })
 }
 
 /// Repetitions that were lost and are measured again.
@@ -363,15 +151,35 @@ fn truth_from(stored: &Results) -> Option<ServerTruth> {
     servers.map(|server| server.truth.clone()).next()
 }
 
+/// What clients and servers of `result` saw of their machines, with the nodes' names.
+fn hosts(result: &RepetitionResult) -> impl Iterator<Item = (&str, &HostUsage)> {
+    let clients = result.pods.iter().map(|pod| (&pod.node, &pod.client));
+    let servers = result.servers.iter().map(|server| (&server.node, &server.usage));
+    clients.chain(servers).filter_map(|(node, usage)| Some((node.as_deref()?, usage.host.as_ref()?)))
+}
+
 /// The nodes of all that is stored, in the order of their names.
 fn nodes(stored: &Results) -> Vec<NodeStatus> {
     let mut nodes: BTreeMap<&str, NodeStatus> = BTreeMap::new();
     for record in stored.values().flat_map(|result| &result.nodes) {
         let node = nodes.entry(&record.name).or_default();
         node.name.clone_from(&record.name);
-        node.instance_type = node.instance_type.take().or_else(|| record.instance_type.clone());
+        let fill = |known: &mut Option<String>, told: &Option<String>| {
+            *known = known.take().or_else(|| told.clone());
+        };
+        fill(&mut node.instance_type, &record.instance_type);
+        fill(&mut node.zone, &record.zone);
+        fill(&mut node.placement_group, &record.placement_group);
+        fill(&mut node.architecture, &record.architecture);
+        fill(&mut node.kernel, &record.kernel);
         node.serves |= record.serves;
         node.loads |= record.loads;
+    }
+    for (name, host) in stored.values().flat_map(hosts) {
+        if let Some(node) = nodes.get_mut(name) {
+            node.cpu_model = node.cpu_model.take().or_else(|| host.cpu_model.clone());
+            node.cpus = node.cpus.or(Some(host.cpus).filter(|cpus| *cpus > 0));
+        }
     }
     nodes.into_values().collect()
 }
@@ -396,6 +204,7 @@ fn target(
 }
 
 /// What the status shows of the results: of whole ones that were read just now, else as it was.
+#[derive(Default)]
 struct Figures {
     phases: Vec<PhaseStatus>,
     nodes: Vec<NodeStatus>,
@@ -444,21 +253,25 @@ fn placed(results: &Results) -> Vec<Placed> {
     worst
 }
 
-/// Conditions of where servers and clients are: as `measured`, else as seen before the load.
-fn placed_findings(measured: &[Placed], before: &[Placed]) -> Vec<Finding> {
-    let known = |one: &&Placed| measured.iter().all(|other| other.check != one.check);
-    let finding = |one: &Placed| {
-        let (_, kind) = CheckName::CONDITIONS.into_iter().find(|(check, _)| *check == one.check)?;
-        Some(Finding { kind, status: one.holds, reason: one.reason, message: one.message.clone() })
-    };
-    measured.iter().chain(before.iter().filter(known)).filter_map(finding).collect()
-}
-
 /// When the first load began, or is to begin.
 fn started(old: &BenchmarkRunStatus, fetched: &Fetched) -> Option<Time> {
     let kept = fetched.kept.values().filter_map(|kept| kept.start);
     let first = fetched.jobs.values().filter_map(|job| start_line(&job.metadata)).chain(kept).min();
     old.started_at.clone().or(first.map(Time))
+}
+
+/// How the figures stand to the thresholds, once nothing more is measured.
+fn bounds(
+    run: &ValidatedRun,
+    figures: &Figures,
+    old: &BenchmarkRunStatus,
+    step: &Step,
+) -> Vec<ThresholdStatus> {
+    if !matches!(step, Step::Finish(_)) {
+        return old.thresholds.clone();
+    }
+    let declared: Vec<&str> = run.spec.phases.iter().map(|phase| phase.name.as_str()).collect();
+    thresholds::evaluate(&run.spec.thresholds, &declared, &figures.phases)
 }
 
 /// The status of `run` when the next step is `step`, with the figures of `results`
@@ -473,7 +286,8 @@ pub fn of_step(
 ) -> BenchmarkRunStatus {
     let figures = Figures::of(run, old, results);
     let text = message(run, &fetched.kept, step);
-    let mut findings = Vec::from(end_findings(&text, &figures, step));
+    let thresholds = bounds(run, &figures, old, step);
+    let mut findings = Vec::from(end_findings(&text, &figures, &thresholds, step));
     findings.extend(placed_findings(&figures.placed, &fetched.placed));
     findings.extend(target_finding(step));
     findings.extend(clients_finding(step));
@@ -489,6 +303,13 @@ pub fn of_step(
     if verdict == Some(Verdict::Degraded) {
         text = format!("{text}; Degraded: {}", reasons.join(", "));
     }
+    let target = target(run, old, fetched, &figures);
+    let record = results.filter(|results| !results.is_empty());
+    let record = record.map(|results| {
+        let comparability = comparability(run, results, &target, &figures.nodes, &figures.placed);
+        (provenance(run, results), comparability)
+    });
+    let (provenance, comparability) = record.unzip();
     BenchmarkRunStatus {
         observed_generation: Some(run.generation),
         phase: phase(step),
@@ -505,12 +326,15 @@ pub fn of_step(
             Step::Wait(Waiting::Queue(queue), _) => Some(queue.clone()),
             _ => None,
         },
-        target: Some(target(run, old, fetched, &figures)),
+        target: Some(target),
         verdict,
         reasons,
         // Settled at the end, with the cluster.
         noise: None,
-        headline: headline(&figures.phases),
+        headline: headline(&run.spec, &figures.phases),
+        thresholds,
+        provenance: provenance.or_else(|| old.provenance.clone()),
+        comparability: comparability.or_else(|| old.comparability.clone()),
         phases: figures.phases,
         nodes: figures.nodes,
         retries: retries(run, &fetched.kept),
@@ -575,72 +399,10 @@ pub fn of_invalid(
     }
 }
 
-/// The event a change of status deserves: whether it warns, its reason, its note.
-fn announcement(old: &BenchmarkRunStatus, new: &BenchmarkRunStatus) -> Option<(bool, &'static str, String)> {
-    let note = new.message.clone().unwrap_or_default();
-    let held_up = |status: &BenchmarkRunStatus| {
-        [TARGET_READY, CLIENTS_READY].iter().any(|kind| {
-            conditions::find(&status.conditions, kind)
-                .is_some_and(|c| c.status == "False" && c.reason != STARTING)
-        })
-    };
-    match new.phase {
-        RunPhase::Succeeded if new.verdict == Some(Verdict::Degraded) => Some((true, "Degraded", note)),
-        RunPhase::Succeeded => Some((false, "Succeeded", note)),
-        RunPhase::Failed => Some((true, "Failed", note)),
-        RunPhase::Cancelled => Some((false, "Cancelled", note)),
-        _ if new.retries.len() > old.retries.len() => new.retries.last().map(|retry| {
-            let note = format!(
-                "repetition {}, phase {}, measurement {}: {}; the repetition is measured again",
-                retry.repetition, retry.phase, retry.measurement, retry.reason
-            );
-            (true, "Retrying", note)
-        }),
-        _ if held_up(new) && (old.message != new.message) => Some((true, "HeldUp", note)),
-        RunPhase::Queued if old.phase != RunPhase::Queued => Some((false, "Queued", note)),
-        RunPhase::Running if old.phase != RunPhase::Running => Some((false, "Running", note)),
-        _ => None,
-    }
-}
-
-/// The life of a run in the log, one line for each phase of it.
-fn log(run: &BenchmarkRun, old: &BenchmarkRunStatus, status: &BenchmarkRunStatus) {
-    if old.phase == status.phase && !status.conditions.is_empty() && !old.conditions.is_empty() {
-        return;
-    }
-    let (name, namespace) = (run.name_any(), run.namespace());
-    let (message, measured) =
-        (status.message.as_deref(), status.progress.as_ref().map(|progress| progress.measured));
-    tracing::info!(run = name, namespace, phase = %status.phase, measured, message, "run");
-}
-
-/// Writes `status` if it says anything that `old` does not, and announces what
-/// deserves it.
-pub async fn publish(
-    ctx: &Context,
-    run: &BenchmarkRun,
-    old: &BenchmarkRunStatus,
-    status: &BenchmarkRunStatus,
-) -> Result<StatusWrite, Error> {
-    if old == status {
-        return Ok(StatusWrite::Done);
-    }
-    let written =
-        apply_status(&ctx.client, &ctx.own_writes, RUN_MANAGER, run, status).await.map_err(Error::Write)?;
-    if written == StatusWrite::Done {
-        log(run, old, status);
-    }
-    if written == StatusWrite::Done
-        && let Some((warning, reason, note)) = announcement(old, status)
-    {
-        ctx.announcer.publish(run, warning, reason, "Reconcile", &note).await;
-    }
-    Ok(written)
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{tell::announcement, *};
+    use dragstrip_crds::run::CheckName;
     use serde_json::{Value, json};
 
     fn phase_of(operations: &Value, metrics: &Value) -> PhaseStatus {
@@ -656,20 +418,6 @@ mod tests {
             "bytesPerSecond": 0.0, "errors": 0,
             "latencyMilliseconds": {"p99": p99}
         }])
-    }
-
-    #[test]
-    fn every_phase_has_a_number_in_the_headline() {
-        let own = json!([{"name": "ns/op", "value": 12.5}, {"name": "B/op", "value": 3.0}]);
-        let phases = [
-            phase_of(&total(1234.0, Some(0.5)), &json!([])),
-            phase_of(&total(50.0, None), &json!([])),
-            phase_of(&json!([]), &own),
-            phase_of(&json!([]), &json!([])),
-        ];
-        let headline = headline(&phases).unwrap();
-        assert_eq!(headline.operations_per_second, [Some(1234), Some(50), None, None]);
-        assert_eq!(headline.p99_microseconds, [Some(500), None, None, None], "what is left out is no zero");
     }
 
     #[test]

@@ -11,8 +11,8 @@ use super::{
 use dragstrip_crds::{
     measured::{LatencySummary, Metric, ScheduleRecord},
     run::{
-        LimitedBy, OperationStatus, PhaseSpec, PhaseStatus, RepetitionStatus, ServerMemoryStatus, ToolStatus,
-        VerdictReason,
+        LimitedBy, OperationStatus, PhaseSpec, PhaseStatus, RepetitionStatus, SUM, ServerMemoryStatus,
+        ToolStatus, VerdictReason,
     },
     units::Period,
     workload::LoadSpec,
@@ -126,6 +126,7 @@ fn tool(result: &RepetitionResult) -> ToolStatus {
         name: tool.name.clone(),
         version: tool.version.clone(),
         mode: tool.mode.clone(),
+        command: tool.arguments.clone(),
     })
 }
 
@@ -238,6 +239,7 @@ fn phase(
         schedule: schedule(&results),
         search: None,
         server_memory: server_memory(&results),
+        memory: results.last().map(|last| last.memory.clone()).unwrap_or_default(),
         cost_per_million_operations_usd: None,
         warmup_seconds: declared.warmup.as_ref().map(Period::seconds),
         loaded_keys: declared.load.as_ref().map(LoadSpec::keys),
@@ -277,11 +279,17 @@ pub fn required(run: &ValidatedRun, stored: &BTreeMap<String, RepetitionResult>)
 /// Most bytes of all phases as JSON: the object is kept, watched and sent as a whole.
 const LARGEST: usize = 150_000;
 
-/// `phases` without what makes them too large for a status: first the list of each
-/// repetition, then rows of single operations. The stored results have all of it.
+/// `phases` without what makes them too large for a status: first the memory of each
+/// server, then the list of each repetition, then rows of single operations. The stored
+/// results have all of it.
 fn fit(mut phases: Vec<PhaseStatus>) -> Vec<PhaseStatus> {
     let too_large =
         |phases: &[PhaseStatus]| serde_json::to_vec(phases).is_ok_and(|json| json.len() > LARGEST);
+    if too_large(&phases) {
+        for phase in &mut phases {
+            phase.memory.retain(|reading| reading.member == SUM);
+        }
+    }
     if too_large(&phases) {
         for phase in &mut phases {
             phase.repetitions.clear();
@@ -312,6 +320,8 @@ mod tests {
         merge::merge,
         validate::validate,
     };
+    use dragstrip_crds::run::MemoryMoment;
+    use dragstrip_results::memory::{MemberMemory, readings};
 
     #[test]
     fn memory_is_that_of_all_servers_together_in_the_repetition_that_needed_most() {
@@ -397,6 +407,35 @@ mod tests {
         assert!(bytes < 160_000, "32 phases of 99 repetitions have {bytes} bytes");
         assert_eq!(phases[31].operations[0].operations_per_second.repetitions, 99, "the figures are of all");
         assert!(phases[0].notes.iter().any(|note| note.contains("left out for its size")), "nobody is told");
+    }
+
+    #[test]
+    fn of_many_servers_memory_that_of_all_together_is_what_stays() {
+        let names: Vec<String> = (0..32).map(|index| format!("phase-{index}")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let mut declared = run(&names, 1);
+        declared.spec.max_retries = 0;
+        let run = validate(&declared).unwrap();
+        let members: Vec<MemberMemory> = (0..64)
+            .map(|index| MemberMemory {
+                server: format!("shop-{index}"),
+                used_bytes: Some(1),
+                ..MemberMemory::default()
+            })
+            .collect();
+        let with = |attempt: &Attempt| {
+            let mut result = merge(attempt, 1, vec![pod_result("p", 1000, 1.0, 100)]);
+            result.memory = readings(MemoryMoment::RightAfter, 1.0, members.clone());
+            result
+        };
+        let first = run.attempts.iter().take(1).map(|attempt| (attempt.name.clone(), with(attempt)));
+        assert_eq!(phases(&run, &first.collect())[0].memory.len(), 65);
+        let stored = run.attempts.iter().map(|attempt| (attempt.name.clone(), with(attempt))).collect();
+        let phases = phases(&run, &stored);
+        let rows: Vec<(&str, Option<u64>)> =
+            phases[31].memory.iter().map(|row| (row.member.as_str(), row.used_bytes)).collect();
+        assert_eq!(rows, [(SUM, Some(64))]);
+        assert_eq!(phases[31].repetitions.len(), 1, "the list of repetitions has room again");
     }
 
     #[test]

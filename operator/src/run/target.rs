@@ -141,10 +141,9 @@ pub(super) fn servers<'a>(
     })
 }
 
-/// Where the observers in `pods` listen; those that speak no RESP have none.
-fn observers<'a>(pods: impl Iterator<Item = &'a Arc<Pod>>, protocol: ServerProtocol) -> Vec<SocketAddr> {
-    let observed = pods.filter(|_| protocol == ServerProtocol::Resp);
-    observed.filter_map(|pod| Some(SocketAddr::new(pods::address(pod)?, OBSERVER_PORT))).collect()
+/// Where the observers in `pods` listen.
+fn observers<'a>(pods: impl Iterator<Item = &'a Arc<Pod>>) -> Vec<SocketAddr> {
+    pods.filter_map(|pod| Some(SocketAddr::new(pods::observer(pod)?, OBSERVER_PORT))).collect()
 }
 
 /// The node that a pod is on.
@@ -260,7 +259,7 @@ fn ready<'a>(
         tls: spec.tls.as_ref().map(|tls| own_tls(tls, status)),
         truth: None,
         members,
-        observers: observers(pods.clone(), protocol(spec)),
+        observers: observers(pods.clone()),
         nodes: nodes.into_iter().collect(),
         identity: Some(Identity::of(pods, generation)),
         datastore: Some(key.clone()),

@@ -1,6 +1,7 @@
 //! Spec to [`ValidatedRun`]: what is to be measured, as a flat list of attempts
 //! in order. Pure.
 
+mod named;
 mod rules;
 
 use super::{
@@ -105,7 +106,8 @@ pub struct ValidatedRun {
     pub created: Timestamp,
     /// The declaration.
     pub spec: BenchmarkRunSpec,
-    /// Digest of what of it is measured: all but `cancel` and `ttlAfterFinished`.
+    /// Digest of what of it is measured: all but `cancel`, `ttlAfterFinished`,
+    /// `thresholds` and `headline`.
     pub spec_hash: String,
     /// Everything that may have to be measured, in order: per repetition as many
     /// measurements as are allowed, and all phases in each of them, with as many points
@@ -132,6 +134,11 @@ impl ValidatedRun {
     pub fn most_pods(&self) -> u32 {
         let of_phase = |phase: &PhaseSpec| most_pods(phase, self.spec.clients.pods);
         count(self.spec.phases.iter().map(of_phase).max().unwrap_or(1))
+    }
+
+    /// How long after the load of `attempt` its servers' memory is read once more, in seconds.
+    pub fn settle_seconds(&self, attempt: &Attempt) -> Option<f64> {
+        self.spec.phases[attempt.phase_index].memory.as_ref().map(|memory| memory.settle.seconds())
     }
 
     /// Whether the attempt with `index` is the first of its measurement.
@@ -223,7 +230,13 @@ fn attempts(run: &BenchmarkRun) -> Result<Vec<Attempt>, Invalid> {
 
 /// Digest of what `spec` has measured.
 fn spec_hash(spec: &BenchmarkRunSpec) -> String {
-    let measured = BenchmarkRunSpec { cancel: false, ttl_after_finished: None, ..spec.clone() };
+    let measured = BenchmarkRunSpec {
+        cancel: false,
+        ttl_after_finished: None,
+        thresholds: Vec::new(),
+        headline: None,
+        ..spec.clone()
+    };
     // A spec that came as JSON has a JSON form.
     digest(&serde_json::to_string(&measured).unwrap_or_default())
 }
@@ -231,6 +244,7 @@ fn spec_hash(spec: &BenchmarkRunSpec) -> String {
 /// Checks the whole run and lays out its attempts.
 pub fn validate(run: &BenchmarkRun) -> Result<ValidatedRun, Invalid> {
     rules::check(&run.spec)?;
+    named::check(&run.spec)?;
     let attempts = attempts(run)?;
     let target = &run.spec.target;
     match (&target.datastore_ref, &target.datastore, &target.external) {

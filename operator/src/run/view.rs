@@ -149,6 +149,18 @@ fn server_changed(run: &ValidatedRun, fetched: &Fetched) -> Option<String> {
     })
 }
 
+/// The measured attempt whose servers' memory is to be read once more, and when: that
+/// follows from what is stored alone. Of external servers their clients read it.
+fn settling(run: &ValidatedRun, fetched: &Fetched) -> Option<(usize, Timestamp)> {
+    let pending = |(index, attempt): (usize, &Attempt)| {
+        let settle = SignedDuration::try_from_secs_f64(run.settle_seconds(attempt)?).ok()?;
+        let kept = fetched.kept.get(&attempt.name).filter(|kept| kept.failure.is_none() && !kept.settled)?;
+        Some((index, kept.load_ended?.saturating_add(settle).unwrap_or(Timestamp::MAX)))
+    };
+    let observed = run.spec.target.external.is_none();
+    run.attempts.iter().enumerate().filter(|_| observed).find_map(pending)
+}
+
 /// The view of `fetched` that [`decide`](super::decide::decide) takes.
 pub fn view(run: &ValidatedRun, old: &BenchmarkRunStatus, fetched: &Fetched, now: Timestamp) -> Observed {
     Observed {
@@ -157,6 +169,7 @@ pub fn view(run: &ValidatedRun, old: &BenchmarkRunStatus, fetched: &Fetched, now
         holds: fetched.holds,
         deadline: clock::deadline(old.clock.as_ref(), run.created, run.spec.timeout.signed(), now),
         setback: old.setback.clone(),
+        settling: settling(run, fetched),
         server_changed: server_changed(run, fetched),
         asked_of: fetched.asked_of.clone(),
         misplaced: broken(&fetched.placed, &run.spec.requirements),
@@ -310,6 +323,7 @@ mod tests {
                 elapsed_seconds: 0.0,
                 operations: 0,
                 errors: 0,
+                p99_milliseconds: None,
             };
             let fetched = Fetched {
                 jobs: [("sprint-read-1".to_owned(), Arc::new(ordered()))].into(),
@@ -413,6 +427,29 @@ mod tests {
         let run = validate(&run(&["write", "read"], 1)).unwrap();
         let names = run.attempts.iter().map(|attempt| attempt.name.clone());
         server_changed(&run, &Fetched { kept: names.zip(kept).collect(), ..nothing() })
+    }
+
+    #[test]
+    fn when_memory_is_to_be_read_again_follows_from_what_is_stored() {
+        let mut declared = run(&["write", "read"], 1);
+        declared.spec.phases[0].memory = serde_json::from_value(json!({"settle": "60s"})).unwrap();
+        let due = |declared: &dragstrip_crds::BenchmarkRun, kept: Kept| {
+            let run = validate(declared).unwrap();
+            let kept =
+                [("sprint-write-1".to_owned(), kept.clone()), ("sprint-read-1".to_owned(), kept)].into();
+            settling(&run, &Fetched { kept, ..nothing() })
+        };
+        let stored = || Kept { load_ended: Some(at(0)), ..Kept::default() };
+        assert_eq!(due(&declared, stored()), Some((0, at(60))));
+        assert_eq!(due(&declared, Kept { settled: true, ..stored() }), None, "it was read before a restart");
+        let failed = Kept {
+            failure: lost("p").failure.map(|failure| PodFailure { pod: "p".into(), failure }),
+            ..stored()
+        };
+        assert_eq!(due(&declared, failed), None, "nothing is shown of it");
+        declared.spec.target =
+            serde_json::from_value(json!({"external": {"address": "redis:6379"}})).unwrap();
+        assert_eq!(due(&declared, stored()), None, "its client has read it");
     }
 
     #[test]

@@ -70,17 +70,11 @@ struct Status {
     verdict: String,
     target: Target,
     headline: Option<Headline>,
-    phases: Vec<Phase>,
     grafana: GrafanaStatus,
 }
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 struct Target {
-    name: String,
-}
-
-#[derive(Debug, Clone, Serialize, Deserialize)]
-struct Phase {
     name: String,
 }
 
@@ -101,17 +95,16 @@ fn milliseconds(time: &Time) -> i64 {
     time.0.as_millisecond()
 }
 
-/// Throughput and latency of each phase.
+/// Throughput and latency of the headline.
 fn figures(status: &Status) -> String {
-    let Some(headline) = &status.headline else { return String::new() };
-    let rates = headline.operations_per_second.iter().zip(&headline.p99_microseconds);
-    let told = status.phases.iter().zip(rates).filter_map(|(phase, (rate, p99))| {
-        let rate = thousands(u64::try_from((*rate)?).ok()?);
+    let told = status.headline.as_ref().and_then(|headline| {
+        let rate = thousands(u64::try_from(headline.throughput?).ok()?);
+        let p99 = headline.p99_latency_microseconds;
         // Below a minute: exact as a float.
         let p99 = p99.map(|p99| format!(", p99 {} ms", p99 as f64 / 1000.0)).unwrap_or_default();
-        Some(format!("\n{}: {rate} ops/s{p99}", phase.name))
+        Some(format!("\n{}: {rate} ops/s{p99}", headline.phase))
     });
-    told.collect()
+    told.unwrap_or_default()
 }
 
 fn annotation(run: &AnnotatedRun, started: &Time) -> Annotation {

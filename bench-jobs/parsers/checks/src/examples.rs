@@ -41,7 +41,8 @@ pub fn parser(example: &str, phase: &str) -> ParserSpec {
 
 fn manifests(directory: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
-    entries.flat_map(|path| if path.is_dir() { manifests(&path) } else { vec![path] }).collect()
+    let all = entries.flat_map(|path| if path.is_dir() { manifests(&path) } else { vec![path] });
+    all.filter(|path| path.extension().is_some_and(|end| end == "yaml")).collect()
 }
 
 fn phases_of(root: &Path, file: &Path) -> Vec<ExecPhase> {

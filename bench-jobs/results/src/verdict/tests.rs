@@ -36,6 +36,7 @@ fn usage(threads: Vec<ThreadUsage>) -> ContainerUsage {
             busy_seconds: cpu_seconds,
             interrupt_seconds: 1.0,
             steal_seconds: 0.0,
+            cpu_model: None,
         }),
         network: Some(NetworkUsage { sent_segments: 1000, ..NetworkUsage::default() }),
         ..ContainerUsage::default()

@@ -51,6 +51,7 @@ pub(super) fn arguments(spec: &LoadgenSpec, job: &JobSpec, context: &LaunchConte
     }
     line.flag("replica-reads", spec.replica_reads);
     line.option("threads", spec.threads);
+    line.option("protocol", if spec.resp3 { "resp3" } else { "resp2" });
     match &spec.library {
         Some(library) => library_options(&mut line, spec, job, library),
         None => raw_options(&mut line, spec),
@@ -129,7 +130,6 @@ pub(crate) fn output(line: &mut Line, directory: &Path) {
 
 /// The generator's own client.
 fn raw_options(line: &mut Line, spec: &LoadgenSpec) {
-    line.option("protocol", if spec.resp3 { "resp3" } else { "resp2" });
     line.option("connections-per-thread", spec.connections_per_thread);
     line.option("pipeline", spec.pipeline);
     match &spec.bullmq_add {

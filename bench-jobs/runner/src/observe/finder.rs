@@ -2,7 +2,11 @@
 //! root, and so its cgroup, is reachable through /proc by the same user; and so are
 //! its open sockets, which tell on what port it listens. Touches /proc.
 
-use crate::cgroup;
+use super::probes::Servers;
+use crate::{
+    cgroup,
+    own_process::{self, Accounting},
+};
 use dragstrip_results::observed::CgroupUsage;
 use procfs::{
     net::{TcpState, tcp, tcp6},
@@ -27,13 +31,18 @@ type Process = (u32, String);
 
 /// The usage of the server's container, or of all containers when the pod runs
 /// several servers; `None` where no other process of the pod can be seen.
-/// `name` is the server's process name where it is declared.
-pub fn server_usage(name: Option<&str>, servers: usize) -> Option<CgroupUsage> {
+/// Without containers it is that of the processes that listen.
+pub fn server_usage(servers: &Servers) -> Option<CgroupUsage> {
+    let name = servers.process_name.as_deref();
+    if servers.accounting == Accounting::Processes {
+        let listening = listeners(&servers.ports, name).into_iter().flatten();
+        return listening.filter_map(|process| Some(own_process::read(process)?.usage)).reduce(sum);
+    }
     let candidates = candidates(processes(), std::process::id(), name);
     let roots = candidates.into_iter().filter_map(|id| i32::try_from(id).ok().map(cgroup_root));
     let usages = roots.filter_map(|root| Some(cgroup::read(&root)?.usage));
     // Each server is the first process of a container of its own.
-    usages.take(servers).reduce(sum)
+    usages.take(servers.ports.len()).reduce(sum)
 }
 
 /// Where the cgroup of a process's container is seen.
@@ -87,6 +96,7 @@ fn sum(one: CgroupUsage, other: CgroupUsage) -> CgroupUsage {
         throttled_seconds: one.throttled_seconds + other.throttled_seconds,
         throttled_periods: one.throttled_periods + other.throttled_periods,
         memory_bytes: one.memory_bytes + other.memory_bytes,
+        inactive_file_bytes: one.inactive_file_bytes + other.inactive_file_bytes,
         memory_peak_bytes: one.memory_peak_bytes + other.memory_peak_bytes,
     }
 }

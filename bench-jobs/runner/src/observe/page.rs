@@ -43,7 +43,9 @@ pub struct Seen {
     pub port: Option<u16>,
     /// Its engine, where that is known.
     pub engine: Option<Engine>,
-    /// Its INFO; `None` when it is down.
+    /// Whether it answers; where it cannot be asked, whether its process listens.
+    pub up: bool,
+    /// Its INFO; `None` when it is down, or cannot be asked.
     pub info: Option<Info>,
     /// What it has used; `None` where its process is not seen.
     pub used: Option<ServerSample>,
@@ -122,7 +124,7 @@ pub fn page(
         page.metric(heading, &samples.collect::<Vec<_>>());
     };
     told(("dragstrip_server_up", Kind::Gauge, "1 when the server answers."), &|seen| {
-        Some(f64::from(u8::from(seen.info.is_some())))
+        Some(f64::from(u8::from(seen.up)))
     });
     for (name, field, kind, help) in FIELDS {
         told((name, kind, help), &|seen| seen.info.as_ref()?.number(field));
@@ -200,7 +202,7 @@ mod tests {
     use dragstrip_results::observed::CgroupUsage;
 
     fn seen(engine: Option<Engine>, info: Option<Info>) -> Seen {
-        Seen { port: None, engine, info, used: None }
+        Seen { port: None, engine, up: info.is_some(), info, used: None }
     }
 
     fn used(usage: CgroupUsage, threads: &[(i32, &str, u64)]) -> ServerSample {
@@ -230,6 +232,7 @@ mod tests {
         let shard = |port, text: &str| Seen {
             port: Some(port),
             engine: Some(Engine::Redis),
+            up: true,
             info: Some(Info::parse(text)),
             used: Some(used(
                 CgroupUsage { memory_bytes: port.into(), ..CgroupUsage::default() },

@@ -6,7 +6,13 @@ use super::{
     finder,
     samples::{Sample, ServerSample},
 };
-use crate::{cgroup, clock, pace::paced, threads::Threads, usage::Around};
+use crate::{
+    cgroup, clock,
+    own_process::{self, Accounting},
+    pace::paced,
+    threads::Threads,
+    usage::Around,
+};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -22,6 +28,8 @@ pub struct Servers {
     pub ports: Vec<u16>,
     /// Their processes' name, where it is declared.
     pub process_name: Option<String>,
+    /// Whose account of CPU and memory is the servers'.
+    pub accounting: Accounting,
 }
 
 /// Where the servers are looked at.
@@ -51,7 +59,7 @@ impl Probes {
     /// The servers, the machine and the network as they are now.
     pub fn sample(&mut self) -> Sample {
         let unix_nanos = clock::unix_nanos();
-        let servers = self.threads.iter_mut().map(look).collect();
+        let servers = self.threads.iter_mut().map(|known| look(known, self.servers.accounting)).collect();
         Sample { unix_nanos, around: Around::read(), servers }
     }
 
@@ -67,11 +75,14 @@ impl Probes {
 }
 
 /// A server as it is now; it is looked for again when it is gone.
-fn look(known: &mut Option<Threads>) -> Option<ServerSample> {
+fn look(known: &mut Option<Threads>, accounting: Accounting) -> Option<ServerSample> {
     let threads = known.as_mut()?;
     let sampled = ServerSample {
         process: threads.process(),
-        cgroup: cgroup::read(&finder::cgroup_root(threads.process())),
+        cgroup: match accounting {
+            Accounting::Container => cgroup::read(&finder::cgroup_root(threads.process())),
+            Accounting::Processes => own_process::read(threads.process()),
+        },
         threads: threads.read(),
     };
     if sampled.threads.is_empty() {

@@ -58,7 +58,8 @@ impl Observer {
                 *known
             });
             let port = self.neighbours.get(place).filter(|_| several).map(|known| known.address.port());
-            servers.push(Seen { port, engine, info, used });
+            let up = if self.speaks_resp { info.is_some() } else { used.is_some() };
+            servers.push(Seen { port, engine, up, info, used });
         }
         let page = page::page(&servers, sample.around.network.as_ref(), begun.elapsed())?;
         scraped.page = Some((Instant::now(), page.clone()));

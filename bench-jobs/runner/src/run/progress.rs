@@ -2,6 +2,7 @@
 
 use crate::tool::Progress;
 use dragstrip_crds::units::thousands;
+use dragstrip_results::live::LatencyCounts;
 
 /// Least time between two lines, in seconds; tools report about once a second.
 const INTERVAL_SECONDS: f64 = 0.9;
@@ -10,6 +11,7 @@ const INTERVAL_SECONDS: f64 = 0.9;
 #[derive(Debug, Default)]
 pub struct Printer {
     last: Option<(f64, u64)>,
+    latencies: LatencyCounts,
 }
 
 impl Printer {
@@ -25,11 +27,17 @@ impl Printer {
         // Operations per second of at most 2^64 operations are no negative number.
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
         let rate = (progress.operations.saturating_sub(operations) as f64 / interval) as u64;
+        let p99 = progress.latency.and_then(|now| {
+            let p99 = now.since(&self.latencies).quantile_seconds(0.99);
+            self.latencies = now;
+            p99.map(|seconds| format!("  p99 {:.3} ms", seconds * 1e3))
+        });
         Some(format!(
-            "{elapsed:.0}s  {} ops/s  {} ops  {} errors",
+            "{elapsed:.0}s  {} ops/s  {} ops  {} errors{}",
             thousands(rate),
             thousands(progress.operations),
-            thousands(progress.errors)
+            thousands(progress.errors),
+            p99.unwrap_or_default()
         ))
     }
 }
@@ -46,5 +54,16 @@ mod tests {
         assert_eq!(printer.line(1.0, &at(60_000)).unwrap(), "1s  60,000 ops/s  60,000 ops  0 errors");
         assert_eq!(printer.line(1.5, &at(90_000)), None);
         assert_eq!(printer.line(3.0, &at(180_000)).unwrap(), "3s  60,000 ops/s  180,000 ops  0 errors");
+    }
+    #[test]
+    fn a_tool_that_tells_latencies_has_their_p99_since_the_last_line() {
+        let mut printer = Printer::default();
+        let mut latency = LatencyCounts::default();
+        latency.counts[4] = 100;
+        let progress = Progress { operations: 100, latency: Some(latency), ..Progress::default() };
+        let line = printer.line(1.0, &progress).unwrap();
+        assert!(line.ends_with("0 errors  p99 0.125 ms"), "{line}");
+        let same = printer.line(2.0, &progress).unwrap();
+        assert!(same.ends_with("0 errors"), "nothing came since: {same}");
     }
 }

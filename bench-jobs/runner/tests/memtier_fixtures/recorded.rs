@@ -142,6 +142,7 @@ pub fn job() -> JobSpec {
         tool: JobTool::Memtier(spec()),
         watchdog_seconds: 20.0,
         linger_seconds: 0.0,
+        memory: None,
     }
 }
 

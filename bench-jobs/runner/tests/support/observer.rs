@@ -30,10 +30,20 @@ impl Observer {
         Self::with_key(port, password, "")
     }
 
+    /// The same beside a server that speaks no RESP.
+    pub fn of_no_resp(port: u16) -> Self {
+        Self::launch(port, "", "", &["--without-resp"])
+    }
+
     /// The same of one that takes orders that were signed with this key.
     pub fn with_key(port: u16, password: &str, key: &str) -> Self {
+        Self::launch(port, password, key, &[])
+    }
+
+    fn launch(port: u16, password: &str, key: &str, more: &[&str]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_dragstrip-runner"))
             .args(["observe", "--listen", "127.0.0.1:0", "--port", &port.to_string()])
+            .args(more)
             .env("DRAGSTRIP_PASSWORD", password)
             .env("DRAGSTRIP_TOKEN", TOKEN)
             .env("DRAGSTRIP_ORDER_KEY", key)

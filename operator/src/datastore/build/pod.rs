@@ -5,7 +5,7 @@ use super::{
     tolerations, variable,
 };
 use crate::{
-    cluster::nodes,
+    cluster::{nodes, pods::OBSERVER},
     datastore::{
         engines::{self, POD_IP_VARIABLE},
         resources,
@@ -31,8 +31,6 @@ use k8s_openapi::{
     },
 };
 
-/// Name of the observer's container.
-pub(super) const OBSERVER: &str = "observer";
 /// Volume with the server's certificate.
 const SERVER_CERTIFICATE: &str = "tls-server";
 /// Volume with a client's certificate, for the observer.
@@ -81,7 +79,9 @@ fn observer_arguments(datastore: &ValidatedDatastore) -> Vec<String> {
     if servers > 1 {
         arguments.extend(["--servers".to_owned(), servers.to_string()]);
     }
-    if let Some(tls) = &spec.tls {
+    if !engines::speaks_resp(spec) {
+        arguments.push("--without-resp".to_owned());
+    } else if let Some(tls) = &spec.tls {
         let name = service_domain(&datastore.name, &datastore.namespace);
         arguments.extend(["--tls-server-name".to_owned(), name]);
         if tls.client_secret_name.is_some() {
@@ -93,7 +93,7 @@ fn observer_arguments(datastore: &ValidatedDatastore) -> Vec<String> {
 }
 
 fn observer_mounts(spec: &DatastoreSpec) -> Option<Vec<VolumeMount>> {
-    let tls = spec.tls.as_ref()?;
+    let tls = spec.tls.as_ref().filter(|_| engines::speaks_resp(spec))?;
     let mut mounts = vec![mount(SERVER_CERTIFICATE, SERVER_CERTIFICATE_DIRECTORY, true)];
     if tls.client_secret_name.is_some() {
         mounts.push(mount(CLIENT_CERTIFICATE, CLIENT_CERTIFICATE_DIRECTORY, true));
@@ -102,13 +102,15 @@ fn observer_mounts(spec: &DatastoreSpec) -> Option<Vec<VolumeMount>> {
 }
 
 /// The observer: a native sidecar, so that it is there before the server and
-/// never keeps a pod from ending. Its readiness is the pod's: it asks the
-/// server over RESP, where a probe of the server's own would fork processes on
-/// the measured CPUs.
+/// never keeps a pod from ending. Its readiness is the pod's where it can ask the
+/// server over RESP: a probe of the server's own would fork processes on the
+/// measured CPUs.
 fn observer(datastore: &ValidatedDatastore, runner_image: &str) -> Container {
     let spec = &datastore.spec;
+    let asks = engines::speaks_resp(spec);
     let mut env = vec![variable("DRAGSTRIP_TOKEN", &datastore.uid)];
-    env.extend(spec.auth_secret_ref.as_ref().map(|secret| secret_variable(PASSWORD_VARIABLE, secret)));
+    let password = spec.auth_secret_ref.as_ref().filter(|_| asks);
+    env.extend(password.map(|secret| secret_variable(PASSWORD_VARIABLE, secret)));
     Container {
         name: OBSERVER.to_owned(),
         image: Some(runner_image.to_owned()),
@@ -117,11 +119,11 @@ fn observer(datastore: &ValidatedDatastore, runner_image: &str) -> Container {
         env: Some(env),
         restart_policy: Some("Always".to_owned()),
         ports: Some(vec![ContainerPort {
-            name: Some("observer".to_owned()),
+            name: Some(OBSERVER.to_owned()),
             container_port: i32::from(OBSERVER_PORT),
             ..ContainerPort::default()
         }]),
-        readiness_probe: Some(http_probe(READY_PATH, i32::from(OBSERVER_PORT))),
+        readiness_probe: asks.then(|| http_probe(READY_PATH, i32::from(OBSERVER_PORT))),
         resources: Some(resources::of_helper()),
         termination_message_policy: Some(LAST_WORDS.to_owned()),
         security_context: Some(locked_down()),
@@ -134,6 +136,7 @@ fn observer(datastore: &ValidatedDatastore, runner_image: &str) -> Container {
 fn member_environment(datastore: &ValidatedDatastore, custom: &CustomSpec) -> Vec<EnvVar> {
     vec![
         own_field(POD_NAME_VARIABLE, "metadata.name"),
+        variable("DATASTORE", &datastore.name),
         own_field("ORDINAL", "metadata.labels['apps.kubernetes.io/pod-index']"),
         variable("MEMBERS", &custom.members.to_string()),
         own_field(POD_IP_VARIABLE, "status.podIP"),
@@ -177,7 +180,7 @@ fn server_ports(spec: &DatastoreSpec, index: usize) -> Vec<ContainerPort> {
 }
 
 /// How the kubelet tells that a server has started and is ready. The observer
-/// says the latter where there is one; nothing else probes the server then.
+/// says the latter where it can ask; nothing else probes the server then.
 fn probes(spec: &DatastoreSpec) -> (Option<Probe>, Option<Probe>) {
     let custom = spec.custom.as_ref();
     let mut answer =
@@ -328,13 +331,12 @@ fn beside(other: &str) -> PodAffinity {
 pub(super) fn pod(datastore: &ValidatedDatastore, runner_image: &str) -> PodSpec {
     let spec = &datastore.spec;
     let user = engines::rules(spec.engine).user(spec);
-    let observed = engines::speaks_resp(spec);
     let placement = &spec.placement;
     PodSpec {
-        init_containers: observed.then(|| vec![observer(datastore, runner_image)]),
+        init_containers: Some(vec![observer(datastore, runner_image)]),
         containers: servers(datastore),
         // Lets the observer read the server's cgroup and processes, which the same user id allows it to.
-        share_process_namespace: observed.then_some(true),
+        share_process_namespace: Some(true),
         // A Service named dfly-x would become DFLY_X_SERVICE_HOST, and Dragonfly
         // exits on any DFLY_ variable that it does not know.
         enable_service_links: Some(false),

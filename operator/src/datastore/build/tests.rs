@@ -238,10 +238,12 @@ fn a_custom_server_as_a_whole() {
 }
 
 #[test]
-fn a_custom_server_that_speaks_resp_has_an_observer() {
+fn the_observer_of_a_custom_server_asks_it_where_it_speaks_resp() {
     let spec = json!({"engine": "Custom", "threads": 1, "image": "kv:1", "custom": {"protocol": "Resp"}});
     let pod = built(spec).stateful_set.spec.unwrap().template.spec.unwrap();
-    assert_eq!(pod.init_containers.unwrap()[0].name, "observer");
+    let observer = &pod.init_containers.unwrap()[0];
+    assert_eq!(observer.args.as_ref().unwrap()[..], ["observe", "--port", "6379"]);
+    assert!(observer.readiness_probe.is_some(), "it tells when the server is ready");
     assert_eq!(pod.containers[0].command, None, "the image's own program");
     assert_eq!(pod.containers[0].args, None);
 }

@@ -182,6 +182,9 @@ pub struct Observed {
     pub deadline: Timestamp,
     /// What made it give its turn back, until it is tried again.
     pub setback: Option<SetbackStatus>,
+    /// The attempt whose servers' memory is still to be read after its settle time, and when
+    /// that is due.
+    pub settling: Option<(usize, Timestamp)>,
     /// How the server is another than it was when the first result was measured.
     pub server_changed: Option<String>,
     /// Which condition of where servers and clients are is to hold and does not.

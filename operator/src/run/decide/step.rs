@@ -50,6 +50,11 @@ pub enum Waiting {
         /// Index of the attempt.
         attempt: usize,
     },
+    /// The servers' memory to settle, before it is read once more.
+    Settling {
+        /// Index of the attempt that loaded them.
+        attempt: usize,
+    },
     /// The pods of a lost attempt to be gone, before its repetition is measured again.
     Remains {
         /// Index of the lost attempt.
@@ -95,6 +100,8 @@ pub enum Step {
     GiveOrder(usize),
     /// Store the result of this attempt.
     Collect(usize),
+    /// Read the servers' memory after the settle time of this attempt, and store that.
+    ReadMemory(usize),
     /// Delete the Job of the lost attempt with this index.
     RemoveLost(usize),
     /// End the run.

@@ -36,6 +36,7 @@ fn with(attempts: Vec<AttemptState>) -> Observed {
         holds: false,
         deadline: at(1800),
         setback: None,
+        settling: None,
         server_changed: None,
         misplaced: None,
         asked_of: Vec::new(),
@@ -81,6 +82,35 @@ fn failure() -> PodFailure {
 
 fn done() -> AttemptState {
     AttemptState::Stored(None)
+}
+
+#[test]
+fn what_comes_after_a_phase_waits_for_the_reading_after_its_settle_time() {
+    let run = two_phases();
+    let settling = || Observed { settling: Some((0, at(60))), ..observed(done(), AttemptState::Absent) };
+    let waits = Step::Wait(Waiting::Settling { attempt: 0 }, Some(at(60)));
+    assert_eq!(
+        decide(&run, &settling(), at(59)),
+        waits,
+        "the next phase would use the memory that is to settle"
+    );
+    // An operator that was away meanwhile reads it late, and says when.
+    assert_eq!(decide(&run, &settling(), at(60)), Step::ReadMemory(0));
+    assert_eq!(decide(&run, &settling(), at(5000)), Step::ReadMemory(0), "what is due is not given up");
+    let last = || Observed { settling: Some((1, at(60))), ..observed(done(), done()) };
+    assert_eq!(
+        decide(&run, &last(), at(0)),
+        Step::Wait(Waiting::Settling { attempt: 1 }, Some(at(60))),
+        "the last phase has a settle time too"
+    );
+    let short = Observed { deadline: at(30), ..settling() };
+    let Step::Finish(Ending::Failed(failure)) = decide(&run, &short, at(30)) else {
+        panic!("the settle time is part of the run's time")
+    };
+    assert!(failure.step == "Timeout" && failure.message.contains("had not settled"), "{}", failure.message);
+    let mut cancelled = two_phases();
+    cancelled.spec.cancel = true;
+    assert_eq!(decide(&cancelled, &settling(), at(0)), Step::Finish(Ending::Cancelled));
 }
 
 #[test]

@@ -32,7 +32,12 @@ fn pods() -> Vec<Arc<Pod>> {
         serde_json::from_value(json!({
             "metadata": {"name": format!("dragstrip-shop-{index}")},
             "spec": {"nodeName": format!("node-{}", 9 - index), "containers": []},
-            "status": {"podIP": format!("10.0.0.{index}"), "conditions": [{"type": "Ready", "status": "True"}]}
+            "status": {
+                "podIP": format!("10.0.0.{index}"), "conditions": [{"type": "Ready", "status": "True"}],
+                "initContainerStatuses": [{
+                    "name": "observer", "image": "", "imageID": "", "ready": true, "restartCount": 0, "started": true
+                }]
+            }
         }))
         .unwrap()
     };
@@ -112,6 +117,15 @@ fn a_server_that_speaks_no_resp_is_taken_unasked() {
     let target = found(spec);
     assert!(target.questioned);
     assert_eq!((target.protocol, target.truth, target.members.len()), (ServerProtocol::Tcp, None, 2));
+    let observers = ["10.0.0.0:9180", "10.0.0.1:9180"].map(|address| address.parse().unwrap());
+    assert_eq!(target.observers, observers, "what it uses is told all the same");
+}
+
+#[test]
+fn a_pod_of_an_earlier_version_has_no_observer_to_ask() {
+    let mut pods = pods();
+    Arc::make_mut(&mut pods[1]).status.as_mut().unwrap().init_container_statuses = None;
+    assert_eq!(observers(pods.iter()), ["10.0.0.0:9180".parse().unwrap()]);
 }
 
 #[test]

@@ -75,6 +75,17 @@ fn beyond_resp(spec: &BenchmarkRunSpec, protocol: ServerProtocol) -> Option<Stri
     }
 }
 
+/// Which phase wants the memory of an external target that nobody can read: no observer is
+/// beside it, and over `protocol` it is not told.
+fn beyond_sight(spec: &BenchmarkRunSpec, protocol: ServerProtocol) -> Option<String> {
+    let blind = protocol == ServerProtocol::Tcp;
+    let phase = spec.phases.iter().find(|phase| blind && phase.memory.is_some())?;
+    Some(format!(
+        "phases[{}]: memory of an external target is asked of it over RESP, which it does not speak (protocol Tcp): leave it out, or declare the target as a Datastore",
+        phase.name
+    ))
+}
+
 fn whole_seconds(phase: &PhaseSpec, field: &'static str, given: Option<&Period>) -> Result<(), Invalid> {
     match given.filter(|period| period.duration().subsec_nanos() != 0) {
         None => Ok(()),
@@ -226,7 +237,9 @@ pub fn check(spec: &BenchmarkRunSpec) -> Result<(), Invalid> {
     }
     let target = &spec.target;
     let external = target.external.as_ref().and_then(|external| {
-        beyond_resp(spec, external.protocol).or_else(|| beyond_topology(spec, external.cluster))
+        beyond_resp(spec, external.protocol)
+            .or_else(|| beyond_sight(spec, external.protocol))
+            .or_else(|| beyond_topology(spec, external.cluster))
     });
     let made = || target.datastore.as_ref().and_then(|datastore| unsuitable(spec, datastore));
     match external.or_else(made) {
@@ -342,6 +355,11 @@ mod tests {
             assert!(refusal.contains(expected), "{phase}: expected {expected:?}, got {refusal:?}");
         }
         assert_eq!(refusal(exec(), 2, etcd()), "", "exec may load what speaks no RESP");
+        let settles = with(exec(), "memory", json!({"settle": "60s"}));
+        let http = json!({"external": {"address": "10.0.0.7:80", "protocol": "Tcp"}});
+        let told = refusal(settles.clone(), 1, http);
+        assert!(told.contains("phases[p]: memory of an external target is asked of it over RESP"), "{told}");
+        assert_eq!(refusal(settles, 1, etcd()), "", "the observer beside it reads what the kernel tells");
         assert_eq!(refusal(memtier, 2, redis()), "");
         assert_eq!(refusal(replica_reads("0:1"), 1, external(true)), "");
         assert_eq!(refusal(several, 1, external(false)), "", "a server alone takes several keys");

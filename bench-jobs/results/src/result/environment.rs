@@ -1,0 +1,114 @@
+//! Where servers and clients ran, and what ran there.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+
+/// Who says which placement group a node is in, the most trustworthy first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum GroupEvidence {
+    /// The instance metadata service, asked from the node.
+    MetadataService,
+    /// The label `karpenter.k8s.aws/placement-group-id`, which Karpenter writes.
+    KarpenterLabel,
+    /// The label `dragstrip.dev/placement-group`, which people write.
+    Label,
+}
+
+/// What somebody says of a node's placement group.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct GroupRecord {
+    /// Who says it.
+    pub evidence: GroupEvidence,
+    /// The group; absent where it is in none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
+}
+
+/// The CPUs that a server's or client's container may run on, as seen from inside.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CpuSetRecord {
+    /// The pod.
+    pub pod: String,
+    /// Its node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
+    /// Whether it is a server of the target, else a client.
+    pub serves: bool,
+    /// The CPUs, as a kernel list such as 2-5.
+    pub cpus: String,
+    /// Online CPUs of the machine; 0 where they are not known.
+    pub online: u32,
+    /// Whole CPUs that the container requests and is limited to, for which a static CPU
+    /// manager gives it CPUs of its own; absent where it asks for no whole CPUs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub whole_cpus: Option<u32>,
+}
+
+/// A node of clients or servers, as Kubernetes knows it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeRecord {
+    /// Its name.
+    pub name: String,
+    /// Whether a server of the target runs on it.
+    pub serves: bool,
+    /// Whether a client of the run loads from it.
+    pub loads: bool,
+    /// Its zone, by its label.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub zone: Option<String>,
+    /// Its placement group, by its label.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub placement_group: Option<String>,
+    /// Its instance type, by its label.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instance_type: Option<String>,
+    /// Its architecture, such as arm64.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub architecture: Option<String>,
+    /// Its kernel's release.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernel: Option<String>,
+    /// Identifies the start of its machine: two nodes with one are one machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub boot_id: Option<String>,
+    /// What is said of its placement group.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<GroupRecord>,
+    /// Id of its zone by the metadata service, such as use1-az1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub zone_id: Option<String>,
+    /// Thousandths of a CPU that it has for pods.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allocatable_millicpus: Option<u64>,
+    /// Its network's baseline bandwidth in megabits per second, by Karpenter's label or the
+    /// table of instance types.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network_megabits_per_second: Option<u64>,
+}
+
+/// What ran in the pods of servers and clients.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct EnvironmentRecord {
+    /// Images of the servers' pods, by digest.
+    #[serde(default)]
+    pub server_images: BTreeSet<String>,
+    /// Command line of the first server.
+    #[serde(default)]
+    pub server_command: Vec<String>,
+    /// Digest of what the Datastore declares besides its place, its image and its threads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_declaration: Option<String>,
+    /// Images of the client pods, by digest.
+    #[serde(default)]
+    pub client_images: BTreeSet<String>,
+    /// Whether servers use the network of their node.
+    #[serde(default)]
+    pub server_host_network: bool,
+    /// Whether clients use the network of their node.
+    #[serde(default)]
+    pub client_host_network: bool,
+}

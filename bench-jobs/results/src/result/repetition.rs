@@ -1,0 +1,165 @@
+//! What all pods of one repetition measured together, and how it was checked.
+
+use super::{CpuSetRecord, EnvironmentRecord, Failure, NodeRecord, PodResult, ServerRecord, TOTAL};
+use crate::{histogram::EncodedHistogram, search::SearchPoint, usage::ServerUsage};
+use dragstrip_crds::{
+    measured::{BatchStatistics, LatencySummary, Metric, ScheduleRecord},
+    run::{LimitedBy, MemoryReading, Verdict, VerdictReason},
+};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+
+/// One operation over all pods of a repetition.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MergedOperation {
+    /// The command's name in upper case, or `TOTAL`.
+    pub operation: String,
+    /// Replies that were not errors.
+    pub count: u64,
+    /// Throughput over the common window, or over the operation's own time where it ran by itself.
+    pub operations_per_second: f64,
+    /// Throughput by the tools' own account, where every pod's tool tells it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_operations_per_second: Option<f64>,
+    /// Bytes per second over the common window.
+    pub bytes_per_second: f64,
+    /// Reads that found their key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hits: Option<u64>,
+    /// Reads that found nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub misses: Option<u64>,
+    /// Error replies.
+    pub errors: u64,
+    /// From the merged histogram; without one what the tool printed, of one pod and one
+    /// operation only.
+    #[serde(default)]
+    pub latency_milliseconds: LatencySummary,
+    /// All latencies of all pods; absent where the tool keeps no histogram.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub histogram: Option<EncodedHistogram>,
+}
+
+/// Whether a check was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum CheckState {
+    /// It was made, and found nothing wrong.
+    Passed,
+    /// It could not be made.
+    NotMade,
+}
+
+/// One way in which a repetition's numbers were checked, or could not be. A check
+/// that found something is a [`Failure`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Check {
+    /// The check, by the name of the bad state that it finds, such as CountMismatch.
+    pub name: String,
+    /// Whether it was.
+    pub state: CheckState,
+    /// Why it could not be, or what part of it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+}
+
+/// One repetition of one phase over all its pods: what the run's ConfigMaps hold.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RepetitionResult {
+    /// The phase.
+    pub phase: String,
+    /// Which repetition, from 1.
+    pub repetition: u32,
+    /// Length of the window in which every client was active, in seconds.
+    pub window_seconds: f64,
+    /// Per operation, `TOTAL` last; without a total where operations have no sum.
+    pub operations: Vec<MergedOperation>,
+    /// Which measurement of this repetition it is, from 1: more than 1 after one was lost.
+    #[serde(default = "first")]
+    pub measurement: u32,
+    /// From the first pod's start of load to the last one's, in seconds, clock offsets taken out.
+    #[serde(default)]
+    pub start_skew_seconds: f64,
+    /// Share of reads that found their key, from 0 to 1; absent without reads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hit_ratio: Option<f64>,
+    /// Figures of the tool's own, joined over pods.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub metrics: Vec<Metric>,
+    /// Timed batches; of one client pod only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batches: Option<BatchStatistics>,
+    /// An open loop's schedule, added up over pods.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<ScheduleRecord>,
+    /// How long after they were due its requests were sent, in microseconds: all of them merge exactly.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schedule_lag: Option<EncodedHistogram>,
+    /// What else to know of the numbers: what was left out, and why, and what a latency contains.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+    /// The checks that were made and those that could not be; empty when the numbers must not be used.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub checks: Vec<Check>,
+    /// Why the numbers must not be used; with the pod it happened in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<PodFailure>,
+    /// Whether the numbers may be believed; absent of results that a version without verdicts stored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<Verdict>,
+    /// Why the verdict is not Valid.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reasons: Vec<VerdictReason>,
+    /// What limited the throughput; absent where the numbers must not be used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limited_by: Option<LimitedBy>,
+    /// Every pod's own account.
+    pub pods: Vec<PodResult>,
+    /// The nodes of its clients and servers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<NodeRecord>,
+    /// The CPUs that servers and clients may run on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cpusets: Vec<CpuSetRecord>,
+    /// What each server of a Datastore used in the window; empty where nobody could tell.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub servers: Vec<ServerUsage>,
+    /// The memory of the servers right after the load, and after the settle time where one
+    /// is declared and is over.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub memory: Vec<MemoryReading>,
+    /// What ran; absent of results that a former version stored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub environment: Option<EnvironmentRecord>,
+    /// Which point of its phase's search it is; absent where there is no search.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub point: Option<SearchPoint>,
+}
+
+impl RepetitionResult {
+    /// The row of all operations together; none where they have no sum.
+    pub fn total(&self) -> Option<&MergedOperation> {
+        self.operations.iter().find(|row| row.operation == TOTAL)
+    }
+
+    /// The `run_id` of every server that a client saw, sorted; empty where none is known.
+    pub fn server_run_ids(&self) -> BTreeSet<&str> {
+        self.pods.iter().filter_map(|pod| pod.server.as_ref()).flat_map(ServerRecord::run_ids).collect()
+    }
+}
+
+fn first() -> u32 {
+    1
+}
+
+/// A [`Failure`] and where it happened.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PodFailure {
+    /// The pod.
+    pub pod: String,
+    /// What happened.
+    pub failure: Failure,
+}

@@ -1,0 +1,275 @@
+//! How the figures of a run stand to its thresholds. Pure.
+
+use crate::result::TOTAL;
+use dragstrip_crds::{
+    measured::Estimate,
+    run::{MemoryMoment, MemoryReading, OperationStatus, PhaseStatus, SUM},
+    thresholds::{MetricName, Threshold, ThresholdStatus},
+    units::Decimal,
+};
+
+/// Every row of `thresholds` for the `declared` phases, of which `phases` were measured. A
+/// threshold without a phase is about each phase that has its figure.
+pub fn evaluate(thresholds: &[Threshold], declared: &[&str], phases: &[PhaseStatus]) -> Vec<ThresholdStatus> {
+    let of = |(index, threshold): (usize, &Threshold)| {
+        let named = threshold.phase.as_deref();
+        let about: Vec<&str> = named.map_or_else(|| declared.to_vec(), |phase| vec![phase]);
+        let rows: Vec<ThresholdStatus> =
+            about.iter().map(|phase| row(index, threshold, phase, find(phases, phase))).collect();
+        let unmeasured = |row: &ThresholdStatus| find(phases, &row.phase).is_none();
+        let known = rows.iter().any(|row| row.value.is_some());
+        let kept = rows.into_iter().filter(|row| !known || row.value.is_some() || unmeasured(row));
+        kept.collect::<Vec<_>>()
+    };
+    thresholds.iter().enumerate().flat_map(of).collect()
+}
+
+/// What is missed, in one text; `None` when everything is met.
+pub fn missed(rows: &[ThresholdStatus]) -> Option<String> {
+    let missed: Vec<&str> = rows.iter().filter(|row| !row.met).map(|row| row.message.as_str()).collect();
+    (!missed.is_empty()).then(|| missed.join("; "))
+}
+
+fn find<'a>(phases: &'a [PhaseStatus], name: &str) -> Option<&'a PhaseStatus> {
+    phases.iter().find(|phase| phase.name == name)
+}
+
+fn row(index: usize, threshold: &Threshold, phase: &str, found: Option<&PhaseStatus>) -> ThresholdStatus {
+    let operation = found.and_then(|found| operation(found, threshold.operation.as_deref()));
+    let value = found.and_then(|found| figure(threshold.metric, found, operation));
+    let name = operation.map(|operation| operation.operation.as_str()).or(threshold.operation.as_deref());
+    let name = name.unwrap_or(TOTAL);
+    let what = format!("{phase} {name} {}", threshold.metric);
+    let (met, message) = match value {
+        Some(value) => stands(&what, &Estimate { low: value, mid: value, high: value }, threshold),
+        None => (false, format!("{what}: {}", absence(threshold, found, operation))),
+    };
+    ThresholdStatus {
+        threshold: u32::try_from(index).unwrap_or(u32::MAX),
+        metric: threshold.metric,
+        cell: None,
+        phase: phase.to_owned(),
+        operation: name.to_owned(),
+        value,
+        met,
+        message,
+    }
+}
+
+/// Whether `figure`, which `what` names, is within the limits of `threshold`, in one sentence.
+pub fn stands(what: &str, figure: &Estimate, threshold: &Threshold) -> (bool, String) {
+    let only = threshold.only_significant;
+    let (highest, lowest) = if only { (figure.high, figure.low) } else { (figure.mid, figure.mid) };
+    let interval =
+        if only { format!(" ({} to {})", short(figure.low), short(figure.high)) } else { String::new() };
+    let told = |limit: &Decimal| format!("{what} {}{interval}", distinct(figure.mid, limit.value()));
+    if let Some(minimum) = threshold.minimum.as_ref().filter(|minimum| highest < minimum.value()) {
+        return (false, format!("{} is below minimum {minimum}", told(minimum)));
+    }
+    if let Some(maximum) = threshold.maximum.as_ref().filter(|maximum| lowest > maximum.value()) {
+        return (false, format!("{} is above maximum {maximum}", told(maximum)));
+    }
+    let limits = [("minimum", &threshold.minimum), ("maximum", &threshold.maximum)];
+    let limits: Vec<String> =
+        limits.into_iter().filter_map(|(name, limit)| Some(format!("{name} {}", limit.as_ref()?))).collect();
+    let outside = threshold.minimum.as_ref().is_some_and(|minimum| figure.mid < minimum.value())
+        || threshold.maximum.as_ref().is_some_and(|maximum| figure.mid > maximum.value());
+    let verb = if outside { "misses, but not significantly," } else { "keeps" };
+    (true, format!("{what} {}{interval} {verb} {}", short(figure.mid), limits.join(" and ")))
+}
+
+fn short(value: f64) -> String {
+    let decimals = if value.abs() >= 1000.0 { 0 } else { 3 };
+    let short = format!("{value:.decimals$}");
+    if short.contains('.') { short.trim_end_matches('0').trim_end_matches('.').to_owned() } else { short }
+}
+
+/// `value` short enough for people, and long enough to be another number than `limit`.
+fn distinct(value: f64, limit: f64) -> String {
+    let short = short(value);
+    if short.parse::<f64>().is_ok_and(|short| short.to_bits() != limit.to_bits()) {
+        short
+    } else {
+        value.to_string()
+    }
+}
+
+/// Why there is no figure.
+fn absence(
+    threshold: &Threshold,
+    phase: Option<&PhaseStatus>,
+    operation: Option<&OperationStatus>,
+) -> String {
+    match (phase, operation, &threshold.operation) {
+        (None, _, _) => "the phase was not measured".to_owned(),
+        (Some(phase), None, Some(_)) if !phase.operations.is_empty() => {
+            let known: Vec<&str> = phase.operations.iter().map(|row| row.operation.as_str()).collect();
+            format!("the phase has no such operation: it has {}", known.join(", "))
+        }
+        (Some(phase), None, None) if phase.operations.len() > 1 => {
+            "its operations ran one after the other and have no total: name one in operation".to_owned()
+        }
+        _ => "the phase has no such figure".to_owned(),
+    }
+}
+
+/// The row called `name`; without one the total, or the only row there is.
+pub fn operation<'a>(phase: &'a PhaseStatus, name: Option<&str>) -> Option<&'a OperationStatus> {
+    let find = |name: &str| phase.operations.iter().find(|row| row.operation == name);
+    match name {
+        Some(name) => find(name),
+        None => find(TOTAL).or_else(|| phase.operations.first().filter(|_| phase.operations.len() == 1)),
+    }
+}
+
+/// The figure `metric` of `phase`, and of its row `operation` where it is one of operations.
+pub fn figure(metric: MetricName, phase: &PhaseStatus, operation: Option<&OperationStatus>) -> Option<f64> {
+    let latency = operation.map(|row| row.latency_milliseconds).unwrap_or_default();
+    let batches = phase.batches.as_ref();
+    let memory = |pick: fn(&MemoryReading) -> Option<u64>| memory(phase).and_then(pick).map(|it| it as f64);
+    match metric {
+        MetricName::OperationsPerSecond => operation.map(|row| row.operations_per_second.mean),
+        MetricName::BytesPerSecond => operation.map(|row| row.bytes_per_second).filter(|bytes| *bytes > 0.0),
+        MetricName::MeanMilliseconds => latency.mean,
+        MetricName::P50Milliseconds => latency.p50,
+        MetricName::P90Milliseconds => latency.p90,
+        MetricName::P95Milliseconds => latency.p95,
+        MetricName::P99Milliseconds => latency.p99,
+        MetricName::P999Milliseconds => latency.p999,
+        MetricName::P9999Milliseconds => latency.p9999,
+        MetricName::MaxMilliseconds => latency.max,
+        MetricName::HitRatio => operation.and_then(|row| hit_ratio(row.hits, row.misses)),
+        MetricName::Errors => operation.map(|row| row.errors as f64),
+        MetricName::ElementsPerSecond => batches.map(|batches| batches.elements_per_second.mid),
+        MetricName::SecondsPerBatch => batches.map(|batches| batches.seconds_per_batch.mid),
+        MetricName::ServerUsedBytes => memory(|reading| reading.used_bytes),
+        MetricName::ServerRssBytes => memory(|reading| reading.rss_bytes),
+        MetricName::ServerPeakBytes => memory(|reading| reading.peak_bytes),
+        MetricName::BytesPerKey => self::memory(phase).and_then(|reading| reading.bytes_per_key),
+    }
+}
+
+/// Share of reads that found their key, from 0 to 1; `None` where nothing was read.
+pub fn hit_ratio(hits: Option<u64>, misses: Option<u64>) -> Option<f64> {
+    let (hits, misses) = (hits?, misses?);
+    (hits + misses > 0).then(|| hits as f64 / (hits + misses) as f64)
+}
+
+/// All servers together, after the settle time where there is such a reading.
+fn memory(phase: &PhaseStatus) -> Option<&MemoryReading> {
+    let of = |moment| phase.memory.iter().find(move |one| one.member == SUM && one.moment == moment);
+    of(MemoryMoment::Settled).or_else(|| of(MemoryMoment::RightAfter))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn thresholds(rows: Value) -> Vec<Threshold> {
+        serde_json::from_value(rows).unwrap()
+    }
+
+    fn phase(name: &str, operations: &[(&str, f64, Option<f64>)]) -> PhaseStatus {
+        let rows: Vec<Value> = operations
+            .iter()
+            .map(|(operation, rate, p99)| {
+                json!({
+                    "operation": operation, "count": 10, "operationsPerSecond": {"repetitions": 1, "mean": rate},
+                    "bytesPerSecond": 0.0, "errors": 0, "hits": 9, "misses": 1,
+                    "latencyMilliseconds": {"p99": p99}
+                })
+            })
+            .collect();
+        serde_json::from_value(
+            json!({"name": name, "tool": {"name": "t"}, "operations": rows, "repetitions": []}),
+        )
+        .unwrap()
+    }
+
+    #[test]
+    fn each_row_says_with_figure_and_limit_whether_it_is_met() {
+        let phases = [phase("read", &[("GET", 1000.0, Some(1.31)), ("TOTAL", 1100.0, Some(1.2))])];
+        let table = [
+            (
+                json!({"metric": "P99Milliseconds", "phase": "read", "operation": "GET", "maximum": "1.2"}),
+                false,
+                "read GET P99Milliseconds 1.31 is above maximum 1.2",
+            ),
+            (
+                json!({"metric": "P99Milliseconds", "maximum": "1.2"}),
+                true,
+                "read TOTAL P99Milliseconds 1.2 keeps maximum 1.2",
+            ),
+            (
+                json!({"metric": "OperationsPerSecond", "minimum": "1100.0001"}),
+                false,
+                "read TOTAL OperationsPerSecond 1100 is below minimum 1100.0001",
+            ),
+            (
+                json!({"metric": "HitRatio", "operation": "GET", "minimum": "0.5", "maximum": "1"}),
+                true,
+                "read GET HitRatio 0.9 keeps minimum 0.5 and maximum 1",
+            ),
+            (
+                json!({"metric": "P999Milliseconds", "maximum": "2"}),
+                false,
+                "read TOTAL P999Milliseconds: the phase has no such figure",
+            ),
+            (
+                json!({"metric": "Errors", "operation": "HGET", "maximum": "0"}),
+                false,
+                "read HGET Errors: the phase has no such operation: it has GET, TOTAL",
+            ),
+        ];
+        for (threshold, met, message) in table {
+            let rows = evaluate(&thresholds(json!([threshold])), &["read"], &phases);
+            assert_eq!((rows.len(), rows[0].met, rows[0].message.as_str()), (1, met, message));
+        }
+    }
+
+    #[test]
+    fn a_figure_that_is_hardly_beyond_its_limit_is_told_to_the_last_digit() {
+        let phases = [phase("read", &[("TOTAL", 1.0, Some(1.200_04))])];
+        let rows = evaluate(
+            &thresholds(json!([{"metric": "P99Milliseconds", "maximum": "1.2"}])),
+            &["read"],
+            &phases,
+        );
+        assert_eq!(rows[0].message, "read TOTAL P99Milliseconds 1.20004 is above maximum 1.2");
+    }
+
+    #[test]
+    fn without_a_phase_every_phase_is_meant_that_has_the_figure_and_all_that_were_to_be_measured() {
+        let phases = [phase("write", &[("TOTAL", 5.0, None)]), phase("read", &[("TOTAL", 7.0, Some(1.0))])];
+        let about = |metric: &str, declared: &[&str]| -> Vec<(String, bool)> {
+            let rows = evaluate(&thresholds(json!([{"metric": metric, "maximum": "6"}])), declared, &phases);
+            rows.into_iter().map(|row| (row.phase, row.met)).collect()
+        };
+        let (write, read) = ("write".to_owned(), "read".to_owned());
+        assert_eq!(
+            about("OperationsPerSecond", &["write", "read"]),
+            [(write.clone(), true), (read.clone(), false)]
+        );
+        assert_eq!(about("P99Milliseconds", &["write", "read"]), [(read.clone(), true)]);
+        assert_eq!(
+            about("P99Milliseconds", &["write", "read", "again"]),
+            [(read.clone(), true), ("again".to_owned(), false)],
+            "what was not measured is not good enough"
+        );
+        assert_eq!(about("BytesPerKey", &["write", "read"]), [(write, false), (read, false)]);
+    }
+
+    #[test]
+    fn memory_is_that_of_all_servers_when_it_had_settled() {
+        let mut loaded = phase("load", &[]);
+        loaded.memory = serde_json::from_value(json!([
+            {"moment": "RightAfter", "seconds": 1.0, "member": "SUM", "usedBytes": 200, "peakBytes": 300},
+            {"moment": "Settled", "seconds": 60.0, "member": "a", "usedBytes": 20},
+            {"moment": "Settled", "seconds": 60.0, "member": "SUM", "usedBytes": 100},
+        ]))
+        .unwrap();
+        assert_eq!(figure(MetricName::ServerUsedBytes, &loaded, None), Some(100.0));
+        assert_eq!(figure(MetricName::ServerPeakBytes, &loaded, None), None, "of another moment");
+    }
+}

@@ -1,0 +1,247 @@
+//! `dragstrip compare`: two runs, suites, reports or published tables against each other.
+//! Needs the client for what is in a cluster, and reads files.
+
+use crate::{
+    cluster::{self, Cluster, Given},
+    gather::{self, Source},
+    report::{self, Format},
+};
+use clap::Args;
+use dragstrip_crds::suite::ComparisonVerdict;
+use dragstrip_report::{BaselineInput, Input, build, document::Document};
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+/// What is compared.
+#[derive(Debug, Clone, Args)]
+pub struct Options {
+    /// Two of: a run, a suite (run/NAME and suite/NAME say which), a file with a BenchmarkRun as
+    /// JSON, a report as JSON, or a published table (.csv).
+    #[arg(required = true, num_args = 2, value_names = ["A", "B"])]
+    pub sides: Vec<String>,
+    /// Which of the two the other is compared with; the first when absent.
+    #[arg(long, value_name = "A")]
+    pub baseline: Option<String>,
+    /// Compare also what was measured under other conditions; the differences are told either way.
+    #[arg(long)]
+    pub force: bool,
+    /// The form.
+    #[arg(long, value_enum, default_value_t)]
+    pub format: Format,
+    /// Write to this file instead.
+    #[arg(long, value_name = "FILE")]
+    pub output_file: Option<PathBuf>,
+}
+
+/// There is no comparison.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// What is named could not be had.
+    #[error(transparent)]
+    Cluster(#[from] cluster::Error),
+    /// What was measured could not be had.
+    #[error(transparent)]
+    Gather(#[from] gather::Error),
+    /// It could not be told.
+    #[error(transparent)]
+    Report(#[from] report::Error),
+    /// The baseline is none of the two.
+    #[error("--baseline {0} is neither of the two: say {1} or {2}")]
+    Baseline(String, String, String),
+    /// A table is compared with nothing.
+    #[error("{0} is a published table, which can only be the baseline: say --baseline {0}")]
+    Table(String),
+}
+
+/// Which of `sides` is the baseline, by its place.
+fn baseline(options: &Options) -> Result<usize, Error> {
+    let sides = &options.sides;
+    match &options.baseline {
+        // A published table is always what others are compared with.
+        None => Ok(usize::from(
+            sides.get(1).is_some_and(|side| Path::new(side).extension().is_some_and(|end| end == "csv")),
+        )),
+        Some(named) => sides.iter().position(|side| side == named).ok_or_else(|| {
+            let side = |place: usize| sides.get(place).cloned().unwrap_or_default();
+            Error::Baseline(named.clone(), side(0), side(1))
+        }),
+    }
+}
+
+fn is_file(side: &str) -> bool {
+    let path = Path::new(side);
+    path.is_file() || path.extension().is_some_and(|end| end == "json" || end == "csv")
+}
+
+async fn source(cluster: Option<&Cluster>, side: &str) -> Result<Source, Error> {
+    let Some(cluster) = cluster.filter(|_| !is_file(side)) else {
+        return Ok(gather::of_file(Path::new(side))?);
+    };
+    let subject = cluster.subject(&Given::of(side, None)?).await?;
+    Ok(Source::Measured(Box::new(gather::of(cluster, vec![subject]).await?)))
+}
+
+/// Whether a cluster is needed for what is compared.
+pub fn needs_cluster(options: &Options) -> bool {
+    !options.sides.iter().all(|side| is_file(side))
+}
+
+/// Runs alone, not a suite's.
+fn side_by_side(input: &Input) -> bool {
+    input.axes.is_empty() && input.variants.is_empty()
+}
+
+/// Calls the only combination of `there` as that of `here`, where each has but one: what is
+/// compared are two runs, whatever they are called.
+fn matched(mut there: Document, here: &Document) -> Document {
+    let only = |document: &Document| match document.variants.as_slice() {
+        [variant] if document.axes.is_empty() => Some(variant.name.clone()),
+        _ => None,
+    };
+    if let (Some(_), Some(name)) = (only(&there), only(here)) {
+        let cells = there.rows.iter_mut().map(|row| &mut row.cell);
+        for cell in cells.chain(there.runs.iter_mut().map(|run| &mut run.cell)) {
+            cell.variant.clone_from(&name);
+        }
+        there.variants.iter_mut().for_each(|variant| variant.name.clone_from(&name));
+    }
+    there
+}
+
+/// `here` compared with `there`, which is called `name`.
+fn compared(there: Source, here: Source, name: &str, other: &str, force: bool) -> Result<Document, Error> {
+    match (there, here) {
+        (_, Source::Published(_)) => Err(Error::Table(other.to_owned())),
+        (Source::Measured(there), Source::Measured(here)) if side_by_side(&there) && side_by_side(&here) => {
+            let label = there.entries.first().map(|entry| entry.cell.variant.clone()).unwrap_or_default();
+            let title = format!("{} and {}", there.title, here.title);
+            let entries = there.entries.into_iter().chain(here.entries).collect();
+            let baseline = Some(BaselineInput::Run(label));
+            Ok(build(Input { title, entries, baseline, compare_anyway: force, ..Input::default() }))
+        }
+        (Source::Published(text), Source::Measured(mut here)) => {
+            here.baseline = Some(gather::published(&here, name, &text)?);
+            here.compare_anyway |= force;
+            Ok(build(*here))
+        }
+        (Source::Published(text), Source::Made(mut here)) => {
+            let known =
+                Input { variants: here.variants.clone(), axes: here.axes.clone(), ..Input::default() };
+            let table = gather::published(&known, name, &text)?;
+            dragstrip_report::compare(&mut here, &Vec::new(), &table, force);
+            Ok(*here)
+        }
+        (there, here) => {
+            let entries =
+                if let Source::Measured(input) = &here { input.entries.clone() } else { Vec::new() };
+            let mut here = made(here);
+            let there = matched(made(there), &here);
+            let kind = if there.axes.is_empty() && there.runs.len() == 1 { "run" } else { "suite" };
+            let baseline = BaselineInput::Report { kind: kind.to_owned(), document: Box::new(there) };
+            dragstrip_report::compare(&mut here, &entries, &baseline, force);
+            Ok(here)
+        }
+    }
+}
+
+/// The report of `source`, without a baseline of its own.
+fn made(source: Source) -> Document {
+    match source {
+        Source::Measured(input) => build(Input { baseline: None, thresholds: Vec::new(), ..*input }),
+        Source::Made(document) => *document,
+        Source::Published(_) => Document::default(),
+    }
+}
+
+/// 0 where nothing is worse, 1 where something is, 2 where nothing could be compared.
+fn exit_code(document: &Document) -> u8 {
+    let verdicts = || document.rows.iter().filter_map(|row| Some(row.comparison.as_ref()?.verdict));
+    if verdicts().any(|verdict| verdict == ComparisonVerdict::Worse) {
+        return 1;
+    }
+    let told = verdicts().any(|verdict| verdict != ComparisonVerdict::NotComparable);
+    if told { 0 } else { 2 }
+}
+
+/// Compares the two sides. Exit code 1 when something is worse than the baseline.
+pub async fn compare(cluster: Option<&Cluster>, options: &Options) -> Result<ExitCode, Error> {
+    let place = baseline(options)?;
+    let side = |place: usize| options.sides.get(place).map(String::as_str).unwrap_or_default();
+    let (name, other) = (side(place), side(1 - place));
+    let (there, here) = (source(cluster, name).await?, source(cluster, other).await?);
+    let document = compared(there, here, name, other, options.force)?;
+    report::write(&report::rendered(&document, options.format), options.output_file.as_deref())?;
+    Ok(ExitCode::from(exit_code(&document)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn options(sides: [&str; 2], baseline: Option<&str>) -> Options {
+        Options {
+            sides: sides.map(str::to_owned).into(),
+            baseline: baseline.map(str::to_owned),
+            force: false,
+            format: Format::Text,
+            output_file: None,
+        }
+    }
+
+    #[test]
+    fn the_baseline_is_the_first_or_the_one_that_is_named_or_the_published_table() {
+        assert_eq!(baseline(&options(["a", "b"], None)).unwrap(), 0);
+        assert_eq!(baseline(&options(["a", "b"], Some("b"))).unwrap(), 1);
+        assert_eq!(baseline(&options(["a", "published.csv"], None)).unwrap(), 1);
+        let error = baseline(&options(["a", "b"], Some("c"))).unwrap_err();
+        assert_eq!(error.to_string(), "--baseline c is neither of the two: say a or b");
+    }
+
+    /// A run of one phase with this throughput in three repetitions.
+    fn run(name: &str, rates: [f64; 3]) -> Source {
+        let repetition = |(index, rate): (usize, &f64)| {
+            json!({"repetition": index + 1, "configMap": "c", "windowSeconds": 5.0, "clientCpus": 1.0,
+                   "operationsPerSecond": rate, "verdict": "Valid"})
+        };
+        let mean = rates.iter().sum::<f64>() / 3.0;
+        let text = json!({
+            "apiVersion": "dragstrip.dev/v1alpha1", "kind": "BenchmarkRun", "metadata": {"name": name},
+            "spec": {"target": {"datastoreRef": {"name": "redis"}}, "repetitions": 3,
+                     "phases": [{"name": "read", "loadgen": {"duration": "5s"}}]},
+            "status": {"phase": "Succeeded", "verdict": "Valid", "phases": [{
+                "name": "read", "tool": {"name": "loadgen"}, "verdict": "Valid",
+                "operations": [{"operation": "GET", "count": 1, "operationsPerSecond": {"mean": mean, "repetitions": 3},
+                    "bytesPerSecond": 0.0, "errors": 0, "latencyMilliseconds": {}}],
+                "repetitions": rates.iter().enumerate().map(repetition).collect::<Vec<_>>()}]}
+        });
+        let file = tempfile::NamedTempFile::with_suffix(".json").unwrap();
+        std::fs::write(file.path(), text.to_string()).unwrap();
+        gather::of_file(file.path()).unwrap()
+    }
+
+    #[test]
+    fn two_runs_are_compared_whatever_their_form() {
+        let (fast, slow) = ([100.0, 101.0, 99.0], [50.0, 51.0, 49.0]);
+        let report = |source: Source| Source::Made(Box::new(made(source)));
+        for (there, here) in [
+            (run("a", fast), run("b", slow)),
+            (report(run("a", fast)), report(run("b", slow))),
+            (report(run("a", fast)), run("b", slow)),
+        ] {
+            let document = compared(there, here, "a", "b", true).unwrap();
+            let compared = document.rows.iter().find_map(|row| row.comparison.clone());
+            let ratio = compared.map(|comparison| comparison.ratio.mid);
+            assert!(ratio.is_some_and(|ratio| (ratio - 0.5).abs() < 0.01), "{ratio:?}: {document:#?}");
+        }
+    }
+
+    #[test]
+    fn a_published_table_cannot_be_compared_with_anything() {
+        let error =
+            compared(run("a", [1.0; 3]), Source::Published(String::new()), "a", "t.csv", false).unwrap_err();
+        assert!(error.to_string().contains("--baseline t.csv"), "{error}");
+    }
+}

@@ -1,0 +1,118 @@
+//! Whether the nodes have room for what manifests declare. Pure.
+
+use super::{
+    finding::{Finding, ok, warn},
+    nodes::usable,
+};
+use crate::validate::Object;
+use dragstrip_crds::{BenchmarkRun, Datastore, DatastoreSpec, datastore::Placement};
+use dragstrip_operator::{
+    cluster::nodes::selected,
+    datastore::{
+        placement::{Room, most_cpus},
+        resources::{of_client, of_pod},
+    },
+    run::validate::client_needs,
+};
+use k8s_openapi::api::core::v1::Node;
+use kube::ResourceExt;
+
+/// Whether one of `nodes` that `placement` means has room for `needed`.
+fn room(what: &str, placement: &Placement, nodes: &[Node], needed: Room) -> Finding {
+    let meant: Vec<&Node> = nodes.iter().filter(|node| usable(node) && selected(node, placement)).collect();
+    if meant.is_empty() {
+        return warn(
+            format!("room: no usable node has the labels that {what} asks for"),
+            "label a node, change placement, or let an autoscaler make one",
+        );
+    }
+    if let Some(node) = meant.iter().find(|node| Room::of_node(node).holds(needed)) {
+        ok(format!("room: {what} requests {needed}, and {} has {}", node.name_any(), Room::of_node(node)))
+    } else {
+        let most = meant.iter().map(|node| format!("{} has {}", node.name_any(), Room::of_node(node)));
+        warn(
+            format!(
+                "room: {what} requests {needed}, and no node that it means is so large: {}",
+                most.collect::<Vec<_>>().join(", ")
+            ),
+            "ask for less (resources, threads, maxMemory), or take a larger machine",
+        )
+    }
+}
+
+fn server(name: &str, spec: &DatastoreSpec, nodes: &[Node]) -> Finding {
+    let meant: Vec<&Node> = nodes.iter().filter(|node| usable(node)).collect();
+    room(
+        &format!("the server of {name}"),
+        &spec.placement,
+        nodes,
+        of_pod(spec, most_cpus(&meant, &spec.placement)),
+    )
+}
+
+fn clients(run: &BenchmarkRun, nodes: &[Node]) -> Finding {
+    let clients = &run.spec.clients;
+    let requested = of_client(clients, client_needs(&run.spec, true)).requests;
+    let what = format!("each client of {}", run.name_any());
+    room(&what, &clients.placement, nodes, Room::of(requested.as_ref()))
+}
+
+/// Of every server and client that `objects` declare.
+pub fn manifests<'a>(objects: impl Iterator<Item = &'a Object>, nodes: &[Node]) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for object in objects {
+        match object {
+            Object::Datastore(datastore) => found.push(of_datastore(datastore, nodes)),
+            Object::Run(run) => {
+                found.extend(
+                    run.spec.target.datastore.as_ref().map(|spec| server(&run.name_any(), spec, nodes)),
+                );
+                found.push(clients(run, nodes));
+            }
+            // Its runs are made from its variants; each is looked at when it is made.
+            Object::Suite => {}
+        }
+    }
+    found
+}
+
+fn of_datastore(datastore: &Datastore, nodes: &[Node]) -> Finding {
+    server(&datastore.name_any(), &datastore.spec, nodes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::{
+        finding::Level,
+        nodes::tests::{node, told},
+    };
+    use serde_json::json;
+
+    fn datastore(cpu: &str, selector: &serde_json::Value) -> Object {
+        let spec = json!({"engine": "Redis", "threads": 1, "maxMemory": "64Mi",
+            "resources": {"requests": {"cpu": cpu, "memory": "128Mi"}}, "placement": {"nodeSelector": selector}});
+        Object::Datastore(Box::new(Datastore::new("redis", serde_json::from_value(spec).unwrap())))
+    }
+
+    fn large(name: &str) -> Node {
+        let mut node = node(name, None, "4");
+        let amounts = json!({"cpu": "4", "memory": "8Gi"});
+        node.status.as_mut().unwrap().allocatable = serde_json::from_value(amounts).unwrap();
+        node
+    }
+
+    #[test]
+    fn a_server_that_is_larger_than_every_node_is_told_with_both_sizes() {
+        let nodes = [large("a")];
+        for (object, level, words) in [
+            (datastore("2", &json!({})), Level::Ok, "and a has 4 CPUs"),
+            (datastore("8", &json!({})), Level::Warn, "no node that it means is so large: a has 4 CPUs"),
+            (datastore("2", &json!({"disk": "fast"})), Level::Warn, "no usable node has the labels"),
+        ] {
+            let (levels, text) = told(&manifests([&object].into_iter(), &nodes));
+            assert_eq!(levels, [level], "{text}");
+            assert!(text.contains(words), "{text}");
+        }
+    }
+}

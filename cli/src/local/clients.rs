@@ -1,0 +1,440 @@
+//! The clients of one measurement: a runner each, told to start together, asked how far they
+//! are, and read when they have ended. Touches processes and talks to the runners.
+
+use super::{
+    children::{self, Process, Program, last_lines},
+    keep::Directory,
+    plan::Plan,
+    screen::{Screen, live},
+    server::{Death, Server},
+};
+use dragstrip_operator::{
+    cluster::agents::{AgentError, Agents},
+    run::{
+        offline::{OfflineRun, loaded},
+        validate::Attempt,
+    },
+};
+use dragstrip_results::{
+    orders::OrderKey,
+    protocol::{
+        ClockOffset, INDEX_VARIABLE, JOB_VARIABLE, JobSpec, JobTool, PASSWORD_VARIABLE, POD_NAME_VARIABLE,
+        RunnerState, StartOrder, UsageOrder, UsageWindow,
+    },
+    result::{Failure, FailureStep, LOG_MARKER, PodResult},
+    usage::ServerUsage,
+};
+use dragstrip_runner::{state::at_the_line, stop::Stop};
+use futures::future::join_all;
+use jiff::{SignedDuration, Timestamp};
+use nix::sys::signal::Signal;
+use std::{
+    ffi::OsString,
+    fs::File,
+    io::Write as _,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+use tokio::{
+    io::{AsyncBufReadExt as _, BufReader},
+    sync::oneshot,
+    task::JoinHandle,
+    time::Instant,
+};
+
+/// How often is looked whether something has ended.
+const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+/// How often the runners are asked while load runs.
+const ASK_INTERVAL: Duration = Duration::from_secs(1);
+/// Time a runner has after its watchdog to write its result.
+const RESULT_GRACE: Duration = Duration::from_secs(30);
+/// Lines of a log that are told of a client without a result.
+const LAST_LINES: usize = 10;
+
+/// A measurement that could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A process failed.
+    #[error(transparent)]
+    Child(#[from] children::Error),
+    /// The job has no JSON form.
+    #[error("failed to write the job of a client")]
+    Job(#[source] serde_json::Error),
+    /// There is no target yet.
+    #[error("there is no server to load")]
+    NoTarget,
+    /// A client's directory could not be made.
+    #[error("failed to write {1}")]
+    Directory(#[source] std::io::Error, PathBuf),
+    /// A runner could not be told to start.
+    #[error("failed to give client {1} its order to start")]
+    Order(#[source] AgentError, String),
+}
+
+/// What every measurement of a run is made with.
+pub struct Track<'a> {
+    /// The run.
+    pub plan: &'a Plan,
+    /// Its directory.
+    pub directory: &'a Directory,
+    /// Talks to runners and observers.
+    pub agents: &'a Agents,
+    /// The key that its orders are signed with.
+    pub key: &'a OrderKey,
+    /// Whether somebody interrupts it.
+    pub stop: &'a Stop,
+}
+
+/// What came of a measurement.
+pub struct Measured {
+    /// The start line.
+    pub start: Option<Timestamp>,
+    /// What each client said.
+    pub pods: Vec<PodResult>,
+    /// What the server used.
+    pub servers: Vec<ServerUsage>,
+    /// What ended it before its time.
+    pub cut: Option<Cut>,
+}
+
+/// What ends a measurement before its time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Cut {
+    /// Somebody interrupted it.
+    Interrupted,
+    /// The server died.
+    Died(Death),
+    /// It took too long.
+    Overdue,
+}
+
+/// Where a child listens, and the last result that it writes to its standard output, of
+/// which a copy goes to `log`.
+pub fn listening(
+    process: &mut Process,
+    log: &Path,
+) -> (oneshot::Receiver<SocketAddr>, JoinHandle<Option<String>>) {
+    let (sender, receiver) = oneshot::channel();
+    let (output, log) = (process.output(), log.to_owned());
+    let reading = tokio::spawn(async move {
+        let mut sender = Some(sender);
+        let mut result = None;
+        let mut lines = BufReader::new(output?).lines();
+        // What cannot be copied is read all the same.
+        let mut copy = File::create(log).ok();
+        while let Ok(Some(line)) = lines.next_line().await {
+            if let Some(found) = line.strip_prefix(LOG_MARKER) {
+                result = Some(found.to_owned());
+                continue;
+            }
+            if let Some(copy) = &mut copy {
+                let _ = writeln!(copy, "{line}");
+            }
+            let address = line.strip_prefix("listening on ").and_then(|rest| rest.split(',').next());
+            if let Some(address) = address.and_then(|address| address.parse().ok())
+                && let Some(sender) = sender.take()
+            {
+                // Who does not wait for it does without.
+                let _ = sender.send(address);
+            }
+        }
+        result
+    });
+    (receiver, reading)
+}
+
+/// A client.
+struct Client {
+    name: String,
+    process: Process,
+    awaited: Option<oneshot::Receiver<SocketAddr>>,
+    address: Option<SocketAddr>,
+    reading: JoinHandle<Option<String>>,
+    termination: PathBuf,
+    log: PathBuf,
+}
+
+/// The clients of a measurement.
+struct Clients {
+    all: Vec<Client>,
+    token: String,
+}
+
+/// What a client finds in its environment.
+fn environment(
+    track: &Track<'_>,
+    job: &JobSpec,
+    name: &str,
+    index: u32,
+) -> Result<Vec<(String, OsString)>, Error> {
+    let text = serde_json::to_string(job).map_err(Error::Job)?;
+    let mut all: Vec<(String, OsString)> = match &job.tool {
+        JobTool::Exec(exec) => {
+            let plain = exec
+                .env
+                .iter()
+                .filter_map(|variable| Some((variable.name.clone(), variable.value.clone()?.into())));
+            plain.collect()
+        }
+        _ => Vec::new(),
+    };
+    all.extend([
+        (JOB_VARIABLE.to_owned(), text.into()),
+        (POD_NAME_VARIABLE.to_owned(), name.into()),
+        (INDEX_VARIABLE.to_owned(), index.to_string().into()),
+        ("PATH".to_owned(), super::programs::path_with(&track.directory.bin())),
+    ]);
+    all.extend(track.plan.password.as_ref().map(|password| (PASSWORD_VARIABLE.to_owned(), password.into())));
+    Ok(all)
+}
+
+fn start(track: &Track<'_>, job: &JobSpec, name: &str, index: u32) -> Result<Client, Error> {
+    let own = track.directory.client(name);
+    std::fs::create_dir_all(&own).map_err(|error| Error::Directory(error, own.clone()))?;
+    let (termination, log) = (own.join("termination"), track.directory.log(name));
+    let text = |path: &Path| path.display().to_string();
+    let arguments = vec![
+        "run".to_owned(),
+        "--without-container".to_owned(),
+        "--listen".to_owned(),
+        "127.0.0.1:0".to_owned(),
+        "--output-directory".to_owned(),
+        text(&own.join("output")),
+        "--termination-log".to_owned(),
+        text(&termination),
+    ];
+    let program = Program {
+        name,
+        file: &track.directory.runner(),
+        arguments,
+        environment: environment(track, job, name, index)?,
+        directory: &own,
+        cpus: track.plan.division.as_ref().map_or(&[], |division| division.clients.as_slice()),
+        // It then ends its tool.
+        orphaned: Signal::SIGTERM,
+    };
+    let mut process = program.start_piped(&log)?;
+    let (awaited, reading) = listening(&mut process, &track.directory.log(&format!("{name}-output")));
+    let name = name.to_owned();
+    Ok(Client { name, process, awaited: Some(awaited), address: None, reading, termination, log })
+}
+
+impl Clients {
+    fn start(track: &Track<'_>, attempt: &Attempt, job: &JobSpec) -> Result<Self, Error> {
+        let client = |index| start(track, job, &format!("{}-{index}", attempt.name), index);
+        let all = (0..attempt.pods).map(client).collect::<Result<_, _>>()?;
+        Ok(Self { all, token: job.token.clone() })
+    }
+
+    /// Where all runners stand that can be asked.
+    async fn states(&mut self, agents: &Agents) -> Vec<RunnerState> {
+        for client in &mut self.all {
+            if let Some(Ok(address)) = client.awaited.as_mut().map(oneshot::Receiver::try_recv) {
+                (client.address, client.awaited) = (Some(address), None);
+            }
+        }
+        let asked = self.all.iter().filter_map(|client| client.address);
+        let asked = asked.map(|address| agents.progress_at(address, &self.token));
+        join_all(asked).await.into_iter().flatten().collect()
+    }
+
+    fn ended(&mut self) -> Result<usize, children::Error> {
+        let mut ended = 0;
+        for client in &mut self.all {
+            ended += usize::from(client.process.has_ended()?.is_some());
+        }
+        Ok(ended)
+    }
+
+    /// Gives all runners the same start line. All are told, even where one does not answer.
+    async fn order(&self, agents: &Agents, start: Timestamp) -> Result<(), Error> {
+        let nanos = |at: Timestamp| i64::try_from(at.as_nanosecond()).unwrap_or(i64::MAX);
+        let order = StartOrder {
+            start_at_unix_nanos: nanos(start),
+            sent_at_unix_nanos: nanos(Timestamp::now()),
+            // One machine has one clock.
+            clock: Some(ClockOffset { offset_nanos: 0, uncertainty_nanos: 0 }),
+        };
+        let told = self.all.iter().map(|client| async {
+            let Some(address) = client.address else { return Ok(()) };
+            let told = agents.start_at(address, &self.token, order).await;
+            told.map(drop).map_err(|error| Error::Order(error, client.name.clone()))
+        });
+        join_all(told).await.into_iter().collect()
+    }
+
+    /// Ends all that still run, and reads what all have left.
+    async fn read(self, attempt: &Attempt, cut: Option<&Cut>) -> Result<Vec<PodResult>, Error> {
+        let mut results = Vec::with_capacity(self.all.len());
+        // All at once, so that none waits for the other's grace.
+        self.all.iter().for_each(|client| client.process.ask_to_end());
+        for mut client in self.all {
+            client.process.end().await?;
+            let line = client.reading.await.ok().flatten();
+            let line = line.or_else(|| std::fs::read_to_string(&client.termination).ok());
+            let result = line.and_then(|line| serde_json::from_str::<PodResult>(&line).ok());
+            let own = result.filter(|result| result.pod == client.name);
+            results.push(own.unwrap_or_else(|| without_result(attempt, &client.name, &client.log, cut)));
+        }
+        Ok(results)
+    }
+}
+
+fn without_result(attempt: &Attempt, name: &str, log: &Path, cut: Option<&Cut>) -> PodResult {
+    let (step, message) = match cut {
+        Some(Cut::Overdue) => (FailureStep::Lost, "no result arrived in time"),
+        Some(_) => (FailureStep::Interrupted, "it was ended before it had a result"),
+        None => (FailureStep::Tool, "the client ended without a result"),
+    };
+    let failure = Failure {
+        step,
+        message: message.to_owned(),
+        exit_code: None,
+        signal: None,
+        last_lines: last_lines(log, LAST_LINES),
+    };
+    PodResult::failed(&attempt.phase, attempt.repetition, name, failure)
+}
+
+/// What stops a measurement now, if anything does.
+async fn cut(track: &Track<'_>, server: &mut Server, end: Instant) -> Result<Option<Cut>, Error> {
+    if let Some(death) = server.has_died()? {
+        return Ok(Some(Cut::Died(death)));
+    }
+    if Instant::now() >= end {
+        return Ok(Some(Cut::Overdue));
+    }
+    Ok(tokio::select! {
+        () = track.stop.requested() => Some(Cut::Interrupted),
+        () = tokio::time::sleep(LOOK_INTERVAL) => None,
+    })
+}
+
+/// Waits until all stand at the start line; false where one ended before it.
+async fn line_up(
+    track: &Track<'_>,
+    clients: &mut Clients,
+    server: &mut Server,
+    (screen, label): (&mut Screen, &str),
+) -> Result<Result<bool, Cut>, Error> {
+    let timeout = track.plan.run.spec.timeout.duration();
+    let end = Instant::now().checked_add(timeout).unwrap_or_else(Instant::now);
+    loop {
+        if clients.ended()? > 0 {
+            return Ok(Ok(false));
+        }
+        let states = clients.states(track.agents).await;
+        if states.len() == clients.all.len() && states.iter().all(|state| at_the_line(state.stage)) {
+            return Ok(Ok(true));
+        }
+        screen.progress(&format!("{label}: {}", live(&states, None)));
+        if let Some(cut) = cut(track, server, end).await? {
+            return Ok(Err(cut));
+        }
+    }
+}
+
+/// Waits until all have ended.
+async fn load(
+    track: &Track<'_>,
+    clients: &mut Clients,
+    server: &mut Server,
+    seconds: f64,
+    (screen, label): (&mut Screen, &str),
+) -> Result<Option<Cut>, Error> {
+    let most = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX).saturating_add(RESULT_GRACE);
+    let end = Instant::now().checked_add(most).unwrap_or_else(Instant::now);
+    let mut asked = Instant::now();
+    let mut last: Option<(f64, u64)> = None;
+    loop {
+        if clients.ended()? == clients.all.len() {
+            return Ok(None);
+        }
+        if asked.elapsed() >= ASK_INTERVAL {
+            asked = Instant::now();
+            let states = clients.states(track.agents).await;
+            let (rate, now) = rate(&states, last);
+            last = now;
+            screen.progress(&format!("{label}: {}", live(&states, rate)));
+        }
+        if let Some(cut) = cut(track, server, end).await? {
+            return Ok(Some(cut));
+        }
+    }
+}
+
+/// Operations per second since the look before, and what to compare the next look with.
+fn rate(states: &[RunnerState], last: Option<(f64, u64)>) -> (Option<f64>, Option<(f64, u64)>) {
+    let elapsed = states.iter().map(|state| state.elapsed_seconds).fold(0.0, f64::max);
+    let operations: u64 = states.iter().map(|state| state.operations).sum();
+    let (since, before) = last.unwrap_or((0.0, 0));
+    let rate = (elapsed > since).then(|| operations.saturating_sub(before) as f64 / (elapsed - since));
+    (rate, Some((elapsed, operations)))
+}
+
+/// Measures the attempt with this index.
+pub async fn measure(
+    track: &Track<'_>,
+    offline: &OfflineRun,
+    attempt: &Attempt,
+    server: &mut Server,
+    (screen, label): (&mut Screen, &str),
+) -> Result<Measured, Error> {
+    let job = offline.job(attempt, track.key.clone()).ok_or(Error::NoTarget)?;
+    let mut clients = Clients::start(track, attempt, &job)?;
+    let mut start = None;
+    let stopped = match line_up(track, &mut clients, server, (&mut *screen, label)).await? {
+        Ok(false) => None,
+        Err(cut) => Some(cut),
+        Ok(true) => {
+            let order = UsageOrder { token: job.token.clone(), seconds: offline.sampled_seconds(attempt) };
+            server.sample(track.agents, &order).await;
+            let lead = OfflineRun::lead(attempt);
+            let line = Timestamp::now() + lead;
+            clients.order(track.agents, line).await?;
+            start = Some(line);
+            let lead = SignedDuration::as_secs_f64(&lead);
+            load(track, &mut clients, server, lead + offline.watchdog_seconds(attempt), (screen, label))
+                .await?
+        }
+    };
+    let pods = clients.read(attempt, stopped.as_ref()).await?;
+    let servers = match loaded(&pods) {
+        Some(window) => {
+            let window =
+                UsageWindow { token: job.token, from_unix_nanos: window.start, to_unix_nanos: window.end };
+            server.usage(track.agents, &window, &offline.server_name()).await
+        }
+        None => Vec::new(),
+    };
+    // It may have died so late that its clients noticed first.
+    let stopped = stopped.or(server.has_died()?.map(Cut::Died));
+    Ok(Measured { start, pods, servers, cut: stopped })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use dragstrip_results::protocol::RunnerStage;
+
+    fn state(elapsed_seconds: f64, operations: u64) -> RunnerState {
+        RunnerState {
+            stage: RunnerStage::Running,
+            start_at_unix_nanos: None,
+            elapsed_seconds,
+            operations,
+            errors: 0,
+            p99_milliseconds: None,
+        }
+    }
+
+    #[test]
+    fn the_rate_is_that_of_all_clients_since_the_look_before() {
+        let (first, last) = rate(&[state(1.0, 100), state(0.9, 50)], None);
+        assert_eq!(first, Some(150.0));
+        let (second, _) = rate(&[state(2.0, 300), state(1.9, 150)], last);
+        assert_eq!(second, Some(300.0));
+        assert_eq!(rate(&[state(2.0, 300)], Some((2.0, 300))).0, None, "no time has passed");
+    }
+}

@@ -1,0 +1,374 @@
+//! What a local run needs, all of it looked at before anything starts. Touches nothing but
+//! PATH, through the function that it is given.
+
+use super::{
+    cpus::{Cpu, Division, divide},
+    programs,
+};
+use dragstrip_crds::{BenchmarkRun, Datastore, Engine, run::PhaseSpec, workload::ExecSpec};
+use dragstrip_operator::{
+    datastore::offline::{self as server, Launch},
+    run::{
+        offline::OfflineRun,
+        validate::{self, Invalid},
+    },
+};
+use dragstrip_results::{protocol::PASSWORD_VARIABLE, result::NodeRecord};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::ResourceExt;
+use std::{collections::BTreeMap, path::PathBuf};
+
+/// Namespace of what has none.
+const NAMESPACE: &str = "local";
+/// A port with which a server's command is looked at; it gets a free one when it starts.
+const ANY_PORT: u16 = 6379;
+
+/// A run that cannot be had on this machine. Nothing was started.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The run's declaration is not usable.
+    #[error("BenchmarkRun {0}: {1}")]
+    Run(String, #[source] Invalid),
+    /// It loads a Datastore that nobody declares.
+    #[error(
+        "BenchmarkRun {run}: spec.target.datastoreRef.name: no manifest declares a Datastore named {name}{known}"
+    )]
+    NoDatastore {
+        /// The run.
+        run: String,
+        /// The Datastore.
+        name: String,
+        /// Those that are declared.
+        known: String,
+    },
+    /// Its Datastore is not usable here.
+    #[error("Datastore {0}: {1}")]
+    Datastore(String, #[source] server::Error),
+    /// Something of it needs a cluster.
+    #[error("BenchmarkRun {run}: {field} cannot be had without a cluster: {remedy}")]
+    NotHere {
+        /// The run.
+        run: String,
+        /// The field.
+        field: String,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// A password is declared and not given.
+    #[error(
+        "BenchmarkRun {0}: authSecretRef: without a cluster there are no Secrets: give the password in the environment variable {PASSWORD_VARIABLE}"
+    )]
+    NoPassword(String),
+    /// A program is missing.
+    #[error("{needed_for} needs {program}, which is not on PATH: {remedy}")]
+    NoProgram {
+        /// What needs it.
+        needed_for: String,
+        /// Its name.
+        program: String,
+        /// How to get it.
+        remedy: String,
+    },
+}
+
+/// What a plan is made with.
+pub struct Surroundings<'a> {
+    /// Programs of servers that were named, by engine.
+    pub binaries: &'a BTreeMap<Engine, PathBuf>,
+    /// The password of servers that want one.
+    pub password: Option<&'a str>,
+    /// The CPUs that there are.
+    pub cpus: &'a [Cpu],
+    /// This machine.
+    pub machine: NodeRecord,
+    /// The file that would be started as a program of this name.
+    pub find: &'a dyn Fn(&str) -> Option<PathBuf>,
+    /// Now.
+    pub now: Timestamp,
+}
+
+/// The server of a run.
+#[derive(Debug, Clone)]
+pub struct ServerPlan {
+    /// Its declaration.
+    pub datastore: Datastore,
+    /// Its program.
+    pub file: PathBuf,
+}
+
+impl ServerPlan {
+    /// Its command on this port.
+    pub fn launch(&self, port: u16, password: Option<&str>) -> Result<Launch, server::Error> {
+        server::launch(&self.datastore, port, password)
+    }
+}
+
+/// A run of which everything is there.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// The run, with what an apiserver would have given it.
+    pub run: BenchmarkRun,
+    /// The same, laid out.
+    pub offline: OfflineRun,
+    /// Its server; none of an external target.
+    pub server: Option<ServerPlan>,
+    /// Its password.
+    pub password: Option<String>,
+    /// Who gets which CPUs; nobody any where there are not enough.
+    pub division: Option<Division>,
+    /// What is left aside, for people.
+    pub notes: Vec<String>,
+}
+
+/// `run` with what an apiserver gives every object.
+fn stored(run: &BenchmarkRun, now: Timestamp) -> BenchmarkRun {
+    let mut run = run.clone();
+    run.metadata.namespace.get_or_insert_with(|| NAMESPACE.to_owned());
+    run.metadata.uid = Some(format!("{:x}", now.as_nanosecond()));
+    run.metadata.generation = Some(1);
+    run.metadata.creation_timestamp = Some(Time(now));
+    run.status = None;
+    run
+}
+
+fn stored_datastore(datastore: &Datastore, run: &BenchmarkRun) -> Datastore {
+    let mut datastore = datastore.clone();
+    datastore.metadata.namespace = run.namespace();
+    datastore.metadata.uid = run.uid();
+    datastore.metadata.generation = Some(1);
+    datastore
+}
+
+/// The Datastore that `run` loads; none for an external target.
+fn target(run: &BenchmarkRun, datastores: &[Datastore]) -> Result<Option<Datastore>, Error> {
+    let target = &run.spec.target;
+    if let Some(spec) = &target.datastore {
+        return Ok(Some(Datastore::new(&run.name_any(), spec.clone())));
+    }
+    let Some(reference) = &target.datastore_ref else { return Ok(None) };
+    let found = datastores.iter().find(|one| one.name_any() == reference.name);
+    found.cloned().map(Some).ok_or_else(|| {
+        let names: Vec<String> = datastores.iter().map(ResourceExt::name_any).collect();
+        let known = if names.is_empty() { String::new() } else { format!("; there is {}", names.join(", ")) };
+        Error::NoDatastore { run: run.name_any(), name: reference.name.clone(), known }
+    })
+}
+
+/// Which field of an exec tool needs a cluster.
+fn exec_not_here(phase: &PhaseSpec, exec: &ExecSpec) -> Option<(String, &'static str)> {
+    let field = |field: &str| format!("spec.phases[{}].exec.{field}", phase.name);
+    if !exec.files.is_empty() {
+        return Some((field("files"), "name files of this machine in exec.args"));
+    }
+    let referring = exec.env.iter().find(|variable| variable.value_from.is_some())?;
+    Some((field(&format!("env[{}].valueFrom", referring.name)), "give the variable a value"))
+}
+
+fn not_here(run: &BenchmarkRun) -> Option<(String, &'static str)> {
+    let external = run.spec.target.external.as_ref();
+    if external.is_some_and(|external| external.tls.is_some()) {
+        return Some(("spec.target.external.tls".to_owned(), "load the server without encryption"));
+    }
+    let phases = run.spec.phases.iter();
+    phases
+        .filter_map(|phase| Some((phase, phase.exec.as_ref()?)))
+        .find_map(|(phase, exec)| exec_not_here(phase, exec))
+}
+
+/// The fields of `run` that are left aside.
+fn ignored(run: &BenchmarkRun) -> Vec<&'static str> {
+    let clients = &run.spec.clients;
+    let placed =
+        clients.placement != dragstrip_crds::datastore::Placement::default() || clients.colocate.is_some();
+    let images = run.spec.phases.iter().any(|phase| {
+        let memtier = phase.memtier.as_ref().is_some_and(|memtier| memtier.image.is_some());
+        memtier || phase.exec.is_some() || phase.bullmq.as_ref().is_some_and(|bullmq| bullmq.image.is_some())
+    });
+    let fields = [
+        (placed, "spec.clients.placement"),
+        (clients.resources.is_some(), "spec.clients.resources"),
+        (!dragstrip_crds::pod::PodSettings::is_unset(&clients.pod), "spec.clients.pod"),
+        (images, "the tools' images (programs on PATH instead)"),
+        (
+            run.spec.phases.iter().any(|phase| phase.memory.is_some()),
+            "the settle time of spec.phases[].memory",
+        ),
+        (run.spec.ttl_after_finished.is_some(), "spec.ttlAfterFinished"),
+    ];
+    fields.into_iter().filter(|(declared, _)| *declared).map(|(_, field)| field).collect()
+}
+
+fn wants_password(run: &BenchmarkRun, datastore: Option<&Datastore>) -> bool {
+    let external = run.spec.target.external.as_ref();
+    external.is_some_and(|external| external.auth_secret_ref.is_some())
+        || datastore.is_some_and(|datastore| datastore.spec.auth_secret_ref.is_some())
+}
+
+/// That the programs of all tools are there.
+fn check_tools(run: &BenchmarkRun, find: &dyn Fn(&str) -> Option<PathBuf>) -> Result<(), Error> {
+    for phase in &run.spec.phases {
+        let tool = validate::tool(phase).map_err(|invalid| Error::Run(run.name_any(), invalid))?;
+        let Some((program, remedy)) = programs::of_tool(&tool) else { continue };
+        if find(&program).is_none() {
+            let needed_for = format!("phase {} of BenchmarkRun {}", phase.name, run.name_any());
+            return Err(Error::NoProgram { needed_for, program, remedy: remedy.to_owned() });
+        }
+    }
+    Ok(())
+}
+
+/// The program of the server that `launch` would start in its container.
+fn server_file(datastore: &Datastore, launch: &Launch, around: &Surroundings<'_>) -> Result<PathBuf, Error> {
+    let engine = datastore.spec.engine;
+    let named = around.binaries.get(&engine).map(|path| path.display().to_string());
+    let usual = || programs::servers(engine).iter().map(|name| (*name).to_owned());
+    let candidates: Vec<String> = match named {
+        Some(path) => vec![path],
+        None if engine == Engine::Custom => vec![launch.program.clone()],
+        None => usual().collect(),
+    };
+    candidates.iter().find_map(|name| (around.find)(name)).ok_or_else(|| Error::NoProgram {
+        needed_for: format!("Datastore {}", datastore.name_any()),
+        program: candidates.join(" or "),
+        remedy: programs::server_remedy(engine),
+    })
+}
+
+/// Looks at everything that `run` needs.
+pub fn plan(run: &BenchmarkRun, datastores: &[Datastore], around: &Surroundings<'_>) -> Result<Plan, Error> {
+    let run = stored(run, around.now);
+    let name = run.name_any();
+    let datastore = target(&run, datastores)?.map(|datastore| stored_datastore(&datastore, &run));
+    let spec = datastore.as_ref().map(|datastore| &datastore.spec);
+    let offline = OfflineRun::new(&run, spec, around.machine.clone())
+        .map_err(|invalid| Error::Run(name.clone(), invalid))?;
+    if let Some((field, remedy)) = not_here(&run) {
+        return Err(Error::NotHere { run: name, field, remedy });
+    }
+    let password = around.password.filter(|_| wants_password(&run, datastore.as_ref()));
+    if password.is_none() && wants_password(&run, datastore.as_ref()) {
+        return Err(Error::NoPassword(name));
+    }
+    check_tools(&run, around.find)?;
+    let mut notes: Vec<String> = ignored(&run)
+        .into_iter()
+        .map(|field| format!("left aside: {field} of BenchmarkRun {name}"))
+        .collect();
+    let server = match datastore {
+        None => None,
+        Some(datastore) => {
+            let launch = server::launch(&datastore, ANY_PORT, password)
+                .map_err(|error| Error::Datastore(datastore.name_any(), error))?;
+            let file = server_file(&datastore, &launch, around)?;
+            let aside = server::ignored(&datastore).into_iter();
+            notes.extend(
+                aside.map(|field| format!("left aside: {field} of Datastore {}", datastore.name_any())),
+            );
+            Some(ServerPlan { datastore, file })
+        }
+    };
+    let count = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+    let division = server.as_ref().and_then(|server| {
+        let clients = offline.client_threads().saturating_mul(u64::from(offline.most_clients()));
+        let threads = usize::try_from(server.datastore.spec.threads).unwrap_or(1);
+        divide(around.cpus, threads, count(clients))
+    });
+    Ok(Plan { password: password.map(str::to_owned), run, offline, server, division, notes })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn run(target: &Value, phase: &Value) -> BenchmarkRun {
+        let run = json!({"apiVersion": "dragstrip.dev/v1alpha1", "kind": "BenchmarkRun",
+            "metadata": {"name": "sprint"}, "spec": {"target": target, "phases": [phase]}});
+        serde_json::from_value(run).unwrap()
+    }
+
+    fn loadgen() -> Value {
+        json!({"name": "read", "loadgen": {"duration": "2s", "threads": 3}})
+    }
+
+    /// A machine of four CPUs with these programs on PATH.
+    fn planned(run: &BenchmarkRun, datastores: &[Datastore], programs: &[&str]) -> Result<Plan, String> {
+        let cpus: Vec<Cpu> = (0..4).map(|number| Cpu { number, core: number }).collect();
+        let find = |name: &str| programs.contains(&name).then(|| PathBuf::from(format!("/bin/{name}")));
+        let binaries = BTreeMap::new();
+        let around = Surroundings {
+            binaries: &binaries,
+            password: None,
+            cpus: &cpus,
+            machine: NodeRecord { name: "laptop".into(), ..NodeRecord::default() },
+            find: &find,
+            now: Timestamp::UNIX_EPOCH,
+        };
+        plan(run, datastores, &around).map_err(|error| {
+            std::error::Error::source(&error)
+                .map_or_else(|| error.to_string(), |source| format!("{error}: {source}"))
+        })
+    }
+
+    fn redis() -> Value {
+        json!({"datastore": {"engine": "Redis", "threads": 1}})
+    }
+
+    #[test]
+    fn a_run_with_its_own_datastore_gets_cpus_and_a_program() {
+        let plan = planned(&run(&redis(), &loadgen()), &[], &["redis-server"]).unwrap();
+        assert_eq!(plan.server.unwrap().file, PathBuf::from("/bin/redis-server"));
+        let division = plan.division.unwrap();
+        assert_eq!((division.server, division.clients), (vec![0], vec![1, 2, 3]));
+        assert_eq!(plan.run.namespace().as_deref(), Some("local"));
+    }
+
+    #[test]
+    fn a_missing_program_is_told_with_what_to_install() {
+        let told = planned(&run(&redis(), &loadgen()), &[], &[]).unwrap_err();
+        assert!(
+            told.contains("Datastore sprint needs redis-server") && told.contains("apt install"),
+            "{told}"
+        );
+        assert!(told.contains("--server-binary Redis=PATH"), "{told}");
+        let memtier = json!({"name": "read", "memtier": {"testTime": "2s"}});
+        let told = planned(&run(&redis(), &memtier), &[], &["redis-server"]).unwrap_err();
+        assert!(
+            told.contains("phase read") && told.contains("memtier_benchmark") && told.contains("loadgen"),
+            "{told}"
+        );
+    }
+
+    #[test]
+    fn a_datastore_that_nobody_declares_is_told_with_those_that_are() {
+        let other = Datastore::new("redis-8", serde_json::from_value(redis()["datastore"].clone()).unwrap());
+        let reference = json!({"datastoreRef": {"name": "redis"}});
+        let told = planned(&run(&reference, &loadgen()), &[other], &["redis-server"]).unwrap_err();
+        assert!(told.contains("no manifest declares a Datastore named redis; there is redis-8"), "{told}");
+    }
+
+    #[test]
+    fn what_needs_a_cluster_is_refused_by_its_field() {
+        let cluster = json!({"datastore": {"engine": "Redis", "threads": 1, "cluster": {"shards": 3}}});
+        let told = planned(&run(&cluster, &loadgen()), &[], &["redis-server"]).unwrap_err();
+        assert!(told.contains("spec.cluster cannot be had without a cluster"), "{told}");
+        let secret = json!({"external": {"address": "h:1", "authSecretRef": {"name": "s"}}});
+        let told = planned(&run(&secret, &loadgen()), &[], &[]).unwrap_err();
+        assert!(told.contains("DRAGSTRIP_PASSWORD"), "{told}");
+    }
+
+    #[test]
+    fn an_external_target_has_no_server_and_no_cpus_of_its_own() {
+        let plan = planned(&run(&json!({"external": {"address": "h:1"}}), &loadgen()), &[], &[]).unwrap();
+        assert!(plan.server.is_none() && plan.division.is_none());
+    }
+
+    #[test]
+    fn what_is_left_aside_is_named() {
+        let mut placed = run(&redis(), &loadgen());
+        placed.spec.clients.placement.zone = Some("a".into());
+        let plan = planned(&placed, &[], &["redis-server"]).unwrap();
+        assert_eq!(plan.notes, ["left aside: spec.clients.placement of BenchmarkRun sprint"]);
+    }
+}

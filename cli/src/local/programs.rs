@@ -1,0 +1,125 @@
+//! The programs of a local run: this one under the names of the runner and the load
+//! generators, and those that are looked up on PATH. Touches the environment and files.
+
+use clap::Parser as _;
+use dragstrip_crds::Engine;
+use dragstrip_results::protocol::JobTool;
+use dragstrip_runner::install::{CLIENTS_NAME, LOADGEN_NAME, RUNNER_NAME};
+use std::{
+    env,
+    ffi::OsString,
+    io,
+    os::unix::fs::{PermissionsExt as _, symlink},
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+/// Does the work of the program under whose name this one was started, if it is another.
+pub fn other_program() -> Option<ExitCode> {
+    let called = env::args_os().next()?;
+    match Path::new(&called).file_name()?.to_str()? {
+        RUNNER_NAME => Some(runner()),
+        LOADGEN_NAME => Some(dragstrip_loadgen::main()),
+        CLIENTS_NAME => Some(dragstrip_clients::main()),
+        _ => super::children::starter(),
+    }
+}
+
+/// One thread: it shares its CPUs with the tool it runs, or observes a server from them.
+fn runner() -> ExitCode {
+    match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime.block_on(dragstrip_runner::cli::Cli::parse().execute()),
+        Err(error) => {
+            eprintln!("cannot start: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Makes `directory`, in which this program has the names of the others.
+pub fn link(directory: &Path) -> io::Result<()> {
+    let own = env::current_exe()?;
+    std::fs::create_dir_all(directory)?;
+    for name in [RUNNER_NAME, LOADGEN_NAME, CLIENTS_NAME] {
+        symlink(&own, directory.join(name))?;
+    }
+    Ok(())
+}
+
+/// PATH with `first` in front.
+pub fn path_with(first: &Path) -> OsString {
+    let mut path = first.as_os_str().to_owned();
+    if let Some(rest) = env::var_os("PATH") {
+        path.push(":");
+        path.push(rest);
+    }
+    path
+}
+
+/// The file that a shell would start as `program`.
+pub fn find(program: &str) -> Option<PathBuf> {
+    let can_be_started = |path: &PathBuf| {
+        path.metadata().is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
+    };
+    if program.contains('/') {
+        return Some(PathBuf::from(program)).filter(can_be_started);
+    }
+    env::split_paths(&env::var_os("PATH")?).map(|directory| directory.join(program)).find(can_be_started)
+}
+
+/// Names that the server of `engine` has outside of its image; none of a custom one.
+pub fn servers(engine: Engine) -> &'static [&'static str] {
+    match engine {
+        Engine::Redis => &["redis-server"],
+        Engine::Valkey => &["valkey-server"],
+        Engine::Dragonfly => &["dragonfly"],
+        Engine::KeyDB => &["keydb-server"],
+        Engine::Garnet => &["GarnetServer", "garnet-server", "garnet"],
+        Engine::Custom => &[],
+    }
+}
+
+/// How to get the server of `engine`.
+pub fn server_remedy(engine: Engine) -> String {
+    let install = match engine {
+        Engine::Redis => "install redis-server (such as: apt install redis-server, brew install redis)",
+        Engine::Valkey => "install valkey-server (such as: apt install valkey-server, brew install valkey)",
+        Engine::Dragonfly => "take dragonfly from https://github.com/dragonflydb/dragonfly/releases",
+        Engine::KeyDB => "take keydb-server from https://docs.keydb.dev/docs/download",
+        Engine::Garnet => "take GarnetServer from https://github.com/microsoft/garnet/releases",
+        Engine::Custom => return "correct spec.custom.command".to_owned(),
+    };
+    format!("{install}, or name the file with --server-binary {engine}=PATH")
+}
+
+/// The program of `tool` that must be on PATH, and how to get it; `None` of what is inside this one.
+pub fn of_tool(tool: &JobTool) -> Option<(String, &'static str)> {
+    match tool {
+        JobTool::Loadgen(_) => None,
+        JobTool::Memtier(_) => Some((
+            "memtier_benchmark".to_owned(),
+            "install it (such as: apt install memtier-benchmark, brew install memtier_benchmark; source: https://github.com/redis/memtier_benchmark), or use loadgen, which is inside this program",
+        )),
+        JobTool::Bullmq(_) => Some((
+            "dragstrip-bullmq".to_owned(),
+            "build it from bench-jobs/bullmq of Dragstrip's sources, or run this phase in a cluster",
+        )),
+        JobTool::Exec(exec) => Some((
+            exec.command.first().cloned().unwrap_or_default(),
+            "without a cluster exec's command is a program of this machine: install it, or correct exec.command",
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_found_on_path_and_by_their_file() {
+        assert!(find("sh").is_some_and(|path| path.is_absolute()), "there is no shell on PATH");
+        assert_eq!(find("/bin/sh"), Some("/bin/sh".into()));
+        assert_eq!(find("no-such-program"), None);
+        assert_eq!(find("/etc/passwd"), None, "it cannot be started");
+    }
+}

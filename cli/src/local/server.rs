@@ -1,0 +1,322 @@
+//! The server of a local run and the observer beside it. Touches processes, ports and the
+//! observer.
+
+use super::{
+    children::{self, Process, Program, last_lines},
+    clients::listening,
+    keep::Directory,
+    plan::Plan,
+};
+use dragstrip_operator::{
+    cluster::agents::Agents,
+    datastore::offline::{Error as ServerError, Launch},
+    run::offline::Found,
+};
+use dragstrip_results::{
+    observed::Observation,
+    orders::{ORDER_KEY_VARIABLE, OrderKey},
+    protocol::{PASSWORD_VARIABLE, UsageOrder, UsageWindow},
+    usage::ServerUsage,
+};
+use dragstrip_runner::{observe::TOKEN_VARIABLE, stop::Stop};
+use kube::ResourceExt;
+use nix::sys::signal::Signal;
+use std::{
+    io,
+    net::{Ipv4Addr, SocketAddr, TcpListener},
+    path::PathBuf,
+    process::ExitStatus,
+    time::Duration,
+};
+use tokio::{net::TcpStream, time::Instant};
+
+/// How long a server may take to answer.
+const READY_WITHIN: Duration = Duration::from_secs(60);
+/// How often it is asked.
+const ASK_INTERVAL: Duration = Duration::from_millis(50);
+/// Lines of its log that are told when it dies.
+const LAST_LINES: usize = 10;
+
+/// A server that cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// No port is free.
+    #[error("failed to find a free port")]
+    Port(#[source] io::Error),
+    /// The port that a command names is taken.
+    #[error(
+        "spec.port of Datastore {1}: port {2} is taken: end what listens there, or declare another port in spec.port and in the command"
+    )]
+    PortTaken(#[source] io::Error, String, u16),
+    /// Its command cannot be made.
+    #[error("Datastore {0}: {1}")]
+    Launch(String, #[source] ServerError),
+    /// A process failed.
+    #[error(transparent)]
+    Child(#[from] children::Error),
+    /// It ended.
+    #[error("{0}")]
+    Died(Death),
+    /// It never answered.
+    #[error("the server {name} did not answer on port {port} within {within} s{lines}", within = READY_WITHIN.as_secs())]
+    Silent {
+        /// Its name.
+        name: String,
+        /// Where it was to listen.
+        port: u16,
+        /// Its last words.
+        lines: String,
+    },
+    /// The observer did not say where it listens.
+    #[error("the observer of the server did not start{0}")]
+    Observer(String),
+    /// Somebody stopped it.
+    #[error("interrupted before the server was ready")]
+    Interrupted,
+}
+
+/// How a server ended that was to stay.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Death {
+    /// Its name, and how it ended.
+    pub message: String,
+    /// The last lines of its log.
+    pub last_lines: Vec<String>,
+}
+
+impl std::fmt::Display for Death {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}{}", self.message, told(&self.last_lines))
+    }
+}
+
+/// Lines below a message.
+fn told(lines: &[String]) -> String {
+    let lines: Vec<String> = lines.iter().map(|line| format!("\n    | {line}")).collect();
+    if lines.is_empty() {
+        ", and it wrote nothing".to_owned()
+    } else {
+        format!("; its last lines:{}", lines.concat())
+    }
+}
+
+/// The observer of a server.
+struct Observer {
+    process: Process,
+    address: SocketAddr,
+    token: String,
+}
+
+/// A server that is there, ours or another's.
+pub struct Server {
+    process: Option<Process>,
+    observer: Option<Observer>,
+    log: PathBuf,
+    /// Its program.
+    pub file: PathBuf,
+    /// Where it listens.
+    pub address: (String, u16),
+    observation: Option<Observation>,
+}
+
+/// A port that nobody listens on just now.
+fn free_port() -> Result<u16, Error> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(Error::Port)?;
+    Ok(listener.local_addr().map_err(Error::Port)?.port())
+}
+
+/// The port for the server of `plan`: a free one, or that which its own command names.
+fn port(datastore: &dragstrip_crds::Datastore) -> Result<u16, Error> {
+    if datastore.spec.custom.is_none() {
+        return free_port();
+    }
+    let declared = u16::try_from(datastore.spec.port).unwrap_or_default();
+    let taken = |error| Error::PortTaken(error, datastore.name_any(), declared);
+    TcpListener::bind((Ipv4Addr::LOCALHOST, declared)).map_err(taken)?;
+    Ok(declared)
+}
+
+fn ended(name: &str, status: ExitStatus, log: &std::path::Path) -> Death {
+    Death {
+        message: format!("the server {name} ended by itself ({status})"),
+        last_lines: last_lines(log, LAST_LINES),
+    }
+}
+
+impl Server {
+    /// Starts the server of `plan` with its observer, and waits until it answers.
+    pub async fn start(
+        plan: &Plan,
+        directory: &Directory,
+        agents: &Agents,
+        key: &OrderKey,
+        stop: &Stop,
+    ) -> Result<Self, Error> {
+        let Some(declared) = &plan.server else {
+            let address = plan.offline.external_address().unwrap_or_default();
+            let (file, log) = (PathBuf::new(), PathBuf::new());
+            return Ok(Self { process: None, observer: None, log, file, address, observation: None });
+        };
+        let name = declared.datastore.name_any();
+        let port = port(&declared.datastore)?;
+        let launch = declared
+            .launch(port, plan.password.as_deref())
+            .map_err(|error| Error::Launch(name.clone(), error))?;
+        let cpus = plan.division.as_ref();
+        let log = directory.log("server");
+        let program = Program {
+            name: &name,
+            file: &declared.file,
+            arguments: launch.arguments.clone(),
+            environment: pairs(&launch),
+            directory: &directory.server(),
+            cpus: cpus.map_or(&[], |division| division.server.as_slice()),
+            orphaned: Signal::SIGKILL,
+        };
+        let process = program.start(&log)?;
+        let file = declared.file.clone();
+        let address = (Ipv4Addr::LOCALHOST.to_string(), port);
+        let mut server =
+            Self { process: Some(process), observer: None, log, file, address, observation: None };
+        server.observer = Some(observer(plan, directory, key, port, launch.speaks_resp).await?);
+        server.ready(agents, launch.speaks_resp, stop).await?;
+        Ok(server)
+    }
+
+    /// Waits until the server answers; where its observer cannot ask it, until it listens.
+    async fn ready(&mut self, agents: &Agents, asks: bool, stop: &Stop) -> Result<(), Error> {
+        let end = Instant::now() + READY_WITHIN;
+        while Instant::now() < end {
+            if let Some(death) = self.has_died()? {
+                return Err(Error::Died(death));
+            }
+            if let Some(observer) = self.observer.as_ref().filter(|_| asks) {
+                if let Ok(observation) = agents.observe_at(observer.address, &observer.token).await {
+                    self.observation = Some(observation);
+                    return Ok(());
+                }
+            } else if TcpStream::connect((self.address.0.as_str(), self.address.1)).await.is_ok() {
+                return Ok(());
+            }
+            tokio::select! {
+                () = tokio::time::sleep(ASK_INTERVAL) => {}
+                () = stop.requested() => return Err(Error::Interrupted),
+            }
+        }
+        let name = self.process.as_ref().map(|process| process.name.clone()).unwrap_or_default();
+        Err(Error::Silent { name, port: self.address.1, lines: told(&last_lines(&self.log, LAST_LINES)) })
+    }
+
+    /// What the run is told of it.
+    pub fn found(&self) -> Found {
+        Found {
+            host: self.address.0.clone(),
+            port: self.address.1,
+            members: Vec::new(),
+            observers: self.observer.iter().map(|observer| observer.address).collect(),
+            observation: self.observation.clone(),
+        }
+    }
+
+    /// Its name and version, where it tells them.
+    pub fn version(&self) -> Option<&str> {
+        self.observation.as_ref().map(|observation| observation.server.version.as_str())
+    }
+
+    /// How it died, if it did.
+    pub fn has_died(&mut self) -> Result<Option<Death>, children::Error> {
+        let Some(process) = &mut self.process else { return Ok(None) };
+        let status = process.has_ended()?;
+        Ok(status.map(|status| ended(&process.name, status, &self.log)))
+    }
+
+    /// Has the observer sample what the server uses. What cannot be had is left out.
+    pub async fn sample(&self, agents: &Agents, order: &UsageOrder) {
+        if let Some(observer) = &self.observer {
+            // The check that misses it says so.
+            let _ = agents.sample_at(observer.address, &observer.token, order).await;
+        }
+    }
+
+    /// What the server used in `window`, under its `name`; nothing where nobody tells.
+    pub async fn usage(&self, agents: &Agents, window: &UsageWindow, name: &str) -> Vec<ServerUsage> {
+        let Some(observer) = &self.observer else { return Vec::new() };
+        let told = agents.usage_at(observer.address, &observer.token, window).await.unwrap_or_default();
+        told.into_iter().map(|server| ServerUsage { server: name.to_owned(), ..server }).collect()
+    }
+
+    /// Ends the server and its observer.
+    pub async fn end(&mut self) -> Result<(), children::Error> {
+        if let Some(observer) = &mut self.observer {
+            observer.process.end().await?;
+        }
+        match &mut self.process {
+            Some(process) => process.end().await,
+            None => Ok(()),
+        }
+    }
+}
+
+fn pairs(launch: &Launch) -> Vec<(String, std::ffi::OsString)> {
+    launch.environment.iter().map(|(name, value)| (name.clone(), value.into())).collect()
+}
+
+/// The observer of the server on `port`, on the clients' CPUs: the server has its own.
+async fn observer(
+    plan: &Plan,
+    directory: &Directory,
+    key: &OrderKey,
+    port: u16,
+    asks: bool,
+) -> Result<Observer, Error> {
+    let token = plan.run.uid().unwrap_or_default();
+    let log = directory.log("observer");
+    let mut environment = vec![
+        (TOKEN_VARIABLE.to_owned(), token.clone().into()),
+        (ORDER_KEY_VARIABLE.to_owned(), String::from(key.clone()).into()),
+    ];
+    environment
+        .extend(plan.password.as_ref().map(|password| (PASSWORD_VARIABLE.to_owned(), password.into())));
+    let port = port.to_string();
+    let arguments = ["observe", "--without-container", "--listen", "127.0.0.1:0", "--port", &port];
+    let arguments = arguments.into_iter().chain((!asks).then_some("--without-resp"));
+    let program = Program {
+        name: "observer",
+        file: &directory.runner(),
+        arguments: arguments.map(str::to_owned).collect(),
+        environment,
+        directory: &directory.server(),
+        cpus: plan.division.as_ref().map_or(&[], |division| division.clients.as_slice()),
+        orphaned: Signal::SIGKILL,
+    };
+    let mut process = program.start_piped(&log)?;
+    let (address, _) = listening(&mut process, &directory.log("observer-output"));
+    let address = address.await.map_err(|_| Error::Observer(told(&last_lines(&log, LAST_LINES))))?;
+    Ok(Observer { process, address, token })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_is_chosen_that_nobody_listens_on() {
+        let port = free_port().unwrap();
+        assert!(TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok(), "port {port} is taken");
+    }
+
+    #[test]
+    fn a_port_that_a_custom_command_names_must_be_free() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let taken = listener.local_addr().unwrap().port();
+        let custom: dragstrip_crds::Datastore = serde_json::from_value(serde_json::json!({
+            "apiVersion": "dragstrip.dev/v1alpha1", "kind": "Datastore", "metadata": {"name": "kv"},
+            "spec": {"engine": "Custom", "image": "x", "threads": 1, "port": taken, "custom": {"command": ["kv"]}}
+        }))
+        .unwrap();
+        let told = port(&custom).unwrap_err().to_string();
+        assert!(told.contains(&format!("port {taken} is taken")), "{told}");
+        drop(listener);
+        assert_eq!(port(&custom).unwrap(), taken);
+    }
+}

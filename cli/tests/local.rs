@@ -1,0 +1,233 @@
+//! Local runs through the built program, with a real redis-server.
+#![cfg(target_os = "linux")]
+// A helper of a test is a test too, which clippy cannot see.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use serde_json::Value;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+    time::{Duration, Instant},
+};
+
+/// A run of one phase with so many seconds of load.
+fn manifest(seconds: u32) -> String {
+    format!(
+        "apiVersion: dragstrip.dev/v1alpha1
+kind: Datastore
+metadata: {{name: redis}}
+spec: {{engine: Redis, threads: 1, maxMemory: 256Mi}}
+---
+apiVersion: dragstrip.dev/v1alpha1
+kind: BenchmarkRun
+metadata: {{name: sprint}}
+spec:
+  target: {{datastoreRef: {{name: redis}}}}
+  phases:
+  - name: write
+    loadgen: {{duration: {seconds}s, connectionsPerThread: 4, keyMaximum: 1000, ratio: \"1:0\"}}
+"
+    )
+}
+
+/// A place for a manifest and its results.
+struct Place {
+    directory: tempfile::TempDir,
+}
+
+impl Place {
+    fn with(manifest: &str) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join("race.yaml"), manifest).unwrap();
+        Self { directory }
+    }
+
+    fn results(&self) -> PathBuf {
+        self.directory.path().join("results")
+    }
+
+    fn start(&self) -> Child {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_dragstrip"));
+        command.args(["run", "--local", "-f"]).arg(self.directory.path().join("race.yaml"));
+        command.arg("--output-directory").arg(self.results());
+        // Nothing here may ask a cluster.
+        command.env("KUBECONFIG", "/no/such/file").stdin(Stdio::null());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    }
+
+    /// The run with its status.
+    fn run(&self) -> Value {
+        serde_json::from_str(&fs::read_to_string(self.results().join("run.json")).unwrap()).unwrap()
+    }
+
+    fn result(&self, name: &str) -> Value {
+        let path = self.results().join("results").join(format!("{name}.json"));
+        serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
+    }
+
+    /// Processes that work in this place.
+    fn processes(&self) -> Vec<(i32, String)> {
+        let here = |process: &Path| {
+            let directory = fs::read_link(process.join("cwd")).unwrap_or_default();
+            directory.starts_with(self.results())
+        };
+        let entries = fs::read_dir("/proc").unwrap().flatten();
+        let numbered =
+            entries.filter_map(|entry| Some((entry.file_name().to_str()?.parse().ok()?, entry.path())));
+        let all = numbered.filter(|(_, path)| here(path));
+        all.map(|(id, path)| (id, fs::read_to_string(path.join("comm")).unwrap_or_default())).collect()
+    }
+
+    /// The server's process, once load runs.
+    fn server_under_load(&self) -> Pid {
+        let log = self.results().join("logs/sprint-write-1-0-output.log");
+        wait_for("the load to run", || fs::read_to_string(&log).is_ok_and(|text| text.contains("1s  ")));
+        let server = self.processes().into_iter().find(|(_, name)| name.trim() == "redis-server");
+        Pid::from_raw(server.expect("no server runs").0)
+    }
+
+    fn is_left_alone(&self) {
+        wait_for("all processes to be gone", || self.processes().is_empty());
+    }
+}
+
+fn wait_for(what: &str, holds: impl Fn() -> bool) {
+    let end = Instant::now() + Duration::from_secs(40);
+    while !holds() {
+        assert!(Instant::now() < end, "waited too long for {what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Both streams, and the exit code.
+fn told(output: &Output) -> (String, Option<i32>) {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (text(&output.stdout) + &text(&output.stderr), output.status.code())
+}
+
+#[test]
+fn a_race_without_a_cluster_ends_with_a_table_and_the_servers_own_count() {
+    let place = Place::with(&manifest(2));
+    let output = place.start().wait_with_output().unwrap();
+    let (text, code) = told(&output);
+    assert_eq!(code, Some(0), "{text}");
+    let table = String::from_utf8_lossy(&output.stdout);
+    assert!(table.contains("Ops/s") && table.contains("SET") && table.contains("SharedNode"), "{table}");
+    assert!(text.contains("one machine for both") && text.contains("[1/1] write, repetition 1: "), "{text}");
+    let run = place.run();
+    assert_eq!(run["status"]["verdict"], "Degraded", "one machine was not told");
+    let counted = run["status"]["phases"][0]["operations"][0]["count"].as_u64().unwrap();
+    let result = place.result("sprint-write-1");
+    let server = &result["pods"][0]["server"];
+    let sets = |look: &str| server[look]["commands"]["set"]["calls"].as_u64().unwrap_or_default();
+    assert!(counted > 1000, "{counted} operations");
+    assert_eq!(sets("after") - sets("before"), counted, "the server counted otherwise");
+    let usage = &result["servers"][0]["usage"];
+    assert!(usage["cpuSeconds"].as_f64().unwrap() > 0.1, "the server's CPU time is not told: {usage}");
+    let memory = usage["cgroup"]["memoryBytes"].as_u64().unwrap();
+    assert!((1 << 20..1 << 30).contains(&memory), "{memory} bytes are no small server's");
+    assert!(fs::read_to_string(place.results().join("table.txt")).unwrap().contains("SET"));
+    place.is_left_alone();
+}
+
+#[test]
+fn a_server_that_is_killed_under_load_is_told_with_its_last_words() {
+    let place = Place::with(&manifest(60));
+    let started = Instant::now();
+    let child = place.start();
+    kill(place.server_under_load(), Signal::SIGKILL).unwrap();
+    let (text, code) = told(&child.wait_with_output().unwrap());
+    assert_eq!(code, Some(1), "{text}");
+    assert!(started.elapsed() < Duration::from_secs(45), "it hung for {:?}", started.elapsed());
+    assert!(text.contains("the server redis ended by itself (signal: 9"), "{text}");
+    assert!(text.contains("Ready to accept connections"), "its last lines are missing:\n{text}");
+    assert_eq!(place.run()["status"]["phase"], "Failed");
+    place.is_left_alone();
+}
+
+#[test]
+fn an_interrupted_run_keeps_what_it_has_and_leaves_nothing_running() {
+    let place = Place::with(&manifest(60));
+    let child = place.start();
+    place.server_under_load();
+    kill(Pid::from_raw(i32::try_from(child.id()).unwrap()), Signal::SIGINT).unwrap();
+    let (text, code) = told(&child.wait_with_output().unwrap());
+    assert_eq!(code, Some(1), "{text}");
+    let run = place.run();
+    assert_eq!(run["status"]["phase"], "Cancelled");
+    assert_eq!(run["status"]["message"], "interrupted: 0 of 1 measurements are kept");
+    let kept = place.result("sprint-write-1");
+    assert_eq!(kept["failure"]["failure"]["step"], "Interrupted", "{kept}");
+    place.is_left_alone();
+}
+
+#[test]
+fn children_do_not_outlive_a_program_that_is_killed() {
+    let place = Place::with(&manifest(60));
+    let mut child = place.start();
+    place.server_under_load();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    place.is_left_alone();
+}
+
+#[test]
+fn what_cannot_be_run_is_told_at_once_with_the_remedy() {
+    let refused = |manifest: &str| {
+        let started = Instant::now();
+        let place = Place::with(manifest);
+        let (text, code) = told(&place.start().wait_with_output().unwrap());
+        assert_eq!(code, Some(2), "{text}");
+        assert!(started.elapsed() < Duration::from_secs(5), "it took {:?}", started.elapsed());
+        assert!(!place.results().exists(), "something was begun");
+        text
+    };
+    let text = refused(&manifest(2).replace("connectionsPerThread", "conectionsPerThread"));
+    assert!(
+        text.contains("conectionsPerThread") && text.contains("did you mean connectionsPerThread"),
+        "{text}"
+    );
+    assert!(text.contains("race.yaml:13"), "the line is missing: {text}");
+    let text = refused(&manifest(2).replace("engine: Redis", "engine: KeyDB"));
+    assert!(text.contains("keydb-server, which is not on PATH"), "{text}");
+}
+
+#[test]
+fn a_suite_is_run_and_goes_on_where_it_ended() {
+    let place = Place::with(
+        "apiVersion: dragstrip.dev/v1alpha1
+kind: BenchmarkSuite
+metadata: {name: pipelines}
+spec:
+  variants:
+  - name: redis
+    target: {datastore: {engine: Redis, threads: 1, maxMemory: 256Mi}}
+  axes:
+  - name: pipeline
+    paths: [/phases/0/loadgen/pipeline]
+    values: [{value: 1}, {value: 8}]
+  repetitions: 1
+  run:
+    phases:
+    - name: write
+      loadgen: {duration: 1s, connectionsPerThread: 4, keyMaximum: 1000, ratio: \"1:0\"}
+",
+    );
+    let (text, code) = told(&place.start().wait_with_output().unwrap());
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.contains("run 2 of 2: ") && text.contains("pipeline"), "{text}");
+    for report in ["report.txt", "report.md", "report.csv", "report.json", "junit.xml"] {
+        assert!(place.results().join(report).exists(), "{report} is missing");
+    }
+    let started = Instant::now();
+    let (text, code) = told(&place.start().wait_with_output().unwrap());
+    assert_eq!(code, Some(0), "{text}");
+    assert_eq!(text.matches("measured earlier").count(), 2, "{text}");
+    assert!(started.elapsed() < Duration::from_secs(5), "it measured again");
+    place.is_left_alone();
+}

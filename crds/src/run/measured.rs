@@ -1,0 +1,220 @@
+//! What was measured in the phases of a run, as its status tells it.
+
+use super::{
+    MemoryReading, SearchStatus,
+    verdict::{LimitedBy, Limiter, Verdict, VerdictReason},
+};
+use crate::measured::{BatchStatistics, LatencySummary, Metric, ScheduleRecord, Spread};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The result at a glance: that of one phase, in whole numbers.
+// Not operationsPerSecond, p99Microseconds and limitedBy, which were lists: the apiserver can
+// write no status over one whose field has another type now. What is stored without these is read as nothing.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Headline {
+    /// The phase: that of spec.headline; else the last measured one that has a throughput.
+    #[serde(default)]
+    pub phase: String,
+    /// Operations per second of all operations together, mean over repetitions; absent of
+    /// a tool that counts none, and where several operations ran one after the other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub throughput: Option<i64>,
+    /// 99th percentile of latency in microseconds; absent where the tool does not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p99_latency_microseconds: Option<i64>,
+    /// What limited the phase; absent where it was not judged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limiter: Option<Limiter>,
+}
+
+/// What a million operations cost, in US dollars: (sum of the nodes' price per hour) / 3600 /
+/// (operations per second) x 1,000,000. A node counts whole, however much of it is used.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CostStatus {
+    /// The servers' nodes alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub servers: Option<f64>,
+    /// The servers' and the clients' nodes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub servers_and_clients: Option<f64>,
+}
+
+/// Memory of all servers' containers together, as the kernel counts it; of several
+/// repetitions the largest.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ServerMemoryStatus {
+    /// In use when the load had ended, in bytes.
+    pub used_bytes: u64,
+    /// The most that each has used since it started, in bytes.
+    pub peak_bytes: u64,
+}
+
+/// A load tool.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ToolStatus {
+    /// Its name, such as memtier.
+    pub name: String,
+    /// Its version, such as 2.1.4; absent where it does not tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// The mode it ran in, of a tool with several, such as Published.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode: Option<String>,
+    /// Its command line in the first client pod, secrets removed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub command: Vec<String>,
+}
+
+/// One operation of one phase over all repetitions.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct OperationStatus {
+    /// The command, or TOTAL.
+    pub operation: String,
+    /// Successful operations over all repetitions.
+    pub count: u64,
+    /// Throughput in operations per second and its spread over repetitions.
+    pub operations_per_second: Spread,
+    /// The tool's own figure, mean over repetitions; absent where it does not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_operations_per_second: Option<f64>,
+    /// Bytes per second, both directions, mean over repetitions; 0 where the tool does not tell.
+    pub bytes_per_second: f64,
+    /// Reads that found their key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hits: Option<u64>,
+    /// Reads that found nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub misses: Option<u64>,
+    /// Error replies.
+    pub errors: u64,
+    /// Latency in milliseconds, from the histogram merged over clients and
+    /// repetitions; a tool without histograms has its own figures here, where there
+    /// is one client and one repetition. What is not known is absent.
+    #[serde(default)]
+    pub latency_milliseconds: LatencySummary,
+}
+
+/// One measured repetition of a phase.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RepetitionStatus {
+    /// Which, from 1.
+    pub repetition: u32,
+    /// ConfigMap with the full result.
+    pub config_map: String,
+    /// Window in which every client was active, in seconds.
+    pub window_seconds: f64,
+    /// Throughput of all operations together, in operations per second; absent where
+    /// operations ran one after the other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operations_per_second: Option<f64>,
+    /// The tool's own figure of all operations together, for comparison only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool_operations_per_second: Option<f64>,
+    /// 99th percentile of latency, in milliseconds; absent where it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p99_milliseconds: Option<f64>,
+    /// CPU the client pods used, in CPUs.
+    pub client_cpus: f64,
+    /// Which measurement of this repetition it is, from 1: more than 1 after one was lost.
+    #[serde(default)]
+    pub measurement: u32,
+    /// Client pods that were measured together.
+    #[serde(default)]
+    pub pods: u32,
+    /// From the first pod's start of load to the last one's, in seconds, clock offsets taken out.
+    #[serde(default)]
+    pub start_skew_seconds: f64,
+    /// Largest difference between a client pod's clock and the operator's, in seconds.
+    #[serde(default)]
+    pub clock_offset_seconds: f64,
+    /// Share of reads that found their key, from 0 to 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hit_ratio: Option<f64>,
+    /// Whether its numbers may be believed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<Verdict>,
+    /// What its verdict is not Valid for, such as Steal; the phase has the evidence.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reasons: Vec<String>,
+}
+
+/// A repetition that was lost and measured again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RetryStatus {
+    /// The repetition.
+    pub repetition: u32,
+    /// The phase in which it was lost.
+    pub phase: String,
+    /// Which measurement of this repetition it was, from 1.
+    pub measurement: u32,
+    /// Why it was lost.
+    pub reason: String,
+}
+
+/// Results of one phase.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PhaseStatus {
+    /// The phase's name.
+    pub name: String,
+    /// The tool.
+    pub tool: ToolStatus,
+    /// Per operation, TOTAL last; without a total where operations ran one after the other.
+    pub operations: Vec<OperationStatus>,
+    /// Per repetition.
+    pub repetitions: Vec<RepetitionStatus>,
+    /// Whether its numbers may be believed: the worst of its repetitions' verdicts, and of
+    /// how they differ.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<Verdict>,
+    /// Why its verdict is not Valid, each reason once, with the evidence of the first
+    /// repetition that has it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reasons: Vec<VerdictReason>,
+    /// What limited the throughput, in most of the repetitions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limited_by: Option<LimitedBy>,
+    /// Figures of the tool's own, mean over repetitions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub metrics: Vec<Metric>,
+    /// Timed batches, of the last repetition.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub batches: Option<BatchStatistics>,
+    /// Scheduled, sent and answered requests of an open loop, summed over
+    /// repetitions; its rate is that of each repetition.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<ScheduleRecord>,
+    /// What a search found; the other figures are those at the value found, and until it
+    /// has ended those at the best value so far.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub search: Option<SearchStatus>,
+    /// Memory of the servers; absent where nobody could tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_memory: Option<ServerMemoryStatus>,
+    /// Memory of each server and of all together (member SUM), right after the phase and
+    /// after its settle time; of the last repetition that counts. The phase's stored results
+    /// have those of every repetition.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub memory: Vec<MemoryReading>,
+    /// What a million operations cost, in US dollars; absent where the price of an instance
+    /// type is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_per_million_operations_usd: Option<CostStatus>,
+    /// Seconds of load before each measured part.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub warmup_seconds: Option<f64>,
+    /// Keys that were written and counted before each measurement.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub loaded_keys: Option<u64>,
+    /// What else to know of the numbers: what was left out, and why, and what a latency contains.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+}

@@ -1,0 +1,77 @@
+//! Parts of a BenchmarkRun's spec as they are written, before anything is patched into them.
+//!
+//! Kept as they are: what is missing here may come from a patch, so that only the whole
+//! spec of each run can be judged. For the same reason their schemas have the fields and
+//! types of a run's, which `kubectl explain` shows, but not its rules and required fields.
+
+use crate::{BenchmarkRunSpec, run::Target};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use std::borrow::Cow;
+
+/// The spec of a BenchmarkRun without what its suite decides.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct RunTemplate(pub Map<String, Value>);
+
+/// The target of a BenchmarkRun.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct TargetTemplate(pub Map<String, Value>);
+
+/// Fields of a run's spec that its suite decides.
+pub const DECIDED_BY_SUITE: [&str; 3] = ["target", "cancel", "ttlAfterFinished"];
+
+/// Takes rules, required fields and defaults out of `schema`, at every depth.
+fn fields_alone(schema: &mut Value) {
+    match schema {
+        Value::Object(fields) => {
+            fields.retain(|name, value| {
+                let required = name == "required" && value.is_array();
+                // Keys of list items would be required fields.
+                let list = name.starts_with("x-kubernetes-list-");
+                name != "x-kubernetes-validations" && !list && !required
+            });
+            if fields.contains_key("type") || fields.contains_key("properties") {
+                fields.remove("default");
+            }
+            fields.values_mut().for_each(fields_alone);
+        }
+        Value::Array(items) => items.iter_mut().for_each(fields_alone),
+        _ => {}
+    }
+}
+
+fn schema_of<T: JsonSchema>(generator: &mut SchemaGenerator, left_out: &[&str], description: &str) -> Schema {
+    let mut value = T::json_schema(generator).to_value();
+    fields_alone(&mut value);
+    if let Some(properties) = value.get_mut("properties").and_then(Value::as_object_mut) {
+        properties.retain(|name, _| !left_out.contains(&name.as_str()));
+    }
+    value["description"] = description.into();
+    Schema::try_from(value).unwrap_or_default()
+}
+
+impl JsonSchema for RunTemplate {
+    fn schema_name() -> Cow<'static, str> {
+        "RunTemplate".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let description = "How each is measured: the spec of a BenchmarkRun without its target.";
+        schema_of::<BenchmarkRunSpec>(generator, &DECIDED_BY_SUITE, description)
+    }
+}
+
+impl JsonSchema for TargetTemplate {
+    fn schema_name() -> Cow<'static, str> {
+        "TargetTemplate".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let description =
+            "What is measured, as a run's target: datastore (made for each run), datastoreRef or external.";
+        schema_of::<Target>(generator, &[], description)
+    }
+}

@@ -1,0 +1,146 @@
+//! What can be said of a suite's variants and axes before anything is expanded. Pure.
+
+use super::{expand::Problem, paths::Fields};
+use dragstrip_crds::{
+    BenchmarkSuiteSpec,
+    suite::{Axis, AxisValue, DECIDED_BY_SUITE, Patch},
+};
+use jsonptr::Pointer;
+use serde_json::Value;
+use std::collections::HashSet;
+
+/// The longest name of a value.
+const LONGEST_NAME: usize = 40;
+
+/// What reports call `value`: its name, or itself where that can be one.
+pub fn display_name(value: &AxisValue) -> Option<String> {
+    let own = || match value.value.as_ref()? {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(number) => Some(number.to_string()),
+        Value::Bool(yes) => Some(yes.to_string()),
+        _ => None,
+    };
+    value.name.clone().or_else(own).filter(|name| !name.is_empty() && name.chars().count() <= LONGEST_NAME)
+}
+
+/// A pointer and where it is written.
+struct Written<'a> {
+    field: String,
+    path: &'a str,
+}
+
+fn of_patches<'a>(field: &str, patches: &'a [Patch]) -> Vec<Written<'a>> {
+    let written = |(index, patch): (usize, &'a Patch)| Written {
+        field: format!("{field}.patches[{index}].path"),
+        path: &patch.path,
+    };
+    patches.iter().enumerate().map(written).collect()
+}
+
+/// All pointers of `axis`.
+fn of_axis(axis: &Axis) -> Vec<Written<'_>> {
+    let field = format!("spec.axes[{}]", axis.name);
+    let paths = axis.paths.iter().enumerate();
+    let own = paths.map(|(index, path)| Written { field: format!("{field}.paths[{index}]"), path });
+    let values = axis.values.iter().enumerate();
+    let patched = values.flat_map(|(index, value)| {
+        let name = display_name(value).unwrap_or_else(|| index.to_string());
+        of_patches(&format!("{field}.values[{name}]"), &value.patches)
+    });
+    own.chain(patched).collect()
+}
+
+fn check_path(written: &Written<'_>, fields: &Fields) -> Option<Problem> {
+    let (field, path) = (written.field.clone(), written.path.to_owned());
+    let Ok(pointer) = Pointer::parse(written.path) else {
+        return Some(Problem::Syntax { field, path });
+    };
+    let Some(first) = pointer.first() else {
+        return Some(Problem::Syntax { field, path });
+    };
+    // The target is a variant's, and an axis may vary what is in it.
+    let decided = DECIDED_BY_SUITE.iter().filter(|name| **name != "target");
+    if decided.into_iter().any(|name| first.decoded() == *name) {
+        return Some(Problem::Decided { field, path });
+    }
+    fields.find(pointer).err().map(|nowhere| Problem::Path { field, path, near: nowhere.near })
+}
+
+fn twice<'a>(field: &str, names: impl Iterator<Item = &'a str>) -> Vec<Problem> {
+    let mut seen = HashSet::new();
+    let repeated = names.filter(|name| !seen.insert(*name));
+    repeated.map(|name| Problem::Twice { field: field.to_owned(), name: name.to_owned() }).collect()
+}
+
+fn check_values(axis: &Axis) -> Vec<Problem> {
+    let names: Vec<Option<String>> = axis.values.iter().map(display_name).collect();
+    let field = format!("spec.axes[{}].values", axis.name);
+    let mut problems = twice(&field, names.iter().flatten().map(String::as_str));
+    for (index, (value, name)) in axis.values.iter().zip(&names).enumerate() {
+        let field = format!("{field}[{}]", name.clone().unwrap_or_else(|| index.to_string()));
+        match (&value.value, value.patches.is_empty()) {
+            (None, true) => problems.push(Problem::Empty(field)),
+            // Patches alone make the difference, and the value is what it is called by.
+            (Some(_), true) if axis.paths.is_empty() => problems.push(Problem::NoPlace(field)),
+            _ if name.is_none() => problems.push(Problem::Nameless(field)),
+            _ => {}
+        }
+    }
+    problems
+}
+
+/// Whether one of the pointers leads to the other, or to what is in it.
+fn overlap(one: &str, other: &str) -> bool {
+    let within = |outer: &str, inner: &str| {
+        inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    // Each adds an item of its own.
+    !one.ends_with("/-") && !other.ends_with("/-") && (within(one, other) || within(other, one))
+}
+
+/// What two axes change both, or an axis and a variant.
+fn contested(spec: &BenchmarkSuiteSpec) -> Vec<Problem> {
+    let axes: Vec<Vec<Written<'_>>> = spec.axes.iter().map(of_axis).collect();
+    let variants = spec
+        .variants
+        .iter()
+        .flat_map(|one| of_patches(&format!("spec.variants[{}]", one.name), &one.patches));
+    let mut problems = Vec::new();
+    let mut tell = |first: &Written<'_>, second: &Written<'_>| {
+        let (first, second, path) = (first.field.clone(), second.field.clone(), second.path.to_owned());
+        problems.push(Problem::Contested { first, second, path });
+    };
+    for (index, axis) in axes.iter().enumerate() {
+        let later = || axes[index + 1..].iter().flatten();
+        for one in axis {
+            if let Some(other) = later().find(|other| overlap(one.path, other.path)) {
+                tell(one, other);
+            }
+        }
+    }
+    for variant in variants {
+        // What is in what a variant puts in may well be varied.
+        if let Some(axis) =
+            axes.iter().flatten().find(|axis| axis.path == variant.path && !axis.path.ends_with("/-"))
+        {
+            tell(&variant, axis);
+        }
+    }
+    problems
+}
+
+/// Everything that is wrong with the names, values and pointers of `spec`.
+pub fn check(spec: &BenchmarkSuiteSpec, fields: &Fields) -> Vec<Problem> {
+    let mut problems = twice("spec.variants", spec.variants.iter().map(|variant| variant.name.as_str()));
+    problems.extend(twice("spec.axes", spec.axes.iter().map(|axis| axis.name.as_str())));
+    problems.extend(spec.axes.iter().flat_map(check_values));
+    for variant in &spec.variants {
+        let written = of_patches(&format!("spec.variants[{}]", variant.name), &variant.patches);
+        problems.extend(written.iter().filter_map(|one| check_path(one, fields)));
+    }
+    for axis in &spec.axes {
+        problems.extend(of_axis(axis).iter().filter_map(|one| check_path(one, fields)));
+    }
+    problems.extend(contested(spec));
+    problems
+}

@@ -1,0 +1,202 @@
+//! The objects that a suite makes. Pure.
+
+use super::expand::{Plan, PlannedCell};
+use crate::labels;
+use dragstrip_crds::{
+    BenchmarkRun, BenchmarkRunSpec, BenchmarkSuite, suite::Baseline, thresholds::RelativeTo,
+};
+use dragstrip_results::stored;
+use jiff::Timestamp;
+use k8s_openapi::{ByteString, api::core::v1::ConfigMap, apimachinery::pkg::apis::meta::v1::OwnerReference};
+use kube::{Resource, ResourceExt, api::ObjectMeta};
+use std::collections::BTreeMap;
+
+/// Key of the JSON report.
+pub const JSON: &str = "report.json.gz";
+/// Key of the HTML report.
+pub const HTML: &str = "report.html.gz";
+/// Key of the Markdown report, which is not compressed: kubectl shows it.
+pub const MARKDOWN: &str = "report.md";
+/// Bytes of Markdown that are kept; the JSON report has all.
+const MOST_MARKDOWN: usize = 900_000;
+
+fn owner(suite: &BenchmarkSuite) -> OwnerReference {
+    OwnerReference {
+        api_version: BenchmarkSuite::api_version(&()).into_owned(),
+        kind: BenchmarkSuite::kind(&()).into_owned(),
+        name: suite.name_any(),
+        uid: suite.uid().unwrap_or_default(),
+        controller: Some(true),
+        block_owner_deletion: Some(true),
+    }
+}
+
+/// Whether `object` was made for the suite with this uid.
+pub fn is_own(object: &impl ResourceExt, uid: &str) -> bool {
+    object.owner_references().iter().any(|owner| owner.uid == uid && owner.controller == Some(true))
+}
+
+fn metadata(suite: &BenchmarkSuite, name: &str) -> ObjectMeta {
+    let (of, uid) = (suite.name_any(), suite.uid().unwrap_or_default());
+    ObjectMeta {
+        name: Some(name.to_owned()),
+        namespace: suite.namespace(),
+        labels: Some(labels::common([(labels::SUITE, &of), (labels::SUITE_UID, &uid)])),
+        owner_references: Some(vec![owner(suite)]),
+        ..ObjectMeta::default()
+    }
+}
+
+/// Run `repetition` of `cell`.
+pub fn child(
+    suite: &BenchmarkSuite,
+    plan: &Plan,
+    (cell, repetition): (&PlannedCell, u32),
+    spec: BenchmarkRunSpec,
+) -> BenchmarkRun {
+    let mut run = BenchmarkRun::new(&plan.name(cell, repetition), spec);
+    run.metadata = metadata(suite, &plan.name(cell, repetition));
+    run.labels_mut().insert(labels::CELL.to_owned(), cell.digest.clone());
+    run.labels_mut().insert(labels::REPETITION.to_owned(), repetition.to_string());
+    run.annotations_mut().insert(labels::CELL_WORDS.to_owned(), cell.words.clone());
+    run
+}
+
+/// The name of the round of the suite called `suite` at `time`.
+pub fn round_name(suite: &str, time: Timestamp) -> String {
+    format!("{suite}-{}", time.as_second() / 60)
+}
+
+/// The round of `suite` at `time`, compared with the round called `previous`. The first
+/// round has nothing to be compared with, and no thresholds that are about that.
+pub fn round(suite: &BenchmarkSuite, time: Timestamp, previous: Option<&str>) -> BenchmarkSuite {
+    let mut spec = suite.spec.clone();
+    (spec.schedule, spec.ttl_after_finished) = (None, None);
+    (spec.suspend, spec.cancel) = (false, false);
+    if spec.baseline.as_ref().is_some_and(|baseline| baseline.previous) {
+        spec.baseline = previous.map(|name| Baseline { suite: Some(name.to_owned()), ..Baseline::default() });
+        if spec.baseline.is_none() {
+            spec.thresholds.retain(|threshold| threshold.relative_to == RelativeTo::Nothing);
+        }
+    }
+    let mut round = BenchmarkSuite::new(&round_name(&suite.name_any(), time), spec);
+    round.metadata = metadata(suite, &round.name_any());
+    round.annotations_mut().insert(labels::SCHEDULED_AT.to_owned(), time.to_string());
+    round
+}
+
+/// The name of the ConfigMap in which the report of the suite called `suite` begins.
+pub fn report_name(suite: &str) -> String {
+    format!("{suite}-report")
+}
+
+/// The ConfigMaps that hold `parts` of one form of a report, the first one last.
+fn form(suite: &BenchmarkSuite, name: &str, key: &str, parts: Vec<Vec<u8>>) -> Vec<ConfigMap> {
+    let marks = stored::marks(&parts);
+    let held = parts.into_iter().enumerate().map(|(index, part)| {
+        let mut map = ConfigMap {
+            metadata: metadata(suite, &stored::part_name(name, index + 1, &marks)),
+            binary_data: Some([(key.to_owned(), ByteString(part))].into()),
+            immutable: Some(true),
+            ..ConfigMap::default()
+        };
+        if index == 0 {
+            map.metadata.annotations = Some(marks.clone());
+        } else {
+            map.labels_mut().insert(stored::PART.to_owned(), (index + 1).to_string());
+        }
+        map
+    });
+    held.rev().collect()
+}
+
+/// `text` with as many characters as fit.
+fn fit(text: &str) -> String {
+    if text.len() <= MOST_MARKDOWN {
+        return text.to_owned();
+    }
+    let end = (0..=MOST_MARKDOWN).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+    format!("{}\n\nCut: the JSON report has all.\n", &text[..end])
+}
+
+/// The ConfigMaps of a report, in the order in which they must be made: that with the name of
+/// [`report_name`] is the last, since the report counts as stored when that one is there.
+pub fn report(
+    suite: &BenchmarkSuite,
+    json: Vec<Vec<u8>>,
+    html: Vec<Vec<u8>>,
+    markdown: &str,
+) -> Vec<ConfigMap> {
+    let name = report_name(&suite.name_any());
+    let plain = ConfigMap {
+        metadata: metadata(suite, &format!("{name}.md")),
+        data: Some(BTreeMap::from([(MARKDOWN.to_owned(), fit(markdown))])),
+        immutable: Some(true),
+        ..ConfigMap::default()
+    };
+    let mut maps = form(suite, &format!("{name}.html"), HTML, html);
+    maps.push(plain);
+    maps.extend(form(suite, &name, JSON, json));
+    maps
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::suite::expand::{plan, spec_of, tests::suite_of};
+    use serde_json::json;
+
+    fn suite(more: serde_json::Value) -> BenchmarkSuite {
+        let mut spec = json!({
+            "variants": [{"name": "v", "target": {"datastoreRef": {"name": "redis"}}}],
+            "run": {"phases": [{"name": "read", "memtier": {"testTime": "1s"}}]}
+        });
+        spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        suite_of(spec)
+    }
+
+    #[test]
+    fn a_run_says_whose_it_is_and_what_it_measures() {
+        let suite = suite(json!({}));
+        let plan = plan(&suite).unwrap();
+        let cell = &plan.cells[0];
+        let run = child(&suite, &plan, (cell, 2), spec_of(&suite, cell).unwrap());
+        assert!(is_own(&run, "suite-uid") && !is_own(&run, "another-uid"));
+        assert_eq!(run.labels()[labels::SUITE_UID], "suite-uid");
+        assert_eq!(run.labels()[labels::REPETITION], "2");
+        assert_eq!(run.annotations()[labels::CELL_WORDS], "v");
+        assert!(run.name_any().ends_with("-2") && run.namespace() == suite.namespace());
+    }
+
+    #[test]
+    fn a_round_is_compared_with_the_one_before_and_the_first_with_none() {
+        let nightly = suite(json!({
+            "schedule": "0 3 * * *", "ttlAfterFinished": "1h", "baseline": {"previous": true},
+            "thresholds": [
+                {"metric": "OperationsPerSecond", "minimum": "0.9", "relativeTo": "Baseline"},
+                {"metric": "P99Milliseconds", "maximum": "5"}
+            ]
+        }));
+        let time: Timestamp = "2026-01-01T03:00:00Z".parse().unwrap();
+        let first = round(&nightly, time, None);
+        assert_eq!(first.name_any(), "pipelines-29453940");
+        assert_eq!((first.spec.baseline, first.spec.thresholds.len()), (None, 1));
+        assert_eq!((first.spec.schedule, first.spec.ttl_after_finished), (None, None));
+        let second = round(&nightly, time, Some("pipelines-1")).spec;
+        assert_eq!(second.baseline.unwrap().suite.as_deref(), Some("pipelines-1"));
+        assert_eq!(second.thresholds.len(), 2);
+    }
+
+    #[test]
+    fn a_report_is_there_when_its_last_config_map_is_and_none_is_too_large() {
+        let maps =
+            report(&suite(json!({})), vec![vec![1; 10], vec![2; 10]], vec![vec![3]], &"é".repeat(600_000));
+        let names: Vec<String> = maps.iter().map(ResourceExt::name_any).collect();
+        assert_eq!(names[..2], ["pipelines-report.html", "pipelines-report.md"]);
+        assert!(names[2].starts_with("pipelines-report.part-2-"), "{names:?}");
+        assert_eq!(names[3], "pipelines-report");
+        let markdown = &maps[1].data.as_ref().unwrap()[MARKDOWN];
+        assert!(markdown.len() < 1_000_000 && markdown.ends_with("Cut: the JSON report has all.\n"));
+        assert!(maps.iter().all(|map| map.immutable == Some(true) && is_own(map, "suite-uid")));
+    }
+}

@@ -1,0 +1,144 @@
+//! What is to be done next for a suite: a table of what is declared and how its runs stand. Pure.
+
+/// How one of the runs stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Child {
+    /// It is not there: not made yet, or deleted.
+    Missing,
+    /// It has not ended.
+    UnderWay {
+        /// It was told to stop.
+        cancelled: bool,
+    },
+    /// It has ended.
+    Ended {
+        /// Without numbers that may be believed.
+        failed: bool,
+    },
+}
+
+/// What of the declaration decides what is next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Declared {
+    /// How many runs may be under way.
+    pub parallelism: usize,
+    /// Whether a run that failed is the end.
+    pub stop_on_failure: bool,
+    /// Whether no further run is to be made.
+    pub suspend: bool,
+    /// Whether the suite is to stop.
+    pub cancel: bool,
+}
+
+/// How a suite ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// Every run has ended.
+    Completed,
+    /// A run failed, and no further one was to be made.
+    Stopped,
+    /// It was told to stop.
+    Cancelled,
+}
+
+/// What is next. Runs are named by their places in the plan's order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Step {
+    /// Make these runs.
+    Make(Vec<usize>),
+    /// Tell these runs to stop.
+    Cancel(Vec<usize>),
+    /// Wait for the runs under way.
+    Wait,
+    /// Wait for the runs under way, which are the last ones.
+    Stopping,
+    /// Make no run for now.
+    Suspended,
+    /// All is done that is to be done.
+    Finish(Ending),
+}
+
+fn places(children: &[Child], wanted: impl Fn(Child) -> bool) -> Vec<usize> {
+    children.iter().enumerate().filter(|(_, child)| wanted(**child)).map(|(place, _)| place).collect()
+}
+
+/// What is next for a suite whose runs, in the order in which they are made, stand so.
+pub fn decide(declared: Declared, children: &[Child]) -> Step {
+    let under_way = children.iter().filter(|child| matches!(child, Child::UnderWay { .. })).count();
+    let mut missing = places(children, |child| child == Child::Missing);
+    let failed = children.contains(&Child::Ended { failed: true });
+    if declared.cancel {
+        let unstopped = places(children, |child| child == Child::UnderWay { cancelled: false });
+        return match (unstopped.is_empty(), under_way) {
+            (false, _) => Step::Cancel(unstopped),
+            (true, 0) => Step::Finish(Ending::Cancelled),
+            (true, _) => Step::Stopping,
+        };
+    }
+    if missing.is_empty() {
+        return if under_way == 0 { Step::Finish(Ending::Completed) } else { Step::Wait };
+    }
+    if declared.stop_on_failure && failed {
+        return if under_way == 0 { Step::Finish(Ending::Stopped) } else { Step::Stopping };
+    }
+    if declared.suspend {
+        return Step::Suspended;
+    }
+    missing.truncate(declared.parallelism.saturating_sub(under_way));
+    if missing.is_empty() { Step::Wait } else { Step::Make(missing) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MISSING: Child = Child::Missing;
+    const RUNS: Child = Child::UnderWay { cancelled: false };
+    const STOPS: Child = Child::UnderWay { cancelled: true };
+    const GOOD: Child = Child::Ended { failed: false };
+    const BAD: Child = Child::Ended { failed: true };
+    const PLAIN: Declared =
+        Declared { parallelism: 1, stop_on_failure: false, suspend: false, cancel: false };
+
+    #[test]
+    fn runs_are_made_in_order_as_many_as_may_be_under_way() {
+        assert_eq!(decide(PLAIN, &[MISSING, MISSING]), Step::Make(vec![0]));
+        assert_eq!(decide(PLAIN, &[RUNS, MISSING]), Step::Wait);
+        assert_eq!(decide(PLAIN, &[GOOD, MISSING]), Step::Make(vec![1]), "what is done is not repeated");
+        assert_eq!(
+            decide(PLAIN, &[MISSING, GOOD]),
+            Step::Make(vec![0]),
+            "one that was deleted is made again"
+        );
+        let three = Declared { parallelism: 3, ..PLAIN };
+        assert_eq!(decide(three, &[GOOD, RUNS, MISSING, MISSING, MISSING]), Step::Make(vec![2, 3]));
+        assert_eq!(decide(PLAIN, &[GOOD, RUNS]), Step::Wait);
+        assert_eq!(decide(PLAIN, &[GOOD, BAD]), Step::Finish(Ending::Completed));
+    }
+
+    #[test]
+    fn a_run_that_failed_stops_the_others_where_that_is_declared() {
+        let stop = Declared { stop_on_failure: true, ..PLAIN };
+        assert_eq!(decide(PLAIN, &[BAD, MISSING]), Step::Make(vec![1]));
+        assert_eq!(decide(stop, &[BAD, MISSING]), Step::Finish(Ending::Stopped));
+        assert_eq!(decide(stop, &[BAD, RUNS, MISSING]), Step::Stopping, "what is under way ends");
+        assert_eq!(decide(stop, &[GOOD, BAD]), Step::Finish(Ending::Completed), "nothing is left to stop");
+    }
+
+    #[test]
+    fn a_suspended_suite_makes_no_run_and_ends_when_none_is_missing() {
+        let suspended = Declared { suspend: true, ..PLAIN };
+        assert_eq!(decide(suspended, &[RUNS, MISSING]), Step::Suspended);
+        assert_eq!(decide(suspended, &[GOOD, MISSING]), Step::Suspended);
+        assert_eq!(decide(suspended, &[GOOD, GOOD]), Step::Finish(Ending::Completed));
+    }
+
+    #[test]
+    fn a_cancelled_suite_stops_its_runs_and_ends_after_them() {
+        let cancelled = Declared { cancel: true, suspend: true, ..PLAIN };
+        assert_eq!(decide(cancelled, &[GOOD, RUNS, STOPS, MISSING]), Step::Cancel(vec![1]));
+        assert_eq!(decide(cancelled, &[GOOD, STOPS, MISSING]), Step::Stopping);
+        assert_eq!(decide(cancelled, &[GOOD, BAD, MISSING]), Step::Finish(Ending::Cancelled));
+        assert_eq!(decide(cancelled, &[MISSING]), Step::Finish(Ending::Cancelled));
+    }
+}

@@ -1,0 +1,95 @@
+//! A run that has ended, as its suite remembers it until the report: packed, since a thousand
+//! of them as they are would take more memory than the operator has. Pure.
+
+use crate::labels::CELL_WORDS;
+use dragstrip_crds::{
+    BenchmarkRun,
+    run::{RunPhase, Verdict},
+};
+use flate2::{Compression, read::DeflateDecoder, write::DeflateEncoder};
+use kube::ResourceExt;
+
+/// What is known of it.
+#[derive(Debug)]
+pub struct Ended {
+    /// Its name and its combination, for people.
+    pub words: String,
+    /// How it ended.
+    pub phase: RunPhase,
+    /// Whether it gives no numbers that may be believed.
+    pub failed: bool,
+    /// From its creation to its end, in seconds.
+    pub seconds: Option<i64>,
+    /// Names of its stored results.
+    pub results: Vec<String>,
+    packed: Vec<u8>,
+}
+
+/// Whether a run that has ended gives no numbers that may be believed.
+pub fn failed(run: &BenchmarkRun) -> bool {
+    let status = run.status.as_ref();
+    status.is_none_or(|it| it.phase != RunPhase::Succeeded || it.verdict == Some(Verdict::Invalid))
+}
+
+fn seconds(run: &BenchmarkRun) -> Option<i64> {
+    let made = run.metadata.creation_timestamp.as_ref()?.0;
+    let ended = run.status.as_ref()?.finished_at.as_ref()?.0;
+    Some(ended.duration_since(made).as_secs().max(0))
+}
+
+impl Ended {
+    /// Packs `run`.
+    pub fn of(run: &BenchmarkRun) -> serde_json::Result<Self> {
+        let mut encoder = DeflateEncoder::new(Vec::new(), Compression::fast());
+        serde_json::to_writer(&mut encoder, run)?;
+        let mut packed = encoder.finish().map_err(serde_json::Error::io)?;
+        packed.shrink_to_fit();
+        let phases = run.status.iter().flat_map(|status| &status.phases);
+        let results = phases.flat_map(|phase| &phase.repetitions);
+        let cell = run.annotations().get(CELL_WORDS).cloned().unwrap_or_default();
+        Ok(Self {
+            words: format!("{} ({cell})", run.name_any()),
+            phase: run.status.as_ref().map(|status| status.phase).unwrap_or_default(),
+            failed: failed(run),
+            seconds: seconds(run),
+            results: results.map(|one| one.config_map.clone()).collect(),
+            packed,
+        })
+    }
+
+    /// The run.
+    pub fn run(&self) -> serde_json::Result<BenchmarkRun> {
+        serde_json::from_reader(std::io::BufReader::new(DeflateDecoder::new(self.packed.as_slice())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_run_comes_back_as_it_was_and_takes_a_fraction_of_it() {
+        let run: BenchmarkRun = serde_json::from_value(json!({
+            "apiVersion": "dragstrip.dev/v1alpha1", "kind": "BenchmarkRun",
+            "metadata": {
+                "name": "s-1", "creationTimestamp": "2026-01-01T00:00:00Z",
+                "annotations": {(CELL_WORDS): "redis threads=2"}
+            },
+            "spec": {"target": {"datastoreRef": {"name": "redis"}}, "phases": []},
+            "status": {
+                "phase": "Succeeded", "verdict": "Invalid", "finishedAt": "2026-01-01T00:01:05Z",
+                "message": "waits for a node of its own; ".repeat(50)
+            }
+        }))
+        .unwrap();
+        let ended = Ended::of(&run).unwrap();
+        assert_eq!(ended.run().unwrap(), run);
+        assert_eq!(
+            (ended.words.as_str(), ended.failed, ended.seconds),
+            ("s-1 (redis threads=2)", true, Some(65))
+        );
+        let plain = serde_json::to_vec(&run).unwrap().len();
+        assert!(ended.packed.len() * 4 < plain, "{} of {plain} bytes", ended.packed.len());
+    }
+}

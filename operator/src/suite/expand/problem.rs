@@ -1,0 +1,144 @@
+//! What is wrong with a suite, in words. Pure.
+
+use std::fmt;
+
+/// What is wrong with a suite; each names the field and the remedy.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
+pub enum Problem {
+    /// Two of the same name.
+    #[error("{field} {name:?} is there twice: names are unique")]
+    Twice {
+        /// Of which there are two.
+        field: String,
+        /// Their name.
+        name: String,
+    },
+    /// A value that nothing can be called by.
+    #[error(
+        "{0} needs a name: only texts of at most 40 characters, numbers, true and false are names themselves"
+    )]
+    Nameless(String),
+    /// A value of an axis that changes nothing.
+    #[error("{0} changes nothing: give it a value, or patches")]
+    Empty(String),
+    /// A value for which there is no place.
+    #[error("{0} has a value, and its axis has no paths to put it at: name them, or give each value patches")]
+    NoPlace(String),
+    /// No JSON pointer.
+    #[error(
+        "{field}: {path:?} is no JSON pointer: it begins with / and names a field at each step, such as /phases/0/memtier/pipeline"
+    )]
+    Syntax {
+        /// Where it is written.
+        field: String,
+        /// The pointer.
+        path: String,
+    },
+    /// A pointer to what no run has.
+    #[error("{field}: a run has no field {path}: {near}")]
+    Path {
+        /// Where it is written.
+        field: String,
+        /// The pointer.
+        path: String,
+        /// What it may have been meant to be.
+        near: String,
+    },
+    /// What is the suite's to say.
+    #[error("{field}: {path} is what the suite itself decides: leave it out")]
+    Decided {
+        /// Where it is written.
+        field: String,
+        /// The field.
+        path: String,
+    },
+    /// Two axes that change the same.
+    #[error("{first} and {second} both change {path}, and only one of them would count: vary it by one")]
+    Contested {
+        /// Where the first is written.
+        first: String,
+        /// Where the second is written.
+        second: String,
+        /// What both change.
+        path: String,
+    },
+    /// An exclusion of nothing.
+    #[error("spec.exclude[{index}] leaves nothing out: {why}")]
+    NothingExcluded {
+        /// Its place in the list.
+        index: usize,
+        /// Which name is not there.
+        why: String,
+    },
+    /// Nothing is left.
+    #[error("spec.exclude leaves every combination out: nothing would be measured")]
+    AllExcluded,
+    /// More runs than are allowed.
+    #[error(
+        "{runs} runs ({how}), and spec.maxRuns is {most}: leave values out, lower repetitions, or raise maxRuns if that is meant"
+    )]
+    TooMany {
+        /// How many there would be.
+        runs: u128,
+        /// How that comes.
+        how: String,
+        /// The limit.
+        most: i32,
+    },
+    /// A value that cannot be put where it belongs.
+    #[error("{field} of {cell}: nothing can be put at {path}: {why}")]
+    Put {
+        /// Where it is written.
+        field: String,
+        /// The combination.
+        cell: String,
+        /// The pointer.
+        path: String,
+        /// What is in the way.
+        why: String,
+    },
+    /// A run that is none.
+    #[error("the run of {cell} is no BenchmarkRun: {path}: {why}")]
+    Decode {
+        /// The combination.
+        cell: String,
+        /// The field of the run.
+        path: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A run that the operator would refuse.
+    #[error("the run of {cell} cannot be measured: {why}")]
+    Refused {
+        /// The combination.
+        cell: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// Names that the digests make equal.
+    #[error("the runs of {first} and of {second} would have the same name: rename a variant or a value")]
+    SameName {
+        /// A combination.
+        first: String,
+        /// Another one.
+        second: String,
+    },
+}
+
+/// A suite that cannot be measured as declared: everything that is wrong with it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub struct Invalid(pub Vec<Problem>);
+
+/// Problems that are told in one text; what is left out is counted.
+const TOLD: usize = 10;
+
+impl fmt::Display for Invalid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let told: Vec<String> = self.0.iter().take(TOLD).map(ToString::to_string).collect();
+        f.write_str(&told.join("; "))?;
+        match self.0.len().saturating_sub(TOLD) {
+            0 => Ok(()),
+            more => write!(f, "; and {more} more"),
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! Fields of a BenchmarkRun's spec, and those whose names are near to one that is none. Pure.
+
+use dragstrip_crds::{BenchmarkRun, near};
+use jsonptr::Pointer;
+use kube::CustomResourceExt;
+use serde_json::Value;
+use std::sync::LazyLock;
+
+/// The schema of a run's spec, as far as it says which fields there are.
+pub struct Fields(Value);
+
+/// Of a run of this version.
+pub static OF_RUN: LazyLock<Fields> = LazyLock::new(Fields::of_run);
+
+/// A pointer that leads nowhere.
+pub struct Nowhere {
+    /// What it may have been meant to be, in words.
+    pub near: String,
+}
+
+/// Names that are told where none is near.
+const TOLD: usize = 12;
+
+const ANYTHING: &str = "x-kubernetes-preserve-unknown-fields";
+
+/// `schema` without what it says of values: it stays in memory.
+fn fields_alone(schema: &Value) -> Value {
+    let below = |key: &str| match (key, schema.get(key)?) {
+        ("properties", Value::Object(fields)) => {
+            Some(fields.iter().map(|(name, field)| (name.clone(), fields_alone(field))).collect())
+        }
+        (ANYTHING, anything) => Some(anything.clone()),
+        (_, values) => Some(fields_alone(values)),
+    };
+    let told = ["properties", "items", "additionalProperties", ANYTHING];
+    told.iter().filter_map(|key| Some(((*key).to_owned(), below(key)?))).collect()
+}
+
+impl Fields {
+    fn of_run() -> Self {
+        let schema = "/spec/versions/0/schema/openAPIV3Schema/properties/spec";
+        let crd = serde_json::to_value(BenchmarkRun::crd()).unwrap_or_default();
+        Self(crd.pointer(schema).map(fields_alone).unwrap_or_default())
+    }
+
+    /// Whether `path` may lead to a field, whose value another may put there.
+    pub fn find(&self, path: &Pointer) -> Result<(), Nowhere> {
+        let (mut schema, mut above) = (&self.0, String::new());
+        for token in path.tokens() {
+            let name = token.decoded();
+            if let Some(fields) = schema.get("properties").and_then(Value::as_object) {
+                let Some(field) = fields.get(name.as_ref()) else {
+                    let near = near(&name, &above, fields.keys().map(String::as_str).collect());
+                    return Err(Nowhere { near });
+                };
+                schema = field;
+            } else if let Some(items) = schema.get("items") {
+                if name != "-" && name.parse::<usize>().is_err() {
+                    let near =
+                        format!("{above} is a list: name an item by its place from 0, or - to add one");
+                    return Err(Nowhere { near });
+                }
+                schema = items;
+            } else if let Some(values @ Value::Object(_)) = schema.get("additionalProperties") {
+                schema = values;
+            } else if schema.get(ANYTHING) == Some(&Value::Bool(true)) {
+                return Ok(());
+            } else {
+                return Err(Nowhere { near: format!("{above} has no fields") });
+            }
+            above = format!("{above}/{}", token.encoded());
+        }
+        Ok(())
+    }
+}
+
+/// Which of the `fields` below the pointer `above` is meant by `name`.
+fn near(name: &str, above: &str, mut fields: Vec<&str>) -> String {
+    let wanted = name.to_lowercase();
+    let begins = fields.iter().copied().filter(|field| field.to_lowercase().starts_with(&wanted));
+    let mut close = near::near(name, fields.iter().copied());
+    for field in begins {
+        if !close.contains(&field) {
+            close.push(field);
+        }
+    }
+    let close: Vec<String> = close.iter().take(3).map(|field| format!("{above}/{field}")).collect();
+    if close.is_empty() {
+        fields.sort_unstable();
+        let more = if fields.len() > TOLD { ", ..." } else { "" };
+        fields.truncate(TOLD);
+        let above = if above.is_empty() { "/" } else { above };
+        return format!("below {above} there are {}{more}", fields.join(", "));
+    }
+    format!("did you mean {}?", close.join(" or "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(path: &str) -> String {
+        let found = OF_RUN.find(Pointer::parse(path).unwrap());
+        found.err().map(|nowhere| nowhere.near).unwrap_or_default()
+    }
+
+    #[test]
+    fn what_a_run_has_is_found_at_every_depth() {
+        for path in [
+            "/phases/0/memtier/pipeline",
+            "/phases/-",
+            "/target/datastore/threads",
+            "/target/datastore/resources/limits/cpu",
+            "/clients/pods",
+            "/clients/pod/annotations/sidecar.istio.io~1inject",
+        ] {
+            assert_eq!(told(path), "", "{path} is a field of a run");
+        }
+    }
+
+    #[test]
+    fn a_misspelt_field_is_told_with_those_that_are_near_at_its_depth() {
+        assert_eq!(told("/phases/0/memtier/pipelin"), "did you mean /phases/0/memtier/pipeline?");
+        assert_eq!(told("/phases/0/memTier/pipeline"), "did you mean /phases/0/memtier?");
+        assert!(told("/phase/0").contains("/phases"), "{}", told("/phase/0"));
+    }
+
+    #[test]
+    fn a_field_that_is_like_none_is_told_with_what_there_is() {
+        let far = told("/target/xyz");
+        assert_eq!(far, "below /target there are datastore, datastoreRef, external");
+        assert!(told("/phases/first/memtier").contains("/phases is a list"), "{}", told("/phases/first"));
+        assert_eq!(told("/phases/0/memtier/pipeline/deep"), "/phases/0/memtier/pipeline has no fields");
+    }
+}

@@ -1,0 +1,339 @@
+//! What a suite's status says. [`publish`] needs the client, the rest is pure: derived on
+//! every pass from what exists.
+
+use super::{
+    Error,
+    decide::{Child, Ending, Step},
+    ended::Ended,
+    expand::Plan,
+    known::Known,
+    report::Report,
+    validate::Invalid,
+};
+use crate::{
+    cluster::apply::{StatusWrite, apply_status},
+    context::Context,
+    labels::SUITE_MANAGER,
+};
+use dragstrip_crds::{
+    BenchmarkSuite, BenchmarkSuiteStatus,
+    conditions::types::{COMPLETE, PASSED},
+    conditions::{self, Finding},
+    run::RunPhase,
+    suite::{BaselineStatus, RowStatus, SuitePhase, SuiteProgress},
+    thresholds::MetricName,
+};
+use dragstrip_report::document::{Document, Row};
+use dragstrip_results::result::TOTAL;
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::ResourceExt;
+
+/// Rows of the table that the status has.
+const ROWS: usize = 32;
+/// Thresholds that the status tells of.
+const THRESHOLDS: usize = 64;
+/// Differences to the baseline that the status tells of.
+const DIFFERENCES: usize = 16;
+/// Names and rows that a message tells.
+const NAMED: usize = 5;
+
+fn count(number: usize) -> i32 {
+    i32::try_from(number).unwrap_or(i32::MAX)
+}
+
+/// How far the runs have come; the rest will take as long as those that have ended `took`, in
+/// seconds.
+pub fn progress(states: &[Child], took: &[i64], parallelism: usize) -> SuiteProgress {
+    let of = |wanted: fn(&Child) -> bool| states.iter().filter(|child| wanted(child)).count();
+    let done = of(|child| matches!(child, Child::Ended { .. }));
+    let runs = i64::try_from(took.len()).unwrap_or(1);
+    let left = i64::try_from(states.len() - done).unwrap_or(i64::MAX);
+    let at_once = i64::try_from(parallelism.max(1)).unwrap_or(1);
+    let seconds_left = (runs > 0).then(|| (took.iter().sum::<i64>() / runs).saturating_mul(left) / at_once);
+    SuiteProgress {
+        done: count(done),
+        total: count(states.len()),
+        running: count(of(|child| matches!(child, Child::UnderWay { .. }))),
+        failed: count(of(|child| *child == Child::Ended { failed: true })),
+        seconds_left,
+    }
+}
+
+fn mean(row: &Row) -> Option<f64> {
+    row.spread.as_ref().map(|spread| spread.mean)
+}
+
+/// The throughput of each combination and phase: of all operations together, and of each
+/// where they ran one after the other.
+pub fn rows(document: &Document) -> Vec<RowStatus> {
+    let same = |one: &Row, other: &Row| {
+        (&one.cell, &one.phase, &one.operation) == (&other.cell, &other.phase, &other.operation)
+    };
+    let (rate, p99) = (MetricName::OperationsPerSecond.to_string(), MetricName::P99Milliseconds.to_string());
+    let rates: Vec<&Row> = document.rows.iter().filter(|row| row.metric == rate).collect();
+    let has_total = |row: &Row| {
+        rates
+            .iter()
+            .any(|other| other.operation == TOTAL && (&other.cell, &other.phase) == (&row.cell, &row.phase))
+    };
+    let shown = rates.iter().filter(|row| row.operation == TOTAL || !has_total(row));
+    let status = |row: &&Row| {
+        let latency = document.rows.iter().find(|other| other.metric == p99 && same(row, other));
+        RowStatus {
+            cell: row.cell.label(&document.axes),
+            phase: row.phase.clone(),
+            operation: row.operation.clone(),
+            metric: MetricName::OperationsPerSecond,
+            spread: row.spread,
+            p99_milliseconds: latency.and_then(mean),
+            ratio: row.comparison.as_ref().map(|comparison| comparison.ratio),
+            comparison: row.comparison.as_ref().map(|comparison| comparison.verdict),
+            verdict: row.verdict,
+        }
+    };
+    shown.map(status).collect()
+}
+
+/// What the `document` shows, put into `status`.
+pub fn show(status: &mut BenchmarkSuiteStatus, document: &Document) {
+    let mut rows = rows(document);
+    let rate = |row: &&RowStatus| row.spread.as_ref().map_or(f64::NAN, |spread| spread.mean);
+    let measured = || rows.iter().filter(|row| row.spread.is_some());
+    status.best = measured().max_by(|a, b| rate(a).total_cmp(&rate(b))).cloned();
+    status.worst = measured().min_by(|a, b| rate(a).total_cmp(&rate(b))).cloned();
+    rows.truncate(ROWS);
+    status.rows = rows;
+    status.baseline = document.baseline.as_ref().map(|baseline| {
+        let beyond = baseline.differences.iter().filter(|difference| !difference.varied);
+        let told = |difference: &dragstrip_report::document::Difference| {
+            format!("{}: {} instead of {}", difference.fact, difference.here, difference.baseline)
+        };
+        BaselineStatus {
+            name: baseline.name.clone(),
+            differences: beyond.take(DIFFERENCES).map(told).collect(),
+        }
+    });
+    status.thresholds.clone_from(&document.thresholds);
+    status.thresholds.sort_by_key(|threshold| threshold.met);
+    status.thresholds.truncate(THRESHOLDS);
+}
+
+fn some(names: &[String]) -> String {
+    let more = names.len().saturating_sub(NAMED);
+    let told = names.iter().take(NAMED).cloned().collect::<Vec<_>>().join("; ");
+    if more == 0 { told } else { format!("{told}; and {more} more") }
+}
+
+/// Everything that keeps a suite from having passed: reason and message.
+fn obstacles(known: &Known, report: &Report) -> Vec<(&'static str, String)> {
+    let names = |wanted: &dyn Fn(&Ended) -> bool| -> Vec<String> {
+        known.ended.values().filter(|run| wanted(run)).map(|run| run.words.clone()).collect()
+    };
+    let broken = names(&|run| run.phase != RunPhase::Succeeded);
+    let invalid = names(&|run| run.phase == RunPhase::Succeeded && run.failed);
+    let missed = report.document.thresholds.iter().filter(|threshold| !threshold.met);
+    let missed: Vec<String> = missed
+        .map(|threshold| {
+            let cell = threshold.cell.as_ref().map(|cell| format!("{cell}, ")).unwrap_or_default();
+            format!("{cell}{} {}: {}", threshold.phase, threshold.operation, threshold.message)
+        })
+        .collect();
+    let told = |reason, what: &str, names: Vec<String>| {
+        (!names.is_empty()).then(|| (reason, format!("{} {what}: {}", names.len(), some(&names))))
+    };
+    let baseline = report.baseline_trouble.as_ref();
+    [
+        told("RunsFailed", "runs did not succeed", broken),
+        told("InvalidRuns", "runs are Invalid", invalid),
+        baseline.map(|why| ("BaselineMissing", format!("nothing to compare with: {why}"))),
+        told("ThresholdMissed", "thresholds are not met", missed),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+/// Whether a suite that ended so has passed.
+fn passed(ending: Ending, known: &Known, report: &Report) -> Finding {
+    let obstacles = obstacles(known, report);
+    let message = obstacles.iter().map(|(_, message)| message.as_str()).collect::<Vec<_>>().join(". ");
+    match (ending, obstacles.first()) {
+        (Ending::Cancelled, _) => Finding::no(PASSED, "Cancelled", "the suite was cancelled before its end"),
+        (_, Some((reason, _))) => Finding::no(PASSED, reason, message),
+        (Ending::Stopped, None) => Finding::no(PASSED, "Stopped", "no further run was made"),
+        (Ending::Completed, None) if report.document.thresholds.is_empty() => {
+            Finding::yes(PASSED, "RunsSucceeded", "every run succeeded, and none is Invalid")
+        }
+        (Ending::Completed, None) => Finding::yes(
+            PASSED,
+            "ThresholdsMet",
+            "every run succeeded, none is Invalid, and all thresholds are met",
+        ),
+    }
+}
+
+/// Writes into `status` that the suite has ended.
+pub fn end(
+    status: &mut BenchmarkSuiteStatus,
+    old: &BenchmarkSuiteStatus,
+    phase: SuitePhase,
+    message: String,
+    now: Timestamp,
+) {
+    status.phase = phase;
+    status.finished_at = old.finished_at.clone().or(Some(Time(now)));
+    let generation = status.observed_generation.unwrap_or(0);
+    let complete = Finding::yes(
+        COMPLETE,
+        if phase == SuitePhase::Succeeded { "Completed" } else { "Ended" },
+        message.clone(),
+    );
+    status.conditions = conditions::upsert(&status.conditions, &[complete], generation, now);
+    status.message = Some(message);
+}
+
+/// The status of a suite nothing can be made of. One with a schedule may still be changed.
+pub fn of_invalid(
+    suite: &BenchmarkSuite,
+    old: &BenchmarkSuiteStatus,
+    invalid: &Invalid,
+    now: Timestamp,
+) -> BenchmarkSuiteStatus {
+    let generation = suite.metadata.generation.unwrap_or(0);
+    let message = invalid.to_string();
+    let mut findings = vec![Finding::no(PASSED, "Invalid", message.clone())];
+    let ends = suite.spec.schedule.is_none();
+    if ends {
+        findings.push(Finding::yes(COMPLETE, "Invalid", message.clone()));
+    }
+    BenchmarkSuiteStatus {
+        observed_generation: Some(generation),
+        phase: SuitePhase::Failed,
+        message: Some(message),
+        finished_at: ends.then_some(Time(now)),
+        conditions: conditions::upsert(&old.conditions, &findings, generation, now),
+        next_scheduled_at: None,
+        ..old.clone()
+    }
+}
+
+/// What a suite under way says.
+pub fn of_step(
+    suite: &BenchmarkSuite,
+    old: &BenchmarkSuiteStatus,
+    plan: &Plan,
+    (states, known): (&[Child], &Known),
+    step: &Step,
+    now: Timestamp,
+) -> BenchmarkSuiteStatus {
+    let took: Vec<i64> = known.ended.values().filter_map(|run| run.seconds).collect();
+    let parallelism = usize::try_from(suite.spec.parallelism).unwrap_or(1);
+    let progress = progress(states, &took, parallelism);
+    let begun = states.iter().any(|child| *child != Child::Missing);
+    let so_far =
+        format!("{} of {} runs are done, {} under way", progress.done, plan.order.len(), progress.running);
+    let (phase, message) = match step {
+        Step::Suspended => (SuitePhase::Suspended, format!("suspended: {so_far}")),
+        Step::Cancel(_) => (SuitePhase::Running, format!("cancelled: {so_far}")),
+        Step::Stopping => (SuitePhase::Running, format!("no further run is made: {so_far}")),
+        _ if begun => (SuitePhase::Running, so_far),
+        _ => (SuitePhase::Pending, so_far),
+    };
+    let generation = suite.metadata.generation.unwrap_or(0);
+    let findings = [
+        Finding::no(COMPLETE, "UnderWay", "not every run has ended"),
+        Finding::unknown(PASSED, "UnderWay", "not every run has ended"),
+    ];
+    BenchmarkSuiteStatus {
+        observed_generation: Some(generation),
+        phase,
+        message: Some(message),
+        progress: Some(progress),
+        started_at: old.started_at.clone().or(begun.then_some(Time(now))),
+        rows: old.rows.clone(),
+        best: old.best.clone(),
+        worst: old.worst.clone(),
+        baseline: old.baseline.clone(),
+        conditions: conditions::upsert(&old.conditions, &findings, generation, now),
+        ..BenchmarkSuiteStatus::default()
+    }
+}
+
+/// What a suite says that ended so, with this report.
+pub fn of_end(
+    mut status: BenchmarkSuiteStatus,
+    old: &BenchmarkSuiteStatus,
+    ending: Ending,
+    (known, report): (&Known, &Report),
+    now: Timestamp,
+) -> BenchmarkSuiteStatus {
+    show(&mut status, &report.document);
+    status.report.clone_from(&report.stored);
+    let passed = passed(ending, known, report);
+    let progress = status.progress.unwrap_or_default();
+    let how = if passed.status == Some(true) {
+        "passed".to_owned()
+    } else {
+        format!("did not pass: {}", passed.message)
+    };
+    let (phase, message) = match ending {
+        Ending::Completed => {
+            (SuitePhase::Succeeded, format!("{} runs have ended; the suite {how}", progress.done))
+        }
+        Ending::Stopped => (
+            SuitePhase::Failed,
+            format!(
+                "stopped after {} of {} runs (onFailure: Stop): {}",
+                progress.done, progress.total, passed.message
+            ),
+        ),
+        Ending::Cancelled => {
+            (SuitePhase::Cancelled, format!("cancelled after {} of {} runs", progress.done, progress.total))
+        }
+    };
+    let generation = status.observed_generation.unwrap_or(0);
+    status.conditions = conditions::upsert(&status.conditions, &[passed], generation, now);
+    end(&mut status, old, phase, message, now);
+    status
+}
+
+/// The event that a change of status deserves: whether it warns, and its reason.
+fn announcement(old: &BenchmarkSuiteStatus, new: &BenchmarkSuiteStatus) -> Option<(bool, &'static str)> {
+    if old.phase == new.phase && old.observed_generation.is_some() {
+        return None;
+    }
+    match new.phase {
+        SuitePhase::Running if old.started_at.is_none() => Some((false, "Started")),
+        SuitePhase::Succeeded => Some((!conditions::holds(&new.conditions, PASSED, None), "Succeeded")),
+        SuitePhase::Failed => Some((true, "Failed")),
+        SuitePhase::Cancelled => Some((false, "Cancelled")),
+        SuitePhase::Suspended => Some((false, "Suspended")),
+        _ => None,
+    }
+}
+
+/// Writes `status`, and announces what deserves it.
+pub async fn publish(
+    ctx: &Context,
+    suite: &BenchmarkSuite,
+    old: &BenchmarkSuiteStatus,
+    status: &BenchmarkSuiteStatus,
+) -> Result<StatusWrite, Error> {
+    if old == status {
+        return Ok(StatusWrite::Done);
+    }
+    let written = apply_status(&ctx.client, &ctx.own_writes, SUITE_MANAGER, suite, status).await;
+    let written = written.map_err(Error::Write)?;
+    if written == StatusWrite::Done && old.phase != status.phase {
+        let (name, namespace, message) = (suite.name_any(), suite.namespace(), status.message.as_deref());
+        tracing::info!(suite = name, namespace, phase = %status.phase, message, "suite");
+    }
+    if written == StatusWrite::Done
+        && let Some((warning, reason)) = announcement(old, status)
+    {
+        let note = status.message.clone().unwrap_or_default();
+        ctx.announcer.publish(suite, warning, reason, "Reconcile", &note).await;
+    }
+    Ok(written)
+}

@@ -1,0 +1,169 @@
+/**
+ * Looks at the sample pages with Chromium, as people do: npm test, with the directory of the pages in PAGES.
+ * `make test-report-page` writes them and calls this.
+ */
+
+import assert from "node:assert/strict";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+import { pathToFileURL } from "node:url";
+import { chromium } from "playwright-core";
+
+const pages = process.env.PAGES;
+if (!pages) throw new Error("PAGES must name the directory of the sample pages");
+const NAMES = ["suite", "matrix", "search", "memory", "hostile", "large", "empty"];
+const PHONE = { width: 360, height: 780 };
+
+let browser;
+before(async () => {
+  browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: ["--no-sandbox"] });
+});
+after(() => browser?.close());
+
+/** Opens a page and hands it to `look`; it may ask for nothing and complain of nothing. */
+async function look(name, options, look) {
+  const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, ...options });
+  try {
+    const page = await context.newPage();
+    const address = pathToFileURL(join(pages, `${name}.html`)).href;
+    const wrong = [];
+    page.on("request", (request) => request.url() !== address && wrong.push(`asked for ${request.url()}`));
+    page.on("console", (message) => wrong.push(`console: ${message.text()}`));
+    page.on("pageerror", (error) => wrong.push(`error: ${error.message}`));
+    page.on("dialog", (dialog) => (wrong.push(`dialog: ${dialog.message()}`), dialog.dismiss()));
+    await page.goto(address);
+    await look(page);
+    assert.deepEqual(wrong, [], `${name} asked for something or complained`);
+  } finally {
+    await context.close();
+  }
+}
+
+const overflow = (page) => page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
+
+test("every page fits a phone, asks for nothing, and its charts can be read there", async () => {
+  for (const name of NAMES) {
+    await look(name, { viewport: PHONE }, async (page) => {
+      assert.equal(await overflow(page), 0, `${name} is wider than the phone`);
+      const charts = await page.$$eval("svg", (all) =>
+        all.map((svg) => {
+          const { width, height } = svg.getBoundingClientRect();
+          const sizes = [...svg.querySelectorAll("text")].map((text) => (parseFloat(getComputedStyle(text).fontSize) * width) / svg.viewBox.baseVal.width);
+          return { width, height, text: Math.min(...sizes), drawn: svg.querySelectorAll("polyline, rect:not(.spot)").length, wrong: /NaN|Infinity|undefined/.test(svg.outerHTML) };
+        }),
+      );
+      for (const chart of charts) {
+        assert.ok(chart.width > 200 && chart.height > 60 && chart.drawn > 0, `${name} has an empty chart: ${JSON.stringify(chart)}`);
+        assert.ok(chart.text >= 10, `${name} has text of ${chart.text} px on a phone`);
+        assert.ok(!chart.wrong, `${name} has a coordinate that is no number`);
+      }
+    });
+  }
+});
+
+test("each kind of chart is where its data are", async () => {
+  const sections = { suite: ["bars", "latency", "seconds"], search: ["saturation", "latency", "seconds"], matrix: ["bars"] };
+  for (const [name, ids] of Object.entries(sections)) {
+    await look(name, {}, async (page) => {
+      for (const id of ids) assert.ok((await page.locator(`#${id} svg`).count()) > 0, `${name} has no chart in ${id}`);
+    });
+  }
+  await look("matrix", {}, async (page) => {
+    const shades = await page.$$eval("#matrices table:first-of-type td", (cells) => cells.map((cell) => getComputedStyle(cell).backgroundColor));
+    assert.ok(new Set(shades).size > 10, "a matrix of 25 has few shades");
+  });
+});
+
+test("a click, or the keyboard, sorts a table, and says so", async () => {
+  await look("suite", {}, async (page) => {
+    const head = page.locator("#results th", { hasText: "Ops/s" });
+    const column = await head.evaluate((cell) => cell.cellIndex);
+    const values = () => page.$$eval("#results tbody tr", (rows, at) => rows.map((row) => parseFloat(row.cells[at].textContent.replaceAll(",", ""))), column);
+    await head.getByRole("button").click();
+    const upwards = await values();
+    assert.equal(await head.getAttribute("aria-sort"), "ascending");
+    assert.deepEqual(upwards, upwards.toSorted((left, right) => left - right), "not ascending");
+    await head.getByRole("button").press("Enter");
+    assert.equal(await head.getAttribute("aria-sort"), "descending");
+    assert.deepEqual(await values(), upwards.toReversed(), "not descending");
+  });
+  await look("memory", {}, async (page) => {
+    await page.locator("#memory th", { hasText: "Used" }).getByRole("button").click();
+    const first = await page.locator("#memory tbody tr").first().textContent();
+    assert.match(first, /dragonfly/, "the least memory is not first");
+  });
+  await look("matrix", {}, async (page) => {
+    const head = page.locator("#results th", { hasText: "value" });
+    await head.getByRole("button").click();
+    const values = await page.$$eval("#results tbody tr", (rows) => rows.map((row) => row.cells[2].textContent));
+    assert.deepEqual([...new Set(values)], ["8 B", "64 B", "512 B", "4 KiB", "32 KiB"], "an axis is not sorted as it was declared");
+  });
+});
+
+test("a filter by phase and by metric leaves what was asked for", async () => {
+  await look("suite", {}, async (page) => {
+    await page.locator("#results").getByLabel("Show only this Phase").selectOption("read");
+    assert.equal(await page.locator("#results tbody tr:visible").count(), 16);
+    await page.locator("#figures summary").click();
+    await page.locator("#figures").getByLabel("Show only this Metric").selectOption("p99 ms");
+    assert.equal(await page.locator("#figures tbody tr:visible").count(), 32);
+  });
+});
+
+test("an Invalid measurement is struck out, with its reason on hover and in text", async () => {
+  await look("suite", {}, async (page) => {
+    const struck = page.locator("#results s").first();
+    assert.match(await struck.evaluate((cell) => getComputedStyle(cell).textDecorationLine), /line-through/);
+    assert.match(await struck.getAttribute("title"), /evicted/);
+    const row = page.locator("#results tr", { has: page.locator("s") }).first();
+    assert.match(await row.innerText(), /✗ 1 of 3 Invalid[\s\S]*evicted/);
+  });
+});
+
+test("text stands out against what is behind it, by day and in the dark", async () => {
+  for (const colorScheme of ["light", "dark"]) {
+    for (const name of ["suite", "matrix"]) {
+      await look(name, { colorScheme }, async (page) => {
+        const dark = await page.evaluate(() => getComputedStyle(document.body).backgroundColor.match(/\d+/g).every((part) => part < 60));
+        assert.equal(dark, colorScheme === "dark", `the page is not ${colorScheme}`);
+        for (const { what, contrast } of await page.evaluate(contrasts)) {
+          assert.ok(contrast >= 4.5, `${name}, ${colorScheme}: ${what} has a contrast of ${contrast.toFixed(2)}`);
+        }
+      });
+    }
+  }
+});
+
+/** In the page: the contrast, by WCAG, of one text of each kind. */
+function contrasts() {
+  const parse = (colour) => {
+    const [red, green, blue, alpha = 1] = colour.match(/[\d.]+/g).map(Number);
+    return { rgb: [red, green, blue], alpha };
+  };
+  const behind = (element) => {
+    const layers = [];
+    for (let each = element; each; each = each.parentElement) layers.push(parse(getComputedStyle(each).backgroundColor));
+    return layers.reverse().reduce((below, { rgb, alpha }) => below.map((part, at) => part * (1 - alpha) + rgb[at] * alpha), [255, 255, 255]);
+  };
+  const luminance = (rgb) => {
+    const [red, green, blue] = rgb.map((part) => (part / 255 <= 0.04045 ? part / 255 / 12.92 : ((part / 255 + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
+  };
+  const contrast = (element) => {
+    const style = getComputedStyle(element);
+    const [light, dark] = [luminance(parse(element instanceof SVGElement ? style.fill : style.color).rgb), luminance(behind(element))].sort((left, right) => right - left);
+    return (light + 0.05) / (dark + 0.05);
+  };
+  const kinds = ["h1", ".finding", ".rests", ".note", ".tag.good", ".tag.fair", ".tag.bad", ".up", ".even", "td b", "td small", "td s", "thead th", "nav a", "figcaption span", "svg .fmuted", "svg .fink", "dt", "summary", ".heat td"];
+  return kinds.flatMap((kind) => [...document.querySelectorAll(kind)].slice(0, 40).map((element) => ({ what: `${kind} "${element.textContent.slice(0, 20)}"`, contrast: contrast(element) })));
+}
+
+test("the page reads without its script, and on paper", async () => {
+  await look("suite", { javaScriptEnabled: false }, async (page) => {
+    assert.equal(await page.locator("#results tbody tr").count(), 32);
+    assert.equal(await page.locator("form, button").count(), 0, "there are controls that do nothing");
+    await page.emulateMedia({ media: "print" });
+    assert.equal(await page.locator("nav").isVisible(), false, "links are printed");
+    assert.equal(await page.locator("#results .box").evaluate((box) => getComputedStyle(box).overflowX), "visible", "paper cannot be scrolled");
+  });
+});

@@ -1,0 +1,396 @@
+use super::*;
+use crate::{document::Row, published};
+use dragstrip_crds::{run::Verdict, suite::ComparisonVerdict};
+use serde_json::{Value, json};
+
+/// A run that measured `read` with one operation at these rates and latencies.
+fn run(name: &str, server: &str, rates: &[f64], p99: f64) -> BenchmarkRun {
+    let spread = dragstrip_results::statistics::spread(rates);
+    let operation = |name: &str| {
+        json!({
+            "operation": name, "count": 1000, "operationsPerSecond": spread, "bytesPerSecond": 2_500_000.0,
+            "hits": 9, "misses": 1, "errors": 0,
+            "latencyMilliseconds": {"mean": p99 / 2.0, "p50": p99 / 3.0, "p99": p99, "p999": p99 * 2.0}
+        })
+    };
+    let repetition = |(index, rate): (usize, &f64)| {
+        json!({"repetition": index + 1, "configMap": "c", "windowSeconds": 10.0, "operationsPerSecond": rate,
+            "p99Milliseconds": p99, "clientCpus": 1.0, "verdict": "Valid"})
+    };
+    let repetitions: Vec<Value> = rates.iter().enumerate().map(repetition).collect();
+    serde_json::from_value(json!({
+        "apiVersion": "dragstrip.dev/v1alpha1", "kind": "BenchmarkRun", "metadata": {"name": name},
+        "spec": {
+            "target": {"external": {"address": format!("{server}:6379")}}, "repetitions": rates.len(),
+            "phases": [{"name": "read", "memtier": {"ratio": "0:1", "testTime": "10s"}}],
+            "timeout": "30m"
+        },
+        "status": {
+            "phase": "Succeeded", "verdict": "Valid",
+            "startedAt": "2026-01-01T00:00:00Z", "finishedAt": "2026-01-01T00:00:30Z",
+            "target": {"name": server, "observed": {"engine": "Redis", "version": server, "threads": 2,
+                "clusterEnabled": false, "loading": false, "runId": "", "usedMemoryBytes": 0}},
+            "phases": [{"name": "read", "tool": {"name": "memtier", "version": "2.1.4"}, "verdict": "Valid",
+                "operations": [operation("GET"), operation("TOTAL")], "repetitions": repetitions}]
+        }
+    }))
+    .unwrap()
+}
+
+fn entry(variant: &str, values: &[&str], repetition: u32, run: BenchmarkRun) -> Entry {
+    let cell = Cell {
+        variant: variant.to_owned(),
+        values: values.iter().map(|value| (*value).to_owned()).collect(),
+    };
+    Entry { cell, repetition, run, results: Vec::new() }
+}
+
+/// Three runs of a combination.
+fn three(variant: &str, values: &[&str], rates: [f64; 3], p99: f64) -> Vec<Entry> {
+    let one = |(index, rate): (usize, f64)| {
+        let name = format!("s-{variant}-{}-{}", values.join("-"), index + 1);
+        let repetition = u32::try_from(index).unwrap() + 1;
+        entry(variant, values, repetition, run(&name, variant, &[rate], p99 + 0.001 * f64::from(repetition)))
+    };
+    rates.into_iter().enumerate().map(one).collect()
+}
+
+fn axis(name: &str, values: &[&str]) -> AxisHead {
+    AxisHead { name: name.to_owned(), values: values.iter().map(|value| (*value).to_owned()).collect() }
+}
+
+/// Two variants, one axis, three runs each, a baseline and thresholds.
+pub(crate) fn suite_input() -> Input {
+    let entries = [
+        three("valkey-8", &["1"], [112_000.0, 113_000.0, 111_000.0], 0.9),
+        three("redis-7", &["1"], [100_000.0, 101_000.0, 99_000.0], 1.0),
+        three("redis-7", &["10"], [500_000.0, 505_000.0, 495_000.0], 2.0),
+        three("valkey-8", &["10"], [501_000.0, 499_500.0, 503_000.0], 2.0),
+    ];
+    Input {
+        title: "engines".to_owned(),
+        variants: ["redis-7", "valkey-8"]
+            .map(|name| VariantHead { name: name.to_owned(), note: None })
+            .to_vec(),
+        axes: vec![axis("pipeline", &["1", "10"])],
+        entries: entries.into_iter().flatten().collect(),
+        baseline: Some(BaselineInput::Variant("redis-7".to_owned())),
+        thresholds: serde_json::from_value(json!([
+            {"metric": "P99Milliseconds", "maximum": "1.5"},
+            {"metric": "OperationsPerSecond", "minimum": "0.95", "relativeTo": "Baseline"}
+        ]))
+        .unwrap(),
+        compare_anyway: false,
+    }
+}
+
+pub(crate) fn suite() -> Document {
+    build(suite_input())
+}
+
+/// One variant, two axes, one run each.
+pub(crate) fn two_axes() -> Document {
+    let sizes = ["8", "64"];
+    let pairs = sizes.iter().flat_map(|key| sizes.iter().map(move |value| (*key, *value)));
+    let entries = pairs.enumerate().map(|(index, (key, value))| {
+        let rate = 200_000.0 - 10_000.0 * index as f64;
+        entry("dragonfly", &[key, value], 1, run(&format!("m-{index}"), "dragonfly", &[rate], 0.5))
+    });
+    build(Input {
+        title: "sizes".to_owned(),
+        axes: vec![axis("key", &sizes), axis("value", &sizes)],
+        entries: entries.collect(),
+        ..Input::default()
+    })
+}
+
+/// Three runs, the second of which failed.
+pub(crate) fn invalid_run() -> Document {
+    let mut entries = three("redis-7", &[], [100_000.0, 90_000.0, 102_000.0], 1.0);
+    let status = entries[1].run.status.as_mut().unwrap();
+    status.phase = dragstrip_crds::run::RunPhase::Failed;
+    status.verdict = Some(Verdict::Invalid);
+    status.failure =
+        serde_json::from_value(json!({"step": "Tool", "message": "memtier exited with 1"})).unwrap();
+    build(Input { title: "flawed".to_owned(), entries, ..Input::default() })
+}
+
+/// Backends one after the other, as the article about BullMQ has them.
+pub(crate) fn bullmq() -> Document {
+    let rows = [
+        ("global-locks", 7_697.0, "--default_lua_flags=allow-undeclared-keys"),
+        ("hashtag-locks", 17_403.0, "--lock_on_hashtags"),
+        ("round-robin", 253_075.0, "--shard_round_robin_prefix=queue"),
+    ];
+    let head = |(name, _, note): &(&str, f64, &str)| VariantHead {
+        name: (*name).to_owned(),
+        note: Some((*note).to_owned()),
+    };
+    build(Input {
+        title: "bullmq".to_owned(),
+        variants: rows.iter().map(head).collect(),
+        entries: rows
+            .iter()
+            .map(|(name, rate, _)| entry(name, &[], 1, run(name, name, &[*rate], 1.0)))
+            .collect(),
+        baseline: Some(BaselineInput::Variant("global-locks".to_owned())),
+        ..Input::default()
+    })
+}
+
+fn row<'a>(document: &'a Document, variant: &str, values: &[&str], metric: &str) -> &'a Row {
+    let same = |row: &&Row| {
+        row.cell.variant == variant
+            && row.cell.values == values
+            && row.metric == metric
+            && row.operation == "GET"
+    };
+    document.rows.iter().find(same).unwrap_or_else(|| panic!("no {variant} {values:?} {metric}"))
+}
+
+const RATE: &str = "OperationsPerSecond";
+
+#[test]
+fn each_run_is_one_measurement_and_rows_have_the_declared_order() {
+    let document = suite();
+    let cells: Vec<String> =
+        crate::layout::cells(&document).iter().map(|cell| cell.label(&document.axes)).collect();
+    assert_eq!(
+        cells,
+        ["redis-7 pipeline=1", "redis-7 pipeline=10", "valkey-8 pipeline=1", "valkey-8 pipeline=10"]
+    );
+    let rate = row(&document, "redis-7", &["1"], RATE);
+    let spread = rate.spread.unwrap();
+    assert_eq!((spread.repetitions, spread.mean, spread.standard_deviation), (3, 100_000.0, Some(1_000.0)));
+    let numbers: Vec<u32> = rate.samples.iter().map(|sample| sample.repetition).collect();
+    assert_eq!(numbers, [1, 2, 3]);
+}
+
+#[test]
+fn combinations_are_compared_with_the_baselines_of_the_same_values() {
+    let document = suite();
+    let better = row(&document, "valkey-8", &["1"], RATE).comparison.as_ref().unwrap();
+    assert_eq!((better.verdict, better.baseline), (ComparisonVerdict::Better, 100_000.0), "{better:?}");
+    assert!((better.ratio.mid - 1.12).abs() < 1e-9 && better.ratio.low > 1.0, "{better:?}");
+    let same = row(&document, "valkey-8", &["10"], RATE).comparison.as_ref().unwrap();
+    assert_eq!(same.verdict, ComparisonVerdict::Same, "{same:?}");
+    let own = row(&document, "redis-7", &["1"], RATE);
+    assert_eq!((&own.comparison, &own.uncompared), (&None, &None), "a baseline is not compared with itself");
+    let p99 = row(&document, "valkey-8", &["1"], "P99Milliseconds").comparison.as_ref().unwrap();
+    assert_eq!(p99.verdict, ComparisonVerdict::Better, "less latency is better: {p99:?}");
+}
+
+#[test]
+fn a_run_alone_has_its_repetitions_as_measurements() {
+    let document = build(Input {
+        title: "alone".to_owned(),
+        entries: vec![entry("a", &[], 1, run("a", "redis", &[100.0, 110.0, 120.0], 1.0))],
+        ..Input::default()
+    });
+    let rate = row(&document, "a", &[], RATE);
+    assert_eq!((rate.samples.len(), rate.spread.unwrap().mean), (3, 110.0));
+    assert!(rate.spread.unwrap().confidence95.is_some());
+    let p50 = row(&document, "a", &[], "P50Milliseconds");
+    assert_eq!(p50.samples.len(), 1, "the status has the median of all repetitions together alone");
+    assert!(document.notes.iter().any(|note| note.contains("share a server")), "{:?}", document.notes);
+}
+
+#[test]
+fn stored_results_give_every_figure_of_every_repetition_and_curves() {
+    let mut result: RepetitionResult =
+        serde_json::from_str(include_str!("../../../bench-jobs/results/tests/two-pods.json")).unwrap();
+    result.phase = "read".to_owned();
+    let mut one = entry("a", &[], 1, run("a", "redis", &[100.0, 110.0], 1.0));
+    let operation = result.operations[0].operation.clone();
+    let second = RepetitionResult { repetition: result.repetition + 1, ..result.clone() };
+    one.results = vec![second, result];
+    let document = build(Input { title: "alone".to_owned(), entries: vec![one], ..Input::default() });
+    let of = |metric: &str| {
+        let row = document.rows.iter().find(|row| row.operation == operation && row.metric == metric);
+        row.map(|row| row.samples.iter().map(|sample| sample.repetition).collect::<Vec<_>>())
+    };
+    assert_eq!(of(RATE), Some(vec![1, 2]));
+    let curves = &document.runs[0].curves;
+    let rising =
+        |points: &[(f64, f64)]| points.windows(2).all(|pair| pair[0].0 < pair[1].0 && pair[0].1 <= pair[1].1);
+    assert!(curves.iter().all(|curve| rising(&curve.points)), "{curves:?}");
+}
+
+#[test]
+fn invalid_measurements_are_kept_and_are_in_no_mean() {
+    let document = invalid_run();
+    let rate = row(&document, "redis-7", &[], RATE);
+    assert_eq!((rate.samples.len(), rate.spread.unwrap().mean), (3, 101_000.0));
+    assert_eq!((rate.samples[1].verdict, rate.verdict), (Some(Verdict::Invalid), Some(Verdict::Invalid)));
+}
+
+#[test]
+fn a_baseline_that_is_invalid_compares_nothing_and_says_why() {
+    let mut input = suite_input();
+    for entry in input.entries.iter_mut().filter(|entry| entry.cell.variant == "redis-7") {
+        entry.run.status.as_mut().unwrap().verdict = Some(Verdict::Invalid);
+    }
+    let document = build(input);
+    let rate = row(&document, "valkey-8", &["1"], RATE);
+    assert_eq!(rate.comparison, None);
+    assert_eq!(rate.uncompared.as_deref(), Some("the baseline's measurements are all Invalid"));
+    let relative = document
+        .thresholds
+        .iter()
+        .find(|row| row.threshold == 1 && row.cell.as_deref() == Some("valkey-8 pipeline=1"));
+    assert!(relative.is_some_and(|row| !row.met), "a ratio to nothing is not good enough: {relative:?}");
+}
+
+#[test]
+fn other_conditions_are_told_once_and_not_compared_unless_that_is_asked_for() {
+    let mut input = suite_input();
+    for entry in &mut input.entries {
+        let status = entry.run.status.as_mut().unwrap();
+        let kind = if entry.cell.variant == "redis-7" { "c7i.large" } else { "c6i.large" };
+        let node = json!([{"name": "n", "instanceType": kind, "serves": false, "loads": true}]);
+        status.nodes = serde_json::from_value(node).unwrap();
+        // The same server, so that nothing declares another machine.
+        entry.run.spec.target = serde_json::from_value(json!({"datastoreRef": {"name": "d"}})).unwrap();
+    }
+    let document = build(input.clone());
+    let rate = row(&document, "valkey-8", &["1"], RATE).comparison.as_ref().unwrap();
+    assert_eq!(rate.verdict, ComparisonVerdict::NotComparable, "{rate:?}");
+    assert!(
+        rate.reason.contains("machine.client.instanceType is c6i.large instead of c7i.large"),
+        "{}",
+        rate.reason
+    );
+    let told: Vec<(&str, bool)> = document
+        .baseline
+        .as_ref()
+        .unwrap()
+        .differences
+        .iter()
+        .map(|difference| (difference.fact.as_str(), difference.varied))
+        .collect();
+    assert_eq!(
+        told,
+        [("machine.client.instanceType", false), ("server.version", true)],
+        "each once, not per row"
+    );
+    input.compare_anyway = true;
+    let document = build(input);
+    let rate = row(&document, "valkey-8", &["1"], RATE).comparison.as_ref().unwrap();
+    assert_eq!(rate.verdict, ComparisonVerdict::Better, "{rate:?}");
+}
+
+#[test]
+fn an_earlier_report_is_a_baseline_too() {
+    let earlier = suite();
+    let baseline = BaselineInput::Report { kind: "suite".to_owned(), document: Box::new(earlier) };
+    let document = build(Input { baseline: Some(baseline), ..suite_input() });
+    let rate = row(&document, "redis-7", &["1"], RATE).comparison.as_ref().unwrap();
+    assert_eq!(rate.verdict, ComparisonVerdict::Same, "the same against itself: {rate:?}");
+    assert_eq!(document.baseline.unwrap().name, "engines");
+}
+
+#[test]
+fn a_published_figure_is_compared_with_and_its_conditions_are_told() {
+    let csv = "# server.version: 7.0\n# source: https://example.org\nvariant,pipeline,phase,operation,metric,value\nredis-7,1,read,,OperationsPerSecond,50000\nredis-7,10,read,GET,P99Milliseconds,2.002\nredis-7,10,write,,OperationsPerSecond,1\n";
+    let input = suite_input();
+    let known = published::Known {
+        variants: input.variants.iter().map(|head| head.name.clone()).collect(),
+        axes: input.axes.clone(),
+        phases: Vec::new(),
+    };
+    let table = published::parse(csv, &known).unwrap();
+    let baseline = BaselineInput::Published { name: "published.csv".to_owned(), table };
+    let document = build(Input { baseline: Some(baseline), ..input });
+    let rate = row(&document, "redis-7", &["1"], RATE).comparison.as_ref().unwrap();
+    assert_eq!((rate.baseline_samples, rate.verdict, rate.chance), (0, ComparisonVerdict::Better, None));
+    assert!((rate.ratio.mid - 2.0).abs() < 1e-9);
+    let p99 = row(&document, "redis-7", &["10"], "P99Milliseconds").comparison.as_ref().unwrap();
+    assert_eq!(p99.verdict, ComparisonVerdict::Same);
+    let head = document.baseline.as_ref().unwrap();
+    assert!(
+        head.differences.iter().any(|it| it.fact == "server.version" && it.baseline == "7.0"),
+        "{head:?}"
+    );
+    assert!(document.notes.iter().any(|note| note.contains("https://example.org")), "{:?}", document.notes);
+    assert!(
+        document.notes.iter().any(|note| note.starts_with("1 published figures have no")),
+        "{:?}",
+        document.notes
+    );
+    assert!(crate::text::render(&document).contains("ratio to published"));
+}
+
+#[test]
+fn timed_batches_keep_the_interval_that_their_tool_found() {
+    // The first row of the published table of AsyncRedisClientV1, 100,000 items of 100 bytes.
+    let estimate = |low: f64, mid: f64, high: f64| json!({"low": low, "mid": mid, "high": high});
+    let mut run = run("v1", "dragonfly", &[1.0], 1.0);
+    run.status.as_mut().unwrap().phases[0].batches = serde_json::from_value(json!({
+        "items": 100_000, "batchSize": 10_000, "bytesPerItem": 100, "iterations": 850,
+        "secondsPerBatch": estimate(0.070_529, 0.070_664, 0.070_867),
+        "elementsPerSecond": estimate(1_411_100.0, 1_415_200.0, 1_417_900.0),
+        "mebibytesPerSecond": estimate(134.57, 134.96, 135.22)
+    }))
+    .unwrap();
+    run.status.as_mut().unwrap().phases[0].operations.clear();
+    let document = build(Input {
+        title: "rust".to_owned(),
+        entries: vec![entry("v1", &[], 1, run)],
+        ..Input::default()
+    });
+    let text = crate::text::render(&document);
+    assert!(text.contains("Items/s ±95%") && text.contains("1,415,200 ±3,400"), "{text}");
+    assert!(text.contains("ms/batch") && text.contains("70.7"), "{text}");
+    let payload = document.rows.iter().find(|row| row.metric == "payload").unwrap();
+    assert_eq!((payload.unit.as_str(), payload.spread.unwrap().mean), ("MiB/s", 134.96));
+}
+
+#[test]
+fn memory_is_told_when_it_had_settled_and_right_after_the_load() {
+    let mut run = run("load", "dkv", &[1.0], 1.0);
+    run.status.as_mut().unwrap().phases[0].memory = serde_json::from_value(json!([
+        {"moment": "RightAfter", "seconds": 1.0, "member": "SUM", "usedBytes": 209_715_200, "cgroupBytes": 1_280_974_848},
+        {"moment": "Settled", "seconds": 60.0, "member": "dkv-1", "usedBytes": 1},
+        {"moment": "Settled", "seconds": 60.0, "member": "SUM", "usedBytes": 104_857_600, "bytesPerKey": 104.5,
+            "cgroupPeakBytes": 2_031_517_696}
+    ]))
+    .unwrap();
+    let document = build(Input {
+        title: "dkv".to_owned(),
+        entries: vec![entry("dkv", &[], 1, run)],
+        ..Input::default()
+    });
+    let of = |metric: &str| {
+        document.rows.iter().find(|row| row.metric == metric).and_then(|row| Some(row.spread?.mean))
+    };
+    assert_eq!(of("ServerUsedBytes"), Some(104_857_600.0), "when it had settled");
+    assert_eq!((of("used right after"), of("BytesPerKey")), (Some(200.0), Some(104.5)));
+    let close =
+        |found: Option<f64>, expected: f64| found.is_some_and(|found| (found - expected).abs() < 0.01);
+    assert!(
+        close(of("container memory right after"), 1221.63) && close(of("container memory, peak"), 1937.41)
+    );
+}
+
+#[test]
+fn a_runs_own_record_of_facts_is_what_comparisons_rest_on() {
+    let mut run = run("a", "redis", &[1.0], 1.0);
+    let record = json!({"key": "k", "facts": [{"name": "machine.server.kernel", "value": "6.8"}]});
+    run.status.as_mut().unwrap().comparability = serde_json::from_value(record).unwrap();
+    let facts = crate::comparability::provenance(&run);
+    assert_eq!(facts["machine.server.kernel"], "6.8");
+    assert!(!facts.contains_key("server.version"), "{facts:?}");
+}
+
+#[test]
+fn a_second_that_the_load_did_not_fill_is_no_point_of_a_timeline() {
+    let result: RepetitionResult =
+        serde_json::from_str(include_str!("../../../bench-jobs/results/tests/two-pods.json")).unwrap();
+    let told = |seconds: f64| {
+        let mut pod = result.pods[0].clone();
+        (pod.per_second, pod.window.seconds) = (vec![90, 110, 1], seconds);
+        records::whole_seconds(&pod)
+    };
+    assert_eq!(told(2.01), [90, 110], "the third second has 10 ms");
+    assert_eq!(told(2.995), [90, 110, 1]);
+}

@@ -1,0 +1,202 @@
+//! Intervals of a ratio and of a difference of two means, for a few measurements each.
+//!
+//! Both are Welch's t test turned round: the interval holds every value that the test, at
+//! 5 %, does not refuse. For the ratio `r` the tested hypothesis is `x - r y = 0`, which is
+//! Fieller's interval with Welch's degrees of freedom; so that the ratio's interval excludes
+//! 1 exactly where the difference's excludes 0.
+
+use dragstrip_crds::measured::{Estimate, Spread};
+use statrs::distribution::{ContinuousCDF, StudentsT};
+
+/// What is refused with less chance than this.
+const LEVEL: f64 = 0.05;
+/// Ratios further than this from the estimate are as good as any.
+const FURTHEST: f64 = 1e6;
+
+/// A mean and how well it is known.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Side {
+    mean: f64,
+    /// Standard error, squared.
+    error2: f64,
+    degrees: f64,
+}
+
+impl Side {
+    /// `None` of one measurement.
+    pub fn of(spread: &Spread) -> Option<Self> {
+        let n = f64::from(spread.repetitions);
+        let deviation = spread.standard_deviation?;
+        Some(Self { mean: spread.mean, error2: deviation * deviation / n, degrees: n - 1.0 })
+    }
+
+    fn times(self, factor: f64) -> Self {
+        Self { mean: self.mean * factor, error2: self.error2 * factor * factor, ..self }
+    }
+}
+
+/// Welch and Satterthwaite's degrees of freedom of a difference.
+fn degrees(x: Side, y: Side) -> f64 {
+    let error2 = x.error2 + y.error2;
+    error2 * error2 / (x.error2.powi(2) / x.degrees + y.error2.powi(2) / y.degrees)
+}
+
+/// The chance of a difference as large were the true means the same: two-sided.
+pub fn chance(x: Side, y: Side) -> f64 {
+    let (distance, error2) = ((x.mean - y.mean).abs(), x.error2 + y.error2);
+    // Relative to the figures: sums of floating-point numbers are never exactly the same.
+    if error2.sqrt() <= 1e-12 * (x.mean.abs() + y.mean.abs()) {
+        return if distance <= 1e-9 * (x.mean.abs() + y.mean.abs()) { 1.0 } else { 0.0 };
+    }
+    let student = StudentsT::new(0.0, 1.0, degrees(x, y));
+    student.map_or(1.0, |student| 2.0 * student.sf(distance / error2.sqrt()))
+}
+
+/// The difference `x - y` with its interval.
+pub fn difference(x: Side, y: Side) -> Estimate {
+    let (mid, error) = (x.mean - y.mean, (x.error2 + y.error2).sqrt());
+    let quantile =
+        StudentsT::new(0.0, 1.0, degrees(x, y)).map(|student| student.inverse_cdf(1.0 - LEVEL / 2.0));
+    let half = quantile.map_or(0.0, |quantile| quantile * error);
+    Estimate { low: mid - half, mid, high: mid + half }
+}
+
+/// Narrows `inside`, which holds, and `outside`, which does not, down to the border between.
+fn border(mut inside: f64, mut outside: f64, holds: impl Fn(f64) -> bool) -> f64 {
+    while (outside - inside).abs() > 1e-7 * inside.abs().max(outside.abs()) {
+        let middle = f64::midpoint(inside, outside);
+        if holds(middle) {
+            inside = middle;
+        } else {
+            outside = middle;
+        }
+    }
+    inside
+}
+
+/// The ratio `x / y` of figures that are never negative, with its interval; `None` where
+/// `y` is known so badly that any large ratio is possible.
+pub fn ratio(x: Side, y: Side) -> Option<Estimate> {
+    let mid = x.mean / y.mean;
+    let holds = |ratio: f64| chance(x, y.times(ratio)) >= LEVEL;
+    if !mid.is_finite() {
+        return None;
+    }
+    let mut factor = 2.0;
+    let scale = if mid > 0.0 { mid } else { (x.error2 + y.error2).sqrt() / y.mean };
+    while holds(mid + scale * (factor - 1.0)) && scale > 0.0 {
+        factor *= 2.0;
+        if factor > FURTHEST {
+            return None;
+        }
+    }
+    let high = border(mid, mid + scale * (factor - 1.0), holds);
+    let low = if holds(0.0) { 0.0 } else { border(mid, 0.0, holds) };
+    Some(Estimate { low, mid, high })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use dragstrip_results::statistics::spread;
+    use rand::{SeedableRng, rngs::StdRng};
+    use rand_distr::{Distribution, Normal};
+
+    fn side(values: &[f64]) -> Side {
+        Side::of(&spread(values).unwrap()).unwrap()
+    }
+
+    fn close(found: f64, expected: f64) -> bool {
+        (found - expected).abs() < 1e-3 * expected.abs().max(1e-3)
+    }
+
+    #[test]
+    fn a_difference_has_welchs_interval() {
+        // Errors of 15 and 15 with 4 degrees each: 8 together, whose quantile is 2.3060.
+        let (x, y) = (
+            Side { mean: 110.0, error2: 15.0, degrees: 4.0 },
+            Side { mean: 100.0, error2: 15.0, degrees: 4.0 },
+        );
+        let found = difference(x, y);
+        let half = 2.3060 * 30_f64.sqrt();
+        assert!(close(found.low, 10.0 - half) && close(found.high, 10.0 + half), "{found:?}");
+        // 25 and 5 with 3 and 4: 30^2 / (25^2 / 3 + 5^2 / 4).
+        let (x, y) = (Side { error2: 25.0, degrees: 3.0, ..x }, Side { error2: 5.0, ..y });
+        assert!(close(degrees(x, y), 4.1942), "{}", degrees(x, y));
+    }
+
+    #[test]
+    fn a_ratio_has_fiellers_interval() {
+        // Of equal relative errors the degrees hardly move with the ratio, and Fieller's closed
+        // form is (m +- sqrt(m^2 - (1 - g)(m^2 - t^2 vx / y^2))) / (1 - g), g = t^2 vy / y^2.
+        let (x, y) = (side(&[99.0, 100.0, 101.0]), side(&[49.5, 50.0, 50.5]));
+        let t2 = 2.776_445_f64.powi(2);
+        let (g, v) = (t2 * y.error2 / 2500.0, t2 * x.error2 / 2500.0);
+        let root = (4.0 - (1.0 - g) * (4.0 - v)).sqrt();
+        let found = ratio(x, y).unwrap();
+        assert!(close(found.low, (2.0 - root) / (1.0 - g)), "{found:?}");
+        assert!(close(found.high, (2.0 + root) / (1.0 - g)), "{found:?}");
+    }
+
+    #[test]
+    fn the_ratio_excludes_one_exactly_where_the_difference_excludes_zero() {
+        let y = side(&[100.0, 104.0, 96.0]);
+        for shift in 0..200 {
+            let x = side(&[99.0, 105.0, 103.0].map(|value| value + f64::from(shift) * 0.1));
+            let (ratio, difference) = (ratio(x, y).unwrap(), difference(x, y));
+            assert_eq!(ratio.low > 1.0, difference.low > 0.0, "{shift}: {ratio:?} {difference:?}");
+            assert_eq!(chance(x, y) < LEVEL, difference.low > 0.0, "{shift}");
+        }
+    }
+
+    #[test]
+    fn measurements_without_any_spread_have_an_interval_without_width() {
+        let found = ratio(side(&[2.0, 2.0, 2.0]), side(&[4.0, 4.0])).unwrap();
+        assert!(close(found.low, 0.5) && close(found.high, 0.5), "{found:?}");
+        assert_eq!(chance(side(&[0.3, 0.3, 0.3]), side(&[0.3, 0.3])).to_bits(), 1.0_f64.to_bits());
+    }
+
+    #[test]
+    fn two_measurements_that_tell_nothing_have_no_ratio() {
+        assert_eq!(ratio(side(&[1.0, 1.1]), side(&[1.0, 2.0])), None);
+    }
+
+    /// Measurements of two sides whose true means have this ratio, over and over.
+    fn samples(n: usize, variation: (f64, f64), true_ratio: f64) -> impl Iterator<Item = (Side, Side)> {
+        let mut random = StdRng::seed_from_u64(7);
+        let mut sample = move |mean: f64, variation: f64| {
+            let normal = Normal::new(mean, mean * variation).unwrap();
+            side(&(0..n).map(|_| normal.sample(&mut random)).collect::<Vec<f64>>())
+        };
+        std::iter::repeat_with(move || (sample(true_ratio * 100.0, variation.0), sample(100.0, variation.1)))
+    }
+
+    #[test]
+    fn intervals_hold_exactly_what_the_test_does_not_refuse() {
+        for (x, y) in samples(3, (0.1, 0.05), 1.5).take(100) {
+            // An interval without an end holds everything.
+            let held = ratio(x, y).is_none_or(|of| of.low <= 1.5 && 1.5 <= of.high);
+            assert_eq!(held, chance(x, y.times(1.5)) >= LEVEL, "{x:?} {y:?}");
+            let of = difference(x, y);
+            assert_eq!(of.low <= 0.0 && 0.0 <= of.high, chance(x, y) >= LEVEL, "{x:?} {y:?}");
+        }
+    }
+
+    #[test]
+    fn intervals_hold_the_truth_as_often_as_they_say() {
+        for n in [3, 5, 10] {
+            for variation in [(0.01, 0.01), (0.05, 0.05), (0.1, 0.1), (0.1, 0.01)] {
+                for true_ratio in [1.0, 1.5] {
+                    // What the test of the true ratio does not refuse is in the interval.
+                    let all = samples(n, variation, true_ratio).take(2000);
+                    let held = all.filter(|(x, y)| chance(*x, y.times(true_ratio)) >= LEVEL).count();
+                    let share = held as f64 / 2000.0;
+                    assert!(
+                        (0.93..=0.98).contains(&share),
+                        "n {n}, variation {variation:?}, ratio {true_ratio}: {share} held it"
+                    );
+                }
+            }
+        }
+    }
+}

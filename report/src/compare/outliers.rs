@@ -1,0 +1,97 @@
+//! Measurements that stand far from the others: flagged, never dropped. Pure.
+
+use super::verdict::default_margin;
+use crate::document::Row;
+use statrs::distribution::{ContinuousCDF, StudentsT};
+
+/// From so many measurements on the median and the deviations from it are known well enough.
+const MANY: usize = 10;
+/// Iglewicz and Hoaglin's limit of the modified z score.
+const MODIFIED_Z: f64 = 3.5;
+/// Makes the median of absolute deviations a standard deviation, of normal measurements.
+const MEDIAN_TO_DEVIATION: f64 = 0.6745;
+const LEVEL: f64 = 0.05;
+
+/// Marks the outliers of every row.
+pub fn mark(rows: &mut [Row]) {
+    for row in rows {
+        let counted: Vec<f64> = row.counted().map(|sample| sample.value).collect();
+        let far = far(&counted, default_margin(&row.metric));
+        let invalid = Some(dragstrip_crds::run::Verdict::Invalid);
+        let samples = row.samples.iter_mut().filter(|sample| sample.verdict != invalid);
+        for (sample, far) in samples.zip(far) {
+            sample.outlier = far;
+        }
+    }
+}
+
+fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let at = |index: usize| sorted.get(index).copied().unwrap_or_default();
+    f64::midpoint(at(sorted.len().saturating_sub(1) / 2), at(sorted.len() / 2))
+}
+
+/// Largest distance from the mean, in standard deviations, that chance gives 19 of 20
+/// samples of `n` (Grubbs, two-sided).
+fn grubbs(n: f64) -> Option<f64> {
+    let student = StudentsT::new(0.0, 1.0, n - 2.0).ok()?;
+    let t2 = student.inverse_cdf(1.0 - LEVEL / (2.0 * n)).powi(2);
+    Some((n - 1.0) / n.sqrt() * (t2 / (n - 2.0 + t2)).sqrt())
+}
+
+/// Which of `values` are outliers: by Grubbs' test the furthest, and of many values by the
+/// modified z score all that are far, provided that they are more than `margin` of the median
+/// away: two equal figures and one that differs in its last digit have no outlier.
+fn far(values: &[f64], margin: f64) -> Vec<bool> {
+    let n = values.len() as f64;
+    let median_value = median(values);
+    let matters = |value: f64| (value - median_value).abs() > margin * median_value.abs();
+    let deviations: Vec<f64> = values.iter().map(|value| (value - median_value).abs()).collect();
+    let spread = median(&deviations);
+    if values.len() >= MANY && spread > 0.0 {
+        let score = |value: f64| MEDIAN_TO_DEVIATION * (value - median_value).abs() / spread;
+        return values.iter().map(|value| score(*value) > MODIFIED_Z && matters(*value)).collect();
+    }
+    let mean = values.iter().sum::<f64>() / n;
+    let deviation = (values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (n - 1.0)).sqrt();
+    let limit = if values.len() < 3 { None } else { grubbs(n) };
+    let far =
+        |value: &f64| limit.is_some_and(|limit| (value - mean).abs() > limit * deviation) && matters(*value);
+    values.iter().map(far).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limits_of_grubbs_are_those_of_the_tables() {
+        // Grubbs and Beck (1972), two-sided 5 %.
+        for (n, limit) in [(3.0, 1.1543), (4.0, 1.4812), (5.0, 1.7150), (10.0, 2.2900)] {
+            let found = grubbs(n).unwrap();
+            assert!((found - limit).abs() < 1e-3, "{n}: {found}");
+        }
+    }
+
+    #[test]
+    fn one_of_three_that_is_half_the_others_is_flagged() {
+        assert_eq!(far(&[100.0, 101.0, 50.0], 0.03), [false, false, true]);
+    }
+
+    #[test]
+    fn a_last_digit_and_ordinary_spread_are_not_flagged() {
+        assert_eq!(far(&[0.375, 0.375, 0.383], 0.05), [false; 3]);
+        assert_eq!(far(&[100.0, 104.0, 97.0, 102.0], 0.03), [false; 4]);
+        assert_eq!(far(&[100.0, 50.0], 0.03), [false; 2], "of two nobody knows which");
+    }
+
+    #[test]
+    fn two_of_many_do_not_hide_each_other() {
+        let mut values = vec![100.0, 101.0, 99.0, 100.5, 99.5, 100.2, 99.8, 100.1, 60.0, 61.0];
+        let found = far(&values, 0.03);
+        assert_eq!(found.iter().filter(|far| **far).count(), 2, "{found:?}");
+        values.truncate(0);
+        assert!(far(&values, 0.03).is_empty());
+    }
+}

@@ -1,0 +1,67 @@
+use super::*;
+use crate::build::tests::{invalid_run, suite};
+use serde_json::{Value, json};
+
+fn of(document: &Document, threshold: &Value) -> Vec<ThresholdStatus> {
+    evaluate(&serde_json::from_value::<Vec<Threshold>>(json!([threshold])).unwrap(), document)
+}
+
+fn missed(document: &Document, threshold: &Value) -> Vec<String> {
+    of(document, threshold).into_iter().filter(|row| !row.met).map(|row| row.message).collect()
+}
+
+#[test]
+fn each_combination_is_held_to_a_limit_and_told_with_figure_and_limit() {
+    let document = suite();
+    let rows = of(&document, &json!({"metric": "P99Milliseconds", "maximum": "1.5"}));
+    assert_eq!(rows.len(), 4, "one per combination");
+    assert_eq!(
+        missed(&document, &json!({"metric": "P99Milliseconds", "maximum": "1.5"})),
+        [
+            "redis-7 pipeline=10: read TOTAL P99Milliseconds 2.002 is above maximum 1.5",
+            "valkey-8 pipeline=10: read TOTAL P99Milliseconds 2.002 is above maximum 1.5"
+        ]
+    );
+}
+
+#[test]
+fn ratios_are_held_to_limits_and_the_baseline_meets_its_own() {
+    let document = suite();
+    let threshold = json!({"metric": "OperationsPerSecond", "minimum": "1.1", "relativeTo": "Baseline"});
+    let missed = missed(&document, &threshold);
+    assert_eq!(missed.len(), 3, "the baseline's ratio to itself is 1: {missed:?}");
+    assert!(
+        missed[2].starts_with(
+            "valkey-8 pipeline=10: read TOTAL OperationsPerSecond relative to the baseline 1.002 is below"
+        ),
+        "{missed:?}"
+    );
+}
+
+#[test]
+fn only_a_significant_difference_misses_where_that_is_asked_for() {
+    let document = suite();
+    // The ratio at pipeline 1 is 1.12 with an interval of about 1.095 to 1.145.
+    let threshold = |maximum: &str| json!({"metric": "OperationsPerSecond", "maximum": maximum, "relativeTo": "Baseline", "onlySignificant": true});
+    assert!(missed(&document, &threshold("1.11")).is_empty());
+    let rows = of(&document, &threshold("1.11"));
+    assert!(rows[2].message.contains("misses, but not significantly"), "{}", rows[2].message);
+    assert_eq!(missed(&document, &threshold("1.05")).len(), 1);
+}
+
+#[test]
+fn what_is_missing_or_invalid_is_not_good_enough() {
+    let document = suite();
+    let none = missed(&document, &json!({"metric": "BytesPerKey", "minimum": "0"}));
+    assert_eq!(none.len(), 4, "{none:?}");
+    assert!(none[0].ends_with("there is no such figure"), "{none:?}");
+    let phase = missed(&document, &json!({"metric": "Errors", "phase": "write", "maximum": "0"}));
+    assert_eq!(phase.len(), 4, "{phase:?}");
+    let operation = missed(&document, &json!({"metric": "Errors", "operation": "SET", "maximum": "0"}));
+    assert!(operation[0].ends_with("there is no such figure of SET, but of GET, TOTAL"), "{operation:?}");
+    let invalid = missed(&invalid_run(), &json!({"metric": "OperationsPerSecond", "minimum": "1"}));
+    assert_eq!(invalid, ["read TOTAL OperationsPerSecond: 1 of 3 measurements are Invalid"]);
+    let nothing =
+        missed(&invalid_run(), &json!({"metric": "HitRatio", "minimum": "0.5", "relativeTo": "Baseline"}));
+    assert_eq!(nothing.len(), 1, "{nothing:?}");
+}
