@@ -23,6 +23,7 @@ readonly PKI=$STATE/pki
 # shellcheck disable=SC2034  # read by the files that source this one
 readonly NODES=(server-1 server-2 client-1 client-2)
 readonly BRIDGE=dragstrip0
+readonly BRIDGE_MAC=0a:58:0a:58:00:01
 readonly BRIDGE_RANGE=10.88.0.0/16
 readonly SERVICE_RANGE=10.96.0.0/16
 readonly APISERVER_IP=10.88.0.1

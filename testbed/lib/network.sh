@@ -50,6 +50,9 @@ prepare_kernel() {
 make_bridge() {
   local node
   [[ -e /sys/class/net/$BRIDGE ]] || ip link add "$BRIDGE" type bridge
+  # One of its own: a bridge takes the lowest of its ports', and when the pod that lent it
+  # ends, all others send what is for the nodes to nobody for up to half a minute.
+  ip link set "$BRIDGE" address "$BRIDGE_MAC"
   ip address replace "$APISERVER_IP/${BRIDGE_RANGE#*/}" dev "$BRIDGE"
   for node in "${NODES[@]}"; do
     ip address replace "$(node_ip "$node")/${BRIDGE_RANGE#*/}" dev "$BRIDGE"

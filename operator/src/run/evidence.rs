@@ -61,7 +61,7 @@ fn observers(ctx: &Context, run: &ValidatedRun) -> Option<(String, Vec<Observer>
         let address = pods::address(pod)?;
         Some(Observer { pod: pod.name_any(), node: target::node_of(pod), address })
     };
-    let observers = target::servers(&pods, &key).filter_map(|pod| observer(pod)).collect();
+    let observers = target::servers(&pods, &key).filter_map(observer).collect();
     Some((datastore.uid()?, observers))
 }
 
