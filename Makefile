@@ -89,10 +89,11 @@ $(HELM_DOCS):
 	mv $(dir $@)helm-docs.new/helm-docs $@ && rmdir $(dir $@)helm-docs.new
 
 .PHONY: cli
-cli: node-modules ## Put dragstrip and kubectl-dragstrip into ~/.local/bin, or PREFIX/bin
+cli: node-modules ## Put dragstrip, kubectl-dragstrip and what completes it into ~/.local/bin, or PREFIX/bin
 	RUSTFLAGS="-C target-feature=+crt-static" cargo build --release --locked --target $(HOST_TARGET) -p dragstrip
 	install -D $(CARGO_TARGET_DIR)/$(HOST_TARGET)/release/dragstrip $(PREFIX)/bin/dragstrip
 	ln -sfn dragstrip $(PREFIX)/bin/kubectl-dragstrip
+	install cli/kubectl_complete-dragstrip $(PREFIX)/bin/
 	@echo "installed $(PREFIX)/bin/dragstrip, which is 'kubectl dragstrip' too"
 	@case ":$$PATH:" in *:$(PREFIX)/bin:*) ;; *) echo "add $(PREFIX)/bin to your PATH" ;; esac
 
@@ -125,7 +126,7 @@ check: generate tools node-modules proof-modules ## Format, lint, licences, gene
 	release/check-versions
 	release/check-versions-test
 	$(DRAGSTRIP_CACHE)/tools/bin/actionlint .github/workflows/*.yaml examples/ci/engine-pull-request.yaml
-	shellcheck -x -P testbed -P SCRIPTDIR $$(git ls-files -z testbed bench-jobs dashboards fuzz release examples .ci | xargs -0r grep -lE '^#!.*(ba)?sh')
+	shellcheck -x -P testbed -P SCRIPTDIR $$(git ls-files -z testbed bench-jobs cli dashboards fuzz release examples .ci | xargs -0r grep -lE '^#!.*(ba)?sh')
 	git diff --exit-code -- crds/yaml charts/dragstrip/{templates/crds,dashboards,README.md} dashboards/json docs/{result,report}.schema.json fuzz/Cargo.lock \
 	  || { echo "generated files are stale: run 'make generate' and commit the result"; exit 1; }
 

@@ -2,7 +2,7 @@
 
 use crate::{
     cluster::{self, Cluster, Subject},
-    output::{self, Form},
+    output::{self, Done},
 };
 use clap::Args;
 use dragstrip_crds::{BenchmarkRun, BenchmarkSuite};
@@ -16,6 +16,9 @@ pub struct Options {
     /// Names of runs and suites; run/NAME and suite/NAME say which.
     #[arg(required = true, value_name = "NAME")]
     pub names: Vec<String>,
+    /// The form.
+    #[command(flatten)]
+    pub output: output::Options,
 }
 
 /// It could not be stopped.
@@ -46,39 +49,38 @@ pub fn ended(subject: &Subject) -> Option<String> {
     }
 }
 
-/// Stops what is named; nothing when one of the names is wrong.
-pub async fn cancel(cluster: &Cluster, options: &Options, form: Form) -> Result<ExitCode, Error> {
-    let subjects = cluster.subjects(&cluster::given(&options.names)?).await?;
+/// Tells `subject` to stop, where it has not ended.
+async fn stop(cluster: &Cluster, subject: &Subject) -> Result<Done, Error> {
+    let name = subject.title();
+    if let Some(phase) = ended(subject) {
+        return Ok(Done { name, namespace: None, state: format!("has ended already ({phase})") });
+    }
+    let (of, parameters) = (subject.name(), PatchParams::default());
     let patch = Patch::Merge(json!({"spec": {"cancel": true}}));
-    let mut told = Vec::new();
-    for subject in subjects {
-        let (name, title) = (subject.name(), format!("{}/{}", subject.kind().singular(), subject.name()));
-        if let Some(phase) = ended(&subject) {
-            told.push((title, format!("has ended already ({phase})")));
-            continue;
-        }
-        let parameters = PatchParams::default();
-        let outcome = match subject {
-            Subject::Run(_) => {
-                cluster.api::<BenchmarkRun>().patch(&name, &parameters, &patch).await.map(drop)
-            }
-            Subject::Suite(_) => {
-                cluster.api::<BenchmarkSuite>().patch(&name, &parameters, &patch).await.map(drop)
-            }
-        };
-        outcome.map_err(|error| Error::Patch(Box::new(error), title.clone()))?;
-        told.push((title, "is being cancelled".to_owned()));
+    let outcome = match subject {
+        Subject::Run(_) => cluster.api::<BenchmarkRun>().patch(&of, &parameters, &patch).await.map(drop),
+        Subject::Suite(_) => cluster.api::<BenchmarkSuite>().patch(&of, &parameters, &patch).await.map(drop),
+    };
+    match outcome {
+        Ok(()) => Ok(Done { name, namespace: None, state: "is being cancelled".to_owned() }),
+        Err(error) => Err(Error::Patch(Box::new(error), name)),
     }
-    match form {
-        Form::Json | Form::Yaml => {
-            let values: Vec<_> =
-                told.iter().map(|(title, state)| json!({"name": title, "state": state})).collect();
-            output::print_value(&values, form)?;
-        }
-        Form::Name => output::print(&output::lines(told.into_iter().map(|(title, _)| title)))?,
-        Form::Table => {
-            output::print(&output::lines(told.iter().map(|(title, state)| format!("{title} {state}"))))?;
+}
+
+/// Stops what is named; nothing when one of the names is wrong.
+pub async fn cancel(cluster: &Cluster, options: &Options) -> Result<ExitCode, Error> {
+    let subjects = cluster.subjects(&cluster::given(&options.names)?).await?;
+    let (mut done, mut outcome) = (Vec::new(), Ok(ExitCode::SUCCESS));
+    for subject in &subjects {
+        match stop(cluster, subject).await {
+            Ok(one) => done.push(one),
+            Err(error) => {
+                outcome = Err(error);
+                break;
+            }
         }
     }
-    Ok(ExitCode::SUCCESS)
+    // What was stopped before the one that failed stays so, and is told.
+    let told = output::print_done(&done, options.output.form);
+    outcome.and_then(|code| Ok(told.map(|()| code)?))
 }

@@ -1,6 +1,7 @@
 //! The cluster and namespace that a command works in, and the objects that it names. Needs
 //! the client.
 
+use crate::causes::forbidden;
 use clap::Args;
 use dragstrip_crds::{BenchmarkRun, BenchmarkSuite, near::near};
 use kube::{
@@ -65,6 +66,13 @@ pub enum Error {
     Kind(String),
 }
 
+impl Error {
+    /// Whether this account may not do it.
+    pub fn is_forbidden(&self) -> bool {
+        matches!(self, Self::Read(error, _) | Self::List(error, _) if forbidden(error))
+    }
+}
+
 fn proposed(near: &[String]) -> String {
     if near.is_empty() { String::new() } else { format!("; did you mean {}?", near.join(" or ")) }
 }
@@ -88,6 +96,15 @@ impl Kind {
             "suite" | "suites" | "benchmarksuite" | "benchmarksuites" => Ok(Self::Suite),
             "datastore" | "datastores" | "dst" | "ds" => Ok(Self::Datastore),
             _ => Err(Error::Kind(text.to_owned())),
+        }
+    }
+
+    /// All of it, as the apiserver calls them.
+    pub fn plural(self) -> &'static str {
+        match self {
+            Self::Run => "benchmarkruns",
+            Self::Suite => "benchmarksuites",
+            Self::Datastore => "datastores",
         }
     }
 
@@ -136,6 +153,11 @@ pub enum Subject {
 }
 
 impl Subject {
+    /// Its kind and name, as they are written.
+    pub fn title(&self) -> String {
+        format!("{}/{}", self.kind().singular(), self.name())
+    }
+
     /// Its kind.
     pub fn kind(&self) -> Kind {
         match self {
@@ -220,20 +242,27 @@ impl Cluster {
     pub async fn subject(&self, given: &Given) -> Result<Subject, Error> {
         let name = &given.name;
         let of = |kind: Kind| given.kind.is_none_or(|said| said == kind);
-        let run = if of(Kind::Run) { self.find::<BenchmarkRun>(name).await? } else { None };
-        let suite = if of(Kind::Suite) { self.find::<BenchmarkSuite>(name).await? } else { None };
+        let run = if of(Kind::Run) { self.find::<BenchmarkRun>(name).await } else { Ok(None) };
+        let suite = if of(Kind::Suite) { self.find::<BenchmarkSuite>(name).await } else { Ok(None) };
         match (run, suite) {
-            (Some(run), None) => return Ok(Subject::Run(Box::new(run))),
-            (None, Some(suite)) => return Ok(Subject::Suite(Box::new(suite))),
-            (Some(_), Some(_)) => return Err(Error::Ambiguous(name.clone())),
-            (None, None) => {}
+            (Ok(Some(_)), Ok(Some(_))) => return Err(Error::Ambiguous(name.clone())),
+            (Ok(Some(run)), Ok(None)) => return Ok(Subject::Run(Box::new(run))),
+            (Ok(None), Ok(Some(suite))) => return Ok(Subject::Suite(Box::new(suite))),
+            // Who may not see the other kind means the one that is there.
+            (Ok(Some(run)), Err(error)) if error.is_forbidden() => return Ok(Subject::Run(Box::new(run))),
+            (Err(error), Ok(Some(suite))) if error.is_forbidden() => {
+                return Ok(Subject::Suite(Box::new(suite)));
+            }
+            (Err(error), _) | (_, Err(error)) => return Err(error),
+            (Ok(None), Ok(None)) => {}
         }
+        // Names that cannot be listed are not proposed.
         let mut known = Vec::new();
         if of(Kind::Run) {
-            known.extend(self.names::<BenchmarkRun>().await?);
+            known.extend(self.names::<BenchmarkRun>().await.unwrap_or_default());
         }
         if of(Kind::Suite) {
-            known.extend(self.names::<BenchmarkSuite>().await?);
+            known.extend(self.names::<BenchmarkSuite>().await.unwrap_or_default());
         }
         let kinds = given.kind.map_or("run or suite", Kind::singular);
         Err(self.absent(kinds, name, &known))

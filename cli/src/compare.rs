@@ -8,7 +8,10 @@ use crate::{
 };
 use clap::Args;
 use dragstrip_crds::suite::ComparisonVerdict;
-use dragstrip_report::{BaselineInput, Input, build, document::Document};
+use dragstrip_report::{
+    BaselineInput, Input, build,
+    document::{Comparison, Document},
+};
 use std::{
     path::{Path, PathBuf},
     process::ExitCode,
@@ -50,6 +53,9 @@ pub enum Error {
     /// The baseline is none of the two.
     #[error("--baseline {0} is neither of the two: say {1} or {2}")]
     Baseline(String, String, String),
+    /// There is but one.
+    #[error("{0} is named twice: a comparison has two sides")]
+    Same(String),
     /// A table is compared with nothing.
     #[error("{0} is a published table, which can only be the baseline: say --baseline {0}")]
     Table(String),
@@ -110,15 +116,31 @@ fn matched(mut there: Document, here: &Document) -> Document {
     there
 }
 
+/// Two runs by their names; by what was given on the command line where they have the same one,
+/// as before and after a change: both would be taken for one combination else.
+fn labelled(there: (Input, &str), here: (Input, &str)) -> (Input, Input) {
+    let same = there.0.title == here.0.title;
+    let label = |(mut input, given): (Input, &str)| {
+        if same {
+            given.clone_into(&mut input.title);
+        }
+        for entry in &mut input.entries {
+            entry.cell.variant.clone_from(&input.title);
+        }
+        input
+    };
+    (label(there), label(here))
+}
+
 /// `here` compared with `there`, which is called `name`.
 fn compared(there: Source, here: Source, name: &str, other: &str, force: bool) -> Result<Document, Error> {
     match (there, here) {
         (_, Source::Published(_)) => Err(Error::Table(other.to_owned())),
         (Source::Measured(there), Source::Measured(here)) if side_by_side(&there) && side_by_side(&here) => {
-            let label = there.entries.first().map(|entry| entry.cell.variant.clone()).unwrap_or_default();
+            let (there, here) = labelled((*there, name), (*here, other));
             let title = format!("{} and {}", there.title, here.title);
+            let baseline = Some(BaselineInput::Run(there.title));
             let entries = there.entries.into_iter().chain(here.entries).collect();
-            let baseline = Some(BaselineInput::Run(label));
             Ok(build(Input { title, entries, baseline, compare_anyway: force, ..Input::default() }))
         }
         (Source::Published(text), Source::Measured(mut here)) => {
@@ -126,12 +148,13 @@ fn compared(there: Source, here: Source, name: &str, other: &str, force: bool) -
             here.compare_anyway |= force;
             Ok(build(*here))
         }
-        (Source::Published(text), Source::Made(mut here)) => {
+        (Source::Published(text), Source::Made(here)) => {
+            let mut here = uncompared(*here);
             let known =
                 Input { variants: here.variants.clone(), axes: here.axes.clone(), ..Input::default() };
             let table = gather::published(&known, name, &text)?;
             dragstrip_report::compare(&mut here, &Vec::new(), &table, force);
-            Ok(*here)
+            Ok(here)
         }
         (there, here) => {
             let entries =
@@ -150,18 +173,32 @@ fn compared(there: Source, here: Source, name: &str, other: &str, force: bool) -
 fn made(source: Source) -> Document {
     match source {
         Source::Measured(input) => build(Input { baseline: None, thresholds: Vec::new(), ..*input }),
-        Source::Made(document) => *document,
+        Source::Made(document) => uncompared(*document),
         Source::Published(_) => Document::default(),
     }
 }
 
-/// 0 where nothing is worse, 1 where something is, 2 where nothing could be compared.
+/// A report without what it said of a baseline of its own.
+fn uncompared(mut document: Document) -> Document {
+    document.baseline = None;
+    document.thresholds.clear();
+    for row in &mut document.rows {
+        (row.comparison, row.uncompared) = (None, None);
+    }
+    document
+}
+
+/// 0 where nothing is worse, 1 where something is, 2 where nothing could be compared. Of many
+/// figures that are the same some are Worse by chance: those count that are beyond it among all.
 fn exit_code(document: &Document) -> u8 {
-    let verdicts = || document.rows.iter().filter_map(|row| Some(row.comparison.as_ref()?.verdict));
-    if verdicts().any(|verdict| verdict == ComparisonVerdict::Worse) {
+    let all = || document.rows.iter().filter_map(|row| row.comparison.as_ref());
+    let worse = |it: &Comparison| {
+        it.verdict == ComparisonVerdict::Worse && it.holds_among_all.unwrap_or(it.chance.is_none())
+    };
+    if all().any(worse) {
         return 1;
     }
-    let told = verdicts().any(|verdict| verdict != ComparisonVerdict::NotComparable);
+    let told = all().any(|it| it.verdict != ComparisonVerdict::NotComparable);
     if told { 0 } else { 2 }
 }
 
@@ -170,6 +207,9 @@ pub async fn compare(cluster: Option<&Cluster>, options: &Options) -> Result<Exi
     let place = baseline(options)?;
     let side = |place: usize| options.sides.get(place).map(String::as_str).unwrap_or_default();
     let (name, other) = (side(place), side(1 - place));
+    if name == other {
+        return Err(Error::Same(name.to_owned()));
+    }
     let (there, here) = (source(cluster, name).await?, source(cluster, other).await?);
     let document = compared(there, here, name, other, options.force)?;
     report::write(&report::rendered(&document, options.format), options.output_file.as_deref())?;
@@ -202,6 +242,11 @@ mod tests {
 
     /// A run of one phase with this throughput in three repetitions.
     fn run(name: &str, rates: [f64; 3]) -> Source {
+        run_on("c7i.2xlarge", name, rates)
+    }
+
+    /// The same, with its clients on this type of machine.
+    fn run_on(machine: &str, name: &str, rates: [f64; 3]) -> Source {
         let repetition = |(index, rate): (usize, &f64)| {
             json!({"repetition": index + 1, "configMap": "c", "windowSeconds": 5.0, "clientCpus": 1.0,
                    "operationsPerSecond": rate, "verdict": "Valid"})
@@ -211,7 +256,9 @@ mod tests {
             "apiVersion": "dragstrip.dev/v1alpha1", "kind": "BenchmarkRun", "metadata": {"name": name},
             "spec": {"target": {"datastoreRef": {"name": "redis"}}, "repetitions": 3,
                      "phases": [{"name": "read", "loadgen": {"duration": "5s"}}]},
-            "status": {"phase": "Succeeded", "verdict": "Valid", "phases": [{
+            "status": {"phase": "Succeeded", "verdict": "Valid",
+                "comparability": {"key": "k", "facts": [{"name": "machine.client.instanceType", "value": machine}]},
+                "phases": [{
                 "name": "read", "tool": {"name": "loadgen"}, "verdict": "Valid",
                 "operations": [{"operation": "GET", "count": 1, "operationsPerSecond": {"mean": mean, "repetitions": 3},
                     "bytesPerSecond": 0.0, "errors": 0, "latencyMilliseconds": {}}],
@@ -231,10 +278,34 @@ mod tests {
             (report(run("a", fast)), report(run("b", slow))),
             (report(run("a", fast)), run("b", slow)),
         ] {
-            let document = compared(there, here, "a", "b", true).unwrap();
+            let document = compared(there, here, "a", "b", false).unwrap();
             let compared = document.rows.iter().find_map(|row| row.comparison.clone());
             let ratio = compared.map(|comparison| comparison.ratio.mid);
             assert!(ratio.is_some_and(|ratio| (ratio - 0.5).abs() < 0.01), "{ratio:?}: {document:#?}");
+        }
+    }
+
+    #[test]
+    fn two_runs_of_one_name_are_compared_and_not_taken_for_one() {
+        let (base, branch) = (run("race", [100.0, 101.0, 99.0]), run("race", [50.0, 51.0, 49.0]));
+        let document = compared(base, branch, "base/run.json", "branch/run.json", false).unwrap();
+        assert_eq!(exit_code(&document), 1, "half the throughput is worse: {document:#?}");
+        let names: Vec<&str> = document.variants.iter().map(|variant| variant.name.as_str()).collect();
+        assert_eq!(names, ["base/run.json", "branch/run.json"]);
+    }
+
+    #[test]
+    fn what_was_measured_on_other_machines_is_compared_only_by_force() {
+        let rates = ([100.0, 101.0, 99.0], [50.0, 51.0, 49.0]);
+        let sides = || (run_on("c7i.2xlarge", "a", rates.0), run_on("m5.large", "b", rates.1));
+        let report = |source: Source| Source::Made(Box::new(made(source)));
+        for form in [report, |source| source] {
+            let of = |force| {
+                let (there, here) = sides();
+                compared(form(there), form(here), "a", "b", force).unwrap()
+            };
+            assert_eq!(exit_code(&of(false)), 2, "refused: {:#?}", of(false));
+            assert_eq!(exit_code(&of(true)), 1, "compared by force: {:#?}", of(true));
         }
     }
 

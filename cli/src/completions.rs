@@ -14,7 +14,8 @@ pub struct Options {
 
 /// Writes the script for a shell.
 pub fn completions(mut command: Command, options: &Options) -> Result<ExitCode, output::Error> {
-    // Of a plugin kubectl completes the arguments under the plugin's own name.
+    // A shell completes programs by the names of their files. Of `kubectl dragstrip` it asks
+    // kubectl, which asks kubectl_complete-dragstrip.
     let name = command.get_bin_name().unwrap_or("dragstrip").replace(' ', "-");
     let mut script = Vec::new();
     clap_complete::generate(options.shell, &mut command, name, &mut script);

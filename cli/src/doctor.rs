@@ -9,13 +9,17 @@ mod probe;
 mod surroundings;
 
 use crate::{
+    causes::{self, forbidden},
     cluster::Cluster,
     manifest,
     output::{self, Form},
     validate::{self, Object, judge},
 };
-use clap::Args;
-use dragstrip_crds::Datastore;
+use clap::{
+    Args, ValueEnum,
+    builder::{PossibleValuesParser, TypedValueParser},
+};
+use dragstrip_crds::{BenchmarkSuite, Datastore};
 use dragstrip_operator::labels;
 use finding::{Finding, Level, fail, skip, text, unseen, warn};
 use jiff::Timestamp;
@@ -53,9 +57,17 @@ pub struct Options {
     /// what the kernel allows; it runs on a server's node where there is one.
     #[arg(long)]
     pub probe: bool,
+    /// The form of what is told: table for people, the others for programs.
+    #[arg(short, long, value_parser = forms(), default_value = "table")]
+    pub output: Form,
     /// What the probe's pod does: tells what it sees.
     #[arg(long, hide = true)]
     pub inside: bool,
+}
+
+/// What is found has no names.
+fn forms() -> impl TypedValueParser<Value = Form> {
+    PossibleValuesParser::new(["table", "json", "yaml"]).try_map(|text| Form::from_str(&text, false))
 }
 
 /// Nothing could be told.
@@ -70,18 +82,20 @@ pub enum Error {
     /// The manifests could not be judged.
     #[error(transparent)]
     Validate(#[from] validate::Error),
+    /// A suite that is without fault cannot be decoded.
+    #[error("failed to read {1}")]
+    Decode(#[source] serde_json::Error, String),
+    /// Somebody has pressed Ctrl-C.
+    #[error("interrupted: the probe's pod is deleted")]
+    Interrupted,
     /// It could not be told.
     #[error(transparent)]
     Output(#[from] output::Error),
 }
 
-/// Whether the question was not allowed: that says nothing of the cluster.
-fn forbidden(error: &kube::Error) -> bool {
-    matches!(error, kube::Error::Api(status) if status.is_forbidden())
-}
-
 /// What could not be looked at, and matters little.
 fn left_out(what: &str, error: &kube::Error) -> Finding {
+    // That says nothing of the cluster.
     if forbidden(error) {
         return skip(format!("{what}: not looked at: this account may not"), "");
     }
@@ -162,42 +176,53 @@ async fn probed(
     options: &Options,
     operators: &[Deployment],
     all: &[Node],
-) -> Vec<Finding> {
-    let image = operators.iter().find_map(|deployment| {
-        let containers = &deployment.spec.as_ref()?.template.spec.as_ref()?.containers;
-        containers.first()?.image.clone()
-    });
-    let Some(image) = image.filter(|_| options.probe) else {
-        return vec![skip("CPU manager and kernel: only a pod can see them", "look with --probe")];
+) -> Result<Vec<Finding>, Error> {
+    let template = operators.iter().find_map(|deployment| deployment.spec.as_ref()?.template.spec.as_ref());
+    let Some(template) = template.filter(|_| options.probe) else {
+        return Ok(vec![skip("CPU manager and kernel: only a pod can see them", "look with --probe")]);
     };
     let on_servers = all.iter().any(|node| {
         nodes::usable(node) && node.labels().get(labels::NODE_ROLE).is_some_and(|role| role == labels::SERVER)
     });
-    match probe::probe(&cluster.client, &cluster.namespace, &image, on_servers).await {
-        Ok(findings) => findings,
-        Err(error) => {
-            let cause =
-                std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
-            vec![warn(
-                format!("CPU manager and kernel: {error}{cause}"),
-                "look again, or in another namespace",
-            )]
-        }
+    match probe::probe(&cluster.client, &cluster.namespace, template, on_servers).await {
+        Ok(findings) => Ok(findings),
+        Err(probe::Error::Interrupted) => Err(Error::Interrupted),
+        Err(error) => Ok(vec![warn(
+            format!("CPU manager and kernel: {}", causes::told(&error)),
+            "look again, or in another namespace",
+        )]),
     }
 }
 
-/// The manifests' objects, and that some have faults.
-fn declared(options: &Options) -> Result<(Vec<Object>, Option<Finding>), Error> {
+/// What the manifests declare that needs room.
+#[derive(Default)]
+struct Declared {
+    objects: Vec<Object>,
+    suites: Vec<BenchmarkSuite>,
+    faults: Option<Finding>,
+}
+
+fn declared(options: &Options) -> Result<Declared, Error> {
     let judged = judge(manifest::read(&options.files)?).map_err(validate::Error::from)?;
     let faults = judged.refused().then(|| {
         fail("manifests: some have faults and are not looked at", "dragstrip validate -f says which")
     });
-    Ok((judged.objects.into_iter().map(|(_, object)| object).collect(), faults))
+    let mut declared = Declared { faults, ..Declared::default() };
+    for (document, object) in judged.objects {
+        match object {
+            Object::Suite => declared.suites.push(
+                serde_json::from_value(document.value.clone())
+                    .map_err(|error| Error::Decode(error, document.title()))?,
+            ),
+            object => declared.objects.push(object),
+        }
+    }
+    Ok(declared)
 }
 
 async fn look(cluster: &Cluster, options: &Options) -> Result<Vec<Finding>, Error> {
     let client = &cluster.client;
-    let (objects, faults) = declared(options)?;
+    let declared = declared(options)?;
     // Without an answer to this nothing else could be told either.
     let kinds =
         served(client, operator::GROUP_VERSION).await.map_err(|error| Error::Served(Box::new(error)))?;
@@ -216,7 +241,7 @@ async fn look(cluster: &Cluster, options: &Options) -> Result<Vec<Finding>, Erro
     let nodes = match Api::<Node>::all(client.clone()).list(&ListParams::default()).await {
         Ok(list) => {
             findings.extend(nodes::nodes(&list.items));
-            findings.extend(manifests::manifests(objects.iter(), &list.items));
+            findings.extend(manifests::manifests(&declared.objects, &declared.suites, &list.items));
             list.items
         }
         Err(error) => {
@@ -224,12 +249,12 @@ async fn look(cluster: &Cluster, options: &Options) -> Result<Vec<Finding>, Erro
             Vec::new()
         }
     };
-    findings.extend(faults);
+    findings.extend(declared.faults);
     findings.push(clocks(client).await);
     if kinds.iter().any(|kind| kind == "datastores") {
         findings.extend(io_uring(client).await);
     }
-    findings.extend(probed(cluster, options, &operators, &nodes).await);
+    findings.extend(probed(cluster, options, &operators, &nodes).await?);
     findings.push(prometheus(client).await);
     findings.push(grafana(client).await);
     Ok(findings)
@@ -242,11 +267,11 @@ pub fn inside() -> Result<ExitCode, Error> {
 }
 
 /// Looks at everything and tells it. Exit code 1 when no run can work.
-pub async fn doctor(cluster: &Cluster, options: &Options, form: Form) -> Result<ExitCode, Error> {
+pub async fn doctor(cluster: &Cluster, options: &Options) -> Result<ExitCode, Error> {
     let findings = look(cluster, options).await?;
-    match form {
-        Form::Table | Form::Name => output::print(&text(&findings))?,
-        Form::Json | Form::Yaml => output::print_value(&findings, form)?,
+    match options.output {
+        Form::Table | Form::Name => output::print(&text(&findings, output::coloured()))?,
+        Form::Json | Form::Yaml => output::print_value(&findings, options.output)?,
     }
     let failed = findings.iter().any(|finding| finding.level == Level::Fail);
     Ok(if failed { ExitCode::from(1) } else { ExitCode::SUCCESS })

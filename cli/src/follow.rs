@@ -7,6 +7,7 @@ mod view;
 pub use view::Ending;
 
 use crate::{
+    causes,
     cluster::{self, Cluster, Subject},
     output,
 };
@@ -37,6 +38,8 @@ use view::{Load, View};
 const TICK: Duration = Duration::from_millis(500);
 /// How often lines tell what the loads do, where there is no block.
 const LINES_EVERY: Duration = Duration::from_secs(5);
+/// How long watches may fail before that is told.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What is followed.
 #[derive(Debug, Clone, Args)]
@@ -68,6 +71,9 @@ pub enum Error {
     /// A run to be followed has a form that this version does not know.
     #[error("{0} cannot be read by this version: {1}")]
     Undecodable(String, String),
+    /// A suite has no end.
+    #[error("suite/{0} makes rounds by its schedule and does not end itself: {1}")]
+    Rounds(String, String),
     /// Time is up.
     #[error("not all had ended after {0}: they go on; follow them again, or cancel them")]
     Timeout(Period),
@@ -80,9 +86,11 @@ pub enum Error {
 enum Event {
     Run(Box<watcher::Event<DeserializeGuard<BenchmarkRun>>>),
     Suite(Box<watcher::Event<DeserializeGuard<BenchmarkSuite>>>),
-    Pod(Box<Pod>),
+    Pod(Box<watcher::Event<Pod>>),
     Live(Load, Live),
     Idle(Load),
+    /// A watch has failed and is tried again.
+    Failing(watcher::Error),
     Tick,
 }
 
@@ -96,18 +104,40 @@ fn hopeless(error: &watcher::Error) -> bool {
     [401, 403, 404].contains(&status)
 }
 
-/// A watch of `api` that outlives the apiserver's restarts.
-fn watched<'a, K>(api: Api<K>, config: watcher::Config) -> BoxStream<'a, Result<watcher::Event<K>, Error>>
+/// A watch of `api` that outlives the apiserver's restarts, as `event` calls what it hears.
+fn watched<'a, K>(
+    api: Api<K>,
+    config: watcher::Config,
+    event: impl Fn(watcher::Event<K>) -> Event + Send + 'a,
+) -> BoxStream<'a, Result<Event, Error>>
 where
     K: Resource + Clone + Debug + Send + serde::de::DeserializeOwned + 'static,
 {
-    let events = watcher(api, config).default_backoff();
-    let lasting = events.filter_map(async |event| match event {
-        Ok(event) => Some(Ok(event)),
-        Err(error) if hopeless(&error) => Some(Err(Error::Watch(Box::new(error)))),
-        Err(_) => None,
+    let events = watcher(api, config).default_backoff().map(move |heard| match heard {
+        Ok(heard) => Ok(event(heard)),
+        Err(error) if hopeless(&error) => Err(Error::Watch(Box::new(error))),
+        Err(error) => Ok(Event::Failing(error)),
     });
-    lasting.boxed()
+    events.boxed()
+}
+
+/// Whether the apiserver answers.
+#[derive(Default)]
+struct Answers {
+    failing_since: Option<Instant>,
+    told: bool,
+}
+
+impl Answers {
+    /// What is to be said of `error` at `now`: nothing of one that passes, and the rest once.
+    fn failed(&mut self, error: &watcher::Error, now: Instant) -> Option<String> {
+        let since = *self.failing_since.get_or_insert(now);
+        if self.told || now.duration_since(since) < PATIENCE {
+            return None;
+        }
+        self.told = true;
+        Some(format!("nothing new is seen, and it is tried again: {}", causes::told(error)))
+    }
 }
 
 /// What `event` says of objects that are looked at: the object, or the name of one that is gone.
@@ -234,22 +264,16 @@ fn events<'a>(cluster: &Cluster, view: &View) -> BoxStream<'a, Result<Event, Err
     // Another run that this version cannot read is nobody's concern here.
     let guarded: Api<DeserializeGuard<BenchmarkRun>> =
         Api::namespaced(cluster.client.clone(), &cluster.namespace);
-    let runs = watched(guarded, watcher::Config::default());
+    let runs = watched(guarded, watcher::Config::default(), |event| Event::Run(Box::new(event)));
     let clients = watcher::Config::default().labels(&format!("{}={}", labels::COMPONENT, labels::CLIENT));
-    let pods = watched(cluster.api::<Pod>(), clients);
-    let pods = pods.filter_map(async |event| match event {
-        Ok(watcher::Event::Apply(pod) | watcher::Event::InitApply(pod)) => {
-            Some(Ok(Event::Pod(Box::new(pod))))
-        }
-        // Who may not see pods still sees the runs.
-        _ => None,
-    });
-    let mut all = vec![runs.map_ok(|event| Event::Run(Box::new(event))).boxed(), pods.boxed()];
+    let pods = watched(cluster.api::<Pod>(), clients, |event| Event::Pod(Box::new(event)));
+    // Who may not see pods still sees the runs.
+    let pods = pods.filter(|event| std::future::ready(event.is_ok())).boxed();
+    let mut all = vec![runs, pods];
     if view.suites().next().is_some() {
         let guarded: Api<DeserializeGuard<BenchmarkSuite>> =
             Api::namespaced(cluster.client.clone(), &cluster.namespace);
-        let suites = watched(guarded, watcher::Config::default());
-        all.push(suites.map_ok(|event| Event::Suite(Box::new(event))).boxed());
+        all.push(watched(guarded, watcher::Config::default(), |event| Event::Suite(Box::new(event))));
     }
     futures::stream::select_all(all).boxed()
 }
@@ -263,7 +287,8 @@ struct Loads {
 }
 
 impl Loads {
-    fn note_pod(&mut self, pod: &Pod) {
+    fn note_pod(&mut self, event: &watcher::Event<Pod>) {
+        let (watcher::Event::Apply(pod) | watcher::Event::InitApply(pod)) = event else { return };
         let running = pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Running");
         if let Some(load) = load_of(pod).filter(|_| running) {
             self.running.insert(load.pod.clone(), load);
@@ -297,6 +322,7 @@ async fn shown(cluster: &Cluster, view: &mut View, screen: &mut Screen) -> Resul
     let mut runs = Objects::of(view.runs().map(str::to_owned));
     let mut suites = Objects::of(view.suites().map(str::to_owned));
     let mut ticks = tokio::time::interval(TICK);
+    let mut answers = Answers::default();
     loop {
         if let Some(ending) = view.ending() {
             return Ok(ending);
@@ -309,7 +335,13 @@ async fn shown(cluster: &Cluster, view: &mut View, screen: &mut Screen) -> Resul
             Some(event) = heard.recv() => event,
             _ = ticks.tick() => Event::Tick,
         };
+        if matches!(event, Event::Run(_) | Event::Suite(_)) {
+            answers.failing_since = None;
+        }
         match event {
+            Event::Failing(error) => {
+                answers.failed(&error, Instant::now()).iter().for_each(|told| output::warn(told));
+            }
             Event::Run(event) => {
                 loads.note_owner(&event, view);
                 for change in runs.take_in(*event)? {
@@ -329,7 +361,7 @@ async fn shown(cluster: &Cluster, view: &mut View, screen: &mut Screen) -> Resul
                     screen.changed(&lines)?;
                 }
             }
-            Event::Pod(pod) => loads.note_pod(&pod),
+            Event::Pod(event) => loads.note_pod(&event),
             Event::Live(load, live) => view.live(load, live),
             Event::Idle(load) => view.idle(&load),
             Event::Tick => {
@@ -342,13 +374,34 @@ async fn shown(cluster: &Cluster, view: &mut View, screen: &mut Screen) -> Resul
     }
 }
 
+/// That `suite` makes rounds and so never ends, where it does.
+fn endless(suite: &BenchmarkSuite) -> Option<Error> {
+    let status = suite.status.as_ref();
+    // One that was cancelled makes no further rounds.
+    if suite.spec.schedule.is_none() || status.is_some_and(|status| status.phase.finished()) {
+        return None;
+    }
+    let last = status.and_then(|status| status.last_round.as_ref());
+    let next = status.and_then(|status| status.next_scheduled_at.as_ref());
+    let instead = match (last, next) {
+        (Some(round), _) => format!("follow suite/{round} (the last round)"),
+        (None, _) if suite.spec.suspend => "it is suspended, and has made none".to_owned(),
+        (None, Some(next)) => format!("it has made none yet, and the next is due at {}", next.0),
+        (None, None) => "it has made none yet".to_owned(),
+    };
+    Some(Error::Rounds(suite.name_any(), instead))
+}
+
 /// Follows `subjects` until all have ended or `timeout` is over.
 pub async fn subjects(cluster: &Cluster, subjects: Vec<Subject>, timeout: &Period) -> Result<Ending, Error> {
     let (mut runs, mut suites) = (Vec::new(), Vec::new());
     for subject in subjects {
         match subject {
             Subject::Run(run) => runs.push(*run),
-            Subject::Suite(suite) => suites.push(*suite),
+            Subject::Suite(suite) => match endless(&suite) {
+                Some(error) => return Err(error),
+                None => suites.push(*suite),
+            },
         }
     }
     let (mut view, mut screen) = (View::of(runs, suites), Screen::new());
@@ -376,6 +429,40 @@ pub async fn follow(cluster: &Cluster, options: &Options) -> Result<ExitCode, Er
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_suite_with_a_schedule_is_told_to_have_no_end() {
+        let mut suite: BenchmarkSuite =
+            serde_yaml::from_str(include_str!("../../examples/suite-schedule.yaml")).unwrap();
+        let told = |suite: &BenchmarkSuite| endless(suite).map(|error| error.to_string()).unwrap_or_default();
+        let mut status = |status: serde_json::Value| {
+            suite.status = Some(serde_json::from_value(status).unwrap());
+            told(&suite)
+        };
+        let first =
+            status(serde_json::json!({"phase": "Scheduled", "nextScheduledAt": "2026-01-02T03:00:00Z"}));
+        assert!(
+            first.ends_with("it has made none yet, and the next is due at 2026-01-02T03:00:00Z"),
+            "{first}"
+        );
+        let later = status(serde_json::json!({"phase": "Scheduled", "lastRound": "nightly-29454660"}));
+        assert_eq!(
+            later,
+            "suite/nightly makes rounds by its schedule and does not end itself: follow suite/nightly-29454660 (the last round)"
+        );
+        assert_eq!(status(serde_json::json!({"phase": "Cancelled"})), "", "it has ended");
+    }
+
+    #[test]
+    fn a_watch_that_keeps_failing_is_told_once() {
+        let (mut answers, start) = (Answers::default(), Instant::now());
+        let mut after = |seconds| {
+            answers.failed(&watcher::Error::NoResourceVersion, start + Duration::from_secs(seconds))
+        };
+        assert_eq!(after(0), None, "it may pass");
+        assert!(after(6).is_some_and(|told| told.contains("it is tried again: no metadata.resourceVersion")));
+        assert_eq!(after(60), None, "it was said");
+    }
 
     #[test]
     fn a_time_is_a_period_or_a_number_of_seconds() {

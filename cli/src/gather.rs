@@ -3,6 +3,7 @@
 
 use crate::{
     cluster::{self, Cluster, Given, Kind, Subject},
+    local::RUN,
     results,
 };
 use dragstrip_crds::{BenchmarkRun, BenchmarkSuite, suite::Baseline};
@@ -17,10 +18,7 @@ use dragstrip_results::result::RepetitionResult;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
 use serde_json::Value;
-use std::{
-    fs, io,
-    path::{Path, PathBuf},
-};
+use std::{fs, io, path::Path};
 
 /// What a report is made of could not be had.
 #[derive(Debug, thiserror::Error)]
@@ -101,8 +99,11 @@ async fn published_of(cluster: &Cluster, name: &str, key: &str) -> Result<String
 fn known(input: &Input) -> Known {
     let phases =
         input.entries.iter().flat_map(|entry| &entry.run.spec.phases).map(|phase| phase.name.clone());
+    let variants = input.variants.iter().map(|variant| variant.name.clone());
+    // Runs side by side are called by their own names.
+    let alone = input.entries.iter().map(|entry| entry.cell.variant.clone());
     Known {
-        variants: input.variants.iter().map(|variant| variant.name.clone()).collect(),
+        variants: variants.chain(alone).collect::<std::collections::BTreeSet<_>>().into_iter().collect(),
         axes: input.axes.clone(),
         phases: phases.collect::<std::collections::BTreeSet<_>>().into_iter().collect(),
     }
@@ -191,24 +192,27 @@ pub fn of_file(path: &Path) -> Result<Source, Error> {
     let mut source = of_json(&text).map_err(|error| Error::Json(error, name))?;
     if let Source::Measured(input) = &mut source {
         for entry in &mut input.entries {
-            entry.results = beside_file(path)?;
+            entry.results = beside_file(path, &entry.run)?;
         }
     }
     Ok(source)
 }
 
-/// The stored results that a local run keeps beside its run.json; none beside another file.
-fn beside_file(path: &Path) -> Result<Vec<RepetitionResult>, Error> {
-    let Ok(entries) = fs::read_dir(path.with_file_name("results")) else { return Ok(Vec::new()) };
-    let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
-    files.sort();
-    let mut results = Vec::new();
-    for file in files.iter().filter(|file| file.extension().is_some_and(|end| end == "json")) {
-        let name = file.display().to_string();
-        let text = fs::read_to_string(file).map_err(|error| Error::File(error, name.clone()))?;
-        results.push(serde_json::from_str(&text).map_err(|error| Error::Json(error, name))?);
+/// The results of `run` that a local run keeps beside its run.json; none beside another file.
+fn beside_file(path: &Path, run: &BenchmarkRun) -> Result<Vec<RepetitionResult>, Error> {
+    if path.file_name().is_none_or(|name| name != RUN) {
+        return Ok(Vec::new());
     }
-    Ok(results)
+    let phases = run.status.iter().flat_map(|status| &status.phases);
+    let names = phases.flat_map(|phase| &phase.repetitions).map(|repetition| &repetition.config_map);
+    let files = names.map(|name| path.with_file_name("results").join(format!("{name}.json")));
+    files.filter(|file| file.exists()).map(|file| stored(&file)).collect()
+}
+
+fn stored(file: &Path) -> Result<RepetitionResult, Error> {
+    let name = file.display().to_string();
+    let text = fs::read_to_string(file).map_err(|error| Error::File(error, name.clone()))?;
+    serde_json::from_str(&text).map_err(|error| Error::Json(error, name))
 }
 
 /// A BenchmarkRun, or a report.

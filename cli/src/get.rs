@@ -2,6 +2,7 @@
 //! the rows, which are pure.
 
 use crate::{
+    causes,
     cluster::{self, Cluster, Kind},
     output::{self, Form},
 };
@@ -24,7 +25,7 @@ use kube::{
     core::{DeserializeGuard, NamespaceResourceScope},
 };
 use serde::{Serialize, de::DeserializeOwned};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::{fmt::Debug, process::ExitCode};
 
 /// What is to be shown.
@@ -38,6 +39,9 @@ pub struct Options {
     /// Of those with these labels, such as team=cache.
     #[arg(short = 'l', long, value_name = "LABELS")]
     pub selector: Option<String>,
+    /// The form.
+    #[command(flatten)]
+    pub output: output::Options,
 }
 
 /// What there is could not be shown.
@@ -46,6 +50,11 @@ pub enum Error {
     /// It could not be had.
     #[error(transparent)]
     Cluster(#[from] cluster::Error),
+    /// The kinds are none of the cluster's.
+    #[error(
+        "the cluster knows no {0}: its CustomResourceDefinitions are not installed; install the chart with crds.install=true, or kubectl apply -f crds/yaml"
+    )]
+    NotServed(String),
     /// It could not be told.
     #[error(transparent)]
     Output(#[from] output::Error),
@@ -161,72 +170,91 @@ fn datastore_row(datastore: &Datastore, now: Timestamp) -> Vec<String> {
 }
 
 /// What is shown of one kind.
+#[derive(Debug)]
 struct Shown {
     kind: Kind,
-    head: &'static [&'static str],
-    numbers: &'static [usize],
+    head: Vec<&'static str>,
+    numbers: Vec<usize>,
+    names: Vec<String>,
     rows: Vec<Vec<String>>,
     values: Vec<Value>,
+    /// Those that are rows and no values, and why.
+    unreadable: Vec<String>,
 }
 
 impl Shown {
-    /// Those of `kind` that cannot be read are rows of their own.
+    /// `of_all` namespaces begins each row with its own. What cannot be read is a row too.
     fn of<K>(
         kind: Kind,
         objects: Vec<DeserializeGuard<K>>,
+        of_all: bool,
         row: impl Fn(&K) -> Vec<String>,
     ) -> Result<Self, Error>
     where
         K: Resource<DynamicType = ()> + Serialize,
     {
-        let (head, numbers): (&[&str], &[usize]) = match kind {
+        let (head, numbers): (&[_], &[usize]) = match kind {
             Kind::Run => (&RUN_HEAD, &RUN_NUMBERS),
             Kind::Suite => (&SUITE_HEAD, &[]),
             Kind::Datastore => (&DATASTORE_HEAD, &[3]),
         };
-        let (mut rows, mut values) = (Vec::new(), Vec::new());
+        let first = of_all.then_some("NAMESPACE");
+        let mut shown = Self {
+            kind,
+            head: first.into_iter().chain(head.iter().copied()).collect(),
+            numbers: numbers.iter().map(|number| number + usize::from(of_all)).collect(),
+            names: Vec::new(),
+            rows: Vec::new(),
+            values: Vec::new(),
+            unreadable: Vec::new(),
+        };
         for object in objects {
-            match object.0 {
+            let (name, namespace) = (object.name_any(), object.namespace().unwrap_or_default());
+            let cells = match object.0 {
                 Ok(mut object) => {
                     object.meta_mut().managed_fields = None;
-                    rows.push(row(&object));
-                    values.push(serde_json::to_value(&object).map_err(Error::Json)?);
+                    shown.values.push(serde_json::to_value(&object).map_err(Error::Json)?);
+                    row(&object)
                 }
                 Err(invalid) => {
-                    rows.push(vec![
-                        invalid.metadata.name.unwrap_or_default(),
-                        format!("(cannot be read: {})", invalid.error),
-                    ]);
+                    let why = format!("cannot be read: {}", invalid.error);
+                    shown
+                        .unreadable
+                        .push(format!("{}/{name} in namespace {namespace} {why}", kind.singular()));
+                    vec![name.clone(), format!("({why})")]
                 }
-            }
+            };
+            shown.rows.push(of_all.then_some(namespace).into_iter().chain(cells).collect());
+            shown.names.push(name);
         }
-        Ok(Self { kind, head, numbers, rows, values })
+        Ok(shown)
     }
 }
 
+/// Those that are asked for; `None` where the kind is not served.
 async fn objects<K>(
     cluster: &Cluster,
     options: &Options,
     names: &[String],
     kind: Kind,
-) -> Result<Vec<DeserializeGuard<K>>, Error>
+) -> Result<Option<Vec<DeserializeGuard<K>>>, Error>
 where
     K: Resource<Scope = NamespaceResourceScope, DynamicType = ()> + Clone + Debug + DeserializeOwned,
 {
     let api: Api<DeserializeGuard<K>> =
         if options.all_namespaces { Api::all(cluster.client.clone()) } else { cluster.api() };
     let parameters = ListParams { label_selector: options.selector.clone(), ..ListParams::default() };
-    let list = match api.list(&parameters).await {
+    let mut list = match api.list(&parameters).await {
         Ok(list) => list.items,
-        // A kind that an older chart does not have.
-        Err(kube::Error::Api(status)) if status.code == 404 => Vec::new(),
-        Err(error) => return Err(cluster::Error::List(Box::new(error), kind.singular()).into()),
+        Err(kube::Error::Api(status)) if status.code == 404 => return Ok(None),
+        Err(error) => return Err(cluster::Error::List(Box::new(error), kind.plural()).into()),
     };
     let known: Vec<String> = list.iter().map(ResourceExt::name_any).collect();
     if let Some(absent) = names.iter().find(|name| !known.contains(name)) {
         return Err(cluster.absent(kind.singular(), absent, &known).into());
     }
-    Ok(list.into_iter().filter(|object| names.is_empty() || names.contains(&object.name_any())).collect())
+    list.retain(|object| names.is_empty() || names.contains(&object.name_any()));
+    Ok(Some(list))
 }
 
 async fn shown(
@@ -234,16 +262,44 @@ async fn shown(
     options: &Options,
     kind: Kind,
     names: &[String],
-    now: Timestamp,
-) -> Result<Shown, Error> {
-    match kind {
-        Kind::Run => Shown::of(kind, objects(cluster, options, names, kind).await?, |run| run_row(run, now)),
-        Kind::Suite => {
-            Shown::of(kind, objects(cluster, options, names, kind).await?, |suite| suite_row(suite, now))
+) -> Result<Option<Shown>, Error> {
+    let (now, of_all) = (Timestamp::now(), options.all_namespaces);
+    let shown = match kind {
+        Kind::Run => objects(cluster, options, names, kind)
+            .await?
+            .map(|found| Shown::of(kind, found, of_all, |run| run_row(run, now))),
+        Kind::Suite => objects(cluster, options, names, kind)
+            .await?
+            .map(|found| Shown::of(kind, found, of_all, |suite| suite_row(suite, now))),
+        Kind::Datastore => objects(cluster, options, names, kind)
+            .await?
+            .map(|found| Shown::of(kind, found, of_all, |datastore| datastore_row(datastore, now))),
+    };
+    shown.transpose()
+}
+
+/// All that is `asked` for. Where no kind was named, one that may not be seen is left out.
+async fn everything(
+    cluster: &Cluster,
+    options: &Options,
+    asked: &[(Kind, Vec<String>)],
+) -> Result<Vec<Shown>, Error> {
+    let (mut all, mut forbidden, mut unknown) = (Vec::new(), None, Vec::new());
+    for (kind, names) in asked {
+        match shown(cluster, options, *kind, names).await {
+            Ok(Some(shown)) => all.push(shown),
+            Ok(None) => unknown.push(kind.plural()),
+            Err(Error::Cluster(error)) if options.what.is_empty() && error.is_forbidden() => {
+                output::warn(&format!("left out: {}", causes::told(&error)));
+                forbidden = Some(error);
+            }
+            Err(error) => return Err(error),
         }
-        Kind::Datastore => Shown::of(kind, objects(cluster, options, names, kind).await?, |datastore| {
-            datastore_row(datastore, now)
-        }),
+    }
+    match forbidden {
+        _ if !all.is_empty() => Ok(all),
+        Some(error) => Err(error.into()),
+        None => Err(Error::NotServed(unknown.join(", "))),
     }
 }
 
@@ -273,30 +329,42 @@ fn text(shown: &[Shown]) -> String {
             row.resize(shown.head.len(), String::new());
             row
         });
-        output::table(shown.head, rows.collect(), shown.numbers)
+        output::table(&shown.head, rows.collect(), &shown.numbers)
     };
     let tables: Vec<String> = shown.iter().filter(|shown| !shown.rows.is_empty()).map(table).collect();
     tables.join("\n")
 }
 
-/// Shows what there is.
-pub async fn get(cluster: &Cluster, options: &Options, form: Form) -> Result<ExitCode, Error> {
-    let now = Timestamp::now();
-    let mut all = Vec::new();
-    for (kind, names) in asked(&options.what)? {
-        all.push(shown(cluster, options, kind, &names, now).await?);
+/// As kubectl has it: the `one` that was named by itself, else a list.
+fn value(shown: &[Shown], one: bool) -> Value {
+    let values: Vec<&Value> = shown.iter().flat_map(|shown| &shown.values).collect();
+    match values.as_slice() {
+        [value] if one => (*value).clone(),
+        values => json!({"apiVersion": "v1", "kind": "List", "items": values}),
     }
+}
+
+/// Shows what there is. Exit code 2 where a program is not told of all of it.
+pub async fn get(cluster: &Cluster, options: &Options) -> Result<ExitCode, Error> {
+    let (asked, form) = (asked(&options.what)?, options.output.form);
+    let all = everything(cluster, options, &asked).await?;
     match form {
         Form::Table => output::print(&text(&all))?,
         Form::Name => {
-            let names = all.iter().flat_map(|shown| {
-                shown.rows.iter().map(|row| format!("{}/{}\n", shown.kind.singular(), row[0]))
-            });
-            output::print(&names.collect::<String>())?;
+            let names = all
+                .iter()
+                .flat_map(|shown| shown.names.iter().map(|name| format!("{}/{name}", shown.kind.singular())));
+            output::print(&output::lines(names))?;
         }
         Form::Json | Form::Yaml => {
-            let values: Vec<&Value> = all.iter().flat_map(|shown| &shown.values).collect();
-            output::print_value(&values, form)?;
+            let one = matches!(asked.as_slice(), [(_, names)] if names.len() == 1);
+            output::print_value(&value(&all, one), form)?;
+            let mut code = ExitCode::SUCCESS;
+            for one in all.iter().flat_map(|shown| &shown.unreadable) {
+                output::warn(one);
+                code = ExitCode::from(2);
+            }
+            return Ok(code);
         }
     }
     if all.iter().all(|shown| shown.rows.is_empty()) && form == Form::Table {
@@ -313,7 +381,6 @@ pub async fn get(cluster: &Cluster, options: &Options, form: Form) -> Result<Exi
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     fn now() -> Timestamp {
         "2026-01-01T01:00:00Z".parse().unwrap()
@@ -348,6 +415,46 @@ mod tests {
         assert_eq!(words("suite a b").unwrap(), [(Kind::Suite, vec!["a".to_owned(), "b".to_owned()])]);
         assert_eq!(words("run/a").unwrap(), [(Kind::Run, vec!["a".to_owned()])]);
         assert!(words("pods").is_err(), "pods are not ours");
+    }
+
+    /// A datastore called `name`, which this version can read or not.
+    fn guarded(name: &str, threads: &Value) -> DeserializeGuard<Datastore> {
+        serde_json::from_value(json!({
+            "apiVersion": "dragstrip.dev/v1alpha1", "kind": "Datastore",
+            "metadata": {"name": name, "namespace": "lab"}, "spec": {"engine": "Redis", "threads": threads}
+        }))
+        .unwrap()
+    }
+
+    fn shown(of_all: bool) -> Shown {
+        let objects = vec![guarded("a", &json!(1)), guarded("b", &json!("many"))];
+        Shown::of(Kind::Datastore, objects, of_all, |datastore| datastore_row(datastore, now())).unwrap()
+    }
+
+    #[test]
+    fn of_all_namespaces_each_row_begins_with_its_own() {
+        let told = text(&[shown(true)]);
+        assert!(told.starts_with("NAMESPACE   NAME "), "{told}");
+        assert!(told.lines().skip(1).all(|line| line.starts_with("lab         ")), "{told}");
+        assert_eq!(shown(true).names, ["a", "b"]);
+        assert!(text(&[shown(false)]).starts_with("NAME "), "else there is one namespace");
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_a_row_and_named_where_rows_are_not_told() {
+        let shown = shown(false);
+        assert!(shown.rows[1][1].starts_with("(cannot be read: "), "{shown:?}");
+        assert_eq!(shown.values.len(), 1);
+        assert!(shown.unreadable[0].starts_with("datastore/b in namespace lab cannot be read"), "{shown:?}");
+    }
+
+    #[test]
+    fn one_that_is_named_is_itself_and_all_else_is_a_list() {
+        let shown = [shown(false)];
+        assert_eq!(value(&shown, true)["kind"], "Datastore");
+        let list = value(&shown, false);
+        assert_eq!((&list["kind"], &list["apiVersion"]), (&json!("List"), &json!("v1")));
+        assert_eq!(list["items"][0]["metadata"]["name"], "a");
     }
 
     #[test]

@@ -15,6 +15,8 @@ mod keep;
 #[cfg(target_os = "linux")]
 mod manifests;
 #[cfg(target_os = "linux")]
+mod origin;
+#[cfg(target_os = "linux")]
 mod plan;
 #[cfg(target_os = "linux")]
 mod programs;
@@ -23,7 +25,11 @@ mod screen;
 #[cfg(target_os = "linux")]
 mod server;
 #[cfg(target_os = "linux")]
+mod settings;
+#[cfg(target_os = "linux")]
 mod suites;
+#[cfg(target_os = "linux")]
+mod warden;
 
 #[cfg(target_os = "linux")]
 pub use conduct::{Error, run};
@@ -34,6 +40,9 @@ use clap::Args;
 use std::path::PathBuf;
 #[cfg(not(target_os = "linux"))]
 use std::process::ExitCode;
+
+/// File of a local run's directory with the run and its status.
+pub const RUN: &str = "run.json";
 
 /// What a local run is told.
 #[derive(Debug, Clone, Args)]

@@ -2,6 +2,7 @@
 //! they are gone. Needs the client, but for the choice, which is pure.
 
 use crate::{
+    causes,
     cluster::{self, Cluster, Given, Kind, Subject},
     output, results,
 };
@@ -45,6 +46,12 @@ pub enum Error {
     /// The run could not be had.
     #[error(transparent)]
     Cluster(#[from] cluster::Error),
+    /// A suite has no pods.
+    #[error(
+        "suite/{0} has no logs: say one of its runs, which dragstrip get runs -l {label}={0} lists",
+        label = labels::SUITE
+    )]
+    Suite(String),
     /// Its pods could not be listed.
     #[error("failed to list the pods of {1}")]
     Pods(#[source] Box<kube::Error>, String),
@@ -104,9 +111,10 @@ fn said(who: &str, text: &str) -> String {
     output::lines(lines.map(|line| format!("{who}  {line}")))
 }
 
-async fn tell(cluster: &Cluster, options: &Options, pod: &Pod) -> Result<(), Error> {
-    let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
-    for container in containers {
+/// Prints what the containers of `pod` say; whether one has said anything.
+async fn tell(cluster: &Cluster, options: &Options, pod: &Pod) -> Result<bool, Error> {
+    let mut heard = false;
+    for container in pod.spec.iter().flat_map(|spec| &spec.containers) {
         let parameters = LogParams {
             container: Some(container.name.clone()),
             tail_lines: options.tail,
@@ -114,11 +122,15 @@ async fn tell(cluster: &Cluster, options: &Options, pod: &Pod) -> Result<(), Err
         };
         let who = format!("{}/{}", pod.name_any(), container.name);
         match cluster.api::<Pod>().logs(&pod.name_any(), &parameters).await {
-            Ok(text) => output::print(&said(&who, &text))?,
-            Err(error) => output::warn(&format!("{who}: its log cannot be read: {error}")),
+            Ok(text) => {
+                let said = said(&who, &text);
+                heard |= !said.is_empty();
+                output::print(&said)?;
+            }
+            Err(error) => output::warn(&format!("{who}: its log cannot be read: {}", causes::told(&error))),
         }
     }
-    Ok(())
+    Ok(heard)
 }
 
 /// What the stored results keep of what pods wrote: the last lines of those that failed.
@@ -149,20 +161,25 @@ fn of_status(run: &BenchmarkRun) -> String {
 /// Prints what the run's pods say, or what is kept of it.
 pub async fn logs(cluster: &Cluster, options: &Options) -> Result<ExitCode, Error> {
     let given = Given::of(&options.name, Some(Kind::Run))?;
-    let Subject::Run(run) = cluster.subject(&given).await? else { return Ok(ExitCode::from(2)) };
-    let pods = present(cluster, options, &run).await?;
+    let run = match cluster.subject(&given).await? {
+        Subject::Run(run) => run,
+        Subject::Suite(suite) => return Err(Error::Suite(suite.name_any())),
+    };
+    let (pods, mut heard) = (present(cluster, options, &run).await?, false);
     for pod in &pods {
-        tell(cluster, options, pod).await?;
+        heard |= tell(cluster, options, pod).await?;
     }
-    if !pods.is_empty() {
+    if heard {
         return Ok(ExitCode::SUCCESS);
     }
     let kept =
         kept(options, &results::of(&cluster.client, &cluster.namespace, &run).await?) + &of_status(&run);
     if kept.is_empty() {
-        output::warn(
-            "the pods are gone, and nothing that they wrote is kept: only the last lines of what failed are",
-        );
+        output::warn(if pods.is_empty() {
+            "the pods are gone, and nothing that they wrote is kept: only the last lines of what failed are"
+        } else {
+            "none of the pods has said anything that can be read yet: look again, or see kubectl describe pod"
+        });
         return Ok(ExitCode::from(1));
     }
     output::print(&kept)?;

@@ -2,6 +2,7 @@
 
 mod calibrate;
 mod cancel;
+mod causes;
 mod cluster;
 mod compare;
 mod completions;
@@ -22,7 +23,6 @@ mod validate;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use cluster::Cluster;
-use output::{Colour, Form};
 use std::{path::Path, process::ExitCode};
 
 /// Runs benchmarks of in-memory datastores, on a cluster or on this machine, and reads their results.
@@ -31,12 +31,6 @@ use std::{path::Path, process::ExitCode};
 struct Arguments {
     #[command(flatten)]
     cluster: cluster::Options,
-    /// The form of what is told: table for people, the others for programs.
-    #[arg(short, long, global = true, value_enum, default_value_t)]
-    output: Form,
-    /// Whether words have colours: auto means on a terminal, unless NO_COLOR is set.
-    #[arg(long, global = true, value_enum, default_value_t)]
-    color: Colour,
     #[command(subcommand)]
     command: Command,
 }
@@ -113,22 +107,22 @@ fn called(program: Option<&Path>) -> clap::Command {
 
 async fn dispatch(arguments: Arguments, command: clap::Command) -> Result<ExitCode, Error> {
     let connect = || Cluster::connect(&arguments.cluster);
-    let form = arguments.output;
+    let namespace = arguments.cluster.namespace.as_deref();
     Ok(match arguments.command {
         Command::Run(options) if options.local => local::run(options.files).await?,
-        Command::Run(options) => run::run(&connect().await?, &options, form).await?,
+        Command::Run(options) => run::run(&connect().await?, &options, namespace).await?,
         Command::Follow(options) => follow::follow(&connect().await?, &options).await?,
-        Command::Get(options) => get::get(&connect().await?, &options, form).await?,
+        Command::Get(options) => get::get(&connect().await?, &options).await?,
         Command::Report(options) => report::command(&connect().await?, &options).await?,
         Command::Compare(options) => {
             let cluster = if compare::needs_cluster(&options) { Some(connect().await?) } else { None };
             compare::compare(cluster.as_ref(), &options).await?
         }
         Command::Logs(options) => logs::logs(&connect().await?, &options).await?,
-        Command::Cancel(options) => cancel::cancel(&connect().await?, &options, form).await?,
-        Command::Validate(options) => validate::validate(&options, form)?,
+        Command::Cancel(options) => cancel::cancel(&connect().await?, &options).await?,
+        Command::Validate(options) => validate::validate(&options)?,
         Command::Doctor(options) if options.inside => doctor::inside()?,
-        Command::Doctor(options) => doctor::doctor(&connect().await?, &options, form).await?,
+        Command::Doctor(options) => doctor::doctor(&connect().await?, &options).await?,
         Command::Calibrate(options) => calibrate::calibrate(&connect().await?, &options).await?,
         Command::Completions(options) => completions::completions(command, &options)?,
     })
@@ -136,11 +130,7 @@ async fn dispatch(arguments: Arguments, command: clap::Command) -> Result<ExitCo
 
 /// Tells `error` with its causes; nothing where nobody reads any more.
 fn tell(error: &Error) {
-    let (mut text, mut next) = (error.to_string(), std::error::Error::source(error));
-    while let Some(cause) = next {
-        text = format!("{text}: {cause}");
-        next = cause.source();
-    }
+    let text = causes::told(error);
     if text != output::Error::Closed.to_string() {
         output::warn(&format!("error: {text}"));
     }
@@ -159,7 +149,6 @@ async fn command() -> ExitCode {
         Ok(arguments) => arguments,
         Err(error) => error.exit(),
     };
-    output::choose(arguments.color);
     match Box::pin(dispatch(arguments, command)).await {
         Ok(code) => code,
         Err(error) => {

@@ -1,13 +1,10 @@
 //! What is written to the terminal, or to whoever reads instead of one. Touches standard
 //! output and standard error.
 
-use clap::ValueEnum;
+use clap::{Args, ValueEnum};
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use serde::Serialize;
-use std::{
-    io::{self, IsTerminal, Write},
-    sync::atomic::{AtomicBool, Ordering},
-};
+use std::io::{self, IsTerminal, Write};
 
 /// Something could not be written.
 #[derive(Debug, thiserror::Error)]
@@ -46,28 +43,33 @@ pub enum Form {
     Name,
 }
 
-/// Whether words have colours.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-pub enum Colour {
-    /// On a terminal, unless NO_COLOR is set.
-    #[default]
-    Auto,
-    /// Always.
-    Always,
-    /// Never.
-    Never,
+/// For the commands that have several forms.
+#[derive(Debug, Clone, Default, Args)]
+#[group(id = "output")]
+pub struct Options {
+    /// The form of what is told: table for people, the others for programs.
+    #[arg(short = 'o', long = "output", value_name = "OUTPUT", value_enum, default_value_t)]
+    pub form: Form,
 }
 
-static COLOURED: AtomicBool = AtomicBool::new(false);
+/// What was done with an object.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub struct Done {
+    /// Its kind and name.
+    pub name: String,
+    /// Its namespace, where that is not the one that the command works in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// What became of it.
+    pub state: String,
+}
 
-/// Decides once whether words have colours.
-pub fn choose(colour: Colour) {
-    let coloured = match colour {
-        Colour::Always => true,
-        Colour::Never => false,
-        Colour::Auto => terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()),
-    };
-    COLOURED.store(coloured, Ordering::Relaxed);
+impl Done {
+    fn line(&self) -> String {
+        let Self { name, namespace, state } = self;
+        let place = namespace.as_ref().map(|namespace| format!(" in namespace {namespace}"));
+        format!("{name} {state}{}", place.unwrap_or_default())
+    }
 }
 
 /// Whether somebody sits before standard output.
@@ -75,28 +77,9 @@ pub fn terminal() -> bool {
     io::stdout().is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
 
-/// What a word says by its colour.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mood {
-    /// All is well.
-    Good,
-    /// Worth a look.
-    Doubtful,
-    /// It is not.
-    Bad,
-}
-
-/// `text` in the colour of `mood`, where words have colours.
-pub fn paint(text: &str, mood: Mood) -> String {
-    if !COLOURED.load(Ordering::Relaxed) {
-        return text.to_owned();
-    }
-    let colour = match mood {
-        Mood::Good => 32,
-        Mood::Doubtful => 33,
-        Mood::Bad => 31,
-    };
-    format!("\u{1b}[{colour}m{text}\u{1b}[0m")
+/// Whether words have colours: on a terminal, unless NO_COLOR is set.
+pub fn coloured() -> bool {
+    terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
 /// Writes `text` as it is.
@@ -127,6 +110,15 @@ pub fn of_value(value: &impl Serialize, form: Form) -> Result<String, Error> {
 /// Writes `value` as JSON, or as YAML.
 pub fn print_value(value: &impl Serialize, form: Form) -> Result<(), Error> {
     print(&of_value(value, form)?)
+}
+
+/// Writes what was done.
+pub fn print_done(done: &[Done], form: Form) -> Result<(), Error> {
+    match form {
+        Form::Table => print(&lines(done.iter().map(Done::line))),
+        Form::Name => print(&lines(done.iter().map(|one| one.name.clone()))),
+        Form::Json | Form::Yaml => print_value(&done, form),
+    }
 }
 
 /// `all`, each ended as a line.
@@ -162,7 +154,37 @@ mod tests {
     }
 
     #[test]
-    fn words_have_no_colour_until_somebody_wants_it() {
-        assert_eq!(paint("Valid", Mood::Good), "Valid");
+    fn a_form_is_taken_by_the_commands_that_have_it_and_by_no_other() {
+        use clap::CommandFactory;
+        for (line, taken) in [
+            ("get -o name", true),
+            ("cancel a -o json", true),
+            ("validate -f a.yaml -o yaml", true),
+            ("run -f a.yaml -o name", true),
+            ("run -f a.yaml -o name --watch", false),
+            ("run -f a.yaml -o json --local", false),
+            ("doctor -o json", true),
+            ("doctor -o name", false),
+            ("follow a -o json", false),
+            ("report a -o json", false),
+            ("compare a b -o json", false),
+            ("logs a -o json", false),
+            ("calibrate --datastore a -o json", false),
+        ] {
+            let words = ["dragstrip"].into_iter().chain(line.split(' '));
+            let parsed = crate::Arguments::command().try_get_matches_from(words);
+            assert_eq!(parsed.is_ok(), taken, "{line}: {:?}", parsed.err());
+        }
+    }
+
+    #[test]
+    fn what_was_done_elsewhere_names_the_namespace() {
+        let done = |namespace: Option<&str>| Done {
+            name: "run/sprint".into(),
+            namespace: namespace.map(str::to_owned),
+            state: "applied".into(),
+        };
+        assert_eq!(done(None).line(), "run/sprint applied");
+        assert_eq!(done(Some("lab")).line(), "run/sprint applied in namespace lab");
     }
 }

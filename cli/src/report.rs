@@ -3,10 +3,13 @@
 
 use crate::{
     cluster::{self, Cluster, Subject},
-    details, gather, output, results,
+    details, gather,
+    output::{self, Form},
+    results,
 };
 use clap::{Args, ValueEnum};
 use dragstrip_crds::BenchmarkRun;
+use dragstrip_operator::labels;
 use dragstrip_report::{build, csv, document::Document, html, json, junit, markdown, text};
 use kube::ResourceExt;
 use std::{
@@ -68,6 +71,12 @@ pub enum Error {
     /// The stored results could not be had.
     #[error(transparent)]
     Results(#[from] results::Error),
+    /// A suite stores no results itself.
+    #[error(
+        "--results are those of runs, and suite/{0} is none: name its runs, which dragstrip get runs -l {label}={0} lists, or take the suite's report with --format json",
+        label = labels::SUITE
+    )]
+    ResultsOfSuite(String),
     /// It could not be told.
     #[error(transparent)]
     Output(#[from] output::Error),
@@ -131,12 +140,18 @@ pub async fn print_text(cluster: &Cluster, names: &[String]) -> Result<(), Error
     Ok(())
 }
 
-async fn stored(cluster: &Cluster, runs: &[BenchmarkRun]) -> Result<ExitCode, Error> {
+/// The whole results of `subjects`, which must be runs.
+async fn stored(cluster: &Cluster, subjects: &[Subject], file: Option<&Path>) -> Result<ExitCode, Error> {
     let mut by_run = BTreeMap::new();
-    for run in runs {
-        by_run.insert(run.name_any(), results::of(&cluster.client, &cluster.namespace, run).await?);
+    for subject in subjects {
+        match subject {
+            Subject::Suite(suite) => return Err(Error::ResultsOfSuite(suite.name_any())),
+            Subject::Run(run) => {
+                by_run.insert(run.name_any(), results::of(&cluster.client, &cluster.namespace, run).await?);
+            }
+        }
     }
-    output::print_value(&by_run, output::Form::Json)?;
+    write(&output::of_value(&by_run, Form::Json)?, file)?;
     Ok(if by_run.values().any(Vec::is_empty) { ExitCode::from(1) } else { ExitCode::SUCCESS })
 }
 
@@ -148,10 +163,10 @@ pub fn report(runs: &[BenchmarkRun]) -> String {
 /// Makes the report of what is named.
 pub async fn command(cluster: &Cluster, options: &Options) -> Result<ExitCode, Error> {
     let subjects = cluster.subjects(&cluster::given(&options.names)?).await?;
-    let runs = runs(&subjects);
     if options.results {
-        return stored(cluster, &runs).await;
+        return stored(cluster, &subjects, options.output_file.as_deref()).await;
     }
+    let runs = runs(&subjects);
     if runs.is_empty() && !options.pods {
         let document = document_of(cluster, subjects).await?;
         write(&rendered(&document, options.format), options.output_file.as_deref())?;

@@ -10,7 +10,7 @@ mod suite;
 pub use rules::Object;
 
 use crate::{
-    manifest::{self, Document, Position},
+    manifest::{self, Document, KINDS, Position},
     output::{self, Form},
 };
 use clap::Args;
@@ -18,8 +18,6 @@ use dragstrip_crds::{Datastore, near::did_you_mean};
 use serde::Serialize;
 use std::{fmt, path::PathBuf, process::ExitCode};
 
-/// The kinds that there are.
-const KINDS: [&str; 3] = ["Datastore", "BenchmarkRun", "BenchmarkSuite"];
 /// The fields of every object.
 const TOP_FIELDS: [&str; 5] = ["apiVersion", "kind", "metadata", "spec", "status"];
 /// The version that there is.
@@ -31,6 +29,9 @@ pub struct Options {
     /// Manifests: files, directories, or - for standard input.
     #[arg(short, long = "filename", value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
+    /// The form.
+    #[command(flatten)]
+    pub output: output::Options,
 }
 
 /// Manifests that could not be judged.
@@ -86,7 +87,8 @@ pub struct Remark {
 }
 
 impl Remark {
-    fn of(document: &Document, weight: Weight, pointer: &str, message: impl Into<String>) -> Self {
+    /// About the field at `pointer` of `document`.
+    pub fn of(document: &Document, weight: Weight, pointer: &str, message: impl Into<String>) -> Self {
         Self {
             file: document.file.clone(),
             position: document.position(pointer),
@@ -132,11 +134,15 @@ fn frame(document: &Document) -> Vec<Remark> {
     let error = |pointer: &str, message: String| Remark::of(document, Weight::Error, pointer, message);
     let mut found = Vec::new();
     let kind = document.text("/kind");
-    if !KINDS.contains(&kind) {
+    if kind.is_empty() {
+        found.push(error("/kind", format!("is missing: say one of {}", KINDS.join(", "))));
+    } else if !KINDS.contains(&kind) {
         found.push(error("/kind", format!("there is no kind {kind:?}{}", did_you_mean(kind, KINDS))));
     }
     let version = document.text("/apiVersion");
-    if version != VERSION {
+    if version.is_empty() {
+        found.push(error("/apiVersion", format!("is missing: say {VERSION}")));
+    } else if version != VERSION {
         found.push(error("/apiVersion", format!("is {version:?}, and must be {VERSION}")));
     }
     let name = |field: &str| !document.text(&format!("/metadata/{field}")).is_empty();
@@ -153,6 +159,15 @@ fn frame(document: &Document) -> Vec<Remark> {
         }
     }
     found
+}
+
+/// What is to be said of a document that is of nobody's group, or of another's.
+fn not_ours(document: &Document) -> Remark {
+    if document.text("/kind").is_empty() || document.text("/apiVersion").is_empty() {
+        let message = "is no object of Kubernetes: it needs apiVersion and kind";
+        return Remark::of(document, Weight::Error, "", message);
+    }
+    Remark::of(document, Weight::Note, "", "is none of Dragstrip's kinds and was not looked at")
 }
 
 /// What is wrong between objects: two of one name, a run that does not suit its target.
@@ -190,8 +205,7 @@ pub fn judge(documents: Vec<Document>) -> Result<Judged, schema::Error> {
     let mut judged = Judged::default();
     for document in documents {
         if !document.is_ours() {
-            let message = "is none of Dragstrip's kinds and was not looked at";
-            judged.remarks.push(Remark::of(&document, Weight::Note, "", message));
+            judged.remarks.push(not_ours(&document));
             continue;
         }
         let wrong = frame(&document);
@@ -220,13 +234,18 @@ fn text(judged: &Judged) -> String {
 }
 
 /// Looks at the files and tells what is wrong. Exit code 1 when something is.
-pub fn validate(options: &Options, form: Form) -> Result<ExitCode, Error> {
+pub fn validate(options: &Options) -> Result<ExitCode, Error> {
+    let form = options.output.form;
     let judged = judge(manifest::read(&options.files)?)?;
     match form {
         Form::Table => output::print(&text(&judged))?,
         Form::Name => {
-            let names = judged.objects.iter().map(|(document, _)| format!("{}\n", document.title()));
-            output::print(&names.collect::<String>())?;
+            output::print(&output::lines(
+                judged
+                    .objects
+                    .iter()
+                    .map(|(document, object)| format!("{}/{}", object.kind().singular(), document.name())),
+            ))?;
         }
         Form::Json | Form::Yaml => output::print_value(&judged.remarks, form)?,
     }

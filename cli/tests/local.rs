@@ -10,6 +10,7 @@ use nix::{
 use serde_json::Value;
 use std::{
     fs,
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
     time::{Duration, Instant},
@@ -52,12 +53,28 @@ impl Place {
     }
 
     fn start(&self) -> Child {
+        self.start_with(&[])
+    }
+
+    /// Starts it in this place with more arguments.
+    fn start_with(&self, arguments: &[&str]) -> Child {
         let mut command = Command::new(env!("CARGO_BIN_EXE_dragstrip"));
-        command.args(["run", "--local", "-f"]).arg(self.directory.path().join("race.yaml"));
-        command.arg("--output-directory").arg(self.results());
+        command.args(["run", "--local", "-f", "race.yaml", "--output-directory", "results"]).args(arguments);
         // Nothing here may ask a cluster.
-        command.env("KUBECONFIG", "/no/such/file").stdin(Stdio::null());
+        command.env("KUBECONFIG", "/no/such/file").current_dir(self.directory.path()).stdin(Stdio::null());
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    }
+
+    /// Makes a program of a shell's `text`.
+    fn program(&self, name: &str, text: &str) {
+        let path = self.directory.path().join(name);
+        fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    /// Whether a process of this name works here.
+    fn runs(&self, name: &str) -> bool {
+        self.processes().iter().any(|(_, found)| found.trim() == name)
     }
 
     /// The run with its status.
@@ -102,6 +119,10 @@ fn wait_for(what: &str, holds: impl Fn() -> bool) {
         assert!(Instant::now() < end, "waited too long for {what}");
         std::thread::sleep(Duration::from_millis(50));
     }
+}
+
+fn interrupt(child: &Child) {
+    kill(Pid::from_raw(i32::try_from(child.id()).unwrap()), Signal::SIGINT).unwrap();
 }
 
 /// Both streams, and the exit code.
@@ -155,7 +176,7 @@ fn an_interrupted_run_keeps_what_it_has_and_leaves_nothing_running() {
     let place = Place::with(&manifest(60));
     let child = place.start();
     place.server_under_load();
-    kill(Pid::from_raw(i32::try_from(child.id()).unwrap()), Signal::SIGINT).unwrap();
+    interrupt(&child);
     let (text, code) = told(&child.wait_with_output().unwrap());
     assert_eq!(code, Some(1), "{text}");
     let run = place.run();
@@ -174,6 +195,85 @@ fn children_do_not_outlive_a_program_that_is_killed() {
     child.kill().unwrap();
     child.wait().unwrap();
     place.is_left_alone();
+}
+
+#[test]
+fn what_a_wrapper_started_does_not_outlive_a_program_that_is_killed() {
+    let place = Place::with(&manifest(60));
+    // A shell that stays, beside what has left its process group.
+    place.program("wrapper", "setsid sleep 100 &\nredis-server \"$@\"\necho ended");
+    let mut child = place.start_with(&["--server-binary", "Redis=./wrapper"]);
+    place.server_under_load();
+    assert!(place.runs("sleep"), "the wrapper started nothing");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    place.is_left_alone();
+}
+
+#[test]
+fn a_second_interrupt_ends_at_once_what_does_not_end_by_itself() {
+    let place = Place::with(&manifest(60));
+    place.program("stubborn", "trap '' TERM\nredis-server \"$@\"\nsleep 100");
+    let child = place.start_with(&["--server-binary", "Redis=./stubborn"]);
+    place.server_under_load();
+    interrupt(&child);
+    wait_for("the server to end", || !place.runs("redis-server"));
+    let asked = Instant::now();
+    interrupt(&child);
+    let (text, code) = told(&child.wait_with_output().unwrap());
+    assert_eq!(code, Some(130), "{text}");
+    assert!(asked.elapsed() < Duration::from_secs(5), "it took {:?}", asked.elapsed());
+    place.is_left_alone();
+}
+
+#[test]
+fn a_run_that_is_interrupted_while_its_server_starts_has_ended() {
+    let place = Place::with(&manifest(2));
+    place.program("silent", "exec sleep 100");
+    let child = place.start_with(&["--server-binary", "Redis=./silent"]);
+    wait_for("the server to start", || place.runs("sleep"));
+    interrupt(&child);
+    let (text, code) = told(&child.wait_with_output().unwrap());
+    assert_eq!(code, Some(1), "{text}");
+    assert_eq!(place.run()["status"]["phase"], "Cancelled", "{text}");
+    assert!(text.contains("interrupted: 0 of 1 measurements are kept"), "{text}");
+    place.is_left_alone();
+}
+
+#[test]
+fn who_reads_no_more_does_not_end_the_measuring() {
+    let place = Place::with(&manifest(1));
+    let mut child = place.start();
+    drop(child.stdout.take());
+    let (text, code) = told(&child.wait_with_output().unwrap());
+    assert_eq!(code, Some(0), "{text}");
+    assert_eq!(place.run()["status"]["phase"], "Succeeded", "{text}");
+}
+
+#[test]
+fn one_directory_has_one_run_at_a_time() {
+    let place = Place::with(&manifest(60));
+    let first = place.start();
+    place.server_under_load();
+    let (text, code) = told(&place.start().wait_with_output().unwrap());
+    assert_eq!(code, Some(2), "{text}");
+    assert!(text.contains("another dragstrip run --local is under way there"), "{text}");
+    interrupt(&first);
+    let (text, code) = told(&first.wait_with_output().unwrap());
+    assert_eq!((code, &place.run()["status"]["phase"]), (Some(1), &"Cancelled".into()), "{text}");
+}
+
+#[test]
+fn a_relative_tool_is_the_one_that_was_found() {
+    let exec = "exec: {image: i, command: [./bench], parser: {regex: {lines: [\
+        {pattern: '^(?<count>[0-9]+) GET at (?<operationsPerSecond>[0-9]+)', operation: GET}]}}}";
+    let text = manifest(1);
+    let (before, _) = text.split_once("loadgen:").unwrap();
+    let place = Place::with(&format!("{before}{exec}\n"));
+    place.program("bench", "sleep 1\necho 1000 GET at 1000");
+    let (text, _) = told(&place.start().wait_with_output().unwrap());
+    let result = place.result("sprint-write-1");
+    assert_eq!(result["operations"][0]["count"], 1000, "{text}");
 }
 
 #[test]
@@ -229,5 +329,41 @@ spec:
     assert_eq!(code, Some(0), "{text}");
     assert_eq!(text.matches("measured earlier").count(), 2, "{text}");
     assert!(started.elapsed() < Duration::from_secs(5), "it measured again");
+    place.is_left_alone();
+}
+
+/// Two variants: one whose server dies at once, and one that is sound.
+const HALF_BROKEN: &str = "apiVersion: dragstrip.dev/v1alpha1
+kind: BenchmarkSuite
+metadata: {name: halves}
+spec:
+  variants:
+  - name: broken
+    target: {datastore: {engine: Redis, threads: 1, maxMemory: 256Mi, extraArgs: [--no-such-option, \"1\"]}}
+  - name: sound
+    target: {datastore: {engine: Redis, threads: 1, maxMemory: 256Mi}}
+  repetitions: 1
+  run:
+    phases:
+    - name: write
+      loadgen: {duration: 1s, connectionsPerThread: 4, keyMaximum: 1000, ratio: \"1:0\"}
+";
+
+#[test]
+fn a_suite_goes_on_behind_a_server_that_dies_and_measures_no_other_server_beside_it() {
+    let place = Place::with(HALF_BROKEN);
+    let (text, code) = told(&place.start().wait_with_output().unwrap());
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.contains("ended by itself") && text.contains("no-such-option"), "{text}");
+    assert!(text.contains("[1/1] write, repetition 1: "), "the sound one was not measured: {text}");
+    assert!(place.results().join("report.json").exists(), "there is no report: {text}");
+    let (text, code) = told(&place.start().wait_with_output().unwrap());
+    assert_eq!((code, text.matches("measured earlier").count()), (Some(1), 1), "{text}");
+    assert!(text.contains("ended by itself"), "what failed was not tried again: {text}");
+    place.program("another", "exec redis-server \"$@\"");
+    let changed = place.start_with(&["--server-binary", "Redis=./another"]).wait_with_output().unwrap();
+    let (text, code) = told(&changed);
+    assert_eq!(code, Some(2), "{text}");
+    assert!(text.contains("the server is ") && text.contains("/another ("), "{text}");
     place.is_left_alone();
 }

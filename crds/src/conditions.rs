@@ -6,15 +6,15 @@ use k8s_openapi::{
     jiff::Timestamp,
 };
 
-/// Condition types of both kinds.
+/// Condition types of all kinds.
 pub mod types {
     /// The datastore answers and is what was declared; clients may use it.
     pub const READY: &str = "Ready";
     /// What the server says of itself agrees with the declaration.
     pub const VERIFIED: &str = "Verified";
-    /// The run has ended, well or badly. `kubectl wait --for=condition=Complete`.
+    /// The run or suite has ended, well or badly. `kubectl wait --for=condition=Complete`.
     pub const COMPLETE: &str = "Complete";
-    /// The run ended with every phase measured and every check passed.
+    /// The run ended with every phase measured and every check passed, or the suite with every run so.
     pub const PASSED: &str = "Passed";
     /// The run's target is there and verified.
     pub const TARGET_READY: &str = "TargetReady";

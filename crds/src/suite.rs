@@ -150,12 +150,13 @@ pub struct Baseline {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 40))]
     pub variant: Option<String>,
-    /// An earlier suite in the same namespace that is Complete: each combination with the one
+    /// An earlier suite in the same namespace that is Succeeded: each combination with the one
     /// of the same variant and values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub suite: Option<String>,
-    /// With schedule: the last round before that is Complete. Default false.
+    /// With schedule: the last round before that Passed, so that what became worse is told until
+    /// it is mended; where none did, the last that measured anything. Default false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub previous: bool,
     /// A published table, with columns variant, one for each axis, phase, operation, metric and value.
@@ -185,7 +186,8 @@ fn any_value(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
 
 /// Variants and axes, measured by BenchmarkRuns and compared. Once the suite has started,
 /// what it measures and in which order cannot be changed: variants, run, axes, exclude,
-/// repetitions, order and seed. One with `schedule` can always be changed, for the rounds to come.
+/// repetitions, order, seed, and whether it has a schedule. One with `schedule` can always be
+/// changed, for the rounds to come.
 #[derive(CustomResource, Debug, Clone, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[kube(
     group = "dragstrip.dev",
@@ -210,8 +212,8 @@ fn any_value(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
     selectable = ".spec.ttlAfterFinished",
     validation = Rule::new("self.metadata.name.size() <= (has(self.spec.schedule) ? 43 : 52)")
         .message("metadata.name must be at most 52 characters, and 43 with schedule: the names of its runs and rounds are made from it"),
-    validation = Rule::new("has(self.spec.schedule) || !has(oldSelf.status) || !has(oldSelf.status.startedAt) || (self.spec.variants == oldSelf.spec.variants && self.spec.run == oldSelf.spec.run && (has(self.spec.axes) ? self.spec.axes : []) == (has(oldSelf.spec.axes) ? oldSelf.spec.axes : []) && (has(self.spec.exclude) ? self.spec.exclude : []) == (has(oldSelf.spec.exclude) ? oldSelf.spec.exclude : []) && self.spec.repetitions == oldSelf.spec.repetitions && self.spec.order == oldSelf.spec.order && self.spec.seed == oldSelf.spec.seed)")
-        .message("the suite has started: make a new BenchmarkSuite for other variants, axes, exclusions, repetitions, order or runs"),
+    validation = Rule::new("!has(oldSelf.status) || !has(oldSelf.status.startedAt) || (has(self.spec.schedule) == has(oldSelf.spec.schedule) && self.spec.variants == oldSelf.spec.variants && self.spec.run == oldSelf.spec.run && (has(self.spec.axes) ? self.spec.axes : []) == (has(oldSelf.spec.axes) ? oldSelf.spec.axes : []) && (has(self.spec.exclude) ? self.spec.exclude : []) == (has(oldSelf.spec.exclude) ? oldSelf.spec.exclude : []) && self.spec.repetitions == oldSelf.spec.repetitions && self.spec.order == oldSelf.spec.order && self.spec.seed == oldSelf.spec.seed)")
+        .message("the suite has started: make a new BenchmarkSuite for other variants, axes, exclusions, repetitions, order or runs, or to have a schedule"),
 )]
 #[cfg_attr(any(test, feature = "cel"), kube(cel))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -307,3 +309,6 @@ pub struct BenchmarkSuiteSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttl_after_finished: Option<Period>,
 }
+
+#[cfg(test)]
+mod tests;

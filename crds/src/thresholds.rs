@@ -31,7 +31,7 @@ pub enum MetricName {
     MaxMilliseconds,
     /// Share of reads that found their key, from 0 to 1.
     HitRatio,
-    /// Error replies.
+    /// Error replies of one repetition, on average.
     Errors,
     /// Items per second of timed batches.
     ElementsPerSecond,

@@ -1,4 +1,4 @@
-//! What both controllers are given: a client, a recorder of events, the images
+//! What the controllers are given: a client, a recorder of events, the images
 //! to use, a way to talk to runners and observers, and metrics.
 
 use crate::{
@@ -8,7 +8,7 @@ use crate::{
     },
     metrics::{Metrics, Prices},
     policy::Policy,
-    run::{Remembered, Unread},
+    run::{Loads, Remembered, Unread},
     sinks::Sinks,
     suite,
 };
@@ -94,10 +94,12 @@ pub struct Context {
     pub unread: Arc<Unread>,
     /// Objects that something is wrong with, by uid.
     pub retries: Arc<Retries>,
-    /// What was written last of each run.
+    /// What was written last of each run and suite.
     pub own_writes: Arc<OwnWrites>,
     /// What was written last of each Lease.
     pub own_leases: Arc<OwnLeases>,
+    /// Loads that may run unseen.
+    pub loads: Arc<Loads>,
     /// What is known of stored results.
     pub remembered: Arc<Remembered>,
     /// What is known of suites under way.

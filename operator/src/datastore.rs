@@ -24,11 +24,12 @@ pub(crate) use resources::{ClientNeeds, not_exclusive, of_client, of_helper};
 pub(crate) use status::CHANGE_WAITS;
 
 use crate::{
-    cluster::world::Feeds,
+    cluster::{lease::Holder, world::Feeds},
     context::Context,
     labels,
     metrics::Outcome,
     process::{Parts, chain, log_failure},
+    run,
 };
 use apply::Applied;
 use dragstrip_crds::{
@@ -109,12 +110,33 @@ async fn tell(datastore: &Datastore, ctx: &Context, finding: Finding) -> Result<
     status::publish(ctx, datastore, status).await
 }
 
+/// Whether the pods are those that a run loads just now, with the same processes; `None` when
+/// nobody loads them.
+fn same_under_load(ctx: &Context, fetched: &fetch::Fetched, built: Option<i64>) -> Option<bool> {
+    let holder = fetched.holder.as_ref()?;
+    let pods: Vec<Arc<Pod>> = fetched.pods.iter().cloned().map(Arc::new).collect();
+    run::same_under_load(&ctx.world.jobs.state(), holder, &pods, built)
+}
+
+/// Tells that the change waits for the run that holds the server, whose end brings the next pass.
+async fn waits(datastore: &Datastore, ctx: &Context, holder: &Holder) -> Result<(Outcome, Action), Error> {
+    tell(datastore, ctx, status::waits(holder)).await?;
+    ctx.retries.settled(&datastore.uid().unwrap_or_default());
+    Ok((Outcome::Done, Action::requeue(SAFETY_NET)))
+}
+
 async fn pass(datastore: &Datastore, ctx: &Context) -> Result<(Outcome, Action), Error> {
     let old = datastore.status.clone().unwrap_or_default();
     let uid = datastore.uid().unwrap_or_default();
     let mut fetched = fetch::fetch(ctx, datastore);
     apply::guard(ctx, datastore, &fetched).await?; // client
     let built = fetched.stateful_set.as_ref().and_then(|set| plan::built_for(set, &old));
+    let own = fetched.stateful_set.as_ref().is_some_and(|set| plan::ours(&**set, &uid).is_ok());
+    let edited = own && built.is_some() && built != datastore.metadata.generation;
+    // Whatever it declares now, the server is that of the declaration before as long as a run holds it.
+    if let Some(holder) = fetched.holder.as_ref().filter(|_| edited) {
+        return waits(datastore, ctx, holder).await;
+    }
     // What was built was checked by the rules of its time.
     let validated = if built.is_some() && built == datastore.metadata.generation {
         validate::complete(datastore, &fetched.nodes) // pure
@@ -138,17 +160,23 @@ async fn pass(datastore: &Datastore, ctx: &Context) -> Result<(Outcome, Action),
     match Box::pin(apply::apply(ctx, &validated, &fetched, resources, &old)).await? {
         Applied::Stands(stateful_set) => fetched.stateful_set = Some(stateful_set),
         Applied::Made => return Ok((Outcome::Done, Action::requeue(IF_NO_EVENT_COMES))),
-        Applied::Waits(holder) => {
-            tell(datastore, ctx, status::waits(&holder)).await?;
-            ctx.retries.settled(&uid);
-            return Ok((Outcome::Done, Action::requeue(SAFETY_NET)));
-        }
+        Applied::Waits(holder) => return waits(datastore, ctx, &holder).await,
     }
-    if trouble::unready(&validated, &fetched).is_none() {
-        // A server under load is not asked what is known.
-        if fetched.holder.is_some() && conditions::holds(&old.conditions, READY, Some(validated.generation)) {
-            return Ok((Outcome::Done, Action::requeue(SAFETY_NET)));
-        }
+    let unready = trouble::unready(&validated, &fetched);
+    // A server under load is not asked what is known.
+    if unready.is_none()
+        && fetched.holder.is_some()
+        && conditions::holds(&old.conditions, READY, Some(validated.generation))
+    {
+        return Ok((Outcome::Done, Action::requeue(SAFETY_NET)));
+    }
+    if let Some(same) = same_under_load(ctx, &fetched, built)
+        && let Some(finding) = status::under_load(unready.clone(), same, &old, validated.generation)
+    {
+        tell(datastore, ctx, finding).await?;
+        return Ok((Outcome::Done, Action::requeue(SAFETY_NET)));
+    }
+    if unready.is_none() {
         fetch::ask(ctx, datastore, &mut fetched).await; // observers
     }
     let status = status::of_valid(&validated, &old, &fetched, Timestamp::now()); // pure

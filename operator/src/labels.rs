@@ -2,6 +2,10 @@
 
 use std::collections::BTreeMap;
 
+/// Who made an object, as Kubernetes names it: [`OPERATOR`] of ours.
+pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
+/// Value of [`MANAGED_BY`].
+pub const OPERATOR: &str = "dragstrip-operator";
 /// Which part of Dragstrip a pod is: [`SERVER`] or [`CLIENT`].
 pub const COMPONENT: &str = "dragstrip.dev/component";
 /// Value of [`COMPONENT`] for datastore pods.
@@ -21,12 +25,15 @@ pub const SUITE_UID: &str = "dragstrip.dev/suite-uid";
 pub const CELL: &str = "dragstrip.dev/cell";
 /// Annotation on a suite's run: that combination in words.
 pub const CELL_WORDS: &str = "dragstrip.dev/cell-in-words";
+/// Annotation on a suite's run: digest of the spec that its suite gave it. One with another digest
+/// is of another declaration of the suite, and its numbers are not to be mixed with these.
+pub const GIVEN_SPEC: &str = "dragstrip.dev/given-spec-hash";
 /// Annotation on a round of a suite with a schedule: the time that it was made for.
 pub const SCHEDULED_AT: &str = "dragstrip.dev/scheduled-at";
+/// Uid of the BenchmarkRun an object belongs to: a later run of the same name is another run.
+pub const RUN_UID: &str = "dragstrip.dev/run-uid";
 /// Label on client pods whose run lets them share the node of the server that they load.
 pub const SHARES_SERVER_NODE: &str = "dragstrip.dev/shares-server-node";
-/// Uid of that run: a later run of the same name is another run.
-pub const RUN_UID: &str = "dragstrip.dev/run-uid";
 /// Phase of the run.
 pub const PHASE: &str = "dragstrip.dev/phase";
 /// Repetition of the phase, from 1.
@@ -39,9 +46,14 @@ pub const NO_NODE: &str = "dragstrip.dev/no-node";
 pub const SPEC_HASH: &str = "dragstrip.dev/spec-hash";
 /// Annotation on a Job and on a stored result: what the server was when the Job was made, as JSON.
 pub const SERVER_IDENTITY: &str = "dragstrip.dev/server-identity";
+/// Annotation on a Job and on a stored result: how clients reached the Datastore, as JSON.
+pub const CONNECTION: &str = "dragstrip.dev/server-connection";
 /// Annotation on a Job: the start line in nanoseconds of Unix time, written
 /// before the order is given, so that a restarted operator repeats the same one; kept with the result.
 pub const START_AT: &str = "dragstrip.dev/start-at-unix-nanos";
+/// Annotation on a Job, written with the start line: when its runners' watchdogs have ended the
+/// load at the latest, in nanoseconds of Unix time.
+pub const LOAD_ENDS_AT: &str = "dragstrip.dev/load-ends-at-unix-nanos";
 /// Label on a Job: what became of the timeline that it measured, Due, Sent or Dropped; absent
 /// where the operator sends none.
 pub const TIMELINE: &str = "dragstrip.dev/timeline";
@@ -82,7 +94,7 @@ pub const GRAFANA_MANAGER: &str = "dragstrip/grafana";
 
 /// Labels every object of ours carries, with `own` added.
 pub fn common<const N: usize>(own: [(&str, &str); N]) -> BTreeMap<String, String> {
-    [("app.kubernetes.io/name", "dragstrip"), ("app.kubernetes.io/managed-by", "dragstrip-operator")]
+    [("app.kubernetes.io/name", "dragstrip"), (MANAGED_BY, OPERATOR)]
         .into_iter()
         .chain(own)
         .map(|(key, value)| (key.to_owned(), value.to_owned()))

@@ -183,12 +183,15 @@ async fn start(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
     let metrics = Metrics::new()?;
     let sinks = Sinks::new(arguments.sinks)?;
     let prices = prices(arguments.prices_file.as_deref())?;
-    let client = counting_client(kube::Config::infer().await?, &metrics)?;
+    let config = kube::Config::infer().await?;
+    let client = counting_client(config.clone(), &metrics)?;
     let order_key =
         order_key::read_or_make(&client, &arguments.namespace, &arguments.order_key_secret).await?;
     let elected = arguments.leader_lease.zip(arguments.pod_name);
+    // Of its own, so that the Lease is renewed in time whatever else is under way.
+    let for_lease = counting_client(config, &metrics)?;
     let candidate = elected.map(|(lease, identity)| {
-        Candidate::new(client.clone(), &arguments.namespace, lease, identity, Times::default())
+        Candidate::new(for_lease, &arguments.namespace, lease, identity, Times::default())
     });
     let scope = Scope::new(arguments.watch_namespaces);
     let feeds = Feeds::new(&client, &scope, &arguments.namespace, &metrics);
@@ -199,6 +202,7 @@ async fn start(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
         unread: Arc::default(),
         own_writes: Arc::default(),
         own_leases: Arc::default(),
+        loads: Arc::default(),
         remembered: Arc::default(),
         suites: Arc::default(),
         announcer: Arc::new(Announcer::new(client.clone())),

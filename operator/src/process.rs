@@ -14,7 +14,11 @@ use crate::{
 };
 use axum::{Router, extract::State, http::StatusCode, response::IntoResponse, routing::get};
 use dragstrip_crds::{BenchmarkRun, BenchmarkSuite, Datastore};
-use futures::{Future, FutureExt, future::Shared};
+use futures::{
+    Future, FutureExt, StreamExt,
+    future::{LocalBoxFuture, Shared},
+    stream::FuturesUnordered,
+};
 use jiff::Timestamp;
 use kube::{Client, Resource};
 use std::{
@@ -27,6 +31,7 @@ use std::{
     },
     time::Duration,
 };
+use tokio::time::timeout;
 
 /// A step of the process that failed.
 #[derive(Debug, thiserror::Error)]
@@ -59,6 +64,15 @@ pub fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
+/// What to do about a failure whose words do not tell it.
+fn remedy(failure: &str) -> Option<&'static str> {
+    // The apiserver's words for a status with fields that its definition has not.
+    failure.contains("field not declared in schema").then_some(
+        "the CustomResourceDefinitions are older than this operator: upgrade the release with \
+         crds.install=true, or apply its install.yaml",
+    )
+}
+
 /// Writes a failed pass to the log, unless its namespace is being deleted: what
 /// was asked for cannot be made then and will not be missed.
 pub fn log_failure(
@@ -75,7 +89,8 @@ pub fn log_failure(
         }
         next = cause.source();
     }
-    tracing::warn!(kind, name, namespace, error = %chain(error), "reconcile failed");
+    let error = chain(error);
+    tracing::warn!(kind, name, namespace, error, remedy = remedy(&error), "reconcile failed");
 }
 
 /// A shutdown that several can wait for.
@@ -228,7 +243,6 @@ async fn lead(
 }
 
 async fn controllers(ctx: Arc<Context>, mut feeds: Feeds, health: Health, parts: Parts) -> Result<(), Error> {
-    let stop = parts.shutdown();
     let datastores = datastore::controller(ctx.clone(), &mut feeds, &parts);
     let runs = run::controller(ctx.clone(), &mut feeds, &parts);
     let keeper = run::keeper(ctx.clone(), &mut feeds, &parts);
@@ -239,7 +253,7 @@ async fn controllers(ctx: Arc<Context>, mut feeds: Feeds, health: Health, parts:
     let watches = tokio::spawn(feeds.run());
     tracing::info!("listing what there is");
     tokio::select! {
-        () = ctx.world.listed() => {}
+        listed = ctx.world.listed() => listed.map_err(|_| Error::ControllerEnded(WATCHES))?,
         () = parts.shutdown() => return Ok(()),
     }
     if let Err(error) = run::remember_all(&ctx).await {
@@ -249,20 +263,59 @@ async fn controllers(ctx: Arc<Context>, mut feeds: Feeds, health: Health, parts:
     tracing::info!("controllers start");
     // Not before: runs under way come first.
     let history = Box::pin(health.page.history.follow(ctx.client.clone(), &ctx.settings.scope));
+    let annotations = sinks::annotations::controller(ctx.clone(), &parts);
+    let mut working: Working<'_> = [
+        named("datastore", datastores),
+        named("run", runs),
+        named("turn", keeper),
+        named("suite", suites),
+        named("expiry", expiry),
+        named("expiry of suites", suite_expiry),
+    ]
+    .into_iter()
+    .collect();
+    // Without a Grafana it never ends.
+    working.extend(ctx.sinks.grafana.is_some().then(|| named("annotation", annotations)));
+    let endless = async {
+        tokio::select! {
+            _ = watches => WATCHES,
+            () = Box::pin(sinks::remote_write::sender(&ctx)) => "remote write",
+            () = history => "history",
+        }
+    };
+    until_stopped(working, endless, parts.shutdown()).await
+}
+
+/// Parts of the operator that end when the process is told to stop, by name.
+type Working<'a> = FuturesUnordered<LocalBoxFuture<'a, &'static str>>;
+
+const WATCHES: &str = "watches";
+/// How long passes under way have when the process is told to stop: the chart gives it 10 s.
+const LAST_PASSES: Duration = Duration::from_secs(7);
+
+fn named<'a>(name: &'static str, part: impl Future<Output = ()> + 'a) -> LocalBoxFuture<'a, &'static str> {
+    part.map(move |()| name).boxed_local()
+}
+
+/// Works until the process is told to stop, and then until every pass under way has ended: what
+/// one has begun, such as telling pods to start, is not left half done.
+async fn until_stopped(
+    mut working: Working<'_>,
+    endless: impl Future<Output = &'static str>,
+    stop: Shutdown,
+) -> Result<(), Error> {
     let ended = tokio::select! {
-        _ = watches => "watches",
-        () = datastores => "datastore",
-        () = runs => "run",
-        () = keeper => "turn",
-        () = suites => "suite",
-        () = expiry => "expiry",
-        () = suite_expiry => "expiry of suites",
-        () = Box::pin(sinks::annotations::controller(ctx.clone(), &parts)) => "annotation",
-        () = Box::pin(sinks::remote_write::sender(&ctx)) => "remote write",
-        () = history => "history",
+        Some(ended) = working.next() => ended,
+        ended = endless => ended,
     };
     // A controller that ends while nobody asked must not leave half an operator behind.
-    if stop.now_or_never().is_some() { Ok(()) } else { Err(Error::ControllerEnded(ended)) }
+    if stop.now_or_never().is_none() {
+        return Err(Error::ControllerEnded(ended));
+    }
+    if timeout(LAST_PASSES, working.count()).await.is_err() {
+        tracing::warn!("passes that are under way are given up");
+    }
+    Ok(())
 }
 
 /// Runs the operator until it is told to stop.
@@ -281,4 +334,43 @@ pub async fn run(
     )?;
     tracing::info!("stopped");
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn passes_under_way_end_when_the_process_is_told_to_stop() {
+        let ended = AtomicBool::new(false);
+        let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+        let told: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(stopped.map(drop));
+        let slow = async {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            ended.store(true, Ordering::Relaxed);
+        };
+        let working = [named("idle", std::future::ready(())), named("busy", slow)].into_iter().collect();
+        stop.send(()).unwrap();
+        let told = told.shared();
+        told.clone().await;
+        until_stopped(working, std::future::pending(), told).await.unwrap();
+        assert!(ended.load(Ordering::Relaxed), "a pass was given up half-way");
+    }
+
+    #[tokio::test]
+    async fn a_controller_that_ends_unasked_ends_the_operator() {
+        let never: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(std::future::pending());
+        let working = [named("run", std::future::ready(()))].into_iter().collect();
+        let error = until_stopped(working, std::future::pending(), never.shared()).await.unwrap_err();
+        assert_eq!(error.to_string(), "the run controller ended by itself");
+    }
+
+    #[test]
+    fn a_status_that_the_definitions_do_not_know_tells_that_they_are_old() {
+        let refused = "failed to write the status: ApiError: failed to create typed patch object \
+                       (caches/redis; dragstrip.dev/v1alpha1, Kind=Datastore): .status.members: field not \
+                       declared in schema";
+        assert!(remedy(refused).is_some_and(|remedy| remedy.contains("CustomResourceDefinitions are older")));
+        assert_eq!(remedy("failed to write the status: forbidden"), None);
+    }
 }

@@ -45,7 +45,8 @@ pub(crate) use clock::deadline;
 pub use collect::Unread;
 pub use expiry::controller as expiry;
 pub use fetch::{Error as StoredError, remember_all, result as stored_result};
-pub use keeper::controller as keeper;
+pub use keeper::{Loads, controller as keeper};
+pub(crate) use order::same_under_load;
 pub use remembered::Remembered;
 pub(crate) use search::raised;
 #[cfg(test)]
@@ -89,15 +90,14 @@ pub enum Error {
     /// Writing the status failed.
     #[error(transparent)]
     Status(#[from] status::Error),
-    /// The noise of the place could not be kept or looked up.
-    #[error("failed to settle the noise of the run's nodes")]
-    Noise(#[source] kube::Error),
 }
 
 /// Longest time before a failed pass is tried again, and before a queued run looks again.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// Before looking again where an event must come, in case it was missed.
 const IF_NO_EVENT_COMES: Duration = Duration::from_secs(5);
+/// Finalizers of Kubernetes' own, which say what becomes of what an object owns.
+const OF_KUBERNETES: [&str; 2] = ["foregroundDeletion", "orphan"];
 /// Runs reconciled at the same time.
 const CONCURRENCY: u16 = 32;
 /// A pass without cause, in case an event was missed.
@@ -105,11 +105,15 @@ const SAFETY_NET: Duration = Duration::from_secs(3600);
 
 async fn reconcile(run: Arc<BenchmarkRun>, ctx: Arc<Context>) -> Result<Action, Error> {
     if run.metadata.deletion_timestamp.is_some() {
-        // Everything it made has it as owner; the keeper of turns removes its Leases.
+        // Everything it made has it as owner, and goes with it unless a stranger's finalizer
+        // keeps it; the keeper of turns removes its Leases.
+        if run.finalizers().iter().any(|finalizer| !OF_KUBERNETES.contains(&finalizer.as_str())) {
+            apply::clear_up(&ctx, &run).await?;
+        }
         return Ok(Action::await_change());
     }
     let started = Instant::now();
-    let result = pass(&run, &ctx).await;
+    let result = Box::pin(pass(&run, &ctx)).await;
     let outcome = match &result {
         Ok((outcome, _)) => *outcome,
         Err(_) => Outcome::Failed,
@@ -141,16 +145,25 @@ async fn pass(run: &BenchmarkRun, ctx: &Context) -> Result<(Outcome, Action), Er
         }
     };
     let fetched = fetch::fetch(ctx, &mut validated, &old).await?; // client
+    // A Job that was just given its start line would be taken for one that waits at it.
+    if fetched.jobs.values().any(|job| ctx.own_writes.outrun(&**job)) {
+        return Ok((Outcome::Done, Action::requeue(IF_NO_EVENT_COMES)));
+    }
     let now = Timestamp::now();
-    let step = decide(&validated, &view::view(&validated, &old, &fetched, now), now); // pure
-    let (step, next) = carry_out(ctx, &validated, &fetched, step, now).await?; // client
+    let observed = view::view(&validated, &old, &fetched, now); // pure
+    let step = decide(&validated, &observed, now); // pure
+    let (step, next) = carry_out(ctx, &validated, &fetched, step, observed.deadline, now).await?; // client
+    // What ends a run may go with what is cleared up: it is written down before.
+    if let Some(recorded) = status::recorded(&old, &step) {
+        status::publish(ctx, run, &old, &recorded).await?; // client
+        return Ok((Outcome::Done, Action::requeue(IF_NO_EVENT_COMES)));
+    }
     let (step, figures) = figures(ctx, &validated, &old, &fetched, step).await?; // client
     if status::worth_telling(&step) {
         let mut status = status::of_step(&validated, &old, &fetched, figures.as_ref(), &step, now); // pure
         status::price(&mut status, &ctx.prices); // pure
         if let (Step::Finish(Ending::Succeeded), Some(results)) = (&step, &figures) {
-            let noise = noise::settle(ctx, &validated, results, &status.phases, now).await; // client
-            status.noise = noise.map_err(Error::Noise)?;
+            status.noise = noise::settle(ctx, &validated, results, &status.phases, now).await; // client
         }
         if ctx.sinks.grafana.is_some() {
             status::announce(&mut status); // pure
@@ -166,13 +179,14 @@ async fn pass(run: &BenchmarkRun, ctx: &Context) -> Result<(Outcome, Action), Er
     Ok(next)
 }
 
-/// Carries out `step`, and gives the turn back where it cannot be carried out: the step
-/// as it is to be told, and when to look again.
+/// Carries out `step`, or what follows where it cannot be carried out: the step as it is to
+/// be told, and when to look again.
 async fn carry_out(
     ctx: &Context,
     run: &ValidatedRun,
     fetched: &Fetched,
     step: Step,
+    deadline: Timestamp,
     now: Timestamp,
 ) -> Result<(Step, (Outcome, Action)), Error> {
     let done = |action| (Outcome::Done, action);
@@ -184,9 +198,9 @@ async fn carry_out(
             Ok((step, done(next)))
         }
         Applied::Hindered(trouble) => {
-            let back = Step::StandBack { attempt: None, trouble };
-            apply::apply(ctx, run, fetched, &back).await?;
-            Ok((back, done(Action::requeue(IF_NO_EVENT_COMES))))
+            let instead = decide::hindered(run, &fetched.kept, trouble); // pure
+            apply::apply(ctx, run, fetched, &instead).await?;
+            Ok((instead, done(Action::requeue(IF_NO_EVENT_COMES))))
         }
         Applied::Delayed(trouble) => {
             let retry = ctx.retries.again(&run.holder.uid, &trouble.message, LONGEST_WAIT);
@@ -197,7 +211,6 @@ async fn carry_out(
                 Step::GiveOrder(attempt) => {
                     Step::Wait(Waiting::Clients { attempt, trouble: Some(trouble) }, None)
                 }
-                Step::Collect(attempt) => Step::Wait(Waiting::Log { attempt, why: trouble.message }, None),
                 other => other,
             };
             Ok((told, (Outcome::Failed, Action::requeue(retry.after))))
@@ -210,10 +223,20 @@ async fn carry_out(
             };
             Ok((told, done(Action::requeue(left))))
         }
+        Applied::NotStored { why, until } => {
+            let told = match step {
+                Step::Collect(attempt) | Step::ReadMemory(attempt) => {
+                    decide::not_stored(run, attempt, &why, until, deadline, now) // pure
+                }
+                other => other,
+            };
+            let next = next_look(&told, now);
+            Ok((told, done(next)))
+        }
     }
 }
 
-/// The whole results, where the status is to show them. Those that cannot be read end the run.
+/// The results, where the status is to show them. Those that cannot be read end the run.
 async fn figures(
     ctx: &Context,
     run: &ValidatedRun,
@@ -330,3 +353,6 @@ pub fn controller(ctx: Arc<Context>, feeds: &mut Feeds, parts: &Parts) -> impl F
             std::future::ready(())
         })
 }
+
+#[cfg(test)]
+mod tests;

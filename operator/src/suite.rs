@@ -9,9 +9,11 @@ mod ended;
 pub mod expand;
 mod fetch;
 mod known;
+mod other;
 mod paths;
 mod report;
 mod rights;
+mod round;
 mod rounds;
 mod schedule;
 mod status;
@@ -25,14 +27,9 @@ use crate::{
     metrics::Outcome,
     process::{Parts, chain, log_failure},
 };
-use apply::InTheWay;
-use decide::{Declared, Ending, Step, decide};
-use dragstrip_crds::{
-    BenchmarkRun, BenchmarkSuite, BenchmarkSuiteStatus,
-    suite::{OnRunFailure, SuitePhase},
-};
+use decide::{Child, Declared, Ending, Step, decide};
+use dragstrip_crds::{BenchmarkRun, BenchmarkSuite, BenchmarkSuiteStatus, suite::SuitePhase};
 use expand::Plan;
-use fetch::Children;
 use futures::{Future, StreamExt};
 use jiff::Timestamp;
 use known::Known;
@@ -44,11 +41,13 @@ use kube::{
         reflector::ObjectRef,
     },
 };
+use rounds::Looked;
 use schedule::Schedule;
 use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
+use tokio::task::block_in_place;
 use validate::Invalid;
 
 /// A step of a pass that failed.
@@ -58,7 +57,7 @@ pub enum Error {
     #[error("failed to fetch the runs of the suite")]
     Fetch(#[from] fetch::Error),
     /// Carrying out the step failed.
-    #[error("failed to carry out a step of the suite")]
+    #[error(transparent)]
     Apply(#[from] apply::Error),
     /// Rounds could not be listed.
     #[error("failed to list the rounds of the suite")]
@@ -66,9 +65,23 @@ pub enum Error {
     /// An old round could not be removed.
     #[error("failed to remove an old round of the suite")]
     RemoveRound(#[source] kube::Error),
+    /// It would not fit in memory beside other suites.
+    #[error("waits until other suites have ended: {0}")]
+    Waits(Invalid),
     /// The baseline could not be read.
     #[error("failed to read what the suite is compared with")]
     ReadBaseline(#[source] kube::Error),
+    /// A report could not be read.
+    #[error("failed to read a stored report")]
+    ReadReport(#[source] kube::Error),
+    /// A report is there of what the suite was before.
+    #[error("ConfigMap {name} is an old report of this suite, {why}: when it is deleted it is made anew")]
+    OldReport {
+        /// Its name.
+        name: String,
+        /// What is wrong with it.
+        why: String,
+    },
     /// A stored result could not be read.
     #[error("failed to read a result for the report")]
     ReadResult(#[source] crate::run::StoredError),
@@ -124,27 +137,50 @@ async fn pass(suite: &BenchmarkSuite, ctx: &Context, known: &mut Known) -> Resul
     if ctx.own_writes.outrun(suite) {
         return Ok((Outcome::Done, Action::requeue(IF_NO_EVENT_COMES)));
     }
+    if suite.spec.schedule.is_some() && suite.spec.cancel {
+        // Also of one that is invalid.
+        let looked = rounds::stop(ctx, suite, &old, known, Timestamp::now()).await?;
+        return scheduled(suite, ctx, &old, looked, known).await;
+    }
     let plan = match planned(suite, &old, ctx, known) {
         Ok(plan) => plan, // pure
         Err(invalid) => return refuse(suite, ctx, &old, &invalid).await,
     };
     if let Some(text) = &suite.spec.schedule {
-        return match Schedule::parse(text) {
-            Ok(schedule) => scheduled(suite, ctx, &old, &schedule, known).await,
-            Err(why) => refuse(suite, ctx, &old, &Invalid::Schedule(why)).await,
+        let schedule = match Schedule::parse(text) {
+            Ok(schedule) => schedule,
+            Err(why) => return refuse(suite, ctx, &old, &Invalid::Schedule(why)).await,
         };
+        let looked = rounds::pass(ctx, suite, &old, &schedule, known, Timestamp::now()).await?;
+        return scheduled(suite, ctx, &old, looked, known).await;
     }
     let children = fetch::children(ctx, suite, &plan, known).await?; // client
-    let step = decide(declared(suite), &children.states); // pure
-    if matches!(step, Step::Make(_)) && !known.judged && known.made.is_empty() && known.ended.is_empty() {
-        if let Some(why) = apply::judge(ctx, suite, &plan).await? {
-            return refuse(suite, ctx, &old, &Invalid::Rejected(why)).await;
+    announce_failures(suite, ctx, known).await; // client
+    let declared = Declared::of(&suite.spec, &plan);
+    let step = decide(declared, &children); // pure
+    let begins = matches!(step, Step::Make(_)) && old.started_at.is_none();
+    let hindered = if begins {
+        match begin(suite, ctx, &plan).await {
+            Ok(None) => None,
+            Ok(Some(invalid)) => return refuse(suite, ctx, &old, &invalid).await,
+            Err(error) => Some(error),
         }
-        known.judged = true;
-    }
-    let in_the_way = carry_out(suite, ctx, &plan, &step, known).await?; // client
-    announce_failures(suite, ctx, &children).await; // client
-    tell(suite, ctx, &old, &plan, (&children, known), &step, in_the_way).await
+    } else {
+        carry_out(suite, ctx, &plan, &step, known).await.err().map(Error::from) // client
+    };
+    let pass = Pass { suite, ctx, old: &old, plan: &plan, declared, begins };
+    tell(&pass, (children, known), &step, hindered).await
+}
+
+/// What does not change within a pass.
+struct Pass<'a> {
+    suite: &'a BenchmarkSuite,
+    ctx: &'a Context,
+    old: &'a BenchmarkSuiteStatus,
+    plan: &'a Plan,
+    declared: Declared,
+    /// Whether the first run is to be made next.
+    begins: bool,
 }
 
 fn planned(
@@ -159,23 +195,16 @@ fn planned(
     {
         return Ok(Arc::clone(plan));
     }
-    let plan = Arc::new(validate::validate(suite, &ctx.settings.policy)?);
     // What has begun goes on, whatever an operator has that came later.
-    if let Some(limit) = ctx.settings.memory_limit_bytes.filter(|_| old.started_at.is_none()) {
-        validate::fits(&plan, limit)?;
+    let plan = Arc::new(match old.started_at {
+        Some(_) => validate::validate_started(suite),
+        None => validate::validate(suite, &ctx.settings.policy)?,
+    });
+    if let (Some(limit), None) = (ctx.settings.memory_limit_bytes, &old.started_at) {
+        validate::fits(plan.order.len() as u64, &[], limit)?;
     }
-    known.plan = Some((generation, Arc::clone(&plan)));
+    known.follow(generation, Arc::clone(&plan));
     Ok(plan)
-}
-
-fn declared(suite: &BenchmarkSuite) -> Declared {
-    let spec = &suite.spec;
-    Declared {
-        parallelism: usize::try_from(spec.parallelism).unwrap_or(1).max(1),
-        stop_on_failure: spec.on_failure == OnRunFailure::Stop,
-        suspend: spec.suspend,
-        cancel: spec.cancel,
-    }
 }
 
 async fn refuse(
@@ -196,16 +225,48 @@ async fn scheduled(
     suite: &BenchmarkSuite,
     ctx: &Context,
     old: &BenchmarkSuiteStatus,
-    schedule: &Schedule,
+    looked: Looked,
     known: &mut Known,
 ) -> Result<(Outcome, Action), Error> {
-    let now = Timestamp::now();
-    let looked = rounds::pass(ctx, suite, old, schedule, known, now).await?;
-    status::publish(ctx, suite, old, &looked.status).await?;
-    let left = looked.next.and_then(|next| Duration::try_from(next.duration_since(now)).ok());
+    let mut status = looked.status;
+    let hindered = looked.hindered.map(Error::from);
+    let retry = hindered.map(|error| retry(suite, ctx, &mut status, &error));
+    if status::publish(ctx, suite, old, &status).await? == StatusWrite::ObjectChanged {
+        return Ok((Outcome::Done, Action::requeue(IF_NO_EVENT_COMES)));
+    }
+    rounds::tidy(ctx, suite, &looked.rounds, known).await?;
+    if let Some(after) = retry {
+        return Ok((Outcome::Failed, Action::requeue(after)));
+    }
+    let left = looked.next.and_then(|next| Duration::try_from(next.duration_since(Timestamp::now())).ok());
     let wait = left.map_or(SAFETY_NET, |left| (left + Duration::from_millis(100)).min(SAFETY_NET));
-    let wait = if looked.in_the_way { IF_NO_EVENT_COMES } else { wait };
-    Ok((Outcome::Done, Action::requeue(wait)))
+    Ok((Outcome::Done, Action::requeue(if looked.unseen { wait.min(IF_NO_EVENT_COMES) } else { wait })))
+}
+
+/// Whether the first run may be made: what is against it for good, or for now.
+async fn begin(suite: &BenchmarkSuite, ctx: &Context, plan: &Plan) -> Result<Option<Invalid>, Error> {
+    if let Some(limit) = ctx.settings.memory_limit_bytes {
+        let of_progress = |progress: Option<dragstrip_crds::suite::SuiteProgress>| {
+            progress.map_or(0, |progress| u64::try_from(progress.total).unwrap_or(0))
+        };
+        let mut runs = plan.order.len() as u64;
+        if let Some(name) = suite.spec.baseline.as_ref().and_then(|baseline| baseline.suite.as_ref()) {
+            let baseline = report::other(ctx, suite, name).await?;
+            runs += of_progress(baseline.and_then(|baseline| baseline.status.progress));
+        }
+        if let Err(invalid) = validate::fits(runs, &[], limit) {
+            return Ok(Some(invalid));
+        }
+        let under_way = ctx.world.suites.state_filter(|other| {
+            other.uid() != suite.uid() && other.status.as_ref().is_some_and(|it| it.started_at.is_some())
+        });
+        let others: Vec<u64> = under_way
+            .iter()
+            .map(|other| of_progress(other.status.as_ref().and_then(|status| status.progress)))
+            .collect();
+        validate::fits(runs, &others, limit).map_err(Error::Waits)?;
+    }
+    Ok(apply::judge(ctx, suite, plan).await?.map(Invalid::Rejected))
 }
 
 async fn carry_out(
@@ -214,109 +275,126 @@ async fn carry_out(
     plan: &Plan,
     step: &Step,
     known: &mut Known,
-) -> Result<Option<InTheWay>, Error> {
+) -> Result<(), apply::Error> {
     match step {
-        Step::Make(places) => Ok(apply::make(ctx, suite, plan, places, known).await?),
+        Step::Make(places) => apply::make(ctx, suite, plan, places, known).await,
         Step::Cancel(places) => {
             let namespace = suite.namespace().unwrap_or_default();
             for (cell, repetition) in places.iter().map(|place| plan.order[*place]) {
                 let name = plan.name(&plan.cells[cell], repetition);
                 apply::cancel::<BenchmarkRun>(ctx, &namespace, &name).await?;
             }
-            Ok(None)
+            Ok(())
         }
-        Step::Wait | Step::Stopping | Step::Suspended | Step::Finish(_) => Ok(None),
+        Step::Wait | Step::Stopping | Step::Suspended | Step::Finish(_) => Ok(()),
     }
 }
 
 /// Tells of each run that failed, once.
-async fn announce_failures(suite: &BenchmarkSuite, ctx: &Context, children: &Children) {
-    for run in children.just_ended.iter().filter(|run| ended::failed(run)) {
-        let message = run.status.as_ref().and_then(|status| status.message.clone()).unwrap_or_default();
-        let note = format!("{}: {message}", run.name_any());
-        tracing::warn!(
-            suite = suite.name_any(),
-            namespace = suite.namespace(),
-            run = run.name_any(),
-            message,
-            "run of a suite failed"
-        );
+async fn announce_failures(suite: &BenchmarkSuite, ctx: &Context, known: &mut Known) {
+    for (run, message) in std::mem::take(&mut known.untold) {
+        let (name, namespace) = (suite.name_any(), suite.namespace());
+        tracing::warn!(suite = name, namespace, run, message, "run of a suite failed");
+        let note = format!("{run}: {message}");
         ctx.announcer.publish(suite, true, "RunFailed", "Reconcile", &note).await;
     }
 }
 
 /// Tells how the suite stands, and at its end what came of it.
 async fn tell(
-    suite: &BenchmarkSuite,
-    ctx: &Context,
-    old: &BenchmarkSuiteStatus,
-    plan: &Plan,
-    (children, known): (&Children, &mut Known),
+    pass: &Pass<'_>,
+    (mut children, known): (Vec<Child>, &mut Known),
     step: &Step,
-    in_the_way: Option<InTheWay>,
+    mut hindered: Option<Error>,
 ) -> Result<(Outcome, Action), Error> {
+    let Pass { suite, ctx, old, plan, declared, begins } = pass;
     let now = Timestamp::now();
-    let states = states_after(&children.states, step, in_the_way.is_some());
-    let mut status = status::of_step(suite, old, plan, (&states, known), step, now); // pure
-    let mut hindered = in_the_way;
+    // With the runs that were just made, all that were to be or not.
+    for (child, (cell, repetition)) in children.iter_mut().zip(&plan.order) {
+        if *child == Child::Missing {
+            *child = known.child(&plan.name(&plan.cells[*cell], *repetition), None, suite.spec.cancel);
+        }
+    }
+    let mut status = status::of_step(suite, old, *declared, (&children, known), step, now); // pure
+    if *begins && hindered.is_none() {
+        // Before the first run is made: from then on the apiserver lets nobody change what is
+        // measured, and it is what was judged.
+        status::start(&mut status, now);
+    }
     match step {
         Step::Finish(ending) => {
             if *ending == Ending::Completed && fetch::verify(ctx, suite, known).await? {
                 return Ok((Outcome::Done, Action::requeue(Duration::ZERO)));
             }
-            match report::make(ctx, suite, plan, known).await? {
-                Ok(report) => status = status::of_end(status, old, *ending, (known, &report), now),
-                Err(in_the_way) => hindered = Some(in_the_way),
+            match report::make(ctx, suite, plan, known).await {
+                Ok(report) => status = status::of_end(status, old, *ending, (plan, known, &report), now),
+                Err(error) => hindered = Some(error),
             }
         }
         _ if has_news(old, &status) && plan.order.len() <= MOST_LIVE => {
-            status::show(&mut status, &report::so_far(suite, plan, known)); // pure
+            status::show(&mut status, &block_in_place(|| report::so_far(suite, plan, known))); // pure
         }
         _ => {}
     }
-    if let Some(InTheWay { message }) = &hindered {
-        status.message = Some(message.clone());
-    } else if let (SuitePhase::Running, Some(waits)) = (status.phase, fetch::waiting(ctx, suite)) {
+    if hindered.is_none()
+        && status.phase == SuitePhase::Running
+        && let Some(waits) = fetch::waiting(ctx, suite)
+    {
         status.message = status.message.map(|message| format!("{message}; {waits}"));
     }
-    publish(suite, ctx, old, &status, known, hindered.is_some()).await
+    publish(pass, status, known, hindered).await
 }
 
-/// Whether more runs have ended than the table shows.
+/// Whether other runs have ended than the table shows.
 fn has_news(old: &BenchmarkSuiteStatus, new: &BenchmarkSuiteStatus) -> bool {
     let done = |status: &BenchmarkSuiteStatus| status.progress.map_or(0, |progress| progress.done);
-    done(new) > 0 && (done(old) != done(new) || old.rows.is_empty())
+    done(new) > 0 && done(old) != done(new)
 }
 
-/// How the runs stand after `step`, of which all was done that was not `hindered`.
-fn states_after(states: &[decide::Child], step: &Step, hindered: bool) -> Vec<decide::Child> {
-    let mut after = states.to_vec();
-    if let (Step::Make(places), false) = (step, hindered) {
-        for place in places {
-            after[*place] = decide::Child::UnderWay { cancelled: false };
-        }
+/// `error` and its causes; of what the apiserver answered its own words.
+fn in_words(error: &(dyn std::error::Error + 'static)) -> String {
+    if let Some(kube::Error::Api(status)) = error.downcast_ref() {
+        return status.message.clone();
     }
-    after
+    error.source().map_or(error.to_string(), |cause| format!("{error}: {}", in_words(cause)))
+}
+
+/// Tells in `status` what is in the way; how long to wait before trying again.
+fn retry(
+    suite: &BenchmarkSuite,
+    ctx: &Context,
+    status: &mut BenchmarkSuiteStatus,
+    error: &Error,
+) -> Duration {
+    let words = in_words(error);
+    let retry = ctx.retries.again(&suite.uid().unwrap_or_default(), &words, LONGEST_WAIT);
+    if retry.news {
+        log_failure("BenchmarkSuite", &suite.name_any(), suite.namespace().as_deref(), error);
+    }
+    status.message = Some(words);
+    retry.after
 }
 
 async fn publish(
-    suite: &BenchmarkSuite,
-    ctx: &Context,
-    old: &BenchmarkSuiteStatus,
-    status: &BenchmarkSuiteStatus,
+    pass: &Pass<'_>,
+    mut status: BenchmarkSuiteStatus,
     known: &mut Known,
-    hindered: bool,
+    hindered: Option<Error>,
 ) -> Result<(Outcome, Action), Error> {
+    let Pass { suite, ctx, old, begins, .. } = pass;
+    let again = hindered.map(|error| retry(suite, ctx, &mut status, &error));
+    let outcome = if again.is_some() { Outcome::Failed } else { Outcome::Done };
     let since = known.written.map_or(BETWEEN_WRITES, |written| written.elapsed());
-    if old != status && old.phase == status.phase && since < BETWEEN_WRITES {
-        return Ok((Outcome::Done, Action::requeue(BETWEEN_WRITES.saturating_sub(since))));
+    if **old != status && old.phase == status.phase && since < BETWEEN_WRITES {
+        return Ok((outcome, Action::requeue(BETWEEN_WRITES.saturating_sub(since))));
     }
-    if old != status {
+    if **old != status {
         known.written = Some(Instant::now());
     }
-    let written = status::publish(ctx, suite, old, status).await?;
-    let again = written == StatusWrite::ObjectChanged || hindered;
-    Ok((Outcome::Done, Action::requeue(if again { IF_NO_EVENT_COMES } else { SAFETY_NET })))
+    let written = status::publish(ctx, suite, old, &status).await?;
+    let soon = written == StatusWrite::ObjectChanged || *begins || known.awaits();
+    let wait = if soon { fetch::WATCH_LAGS } else { SAFETY_NET };
+    Ok((outcome, Action::requeue(again.unwrap_or(wait))))
 }
 
 // The controller hands over an Arc that this signature must take.
@@ -351,3 +429,6 @@ pub fn controller(ctx: Arc<Context>, feeds: &mut Feeds, parts: &Parts) -> impl F
             std::future::ready(())
         })
 }
+
+#[cfg(test)]
+mod tests;

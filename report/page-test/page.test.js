@@ -100,6 +100,38 @@ test("a click, or the keyboard, sorts a table, and says so", async () => {
   });
 });
 
+test("dates and versions are sorted as such, and not by the number that they begin with", async () => {
+  await look("suite", {}, async (page) => {
+    const sorted = async (heading) => {
+      const head = page.locator("#runs th", { hasText: heading });
+      await head.getByRole("button").click();
+      return page.$$eval("#runs tbody tr", (rows, at) => rows.map((row) => row.cells[at].textContent.trim()), await head.evaluate((cell) => cell.cellIndex));
+    };
+    await sorted("Repetition");
+    const started = await sorted("Started");
+    assert.match(started[0], /^20\d\d-/);
+    assert.deepEqual(started, started.toSorted(), "runs are not sorted by when they started");
+    await page.$$eval("#runs tbody tr", (rows) => rows.forEach((row, at) => (row.cells[1].textContent = `7.2.${[10, 4, 9][at % 3]}`)));
+    assert.deepEqual([...new Set(await sorted("Variant"))], ["7.2.4", "7.2.9", "7.2.10"], "versions are not sorted");
+  });
+});
+
+test("what colours say is said without them too", async () => {
+  await look("suite", {}, async (page) => {
+    assert.deepEqual(await page.$$eval("#latency .legend b", (all) => all.map((each) => each.textContent)), ["1", "2", "3", "4"]);
+    const charts = await page.$$eval("#latency svg", (all) => all.map((svg) => [...svg.querySelectorAll("text.fink")].map((text) => text.textContent.trim())));
+    for (const chart of charts) assert.deepEqual(chart.toSorted(), ["1", "2", "3", "4"], "lines have no numbers");
+    const dashes = await page.$$eval("#seconds polyline", (all) => all.map((line) => [line.classList.contains("sbad"), getComputedStyle(line).strokeDasharray !== "none"]));
+    assert.ok(dashes.some(([invalid]) => invalid), "the sample has no Invalid timeline");
+    for (const [invalid, dashed] of dashes) assert.equal(dashed, invalid, "an Invalid line alone is dashed");
+  });
+  await look("matrix", { viewport: PHONE }, async (page) => {
+    const told = await page.$$eval("#matrices td small", (all) => all.map((each) => each.textContent));
+    for (const each of told) assert.match(each, /^(≠|[▲▼=?] [\d.]+×|Invalid)$/, "a comparison has no sign, or a ratio of what is not comparable");
+    for (const sign of "▲▼=≠") assert.ok(told.some((each) => each.startsWith(sign)), `the sample has no ${sign}`);
+  });
+});
+
 test("a filter by phase and by metric leaves what was asked for", async () => {
   await look("suite", {}, async (page) => {
     await page.locator("#results").getByLabel("Show only this Phase").selectOption("read");

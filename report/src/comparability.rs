@@ -3,11 +3,11 @@
 
 use crate::{
     build::Entries,
-    document::{Cell, Difference, Document},
+    document::{Cell, Difference, Document, RunRecord},
 };
 use dragstrip_crds::{
     BenchmarkRun, BenchmarkRunStatus,
-    run::{TargetStatus, ToolStatus},
+    run::{TargetStatus, ToolStatus, Verdict},
 };
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -97,10 +97,14 @@ fn of_target(target: &TargetStatus) -> Facts {
     facts.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
 }
 
-/// The facts of the runs of `cell`; where they differ all values, with commas in between.
+/// The facts of the runs of `cell` that count, of all where none does; where they differ all
+/// values, with commas in between.
 pub fn of_cell(document: &Document, cell: &Cell) -> Facts {
     let mut values: BTreeMap<&String, BTreeSet<&str>> = BTreeMap::new();
-    for run in document.runs.iter().filter(|run| run.cell == *cell) {
+    let of = || document.runs.iter().filter(|run| run.cell == *cell);
+    let counts = |run: &&RunRecord| run.verdict.is_some_and(|verdict| verdict != Verdict::Invalid);
+    let some = of().any(|run| counts(&run));
+    for run in of().filter(|run| !some || counts(run)) {
         for (name, value) in &run.provenance {
             values.entry(name).or_default().insert(value);
         }

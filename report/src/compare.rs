@@ -6,13 +6,14 @@ mod interval;
 mod outliers;
 mod verdict;
 
+pub use interval::is_open;
 pub use outliers::mark as mark_outliers;
 
 use crate::{
     build::{BaselineInput, Entries},
     comparability::{self, Facts},
     document::{BaselineHead, Cell, Comparison, Difference, Document, Row},
-    layout::Single,
+    layout::Phases,
     published,
 };
 use dragstrip_crds::{
@@ -20,6 +21,7 @@ use dragstrip_crds::{
     run::Verdict,
     suite::ComparisonVerdict,
 };
+use dragstrip_results::result::TOTAL;
 use std::collections::{BTreeMap, BTreeSet};
 
 const WELCH: &str = "ratios and differences of means with 95 % confidence intervals from Welch's t test (of the ratio Fieller's interval, with Welch's degrees of freedom)";
@@ -30,15 +32,17 @@ const PUBLISHED: &str = "ratios to published figures, which are taken as exact: 
 pub fn compare(document: &mut Document, entries: &dyn Entries, baseline: &BaselineInput, anyway: bool) {
     let counterparts = Counterparts::of(document, baseline);
     let (differences, refused) = conditions(document, entries, &counterparts, anyway);
-    let noise = verdict::Noise::of(entries);
-    let single = Single::of(&document.rows);
+    let there =
+        if let BaselineInput::Report { document, .. } = baseline { document.runs.as_slice() } else { &[] };
+    let noise = verdict::Noise::of(document.runs.iter().chain(there));
+    let phases = Phases::of(&document.rows);
     let mut compared: Vec<Option<Comparison>> = Vec::new();
     let mut reasons: Vec<Option<String>> = Vec::new();
     for row in &document.rows {
-        let outcome = counterparts.of_row(row, baseline, &single).map(|found| match found {
+        let outcome = counterparts.of_row(row, &phases).map(|found| match found {
             Counterpart::Own => Err(None),
             Counterpart::Row(there) => measured(row, there, &noise).map_err(Some),
-            Counterpart::Published(value) => against_published(row, value, &noise).map_err(Some),
+            Counterpart::Published(figure) => against_published(row, figure, &noise).map_err(Some),
         });
         let (comparison, reason) = match outcome {
             None => (None, Some(format!("the baseline {} has no such figure", counterparts.name))),
@@ -52,23 +56,41 @@ pub fn compare(document: &mut Document, entries: &dyn Entries, baseline: &Baseli
         compared.push(comparison);
         reasons.push(reason);
     }
-    let told: Vec<bool> = document.rows.iter().map(|row| !single.is_twin(row)).collect();
-    let judged = compared.iter_mut().zip(&told).filter(|(_, told)| **told);
-    let family = chance::judge_together(judged.filter_map(|(comparison, _)| comparison.as_mut()).collect());
+    let twins = twins(&document.rows, &phases, &compared);
+    let judged = compared.iter_mut().enumerate().filter(|(place, _)| !twins.contains_key(place));
+    let family = chance::judge_together(judged.filter_map(|(_, comparison)| comparison.as_mut()).collect());
+    for (twin, only) in twins {
+        let same = compared[only].clone();
+        compared[twin] = same;
+        reasons[twin] = None;
+    }
     for ((row, comparison), reason) in document.rows.iter_mut().zip(compared).zip(reasons) {
         row.comparison = comparison;
         row.uncompared = reason;
     }
     let published = matches!(baseline, BaselineInput::Published { .. });
-    document.notes.extend(counterparts.notes(document));
-    document.notes.extend(family.note());
+    let notes = counterparts.notes(document).into_iter().chain(family.note()).collect();
     document.baseline = Some(BaselineHead {
         name: counterparts.name.clone(),
         kind: counterparts.kind.clone(),
         differences,
         method: format!("{}; {}", if published { PUBLISHED } else { WELCH }, noise.told()),
+        notes,
         compared: family.compared,
     });
+}
+
+/// Totals that repeat what the only operation says, by their places, with the places of the
+/// operations' rows that are compared: a total is told to be the same.
+fn twins(rows: &[Row], phases: &Phases<'_>, compared: &[Option<Comparison>]) -> BTreeMap<usize, usize> {
+    let figure = |row: &Row| (row.cell.clone(), row.phase.clone(), row.metric.clone());
+    let of_operations = rows.iter().zip(compared).enumerate();
+    let of_operations: BTreeMap<_, usize> = of_operations
+        .filter(|(_, (row, compared))| row.operation != TOTAL && compared.is_some())
+        .map(|(place, (row, _))| (figure(row), place))
+        .collect();
+    let twins = rows.iter().enumerate().filter(|(_, row)| phases.is_twin(row));
+    twins.filter_map(|(place, row)| Some((place, *of_operations.get(&figure(row))?))).collect()
 }
 
 fn refuse(mut comparison: Comparison, reason: &str) -> Comparison {
@@ -90,6 +112,8 @@ struct Counterparts {
     facts: BTreeMap<Cell, Facts>,
     /// Which combination of the baseline one here is compared with.
     cells: BTreeMap<Cell, Cell>,
+    /// The baseline is among the document's own combinations.
+    within: bool,
 }
 
 type Key = (Cell, String, String, String);
@@ -102,7 +126,7 @@ enum Counterpart<'a> {
     /// The row is the baseline's own.
     Own,
     Row(&'a Row),
-    Published(f64),
+    Published(&'a published::Figure),
 }
 
 fn cells(document: &Document) -> BTreeSet<Cell> {
@@ -116,7 +140,7 @@ impl Counterparts {
         let variant = |name: &String, kind: &str| {
             let of = |cell: &Cell| Cell { variant: name.clone(), ..cell.clone() };
             let pairs = here.iter().map(|cell| (cell.clone(), of(cell))).collect();
-            Self::measured(name.clone(), kind, document, pairs)
+            Self { within: true, ..Self::measured(name.clone(), kind, document, pairs) }
         };
         match baseline {
             BaselineInput::Variant(name) => variant(name, "variant"),
@@ -138,6 +162,7 @@ impl Counterparts {
                 table: Some(table.clone()),
                 facts: here.iter().map(|cell| (cell.clone(), table.facts.clone())).collect(),
                 cells: here.iter().map(|cell| (cell.clone(), cell.clone())).collect(),
+                within: false,
             },
         }
     }
@@ -151,20 +176,20 @@ impl Counterparts {
             table: None,
             facts: pairs.values().map(facts).collect(),
             cells: pairs,
+            within: false,
         }
     }
 
-    /// Whether the baseline is among the document's own combinations.
+    /// Whether `cell` is itself what is compared with.
     fn is_own(&self, cell: &Cell) -> bool {
-        matches!(self.kind.as_str(), "variant" | "run") && self.cells.get(cell) == Some(cell)
+        self.within && self.cells.get(cell) == Some(cell)
     }
 
-    fn of_row(&self, row: &Row, baseline: &BaselineInput, single: &Single<'_>) -> Option<Counterpart<'_>> {
+    fn of_row(&self, row: &Row, phases: &Phases<'_>) -> Option<Counterpart<'_>> {
         if let Some(table) = &self.table {
-            return table.find(row, single.is_single(row)).map(Counterpart::Published);
+            return table.find(row, phases.is_single(row)).map(Counterpart::Published);
         }
-        let own = matches!(baseline, BaselineInput::Variant(_) | BaselineInput::Run(_));
-        if own && self.is_own(&row.cell) {
+        if self.is_own(&row.cell) {
             return Some(Counterpart::Own);
         }
         let cell = self.cells.get(&row.cell)?;
@@ -184,7 +209,6 @@ fn conditions(
     counterparts: &Counterparts,
     anyway: bool,
 ) -> (Vec<Difference>, BTreeMap<Cell, String>) {
-    let within = matches!(counterparts.kind.as_str(), "variant" | "run") && counterparts.table.is_none();
     let mut found = Vec::new();
     let mut refused = BTreeMap::new();
     for (cell, other) in &counterparts.cells {
@@ -194,7 +218,8 @@ fn conditions(
         let here = comparability::of_cell(document, cell);
         let empty = Facts::new();
         let there = counterparts.facts.get(other).unwrap_or(&empty);
-        let paths = if within { comparability::varied_paths(entries, cell, other) } else { Vec::new() };
+        let paths =
+            if counterparts.within { comparability::varied_paths(entries, cell, other) } else { Vec::new() };
         let differences = comparability::differences(&here, there, &paths);
         // A published table is always of other machines.
         if counterparts.table.is_none() && !anyway {
@@ -234,6 +259,19 @@ fn zero(value: f64) -> bool {
     value == 0.0
 }
 
+/// What two figures are as the test of comparisons takes them; `None` where one of them was
+/// measured once, or does not count.
+fn sides(here: &Row, there: &Row) -> Option<(interval::Side, interval::Side)> {
+    let step = interval::step(here.counted().chain(there.counted()).map(|sample| sample.value));
+    let side = |row: &Row| interval::Side::of(row.spread.as_ref()?, step);
+    side(here).zip(side(there))
+}
+
+/// Whether the test of comparisons tells two figures apart.
+pub(crate) fn told_apart(one: &Row, other: &Row) -> bool {
+    sides(one, other).is_some_and(|(x, y)| interval::told_apart(x, y))
+}
+
 /// `row` against a measured one; why not, where it cannot be.
 fn measured(row: &Row, there: &Row, noise: &verdict::Noise) -> Result<Comparison, String> {
     let baseline = counting(there, "the baseline's")?;
@@ -242,41 +280,47 @@ fn measured(row: &Row, there: &Row, noise: &verdict::Noise) -> Result<Comparison
     if zero(baseline.mean) && !zero(here.mean) {
         return Err(format!("the baseline's figure is 0: there is no ratio (here {})", here.mean));
     }
-    let sides = interval::Side::of(here).zip(interval::Side::of(baseline));
-    let ratio = if zero(baseline.mean) { 1.0 } else { here.mean / baseline.mean };
-    let interval =
-        sides.and_then(|(x, y)| if zero(baseline.mean) { Some(exact(1.0)) } else { interval::ratio(x, y) });
-    let unbounded = sides.is_some() && interval.is_none();
-    let known = interval.is_some();
-    let estimate = interval.unwrap_or_else(|| exact(ratio));
-    let (verdict, reason) = verdict::judge(&estimate, known, unbounded, margin, row.more_is_better);
+    let sides = sides(row, there);
+    let ratio = match sides {
+        _ if zero(baseline.mean) => exact(1.0),
+        Some((x, y)) => interval::ratio(x, y),
+        None => exact(here.mean / baseline.mean),
+    };
+    let (verdict, reason) = verdict::judge(&ratio, sides.is_some(), margin, row.more_is_better);
     Ok(Comparison {
         baseline: baseline.mean,
         baseline_samples: baseline.repetitions,
-        ratio: estimate,
+        ratio,
         difference: sides
-            .filter(|_| known)
             .map_or_else(|| exact(here.mean - baseline.mean), |(x, y)| interval::difference(x, y)),
-        interval_known: known,
+        interval_known: sides.is_some(),
         verdict,
         reason,
         margin,
-        chance: sides.filter(|_| known).map(|(x, y)| interval::chance(x, y)),
+        chance: sides.map(|(x, y)| interval::chance(x, y)),
         holds_among_all: None,
     })
 }
 
 /// `row` against a figure that somebody published, of whose spread nothing is known.
-fn against_published(row: &Row, published: f64, noise: &verdict::Noise) -> Result<Comparison, String> {
+fn against_published(
+    row: &Row,
+    figure: &published::Figure,
+    noise: &verdict::Noise,
+) -> Result<Comparison, String> {
     let here = counting(row, "this combination's")?;
-    let margin = noise.margin(&row.metric);
+    let (published, margin) = (figure.value, noise.margin(&row.metric));
     if zero(published) {
         return Err("the published figure is 0: there is no ratio".to_owned());
     }
+    if figure.is_in_another_unit(row) {
+        return Err(format!("the published figure is in {}, this one in {}", figure.unit, row.unit));
+    }
     let around = |mid: f64, half: f64| Estimate { low: mid - half, mid, high: mid + half };
-    let half = here.confidence95;
+    let values = row.counted().map(|sample| sample.value).chain([published]);
+    let half = interval::Side::of(here, interval::step(values)).map(interval::Side::half_width);
     let ratio = around(here.mean / published, half.unwrap_or_default() / published);
-    let (verdict, reason) = verdict::judge(&ratio, half.is_some(), false, margin, row.more_is_better);
+    let (verdict, reason) = verdict::judge(&ratio, half.is_some(), margin, row.more_is_better);
     // One more measurement here lies within mean +- half x sqrt(n + 1), 95 % of the time.
     let one_more = half.unwrap_or_default() * f64::from(here.repetitions + 1).sqrt();
     let within = (here.mean - published).abs() <= one_more;

@@ -2,7 +2,7 @@
 
 use dragstrip_crds::{
     measured::{Estimate, Spread},
-    run::{LimitedBy, Limiter, RunPhase, Verdict, VerdictReason},
+    run::{LimitedBy, NoiseStatus, RunPhase, Verdict, VerdictReason},
     suite::ComparisonVerdict,
     thresholds::ThresholdStatus,
 };
@@ -38,6 +38,13 @@ pub struct Document {
     /// What else a reader must know, such as that some runs are still missing.
     #[serde(default)]
     pub notes: Vec<String>,
+}
+
+impl Document {
+    /// What else a reader must know, of the comparison too.
+    pub fn all_notes(&self) -> impl Iterator<Item = &String> {
+        self.notes.iter().chain(self.baseline.iter().flat_map(|baseline| &baseline.notes))
+    }
 }
 
 /// A variant.
@@ -179,6 +186,9 @@ pub struct BaselineHead {
     pub differences: Vec<Difference>,
     /// How the ratios' intervals were found, in one sentence.
     pub method: String,
+    /// What else to know of the comparison.
+    #[serde(default)]
+    pub notes: Vec<String>,
     /// How many rows were compared, with a known interval.
     #[serde(default)]
     pub compared: u32,
@@ -235,6 +245,9 @@ pub struct RunRecord {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub finished_at: Option<Timestamp>,
+    /// How much equal runs differ on its nodes, where that was calibrated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub noise: Option<NoiseStatus>,
     /// Images by digest, versions, flags, nodes, kernel, CPU model, placement, spec hash: by
     /// name such as server.kernel.
     #[serde(default)]
@@ -322,7 +335,4 @@ pub struct SearchFigure {
     /// 99th percentile of latency.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p99_milliseconds: Option<f64>,
-    /// What limited it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub limited_by: Option<Limiter>,
 }

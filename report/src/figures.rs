@@ -1,5 +1,6 @@
 //! Figures for people: their names, units and digits. Pure.
 
+use crate::compare::is_open;
 use dragstrip_crds::{
     measured::{Estimate, Spread},
     thresholds::MetricName,
@@ -91,10 +92,20 @@ pub fn ratio(value: f64) -> String {
     }
 }
 
+/// The ends of a ratio's interval.
+pub fn ends(estimate: &Estimate) -> (String, String) {
+    let high = if is_open(estimate) { "∞".to_owned() } else { ratio(estimate.high) };
+    (ratio(estimate.low), high)
+}
+
 /// A ratio with its interval: `1.12 [1.09, 1.15]`.
 pub fn interval(estimate: &Estimate, known: bool) -> String {
     let mid = ratio(estimate.mid);
-    if known { format!("{mid} [{}, {}]", ratio(estimate.low), ratio(estimate.high)) } else { mid }
+    if !known {
+        return mid;
+    }
+    let (low, high) = ends(estimate);
+    format!("{mid} [{low}, {high}]")
 }
 
 /// What a ratio adds or takes away: `+12.3 %`.
@@ -123,6 +134,7 @@ mod tests {
     #[test]
     fn ratios_of_any_size_are_told_with_their_interval() {
         assert_eq!(interval(&Estimate { low: 1.094, mid: 1.12, high: 1.151 }, true), "1.12 [1.09, 1.15]");
+        assert_eq!(interval(&Estimate { low: 17.9, mid: 44.0, high: 44e6 }, true), "44.00 [17.90, ∞]");
         assert_eq!(interval(&Estimate { low: 0.021, mid: 0.021, high: 0.021 }, false), "0.021");
         assert_eq!((percent(2.26).as_str(), percent(0.753).as_str()), ("+126.0 %", "-24.7 %"));
     }

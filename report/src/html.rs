@@ -9,6 +9,7 @@ mod compared;
 mod figures;
 mod finding;
 mod format;
+mod header;
 mod heat;
 mod layout;
 mod provenance;
@@ -48,7 +49,7 @@ pub fn render(document: &Document) -> String {
         html lang="en" {
             (head(&document.title))
             body {
-                (finding::header(document))
+                (header::header(document))
                 nav aria-label="Sections" {
                     @for (id, name, _) in &sections { a href={ "#" (id) } { (name) } }
                 }
@@ -86,7 +87,37 @@ fn head(title: &str) -> Markup {
 
 #[cfg(test)]
 mod tests {
-    use crate::build::tests::{bullmq, invalid_run, suite, two_axes};
+    use crate::{
+        build::tests::{bullmq, invalid_run, suite, two_axes},
+        document::{AxisHead, Document},
+        markdown, text,
+    };
+    use dragstrip_crds::suite::ComparisonVerdict;
+
+    /// A suite of nine combinations of axes, all of which stand like this to the baseline.
+    fn compared(verdict: ComparisonVerdict) -> Document {
+        let mut document = suite();
+        let values = ["1", "10", "100"].map(str::to_owned).to_vec();
+        document.axes = ["pipeline", "threads"]
+            .map(|name| AxisHead { name: name.to_owned(), values: values.clone() })
+            .to_vec();
+        for row in &mut document.rows {
+            row.cell.values.push("1".to_owned());
+            if let Some(comparison) = &mut row.comparison {
+                (comparison.verdict, comparison.ratio.mid) = (verdict, 1.2345);
+                comparison.reason = "as it is".to_owned();
+            }
+        }
+        document
+    }
+
+    /// A part of `page`, from its heading on.
+    fn section<'a>(page: &'a str, heading: &str) -> &'a str {
+        let section = page
+            .split_once(&format!("<h2>{heading}</h2>"))
+            .and_then(|(_, rest)| rest.split_once("</section>"));
+        section.map_or("", |(section, _)| section)
+    }
 
     #[test]
     fn whatever_is_built_becomes_a_page_with_its_results() {
@@ -97,6 +128,62 @@ mod tests {
                 !page.contains("could not be drawn"),
                 "{} has a chart that cannot be drawn",
                 document.title
+            );
+        }
+    }
+
+    #[test]
+    fn each_form_has_no_ratio_of_what_is_not_comparable() {
+        let document = compared(ComparisonVerdict::NotComparable);
+        for (form, text) in [
+            ("HTML", super::render(&document)),
+            ("text", text::render(&document)),
+            ("Markdown", markdown::render(&document)),
+        ] {
+            for ratio in ["1.23", "+12.0 %"] {
+                assert!(!text.contains(ratio), "{form} has {ratio}");
+            }
+        }
+        let page = super::render(&document);
+        for heading in ["Results", "Matrices", "Side by side", "Every figure"] {
+            assert!(
+                section(&page, heading).contains('≠'),
+                "{heading} does not say that it is not comparable"
+            );
+        }
+    }
+
+    #[test]
+    fn a_comparison_in_a_matrix_or_on_a_bar_has_a_sign() {
+        let page = super::render(&compared(ComparisonVerdict::Worse));
+        for heading in ["Matrices", "Side by side"] {
+            assert!(
+                section(&page, heading).contains("▼ 1.23×"),
+                "{heading} has no sign: {}",
+                section(&page, heading)
+            );
+        }
+    }
+
+    #[test]
+    fn memory_has_whatever_is_measured_in_bytes() {
+        let mut document = suite();
+        let mut row = document.rows[0].clone();
+        (row.metric, row.unit) = ("container memory right after".to_owned(), "MiB".to_owned());
+        document.rows.push(row);
+        let page = super::render(&document);
+        assert!(section(&page, "Memory").contains("container memory right after MiB"), "{page}");
+    }
+
+    #[test]
+    fn a_column_of_an_axis_knows_the_order_in_which_its_values_were_declared() {
+        let mut document = suite();
+        document.axes[0].values = ["10", "1"].map(str::to_owned).to_vec();
+        let page = super::render(&document);
+        for heading in ["Results", "Runs", "Every figure"] {
+            assert!(
+                section(&page, heading).contains("data-declared=\"10\n1\""),
+                "{heading} has another order"
             );
         }
     }

@@ -1,16 +1,24 @@
 //! Which tables a document has, whatever form they take: one line per combination, and by
 //! the number of axes the matrices in which people compare. Pure.
 
+mod ending;
+mod facts;
 mod grids;
+mod phases;
 mod pivot;
 
+pub use ending::{Ending, endings};
+pub use facts::Facts;
 pub use grids::{Grid, Style, all_figures, listings, pivots as pivot_grids};
+pub use phases::{Phases, phase_of, standing, told};
 pub use pivot::{Pivot, pivots};
 
-use crate::document::{AxisHead, Cell, Document, Row};
+use crate::document::{AxisHead, Cell, Comparison, Document};
 use dragstrip_crds::{suite::ComparisonVerdict, thresholds::MetricName};
-use dragstrip_results::result::TOTAL;
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeSet, HashMap},
+    hash::Hash,
+};
 
 /// The phases of `document`, in the order of its rows.
 pub fn phases(document: &Document) -> Vec<&str> {
@@ -22,28 +30,36 @@ pub fn cells(document: &Document) -> Vec<&Cell> {
     distinct(document.rows.iter().map(|row| &row.cell))
 }
 
-/// Each of `all` once, in the order in which they come first.
-pub(crate) fn distinct<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
-    let mut seen = Vec::new();
-    for one in all {
-        // Neighbours are mostly the same.
-        if seen.last() != Some(&one) && !seen.contains(&one) {
-            seen.push(one);
-        }
-    }
-    seen
+/// Its variants as they were declared, then in the order in which they appear.
+pub fn variants(document: &Document) -> Vec<&str> {
+    let declared = document.variants.iter().map(|variant| &variant.name);
+    let of_rows = document.rows.iter().map(|row| &row.cell.variant);
+    let all = declared.chain(of_rows).chain(document.runs.iter().map(|run| &run.cell.variant));
+    distinct(all.map(String::as_str))
 }
 
-/// The operations of `phase` that are worth showing: the total only where there are several
-/// others, or none. Of operations that ran one after the other it may have memory alone.
-pub fn operations<'a>(document: &'a Document, phase: &str) -> Vec<&'a str> {
-    let rows = || document.rows.iter().filter(|row| row.phase == phase);
-    let all = distinct(rows().map(|row| row.operation.as_str()));
-    let others = all.iter().filter(|name| **name != TOTAL).count();
-    let headline = headline(document, phase);
-    let counted = rows().any(|row| row.operation == TOTAL && Some(row.metric.as_str()) == headline);
-    let total = others == 0 || (others > 1 && counted);
-    all.into_iter().filter(|name| total || *name != TOTAL).collect()
+/// Each of `all` once, in the order in which they come first.
+pub(crate) fn distinct<T: Ord + Clone>(all: impl Iterator<Item = T>) -> Vec<T> {
+    let mut seen = BTreeSet::new();
+    all.filter(|one| seen.insert(one.clone())).collect()
+}
+
+/// Items under the key that they share, keys in the order of first appearance.
+pub(crate) fn grouped<T, K: Eq + Hash + Clone>(
+    items: impl IntoIterator<Item = T>,
+    key: impl Fn(&T) -> K,
+) -> Vec<(K, Vec<T>)> {
+    let mut places = HashMap::new();
+    let mut groups: Vec<(K, Vec<T>)> = Vec::new();
+    for item in items {
+        let key = key(&item);
+        let place = *places.entry(key.clone()).or_insert(groups.len());
+        match groups.get_mut(place) {
+            Some((_, group)) => group.push(item),
+            None => groups.push((key, vec![item])),
+        }
+    }
+    groups
 }
 
 /// The metric that stands for `phase`: throughput where it has one, else its first.
@@ -54,55 +70,6 @@ pub fn headline<'a>(document: &'a Document, phase: &str) -> Option<&'a str> {
         [MetricName::OperationsPerSecond, MetricName::ElementsPerSecond].map(|name| name.to_string());
     let rate = wanted.iter().find_map(|name| metrics.iter().copied().find(|metric| metric == name));
     rate.or_else(|| metrics.first().copied())
-}
-
-/// The row of `metric`; of a phase's figures, which are of all operations together, also
-/// under its only operation.
-pub fn find<'a>(
-    document: &'a Document,
-    cell: &Cell,
-    phase: &str,
-    operation: &str,
-    metric: &str,
-) -> Option<&'a Row> {
-    let of = |operation: &str| {
-        document.rows.iter().find(|row| {
-            row.cell == *cell && row.phase == phase && row.operation == operation && row.metric == metric
-        })
-    };
-    of(operation).or_else(|| if operations(document, phase).len() == 1 { of(TOTAL) } else { None })
-}
-
-/// Phases of combinations with one operation alone, which then is all of them together.
-pub struct Single<'a> {
-    phases: BTreeSet<(&'a Cell, &'a str)>,
-    /// What is told of an operation.
-    figures: BTreeSet<(&'a Cell, &'a str, &'a str)>,
-}
-
-impl<'a> Single<'a> {
-    /// Those of `rows`.
-    pub fn of(rows: &'a [Row]) -> Self {
-        let mut operations: BTreeMap<(&Cell, &str), BTreeSet<&str>> = BTreeMap::new();
-        let mut figures = BTreeSet::new();
-        for row in rows.iter().filter(|row| row.operation != TOTAL) {
-            operations.entry((&row.cell, &row.phase)).or_default().insert(&row.operation);
-            figures.insert((&row.cell, row.phase.as_str(), row.metric.as_str()));
-        }
-        operations.retain(|_, operations| operations.len() == 1);
-        Self { phases: operations.into_keys().collect(), figures }
-    }
-
-    /// Whether the phase of `row` has one operation.
-    pub fn is_single(&self, row: &Row) -> bool {
-        self.phases.contains(&(&row.cell, row.phase.as_str()))
-    }
-
-    /// Whether `row` is a total that repeats what the only operation says.
-    pub fn is_twin(&self, row: &Row) -> bool {
-        let figure = (&row.cell, row.phase.as_str(), row.metric.as_str());
-        row.operation == TOTAL && self.is_single(row) && self.figures.contains(&figure)
-    }
 }
 
 /// Axes with more than one value: the others say nothing in a table.
@@ -119,6 +86,12 @@ pub fn sign(verdict: ComparisonVerdict) -> &'static str {
         ComparisonVerdict::Unclear => "?",
         ComparisonVerdict::NotComparable => "≠",
     }
+}
+
+/// Whether there is a ratio that may be told: that of things measured under other conditions
+/// would be taken for an answer.
+pub fn has_ratio(comparison: &Comparison) -> bool {
+    comparison.verdict != ComparisonVerdict::NotComparable
 }
 
 #[cfg(test)]

@@ -1,21 +1,27 @@
-//! The report as GitHub's Markdown: the summary first, what is long folded. Pure.
+//! The report as GitHub's Markdown: the summary first, what is long folded, and all of it
+//! within the bounds of a comment. Pure.
+
+mod escape;
+mod parts;
 
 use crate::{
     document::{Document, RunRecord},
-    layout::{self, Grid, Style},
+    layout::{self, Facts, Grid, Style, distinct, grouped},
     text::{difference, summary, troubles, whose},
 };
 use dragstrip_crds::thresholds::MetricName;
+use escape::escaped;
+use parts::{Part, join};
 
 /// Tables with more lines are folded.
 const FOLDED_FROM: usize = 40;
 /// Matrices from this one on are folded.
 const MATRICES_SHOWN: usize = 4;
-/// GitHub takes comments of up to 65,536 characters: what would make one longer is left out.
+/// GitHub takes comments of up to 65,536 characters.
 const LONGEST: usize = 60_000;
 
 const STYLE: Style = Style {
-    struck: |value| format!("~~{value}~~"),
+    struck: escape::struck,
     beside: &[
         MetricName::MeanMilliseconds,
         MetricName::P50Milliseconds,
@@ -30,157 +36,99 @@ const STYLE: Style = Style {
 
 /// The document as Markdown.
 pub fn render(document: &Document) -> String {
-    let mut parts = vec![format!("# {}\n", escaped(&document.title)), head(document)];
+    let mut parts = vec![Part::short(format!("# {}\n", escaped(&document.title))), head(document)];
     parts.extend(thresholds(document));
-    for grid in layout::listings(document, &STYLE) {
-        let heading = format!("## {}\n", escaped(&grid.title));
-        let text = table(&grid);
-        let lines = grid.lines.len();
-        parts.push(heading);
-        parts.push(if lines > FOLDED_FROM { folded(&format!("{lines} lines"), &text) } else { text });
-    }
+    parts.extend(layout::listings(document, &STYLE).iter().map(listing));
     parts.extend(matrices(document));
     parts.extend(notes(document));
-    let provenance = provenance(document).unwrap_or_default();
-    let long = parts.iter().map(String::len).sum::<usize>() + provenance.len();
-    parts.extend(every_figure(document, LONGEST.saturating_sub(long)));
-    parts.push(provenance);
-    parts.join("\n")
+    parts.extend(every_figure(document));
+    parts.extend(provenance(document));
+    join(parts, LONGEST)
 }
 
-/// All that was measured, folded, where it has at most `longest` bytes; else where it is found.
-fn every_figure(document: &Document, longest: usize) -> Option<String> {
-    let all = layout::all_figures(document, &STYLE);
-    if all.lines.is_empty() {
-        return None;
-    }
-    let text = folded("Every figure with its measurements", &table(&all));
-    Some(if text.len() <= longest {
-        text
-    } else {
-        format!(
-            "The {} figures with their measurements are in the report as CSV and as HTML.\n",
-            all.lines.len()
-        )
-    })
-}
-
-/// `text` so that Markdown takes it as it is, on one line.
-fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '\n' | '\r' => out.push(' '),
-            '<' => out.push_str("&lt;"),
-            '\\' | '|' | '*' | '`' | '[' | ']' => out.extend(['\\', c]),
-            _ => out.push(c),
-        }
-    }
-    out
-}
-
-/// A cell of a table: strikings stay, a column cannot end.
-fn cell(text: &str) -> String {
-    text.replace('\\', "\\\\").replace('|', "\\|").replace('<', "&lt;").replace(['\n', '\r'], " ")
-}
-
-fn table(grid: &Grid) -> String {
-    let line = |cells: &[String]| {
-        format!("| {} |\n", cells.iter().map(|text| cell(text)).collect::<Vec<_>>().join(" | "))
-    };
-    let words = ["Verdict", "Notes", "Measurements"];
-    let rule = |(place, heading): (usize, &String)| {
-        let left = place < grid.names || words.contains(&heading.as_str());
-        (if left { ":---" } else { "---:" }).to_owned()
-    };
-    let rule: Vec<String> = grid.header.iter().enumerate().map(rule).collect();
-    let lines: String = grid.lines.iter().map(|cells| line(cells)).collect();
-    format!("{}{}{lines}", line(&grid.header), line(&rule))
-}
-
-fn folded(summary: &str, text: &str) -> String {
-    format!("<details><summary>{}</summary>\n\n{text}\n</details>\n", summary.replace('<', "&lt;"))
-}
-
-fn head(document: &Document) -> String {
+fn head(document: &Document) -> Part {
     let compared = document.baseline.as_ref().map(|baseline| {
         format!(
             " Compared with {}. ▲ better, ▼ worse, = the same, ? unclear, ≠ not comparable.",
             escaped(&whose(baseline))
         )
     });
-    format!("{}.{}\n", escaped(&summary(document)), compared.unwrap_or_default())
-}
-
-fn list(all: impl Iterator<Item = String>) -> String {
-    all.map(|text| format!("- {}\n", escaped(&text))).collect::<Vec<_>>().concat()
+    Part::short(format!("{}.{}\n", escaped(&summary(document)), compared.unwrap_or_default()))
 }
 
 /// Those that are not met in full, the others folded.
-fn thresholds(document: &Document) -> Vec<String> {
+fn thresholds(document: &Document) -> impl Iterator<Item = Part> {
     let of = |met: bool| {
-        document.thresholds.iter().filter(move |row| row.met == met).map(|row| row.message.clone())
+        let messages = document.thresholds.iter().filter(|row| row.met == met).map(|row| row.message.clone());
+        Part::list(messages, if met { "thresholds that are met" } else { "thresholds that are not met" })
     };
-    let (missed, met) = (list(of(false)), list(of(true)));
-    let missed = (!missed.is_empty()).then(|| format!("**Thresholds not met**\n\n{missed}"));
-    let met = (!met.is_empty()).then(|| folded("Thresholds met", &met));
-    missed.into_iter().chain(met).collect()
+    let missed = of(false).map(|part| part.below("**Thresholds not met**"));
+    missed.into_iter().chain(of(true).map(|part| part.folded("Thresholds met")))
 }
 
-fn matrices(document: &Document) -> Vec<String> {
+fn listing(grid: &Grid) -> Part {
+    let table = Part::table(grid, &format!("lines of {}", grid.title));
+    let lines = grid.lines.len();
+    let table = if lines > FOLDED_FROM { table.folded(&format!("{lines} lines")) } else { table };
+    table.below(&format!("## {}", escaped(&grid.title)))
+}
+
+fn matrices(document: &Document) -> Vec<Part> {
     let grids = layout::pivot_grids(document, &STYLE);
     let titled = |grid: &Grid| {
-        let title =
-            if grid.title.is_empty() { String::new() } else { format!("**{}**\n\n", escaped(&grid.title)) };
-        format!("{title}{}", table(grid))
+        let table = Part::table(grid, &format!("lines of {}", grid.title));
+        if grid.title.is_empty() { table } else { table.below(&format!("**{}**", escaped(&grid.title))) }
     };
     let (shown, rest) = grids.split_at(grids.len().min(MATRICES_SHOWN));
-    let rest: Vec<String> = rest.iter().map(titled).collect();
-    let rest = (!rest.is_empty()).then(|| folded(&format!("{} more tables", rest.len()), &rest.join("\n")));
-    shown.iter().map(titled).chain(rest).collect()
+    let more = Part::lines(rest.iter().map(|grid| titled(grid).text() + "\n").collect(), "tables");
+    let more = (!rest.is_empty()).then(|| more.folded(&format!("{} more tables", rest.len())));
+    shown.iter().map(titled).chain(more).collect()
 }
 
 /// What readers must know of the figures.
-fn notes(document: &Document) -> Vec<String> {
-    let trouble = list(troubles(document).into_iter());
-    let differences =
-        document.baseline.as_ref().map(|baseline| list(baseline.differences.iter().map(difference)));
-    let method = document.baseline.as_ref().map(|baseline| baseline.method.clone());
-    let notes = list(document.notes.iter().cloned().chain(method));
-    let titled = |title: &str, text: String| (!text.is_empty()).then(|| format!("**{title}**\n\n{text}"));
+fn notes(document: &Document) -> impl Iterator<Item = Part> {
+    let baseline = document.baseline.as_ref();
+    let differences = baseline.map(|baseline| baseline.differences.iter().map(difference));
+    let method = baseline.map(|baseline| baseline.method.clone());
     let all = [
-        titled("Runs that are not Valid", trouble),
-        titled("What differs from the baseline", differences.unwrap_or_default()),
-        titled("Notes", notes),
+        ("**Runs that are not Valid**", Part::list(troubles(document), "runs that are not Valid")),
+        (
+            "**What differs from the baseline**",
+            Part::list(differences.into_iter().flatten(), "differences from the baseline"),
+        ),
+        ("**Notes**", Part::list(document.all_notes().cloned().chain(method), "notes")),
     ];
-    all.into_iter().flatten().collect()
+    all.into_iter().filter_map(|(title, part)| Some(part?.below(title)))
+}
+
+/// All that was measured, folded.
+fn every_figure(document: &Document) -> Option<Part> {
+    let all = layout::all_figures(document, &STYLE);
+    let table = Part::table(&all, "figures with their measurements").whole();
+    (!all.lines.is_empty()).then(|| table.folded("Every figure with its measurements"))
 }
 
 /// Facts by run: once those that all runs share.
-fn provenance(document: &Document) -> Option<String> {
-    let first = document.runs.first()?;
-    let shared = |name: &String, value: &String| {
-        document.runs.iter().all(|run| run.provenance.get(name) == Some(value))
-    };
-    let common = first.provenance.iter().filter(|(name, value)| shared(name, value));
-    let mut lines: Vec<String> = common.map(|(name, value)| format!("{name}: {value}")).collect();
-    let mut own: Vec<(String, Vec<&RunRecord>)> = Vec::new();
-    for run in &document.runs {
-        let facts = run.provenance.iter().filter(|(name, value)| !shared(name, value));
-        let facts = facts.map(|(name, value)| format!("{name}: {value}")).collect::<Vec<_>>().join("; ");
-        match own.iter_mut().find(|(known, _)| *known == facts) {
-            Some((_, runs)) => runs.push(run),
-            None => own.push((facts, vec![run])),
-        }
-    }
-    own.retain(|(facts, _)| !facts.is_empty());
-    lines.extend(own.iter().map(|(facts, runs)| format!("{}: {facts}", whose_runs(document, runs))));
-    (!lines.is_empty()).then(|| folded("Where the figures come from", &list(lines.into_iter())))
+fn provenance(document: &Document) -> Option<Part> {
+    let runs: Vec<&RunRecord> = document.runs.iter().filter(|run| !run.provenance.is_empty()).collect();
+    let facts = Facts::of(&runs);
+    let common = facts.common.iter().map(|(name, value)| format!("{name}: {value}"));
+    let own = [&facts.by_variant, &facts.by_run].into_iter().flat_map(|names| {
+        let told = |run: &&RunRecord| {
+            let facts =
+                names.iter().filter_map(|name| Some(format!("{name}: {}", run.provenance.get(*name)?)));
+            facts.collect::<Vec<_>>().join("; ")
+        };
+        let by_facts = grouped(runs.iter().copied(), told).into_iter().filter(|(facts, _)| !facts.is_empty());
+        by_facts.map(|(facts, runs)| format!("{}: {facts}", whose_runs(document, &runs))).collect::<Vec<_>>()
+    });
+    let all = Part::list(common.chain(own), "facts of where the figures come from")?;
+    Some(all.folded("Where the figures come from"))
 }
 
 /// `runs` by their variants where they are all of these variants', else by their names.
 fn whose_runs(document: &Document, runs: &[&RunRecord]) -> String {
-    let variants = layout::distinct(runs.iter().map(|run| run.cell.variant.as_str()));
+    let variants = distinct(runs.iter().map(|run| run.cell.variant.as_str()));
     let all = document.runs.iter().filter(|run| variants.contains(&run.cell.variant.as_str())).count();
     if all == runs.len() {
         variants.join(", ")
@@ -192,7 +140,11 @@ fn whose_runs(document: &Document, runs: &[&RunRecord]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::build::tests::{bullmq, invalid_run, suite};
+    use crate::{
+        build::tests::{bullmq, invalid_run, suite},
+        document::Row,
+    };
+    use dragstrip_crds::run::Verdict;
 
     #[test]
     fn a_suite_has_its_summary_first_and_what_is_long_folded() {
@@ -202,17 +154,50 @@ mod tests {
     #[test]
     fn a_large_suite_fits_a_comment_and_says_where_the_rest_is() {
         let mut large = suite();
-        let rows = large.rows.clone();
-        for copy in 0..40 {
-            large.rows.extend(rows.iter().cloned().map(|mut row| {
-                row.phase = format!("{} {copy}", row.phase);
-                row
-            }));
+        let of_one = |row: &&Row| row.cell.variant == "valkey-8" && row.cell.values == ["1"];
+        let rows: Vec<Row> = large.rows.iter().filter(of_one).cloned().collect();
+        large.axes[0].values = (0..200).map(|value| value.to_string()).collect();
+        large.rows = Vec::new();
+        for value in &large.axes[0].values {
+            for phase in ["write", "read", "mixed"] {
+                large.rows.extend(rows.iter().cloned().map(|mut row| {
+                    (row.cell.values, row.phase) = (vec![value.clone()], phase.to_owned());
+                    row
+                }));
+            }
+        }
+        for run in &mut large.runs {
+            run.failure = Some("x".repeat(1000));
+            run.verdict = Some(Verdict::Invalid);
         }
         let text = render(&large);
-        assert!(text.contains("figures with their measurements are in the report as CSV"), "{text}");
-        assert!(!text.contains("Every figure with its measurements"));
+        assert!(text.len() < 65_536, "{} bytes", text.len());
+        for phase in ["write", "read", "mixed"] {
+            let note = format!("more lines of {phase} are left out");
+            assert!(text.contains(&note), "{note:?} is not in: {text}");
+        }
+        assert!(text.contains("figures with their measurements are left out"), "{text}");
+        assert!(!text.contains("Every figure with its measurements"), "a part of every figure");
         assert!(render(&suite()).contains("Every figure with its measurements"), "a small one has all");
+    }
+
+    #[test]
+    fn no_name_or_note_is_markup() {
+        let mut document = suite();
+        let hostile = "![](https://x/t.png) @team";
+        document.title = hostile.to_owned();
+        document.variants[0].note = Some(hostile.to_owned());
+        document.axes[0].name = hostile.to_owned();
+        document.notes.push(hostile.to_owned());
+        for row in &mut document.rows {
+            (row.phase, row.metric) = (hostile.to_owned(), format!("{} {hostile}", row.metric));
+        }
+        for run in &mut document.runs {
+            run.provenance.insert(hostile.to_owned(), hostile.to_owned());
+        }
+        let text = render(&document);
+        assert!(text.contains("!\\[\\](https://x/t.png) @&#8203;team"), "{text}");
+        assert!(!text.contains("![") && !text.contains("@team"), "{text}");
     }
 
     #[test]
@@ -224,10 +209,5 @@ mod tests {
     #[test]
     fn a_list_of_backends_has_ratios_increments_and_notes() {
         insta::assert_snapshot!(render(&bullmq()));
-    }
-
-    #[test]
-    fn texts_cannot_break_a_table() {
-        assert_eq!((cell("a|b\nc").as_str(), escaped("<b> *x*").as_str()), ("a\\|b c", "&lt;b> \\*x\\*"));
     }
 }

@@ -50,6 +50,8 @@ pub struct Figure {
     pub metric: String,
     /// The figure, in the metric's unit.
     pub value: f64,
+    /// The unit that the table names; empty where it names none.
+    pub unit: String,
     /// What the table says of it.
     pub note: Option<String>,
 }
@@ -70,7 +72,7 @@ pub enum Error {
         hint: String,
     },
     /// The head has a column that is none.
-    #[error("line {line}: column {column:?} is unknown: allowed are {allowed}")]
+    #[error("line {line}: column {column:?} is there twice, or unknown: allowed are {allowed}, each once")]
     UnknownColumn {
         /// The head's line.
         line: u64,
@@ -192,7 +194,8 @@ impl Columns {
                 hint,
             });
         }
-        if let Some(column) = names.iter().find(|name| !allowed.contains(name)) {
+        let twice = |name: &&&str| names.iter().filter(|other| other == name).count() > 1;
+        if let Some(column) = names.iter().find(|name| !allowed.contains(name) || twice(name)) {
             let column = (*column).to_owned();
             return Err(Error::UnknownColumn { line, column, allowed: allowed.join(", ") });
         }
@@ -287,13 +290,15 @@ fn figure(columns: &Columns, record: &csv::StringRecord, line: u64, known: &Know
     };
     let operation = Some(columns.get(record, "operation")).filter(|name| !name.is_empty()).unwrap_or(TOTAL);
     let metric = metric(columns.get(record, "metric"), line)?;
-    unit(&metric, columns.get(record, "unit"), line)?;
+    let unit = columns.get(record, "unit").to_owned();
+    judge_unit(&metric, &unit, line)?;
     Ok(Figure {
         cell: Cell { variant, values },
         phase,
         operation: operation.to_owned(),
         metric,
         value: number(columns.get(record, "value"), line)?,
+        unit,
         note: Some(columns.get(record, "note").to_owned()).filter(|note| !note.is_empty()),
     })
 }
@@ -316,24 +321,30 @@ fn metric(name: &str, line: u64) -> Result<String, Error> {
     Ok(name.to_owned())
 }
 
-/// Refuses a unit in which `metric` is not: a factor of a thousand would go unseen.
-fn unit(metric: &str, found: &str, line: u64) -> Result<(), Error> {
-    let unit = MetricName::named(metric).map_or("", MetricName::unit);
-    let scaled = matches!(unit, "ms" | "s" | "B" | "B/s");
-    if found.is_empty() || !scaled || found == unit {
+/// Refuses a unit in which a known `metric` is not: a factor of a thousand would go unseen.
+/// What rates count has many names; the unit of a tool's own figure is known when it is measured.
+fn judge_unit(metric: &str, found: &str, line: u64) -> Result<(), Error> {
+    let Some(unit) = MetricName::named(metric).map(MetricName::unit) else { return Ok(()) };
+    let counts = ["ops/s", "items/s", "jobs/s", "requests/s", "req/s", "QPS"];
+    if found.is_empty() || found == unit || (counts.contains(&unit) && counts.contains(&found)) {
         return Ok(());
     }
+    let unit = if unit.is_empty() { "no unit" } else { unit };
     Err(Error::Unit { line, metric: metric.to_owned(), unit: unit.to_owned(), found: found.to_owned() })
 }
 
 fn number(found: &str, line: u64) -> Result<f64, Error> {
     let plain = found.chars().all(|c| c.is_ascii_digit() || matches!(c, '.' | '-' | '+' | 'e' | 'E'));
-    if let Some(value) = found.parse::<f64>().ok().filter(|value| plain && value.is_finite()) {
+    if let Some(value) = found.parse::<f64>().ok().filter(|value| plain && value.is_finite() && *value >= 0.0)
+    {
         return Ok(value);
     }
     let separators = [',', ' ', '\'', '_', '\u{a0}', '\u{202f}'];
     let digits: String = found.chars().filter(|c| !separators.contains(c)).collect();
     let one_comma = found.matches(',').count() == 1 && !found.contains('.');
+    // As 1.597,30 is written where the comma is before the fraction.
+    let numeric = found.chars().all(|c| c.is_ascii_digit() || matches!(c, '.' | ','));
+    let comma_last = numeric && found.matches(',').count() == 1 && found.rfind('.') < found.rfind(',');
     let after = found.rsplit(',').next().map_or(0, str::len);
     let hint = match digits.parse::<f64>() {
         Ok(_) if one_comma && after == 3 => {
@@ -342,17 +353,29 @@ fn number(found: &str, line: u64) -> Result<f64, Error> {
                 found.replace(',', ".")
             )
         }
+        Ok(value) if value < 0.0 => "no figure is below 0".to_owned(),
         Ok(_) if one_comma => format!("a decimal comma? Write {}", found.replace(',', ".")),
+        Err(_) | Ok(_) if comma_last => {
+            format!("a decimal comma? Write {}", found.replace('.', "").replace(',', "."))
+        }
         Ok(_) => format!("write it without thousands separators: {digits}"),
         Err(_) => "write digits alone, with a point before the fraction, in the metric's unit".to_owned(),
     };
     Err(Error::Number { line, column: "value".to_owned(), found: found.to_owned(), hint })
 }
 
+impl Figure {
+    /// Whether it is of a tool's own metric, and not in the unit of `row`.
+    pub fn is_in_another_unit(&self, row: &Row) -> bool {
+        let known = MetricName::named(&self.metric).is_some();
+        !known && !self.unit.is_empty() && !row.unit.is_empty() && self.unit != row.unit
+    }
+}
+
 impl Table {
     /// The published figure of `row`; `only` says that its operation is the phase's only one,
     /// which is all of them together.
-    pub fn find(&self, row: &Row, only: bool) -> Option<f64> {
+    pub fn find(&self, row: &Row, only: bool) -> Option<&Figure> {
         let of = |operation: &str| {
             let same = |figure: &&Figure| {
                 figure.cell == row.cell
@@ -360,7 +383,7 @@ impl Table {
                     && figure.metric == row.metric
                     && figure.operation == operation
             };
-            self.figures.iter().find(same).map(|figure| figure.value)
+            self.figures.iter().find(same)
         };
         of(&row.operation).or_else(|| if only { of(TOTAL) } else { None })
     }

@@ -2,7 +2,7 @@
 
 use crate::{
     document::{BaselineHead, Difference, Document, RunRecord},
-    layout::{self, Grid, Style},
+    layout::{self, Ending, Grid, Style},
 };
 use comfy_table::{CellAlignment, Table, presets};
 use dragstrip_crds::{run::Verdict, thresholds::MetricName};
@@ -38,7 +38,7 @@ pub fn render(document: &Document) -> String {
     parts.push(missed(document));
     parts.push(document.baseline.as_ref().map(differences).unwrap_or_default());
     parts.push(runs(document));
-    parts.push(lines("note: ", document.notes.iter().cloned()));
+    parts.push(lines("note: ", document.all_notes().cloned()));
     parts.push(
         document.baseline.as_ref().map(|baseline| format!("{}\n", baseline.method)).unwrap_or_default(),
     );
@@ -64,11 +64,8 @@ pub(crate) fn whose(baseline: &BaselineHead) -> String {
 
 /// How many runs there are, how they ended, and whether thresholds are met.
 pub(crate) fn summary(document: &Document) -> String {
-    let of = |verdict: Verdict| document.runs.iter().filter(|run| run.verdict == Some(verdict)).count();
-    let verdicts =
-        [Verdict::Valid, Verdict::Degraded, Verdict::Invalid].map(|verdict| (of(verdict), verdict));
     let told: Vec<String> =
-        verdicts.iter().filter(|(n, _)| *n > 0).map(|(n, verdict)| format!("{n} {verdict}")).collect();
+        layout::endings(document).iter().map(|(ending, n)| format!("{n} {}", ending.word())).collect();
     let runs = match document.runs.len() {
         1 => "1 run".to_owned(),
         n => format!("{n} runs"),
@@ -141,22 +138,29 @@ pub(crate) fn trouble(run: &RunRecord) -> Option<String> {
 
 /// The same, of `more` runs besides.
 fn trouble_of(run: &RunRecord, more: usize) -> Option<String> {
+    let verdict = match Ending::of(run) {
+        Ending::Judged(Verdict::Valid) | Ending::Unjudged | Ending::Unfinished => return None,
+        Ending::Judged(verdict) => format!(", {verdict}"),
+        Ending::Failed | Ending::Cancelled => String::new(),
+    };
     let reasons = run.reasons.iter().map(|found| format!("{}: {}", found.phase, found.reason.message));
     let all: Vec<String> = run.failure.iter().cloned().chain(reasons).collect();
-    let verdict = run.verdict.filter(|verdict| *verdict != Verdict::Valid)?;
+    let why = if all.is_empty() { String::new() } else { format!(": {}", all.join("; ")) };
     let others = if more == 0 { String::new() } else { format!(" and {more} more alike") };
-    Some(format!("{} ({}){others}, {verdict}: {}", run.name, run.phase, all.join("; ")))
+    Some(format!("{} ({}){others}{verdict}{why}", run.name, run.phase))
 }
 
-/// What runs that are not Valid have to say. Those Degraded for the same reasons, as all are on a
-/// machine that clients and servers share, are told once, by the first of them.
+/// What runs that are not Valid have to say. Those Degraded or cancelled for the same reasons, as
+/// all are on a machine that clients and servers share, are told once, by the first of them.
 pub(crate) fn troubles(document: &Document) -> Vec<String> {
     let alike = |one: &RunRecord, other: &RunRecord| {
         let named = |run: &RunRecord| -> Vec<(String, String)> {
             run.reasons.iter().map(|found| (found.phase.clone(), found.reason.reason.clone())).collect()
         };
-        let degraded = |run: &RunRecord| run.verdict == Some(Verdict::Degraded) && run.failure.is_none();
-        degraded(one) && degraded(other) && named(one) == named(other)
+        let ending = Ending::of(one);
+        let common = matches!(ending, Ending::Judged(Verdict::Degraded) | Ending::Cancelled);
+        let failed = one.failure.is_some() || other.failure.is_some();
+        common && !failed && ending == Ending::of(other) && named(one) == named(other)
     };
     let mut groups: Vec<(&RunRecord, usize)> = Vec::new();
     for run in &document.runs {
@@ -176,6 +180,7 @@ fn runs(document: &Document) -> String {
 mod tests {
     use super::*;
     use crate::build::tests::{invalid_run, suite, two_axes};
+    use dragstrip_crds::run::RunPhase;
 
     #[test]
     fn a_suite_is_a_table_with_intervals_ratios_and_verdicts() {
@@ -208,6 +213,30 @@ mod tests {
         let text = told.join("\n");
         let alike = format!("{} (Succeeded) and {} more alike, Degraded", valid[0], valid.len() - 1);
         assert!(text.contains(&alike) && invalid.iter().all(|name| text.contains(name)), "{text}");
+    }
+
+    #[test]
+    fn runs_that_were_cancelled_or_failed_without_a_verdict_are_told() {
+        let mut document = suite();
+        for run in &mut document.runs[..3] {
+            (run.phase, run.verdict) = (RunPhase::Cancelled, None);
+        }
+        (document.runs[3].phase, document.runs[3].verdict) = (RunPhase::Failed, None);
+        document.runs[3].failure = Some("Pods: none was scheduled".to_owned());
+        let text = render(&document);
+        assert!(text.contains("12 runs (8 Valid, 1 Failed, 3 Cancelled)"), "{text}");
+        let [first, .., failed] = [0, 1, 2, 3].map(|place| document.runs[place].name.clone());
+        for line in [
+            format!("{first} (Cancelled) and 2 more alike\n"),
+            format!("{failed} (Failed): Pods: none was scheduled\n"),
+        ] {
+            assert!(text.contains(&line), "{line:?} is not in: {text}");
+        }
+        let markdown = crate::markdown::render(&document);
+        assert!(
+            markdown.contains("**Runs that are not Valid**") && markdown.contains("(Cancelled)"),
+            "{markdown}"
+        );
     }
 
     #[test]

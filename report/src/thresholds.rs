@@ -1,6 +1,9 @@
 //! How the figures of a document stand to thresholds. Pure.
 
-use crate::document::{Cell, Document, Row};
+use crate::{
+    document::{Cell, Document, Row},
+    layout::{distinct, phases},
+};
 use dragstrip_crds::{
     measured::Estimate,
     run::Verdict,
@@ -25,31 +28,20 @@ pub fn evaluate(thresholds: &[Threshold], document: &Document) -> Vec<ThresholdS
         };
         let about = if about.is_empty() { vec![""] } else { about };
         let rows = cells.iter().flat_map(|cell| about.iter().map(move |phase| (*cell, *phase)));
-        rows.map(|(cell, phase)| status(index, threshold, document, cell, phase)).collect::<Vec<_>>()
+        rows.filter_map(|(cell, phase)| status(index, threshold, document, cell, phase)).collect::<Vec<_>>()
     };
     thresholds.iter().enumerate().flat_map(of).collect()
 }
 
 /// Every combination, also those without a figure.
 fn cells(document: &Document) -> Vec<&Cell> {
-    let all = document.runs.iter().map(|run| &run.cell).chain(document.rows.iter().map(|row| &row.cell));
-    let mut cells: Vec<&Cell> = Vec::new();
-    for cell in all {
-        if !cells.contains(&cell) {
-            cells.push(cell);
-        }
-    }
-    cells
+    let runs = document.runs.iter().map(|run| &run.cell);
+    distinct(runs.chain(document.rows.iter().map(|row| &row.cell)))
 }
 
-fn phases(document: &Document) -> Vec<&str> {
-    let mut phases: Vec<&str> = Vec::new();
-    for row in &document.rows {
-        if !phases.contains(&row.phase.as_str()) {
-            phases.push(&row.phase);
-        }
-    }
-    phases
+/// Whether `row` is of the baseline itself, which is not measured against itself.
+fn is_own(row: &Row, document: &Document) -> bool {
+    document.baseline.is_some() && row.comparison.is_none() && row.uncompared.is_none()
 }
 
 /// The row that `threshold` is about, or why there is none.
@@ -84,8 +76,12 @@ fn status(
     document: &Document,
     cell: &Cell,
     phase: &str,
-) -> ThresholdStatus {
+) -> Option<ThresholdStatus> {
     let found = find(threshold, document, cell, phase);
+    let relative = threshold.relative_to == RelativeTo::Baseline;
+    if relative && found.as_ref().is_ok_and(|row| is_own(row, document)) {
+        return None;
+    }
     let operation =
         found.as_ref().map_or(threshold.operation.as_deref().unwrap_or(TOTAL), |row| &row.operation);
     let judged = found.clone().and_then(|row| figure(threshold, row, document.baseline.is_some()));
@@ -101,7 +97,7 @@ fn status(
         Ok(estimate) => stands(&what, estimate, threshold),
         Err(why) => (false, format!("{what}: {why}")),
     };
-    ThresholdStatus {
+    Some(ThresholdStatus {
         threshold: u32::try_from(index).unwrap_or(u32::MAX),
         metric: threshold.metric,
         cell: label,
@@ -110,7 +106,7 @@ fn status(
         value: judged.ok().map(|estimate| estimate.mid),
         met,
         message,
-    }
+    })
 }
 
 /// The figure that the limits are about with its interval, or why it is not good enough
@@ -131,11 +127,7 @@ fn figure(threshold: &Threshold, row: &Row, has_baseline: bool) -> Result<Estima
     match &row.comparison {
         Some(found) if found.verdict == ComparisonVerdict::NotComparable => Err(found.reason.clone()),
         Some(found) => Ok(found.ratio),
-        // The baseline's own rows.
-        None => match &row.uncompared {
-            None => Ok(Estimate { low: 1.0, mid: 1.0, high: 1.0 }),
-            Some(reason) => Err(reason.clone()),
-        },
+        None => Err(row.uncompared.clone().unwrap_or_else(|| "there is no baseline".to_owned())),
     }
 }
 

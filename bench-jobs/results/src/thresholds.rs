@@ -139,7 +139,7 @@ pub fn figure(metric: MetricName, phase: &PhaseStatus, operation: Option<&Operat
         MetricName::P9999Milliseconds => latency.p9999,
         MetricName::MaxMilliseconds => latency.max,
         MetricName::HitRatio => operation.and_then(|row| hit_ratio(row.hits, row.misses)),
-        MetricName::Errors => operation.map(|row| row.errors as f64),
+        MetricName::Errors => operation.map(errors),
         MetricName::ElementsPerSecond => batches.map(|batches| batches.elements_per_second.mid),
         MetricName::SecondsPerBatch => batches.map(|batches| batches.seconds_per_batch.mid),
         MetricName::ServerUsedBytes => memory(|reading| reading.used_bytes),
@@ -147,6 +147,11 @@ pub fn figure(metric: MetricName, phase: &PhaseStatus, operation: Option<&Operat
         MetricName::ServerPeakBytes => memory(|reading| reading.peak_bytes),
         MetricName::BytesPerKey => self::memory(phase).and_then(|reading| reading.bytes_per_key),
     }
+}
+
+/// Error replies of one repetition, on average: `row` has their sum.
+pub fn errors(row: &OperationStatus) -> f64 {
+    row.errors as f64 / f64::from(row.operations_per_second.repetitions.max(1))
 }
 
 /// Share of reads that found their key, from 0 to 1; `None` where nothing was read.

@@ -96,14 +96,14 @@ names, left1 those without the first, and so on. Messages cannot use what asks t
   reason: Forbidden
 {{- end }}
 
-{{/* Validations of both kinds, on what their variables say of them. */}}
+{{/* Validations of all kinds, on what their variables say of them. */}}
 {{- define "dragstrip.policy.commonValidations" -}}
 {{- $policy := .Values.policy }}
 {{- with $policy.secrets.names }}
 - expression: |-
     variables.references.all(r, !r.startsWith("secrets/") || {{ toJson . }}.exists(n,
       n.endsWith("*") ? r.substring(8).startsWith(n.substring(0, n.size() - 1)) : r.substring(8) == n))
-  message: 'this cluster''s policy lets Datastores and BenchmarkRuns name only Secrets {{ join ", " . }}'
+  message: 'this cluster''s policy lets Datastores, BenchmarkRuns and BenchmarkSuites name only Secrets {{ join ", " . }}'
   reason: Forbidden
 {{- end }}
 {{- with $policy.images }}

@@ -1,6 +1,6 @@
 //! What a look has found, and how it is told. Pure.
 
-use crate::output::{Mood, paint};
+use crate::causes;
 use serde::Serialize;
 use std::fmt;
 
@@ -60,20 +60,34 @@ pub fn skip(seen: impl Into<String>, remedy: impl Into<String>) -> Finding {
 
 /// What could not be looked at.
 pub fn unseen(what: &str, error: &kube::Error, remedy: &str) -> Finding {
-    warn(format!("{what}: cannot be looked at: {error}"), remedy)
+    warn(format!("{what}: cannot be looked at: {}", causes::told(error)), remedy)
 }
 
 /// All of it, for people.
-pub fn text(findings: &[Finding]) -> String {
+pub fn text(findings: &[Finding], coloured: bool) -> String {
     let line = |finding: &Finding| {
         let remedy =
             if finding.remedy.is_empty() { String::new() } else { format!("      {}\n", finding.remedy) };
-        let mood = match finding.level {
-            Level::Ok => Mood::Good,
-            Level::Skip | Level::Warn => Mood::Doubtful,
-            Level::Fail => Mood::Bad,
+        let colour = match finding.level {
+            Level::Ok => 32,
+            Level::Skip | Level::Warn => 33,
+            Level::Fail => 31,
         };
-        format!("{}  {}\n{remedy}", paint(&finding.level.to_string(), mood), finding.seen)
+        let level = finding.level;
+        let level = if coloured { format!("\u{1b}[{colour}m{level}\u{1b}[0m") } else { level.to_string() };
+        format!("{level}  {}\n{remedy}", finding.seen)
     };
     findings.iter().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_have_colours_where_they_are_wanted() {
+        let findings = [warn("room: none", "make some")];
+        assert_eq!(text(&findings, false), "WARN  room: none\n      make some\n");
+        assert_eq!(text(&findings, true), "\u{1b}[33mWARN\u{1b}[0m  room: none\n      make some\n");
+    }
 }

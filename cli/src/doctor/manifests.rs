@@ -5,7 +5,7 @@ use super::{
     nodes::usable,
 };
 use crate::validate::Object;
-use dragstrip_crds::{BenchmarkRun, Datastore, DatastoreSpec, datastore::Placement};
+use dragstrip_crds::{BenchmarkRun, BenchmarkSuite, DatastoreSpec, datastore::Placement};
 use dragstrip_operator::{
     cluster::nodes::selected,
     datastore::{
@@ -13,6 +13,7 @@ use dragstrip_operator::{
         resources::{of_client, of_pod},
     },
     run::validate::client_needs,
+    suite::expand::expand,
 };
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt;
@@ -57,27 +58,36 @@ fn clients(run: &BenchmarkRun, nodes: &[Node]) -> Finding {
     room(&what, &clients.placement, nodes, Room::of(requested.as_ref()))
 }
 
-/// Of every server and client that `objects` declare.
-pub fn manifests<'a>(objects: impl Iterator<Item = &'a Object>, nodes: &[Node]) -> Vec<Finding> {
+/// Of the server and the clients of `run`.
+fn of_run(run: &BenchmarkRun, nodes: &[Node]) -> Vec<Finding> {
+    let own = run.spec.target.datastore.as_ref();
+    let server = own.map(|spec| server(&run.name_any(), spec, nodes));
+    server.into_iter().chain([clients(run, nodes)]).collect()
+}
+
+/// Of the runs of `suite`: of those of one variant that need the same, once.
+fn of_suite(suite: &BenchmarkSuite, nodes: &[Node]) -> Vec<Finding> {
     let mut found = Vec::new();
-    for object in objects {
-        match object {
-            Object::Datastore(datastore) => found.push(of_datastore(datastore, nodes)),
-            Object::Run(run) => {
-                found.extend(
-                    run.spec.target.datastore.as_ref().map(|spec| server(&run.name_any(), spec, nodes)),
-                );
-                found.push(clients(run, nodes));
+    // Of a suite that cannot be expanded its faults tell.
+    for child in expand(suite).map(|expanded| expanded.runs).unwrap_or_default() {
+        let name = format!("{}, variant {}", suite.name_any(), child.cell.variant);
+        for finding in of_run(&BenchmarkRun::new(&name, child.spec), nodes) {
+            if !found.contains(&finding) {
+                found.push(finding);
             }
-            // Its runs are made from its variants; each is looked at when it is made.
-            Object::Suite => {}
         }
     }
     found
 }
 
-fn of_datastore(datastore: &Datastore, nodes: &[Node]) -> Finding {
-    server(&datastore.name_any(), &datastore.spec, nodes)
+/// Of every server and client that `objects` declare, and that `suites` would make.
+pub fn manifests(objects: &[Object], suites: &[BenchmarkSuite], nodes: &[Node]) -> Vec<Finding> {
+    let of_objects = objects.iter().flat_map(|object| match object {
+        Object::Datastore(datastore) => vec![server(&datastore.name_any(), &datastore.spec, nodes)],
+        Object::Run(run) => of_run(run, nodes),
+        Object::Suite => Vec::new(),
+    });
+    of_objects.chain(suites.iter().flat_map(|suite| of_suite(suite, nodes))).collect()
 }
 
 #[cfg(test)]
@@ -87,6 +97,7 @@ mod tests {
         finding::Level,
         nodes::tests::{node, told},
     };
+    use dragstrip_crds::Datastore;
     use serde_json::json;
 
     fn datastore(cpu: &str, selector: &serde_json::Value) -> Object {
@@ -110,9 +121,30 @@ mod tests {
             (datastore("8", &json!({})), Level::Warn, "no node that it means is so large: a has 4 CPUs"),
             (datastore("2", &json!({"disk": "fast"})), Level::Warn, "no usable node has the labels"),
         ] {
-            let (levels, text) = told(&manifests([&object].into_iter(), &nodes));
+            let (levels, text) = told(&manifests(&[object], &[], &nodes));
             assert_eq!(levels, [level], "{text}");
             assert!(text.contains(words), "{text}");
         }
+    }
+
+    #[test]
+    fn of_a_suite_each_size_of_server_that_a_variant_takes_is_told_once() {
+        let suite: BenchmarkSuite = serde_json::from_value(json!({
+            "apiVersion": "dragstrip.dev/v1alpha1", "kind": "BenchmarkSuite", "metadata": {"name": "engines"},
+            "spec": {
+                "variants": [{"name": "redis", "target": {"datastore": {"engine": "Redis", "threads": 1, "maxMemory": "64Mi"}}}],
+                "axes": [{"name": "cpu", "paths": ["/target/datastore/resources"], "values": [
+                    {"name": "small", "value": {"requests": {"cpu": "2", "memory": "128Mi"}}},
+                    {"name": "large", "value": {"requests": {"cpu": "8", "memory": "128Mi"}}}
+                ]}],
+                "run": {"phases": [{"name": "read", "loadgen": {"duration": "5s"}}]}, "repetitions": 3
+            }
+        }))
+        .unwrap();
+        let (levels, text) = told(&manifests(&[], &[suite], &[large("a")]));
+        let servers = text.matches("room: the server of engines, variant redis requests").count();
+        let clients = text.matches("room: each client of engines, variant redis requests").count();
+        assert_eq!((servers, clients), (2, 1), "{text}");
+        assert!(levels.contains(&Level::Warn), "eight CPUs are too many: {text}");
     }
 }

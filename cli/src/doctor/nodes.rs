@@ -122,7 +122,7 @@ pub mod tests {
 
     /// The levels, and all that is said.
     pub fn told(findings: &[Finding]) -> (Vec<Level>, String) {
-        (findings.iter().map(|finding| finding.level).collect(), text(findings))
+        (findings.iter().map(|finding| finding.level).collect(), text(findings, false))
     }
 
     #[test]

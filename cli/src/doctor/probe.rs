@@ -4,10 +4,11 @@
 
 use super::finding::{Finding, ok, skip, warn};
 use dragstrip_operator::labels;
-use k8s_openapi::api::core::v1::Pod;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Pod, PodSpec};
 use kube::{
-    Api, Client,
-    api::{DeleteParams, LogParams, PostParams},
+    Api, Client, ResourceExt,
+    api::{DeleteParams, ListParams, LogParams, PostParams},
     runtime::wait::{Condition, await_condition},
 };
 use serde::{Deserialize, Serialize};
@@ -16,30 +17,36 @@ use std::{fs, time::Duration};
 
 /// How long the pod may take to be placed, to start and to end.
 const WITHIN: Duration = Duration::from_secs(90);
-/// The pod.
-const NAME: &str = "dragstrip-doctor-probe";
+/// What marks the pods.
+const LABEL: &str = "dragstrip.dev/doctor-probe";
 
 /// The pod came to nothing.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
+    /// The operator's Deployment has no container.
+    #[error("the operator's Deployment names no image")]
+    Image,
     /// Its form is none.
     #[error("failed to write the pod")]
     Form(#[source] serde_json::Error),
     /// It was refused.
-    #[error("failed to make pod {NAME}")]
+    #[error("failed to make a pod")]
     Make(#[source] Box<kube::Error>),
     /// It did not end.
-    #[error("pod {NAME} had not ended after {} s: see why with kubectl describe pod {NAME}", WITHIN.as_secs())]
-    Late,
+    #[error("pod {0} had not ended after {within} s, and is deleted", within = WITHIN.as_secs())]
+    Late(String),
     /// It could not be watched.
-    #[error("failed to watch pod {NAME}")]
-    Watch(#[source] Box<kube::runtime::wait::Error>),
+    #[error("failed to watch pod {1}")]
+    Watch(#[source] Box<kube::runtime::wait::Error>, String),
     /// It could not be heard.
-    #[error("failed to read the log of pod {NAME}")]
-    Log(#[source] Box<kube::Error>),
+    #[error("failed to read the log of pod {1}")]
+    Log(#[source] Box<kube::Error>, String),
     /// It said something else.
-    #[error("pod {NAME} did not tell what it saw; it wrote {1:?}")]
-    Facts(#[source] serde_json::Error, String),
+    #[error("pod {1} did not tell what it saw; it wrote {2:?}")]
+    Facts(#[source] serde_json::Error, String, String),
+    /// Somebody has pressed Ctrl-C.
+    #[error("interrupted")]
+    Interrupted,
 }
 
 /// What a container sees of its machine.
@@ -115,15 +122,19 @@ pub fn judged(facts: &Facts, node: &str) -> Vec<Finding> {
     vec![cpus, io_uring]
 }
 
-fn pod(image: &str, on_servers: bool) -> Result<Pod, Error> {
+/// A pod with the image, and the secrets to pull it, of the `operator`.
+fn pod(operator: &PodSpec, on_servers: bool) -> Result<Pod, Error> {
+    let image = operator.containers.first().and_then(|container| container.image.as_ref());
+    let image = image.ok_or(Error::Image)?;
     let whole = json!({"cpu": "1", "memory": "64Mi"});
     let mut selector = json!({});
     if on_servers {
         selector[labels::NODE_ROLE] = json!(labels::SERVER);
     }
     serde_json::from_value(json!({
-        "metadata": {"name": NAME},
+        "metadata": {"generateName": "dragstrip-doctor-probe-", "labels": {LABEL: "true"}},
         "spec": {
+            "imagePullSecrets": operator.image_pull_secrets,
             "restartPolicy": "Never",
             "automountServiceAccountToken": false,
             "enableServiceLinks": false,
@@ -149,28 +160,49 @@ fn has_ended() -> impl Condition<Pod> {
     }
 }
 
-async fn facts(pods: &Api<Pod>) -> Result<(Facts, String), Error> {
-    let ended = tokio::time::timeout(WITHIN, await_condition(pods.clone(), NAME, has_ended())).await;
-    let ended = ended.map_err(|_| Error::Late)?.map_err(|error| Error::Watch(Box::new(error)))?;
-    let log = pods.logs(NAME, &LogParams::default()).await.map_err(|error| Error::Log(Box::new(error)))?;
-    let facts = serde_json::from_str(&log).map_err(|error| Error::Facts(error, log))?;
+async fn facts(pods: &Api<Pod>, name: &str) -> Result<(Facts, String), Error> {
+    let named = || name.to_owned();
+    let ended = tokio::time::timeout(WITHIN, await_condition(pods.clone(), name, has_ended())).await;
+    let ended =
+        ended.map_err(|_| Error::Late(named()))?.map_err(|error| Error::Watch(Box::new(error), named()))?;
+    let log = pods.logs(name, &LogParams::default()).await;
+    let log = log.map_err(|error| Error::Log(Box::new(error), named()))?;
+    let facts = serde_json::from_str(&log).map_err(|error| Error::Facts(error, named(), log))?;
     Ok((facts, ended.and_then(|pod| pod.spec?.node_name).unwrap_or_default()))
 }
 
-/// Lets a pod of `image` look, on a server's node where there is one.
+/// Whether `pod` is of a look that has not removed it: another one may be under way.
+fn left_over(pod: &Pod, now: Timestamp) -> bool {
+    let made = pod.metadata.creation_timestamp.as_ref().map(|time| time.0);
+    made.is_some_and(|made| now.duration_since(made).as_secs_f64() > 2.0 * WITHIN.as_secs_f64())
+}
+
+/// Removes what looks that were killed have left.
+async fn tidy(pods: &Api<Pod>) {
+    // Who may not list or delete them is told so by the look itself.
+    let Ok(list) = pods.list(&ListParams::default().labels(LABEL)).await else { return };
+    for pod in list.items.iter().filter(|pod| left_over(pod, Timestamp::now())) {
+        let _ = pods.delete(&pod.name_any(), &DeleteParams::default()).await;
+    }
+}
+
+/// Lets a pod look that is made as the `operator`'s is, on a server's node where there is one.
 pub async fn probe(
     client: &Client,
     namespace: &str,
-    image: &str,
+    operator: &PodSpec,
     on_servers: bool,
 ) -> Result<Vec<Finding>, Error> {
     let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
-    pods.create(&PostParams::default(), &pod(image, on_servers)?)
-        .await
-        .map_err(|error| Error::Make(Box::new(error)))?;
-    let seen = facts(&pods).await;
-    // Gone already, or it ends by its own deadline.
-    let _ = pods.delete(NAME, &DeleteParams::default()).await;
+    tidy(&pods).await;
+    let made = pods.create(&PostParams::default(), &pod(operator, on_servers)?).await;
+    let name = made.map_err(|error| Error::Make(Box::new(error)))?.name_any();
+    let seen = tokio::select! {
+        seen = facts(&pods, &name) => seen,
+        _ = tokio::signal::ctrl_c() => Err(Error::Interrupted),
+    };
+    // Gone already, or the next look removes it.
+    let _ = pods.delete(&name, &DeleteParams::default()).await;
     seen.map(|(facts, node)| judged(&facts, &node))
 }
 
@@ -208,10 +240,38 @@ mod tests {
         assert!(count(&inside().allowed_cpus) >= 1, "{:?}", inside());
     }
 
+    fn operator() -> PodSpec {
+        serde_json::from_value(json!({
+            "containers": [{"name": "operator", "image": "registry/operator"}],
+            "imagePullSecrets": [{"name": "registry"}]
+        }))
+        .unwrap()
+    }
+
     #[test]
     fn the_pod_is_one_of_the_restricted_kind() {
-        let pod = pod("image", true).unwrap().spec.unwrap();
+        let pod = pod(&operator(), true).unwrap().spec.unwrap();
         assert_eq!(pod.node_selector.unwrap()[labels::NODE_ROLE], "server");
         assert_eq!(pod.security_context.unwrap().run_as_non_root, Some(true));
+    }
+
+    #[test]
+    fn the_pod_is_pulled_as_the_operator_is_and_has_a_name_of_its_own() {
+        let pod = pod(&operator(), false).unwrap();
+        assert_eq!((pod.metadata.name, pod.metadata.labels.unwrap().len()), (None, 1));
+        let spec = pod.spec.unwrap();
+        assert_eq!(spec.containers[0].image.as_deref(), Some("registry/operator"));
+        assert_eq!(spec.image_pull_secrets.unwrap()[0].name, "registry");
+        assert!(matches!(super::pod(&PodSpec::default(), false), Err(Error::Image)), "no container");
+    }
+
+    #[test]
+    fn a_pod_of_a_look_that_is_under_way_is_left_alone() {
+        let now: Timestamp = "2026-01-01T01:00:00Z".parse().unwrap();
+        let made = |at: &str| -> Pod {
+            serde_json::from_value(json!({"metadata": {"name": "a", "creationTimestamp": at}})).unwrap()
+        };
+        assert!(left_over(&made("2026-01-01T00:50:00Z"), now));
+        assert!(!left_over(&made("2026-01-01T00:59:00Z"), now));
     }
 }

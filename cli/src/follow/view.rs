@@ -88,7 +88,13 @@ impl Seen {
                         left.map(|left| format!(", {} min left", (left + 59) / 60)).unwrap_or_default();
                     format!("{}/{}{left}", progress.done, progress.total)
                 });
-                (status.phase.to_string(), done, status.message)
+                let suspended = suite.spec.suspend && !status.phase.finished();
+                let message = if suspended {
+                    Some("suspended: it goes on when spec.suspend is false".to_owned())
+                } else {
+                    status.message
+                };
+                (status.phase.to_string(), done, message)
             }
             Self::Gone => ("Deleted".to_owned(), None, Some("it is not there any more".to_owned())),
         };
@@ -363,6 +369,24 @@ mod tests {
         }
         view.gone("sprint", true);
         assert_eq!(view.ending(), Some(Ending::Gone), "nobody can tell how a deleted run would have ended");
+    }
+
+    #[test]
+    fn a_suite_that_is_suspended_is_told_to_be_once() {
+        let suite = || -> BenchmarkSuite {
+            serde_json::from_value(json!({
+                "apiVersion": "dragstrip.dev/v1alpha1", "kind": "BenchmarkSuite", "metadata": {"name": "engines"},
+                "spec": {"suspend": true, "variants": [], "run": {}},
+                "status": {"phase": "Suspended", "progress": {"done": 3, "total": 12, "running": 0, "failed": 0},
+                           "message": "suspended: 3 of 12"}
+            }))
+            .unwrap()
+        };
+        let mut view = View::of([], [suite()]);
+        let told = "engines  Suspended  3/12  suspended: it goes on when spec.suspend is false";
+        assert_eq!(view.first(), [told]);
+        assert!(view.suite(suite()).is_empty(), "it was said");
+        assert_eq!(view.ending(), None, "it may go on");
     }
 
     #[test]

@@ -1,23 +1,21 @@
-//! Child processes that end with this one: each is started by this program itself, which
-//! asks the kernel for that, takes its CPUs and becomes the program. Touches processes.
+//! Child processes that end with this one, with all that they start: each has a
+//! [`warden`](super::warden) for that. Touches processes.
 
-use super::cpus::listed;
+use super::{
+    cpus::listed,
+    warden::{KILL, WARDEN},
+};
 use nix::{
-    sched::{CpuSet, sched_setaffinity},
-    sys::{
-        prctl::set_pdeathsig,
-        signal::{Signal, killpg},
-    },
-    unistd::{Pid, getppid},
+    sys::signal::{Signal, kill, killpg},
+    unistd::Pid,
 };
 use std::{
     env,
     ffi::OsString,
     fs::File,
     io,
-    os::unix::process::CommandExt as _,
     path::{Path, PathBuf},
-    process::{ExitCode, ExitStatus, Stdio},
+    process::{ExitStatus, Stdio},
     time::Duration,
 };
 use tokio::{
@@ -25,10 +23,9 @@ use tokio::{
     time::timeout,
 };
 
-/// First argument of this program when it is to become a child's.
-const STARTER: &str = "__child";
-/// How long a child may take to end before it is killed.
-const GRACE: Duration = Duration::from_secs(10);
+/// How long a child may take to end before it is killed: more than a runner gives its tool,
+/// which is 15 s for BullMQ, or what the tool says last is lost with the runner.
+const GRACE: Duration = Duration::from_secs(20);
 
 /// A child that cannot be had.
 #[derive(Debug, thiserror::Error)]
@@ -62,15 +59,16 @@ pub struct Program<'a> {
     pub directory: &'a Path,
     /// The CPUs that it may run on; all where there are none.
     pub cpus: &'a [usize],
-    /// Sent to it when this process is no more.
+    /// Sent to it when somebody has killed its warden.
     pub orphaned: Signal,
 }
 
 /// A child, in a process group of its own: a terminal's Ctrl-C reaches this process alone.
+/// Its warden leads the group.
 pub struct Process {
     /// What people call it.
     pub name: String,
-    child: Child,
+    warden: Child,
     group: Pid,
 }
 
@@ -79,9 +77,9 @@ impl Program<'_> {
     fn command(&self) -> Result<Command, Error> {
         let mut command = Command::new(env::current_exe().map_err(Error::Own)?);
         let parent = std::process::id().to_string();
-        command.args([STARTER, &parent, self.orphaned.as_str(), &listed(self.cpus)]).arg(self.file);
+        command.args([WARDEN, &parent, self.orphaned.as_str(), &listed(self.cpus)]).arg(self.file);
         command.args(&self.arguments).envs(self.environment.iter().map(|(name, value)| (name, value)));
-        command.current_dir(self.directory).stdin(Stdio::null()).process_group(0).kill_on_drop(true);
+        command.current_dir(self.directory).stdin(Stdio::null()).process_group(0);
         Ok(command)
     }
 
@@ -102,90 +100,65 @@ impl Program<'_> {
     /// Must be called on the thread that lives as long as this process: with it ends who is its child.
     fn started(&self, command: &mut Command) -> Result<Process, Error> {
         let failed = |error| Error::Start(error, self.name.to_owned());
-        let child = command.spawn().map_err(failed)?;
-        let id = child.id().and_then(|id| i32::try_from(id).ok());
+        let warden = command.spawn().map_err(failed)?;
+        let id = warden.id().and_then(|id| i32::try_from(id).ok());
         let id = id.ok_or_else(|| failed(io::Error::other("it has no process id")))?;
-        Ok(Process { name: self.name.to_owned(), child, group: Pid::from_raw(id) })
+        Ok(Process { name: self.name.to_owned(), warden, group: Pid::from_raw(id) })
     }
 }
 
 impl Process {
     /// Its standard output, once.
     pub fn output(&mut self) -> Option<tokio::process::ChildStdout> {
-        self.child.stdout.take()
+        self.warden.stdout.take()
     }
 
     /// Returns when it has ended. May be dropped and called again.
     pub async fn ended(&mut self) -> Result<ExitStatus, Error> {
-        self.child.wait().await.map_err(|error| Error::Await(error, self.name.clone()))
+        self.warden.wait().await.map_err(|error| Error::Await(error, self.name.clone()))
     }
 
     /// Whether it has ended, and how.
     pub fn has_ended(&mut self) -> Result<Option<ExitStatus>, Error> {
-        self.child.try_wait().map_err(|error| Error::Await(error, self.name.clone()))
+        self.warden.try_wait().map_err(|error| Error::Await(error, self.name.clone()))
+    }
+
+    /// Whether its end is still to be awaited; after that its number may be another's.
+    fn is_there(&self) -> bool {
+        self.warden.id().is_some()
     }
 
     /// Asks it to end.
     pub fn ask_to_end(&self) {
-        // An error means that it is gone already, which is the aim.
-        let _ = killpg(self.group, Signal::SIGTERM);
-    }
-
-    /// Ends it, and whatever it started in its group.
-    pub async fn end(&mut self) -> Result<(), Error> {
-        self.ask_to_end();
-        let ended = timeout(GRACE, self.ended()).await;
-        let _ = killpg(self.group, Signal::SIGKILL);
-        match ended {
-            Ok(ended) => ended.map(drop),
-            Err(_) => self.ended().await.map(drop),
+        if self.is_there() {
+            // An error means that it is gone already, which is the aim.
+            let _ = killpg(self.group, Signal::SIGTERM);
         }
     }
+
+    /// Has it killed, with all that it started.
+    fn kill(&self) {
+        if self.is_there() {
+            // The warden must stay: it alone knows what was started.
+            let _ = kill(self.group, KILL);
+        }
+    }
+
+    /// Ends it, and whatever it started.
+    pub async fn end(&mut self) -> Result<(), Error> {
+        self.ask_to_end();
+        if let Ok(ended) = timeout(GRACE, self.ended()).await {
+            return ended.map(drop);
+        }
+        self.kill();
+        self.ended().await.map(drop)
+    }
 }
 
-/// Becomes the program that this process was started for, if it was.
-pub fn starter() -> Option<ExitCode> {
-    let mut arguments = env::args_os().skip(1);
-    if arguments.next()? != STARTER {
-        return None;
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill();
     }
-    let mut text = || arguments.next().and_then(|one| one.into_string().ok()).unwrap_or_default();
-    let (parent, signal, cpus) = (text(), text(), text());
-    let prepared = prepare(&parent, &signal, &cpus);
-    let Some(program) = arguments.next() else { return Some(ExitCode::from(2)) };
-    let error = match prepared {
-        Ok(()) => std::process::Command::new(&program).args(arguments).exec(),
-        Err(error) => error,
-    };
-    eprintln!("cannot start {}: {error}", program.display());
-    Some(ExitCode::from(127))
-}
-
-fn prepare(parent: &str, signal: &str, cpus: &str) -> io::Result<()> {
-    let signal: Signal = signal.parse()?;
-    set_pdeathsig(signal)?;
-    // Who ended before that sends no signal any more.
-    if getppid().as_raw().to_string() != parent {
-        return Err(io::Error::other("who started it is gone"));
-    }
-    if cpus.is_empty() {
-        return Ok(());
-    }
-    let mut set = CpuSet::new();
-    for number in numbers(cpus).ok_or_else(|| io::Error::other(format!("{cpus:?} is no list of CPUs")))? {
-        set.set(number)?;
-    }
-    Ok(sched_setaffinity(Pid::from_raw(0), &set)?)
-}
-
-/// The numbers in a kernel list such as 0-3,8.
-fn numbers(list: &str) -> Option<Vec<usize>> {
-    let range = |range: &str| -> Option<std::ops::RangeInclusive<usize>> {
-        let (first, last) = range.split_once('-').unwrap_or((range, range));
-        Some(first.parse().ok()?..=last.parse().ok()?)
-    };
-    let ranges: Option<Vec<_>> = list.split(',').map(range).collect();
-    Some(ranges?.into_iter().flatten().collect())
 }
 
 /// The last lines of the log at `path`; none of one that cannot be read.
@@ -199,12 +172,6 @@ pub fn last_lines(path: &Path, most: usize) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn cpus_are_handed_over_as_the_kernel_lists_them() {
-        assert_eq!(numbers(&listed(&[0, 1, 2, 8])), Some(vec![0, 1, 2, 8]));
-        assert_eq!(numbers("x"), None);
-    }
 
     #[test]
     fn the_last_lines_of_a_log_are_those_that_say_something() {

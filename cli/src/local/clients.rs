@@ -373,6 +373,42 @@ fn rate(states: &[RunnerState], last: Option<(f64, u64)>) -> (Option<f64>, Optio
     (rate, Some((elapsed, operations)))
 }
 
+/// What the runners of `attempt` are told.
+fn job(track: &Track<'_>, offline: &OfflineRun, attempt: &Attempt) -> Result<JobSpec, Error> {
+    let mut job = offline.job(attempt, track.key.clone()).ok_or(Error::NoTarget)?;
+    // Clients work in directories of their own, in which ./bench is another file or none.
+    if let JobTool::Exec(exec) = &mut job.tool
+        && let Some(program) = exec.command.first_mut()
+        && let Some(file) = track.plan.tools.get(program).and_then(|file| file.to_str())
+    {
+        file.clone_into(program);
+    }
+    Ok(job)
+}
+
+/// Has the clients load the server together: the start line, and what cut it short.
+async fn race(
+    track: &Track<'_>,
+    offline: &OfflineRun,
+    attempt: &Attempt,
+    (clients, server): (&mut Clients, &mut Server),
+    (screen, label): (&mut Screen, &str),
+) -> Result<(Option<Timestamp>, Option<Cut>), Error> {
+    match line_up(track, clients, server, (&mut *screen, label)).await? {
+        Ok(true) => {}
+        Ok(false) => return Ok((None, None)),
+        Err(cut) => return Ok((None, Some(cut))),
+    }
+    let order = UsageOrder { token: clients.token.clone(), seconds: offline.sampled_seconds(attempt) };
+    server.sample(track.agents, &order).await;
+    let lead = OfflineRun::lead(attempt);
+    let line = Timestamp::now() + lead;
+    clients.order(track.agents, line).await?;
+    let seconds = SignedDuration::as_secs_f64(&lead) + offline.watchdog_seconds(attempt);
+    let cut = load(track, clients, server, seconds, (screen, label)).await?;
+    Ok((Some(line), cut))
+}
+
 /// Measures the attempt with this index.
 pub async fn measure(
     track: &Track<'_>,
@@ -381,25 +417,13 @@ pub async fn measure(
     server: &mut Server,
     (screen, label): (&mut Screen, &str),
 ) -> Result<Measured, Error> {
-    let job = offline.job(attempt, track.key.clone()).ok_or(Error::NoTarget)?;
+    let job = job(track, offline, attempt)?;
     let mut clients = Clients::start(track, attempt, &job)?;
-    let mut start = None;
-    let stopped = match line_up(track, &mut clients, server, (&mut *screen, label)).await? {
-        Ok(false) => None,
-        Err(cut) => Some(cut),
-        Ok(true) => {
-            let order = UsageOrder { token: job.token.clone(), seconds: offline.sampled_seconds(attempt) };
-            server.sample(track.agents, &order).await;
-            let lead = OfflineRun::lead(attempt);
-            let line = Timestamp::now() + lead;
-            clients.order(track.agents, line).await?;
-            start = Some(line);
-            let lead = SignedDuration::as_secs_f64(&lead);
-            load(track, &mut clients, server, lead + offline.watchdog_seconds(attempt), (screen, label))
-                .await?
-        }
-    };
-    let pods = clients.read(attempt, stopped.as_ref()).await?;
+    let raced = race(track, offline, attempt, (&mut clients, server), (screen, label)).await;
+    let cut = raced.as_ref().ok().and_then(|(_, cut)| cut.clone());
+    // Its clients end whatever came of it.
+    let pods = clients.read(attempt, cut.as_ref()).await?;
+    let (start, cut) = raced?;
     let servers = match loaded(&pods) {
         Some(window) => {
             let window =
@@ -409,8 +433,8 @@ pub async fn measure(
         None => Vec::new(),
     };
     // It may have died so late that its clients noticed first.
-    let stopped = stopped.or(server.has_died()?.map(Cut::Died));
-    Ok(Measured { start, pods, servers, cut: stopped })
+    let cut = cut.or(server.has_died()?.map(Cut::Died));
+    Ok(Measured { start, pods, servers, cut })
 }
 
 #[cfg(test)]

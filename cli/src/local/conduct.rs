@@ -7,15 +7,17 @@ use super::{
     cpus,
     keep::{self, Directory},
     manifests::{self, Manifests},
+    origin::Origin,
     plan::{self, Plan, Surroundings, plan},
     programs,
     screen::Screen,
     server::{self, Server},
+    settings::{self, Settings},
     suites,
 };
-use crate::{get::whole, report};
+use crate::{causes, get::whole, output, report};
 use dragstrip_crds::{
-    BenchmarkRun, BenchmarkRunStatus, Datastore, Engine,
+    BenchmarkRun, BenchmarkRunStatus, Datastore,
     conditions::{self, types::PASSED},
     run::FailureStatus,
     units::thousands,
@@ -30,15 +32,12 @@ use dragstrip_operator::{
 };
 use dragstrip_results::{
     orders::{KeyError, OrderKey, SigningKey},
-    protocol::PASSWORD_VARIABLE,
     result::{NodeRecord, RepetitionResult},
 };
-use dragstrip_runner::stop::Stop;
 use jiff::Timestamp;
 use kube::ResourceExt;
 use std::{
-    collections::BTreeMap,
-    path::{Path, PathBuf},
+    collections::{BTreeMap, BTreeSet},
     process::ExitCode,
 };
 
@@ -53,38 +52,33 @@ pub enum Error {
         "the manifests hold no BenchmarkRun and no BenchmarkSuite: add one, such as examples/local.yaml has"
     )]
     NoRun,
-    /// An engine's program is not named as it must be.
-    #[error(
-        "--server-binary {0}: write ENGINE=PATH with one of Dragonfly, Redis, Valkey, KeyDB and Garnet, such as Redis=/opt/redis/redis-server"
-    )]
-    Binary(String),
+    /// The command line says what nothing can be made of.
+    #[error(transparent)]
+    Settings(#[from] settings::Error),
     /// Something that it needs is missing.
     #[error(transparent)]
     Plan(#[from] plan::Error),
     /// Nothing can be kept.
     #[error(transparent)]
     Keep(#[from] keep::Error),
-    /// Signals cannot be listened for.
-    #[error("failed to listen for Ctrl-C")]
-    Signals(#[source] std::io::Error),
     /// Orders cannot be signed.
     #[error("failed to make a key for orders")]
     Key(#[source] KeyError),
     /// Runners and observers cannot be asked.
     #[error("failed to make a client for runners")]
     Agents(#[source] AgentError),
-    /// Its server cannot be had.
+    /// The port of its server cannot be had.
     #[error(transparent)]
     Server(#[from] server::Error),
-    /// A measurement could not be made.
-    #[error(transparent)]
-    Measure(#[from] clients::Error),
     /// A process failed.
     #[error(transparent)]
     Child(#[from] children::Error),
     /// A suite could not be run.
     #[error(transparent)]
     Suite(#[from] suites::Error),
+    /// The table could not be printed.
+    #[error(transparent)]
+    Output(#[from] output::Error),
 }
 
 /// A run that has ended, and what was measured of it.
@@ -93,32 +87,6 @@ pub struct Raced {
     pub run: BenchmarkRun,
     /// Its results by name.
     pub results: BTreeMap<String, RepetitionResult>,
-}
-
-/// What all local runs of one command share.
-#[derive(Clone)]
-pub struct Settings {
-    /// Programs of servers that were named, by engine.
-    pub binaries: BTreeMap<Engine, PathBuf>,
-    /// The password of servers that want one.
-    pub password: Option<String>,
-    /// Where results are kept; one directory per run in the user's cache when absent.
-    pub output_directory: Option<PathBuf>,
-    /// Whether somebody interrupts.
-    pub stop: Stop,
-}
-
-/// The engine and program in `text`, such as Redis=/opt/redis-server.
-fn binary(text: &str) -> Result<(Engine, PathBuf), Error> {
-    let refused = || Error::Binary(text.to_owned());
-    let (engine, path) = text.split_once('=').ok_or_else(refused)?;
-    let engines = [Engine::Dragonfly, Engine::Redis, Engine::Valkey, Engine::KeyDB, Engine::Garnet];
-    let named = |known: &Engine| known.to_string().eq_ignore_ascii_case(engine);
-    let engine = engines.into_iter().find(named).filter(|_| !path.is_empty()).ok_or_else(refused)?;
-    // A name is looked up on PATH; another working directory must not change what is meant.
-    let path = PathBuf::from(path);
-    let path = if path.components().count() > 1 { std::path::absolute(&path).unwrap_or(path) } else { path };
-    Ok((engine, path))
 }
 
 /// This machine as a node.
@@ -144,6 +112,15 @@ pub fn planned(run: &BenchmarkRun, datastores: &[Datastore], settings: &Settings
         now: Timestamp::now(),
     };
     Ok(plan(run, datastores, &around)?)
+}
+
+/// The same, and that the port is free that the server's command names: for before anything starts.
+pub fn ready(run: &BenchmarkRun, datastores: &[Datastore], settings: &Settings) -> Result<Plan, Error> {
+    let plan = planned(run, datastores, settings)?;
+    if let Some(declared) = &plan.server {
+        server::port(&declared.datastore)?;
+    }
+    Ok(plan)
 }
 
 /// What is about to happen, for people.
@@ -248,6 +225,20 @@ fn died(attempt: &Attempt, death: server::Death) -> Ending {
     })
 }
 
+/// Why there is no server to load.
+fn no_server(error: &server::Error) -> FailureStatus {
+    FailureStatus { last_lines: error.last_lines().to_vec(), ..failure("Server", causes::told(error)) }
+}
+
+/// Why `attempt` could not be measured.
+fn no_measurement(attempt: &Attempt, error: &clients::Error) -> FailureStatus {
+    FailureStatus {
+        phase: Some(attempt.phase.clone()),
+        repetition: Some(attempt.repetition),
+        ..failure("Client", causes::told(error))
+    }
+}
+
 /// Measures until nothing is left, and says how the run ended.
 async fn race(
     track: &Track<'_>,
@@ -265,8 +256,15 @@ async fn race(
             return Ok(offline.status(ending, Timestamp::now()));
         };
         let label = label(offline, &track.plan.run, &attempt);
-        let measured = measure(track, offline, &attempt, server, (&mut *screen, &label)).await?;
-        let Measured { start, pods, servers, cut } = measured;
+        let measured = measure(track, offline, &attempt, server, (&mut *screen, &label)).await;
+        let Measured { start, pods, servers, cut } = match measured {
+            Ok(measured) => measured,
+            Err(error) => {
+                let failure = no_measurement(&attempt, &error);
+                screen.step(&format!("{label}: failed: {}", failure.message));
+                return Ok(offline.status(Ending::Failed(failure), Timestamp::now()));
+            }
+        };
         if let Some(result) = offline.keep(index, start, pods, servers) {
             // Kept at once: a run of hours must not lose them.
             track.directory.result(&attempt.name, result)?;
@@ -293,7 +291,9 @@ pub async fn run_locally(
         Some(path) => path.clone(),
         None => keep::usual(&run.name_any(), Timestamp::now())?,
     };
+    let origin = Origin::of(&plan)?;
     let directory = Directory::make(&path)?;
+    directory.origin(&origin)?;
     let signing = SigningKey::generate().and_then(|key| SigningKey::read(&key)).map_err(Error::Key)?;
     let key = signing.public();
     let agents = Agents::new(signing).map_err(Error::Agents)?;
@@ -305,7 +305,8 @@ pub async fn run_locally(
     Ok(raced)
 }
 
-/// Starts the server, measures, and ends the server whatever came of it.
+/// Starts the server, measures, and ends the server whatever came of it. What goes wrong on the
+/// way is the run's end, as in a cluster.
 async fn conduct(
     plan: Plan,
     directory: &Directory,
@@ -314,38 +315,68 @@ async fn conduct(
     settings: &Settings,
     screen: &mut Screen,
 ) -> Result<Raced, Error> {
-    let mut server = Server::start(&plan, directory, agents, key, &settings.stop).await?;
-    screen.step(&server_line(&plan, &server));
-    screen.step(&division(&plan));
     let mut offline = plan.offline.clone();
-    offline.found(server.found());
-    let track = Track { plan: &plan, directory, agents, key, stop: &settings.stop };
-    let status = race(&track, &mut offline, &mut server, screen).await;
-    server.end().await?;
-    let run = BenchmarkRun { status: Some(status?), ..plan.run };
+    let status = match Server::start(&plan, directory, agents, key, &settings.stop).await {
+        Ok(mut server) => {
+            screen.step(&server_line(&plan, &server));
+            screen.step(&division(&plan));
+            offline.found(server.found());
+            let track = Track { plan: &plan, directory, agents, key, stop: &settings.stop };
+            let status = race(&track, &mut offline, &mut server, screen).await;
+            server.end().await?;
+            status?
+        }
+        Err(server::Error::Interrupted) => offline.interrupted(Timestamp::now()),
+        Err(error) => {
+            let failure = no_server(&error);
+            let lines = failure.last_lines.iter().map(|line| format!("\n    | {line}"));
+            screen.step(&format!("failed: {}{}", failure.message, lines.collect::<String>()));
+            offline.status(Ending::Failed(failure), Timestamp::now())
+        }
+    };
+    let run = BenchmarkRun { status: Some(status), ..plan.run };
     directory.finish(&run, offline.results(), &report::report(std::slice::from_ref(&run)))?;
     Ok(Raced { run, results: offline.results().clone() })
 }
 
 /// Whether the verdict of `run` lets its numbers be used.
 pub fn passed(run: &BenchmarkRun) -> bool {
-    let conditions = run.status.iter().flat_map(|status| &status.conditions);
-    let conditions: Vec<_> = conditions.cloned().collect();
-    conditions::find(&conditions, PASSED).is_some_and(|passed| passed.status == "True")
+    run.status.as_ref().is_some_and(|status| conditions::holds(&status.conditions, PASSED, None))
 }
 
-/// Where what is called `name` keeps its results, when one directory is named for `several`.
-fn directory_of(all: Option<&Path>, name: &str, several: bool) -> Option<PathBuf> {
-    let all = all?;
-    Some(if several { all.join(name) } else { all.to_owned() })
+/// Prints `text`. Who reads no more does not end what is measured, nor change how it ends.
+pub fn tell(text: &str) -> Result<(), output::Error> {
+    match output::print(text) {
+        Err(output::Error::Closed) => Ok(()),
+        told => told,
+    }
 }
 
-/// What the command line says of all runs.
-fn settings(options: &Options) -> Result<Settings, Error> {
-    let binaries = options.server_binary.iter().map(|text| binary(text)).collect::<Result<_, _>>()?;
-    let stop = Stop::listen().map_err(Error::Signals)?;
-    let password = std::env::var(PASSWORD_VARIABLE).ok().filter(|password| !password.is_empty());
-    Ok(Settings { binaries, password, output_directory: None, stop })
+/// Runs `runs` one after the other, and prints their table whatever ends them: whether all passed.
+async fn all(
+    runs: &[BenchmarkRun],
+    datastores: &[Datastore],
+    settings: impl Fn(&str) -> Settings,
+    screen: &mut Screen,
+) -> Result<bool, Error> {
+    let (mut ended, mut failed) = (Vec::new(), None);
+    for run in runs {
+        let settings = settings(&run.name_any());
+        if settings.stop.is_requested() {
+            break;
+        }
+        match Box::pin(run_locally(run, datastores, &settings, screen)).await {
+            Ok(raced) => ended.push(raced.run),
+            Err(error) => {
+                failed = Some(error);
+                break;
+            }
+        }
+    }
+    if !ended.is_empty() {
+        tell(&report::report(&ended))?;
+    }
+    failed.map_or(Ok(ended.len() == runs.len() && ended.iter().all(passed)), Err)
 }
 
 /// Runs what the manifests declare. 0 when all passed, 1 when one did not.
@@ -355,63 +386,27 @@ pub async fn run(options: Options) -> Result<ExitCode, Error> {
     if declared == 0 {
         return Err(Error::NoRun);
     }
-    let settings = settings(&options)?;
+    let settings = Settings::of(&options)?;
+    let mut engines = BTreeSet::new();
     for run in &runs {
-        planned(run, &datastores, &settings)?;
+        engines.extend(ready(run, &datastores, &settings)?.engine());
     }
-    let plans = suites
-        .iter()
-        .map(|suite| suites::plan(suite, &datastores, &settings))
-        .collect::<Result<Vec<_>, _>>()?;
+    let plans = suites.iter().map(|suite| suites::plan(suite, &datastores, &settings));
+    let plans = plans.collect::<Result<Vec<_>, _>>()?;
+    engines.extend(plans.iter().flat_map(|plan| &plan.engines));
+    settings.check(&engines)?;
     let mut screen = Screen::default();
     for note in &notes {
         screen.step(note);
     }
-    let of = |name: &str| Settings {
-        output_directory: directory_of(options.output_directory.as_deref(), name, declared > 1),
-        ..settings.clone()
-    };
-    let (mut ended, mut good) = (Vec::new(), true);
-    for run in &runs {
-        ended.push(run_locally(run, &datastores, &of(&run.name_any()), &mut screen).await?.run);
-        if settings.stop.is_requested() {
-            break;
-        }
-    }
-    if !ended.is_empty() {
-        print!("{}", report::report(&ended));
-    }
-    good &= ended.len() == runs.len() && ended.iter().all(passed);
+    let of = |name: &str| settings.called(name, options.output_directory.as_deref(), declared > 1);
+    let mut good = all(&runs, &datastores, of, &mut screen).await?;
     for (suite, plan) in suites.iter().zip(&plans) {
         if settings.stop.is_requested() {
             good = false;
             break;
         }
-        let (document, passed) = plan.race(&datastores, &of(&suite.name_any()), &mut screen).await?;
-        print!("{}", dragstrip_report::text::render(&document));
-        good &= passed;
+        good &= plan.race(&datastores, &of(&suite.name_any()), &mut screen).await?;
     }
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::from(1) })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_servers_program_is_named_with_its_engine() {
-        assert_eq!(binary("redis=/opt/redis-server").unwrap(), (Engine::Redis, "/opt/redis-server".into()));
-        assert_eq!(binary("KeyDB=keydb-server").unwrap(), (Engine::KeyDB, "keydb-server".into()));
-        for wrong in ["/opt/redis-server", "Redis=", "Reddis=/x", "Custom=/x"] {
-            assert!(binary(wrong).is_err(), "{wrong} was taken");
-        }
-    }
-
-    #[test]
-    fn several_runs_keep_their_results_apart() {
-        let of = |all, several| directory_of(all, "sprint", several);
-        assert_eq!(of(Some(Path::new("out")), false), Some("out".into()));
-        assert_eq!(of(Some(Path::new("out")), true), Some("out/sprint".into()));
-        assert_eq!(of(None, true), None);
-    }
 }

@@ -1,19 +1,25 @@
 //! Where a local run keeps what it measured: its directory and the files in it. Touches files.
 
-use super::programs;
+pub use super::RUN;
+use super::{origin::Origin, programs};
 use dragstrip_crds::BenchmarkRun;
 use dragstrip_results::result::RepetitionResult;
 use jiff::Timestamp;
 use serde::{Serialize, de::DeserializeOwned};
 use std::{
     collections::BTreeMap,
-    env, fs, io,
+    env,
+    fs::{self, File, TryLockError},
+    io,
     path::{Path, PathBuf},
 };
 
-/// File with the run and its status.
-pub const RUN: &str = "run.json";
-
+/// File with what the run was measured with.
+const ORIGIN: &str = "origin.json";
+/// Directory of the stored results.
+const RESULTS: &str = "results";
+/// Directory of the logs.
+const LOGS: &str = "logs";
 /// Directory that is there while the run is under way.
 const WORK: &str = "work";
 
@@ -25,9 +31,14 @@ pub enum Error {
         "no directory for results is known: neither XDG_CACHE_HOME nor HOME is set: name one with --output-directory"
     )]
     NoPlace,
-    /// The directory holds a run already.
-    #[error("{0} holds a run already: name another directory, or remove it")]
-    Taken(PathBuf),
+    /// The directory holds a run already, or something of another's.
+    #[error("{0} holds {1} already: name another directory, or remove that")]
+    Taken(PathBuf, &'static str),
+    /// Another process keeps its results there.
+    #[error(
+        "{0}: another dragstrip run --local is under way there: wait for its end, or name another directory with --output-directory"
+    )]
+    Busy(PathBuf),
     /// A file or directory could not be written.
     #[error("failed to write {1}")]
     Write(#[source] io::Error, PathBuf),
@@ -48,6 +59,8 @@ pub struct Kept {
     pub run: BenchmarkRun,
     /// Its results by name.
     pub results: BTreeMap<String, RepetitionResult>,
+    /// What it was measured with, where that was kept.
+    pub origin: Option<Origin>,
 }
 
 fn decoded<T: DeserializeOwned>(path: &Path) -> Result<T, Error> {
@@ -55,24 +68,35 @@ fn decoded<T: DeserializeOwned>(path: &Path) -> Result<T, Error> {
     serde_json::from_slice(&text).map_err(|error| Error::Decode(error, path.to_owned()))
 }
 
-/// What an earlier run kept in `directory`; none where none was kept. What a run left that did
-/// not end is removed.
+/// What an earlier run kept in `directory`; none where none came to its end.
 pub fn read(directory: &Path) -> Result<Option<Kept>, Error> {
     if !directory.join(RUN).exists() {
-        if directory.join(WORK).exists() {
-            forget(directory)?;
-        }
         return Ok(None);
     }
-    let results = directory.join("results");
+    let results = directory.join(RESULTS);
     let files = fs::read_dir(&results).map_err(|error| Error::Read(error, results.clone()))?;
-    let mut kept = Kept { run: decoded(&directory.join(RUN))?, results: BTreeMap::new() };
+    let origin = directory.join(ORIGIN);
+    let origin = origin.exists().then(|| decoded(&origin)).transpose()?;
+    let mut kept = Kept { run: decoded(&directory.join(RUN))?, results: BTreeMap::new(), origin };
     for file in files {
         let path = file.map_err(|error| Error::Read(error, results.clone()))?.path();
         let name = path.file_stem().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
         kept.results.insert(name, decoded(&path)?);
     }
     Ok(Some(kept))
+}
+
+/// Makes `directory` this process's alone until what is returned is dropped.
+pub fn lock(directory: &Path) -> Result<File, Error> {
+    let path = directory.join(".lock");
+    let failed = |error| Error::Write(error, path.clone());
+    fs::create_dir_all(directory).map_err(failed)?;
+    let file = File::create(&path).map_err(failed)?;
+    match file.try_lock() {
+        Err(TryLockError::WouldBlock) => Err(Error::Busy(directory.to_owned())),
+        // A file system that knows no locks is no reason to measure nothing.
+        Ok(()) | Err(TryLockError::Error(_)) => Ok(file),
+    }
 }
 
 /// Removes the directory of a run that is to be measured again.
@@ -89,10 +113,11 @@ pub fn write(path: &Path, text: &str) -> Result<(), Error> {
     fs::write(path, text).map_err(failed)
 }
 
-/// The directory of a run.
-#[derive(Debug, Clone)]
+/// The directory of a run, which no other process writes to.
+#[derive(Debug)]
 pub struct Directory {
     path: PathBuf,
+    _lock: File,
 }
 
 /// The directory of the run called `name` that began at `now`, where none is named.
@@ -104,20 +129,30 @@ pub fn usual(name: &str, now: Timestamp) -> Result<PathBuf, Error> {
 }
 
 impl Directory {
-    /// Makes the directory at `path`, which must hold no run.
+    /// Makes the directory at `path`, which must hold no run. What a run left that did not
+    /// come to its end is removed.
     pub fn make(path: &Path) -> Result<Self, Error> {
         let failed = |error, path: &Path| Error::Write(error, path.to_owned());
-        fs::create_dir_all(path).map_err(|error| failed(error, path))?;
+        let lock = lock(path)?;
         // Children have other working directories.
         let path = fs::canonicalize(path).map_err(|error| failed(error, path))?;
-        let directory = Self { path };
-        if directory.path.join(RUN).exists() || directory.work().exists() {
-            return Err(Error::Taken(directory.path));
+        let directory = Self { path, _lock: lock };
+        // Without this link the directories of these names are not Dragstrip's.
+        if directory.runner().is_symlink() && !directory.path.join(RUN).exists() {
+            for left in [RESULTS, LOGS, WORK].map(|name| directory.path.join(name)) {
+                if left.exists() {
+                    forget(&left)?;
+                }
+            }
         }
-        for inner in [directory.server(), directory.path.join("logs"), directory.path.join("results")] {
-            fs::create_dir_all(&inner).map_err(|error| failed(error, &inner))?;
+        let mut names = [RUN, RESULTS, LOGS, WORK].into_iter();
+        if let Some(taken) = names.find(|name| directory.path.join(name).exists()) {
+            return Err(Error::Taken(directory.path, taken));
         }
         programs::link(&directory.bin()).map_err(|error| failed(error, &directory.bin()))?;
+        for inner in [directory.server(), directory.path.join(LOGS), directory.path.join(RESULTS)] {
+            fs::create_dir_all(&inner).map_err(|error| failed(error, &inner))?;
+        }
         Ok(directory)
     }
 
@@ -152,7 +187,7 @@ impl Directory {
 
     /// The log called `name`.
     pub fn log(&self, name: &str) -> PathBuf {
-        self.path.join("logs").join(format!("{name}.log"))
+        self.path.join(LOGS).join(format!("{name}.log"))
     }
 
     /// Writes `text` as the file called `name`.
@@ -168,7 +203,12 @@ impl Directory {
 
     /// Keeps a stored result.
     pub fn result(&self, name: &str, result: &RepetitionResult) -> Result<(), Error> {
-        self.json(&format!("results/{name}.json"), result)
+        self.json(&format!("{RESULTS}/{name}.json"), result)
+    }
+
+    /// Keeps what the run is measured with.
+    pub fn origin(&self, origin: &Origin) -> Result<(), Error> {
+        self.json(ORIGIN, origin)
     }
 
     /// Keeps the run with its status, its results and its table, and removes what only its processes needed.
@@ -192,31 +232,50 @@ impl Directory {
 mod tests {
     use super::*;
 
-    #[test]
-    fn what_was_kept_is_read_back_and_what_did_not_end_is_forgotten() {
-        let place = tempfile::tempdir().unwrap();
-        let path = place.path().join("sprint");
-        assert!(read(&path).unwrap().is_none(), "nothing was kept");
-        let directory = Directory::make(&path).unwrap();
-        assert!(read(&path).unwrap().is_none() && !path.exists(), "a run without an end was kept");
-        let run: BenchmarkRun = serde_json::from_value(serde_json::json!({
+    fn run() -> BenchmarkRun {
+        serde_json::from_value(serde_json::json!({
             "apiVersion": "dragstrip.dev/v1alpha1", "kind": "BenchmarkRun", "metadata": {"name": "sprint"},
             "spec": {"target": {"external": {"address": "h:1"}}, "phases": []}
         }))
-        .unwrap();
-        Directory::make(&path).unwrap().finish(&run, &BTreeMap::new(), "table").unwrap();
+        .unwrap()
+    }
+
+    #[test]
+    fn what_was_kept_is_read_back_and_what_did_not_end_is_begun_anew() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("sprint");
+        assert!(read(&path).unwrap().is_none(), "nothing was kept");
+        Directory::make(&path).unwrap().write("results/early.json", "{").unwrap();
+        assert!(read(&path).unwrap().is_none(), "a run without an end was kept");
+        let directory = Directory::make(&path).unwrap();
+        directory.origin(&Origin::default()).unwrap();
+        directory.finish(&run(), &BTreeMap::new(), "table").unwrap();
         let kept = read(&path).unwrap().unwrap();
-        assert_eq!((kept.run.spec, kept.results.len()), (run.spec, 0));
+        assert_eq!((kept.run.spec, kept.results.len()), (run().spec, 0), "something was left");
         assert!(!directory.bin().exists(), "what only processes needed is still there");
     }
 
     #[test]
-    fn a_directory_that_holds_a_run_is_not_written_to_again() {
+    fn a_directory_that_holds_a_run_or_anothers_files_is_not_written_to() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("sprint");
-        let directory = Directory::make(&path).unwrap();
-        directory.write(RUN, "{}").unwrap();
+        Directory::make(&path).unwrap().write(RUN, "{}").unwrap();
         let told = Directory::make(&path).unwrap_err().to_string();
-        assert!(told.ends_with("holds a run already: name another directory, or remove it"), "{told}");
+        assert!(told.ends_with("holds run.json already: name another directory, or remove that"), "{told}");
+        let others = place.path().join("work/thesis.txt");
+        write(&others, "years").unwrap();
+        assert!(Directory::make(place.path()).is_err(), "another's directory was taken");
+        assert!(others.exists(), "another's file was removed");
+    }
+
+    #[test]
+    fn a_directory_has_one_writer_at_a_time() {
+        let place = tempfile::tempdir().unwrap();
+        let first = Directory::make(place.path()).unwrap();
+        let told = Directory::make(place.path()).unwrap_err().to_string();
+        assert!(told.contains("another dragstrip run --local is under way there"), "{told}");
+        assert!(first.runner().exists(), "the first one's files were removed");
+        drop(first);
+        assert!(Directory::make(place.path()).is_ok(), "its end is not noticed");
     }
 }

@@ -28,7 +28,7 @@ const ANY_PORT: u16 = 6379;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The run's declaration is not usable.
-    #[error("BenchmarkRun {0}: {1}")]
+    #[error("BenchmarkRun {0}")]
     Run(String, #[source] Invalid),
     /// It loads a Datastore that nobody declares.
     #[error(
@@ -43,7 +43,7 @@ pub enum Error {
         known: String,
     },
     /// Its Datastore is not usable here.
-    #[error("Datastore {0}: {1}")]
+    #[error("Datastore {0}")]
     Datastore(String, #[source] server::Error),
     /// Something of it needs a cluster.
     #[error("BenchmarkRun {run}: {field} cannot be had without a cluster: {remedy}")]
@@ -61,7 +61,7 @@ pub enum Error {
     )]
     NoPassword(String),
     /// A program is missing.
-    #[error("{needed_for} needs {program}, which is not on PATH: {remedy}")]
+    #[error("{needed_for} needs {program}, which is {}: {remedy}", absence(program))]
     NoProgram {
         /// What needs it.
         needed_for: String,
@@ -70,6 +70,11 @@ pub enum Error {
         /// How to get it.
         remedy: String,
     },
+}
+
+/// What a missing program is.
+fn absence(program: &str) -> &'static str {
+    if program.contains('/') { "no file that can be started" } else { "not on PATH" }
 }
 
 /// What a plan is made with.
@@ -113,12 +118,21 @@ pub struct Plan {
     pub offline: OfflineRun,
     /// Its server; none of an external target.
     pub server: Option<ServerPlan>,
+    /// The files of the tools' programs, by the name that the run gives them.
+    pub tools: BTreeMap<String, PathBuf>,
     /// Its password.
     pub password: Option<String>,
     /// Who gets which CPUs; nobody any where there are not enough.
     pub division: Option<Division>,
     /// What is left aside, for people.
     pub notes: Vec<String>,
+}
+
+impl Plan {
+    /// The engine whose server is started, if one is.
+    pub fn engine(&self) -> Option<Engine> {
+        self.server.as_ref().map(|server| server.datastore.spec.engine)
+    }
 }
 
 /// `run` with what an apiserver gives every object.
@@ -205,17 +219,22 @@ fn wants_password(run: &BenchmarkRun, datastore: Option<&Datastore>) -> bool {
         || datastore.is_some_and(|datastore| datastore.spec.auth_secret_ref.is_some())
 }
 
-/// That the programs of all tools are there.
-fn check_tools(run: &BenchmarkRun, find: &dyn Fn(&str) -> Option<PathBuf>) -> Result<(), Error> {
+/// The files of the programs of all tools, which must be there.
+fn tools(
+    run: &BenchmarkRun,
+    find: &dyn Fn(&str) -> Option<PathBuf>,
+) -> Result<BTreeMap<String, PathBuf>, Error> {
+    let mut tools = BTreeMap::new();
     for phase in &run.spec.phases {
         let tool = validate::tool(phase).map_err(|invalid| Error::Run(run.name_any(), invalid))?;
         let Some((program, remedy)) = programs::of_tool(&tool) else { continue };
-        if find(&program).is_none() {
+        let Some(file) = find(&program) else {
             let needed_for = format!("phase {} of BenchmarkRun {}", phase.name, run.name_any());
             return Err(Error::NoProgram { needed_for, program, remedy: remedy.to_owned() });
-        }
+        };
+        tools.insert(program, file);
     }
-    Ok(())
+    Ok(tools)
 }
 
 /// The program of the server that `launch` would start in its container.
@@ -250,7 +269,7 @@ pub fn plan(run: &BenchmarkRun, datastores: &[Datastore], around: &Surroundings<
     if password.is_none() && wants_password(&run, datastore.as_ref()) {
         return Err(Error::NoPassword(name));
     }
-    check_tools(&run, around.find)?;
+    let tools = tools(&run, around.find)?;
     let mut notes: Vec<String> = ignored(&run)
         .into_iter()
         .map(|field| format!("left aside: {field} of BenchmarkRun {name}"))
@@ -274,13 +293,15 @@ pub fn plan(run: &BenchmarkRun, datastores: &[Datastore], around: &Surroundings<
         let threads = usize::try_from(server.datastore.spec.threads).unwrap_or(1);
         divide(around.cpus, threads, count(clients))
     });
-    Ok(Plan { password: password.map(str::to_owned), run, offline, server, division, notes })
+    Ok(Plan { password: password.map(str::to_owned), run, offline, server, tools, division, notes })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::causes;
     use serde_json::{Value, json};
+    use std::error::Error as _;
 
     fn run(target: &Value, phase: &Value) -> BenchmarkRun {
         let run = json!({"apiVersion": "dragstrip.dev/v1alpha1", "kind": "BenchmarkRun",
@@ -293,7 +314,7 @@ mod tests {
     }
 
     /// A machine of four CPUs with these programs on PATH.
-    fn planned(run: &BenchmarkRun, datastores: &[Datastore], programs: &[&str]) -> Result<Plan, String> {
+    fn tried(run: &BenchmarkRun, datastores: &[Datastore], programs: &[&str]) -> Result<Plan, Error> {
         let cpus: Vec<Cpu> = (0..4).map(|number| Cpu { number, core: number }).collect();
         let find = |name: &str| programs.contains(&name).then(|| PathBuf::from(format!("/bin/{name}")));
         let binaries = BTreeMap::new();
@@ -305,10 +326,11 @@ mod tests {
             find: &find,
             now: Timestamp::UNIX_EPOCH,
         };
-        plan(run, datastores, &around).map_err(|error| {
-            std::error::Error::source(&error)
-                .map_or_else(|| error.to_string(), |source| format!("{error}: {source}"))
-        })
+        plan(run, datastores, &around)
+    }
+
+    fn planned(run: &BenchmarkRun, datastores: &[Datastore], programs: &[&str]) -> Result<Plan, String> {
+        tried(run, datastores, programs).map_err(|error| causes::told(&error))
     }
 
     fn redis() -> Value {
@@ -356,6 +378,24 @@ mod tests {
         let secret = json!({"external": {"address": "h:1", "authSecretRef": {"name": "s"}}});
         let told = planned(&run(&secret, &loadgen()), &[], &[]).unwrap_err();
         assert!(told.contains("DRAGSTRIP_PASSWORD"), "{told}");
+    }
+
+    #[test]
+    fn a_reason_is_no_part_of_what_is_told_before_it() {
+        let cluster = json!({"datastore": {"engine": "Redis", "threads": 1, "cluster": {"shards": 3}}});
+        for refused in [run(&cluster, &loadgen()), run(&redis(), &json!({"name": "read"}))] {
+            let error = tried(&refused, &[], &["redis-server"]).unwrap_err();
+            let reason = error.source().unwrap().to_string();
+            assert!(!error.to_string().contains(&reason), "it is told twice: {error}");
+        }
+    }
+
+    #[test]
+    fn a_tools_program_is_started_by_the_file_that_was_found() {
+        let parser = json!({"redisBenchmarkCsv": {"requests": 1}});
+        let exec = json!({"name": "read", "exec": {"image": "i", "command": ["bench"], "parser": parser}});
+        let plan = planned(&run(&redis(), &exec), &[], &["redis-server", "bench"]).unwrap();
+        assert_eq!(plan.tools, BTreeMap::from([("bench".to_owned(), PathBuf::from("/bin/bench"))]));
     }
 
     #[test]

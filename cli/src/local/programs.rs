@@ -21,7 +21,7 @@ pub fn other_program() -> Option<ExitCode> {
         RUNNER_NAME => Some(runner()),
         LOADGEN_NAME => Some(dragstrip_loadgen::main()),
         CLIENTS_NAME => Some(dragstrip_clients::main()),
-        _ => super::children::starter(),
+        _ => super::warden::other_work(),
     }
 }
 
@@ -46,25 +46,27 @@ pub fn link(directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// PATH with `first` in front.
+/// PATH with `first` in front, from the root on: children work in other directories.
 pub fn path_with(first: &Path) -> OsString {
     let mut path = first.as_os_str().to_owned();
-    if let Some(rest) = env::var_os("PATH") {
+    for directory in env::split_paths(&env::var_os("PATH").unwrap_or_default()) {
         path.push(":");
-        path.push(rest);
+        path.push(std::path::absolute(&directory).unwrap_or(directory));
     }
     path
 }
 
-/// The file that a shell would start as `program`.
+/// The file that a shell would start as `program`, from the root on: who starts it works elsewhere.
 pub fn find(program: &str) -> Option<PathBuf> {
     let can_be_started = |path: &PathBuf| {
         path.metadata().is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
     };
     if program.contains('/') {
-        return Some(PathBuf::from(program)).filter(can_be_started);
+        return std::path::absolute(program).ok().filter(can_be_started);
     }
-    env::split_paths(&env::var_os("PATH")?).map(|directory| directory.join(program)).find(can_be_started)
+    let directories = env::var_os("PATH")?;
+    let files = env::split_paths(&directories).map(|directory| directory.join(program));
+    files.filter_map(|file| std::path::absolute(file).ok()).find(can_be_started)
 }
 
 /// Names that the server of `engine` has outside of its image; none of a custom one.
@@ -119,6 +121,8 @@ mod tests {
     fn programs_are_found_on_path_and_by_their_file() {
         assert!(find("sh").is_some_and(|path| path.is_absolute()), "there is no shell on PATH");
         assert_eq!(find("/bin/sh"), Some("/bin/sh".into()));
+        let relative = find("../../../../../../../../bin/sh");
+        assert!(relative.is_some_and(|path| path.is_absolute()), "another directory has other programs");
         assert_eq!(find("no-such-program"), None);
         assert_eq!(find("/etc/passwd"), None, "it cannot be started");
     }

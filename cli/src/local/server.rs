@@ -49,30 +49,45 @@ pub enum Error {
     )]
     PortTaken(#[source] io::Error, String, u16),
     /// Its command cannot be made.
-    #[error("Datastore {0}: {1}")]
+    #[error("Datastore {0}")]
     Launch(String, #[source] ServerError),
     /// A process failed.
     #[error(transparent)]
     Child(#[from] children::Error),
     /// It ended.
-    #[error("{0}")]
+    #[error("{}", .0.message)]
     Died(Death),
     /// It never answered.
-    #[error("the server {name} did not answer on port {port} within {within} s{lines}", within = READY_WITHIN.as_secs())]
+    #[error("the server {name} did not answer on port {port} within {within} s", within = READY_WITHIN.as_secs())]
     Silent {
         /// Its name.
         name: String,
         /// Where it was to listen.
         port: u16,
-        /// Its last words.
-        lines: String,
+        /// The last lines of its log.
+        last_lines: Vec<String>,
     },
     /// The observer did not say where it listens.
-    #[error("the observer of the server did not start{0}")]
-    Observer(String),
+    #[error("the observer of the server did not start")]
+    Observer {
+        /// The last lines of its log.
+        last_lines: Vec<String>,
+    },
     /// Somebody stopped it.
     #[error("interrupted before the server was ready")]
     Interrupted,
+}
+
+impl Error {
+    /// What the process wrote last that it is about.
+    pub fn last_lines(&self) -> &[String] {
+        match self {
+            Self::Died(Death { last_lines, .. })
+            | Self::Silent { last_lines, .. }
+            | Self::Observer { last_lines } => last_lines,
+            _ => &[],
+        }
+    }
 }
 
 /// How a server ended that was to stay.
@@ -82,22 +97,6 @@ pub struct Death {
     pub message: String,
     /// The last lines of its log.
     pub last_lines: Vec<String>,
-}
-
-impl std::fmt::Display for Death {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}{}", self.message, told(&self.last_lines))
-    }
-}
-
-/// Lines below a message.
-fn told(lines: &[String]) -> String {
-    let lines: Vec<String> = lines.iter().map(|line| format!("\n    | {line}")).collect();
-    if lines.is_empty() {
-        ", and it wrote nothing".to_owned()
-    } else {
-        format!("; its last lines:{}", lines.concat())
-    }
 }
 
 /// The observer of a server.
@@ -125,8 +124,8 @@ fn free_port() -> Result<u16, Error> {
     Ok(listener.local_addr().map_err(Error::Port)?.port())
 }
 
-/// The port for the server of `plan`: a free one, or that which its own command names.
-fn port(datastore: &dragstrip_crds::Datastore) -> Result<u16, Error> {
+/// The port for the server of `datastore`: a free one, or that which its own command names.
+pub fn port(datastore: &dragstrip_crds::Datastore) -> Result<u16, Error> {
     if datastore.spec.custom.is_none() {
         return free_port();
     }
@@ -178,13 +177,24 @@ impl Server {
         let address = (Ipv4Addr::LOCALHOST.to_string(), port);
         let mut server =
             Self { process: Some(process), observer: None, log, file, address, observation: None };
-        server.observer = Some(observer(plan, directory, key, port, launch.speaks_resp).await?);
-        server.ready(agents, launch.speaks_resp, stop).await?;
+        let asks = launch.speaks_resp;
+        let ready = async {
+            server.observer = Some(observer(plan, directory, key, port, asks).await?);
+            server.ready(agents, asks).await
+        };
+        let ready = tokio::select! {
+            ready = ready => ready,
+            () = stop.requested() => Err(Error::Interrupted),
+        };
+        if let Err(error) = ready {
+            server.end().await?;
+            return Err(error);
+        }
         Ok(server)
     }
 
     /// Waits until the server answers; where its observer cannot ask it, until it listens.
-    async fn ready(&mut self, agents: &Agents, asks: bool, stop: &Stop) -> Result<(), Error> {
+    async fn ready(&mut self, agents: &Agents, asks: bool) -> Result<(), Error> {
         let end = Instant::now() + READY_WITHIN;
         while Instant::now() < end {
             if let Some(death) = self.has_died()? {
@@ -198,13 +208,10 @@ impl Server {
             } else if TcpStream::connect((self.address.0.as_str(), self.address.1)).await.is_ok() {
                 return Ok(());
             }
-            tokio::select! {
-                () = tokio::time::sleep(ASK_INTERVAL) => {}
-                () = stop.requested() => return Err(Error::Interrupted),
-            }
+            tokio::time::sleep(ASK_INTERVAL).await;
         }
         let name = self.process.as_ref().map(|process| process.name.clone()).unwrap_or_default();
-        Err(Error::Silent { name, port: self.address.1, lines: told(&last_lines(&self.log, LAST_LINES)) })
+        Err(Error::Silent { name, port: self.address.1, last_lines: last_lines(&self.log, LAST_LINES) })
     }
 
     /// What the run is told of it.
@@ -291,7 +298,8 @@ async fn observer(
     };
     let mut process = program.start_piped(&log)?;
     let (address, _) = listening(&mut process, &directory.log("observer-output"));
-    let address = address.await.map_err(|_| Error::Observer(told(&last_lines(&log, LAST_LINES))))?;
+    let silent = |_| Error::Observer { last_lines: last_lines(&log, LAST_LINES) };
+    let address = address.await.map_err(silent)?;
     Ok(Observer { process, address, token })
 }
 

@@ -64,7 +64,8 @@ pub fn named(document: &Document, base: &str, message: &str) -> String {
     for word in words(message).filter(|word| word.len() > 2) {
         // A path may begin at the top, or where the message is about.
         let inner = word.strip_prefix(&tops).filter(|rest| rest.starts_with(['.', '[']));
-        let inner = inner.or_else(|| word.strip_prefix("spec.").filter(|_| base == "/spec")).unwrap_or(word);
+        let of_run = ["/spec", "/spec/run"].contains(&base);
+        let inner = inner.or_else(|| word.strip_prefix("spec.").filter(|_| of_run)).unwrap_or(word);
         let found = follow(document, base, inner);
         if found.1 > best.1 {
             best = found;

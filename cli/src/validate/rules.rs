@@ -6,7 +6,7 @@ use super::{
     fields::{dotted, named, pointer},
     schema::{self, Misfit},
 };
-use crate::manifest::Document;
+use crate::{cluster::Kind, manifest::Document};
 use dragstrip_crds::{BenchmarkRun, BenchmarkSuite, Datastore, DatastoreSpec, datastore::Placement};
 use dragstrip_operator::{
     cluster::nodes::wants,
@@ -32,6 +32,17 @@ pub enum Object {
     Suite,
 }
 
+impl Object {
+    /// Its kind.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Datastore(_) => Kind::Datastore,
+            Self::Run(_) => Kind::Run,
+            Self::Suite => Kind::Suite,
+        }
+    }
+}
+
 /// What stands for everything that only the apiserver gives.
 const GIVEN: &str = "offline";
 
@@ -52,18 +63,16 @@ fn told(document: &Document, base: &str, message: String) -> Misfit {
     Misfit { pointer: named(document, base, &message), message }
 }
 
-fn of_rules(document: &Document, base: &str, broken: &[BrokenRule]) -> Vec<Misfit> {
-    let told_by = |rule: &BrokenRule| {
-        let path = match (base, rule.path.as_str()) {
-            (_, "") => String::new(),
-            // Of an object within another the path begins at the inner one's spec.
-            ("", path) => path.to_owned(),
-            (base, path) => format!("{}{}", dotted(base), path.strip_prefix("spec").unwrap_or(path)),
-        };
-        let at = if path.is_empty() { base.to_owned() } else { pointer(document, &path) };
-        told(document, &at, rule.message.clone())
+/// The fault that `rule`, which is about `base`, tells.
+fn of_rule(document: &Document, base: &str, rule: BrokenRule) -> Misfit {
+    let path = match (base, rule.path.as_str()) {
+        (_, "") => String::new(),
+        // Of an object within another the path begins at the inner one's spec.
+        ("", path) => path.to_owned(),
+        (base, path) => format!("{}{}", dotted(base), path.strip_prefix("spec").unwrap_or(path)),
     };
-    broken.iter().map(told_by).collect()
+    let at = if path.is_empty() { base.to_owned() } else { pointer(document, &path) };
+    told(document, &at, rule.message)
 }
 
 /// `document` as an object of `K`: by its schema, its types and its rules.
@@ -95,14 +104,14 @@ where
     object.meta_mut().namespace.get_or_insert_with(|| GIVEN.to_owned());
     object.meta_mut().uid = Some(GIVEN.to_owned());
     let broken = broken_rules(&object);
-    Ok(if broken.is_empty() { Ok(object) } else { Err(of_rules(document, "", &broken)) })
+    let misfits = broken.into_iter().map(|rule| of_rule(document, "", rule)).collect::<Vec<_>>();
+    Ok(if misfits.is_empty() { Ok(object) } else { Err(misfits) })
 }
 
-/// What the operator says against a Datastore whose spec stands at `base`.
-fn against_datastore(document: &Document, base: &str, datastore: &Datastore) -> Vec<Misfit> {
+/// What the operator says against a Datastore, in words.
+fn against_datastore(datastore: &Datastore) -> Option<String> {
     let nodes = [large_node(&datastore.spec.placement)];
-    let refused = validate_datastore(datastore, &nodes).err();
-    refused.map(|invalid| told(document, base, invalid.to_string())).into_iter().collect()
+    validate_datastore(datastore, &nodes).err().map(|invalid| invalid.to_string())
 }
 
 /// The Datastore that is made for `run`, where it declares one.
@@ -114,37 +123,21 @@ fn own_datastore(run: &BenchmarkRun) -> Option<Datastore> {
     Some(datastore)
 }
 
-/// What the rules and the operator say against the parts of `run`, in words.
-pub fn own_faults(run: &BenchmarkRun) -> Vec<String> {
-    let mut found: Vec<String> =
-        validate_run(run).err().map(|invalid| invalid.to_string()).into_iter().collect();
+/// What the rules and the operator say against the parts of `run`, each with the part that it is about.
+pub fn own_faults(run: &BenchmarkRun) -> Vec<(&'static str, BrokenRule)> {
+    const WITHIN: &str = "/spec/target/datastore";
+    let said = |message: String| BrokenRule { path: String::new(), message };
+    let mut found: Vec<_> =
+        validate_run(run).err().map(|invalid| ("/spec", said(invalid.to_string()))).into_iter().collect();
     if let Some(datastore) = own_datastore(run) {
         let broken = broken_rules(&datastore);
         if broken.is_empty() {
-            let nodes = [large_node(&datastore.spec.placement)];
-            found.extend(validate_datastore(&datastore, &nodes).err().map(|invalid| invalid.to_string()));
+            found.extend(against_datastore(&datastore).map(|message| (WITHIN, said(message))));
         }
-        found.extend(broken.into_iter().map(|rule| rule.message));
-        found.extend(unsuitable(&run.spec, &datastore.spec));
-    }
-    found
-}
-
-/// What the operator says against `run`.
-fn against_run(document: &Document, run: &BenchmarkRun) -> Vec<Misfit> {
-    let mut found = Vec::new();
-    if let Err(invalid) = validate_run(run) {
-        found.push(told(document, "/spec", invalid.to_string()));
-    }
-    if let Some(datastore) = own_datastore(run) {
-        let base = "/spec/target/datastore";
-        let broken = broken_rules(&datastore);
-        found.extend(if broken.is_empty() {
-            against_datastore(document, base, &datastore)
-        } else {
-            of_rules(document, base, &broken)
-        });
-        found.extend(against_target(document, run, &datastore.spec));
+        found.extend(broken.into_iter().map(|rule| (WITHIN, rule)));
+        found.extend(
+            unsuitable(&run.spec, &datastore.spec).map(|problem| ("/spec", said(format!("spec.{problem}")))),
+        );
     }
     found
 }
@@ -164,12 +157,15 @@ fn distinct(mut misfits: Vec<Misfit>) -> Vec<Misfit> {
 /// The object that `document` declares, or what is wrong with it.
 pub fn judge(document: &Document) -> Result<Result<Object, Vec<Misfit>>, schema::Error> {
     let judged = match document.text("/kind") {
-        "Datastore" => decoded::<Datastore>(document)?.and_then(|datastore| {
-            let found = against_datastore(document, "/spec", &datastore);
-            if found.is_empty() { Ok(Object::Datastore(Box::new(datastore))) } else { Err(found) }
-        }),
+        "Datastore" => {
+            decoded::<Datastore>(document)?.and_then(|datastore| match against_datastore(&datastore) {
+                None => Ok(Object::Datastore(Box::new(datastore))),
+                Some(message) => Err(vec![told(document, "/spec", message)]),
+            })
+        }
         "BenchmarkRun" => decoded::<BenchmarkRun>(document)?.and_then(|run| {
-            let found = against_run(document, &run);
+            let faults = own_faults(&run).into_iter();
+            let found: Vec<Misfit> = faults.map(|(base, rule)| of_rule(document, base, rule)).collect();
             if found.is_empty() { Ok(Object::Run(Box::new(run))) } else { Err(found) }
         }),
         _ => decoded::<BenchmarkSuite>(document)?.and_then(|suite| {

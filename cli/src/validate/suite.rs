@@ -24,7 +24,7 @@ fn against_child(child: &ChildRun, suite: &BenchmarkSuite) -> Vec<String> {
     let run = run_of(child, suite);
     let broken = broken_rules(&run);
     if broken.is_empty() {
-        return rules::own_faults(&run);
+        return rules::own_faults(&run).into_iter().map(|(_, rule)| rule.message).collect();
     }
     broken.into_iter().map(|rule| rule.message).collect()
 }

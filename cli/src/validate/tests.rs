@@ -8,6 +8,13 @@ fn told(text: &str) -> Vec<String> {
     judged.remarks.iter().map(Remark::to_string).collect()
 }
 
+/// That one line begins with `start` and has these `words`.
+fn expect(what: &str, manifest: &str, start: &str, words: &str) {
+    let told = told(manifest);
+    let said = told.iter().any(|line| line.starts_with(start) && line.contains(words));
+    assert!(said, "{what}: expected {start} ... {words}, got {told:#?} for\n{manifest}");
+}
+
 const DATASTORE: &str = "apiVersion: dragstrip.dev/v1alpha1\nkind: Datastore\nmetadata: {name: redis}\nspec:\n  engine: Redis\n  threads: 1\n";
 
 #[test]
@@ -37,25 +44,6 @@ fn each_mistake_is_told_with_its_line_and_column() {
             DATASTORE.replace("Redis", "Reddis"),
             "a.yaml:5:3: error",
             "did you mean Redis?",
-        ),
-        (
-            "a misspelt kind",
-            DATASTORE.replace("kind: Datastore", "kind: DataStore"),
-            "a.yaml:2:1: error",
-            "did you mean Datastore?",
-        ),
-        (
-            "an old version",
-            DATASTORE.replace("v1alpha1", "v1"),
-            "a.yaml:1:1: error",
-            "must be dragstrip.dev/v1alpha1",
-        ),
-        ("no name", DATASTORE.replace("name: redis", ""), "a.yaml:3:1: error", "needs a name"),
-        (
-            "a field at the top",
-            DATASTORE.replace("spec:", "specs:"),
-            "a.yaml:4:1: error",
-            "did you mean spec?",
         ),
         (
             "a rule of the CRD",
@@ -94,9 +82,58 @@ fn each_mistake_is_told_with_its_line_and_column() {
         ),
         ("two of one name", format!("{DATASTORE}---\n{DATASTORE}"), "a.yaml:10:12: error", "declared twice"),
     ] {
-        let told = told(&manifest);
-        let said = told.iter().any(|line| line.starts_with(start) && line.contains(words));
-        assert!(said, "{what}: expected {start} ... {words}, got {told:#?} for\n{manifest}");
+        expect(what, &manifest, start, words);
+    }
+}
+
+#[test]
+fn what_is_no_object_of_ours_though_meant_as_one_is_an_error() {
+    for (what, manifest, start, words) in [
+        (
+            "a misspelt kind",
+            DATASTORE.replace("kind: Datastore", "kind: DataStore"),
+            "a.yaml:2:1: error",
+            "did you mean Datastore?",
+        ),
+        (
+            "an old version",
+            DATASTORE.replace("v1alpha1", "v1"),
+            "a.yaml:1:1: error",
+            "must be dragstrip.dev/v1alpha1",
+        ),
+        (
+            "a misspelt group",
+            DATASTORE.replace("dragstrip.dev", "dragstrip.io"),
+            "a.yaml:1:1: error",
+            "must be dragstrip.dev/v1alpha1",
+        ),
+        (
+            "no version",
+            DATASTORE.replace("apiVersion: dragstrip.dev/v1alpha1\n", ""),
+            "a.yaml:1:1: error",
+            "apiVersion: is missing: say dragstrip.dev/v1alpha1",
+        ),
+        (
+            "no kind",
+            DATASTORE.replace("kind: Datastore\n", ""),
+            "a.yaml:1:1: error",
+            "kind: is missing: say one of Datastore",
+        ),
+        (
+            "neither",
+            "metadata: {name: redis}\n".to_owned(),
+            "a.yaml:1:1: error",
+            "it needs apiVersion and kind",
+        ),
+        ("no name", DATASTORE.replace("name: redis", ""), "a.yaml:3:1: error", "needs a name"),
+        (
+            "a field at the top",
+            DATASTORE.replace("spec:", "specs:"),
+            "a.yaml:4:1: error",
+            "did you mean spec?",
+        ),
+    ] {
+        expect(what, &manifest, start, words);
     }
 }
 
@@ -104,6 +141,12 @@ fn each_mistake_is_told_with_its_line_and_column() {
 fn what_is_not_ours_is_skipped_with_a_note() {
     let told = told(&format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: b}}\n---\n{DATASTORE}"));
     assert_eq!(told, ["a.yaml:1:1: note: ConfigMap b: is none of Dragstrip's kinds and was not looked at"]);
+}
+
+#[test]
+fn a_kind_of_ours_in_the_group_of_another_is_not_ours() {
+    let told = told(&DATASTORE.replace("dragstrip.dev", "kamaji.clastix.io"));
+    assert!(told.len() == 1 && told[0].contains("note: Datastore redis: is none of"), "{told:?}");
 }
 
 #[test]

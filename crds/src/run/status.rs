@@ -139,6 +139,16 @@ pub struct ClockStatus {
     pub running_since: Option<Time>,
 }
 
+/// A measurement whose load was ordered.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct OrderStatus {
+    /// Name of its Job.
+    pub job: String,
+    /// Its start line.
+    pub start_at: Time,
+}
+
 /// What held the clients up when the turn was given back, and when it is tried again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -198,6 +208,10 @@ pub struct QueueStatus {
     // field has another type now. What is stored without it is written anew.
     #[serde(default)]
     pub holder: RunReference,
+    /// Every Lease that the run waits for, held or not: runs that were created later leave
+    /// them to it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lacks: Vec<String>,
 }
 
 /// How far a run has come.
@@ -267,6 +281,10 @@ pub struct BenchmarkRunStatus {
     /// When it got its turn.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Time>,
+    /// The measurement whose start line was given last, until its result is stored: one whose
+    /// Job is gone meanwhile is lost, and never measured again in silence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ordered: Option<OrderStatus>,
     /// When it ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub finished_at: Option<Time>,

@@ -264,6 +264,7 @@ fn each_mistake_is_refused_with_its_remedy() {
 #[test]
 fn a_started_run_may_only_be_cancelled_or_expire() {
     let mut old = run(good());
+    old.spec.repetitions = 3;
     old.status = Some(
         serde_json::from_value(json!({"phase": "Running", "startedAt": "2026-01-01T00:00:00Z"})).unwrap(),
     );
@@ -271,19 +272,24 @@ fn a_started_run_may_only_be_cancelled_or_expire() {
     cancelled.spec.cancel = true;
     cancelled.spec.ttl_after_finished = Some("1h".parse().unwrap());
     assert!(cancelled.validate_cel_update(&old).is_ok(), "cancel was refused");
-    let mut changed = old.clone();
-    changed.spec.repetitions = 5;
-    let mut lenient = old.clone();
-    lenient.spec.requirements =
-        serde_json::from_value(json!([{"check": "Steal", "level": "Ignore"}])).unwrap();
-    let mut bounded = old.clone();
-    bounded.spec.thresholds =
-        serde_json::from_value(json!([{"metric": "P99Milliseconds", "maximum": "1"}])).unwrap();
-    let mut turned = old.clone();
-    turned.spec.headline = Some("read".into());
-    for changed in [changed, lenient, bounded, turned] {
+    let changes: [fn(&mut BenchmarkRunSpec); 5] = [
+        |spec| spec.repetitions = 5,
+        |spec| {
+            spec.requirements =
+                serde_json::from_value(json!([{"check": "Steal", "level": "Ignore"}])).unwrap();
+        },
+        |spec| {
+            spec.thresholds =
+                serde_json::from_value(json!([{"metric": "P99Milliseconds", "maximum": "1"}])).unwrap();
+        },
+        |spec| spec.headline = Some("read".into()),
+        |spec| spec.calibrate = true,
+    ];
+    for (place, change) in changes.iter().enumerate() {
+        let mut changed = old.clone();
+        change(&mut changed.spec);
         let refusal = format!("{:?}", changed.validate_cel_update(&old));
-        assert!(refusal.contains("the run has started"), "{refusal}");
+        assert!(refusal.contains("the run has started"), "change {place}: {refusal}");
     }
 }
 

@@ -12,7 +12,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Where a suite stands. Derived from its runs on every pass; never read back to decide.
+/// Where a suite stands: derived from its runs on every pass until it has ended, and a record
+/// from then on.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum SuitePhase {
     /// No run was made yet.
@@ -58,7 +59,7 @@ pub struct SuiteProgress {
     /// Of those that have ended, how many failed or are Invalid.
     pub failed: i32,
     /// Seconds that the runs that are left will take, by those that have ended; absent
-    /// before the first has.
+    /// before the first has, and where the suite does not go on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seconds_left: Option<i64>,
 }
@@ -150,18 +151,21 @@ pub struct BenchmarkSuiteStatus {
     /// How far it has come.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress: Option<SuiteProgress>,
-    /// When its first run was made.
+    /// When its first run was about to be made: from then on what it measures cannot be changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Time>,
     /// When it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finished_at: Option<Time>,
-    /// With schedule: when the last round was made.
+    /// With schedule: the time that the last round was made for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_scheduled_at: Option<Time>,
     /// With schedule: when the next round is due.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_scheduled_at: Option<Time>,
+    /// With schedule: when the last round ended; condition Passed is of that one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_ended_at: Option<Time>,
     /// With schedule: the last round.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_round: Option<String>,

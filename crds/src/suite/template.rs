@@ -24,7 +24,7 @@ pub struct TargetTemplate(pub Map<String, Value>);
 pub const DECIDED_BY_SUITE: [&str; 3] = ["target", "cancel", "ttlAfterFinished"];
 
 /// Takes rules, required fields and defaults out of `schema`, at every depth.
-fn fields_alone(schema: &mut Value) {
+fn take_rules_out(schema: &mut Value) {
     match schema {
         Value::Object(fields) => {
             fields.retain(|name, value| {
@@ -36,16 +36,16 @@ fn fields_alone(schema: &mut Value) {
             if fields.contains_key("type") || fields.contains_key("properties") {
                 fields.remove("default");
             }
-            fields.values_mut().for_each(fields_alone);
+            fields.values_mut().for_each(take_rules_out);
         }
-        Value::Array(items) => items.iter_mut().for_each(fields_alone),
+        Value::Array(items) => items.iter_mut().for_each(take_rules_out),
         _ => {}
     }
 }
 
 fn schema_of<T: JsonSchema>(generator: &mut SchemaGenerator, left_out: &[&str], description: &str) -> Schema {
     let mut value = T::json_schema(generator).to_value();
-    fields_alone(&mut value);
+    take_rules_out(&mut value);
     if let Some(properties) = value.get_mut("properties").and_then(Value::as_object_mut) {
         properties.retain(|name, _| !left_out.contains(&name.as_str()));
     }

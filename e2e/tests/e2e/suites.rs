@@ -14,7 +14,7 @@ use dragstrip_e2e::{
     manifests::{engine, object},
     operator, until, with_namespace,
 };
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::core::v1::{ConfigMap, ResourceQuota};
 use kube::ResourceExt;
 use serde_json::json;
 use std::{collections::BTreeMap, time::Duration};
@@ -249,12 +249,57 @@ async fn a_suite_that_cannot_be_measured_is_refused_before_its_first_run() -> Re
 }
 
 #[tokio::test]
+async fn a_quota_on_runs_is_told_and_waited_for() -> Result<()> {
+    with_namespace("suite-quota", |env| async move {
+        let hard = |runs: &str| json!({"hard": {"count/benchmarkruns.dragstrip.dev": runs}});
+        let quota = json!({"metadata": {"name": "few"}, "spec": hard("1")});
+        env.create::<ResourceQuota>(quota).await?;
+        until("a quota that is enforced", SHORT_RUN, || async {
+            let status = env.api::<ResourceQuota>().get("few").await?.status;
+            let used = status.and_then(|status| status.used);
+            Ok(if used.is_some() { Look::Done(()) } else { Look::NotYet("not counted".to_owned()) })
+        })
+        .await?;
+        suite(&env, "many", &spec(&[REDIS_7], &[1], 1, "")).await?;
+        let told = suite_is(&env, "many", "the quota told", SHORT_RUN * 2, |status| {
+            status.message.as_ref().is_some_and(|message| message.contains("exceeded quota"))
+        });
+        let told = status(&told.await?);
+        ensure!(told.progress.is_some_and(|progress| progress.done == 1), "{told:?}");
+        env.change::<ResourceQuota>("few", json!({"spec": hard("9")})).await?;
+        let suite = ended(&env, "many", SHORT_RUN * 2).await?;
+        whole(&env, &suite, 2).await
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_suite_that_has_started_is_neither_changed_nor_ended_by_a_limit() -> Result<()> {
+    with_namespace("suite-started", |env| async move {
+        suite(&env, "goes-on", &spec(&[REDIS_7], &[1], 1, "")).await?;
+        suite_is(&env, "goes-on", "started", NOTICE * 2, |status| status.started_at.is_some()).await?;
+        for changed in [json!({"schedule": "0 3 * * *"}), json!({"seed": 7})] {
+            let refused = env.change::<BenchmarkSuite>("goes-on", json!({"spec": changed})).await;
+            says(&format!("{:#}", refused.err().context("it was changed")?), &["the suite has started"])?;
+        }
+        env.change::<BenchmarkSuite>("goes-on", json!({"spec": {"maxRuns": 1}})).await?;
+        let suite = ended(&env, "goes-on", SHORT_RUN * 2).await?;
+        ensure!(status(&suite).phase == SuitePhase::Succeeded, "{:?}", status(&suite).message);
+        whole(&env, &suite, 2).await
+    })
+    .await
+}
+
+#[tokio::test]
 async fn a_strangers_run_is_told_and_left_alone() -> Result<()> {
     with_namespace("suite-stranger", |env| async move {
         let spec = spec(&[REDIS_7], &[1], 1, "exclude: [{values: {pipeline: '10'}}]");
         // The names of its runs are always the same.
         suite(&env, "crowded", &spec).await?;
-        suite_is(&env, "crowded", "a run made", NOTICE * 2, |status| status.started_at.is_some()).await?;
+        suite_is(&env, "crowded", "a run made", NOTICE * 2, |status| {
+            status.progress.is_some_and(|progress| progress.running == 1)
+        })
+        .await?;
         let name = runs(&env, "crowded").await?.first().map(ResourceExt::name_any).context("no run")?;
         env.delete::<BenchmarkSuite>("crowded").await?;
         env.none_labelled::<BenchmarkRun>("dragstrip.dev/suite=crowded", SHORT_RUN).await?;
@@ -294,6 +339,14 @@ async fn a_suite_reaches_no_more_than_its_author() -> Result<()> {
         let published = format!("{plain}\nbaseline: {{published: {{configMap: theirs}}}}");
         says(&tenant.refusal("BenchmarkSuite", "greedy", &published).await?, &["configmaps/theirs"])?;
         tenant.create::<BenchmarkSuite>(object("BenchmarkSuite", "modest", &plain)?).await?;
+
+        // Who may not read a suite's Secrets can stop it, and change nothing that names one.
+        let target = format!("{{datastore: {{engine: Redis, threads: 1, authSecretRef: {secret}}}}}");
+        env.create::<BenchmarkSuite>(object("BenchmarkSuite", "guarded", &with(&target))?).await?;
+        let changed = json!({"spec": {"repetitions": 2, "run": {"timeout": "3m"}}});
+        let refused = tenant.change::<BenchmarkSuite>("guarded", changed).await.err();
+        says(&format!("{:#}", refused.context("a tenant changed it")?), &["you may not read secrets/theirs"])?;
+        tenant.change::<BenchmarkSuite>("guarded", json!({"spec": {"cancel": true}})).await?;
         Ok(())
     })
     .await

@@ -5,11 +5,6 @@
 //! nobody takes a Lease over before it has stood unchanged for its whole duration, which is
 //! longer and which each candidate measures with its own clock, so that no two clocks are
 //! compared; every write is of the version that was read, so that of two candidates one loses.
-//!
-//! None of the crates on crates.io gives these (November 2026): kube-lease-manager, the one
-//! that knows kube 5, takes an expired Lease over without looking at its version and compares
-//! the holder's clock with its own, and does not tell a leader that the apiserver cannot be
-//! reached; kube-leader-election and kubert need an older kube.
 
 use k8s_openapi::{
     api::coordination::v1::{Lease, LeaseSpec},

@@ -149,7 +149,8 @@ pub enum Taken {
     All,
     /// None: another run of this process is taking one of them, which a look now tells.
     Reserved,
-    /// None: somebody else has one of them, which the watch will tell.
+    /// None: somebody else has one of them, which a look now tells, though no watch may: one
+    /// without our labels is a Lease like any other.
     Lost,
 }
 
@@ -171,13 +172,13 @@ pub async fn take_all(
                 taken.push(lease);
                 Ok(true)
             }
-            // Taken before, and the answer was lost.
-            Ok(None) => find(client, key).await.map(|found| match found {
-                Some(lease) if is_held_by(&lease, holder) => {
-                    own.wrote(lease);
-                    true
+            Ok(None) => find(client, key).await.map(|found| {
+                // Taken before, and the answer was lost.
+                let ours = found.as_ref().is_some_and(|lease| is_held_by(lease, holder));
+                if let Some(lease) = found {
+                    own.found(lease);
                 }
-                _ => false,
+                ours
             }),
             Err(error) => Err(error),
         };
@@ -278,7 +279,20 @@ mod tests {
     async fn a_turn_that_was_let_go_for_want_of_its_other_part_is_not_taken_for_held() {
         let (got, held) = held_after_taking_a_node_of("second").await;
         assert_eq!(got, Taken::Lost);
-        assert_eq!(held, [""; 0], "a Job would be made under a Lease that somebody else may take");
+        assert_eq!(held, ["node"], "a Job would be made under a Lease that somebody else may take");
+    }
+
+    #[tokio::test]
+    async fn a_lease_that_no_watch_tells_is_known_once_it_was_in_the_way() {
+        let service = tower::service_fn(move |request| answer(request, holder("stranger")));
+        let (client, own) = (Client::new(service, "pits"), OwnLeases::default());
+        let keys = ["target", "node"].map(|name| LeaseKey { namespace: "pits".into(), name: name.into() });
+        let first = holder("first");
+        let take = || take_all(&client, &own, &keys, &first, Timestamp::UNIX_EPOCH);
+        assert_eq!(take().await.unwrap(), Taken::Lost);
+        let known: Vec<_> = own.after(vec![]).iter().map(|lease| lease.name_any()).collect();
+        assert_eq!(known, ["node"], "the turn would look free, be tried and be lost again at once");
+        assert_eq!(take().await.unwrap(), Taken::Reserved, "nothing is asked for it");
     }
 
     #[tokio::test]

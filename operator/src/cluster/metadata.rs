@@ -25,7 +25,8 @@ use kube::{
 };
 use std::{
     collections::{BTreeSet, HashMap},
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
 };
 
 /// How long a Job may take, its image's pull included.
@@ -37,24 +38,32 @@ const USER: i64 = 65532;
 /// Longest answer that is read, in bytes.
 const LONGEST_ANSWER: usize = 4096;
 
-/// What is known of nodes by uid; `None` of those that do not tell, which are not asked again.
+/// How long a node that did not tell is not asked again: longer than what its Job left is there. It
+/// may have been slow to pull an image, or a policy is mended.
+const SILENT: Duration = Duration::from_secs(360);
+
+/// What is known of nodes by uid; of those that do not tell, when they were asked.
 #[derive(Debug, Default)]
-pub struct Known(Mutex<HashMap<String, Option<MachineMetadata>>>);
+pub struct Known(Mutex<HashMap<String, Result<MachineMetadata, Instant>>>);
 
 impl Known {
     /// What the service said of `node`.
     pub fn of(&self, node: &Node) -> Option<MachineMetadata> {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.get(&node.uid()?).cloned().flatten()
+        known.get(&node.uid()?)?.as_ref().ok().cloned()
     }
 
-    fn has(&self, uid: &str) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains_key(uid)
+    fn has(&self, uid: &str, now: Instant) -> bool {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.get(uid).is_some_and(|told| told.as_ref().err().is_none_or(|asked| now < *asked + SILENT))
     }
 
-    /// Takes note of what was told, or that nothing is to be had.
-    pub fn note(&self, uid: String, told: Option<MachineMetadata>) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(uid, told);
+    /// Takes note of what was told, or that nothing is to be had, and drops what is known of
+    /// nodes that are not `there` any more.
+    pub fn note(&self, uid: String, told: Result<MachineMetadata, Instant>, there: &[Arc<Node>]) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|uid, _| there.iter().any(|node| node.metadata.uid.as_ref() == Some(uid)));
+        known.insert(uid, told);
     }
 }
 
@@ -157,17 +166,21 @@ pub async fn ask(ctx: &Context, address: &str, nodes: BTreeSet<&String>) -> kube
         let Some(uid) = ctx.world.nodes.get(&ObjectRef::new(node)).and_then(|node| node.uid()) else {
             continue;
         };
-        if ctx.metadata.has(&uid) {
+        if ctx.metadata.has(&uid, Instant::now()) {
             continue;
         }
-        match ask_one(ctx, address, node, &uid).await? {
-            Outcome::Pending => open.push(node.clone()),
-            Outcome::Told(told) => ctx.metadata.note(uid, Some(told)),
+        let told = match ask_one(ctx, address, node, &uid).await? {
+            Outcome::Pending => {
+                open.push(node.clone());
+                continue;
+            }
+            Outcome::Told(told) => Ok(told),
             Outcome::Silent(why) => {
                 tracing::warn!(node, why, "the metadata service tells nothing of the node");
-                ctx.metadata.note(uid, None);
+                Err(Instant::now())
             }
-        }
+        };
+        ctx.metadata.note(uid, told, &ctx.world.nodes.state());
     }
     Ok(open)
 }
@@ -221,6 +234,22 @@ mod tests {
         let context = pod.containers[0].security_context.as_ref().unwrap();
         assert_eq!(context.read_only_root_filesystem, Some(true));
         assert!(pod.containers[0].resources.as_ref().unwrap().limits.is_some(), "a quota may ask for them");
+    }
+
+    #[test]
+    fn a_node_that_did_not_tell_is_asked_again_when_what_its_job_left_is_gone() {
+        let node = |uid: &str| -> Arc<Node> {
+            Arc::new(serde_json::from_value(json!({"metadata": {"name": uid, "uid": uid}})).unwrap())
+        };
+        let (known, asked) = (Known::default(), Instant::now());
+        assert!(!known.has("a", asked));
+        known.note("a".into(), Err(asked), &[node("a")]);
+        let gone = u64::try_from(KEPT_SECONDS + 60).unwrap();
+        assert!(known.has("a", asked + Duration::from_secs(gone - 1)), "it would say the same again");
+        assert!(!known.has("a", asked + Duration::from_secs(gone)));
+        known.note("b".into(), Ok(MachineMetadata::default()), &[node("b")]);
+        assert!(known.has("b", asked + Duration::from_secs(gone)), "what was told stays");
+        assert!(!known.has("a", asked), "its node is gone");
     }
 
     #[test]

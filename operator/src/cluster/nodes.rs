@@ -1,4 +1,4 @@
-//! Facts about nodes: pure readings of Node objects, and the one call that lists them.
+//! Facts about nodes, read from Node objects. Pure.
 
 use crate::labels;
 use dragstrip_crds::{
@@ -6,13 +6,10 @@ use dragstrip_crds::{
     pod::PodSettings,
     run::Colocate,
 };
-use k8s_openapi::api::core::v1::{Node, NodeSelectorRequirement, NodeSelectorTerm};
-use kube::{Api, Client, ResourceExt, api::ListParams};
-
-/// All nodes of the cluster.
-pub async fn list(client: &Client) -> kube::Result<Vec<Node>> {
-    Ok(Api::<Node>::all(client.clone()).list(&ListParams::default()).await?.items)
-}
+use k8s_openapi::api::core::v1::{
+    Affinity, Node, NodeSelectorRequirement, NodeSelectorTerm, PodSpec, Taint, Toleration,
+};
+use kube::ResourceExt;
 
 /// CPU capacity in whole CPUs; `None` when the node does not tell.
 pub fn cpus(node: &Node) -> Option<i32> {
@@ -133,11 +130,36 @@ fn meant(node: &Node, term: &NodeSelectorTerm) -> bool {
         && fields.into_iter().all(|field| fulfilled(field, node.metadata.name.as_ref()))
 }
 
-/// Whether `node` is one that `settings` require by node affinity, or require nothing.
-pub fn affine(node: &Node, settings: &PodSettings) -> bool {
-    let affinity = settings.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref());
+fn required(node: &Node, affinity: Option<&Affinity>) -> bool {
+    let affinity = affinity.and_then(|affinity| affinity.node_affinity.as_ref());
     let required = affinity.and_then(|it| it.required_during_scheduling_ignored_during_execution.as_ref());
     required.is_none_or(|selector| selector.node_selector_terms.iter().any(|term| meant(node, term)))
+}
+
+/// Whether `node` is one that `settings` require by node affinity, or require nothing.
+pub fn affine(node: &Node, settings: &PodSettings) -> bool {
+    required(node, settings.affinity.as_ref())
+}
+
+/// Whether `node` is one that a pod asks for by its labels or its name.
+pub fn asked_for(node: &Node, pod: &PodSpec) -> bool {
+    let selected = |(key, value): (&String, &String)| node.labels().get(key) == Some(value);
+    pod.node_selector.iter().flatten().all(selected) && required(node, pod.affinity.as_ref())
+}
+
+/// Whether `taint` keeps no pod away that has these `tolerations`.
+pub fn tolerated(taint: &Taint, tolerations: &[Toleration]) -> bool {
+    taint.effect == "PreferNoSchedule"
+        || tolerations.iter().any(|toleration| {
+            let exists = toleration.operator.as_deref() == Some("Exists");
+            let value = |value: &Option<String>| value.clone().unwrap_or_default();
+            let key = toleration.key.as_deref().unwrap_or_default();
+            // What names no key, or no effect, means all of them.
+            let named = key == taint.key || key.is_empty() && exists;
+            let effect =
+                toleration.effect.as_ref().is_none_or(|effect| effect.is_empty() || *effect == taint.effect);
+            named && effect && (exists || value(&toleration.value) == value(&taint.value))
+        })
 }
 
 /// The terms of a required node affinity for `wants`, any of which will do; none where
@@ -286,6 +308,32 @@ mod tests {
         let huge = node("c", json!({"node.kubernetes.io/instance-type": "huge"}));
         let told = unmet(&wants, &[&nodes[0], &huge].into_iter());
         assert!(told.starts_with("no node matches all of spec.placement (zone: "), "{told}");
+    }
+
+    #[test]
+    fn a_toleration_without_effect_or_key_is_for_all_of_them() {
+        let taint: Taint =
+            serde_json::from_value(json!({"key": "team", "value": "a", "effect": "NoSchedule"})).unwrap();
+        let by = |toleration: Value| tolerated(&taint, &[serde_json::from_value(toleration).unwrap()]);
+        for toleration in [
+            json!({"key": "team", "operator": "Equal", "value": "a", "effect": ""}),
+            json!({"key": "team", "value": "a", "effect": "NoSchedule"}),
+            json!({"key": "team", "operator": "Exists"}),
+            json!({"operator": "Exists"}),
+            json!({"key": "", "operator": "Exists", "effect": ""}),
+        ] {
+            assert!(by(toleration.clone()), "{toleration}");
+        }
+        for toleration in [
+            json!({"key": "team", "value": "b"}),
+            json!({"key": "team", "value": "a", "effect": "NoExecute"}),
+            json!({"key": "other", "operator": "Exists"}),
+            json!({"operator": "Equal", "value": "a"}),
+        ] {
+            assert!(!by(toleration.clone()), "{toleration}");
+        }
+        let hint = Taint { effect: "PreferNoSchedule".into(), ..taint };
+        assert!(tolerated(&hint, &[]), "it keeps nobody away");
     }
 
     fn affine_to(terms: Value) -> bool {

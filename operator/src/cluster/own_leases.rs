@@ -1,7 +1,7 @@
-//! What this process wrote last of each Lease, or is about to: a watch that does not tell it yet would have
-//! a run load under a turn that it has let go, or take another node beside the one that it
-//! has just taken, for which then others wait as long as it lasts. Pure but for the clock
-//! that drops old notes.
+//! What this process wrote last of each Lease, found in its way, or is about to write: a watch
+//! that does not tell it yet would have a run load under a turn that it has let go, or take
+//! another node beside the one that it has just taken, for which then others wait as long as
+//! it lasts. Pure but for the clock that drops old notes.
 
 use super::lease::{Holder, LeaseKey, holder_of};
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
@@ -12,13 +12,18 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// No watch is that far behind; what was written and it has not told by then is not so any more.
-const KEPT: Duration = Duration::from_secs(60);
-/// What was removed never comes back: longer than the keeper of turns waits between two looks.
+/// How long what was written is believed against the watch: one that has stalled is begun anew
+/// after 295 s.
+const KEPT: Duration = Duration::from_secs(300);
+/// How long a Lease is believed to be in the way that no watch may ever tell, nor its end.
+const FOUND_KEPT: Duration = Duration::from_secs(60);
+/// What was removed never comes back: longer than any watch is behind, and than the keeper of
+/// turns waits between two looks.
 const REMOVED_KEPT: Duration = Duration::from_secs(600);
 
 #[derive(Debug, Default)]
 struct Notes {
+    /// Until when each is believed.
     written: HashMap<LeaseKey, (Arc<Lease>, Instant)>,
     /// By uid, which no later Lease has.
     removed: HashMap<String, Instant>,
@@ -28,7 +33,7 @@ struct Notes {
 
 impl Notes {
     fn forget_old(&mut self) {
-        self.written.retain(|_, (_, at)| at.elapsed() < KEPT);
+        self.written.retain(|_, (_, until)| Instant::now() < *until);
         self.removed.retain(|_, at| at.elapsed() < REMOVED_KEPT);
     }
 
@@ -85,11 +90,20 @@ impl OwnLeases {
         Some(Reserved { own: self, keys })
     }
 
-    /// Takes note of `lease` as the apiserver stored it.
-    pub fn wrote(&self, lease: Lease) {
+    fn note(&self, lease: Lease, kept: Duration) {
         let mut notes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         notes.forget_old();
-        notes.written.insert(LeaseKey::of(&lease), (Arc::new(lease), Instant::now()));
+        notes.written.insert(LeaseKey::of(&lease), (Arc::new(lease), Instant::now() + kept));
+    }
+
+    /// Takes note of `lease` as the apiserver stored it.
+    pub fn wrote(&self, lease: Lease) {
+        self.note(lease, KEPT);
+    }
+
+    /// Takes note of a `lease` that was in the way: it may be a stranger's, without our labels.
+    pub fn found(&self, lease: Lease) {
+        self.note(lease, FOUND_KEPT);
     }
 
     /// Takes note that this very `lease` is no more.

@@ -58,6 +58,13 @@ pub fn ended(pod: &Pod) -> bool {
     matches!(pod.status.as_ref().and_then(|s| s.phase.as_deref()), Some("Succeeded" | "Failed"))
 }
 
+/// Whether the pod's containers have certainly stopped: it has ended, and not because its Node
+/// is gone, of which nobody knows what it does.
+pub fn stopped(pod: &Pod) -> bool {
+    let disrupted = pod.status.as_ref().and_then(|status| condition(status, "DisruptionTarget"));
+    ended(pod) && disrupted.and_then(|why| why.reason.as_deref()) != Some("DeletionByPodGC")
+}
+
 /// Whether there are as many `pods` as expected and all of them have ended.
 pub fn all_ended<'a>(pods: impl Iterator<Item = &'a Pod>, expected: usize) -> bool {
     let (mut all, mut over) = (0, 0);

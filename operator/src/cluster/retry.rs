@@ -1,17 +1,28 @@
-//! How long to wait before trying again, and whether that is worth a line in the log. Pure.
+//! How long to wait before trying again, and whether that is worth a line in the log. Pure but
+//! for the clock that drops old notes.
 
 use std::{
     collections::HashMap,
     sync::{Mutex, PoisonError},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 /// The first wait; each further one is twice as long.
 const FIRST: Duration = Duration::from_millis(250);
 
-/// Objects that something is wrong with: the last cause, and how often it was tried.
+/// Whoever tries again does so earlier: what was not tried for so long is gone.
+const KEPT: Duration = Duration::from_secs(3600);
+
+#[derive(Debug)]
+struct Tried {
+    cause: String,
+    times: u32,
+    last: Instant,
+}
+
+/// Objects that something is wrong with, by uid.
 #[derive(Debug, Default)]
-pub struct Retries(Mutex<HashMap<String, (String, u32)>>);
+pub struct Retries(Mutex<HashMap<String, Tried>>);
 
 /// What to do about a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,13 +38,14 @@ impl Retries {
     /// tried again after `longest` at the latest.
     pub fn again(&self, uid: &str, cause: &str, longest: Duration) -> Retry {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (last, times) = known.entry(uid.to_owned()).or_default();
-        let news = last != cause;
-        if news {
-            cause.clone_into(last);
-        }
-        let after = FIRST.saturating_mul(2_u32.saturating_pow(*times)).min(longest);
-        *times = times.saturating_add(1);
+        let now = Instant::now();
+        known.retain(|_, tried| now.duration_since(tried.last) < KEPT);
+        let never = || Tried { cause: String::new(), times: 0, last: now };
+        let tried = known.entry(uid.to_owned()).or_insert_with(never);
+        let news = tried.cause != cause;
+        cause.clone_into(&mut tried.cause);
+        let after = FIRST.saturating_mul(2_u32.saturating_pow(tried.times)).min(longest);
+        (tried.times, tried.last) = (tried.times.saturating_add(1), now);
         Retry { after, news }
     }
 

@@ -85,7 +85,7 @@ fn told(pod: &Pod, event: &Event) -> Option<Told> {
 }
 
 /// When the event last happened.
-pub fn last_seen(event: &Event) -> Option<Timestamp> {
+fn last_seen(event: &Event) -> Option<Timestamp> {
     let times =
         [event.last_timestamp.as_ref().map(|time| time.0), event.event_time.as_ref().map(|time| time.0)];
     times.into_iter().flatten().max()
@@ -145,8 +145,10 @@ pub fn refused_by_kubelet<E: Borrow<Event>>(pod: &Pod, events: &[E]) -> Option<T
 pub fn refusal<E: Borrow<Event>>(maker: &impl ResourceExt, events: &[E]) -> Option<Trouble> {
     let uid = maker.uid();
     let about = events.iter().map(Borrow::borrow).filter(|event: &&Event| event.involved_object.uid == uid);
+    // A pod of a former maker that has not quite gone is no refusal.
+    let leaving = |event: &Event| event.message.as_ref().is_some_and(|it| it.contains("already exists"));
     let newest = about
-        .filter(|event| event.reason.as_deref() == Some("FailedCreate"))
+        .filter(|event| event.reason.as_deref() == Some("FailedCreate") && !leaving(event))
         .max_by_key(|event| last_seen(event))?;
     Some(Trouble {
         reason: "PodRefused".to_owned(),
@@ -192,6 +194,8 @@ mod tests {
         let refused = event("j", "FailedCreate", "pods \"p\" is forbidden: exceeded quota: small", LATE);
         let found = refusal(&job, &[event("u", "FailedCreate", "of another", LATE), refused]).unwrap();
         assert!(found.message.contains("exceeded quota: small"), "{}", found.message);
+        let leaving = event("j", "FailedCreate", "object is being deleted: pods \"p\" already exists", LATE);
+        assert_eq!(refusal(&job, &[leaving]), None, "a former pod of the name that is about to go");
     }
 
     const PULL: &str = "Failed to pull image \"example.com/none:1\": no such host";

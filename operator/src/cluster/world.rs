@@ -18,7 +18,10 @@ use k8s_openapi::api::{
 };
 use kube::{
     Api, Client, ResourceExt,
-    runtime::{reflector::Store, watcher},
+    runtime::{
+        reflector::{Store, store::WriterDropped},
+        watcher,
+    },
 };
 
 /// Looks into what was seen. Cheap to clone.
@@ -228,9 +231,8 @@ impl Feeds {
 }
 
 impl World {
-    /// Waits until every kind was listed. Never ends when a watch has ended before, and
-    /// then nothing else goes on either.
-    pub async fn listed(&self) {
+    /// Waits until every kind was listed; an error where a watch ended before.
+    pub async fn listed(&self) -> Result<(), WriterDropped> {
         let Self {
             nodes,
             pods,
@@ -246,7 +248,7 @@ impl World {
             suites,
             expiring_suites,
         } = self;
-        let _ = tokio::join!(
+        tokio::try_join!(
             nodes.wait_until_ready(),
             pods.wait_until_ready(),
             jobs.wait_until_ready(),
@@ -260,6 +262,7 @@ impl World {
             datastores.wait_until_ready(),
             suites.wait_until_ready(),
             expiring_suites.wait_until_ready(),
-        );
+        )
+        .map(drop)
     }
 }

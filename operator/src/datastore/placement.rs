@@ -2,7 +2,7 @@
 
 use super::{resources, shape::Shape, validate::ValidatedDatastore};
 use crate::{
-    cluster::nodes::{describe, selected, unmet, wants},
+    cluster::nodes::{describe, selected, tolerated, unmet, wants},
     datastore::tolerations,
     labels,
 };
@@ -11,7 +11,7 @@ use dragstrip_crds::{
     datastore::{Placement, ShardPlacement},
 };
 use k8s_openapi::{
-    api::core::v1::{Container, Node, Pod, Taint, Toleration},
+    api::core::v1::{Container, Node, Pod, Taint},
     apimachinery::pkg::api::resource::Quantity,
 };
 use kube::ResourceExt;
@@ -98,18 +98,6 @@ impl Room {
     pub fn holds(self, other: Self) -> bool {
         other.cpus <= self.cpus + 1e-6 && other.memory <= self.memory
     }
-}
-
-fn tolerated(taint: &Taint, tolerations: &[Toleration]) -> bool {
-    taint.effect == "PreferNoSchedule"
-        || tolerations.iter().any(|toleration| {
-            let named = toleration.key.as_deref().is_none_or(|key| key.is_empty() || key == taint.key);
-            let effect =
-                toleration.effect.as_ref().is_none_or(|effect| effect.is_empty() || *effect == taint.effect);
-            let exists = toleration.operator.as_deref() == Some("Exists");
-            let value = |value: &Option<String>| value.clone().unwrap_or_default();
-            named && effect && (exists || value(&toleration.value) == value(&taint.value))
-        })
 }
 
 /// The taints of `node` that keep a server away. Those that Kubernetes itself sets

@@ -38,6 +38,11 @@ pub const CHANGE_WAITS: &str = "ChangeWaits";
 /// Reason of Ready while objects of a former Datastore are there.
 pub const BEING_REMOVED: &str = "BeingRemoved";
 
+/// Said of a server that was asked.
+const AS_DECLARED: &str = "the server answers and is what was declared";
+/// Said of servers that cannot be asked.
+const NOT_COMPARED: &str = "every member is ready; nothing could be compared";
+
 /// Writing the status failed.
 #[derive(Debug, thiserror::Error)]
 #[error("failed to write the status of the datastore")]
@@ -108,11 +113,9 @@ fn ready(datastore: &ValidatedDatastore, fetched: &Fetched, verified: &Finding) 
         return finding;
     }
     match verified.status {
-        Some(true) => Finding::yes(READY, "Ready", "the server answers and is what was declared"),
+        Some(true) => Finding::yes(READY, "Ready", AS_DECLARED),
         Some(false) => Finding::no(READY, "NotAsDeclared", verified.message.clone()),
-        None if verified.reason == NOT_VERIFIABLE => {
-            Finding::yes(READY, "Ready", "every member is ready; nothing could be compared")
-        }
+        None if verified.reason == NOT_VERIFIABLE => Finding::yes(READY, "Ready", NOT_COMPARED),
         None => Finding::no(READY, NOT_VERIFIED, verified.message.clone()),
     }
 }
@@ -223,6 +226,27 @@ pub fn of_valid(
             .chain(shared_cpus(datastore, fetched))
             .collect(),
         conditions: conditions::upsert(&old.conditions, &[ready, verified], datastore.generation, now),
+    }
+}
+
+/// What is told while load runs, where that needs no question to the server: why its pods are
+/// `unready`, or that they are ready again and `same` as when they were verified. `None` where
+/// only the server can tell.
+pub fn under_load(
+    unready: Option<Finding>,
+    same: bool,
+    old: &DatastoreStatus,
+    generation: i64,
+) -> Option<Finding> {
+    if let Some(finding) = unready {
+        return Some(steady(finding, old));
+    }
+    let verified = conditions::find(&old.conditions, VERIFIED)
+        .filter(|verified| same && verified.observed_generation == Some(generation))?;
+    match (verified.status.as_str(), verified.reason.as_str()) {
+        ("True", _) => Some(Finding::yes(READY, "Ready", AS_DECLARED)),
+        (_, NOT_VERIFIABLE) => Some(Finding::yes(READY, "Ready", NOT_COMPARED)),
+        _ => None,
     }
 }
 

@@ -112,6 +112,7 @@ pub(crate) fn context(cluster: Cluster, answer: Answer) -> (Arc<Context>, Calls)
         unread: Arc::default(),
         own_writes: Arc::default(),
         own_leases: Arc::default(),
+        loads: Arc::default(),
         remembered: Arc::default(),
         suites: Arc::default(),
         announcer: Arc::new(Announcer::new(client.clone())),
@@ -263,6 +264,22 @@ async fn a_change_waits_while_a_run_holds_the_server() {
     let (status, reason, message) = ready(&calls);
     assert_eq!((status.as_str(), reason.as_str()), ("False", "ChangeWaits"));
     assert!(message.contains("run pits/sprint holds the server"), "{message}");
+}
+
+#[tokio::test]
+async fn a_change_that_is_refused_waits_too_while_a_run_holds_the_server() {
+    let mut edited = datastore(2);
+    edited.spec.resources = Some(serde_json::from_value(json!({"limits": {"memory": "1Mi"}})).unwrap());
+    let budget = read(json!({"metadata": metadata("budget", "me", json!({"name": "dragstrip-racer"}))}));
+    let held = Cluster {
+        leases: vec![read(lease())],
+        budgets: vec![budget],
+        ..standing(stateful_set(noted("1"), 1))
+    };
+    let (ctx, calls) = context(held, |_| None);
+    pass_over(&edited, &ctx).await.unwrap();
+    assert_eq!(names(&calls), [WRITE_STATUS]);
+    assert_eq!(ready(&calls).1, "ChangeWaits", "the run's server is still that of the former declaration");
 }
 
 #[tokio::test]
@@ -486,6 +503,47 @@ async fn a_server_that_a_run_loads_is_not_questioned() {
     assert_eq!(names(&calls_with(vec![read(lease())]).await), Vec::<String>::new());
     // Nobody answers here, which would be told.
     assert_eq!(ready(&calls_with(Vec::new()).await).1, "NotVerified");
+}
+
+/// What is told of a Datastore whose pod is `ready`, while a run loads it that verified it when
+/// its container had been started `restarts` times.
+async fn told_under_load(ready_now: bool, restarts: u32) -> (String, Value) {
+    let status = |kind, status| {
+        json!({"type": kind, "status": status, "reason": "Starting", "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z", "observedGeneration": 1})
+    };
+    let mut flapped = datastore(1);
+    flapped.status = Some(read(
+        json!({"pod": "racer-0", "conditions": [status("Ready", "False"), status("Verified", "True")]}),
+    ));
+    let verified = json!({"generation": 1, "pods": [format!("racer-0 pod-uid restarted {restarts} times")],
+        "images": [], "processes": ["p"]});
+    let job = json!({"metadata": {
+        "name": "sprint-read-1", "namespace": "pits", "labels": {labels::RUN_UID: "run-uid"},
+        "annotations": {labels::START_AT: "1800000000000000000", labels::SERVER_IDENTITY: verified.to_string()},
+    }});
+    let mut pod = ready_pod();
+    pod.status.as_mut().unwrap().conditions.as_mut().unwrap()[0].status =
+        if ready_now { "True" } else { "False" }.into();
+    let budget = read(json!({"metadata": metadata("budget", "me", json!({"name": "dragstrip-racer"}))}));
+    let (pods, leases, budgets) = (vec![pod], vec![read(lease())], vec![budget]);
+    let cluster = Cluster { budgets, pods, leases, ..standing(stateful_set(noted("1"), 1)) };
+    let (ctx, calls) = context(cluster, |_| None);
+    let world = World { jobs: seen(vec![read(job)]), ..ctx.world.clone() };
+    pass_over(&flapped, &Arc::new(Context { world, ..(*ctx).clone() })).await.unwrap();
+    (ready(&calls).1, body(&calls, WRITE_STATUS)["status"]["conditions"][1]["status"].clone())
+}
+
+#[tokio::test]
+async fn a_server_whose_readiness_swings_under_load_is_not_questioned() {
+    // Nobody answers here, which would be told.
+    assert_eq!(told_under_load(true, 0).await, ("Ready".to_owned(), json!("True")));
+    assert_eq!(
+        told_under_load(false, 0).await,
+        ("Starting".to_owned(), json!("True")),
+        "what was verified is to be known when it is ready again"
+    );
+    assert_eq!(told_under_load(true, 1).await.0, "NotVerified", "it is another process");
 }
 
 #[tokio::test]

@@ -81,15 +81,8 @@ fn of_pod(datastore: &ValidatedDatastore, fetched: &Fetched, pod: &Pod) -> Optio
 
 /// Why the StatefulSet's controller could not make a pod, in the apiserver's words.
 fn refused(fetched: &Fetched) -> Option<Finding> {
-    let uid = fetched.stateful_set.as_ref().and_then(|set| set.uid());
-    let about = fetched.warnings.iter().filter(|event| event.involved_object.uid == uid);
-    let failures = about.filter(|event| event.reason.as_deref() == Some("FailedCreate"));
-    // A pod of a former StatefulSet that has not quite gone is no refusal.
-    let told = failures
-        .filter(|event| event.message.as_ref().is_some_and(|message| !message.contains("already exists")));
-    let newest = told.max_by_key(|event| warnings::last_seen(event))?;
-    let message = format!("no pod can be created: {}", newest.message.clone().unwrap_or_default());
-    Some(Finding::no(READY, "PodsRefused", message))
+    let refusal = warnings::refusal(fetched.stateful_set.as_deref()?, &fetched.warnings)?;
+    Some(Finding::no(READY, "PodsRefused", refusal.message))
 }
 
 /// What keeps the pods from being ready; `None` when all of them are, and are those

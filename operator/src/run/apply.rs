@@ -1,52 +1,51 @@
 //! Carries out one step. Needs the client and the runners.
 
+mod store;
+
 use super::{
-    build, collect,
+    build,
     collect::NotYet,
     decide::{ReadyTarget, Step, TargetState},
-    evidence,
     fetch::{Fetched, is_of_run, job_ended},
-    machines, order,
+    order,
     plan::{Place, place_of},
-    search, target,
+    target::{self, Connection},
     validate::{Attempt, ValidatedRun},
 };
 use crate::{
     cluster::{
         apply::delete,
+        finished::FinishedRun,
         lease::{self, Taken},
         pods::{self, Trouble},
     },
     context::Context,
     labels::{self, RUN_MANAGER},
     process::chain,
-    sinks::remote_write::mark_due,
 };
-use dragstrip_crds::{
-    BenchmarkRun, Datastore,
-    run::{MemoryMoment, MemoryReading},
-};
-use dragstrip_results::{
-    result::{FailureStep, PodResult, RepetitionResult},
-    stored, verdict,
-};
-use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::{
-    batch::v1::Job,
-    core::v1::{ConfigMap, Pod},
-};
+use dragstrip_crds::{BenchmarkRun, Datastore};
+use dragstrip_results::stored;
+use jiff::Timestamp;
+use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
 use kube::{
     Api, ResourceExt,
-    api::{ListParams, PostParams},
+    api::{ListParams, PartialObjectMeta, PostParams},
 };
 use std::sync::Arc;
+use store::ResultName;
 
 /// A step that failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
+    /// The run itself could not be read.
+    #[error("failed to look whether the run has ended")]
+    ReadRun(#[source] kube::Error),
     /// The run's own Datastore could not be made.
     #[error("failed to make the run's own Datastore")]
     MakeDatastore(#[source] kube::Error),
+    /// The run's own Datastore could not be removed, to be made anew.
+    #[error("failed to remove the run's own Datastore, which is of a former declaration")]
+    RemoveDatastore(#[source] kube::Error),
     /// The run's Leases could not be taken.
     #[error("failed to take the run's Leases")]
     TakeTurn(#[source] kube::Error),
@@ -94,12 +93,19 @@ pub enum Applied {
     Awaited,
     /// Nothing to do.
     Nothing,
-    /// Not possible now, and nothing runs: the turn is to be given back.
+    /// Not possible now, and nothing runs: the turn is to be given back, where that loses nothing.
     Hindered(Trouble),
     /// Not possible now, though it may be in a moment; what runs goes on.
     Delayed(Trouble),
     /// A log cannot be read yet.
     Unread(NotYet),
+    /// What was measured was not stored.
+    NotStored {
+        /// What stands in the way.
+        why: String,
+        /// When to try again; `None` when that was done for long enough.
+        until: Option<Timestamp>,
+    },
 }
 
 fn already_there(error: &kube::Error) -> bool {
@@ -128,19 +134,24 @@ pub async fn apply(
     fetched: &Fetched,
     step: &Step,
 ) -> Result<Applied, Error> {
+    let begins = matches!(step, Step::MakeDatastore | Step::TakeTurn | Step::CreateJob(_));
+    if begins && !is_under_way(ctx, run).await? {
+        return Ok(Applied::Awaited);
+    }
     match step {
         Step::Wait(..) | Step::Finish(_) => Ok(Applied::Nothing),
         Step::MakeDatastore => make_datastore(ctx, run).await,
+        Step::RemoveDatastore => remove_datastore(ctx, run).await,
         Step::TakeTurn => take_turn(ctx, run, fetched).await,
         Step::CreateJob(index) => create_job(ctx, run, &run.attempts[*index], fetched).await,
         Step::GiveOrder(index) => Ok(match order::give(ctx, run, &run.attempts[*index], fetched).await {
-            Ok(()) => Applied::Progressed,
+            Ok(()) => Applied::Awaited,
             Err(error) => {
                 Applied::Delayed(Trouble { reason: "RunnersUnreachable".to_owned(), message: chain(&error) })
             }
         }),
-        Step::Collect(index) => store(ctx, run, &run.attempts[*index], fetched).await,
-        Step::ReadMemory(index) => read_memory(ctx, run, &run.attempts[*index], fetched).await,
+        Step::Collect(index) => store::result(ctx, run, &run.attempts[*index], fetched).await,
+        Step::ReadMemory(index) => store::memory(ctx, run, &run.attempts[*index], fetched).await,
         Step::RemoveLost(index) | Step::RemoveOutdated(index) => {
             remove_job(ctx, &run.attempts[*index], fetched).await?;
             Ok(Applied::Awaited)
@@ -155,17 +166,40 @@ pub async fn apply(
     }
 }
 
+/// Whether `run` has not ended as the apiserver has it: a watch that has stalled may show one as
+/// it was minutes ago, and what is made for a run that has ended nobody removes.
+async fn is_under_way(ctx: &Context, run: &ValidatedRun) -> Result<bool, Error> {
+    let runs: Api<FinishedRun> = Api::namespaced(ctx.client.clone(), &run.holder.namespace);
+    let found = runs.get_opt(&run.holder.name).await.map_err(Error::ReadRun)?;
+    Ok(found.is_some_and(|found| {
+        found.uid().as_ref() == Some(&run.holder.uid)
+            && found.finished_at().is_none()
+            && found.metadata.deletion_timestamp.is_none()
+    }))
+}
+
 async fn make_datastore(ctx: &Context, run: &ValidatedRun) -> Result<Applied, Error> {
-    let Some(spec) = &run.spec.target.datastore else {
+    let Some(own) = target::own(run) else {
         return Ok(Applied::Nothing);
     };
     let datastores: Api<Datastore> = Api::namespaced(ctx.client.clone(), &run.holder.namespace);
     // Created, not applied: a Datastore of the same name may be somebody else's.
-    match datastores.create(&PostParams::default(), &build::datastore(run, spec)).await {
+    match datastores.create(&PostParams::default(), &own).await {
         Ok(_) => Ok(Applied::Progressed),
         Err(error) if already_there(&error) => Ok(Applied::Progressed),
         Err(error) => refused(&error).map(Applied::Hindered).ok_or(Error::MakeDatastore(error)),
     }
+}
+
+/// Deletes the run's own Datastore if it is of a former declaration. Looked at once more: a
+/// watch, or another operator, may have been quicker.
+async fn remove_datastore(ctx: &Context, run: &ValidatedRun) -> Result<Applied, Error> {
+    let datastores: Api<Datastore> = Api::namespaced(ctx.client.clone(), &run.holder.namespace);
+    let found = datastores.get_opt(&run.holder.name).await.map_err(Error::RemoveDatastore)?;
+    if let Some(outdated) = found.filter(|found| target::is_outdated(found, run)) {
+        delete(&ctx.client, &outdated).await.map_err(Error::RemoveDatastore)?;
+    }
+    Ok(Applied::Progressed)
 }
 
 /// Takes every Lease that is not held yet, or none. One that somebody else took first
@@ -182,9 +216,11 @@ async fn take_turn(ctx: &Context, run: &ValidatedRun, fetched: &Fetched) -> Resu
     }
     let missing = fetched.turn.iter().flat_map(|looked| looked.missing.clone()).collect::<Vec<_>>();
     let taken = lease::take_all(&ctx.client, &ctx.own_leases, &missing, &run.holder, Timestamp::now()).await;
-    match taken.map_err(Error::TakeTurn)? {
-        Taken::All | Taken::Lost => Ok(Applied::Awaited),
-        Taken::Reserved => Ok(Applied::Progressed),
+    match taken {
+        Ok(Taken::All | Taken::Lost) => Ok(Applied::Awaited),
+        Ok(Taken::Reserved) => Ok(Applied::Progressed),
+        // A quota on Leases: a run that cannot have them keeps no place before others.
+        Err(error) => refused(&error).map(Applied::Hindered).ok_or(Error::TakeTurn(error)),
     }
 }
 
@@ -218,29 +254,15 @@ fn stranger(kind: &str, object: &impl ResourceExt, run: &ValidatedRun) -> Option
     Some(Trouble { reason: "NameTaken".to_owned(), message })
 }
 
-/// Who has the name under which the result of an attempt is to be stored.
-enum ResultName {
-    Free,
-    /// The run itself: another operator stored the result, and measuring or storing it
-    /// again would replace what counts already.
-    Stored,
-    Taken(Trouble),
-}
-
-/// Looked at before load is sent, and before a result is stored.
-async fn result_name(ctx: &Context, run: &ValidatedRun, attempt: &Attempt) -> Result<ResultName, Error> {
-    let config_maps: Api<ConfigMap> = Api::namespaced(ctx.client.clone(), &run.holder.namespace);
-    let found = config_maps.get_metadata_opt(&attempt.name).await;
-    let found = found.map_err(|error| Error::LookAtName(error, attempt.name.clone()))?;
-    let Some(found) = found else { return Ok(ResultName::Free) };
-    Ok(stranger("ConfigMap", &found, run).map_or_else(
-        || {
-            // What this operator remembers is not all there is.
-            ctx.remembered.forget(&run.holder.uid);
-            ResultName::Stored
-        },
-        ResultName::Taken,
-    ))
+/// What has the name of the Job of `attempt` at this moment.
+async fn job_now(
+    ctx: &Context,
+    run: &ValidatedRun,
+    attempt: &Attempt,
+) -> Result<Option<PartialObjectMeta<Job>>, Error> {
+    let jobs: Api<Job> = Api::namespaced(ctx.client.clone(), &run.holder.namespace);
+    let found = jobs.get_metadata_opt(&attempt.name).await;
+    found.map_err(|error| Error::LookAtName(error, attempt.name.clone()))
 }
 
 /// Whether somebody else has the name of the Job of `attempt`.
@@ -249,10 +271,7 @@ async fn job_name_taken(
     run: &ValidatedRun,
     attempt: &Attempt,
 ) -> Result<Option<Trouble>, Error> {
-    let jobs: Api<Job> = Api::namespaced(ctx.client.clone(), &run.holder.namespace);
-    let found = jobs.get_metadata_opt(&attempt.name).await;
-    let found = found.map_err(|error| Error::LookAtName(error, attempt.name.clone()))?;
-    Ok(found.and_then(|found| stranger("Job", &found, run)))
+    Ok(job_now(ctx, run, attempt).await?.and_then(|found| stranger("Job", &found, run)))
 }
 
 async fn create_job(
@@ -267,12 +286,16 @@ async fn create_job(
     if let Some(trouble) = unplaceable(fetched) {
         return Ok(Applied::Hindered(trouble));
     }
-    match result_name(ctx, run, attempt).await? {
+    match store::result_name(ctx, run, attempt).await? {
         ResultName::Free => {}
         ResultName::Stored => return Ok(Applied::Progressed),
         ResultName::Taken(trouble) => return Ok(Applied::Hindered(trouble)),
     }
-    let job = build::job(run, attempt, target, looked, &ctx.settings).map_err(Error::WriteJob)?;
+    let mut job = build::job(run, attempt, target, looked, &ctx.settings).map_err(Error::WriteJob)?;
+    if let Some(connection) = Connection::of(target, run.spec.target.external.is_some()) {
+        let json = serde_json::to_string(&connection).map_err(Error::WriteJob)?;
+        job.annotations_mut().insert(labels::CONNECTION.to_owned(), json);
+    }
     let jobs: Api<Job> = Api::namespaced(ctx.client.clone(), &run.holder.namespace);
     let parameters = PostParams { field_manager: Some(RUN_MANAGER.to_owned()), ..PostParams::default() };
     match jobs.create(&parameters, &job).await {
@@ -285,134 +308,6 @@ async fn create_job(
             refused(&error).map(Applied::Hindered).ok_or(Error::CreateJob(error, attempt.name.clone()))
         }
     }
-}
-
-/// The pods of `attempt` as they are at this moment: the watch may not know yet what the last of them left.
-async fn pods_now(
-    ctx: &Context,
-    run: &ValidatedRun,
-    attempt: &Attempt,
-    fetched: &Fetched,
-) -> Result<Vec<Pod>, Error> {
-    let pods: Api<Pod> = Api::namespaced(ctx.client.clone(), &run.holder.namespace);
-    let own = ListParams::default().labels(&format!("{}={}", labels::RUN_UID, run.holder.uid));
-    let list = pods.list(&own).await.map_err(|error| Error::ListPods(error, attempt.name.clone()))?;
-    let job = fetched.jobs.get(&attempt.name).and_then(|job| job.metadata.uid.as_deref());
-    Ok(list.items.into_iter().filter(|pod| pods::is_of_job(pod, &attempt.name, job)).collect())
-}
-
-/// Creates `config_map`, which is never written again; who has its name where it is not the
-/// run itself, that stored the same before.
-async fn keep(ctx: &Context, run: &ValidatedRun, config_map: &ConfigMap) -> Result<Option<Trouble>, Error> {
-    let api: Api<ConfigMap> = Api::namespaced(ctx.client.clone(), &run.holder.namespace);
-    let name = config_map.name_any();
-    let parameters = PostParams { field_manager: Some(RUN_MANAGER.to_owned()), ..PostParams::default() };
-    match api.create(&parameters, config_map).await {
-        Ok(_) => Ok(None),
-        Err(error) if already_there(&error) => {
-            let found = api.get_metadata_opt(&name).await.map_err(|error| Error::LookAtName(error, name))?;
-            Ok(found.and_then(|found| stranger("ConfigMap", &found, run)))
-        }
-        Err(error) => Err(Error::Store(error, name)),
-    }
-}
-
-async fn store(
-    ctx: &Context,
-    run: &ValidatedRun,
-    attempt: &Attempt,
-    fetched: &Fetched,
-) -> Result<Applied, Error> {
-    let pods = pods_now(ctx, run, attempt, fetched).await?;
-    let pods: Vec<&Pod> = pods.iter().collect();
-    let read = collect::whole(&ctx.client, &ctx.unread, attempt, &pods, Timestamp::now()).await;
-    let mut result = match read {
-        Ok(result) => result,
-        Err(not_yet) => return Ok(Applied::Unread(not_yet)),
-    };
-    // What is there is never overwritten by force.
-    match result_name(ctx, run, attempt).await? {
-        ResultName::Free => {}
-        ResultName::Stored => return Ok(Applied::Progressed),
-        ResultName::Taken(trouble) => return Ok(Applied::Delayed(trouble)),
-    }
-    let ended = load_ended(&result, Timestamp::now());
-    result.memory = right_after(ctx, run, &result, ended).await;
-    result.servers = evidence::gather(ctx, run, attempt, &result.pods).await;
-    machines::fill(ctx, run, &pods, &mut result);
-    let declared =
-        machines::requirements(run, target::datastore(ctx, run).map(|one| one.spec.clone()).as_ref());
-    let requirements = search::requirements(&result, &declared);
-    verdict::judge(&mut result, &attempt.tool, requirements);
-    let parts = stored::pack(&result)?;
-    let mut marks = stored::annotations(&result, &parts)?;
-    marks.insert(stored::LOAD_ENDED_AT.to_owned(), ended.as_nanosecond().to_string());
-    let job = fetched.jobs.get(&attempt.name).map(Arc::as_ref);
-    // Before it counts as stored: an operator that ends in between does it once more.
-    if let (Some(_), Some(job)) = (&ctx.sinks.remote_write, job) {
-        mark_due(&ctx.client, job, &result).await.map_err(|error| Error::MarkDue(error, job.name_any()))?;
-    }
-    for config_map in build::config_maps(run, attempt, job, &marks, parts) {
-        if let Some(trouble) = keep(ctx, run, &config_map).await? {
-            return Ok(Applied::Delayed(trouble));
-        }
-    }
-    if result.failure.as_ref().is_some_and(|failed| failed.failure.step == FailureStep::Lost) {
-        ctx.metrics.result_lost();
-    }
-    ctx.remembered.forget(&run.holder.uid);
-    if let Some(sink) = &ctx.sinks.remote_write {
-        sink.stored();
-    }
-    Ok(Applied::Progressed)
-}
-
-/// When the load of `result` had ended, by this clock; `now` where no pod tells.
-fn load_ended(result: &RepetitionResult, now: Timestamp) -> Timestamp {
-    let end = |pod: &PodResult| {
-        let seconds = SignedDuration::try_from_secs_f64(pod.window.seconds).ok()?;
-        let start = Timestamp::from_nanosecond(i128::from(pod.started_unix_nanos())).ok()?;
-        start.checked_add(seconds).ok()
-    };
-    let loaded = result.pods.iter().filter(|pod| pod.window.seconds > 0.0);
-    loaded.filter_map(end).max().unwrap_or(now)
-}
-
-/// The memory of the servers when the load had `ended`: of external ones as a client read it.
-async fn right_after(
-    ctx: &Context,
-    run: &ValidatedRun,
-    result: &RepetitionResult,
-    ended: Timestamp,
-) -> Vec<MemoryReading> {
-    // Of a failed measurement nothing is shown, and its server may be gone.
-    if result.failure.is_some() {
-        return Vec::new();
-    }
-    if run.spec.target.external.is_some() {
-        let read = result.pods.iter().find(|pod| !pod.memory.is_empty());
-        return read.map(|pod| pod.memory.clone()).unwrap_or_default();
-    }
-    evidence::memory(ctx, run, MemoryMoment::RightAfter, ended).await
-}
-
-/// Reads the memory of the servers after the settle time of `attempt` and stores it; what
-/// cannot be read is told, and not asked for again.
-async fn read_memory(
-    ctx: &Context,
-    run: &ValidatedRun,
-    attempt: &Attempt,
-    fetched: &Fetched,
-) -> Result<Applied, Error> {
-    let ended = fetched.kept.get(&attempt.name).and_then(|kept| kept.load_ended);
-    let ended = ended.unwrap_or_else(Timestamp::now);
-    let readings = evidence::memory(ctx, run, MemoryMoment::Settled, ended).await;
-    let settled = build::settled(run, attempt, &readings).map_err(Error::WriteMemory)?;
-    if let Some(trouble) = keep(ctx, run, &settled).await? {
-        return Ok(Applied::Delayed(trouble));
-    }
-    ctx.remembered.forget(&run.holder.uid);
-    Ok(Applied::Progressed)
 }
 
 /// Deletes the Job of `attempt` and with it its pods: what they left is stored, or they
@@ -450,12 +345,12 @@ pub async fn clear_up(ctx: &Context, run: &BenchmarkRun) -> Result<(), Error> {
     {
         delete(&ctx.client, job).await.map_err(Error::ClearUp)?;
     }
-    let own = |datastore: &Datastore| {
-        datastore.metadata.deletion_timestamp.is_none()
-            && datastore.owner_references().iter().any(|owner| owner.uid == uid)
-    };
-    for datastore in ctx.world.datastores.state_filter(own) {
-        delete(&ctx.client, &*datastore).await.map_err(Error::ClearUp)?;
+    // The same is true of its own Datastore, which has its name.
+    let datastores: Api<Datastore> = Api::namespaced(ctx.client.clone(), &namespace);
+    let found = datastores.get_metadata_opt(&run.name_any()).await.map_err(Error::ClearUp)?;
+    let own = found.filter(|found| found.owner_references().iter().any(|owner| owner.uid == uid));
+    if let Some(own) = own.filter(|own| own.metadata.deletion_timestamp.is_none()) {
+        delete(&ctx.client, &own).await.map_err(Error::ClearUp)?;
     }
     Ok(())
 }

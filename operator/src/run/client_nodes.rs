@@ -4,20 +4,27 @@
 use super::validate::{ValidatedRun, client_needs};
 use crate::{
     cluster::{
-        nodes::{self, Want},
+        nodes::{self, Want, tolerated},
         pods,
     },
     datastore::{of_client, placement::Room, tolerations},
     labels,
 };
 use dragstrip_crds::run::{ClientSpread, RunReference};
-use k8s_openapi::api::core::v1::{Node, NodeSelectorTerm, Pod, Taint, Toleration};
+use k8s_openapi::api::core::v1::{Node, NodeSelectorTerm, Pod};
 use kube::ResourceExt;
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
+
+/// Whether a pod may go to named nodes only: those that its run holds.
+fn bound_by_name(pod: &Pod) -> bool {
+    let affinity = pod.spec.as_ref().and_then(|pod| pod.affinity.as_ref()?.node_affinity.as_ref());
+    let required = affinity.and_then(|it| it.required_during_scheduling_ignored_during_execution.as_ref());
+    required.is_some_and(|nodes| nodes.node_selector_terms.iter().any(|term| term.match_fields.is_some()))
+}
 
 /// What uses which nodes just now.
 #[derive(Debug, Default)]
@@ -26,6 +33,8 @@ pub struct Uses {
     pub servers: BTreeSet<String>,
     /// Nodes with a client pod, and the run it is of.
     pub clients: BTreeMap<String, RunReference>,
+    /// Client pods that wait for a node, whichever it is, and the runs they are of.
+    pub waiting: Vec<(Arc<Pod>, RunReference)>,
 }
 
 impl Uses {
@@ -33,17 +42,38 @@ impl Uses {
     pub fn of(pods: &[Arc<Pod>], except_uid: &str) -> Self {
         let mut uses = Self::default();
         for pod in pods.iter().filter(|pod| !pods::ended(pod)) {
-            let Some(node) = pod.spec.as_ref().and_then(|spec| spec.node_name.clone()) else { continue };
+            let node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
             let label = |key| pod.labels().get(key).map(String::as_str);
-            if label(labels::COMPONENT) == Some(labels::SERVER) {
-                uses.servers.insert(node);
-            } else if label(labels::RUN_UID) != Some(except_uid) {
+            let run = || {
                 let name = label(labels::RUN).unwrap_or("?").to_owned();
-                let run = RunReference { namespace: pod.namespace().unwrap_or_default(), name };
-                uses.clients.insert(node, run);
+                RunReference { namespace: pod.namespace().unwrap_or_default(), name }
+            };
+            match (label(labels::COMPONENT) == Some(labels::SERVER), node) {
+                (true, Some(node)) => {
+                    uses.servers.insert(node);
+                }
+                (false, Some(node)) if label(labels::RUN_UID) != Some(except_uid) => {
+                    uses.clients.insert(node, run());
+                }
+                (false, None) if label(labels::RUN_UID) != Some(except_uid) && !bound_by_name(pod) => {
+                    uses.waiting.push((Arc::clone(pod), run()));
+                }
+                _ => {}
             }
         }
         uses
+    }
+
+    /// The run for whose waiting clients `node` was made: it is younger than they are, and they
+    /// ask for its kind. They hold no Lease of it, since it was not there, and the scheduler
+    /// puts them on it between two phases of whoever else takes it.
+    pub fn awaited_by(&self, node: &Node) -> Option<&RunReference> {
+        let made_for = |pod: &Pod| {
+            let (made, waits) = (&node.metadata.creation_timestamp, &pod.metadata.creation_timestamp);
+            made.as_ref().zip(waits.as_ref()).is_some_and(|(made, waits)| made.0 > waits.0)
+                && pod.spec.as_ref().is_some_and(|pod| nodes::asked_for(node, pod))
+        };
+        self.waiting.iter().find(|(pod, _)| made_for(pod)).map(|(_, run)| run)
     }
 }
 
@@ -56,17 +86,6 @@ pub fn wanted(run: &ValidatedRun) -> (usize, usize) {
         _ if run.spec.clients.pod.host_network => (pods, pods),
         _ => (1, pods),
     }
-}
-
-fn tolerates(tolerations: &[Toleration], taint: &Taint) -> bool {
-    tolerations.iter().any(|toleration| {
-        let key = toleration.key.as_deref().unwrap_or_default();
-        let exists = toleration.operator.as_deref() == Some("Exists");
-        let same_value =
-            toleration.value.as_deref().unwrap_or_default() == taint.value.as_deref().unwrap_or_default();
-        (key == taint.key && (exists || same_value) || key.is_empty() && exists)
-            && toleration.effect.as_ref().is_none_or(|effect| *effect == taint.effect)
-    })
 }
 
 /// Where the target's servers are, and what clients must have in common with it.
@@ -120,8 +139,7 @@ fn unfit(run: &ValidatedRun, node: &Node, servers: &Servers<'_>) -> Option<&'sta
         Some("cordoned")
     } else if !ready.clone().any(|condition| condition.type_ == "Ready" && condition.status == "True") {
         Some("not ready")
-    } else if taints.iter().any(|taint| taint.effect != "PreferNoSchedule" && !tolerates(&tolerations, taint))
-    {
+    } else if taints.iter().any(|taint| !tolerated(taint, &tolerations)) {
         Some("tainted")
     } else {
         None

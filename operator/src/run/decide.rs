@@ -6,7 +6,8 @@ mod observed;
 mod step;
 
 use super::{
-    plan::{Outcome, Place, place, unmeasured},
+    kept::Kept,
+    plan::{Outcome, Place, place, place_of, unmeasured},
     validate::{Attempt, ValidatedRun},
 };
 use crate::cluster::pods::Trouble;
@@ -16,6 +17,7 @@ use jiff::{SignedDuration, Timestamp};
 pub use observed::{
     AttemptState, DatastoreKey, Observed, ReadyTarget, Remains, TargetState, TargetTls, Turn,
 };
+use std::collections::BTreeMap;
 pub use step::{Ending, Step, Waiting};
 
 /// Time a runner has after its watchdog to write its result before it counts as lost.
@@ -126,6 +128,10 @@ fn failed_for_good(attempt: &Attempt, state: &AttemptState) -> Step {
 
 /// The next step of `run` at `now`.
 pub fn decide(run: &ValidatedRun, observed: &Observed, now: Timestamp) -> Step {
+    // What ended it may be gone with what was cleared up.
+    if let Some(failure) = &observed.ended {
+        return Step::Finish(Ending::Failed(failure.clone()));
+    }
     let place = place(run, |index| outcome(&observed.attempts[index]));
     // Told to stop: what was measured stays, and what has ended is stored first.
     if run.spec.cancel {
@@ -136,6 +142,9 @@ pub fn decide(run: &ValidatedRun, observed: &Observed, now: Timestamp) -> Step {
     }
     if !observed.damaged.is_empty() {
         return damaged(&observed.damaged);
+    }
+    if let Some(measured) = &observed.spec_changed {
+        return spec_changed(measured);
     }
     if let Some(settling) = observed.settling {
         return settle(run, observed, settling, now);
@@ -186,7 +195,10 @@ pub fn decide(run: &ValidatedRun, observed: &Observed, now: Timestamp) -> Step {
         AttemptState::Starting { trouble, since } => {
             starting(run, current, trouble.as_ref(), *since, observed, now)
         }
-        AttemptState::Absent | AttemptState::Stored(_) | AttemptState::Lost { .. } => {
+        AttemptState::Absent
+        | AttemptState::Left { .. }
+        | AttemptState::Stored(_)
+        | AttemptState::Lost { .. } => {
             let again = before_again(observed, now, observed.deadline);
             again.or(changed).unwrap_or_else(|| before_job(run, observed, current, now))
         }
@@ -231,6 +243,26 @@ pub fn damaged(what: &[String]) -> Step {
     failed(None, "StoredResult", what.join("; "))
 }
 
+/// What follows when the result of the attempt with this index could not be stored because of
+/// `why`: tried again `until` then, `None` when that was done for long enough, and not at all
+/// in a run that is to end.
+pub fn not_stored(
+    run: &ValidatedRun,
+    attempt: usize,
+    why: &str,
+    until: Option<Timestamp>,
+    deadline: Timestamp,
+    now: Timestamp,
+) -> Step {
+    if let Some(until) = until.filter(|_| !run.spec.cancel && now < deadline) {
+        return Step::Wait(Waiting::Log { attempt, why: why.to_owned() }, Some(until.min(deadline)));
+    }
+    let message = format!(
+        "its result could not be stored: {why}; let the operator create ConfigMaps in this namespace and create the run again: until this one is removed the logs of its client pods have the result"
+    );
+    failed(Some(&run.attempts[attempt]), "StoredResult", message)
+}
+
 /// That the repetitions of a phase differ more than a Required check allows ends the run.
 pub fn too_variable(phase: &str, message: &str) -> Step {
     let message = format!("phase {phase}: {message}");
@@ -240,6 +272,14 @@ pub fn too_variable(phase: &str, message: &str) -> Step {
         }
         step => step,
     }
+}
+
+/// Measurements of two specs are never one result.
+fn spec_changed(measured: &str) -> Step {
+    let message = format!(
+        "{measured} is of another spec than the run has now: once a run has started only cancel and ttlAfterFinished may change; make a new BenchmarkRun"
+    );
+    failed(None, "SpecChanged", message)
 }
 
 fn server_changed(run: &ValidatedRun, change: &str) -> Step {
@@ -327,6 +367,14 @@ fn starting(
     stand_back(run, current, trouble.cloned().unwrap_or_else(unknown))
 }
 
+/// What follows where a step cannot be carried out, and nothing runs that it could wait for.
+pub fn hindered(run: &ValidatedRun, kept: &BTreeMap<String, Kept>, trouble: Trouble) -> Step {
+    match place_of(run, kept) {
+        Place::At(current) => stand_back(run, current, trouble),
+        Place::Failed(_) | Place::Done => Step::StandBack { attempt: None, trouble },
+    }
+}
+
 /// Gives the turn back where that loses nothing: before the first phase of a
 /// repetition. Later phases need the data that earlier ones left, which others
 /// would change meanwhile.
@@ -402,6 +450,7 @@ fn before_job(run: &ValidatedRun, observed: &Observed, current: usize, now: Time
             until,
         ),
         (TargetState::ToBeMade, _) => Step::MakeDatastore,
+        (TargetState::Outdated, _) => Step::RemoveDatastore,
         (TargetState::NameTaken(message), _) => failed(Some(attempt), "Provisioning", message.clone()),
         // Declared is not what runs: no load is sent.
         (TargetState::Disagrees(message), _) => failed(Some(attempt), "Verification", message.clone()),
@@ -419,7 +468,19 @@ fn before_job(run: &ValidatedRun, observed: &Observed, current: usize, now: Time
         (TargetState::NotConsulted | TargetState::Ready(_), Turn::Held) if observed.misplaced.is_some() => {
             misplaced(attempt, observed)
         }
-        (TargetState::NotConsulted | TargetState::Ready(_), Turn::Held) => Step::CreateJob(current),
+        (TargetState::NotConsulted | TargetState::Ready(_), Turn::Held) => create_job(observed, current, now),
+    }
+}
+
+/// Another Job of the same name is made when no pod of the former one can load any more.
+fn create_job(observed: &Observed, current: usize, now: Timestamp) -> Step {
+    match observed.attempts[current] {
+        AttemptState::Left { silent_from } if silent_from.is_none_or(|silent_from| now < silent_from) => {
+            let until =
+                silent_from.map_or(observed.deadline, |silent_from| silent_from.min(observed.deadline));
+            Step::Wait(Waiting::Leaving { attempt: current }, Some(until))
+        }
+        _ => Step::CreateJob(current),
     }
 }
 

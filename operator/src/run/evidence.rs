@@ -56,12 +56,12 @@ fn observers(ctx: &Context, run: &ValidatedRun) -> Option<(String, Vec<Observer>
         DatastoreKey { namespace: run.holder.namespace.clone(), name: run.datastore_name()?.to_owned() };
     let datastore = target::datastore(ctx, run)?;
     let pods = ctx.world.pods.state();
-    let observer = |pod: &k8s_openapi::api::core::v1::Pod| {
+    let observers = target::servers(&pods, &key).filter_map(|pod| {
         // One that is not up now does not tell, which must show: a sum of the others would be too small.
         let address = pods::address(pod)?;
         Some(Observer { pod: pod.name_any(), node: target::node_of(pod), address })
-    };
-    let observers = target::servers(&pods, &key).filter_map(observer).collect();
+    });
+    let observers = observers.collect();
     Some((datastore.uid()?, observers))
 }
 

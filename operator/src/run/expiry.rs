@@ -16,12 +16,14 @@ use kube::{
     core::NamespaceResourceScope,
     runtime::{
         Controller,
-        controller::Action,
+        controller::{Action, Config},
         reflector::{ObjectRef, Store},
     },
 };
 use std::{hash::Hash, sync::Arc, time::Duration};
 
+/// Objects removed at the same time.
+const CONCURRENCY: u16 = 8;
 /// Longest time before a failed removal is tried again.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
@@ -66,6 +68,7 @@ where
     ObjectRef<K>: Eq + Hash,
 {
     Controller::for_shared_stream(feed.subscribe(), store)
+        .with_config(Config::default().concurrency(CONCURRENCY))
         .graceful_shutdown_on(parts.shutdown())
         .run(reconcile::<K>, on_error::<K>, ctx)
         .for_each(|_| std::future::ready(()))

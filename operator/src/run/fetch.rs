@@ -7,8 +7,11 @@ use super::{
     machines,
     plan::{Place, place_of},
     remembered::Results,
-    search, target, turn,
+    search,
+    target::{self, Begun},
+    turn,
     validate::{Attempt, ValidatedRun},
+    view::was_ordered,
 };
 use crate::{
     cluster::{lease::is_held_by, metadata, pods},
@@ -18,6 +21,7 @@ use crate::{
 use dragstrip_crds::{BenchmarkRunSpec, BenchmarkRunStatus, run::MemoryReading};
 use dragstrip_results::{protocol::RunnerState, result::RepetitionResult, stored, verdict::placed::Placed};
 use futures::future::join_all;
+use jiff::Timestamp;
 use k8s_openapi::api::{
     batch::v1::Job,
     core::v1::{ConfigMap, Event, Pod},
@@ -71,6 +75,8 @@ pub struct Fetched {
     pub placed: Vec<Placed>,
     /// Nodes of which the metadata service is still to tell where they are.
     pub asked_of: Vec<String>,
+    /// Until when load of pods that are gone, and were not seen to end, may run.
+    pub unseen_until: Timestamp,
 }
 
 impl Fetched {
@@ -259,7 +265,25 @@ async fn settled_readings(
     Ok(found.map_or(Err(stored::Error::Absent(name)), |map| stored::settled(&map)))
 }
 
-/// All whole results by name, and what is wrong with those that cannot be read.
+/// `result` without what no summary of several shows: of many pods and repetitions that would
+/// be more than the operator may have in memory at once.
+fn reduced(mut result: RepetitionResult) -> RepetitionResult {
+    for pod in &mut result.pods {
+        // They are added up in the result's own.
+        pod.operations.clear();
+        pod.per_second.clear();
+        pod.schedule_lag = None;
+        pod.workers.clear();
+        pod.client.threads.clear();
+    }
+    for server in &mut result.servers {
+        server.usage.threads.clear();
+    }
+    result
+}
+
+/// All results by name, as far as a summary needs them, and what is wrong with those that
+/// cannot be read.
 pub async fn results(
     ctx: &Context,
     run: &ValidatedRun,
@@ -276,7 +300,7 @@ pub async fn results(
         }
         match found {
             Ok(result) => {
-                results.insert(name.clone(), result);
+                results.insert(name.clone(), reduced(result));
             }
             Err(damage) => damaged.push(crate::process::chain(&damage)),
         }
@@ -322,6 +346,7 @@ fn seen(ctx: &Context, run: &ValidatedRun) -> Fetched {
         target_gone: None,
         placed: Vec::new(),
         asked_of: Vec::new(),
+        unseen_until: ctx.loads.unseen_until(uid),
     }
 }
 
@@ -352,7 +377,8 @@ async fn target_and_turn(
     old: &BenchmarkRunStatus,
     fetched: &mut Fetched,
 ) -> Result<(), Error> {
-    let begun = !fetched.kept.is_empty();
+    let connection = fetched.kept.values().find_map(|kept| kept.connection.as_ref());
+    let begun = (!fetched.kept.is_empty()).then_some(Begun { connection });
     fetched.target = target::find(ctx, run, begun).await.map_err(Error::Target)?;
     let TargetState::Ready(found) = &fetched.target else {
         return Ok(());
@@ -412,6 +438,8 @@ pub async fn fetch(
                 .warnings
                 .state_filter(|event| event.involved_object.namespace.as_ref() == namespace);
         }
+        // What is left of it is stored as lost.
+        None if was_ordered(old, current) => {}
         None => {
             target_and_turn(ctx, run, old, &mut fetched).await?;
             fetched.target_gone = target_gone(ctx, run);
@@ -423,6 +451,28 @@ pub async fn fetch(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::run::{
+        fixtures::{pod_result, run},
+        merge::merge,
+        summary::phases,
+        validate::validate,
+    };
+
+    #[test]
+    fn a_summary_of_reduced_results_says_the_same() {
+        let run = validate(&run(&["read"], 2)).unwrap();
+        let measured = |attempt: &Attempt| {
+            let pods = ["a", "b"].map(|pod| pod_result(pod, 1000, 1.0, 100));
+            (attempt.name.clone(), merge(attempt, 2, pods.into()))
+        };
+        let whole: BTreeMap<_, _> = run.attempts.iter().step_by(2).map(measured).collect();
+        let reduced: BTreeMap<_, _> =
+            whole.iter().map(|(name, it)| (name.clone(), reduced(it.clone()))).collect();
+        assert_eq!(whole.len(), 2);
+        assert_eq!(phases(&run, &reduced), phases(&run, &whole), "what is shown was thrown away");
+        let operations = reduced.values().flat_map(|result| &result.pods).map(|pod| pod.operations.len());
+        assert_eq!(operations.sum::<usize>(), 0, "each pod's histograms are held in memory");
+    }
 
     #[test]
     fn what_another_namespace_labels_as_a_runs_own_is_not() {

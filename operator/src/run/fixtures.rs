@@ -1,12 +1,17 @@
 //! Objects for tests.
 
-use super::decide::{DatastoreKey, ReadyTarget};
+use super::{
+    decide::{DatastoreKey, ReadyTarget, TargetState},
+    fetch::Fetched,
+};
 use dragstrip_crds::{BenchmarkRun, datastore::ServerProtocol, observed::ServerTruth};
 use dragstrip_results::{
     histogram::Latencies,
     observed::{CommandCounter, ServerCounters},
     result::{Failure, FailureStep, OperationResult, PodResult, ServerRecord, Window},
 };
+use jiff::Timestamp;
+use std::collections::BTreeMap;
 
 /// A run named sprint in namespace races against Datastore redis, with loadgen
 /// phases of 4 s.
@@ -23,6 +28,25 @@ pub(crate) fn run(phases: &[&str], repetitions: i32) -> BenchmarkRun {
         "spec": {"target": {"datastoreRef": {"name": "redis"}}, "phases": phases, "repetitions": repetitions},
     }))
     .unwrap()
+}
+
+/// A pass that found nothing.
+pub(crate) fn nothing() -> Fetched {
+    Fetched {
+        target: TargetState::NotConsulted,
+        turn: None,
+        holds: false,
+        jobs: BTreeMap::new(),
+        pods: Vec::new(),
+        runners: BTreeMap::new(),
+        warnings: Vec::new(),
+        kept: BTreeMap::new(),
+        damaged: Vec::new(),
+        target_gone: None,
+        placed: Vec::new(),
+        asked_of: Vec::new(),
+        unseen_until: Timestamp::MIN,
+    }
 }
 
 /// A run as [`run`] makes it, with phases write and knee, of which the latter has this search.

@@ -72,6 +72,15 @@ impl Identity {
         (!found.is_empty()).then(|| found.join("; "))
     }
 
+    /// What is another now of its pods, as their statuses tell it: nobody was asked again.
+    pub fn pods_changed_to(&self, now: &Self) -> Option<String> {
+        self.change_to(&Self {
+            generation: self.generation,
+            processes: self.processes.clone(),
+            ..now.clone()
+        })
+    }
+
     /// A short form that is the same for the same server.
     pub fn digest(&self) -> String {
         // A struct of strings and numbers always has a JSON form.
@@ -100,6 +109,15 @@ mod tests {
         let first = identity("u", 0, "sha256:a", "p");
         assert_eq!(first.change_to(&first.clone()), None);
         assert_eq!(first.digest(), identity("u", 0, "sha256:a", "p").digest());
+    }
+
+    #[test]
+    fn a_restart_shows_without_a_question_to_the_server() {
+        let before = identity("u", 0, "sha256:a", "p");
+        let seen = |restarts| Identity { generation: None, ..identity("u", restarts, "sha256:a", "") };
+        assert_eq!(before.pods_changed_to(&seen(0)), None, "nobody was asked for its process");
+        assert!(before.pods_changed_to(&seen(1)).unwrap().contains("restarted 1 times"));
+        assert!(before.pods_changed_to(&Identity::default()).unwrap().contains("now none"));
     }
 
     #[test]

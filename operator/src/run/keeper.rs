@@ -1,7 +1,9 @@
-//! The keeper of turns: removes the Lease of a run that has ended, is gone or has
-//! given it back, once none of its Jobs makes pods and the last of its client pods
+//! The keeper of turns: removes the Lease of a run that has ended, is gone or about to be, or
+//! has given it back, once none of its Jobs makes pods and the last of its client pods
 //! has stopped. Nobody else removes a turn under which something ran and nobody takes
 //! over a Lease, so a turn is never free while load still runs.
+
+mod loads;
 
 use super::fetch::{is_of_run, job_ended};
 use crate::{
@@ -15,6 +17,8 @@ use crate::{
     labels,
     process::{Parts, chain},
 };
+pub use loads::Loads;
+
 use dragstrip_crds::BenchmarkRun;
 use futures::{Future, StreamExt};
 use jiff::{SignedDuration, Timestamp};
@@ -50,10 +54,12 @@ const CONCURRENCY: u16 = 16;
 /// missed, and others wait. As long as the watches tell that it is needed a look costs no call.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
-/// Whether the watch knows the run that holds a Lease as one that has not ended.
+/// Whether the watch knows the run that holds a Lease as one that has not ended. One that is
+/// being deleted takes no further step, however long somebody's finalizer keeps it.
 fn is_under_way(ctx: &Context, holder: &Holder) -> bool {
     let key = ObjectRef::<BenchmarkRun>::new(&holder.name).within(&holder.namespace);
-    ctx.world.runs.get(&key).is_some_and(|run| run.uid().as_ref() == Some(&holder.uid))
+    let found = ctx.world.runs.get(&key).filter(|run| run.metadata.deletion_timestamp.is_none());
+    found.is_some_and(|run| run.uid().as_ref() == Some(&holder.uid))
 }
 
 /// Whether the run has not ended as the apiserver has it. One that the watch does not know
@@ -61,7 +67,8 @@ fn is_under_way(ctx: &Context, holder: &Holder) -> bool {
 async fn not_ended(ctx: &Context, holder: &Holder) -> kube::Result<bool> {
     let runs: Api<FinishedRun> = Api::namespaced(ctx.client.clone(), &holder.namespace);
     let run = runs.get_opt(&holder.name).await?;
-    Ok(run.is_some_and(|run| run.uid().as_ref() == Some(&holder.uid) && run.finished_at().is_none()))
+    let run = run.filter(|run| run.metadata.deletion_timestamp.is_none() && run.finished_at().is_none());
+    Ok(run.is_some_and(|run| run.uid().as_ref() == Some(&holder.uid)))
 }
 
 /// The moment from which a client pod certainly sends no load: at once when it
@@ -69,7 +76,7 @@ async fn not_ended(ctx: &Context, holder: &Holder) -> kube::Result<bool> {
 /// of its load is over, counted from the deletion, before which it must have
 /// started; never as long as it was not deleted.
 pub(super) fn silent_from(pod: &Pod) -> Option<Timestamp> {
-    if pods::ended(pod) {
+    if pods::stopped(pod) {
         return Some(Timestamp::MIN);
     }
     let deleted = pod.metadata.deletion_timestamp.as_ref()?.0;
@@ -91,11 +98,24 @@ fn silence<'a>(
     silent.into_iter().try_fold(Timestamp::MIN, |latest, from| from.map(|from| latest.max(from)))
 }
 
+/// [`silence`] of what is there, and of pods that are gone and were not seen to end.
+fn with_unseen<'a>(
+    ctx: &Context,
+    holder: &Holder,
+    jobs: impl Iterator<Item = &'a Job> + Clone,
+    pods: impl Iterator<Item = &'a Pod> + Clone,
+) -> Option<Timestamp> {
+    let now = Timestamp::now();
+    jobs.clone().for_each(|job| ctx.loads.note_job(job, now));
+    pods.clone().for_each(|pod| ctx.loads.note_pod(pod));
+    Some(silence(jobs, pods)?.max(ctx.loads.unseen_until(&holder.uid)))
+}
+
 /// [`silence`] as the watches see it.
 fn seen_silence(ctx: &Context, holder: &Holder) -> Option<Timestamp> {
     let jobs = ctx.world.jobs.state_filter(|job| is_of_run(job, &holder.namespace, &holder.uid));
     let pods = ctx.world.pods.state_filter(|pod| is_of_run(pod, &holder.namespace, &holder.uid));
-    silence(jobs.iter().map(Arc::as_ref), pods.iter().map(Arc::as_ref))
+    with_unseen(ctx, holder, jobs.iter().map(Arc::as_ref), pods.iter().map(Arc::as_ref))
 }
 
 /// [`silence`] as the apiserver has it: a watch may be behind.
@@ -104,7 +124,7 @@ async fn silent_since(ctx: &Context, holder: &Holder) -> kube::Result<Option<Tim
     let jobs: Api<Job> = Api::namespaced(ctx.client.clone(), &holder.namespace);
     let pods: Api<Pod> = Api::namespaced(ctx.client.clone(), &holder.namespace);
     let (jobs, pods) = (jobs.list(&own).await?.items, pods.list(&own).await?.items);
-    Ok(silence(&jobs, &pods))
+    Ok(with_unseen(ctx, holder, jobs.iter(), pods.iter()))
 }
 
 /// Whether load is over that may run until `silent`; otherwise when to look again.
@@ -176,14 +196,21 @@ fn held_for(leases: &Store<Lease>, object: &impl ResourceExt) -> Vec<ObjectRef<L
 pub fn controller(ctx: Arc<Context>, feeds: &mut Feeds, parts: &Parts) -> impl Future<Output = ()> + use<> {
     let leases = ctx.world.leases.clone();
     let (for_runs, for_jobs, for_pods) = (leases.clone(), leases.clone(), leases.clone());
+    let (of_jobs, of_pods) = (ctx.loads.clone(), ctx.loads.clone());
 
     Controller::for_shared_stream(feeds.leases.subscribe(), leases)
         .with_config(Config::default().concurrency(CONCURRENCY))
         .watches_shared_stream(feeds.runs.subscribe(), move |run| {
             held_by(&for_runs, run.namespace().as_deref(), &run.name_any())
         })
-        .watches_shared_stream(feeds.jobs.subscribe(), move |job| held_for(&for_jobs, &*job))
-        .watches_shared_stream(feeds.pods.subscribe(), move |pod| held_for(&for_pods, &*pod))
+        .watches_shared_stream(feeds.jobs.subscribe(), move |job| {
+            of_jobs.note_job(&job, Timestamp::now());
+            held_for(&for_jobs, &*job)
+        })
+        .watches_shared_stream(feeds.pods.subscribe(), move |pod| {
+            of_pods.note_pod(&pod);
+            held_for(&for_pods, &*pod)
+        })
         .graceful_shutdown_on(parts.shutdown())
         .run(reconcile, on_error, ctx)
         .for_each(|result| {
@@ -262,6 +289,41 @@ mod tests {
         let removal = ["GET benchmarkruns sprint", "GET jobs", "GET pods", "DELETE leases dragstrip-racer"];
         assert_eq!(calls, removal);
         assert_eq!(action, Action::requeue(Duration::from_secs(60)), "its removal may go unheard of");
+    }
+
+    #[tokio::test]
+    async fn a_run_that_is_being_deleted_keeps_no_turn_whatever_finalizer_it_has() {
+        let mut run = crate::run::fixtures::run(&["read"], 1);
+        run.metadata = from(json!({
+            "namespace": "pits", "name": "sprint", "uid": "run-uid",
+            "deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["example.com/keep"]
+        }));
+        let (_, calls) = look(vec![run], vec![]).await;
+        assert_eq!(calls.last().map(String::as_str), Some("DELETE leases dragstrip-racer"));
+    }
+
+    #[tokio::test]
+    async fn a_turn_outlives_load_whose_pods_were_deleted_by_force() {
+        let (ctx, calls) = context(Cluster::default(), |_| None);
+        let ends_at = Timestamp::now() + SignedDuration::from_secs(30);
+        let failed: Job = from(json!({
+            "metadata": {
+                "namespace": "pits", "name": "sprint-read-1", "uid": "job", "labels": {labels::RUN_UID: "run-uid"},
+                "annotations": {labels::LOAD_ENDS_AT: ends_at.as_nanosecond().to_string()}
+            },
+            "status": {"conditions": [{"type": "Failed", "status": "True"}]}
+        }));
+        let world = World { jobs: seen(vec![failed]), ..ctx.world.clone() };
+        let ctx = Arc::new(Context { world, ..(*ctx).clone() });
+        reconcile(lease(), ctx.clone()).await.unwrap();
+        assert_eq!(calls.lock().unwrap().len(), 0, "nothing is asked before the watchdogs have ended it");
+        ctx.loads.note_pod(&from(json!({
+            "metadata": {"uid": "pod", "ownerReferences": [
+                {"apiVersion": "batch/v1", "kind": "Job", "name": "sprint-read-1", "uid": "job", "controller": true}
+            ]},
+            "status": {"phase": "Failed"}
+        })));
+        assert!(over(seen_silence(&ctx, &holder_of(&lease()).unwrap()), Timestamp::now()).is_ok());
     }
 
     fn pod(value: serde_json::Value) -> Pod {

@@ -1,6 +1,6 @@
 //! A stored result, as far as its metadata tells: enough to decide on. Pure.
 
-use super::identity::Identity;
+use super::{identity::Identity, target::Connection};
 use crate::labels;
 use dragstrip_results::{result::PodFailure, search::SearchPoint, stored};
 use jiff::Timestamp;
@@ -21,6 +21,10 @@ pub struct Kept {
     pub start: Option<Timestamp>,
     /// What the server was when the Job was made.
     pub identity: Option<Identity>,
+    /// Digest of the spec that it was measured by; absent of results that a former version stored.
+    pub spec_hash: Option<String>,
+    /// How its clients reached the Datastore.
+    pub connection: Option<Connection>,
     /// Which point of a search it is, and its figures.
     pub point: Option<SearchPoint>,
 }
@@ -56,6 +60,8 @@ pub fn kept(metadata: &ObjectMeta) -> Result<Kept, stored::Error> {
         settled: false,
         start: start_line(metadata),
         identity: identity(metadata),
+        spec_hash: annotation(metadata, labels::SPEC_HASH).map(str::to_owned),
+        connection: annotation(metadata, labels::CONNECTION).and_then(|json| serde_json::from_str(json).ok()),
         point,
     })
 }

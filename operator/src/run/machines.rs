@@ -344,7 +344,7 @@ mod tests {
             instance_type: Some("c7i.2xlarge".into()),
         };
         let known = Known::default();
-        known.note("u".into(), Some(told));
+        known.note("u".into(), Ok(told), &[]);
         let node: Node = serde_json::from_value(json!({"metadata": {"name": "n", "uid": "u"}})).unwrap();
         let record = with_metadata(record("n".into(), Some(&node), &Prices::default()), known.of(&node));
         let expected = GroupRecord { evidence: GroupEvidence::MetadataService, group: None };

@@ -250,6 +250,8 @@ impl OfflineRun {
             misplaced: broken(&self.placed, &self.run.spec.requirements),
             asked_of: Vec::new(),
             target_gone: None,
+            spec_changed: None,
+            ended: None,
             damaged: Vec::new(),
             attempts: self.run.attempts.iter().map(|attempt| self.state(attempt)).collect(),
         };
@@ -310,11 +312,9 @@ impl OfflineRun {
         let kept = Kept {
             failure: result.failure.clone(),
             server_run_ids: result.server_run_ids().into_iter().map(Into::into).collect(),
-            load_ended: None,
-            settled: false,
             start,
-            identity: None,
             point: result.point.clone(),
+            ..Kept::default()
         };
         let name = attempt.name.clone();
         self.kept.insert(name.clone(), kept);
@@ -341,6 +341,7 @@ impl OfflineRun {
             target_gone: None,
             placed: self.placed.clone(),
             asked_of: Vec::new(),
+            unseen_until: Timestamp::MIN,
         };
         let old = BenchmarkRunStatus::default();
         status::of_step(&self.run, &old, &fetched, Some(&self.results), &Step::Finish(ending), now)

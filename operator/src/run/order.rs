@@ -2,13 +2,17 @@
 //! clocks are from the operator's. Needs the client and the runners.
 
 use super::{
+    decide::watchdog_seconds,
     evidence,
-    fetch::Fetched,
+    fetch::{Fetched, is_of_run, job_ended},
+    identity::Identity,
+    kept::{identity, start_line},
     validate::{Attempt, ValidatedRun},
 };
 use crate::{
     cluster::{
         agents::{ANSWER_WITHIN, AgentError, Agents},
+        lease::Holder,
         pods,
     },
     context::Context,
@@ -17,12 +21,12 @@ use crate::{
 use dragstrip_results::protocol::{ClockOffset, RUNNER_PORT, StartOrder};
 use futures::future::join_all;
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
 use kube::{
     Api, ResourceExt,
     api::{Patch, PatchParams},
 };
-use std::{net::IpAddr, time::Duration};
+use std::{net::IpAddr, sync::Arc, time::Duration};
 
 /// From the order to the earliest start of a tool: time for every pod to be told.
 const START_LEAD: SignedDuration = SignedDuration::from_millis(500);
@@ -46,6 +50,27 @@ pub enum Error {
     /// A runner could not be told to start.
     #[error("failed to give pod {1} its order to start")]
     GiveOrder(#[source] AgentError, String),
+}
+
+/// Whether `pods`, built for this `generation` of their Datastore, are those that `holder`
+/// verified before its load that runs now; `None` when it runs none.
+pub(crate) fn same_under_load(
+    jobs: &[Arc<Job>],
+    holder: &Holder,
+    pods: &[Arc<Pod>],
+    generation: Option<i64>,
+) -> Option<bool> {
+    let loads = |job: &&Arc<Job>| {
+        is_of_run(&***job, &holder.namespace, &holder.uid)
+            && start_line(&job.metadata).is_some()
+            && !job_ended(job)
+    };
+    let verified = identity(&jobs.iter().find(loads)?.metadata);
+    let same = |verified: Identity| {
+        let processes = verified.processes.iter().cloned().collect();
+        verified.change_to(&Identity::of(pods.iter(), generation).with_processes(processes)).is_none()
+    };
+    Some(verified.is_some_and(same))
 }
 
 /// A runner that is to be told.
@@ -100,7 +125,7 @@ async fn fix_start_line(
     fetched: &Fetched,
 ) -> Result<Option<Timestamp>, Error> {
     let now = Timestamp::now();
-    if let Some(start) = super::kept::start_line(&job.metadata) {
+    if let Some(start) = start_line(&job.metadata) {
         match line(start, now, told_to_some(&job.name_any(), fetched)) {
             Line::Tell => return Ok(Some(start)),
             Line::Await => return Err(Error::Passing(job.name_any())),
@@ -110,12 +135,18 @@ async fn fix_start_line(
     let start = now + lead(attempt.pods, attempt.tool.head_start());
     let patch = serde_json::json!({"metadata": {
         "resourceVersion": job.resource_version(),
-        "annotations": {labels::START_AT: start.as_nanosecond().to_string()},
+        "annotations": {
+            labels::START_AT: start.as_nanosecond().to_string(),
+            labels::LOAD_ENDS_AT: ends_at(run, attempt, start).as_nanosecond().to_string(),
+        },
     }});
     let jobs: Api<Job> = Api::namespaced(ctx.client.clone(), &run.holder.namespace);
     let parameters = PatchParams { field_manager: Some(RUN_MANAGER.to_owned()), ..PatchParams::default() };
     match jobs.patch(&job.name_any(), &parameters, &Patch::Merge(&patch)).await {
-        Ok(_) => Ok(Some(start)),
+        Ok(written) => {
+            ctx.own_writes.wrote(&written);
+            Ok(Some(start))
+        }
         Err(kube::Error::Api(status)) if status.is_conflict() => Ok(None),
         Err(error) => Err(Error::FixStartLine(error, job.name_any())),
     }
@@ -126,6 +157,12 @@ async fn fix_start_line(
 pub(super) fn lead(pods: u32, head_start: Duration) -> SignedDuration {
     let head_start = SignedDuration::try_from(head_start).unwrap_or(SignedDuration::MAX);
     START_LEAD + head_start + LEAD_PER_POD * i32::try_from(pods.saturating_sub(1)).unwrap_or(i32::MAX)
+}
+
+/// When the watchdogs of `attempt` have ended its load that begins at `start`.
+fn ends_at(run: &ValidatedRun, attempt: &Attempt, start: Timestamp) -> Timestamp {
+    let watchdog = SignedDuration::try_from_secs_f64(watchdog_seconds(run, attempt));
+    start.saturating_add(watchdog.unwrap_or(SignedDuration::MAX)).unwrap_or(Timestamp::MAX)
 }
 
 fn nanoseconds(instant: Timestamp) -> i64 {
@@ -159,6 +196,7 @@ async fn runners(
 }
 
 /// Gives all runners of `attempt` the order to start at one instant. Repeating it changes nothing.
+/// Whether they were told or the Job had changed meanwhile, its own event brings the next look.
 pub async fn give(
     ctx: &Context,
     run: &ValidatedRun,
@@ -194,6 +232,38 @@ pub async fn give(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{
+        datastore::tests::{Cluster, context},
+        run::{
+            fixtures::{nothing, run},
+            validate::validate,
+        },
+    };
+    use serde_json::json;
+
+    #[tokio::test]
+    async fn a_start_line_is_known_before_the_watch_tells_it() {
+        let answer = |call: &str| {
+            let job = json!({"metadata": {"name": "sprint-read-1", "uid": "job", "resourceVersion": "8"}});
+            call.ends_with("jobs sprint-read-1").then_some((200, job))
+        };
+        let (ctx, calls) = context(Cluster::default(), answer);
+        let run = validate(&run(&["read"], 1)).unwrap();
+        let seen: Job = serde_json::from_value(
+            json!({"metadata": {"name": "sprint-read-1", "uid": "job", "resourceVersion": "7"}}),
+        )
+        .unwrap();
+        let start = fix_start_line(&ctx, &run, &run.attempts[0], &seen, &nothing()).await.unwrap();
+        assert!(ctx.own_writes.outrun(&seen), "a Job that loads would be taken for one at the start line");
+        let sent = calls.lock().unwrap()[0].1["metadata"].clone();
+        assert_eq!(sent["resourceVersion"], "7");
+        let written = |key: &str| sent["annotations"][key].as_str().unwrap().parse::<i128>().unwrap();
+        assert_eq!(Some(written(labels::START_AT)), start.map(Timestamp::as_nanosecond));
+        let watchdog = watchdog_seconds(&run, &run.attempts[0]);
+        let ends_after =
+            SignedDuration::from_nanos_i128(written(labels::LOAD_ENDS_AT) - written(labels::START_AT));
+        assert_eq!(ends_after, SignedDuration::try_from_secs_f64(watchdog).unwrap());
+    }
 
     #[test]
     fn a_start_line_is_replaced_only_when_nobody_can_be_told_it_any_more() {

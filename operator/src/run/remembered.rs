@@ -1,5 +1,6 @@
 //! What is known of the stored results of runs under way, so that a pass need not
-//! list what has not changed: only this operator stores any. Pure.
+//! list what has not changed. Another operator may store one meanwhile: its name is looked at
+//! before load is sent and before a result is stored, and what is known is forgotten then. Pure.
 
 use super::kept::Kept;
 use std::{

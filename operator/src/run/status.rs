@@ -25,8 +25,8 @@ use dragstrip_crds::{
     conditions::types::{COMPLETE, PASSED},
     observed::ServerTruth,
     run::{
-        CostStatus, FailureStatus, GrafanaStatus, NodeStatus, PhaseStatus, Progress, RetryStatus, RunPhase,
-        SetbackStatus, TargetStatus, Verdict, VerdictReason,
+        CostStatus, FailureStatus, GrafanaStatus, NodeStatus, OrderStatus, PhaseStatus, Progress,
+        RetryStatus, RunPhase, SetbackStatus, TargetStatus, Verdict, VerdictReason,
     },
     thresholds::ThresholdStatus,
 };
@@ -40,6 +40,7 @@ use findings::{clients_finding, end_findings, placed_findings, target_finding};
 use glance::headline;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::ResourceExt;
 use message::{message, phase, with_setback};
 use std::collections::BTreeMap;
 pub use tell::{Error, publish};
@@ -117,7 +118,18 @@ pub fn worth_telling(step: &Step) -> bool {
     matches!(step, Step::Wait(..) | Step::Finish(_) | Step::CreateJob(_) | Step::StandBack { .. })
 }
 
-/// Whole results by name.
+/// What is to be written before the failure in `step` ends the run: the failure alone, beside
+/// what was told before. Any other end is found again, whatever was cleared up.
+pub fn recorded(old: &BenchmarkRunStatus, step: &Step) -> Option<BenchmarkRunStatus> {
+    match step {
+        Step::Finish(Ending::Failed(failure)) if old.failure.is_none() => {
+            Some(BenchmarkRunStatus { failure: Some(failure.clone()), ..old.clone() })
+        }
+        _ => None,
+    }
+}
+
+/// Results by name, as far as a summary needs them.
 pub type Results = BTreeMap<String, RepetitionResult>;
 
 /// How many results `phase` shows.
@@ -260,6 +272,23 @@ fn started(old: &BenchmarkRunStatus, fetched: &Fetched) -> Option<Time> {
     old.started_at.clone().or(first.map(Time))
 }
 
+/// The measurement whose load was ordered last and is not stored.
+fn ordered(
+    run: &ValidatedRun,
+    old: &BenchmarkRunStatus,
+    fetched: &Fetched,
+    step: &Step,
+) -> Option<OrderStatus> {
+    match step {
+        Step::Wait(Waiting::Load { attempt }, _) => {
+            let job = fetched.jobs.get(&run.attempts[*attempt].name)?;
+            Some(OrderStatus { job: job.name_any(), start_at: Time(start_line(&job.metadata)?) })
+        }
+        Step::Finish(_) => None,
+        _ => old.ordered.clone().filter(|ordered| !fetched.kept.contains_key(&ordered.job)),
+    }
+}
+
 /// How the figures stand to the thresholds, once nothing more is measured.
 fn bounds(
     run: &ValidatedRun,
@@ -319,6 +348,7 @@ pub fn of_step(
             total: count(plan::wanted(run, &fetched.kept)),
         }),
         started_at: started(old, fetched),
+        ordered: ordered(run, old, fetched, step),
         finished_at: matches!(step, Step::Finish(_)).then_some(Time(now)),
         clock: Some(clock::advance(old.clock.as_ref(), run.created, queued, now)),
         setback,
@@ -402,8 +432,13 @@ pub fn of_invalid(
 #[cfg(test)]
 mod tests {
     use super::{tell::announcement, *};
+    use crate::run::fixtures::nothing;
     use dragstrip_crds::run::CheckName;
     use serde_json::{Value, json};
+
+    fn failure_of(message: &str) -> FailureStatus {
+        serde_json::from_value(json!({"step": "Internal", "message": message})).unwrap()
+    }
 
     fn phase_of(operations: &Value, metrics: &Value) -> PhaseStatus {
         serde_json::from_value(json!({
@@ -510,6 +545,37 @@ mod tests {
         let same = with_setback("pod p: secret pit-tls not found (FailedMount)".into(), Some(&setback));
         assert_eq!(same, "pod p: secret pit-tls not found (FailedMount); tried again after 2 setbacks");
         assert_eq!(with_setback("load is running".into(), None), "load is running");
+    }
+
+    #[test]
+    fn a_failure_is_written_down_once_before_anything_is_cleared_up() {
+        let failure = FailureStatus { step: "ServerChanged".into(), ..failure_of("the server was replaced") };
+        let failed = Step::Finish(Ending::Failed(failure.clone()));
+        let old = BenchmarkRunStatus { phase: RunPhase::Running, ..BenchmarkRunStatus::default() };
+        let first = recorded(&old, &failed).unwrap();
+        assert_eq!((first.failure.as_ref(), first.phase), (Some(&failure), RunPhase::Running));
+        assert_eq!(first.finished_at, None, "nobody would look at it again");
+        assert_eq!(recorded(&first, &failed), None, "it would never end");
+        assert_eq!(recorded(&old, &Step::Finish(Ending::Cancelled)), None);
+    }
+
+    #[test]
+    fn a_measurement_is_remembered_from_its_order_until_it_is_stored() {
+        let run = crate::run::validate::validate(&crate::run::fixtures::run(&["write", "read"], 1)).unwrap();
+        let name = || "sprint-write-1".to_owned();
+        let start = Timestamp::from_second(1_800_000_000).unwrap();
+        let job = serde_json::from_value(json!({"metadata": {
+            "name": name(), "annotations": {crate::labels::START_AT: start.as_nanosecond().to_string()}
+        }}));
+        let loads = Fetched { jobs: [(name(), std::sync::Arc::new(job.unwrap()))].into(), ..nothing() };
+        let load = Step::Wait(Waiting::Load { attempt: 0 }, None);
+        let told = ordered(&run, &BenchmarkRunStatus::default(), &loads, &load);
+        assert_eq!(told, Some(OrderStatus { job: name(), start_at: Time(start) }));
+        let old = BenchmarkRunStatus { ordered: told.clone(), ..BenchmarkRunStatus::default() };
+        let collecting = Step::Wait(Waiting::Log { attempt: 0, why: String::new() }, None);
+        assert_eq!(ordered(&run, &old, &nothing(), &collecting), told, "its Job may be gone");
+        let stored = Fetched { kept: [(name(), Kept::default())].into(), ..nothing() };
+        assert_eq!(ordered(&run, &old, &stored, &Step::CreateJob(1)), None);
     }
 
     #[test]

@@ -2,11 +2,15 @@
 //! this moment. Needs the client and, to question the server, the observer.
 
 mod alias;
+mod connection;
 
 use super::{
+    build,
     decide::{DatastoreKey, ReadyTarget, TargetState, TargetTls},
     identity::Identity,
+    kept::annotation,
     machines,
+    turn::digest,
     validate::{ValidatedRun, host_and_port, protocol, unsuitable},
 };
 use crate::{
@@ -29,9 +33,18 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, ResourceExt, runtime::reflector::ObjectRef};
 use std::{collections::BTreeSet, net::SocketAddr, sync::Arc};
 
+pub use connection::Connection;
+
+/// What is known of the target of a run that has measured something.
+#[derive(Debug, Clone, Copy)]
+pub struct Begun<'a> {
+    /// How its first clients reached it; absent where a former version made their Job.
+    pub connection: Option<&'a Connection>,
+}
+
 /// Finds the target of `run` without a question to its server: what its status says.
 /// For a run that has `begun`, a Datastore whose change waits for it is as it was.
-pub async fn find(ctx: &Context, run: &ValidatedRun, begun: bool) -> kube::Result<TargetState> {
+pub async fn find(ctx: &Context, run: &ValidatedRun, begun: Option<Begun<'_>>) -> kube::Result<TargetState> {
     let spec = &run.spec.target;
     if let Some(external) = &spec.external {
         return Ok(outside(ctx, run, external));
@@ -46,6 +59,7 @@ pub async fn find(ctx: &Context, run: &ValidatedRun, begun: bool) -> kube::Resul
             run.holder.namespace
         ))),
         Some(datastore) if own && !owned_by(&datastore, run) => Ok(taken(&datastore)),
+        Some(datastore) if begun.is_none() && is_outdated(&datastore, run) => Ok(TargetState::Outdated),
         Some(datastore) => Ok(look(ctx, run, &datastore, own, begun)),
     }
 }
@@ -64,7 +78,33 @@ fn taken(datastore: &Datastore) -> TargetState {
     ))
 }
 
-fn owned_by(datastore: &Datastore, run: &ValidatedRun) -> bool {
+/// Digest of what the run declares its own Datastore to be.
+fn declared(run: &ValidatedRun) -> Option<String> {
+    // A spec that came as JSON has a JSON form.
+    run.spec.target.datastore.as_ref().map(|spec| digest(&serde_json::to_string(spec).unwrap_or_default()))
+}
+
+/// The Datastore to be made for the run, with a note of what it is made of: its own spec may
+/// be edited, and gets what the apiserver adds.
+pub(super) fn own(run: &ValidatedRun) -> Option<Datastore> {
+    let mut datastore = build::datastore(run, run.spec.target.datastore.as_ref()?);
+    let note = declared(run).map(|digest| (labels::SPEC_HASH.to_owned(), digest));
+    datastore.metadata.annotations = Some(note.into_iter().collect());
+    Some(datastore)
+}
+
+/// Whether `datastore`, the run's own, is of another declaration than the run has now. One
+/// that a former version made tells nothing, and stays.
+pub(super) fn is_outdated(datastore: &Datastore, run: &ValidatedRun) -> bool {
+    let made_of = annotation(&datastore.metadata, labels::SPEC_HASH);
+    let leaves = datastore.metadata.deletion_timestamp.is_some();
+    made_of.is_some_and(|made_of| Some(made_of) != declared(run).as_deref())
+        && !leaves
+        && run.spec.target.datastore.is_some()
+        && owned_by(datastore, run)
+}
+
+pub(super) fn owned_by(datastore: &Datastore, run: &ValidatedRun) -> bool {
     datastore.owner_references().iter().any(|owner| owner.uid == run.holder.uid)
 }
 
@@ -87,13 +127,7 @@ fn outside(ctx: &Context, run: &ValidatedRun, external: &ExternalTarget) -> Targ
         return TargetState::Missing(format!("{:?} is not HOST:PORT", external.address));
     };
     let pods = ctx.world.pods.state();
-    let exists = |key: &DatastoreKey| {
-        ctx.world
-            .datastores
-            .find(|found| found.namespace().as_ref() == Some(&key.namespace) && found.name_any() == key.name)
-            .is_some()
-    };
-    let datastore = alias::datastore_at(&host, &run.holder.namespace, &pods, exists);
+    let datastore = behind(ctx, run, &pods, &host);
     let nodes = datastore
         .iter()
         .flat_map(|key| servers(&pods, key))
@@ -118,6 +152,28 @@ fn outside(ctx: &Context, run: &ValidatedRun, external: &ExternalTarget) -> Targ
         cpus: None,
         questioned: true,
     }))
+}
+
+/// What the server of `run` is by its pods alone; nothing where nobody knows them.
+pub(super) fn identity(ctx: &Context, run: &ValidatedRun) -> Identity {
+    let pods = ctx.world.pods.state();
+    let named = run
+        .datastore_name()
+        .map(|name| DatastoreKey { namespace: run.holder.namespace.clone(), name: name.to_owned() });
+    let address = run.spec.target.external.as_ref().and_then(|it| host_and_port(&it.address).ok());
+    let key = named.or_else(|| behind(ctx, run, &pods, &address?.0));
+    key.map(|key| Identity::of(servers(&pods, &key), None)).unwrap_or_default()
+}
+
+/// The Datastore that is behind `host`, if one is.
+fn behind(ctx: &Context, run: &ValidatedRun, pods: &[Arc<Pod>], host: &str) -> Option<DatastoreKey> {
+    let exists = |key: &DatastoreKey| {
+        ctx.world
+            .datastores
+            .find(|found| found.namespace().as_ref() == Some(&key.namespace) && found.name_any() == key.name)
+            .is_some()
+    };
+    alias::datastore_at(host, &run.holder.namespace, pods, exists)
 }
 
 /// The Datastore that `run` loads, if there is one.
@@ -206,25 +262,45 @@ fn held_up(datastore: &Datastore, status: &DatastoreStatus, own: bool) -> Option
 }
 
 /// What can be said of a Datastore without asking its server.
-fn look(ctx: &Context, run: &ValidatedRun, datastore: &Datastore, own: bool, begun: bool) -> TargetState {
+fn look(
+    ctx: &Context,
+    run: &ValidatedRun,
+    datastore: &Datastore,
+    own: bool,
+    begun: Option<Begun<'_>>,
+) -> TargetState {
     let name = datastore.name_any();
-    if let Some(message) = unsuitable(&run.spec, &datastore.spec) {
+    let status = datastore.status.clone().unwrap_or_default();
+    let changes = begun.is_some()
+        && conditions::find(&status.conditions, READY).is_some_and(|ready| ready.reason == CHANGE_WAITS);
+    // A run that has begun was served.
+    if begun.is_none()
+        && let Some(message) = unsuitable(&run.spec, &datastore.spec)
+    {
         return TargetState::Unsuitable(format!("Datastore {name} cannot serve this run: spec.{message}"));
     }
     if datastore.metadata.deletion_timestamp.is_some() {
         return not_ready(own, "Deleted", format!("Datastore {name} is being deleted"));
     }
-    let status = datastore.status.clone().unwrap_or_default();
-    let changes =
-        conditions::find(&status.conditions, READY).is_some_and(|ready| ready.reason == CHANGE_WAITS);
-    if let Some(state) = held_up(datastore, &status, own).filter(|_| !(begun && changes)) {
+    if let Some(state) = held_up(datastore, &status, own).filter(|_| !changes) {
         return state;
     }
     let key = DatastoreKey { namespace: run.holder.namespace.clone(), name };
     let pods = ctx.world.pods.state();
     let set = ObjectRef::new(&key.name).within(&key.namespace);
     let generation = ctx.world.stateful_sets.get(&set).and_then(|set| built_for(&set, &status));
-    ready(datastore, &status, &key, servers(&pods, &key), generation, own)
+    let state = ready(datastore, &status, &key, servers(&pods, &key), generation, own);
+    as_begun(state, begun.and_then(|begun| begun.connection))
+}
+
+/// A target that is ready, reached by the `connection` with which the run began.
+fn as_begun(state: TargetState, connection: Option<&Connection>) -> TargetState {
+    match (state, connection) {
+        (TargetState::Ready(target), Some(connection)) => {
+            TargetState::Ready(Box::new(connection.to(*target)))
+        }
+        (state, _) => state,
+    }
 }
 
 /// What a Datastore is whose status says that it is ready, by its `pods`, which were

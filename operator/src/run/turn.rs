@@ -14,14 +14,20 @@ use dragstrip_crds::{
     BenchmarkRun,
     run::{QueueStatus, RunReference},
 };
-use jiff::Timestamp;
 use k8s_openapi::api::{
     coordination::v1::Lease,
     core::v1::{Node, NodeSelectorTerm, Pod},
 };
 use kube::ResourceExt;
 use sha2::{Digest, Sha256};
-use std::{collections::BTreeMap, fmt::Write, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write,
+    sync::Arc,
+};
+
+/// Stands for whoever has a Lease that is no run's.
+pub const NO_RUN: &str = "(not a run)";
 
 /// The first 12 hexadecimal digits of the SHA-256 of `text`.
 pub fn digest(text: &str) -> String {
@@ -52,28 +58,31 @@ pub fn keys(target: &ReadyTarget, operator_namespace: &str) -> Vec<LeaseKey> {
     std::iter::once(own).chain(nodes).collect()
 }
 
-/// A run that published that it is queued: its ticket.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Ticket {
-    created: Timestamp,
-    run: RunReference,
-    lease: String,
-}
+/// Who waits for a Lease: the first, and how many.
+type Waiting = (RunReference, usize);
 
-/// The tickets that were drawn before `run` was made, the oldest first.
-fn tickets(runs: &[Arc<BenchmarkRun>], run: &ValidatedRun) -> Vec<Ticket> {
-    let queued = runs.iter().filter(|other| other.uid().as_deref() != Some(&run.holder.uid));
-    let mut tickets: Vec<Ticket> = queued
-        .filter_map(|other| {
-            Some(Ticket {
-                created: other.metadata.creation_timestamp.as_ref()?.0,
-                run: RunReference { namespace: other.namespace()?, name: other.name_any() },
-                lease: other.status.as_ref()?.queue.as_ref()?.lease.clone(),
-            })
-        })
-        .filter(|ticket| (ticket.created, &ticket.run) < (run.created, &run.holder.reference()))
-        .collect();
-    tickets.sort_by(|a, b| (a.created, &a.run).cmp(&(b.created, &b.run)));
+/// The Leases for which runs wait that were made before `run`: each such run drew a ticket
+/// when it published that it is queued. One that is being deleted takes no turn any more.
+fn tickets(runs: &[Arc<BenchmarkRun>], run: &ValidatedRun) -> BTreeMap<String, Waiting> {
+    let of = |other: &Arc<BenchmarkRun>| {
+        let reference = RunReference { namespace: other.namespace()?, name: other.name_any() };
+        let created = other.metadata.creation_timestamp.as_ref()?.0;
+        let queue = other.status.as_ref()?.queue.as_ref()?;
+        let leases: BTreeSet<String> = queue.lacks.iter().chain([&queue.lease]).cloned().collect();
+        Some(((created, reference), leases))
+    };
+    let others = runs.iter().filter(|other| {
+        other.uid().as_deref() != Some(&run.holder.uid) && other.metadata.deletion_timestamp.is_none()
+    });
+    let own = (run.created, run.holder.reference());
+    let mut drawn: Vec<_> = others.filter_map(of).filter(|(place, _)| *place < own).collect();
+    drawn.sort();
+    let mut tickets: BTreeMap<String, Waiting> = BTreeMap::new();
+    for ((_, reference), leases) in drawn {
+        for lease in leases {
+            tickets.entry(lease).or_insert_with(|| (reference.clone(), 0)).1 += 1;
+        }
+    }
     tickets
 }
 
@@ -98,9 +107,9 @@ pub struct Looked {
     pub turn: Turn,
     /// The Leases to take when it is nobody's, in a fixed order.
     pub missing: Vec<LeaseKey>,
-    /// The nodes for the clients; empty where the scheduler is to find one, since none is there yet.
+    /// The nodes for the clients; empty where the scheduler is to find some, since there are too few yet.
     pub client_nodes: Vec<String>,
-    /// Why there is no node for the clients.
+    /// Why there are too few nodes for the clients.
     pub no_node: Option<String>,
     /// What a node for the clients must have that is still to be made.
     pub wanted: Vec<NodeSelectorTerm>,
@@ -111,7 +120,7 @@ pub struct Looked {
 struct Holders<'a> {
     run: &'a ValidatedRun,
     by_key: BTreeMap<String, &'a Arc<Lease>>,
-    tickets: Vec<Ticket>,
+    tickets: BTreeMap<String, Waiting>,
     uses: Uses,
     servers: Servers<'a>,
     seen: &'a Seen<'a>,
@@ -121,7 +130,7 @@ impl Holders<'_> {
     fn holder(&self, key: &LeaseKey) -> Option<Holder> {
         let lease = self.by_key.get(&key.to_string())?;
         let stranger =
-            || Holder { namespace: key.namespace.clone(), name: "(not a run)".into(), uid: String::new() };
+            || Holder { namespace: key.namespace.clone(), name: NO_RUN.into(), uid: String::new() };
         Some(holder_of(lease).unwrap_or_else(stranger))
     }
 
@@ -132,23 +141,34 @@ impl Holders<'_> {
     }
 
     /// What keeps this run off the Lease: who holds it, who was there first, or whose
-    /// clients are on the node.
+    /// clients are on the node or wait for it.
     fn kept_by(&self, key: &LeaseKey) -> Option<RunReference> {
         if self.own(key) {
             return None;
         }
-        let first = || self.tickets.iter().find(|ticket| ticket.lease == key.to_string());
+        let first = || self.tickets.get(&key.to_string()).map(|(first, _)| first.clone());
         let beside = || self.uses.clients.get(key.node()?).cloned();
-        self.holder(key)
-            .map(|holder| holder.reference())
-            .or_else(|| first().map(|ticket| ticket.run.clone()))
-            .or_else(beside)
+        let awaited = || {
+            // Hardly ever: a look for each of many nodes would be dear.
+            let name = key.node().filter(|_| !self.uses.waiting.is_empty())?;
+            let node = self.seen.nodes.iter().find(|node| node.metadata.name.as_deref() == Some(name))?;
+            self.uses.awaited_by(node).cloned()
+        };
+        self.holder(key).map(|holder| holder.reference()).or_else(first).or_else(beside).or_else(awaited)
     }
 
-    fn busy(&self, key: &LeaseKey, holder: RunReference) -> QueueStatus {
+    /// That this run waits for `key`, which `holder` has, and for all of `needs` that it does not hold.
+    fn busy<'a>(
+        &self,
+        key: &LeaseKey,
+        holder: RunReference,
+        needs: impl Iterator<Item = &'a LeaseKey>,
+    ) -> QueueStatus {
         let lease = key.to_string();
-        let ahead = self.tickets.iter().filter(|ticket| ticket.lease == lease).count();
-        QueueStatus { position: i32::try_from(ahead).unwrap_or(i32::MAX).saturating_add(1), lease, holder }
+        let ahead = self.tickets.get(&lease).map_or(0, |(_, waiting)| *waiting);
+        let position = i32::try_from(ahead).unwrap_or(i32::MAX).saturating_add(1);
+        let lacks: BTreeSet<String> = needs.filter(|key| !self.own(key)).map(ToString::to_string).collect();
+        QueueStatus { position, lease, holder, lacks: lacks.into_iter().collect() }
     }
 
     fn node(&self, name: &str) -> LeaseKey {
@@ -162,30 +182,43 @@ struct Choice {
     nodes: Vec<String>,
     /// Of these the ones held already.
     own: Vec<String>,
-    /// Who keeps this run off a node that would do, where there are too few.
+    /// How many must be held before a client starts.
+    least: usize,
+    /// Who keeps this run off a node that would do, where too few are free.
     kept: Option<(RunReference, LeaseKey)>,
-    /// Why no node will do, whoever has it.
-    none: Option<String>,
+    /// As many nodes as are needed, those first that are free or held.
+    needs: Vec<LeaseKey>,
+    /// Why there are too few nodes, whoever has them: the scheduler, or who makes nodes, is
+    /// to find the others.
+    too_few: Option<String>,
 }
 
 impl Choice {
     /// `setbacks` is how often the clients could not start: each time other nodes come first.
     fn of(held: &Holders<'_>, setbacks: usize) -> Self {
         let mut fit = candidates(held.run, held.seen.nodes, &held.uses, &held.servers);
-        let (least, most) = wanted(held.run);
-        if fit.len() < least {
-            // The scheduler, or who makes nodes, is to find one.
-            let none = Some(none_fits(held.run, held.seen.nodes, &held.uses, &held.servers));
-            return Self { nodes: Vec::new(), own: Vec::new(), kept: None, none };
-        }
+        let (needed, most) = wanted(held.run);
+        let too_few =
+            (fit.len() < needed).then(|| none_fits(held.run, held.seen.nodes, &held.uses, &held.servers));
+        // Of too few all are held: pods that may go to any node would go to one that another
+        // run uses between two of its phases.
+        let least = needed.min(fit.len());
         let turned = setbacks % fit.len().max(1);
         fit.rotate_left(turned);
         fit.sort_by_key(|node| !held.own(&held.node(node)));
-        let kept = fit.iter().map(|node| held.node(node)).find_map(|key| Some((held.kept_by(&key)?, key)));
-        let free = fit.into_iter().filter(|node| held.kept_by(&held.node(node)).is_none());
-        let nodes: Vec<String> = free.take(most).collect();
+        let free = fit.iter().filter(|node| held.kept_by(&held.node(node)).is_none());
+        let nodes: Vec<String> = free.take(most).cloned().collect();
         let own = nodes.iter().filter(|node| held.own(&held.node(node))).cloned().collect();
-        Self { kept: kept.filter(|_| nodes.len() < least), nodes, own, none: None }
+        let busy = || fit.iter().filter(|node| !nodes.contains(node)).map(|node| held.node(node));
+        let kept = (nodes.len() < least).then(|| busy().find_map(|key| Some((held.kept_by(&key)?, key))));
+        let needs = nodes.iter().map(|node| held.node(node)).chain(busy()).take(least).collect();
+        Self { kept: kept.flatten(), needs, nodes, own, least, too_few }
+    }
+
+    /// The nodes that the clients are bound to, of those `chosen`: of too few none, since the
+    /// others are still to come.
+    fn bound(&self, chosen: &[String]) -> Vec<String> {
+        if self.too_few.is_some() { Vec::new() } else { chosen.to_vec() }
     }
 }
 
@@ -212,21 +245,23 @@ pub fn look(run: &ValidatedRun, target: &ReadyTarget, seen: &Seen<'_>, setbacks:
         turn,
         missing,
         client_nodes,
-        no_node: choice.none.clone(),
+        no_node: choice.too_few.clone(),
         wanted: terms(run, &held.servers),
         unplaceable: unplaceable.clone(),
     };
     if seen.leases.iter().filter(of_run).any(|lease| given_back(lease)) {
         return looked(Turn::Returning, Vec::new(), Vec::new());
     }
-    let clients_held = choice.own.len() >= wanted(run).0 || choice.none.is_some();
-    if clients_held && fixed.iter().all(|key| held.own(key)) {
-        return looked(Turn::Held, Vec::new(), choice.own.clone());
+    if choice.own.len() >= choice.least && fixed.iter().all(|key| held.own(key)) {
+        return looked(Turn::Held, Vec::new(), choice.bound(&choice.own));
     }
-    let kept = fixed.iter().find_map(|key| Some((held.kept_by(key)?, key.clone())));
-    if let Some((by, key)) = kept.or_else(|| choice.kept.clone()) {
+    let target_kept = fixed.iter().find_map(|key| Some((held.kept_by(key)?, key.clone())));
+    // Until the target is free its nodes are left to others; from then on all wait for this run.
+    let nodes: &[LeaseKey] = if target_kept.is_some() { &[] } else { &choice.needs };
+    if let Some((by, key)) = target_kept.or_else(|| choice.kept.clone()) {
         let holds = seen.leases.iter().any(|lease| of_run(&lease));
-        return looked(Turn::Busy { queue: held.busy(&key, by), holds }, Vec::new(), Vec::new());
+        let queue = held.busy(&key, by, fixed.iter().chain(nodes));
+        return looked(Turn::Busy { queue, holds }, Vec::new(), Vec::new());
     }
     let nodes = choice.nodes.iter().map(|node| held.node(node));
     let mut missing: Vec<LeaseKey> =
@@ -234,7 +269,7 @@ pub fn look(run: &ValidatedRun, target: &ReadyTarget, seen: &Seen<'_>, setbacks:
     // In one order for all, so that two runs never wait for each other; a shared node once.
     missing.sort();
     missing.dedup();
-    looked(Turn::Free, missing, choice.nodes.clone())
+    looked(Turn::Free, missing, choice.bound(&choice.nodes))
 }
 
 #[cfg(test)]

@@ -24,6 +24,8 @@ use dragstrip_results::{
     verdict::placed::broken,
 };
 use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::{Event, Pod};
+use std::sync::Arc;
 
 /// What a quota on limits asks for: of all containers only the clients' have none by default.
 const CLIENT_LIMITS: &str =
@@ -34,7 +36,7 @@ fn not_told(state: &RunnerState) -> bool {
     matches!(state.stage, Preflight | Loading | WarmingUp | AtStartLine)
 }
 
-/// What is still there of a lost attempt. Its load is over at the latest when
+/// What is still there of an attempt that is over or lost. Its load is over at the latest when
 /// its runners' watchdogs, counted from the start line, have ended it.
 fn remains(run: &ValidatedRun, attempt: &Attempt, fetched: &Fetched) -> Remains {
     let start = fetched.kept.get(&attempt.name).and_then(|kept| kept.start);
@@ -50,7 +52,7 @@ fn remains(run: &ValidatedRun, attempt: &Attempt, fetched: &Fetched) -> Remains 
         silent_from: fetched
             .pods_of(&attempt.name)
             .map(silent)
-            .try_fold(Timestamp::MIN, |latest, from| from.map(|from| latest.max(from))),
+            .try_fold(fetched.unseen_until, |latest, from| from.map(|from| latest.max(from))),
     }
 }
 
@@ -68,12 +70,39 @@ fn stored(
     }
 }
 
-fn attempt_state(run: &ValidatedRun, attempt: &Attempt, fetched: &Fetched) -> AttemptState {
+/// Whether the load of `attempt` was ordered by what `old` tells: its Job may be gone.
+pub fn was_ordered(old: &BenchmarkRunStatus, attempt: &Attempt) -> bool {
+    old.ordered.as_ref().is_some_and(|ordered| ordered.job == attempt.name)
+}
+
+/// `attempt` without a Job.
+fn without_job(
+    run: &ValidatedRun,
+    attempt: &Attempt,
+    old: &BenchmarkRunStatus,
+    fetched: &Fetched,
+) -> AttemptState {
+    // What may have loaded the server is never measured again in silence.
+    if was_ordered(old, attempt) {
+        return AttemptState::Ended;
+    }
+    match remains(run, attempt, fetched).silent_from {
+        Some(from) if from == Timestamp::MIN => AttemptState::Absent,
+        silent_from => AttemptState::Left { silent_from },
+    }
+}
+
+fn attempt_state(
+    run: &ValidatedRun,
+    attempt: &Attempt,
+    old: &BenchmarkRunStatus,
+    fetched: &Fetched,
+) -> AttemptState {
     if let Some(kept) = fetched.kept.get(&attempt.name) {
         return stored(run, attempt, fetched, kept.failure.as_ref());
     }
     let Some(job) = fetched.jobs.get(&attempt.name) else {
-        return AttemptState::Absent;
+        return without_job(run, attempt, old, fetched);
     };
     if fetched.ended(attempt) {
         return AttemptState::Ended;
@@ -93,7 +122,32 @@ fn attempt_state(run: &ValidatedRun, attempt: &Attempt, fetched: &Fetched) -> At
         let since = at_line().filter_map(pods::ready_since).max().unwrap_or(made);
         return AttemptState::AtStartLine { since };
     }
-    AttemptState::Starting { trouble: trouble(attempt, fetched), since: made }
+    AttemptState::Starting { trouble: trouble(attempt, fetched), since: since(attempt, fetched, made) }
+}
+
+/// Since when the clients of `attempt`, whose Job was `made` then, are held up: a node may have
+/// come late, and what went well until then is no trouble.
+fn since(attempt: &Attempt, fetched: &Fetched, made: Timestamp) -> Timestamp {
+    let pods = || fetched.pods_of(&attempt.name);
+    let first = |event: &Event| {
+        let (first, only) = (event.first_timestamp.as_ref(), event.event_time.as_ref());
+        first.map(|time| time.0).or(only.map(|time| time.0))
+    };
+    let warned = |pod| {
+        let telling = fetched
+            .warnings
+            .iter()
+            .filter(move |event| warnings::trouble(pod, &[Arc::clone(event)]).is_some());
+        telling.filter_map(|event| first(event)).min()
+    };
+    pods().filter_map(scheduled).chain(pods().filter_map(warned).min()).fold(made, Timestamp::max)
+}
+
+/// When `pod` got its node.
+fn scheduled(pod: &Pod) -> Option<Timestamp> {
+    let mut conditions = pod.status.as_ref()?.conditions.iter().flatten();
+    let scheduled = conditions.find(|one| one.type_ == "PodScheduled" && one.status == "True")?;
+    Some(scheduled.last_transition_time.as_ref()?.0)
 }
 
 /// What holds the clients of `attempt` up: what a pod's own status says, what events
@@ -149,6 +203,15 @@ fn server_changed(run: &ValidatedRun, fetched: &Fetched) -> Option<String> {
     })
 }
 
+/// The name of a measurement, stored or under way, that is of another spec than `run` has now.
+fn spec_changed(run: &ValidatedRun, fetched: &Fetched) -> Option<String> {
+    let stored = fetched.kept.iter().map(|(name, kept)| (name, kept.spec_hash.as_deref()));
+    let loading = fetched.jobs.iter().filter(|(_, job)| start_line(&job.metadata).is_some());
+    let loading = loading.map(|(name, job)| (name, annotation(&job.metadata, labels::SPEC_HASH)));
+    let other = |hash: Option<&str>| hash.is_some_and(|hash| hash != run.spec_hash);
+    stored.chain(loading).find(|(_, hash)| other(*hash)).map(|(name, _)| name.clone())
+}
+
 /// The measured attempt whose servers' memory is to be read once more, and when: that
 /// follows from what is stored alone. Of external servers their clients read it.
 fn settling(run: &ValidatedRun, fetched: &Fetched) -> Option<(usize, Timestamp)> {
@@ -174,8 +237,10 @@ pub fn view(run: &ValidatedRun, old: &BenchmarkRunStatus, fetched: &Fetched, now
         asked_of: fetched.asked_of.clone(),
         misplaced: broken(&fetched.placed, &run.spec.requirements),
         target_gone: fetched.target_gone.clone(),
+        spec_changed: spec_changed(run, fetched),
+        ended: old.failure.clone(),
         damaged: fetched.damaged.clone(),
-        attempts: run.attempts.iter().map(|attempt| attempt_state(run, attempt, fetched)).collect(),
+        attempts: run.attempts.iter().map(|attempt| attempt_state(run, attempt, old, fetched)).collect(),
     }
 }
 
@@ -183,34 +248,17 @@ pub fn view(run: &ValidatedRun, old: &BenchmarkRunStatus, fetched: &Fetched, now
 mod tests {
     use super::*;
     use crate::run::{
-        fixtures::{lost, run},
+        fixtures::{lost, nothing, run},
         identity::Identity,
         validate::validate,
     };
-    use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
-    use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+    use dragstrip_crds::run::OrderStatus;
+    use k8s_openapi::api::batch::v1::Job;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
     use serde_json::{Value, json};
-    use std::{collections::BTreeMap, sync::Arc};
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(1_800_000_000 + second).unwrap()
-    }
-
-    fn nothing() -> Fetched {
-        Fetched {
-            target: TargetState::NotConsulted,
-            turn: None,
-            holds: false,
-            jobs: BTreeMap::new(),
-            pods: Vec::new(),
-            runners: BTreeMap::new(),
-            warnings: Vec::new(),
-            kept: BTreeMap::new(),
-            damaged: Vec::new(),
-            target_gone: None,
-            placed: Vec::new(),
-            asked_of: Vec::new(),
-        }
     }
 
     fn two_clients() -> ValidatedRun {
@@ -272,7 +320,7 @@ mod tests {
             pods: shared(pods),
             ..nothing()
         };
-        attempt_state(&run, &run.attempts[0], &fetched)
+        attempt_state(&run, &run.attempts[0], &BenchmarkRunStatus::default(), &fetched)
     }
 
     #[test]
@@ -331,7 +379,11 @@ mod tests {
                 ..nothing()
             };
             let expected = AttemptState::Ordered { start: at(0), untold };
-            assert_eq!(attempt_state(&run, &run.attempts[0], &fetched), expected, "{stage:?}");
+            assert_eq!(
+                attempt_state(&run, &run.attempts[0], &BenchmarkRunStatus::default(), &fetched),
+                expected,
+                "{stage:?}"
+            );
         }
     }
 
@@ -348,11 +400,70 @@ mod tests {
             ..nothing()
         };
         let AttemptState::Starting { trouble: Some(trouble), .. } =
-            attempt_state(&run, &run.attempts[0], &fetched)
+            attempt_state(&run, &run.attempts[0], &BenchmarkRunStatus::default(), &fetched)
         else {
             panic!("the missing Secret was not told");
         };
         assert!(trouble.message.contains("secret not found"), "{}", trouble.message);
+    }
+
+    #[test]
+    fn patience_counts_from_the_first_sign_of_trouble_and_not_from_a_wait_for_a_node() {
+        let run = two_clients();
+        let since = |warned: Option<i64>| {
+            let status = json!({"phase": "Pending", "conditions": [
+                {"type": "PodScheduled", "status": "True", "lastTransitionTime": at(90).to_string()}
+            ]});
+            let warning = |first: i64| {
+                let event = json!({
+                    "metadata": {}, "involvedObject": {"uid": "a"}, "reason": "FailedMount", "message": "no answer",
+                    "firstTimestamp": at(first).to_string(), "lastTimestamp": at(first + 30).to_string()
+                });
+                Arc::new(serde_json::from_value(event).unwrap())
+            };
+            let made = job(json!({"creationTimestamp": at(0).to_string()}), json!({"active": 2}));
+            let fetched = Fetched {
+                jobs: [("sprint-read-1".to_owned(), Arc::new(made))].into(),
+                pods: shared(vec![pod("a", json!({}), status)]),
+                warnings: warned.into_iter().map(warning).collect(),
+                ..nothing()
+            };
+            match attempt_state(&run, &run.attempts[0], &BenchmarkRunStatus::default(), &fetched) {
+                AttemptState::Starting { since, .. } => since,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(since(None), at(90), "its node came late");
+        assert_eq!(since(Some(95)), at(95), "one failed mount would end its turn at once");
+        assert_eq!(since(Some(240)), at(240), "a large image came first");
+    }
+
+    #[test]
+    fn what_is_measured_by_another_spec_is_found() {
+        let run = two_clients();
+        let of = |stored: Option<&str>, ordered: Option<&str>| {
+            let kept = Kept { spec_hash: stored.map(str::to_owned), ..Kept::default() };
+            let mut job = super::tests::ordered();
+            let hash = ordered.map(|hash| (labels::SPEC_HASH.to_owned(), hash.to_owned()));
+            job.metadata.annotations.as_mut().unwrap().extend(hash);
+            let fetched = Fetched {
+                kept: [("sprint-write-1".to_owned(), kept)].into(),
+                jobs: [("sprint-read-1".to_owned(), Arc::new(job))].into(),
+                ..nothing()
+            };
+            spec_changed(&run, &fetched)
+        };
+        let own = Some(run.spec_hash.as_str());
+        assert_eq!(of(own, own), None);
+        assert_eq!(of(None, None), None, "a former version told nothing");
+        assert_eq!(of(Some("other"), own).as_deref(), Some("sprint-write-1"));
+        assert_eq!(of(own, Some("other")).as_deref(), Some("sprint-read-1"));
+    }
+
+    #[test]
+    fn the_digest_of_a_spec_outlives_an_upgrade_in_mid_run() {
+        // Another digest ends every run under way: leave new fields out of JSON where they are not set.
+        assert_eq!(two_clients().spec_hash, "a87aa913a307");
     }
 
     #[test]
@@ -369,7 +480,7 @@ mod tests {
                 warnings: vec![Arc::new(event.unwrap())],
                 ..nothing()
             };
-            match attempt_state(&run, &run.attempts[0], &fetched) {
+            match attempt_state(&run, &run.attempts[0], &BenchmarkRunStatus::default(), &fetched) {
                 AttemptState::Starting { trouble: Some(trouble), .. } => trouble.message,
                 other => panic!("the refusal was not told: {other:?}"),
             }
@@ -394,7 +505,7 @@ mod tests {
             kept: [(attempt.name.clone(), kept)].into(),
             ..nothing()
         };
-        match attempt_state(&run, attempt, &fetched) {
+        match attempt_state(&run, attempt, &BenchmarkRunStatus::default(), &fetched) {
             AttemptState::Lost { remains, .. } => remains,
             other => panic!("not lost: {other:?}"),
         }
@@ -421,6 +532,36 @@ mod tests {
         assert_eq!(state(job(own, json!({})), vec![]), starting());
         let going = job(json!({"deletionTimestamp": at(0).to_string()}), json!({}));
         assert_eq!(state(going, vec![]), AttemptState::Leaving);
+    }
+
+    #[test]
+    fn a_job_that_is_gone_is_lost_after_its_order_and_its_pods_are_awaited_before() {
+        let run = two_clients();
+        let gone = |pods: Vec<Pod>, ordered: Option<&str>| {
+            let ordered = ordered.map(|job| OrderStatus { job: job.to_owned(), start_at: Time(at(0)) });
+            let old = BenchmarkRunStatus { ordered, ..BenchmarkRunStatus::default() };
+            let fetched = Fetched { pods: shared(pods), ..nothing() };
+            attempt_state(&run, &run.attempts[0], &old, &fetched)
+        };
+        assert_eq!(
+            gone(vec![], Some("sprint-read-1")),
+            AttemptState::Ended,
+            "it would be measured again in silence"
+        );
+        assert_eq!(
+            gone(vec![], Some("sprint-write-1")),
+            AttemptState::Absent,
+            "that was another measurement"
+        );
+        assert_eq!(gone(vec![], None), AttemptState::Absent);
+        assert_eq!(gone(vec![of_phase("a", "Failed")], None), AttemptState::Absent, "it has ended");
+        let writes = gone(vec![of_phase("a", "Running")], None);
+        assert_eq!(writes, AttemptState::Left { silent_from: None }, "it may still write keys");
+        let bound = json!({
+            "deletionTimestamp": at(0).to_string(), "annotations": {labels::LOAD_BOUND: "75"}
+        });
+        let cut_off = gone(vec![pod("a", bound, json!({"phase": "Running"}))], None);
+        assert_eq!(cut_off, AttemptState::Left { silent_from: Some(at(75)) });
     }
 
     fn changed(kept: Vec<Kept>) -> Option<String> {

@@ -6,26 +6,29 @@ use super::{
     expand::{self, Plan, PlannedCell, spec_of},
     known::Known,
 };
-use crate::{context::Context, labels::SUITE_MANAGER};
+use crate::{
+    context::Context,
+    labels::{GIVEN_SPEC, SUITE_MANAGER},
+};
 use dragstrip_crds::{BenchmarkRun, BenchmarkSuite};
 use futures::future::try_join_all;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
     Api, ResourceExt,
     api::{Patch, PatchParams, PostParams},
-    core::NamespaceResourceScope,
+    core::{NamespaceResourceScope, Status},
 };
 use serde::{Serialize, de::DeserializeOwned};
 use std::{fmt::Debug, time::Instant};
 
-/// A step that failed.
+/// A step that failed. What keeps an object from being made is told in the suite's status.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A run's spec could not be made.
     #[error("failed to make the spec of a run")]
     Expand(#[from] expand::Invalid),
     /// An object could not be made.
-    #[error("failed to make {kind} {name}")]
+    #[error("{kind} {name} cannot be made")]
     Create {
         /// Its kind.
         kind: String,
@@ -34,55 +37,88 @@ pub enum Error {
         /// What the apiserver said.
         source: kube::Error,
     },
-    /// A run could not be told to stop.
-    #[error("failed to cancel {1}")]
+    /// An object of that name is there, which is not the suite's.
+    #[error("{0} {1} is there already and is not this suite's: delete it, or give the suite another name")]
+    Strange(String, String),
+    /// An object of that name is there, which is being removed.
+    #[error("{0} {1} is still being removed: it is made anew when it is gone")]
+    Leaving(String, String),
+    /// A run is there of what the suite was before somebody changed it.
+    #[error(
+        "{0} {1} was made from another spec of this suite, and its numbers do not count: delete it, or give the suite another name"
+    )]
+    OtherSpec(String, String),
+    /// A run is there that this version cannot read.
+    #[error(
+        "this version of the operator cannot read BenchmarkRun {name}, which is left alone: {why}: when it is deleted it is made anew"
+    )]
+    Unreadable {
+        /// Its name.
+        name: String,
+        /// Why.
+        why: String,
+    },
+    /// A run or round could not be told to stop.
+    #[error("{1} cannot be told to stop")]
     Cancel(#[source] kube::Error, String),
 }
 
-/// An object of that name, which is not the suite's.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct InTheWay {
-    /// What is there, and the remedy.
-    pub message: String,
+/// Whether `there`, of this `kind`, is the suite's own, as `given` would be made; nothing else
+/// is ever touched.
+fn is_same(
+    kind: &str,
+    there: &impl ResourceExt,
+    suite_uid: &str,
+    given: Option<&String>,
+) -> Result<(), Error> {
+    let (kind, name) = (kind.to_owned(), there.name_any());
+    if there.meta().deletion_timestamp.is_some() {
+        return Err(Error::Leaving(kind, name));
+    }
+    if !is_own(there, suite_uid) {
+        return Err(Error::Strange(kind, name));
+    }
+    match (there.annotations().get(GIVEN_SPEC), given) {
+        (Some(there), Some(given)) if there != given => Err(Error::OtherSpec(kind, name)),
+        _ => Ok(()),
+    }
 }
 
-/// Makes `object`, unless it is there and the suite's own already.
-pub async fn create<K>(ctx: &Context, suite_uid: &str, object: &K) -> Result<Option<InTheWay>, Error>
+/// Whether an object like `object` is there; what is there and not the suite's is an error.
+pub async fn is_there<K>(ctx: &Context, suite_uid: &str, object: &K) -> Result<bool, Error>
 where
-    K: kube::Resource<Scope = NamespaceResourceScope, DynamicType = ()>
-        + Clone
-        + Debug
-        + Serialize
-        + DeserializeOwned,
+    K: Made,
 {
     let api: Api<K> = Api::namespaced(ctx.client.clone(), &object.namespace().unwrap_or_default());
     let (kind, name) = (K::kind(&()).into_owned(), object.name_any());
     let failed = |source| Error::Create { kind: kind.clone(), name: name.clone(), source };
-    match api
-        .create(
-            &PostParams { field_manager: Some(SUITE_MANAGER.to_owned()), ..PostParams::default() },
-            object,
-        )
-        .await
-    {
-        Ok(_) => return Ok(None),
-        Err(kube::Error::Api(status)) if status.is_already_exists() => {}
-        Err(error) => return Err(failed(error)),
+    let Some(there) = api.get_metadata_opt(&name).await.map_err(failed)? else { return Ok(false) };
+    is_same(&kind, &there, suite_uid, object.annotations().get(GIVEN_SPEC)).map(|()| true)
+}
+
+/// What a suite makes.
+pub trait Made:
+    kube::Resource<Scope = NamespaceResourceScope, DynamicType = ()>
+    + Clone
+    + Debug
+    + Serialize
+    + DeserializeOwned
+{
+}
+impl Made for BenchmarkRun {}
+impl Made for BenchmarkSuite {}
+impl Made for ConfigMap {}
+
+/// Makes `object`, unless it is there and the suite's own already.
+pub async fn create<K: Made>(ctx: &Context, suite_uid: &str, object: &K) -> Result<(), Error> {
+    let api: Api<K> = Api::namespaced(ctx.client.clone(), &object.namespace().unwrap_or_default());
+    let parameters = PostParams { field_manager: Some(SUITE_MANAGER.to_owned()), ..PostParams::default() };
+    let Err(refused) = api.create(&parameters, object).await else { return Ok(()) };
+    let exists = matches!(&refused, kube::Error::Api(status) if status.is_already_exists());
+    if exists && is_there(ctx, suite_uid, object).await? {
+        return Ok(());
     }
-    let Some(there) = api.get_metadata_opt(&name).await.map_err(failed)? else {
-        return Ok(Some(InTheWay { message: format!("{kind} {name} of an earlier suite was just removed") }));
-    };
-    if is_own(&there, suite_uid) && there.metadata.deletion_timestamp.is_none() {
-        return Ok(None);
-    }
-    let message = if there.metadata.deletion_timestamp.is_some() {
-        format!("{kind} {name} of an earlier suite is still being removed")
-    } else {
-        format!(
-            "{kind} {name} is there already and is not this suite's: delete it, or give the suite another name"
-        )
-    };
-    Ok(Some(InTheWay { message }))
+    Err(Error::Create { kind: K::kind(&()).into_owned(), name: object.name_any(), source: refused })
 }
 
 /// Makes the runs at these places of the order, until something is in the way.
@@ -92,41 +128,40 @@ pub async fn make(
     plan: &Plan,
     places: &[usize],
     known: &mut Known,
-) -> Result<Option<InTheWay>, Error> {
+) -> Result<(), Error> {
     let uid = suite.uid().unwrap_or_default();
     for (cell, repetition) in places.iter().map(|place| plan.order[*place]) {
         let cell = &plan.cells[cell];
-        let run = build::child(suite, plan, (cell, repetition), spec_of(suite, cell)?);
-        if let Some(in_the_way) = create(ctx, &uid, &run).await? {
-            return Ok(Some(in_the_way));
+        let name = plan.name(cell, repetition);
+        if let Some(why) = known.unreadable.get(&name) {
+            return Err(Error::Unreadable { name, why: why.clone() });
         }
-        known.made.insert(run.name_any(), Some(Instant::now()));
+        let run = build::child(suite, plan, (cell, repetition), spec_of(suite, cell)?);
+        create(ctx, &uid, &run).await?;
         let (suite, namespace) = (suite.name_any(), suite.namespace());
-        tracing::info!(
-            suite,
-            namespace,
-            run = run.name_any(),
-            cell = cell.words,
-            repetition,
-            "run of a suite made"
-        );
+        tracing::info!(suite, namespace, run = name, cell = cell.words, repetition, "run of a suite made");
+        known.made.insert(name, Some(Instant::now()));
     }
-    Ok(None)
+    Ok(())
 }
 
 /// Tells an object called `name` to stop; one that is gone needs no telling.
-pub async fn cancel<K>(ctx: &Context, namespace: &str, name: &str) -> Result<(), Error>
-where
-    K: kube::Resource<Scope = NamespaceResourceScope, DynamicType = ()> + Clone + Debug + DeserializeOwned,
-{
+pub async fn cancel<K: Made>(ctx: &Context, namespace: &str, name: &str) -> Result<(), Error> {
     let api: Api<K> = Api::namespaced(ctx.client.clone(), namespace);
     let body = Patch::Merge(serde_json::json!({"spec": {"cancel": true}}));
     let parameters = PatchParams { field_manager: Some(SUITE_MANAGER.to_owned()), ..PatchParams::default() };
-    match api.patch(name, &parameters, &body).await {
+    // An answer that this version cannot read would be no failure.
+    match api.patch_metadata(name, &parameters, &body).await {
         Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
         Err(error) => Err(Error::Cancel(error, name.to_owned())),
         Ok(_) => Ok(()),
     }
+}
+
+/// Whether the apiserver will never take an object, whatever time passes: a rule or policy is
+/// against it. A quota is not, nor a right that the operator lacks.
+fn is_final(status: &Status) -> bool {
+    status.code == 422 || status.is_forbidden() && status.message.contains("ValidatingAdmissionPolicy")
 }
 
 /// Questions to the apiserver under way at the same time.
@@ -142,7 +177,7 @@ async fn judge_one(
     let run = build::child(suite, plan, (cell, 1), spec_of(suite, cell)?);
     let dry = PostParams { dry_run: true, field_manager: Some(SUITE_MANAGER.to_owned()) };
     match api.create(&dry, &run).await {
-        Err(kube::Error::Api(status)) if status.code == 422 || status.is_forbidden() => {
+        Err(kube::Error::Api(status)) if is_final(&status) => {
             Ok(Some(format!("the run of {} is refused: {}", cell.words, status.message)))
         }
         // Whose it is, is looked at when it is made.
@@ -170,12 +205,48 @@ pub async fn judge(ctx: &Context, suite: &BenchmarkSuite, plan: &Plan) -> Result
     Ok(first.map(|first| if more == 0 { first } else { format!("{first}; and {more} more combinations") }))
 }
 
-/// Stores these ConfigMaps, until something is in the way.
-pub async fn store(ctx: &Context, suite_uid: &str, maps: &[ConfigMap]) -> Result<Option<InTheWay>, Error> {
-    for map in maps {
-        if let Some(in_the_way) = create(ctx, suite_uid, map).await? {
-            return Ok(Some(in_the_way));
-        }
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::suite::build::report_name;
+    use serde_json::{Value, json};
+
+    #[test]
+    fn only_rules_and_policies_refuse_a_suite_for_good() {
+        let status = |code: u16, reason: &str, message: &str| {
+            *Status::failure(message, reason).with_code(code).boxed()
+        };
+        let quota = "benchmarkruns.dragstrip.dev \"s-1\" is forbidden: exceeded quota: few";
+        assert!(!is_final(&status(403, "Forbidden", quota)), "others' runs end, and then there is room");
+        let policy = "benchmarkruns.dragstrip.dev \"s-1\" is forbidden: ValidatingAdmissionPolicy 'p' with \
+                      binding 'b' denied request: no";
+        assert!(is_final(&status(403, "Forbidden", policy)));
+        assert!(is_final(&status(422, "Invalid", "spec.timeout: Invalid value")));
+        assert!(!is_final(&status(500, "InternalError", "etcd is away")));
     }
-    Ok(None)
+
+    #[test]
+    fn what_is_there_is_told_with_the_remedy_and_whose_it_is() {
+        let own = json!([{"apiVersion": "v1", "kind": "BenchmarkSuite", "name": "s", "uid": "uid", "controller": true}]);
+        let told = |metadata: Value| {
+            let mut map: ConfigMap = serde_json::from_value(json!({"metadata": metadata})).unwrap();
+            map.metadata.name = Some(report_name("s"));
+            let given = Some("given".to_owned());
+            is_same("ConfigMap", &map, "uid", given.as_ref()).err().map(|error| error.to_string())
+        };
+        let with = |given: &str| json!({"ownerReferences": own, "annotations": {(GIVEN_SPEC): given}});
+        assert_eq!(told(json!({"ownerReferences": own})), None, "an earlier version made it");
+        assert_eq!(told(with("given")), None);
+        let says = |metadata: Value, words: &str| {
+            let told = told(metadata).unwrap_or_default();
+            assert!(told.contains("ConfigMap s-report") && told.contains(words), "{words:?}: {told}");
+        };
+        says(with("other"), "made from another spec of this suite");
+        says(json!({}), "is not this suite's: delete it");
+        says(json!({"deletionTimestamp": "2026-01-01T00:00:00Z"}), "still being removed");
+        says(
+            json!({"ownerReferences": own, "deletionTimestamp": "2026-01-01T00:00:00Z"}),
+            "still being removed: it is made anew",
+        );
+    }
 }

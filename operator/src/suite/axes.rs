@@ -3,11 +3,11 @@
 use super::{expand::Problem, paths::Fields};
 use dragstrip_crds::{
     BenchmarkSuiteSpec,
-    suite::{Axis, AxisValue, DECIDED_BY_SUITE, Patch},
+    suite::{Axis, AxisValue, DECIDED_BY_SUITE, Patch, Variant},
 };
 use jsonptr::Pointer;
 use serde_json::Value;
-use std::collections::HashSet;
+use std::{borrow::Cow, collections::HashSet};
 
 /// The longest name of a value.
 const LONGEST_NAME: usize = 40;
@@ -26,13 +26,13 @@ pub fn display_name(value: &AxisValue) -> Option<String> {
 /// A pointer and where it is written.
 struct Written<'a> {
     field: String,
-    path: &'a str,
+    path: Cow<'a, str>,
 }
 
 fn of_patches<'a>(field: &str, patches: &'a [Patch]) -> Vec<Written<'a>> {
     let written = |(index, patch): (usize, &'a Patch)| Written {
         field: format!("{field}.patches[{index}].path"),
-        path: &patch.path,
+        path: Cow::from(&patch.path),
     };
     patches.iter().enumerate().map(written).collect()
 }
@@ -41,7 +41,8 @@ fn of_patches<'a>(field: &str, patches: &'a [Patch]) -> Vec<Written<'a>> {
 fn of_axis(axis: &Axis) -> Vec<Written<'_>> {
     let field = format!("spec.axes[{}]", axis.name);
     let paths = axis.paths.iter().enumerate();
-    let own = paths.map(|(index, path)| Written { field: format!("{field}.paths[{index}]"), path });
+    let own = paths
+        .map(|(index, path)| Written { field: format!("{field}.paths[{index}]"), path: Cow::from(path) });
     let values = axis.values.iter().enumerate();
     let patched = values.flat_map(|(index, value)| {
         let name = display_name(value).unwrap_or_else(|| index.to_string());
@@ -51,8 +52,8 @@ fn of_axis(axis: &Axis) -> Vec<Written<'_>> {
 }
 
 fn check_path(written: &Written<'_>, fields: &Fields) -> Option<Problem> {
-    let (field, path) = (written.field.clone(), written.path.to_owned());
-    let Ok(pointer) = Pointer::parse(written.path) else {
+    let (field, path) = (written.field.clone(), written.path.to_string());
+    let Ok(pointer) = Pointer::parse(&*written.path) else {
         return Some(Problem::Syntax { field, path });
     };
     let Some(first) = pointer.first() else {
@@ -89,41 +90,46 @@ fn check_values(axis: &Axis) -> Vec<Problem> {
     problems
 }
 
-/// Whether one of the pointers leads to the other, or to what is in it.
-fn overlap(one: &str, other: &str) -> bool {
-    let within = |outer: &str, inner: &str| {
-        inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-    };
-    // Each adds an item of its own.
-    !one.ends_with("/-") && !other.ends_with("/-") && (within(one, other) || within(other, one))
+/// Where `variant` says what makes it another one.
+fn of_variant(variant: &Variant) -> Vec<Written<'_>> {
+    let field = format!("spec.variants[{}]", variant.name);
+    let target = variant
+        .target
+        .0
+        .keys()
+        .map(|kind| Written { field: format!("{field}.target"), path: Cow::from(format!("/target/{kind}")) });
+    target.chain(of_patches(&field, &variant.patches)).collect()
+}
+
+/// Whether what is put at `outer` replaces what stands at `inner`.
+fn replaces(outer: &str, inner: &str) -> bool {
+    let within = inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    // One that adds an item replaces none.
+    within && outer.split('/').all(|step| step != "-")
 }
 
 /// What two axes change both, or an axis and a variant.
 fn contested(spec: &BenchmarkSuiteSpec) -> Vec<Problem> {
     let axes: Vec<Vec<Written<'_>>> = spec.axes.iter().map(of_axis).collect();
-    let variants = spec
-        .variants
-        .iter()
-        .flat_map(|one| of_patches(&format!("spec.variants[{}]", one.name), &one.patches));
     let mut problems = Vec::new();
     let mut tell = |first: &Written<'_>, second: &Written<'_>| {
-        let (first, second, path) = (first.field.clone(), second.field.clone(), second.path.to_owned());
+        let (first, second, path) = (first.field.clone(), second.field.clone(), second.path.to_string());
         problems.push(Problem::Contested { first, second, path });
     };
     for (index, axis) in axes.iter().enumerate() {
         let later = || axes[index + 1..].iter().flatten();
         for one in axis {
-            if let Some(other) = later().find(|other| overlap(one.path, other.path)) {
+            let overlaps =
+                |other: &Written<'_>| replaces(&one.path, &other.path) || replaces(&other.path, &one.path);
+            if let Some(other) = later().find(|other| overlaps(other)) {
                 tell(one, other);
             }
         }
     }
-    for variant in variants {
-        // What is in what a variant puts in may well be varied.
-        if let Some(axis) =
-            axes.iter().flatten().find(|axis| axis.path == variant.path && !axis.path.ends_with("/-"))
-        {
-            tell(&variant, axis);
+    for own in spec.variants.iter().flat_map(of_variant) {
+        // What is in what a variant says may well be varied.
+        if let Some(axis) = axes.iter().flatten().find(|axis| replaces(&axis.path, &own.path)) {
+            tell(&own, axis);
         }
     }
     problems

@@ -59,6 +59,7 @@ pub fn child(
     run.labels_mut().insert(labels::CELL.to_owned(), cell.digest.clone());
     run.labels_mut().insert(labels::REPETITION.to_owned(), repetition.to_string());
     run.annotations_mut().insert(labels::CELL_WORDS.to_owned(), cell.words.clone());
+    run.annotations_mut().insert(labels::GIVEN_SPEC.to_owned(), cell.given_spec.clone());
     run
 }
 
@@ -119,25 +120,33 @@ fn fit(text: &str) -> String {
     format!("{}\n\nCut: the JSON report has all.\n", &text[..end])
 }
 
+/// The names of the page, the text and the report itself, which counts as stored when the last is there.
+fn report_names(suite: &BenchmarkSuite) -> [String; 3] {
+    let name = report_name(&suite.name_any());
+    [format!("{name}.html"), format!("{name}.md"), name]
+}
+
+/// The ConfigMaps with which the forms of a report begin, still empty; the report itself is last.
+pub fn report_heads(suite: &BenchmarkSuite) -> [ConfigMap; 3] {
+    report_names(suite).map(|name| ConfigMap { metadata: metadata(suite, &name), ..ConfigMap::default() })
+}
+
 /// The ConfigMaps of a report, in the order in which they must be made: that with the name of
 /// [`report_name`] is the last, since the report counts as stored when that one is there.
-pub fn report(
-    suite: &BenchmarkSuite,
-    json: Vec<Vec<u8>>,
-    html: Vec<Vec<u8>>,
-    markdown: &str,
-) -> Vec<ConfigMap> {
-    let name = report_name(&suite.name_any());
+pub fn report(suite: &BenchmarkSuite, json: Vec<Vec<u8>>) -> Vec<ConfigMap> {
+    form(suite, &report_name(&suite.name_any()), JSON, json)
+}
+
+/// The ConfigMaps of a report's page and text, which are made of the stored one.
+pub fn report_for_people(suite: &BenchmarkSuite, html: Vec<Vec<u8>>, markdown: &str) -> Vec<ConfigMap> {
+    let [page, text, _] = report_names(suite);
     let plain = ConfigMap {
-        metadata: metadata(suite, &format!("{name}.md")),
+        metadata: metadata(suite, &text),
         data: Some(BTreeMap::from([(MARKDOWN.to_owned(), fit(markdown))])),
         immutable: Some(true),
         ..ConfigMap::default()
     };
-    let mut maps = form(suite, &format!("{name}.html"), HTML, html);
-    maps.push(plain);
-    maps.extend(form(suite, &name, JSON, json));
-    maps
+    form(suite, &page, HTML, html).into_iter().chain([plain]).collect()
 }
 
 #[cfg(test)]
@@ -158,7 +167,7 @@ mod tests {
     #[test]
     fn a_run_says_whose_it_is_and_what_it_measures() {
         let suite = suite(json!({}));
-        let plan = plan(&suite).unwrap();
+        let plan = plan(&suite, &|_| Ok(())).unwrap();
         let cell = &plan.cells[0];
         let run = child(&suite, &plan, (cell, 2), spec_of(&suite, cell).unwrap());
         assert!(is_own(&run, "suite-uid") && !is_own(&run, "another-uid"));
@@ -189,14 +198,21 @@ mod tests {
 
     #[test]
     fn a_report_is_there_when_its_last_config_map_is_and_none_is_too_large() {
-        let maps =
-            report(&suite(json!({})), vec![vec![1; 10], vec![2; 10]], vec![vec![3]], &"é".repeat(600_000));
+        let suite = suite(json!({}));
+        let maps = report(&suite, vec![vec![1; 10], vec![2; 10]]);
         let names: Vec<String> = maps.iter().map(ResourceExt::name_any).collect();
-        assert_eq!(names[..2], ["pipelines-report.html", "pipelines-report.md"]);
-        assert!(names[2].starts_with("pipelines-report.part-2-"), "{names:?}");
-        assert_eq!(names[3], "pipelines-report");
-        let markdown = &maps[1].data.as_ref().unwrap()[MARKDOWN];
+        assert!(names[0].starts_with("pipelines-report.part-2-"), "{names:?}");
+        assert_eq!(names[1], "pipelines-report");
+        let people = report_for_people(&suite, vec![vec![3]], &"é".repeat(600_000));
+        let markdown = &people[1].data.as_ref().unwrap()[MARKDOWN];
         assert!(markdown.len() < 1_000_000 && markdown.ends_with("Cut: the JSON report has all.\n"));
-        assert!(maps.iter().all(|map| map.immutable == Some(true) && is_own(map, "suite-uid")));
+        let made = maps[1..].iter().chain(&people);
+        assert!(made.clone().all(|map| map.immutable == Some(true) && is_own(map, "suite-uid")));
+        let mut names: Vec<String> = made.map(ResourceExt::name_any).collect();
+        names.sort();
+        let mut looked_for = report_heads(&suite).map(|map| map.name_any());
+        assert_eq!(looked_for[2], "pipelines-report", "a stranger's must be found before all is built");
+        looked_for.sort();
+        assert_eq!(names, looked_for);
     }
 }

@@ -1,5 +1,8 @@
 //! What is to be done next for a suite: a table of what is declared and how its runs stand. Pure.
 
+use super::expand::Plan;
+use dragstrip_crds::{BenchmarkSuiteSpec, suite::OnRunFailure};
+
 /// How one of the runs stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Child {
@@ -15,6 +18,8 @@ pub enum Child {
         /// Without numbers that may be believed.
         failed: bool,
     },
+    /// It was stopped with its suite, which is no failure.
+    Cancelled,
 }
 
 /// What of the declaration decides what is next.
@@ -22,12 +27,27 @@ pub enum Child {
 pub struct Declared {
     /// How many runs may be under way.
     pub parallelism: usize,
-    /// Whether a run that failed is the end.
-    pub stop_on_failure: bool,
+    /// What becomes of it when a run has failed.
+    pub on_failure: OnRunFailure,
     /// Whether no further run is to be made.
     pub suspend: bool,
     /// Whether the suite is to stop.
     pub cancel: bool,
+    /// Whether no further run can be made.
+    pub unmeasurable: bool,
+}
+
+impl Declared {
+    /// By `spec`, which has this `plan`.
+    pub fn of(spec: &BenchmarkSuiteSpec, plan: &Plan) -> Self {
+        Self {
+            parallelism: usize::try_from(spec.parallelism).unwrap_or(1).max(1),
+            on_failure: spec.on_failure,
+            suspend: spec.suspend,
+            cancel: spec.cancel,
+            unmeasurable: plan.unmeasurable.is_some(),
+        }
+    }
 }
 
 /// How a suite ends.
@@ -39,6 +59,8 @@ pub enum Ending {
     Stopped,
     /// It was told to stop.
     Cancelled,
+    /// No further run could be made.
+    Unmeasurable,
 }
 
 /// What is next. Runs are named by their places in the plan's order.
@@ -67,6 +89,10 @@ pub fn decide(declared: Declared, children: &[Child]) -> Step {
     let under_way = children.iter().filter(|child| matches!(child, Child::UnderWay { .. })).count();
     let mut missing = places(children, |child| child == Child::Missing);
     let failed = children.contains(&Child::Ended { failed: true });
+    // Nothing is left to stop: whatever is declared, it is whole.
+    if children.iter().all(|child| matches!(child, Child::Ended { .. })) {
+        return Step::Finish(Ending::Completed);
+    }
     if declared.cancel {
         let unstopped = places(children, |child| child == Child::UnderWay { cancelled: false });
         return match (unstopped.is_empty(), under_way) {
@@ -76,10 +102,11 @@ pub fn decide(declared: Declared, children: &[Child]) -> Step {
         };
     }
     if missing.is_empty() {
-        return if under_way == 0 { Step::Finish(Ending::Completed) } else { Step::Wait };
+        return Step::Wait;
     }
-    if declared.stop_on_failure && failed {
-        return if under_way == 0 { Step::Finish(Ending::Stopped) } else { Step::Stopping };
+    if declared.unmeasurable || failed && declared.on_failure == OnRunFailure::Stop {
+        let ending = if declared.unmeasurable { Ending::Unmeasurable } else { Ending::Stopped };
+        return if under_way == 0 { Step::Finish(ending) } else { Step::Stopping };
     }
     if declared.suspend {
         return Step::Suspended;
@@ -97,8 +124,13 @@ mod tests {
     const STOPS: Child = Child::UnderWay { cancelled: true };
     const GOOD: Child = Child::Ended { failed: false };
     const BAD: Child = Child::Ended { failed: true };
-    const PLAIN: Declared =
-        Declared { parallelism: 1, stop_on_failure: false, suspend: false, cancel: false };
+    const PLAIN: Declared = Declared {
+        parallelism: 1,
+        on_failure: OnRunFailure::Continue,
+        suspend: false,
+        cancel: false,
+        unmeasurable: false,
+    };
 
     #[test]
     fn runs_are_made_in_order_as_many_as_may_be_under_way() {
@@ -118,7 +150,7 @@ mod tests {
 
     #[test]
     fn a_run_that_failed_stops_the_others_where_that_is_declared() {
-        let stop = Declared { stop_on_failure: true, ..PLAIN };
+        let stop = Declared { on_failure: OnRunFailure::Stop, ..PLAIN };
         assert_eq!(decide(PLAIN, &[BAD, MISSING]), Step::Make(vec![1]));
         assert_eq!(decide(stop, &[BAD, MISSING]), Step::Finish(Ending::Stopped));
         assert_eq!(decide(stop, &[BAD, RUNS, MISSING]), Step::Stopping, "what is under way ends");
@@ -140,5 +172,21 @@ mod tests {
         assert_eq!(decide(cancelled, &[GOOD, STOPS, MISSING]), Step::Stopping);
         assert_eq!(decide(cancelled, &[GOOD, BAD, MISSING]), Step::Finish(Ending::Cancelled));
         assert_eq!(decide(cancelled, &[MISSING]), Step::Finish(Ending::Cancelled));
+        assert_eq!(decide(cancelled, &[GOOD, Child::Cancelled]), Step::Finish(Ending::Cancelled));
+        assert_eq!(
+            decide(cancelled, &[GOOD, BAD]),
+            Step::Finish(Ending::Completed),
+            "it came too late: cancelled after 2 of 2 runs is no end"
+        );
+    }
+
+    #[test]
+    fn a_suite_of_which_no_run_can_be_made_any_more_ends_with_what_it_has_and_can_be_cancelled() {
+        let unmeasurable = Declared { unmeasurable: true, ..PLAIN };
+        assert_eq!(decide(unmeasurable, &[GOOD, RUNS, MISSING]), Step::Stopping, "what is under way ends");
+        assert_eq!(decide(unmeasurable, &[GOOD, MISSING]), Step::Finish(Ending::Unmeasurable));
+        assert_eq!(decide(unmeasurable, &[GOOD, GOOD]), Step::Finish(Ending::Completed));
+        let cancelled = Declared { cancel: true, ..unmeasurable };
+        assert_eq!(decide(cancelled, &[GOOD, RUNS, MISSING]), Step::Cancel(vec![1]));
     }
 }

@@ -64,9 +64,19 @@ impl Ended {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use serde_json::json;
+
+    /// A run that ended in this phase.
+    pub fn ended(phase: &str) -> Ended {
+        let run = json!({
+            "apiVersion": "dragstrip.dev/v1alpha1", "kind": "BenchmarkRun", "metadata": {"name": "s-1"},
+            "spec": {"target": {"datastoreRef": {"name": "redis"}}, "phases": []},
+            "status": {"phase": phase, "finishedAt": "2026-01-01T00:01:05Z"}
+        });
+        Ended::of(&serde_json::from_value(run).unwrap()).unwrap()
+    }
 
     #[test]
     fn a_run_comes_back_as_it_was_and_takes_a_fraction_of_it() {

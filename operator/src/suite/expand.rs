@@ -2,6 +2,7 @@
 //! decoded and judged as a BenchmarkRun is, in the order in which they are to be made. Pure.
 
 mod problem;
+mod render;
 
 pub use problem::{Invalid, Problem};
 
@@ -11,15 +12,13 @@ use super::{
 };
 use crate::run::validate;
 use dragstrip_crds::{
-    BenchmarkRun, BenchmarkRunSpec, BenchmarkSuite, BenchmarkSuiteSpec,
-    suite::{Axis, DECIDED_BY_SUITE, Exclusion, Order, Patch, Variant},
+    BenchmarkRun, BenchmarkRunSpec, BenchmarkSuite, BenchmarkSuiteSpec, near,
+    suite::{DECIDED_BY_SUITE, Exclusion, Order},
 };
 use dragstrip_report::document::{AxisHead, Cell};
-use jsonptr::{Assign, PointerBuf};
 use kube::ResourceExt;
-use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 
 /// A combination and what its runs are called by.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,6 +29,8 @@ pub struct PlannedCell {
     pub words: String,
     /// Eight hexadecimal digits, unique in the suite.
     pub digest: String,
+    /// Digest of the spec that its runs are given; empty where that cannot be written.
+    pub given_spec: String,
     variant: usize,
     values: Vec<usize>,
 }
@@ -44,8 +45,14 @@ pub struct Plan {
     /// The runs in the order in which they are to be made: a combination's place in `cells`,
     /// and which of its runs it is, from 1.
     pub order: Vec<(usize, u32)>,
+    /// Why no further run can be made of a suite that has started: an operator that came later
+    /// reads runs otherwise.
+    pub unmeasurable: Option<Invalid>,
     stem: String,
 }
+
+/// Whether a run may be so, by rules that are not about runs alone.
+pub type Allowed<'a> = &'a dyn Fn(&BenchmarkRunSpec) -> Result<(), String>;
 
 /// One run of a suite.
 #[derive(Debug, Clone, PartialEq)]
@@ -71,6 +78,9 @@ pub struct Expanded {
 
 /// Combinations that are counted one by one where some are left out; of more the product is told.
 const COUNTED: u128 = 100_000;
+
+/// No suite has more, since none may have more runs.
+const MOST_CELLS: usize = 10_000;
 
 /// Characters of the suite's name that are in the names of its runs: with the digest and a
 /// repetition of two digits 32, one less than a run's name may have.
@@ -212,7 +222,8 @@ fn planned(suite: &BenchmarkSuite, variant: usize, values: Vec<usize>) -> Planne
         [suite.as_str(), &variant_name].into_iter().chain(names.iter().map(String::as_str)).collect();
     let [a, b, c, d, ..] = digest(&parts);
     let digest = format!("{:08x}", u32::from_be_bytes([a, b, c, d]));
-    PlannedCell { cell: Cell { variant: variant_name, values: names }, words, digest, variant, values }
+    let (cell, given_spec) = (Cell { variant: variant_name, values: names }, String::new());
+    PlannedCell { cell, words, digest, given_spec, variant, values }
 }
 
 /// The order of the runs of `cells`. Interleaved shuffles each repetition by digests of the
@@ -242,131 +253,108 @@ fn same_name(cells: &[PlannedCell]) -> Option<Problem> {
     })
 }
 
-fn put(run: &mut Value, path: &str, value: &Value) -> Result<(), String> {
-    let pointer = PointerBuf::parse(path.to_owned()).map_err(|error| error.to_string())?;
-    run.assign(&pointer, value.clone()).map(|_| ()).map_err(|error| error.to_string())
-}
-
-/// All that is put into the run of `cell`, in order, with the place where it is written.
-fn changes<'a>(
-    spec: &'a BenchmarkSuiteSpec,
-    cell: &'a PlannedCell,
-) -> impl Iterator<Item = (String, &'a str, &'a Value)> {
-    let patches = |field: String, patches: &'a [Patch]| {
-        patches.iter().map(move |patch| (field.clone(), patch.path.as_str(), &patch.value))
-    };
-    let variant: &'a Variant = &spec.variants[cell.variant];
-    let of_variant = patches(format!("spec.variants[{}].patches", variant.name), &variant.patches);
-    let of_axes = spec.axes.iter().zip(&cell.values).filter_map(move |(axis, place)| {
-        let (axis, value): (&'a Axis, _) = (axis, axis.values.get(*place)?);
-        let field = format!("spec.axes[{}]", axis.name);
-        let own = value.value.iter().flat_map({
-            let field = field.clone();
-            move |value| {
-                axis.paths.iter().map({
-                    let field = field.clone();
-                    move |path| (format!("{field}.paths"), path.as_str(), value)
-                })
-            }
-        });
-        Some(own.chain(patches(format!("{field}.patches"), &value.patches)))
-    });
-    of_variant.chain(of_axes.flatten())
-}
-
-/// The spec of the runs of `cell`, as it is written.
-fn written(spec: &BenchmarkSuiteSpec, cell: &PlannedCell) -> Result<Value, Problem> {
-    let mut run = Map::clone(&spec.run.0);
-    run.insert("target".to_owned(), Value::Object(spec.variants[cell.variant].target.0.clone()));
-    let mut run = Value::Object(run);
-    for (field, path, value) in changes(spec, cell) {
-        let told = |why| Problem::Put { field, cell: cell.words.clone(), path: path.to_owned(), why };
-        put(&mut run, path, value).map_err(told)?;
-    }
-    Ok(run)
-}
-
-fn decoded(spec: &BenchmarkSuiteSpec, cell: &PlannedCell) -> Result<BenchmarkRunSpec, Problem> {
-    let written = written(spec, cell)?;
-    serde_path_to_error::deserialize(&written).map_err(|error| Problem::Decode {
-        cell: cell.words.clone(),
-        path: error.path().to_string(),
-        why: error.inner().to_string(),
-    })
-}
-
-/// The spec of the runs of `cell`, if a run may be so.
-fn judged(spec: &BenchmarkSuiteSpec, cell: &PlannedCell) -> Result<BenchmarkRunSpec, Problem> {
-    let decoded = decoded(spec, cell)?;
-    // What only a stored object has is of no concern to the rules.
-    let mut run = BenchmarkRun::new("run", decoded);
-    run.metadata.namespace = Some("default".to_owned());
-    run.metadata.uid = Some("none".to_owned());
-    let refused =
-        |why: validate::Invalid| Problem::Refused { cell: cell.words.clone(), why: why.to_string() };
-    validate::validate(&run).map_err(refused)?;
-    Ok(run.spec)
-}
-
-/// What is wrong with the runs of `cells`: each cause once, with the first combination that
-/// has it, and how many more do.
-fn judge_all(spec: &BenchmarkSuiteSpec, cells: &[PlannedCell]) -> Vec<Problem> {
-    let mut causes: BTreeMap<String, (Problem, usize)> = BTreeMap::new();
-    for problem in cells.iter().filter_map(|cell| judged(spec, cell).err()) {
-        let cause = match &problem {
-            Problem::Put { path, why, .. } | Problem::Decode { path, why, .. } => format!("{path} {why}"),
-            other => match other {
-                Problem::Refused { why, .. } => why.clone(),
-                other => other.to_string(),
-            },
-        };
-        causes.entry(cause).or_insert((problem, 0)).1 += 1;
-    }
-    let with_count = |(mut problem, count): (Problem, usize)| {
-        if let (
-            Problem::Put { cell, .. } | Problem::Decode { cell, .. } | Problem::Refused { cell, .. },
-            2..,
-        ) = (&mut problem, count)
-        {
-            *cell = format!("{cell} (and of {} more)", count - 1);
-        }
-        problem
-    };
-    causes.into_values().map(with_count).collect()
-}
-
 fn decided_fields(spec: &BenchmarkSuiteSpec) -> impl Iterator<Item = Problem> {
     let there = DECIDED_BY_SUITE.iter().filter(|name| spec.run.0.contains_key(**name));
     there.map(|name| Problem::Decided { field: "spec.run".to_owned(), path: format!("/{name}") })
 }
 
-/// What of `suite` is to be measured, in which order; everything that is wrong with it
-/// where it cannot be.
-pub fn plan(suite: &BenchmarkSuite) -> Result<Plan, Invalid> {
+/// `run` as the operator would take it.
+fn validated(run: BenchmarkRunSpec) -> Result<BenchmarkRunSpec, String> {
+    // What only a stored object has is of no concern to the rules.
+    let mut run = BenchmarkRun::new("run", run);
+    run.metadata.namespace = Some("default".to_owned());
+    run.metadata.uid = Some("none".to_owned());
+    validate::validate(&run).map_err(|why| why.to_string())?;
+    Ok(run.spec)
+}
+
+/// What is wrong with the runs of `cells`, and their phases.
+fn judge(
+    spec: &BenchmarkSuiteSpec,
+    cells: &mut [PlannedCell],
+    allowed: Allowed<'_>,
+) -> (Vec<Problem>, BTreeSet<String>) {
+    let (mut seen, mut phases) = (HashMap::<[u8; 32], String>::new(), BTreeSet::new());
+    let mut alike = None;
+    let mut problems = render::render(spec, cells, |cell, run| {
+        let refused = |why| Problem::Refused { cell: cell.words.clone(), why };
+        let run = validated(run).and_then(|run| allowed(&run).map(|()| run)).map_err(refused)?;
+        phases.extend(run.phases.iter().map(|phase| phase.name.clone()));
+        // A spec that came as JSON has a JSON form.
+        let whole = digest(&[&serde_json::to_string(&run).unwrap_or_default()]);
+        if let Some(first) = seen.insert(whole, cell.words.clone()) {
+            alike.get_or_insert(Problem::SameSpec { first, second: cell.words.clone() });
+        }
+        Ok(())
+    });
+    problems.extend(alike);
+    (problems, phases)
+}
+
+/// Thresholds on phases that are none of `phases`.
+fn no_phases(spec: &BenchmarkSuiteSpec, phases: &BTreeSet<String>) -> Vec<Problem> {
+    let named = spec.thresholds.iter().enumerate();
+    let named = named.filter_map(|(index, threshold)| Some((index, threshold.phase.as_ref()?)));
+    let unknown = named.filter(|(_, phase)| !phases.contains(*phase));
+    let known = || phases.iter().map(String::as_str);
+    let told = |(index, phase): (usize, &String)| Problem::NoPhase {
+        index,
+        phase: phase.clone(),
+        known: known().collect::<Vec<_>>().join(", "),
+        near: near::did_you_mean(phase, known()),
+    };
+    unknown.map(told).collect()
+}
+
+/// The combinations and the order of their runs, as they are declared.
+fn layout(suite: &BenchmarkSuite, excluded: &[Excluded]) -> Plan {
+    let spec = &suite.spec;
+    let kept = combinations(spec)
+        .filter(|(variant, values)| !excluded.iter().any(|one| one.leaves_out(*variant, values)));
+    let cells: Vec<PlannedCell> =
+        kept.take(MOST_CELLS).map(|(variant, values)| planned(suite, variant, values)).collect();
+    let heads = spec.axes.iter().map(|axis| AxisHead {
+        name: axis.name.clone(),
+        values: axis.values.iter().filter_map(display_name).collect(),
+    });
+    let (axes, order) = (heads.collect(), order(spec, &cells));
+    Plan { axes, cells, order, unmeasurable: None, stem: stem(&suite.name_any()) }
+}
+
+/// What of `suite`, whose runs must be `allowed`, is to be measured, in which order; everything
+/// that is wrong with it where it cannot be.
+pub fn plan(suite: &BenchmarkSuite, allowed: Allowed<'_>) -> Result<Plan, Invalid> {
     let spec = &suite.spec;
     let mut problems: BTreeSet<Problem> = axes::check(spec, &OF_RUN).into_iter().collect();
     problems.extend(decided_fields(spec));
     let (excluded, unmatched) = exclusions(spec);
     problems.extend(unmatched);
     problems.extend(too_many(spec, &excluded));
-    let refuse = |problems: BTreeSet<Problem>| Invalid(problems.into_iter().collect());
-    if !problems.is_empty() {
-        return Err(refuse(problems));
+    if problems.is_empty() {
+        let mut plan = layout(suite, &excluded);
+        problems.extend(same_name(&plan.cells));
+        let (of_runs, phases) = judge(spec, &mut plan.cells, allowed);
+        problems.extend(of_runs);
+        if problems.is_empty() {
+            problems.extend(no_phases(spec, &phases));
+        }
+        if problems.is_empty() {
+            return Ok(plan);
+        }
     }
-    let kept = combinations(spec)
-        .filter(|(variant, values)| !excluded.iter().any(|one| one.leaves_out(*variant, values)));
-    let cells: Vec<PlannedCell> = kept.map(|(variant, values)| planned(suite, variant, values)).collect();
-    problems.extend(same_name(&cells));
-    problems.extend(judge_all(spec, &cells));
-    if !problems.is_empty() {
-        return Err(refuse(problems));
-    }
-    let heads = spec.axes.iter().map(|axis| AxisHead {
-        name: axis.name.clone(),
-        values: axis.values.iter().filter_map(display_name).collect(),
+    Err(Invalid(problems.into_iter().collect()))
+}
+
+/// What of `suite`, which was found valid when it started, is to be measured. What was found
+/// since then, or is asked by an operator that came later, does not count: only runs that are
+/// not `allowed` or cannot be read any more end it, and the plan says so.
+pub fn plan_of_started(suite: &BenchmarkSuite, allowed: Allowed<'_>) -> Plan {
+    let mut plan = layout(suite, &exclusions(&suite.spec).0);
+    let problems = render::render(&suite.spec, &mut plan.cells, |cell, run| {
+        allowed(&run).map_err(|why| Problem::Refused { cell: cell.words.clone(), why })
     });
-    let (axes, order) = (heads.collect(), order(spec, &cells));
-    Ok(Plan { axes, cells, order, stem: stem(&suite.name_any()) })
+    plan.unmeasurable = (!problems.is_empty()).then_some(Invalid(problems));
+    plan
 }
 
 impl Plan {
@@ -374,17 +362,26 @@ impl Plan {
     pub fn name(&self, cell: &PlannedCell, repetition: u32) -> String {
         format!("{}-{}-{repetition}", self.stem, cell.digest)
     }
+
+    /// The combination of each run by the run's name.
+    pub fn names(&self) -> HashMap<String, &PlannedCell> {
+        let named = |(place, repetition): &(usize, u32)| {
+            let cell = &self.cells[*place];
+            (self.name(cell, *repetition), cell)
+        };
+        self.order.iter().map(named).collect()
+    }
 }
 
 /// The spec of the runs of `cell` of a suite that was planned.
 pub fn spec_of(suite: &BenchmarkSuite, cell: &PlannedCell) -> Result<BenchmarkRunSpec, Invalid> {
-    decoded(&suite.spec, cell).map_err(|problem| Invalid(vec![problem]))
+    render::decoded(&suite.spec, cell).map_err(|problem| Invalid(vec![problem]))
 }
 
 /// `suite` with all its runs in the order in which they are to be made; everything that is
 /// wrong with it where they cannot be.
 pub fn expand(suite: &BenchmarkSuite) -> Result<Expanded, Invalid> {
-    let plan = plan(suite)?;
+    let plan = plan(suite, &|_| Ok(()))?;
     let specs: Vec<BenchmarkRunSpec> =
         plan.cells.iter().map(|cell| spec_of(suite, cell)).collect::<Result<_, _>>()?;
     let run = |(place, repetition): &(usize, u32)| {

@@ -1,10 +1,16 @@
 //! How the runs of a suite stand: those under way from the watch, those that have ended
 //! asked for once each, and after a restart listed. Needs the client.
 
-use super::{build::is_own, decide::Child, ended::Ended, expand::Plan, known::Known};
+use super::{
+    build::is_own,
+    decide::Child,
+    ended::Ended,
+    expand::{Plan, PlannedCell},
+    known::Known,
+};
 use crate::{context::Context, labels};
 use dragstrip_crds::{BenchmarkRun, BenchmarkSuite, run::RunPhase};
-use kube::{Api, ResourceExt, api::ListParams};
+use kube::{Api, ResourceExt, api::ListParams, core::DeserializeGuard};
 use std::{
     collections::{HashMap, HashSet},
     time::{Duration, Instant},
@@ -27,14 +33,22 @@ pub enum Error {
 /// Runs read at once.
 const PAGE: u32 = 100;
 /// How long a run that was just made may be unknown to the watch before it is asked for.
-const WATCH_LAGS: Duration = Duration::from_secs(10);
+pub const WATCH_LAGS: Duration = Duration::from_secs(10);
 
-/// How the runs stand, in the plan's order.
-pub struct Children {
-    /// How each stands.
-    pub states: Vec<Child>,
-    /// Runs of which it was just learnt that they have ended.
-    pub just_ended: Vec<BenchmarkRun>,
+/// The runs of a plan by their names.
+type Names<'a> = HashMap<String, &'a PlannedCell>;
+
+/// What was found of a run.
+#[derive(Debug)]
+enum Found {
+    /// It has ended.
+    Ended(Box<BenchmarkRun>),
+    /// It has not.
+    UnderWay,
+    /// This version cannot read it.
+    Unreadable(String),
+    /// It is another's, or of another declaration of the suite.
+    Other,
 }
 
 fn has_ended(run: &BenchmarkRun) -> bool {
@@ -42,73 +56,105 @@ fn has_ended(run: &BenchmarkRun) -> bool {
         && run.metadata.deletion_timestamp.is_none()
 }
 
-fn runs(ctx: &Context, suite: &BenchmarkSuite) -> Api<BenchmarkRun> {
-    Api::namespaced(ctx.client.clone(), &suite.namespace().unwrap_or_default())
+/// Whether `run` was made for the suite with this uid, with the spec that its plan has for it.
+/// What an earlier version made does not say which it was given.
+fn is_planned(run: &impl ResourceExt, uid: &str, names: &Names<'_>) -> bool {
+    let given = run.annotations().get(labels::GIVEN_SPEC);
+    let planned = names.get(&run.name_any());
+    is_own(run, uid) && planned.is_some_and(|cell| given.is_none_or(|given| *given == cell.given_spec))
+}
+
+/// What `run` is to the suite with this uid.
+fn look(run: DeserializeGuard<BenchmarkRun>, uid: &str, names: &Names<'_>) -> Found {
+    if !is_planned(&run, uid, names) {
+        return Found::Other;
+    }
+    match run.0 {
+        Ok(run) if has_ended(&run) => Found::Ended(Box::new(run)),
+        Ok(_) => Found::UnderWay,
+        Err(invalid) => Found::Unreadable(invalid.error),
+    }
+}
+
+/// Takes note of what was found of the run called `name`.
+fn note(known: &mut Known, name: String, found: Found) -> Result<(), Error> {
+    known.made.remove(&name);
+    known.unreadable.remove(&name);
+    match found {
+        Found::Ended(mut run) => {
+            // What nobody reads need not be packed.
+            run.managed_fields_mut().clear();
+            let ended = Ended::of(&run).map_err(|error| Error::Pack(error, name.clone()))?;
+            known.ended.insert(name, ended);
+        }
+        Found::UnderWay => {
+            known.made.insert(name, Some(Instant::now()));
+        }
+        Found::Unreadable(why) => {
+            known.unreadable.insert(name, why);
+        }
+        Found::Other => {}
+    }
+    Ok(())
+}
+
+/// The runs of a suite, and what is known of it.
+struct Runs<'a> {
+    api: Api<DeserializeGuard<BenchmarkRun>>,
+    uid: &'a str,
+    names: &'a Names<'a>,
+    cancelled: bool,
 }
 
 fn of_suite(uid: &str) -> ListParams {
     ListParams::default().labels(&format!("{}={uid}", labels::SUITE_UID))
 }
 
-/// Takes note of `run`, which has ended, without what nobody reads.
-fn remember(known: &mut Known, run: &mut BenchmarkRun) -> Result<(), Error> {
-    run.managed_fields_mut().clear();
-    let ended = Ended::of(run).map_err(|error| Error::Pack(error, run.name_any()))?;
-    known.ended.insert(run.name_any(), ended);
-    Ok(())
-}
-
-/// Takes note of all runs that are there.
-async fn list(ctx: &Context, suite: &BenchmarkSuite, uid: &str, known: &mut Known) -> Result<(), Error> {
-    let mut page = of_suite(uid).limit(PAGE);
-    loop {
-        let listed = runs(ctx, suite).list(&page).await.map_err(Error::List)?;
-        for mut run in listed.items.into_iter().filter(|run| is_own(run, uid)) {
-            if has_ended(&run) {
-                remember(known, &mut run)?;
-            } else {
-                known.made.insert(run.name_any(), Some(Instant::now()));
+impl Runs<'_> {
+    /// Takes note of all runs that are there.
+    async fn list(&self, known: &mut Known) -> Result<(), Error> {
+        let mut page = of_suite(self.uid).limit(PAGE);
+        loop {
+            let listed = self.api.list(&page).await.map_err(Error::List)?;
+            for run in listed.items {
+                let name = run.name_any();
+                note(known, name, look(run, self.uid, self.names))?;
+            }
+            match listed.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => page = page.continue_token(&token),
+                None => break,
             }
         }
-        match listed.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => page = page.continue_token(&token),
-            None => break,
-        }
+        known.listed = true;
+        Ok(())
     }
-    known.listed = true;
-    Ok(())
+
+    /// Takes note of what became of the run called `name`, which the watch does not know, or not yet.
+    async fn ask(&self, name: String, known: &mut Known) -> Result<(), Error> {
+        let found = self.api.get_opt(&name).await.map_err(|error| Error::Read(error, name.clone()))?;
+        let found = found.map_or(Found::Other, |run| look(run, self.uid, self.names));
+        let says = match &found {
+            Found::Ended(run) => run.status.as_ref().and_then(|status| status.message.clone()),
+            _ => None,
+        };
+        note(known, name.clone(), found)?;
+        if known.child(&name, None, self.cancelled) == (Child::Ended { failed: true }) {
+            known.untold.push((name, says.unwrap_or_default()));
+        }
+        Ok(())
+    }
 }
 
 /// Looks which of the runs that have ended are still there: those that somebody deleted are
 /// to be measured again. Whether any is missing.
 pub async fn verify(ctx: &Context, suite: &BenchmarkSuite, known: &mut Known) -> Result<bool, Error> {
     let uid = suite.uid().unwrap_or_default();
-    let listed = runs(ctx, suite).list_metadata(&of_suite(&uid)).await.map_err(Error::List)?;
+    let api: Api<BenchmarkRun> = Api::namespaced(ctx.client.clone(), &suite.namespace().unwrap_or_default());
+    let listed = api.list_metadata(&of_suite(&uid)).await.map_err(Error::List)?;
     let there: HashSet<String> = listed.items.iter().map(ResourceExt::name_any).collect();
     let before = known.ended.len();
     known.ended.retain(|name, _| there.contains(name));
-    known.made.retain(|name, _| there.contains(name));
     Ok(known.ended.len() < before)
-}
-
-/// What became of a run that the watch does not know, or not yet.
-async fn ask(
-    ctx: &Context,
-    suite: &BenchmarkSuite,
-    name: &str,
-    uid: &str,
-    known: &mut Known,
-) -> Result<Option<BenchmarkRun>, Error> {
-    let found = runs(ctx, suite).get_opt(name).await.map_err(|error| Error::Read(error, name.to_owned()))?;
-    match found.filter(|run| is_own(run, uid)) {
-        Some(mut run) if has_ended(&run) => {
-            remember(known, &mut run)?;
-            return Ok(Some(run));
-        }
-        Some(_) => known.made.insert(name.to_owned(), Some(Instant::now())),
-        None => known.made.remove(name),
-    };
-    Ok(None)
 }
 
 /// What a run waits for before its load, so that a suite that does not come on says why.
@@ -128,39 +174,94 @@ pub fn waiting(ctx: &Context, suite: &BenchmarkSuite) -> Option<String> {
     Some(format!("{} is {}: {}", run.name_any(), status.phase, status.message.as_deref()?))
 }
 
-/// How the runs of `plan` stand.
+/// How the runs of `plan` stand, in its order.
 pub async fn children(
     ctx: &Context,
     suite: &BenchmarkSuite,
     plan: &Plan,
     known: &mut Known,
-) -> Result<Children, Error> {
-    let uid = suite.uid().unwrap_or_default();
+) -> Result<Vec<Child>, Error> {
+    let (uid, names) = (suite.uid().unwrap_or_default(), plan.names());
+    let api = Api::namespaced(ctx.client.clone(), &suite.namespace().unwrap_or_default());
+    let runs = Runs { api, uid: &uid, names: &names, cancelled: suite.spec.cancel };
     if !known.listed {
-        list(ctx, suite, &uid, known).await?;
+        runs.list(known).await?;
     }
     let namespace = suite.namespace();
-    let seen = ctx.world.runs.state_filter(|run| run.namespace() == namespace && is_own(run, &uid));
+    let seen =
+        ctx.world.runs.state_filter(|run| run.namespace() == namespace && is_planned(run, &uid, &names));
     let seen: HashMap<String, bool> =
         seen.iter().filter(|run| !has_ended(run)).map(|run| (run.name_any(), run.spec.cancel)).collect();
-    known.made.extend(seen.keys().map(|name| (name.clone(), None)));
+    let under_way = seen.keys().filter(|name| !known.ended.contains_key(*name));
+    known.made.extend(under_way.map(|name| (name.clone(), None)));
     let unseen = |(name, since): (&String, &Option<Instant>)| {
         let lags = since.is_some_and(|since| since.elapsed() < WATCH_LAGS);
-        (!seen.contains_key(name) && !known.ended.contains_key(name) && !lags).then(|| name.clone())
+        (!seen.contains_key(name) && !lags).then(|| name.clone())
     };
-    let unseen: Vec<String> = known.made.iter().filter_map(unseen).collect();
-    let mut just_ended = Vec::new();
-    for name in unseen {
-        just_ended.extend(ask(ctx, suite, &name, &uid, known).await?);
+    let unseen = known.made.iter().filter_map(unseen).chain(known.unreadable.keys().cloned());
+    for name in unseen.collect::<Vec<_>>() {
+        runs.ask(name, known).await?;
     }
     let state = |(place, repetition): &(usize, u32)| {
         let name = plan.name(&plan.cells[*place], *repetition);
-        match (known.ended.get(&name), seen.get(&name), known.made.contains_key(&name)) {
-            (Some(run), ..) => Child::Ended { failed: run.failed },
-            (None, Some(cancelled), _) => Child::UnderWay { cancelled: *cancelled },
-            (None, None, true) => Child::UnderWay { cancelled: false },
-            (None, None, false) => Child::Missing,
-        }
+        known.child(&name, seen.get(&name).copied(), runs.cancelled)
     };
-    Ok(Children { states: plan.order.iter().map(state).collect(), just_ended })
+    Ok(plan.order.iter().map(state).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::suite::{
+        build,
+        expand::{
+            plan, spec_of,
+            tests::{spec, suite_of},
+        },
+    };
+    use serde_json::{Value, json};
+
+    /// What becomes of the first run of a suite when it is found `changed`.
+    fn found(change: impl FnOnce(&mut Value)) -> Found {
+        let suite = suite_of(spec());
+        let plan = plan(&suite, &|_| Ok(())).unwrap();
+        let cell = &plan.cells[0];
+        let run = build::child(&suite, &plan, (cell, 1), spec_of(&suite, cell).unwrap());
+        let mut run = serde_json::to_value(run).unwrap();
+        change(&mut run);
+        look(serde_json::from_value(run).unwrap(), "suite-uid", &plan.names())
+    }
+
+    fn end(run: &mut Value) {
+        run["status"] = json!({"phase": "Succeeded", "finishedAt": "2026-01-01T00:01:05Z"});
+    }
+
+    #[test]
+    fn numbers_of_another_declaration_of_the_suite_never_count() {
+        assert!(matches!(found(end), Found::Ended(_)), "its own run counts");
+        let other = found(|run| {
+            end(run);
+            run["metadata"]["annotations"][labels::GIVEN_SPEC] = json!("0123456789abcdef");
+        });
+        assert!(matches!(other, Found::Other), "numbers of two specs would be mixed: {other:?}");
+        let earlier = found(|run| {
+            end(run);
+            run["metadata"]["annotations"].as_object_mut().unwrap().remove(labels::GIVEN_SPEC);
+        });
+        assert!(matches!(earlier, Found::Ended(_)), "an upgrade would measure everything again: {earlier:?}");
+        let unplanned = found(|run| run["metadata"]["name"] = json!("pipelines-00000000-1"));
+        assert!(matches!(unplanned, Found::Other), "{unplanned:?}");
+    }
+
+    #[test]
+    fn a_run_that_cannot_be_read_stops_no_other_and_is_known_by_name() {
+        let found = found(|run| run["spec"] = json!(7));
+        assert!(matches!(&found, Found::Unreadable(why) if !why.is_empty()), "{found:?}");
+        let mut known = Known::default();
+        note(&mut known, "s-1".into(), found).unwrap();
+        assert_eq!(known.child("s-1", None, false), Child::Missing);
+        assert!(known.unreadable.contains_key("s-1"));
+        note(&mut known, "s-1".into(), Found::Other).unwrap();
+        assert!(known.unreadable.is_empty(), "it was deleted");
+    }
 }

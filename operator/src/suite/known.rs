@@ -1,7 +1,9 @@
-//! What this process knows of suites under way, so that a pass over one costs no calls. All
-//! of it can be found again from what exists. Pure but for the clock that notes carry.
+//! What this process knows of suites under way, so that a pass over one costs no calls. All of
+//! it but what is to be told can be found again from what exists. Pure but for the clock that
+//! notes carry.
 
-use super::{ended::Ended, expand::Plan, schedule::Round};
+use super::{decide::Child, ended::Ended, expand::Plan, round::Round};
+use dragstrip_crds::run::RunPhase;
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     sync::{Arc, Mutex, PoisonError},
@@ -11,36 +13,120 @@ use std::{
 /// What is known of one suite.
 #[derive(Debug, Default)]
 pub struct Known {
-    /// Its plan, of this generation of its spec.
+    /// Its plan, of this generation of its spec. All else is of runs of this plan.
     pub plan: Option<(i64, Arc<Plan>)>,
     /// Its runs that have ended, by name.
     pub ended: BTreeMap<String, Ended>,
-    /// Runs that are there or were: when one was made, until the watch has told of it.
+    /// Its runs that have not, by name: when one was made, until the watch has told of it.
     pub made: HashMap<String, Option<Instant>>,
+    /// Its runs that this version cannot read, by name, with the reason.
+    pub unreadable: BTreeMap<String, String>,
+    /// Runs that failed and were not told of, with what they say.
+    pub untold: Vec<(String, String)>,
     /// Whether its runs were listed since the start of the process.
     pub listed: bool,
-    /// Whether the apiserver was asked about a run of each combination.
-    pub judged: bool,
     /// When its status was written last.
     pub written: Option<Instant>,
-    /// With schedule: the rounds, and those of them that were under way when they were listed.
+    /// With schedule: the rounds that were under way, and all rounds, when they were listed.
     pub rounds: Option<(BTreeSet<String>, Vec<Round>)>,
+}
+
+impl Known {
+    /// Takes note of the plan of this generation. What is known of runs of another plan is
+    /// forgotten: their numbers are not this one's.
+    pub fn follow(&mut self, generation: i64, plan: Arc<Plan>) {
+        if self.plan.as_ref().is_some_and(|(_, before)| *before != plan) {
+            *self = Self::default();
+        }
+        self.plan = Some((generation, plan));
+    }
+
+    /// How the run called `name` stands, in a suite that is `cancelled` or not; `seen` is
+    /// whether it was told to stop, where the watch has it.
+    pub fn child(&self, name: &str, seen: Option<bool>, cancelled: bool) -> Child {
+        match (self.ended.get(name), seen, self.made.contains_key(name)) {
+            (Some(run), ..) if cancelled && run.phase == RunPhase::Cancelled => Child::Cancelled,
+            (Some(run), ..) => Child::Ended { failed: run.failed },
+            (None, Some(cancelled), _) => Child::UnderWay { cancelled },
+            (None, None, true) => Child::UnderWay { cancelled: false },
+            (None, None, false) => Child::Missing,
+        }
+    }
+
+    /// Whether a run was made that the watch has not told of: it may have ended before, and
+    /// then no event brings the next pass.
+    pub fn awaits(&self) -> bool {
+        self.made.values().any(Option::is_some)
+    }
 }
 
 /// By the uid of the suite.
 #[derive(Debug, Default)]
-pub struct Remembered(Mutex<HashMap<String, Known>>);
+pub struct Remembered {
+    known: Mutex<HashMap<String, Known>>,
+    /// Held by who makes a report: one at a time fits in memory.
+    pub report: tokio::sync::Mutex<()>,
+}
 
 impl Remembered {
     /// What is known of the suite with this `uid`, to be put back.
     pub fn take(&self, uid: &str) -> Known {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(uid).unwrap_or_default()
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).remove(uid).unwrap_or_default()
     }
 
     /// Takes note of what is known of a suite, and drops what is of none that is `under_way`.
     pub fn put(&self, uid: &str, known: Known, under_way: &HashSet<String>) {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         all.insert(uid.to_owned(), known);
         all.retain(|uid, _| under_way.contains(uid));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::suite::{
+        ended::tests::ended,
+        expand::{
+            plan,
+            tests::{spec, suite_of},
+        },
+    };
+    use serde_json::json;
+
+    #[test]
+    fn what_is_known_of_runs_is_forgotten_with_the_plan_that_they_were_made_of() {
+        let of = |pipeline: u32| {
+            let mut spec = spec();
+            spec["axes"][1]["values"][1]["value"] = json!(pipeline);
+            Arc::new(plan(&suite_of(spec), &|_| Ok(())).unwrap())
+        };
+        let mut known = Known::default();
+        known.follow(1, of(10));
+        known.ended.insert("s-1".into(), ended("Succeeded"));
+        known.follow(2, of(10));
+        assert_eq!(known.ended.len(), 1, "suspend changes no run");
+        known.follow(3, of(20));
+        assert!(known.ended.is_empty() && !known.listed, "numbers of two specs would be mixed");
+    }
+
+    #[test]
+    fn a_run_that_was_stopped_with_its_suite_did_not_fail() {
+        let mut known = Known::default();
+        known.ended.insert("stopped".into(), ended("Cancelled"));
+        known.ended.insert("broken".into(), ended("Failed"));
+        assert_eq!(known.child("stopped", None, true), Child::Cancelled);
+        assert_eq!(known.child("stopped", None, false), Child::Ended { failed: true }, "somebody else did");
+        assert_eq!(known.child("broken", None, true), Child::Ended { failed: true });
+    }
+
+    #[test]
+    fn a_run_that_the_watch_never_told_of_is_asked_for() {
+        let mut known = Known::default();
+        known.made.insert("seen".into(), None);
+        assert!(!known.awaits(), "events tell of it");
+        known.made.insert("quick".into(), Some(Instant::now()));
+        assert!(known.awaits(), "it may have ended between two passes");
+        assert_eq!(known.child("quick", None, false), Child::UnderWay { cancelled: false });
     }
 }

@@ -24,13 +24,13 @@ const TOLD: usize = 12;
 const ANYTHING: &str = "x-kubernetes-preserve-unknown-fields";
 
 /// `schema` without what it says of values: it stays in memory.
-fn fields_alone(schema: &Value) -> Value {
+fn known_fields(schema: &Value) -> Value {
     let below = |key: &str| match (key, schema.get(key)?) {
         ("properties", Value::Object(fields)) => {
-            Some(fields.iter().map(|(name, field)| (name.clone(), fields_alone(field))).collect())
+            Some(fields.iter().map(|(name, field)| (name.clone(), known_fields(field))).collect())
         }
         (ANYTHING, anything) => Some(anything.clone()),
-        (_, values) => Some(fields_alone(values)),
+        (_, values) => Some(known_fields(values)),
     };
     let told = ["properties", "items", "additionalProperties", ANYTHING];
     told.iter().filter_map(|key| Some(((*key).to_owned(), below(key)?))).collect()
@@ -40,7 +40,7 @@ impl Fields {
     fn of_run() -> Self {
         let schema = "/spec/versions/0/schema/openAPIV3Schema/properties/spec";
         let crd = serde_json::to_value(BenchmarkRun::crd()).unwrap_or_default();
-        Self(crd.pointer(schema).map(fields_alone).unwrap_or_default())
+        Self(crd.pointer(schema).map(known_fields).unwrap_or_default())
     }
 
     /// Whether `path` may lead to a field, whose value another may put there.

@@ -1,11 +1,11 @@
 //! The report of a suite: from its runs' statuses, at its end with their stored results,
 //! compared with its baseline, and stored with it. Needs the client.
 
-use super::{Error, apply, apply::InTheWay, build, ended::Ended, expand::Plan, known::Known};
+use super::{Error, apply, build, ended::Ended, expand::Plan, known::Known, other::OtherSuite};
 use crate::{context::Context, process::chain, run};
 use dragstrip_crds::{
     BenchmarkSuite,
-    suite::{Baseline, PublishedTable, ReportStatus, SuitePhase},
+    suite::{Baseline, PublishedTable, ReportStatus},
 };
 use dragstrip_report::{
     BaselineInput, Entries, Entry, Input, build_of as document_of,
@@ -17,16 +17,25 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, ResourceExt};
 use serde_json::Value;
 use std::borrow::Cow;
+use tokio::task::block_in_place;
 
 /// What a suite ends with.
 #[derive(Debug, Default)]
 pub struct Report {
     /// Every figure and record.
     pub document: Document,
-    /// Why there is nothing to compare with, where something was to be.
-    pub baseline_trouble: Option<String>,
     /// Where it is stored.
     pub stored: Option<ReportStatus>,
+}
+
+/// How the note begins that says why there is nothing to compare with.
+const NOTHING: &str = "nothing to compare with: ";
+
+impl Report {
+    /// Why there is nothing to compare with, where something was to be.
+    pub fn baseline_trouble(&self) -> Option<&str> {
+        self.document.notes.iter().find_map(|note| note.strip_prefix(NOTHING))
+    }
 }
 
 /// Stored results that are read for curves and timelines; of more they are left out, since
@@ -101,42 +110,46 @@ fn config_maps(ctx: &Context, suite: &BenchmarkSuite) -> Api<ConfigMap> {
     Api::namespaced(ctx.client.clone(), &suite.namespace().unwrap_or_default())
 }
 
+/// The report that begins in this ConfigMap, and in how many it is; why not where it cannot be read.
+async fn read(api: &Api<ConfigMap>, first: &ConfigMap) -> Result<Result<(Document, u32), String>, Error> {
+    let names = stored::later_parts(first);
+    let mut later = Vec::new();
+    for part in &names {
+        later.extend(api.get_opt(part).await.map_err(Error::ReadReport)?);
+    }
+    let found = |name: &str| later.iter().find(|map| map.name_any() == name);
+    let bytes = stored::decompress(first, build::JSON, found).map_err(|error| chain(&error));
+    let document = bytes.and_then(|bytes| serde_json::from_slice(&bytes).map_err(|error| error.to_string()));
+    Ok(document.map(|document| (document, u32::try_from(names.len() + 1).unwrap_or(u32::MAX))))
+}
+
 /// The stored report of the suite called `name`, or why it is no baseline.
 async fn earlier(
     ctx: &Context,
     suite: &BenchmarkSuite,
     name: &str,
 ) -> Result<Result<Document, String>, Error> {
-    let suites: Api<BenchmarkSuite> =
-        Api::namespaced(ctx.client.clone(), &suite.namespace().unwrap_or_default());
-    let Some(found) = suites.get_opt(name).await.map_err(Error::ReadBaseline)? else {
+    let Some(found) = other(ctx, suite, name).await? else {
         return Ok(Err(format!("spec.baseline.suite: there is no BenchmarkSuite {name}")));
     };
-    let status = found.status.unwrap_or_default();
-    let Some(report) = status.report.filter(|_| status.phase == SuitePhase::Succeeded) else {
-        let phase = status.phase;
+    let Some(report) = found.status.whole() else {
+        let phase = found.status.phase;
         return Ok(Err(format!(
             "spec.baseline.suite: BenchmarkSuite {name} is {phase}, and only one that succeeded can be compared with"
         )));
     };
-    let api = config_maps(ctx, suite);
-    let Some(first) = api.get_opt(&report.config_map).await.map_err(Error::ReadBaseline)? else {
-        return Ok(Err(format!(
-            "the report of BenchmarkSuite {name}, ConfigMap {}, is gone",
-            report.config_map
-        )));
+    let (api, map) = (config_maps(ctx, suite), &report.config_map);
+    let Some(first) = api.get_opt(map).await.map_err(Error::ReadBaseline)? else {
+        return Ok(Err(format!("the report of BenchmarkSuite {name}, ConfigMap {map}, is gone")));
     };
-    let mut later = Vec::new();
-    for part in stored::later_parts(&first) {
-        later.extend(api.get_opt(&part).await.map_err(Error::ReadBaseline)?);
-    }
-    let bytes =
-        stored::decompress(&first, build::JSON, |name| later.iter().find(|map| map.name_any() == name));
-    let document = bytes.map_err(|error| chain(&error));
-    Ok(document.and_then(|bytes| {
-        serde_json::from_slice(&bytes)
-            .map_err(|error| format!("the report of BenchmarkSuite {name} cannot be read: {error}"))
-    }))
+    let document = read(&api, &first).await?.map(|(document, _)| document);
+    Ok(document.map_err(|why| format!("the report of BenchmarkSuite {name} cannot be read: {why}")))
+}
+
+/// The suite called `name` beside `suite`, in whatever version.
+pub async fn other(ctx: &Context, suite: &BenchmarkSuite, name: &str) -> Result<Option<OtherSuite>, Error> {
+    let suites: Api<OtherSuite> = Api::namespaced(ctx.client.clone(), &suite.namespace().unwrap_or_default());
+    suites.get_opt(name).await.map_err(Error::ReadBaseline)
 }
 
 fn phases(suite: &BenchmarkSuite) -> Vec<String> {
@@ -218,36 +231,90 @@ async fn results(
     Ok(notes)
 }
 
-/// The whole report, stored; what is in its way where something is.
+/// Every figure and record of `entries`, compared with the suite's baseline.
+async fn document(
+    ctx: &Context,
+    suite: &BenchmarkSuite,
+    plan: &Plan,
+    mut entries: Packed<'_>,
+) -> Result<Document, Error> {
+    let mut notes = results(ctx, suite, &mut entries.0).await?;
+    let mut input = input(suite, plan);
+    if let Some(declared) = &suite.spec.baseline {
+        match baseline(ctx, suite, plan, declared).await? {
+            Ok(found) => input.baseline = Some(found),
+            Err(why) => notes.push(format!("{NOTHING}{why}")),
+        }
+    }
+    // A thousand runs take a second, in which no run may wait for its start line.
+    let mut document = block_in_place(|| document_of(input, &entries));
+    document.notes.extend(notes);
+    Ok(document)
+}
+
+/// The report that the suite stored already: of these runs, or it is in the way.
+async fn stored_before(
+    ctx: &Context,
+    suite: &BenchmarkSuite,
+    runs: usize,
+) -> Result<Option<(Document, u32)>, Error> {
+    let (api, name) = (config_maps(ctx, suite), build::report_name(&suite.name_any()));
+    let Some(first) = api.get_opt(&name).await.map_err(Error::ReadReport)? else { return Ok(None) };
+    match read(&api, &first).await? {
+        Ok((document, parts)) if document.runs.len() == runs => Ok(Some((document, parts))),
+        Ok((document, _)) => {
+            let why = format!("it is of {} runs, and {runs} have ended", document.runs.len());
+            Err(Error::OldReport { name, why })
+        }
+        Err(why) => Err(Error::OldReport { name, why }),
+    }
+}
+
+/// Makes these ConfigMaps, each unless it is there and the suite's own already.
+async fn store(ctx: &Context, uid: &str, maps: &[ConfigMap]) -> Result<(), Error> {
+    for map in maps {
+        apply::create(ctx, uid, map).await?;
+    }
+    Ok(())
+}
+
+/// The whole report, stored. One that is there already, of a pass whose status was not written,
+/// stays: what it says is what the status is to say, though thresholds were changed meanwhile.
 pub async fn make(
     ctx: &Context,
     suite: &BenchmarkSuite,
     plan: &Plan,
     known: &Known,
-) -> Result<Result<Report, InTheWay>, Error> {
-    let mut entries = entries(plan, known);
+) -> Result<Report, Error> {
+    let entries = entries(plan, known);
     if entries.0.is_empty() {
-        return Ok(Ok(Report::default()));
+        return Ok(Report::default());
     }
-    let notes = results(ctx, suite, &mut entries.0).await?;
-    let mut input = input(suite, plan);
-    let mut baseline_trouble = None;
-    if let Some(declared) = &suite.spec.baseline {
-        match baseline(ctx, suite, plan, declared).await? {
-            Ok(found) => input.baseline = Some(found),
-            Err(why) => baseline_trouble = Some(why),
-        }
+    let _one_at_a_time = ctx.suites.report.lock().await;
+    let (uid, name) = (suite.uid().unwrap_or_default(), suite.name_any());
+    // Before all that is read and built: it would be in vain where a stranger has the name.
+    let mut there = false;
+    for map in build::report_heads(suite) {
+        there = apply::is_there(ctx, &uid, &map).await?;
     }
-    let mut document = document_of(input, &entries);
-    document.notes.extend(notes);
-    document.notes.extend(baseline_trouble.iter().map(|why| format!("nothing to compare with: {why}")));
-    let json = stored::compress(&serde_json::to_vec(&document).map_err(Error::Encode)?)?;
-    let page = stored::compress(html::render(&document).as_bytes())?;
-    let parts = u32::try_from(json.len()).unwrap_or(u32::MAX);
-    let maps = build::report(suite, json, page, &markdown::render(&document));
-    if let Some(in_the_way) = apply::store(ctx, &suite.uid().unwrap_or_default(), &maps).await? {
-        return Ok(Err(in_the_way));
-    }
-    let stored = Some(ReportStatus { config_map: build::report_name(&suite.name_any()), parts });
-    Ok(Ok(Report { document, baseline_trouble, stored }))
+    let before = if there { stored_before(ctx, suite, entries.0.len()).await? } else { None };
+    let (document, parts) = if let Some(before) = before {
+        before
+    } else {
+        let document = document(ctx, suite, plan, entries).await?;
+        let parts = block_in_place(|| stored_json(&document))?;
+        let number = u32::try_from(parts.len()).unwrap_or(u32::MAX);
+        store(ctx, &uid, &build::report(suite, parts)).await?;
+        (document, number)
+    };
+    // Of what is stored, so that no form says anything else.
+    let (page, text) = block_in_place(|| (html::render(&document), markdown::render(&document)));
+    let page = stored::compress(page.as_bytes())?;
+    store(ctx, &uid, &build::report_for_people(suite, page, &text)).await?;
+    let stored = Some(ReportStatus { config_map: build::report_name(&name), parts });
+    Ok(Report { document, stored })
+}
+
+fn stored_json(document: &Document) -> Result<Vec<Vec<u8>>, Error> {
+    Ok(stored::compress(&serde_json::to_vec(document).map_err(Error::Encode)?)?)
 }

@@ -100,6 +100,11 @@ impl Written {
     /// Whether a run of the suite may be so.
     pub fn check(&self, policy: &Policy, run: &BenchmarkRunSpec) -> Result<(), Refused> {
         policy.check_run_of_suite(run)?;
+        self.check_names(run)
+    }
+
+    /// Whether a run of the suite names nothing that takes a right and does not stand in it.
+    pub fn check_names(&self, run: &BenchmarkRunSpec) -> Result<(), Refused> {
         let whole = json!(run);
         let with_password =
             !named(&whole, TOOL_IMAGES).is_empty() && whole["target"]["datastoreRef"].is_object();

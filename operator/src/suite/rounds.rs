@@ -5,19 +5,15 @@ use super::{
     apply::{self, cancel},
     build,
     known::Known,
-    schedule::{Round, Schedule, outdated, previous},
+    other::OtherSuite,
+    round::{Round, due, outdated, previous, told},
+    schedule::Schedule,
     status,
 };
 use crate::{cluster::apply::delete, context::Context, labels};
-use dragstrip_crds::{
-    BenchmarkSuite, BenchmarkSuiteStatus,
-    conditions::Finding,
-    conditions::types::{COMPLETE, PASSED},
-    suite::SuitePhase,
-};
+use dragstrip_crds::{BenchmarkSuite, BenchmarkSuiteStatus, suite::SuitePhase};
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::{Api, ResourceExt, api::ListParams};
+use kube::{Api, ResourceExt, api::ListParams, core::PartialObjectMetaExt};
 use std::collections::BTreeSet;
 
 /// The rounds that are under way, as the watch knows them.
@@ -27,108 +23,73 @@ fn under_way(ctx: &Context, suite: &BenchmarkSuite, uid: &str) -> BTreeSet<Strin
     rounds.iter().map(|round| round.name_any()).collect()
 }
 
-/// All rounds: listed when one was made or has ended since.
-async fn fetch(ctx: &Context, suite: &BenchmarkSuite, known: &mut Known) -> Result<Vec<Round>, Error> {
+/// Rounds under way that the watch does not tell of, and so not of their end either.
+fn unseen(rounds: &[Round], under_way: &BTreeSet<String>) -> bool {
+    rounds.iter().any(|round| round.end.is_none() && !round.unreadable && !under_way.contains(round.name()))
+}
+
+async fn list(ctx: &Context, suite: &BenchmarkSuite, known: &mut Known) -> Result<Vec<Round>, Error> {
     let uid = suite.uid().unwrap_or_default();
+    // Before: what ends meanwhile is noticed by the difference.
     let now_under_way = under_way(ctx, suite, &uid);
-    if let Some((then, rounds)) = &known.rounds
-        && *then == now_under_way
-    {
-        return Ok(rounds.clone());
-    }
-    let api: Api<BenchmarkSuite> =
-        Api::namespaced(ctx.client.clone(), &suite.namespace().unwrap_or_default());
+    let api: Api<OtherSuite> = Api::namespaced(ctx.client.clone(), &suite.namespace().unwrap_or_default());
     let of_suite = ListParams::default().labels(&format!("{}={uid}", labels::SUITE_UID));
     let listed = api.list(&of_suite).await.map_err(Error::ListRounds)?;
-    let own = listed.items.into_iter().filter(|round| build::is_own(round, &uid));
-    let rounds: Vec<Round> = own.map(Round::of).collect();
+    let own = listed
+        .items
+        .iter()
+        .filter(|round| build::is_own(*round, &uid))
+        .map(|round| (round.metadata.deletion_timestamp.is_some(), Round::of(round)));
+    // What has ended and goes can be no baseline, and is not to be removed again.
+    let rounds: Vec<Round> =
+        own.filter(|(goes, round)| !goes || round.end.is_none()).map(|(_, round)| round).collect();
     known.rounds = Some((now_under_way, rounds.clone()));
     Ok(rounds)
 }
 
-fn time(time: Option<&Time>) -> Option<Timestamp> {
-    time.map(|time| time.0)
+/// The rounds as they were listed, while that is still how they stand: those that ended are not
+/// watched.
+fn listed(ctx: &Context, suite: &BenchmarkSuite, known: &Known) -> Option<Vec<Round>> {
+    let now_under_way = under_way(ctx, suite, &suite.uid().unwrap_or_default());
+    let (then, rounds) = known.rounds.as_ref()?;
+    (*then == now_under_way && !unseen(rounds, then)).then(|| rounds.clone())
 }
 
 /// What a schedule's pass found: its status, and when it is to be looked at again.
 pub struct Looked {
     /// What is to be told.
     pub status: BenchmarkSuiteStatus,
+    /// The rounds, of which old ones are to be removed when that is told.
+    pub rounds: Vec<Round>,
     /// The next time of the schedule.
     pub next: Option<Timestamp>,
-    /// What is in the way of the round that is due.
-    pub in_the_way: bool,
-}
-
-fn told(
-    suite: &BenchmarkSuite,
-    old: &BenchmarkSuiteStatus,
-    rounds: &[Round],
-    next: Option<Timestamp>,
-    now: Timestamp,
-) -> BenchmarkSuiteStatus {
-    let generation = suite.metadata.generation.unwrap_or(0);
-    let last = rounds.iter().max_by_key(|round| round.time);
-    let ended = rounds.iter().filter(|round| round.finished_at().is_some()).max_by_key(|round| round.time);
-    let phase = if suite.spec.suspend { SuitePhase::Suspended } else { SuitePhase::Scheduled };
-    let runs = last.filter(|round| round.finished_at().is_none());
-    let message = match (runs, next) {
-        (Some(round), _) => format!("round {} is under way", round.suite.name_any()),
-        (None, _) if suite.spec.suspend => "suspended: no round is made".to_owned(),
-        (None, Some(next)) => format!("the next round is at {next}"),
-        (None, None) => "spec.schedule names no time of the next years".to_owned(),
-    };
-    let passed = ended.and_then(Round::passed).map(|condition| {
-        let message = format!(
-            "round {}: {}",
-            ended.map(|round| round.suite.name_any()).unwrap_or_default(),
-            condition.message
-        );
-        Finding {
-            kind: PASSED,
-            status: Some(condition.status == "True"),
-            reason: if condition.status == "True" { "LastRoundPassed" } else { "LastRoundDidNotPass" },
-            message,
-        }
-    });
-    let mut status = BenchmarkSuiteStatus {
-        observed_generation: Some(generation),
-        phase,
-        message: Some(message),
-        next_scheduled_at: next.filter(|_| !suite.spec.suspend).map(Time),
-        last_scheduled_at: last.map(|round| Time(round.time)).or(old.last_scheduled_at.clone()),
-        last_round: last.map(|round| round.suite.name_any()).or(old.last_round.clone()),
-        ..BenchmarkSuiteStatus::default()
-    };
-    let conditions = dragstrip_crds::conditions::upsert(&old.conditions, passed.as_slice(), generation, now);
-    status.conditions = conditions.into_iter().filter(|condition| condition.type_ != COMPLETE).collect();
-    status
+    /// Whether the end of a round may come without an event.
+    pub unseen: bool,
+    /// What is in the way of what was to be done.
+    pub hindered: Option<apply::Error>,
 }
 
 /// Stops a schedule for good, and the round under way with it.
-async fn stop(
+pub async fn stop(
     ctx: &Context,
     suite: &BenchmarkSuite,
     old: &BenchmarkSuiteStatus,
-    rounds: &[Round],
+    known: &mut Known,
     now: Timestamp,
-) -> Result<BenchmarkSuiteStatus, Error> {
-    let namespace = suite.namespace().unwrap_or_default();
-    let under_way: Vec<&Round> = rounds.iter().filter(|round| round.finished_at().is_none()).collect();
-    for round in under_way.iter().filter(|round| !round.suite.spec.cancel) {
-        cancel::<BenchmarkSuite>(ctx, &namespace, &round.suite.name_any()).await?;
+) -> Result<Looked, Error> {
+    let rounds = list(ctx, suite, known).await?;
+    let mut status = told(suite, old, &rounds, None, now);
+    let mut hindered = None;
+    for round in rounds.iter().filter(|round| round.end.is_none() && !round.cancelled) {
+        let namespace = suite.namespace().unwrap_or_default();
+        hindered = hindered.or(cancel::<BenchmarkSuite>(ctx, &namespace, round.name()).await.err());
     }
-    let mut status = told(suite, old, rounds, None, now);
-    if under_way.is_empty() {
-        status::end(
-            &mut status,
-            old,
-            SuitePhase::Cancelled,
-            "cancelled: no further round is made".to_owned(),
-            now,
-        );
+    // One that cannot be read goes on for nobody.
+    if rounds.iter().all(|round| round.end.is_some() || round.unreadable) {
+        let message = "cancelled: no further round is made".to_owned();
+        status::end(&mut status, old, SuitePhase::Cancelled, message, now);
     }
-    Ok(status)
+    Ok(Looked { status, rounds: Vec::new(), next: None, unseen: true, hindered })
 }
 
 /// One pass over a suite with this `schedule`.
@@ -140,44 +101,60 @@ pub async fn pass(
     known: &mut Known,
     now: Timestamp,
 ) -> Result<Looked, Error> {
-    let mut rounds = fetch(ctx, suite, known).await?;
-    let spec = &suite.spec;
-    if spec.cancel {
-        let status = stop(ctx, suite, old, &rounds, now).await?;
-        return Ok(Looked { status, next: None, in_the_way: false });
-    }
-    let compares = spec.baseline.as_ref().is_some_and(|baseline| baseline.previous);
-    let mut removed = BTreeSet::new();
-    for round in outdated(&rounds, spec.passed_history_limit, spec.failed_history_limit, compares) {
-        delete(&ctx.client, &round.suite).await.map_err(Error::RemoveRound)?;
-        removed.insert(round.suite.name_any());
-    }
-    // The list is kept: it must not name what has gone.
-    rounds.retain(|round| !removed.contains(&round.suite.name_any()));
-    if let Some((_, kept)) = &mut known.rounds {
-        kept.retain(|round| !removed.contains(&round.suite.name_any()));
-    }
-    let made = time(suite.metadata.creation_timestamp.as_ref()).unwrap_or(now);
-    // A time at which a round was under way is left out.
-    let ends = rounds.iter().filter_map(Round::finished_at);
-    let lasts = rounds.iter().map(|round| round.time).chain(time(old.last_scheduled_at.as_ref())).chain(ends);
-    let last = lasts.fold(made, Timestamp::max);
-    let idle = rounds.iter().all(|round| round.finished_at().is_some());
-    let mut problem = None;
-    if let Some(due) = schedule.due(last, now).filter(|_| idle && !spec.suspend) {
-        let round = build::round(suite, due, previous(&rounds).as_deref());
-        problem = apply::create(ctx, &suite.uid().unwrap_or_default(), &round).await?;
-        if problem.is_none() {
-            let (suite, namespace) = (suite.name_any(), suite.namespace());
-            tracing::info!(suite, namespace, round = round.name_any(), "round of a suite made");
-            known.rounds = None;
-            rounds.push(Round { suite: round, time: due });
+    let created = suite.metadata.creation_timestamp.as_ref().map_or(now, |time| time.0);
+    let is_due = |rounds: &[Round]| due(schedule, rounds, old, created, now).filter(|_| !suite.spec.suspend);
+    let mut rounds = match listed(ctx, suite, known).filter(|rounds| is_due(rounds).is_none()) {
+        Some(rounds) => rounds,
+        // What the next one is compared with may have been removed.
+        None => list(ctx, suite, known).await?,
+    };
+    let mut hindered = None;
+    if let Some(time) = is_due(&rounds) {
+        let round = build::round(suite, time, previous(&rounds));
+        match apply::create(ctx, &suite.uid().unwrap_or_default(), &round).await {
+            Ok(()) => {
+                let (suite, namespace, round) = (suite.name_any(), suite.namespace(), round.name_any());
+                tracing::info!(suite, namespace, round, "round of a suite made");
+                rounds.push(Round::made(round, time));
+                known.rounds = None;
+            }
+            Err(error) => hindered = Some(error),
         }
     }
     let next = schedule.next(now);
-    let mut status = told(suite, old, &rounds, next, now);
-    if let Some(problem) = &problem {
-        status.message = Some(problem.message.clone());
+    let status = told(suite, old, &rounds, next, now);
+    let unseen = unseen(&rounds, &under_way(ctx, suite, &suite.uid().unwrap_or_default()));
+    Ok(Looked { status, rounds, next, unseen, hindered })
+}
+
+/// Removes old `rounds`: when what they were was told, since nobody sees it any more then.
+pub async fn tidy(
+    ctx: &Context,
+    suite: &BenchmarkSuite,
+    rounds: &[Round],
+    known: &mut Known,
+) -> Result<(), Error> {
+    let spec = &suite.spec;
+    let compares = spec.baseline.as_ref().is_some_and(|baseline| baseline.previous);
+    for round in outdated(rounds, spec.passed_history_limit, spec.failed_history_limit, compares) {
+        known.rounds = None;
+        let removed = round.metadata.clone().into_response_partial::<BenchmarkSuite>();
+        delete(&ctx.client, &removed).await.map_err(Error::RemoveRound)?;
     }
-    Ok(Looked { status, next, in_the_way: problem.is_some() })
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_round_whose_end_no_event_would_tell_is_looked_for() {
+        let watched = BTreeSet::from(["nightly-1".to_owned()]);
+        let round = |name: &str| Round::made(name.to_owned(), Timestamp::UNIX_EPOCH);
+        assert!(!unseen(&[round("nightly-1")], &watched));
+        assert!(unseen(&[round("nightly-2")], &watched), "the schedule would stand still");
+        let unreadable = Round { unreadable: true, ..round("nightly-2") };
+        assert!(!unseen(&[unreadable], &watched), "it is never watched, and its own condition says so");
+    }
 }

@@ -3,7 +3,7 @@
 
 use super::{
     Error,
-    decide::{Child, Ending, Step},
+    decide::{Child, Declared, Ending, Step},
     ended::Ended,
     expand::Plan,
     known::Known,
@@ -42,21 +42,19 @@ fn count(number: usize) -> i32 {
     i32::try_from(number).unwrap_or(i32::MAX)
 }
 
-/// How far the runs have come; the rest will take as long as those that have ended `took`, in
-/// seconds.
-pub fn progress(states: &[Child], took: &[i64], parallelism: usize) -> SuiteProgress {
+/// How far the runs have come. While the suite `goes_on`, each that is left will take as long as
+/// those that have ended `took`, in seconds, so many at once.
+pub fn progress(states: &[Child], took: &[i64], at_once: usize, goes_on: bool) -> SuiteProgress {
     let of = |wanted: fn(&Child) -> bool| states.iter().filter(|child| wanted(child)).count();
-    let done = of(|child| matches!(child, Child::Ended { .. }));
-    let runs = i64::try_from(took.len()).unwrap_or(1);
-    let left = i64::try_from(states.len() - done).unwrap_or(i64::MAX);
-    let at_once = i64::try_from(parallelism.max(1)).unwrap_or(1);
-    let seconds_left = (runs > 0).then(|| (took.iter().sum::<i64>() / runs).saturating_mul(left) / at_once);
+    let done = of(|child| matches!(child, Child::Ended { .. } | Child::Cancelled));
+    let turns = i64::try_from((states.len() - done).div_ceil(at_once.max(1))).unwrap_or(i64::MAX);
+    let mean = i64::try_from(took.len()).ok().and_then(|runs| took.iter().sum::<i64>().checked_div(runs));
     SuiteProgress {
         done: count(done),
         total: count(states.len()),
         running: count(of(|child| matches!(child, Child::UnderWay { .. }))),
         failed: count(of(|child| *child == Child::Ended { failed: true })),
-        seconds_left,
+        seconds_left: mean.filter(|_| goes_on && turns > 0).map(|mean| mean.saturating_mul(turns)),
     }
 }
 
@@ -142,7 +140,7 @@ fn obstacles(known: &Known, report: &Report) -> Vec<(&'static str, String)> {
     let told = |reason, what: &str, names: Vec<String>| {
         (!names.is_empty()).then(|| (reason, format!("{} {what}: {}", names.len(), some(&names))))
     };
-    let baseline = report.baseline_trouble.as_ref();
+    let baseline = report.baseline_trouble();
     [
         told("RunsFailed", "runs did not succeed", broken),
         told("InvalidRuns", "runs are Invalid", invalid),
@@ -155,11 +153,15 @@ fn obstacles(known: &Known, report: &Report) -> Vec<(&'static str, String)> {
 }
 
 /// Whether a suite that ended so has passed.
-fn passed(ending: Ending, known: &Known, report: &Report) -> Finding {
+fn passed(ending: Ending, plan: &Plan, known: &Known, report: &Report) -> Finding {
     let obstacles = obstacles(known, report);
     let message = obstacles.iter().map(|(_, message)| message.as_str()).collect::<Vec<_>>().join(". ");
     match (ending, obstacles.first()) {
         (Ending::Cancelled, _) => Finding::no(PASSED, "Cancelled", "the suite was cancelled before its end"),
+        (Ending::Unmeasurable, _) => {
+            let why = plan.unmeasurable.as_ref().map(ToString::to_string).unwrap_or_default();
+            Finding::no(PASSED, "Invalid", format!("no further run can be made: {why}"))
+        }
         (_, Some((reason, _))) => Finding::no(PASSED, reason, message),
         (Ending::Stopped, None) => Finding::no(PASSED, "Stopped", "no further run was made"),
         (Ending::Completed, None) if report.document.thresholds.is_empty() => {
@@ -222,22 +224,23 @@ pub fn of_invalid(
 pub fn of_step(
     suite: &BenchmarkSuite,
     old: &BenchmarkSuiteStatus,
-    plan: &Plan,
+    declared: Declared,
     (states, known): (&[Child], &Known),
     step: &Step,
     now: Timestamp,
 ) -> BenchmarkSuiteStatus {
     let took: Vec<i64> = known.ended.values().filter_map(|run| run.seconds).collect();
-    let parallelism = usize::try_from(suite.spec.parallelism).unwrap_or(1);
-    let progress = progress(states, &took, parallelism);
-    let begun = states.iter().any(|child| *child != Child::Missing);
+    let goes_on = matches!(step, Step::Make(_) | Step::Wait);
+    let progress = progress(states, &took, declared.parallelism, goes_on);
     let so_far =
-        format!("{} of {} runs are done, {} under way", progress.done, plan.order.len(), progress.running);
+        format!("{} of {} runs are done, {} under way", progress.done, states.len(), progress.running);
+    let begun = states.iter().any(|child| *child != Child::Missing);
+    let started_at = old.started_at.clone().or(begun.then_some(Time(now)));
     let (phase, message) = match step {
         Step::Suspended => (SuitePhase::Suspended, format!("suspended: {so_far}")),
         Step::Cancel(_) => (SuitePhase::Running, format!("cancelled: {so_far}")),
         Step::Stopping => (SuitePhase::Running, format!("no further run is made: {so_far}")),
-        _ if begun => (SuitePhase::Running, so_far),
+        _ if started_at.is_some() => (SuitePhase::Running, so_far),
         _ => (SuitePhase::Pending, so_far),
     };
     let generation = suite.metadata.generation.unwrap_or(0);
@@ -250,7 +253,7 @@ pub fn of_step(
         phase,
         message: Some(message),
         progress: Some(progress),
-        started_at: old.started_at.clone().or(begun.then_some(Time(now))),
+        started_at,
         rows: old.rows.clone(),
         best: old.best.clone(),
         worst: old.worst.clone(),
@@ -260,17 +263,22 @@ pub fn of_step(
     }
 }
 
+/// Writes into `status` that the first run is about to be made.
+pub fn start(status: &mut BenchmarkSuiteStatus, now: Timestamp) {
+    (status.phase, status.started_at) = (SuitePhase::Running, Some(Time(now)));
+}
+
 /// What a suite says that ended so, with this report.
 pub fn of_end(
     mut status: BenchmarkSuiteStatus,
     old: &BenchmarkSuiteStatus,
     ending: Ending,
-    (known, report): (&Known, &Report),
+    (plan, known, report): (&Plan, &Known, &Report),
     now: Timestamp,
 ) -> BenchmarkSuiteStatus {
     show(&mut status, &report.document);
     status.report.clone_from(&report.stored);
-    let passed = passed(ending, known, report);
+    let passed = passed(ending, plan, known, report);
     let progress = status.progress.unwrap_or_default();
     let how = if passed.status == Some(true) {
         "passed".to_owned()
@@ -287,6 +295,10 @@ pub fn of_end(
                 "stopped after {} of {} runs (onFailure: Stop): {}",
                 progress.done, progress.total, passed.message
             ),
+        ),
+        Ending::Unmeasurable => (
+            SuitePhase::Failed,
+            format!("ended after {} of {} runs: {}", progress.done, progress.total, passed.message),
         ),
         Ending::Cancelled => {
             (SuitePhase::Cancelled, format!("cancelled after {} of {} runs", progress.done, progress.total))
@@ -336,4 +348,63 @@ pub async fn publish(
         ctx.announcer.publish(suite, warning, reason, "Reconcile", &note).await;
     }
     Ok(written)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::suite::{
+        ended::tests::ended,
+        expand::{
+            plan,
+            tests::{spec, suite_of},
+        },
+    };
+
+    const GOOD: Child = Child::Ended { failed: false };
+    const RUNS: Child = Child::UnderWay { cancelled: false };
+
+    #[test]
+    fn the_time_that_is_left_goes_by_turns_and_only_while_the_suite_goes_on() {
+        let states = [GOOD, RUNS, Child::Missing, Child::Missing];
+        let left = |at_once, goes_on| progress(&states, &[60, 100], at_once, goes_on).seconds_left;
+        assert_eq!(left(1, true), Some(240));
+        assert_eq!(left(2, true), Some(160), "three runs two at a time take two turns");
+        assert_eq!(left(1, false), None, "nobody waits for what is not made");
+        assert_eq!(progress(&[GOOD], &[60], 1, true).seconds_left, None);
+        assert_eq!(progress(&states, &[], 1, true).seconds_left, None, "nothing is known yet");
+    }
+
+    #[test]
+    fn a_suite_that_ended_early_tells_what_it_has_and_no_time_left() {
+        let suite = suite_of(spec());
+        let mut plan = plan(&suite, &|_| Ok(())).unwrap();
+        plan.unmeasurable = Some(crate::suite::expand::Invalid(Vec::new()));
+        let mut known = Known::default();
+        known.ended.insert("s-1".into(), ended("Succeeded"));
+        let (declared, now) = (Declared::of(&suite.spec, &plan), Timestamp::UNIX_EPOCH);
+        let states = [GOOD, Child::Cancelled, Child::Missing];
+        let told = |ending: Ending| {
+            let (old, step) = (BenchmarkSuiteStatus::default(), Step::Finish(ending));
+            let status = of_step(&suite, &old, declared, (&states, &known), &step, now);
+            of_end(status, &old, ending, (&plan, &known, &Report::default()), now)
+        };
+        let cancelled = told(Ending::Cancelled);
+        let progress = cancelled.progress.unwrap();
+        assert_eq!((progress.done, progress.failed, progress.seconds_left), (2, 0, None), "{progress:?}");
+        assert_eq!(cancelled.message.as_deref(), Some("cancelled after 2 of 3 runs"));
+        let unmeasurable = told(Ending::Unmeasurable);
+        assert_eq!(unmeasurable.phase, SuitePhase::Failed);
+        let message = unmeasurable.message.unwrap_or_default();
+        assert!(message.starts_with("ended after 2 of 3 runs: no further run can be made"), "{message}");
+    }
+
+    #[test]
+    fn a_report_says_itself_that_there_was_nothing_to_compare_with() {
+        let mut report = Report::default();
+        report.document.notes =
+            vec!["a note".into(), "nothing to compare with: there is no BenchmarkSuite a".into()];
+        let told = obstacles(&Known::default(), &report);
+        assert_eq!(told[0].0, "BaselineMissing", "a stored report must not be told as one that passed");
+    }
 }

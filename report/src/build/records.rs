@@ -34,6 +34,7 @@ pub fn record(entry: &Entry) -> RunRecord {
         failure: status.failure.as_ref().map(|failure| format!("{}: {}", failure.step, failure.message)),
         started_at: status.started_at.as_ref().map(|time| time.0),
         finished_at: status.finished_at.as_ref().map(|time| time.0),
+        noise: status.noise.clone(),
         provenance: comparability::provenance(&entry.run),
         curves: curves(measured()),
         timelines: measured().filter_map(timeline).collect(),
@@ -135,7 +136,6 @@ fn search(phase: &str, search: &SearchStatus) -> Search {
             value: value as f64,
             operations_per_second: mean(points.iter().map(|point| point.operations_per_second))?,
             p99_milliseconds: mean(points.iter().filter_map(|point| point.latency_milliseconds.p99)),
-            limited_by: None,
         })
     });
     Search {

@@ -10,7 +10,7 @@ use dragstrip_crds::{
 };
 use dragstrip_results::{
     result::{RepetitionResult, TOTAL},
-    thresholds::hit_ratio,
+    thresholds::{errors, hit_ratio},
 };
 use kube::ResourceExt;
 
@@ -128,7 +128,10 @@ macro_rules! operation_figures {
 
 fn of_operation(row: &OperationStatus) -> Figures {
     let rate = row.operations_per_second;
-    operation_figures!(row, rate.mean, Some(rate))
+    let mut figures = operation_figures!(row, rate.mean, Some(rate));
+    let of_errors = |figure: &&mut Figure| figure.named == Named::known(MetricName::Errors);
+    figures.iter_mut().filter(of_errors).for_each(|figure| figure.value = errors(row));
+    figures
 }
 
 /// The memory of all servers together: as thresholds mean it when it had settled, and where

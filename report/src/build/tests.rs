@@ -306,17 +306,17 @@ fn a_published_figure_is_compared_with_and_its_conditions_are_told() {
     assert!((rate.ratio.mid - 2.0).abs() < 1e-9);
     let p99 = row(&document, "redis-7", &["10"], "P99Milliseconds").comparison.as_ref().unwrap();
     assert_eq!(p99.verdict, ComparisonVerdict::Same);
+    let of_total =
+        |row: &&Row| row.operation == "TOTAL" && row.metric == "P99Milliseconds" && row.cell.values == ["10"];
+    let total = document.rows.iter().find(of_total).and_then(|row| row.comparison.as_ref());
+    assert_eq!(total, Some(p99), "the only operation is all of them together");
     let head = document.baseline.as_ref().unwrap();
     assert!(
         head.differences.iter().any(|it| it.fact == "server.version" && it.baseline == "7.0"),
         "{head:?}"
     );
-    assert!(document.notes.iter().any(|note| note.contains("https://example.org")), "{:?}", document.notes);
-    assert!(
-        document.notes.iter().any(|note| note.starts_with("1 published figures have no")),
-        "{:?}",
-        document.notes
-    );
+    assert!(head.notes.iter().any(|note| note.contains("https://example.org")), "{head:?}");
+    assert!(head.notes.iter().any(|note| note.starts_with("1 published figures have no")), "{head:?}");
     assert!(crate::text::render(&document).contains("ratio to published"));
 }
 

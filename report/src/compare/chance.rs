@@ -12,7 +12,9 @@ pub struct Family {
     pub compared: u32,
     /// Of those the Better and Worse ones.
     pub differing: u32,
-    /// Of those the ones that are beyond chance among all.
+    /// How many have a chance: those that were not compared with published figures.
+    pub tested: u32,
+    /// Of those the Better and Worse ones that are beyond chance among all.
     pub held: u32,
 }
 
@@ -33,6 +35,7 @@ pub fn judge_together(mut all: Vec<&mut Comparison>) -> Family {
     all.retain(|comparison| comparison.chance.is_some());
     all.sort_by(|a, b| a.chance.unwrap_or(1.0).total_cmp(&b.chance.unwrap_or(1.0)));
     let count = all.len();
+    family.tested = u32::try_from(count).unwrap_or(u32::MAX);
     let mut holds = true;
     for (place, comparison) in all.into_iter().enumerate() {
         holds = holds && comparison.chance.is_some_and(|chance| chance <= LEVEL / (count - place) as f64);
@@ -50,12 +53,15 @@ impl Family {
         if self.compared < 2 {
             return None;
         }
+        let held = match self.tested {
+            0 => String::new(),
+            _ => format!(", {} of them beyond chance also among all comparisons (Holm)", self.held),
+        };
         Some(format!(
-            "{} figures were compared, each with a 95 % interval: were nothing different, about {:.0} of these intervals would say otherwise by chance; {} are Better or Worse, {} of them beyond chance also among all comparisons (Holm)",
+            "{} figures were compared, each with a 95 % interval: were nothing different, about {:.0} of these intervals would say otherwise by chance; {} are Better or Worse{held}",
             self.compared,
             (LEVEL * f64::from(self.compared)).ceil(),
             self.differing,
-            self.held
         ))
     }
 }
@@ -87,7 +93,16 @@ mod tests {
         let family = judge_together(all.iter_mut().collect());
         let held = all.map(|comparison| comparison.holds_among_all.unwrap());
         assert_eq!(held, [false, true, true, false]);
-        assert_eq!(family, Family { compared: 4, differing: 4, held: 2 });
+        assert_eq!(family, Family { compared: 4, differing: 4, tested: 4, held: 2 });
         assert!(family.note().unwrap().contains("about 1 of these"), "{:?}", family.note());
+    }
+
+    #[test]
+    fn nothing_is_said_of_a_test_that_was_not_made() {
+        let mut published = [Comparison { chance: None, ..comparison(0.0) }, comparison(0.0)];
+        published[1].chance = None;
+        let family = judge_together(published.iter_mut().collect());
+        let note = family.note().unwrap();
+        assert!(note.contains("2 are Better or Worse") && !note.contains("Holm"), "{note}");
     }
 }

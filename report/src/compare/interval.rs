@@ -13,6 +13,24 @@ const LEVEL: f64 = 0.05;
 /// Ratios further than this from the estimate are as good as any.
 const FURTHEST: f64 = 1e6;
 
+/// Whether an interval has no upper end, for which stands one too far away to be told.
+pub fn is_open(ratio: &Estimate) -> bool {
+    ratio.high > ratio.mid * (FURTHEST / 2.0)
+}
+
+/// The smallest step between any two of `values`, as whose multiples a tool may have written
+/// them; 0 where all are the same.
+pub fn step(values: impl Iterator<Item = f64>) -> f64 {
+    let mut sorted: Vec<f64> = values.collect();
+    sorted.sort_by(f64::total_cmp);
+    let gaps = sorted.windows(2).filter_map(|pair| {
+        let [low, high] = pair else { return None };
+        // Relative to the figures: sums of floating-point numbers are never exactly the same.
+        Some(high - low).filter(|gap| *gap > 1e-9 * high.abs())
+    });
+    gaps.min_by(f64::total_cmp).unwrap_or_default()
+}
+
 /// A mean and how well it is known.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Side {
@@ -23,11 +41,18 @@ pub struct Side {
 }
 
 impl Side {
-    /// `None` of one measurement.
-    pub fn of(spread: &Spread) -> Option<Self> {
+    /// `None` of one measurement. Figures were rounded to a multiple of `step`, whose error has
+    /// the variance `step^2 / 12`: what is equal then is not known to be without any spread.
+    pub fn of(spread: &Spread, step: f64) -> Option<Self> {
         let n = f64::from(spread.repetitions);
-        let deviation = spread.standard_deviation?;
-        Some(Self { mean: spread.mean, error2: deviation * deviation / n, degrees: n - 1.0 })
+        let variance = spread.standard_deviation?.powi(2).max(step * step / 12.0);
+        Some(Self { mean: spread.mean, error2: variance / n, degrees: n - 1.0 })
+    }
+
+    /// Half the width of the mean's own 95 % interval.
+    pub fn half_width(self) -> f64 {
+        let student = StudentsT::new(0.0, 1.0, self.degrees);
+        student.map_or(0.0, |student| student.inverse_cdf(1.0 - LEVEL / 2.0) * self.error2.sqrt())
     }
 
     fn times(self, factor: f64) -> Self {
@@ -52,6 +77,11 @@ pub fn chance(x: Side, y: Side) -> f64 {
     student.map_or(1.0, |student| 2.0 * student.sf(distance / error2.sqrt()))
 }
 
+/// Whether a difference as large is no chance.
+pub fn told_apart(x: Side, y: Side) -> bool {
+    chance(x, y) < LEVEL
+}
+
 /// The difference `x - y` with its interval.
 pub fn difference(x: Side, y: Side) -> Estimate {
     let (mid, error) = (x.mean - y.mean, (x.error2 + y.error2).sqrt());
@@ -63,7 +93,8 @@ pub fn difference(x: Side, y: Side) -> Estimate {
 
 /// Narrows `inside`, which holds, and `outside`, which does not, down to the border between.
 fn border(mut inside: f64, mut outside: f64, holds: impl Fn(f64) -> bool) -> f64 {
-    while (outside - inside).abs() > 1e-7 * inside.abs().max(outside.abs()) {
+    let least = 1e-9 * (outside - inside).abs();
+    while (outside - inside).abs() > least.max(1e-7 * inside.abs().max(outside.abs())) {
         let middle = f64::midpoint(inside, outside);
         if holds(middle) {
             inside = middle;
@@ -74,25 +105,21 @@ fn border(mut inside: f64, mut outside: f64, holds: impl Fn(f64) -> bool) -> f64
     inside
 }
 
-/// The ratio `x / y` of figures that are never negative, with its interval; `None` where
-/// `y` is known so badly that any large ratio is possible.
-pub fn ratio(x: Side, y: Side) -> Option<Estimate> {
+/// The ratio `x / y` of figures that are never negative, with its interval around it; open
+/// above where `y` is known so badly that any large ratio is possible. `y` is not 0.
+pub fn ratio(x: Side, y: Side) -> Estimate {
     let mid = x.mean / y.mean;
     let holds = |ratio: f64| chance(x, y.times(ratio)) >= LEVEL;
-    if !mid.is_finite() {
-        return None;
-    }
-    let mut factor = 2.0;
+    let low = if holds(0.0) { 0.0 } else { border(mid, 0.0, holds) };
     let scale = if mid > 0.0 { mid } else { (x.error2 + y.error2).sqrt() / y.mean };
+    let mut factor = 2.0;
     while holds(mid + scale * (factor - 1.0)) && scale > 0.0 {
         factor *= 2.0;
         if factor > FURTHEST {
-            return None;
+            return Estimate { low, mid, high: mid + scale * FURTHEST };
         }
     }
-    let high = border(mid, mid + scale * (factor - 1.0), holds);
-    let low = if holds(0.0) { 0.0 } else { border(mid, 0.0, holds) };
-    Some(Estimate { low, mid, high })
+    Estimate { low, mid, high: border(mid, mid + scale * (factor - 1.0), holds) }
 }
 
 #[cfg(test)]
@@ -103,7 +130,7 @@ mod tests {
     use rand_distr::{Distribution, Normal};
 
     fn side(values: &[f64]) -> Side {
-        Side::of(&spread(values).unwrap()).unwrap()
+        Side::of(&spread(values).unwrap(), 0.0).unwrap()
     }
 
     fn close(found: f64, expected: f64) -> bool {
@@ -133,7 +160,7 @@ mod tests {
         let t2 = 2.776_445_f64.powi(2);
         let (g, v) = (t2 * y.error2 / 2500.0, t2 * x.error2 / 2500.0);
         let root = (4.0 - (1.0 - g) * (4.0 - v)).sqrt();
-        let found = ratio(x, y).unwrap();
+        let found = ratio(x, y);
         assert!(close(found.low, (2.0 - root) / (1.0 - g)), "{found:?}");
         assert!(close(found.high, (2.0 + root) / (1.0 - g)), "{found:?}");
     }
@@ -143,7 +170,7 @@ mod tests {
         let y = side(&[100.0, 104.0, 96.0]);
         for shift in 0..200 {
             let x = side(&[99.0, 105.0, 103.0].map(|value| value + f64::from(shift) * 0.1));
-            let (ratio, difference) = (ratio(x, y).unwrap(), difference(x, y));
+            let (ratio, difference) = (ratio(x, y), difference(x, y));
             assert_eq!(ratio.low > 1.0, difference.low > 0.0, "{shift}: {ratio:?} {difference:?}");
             assert_eq!(chance(x, y) < LEVEL, difference.low > 0.0, "{shift}");
         }
@@ -151,14 +178,40 @@ mod tests {
 
     #[test]
     fn measurements_without_any_spread_have_an_interval_without_width() {
-        let found = ratio(side(&[2.0, 2.0, 2.0]), side(&[4.0, 4.0])).unwrap();
+        let found = ratio(side(&[2.0, 2.0, 2.0]), side(&[4.0, 4.0]));
         assert!(close(found.low, 0.5) && close(found.high, 0.5), "{found:?}");
         assert_eq!(chance(side(&[0.3, 0.3, 0.3]), side(&[0.3, 0.3])).to_bits(), 1.0_f64.to_bits());
     }
 
     #[test]
-    fn two_measurements_that_tell_nothing_have_no_ratio() {
-        assert_eq!(ratio(side(&[1.0, 1.1]), side(&[1.0, 2.0])), None);
+    fn a_ratio_to_what_is_badly_known_has_one_end_alone() {
+        let nothing = ratio(side(&[1.0, 1.1]), side(&[1.0, 2.0]));
+        assert!(is_open(&nothing) && nothing.low < 1.0, "{nothing:?}");
+        let proven = ratio(side(&[50.0, 51.0]), side(&[1.0, 1.3]));
+        assert!(is_open(&proven) && proven.low > 10.0, "{proven:?}");
+        assert!(!is_open(&ratio(side(&[99.0, 100.0, 101.0]), side(&[50.0, 50.5, 49.5]))));
+    }
+
+    #[test]
+    fn a_ratio_of_nothing_has_ends() {
+        let found = ratio(side(&[0.0, 0.0, 0.0]), side(&[3.0, 4.0, 3.5]));
+        assert!(found.low == 0.0 && (0.0..1e-6).contains(&found.high), "{found:?}");
+    }
+
+    #[test]
+    fn equal_figures_that_were_rounded_are_not_known_exactly() {
+        // What memtier writes: latencies in steps of 8 microseconds.
+        let sides = |n: usize| {
+            let (here, there) = (vec![0.135; n], vec![0.127; n]);
+            let step = step(here.iter().chain(&there).copied());
+            assert!((step - 0.008).abs() < 1e-9, "{step}");
+            [here, there].map(|values| Side::of(&spread(&values).unwrap(), step).unwrap())
+        };
+        let [x, y] = sides(2);
+        assert!(chance(x, y) > LEVEL, "two of a side: {}", chance(x, y));
+        let [x, y] = sides(3);
+        assert!((0.001..LEVEL).contains(&chance(x, y)), "three of a side: {}", chance(x, y));
+        assert_eq!(step([0.3, 0.1 + 0.2].into_iter()).to_bits(), 0.0_f64.to_bits());
     }
 
     /// Measurements of two sides whose true means have this ratio, over and over.
@@ -174,8 +227,8 @@ mod tests {
     #[test]
     fn intervals_hold_exactly_what_the_test_does_not_refuse() {
         for (x, y) in samples(3, (0.1, 0.05), 1.5).take(100) {
-            // An interval without an end holds everything.
-            let held = ratio(x, y).is_none_or(|of| of.low <= 1.5 && 1.5 <= of.high);
+            let of = ratio(x, y);
+            let held = of.low <= 1.5 && 1.5 <= of.high;
             assert_eq!(held, chance(x, y.times(1.5)) >= LEVEL, "{x:?} {y:?}");
             let of = difference(x, y);
             assert_eq!(of.low <= 0.0 && 0.0 <= of.high, chance(x, y) >= LEVEL, "{x:?} {y:?}");

@@ -1,8 +1,9 @@
 //! Measurements that stand far from the others: flagged, never dropped. Pure.
 
-use super::verdict::default_margin;
+use super::{interval::step, verdict::default_margin};
 use crate::document::Row;
 use statrs::distribution::{ContinuousCDF, StudentsT};
+use std::collections::BTreeMap;
 
 /// From so many measurements on the median and the deviations from it are known well enough.
 const MANY: usize = 10;
@@ -11,12 +12,26 @@ const MODIFIED_Z: f64 = 3.5;
 /// Makes the median of absolute deviations a standard deviation, of normal measurements.
 const MEDIAN_TO_DEVIATION: f64 = 0.6745;
 const LEVEL: f64 = 0.05;
+/// So many steps between the figures that a tool writes lie between two equal ones.
+const STEPS: f64 = 2.0;
+
+/// The step in which the figures of each phase and metric were written.
+fn steps(rows: &[Row]) -> BTreeMap<(String, String), f64> {
+    let mut values: BTreeMap<(String, String), Vec<f64>> = BTreeMap::new();
+    for row in rows {
+        let of = values.entry((row.phase.clone(), row.metric.clone())).or_default();
+        of.extend(row.counted().map(|sample| sample.value));
+    }
+    values.into_iter().map(|(key, values)| (key, step(values.into_iter()))).collect()
+}
 
 /// Marks the outliers of every row.
 pub fn mark(rows: &mut [Row]) {
+    let steps = steps(rows);
     for row in rows {
         let counted: Vec<f64> = row.counted().map(|sample| sample.value).collect();
-        let far = far(&counted, default_margin(&row.metric));
+        let step = steps.get(&(row.phase.clone(), row.metric.clone())).copied().unwrap_or_default();
+        let far = far(&counted, default_margin(&row.metric), STEPS * step);
         let invalid = Some(dragstrip_crds::run::Verdict::Invalid);
         let samples = row.samples.iter_mut().filter(|sample| sample.verdict != invalid);
         for (sample, far) in samples.zip(far) {
@@ -42,11 +57,15 @@ fn grubbs(n: f64) -> Option<f64> {
 
 /// Which of `values` are outliers: by Grubbs' test the furthest, and of many values by the
 /// modified z score all that are far, provided that they are more than `margin` of the median
-/// away: two equal figures and one that differs in its last digit have no outlier.
-fn far(values: &[f64], margin: f64) -> Vec<bool> {
+/// and more than `least` away: two equal figures and one that differs in its last digit have
+/// no outlier.
+fn far(values: &[f64], margin: f64, least: f64) -> Vec<bool> {
     let n = values.len() as f64;
     let median_value = median(values);
-    let matters = |value: f64| (value - median_value).abs() > margin * median_value.abs();
+    let matters = |value: f64| {
+        let distance = (value - median_value).abs();
+        distance > margin * median_value.abs() && distance > least
+    };
     let deviations: Vec<f64> = values.iter().map(|value| (value - median_value).abs()).collect();
     let spread = median(&deviations);
     if values.len() >= MANY && spread > 0.0 {
@@ -64,6 +83,7 @@ fn far(values: &[f64], margin: f64) -> Vec<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::document::Sample;
 
     #[test]
     fn the_limits_of_grubbs_are_those_of_the_tables() {
@@ -76,22 +96,36 @@ mod tests {
 
     #[test]
     fn one_of_three_that_is_half_the_others_is_flagged() {
-        assert_eq!(far(&[100.0, 101.0, 50.0], 0.03), [false, false, true]);
+        assert_eq!(far(&[100.0, 101.0, 50.0], 0.03, 2.0), [false, false, true]);
     }
 
     #[test]
     fn a_last_digit_and_ordinary_spread_are_not_flagged() {
-        assert_eq!(far(&[0.375, 0.375, 0.383], 0.05), [false; 3]);
-        assert_eq!(far(&[100.0, 104.0, 97.0, 102.0], 0.03), [false; 4]);
-        assert_eq!(far(&[100.0, 50.0], 0.03), [false; 2], "of two nobody knows which");
+        assert_eq!(far(&[0.375, 0.375, 0.383], 0.05, 0.0), [false; 3]);
+        assert_eq!(far(&[0.127, 0.127, 0.135], 0.05, 0.016), [false; 3], "one step of memtier's");
+        assert_eq!(far(&[100.0, 104.0, 97.0, 102.0], 0.03, 2.0), [false; 4]);
+        assert_eq!(far(&[100.0, 50.0], 0.03, 0.0), [false; 2], "of two nobody knows which");
     }
 
     #[test]
     fn two_of_many_do_not_hide_each_other() {
         let mut values = vec![100.0, 101.0, 99.0, 100.5, 99.5, 100.2, 99.8, 100.1, 60.0, 61.0];
-        let found = far(&values, 0.03);
+        let found = far(&values, 0.03, 0.2);
         assert_eq!(found.iter().filter(|far| **far).count(), 2, "{found:?}");
         values.truncate(0);
-        assert!(far(&values, 0.03).is_empty());
+        assert!(far(&values, 0.03, 0.0).is_empty());
+    }
+
+    #[test]
+    fn the_step_of_a_figure_is_learnt_from_all_combinations() {
+        let row = |values: [f64; 3]| {
+            let sample =
+                |value| Sample { run: String::new(), repetition: 1, value, verdict: None, outlier: false };
+            Row { metric: "P99Milliseconds".to_owned(), samples: values.map(sample).into(), ..Row::default() }
+        };
+        let mut rows = [row([0.127, 0.127, 0.135]), row([0.127, 0.127, 0.903])];
+        mark(&mut rows);
+        let flagged = rows.map(|row| row.samples.iter().filter(|sample| sample.outlier).count());
+        assert_eq!(flagged, [0, 1], "one step is none, a hundred are");
     }
 }

@@ -10,6 +10,18 @@ fn row(values: &[f64]) -> Row {
     }
 }
 
+fn published(value: f64) -> published::Figure {
+    published::Figure {
+        cell: Cell::default(),
+        phase: String::new(),
+        operation: String::new(),
+        metric: "OperationsPerSecond".to_owned(),
+        value,
+        unit: String::new(),
+        note: None,
+    }
+}
+
 fn noise() -> verdict::Noise {
     verdict::Noise::default()
 }
@@ -18,12 +30,12 @@ fn noise() -> verdict::Noise {
 fn a_published_figure_that_one_more_measurement_could_give_is_never_significant() {
     // Mean 110, deviation 2, so +-4.97 of the mean, and +-9.94 of one more measurement.
     let here = row(&[108.0, 110.0, 112.0]);
-    let near = against_published(&here, 102.0, &noise()).unwrap();
+    let near = against_published(&here, &published(102.0), &noise()).unwrap();
     assert_eq!(near.verdict, ComparisonVerdict::Unclear, "{near:?}");
     assert!(near.ratio.low > 1.0, "the mean's own interval excludes it: {near:?}");
-    let far = against_published(&here, 95.0, &noise()).unwrap();
+    let far = against_published(&here, &published(95.0), &noise()).unwrap();
     assert_eq!(far.verdict, ComparisonVerdict::Better, "{far:?}");
-    let alone = against_published(&row(&[110.0]), 50.0, &noise()).unwrap();
+    let alone = against_published(&row(&[110.0]), &published(50.0), &noise()).unwrap();
     assert_eq!((alone.verdict, alone.interval_known), (ComparisonVerdict::Unclear, false));
 }
 
@@ -34,7 +46,7 @@ fn nothing_is_divided_by_zero() {
     assert_eq!(same.verdict, ComparisonVerdict::Same, "{same:?}");
     let why = measured(&row(&[3.0, 4.0]), &nothing, &noise()).unwrap_err();
     assert!(why.contains("baseline's figure is 0"), "{why}");
-    assert!(against_published(&row(&[3.0]), 0.0, &noise()).is_err());
+    assert!(against_published(&row(&[3.0]), &published(0.0), &noise()).is_err());
     let gone = measured(&nothing, &row(&[3.0, 4.0, 3.5]), &noise()).unwrap();
     assert_eq!(gone.verdict, ComparisonVerdict::Worse, "{gone:?}");
 }

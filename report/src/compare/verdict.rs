@@ -1,6 +1,7 @@
 //! What a ratio and its interval say, given the noise. Pure.
 
-use crate::{build::Entries, figures::percent};
+use super::interval::is_open;
+use crate::{document::RunRecord, figures::percent};
 use dragstrip_crds::{measured::Estimate, suite::ComparisonVerdict, thresholds::MetricName};
 
 /// Noise of throughput, and of everything but latency, where no calibration tells.
@@ -27,8 +28,8 @@ pub struct Noise {
 }
 
 impl Noise {
-    pub fn of(entries: &dyn Entries) -> Self {
-        let found = entries.all().filter_map(|entry| entry.run.status.as_ref()?.noise.clone());
+    pub fn of<'a>(runs: impl Iterator<Item = &'a RunRecord>) -> Self {
+        let found = runs.filter_map(|run| run.noise.as_ref());
         found.fold(Self::default(), |most, noise| Self {
             throughput: [most.throughput, Some(noise.throughput)]
                 .into_iter()
@@ -71,13 +72,12 @@ impl Noise {
 pub fn judge(
     ratio: &Estimate,
     known: bool,
-    unbounded: bool,
     margin: f64,
     more_is_better: Option<bool>,
 ) -> (ComparisonVerdict, String) {
     let noise = format!("the noise of ±{:.1} %", margin * 100.0);
     let (least, most) = (1.0 / (1.0 + margin), 1.0 + margin);
-    if unbounded {
+    if known && is_open(ratio) && ratio.low <= 1.0 {
         let reason = "the measurements differ so much that their means tell nothing of the ratio".to_owned();
         return (ComparisonVerdict::Unclear, reason);
     }
@@ -88,7 +88,8 @@ pub fn judge(
         );
         return (ComparisonVerdict::Unclear, reason);
     }
-    let told = format!("{} ({} to {})", percent(ratio.mid), percent(ratio.low), percent(ratio.high));
+    let high = if is_open(ratio) { "no end".to_owned() } else { percent(ratio.high) };
+    let told = format!("{} ({} to {high})", percent(ratio.mid), percent(ratio.low));
     if ratio.low >= least && ratio.high <= most {
         return (ComparisonVerdict::Same, format!("{told}: the whole interval is within {noise}"));
     }
@@ -120,7 +121,7 @@ mod tests {
     use super::*;
 
     fn verdict(low: f64, mid: f64, high: f64, more_is_better: Option<bool>) -> ComparisonVerdict {
-        judge(&Estimate { low, mid, high }, true, false, 0.03, more_is_better).0
+        judge(&Estimate { low, mid, high }, true, 0.03, more_is_better).0
     }
 
     #[test]
@@ -142,9 +143,17 @@ mod tests {
     }
 
     #[test]
+    fn a_ratio_without_an_upper_end_is_judged_by_its_lower_one() {
+        assert_eq!(verdict(17.9, 44.0, 44e6, Some(false)), ComparisonVerdict::Worse);
+        assert_eq!(verdict(0.9, 44.0, 44e6, Some(false)), ComparisonVerdict::Unclear);
+        let (_, reason) = judge(&Estimate { low: 17.9, mid: 44.0, high: 44e6 }, true, 0.03, Some(true));
+        assert!(reason.contains("to no end"), "{reason}");
+    }
+
+    #[test]
     fn one_measurement_says_nothing() {
         let alone = Estimate { low: 2.0, mid: 2.0, high: 2.0 };
-        let (verdict, reason) = judge(&alone, false, false, 0.03, Some(true));
+        let (verdict, reason) = judge(&alone, false, 0.03, Some(true));
         assert_eq!(verdict, ComparisonVerdict::Unclear);
         assert!(reason.contains("+100.0 %") && reason.contains("at least 3"), "{reason}");
     }

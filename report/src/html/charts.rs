@@ -10,13 +10,14 @@ pub mod curves;
 pub mod saturation;
 pub mod timelines;
 
-use super::layout::COLOURS;
+use super::layout::{COLOURS, Layout};
+use crate::layout::grouped;
 use axis::Axis;
 use maud::{Markup, PreEscaped, html};
 use plotters::prelude::IntoDrawingArea;
 use plotters::{
     coord::Shift,
-    element::PathElement,
+    element::{Circle, PathElement, Text},
     prelude::{
         Cartesian2d, ChartBuilder, ChartContext, DrawingArea, DrawingAreaErrorKind, RGBColor, SVGBackend,
     },
@@ -30,6 +31,10 @@ use plotters::{
 const WIDTH: u32 = 340;
 /// plotters puts everything on whole pixels: there are so many to one of a phone.
 const FINE: u32 = 3;
+/// Pixels at the right of a plot, for numbers at the ends of lines.
+const NUMBER: u32 = 28;
+/// Pixels of a line of text.
+const TEXT: u32 = 12;
 /// More charts of one kind than this are not read by anybody.
 const MOST_PANELS: usize = 36;
 
@@ -59,6 +64,7 @@ impl Spot {
 
 /// One line of a chart.
 struct Line {
+    series: usize,
     colour: RGBColor,
     points: Vec<(f64, f64)>,
 }
@@ -162,7 +168,7 @@ fn plot<'a, 'b>(area: &'a Area<'b>, x: Axis, y: Axis) -> Result<Plot<'a, 'b>, Fa
     let (x_text, y_text) = (x.text, y.text);
     let (x_name, y_name) = (x.name.clone(), y.name.clone());
     let mut chart = ChartBuilder::on(area)
-        .margin_right(20 * FINE)
+        .margin_right(NUMBER * FINE)
         .margin_top(8 * FINE)
         .x_label_area_size(if x_name.is_empty() { 22 } else { 36 } * FINE)
         .y_label_area_size(if y_name.is_empty() { 44 } else { 60 } * FINE)
@@ -198,4 +204,59 @@ fn lines(plot: &mut Plot<'_, '_>, lines: &[Line], width: u32) -> Result<(), Fail
         plot.draw_series([PathElement::new(points, line.colour.stroke_width(width))])?;
     }
     Ok(())
+}
+
+/// Writes at the ends of lines which series they are, since not everybody sees colours: a number
+/// for each, none on another.
+fn numbers(area: &Area, plot: &Plot<'_, '_>, layout: &Layout, lines: &[Line]) -> Result<(), Failure> {
+    let ends = lines.iter().filter_map(|line| Some((line.series, plot.backend_coord(line.points.last()?))));
+    let mut ends: Vec<(usize, (i32, i32))> = grouped(ends, |(series, _)| *series)
+        .into_iter()
+        .filter_map(|(series, ends)| {
+            let middle = ends.iter().map(|(_, (_, y))| y).sum::<i32>() / i32::try_from(ends.len()).ok()?;
+            Some((series, (ends.iter().map(|(_, (x, _))| *x).max()?, middle)))
+        })
+        .collect();
+    ends.sort_by_key(|(_, (_, y))| *y);
+    let mut heights: Vec<i32> = ends.iter().map(|(_, (_, y))| *y).collect();
+    apart(&mut heights, (TEXT * FINE).cast_signed(), plot.plotting_area().get_pixel_range().1.end);
+    let fine = FINE.cast_signed();
+    for ((series, (x, _)), y) in ends.into_iter().zip(heights) {
+        let Some(number) = layout.number(series) else { continue };
+        area.draw(&Circle::new((x + 7 * fine, y), 3 * FINE, colour(series).filled()))?;
+        area.draw(&Text::new(number, (x + 12 * fine, y), text(INK, TEXT, HPos::Left)))?;
+    }
+    Ok(())
+}
+
+/// Moves `heights`, which rise, until they are `least` apart, and above `bottom` as far as there
+/// is room.
+fn apart(heights: &mut [i32], least: i32, bottom: i32) {
+    let mut from = i32::MIN;
+    for height in heights.iter_mut() {
+        *height = (*height).max(from);
+        from = *height + least;
+    }
+    let mut to = bottom;
+    for height in heights.iter_mut().rev() {
+        *height = (*height).min(to);
+        to = *height - least;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::apart;
+
+    #[test]
+    fn numbers_at_lines_that_end_together_stand_below_each_other() {
+        for (mut heights, expected) in [
+            (vec![10, 11, 40], [10, 20, 40]),
+            (vec![93, 94, 95], [80, 90, 100]),
+            (vec![10, 50, 99], [10, 50, 99]),
+        ] {
+            apart(&mut heights, 10, 100);
+            assert_eq!(heights, expected);
+        }
+    }
 }

@@ -1,9 +1,9 @@
 //! How figures stand to thresholds, and how they were compared.
 
-use super::layout::distinct;
 use crate::{
     document::{Difference, Document},
     figures::heading,
+    layout::distinct,
 };
 use dragstrip_crds::thresholds::ThresholdStatus;
 use maud::{Markup, html};

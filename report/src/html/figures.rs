@@ -1,12 +1,10 @@
 //! Tables of figures: the ones that count side by side, and all of them one below the other.
 
-use super::{
-    layout::{distinct, grouped, told_once},
-    verdicts,
-};
+use super::verdicts;
 use crate::{
-    document::{Comparison, Document, Row, Sample},
+    document::{AxisHead, Comparison, Document, Row, Sample},
     figures::{figure, heading},
+    layout::{distinct, grouped, told},
 };
 use dragstrip_crds::run::Verdict;
 use maud::{Markup, html};
@@ -24,18 +22,18 @@ const HEADLINE: [&str; 6] = [
 /// Throughput and latency of each combination, phase and operation.
 pub fn results(document: &Document) -> Option<Markup> {
     let present = |metric: &&&str| document.rows.iter().any(|row| row.metric == **metric);
-    let metrics: Vec<String> = HEADLINE.iter().filter(present).map(|metric| (*metric).to_owned()).collect();
+    let metrics: Vec<&str> = HEADLINE.iter().filter(present).copied().collect();
     side_by_side(document, &metrics)
 }
 
 /// Memory of the servers. Whatever is measured in bytes stands here.
 pub fn memory(document: &Document) -> Option<Markup> {
-    let rows = document.rows.iter().filter(|row| row.unit == "B" || row.metric == "BytesPerKey");
+    let rows = document.rows.iter().filter(|row| matches!(row.unit.as_str(), "B" | "MiB"));
     side_by_side(document, &distinct(rows.map(|row| row.metric.as_str())))
 }
 
-fn side_by_side(document: &Document, metrics: &[String]) -> Option<Markup> {
-    let rows = told_once(document).into_iter().filter(|row| metrics.contains(&row.metric));
+fn side_by_side(document: &Document, metrics: &[&str]) -> Option<Markup> {
+    let rows = told(document).into_iter().filter(|row| metrics.contains(&row.metric.as_str()));
     let lines = grouped(rows, |row| (&row.cell, &row.phase, &row.operation));
     if lines.is_empty() {
         return None;
@@ -55,10 +53,15 @@ fn side_by_side(document: &Document, metrics: &[String]) -> Option<Markup> {
 fn identity_heads(document: &Document) -> Markup {
     html! {
         th scope="col" data-filter { "Variant" }
-        @for axis in &document.axes { th scope="col" data-filter data-declared { (axis.name) } }
+        @for axis in &document.axes { th scope="col" data-filter data-declared=(declared(axis)) { (axis.name) } }
         th scope="col" data-filter { "Phase" }
         th scope="col" data-filter { "Operation" }
     }
+}
+
+/// The values of an axis as a sorted column has them, a line for each.
+pub fn declared(axis: &AxisHead) -> String {
+    axis.values.join("\n")
 }
 
 fn identity(document: &Document, row: &Row) -> Markup {
@@ -76,7 +79,7 @@ fn column(document: &Document, metric: &str) -> String {
     heading(metric, unit)
 }
 
-fn line(document: &Document, metrics: &[String], rows: &[&Row]) -> Markup {
+fn line(document: &Document, metrics: &[&str], rows: &[&Row]) -> Markup {
     let struck = rows.iter().all(|row| row.spread.is_none());
     html! {
         tr class=[struck.then_some("struck")] {
@@ -147,7 +150,7 @@ fn verdict(document: &Document, rows: &[&Row]) -> Markup {
 /// Every row of the document, with how it was repeated and compared.
 pub fn every(document: &Document) -> Option<Markup> {
     let compared = document.baseline.is_some();
-    let rows = told_once(document);
+    let rows = told(document);
     (!rows.is_empty()).then(|| {
         html! {
             details {

@@ -1,14 +1,11 @@
 //! Matrices of two axes as tables whose cells are shaded: numbers that can be read, copied
 //! and heard.
 
-use super::{
-    format,
-    layout::{grouped, total_rows},
-    verdicts,
-};
+use super::{format, verdicts};
 use crate::{
     document::{AxisHead, Cell, Document, Row},
-    figures::{figure, heading, ratio},
+    figures::{figure, heading},
+    layout::{grouped, phase_of, standing, varied},
 };
 use maud::{Markup, html};
 
@@ -20,19 +17,17 @@ const MOST_MAPS: usize = 36;
 /// Maps of throughput and of p99: the last two axes that vary span them, and each phase,
 /// variant and value of the other axes has its own.
 pub fn maps(document: &Document) -> Option<Markup> {
-    let varied = (0..document.axes.len()).filter(|axis| document.axes[*axis].values.len() > 1);
-    let [.., down, across] = varied.collect::<Vec<_>>()[..] else { return None };
-    if document.axes[down].values.len() * document.axes[across].values.len() < LEAST_CELLS {
+    let [.., down, across] = varied(document)[..] else { return None };
+    if down.1.values.len() * across.1.values.len() < LEAST_CELLS {
         return None;
     }
     let mut maps = Vec::new();
     for metric in ["OperationsPerSecond", "ElementsPerSecond", "P99Milliseconds"] {
-        let rows = total_rows(document, metric);
-        for ((phase, rest), rows) in
-            grouped(rows, |row| (&row.phase, rest_of(document, &row.cell, [down, across])))
-        {
-            let map =
-                Map { down: (down, &document.axes[down]), across: (across, &document.axes[across]), rows };
+        let places = [down.0, across.0];
+        let by_map =
+            grouped(standing(document, metric), |row| (phase_of(row), rest_of(document, &row.cell, places)));
+        for ((phase, rest), rows) in by_map {
+            let map = Map { down, across, rows };
             maps.push(map.draw(&format!("{} · {phase} · {rest}", heading(metric, ""))));
         }
     }
@@ -106,7 +101,7 @@ impl Map<'_> {
             td style={ "--t:" (format!("{:.2}", self.shade(spread.mean))) } title=(figure(&row.metric, spread.mean)) {
                 (format::even(spread.mean))
                 @if let Some(comparison) = &row.comparison {
-                    br; small title=(verdicts::word(comparison.verdict)) { (ratio(comparison.ratio.mid)) "×" }
+                    br; small title=(verdicts::word(comparison.verdict)) { (verdicts::brief(comparison)) }
                 }
             }
         }

@@ -1,28 +1,22 @@
 //! How combinations are laid out: what has a colour, what has a panel, and in which order.
 
-use crate::document::{Cell, Document, Row};
-use dragstrip_results::result::TOTAL;
-use maud::{Markup, html};
-use std::{
-    collections::{HashMap, HashSet},
-    hash::Hash,
+use crate::{
+    document::{Cell, Document},
+    layout::variants,
 };
+use maud::{Markup, html};
 
 /// Colours in the style sheet; beyond them they repeat.
 pub const COLOURS: usize = 8;
 
-/// Variants are told apart by colour, combinations of axes by panel. Where there is one
-/// variant, the last axis takes its place.
+/// Variants are told apart by colour and number, combinations of axes by panel. Where there is
+/// one variant, the last axis takes its place.
 pub struct Layout {
     /// Names of what has a colour, in order.
-    pub series: Vec<String>,
+    series: Vec<String>,
     axes: Vec<String>,
-    coloured: Coloured,
-}
-
-enum Coloured {
-    Variants,
-    Axis(usize),
+    /// The axis that has colours; of none variants have them.
+    coloured: Option<usize>,
 }
 
 impl Layout {
@@ -31,108 +25,63 @@ impl Layout {
         let axes = document.axes.iter().map(|axis| axis.name.clone()).collect();
         let variants = variants(document);
         let last_axis = document.axes.iter().rposition(|axis| axis.values.len() > 1);
-        match last_axis {
-            Some(axis) if variants.len() < 2 => {
-                Self { series: document.axes[axis].values.clone(), axes, coloured: Coloured::Axis(axis) }
-            }
-            _ => Self { series: variants, axes, coloured: Coloured::Variants },
-        }
+        let coloured = last_axis.filter(|_| variants.len() < 2);
+        let series = match coloured.and_then(|axis| document.axes.get(axis)) {
+            Some(axis) => axis.values.iter().map(|value| format!("{}={value}", axis.name)).collect(),
+            None => variants.into_iter().map(str::to_owned).collect(),
+        };
+        Self { series, axes, coloured }
     }
 
     /// The place of a combination's colour.
     pub fn series_of(&self, cell: &Cell) -> usize {
         let name = self.series_name(cell);
-        self.series.iter().position(|series| series == name).unwrap_or_default()
+        self.series.iter().position(|series| *series == name).unwrap_or_default()
     }
 
     /// The name beside a combination's colour.
-    pub fn series_name<'a>(&self, cell: &'a Cell) -> &'a str {
-        match self.coloured {
-            Coloured::Variants => &cell.variant,
-            Coloured::Axis(axis) => cell.values.get(axis).map_or(&cell.variant, |value| value),
-        }
+    pub fn series_name(&self, cell: &Cell) -> String {
+        let axis = self.coloured.and_then(|axis| Some((self.axes.get(axis)?, cell.values.get(axis)?)));
+        axis.map_or_else(|| cell.variant.clone(), |(axis, value)| format!("{axis}={value}"))
+    }
+
+    /// What stands at a line of this colour's place; nothing where there is one.
+    pub fn number(&self, series: usize) -> Option<String> {
+        (self.series.len() > 1).then(|| (series + 1).to_string())
     }
 
     /// What all combinations of a panel have in common; nothing where there is one panel.
     pub fn panel_of(&self, cell: &Cell) -> String {
-        let coloured = match self.coloured {
-            Coloured::Variants => None,
-            Coloured::Axis(axis) => Some(axis),
-        };
         let values = self.axes.iter().zip(&cell.values).enumerate();
-        let values = values.filter(|(index, _)| Some(*index) != coloured);
+        let values = values.filter(|(index, _)| Some(*index) != self.coloured);
         values.map(|(_, (axis, value))| format!("{axis}={value}")).collect::<Vec<_>>().join(" ")
     }
 
-    /// What the colours mean; nothing where there is one.
+    /// What all lines of a chart have in common: the panel, and of many series which, so that no
+    /// colour is there twice.
+    pub fn chart_of(&self, cell: &Cell) -> String {
+        let panel = self.panel_of(cell);
+        if self.series.len() <= COLOURS {
+            return panel;
+        }
+        let first = self.series_of(cell) / COLOURS * COLOURS;
+        let last = self.series.len().min(first + COLOURS);
+        let separator = if panel.is_empty() { "" } else { " · " };
+        format!("{panel}{separator}{} to {last}", first + 1)
+    }
+
+    /// What colours and numbers mean; nothing where there is one.
     pub fn legend(&self) -> Markup {
-        let axis = match self.coloured {
-            Coloured::Variants => "",
-            Coloured::Axis(axis) => &self.axes[axis],
-        };
         html! {
             @if self.series.len() > 1 {
                 ul.legend {
                     @for (index, name) in self.series.iter().enumerate() {
-                        li { i class={ "b" (index % COLOURS) } {} " " @if !axis.is_empty() { (axis) "=" } (name) }
+                        li { i class={ "b" (index % COLOURS) } {} " " b { (index + 1) } " " (name) }
                     }
                 }
             }
         }
     }
-}
-
-/// Variants as they were declared, then in the order in which they appear.
-pub fn variants(document: &Document) -> Vec<String> {
-    let declared = document.variants.iter().map(|variant| variant.name.as_str());
-    let of_rows = document.rows.iter().map(|row| row.cell.variant.as_str());
-    distinct(declared.chain(of_rows).chain(document.runs.iter().map(|run| run.cell.variant.as_str())))
-}
-
-/// Each name once, in the order of first appearance.
-pub fn distinct<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
-    let mut seen = HashSet::new();
-    names.filter(|name| seen.insert(*name)).map(str::to_owned).collect()
-}
-
-/// Items under the key that they share, keys in the order of first appearance.
-pub fn grouped<T, K: Eq + Hash + Clone>(
-    items: impl IntoIterator<Item = T>,
-    key: impl Fn(&T) -> K,
-) -> Vec<(K, Vec<T>)> {
-    let mut places = HashMap::new();
-    let mut groups: Vec<(K, Vec<T>)> = Vec::new();
-    for item in items {
-        let key = key(&item);
-        let place = *places.entry(key.clone()).or_insert(groups.len());
-        match groups.get_mut(place) {
-            Some((_, group)) => group.push(item),
-            None => groups.push((key, vec![item])),
-        }
-    }
-    groups
-}
-
-/// One row for each combination and phase: of all operations, or of the first where nothing
-/// was summed.
-pub fn total_rows<'a>(document: &'a Document, metric: &str) -> Vec<&'a Row> {
-    let rows = document.rows.iter().filter(|row| row.metric == metric);
-    grouped(rows, |row| (row.cell.clone(), row.phase.clone()))
-        .into_iter()
-        .filter_map(|(_, rows)| rows.iter().find(|row| row.operation == TOTAL).or(rows.first()).copied())
-        .collect()
-}
-
-/// Rows without those that sum up a single operation: they would say the same twice.
-pub fn told_once(document: &Document) -> Vec<&Row> {
-    let mut operations: HashMap<(&str, &str), HashSet<&str>> = HashMap::new();
-    for row in document.rows.iter().filter(|row| row.operation != TOTAL) {
-        operations.entry((&row.phase, &row.metric)).or_default().insert(&row.operation);
-    }
-    let single = |row: &Row| {
-        operations.get(&(row.phase.as_str(), row.metric.as_str())).is_some_and(|names| names.len() == 1)
-    };
-    document.rows.iter().filter(|row| !(row.operation == TOTAL && single(row))).collect()
 }
 
 #[cfg(test)]
@@ -164,9 +113,19 @@ mod tests {
     }
 
     #[test]
+    fn more_series_than_colours_have_several_charts() {
+        let names: Vec<String> = (1..=20).map(|number| format!("v{number}")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let layout = Layout::of(&document(&names, &[("threads", &["1", "2"])]));
+        let charts = ["v8", "v9", "v20"].map(|variant| layout.chart_of(&cell(variant, &["2"])));
+        assert_eq!(charts, ["threads=2 · 1 to 8", "threads=2 · 9 to 16", "threads=2 · 17 to 20"]);
+    }
+
+    #[test]
     fn the_last_axis_has_colours_where_there_is_one_variant() {
         let layout = Layout::of(&document(&["redis"], &[("key", &["8", "64"]), ("value", &["8", "64"])]));
         let there = cell("redis", &["8", "64"]);
         assert_eq!((layout.series_of(&there), layout.panel_of(&there).as_str()), (1, "key=8"));
+        assert_eq!(layout.series_name(&there), "value=64", "a value alone does not say of what");
     }
 }

@@ -1,21 +1,24 @@
 // Sorts and filters tables. All is there without it.
 "use strict";
 const text = (row, column) => row.cells[column]?.textContent.trim() ?? "";
-const key = (row, column) => {
-  const told = text(row, column).replaceAll(",", "");
-  return told !== "" && Number.isFinite(parseFloat(told)) && /^-?[\d.]/.test(told) ? parseFloat(told) : told;
+/** What a cell is sorted by: a place in the order in which an axis's values were declared, a number in a column of
+    figures, elsewhere its text, since a date and a version begin with digits too. */
+const key = (row, column, head, ranked) => {
+  const told = text(row, column);
+  const number = head.classList.contains("n") ? parseFloat(told.replaceAll(",", "")) : undefined;
+  return ranked.get(told) ?? (Number.isFinite(number) ? number : told);
 };
-/** The places of an axis's values in the order in which they were declared. */
-const ranks = (table, column) => new Map([...new Set([...table.tBodies[0].rows].map((row) => text(row, column)))].map((value, rank) => [value, rank]));
+const ranks = (head) => new Map((head.dataset.declared?.split("\n") ?? []).map((value, rank) => [value.trim(), rank]));
 const compare = (left, right) =>
   typeof left === "number" && typeof right === "number" ? left - right : String(left).localeCompare(String(right), "en", { numeric: true });
 
-function sort(table, head, column, ranked) {
+function sort(table, head, column) {
   const upwards = head.ariaSort !== "ascending";
   for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
   head.setAttribute("aria-sort", upwards ? "ascending" : "descending");
   const body = table.tBodies[0];
-  const keyed = [...body.rows].map((row) => [ranked?.get(text(row, column)) ?? key(row, column), row]);
+  const ranked = ranks(head);
+  const keyed = [...body.rows].map((row) => [key(row, column, head, ranked), row]);
   keyed.sort(([left], [right]) => (left === "") - (right === "") || (upwards ? 1 : -1) * compare(left, right));
   body.append(...keyed.map(([, row]) => row));
 }
@@ -46,11 +49,10 @@ for (const table of document.querySelectorAll("table.sort")) {
   const heads = [...table.tHead.rows[0].cells];
   filters(table, heads);
   heads.forEach((head, column) => {
-    const ranked = "declared" in head.dataset ? ranks(table, column) : undefined;
     const button = document.createElement("button");
     button.type = "button";
     button.append(...head.childNodes);
-    button.addEventListener("click", () => sort(table, head, column, ranked));
+    button.addEventListener("click", () => sort(table, head, column));
     head.append(button);
   });
 }

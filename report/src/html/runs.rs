@@ -1,10 +1,10 @@
 //! Every run: how it ended, why it may not be believed, what limited it.
 
-use super::{
-    layout::distinct,
-    verdicts::{self, Ending},
+use super::{figures::declared, verdicts};
+use crate::{
+    document::{Document, RunRecord},
+    layout::{Ending, distinct},
 };
-use crate::document::{Document, RunRecord};
 use dragstrip_crds::run::Verdict;
 use maud::{Markup, html};
 
@@ -16,7 +16,7 @@ pub fn table(document: &Document) -> Option<Markup> {
                 thead { tr {
                     th scope="col" { "Run" }
                     th scope="col" data-filter { "Variant" }
-                    @for axis in &document.axes { th scope="col" data-filter data-declared { (axis.name) } }
+                    @for axis in &document.axes { th scope="col" data-filter data-declared=(declared(axis)) { (axis.name) } }
                     th scope="col" class="n" { "Repetition" }
                     th scope="col" data-filter { "Verdict" }
                     th scope="col" { "Why" }
@@ -31,7 +31,7 @@ pub fn table(document: &Document) -> Option<Markup> {
 }
 
 fn line(document: &Document, run: &RunRecord) -> Markup {
-    let unusable = matches!(verdicts::ending(run), Ending::Failed | Ending::Judged(Some(Verdict::Invalid)));
+    let unusable = matches!(Ending::of(run), Ending::Failed | Ending::Judged(Verdict::Invalid));
     html! {
         tr class=[unusable.then_some("struck")] {
             th scope="row" { (run.name) }
@@ -54,7 +54,7 @@ fn line(document: &Document, run: &RunRecord) -> Markup {
 
 /// What limited the run, each limit once, with the evidence on hover.
 fn limits(run: &RunRecord) -> Markup {
-    let limiters: Vec<String> = run.limited_by.iter().map(|limit| limit.limited_by.by.to_string()).collect();
+    let limiters = distinct(run.limited_by.iter().map(|limit| limit.limited_by.by.to_string()));
     let evidence: Vec<String> = run
         .limited_by
         .iter()
@@ -62,7 +62,7 @@ fn limits(run: &RunRecord) -> Markup {
         .collect();
     html! {
         @if !limiters.is_empty() {
-            span title=(evidence.join("\n")) { (distinct(limiters.iter().map(String::as_str)).join(", ")) }
+            span title=(evidence.join("\n")) { (limiters.join(", ")) }
         }
     }
 }

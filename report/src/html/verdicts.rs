@@ -1,25 +1,19 @@
 //! Verdicts as badges: a sign and a word, never colour alone.
 
-use super::layout::distinct;
 use crate::{
     document::{Comparison, Document, Row, RunRecord, Sample},
     figures,
-    layout::sign,
+    layout::{Ending, distinct, has_ratio, sign},
 };
 use dragstrip_crds::{
-    run::{RunPhase, Verdict, VerdictReason},
+    run::{Verdict, VerdictReason},
     suite::ComparisonVerdict,
 };
 use maud::{Markup, html};
 
 /// Whether a number may be believed, in words.
 pub fn badge(verdict: Option<Verdict>, words: &str) -> Markup {
-    let (class, sign) = match verdict {
-        Some(Verdict::Valid) => ("good", "✓"),
-        Some(Verdict::Degraded) => ("fair", "!"),
-        Some(Verdict::Invalid) => ("bad", "✗"),
-        None => ("", "–"),
-    };
+    let (class, sign) = look(verdict.map_or(Ending::Unjudged, Ending::Judged));
     html! { span class={ "tag " (class) } { (sign) " " (words) } }
 }
 
@@ -36,38 +30,26 @@ pub fn of_row(row: &Row) -> String {
     }
 }
 
-/// How a run ended, as far as its numbers are concerned.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ending {
-    /// With numbers that were judged.
-    Judged(Option<Verdict>),
-    /// Without.
-    Failed,
-    /// It was stopped.
-    Cancelled,
-    /// It has not ended.
-    Unfinished(RunPhase),
-}
-
-/// A run whose numbers are Invalid has failed too; that they are Invalid says more.
-pub fn ending(run: &RunRecord) -> Ending {
-    match (run.phase, run.verdict) {
-        (RunPhase::Failed, Some(Verdict::Invalid)) | (RunPhase::Succeeded, _) => Ending::Judged(run.verdict),
-        (RunPhase::Failed, _) => Ending::Failed,
-        (RunPhase::Cancelled, _) => Ending::Cancelled,
-        (phase, _) => Ending::Unfinished(phase),
+/// The class and the sign of an ending.
+pub fn look(ending: Ending) -> (&'static str, &'static str) {
+    match ending {
+        Ending::Judged(Verdict::Valid) => ("good", "✓"),
+        Ending::Judged(Verdict::Degraded) => ("fair", "!"),
+        Ending::Judged(Verdict::Invalid) | Ending::Failed => ("bad", "✗"),
+        Ending::Cancelled => ("fair", "–"),
+        Ending::Unjudged => ("", "–"),
+        Ending::Unfinished => ("", "…"),
     }
 }
 
 /// How a run ended, as a badge.
 pub fn run_badge(run: &RunRecord) -> Markup {
-    match ending(run) {
-        Ending::Judged(verdict) => {
-            badge(verdict, &verdict.map_or("no verdict".to_owned(), |verdict| verdict.to_string()))
+    let ending = Ending::of(run);
+    let (class, sign) = look(ending);
+    html! {
+        span class={ "tag " (class) } {
+            (sign) " " @if ending == Ending::Unfinished { (run.phase) } @else { (ending.word()) }
         }
-        Ending::Failed => html! { span.tag.bad { "✗ Failed" } },
-        Ending::Cancelled => html! { span.tag.fair { "– Cancelled" } },
-        Ending::Unfinished(phase) => html! { span.tag { "… " (format!("{phase:?}")) } },
     }
 }
 
@@ -89,13 +71,24 @@ pub fn word(verdict: ComparisonVerdict) -> String {
     }
 }
 
-/// A ratio with its interval, where one is known.
+/// A ratio with its interval, as far as they are known.
 pub fn ratio(comparison: &Comparison) -> Markup {
+    let (low, high) = figures::ends(&comparison.ratio);
     html! {
-        span { (figures::ratio(comparison.ratio.mid)) "×" }
-        @if comparison.interval_known {
-            " " small { "[" (figures::ratio(comparison.ratio.low)) ", " (figures::ratio(comparison.ratio.high)) "]" }
+        @if has_ratio(comparison) {
+            span { (figures::ratio(comparison.ratio.mid)) "×" }
+            @if comparison.interval_known { " " small { "[" (low) ", " (high) "]" } }
         }
+    }
+}
+
+/// A comparison where there is little room: its sign, and the ratio where there is one.
+pub fn brief(comparison: &Comparison) -> String {
+    let sign = sign(comparison.verdict);
+    if has_ratio(comparison) {
+        format!("{sign} {}×", figures::ratio(comparison.ratio.mid))
+    } else {
+        sign.to_owned()
     }
 }
 
@@ -112,12 +105,11 @@ pub fn reasons(document: &Document, samples: &[Sample], phase: &str) -> Vec<Stri
         let failure = run.failure.clone().filter(|_| run.verdict == Some(Verdict::Invalid));
         found.chain(failure).collect::<Vec<_>>()
     });
-    let texts: Vec<String> = texts.collect();
-    distinct(texts.iter().map(String::as_str))
+    distinct(texts)
 }
 
 /// The names of what was found of a phase, each once.
-pub fn reason_names(document: &Document, samples: &[Sample], phase: &str) -> Vec<String> {
+pub fn reason_names<'a>(document: &'a Document, samples: &'a [Sample], phase: &'a str) -> Vec<&'a str> {
     let found = runs_of(document, samples).flat_map(|run| found_in(run, phase));
     distinct(found.map(|reason| reason.reason.as_str()))
 }

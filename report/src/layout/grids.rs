@@ -1,6 +1,6 @@
 //! Tables as texts, for terminals and Markdown alike. Pure.
 
-use super::{Pivot, Single, cells, distinct, find, headline, operations, phases, pivot, sign, varied};
+use super::{Phases, Pivot, cells, distinct, has_ratio, headline, phases, pivot, sign, told, varied};
 use crate::{
     document::{Cell, Document, Row},
     figures::{figure, heading, interval, percent, spread},
@@ -8,6 +8,8 @@ use crate::{
 use dragstrip_crds::{run::Verdict, suite::ComparisonVerdict, thresholds::MetricName};
 use dragstrip_results::result::TOTAL;
 
+/// In place of what was not measured.
+const NOTHING: &str = "---";
 /// The memory of all servers together.
 const MEMORY: [MetricName; 3] =
     [MetricName::ServerRssBytes, MetricName::ServerPeakBytes, MetricName::ServerUsedBytes];
@@ -43,16 +45,14 @@ fn verdict(row: &Row) -> String {
             verdict => format!("{} {verdict}", sign(verdict)),
         },
         (None, None) => "baseline".to_owned(),
-        (None, Some(_)) => "---".to_owned(),
+        (None, Some(_)) => NOTHING.to_owned(),
     }
 }
 
 fn ratio(row: &Row) -> String {
     match &row.comparison {
-        Some(found) if found.verdict != ComparisonVerdict::NotComparable => {
-            interval(&found.ratio, found.interval_known)
-        }
-        _ => "---".to_owned(),
+        Some(found) if has_ratio(found) => interval(&found.ratio, found.interval_known),
+        _ => NOTHING.to_owned(),
     }
 }
 
@@ -60,13 +60,13 @@ fn ratio(row: &Row) -> String {
 fn struck(row: &Row, style: &Style) -> String {
     let values: Vec<String> =
         row.samples.iter().map(|sample| (style.struck)(&figure(&row.metric, sample.value))).collect();
-    if values.is_empty() { "---".to_owned() } else { values.join(" ") }
+    if values.is_empty() { NOTHING.to_owned() } else { values.join(" ") }
 }
 
 /// A figure with its interval.
 fn value(row: Option<&Row>, style: &Style) -> String {
     match row {
-        None => "---".to_owned(),
+        None => NOTHING.to_owned(),
         Some(row) => {
             row.spread.as_ref().map_or_else(|| struck(row, style), |found| spread(&row.metric, found))
         }
@@ -75,7 +75,7 @@ fn value(row: Option<&Row>, style: &Style) -> String {
 
 /// A figure without its interval, and with a sign where it is Better or Worse.
 fn brief(row: Option<&Row>, style: &Style) -> String {
-    let Some(row) = row else { return "---".to_owned() };
+    let Some(row) = row else { return NOTHING.to_owned() };
     let Some(spread) = &row.spread else { return struck(row, style) };
     let found = row.comparison.as_ref().map(|found| found.verdict);
     let differs = found.filter(|it| matches!(it, ComparisonVerdict::Better | ComparisonVerdict::Worse));
@@ -107,7 +107,8 @@ struct Line<'a> {
 /// What a listing shows of a phase.
 struct Shown<'a> {
     phase: &'a str,
-    operations: Vec<&'a str>,
+    /// Combinations with their operations.
+    lines: Vec<(&'a Cell, &'a str)>,
     /// The metric with its interval and its comparison.
     headline: &'a str,
     /// Further metrics and their units.
@@ -116,19 +117,33 @@ struct Shown<'a> {
 
 /// The figures of each phase, a line for each combination and operation.
 pub fn listings(document: &Document, style: &Style) -> Vec<Grid> {
+    let rows = Phases::of(&document.rows);
     let of_phase = |phase| {
-        let figures = figures(document, phase, style).map(|shown| listing(document, &shown, phase, style));
-        let memory = memory(document, phase);
-        let memory = memory.map(|shown| listing(document, &shown, &format!("{phase}: memory"), style));
+        let title = format!("{phase}: memory");
+        let figures = figures(document, &rows, phase, style);
+        let figures = figures.map(|shown| listing(document, &rows, &shown, phase, style));
+        let memory = memory(document, phase).map(|shown| listing(document, &rows, &shown, &title, style));
         figures.into_iter().chain(memory)
     };
     phases(document).into_iter().flat_map(of_phase).collect()
 }
 
-fn figures<'a>(document: &'a Document, phase: &'a str, style: &Style) -> Option<Shown<'a>> {
+fn figures<'a>(
+    document: &'a Document,
+    rows: &Phases<'a>,
+    phase: &'a str,
+    style: &Style,
+) -> Option<Shown<'a>> {
     let headline = headline(document, phase)?;
-    let beside = beside(document, phase, headline, style);
-    Some(Shown { phase, operations: operations(document, phase), headline, beside })
+    let of_cell = |cell| {
+        let mut operations = rows.operations(cell, phase, headline);
+        if operations.is_empty() {
+            operations.push(NOTHING);
+        }
+        operations.into_iter().map(move |operation| (cell, operation))
+    };
+    let lines = cells(document).into_iter().flat_map(of_cell).collect();
+    Some(Shown { phase, lines, headline, beside: beside(document, phase, headline, style) })
 }
 
 /// The servers' memory, where it is what was published: elsewhere it is told among all figures.
@@ -140,28 +155,31 @@ fn memory<'a>(document: &'a Document, phase: &'a str) -> Option<Shown<'a>> {
     let all = distinct(rows.map(|row| (row.metric.as_str(), row.unit.as_str())));
     let headline = compared.metric.as_str();
     let beside = all.into_iter().filter(|(metric, _)| *metric != headline).collect();
-    Some(Shown { phase, operations: vec![TOTAL], headline, beside })
+    let lines = cells(document).into_iter().map(|cell| (cell, TOTAL)).collect();
+    Some(Shown { phase, lines, headline, beside })
 }
 
-fn listing(document: &Document, shown: &Shown<'_>, title: &str, style: &Style) -> Grid {
-    let Shown { phase, operations, headline: metric, beside } = shown;
+fn listing(document: &Document, rows: &Phases<'_>, shown: &Shown<'_>, title: &str, style: &Style) -> Grid {
+    let Shown { phase, lines, headline: metric, beside } = shown;
     let axes = varied(document);
-    let pairs = cells(document).into_iter().flat_map(|cell| operations.iter().map(move |name| (cell, *name)));
-    let lines: Vec<Line<'_>> = pairs
+    let lines: Vec<Line<'_>> = lines
+        .iter()
         .map(|(cell, operation)| Line {
             cell,
             operation,
-            headline: find(document, cell, phase, operation, metric),
+            headline: rows.find(cell, phase, operation, metric),
         })
         .collect();
+    let operations = distinct(lines.iter().map(|line| line.operation).filter(|name| *name != NOTHING));
+    let several = operations.len() > 1;
     let compared = document.baseline.is_some();
-    let steps = axes.is_empty() && operations.len() == 1 && document.variants.len() > 2;
-    let told: Vec<String> = lines.iter().map(|line| told(document, line, style)).collect();
+    let steps = axes.is_empty() && !several && document.variants.len() > 2;
+    let told: Vec<String> = lines.iter().map(|line| notes(document, line, style)).collect();
     let noted = told.iter().any(|text| !text.is_empty());
     let unit = document.rows.iter().find(|row| row.metric == *metric).map_or("", |row| row.unit.as_str());
     let mut header = vec!["Variant".to_owned()];
     header.extend(axes.iter().map(|(_, axis)| axis.name.clone()));
-    header.extend((operations.len() > 1).then(|| "Operation".to_owned()));
+    header.extend(several.then(|| "Operation".to_owned()));
     let names = header.len();
     header.push(format!("{} ±95%", heading(metric, unit)));
     header.extend(beside.iter().map(|(metric, unit)| heading(metric, unit)));
@@ -170,36 +188,37 @@ fn listing(document: &Document, shown: &Shown<'_>, title: &str, style: &Style) -
         header.extend([ratio_heading(document), "Verdict".to_owned()]);
     }
     header.extend(noted.then(|| "Notes".to_owned()));
-    let mut above: Option<f64> = None;
-    let mut rows = Vec::new();
+    let mut above: Option<&Row> = None;
+    let mut told_lines = Vec::new();
     for (line, told) in lines.iter().zip(told) {
         let mut cells = vec![line.cell.variant.clone()];
         cells.extend(axes.iter().map(|(axis, _)| line.cell.values.get(*axis).cloned().unwrap_or_default()));
-        cells.extend((operations.len() > 1).then(|| line.operation.to_owned()));
+        cells.extend(several.then(|| line.operation.to_owned()));
         cells.push(value(line.headline, style));
-        cells.extend(
-            beside
-                .iter()
-                .map(|(metric, _)| brief(find(document, line.cell, phase, line.operation, metric), style)),
-        );
-        let mean = line.headline.and_then(|row| Some(row.spread?.mean));
-        cells.extend(steps.then(|| step(mean, above)));
-        above = mean.or(above);
+        let find = |metric: &str| rows.find(line.cell, phase, line.operation, metric);
+        cells.extend(beside.iter().map(|(metric, _)| brief(find(metric), style)));
+        cells.extend(steps.then(|| step(above, line.headline)));
+        above = line.headline.filter(|row| row.spread.is_some()).or(above);
         if compared {
-            cells.extend([ratio, verdict].map(|of| line.headline.map_or_else(|| "---".to_owned(), of)));
+            cells.extend([ratio, verdict].map(|of| line.headline.map_or_else(|| NOTHING.to_owned(), of)));
         }
         cells.extend(noted.then_some(told));
-        rows.push(cells);
+        told_lines.push(cells);
     }
-    Grid { title: title.to_owned(), header, lines: rows, names }
+    Grid { title: title.to_owned(), header, lines: told_lines, names }
 }
 
-fn step(mean: Option<f64>, above: Option<f64>) -> String {
-    let pair = mean.zip(above).filter(|(_, above)| *above > 0.0);
-    pair.map_or_else(|| "---".to_owned(), |(mean, above)| percent(mean / above))
+/// What `row` adds to `above`; nothing where one of them was measured under other conditions.
+fn step(above: Option<&Row>, row: Option<&Row>) -> String {
+    let mean = |row: Option<&Row>| {
+        let row = row.filter(|row| row.comparison.as_ref().is_none_or(has_ratio))?;
+        Some(row.spread?.mean)
+    };
+    let pair = mean(row).zip(mean(above).filter(|above| *above > 0.0));
+    pair.map_or_else(|| NOTHING.to_owned(), |(mean, above)| percent(mean / above))
 }
 
-fn told(document: &Document, line: &Line<'_>, style: &Style) -> String {
+fn notes(document: &Document, line: &Line<'_>, style: &Style) -> String {
     let variant = document.variants.iter().find(|known| known.name == line.cell.variant);
     let note = variant.and_then(|known| known.note.clone());
     let more = limit(document, line).into_iter().chain(note).filter(|_| style.notes);
@@ -258,10 +277,9 @@ fn pivot_grid(pivot: &Pivot<'_>, style: &Style) -> Grid {
     header.extend(pivot.difference.then(|| "Difference".to_owned()));
     let line = |(name, rows): &(String, Vec<Option<&Row>>)| {
         let figures = rows.iter().map(|row| brief(*row, style));
-        let means: Vec<Option<f64>> = rows.iter().map(|row| Some(row.as_ref()?.spread?.mean)).collect();
-        let difference = pivot.difference.then(|| match means.as_slice() {
-            [first, second] => step(*second, *first),
-            _ => "---".to_owned(),
+        let difference = pivot.difference.then(|| match rows.as_slice() {
+            [first, second] => step(*first, *second),
+            _ => NOTHING.to_owned(),
         });
         std::iter::once(name.clone()).chain(figures).chain(difference).collect()
     };
@@ -286,16 +304,14 @@ pub fn all_figures(document: &Document, style: &Style) -> Grid {
         header.extend([ratio_heading(document), "Difference".to_owned(), "Verdict".to_owned()]);
     }
     header.push("Measurements".to_owned());
-    let single = Single::of(&document.rows);
-    let told = document.rows.iter().filter(|row| !single.is_twin(row));
-    let lines = told.map(|row| {
+    let lines = told(document).into_iter().map(|row| {
         let mut line = vec![row.cell.variant.clone()];
         line.extend(axes.iter().map(|(axis, _)| row.cell.values.get(*axis).cloned().unwrap_or_default()));
         line.extend([row.phase.clone(), row.operation.clone(), heading(&row.metric, &row.unit)]);
         line.extend(statistics(row));
         if compared {
-            let told = row.comparison.as_ref().filter(|it| it.verdict != ComparisonVerdict::NotComparable);
-            let difference = told.map_or("---".to_owned(), |it| percent(it.ratio.mid));
+            let told = row.comparison.as_ref().filter(|found| has_ratio(found));
+            let difference = told.map_or(NOTHING.to_owned(), |it| percent(it.ratio.mid));
             line.extend([ratio(row), difference, verdict(row)]);
         }
         line.push(measurements(row, style));
@@ -306,16 +322,16 @@ pub fn all_figures(document: &Document, style: &Style) -> Grid {
 
 fn statistics(row: &Row) -> [String; 5] {
     let Some(spread) = &row.spread else {
-        return ["0", "---", "---", "---", "---"].map(str::to_owned);
+        return ["0", NOTHING, NOTHING, NOTHING, NOTHING].map(str::to_owned);
     };
     let known =
-        |value: Option<f64>| value.map_or_else(|| "---".to_owned(), |value| figure(&row.metric, value));
+        |value: Option<f64>| value.map_or_else(|| NOTHING.to_owned(), |value| figure(&row.metric, value));
     let variation = spread.coefficient_of_variation;
     [
         spread.repetitions.to_string(),
         figure(&row.metric, spread.mean),
         known(spread.standard_deviation),
-        variation.map_or_else(|| "---".to_owned(), |variation| format!("{:.1} %", variation * 100.0)),
+        variation.map_or_else(|| NOTHING.to_owned(), |variation| format!("{:.1} %", variation * 100.0)),
         known(spread.confidence95),
     ]
 }

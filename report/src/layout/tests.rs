@@ -1,6 +1,6 @@
 use super::*;
 use crate::{
-    document::{BaselineHead, Cell, Comparison, VariantHead},
+    document::{BaselineHead, Cell, Comparison, Row, VariantHead},
     text,
 };
 use dragstrip_results::statistics::spread;
@@ -90,15 +90,50 @@ fn of_three_axes_the_last_two_span_a_matrix_for_each_value_of_the_first() {
 
 #[test]
 fn a_total_is_shown_only_where_it_says_more_than_its_only_operation() {
+    let told = |document: &Document| -> Vec<String> {
+        phases::told(document).iter().map(|row| row.operation.clone()).collect()
+    };
+    let listed = |document: &Document| {
+        let phases = Phases::of(&document.rows);
+        let operations = phases.operations(&document.rows[0].cell, "perf", "OperationsPerSecond");
+        operations.into_iter().map(str::to_owned).collect::<Vec<_>>()
+    };
     let one = document(Vec::new(), vec![row("a", &[], "GET", 1.0), row("a", &[], "TOTAL", 1.0)]);
-    assert_eq!(operations(&one, "perf"), ["GET"]);
-    let single = Single::of(&one.rows);
-    assert_eq!([&one.rows[0], &one.rows[1]].map(|row| single.is_twin(row)), [false, true]);
+    assert_eq!((told(&one), listed(&one)), (vec!["GET".to_owned()], vec!["GET".to_owned()]));
     let mut rows = one.rows.clone();
     rows.insert(0, row("a", &[], "SET", 1.0));
     let two = document(Vec::new(), rows);
-    assert_eq!(operations(&two, "perf"), ["SET", "GET", "TOTAL"]);
-    assert!(!Single::of(&two.rows).is_twin(&two.rows[2]));
+    assert_eq!((told(&two).len(), listed(&two).len()), (3, 3), "a total of two says more");
+}
+
+/// As fred's benchmark: the same phase reads from replicas, and counts elsewhere.
+fn other_operations_of_other_variants() -> Document {
+    let of = |variant: &str, operation: &str, rate: f64| {
+        [row(variant, &[], operation, rate), row(variant, &[], "TOTAL", rate)]
+    };
+    let all = [of("alone", "INCR", 1.0), of("cluster", "INCR", 2.0), of("replicas", "GET", 3.0)];
+    document(Vec::new(), all.into_iter().flatten().collect())
+}
+
+#[test]
+fn variants_with_another_operation_have_a_line_each_and_no_line_of_nothing() {
+    let document = other_operations_of_other_variants();
+    let text = text::render(&document);
+    let lines: Vec<&str> = text.lines().filter(|line| line.starts_with("│ ")).collect();
+    assert_eq!(lines.len(), 4, "a heading and three variants: {text}");
+    assert!(!text.contains("---") && !text.contains("TOTAL"), "{text}");
+    let page = crate::html::render(&document);
+    let results = page.split("<h2>Results").nth(1).and_then(|rest| rest.split("</section>").next());
+    let results = results.unwrap_or_default();
+    assert_eq!(results.matches("<tr>").count(), 4, "a heading and three variants: {results}");
+}
+
+#[test]
+fn a_figure_of_one_operation_is_not_told_of_another() {
+    let document = other_operations_of_other_variants();
+    let phases = Phases::of(&document.rows);
+    let replicas = &document.rows[4].cell;
+    assert_eq!(phases.find(replicas, "perf", "INCR", "OperationsPerSecond"), None);
 }
 
 #[test]

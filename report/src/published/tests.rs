@@ -37,9 +37,13 @@ fn a_missing_column_is_named_with_those_that_are_there() {
     assert!(of("variant;connections;phase").ends_with("separate columns by commas, not by semicolons"));
     let unknown = of("variant,connections,phase,operation,metric,value,size");
     assert!(
-        unknown.starts_with("line 1: column \"size\" is unknown: allowed are variant, connections"),
+        unknown.starts_with(
+            "line 1: column \"size\" is there twice, or unknown: allowed are variant, connections"
+        ),
         "{unknown}"
     );
+    let twice = of("variant,connections,phase,operation,metric,value,value");
+    assert!(twice.starts_with("line 1: column \"value\" is there twice"), "{twice}");
 }
 
 #[test]
@@ -60,6 +64,8 @@ fn decimal_commas_and_thousands_separators_are_refused_with_the_remedy() {
         "{either}"
     );
     assert!(of("\"1,937.41\"").ends_with("write it without thousands separators: 1937.41"));
+    assert!(of("\"1.597,30\"").ends_with("a decimal comma? Write 1597.30"), "{}", of("\"1.597,30\""));
+    assert!(of("-5").ends_with("no figure is below 0"), "{}", of("-5"));
     assert!(of("1 234").ends_with("write it without thousands separators: 1234"));
     assert!(of("5.2M").ends_with("in the metric's unit"), "{}", of("5.2M"));
     assert!(of("NaN").contains("is not a number") && of("").contains("is not a number"));
@@ -92,6 +98,10 @@ fn another_unit_and_a_figure_said_twice_are_refused() {
         unit,
         "line 2, column \"unit\": P99Milliseconds is in ms, not in \"us\": write the value in ms"
     );
+    let thousands = error(&["dragonfly,1,read,GET,OperationsPerSecond,4195,kops/s,"]);
+    assert!(thousands.contains("OperationsPerSecond is in ops/s, not in \"kops/s\""), "{thousands}");
+    let share = error(&["dragonfly,1,read,GET,HitRatio,95,%,"]);
+    assert!(share.contains("HitRatio is in no unit, not in \"%\""), "{share}");
     let line = "dragonfly,1,read,GET,P99Milliseconds,1,,";
     let twice = error(&[line, "dragonfly,10,read,GET,P99Milliseconds,1,,", line]);
     assert!(

@@ -90,9 +90,10 @@ pub(super) fn spread(run: &ValidatedRun, attempt: &Attempt) -> Option<Vec<Topolo
     }])
 }
 
-/// The nodes that the run holds for its clients and no others; where it holds none,
-/// since there is none yet, those that have what is `wanted`, and of these those for clients
-/// are preferred.
+/// The nodes that the run holds for its clients and no others; where there are too few yet,
+/// those that have what is `wanted`, and of these those for clients are preferred. These
+/// pods name no node, not even one to keep off: Karpenter makes none for a pod with `matchFields`
+/// or a requirement of a host's name.
 pub(super) fn nodes(client_nodes: &[String], wanted: Vec<NodeSelectorTerm>) -> NodeAffinity {
     let on = |node: &String| NodeSelectorTerm {
         match_fields: Some(vec![NodeSelectorRequirement {

@@ -4,13 +4,14 @@ use crate::{cluster::pods::Trouble, run::identity::Identity};
 use dragstrip_crds::{
     datastore::{SecretKeyReference, ServerProtocol},
     observed::ServerTruth,
-    run::{QueueStatus, SetbackStatus},
+    run::{FailureStatus, QueueStatus, SetbackStatus},
 };
 use dragstrip_results::{
     protocol::{JobMember, JobTls},
     result::{CpuSetRecord, PodFailure},
 };
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 
 /// A Datastore, wherever it is.
@@ -23,7 +24,8 @@ pub struct DatastoreKey {
 }
 
 /// How clients encrypt their connections, and the Secrets they need for it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct TargetTls {
     /// What the runner is told.
     pub job: JobTls,
@@ -82,6 +84,8 @@ pub enum TargetState {
     Missing(String),
     /// The run's own Datastore is still to be made.
     ToBeMade,
+    /// The run's own Datastore was made of another declaration than the run has now.
+    Outdated,
     /// A Datastore that the run would have to make exists and belongs to somebody else.
     NameTaken(String),
     /// It exists and is not ready.
@@ -131,13 +135,18 @@ pub struct Remains {
 /// One attempt as it was found.
 #[derive(Debug, Clone, PartialEq)]
 pub enum AttemptState {
-    /// Nothing exists for it.
+    /// Nothing exists for it that could load.
     Absent,
+    /// Its Job is gone, and pods of it may still load.
+    Left {
+        /// From when on none of them does; `None` when only an event can tell.
+        silent_from: Option<Timestamp>,
+    },
     /// Its Job exists; not all pods are at the start line.
     Starting {
         /// What holds them up.
         trouble: Option<Trouble>,
-        /// Since when the Job exists.
+        /// Since when, as far as anybody can tell.
         since: Timestamp,
     },
     /// All pods wait at the start line.
@@ -156,7 +165,8 @@ pub enum AttemptState {
         /// Whether a pod still has to be told.
         untold: bool,
     },
-    /// The Job, or every pod of it, has ended; its result is not stored.
+    /// The Job, or every pod of it, has ended, or the Job is gone after load was ordered; its
+    /// result is not stored.
     Ended,
     /// The result is stored; with what went wrong, if anything did.
     Stored(Option<PodFailure>),
@@ -193,6 +203,10 @@ pub struct Observed {
     pub asked_of: Vec<String>,
     /// Said of the target when a run that had begun fails: it was deleted.
     pub target_gone: Option<String>,
+    /// Which measurement is of another spec than the run has now.
+    pub spec_changed: Option<String>,
+    /// The failure that has ended the run already, of which the status tells.
+    pub ended: Option<FailureStatus>,
     /// What is wrong with stored results that cannot be read.
     pub damaged: Vec<String>,
     /// In the order of [`ValidatedRun::attempts`].

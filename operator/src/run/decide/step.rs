@@ -33,7 +33,7 @@ pub enum Waiting {
         /// What holds them up.
         trouble: Option<Trouble>,
     },
-    /// A Job that is being deleted to be gone.
+    /// A Job that is being deleted, and its pods, to be gone.
     Leaving {
         /// Index of the attempt.
         attempt: usize,
@@ -80,6 +80,8 @@ pub enum Step {
     Wait(Waiting, Option<Timestamp>),
     /// Make the run's own Datastore.
     MakeDatastore,
+    /// Delete the run's own Datastore, which is of another declaration: it is made anew.
+    RemoveDatastore,
     /// Take the turn.
     TakeTurn,
     /// Give the turn back and ask again later, since clients cannot start: they have

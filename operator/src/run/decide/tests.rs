@@ -1,7 +1,6 @@
 use super::*;
 use crate::run::{
     fixtures::{run, searching, target},
-    kept::Kept,
     search::settle,
     validate::validate,
 };
@@ -12,7 +11,7 @@ use dragstrip_results::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::json;
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 fn at(seconds: i64) -> Timestamp {
     Timestamp::from_second(1_000_000 + seconds).unwrap()
@@ -41,6 +40,8 @@ fn with(attempts: Vec<AttemptState>) -> Observed {
         misplaced: None,
         asked_of: Vec::new(),
         target_gone: None,
+        spec_changed: None,
+        ended: None,
         damaged: Vec::new(),
         attempts,
     }
@@ -64,7 +65,7 @@ fn missing_secret() -> Trouble {
 
 fn queue() -> QueueStatus {
     let holder = RunReference { namespace: "races".into(), name: "first".into() };
-    QueueStatus { position: 1, lease: "races/dragstrip-redis".into(), holder }
+    QueueStatus { position: 1, lease: "races/dragstrip-redis".into(), holder, lacks: Vec::new() }
 }
 
 fn failure() -> PodFailure {
@@ -370,6 +371,26 @@ fn a_turn_is_not_given_back_between_the_phases_of_a_repetition() {
 }
 
 #[test]
+fn what_is_refused_between_the_phases_of_a_repetition_ends_the_run_and_keeps_its_turn_until_then() {
+    let refused = || Trouble { reason: "Refused".into(), message: "exceeded quota: one-job".into() };
+    let run = validate(&run(&["write", "read"], 2)).unwrap();
+    let stored = |names: &[&str]| names.iter().map(|name| ((*name).to_owned(), Kept::default())).collect();
+    for (sentence, kept) in
+        [("at first", stored(&[])), ("before a repetition", stored(&["sprint-write-1", "sprint-read-1"]))]
+    {
+        let step = hindered(&run, &kept, refused());
+        assert!(matches!(step, Step::StandBack { .. }), "{sentence} nothing is lost: {step:?}");
+    }
+    let found = ending(hindered(&run, &stored(&["sprint-write-1"]), refused()));
+    assert_eq!(
+        (found.step.as_str(), found.phase.as_deref()),
+        ("Clients", Some("read")),
+        "others would flush"
+    );
+    assert!(found.message.contains("exceeded quota: one-job"), "{}", found.message);
+}
+
+#[test]
 fn runners_that_nobody_can_reach_give_the_turn_back() {
     let state = AttemptState::AtStartLine { since: at(0) };
     let Step::StandBack { trouble, .. } =
@@ -510,6 +531,52 @@ fn a_damaged_result_ends_the_run_with_its_name() {
 }
 
 #[test]
+fn a_result_that_nobody_can_store_ends_the_run_after_a_while_and_at_once_when_it_is_to_end() {
+    let mut run = two_phases();
+    let why = "configmaps \"sprint-read-1\" is forbidden: exceeded quota: small";
+    let Step::Wait(Waiting::Log { attempt: 1, why: told }, Some(until)) =
+        not_stored(&run, 1, why, Some(at(60)), at(1800), at(30))
+    else {
+        panic!("it was not tried again");
+    };
+    assert_eq!((told.as_str(), until), (why, at(60)));
+    let ends = |run: &ValidatedRun, until, now| ending(not_stored(run, 1, why, until, at(1800), at(now)));
+    for found in [ends(&run, None, 330), ends(&run, Some(at(1860)), 1800)] {
+        assert_eq!((found.step.as_str(), found.phase.as_deref()), ("StoredResult", Some("read")));
+        assert!(found.message.contains("exceeded quota: small"), "{}", found.message);
+    }
+    run.spec.cancel = true;
+    assert_eq!(ends(&run, Some(at(60)), 30).step, "StoredResult", "the run would not stop");
+}
+
+#[test]
+fn measurements_of_two_specs_are_never_one_result() {
+    let changed = Observed {
+        spec_changed: Some("sprint-write-1".into()),
+        ..observed(done(), AttemptState::Ordered { start: at(0), untold: false })
+    };
+    let found = ending(decide(&two_phases(), &changed, at(1)));
+    assert_eq!(found.step, "SpecChanged");
+    assert!(found.message.starts_with("sprint-write-1 is of another spec"), "{}", found.message);
+}
+
+#[test]
+fn a_failure_that_was_recorded_ends_the_run_whatever_is_found_afterwards() {
+    let changed = Observed {
+        server_changed: Some("pods: at first redis-0 a, now redis-0 b".into()),
+        ..observed(done(), AttemptState::Absent)
+    };
+    let first = ending(decide(&two_phases(), &changed, at(1)));
+    // Its own Datastore was removed, and its status could not be written.
+    let cleared = Observed {
+        target: TargetState::ToBeMade,
+        ended: Some(first.clone()),
+        ..observed(done(), AttemptState::Absent)
+    };
+    assert_eq!(ending(decide(&two_phases(), &cleared, at(2))), first, "TargetDeleted is not why it failed");
+}
+
+#[test]
 fn pods_that_were_not_told_in_time_make_a_lost_repetition_and_no_failed_run() {
     let told_late = observed(AttemptState::Ordered { start: at(0), untold: true }, AttemptState::Absent);
     assert_eq!(decide(&two_phases(), &told_late, at(1)), Step::GiveOrder(0));
@@ -522,6 +589,13 @@ fn a_job_of_an_edited_spec_is_made_anew() {
     assert_eq!(decide(&two_phases(), &outdated, at(1)), Step::RemoveOutdated(0));
     let leaving = observed(AttemptState::Leaving, AttemptState::Absent);
     assert!(matches!(decide(&two_phases(), &leaving, at(1)), Step::Wait(Waiting::Leaving { .. }, _)));
+    let left = |silent_from, now| {
+        decide(&two_phases(), &observed(AttemptState::Left { silent_from }, AttemptState::Absent), at(now))
+    };
+    let awaits = |until| Step::Wait(Waiting::Leaving { attempt: 0 }, Some(at(until)));
+    assert_eq!(left(None, 1), awaits(1800), "the former pods may still write");
+    assert_eq!(left(Some(at(75)), 74), awaits(75));
+    assert_eq!(left(Some(at(75)), 75), Step::CreateJob(0));
 }
 
 #[test]

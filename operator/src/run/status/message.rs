@@ -5,6 +5,7 @@ use crate::run::{
     decide::{Ending, Step, Waiting},
     kept::Kept,
     plan,
+    turn::NO_RUN,
     validate::ValidatedRun,
 };
 use dragstrip_crds::run::{RunPhase, SetbackStatus};
@@ -12,9 +13,9 @@ use std::collections::BTreeMap;
 
 pub(super) fn phase(step: &Step) -> RunPhase {
     match step {
-        Step::Wait(Waiting::TargetNotReady { own: true, .. }, _) | Step::MakeDatastore => {
-            RunPhase::Provisioning
-        }
+        Step::Wait(Waiting::TargetNotReady { own: true, .. }, _)
+        | Step::MakeDatastore
+        | Step::RemoveDatastore => RunPhase::Provisioning,
         Step::Wait(Waiting::TargetMissing(_) | Waiting::TargetNotReady { own: false, .. }, _) => {
             RunPhase::Pending
         }
@@ -64,6 +65,9 @@ pub(super) fn message(run: &ValidatedRun, kept: &BTreeMap<String, Kept>, step: &
             | Waiting::Metadata(message),
             _,
         ) => message.clone(),
+        Step::Wait(Waiting::Queue(queue), _) if queue.holder.name == NO_RUN => {
+            format!("Lease {} exists and is no run's: delete it, if nothing else needs it", queue.lease)
+        }
         Step::Wait(Waiting::Queue(queue), _) => {
             format!(
                 "waits for {}, which holds Lease {}; position {} in the queue",
@@ -74,10 +78,10 @@ pub(super) fn message(run: &ValidatedRun, kept: &BTreeMap<String, Kept>, step: &
             format!("{}: {} ({})", name(attempt), trouble.message, trouble.reason)
         }
         Step::Wait(Waiting::Log { attempt, why }, _) => {
-            format!("{}: its result cannot be read yet: {why}", name(attempt))
+            format!("{}: its result is not stored yet: {why}", name(attempt))
         }
         Step::Wait(Waiting::Leaving { attempt }, _) => {
-            format!("{}: an earlier Job of that name is being deleted", name(attempt))
+            format!("{}: an earlier Job of that name, or a pod of it, is not gone yet", name(attempt))
         }
         Step::Wait(Waiting::Return, _) => {
             "its turn was given back, and what ran under it is ending".to_owned()
@@ -109,6 +113,7 @@ pub(super) fn message(run: &ValidatedRun, kept: &BTreeMap<String, Kept>, step: &
         },
         Step::Finish(Ending::Cancelled) => "stopped by spec.cancel".to_owned(),
         Step::MakeDatastore
+        | Step::RemoveDatastore
         | Step::TakeTurn
         | Step::GiveOrder(_)
         | Step::Collect(_)

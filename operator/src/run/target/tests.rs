@@ -1,6 +1,7 @@
 use super::*;
 use crate::run::fixtures::truth;
 use dragstrip_crds::observed::{HostTruth, ServerTruth};
+use kube::api::ObjectMeta;
 use serde_json::json;
 
 fn status() -> DatastoreStatus {
@@ -160,4 +161,54 @@ fn a_change_that_waits_for_the_run_is_not_held_against_the_server() {
     let before = found(json!({"engine": "Redis", "threads": 1}));
     let state = answered(&edited, &status(), before, observation(false, &[]), false);
     assert!(matches!(state, TargetState::Ready(_)), "{state:?}");
+}
+
+#[test]
+fn the_runs_own_datastore_is_made_anew_of_a_corrected_declaration() {
+    let declaring = |threads: i32| {
+        let mut run = crate::run::fixtures::run(&["read"], 1);
+        run.spec.target =
+            serde_json::from_value(json!({"datastore": {"engine": "Redis", "threads": threads}})).unwrap();
+        crate::run::validate::validate(&run).unwrap()
+    };
+    let made = own(&declaring(1)).unwrap();
+    assert!(!is_outdated(&made, &declaring(1)), "nothing was corrected");
+    assert!(is_outdated(&made, &declaring(2)), "the correction would be ignored");
+    let mut edited = made.clone();
+    edited.spec.threads = 3;
+    assert!(
+        !is_outdated(&edited, &declaring(1)),
+        "what somebody does to the Datastore is told as a difference"
+    );
+    let former =
+        Datastore { metadata: ObjectMeta { annotations: None, ..made.metadata.clone() }, ..made.clone() };
+    assert!(!is_outdated(&former, &declaring(2)), "what a former version made is not touched");
+    let mut strange = made;
+    strange.metadata.owner_references = None;
+    assert!(!is_outdated(&strange, &declaring(2)), "somebody else's is never deleted");
+}
+
+#[test]
+fn a_datastore_that_is_edited_under_a_run_is_reached_as_before_until_the_run_has_ended() {
+    let before = found(json!({
+        "engine": "Redis", "threads": 1, "port": 6379, "authSecretRef": {"name": "old", "key": "password"},
+        "tls": {"secretName": "pit-tls"}
+    }));
+    let json = serde_json::to_string(&Connection::of(&before, false).unwrap()).unwrap();
+    let kept: Connection = serde_json::from_str(&json).unwrap();
+    let edited = || {
+        ready(
+            &datastore(json!({
+                "engine": "Redis", "threads": 1, "port": 7000, "authSecretRef": {"name": "new", "key": "password"}
+            })),
+            &status(),
+            &key(),
+            pods().iter(),
+            Some(1),
+            false,
+        )
+    };
+    assert_eq!(ready_one(as_begun(edited(), Some(&kept))), before, "its servers are as they were");
+    assert_eq!(ready_one(as_begun(edited(), None)).port, 7000, "nothing is known of the first Job");
+    assert_eq!(Connection::of(&before, true), None, "an address is the run's own declaration");
 }

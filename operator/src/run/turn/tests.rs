@@ -7,7 +7,7 @@ use crate::{
         validate::validate,
     },
 };
-use dragstrip_crds::run::RunReference;
+use dragstrip_crds::run::{ClientSpread, RunReference};
 use serde_json::json;
 
 fn target() -> ReadyTarget {
@@ -101,8 +101,25 @@ fn looked(leases: &[Arc<Lease>], runs: &[Arc<BenchmarkRun>], pods: &[Arc<Pod>]) 
 
 fn busy(lease: &str, holder: &str, position: i32, holds: bool) -> Turn {
     let holder = RunReference { namespace: "races".into(), name: holder.into() };
-    let queue = QueueStatus { position, lease: lease.into(), holder };
+    let queue = QueueStatus { position, lease: lease.into(), holder, lacks: Vec::new() };
     Turn::Busy { queue, holds }
+}
+
+/// The turn without what else the run waits for.
+fn first(turn: Turn) -> Turn {
+    match turn {
+        Turn::Busy { queue, holds } => {
+            Turn::Busy { queue: QueueStatus { lacks: Vec::new(), ..queue }, holds }
+        }
+        other => other,
+    }
+}
+
+fn lacks(turn: &Turn) -> &[String] {
+    match turn {
+        Turn::Busy { queue, .. } => &queue.lacks,
+        _ => &[],
+    }
 }
 
 fn texts(keys: &[LeaseKey]) -> Vec<String> {
@@ -149,7 +166,7 @@ fn a_client_node_that_another_run_holds_is_left_alone() {
 #[test]
 fn a_run_whose_client_nodes_are_all_held_is_queued() {
     let found = looked(&[lease(C1, "other"), lease(C2, "third")], &[], &[]);
-    assert_eq!(found.turn, busy(C1, "other", 1, false));
+    assert_eq!(first(found.turn), busy(C1, "other", 1, false));
     assert_eq!(found.missing, vec![]);
 }
 
@@ -161,7 +178,7 @@ fn a_turn_is_held_only_with_every_lease() {
     let part = looked(&[own(TARGET), own(C2)], &[], &[]);
     assert_eq!((part.turn, texts(&part.missing)), (Turn::Free, vec![SERVER.to_owned()]));
     let lost = looked(&[own(TARGET), own(C2), lease(SERVER, "other")], &[], &[]);
-    assert_eq!(lost.turn, busy(SERVER, "other", 1, true), "what is held in part must be given back");
+    assert_eq!(first(lost.turn), busy(SERVER, "other", 1, true), "what is held in part must be given back");
 }
 
 #[test]
@@ -175,10 +192,40 @@ fn a_lease_that_was_given_back_is_not_held() {
 fn a_free_lease_is_left_to_who_came_first() {
     let earlier = queued("first", "2025-01-01T00:00:00Z", TARGET);
     let later = queued("later", "2027-01-01T00:00:00Z", TARGET);
-    assert_eq!(looked(&[], &[earlier, later.clone()], &[]).turn, busy(TARGET, "first", 2, false));
+    assert_eq!(first(looked(&[], &[earlier, later.clone()], &[]).turn), busy(TARGET, "first", 2, false));
     assert_eq!(looked(&[], &[later], &[]).turn, Turn::Free);
     let elsewhere = queued("first", "2025-01-01T00:00:00Z", "races/dragstrip-valkey");
     assert_eq!(looked(&[], &[elsewhere], &[]).turn, Turn::Free);
+}
+
+#[test]
+fn a_run_that_is_being_deleted_has_no_ticket() {
+    let mut leaving = (*queued("first", "2025-01-01T00:00:00Z", TARGET)).clone();
+    leaving.metadata.deletion_timestamp = serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
+    leaving.metadata.finalizers = Some(vec!["example.com/keep".into()]);
+    assert_eq!(looked(&[], &[Arc::new(leaving)], &[]).turn, Turn::Free, "all others would wait for ever");
+}
+
+#[test]
+fn while_its_target_is_busy_a_run_leaves_the_nodes_to_others() {
+    let found = looked(&[lease(TARGET, "other")], &[], &[]).turn;
+    assert_eq!(lacks(&found), [SERVER, TARGET]);
+}
+
+#[test]
+fn a_run_that_needs_several_nodes_is_not_overtaken_by_those_that_need_one() {
+    let nodes = [node("c1"), node("c2"), node("c3")];
+    let large = looked_for_many(2, &[lease(C1, "x"), lease(C2, "y")], &nodes, &[]).turn;
+    let c3 = "dragstrip-system/dragstrip-node.c3";
+    assert!([C1, c3].iter().all(|key| lacks(&large).contains(&(*key).to_owned())), "{large:?}");
+    assert!(!lacks(&large).contains(&C2.to_owned()), "two are enough, and the third is of use: {large:?}");
+    let Turn::Busy { queue, .. } = large else { panic!("it has one node of two: {large:?}") };
+    let mut first_one = (*queued("large", "2025-01-01T00:00:00Z", C1)).clone();
+    first_one.status.as_mut().unwrap().queue = Some(queue);
+    let turn = |leases: &[Arc<Lease>]| looked(leases, &[Arc::new(first_one.clone())], &[]);
+    // The large run is of another target; there is no third node in this look.
+    assert_eq!(turn(&[]).client_nodes, ["c2"], "c1 is left to who came first");
+    assert_eq!(first(turn(&[lease(C2, "y")]).turn), busy(C1, "large", 2, false));
 }
 
 #[test]
@@ -195,7 +242,7 @@ fn a_node_with_another_runs_clients_is_busy_without_a_lease() {
         )
     };
     assert_eq!(looked(&[], &[], &[client("c1")]).client_nodes, ["c2"]);
-    assert_eq!(looked(&[], &[], &[client("c1"), client("c2")]).turn, busy(C1, "other", 1, false));
+    assert_eq!(first(looked(&[], &[], &[client("c1"), client("c2")]).turn), busy(C1, "other", 1, false));
 }
 
 #[test]
@@ -215,4 +262,75 @@ fn after_a_setback_other_nodes_come_first() {
         Seen { leases: &[], runs: &[], nodes: &nodes, pods: &[], operator_namespace: "dragstrip-system" };
     let first: Vec<_> = (0..3).map(|setbacks| look(&run, &target(), &seen, setbacks).client_nodes).collect();
     assert_eq!(first, [["c1"], ["c2"], ["c1"]]);
+}
+
+/// A look of the run `sprint`, whose `pods` clients each need a node of their own.
+fn looked_for_many(pods: i32, leases: &[Arc<Lease>], nodes: &[Arc<Node>], others: &[Arc<Pod>]) -> Looked {
+    let mut run = run(&["write"], 1);
+    (run.spec.clients.pods, run.spec.clients.spread) = (pods, ClientSpread::OnePerNode);
+    let seen = Seen { leases, runs: &[], nodes, pods: others, operator_namespace: "dragstrip-system" };
+    look(&validate(&run).unwrap(), &external("redis.example.com"), &seen, 0)
+}
+
+fn nodes_of(keys: &[LeaseKey]) -> Vec<&str> {
+    keys.iter().filter_map(LeaseKey::node).collect()
+}
+
+#[test]
+fn of_too_few_nodes_all_are_taken_and_the_others_are_left_to_who_makes_nodes() {
+    let nodes = [node("c1"), node("c2")];
+    let found = looked_for_many(3, &[], &nodes, &[]);
+    assert_eq!((found.turn, nodes_of(&found.missing)), (Turn::Free, vec!["c1", "c2"]));
+    assert_eq!(found.client_nodes, [""; 0], "pods that are bound to two nodes would bring no third one");
+    assert!(found.no_node.unwrap().contains("3 are needed"));
+    let own = [C1, C2].map(|key| lease(key, "sprint"));
+    let target = looked_for_many(3, &[], &[], &[]).missing[0].to_string();
+    let all: Vec<_> = own.iter().cloned().chain([lease(&target, "sprint")]).collect();
+    let held = looked_for_many(3, &all, &nodes, &[]);
+    assert_eq!((held.turn, held.client_nodes), (Turn::Held, vec![]));
+    let part = looked_for_many(3, &all[1..], &nodes, &[]);
+    assert_eq!((part.turn, nodes_of(&part.missing)), (Turn::Free, vec!["c1"]), "a node came to be free");
+}
+
+#[test]
+fn clients_that_may_go_to_any_node_wait_for_a_run_that_holds_one_of_too_few() {
+    let nodes = [node("c1"), node("c2")];
+    let found = looked_for_many(3, &[lease(C1, "other")], &nodes, &[]);
+    assert_eq!(
+        first(found.turn),
+        busy(C1, "other", 1, false),
+        "a pod would go to c1 between two phases of the other run, which could not go on"
+    );
+}
+
+#[test]
+fn a_node_that_was_made_for_anothers_waiting_clients_is_left_to_them() {
+    let waiting = |affinity: serde_json::Value| -> [Arc<Pod>; 1] {
+        [Arc::new(
+            serde_json::from_value(json!({
+                "metadata": {
+                    "name": "p", "namespace": "races", "creationTimestamp": "2026-01-01T00:00:10Z",
+                    "labels": {labels::COMPONENT: labels::CLIENT, labels::RUN: "other", labels::RUN_UID: "u"}
+                },
+                "spec": {"containers": [], "affinity": affinity}
+            }))
+            .unwrap(),
+        )]
+    };
+    let made = |at: &str| {
+        let mut node = (*node("c1")).clone();
+        node.metadata.creation_timestamp = serde_json::from_value(json!(at)).unwrap();
+        [Arc::new(node)]
+    };
+    let by = |node: &[Arc<Node>], pods: &[Arc<Pod>]| first(looked_for_many(1, &[], node, pods).turn);
+    let (new, old) = (made("2026-01-01T00:01:00Z"), made("2026-01-01T00:00:00Z"));
+    assert_eq!(by(&new, &waiting(json!({}))), busy(C1, "other", 1, false));
+    assert_eq!(by(&old, &waiting(json!({}))), Turn::Free, "it would hold every such node if they fitted it");
+    let required = |term: serde_json::Value| json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}});
+    let elsewhere =
+        required(json!({"matchExpressions": [{"key": "zone", "operator": "In", "values": ["b"]}]}));
+    assert_eq!(by(&new, &waiting(elsewhere)), Turn::Free, "they want another kind of node");
+    let bound =
+        required(json!({"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["c9"]}]}));
+    assert_eq!(by(&new, &waiting(bound)), Turn::Free, "they have a node of their own");
 }

@@ -52,7 +52,7 @@ pub enum Problem {
         /// The field.
         path: String,
     },
-    /// Two axes that change the same.
+    /// Two axes that change the same, or an axis what a variant says.
     #[error("{first} and {second} both change {path}, and only one of them would count: vary it by one")]
     Contested {
         /// Where the first is written.
@@ -115,6 +115,28 @@ pub enum Problem {
         /// What is wrong with it.
         why: String,
     },
+    /// A threshold on what is never measured.
+    #[error("spec.thresholds[{index}].phase: no run has a phase {phase:?}: they have {known}{near}")]
+    NoPhase {
+        /// Its place in the list.
+        index: usize,
+        /// The phase.
+        phase: String,
+        /// The phases of all runs.
+        known: String,
+        /// What it may have been meant to be.
+        near: String,
+    },
+    /// Two combinations that measure the same.
+    #[error(
+        "{first} and {second} would be measured alike: an axis overwrites what makes them differ, or nothing does: leave one of them out"
+    )]
+    SameSpec {
+        /// A combination.
+        first: String,
+        /// Another one.
+        second: String,
+    },
     /// Names that the digests make equal.
     #[error("the runs of {first} and of {second} would have the same name: rename a variant or a value")]
     SameName {
@@ -123,6 +145,28 @@ pub enum Problem {
         /// Another one.
         second: String,
     },
+}
+
+impl Problem {
+    /// What is the same of it for all combinations that have it.
+    pub fn cause(&self) -> String {
+        match self {
+            Self::Put { path, why, .. } | Self::Decode { path, why, .. } => format!("{path} {why}"),
+            Self::Refused { why, .. } => why.clone(),
+            other => other.to_string(),
+        }
+    }
+
+    /// It, of `count` combinations.
+    #[must_use]
+    pub fn of_several(mut self, count: usize) -> Self {
+        if let (Self::Put { cell, .. } | Self::Decode { cell, .. } | Self::Refused { cell, .. }, 2..) =
+            (&mut self, count)
+        {
+            *cell = format!("{cell} (and of {} more)", count - 1);
+        }
+        self
+    }
 }
 
 /// A suite that cannot be measured as declared: everything that is wrong with it.

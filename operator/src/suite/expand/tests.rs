@@ -1,7 +1,7 @@
 //! What becomes of declarations, good and bad.
 
 use super::*;
-use serde_json::json;
+use serde_json::{Value, json};
 
 pub(crate) fn suite_of(spec: Value) -> BenchmarkSuite {
     serde_json::from_value(json!({
@@ -17,7 +17,7 @@ fn redis(version: &str) -> Value {
 }
 
 /// Two variants, two axes with two values each, two repetitions.
-fn spec() -> Value {
+pub(crate) fn spec() -> Value {
     json!({
         "variants": [redis("7.0"), redis("8.0")],
         "run": {"phases": [{"name": "read", "memtier": {"testTime": "1s"}}]},
@@ -158,6 +158,82 @@ fn two_axes_that_change_the_same_are_refused() {
         serde_json::to_value(&run.spec).unwrap()["target"]["datastore"]["extraArgs"],
         json!(["--a", "--b"])
     );
+}
+
+#[test]
+fn an_axis_that_overwrites_what_makes_variants_differ_is_refused() {
+    let axis = |path: &str, value: Value| json!([{"name": "a", "paths": [path], "values": [{"name": "b", "value": value}]}]);
+    let server = json!({"engine": "Redis", "threads": 2});
+    for (path, value) in [("/target/datastore", server.clone()), ("/target", json!({"datastore": server}))] {
+        let told = refusal(|spec| spec["axes"] = axis(path, value));
+        assert!(
+            told.contains("spec.variants[redis-7.0].target and spec.axes[a].paths[0] both change"),
+            "{path}: {told}"
+        );
+    }
+    let told = refusal(|spec| {
+        spec["variants"][0]["patches"] = json!([{"path": "/phases/0/memtier/pipeline", "value": 5}]);
+        spec["axes"] = axis("/phases/0/memtier", json!({"testTime": "2s"}));
+    });
+    assert!(told.contains("spec.variants[redis-7.0].patches[0].path and spec.axes[a]"), "{told}");
+    let told = refusal(|spec| {
+        spec["axes"] = json!([
+            {"name": "flags", "paths": ["/target/datastore/extraArgs/-"], "values": [{"value": "--a"}]},
+            {"name": "all", "paths": ["/target/datastore/extraArgs"], "values": [{"name": "none", "value": []}]}
+        ]);
+    });
+    assert!(told.contains("spec.axes[flags].paths[0] and spec.axes[all].paths[0] both change"), "{told}");
+    let deeper = with(|spec| {
+        spec["variants"][0]["patches"] = json!([{"path": "/phases/0/memtier", "value": {"testTime": "2s"}}]);
+    });
+    assert_eq!(expand(&deeper).map(|it| it.runs.len()), Ok(16), "what is in it may well be varied");
+}
+
+#[test]
+fn two_combinations_that_would_be_measured_alike_are_refused() {
+    let told = refusal(|spec| {
+        spec["variants"] = json!([redis("7.0"), redis("8.0")]);
+        spec["axes"] = json!([{"name": "version", "paths": ["/target/datastore/version"], "values": [{"value": "7.2"}]}]);
+    });
+    assert!(
+        told.starts_with("redis-7.0 version=7.2 and redis-8.0 version=7.2 would be measured alike"),
+        "{told}"
+    );
+    let told = refusal(|spec| {
+        let value = |name: &str, field: &str, value: u32| json!({"name": name, "patches": [{"path": format!("/phases/0/memtier/{field}"), "value": value}]});
+        let values = [value("plain", "pipeline", 1), value("usual", "threads", 4)];
+        spec["axes"] = json!([{"name": "how", "values": values}]);
+    });
+    assert!(told.contains("how=plain and redis-7.0 how=usual"), "both are what it is by default: {told}");
+}
+
+#[test]
+fn a_threshold_on_a_phase_that_no_run_has_is_told_before_the_first_run() {
+    let threshold = |phase: &str| json!([{"metric": "P99Milliseconds", "phase": phase, "maximum": "5"}]);
+    let told = refusal(|spec| spec["thresholds"] = threshold("raed"));
+    assert_eq!(
+        told,
+        "spec.thresholds[0].phase: no run has a phase \"raed\": they have read; did you mean read?"
+    );
+    let patched = with(|spec| {
+        spec["thresholds"] = threshold("again");
+        let again = json!({"name": "again", "memtier": {"testTime": "2s"}});
+        spec["variants"][0]["patches"] = json!([{"path": "/phases/-", "value": again}]);
+    });
+    assert!(expand(&patched).is_ok(), "a patch may add a phase");
+}
+
+#[test]
+fn what_the_runs_of_a_combination_are_given_has_a_digest() {
+    let digests = |change: fn(&mut Value)| -> Vec<String> {
+        let cells = plan(&with(change), &|_| Ok(())).unwrap().cells;
+        cells.into_iter().map(|cell| cell.given_spec).collect()
+    };
+    let (before, after) =
+        (digests(|_| ()), digests(|spec| spec["axes"][1]["values"][1]["value"] = json!(20)));
+    assert_eq!(before[0], after[0], "a run with the same spec is the same");
+    assert_ne!(before[1], after[1], "the value called deep is another one: its numbers must not mix");
+    assert_eq!(before[0], "cd34e4acff07d6c8", "another version must not take its own runs for others");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! What sample documents are made of.
 
 use dragstrip_crds::{
-    measured::Estimate,
+    measured::{Estimate, Spread},
     run::{Verdict, VerdictReason},
     suite::ComparisonVerdict,
 };
@@ -113,44 +113,61 @@ pub fn compare(rows: &mut [Row], variant: &str) {
         else {
             continue;
         };
-        let ratio = here.mean / base.mean;
-        let half = ratio
-            * (here.confidence95.unwrap_or(0.0) / here.mean + base.confidence95.unwrap_or(0.0) / base.mean);
-        let (low, high) = (ratio - half, ratio + half);
-        let more = row.more_is_better != Some(false);
-        let verdict = match () {
-            () if low > 1.01 => {
-                if more {
-                    ComparisonVerdict::Better
-                } else {
-                    ComparisonVerdict::Worse
-                }
+        row.comparison = Some(comparison(row, here, base));
+    }
+}
+
+/// Puts each row beside what somebody else is made up to have measured: more or less of it, or
+/// under other conditions.
+pub fn compare_with_others(rows: &mut [Row]) {
+    for (place, row) in rows.iter_mut().enumerate() {
+        let Some(here) = row.spread else { continue };
+        let factor = [0.7, 0.9, 1.0, 1.1, 1.6][place / 8 % 5];
+        let found = comparison(row, here, Spread { mean: here.mean * factor, ..here });
+        let other = place / 8 % 7 == 6;
+        let verdict = if other { ComparisonVerdict::NotComparable } else { found.verdict };
+        row.comparison = Some(Comparison { verdict, ..found });
+    }
+}
+
+fn comparison(row: &Row, here: Spread, base: Spread) -> Comparison {
+    let ratio = here.mean / base.mean;
+    let half =
+        ratio * (here.confidence95.unwrap_or(0.0) / here.mean + base.confidence95.unwrap_or(0.0) / base.mean);
+    let (low, high) = (ratio - half, ratio + half);
+    let more = row.more_is_better != Some(false);
+    let verdict = match () {
+        () if low > 1.01 => {
+            if more {
+                ComparisonVerdict::Better
+            } else {
+                ComparisonVerdict::Worse
             }
-            () if high < 0.99 => {
-                if more {
-                    ComparisonVerdict::Worse
-                } else {
-                    ComparisonVerdict::Better
-                }
+        }
+        () if high < 0.99 => {
+            if more {
+                ComparisonVerdict::Worse
+            } else {
+                ComparisonVerdict::Better
             }
-            () if low > 0.9 && high < 1.1 => ComparisonVerdict::Same,
-            () => ComparisonVerdict::Unclear,
-        };
-        row.comparison = Some(Comparison {
-            baseline: base.mean,
-            baseline_samples: base.repetitions,
-            ratio: Estimate { low, mid: ratio, high },
-            difference: Estimate { low: 0.0, mid: here.mean - base.mean, high: 0.0 },
-            interval_known: true,
-            margin: 0.01,
-            chance: Some(0.003),
-            holds_among_all: matches!(verdict, ComparisonVerdict::Better | ComparisonVerdict::Worse)
-                .then_some(true),
-            verdict,
-            reason: format!(
-                "The interval of the ratio is {low:.2} to {high:.2}; these nodes differ by 1 % from run to run."
-            ),
-        });
+        }
+        () if low > 0.9 && high < 1.1 => ComparisonVerdict::Same,
+        () => ComparisonVerdict::Unclear,
+    };
+    Comparison {
+        baseline: base.mean,
+        baseline_samples: base.repetitions,
+        ratio: Estimate { low, mid: ratio, high },
+        difference: Estimate { low: 0.0, mid: here.mean - base.mean, high: 0.0 },
+        interval_known: true,
+        margin: 0.01,
+        chance: Some(0.003),
+        holds_among_all: matches!(verdict, ComparisonVerdict::Better | ComparisonVerdict::Worse)
+            .then_some(true),
+        verdict,
+        reason: format!(
+            "The interval of the ratio is {low:.2} to {high:.2}; these nodes differ by 1 % from run to run."
+        ),
     }
 }
 

@@ -11,7 +11,9 @@ use dragstrip_report::document::{
     VariantHead,
 };
 use dragstrip_results::statistics::spread;
-use measured::{Chance, Measured, axis, compare, curve, provenance, reason, rows, started, timeline};
+use measured::{
+    Chance, Measured, axis, compare, compare_with_others, curve, provenance, reason, rows, started, timeline,
+};
 
 /// Text that a page must show and never run.
 pub const HOSTILE: &str = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'&";
@@ -157,6 +159,7 @@ fn suite_baseline() -> BaselineHead {
             difference("server.node", "ip-10-0-1-11", "ip-10-0-1-12", false),
         ],
         method: "Intervals of ratios by Welch's t on logarithms, 95 %; noise of these nodes 1.0 %, from the spread of repetitions.".to_owned(),
+        notes: Vec::new(),
         compared: 96,
     }
 }
@@ -194,7 +197,8 @@ fn suite_thresholds() -> Vec<ThresholdStatus> {
     ]
 }
 
-/// Keys and values of five sizes each, two phases, three repetitions, compared with what was published.
+/// Keys and values of five sizes each, but one that is missing, two phases, three repetitions,
+/// compared with what somebody else measured.
 pub fn matrix() -> Document {
     let sizes = ["8 B", "64 B", "512 B", "4 KiB", "32 KiB"];
     let mut chance = Chance(11);
@@ -205,7 +209,7 @@ pub fn matrix() -> Document {
         ..Document::default()
     };
     for (down, key) in sizes.iter().enumerate() {
-        for (across, value) in sizes.iter().enumerate() {
+        for (across, value) in sizes.iter().enumerate().skip(usize::from(down == 0)) {
             for repetition in 1..=3 {
                 let cell = Cell {
                     variant: "dragonfly".to_owned(),
@@ -242,6 +246,12 @@ pub fn matrix() -> Document {
         }
     }
     document.rows = rows(&measured);
+    compare_with_others(&mut document.rows);
+    document.baseline = Some(BaselineHead {
+        name: "others.csv".to_owned(),
+        kind: "published".to_owned(),
+        ..BaselineHead::default()
+    });
     document
 }
 
@@ -255,10 +265,10 @@ pub fn search() -> Document {
             value: load,
             operations_per_second: 1.45e6 * load / (load + 70.0),
             p99_milliseconds: Some(0.21 + load / 900.0 + (load / 420.0).powi(2)),
-            limited_by: Some(if connections < 128 { Limiter::NothingFound } else { Limiter::Server }),
         }
     });
     let run = RunRecord {
+        noise: None,
         name: "dragonfly-saturation".to_owned(),
         cell: cell.clone(),
         repetition: 1,
@@ -383,7 +393,6 @@ pub fn hostile() -> Document {
                 value: 1.0,
                 operations_per_second: 1.0,
                 p99_milliseconds: Some(1.0),
-                limited_by: None,
             }],
             knee: Some(1.0),
         }];
@@ -408,6 +417,7 @@ pub fn hostile() -> Document {
             varied: false,
         }],
         method: hostile(),
+        notes: vec![hostile()],
         compared: 1,
     });
     document

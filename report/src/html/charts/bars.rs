@@ -1,19 +1,15 @@
 //! Throughput and latency of all combinations as bars with error bars, every repetition a dot.
 
 use super::{
-    super::{
-        format,
-        layout::{Layout, grouped, total_rows},
-        verdicts,
-    },
+    super::{format, layout::Layout, verdicts},
     Area, Axis, BAD, FINE, Failure, INK, MUTED, Plot, Spot, WIDTH, card, cards, colour, svg, text,
 };
 use crate::{
     document::{Document, Row},
     figures,
-    layout::sign,
+    layout::{grouped, has_ratio, phase_of, standing},
 };
-use maud::Markup;
+use maud::{Markup, html};
 use plotters::{
     element::{Circle, Cross, PathElement, Rectangle, Text},
     prelude::ChartBuilder,
@@ -29,7 +25,7 @@ const BAR: u32 = 32;
 /// A chart for each phase, of throughput, of p99 and of memory.
 pub fn draw(document: &Document, layout: &Layout) -> Option<Markup> {
     let metrics = ["OperationsPerSecond", "ElementsPerSecond", "P99Milliseconds", "ServerUsedBytes"];
-    let by_metric = metrics.map(|metric| grouped(total_rows(document, metric), |row| row.phase.clone()));
+    let by_metric = metrics.map(|metric| grouped(standing(document, metric), |row| phase_of(row)));
     let mut drawn = Vec::new();
     let mut skipped = 0;
     for (metric, phases) in metrics.iter().zip(by_metric) {
@@ -47,7 +43,7 @@ pub fn draw(document: &Document, layout: &Layout) -> Option<Markup> {
     } else {
         note.to_owned()
     };
-    cards(&layout.legend(), &drawn, &note)
+    cards(&html! {}, &drawn, &note)
 }
 
 fn chart(layout: &Layout, metric: &str, phase: &str, rows: &[&Row]) -> Markup {
@@ -102,7 +98,7 @@ fn bar(chart: &mut Plot<'_, '_>, layout: &Layout, row: &Row, top: f64, most: f64
     let mean = row.spread.map(|spread| spread.mean);
     let (below, middle) = (top - f64::from(BAR) + 4.0, top - 22.0);
     chart.draw_series([
-        Text::new(layout.series_name(&row.cell).to_owned(), (0.0, top - 8.0), text(INK, 12, HPos::Left)),
+        Text::new(layout.series_name(&row.cell), (0.0, top - 8.0), text(INK, 12, HPos::Left)),
         Text::new(figure_of(row), (most, top - 8.0), text(INK, 12, HPos::Right)),
     ])?;
     let fill = colour(layout.series_of(&row.cell)).filled();
@@ -127,9 +123,7 @@ fn bar(chart: &mut Plot<'_, '_>, layout: &Layout, row: &Row, top: f64, most: f64
 fn figure_of(row: &Row) -> String {
     let Some(spread) = row.spread else { return "Invalid".to_owned() };
     let figure = figures::figure(&row.metric, spread.mean);
-    row.comparison.as_ref().map_or(figure.clone(), |found| {
-        format!("{figure}  {} {}×", sign(found.verdict), figures::ratio(found.ratio.mid))
-    })
+    row.comparison.as_ref().map_or(figure.clone(), |found| format!("{figure}  {}", verdicts::brief(found)))
 }
 
 fn told(row: &Row) -> String {
@@ -139,7 +133,12 @@ fn told(row: &Row) -> String {
     });
     let samples = samples.collect::<Vec<_>>().join(", ");
     let standing = row.comparison.as_ref().map_or(String::new(), |found| {
-        format!("\n{}× of the baseline: {}", figures::ratio(found.ratio.mid), verdicts::word(found.verdict))
+        let word = verdicts::word(found.verdict);
+        if has_ratio(found) {
+            format!("\n{}× of the baseline: {word}", figures::ratio(found.ratio.mid))
+        } else {
+            format!("\n{word}")
+        }
     });
     format!("{}: {samples} {}{standing}", row.cell.variant, row.unit)
 }

@@ -1,12 +1,14 @@
 //! Saturation searches: what more load brings in throughput, and costs in latency.
 
 use super::{
-    super::{format, layout::Layout, layout::grouped},
-    Area, Axis, Failure, INK, Line, MOST_PANELS, Spot, card, cards, colour, left_out, lines, plot, svg, text,
+    super::{format, layout::Layout},
+    Area, Axis, Failure, INK, Line, MOST_PANELS, Spot, card, cards, colour, left_out, lines, numbers, plot,
+    svg, text,
 };
 use crate::{
     document::{Document, RunRecord, Search, SearchFigure},
     figures,
+    layout::grouped,
 };
 use maud::Markup;
 use plotters::{
@@ -21,7 +23,7 @@ pub fn draw(document: &Document, layout: &Layout) -> Option<Markup> {
     let searches = document.runs.iter().flat_map(|run| run.searches.iter().map(move |search| (run, search)));
     let searches = searches.filter(|(_, search)| figures(search).next().is_some());
     let panels =
-        grouped(searches, |(run, search)| (&search.phase, &search.raised, layout.panel_of(&run.cell)));
+        grouped(searches, |(run, search)| (&search.phase, &search.raised, layout.chart_of(&run.cell)));
     let note = format!(
         "p99 against throughput while load is raised; a ring marks the knee that was found.{}",
         left_out(panels.len())
@@ -57,11 +59,15 @@ fn paint(area: &Area, layout: &Layout, searches: &[Drawn]) -> Result<Vec<Spot>, 
     let y = Axis::logarithmic("p99, ms", all().map(|(_, latency)| latency), format::short);
     let mut chart = plot(area, Axis::from_zero("operations per second", most * 1.1, format::short), y)?;
     let mut spots = Vec::new();
-    for (run, search) in searches {
-        let colour = colour(layout.series_of(&run.cell));
-        let points: Vec<(f64, f64)> =
-            figures(search).map(|(figure, latency)| (figure.operations_per_second, latency)).collect();
-        lines(&mut chart, &[Line { colour, points: points.clone() }], 6)?;
+    let line = |(run, search): &Drawn| {
+        let series = layout.series_of(&run.cell);
+        let points = figures(search).map(|(figure, latency)| (figure.operations_per_second, latency));
+        Line { series, colour: colour(series), points: points.collect() }
+    };
+    let drawn: Vec<Line> = searches.iter().map(line).collect();
+    lines(&mut chart, &drawn, 6)?;
+    numbers(area, &chart, layout, &drawn)?;
+    for ((run, search), Line { colour, points, .. }) in searches.iter().zip(&drawn) {
         chart
             .draw_series(points.iter().map(|point| Circle::new(*point, 3 * super::FINE, colour.filled())))?;
         for (figure, latency) in figures(search) {
@@ -88,9 +94,8 @@ fn paint(area: &Area, layout: &Layout, searches: &[Drawn]) -> Result<Vec<Spot>, 
 }
 
 fn told(layout: &Layout, run: &RunRecord, search: &Search, figure: &SearchFigure, latency: f64) -> String {
-    let limit = figure.limited_by.map_or(String::new(), |limiter| format!(", limited by {limiter}"));
     format!(
-        "{}, {} {}: {} ops/s, p99 {} ms{limit}",
+        "{}, {} {}: {} ops/s, p99 {} ms",
         layout.series_name(&run.cell),
         search.raised,
         format::short(figure.value),

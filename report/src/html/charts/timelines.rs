@@ -1,10 +1,13 @@
 //! Throughput second by second: a small chart for each combination and phase.
 
 use super::{
-    super::{format, layout::Layout, layout::grouped},
+    super::{format, layout::Layout},
     Area, Axis, BAD, Failure, Line, MOST_PANELS, Spot, card, cards, colour, left_out, lines, plot, svg,
 };
-use crate::document::{Document, RunRecord, Timeline};
+use crate::{
+    document::{Document, RunRecord, Timeline},
+    layout::grouped,
+};
 use dragstrip_crds::run::Verdict;
 use maud::{Markup, html};
 
@@ -20,7 +23,7 @@ pub fn draw(document: &Document, layout: &Layout) -> Option<Markup> {
     let timelines = timelines.filter(|(_, timeline)| timeline.operations.len() > 1);
     let panels = grouped(timelines, |(run, timeline)| (&run.cell, &timeline.phase));
     let note = format!(
-        "Operations per second, each chart with a scale of its own; each repetition is a line, an Invalid one in the colour of errors.{}",
+        "Operations per second, each chart with a scale of its own; each repetition is a line, an Invalid one dashed.{}",
         left_out(panels.len())
     );
     let drawn: Vec<Markup> = panels
@@ -55,13 +58,10 @@ fn paint(area: &Area, layout: &Layout, timelines: &[Drawn], most: f64) -> Result
     let mut chart = plot(area, x, Axis::from_zero("", most * 1.08, format::short))?;
     let drawn: Vec<Line> = timelines
         .iter()
-        .map(|(run, timeline)| Line {
-            colour: if run.verdict == Some(Verdict::Invalid) {
-                BAD
-            } else {
-                colour(layout.series_of(&run.cell))
-            },
-            points: averaged(&timeline.operations),
+        .map(|(run, timeline)| {
+            let series = layout.series_of(&run.cell);
+            let colour = if run.verdict == Some(Verdict::Invalid) { BAD } else { colour(series) };
+            Line { series, colour, points: averaged(&timeline.operations) }
         })
         .collect();
     lines(&mut chart, &drawn, 3)?;

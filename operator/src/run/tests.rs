@@ -1,0 +1,164 @@
+//! Steps of the controller against a mock apiserver: which calls are made, in which order,
+//! and what follows from the answers.
+
+use super::*;
+use crate::datastore::tests::{Answer, Calls, Cluster, body, context};
+use decide::TargetState;
+use fixtures::nothing;
+use kept::Kept;
+use serde_json::{Value, json};
+use turn::Looked;
+
+/// A run with phases write and read in the mock's namespace.
+fn declared() -> BenchmarkRun {
+    let mut run = fixtures::run(&["write", "read"], 1);
+    run.metadata.namespace = Some("pits".into());
+    run
+}
+
+fn valid() -> ValidatedRun {
+    validate::validate(&declared()).unwrap()
+}
+
+/// What a pass found that holds its turn, when results of these names are stored.
+fn found(stored: &[&str]) -> Fetched {
+    let turn = Looked {
+        turn: decide::Turn::Held,
+        missing: vec![],
+        client_nodes: vec!["client".into()],
+        no_node: None,
+        wanted: vec![],
+        unplaceable: None,
+    };
+    Fetched {
+        target: TargetState::Ready(Box::new(fixtures::target())),
+        turn: Some(turn),
+        holds: true,
+        kept: stored.iter().map(|name| ((*name).to_owned(), Kept::default())).collect(),
+        ..nothing()
+    }
+}
+
+fn names(calls: &Calls) -> Vec<String> {
+    calls.lock().unwrap().iter().map(|(call, _)| call.clone()).collect()
+}
+
+/// The run as the apiserver has it.
+fn stored_run(status: &Value) -> (u16, Value) {
+    let metadata = json!({"name": "sprint", "namespace": "pits", "uid": "run-uid"});
+    let run = json!({
+        "apiVersion": "dragstrip.dev/v1alpha1", "kind": "BenchmarkRun", "metadata": metadata, "status": status
+    });
+    (200, run)
+}
+
+fn refusal() -> (u16, Value) {
+    let message = "exceeded quota: small";
+    let status = json!({
+        "kind": "Status", "status": "Failure", "code": 403, "reason": "Forbidden", "message": message
+    });
+    (403, status)
+}
+
+fn empty_list(call: &str) -> Option<(u16, Value)> {
+    matches!(call, "GET jobs" | "GET pods").then(|| (200, json!({"metadata": {}, "items": []})))
+}
+
+/// A Datastore under the run's name that this run owns.
+fn own_datastore(uid: &str) -> Value {
+    let owner = json!({"apiVersion": "v1", "kind": "BenchmarkRun", "name": "sprint", "uid": uid});
+    json!({"metadata": {"name": "sprint", "namespace": "pits", "uid": "d", "ownerReferences": [owner]}})
+}
+
+/// What becomes of `step`, and the calls that it took.
+async fn carried_out(answer: Answer, fetched: &Fetched, step: Step) -> (Step, Vec<String>) {
+    let (ctx, calls) = context(Cluster::default(), answer);
+    let now = Timestamp::now();
+    let deadline = now.saturating_add(jiff::SignedDuration::from_mins(30)).unwrap();
+    let (step, _) = carry_out(&ctx, &valid(), fetched, step, deadline, now).await.unwrap();
+    let calls = names(&calls);
+    (step, calls)
+}
+
+#[tokio::test]
+async fn a_job_that_is_refused_between_two_phases_ends_the_run_under_its_turn() {
+    let refuses: Answer = |call| match call {
+        "GET benchmarkruns sprint" => Some(stored_run(&json!({}))),
+        "POST jobs" => Some(refusal()),
+        _ => None,
+    };
+    let (step, calls) = carried_out(refuses, &found(&["sprint-write-1"]), Step::CreateJob(1)).await;
+    let Step::Finish(Ending::Failed(failure)) = step else { panic!("others would flush its data: {step:?}") };
+    assert!(failure.message.contains("exceeded quota: small"), "{}", failure.message);
+    assert_eq!(calls, ["GET benchmarkruns sprint", "GET configmaps sprint-read-1", "POST jobs"]);
+    let (step, _) = carried_out(refuses, &found(&[]), Step::CreateJob(0)).await;
+    assert!(matches!(step, Step::StandBack { .. }), "at first nothing is lost: {step:?}");
+}
+
+#[tokio::test]
+async fn nothing_is_made_for_a_run_that_has_ended_whatever_a_watch_shows() {
+    let ended: Answer = |call| {
+        let status = json!({"finishedAt": "2026-01-01T00:00:00Z"});
+        (call == "GET benchmarkruns sprint").then(|| stored_run(&status))
+    };
+    for step in [Step::MakeDatastore, Step::TakeTurn, Step::CreateJob(0)] {
+        let (_, calls) = carried_out(ended, &found(&[]), step.clone()).await;
+        assert_eq!(calls, ["GET benchmarkruns sprint"], "{step:?}");
+    }
+    let (_, calls) = carried_out(|_| None, &found(&[]), Step::CreateJob(0)).await;
+    assert_eq!(calls, ["GET benchmarkruns sprint"], "it is gone");
+}
+
+#[tokio::test]
+async fn a_measurement_whose_job_was_deleted_is_stored_as_lost() {
+    let (ctx, calls) = context(Cluster::default(), empty_list);
+    let applied = apply::apply(&ctx, &valid(), &found(&[]), &Step::Collect(0)).await.unwrap();
+    assert_eq!(applied, Applied::Progressed);
+    let marks = &body(&calls, "POST configmaps")["metadata"]["annotations"];
+    assert_eq!(marks["dragstrip.dev/outcome"], "Lost");
+    let failure = marks["dragstrip.dev/failure"].as_str().unwrap();
+    assert!(failure.contains("its Job sprint-write-1 was deleted"), "{failure}");
+}
+
+#[tokio::test]
+async fn a_job_that_only_the_watch_lacks_is_no_loss() {
+    let there: Answer = |call| {
+        let owner = json!({"apiVersion": "v1", "kind": "BenchmarkRun", "name": "sprint", "uid": "run-uid"});
+        let job = json!({"metadata": {"name": "sprint-write-1", "ownerReferences": [owner]}});
+        (call == "GET jobs sprint-write-1").then_some((200, job)).or_else(|| empty_list(call))
+    };
+    let (ctx, calls) = context(Cluster::default(), there);
+    let applied = apply::apply(&ctx, &valid(), &found(&[]), &Step::Collect(0)).await.unwrap();
+    assert_eq!(applied, Applied::Awaited);
+    assert!(!names(&calls).contains(&"POST configmaps".to_owned()), "{calls:?}");
+}
+
+#[tokio::test]
+async fn a_result_that_is_refused_is_told_and_not_tried_again_at_once() {
+    let refuses: Answer = |call| (call == "POST configmaps").then(refusal).or_else(|| empty_list(call));
+    let (ctx, calls) = context(Cluster::default(), refuses);
+    let store = async || apply::apply(&ctx, &valid(), &found(&[]), &Step::Collect(0)).await.unwrap();
+    let Applied::NotStored { why, until: Some(_) } = store().await else { panic!("nobody is told") };
+    assert_eq!(why, "exceeded quota: small");
+    let before = names(&calls).len();
+    assert!(matches!(store().await, Applied::NotStored { until: Some(_), .. }));
+    assert_eq!(names(&calls).len(), before, "each event would bring another try");
+}
+
+#[tokio::test]
+async fn the_runs_own_datastore_goes_with_it_though_no_watch_tells_of_it_yet() {
+    let own: Answer = |call| match call {
+        "GET datastores sprint" => Some((200, own_datastore("run-uid"))),
+        _ => empty_list(call),
+    };
+    let strange: Answer = |call| match call {
+        "GET datastores sprint" => Some((200, own_datastore("other"))),
+        _ => empty_list(call),
+    };
+    for (answer, removed) in [(own, true), (strange, false)] {
+        let (ctx, calls) = context(Cluster::default(), answer);
+        apply::clear_up(&ctx, &declared()).await.unwrap();
+        let removes = names(&calls).contains(&"DELETE datastores sprint".to_owned());
+        assert_eq!(removes, removed, "{calls:?}");
+    }
+}

@@ -1,0 +1,90 @@
+//! The spec of a combination's runs: template, target, patches and values, as it is written and
+//! decoded. Pure.
+
+use super::{PlannedCell, Problem, digest};
+use dragstrip_crds::{
+    BenchmarkRunSpec, BenchmarkSuiteSpec,
+    suite::{Axis, Patch, Variant},
+};
+use jsonptr::{Assign, PointerBuf};
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+
+fn put(run: &mut Value, path: &str, value: &Value) -> Result<(), String> {
+    let pointer = PointerBuf::parse(path.to_owned()).map_err(|error| error.to_string())?;
+    run.assign(&pointer, value.clone()).map(|_| ()).map_err(|error| error.to_string())
+}
+
+/// All that is put into the run of `cell`, in order, with the place where it is written.
+fn changes<'a>(
+    spec: &'a BenchmarkSuiteSpec,
+    cell: &'a PlannedCell,
+) -> impl Iterator<Item = (String, &'a str, &'a Value)> {
+    let patches = |field: String, patches: &'a [Patch]| {
+        patches.iter().map(move |patch| (field.clone(), patch.path.as_str(), &patch.value))
+    };
+    let variant: &'a Variant = &spec.variants[cell.variant];
+    let of_variant = patches(format!("spec.variants[{}].patches", variant.name), &variant.patches);
+    let of_axes = spec.axes.iter().zip(&cell.values).filter_map(move |(axis, place)| {
+        let (axis, value): (&'a Axis, _) = (axis, axis.values.get(*place)?);
+        let field = format!("spec.axes[{}]", axis.name);
+        let own = value.value.iter().flat_map({
+            let field = field.clone();
+            move |value| {
+                axis.paths.iter().map({
+                    let field = field.clone();
+                    move |path| (format!("{field}.paths"), path.as_str(), value)
+                })
+            }
+        });
+        Some(own.chain(patches(format!("{field}.patches"), &value.patches)))
+    });
+    of_variant.chain(of_axes.flatten())
+}
+
+/// The spec of the runs of `cell`, as it is written.
+fn written(spec: &BenchmarkSuiteSpec, cell: &PlannedCell) -> Result<Value, Problem> {
+    let mut run = Map::clone(&spec.run.0);
+    run.insert("target".to_owned(), Value::Object(spec.variants[cell.variant].target.0.clone()));
+    let mut run = Value::Object(run);
+    for (field, path, value) in changes(spec, cell) {
+        let told = |why| Problem::Put { field, cell: cell.words.clone(), path: path.to_owned(), why };
+        put(&mut run, path, value).map_err(told)?;
+    }
+    Ok(run)
+}
+
+fn decode(written: &Value, cell: &PlannedCell) -> Result<BenchmarkRunSpec, Problem> {
+    serde_path_to_error::deserialize(written).map_err(|error| Problem::Decode {
+        cell: cell.words.clone(),
+        path: error.path().to_string(),
+        why: error.inner().to_string(),
+    })
+}
+
+/// The spec of the runs of `cell`.
+pub fn decoded(spec: &BenchmarkSuiteSpec, cell: &PlannedCell) -> Result<BenchmarkRunSpec, Problem> {
+    decode(&written(spec, cell)?, cell)
+}
+
+/// Gives each of `cells` the digest of its runs' spec, and has `judge` look at that spec: what is
+/// wrong with them, each cause once, with the first combination that has it, and how many more do.
+pub fn render(
+    spec: &BenchmarkSuiteSpec,
+    cells: &mut [PlannedCell],
+    mut judge: impl FnMut(&PlannedCell, BenchmarkRunSpec) -> Result<(), Problem>,
+) -> Vec<Problem> {
+    let mut causes: BTreeMap<String, (Problem, usize)> = BTreeMap::new();
+    for cell in cells {
+        let judged = written(spec, cell).and_then(|written| {
+            // What is written stays the same with versions that know more fields and defaults.
+            let digest = digest(&[&written.to_string()]);
+            cell.given_spec = format!("{:016x}", digest.first_chunk().copied().map_or(0, u64::from_be_bytes));
+            judge(cell, decode(&written, cell)?)
+        });
+        if let Err(problem) = judged {
+            causes.entry(problem.cause()).or_insert((problem, 0)).1 += 1;
+        }
+    }
+    causes.into_values().map(|(problem, count)| problem.of_several(count)).collect()
+}
