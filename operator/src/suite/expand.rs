@@ -268,13 +268,19 @@ fn validated(run: BenchmarkRunSpec) -> Result<BenchmarkRunSpec, String> {
     Ok(run.spec)
 }
 
+/// Whether two combinations are declared alike, to see how much equal measurements differ.
+fn is_meant(spec: &BenchmarkSuiteSpec, one: &PlannedCell, other: &PlannedCell) -> bool {
+    let declared = |cell: &PlannedCell| spec.variants.get(cell.variant).map(|it| (&it.target, &it.patches));
+    one.variant != other.variant && one.values == other.values && declared(one) == declared(other)
+}
+
 /// What is wrong with the runs of `cells`, and their phases.
 fn judge(
     spec: &BenchmarkSuiteSpec,
     cells: &mut [PlannedCell],
     allowed: Allowed<'_>,
 ) -> (Vec<Problem>, BTreeSet<String>) {
-    let (mut seen, mut phases) = (HashMap::<[u8; 32], String>::new(), BTreeSet::new());
+    let (mut seen, mut phases) = (HashMap::<[u8; 32], PlannedCell>::new(), BTreeSet::new());
     let mut alike = None;
     let mut problems = render::render(spec, cells, |cell, run| {
         let refused = |why| Problem::Refused { cell: cell.words.clone(), why };
@@ -282,8 +288,8 @@ fn judge(
         phases.extend(run.phases.iter().map(|phase| phase.name.clone()));
         // A spec that came as JSON has a JSON form.
         let whole = digest(&[&serde_json::to_string(&run).unwrap_or_default()]);
-        if let Some(first) = seen.insert(whole, cell.words.clone()) {
-            alike.get_or_insert(Problem::SameSpec { first, second: cell.words.clone() });
+        if let Some(first) = seen.insert(whole, cell.clone()).filter(|first| !is_meant(spec, first, cell)) {
+            alike.get_or_insert(Problem::SameSpec { first: first.words, second: cell.words.clone() });
         }
         Ok(())
     });

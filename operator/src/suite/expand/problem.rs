@@ -129,7 +129,7 @@ pub enum Problem {
     },
     /// Two combinations that measure the same.
     #[error(
-        "{first} and {second} would be measured alike: an axis overwrites what makes them differ, or nothing does: leave one of them out"
+        "{first} and {second} would be measured alike: an axis overwrites what makes them differ, or nothing does: leave one of them out; to see how equal measurements differ, declare two variants with the same target and patches"
     )]
     SameSpec {
         /// A combination.

@@ -205,6 +205,11 @@ fn two_combinations_that_would_be_measured_alike_are_refused() {
         spec["axes"] = json!([{"name": "how", "values": values}]);
     });
     assert!(told.contains("how=plain and redis-7.0 how=usual"), "both are what it is by default: {told}");
+    let twins = with(|spec| {
+        let again = |name: &str| json!({"name": name, "target": redis("7.0")["target"]});
+        spec["variants"] = json!([again("a"), again("again")]);
+    });
+    assert!(expand(&twins).is_ok(), "how much equal servers differ is a question, too");
 }
 
 #[test]
