@@ -75,8 +75,8 @@ pub struct Fetched {
     pub placed: Vec<Placed>,
     /// Nodes of which the metadata service is still to tell where they are.
     pub asked_of: Vec<String>,
-    /// Until when load of pods that are gone, and were not seen to end, may run.
-    pub unseen_until: Timestamp,
+    /// By Job until when load of pods that are gone, and were not seen to end, may run.
+    pub unseen: BTreeMap<String, Timestamp>,
 }
 
 impl Fetched {
@@ -333,12 +333,15 @@ async fn runners(
 fn seen(ctx: &Context, run: &ValidatedRun) -> Fetched {
     let (namespace, uid) = (&run.holder.namespace, &run.holder.uid);
     let jobs = ctx.world.jobs.state_filter(|job| is_of_run(job, namespace, uid));
+    let pods = ctx.world.pods.state_filter(|pod| is_of_run(pod, namespace, uid));
+    let (of_jobs, of_pods) = (jobs.iter().map(Arc::as_ref), pods.iter().map(Arc::as_ref));
+    let unseen = ctx.loads.unseen(uid, of_jobs, of_pods, Timestamp::now());
     Fetched {
         target: TargetState::NotConsulted,
         turn: None,
         holds: ctx.leases().iter().any(|lease| is_held_by(lease, &run.holder)),
         jobs: jobs.into_iter().map(|job| (job.name_any(), job)).collect(),
-        pods: ctx.world.pods.state_filter(|pod| is_of_run(pod, namespace, uid)),
+        pods,
         runners: BTreeMap::new(),
         warnings: Vec::new(),
         kept: BTreeMap::new(),
@@ -346,7 +349,7 @@ fn seen(ctx: &Context, run: &ValidatedRun) -> Fetched {
         target_gone: None,
         placed: Vec::new(),
         asked_of: Vec::new(),
-        unseen_until: ctx.loads.unseen_until(uid),
+        unseen,
     }
 }
 

@@ -10,7 +10,6 @@ use dragstrip_results::{
     observed::{CommandCounter, ServerCounters},
     result::{Failure, FailureStep, OperationResult, PodResult, ServerRecord, Window},
 };
-use jiff::Timestamp;
 use std::collections::BTreeMap;
 
 /// A run named sprint in namespace races against Datastore redis, with loadgen
@@ -45,7 +44,7 @@ pub(crate) fn nothing() -> Fetched {
         target_gone: None,
         placed: Vec::new(),
         asked_of: Vec::new(),
-        unseen_until: Timestamp::MIN,
+        unseen: BTreeMap::new(),
     }
 }
 

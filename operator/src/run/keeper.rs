@@ -105,10 +105,8 @@ fn with_unseen<'a>(
     jobs: impl Iterator<Item = &'a Job> + Clone,
     pods: impl Iterator<Item = &'a Pod> + Clone,
 ) -> Option<Timestamp> {
-    let now = Timestamp::now();
-    jobs.clone().for_each(|job| ctx.loads.note_job(job, now));
-    pods.clone().for_each(|pod| ctx.loads.note_pod(pod));
-    Some(silence(jobs, pods)?.max(ctx.loads.unseen_until(&holder.uid)))
+    let unseen = ctx.loads.unseen(&holder.uid, jobs.clone(), pods.clone(), Timestamp::now());
+    Some(unseen.into_values().fold(silence(jobs, pods)?, Timestamp::max))
 }
 
 /// [`silence`] as the watches see it.

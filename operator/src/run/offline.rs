@@ -341,7 +341,7 @@ impl OfflineRun {
             target_gone: None,
             placed: self.placed.clone(),
             asked_of: Vec::new(),
-            unseen_until: Timestamp::MIN,
+            unseen: BTreeMap::new(),
         };
         let old = BenchmarkRunStatus::default();
         status::of_step(&self.run, &old, &fetched, Some(&self.results), &Step::Finish(ending), now)

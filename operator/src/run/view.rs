@@ -47,12 +47,13 @@ fn remains(run: &ValidatedRun, attempt: &Attempt, fetched: &Fetched) -> Remains 
         (Some(known), Some(watchdog)) => Some(known.min(watchdog)),
         (known, watchdog) => known.or(watchdog),
     };
+    let unseen = fetched.unseen.get(&attempt.name).copied().unwrap_or(Timestamp::MIN);
     Remains {
         job: fetched.jobs.get(&attempt.name).is_some_and(|job| job.metadata.deletion_timestamp.is_none()),
         silent_from: fetched
             .pods_of(&attempt.name)
             .map(silent)
-            .try_fold(fetched.unseen_until, |latest, from| from.map(|from| latest.max(from))),
+            .try_fold(unseen, |latest, from| from.map(|from| latest.max(from))),
     }
 }
 
@@ -562,6 +563,21 @@ mod tests {
         });
         let cut_off = gone(vec![pod("a", bound, json!({"phase": "Running"}))], None);
         assert_eq!(cut_off, AttemptState::Left { silent_from: Some(at(75)) });
+    }
+
+    #[test]
+    fn load_that_runs_unseen_keeps_its_own_job_from_being_made_again_and_no_other() {
+        let run = two_clients();
+        let unseen_of = |job: &str| {
+            let fetched = Fetched { unseen: [(job.to_owned(), at(75))].into(), ..nothing() };
+            attempt_state(&run, &run.attempts[0], &BenchmarkRunStatus::default(), &fetched)
+        };
+        assert_eq!(unseen_of("sprint-read-1"), AttemptState::Left { silent_from: Some(at(75)) });
+        assert_eq!(
+            unseen_of("sprint-write-1"),
+            AttemptState::Absent,
+            "a phase that is over waits for nothing"
+        );
     }
 
     fn changed(kept: Vec<Kept>) -> Option<String> {

@@ -6,13 +6,14 @@ use jiff::Timestamp;
 use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
 use kube::ResourceExt;
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
     sync::{Mutex, PoisonError},
 };
 
 #[derive(Debug)]
 struct Load {
     run: String,
+    job: String,
     /// When its watchdogs have ended it at the latest.
     ends_at: Timestamp,
     pods: usize,
@@ -41,6 +42,7 @@ impl Loads {
         loads.retain(|_, load| load.ends_at > now);
         let load = loads.entry(uid).or_insert_with(|| Load {
             run: job.labels().get(labels::RUN_UID).cloned().unwrap_or_default(),
+            job: job.name_any(),
             ends_at,
             pods: usize::try_from(pods).unwrap_or(1),
             ended: HashSet::new(),
@@ -60,11 +62,20 @@ impl Loads {
         }
     }
 
-    /// From when on no load of the run with this uid runs unseen.
-    pub fn unseen_until(&self, run: &str) -> Timestamp {
+    /// Takes note of the `jobs` and `pods` of the run with this uid, and tells by the names of
+    /// its Jobs until when load of theirs may run unseen.
+    pub fn unseen<'a>(
+        &self,
+        run: &str,
+        jobs: impl Iterator<Item = &'a Job>,
+        pods: impl Iterator<Item = &'a Pod>,
+        now: Timestamp,
+    ) -> BTreeMap<String, Timestamp> {
+        jobs.for_each(|job| self.note_job(job, now));
+        pods.for_each(|pod| self.note_pod(pod));
         let loads = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let open = loads.values().filter(|load| load.run == run && load.ended.len() < load.pods);
-        open.map(|load| load.ends_at).max().unwrap_or(Timestamp::MIN)
+        open.map(|load| (load.job.clone(), load.ends_at)).collect()
     }
 }
 
@@ -80,7 +91,7 @@ mod tests {
     fn job(ends_at: Option<i64>) -> Job {
         let ends_at = ends_at.map(|second| at(second).as_nanosecond().to_string());
         serde_json::from_value(json!({
-            "metadata": {"uid": "job", "labels": {labels::RUN_UID: "run"},
+            "metadata": {"uid": "job", "name": "sprint-read-1", "labels": {labels::RUN_UID: "run"},
                 "annotations": {labels::LOAD_ENDS_AT: ends_at.unwrap_or_default()}},
             "spec": {"completions": 2, "template": {}}
         }))
@@ -97,30 +108,39 @@ mod tests {
         .unwrap()
     }
 
+    fn of(loads: &Loads, run: &str) -> Option<Timestamp> {
+        let mut unseen = loads.unseen(run, std::iter::empty(), std::iter::empty(), at(0));
+        unseen.remove("sprint-read-1")
+    }
+
     /// Until when load may run unseen after the pods of a Job with two were seen like this.
-    fn unseen(seen: &[Pod]) -> Timestamp {
+    fn unseen(seen: &[Pod]) -> Option<Timestamp> {
         let loads = Loads::default();
         loads.note_job(&job(None), at(0));
-        assert_eq!(loads.unseen_until("run"), Timestamp::MIN, "nothing was ordered");
+        assert_eq!(of(&loads, "run"), None, "nothing was ordered");
         loads.note_job(&job(Some(75)), at(0));
         for pod in seen {
             loads.note_pod(pod);
         }
-        assert_eq!(loads.unseen_until("another"), Timestamp::MIN);
-        loads.unseen_until("run")
+        assert_eq!(of(&loads, "another"), None);
+        of(&loads, "run")
     }
 
     #[test]
     fn the_load_of_a_pod_that_was_not_seen_to_end_lasts_until_its_watchdog() {
         let (running, failed) = (json!({"phase": "Running"}), json!({"phase": "Failed"}));
-        assert_eq!(unseen(&[]), at(75));
-        assert_eq!(unseen(&[pod("a", failed.clone()), pod("b", running)]), at(75), "b was deleted by force");
+        assert_eq!(unseen(&[]), Some(at(75)));
+        assert_eq!(
+            unseen(&[pod("a", failed.clone()), pod("b", running)]),
+            Some(at(75)),
+            "b was deleted by force"
+        );
         assert_eq!(
             unseen(&[pod("a", failed.clone()), pod("a", failed.clone())]),
-            at(75),
+            Some(at(75)),
             "a pod counts once"
         );
-        assert_eq!(unseen(&[pod("a", failed.clone()), pod("b", failed)]), Timestamp::MIN);
+        assert_eq!(unseen(&[pod("a", failed.clone()), pod("b", failed)]), None);
     }
 
     #[test]
@@ -128,13 +148,13 @@ mod tests {
         let collected = json!({"phase": "Failed", "conditions": [
             {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByPodGC"}
         ]});
-        assert_eq!(unseen(&[pod("a", collected.clone()), pod("b", collected)]), at(75));
+        assert_eq!(unseen(&[pod("a", collected.clone()), pod("b", collected)]), Some(at(75)));
     }
 
     #[test]
     fn a_load_that_its_watchdogs_have_ended_is_forgotten() {
         let loads = Loads::default();
         loads.note_job(&job(Some(75)), at(76));
-        assert_eq!(loads.unseen_until("run"), Timestamp::MIN);
+        assert_eq!(of(&loads, "run"), None);
     }
 }
