@@ -282,7 +282,10 @@ fn ordered(
     match step {
         Step::Wait(Waiting::Load { attempt }, _) => {
             let job = fetched.jobs.get(&run.attempts[*attempt].name)?;
-            Some(OrderStatus { job: job.name_any(), start_at: Time(start_line(&job.metadata)?) })
+            let start = start_line(&job.metadata)?;
+            // As the apiserver keeps it: one with a fraction would be written at every pass.
+            let whole = Timestamp::from_second(start.as_second()).unwrap_or(start);
+            Some(OrderStatus { job: job.name_any(), start_at: Time(whole) })
         }
         Step::Finish(_) => None,
         _ => old.ordered.clone().filter(|ordered| !fetched.kept.contains_key(&ordered.job)),
@@ -565,7 +568,7 @@ mod tests {
         let name = || "sprint-write-1".to_owned();
         let start = Timestamp::from_second(1_800_000_000).unwrap();
         let job = serde_json::from_value(json!({"metadata": {
-            "name": name(), "annotations": {crate::labels::START_AT: start.as_nanosecond().to_string()}
+            "name": name(), "annotations": {crate::labels::START_AT: (start.as_nanosecond() + 1).to_string()}
         }}));
         let loads = Fetched { jobs: [(name(), std::sync::Arc::new(job.unwrap()))].into(), ..nothing() };
         let load = Step::Wait(Waiting::Load { attempt: 0 }, None);
