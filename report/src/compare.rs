@@ -13,7 +13,7 @@ use crate::{
     build::{BaselineInput, Entries},
     comparability::{self, Facts},
     document::{BaselineHead, Cell, Comparison, Difference, Document, Row},
-    layout::Phases,
+    layout::{Phases, combinations},
     published,
 };
 use dragstrip_crds::{
@@ -22,7 +22,7 @@ use dragstrip_crds::{
     suite::ComparisonVerdict,
 };
 use dragstrip_results::result::TOTAL;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 const WELCH: &str = "ratios and differences of means with 95 % confidence intervals from Welch's t test (of the ratio Fieller's interval, with Welch's degrees of freedom)";
 const PUBLISHED: &str = "ratios to published figures, which are taken as exact: the 95 % confidence intervals are those of this side's means (Student's t); Better and Worse only where a published figure is also outside of what one more measurement here would give";
@@ -129,30 +129,25 @@ enum Counterpart<'a> {
     Published(&'a published::Figure),
 }
 
-fn cells(document: &Document) -> BTreeSet<Cell> {
-    let rows = document.rows.iter().map(|row| row.cell.clone());
-    rows.chain(document.runs.iter().map(|run| run.cell.clone())).collect()
-}
-
 impl Counterparts {
     fn of(document: &Document, baseline: &BaselineInput) -> Self {
-        let here = cells(document);
+        let here = combinations(document);
         let variant = |name: &String, kind: &str| {
             let of = |cell: &Cell| Cell { variant: name.clone(), ..cell.clone() };
-            let pairs = here.iter().map(|cell| (cell.clone(), of(cell))).collect();
+            let pairs = here.iter().map(|cell| (Cell::clone(cell), of(cell))).collect();
             Self { within: true, ..Self::measured(name.clone(), kind, document, pairs) }
         };
         match baseline {
             BaselineInput::Variant(name) => variant(name, "variant"),
             BaselineInput::Run(name) => variant(name, "run"),
             BaselineInput::Report { kind, document: other } => {
-                let there = Vec::from_iter(cells(other));
+                let there = combinations(other);
                 let only = if let [only] = there.as_slice() { Some(only) } else { None };
                 let of = |cell: &Cell| match only {
-                    Some(only) if here.len() == 1 => only.clone(),
+                    Some(only) if here.len() == 1 => Cell::clone(only),
                     _ => cell.clone(),
                 };
-                let pairs = here.iter().map(|cell| (cell.clone(), of(cell))).collect();
+                let pairs = here.iter().map(|cell| (Cell::clone(cell), of(cell))).collect();
                 Self::measured(other.title.clone(), kind, other, pairs)
             }
             BaselineInput::Published { name, table } => Self {
@@ -160,8 +155,8 @@ impl Counterparts {
                 kind: "published".to_owned(),
                 rows: BTreeMap::new(),
                 table: Some(table.clone()),
-                facts: here.iter().map(|cell| (cell.clone(), table.facts.clone())).collect(),
-                cells: here.iter().map(|cell| (cell.clone(), cell.clone())).collect(),
+                facts: here.iter().map(|cell| (Cell::clone(cell), table.facts.clone())).collect(),
+                cells: here.iter().map(|cell| (Cell::clone(cell), Cell::clone(cell))).collect(),
                 within: false,
             },
         }

@@ -30,6 +30,11 @@ pub fn cells(document: &Document) -> Vec<&Cell> {
     distinct(document.rows.iter().map(|row| &row.cell))
 }
 
+/// Every combination, also those without a figure.
+pub(crate) fn combinations(document: &Document) -> Vec<&Cell> {
+    distinct(document.runs.iter().map(|run| &run.cell).chain(document.rows.iter().map(|row| &row.cell)))
+}
+
 /// Its variants as they were declared, then in the order in which they appear.
 pub fn variants(document: &Document) -> Vec<&str> {
     let declared = document.variants.iter().map(|variant| &variant.name);

@@ -2,7 +2,7 @@
 
 use crate::{
     document::{Cell, Document, Row},
-    layout::{distinct, phases},
+    layout::{combinations, phases},
 };
 use dragstrip_crds::{
     measured::Estimate,
@@ -15,7 +15,7 @@ use dragstrip_results::{result::TOTAL, thresholds::stands};
 /// A row for each threshold, combination and phase. A threshold without a phase is about each
 /// phase that has its figure in some combination; where none has, about all of them.
 pub fn evaluate(thresholds: &[Threshold], document: &Document) -> Vec<ThresholdStatus> {
-    let cells = cells(document);
+    let cells = combinations(document);
     let phases = phases(document);
     let of = |(index, threshold): (usize, &Threshold)| {
         let metric = threshold.metric.to_string();
@@ -31,12 +31,6 @@ pub fn evaluate(thresholds: &[Threshold], document: &Document) -> Vec<ThresholdS
         rows.filter_map(|(cell, phase)| status(index, threshold, document, cell, phase)).collect::<Vec<_>>()
     };
     thresholds.iter().enumerate().flat_map(of).collect()
-}
-
-/// Every combination, also those without a figure.
-fn cells(document: &Document) -> Vec<&Cell> {
-    let runs = document.runs.iter().map(|run| &run.cell);
-    distinct(runs.chain(document.rows.iter().map(|row| &row.cell)))
 }
 
 /// Whether `row` is of the baseline itself, which is not measured against itself.
