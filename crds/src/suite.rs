@@ -55,7 +55,8 @@ pub struct Variant {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Axis {
-    /// Its name, unique in the suite, such as pipeline. At most 30 characters of a-z, 0-9 and -.
+    /// Its name, unique in the suite and none of a report's own columns (variant, phase, value and
+    /// the like), such as pipeline. At most 30 characters of a-z, 0-9 and -.
     #[schemars(length(min = 1, max = 30))]
     #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')")
         .message("an axis' name is made of a-z, 0-9 and -, and begins and ends with a letter or digit"))]

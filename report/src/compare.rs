@@ -328,6 +328,8 @@ fn against_published(
         ),
         _ => (verdict, reason),
     };
+    let note = figure.note.as_ref().map(|note| format!("; the table's note on it: {note}"));
+    let reason = reason + &note.unwrap_or_default();
     Ok(Comparison {
         baseline: published,
         baseline_samples: 0,

@@ -3,39 +3,48 @@
 use crate::document::{Document, Row};
 use dragstrip_crds::measured::Estimate;
 
+/// The columns of every figure, behind its variant and the values of its axes.
+const FIGURES: [&str; 20] = [
+    "phase",
+    "operation",
+    "metric",
+    "unit",
+    "n",
+    "mean",
+    "stdev",
+    "cv",
+    "ci95",
+    "verdict",
+    "baseline",
+    "baseline_n",
+    "ratio",
+    "ratio_low",
+    "ratio_high",
+    "difference",
+    "difference_low",
+    "difference_high",
+    "comparison",
+    "reason",
+];
+
+/// Those of every measurement.
+const SAMPLES: [&str; 9] =
+    ["phase", "operation", "metric", "unit", "run", "repetition", "value", "verdict", "outlier"];
+
+/// Whether a report or a published table has a column of this `name`, whatever its axes.
+pub fn is_column(name: &str) -> bool {
+    ["variant", "note"].iter().chain(&FIGURES).chain(&SAMPLES).any(|column| *column == name)
+}
+
 /// A line per figure: its statistics and how it stands to the baseline. Numbers are written
 /// to their last digit, with a point; what is not known is empty.
 pub fn render(document: &Document) -> String {
-    let columns = [
-        "phase",
-        "operation",
-        "metric",
-        "unit",
-        "n",
-        "mean",
-        "stdev",
-        "cv",
-        "ci95",
-        "verdict",
-        "baseline",
-        "baseline_n",
-        "ratio",
-        "ratio_low",
-        "ratio_high",
-        "difference",
-        "difference_low",
-        "difference_high",
-        "comparison",
-        "reason",
-    ];
     let lines = document.rows.iter().map(|row| names(row).chain(figures(row)).collect());
-    table(head(document, &columns), lines)
+    table(head(document, &FIGURES), lines)
 }
 
 /// A line per measurement, Invalid ones too.
 pub fn samples(document: &Document) -> String {
-    let columns =
-        ["phase", "operation", "metric", "unit", "run", "repetition", "value", "verdict", "outlier"];
     let lines = document.rows.iter().flat_map(|row| {
         row.samples.iter().map(move |sample| {
             let own = [
@@ -48,7 +57,7 @@ pub fn samples(document: &Document) -> String {
             names(row).chain(own).collect()
         })
     });
-    table(head(document, &columns), lines)
+    table(head(document, &SAMPLES), lines)
 }
 
 fn head(document: &Document, columns: &[&str]) -> Vec<String> {

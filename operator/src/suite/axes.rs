@@ -5,6 +5,7 @@ use dragstrip_crds::{
     BenchmarkSuiteSpec,
     suite::{Axis, AxisValue, DECIDED_BY_SUITE, Patch, Variant},
 };
+use dragstrip_report::csv;
 use jsonptr::Pointer;
 use serde_json::Value;
 use std::{borrow::Cow, collections::HashSet};
@@ -139,6 +140,8 @@ fn contested(spec: &BenchmarkSuiteSpec) -> Vec<Problem> {
 pub fn check(spec: &BenchmarkSuiteSpec, fields: &Fields) -> Vec<Problem> {
     let mut problems = twice("spec.variants", spec.variants.iter().map(|variant| variant.name.as_str()));
     problems.extend(twice("spec.axes", spec.axes.iter().map(|axis| axis.name.as_str())));
+    let of_reports = spec.axes.iter().filter(|axis| csv::is_column(&axis.name));
+    problems.extend(of_reports.map(|axis| Problem::Column(axis.name.clone())));
     problems.extend(spec.axes.iter().flat_map(check_values));
     for variant in &spec.variants {
         let written = of_patches(&format!("spec.variants[{}]", variant.name), &variant.patches);

@@ -291,7 +291,7 @@ fn an_earlier_report_is_a_baseline_too() {
 
 #[test]
 fn a_published_figure_is_compared_with_and_its_conditions_are_told() {
-    let csv = "# server.version: 7.0\n# source: https://example.org\nvariant,pipeline,phase,operation,metric,value\nredis-7,1,read,,OperationsPerSecond,50000\nredis-7,10,read,GET,P99Milliseconds,2.002\nredis-7,10,write,,OperationsPerSecond,1\n";
+    let csv = "# server.version: 7.0\n# source: https://example.org\nvariant,pipeline,phase,operation,metric,value,note\nredis-7,1,read,,OperationsPerSecond,50000,printed as 50K\nredis-7,10,read,GET,P99Milliseconds,2.002,\nredis-7,10,write,,OperationsPerSecond,1,\n";
     let input = suite_input();
     let known = published::Known {
         variants: input.variants.iter().map(|head| head.name.clone()).collect(),
@@ -304,8 +304,10 @@ fn a_published_figure_is_compared_with_and_its_conditions_are_told() {
     let rate = row(&document, "redis-7", &["1"], RATE).comparison.as_ref().unwrap();
     assert_eq!((rate.baseline_samples, rate.verdict, rate.chance), (0, ComparisonVerdict::Better, None));
     assert!((rate.ratio.mid - 2.0).abs() < 1e-9);
+    assert!(rate.reason.ends_with("; the table's note on it: printed as 50K"), "{}", rate.reason);
     let p99 = row(&document, "redis-7", &["10"], "P99Milliseconds").comparison.as_ref().unwrap();
     assert_eq!(p99.verdict, ComparisonVerdict::Same);
+    assert!(!p99.reason.contains("note"), "{}", p99.reason);
     let of_total =
         |row: &&Row| row.operation == "TOTAL" && row.metric == "P99Milliseconds" && row.cell.values == ["10"];
     let total = document.rows.iter().find(of_total).and_then(|row| row.comparison.as_ref());

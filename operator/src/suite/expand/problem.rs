@@ -13,6 +13,11 @@ pub enum Problem {
         /// Their name.
         name: String,
     },
+    /// An axis whose values would stand in a column of that name, beside the report's own.
+    #[error(
+        "spec.axes[{0}]: reports have a column of that name of their own: call the axis {0}-size, {0}-count or the like"
+    )]
+    Column(String),
     /// A value that nothing can be called by.
     #[error(
         "{0} needs a name: only texts of at most 40 characters, numbers, true and false are names themselves"

@@ -161,6 +161,16 @@ fn two_axes_that_change_the_same_are_refused() {
 }
 
 #[test]
+fn an_axis_is_not_called_as_a_column_of_reports() {
+    let called = |name: &str| json!([{"name": name, "paths": ["/phases/0/memtier/pipeline"], "values": [{"value": 1}]}]);
+    for name in ["value", "phase", "variant", "note", "mean"] {
+        let told = refusal(|spec| spec["axes"] = called(name));
+        assert!(told.starts_with(&format!("spec.axes[{name}]: ")) && told.contains("column"), "{told}");
+    }
+    assert!(expand(&with(|spec| spec["axes"] = called("value-size"))).is_ok());
+}
+
+#[test]
 fn an_axis_that_overwrites_what_makes_variants_differ_is_refused() {
     let axis = |path: &str, value: Value| json!([{"name": "a", "paths": [path], "values": [{"name": "b", "value": value}]}]);
     let server = json!({"engine": "Redis", "threads": 2});
