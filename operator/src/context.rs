@@ -3,15 +3,16 @@
 
 use crate::{
     cluster::{
-        agents::Agents, events::Announcer, metadata::Known, own_leases::OwnLeases, own_writes::OwnWrites,
-        retry::Retries, scope::Scope, world::World,
+        events::Announcer, metadata::Known, own_leases::OwnLeases, own_writes::OwnWrites, retry::Retries,
+        scope::Scope, world::World,
     },
     metrics::{Metrics, Prices},
-    policy::Policy,
     run::{Loads, Remembered, Unread},
     sinks::Sinks,
     suite,
 };
+use dragstrip_agents::Agents;
+use dragstrip_core::policy::Policy;
 use dragstrip_results::{orders::OrderKey, protocol::LONGEST_LINGER_SECONDS};
 use k8s_openapi::api::{
     coordination::v1::Lease,

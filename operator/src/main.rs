@@ -1,9 +1,10 @@
 //! The operator's command line.
 
 use clap::Parser;
+use dragstrip_agents::Agents;
+use dragstrip_core::policy::Policy;
 use dragstrip_operator::{
     cluster::{
-        agents::Agents,
         events::Announcer,
         leader::{Candidate, Times},
         order_key,
@@ -12,7 +13,6 @@ use dragstrip_operator::{
     },
     context::{Context, Settings},
     metrics::{Metrics, Page, Prices},
-    policy::Policy,
     process::{self, chain},
     sinks::{self, Sinks},
 };

@@ -3,11 +3,8 @@
 //! but for [`job`] and [`outcome`].
 
 use super::pods;
-use crate::{
-    context::Context,
-    datastore::{locked_down, of_helper},
-    labels,
-};
+use crate::{context::Context, datastore::locked_down};
+use dragstrip_core::{datastore::resources::of_helper, labels};
 use dragstrip_results::protocol::MachineMetadata;
 use k8s_openapi::{
     api::{

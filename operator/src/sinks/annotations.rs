@@ -6,9 +6,9 @@ use super::grafana::{Annotation, End, Error as GrafanaError, Grafana};
 use crate::{
     cluster::apply::apply_status,
     context::Context,
-    labels::GRAFANA_MANAGER,
     process::{Parts, chain},
 };
+use dragstrip_core::labels::GRAFANA_MANAGER;
 use dragstrip_crds::{
     BenchmarkRun,
     run::{GrafanaStatus, Headline},

@@ -11,10 +11,10 @@ use super::{
 };
 use crate::{
     context::Context,
-    labels,
     process::chain,
     run::{StoredError, stored_result},
 };
+use dragstrip_core::labels;
 use dragstrip_crds::BenchmarkRun;
 use dragstrip_results::{result::RepetitionResult, stored};
 use http::{

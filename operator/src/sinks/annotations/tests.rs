@@ -110,13 +110,13 @@ async fn the_id_is_written_into_the_status_that_was_looked_at() {
 #[test]
 fn only_a_run_whose_load_began_is_announced_and_what_was_told_stays() {
     let mut status = dragstrip_crds::BenchmarkRunStatus::default();
-    crate::run::announce(&mut status);
+    dragstrip_core::run::status::announce(&mut status);
     assert_eq!(status.grafana, None, "a run that waits in the queue is not told");
     status.started_at = Some(Time(at(START)));
-    crate::run::announce(&mut status);
+    dragstrip_core::run::status::announce(&mut status);
     assert_eq!(status.grafana, Some(GrafanaStatus { annotation_id: None, pending: true }));
     let told = Some(GrafanaStatus { annotation_id: Some(7), pending: false });
     status.grafana.clone_from(&told);
-    crate::run::announce(&mut status);
+    dragstrip_core::run::status::announce(&mut status);
     assert_eq!(status.grafana, told);
 }
