@@ -239,7 +239,6 @@ fn measured(
         window: started.map(|started| (started, report.window_seconds)),
         commands: report.commands.clone(),
         warmup: report.warmup.as_ref().map(|warmup| warmup.operations.clone()).unwrap_or_default(),
-        queues: report.queues,
         schedule: report.schedule.as_ref().zip(lag.as_ref()).map(|(report, lag)| schedule(report, lag)),
         schedule_lag: report.schedule.as_ref().map(|schedule| schedule.lag_histogram.clone()),
         batches: report.batches.clone(),
