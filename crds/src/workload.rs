@@ -12,7 +12,7 @@ pub use exec::{
     RegexLine, RegexParser, StdoutParser, TimeUnit,
 };
 pub use loadgen::{
-    ArrivalSchedule, BatchOperation, BatchSpec, BullmqReplaySpec, Client, ConnectionKind, LibrarySpec,
+    ArrivalSchedule, BatchOperation, BatchSpec, Client, ConnectionKind, LibrarySpec,
     LoadgenOperation, LoadgenSpec, OpenLoopSpec, OperationName,
 };
 pub use memtier::{MemtierCommand, MemtierProtocol, MemtierSpec, options as memtier_options};

@@ -10,10 +10,7 @@ use crate::{
 use dragstrip_crds::{BenchmarkSuite, Datastore, DatastoreSpec};
 use dragstrip_report::published::{Scope, Table, parse};
 use dragstrip_results::protocol::{JobSpec, JobTarget};
-use dragstrip_runner::{
-    adapters::adapter_for,
-    tool::{Launch, LaunchContext},
-};
+use dragstrip_runner::{Launch, LaunchContext, adapter_for};
 use k8s_openapi::api::core::v1::{Container, Node};
 use serde_json::{Value, json};
 use std::{

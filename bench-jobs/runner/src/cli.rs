@@ -1,10 +1,10 @@
 //! The command line.
 
 use crate::{
-    install, job, metadata, observe,
-    own_process::Accounting,
-    run,
-    tls_files::{CertificateDirectories, CertificateFiles, TlsFiles},
+    frame::{install, job},
+    measuring::processes::Accounting,
+    metadata, observe, run,
+    server::tls_files::{CertificateDirectories, CertificateFiles, TlsFiles},
 };
 use clap::{Args, Parser, Subcommand};
 use dragstrip_results::{
@@ -181,7 +181,7 @@ impl Cli {
         match self.role {
             Role::Install { directory } => report(install::install(&directory).map(|files| {
                 for file in files {
-                    crate::say(&format!("installed {}", file.display()));
+                    crate::frame::stdout::print_line(&format!("installed {}", file.display()));
                 }
             })),
             Role::Run(arguments) => ExitCode::from(Box::pin(run::run(&arguments.into())).await),

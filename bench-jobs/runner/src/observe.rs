@@ -11,17 +11,23 @@ mod samples;
 mod scrape;
 
 use crate::{
-    access::Access,
-    cgroup,
-    encryption::{Encryption, EncryptionError},
-    guard::{Guard, Own, orders, questions},
-    host, http,
-    output::Redactor,
-    own_process::{self, Accounting},
-    server::{ANSWER_TIMEOUT, Server, ServerError},
-    stop::Stop,
-    tls_files::TlsFiles,
-    topology,
+    delivery::{
+        agent::{Guard, Own, orders, questions},
+        http,
+    },
+    frame::stop::Stop,
+    measuring::{
+        cgroup, host,
+        processes::{self, Accounting},
+    },
+    server::{
+        access::Access,
+        connection::{ANSWER_TIMEOUT, Server, ServerError},
+        encryption::{Encryption, EncryptionError},
+        joining,
+        tls_files::TlsFiles,
+    },
+    tools::output::Redactor,
 };
 use axum::{
     Json, Router,
@@ -84,32 +90,16 @@ pub struct Options {
 /// Why the observer ended.
 #[derive(Debug, thiserror::Error)]
 pub enum ObserveError {
-    /// Signals cannot be listened for.
     #[error("cannot listen for signals")]
     Signals(#[source] io::Error),
-    /// The certificates are not usable.
     #[error("cannot encrypt connections to the server")]
     Encryption(#[source] EncryptionError),
-    /// The operator's key cannot be read.
     #[error("{ORDER_KEY_VARIABLE} cannot be used")]
     OrderKey(#[source] KeyError),
-    /// There is no such port.
     #[error("--servers {servers}: there are not so many ports from {first} on")]
-    Ports {
-        /// The first port.
-        first: u16,
-        /// How many.
-        servers: u16,
-    },
-    /// The port is taken.
+    Ports { first: u16, servers: u16 },
     #[error("cannot listen on {address}")]
-    Listen {
-        /// The address.
-        address: SocketAddr,
-        /// Why not.
-        source: io::Error,
-    },
-    /// The HTTP server gave up.
+    Listen { address: SocketAddr, source: io::Error },
     #[error("cannot serve")]
     Serve(#[source] io::Error),
 }
@@ -121,7 +111,7 @@ pub async fn observe(options: Options) -> Result<(), ObserveError> {
     let listener =
         TcpListener::bind(address).await.map_err(|source| ObserveError::Listen { address, source })?;
     let bound = listener.local_addr().map_err(|source| ObserveError::Listen { address, source })?;
-    crate::say(&format!("listening on {bound}, observing {}", options.server));
+    crate::frame::stdout::print_line(&format!("listening on {bound}, observing {}", options.server));
     let service = router(options)?.into_make_service_with_connect_info::<Own>();
     // Not graceful: nobody's open connection may hold up the pod's end.
     tokio::select! {
@@ -257,7 +247,7 @@ impl Observer {
     /// Connects twice, one after the other, as every client of a load does: a server
     /// that takes the first connection may refuse the second.
     async fn connect(&self, neighbour: &Neighbour) -> Result<Server, ServerError> {
-        let connect = || Server::connect_as(neighbour.address, &self.access, ANSWER_TIMEOUT);
+        let connect = || Server::connect(neighbour.address, &self.access, ANSWER_TIMEOUT);
         connect().await?.ping().await?;
         connect().await
     }
@@ -304,7 +294,7 @@ impl Observer {
 
 /// The memory of the server's `process` by the kernel's account: resident now, and at most.
 fn by_the_kernel(process: Option<i32>) -> MemberMemory {
-    let usage = process.and_then(own_process::read).map(|read| read.usage);
+    let usage = process.and_then(processes::read).map(|read| read.usage);
     MemberMemory {
         rss_bytes: usage.as_ref().map(|usage| usage.memory_bytes),
         peak_bytes: usage.as_ref().map(|usage| usage.memory_peak_bytes),
@@ -374,9 +364,9 @@ async fn memory(State(observer): State<Arc<Observer>>) -> Response {
 
 async fn join(State(observer): State<Arc<Observer>>, Json(order): Json<TopologyOrder>) -> Response {
     let _turn = observer.joining.lock().await;
-    let mut state: TopologyState = topology::join(&order, &observer.access).await;
+    let mut state: TopologyState = joining::join(&order, &observer.access).await;
     for change in &state.changes {
-        crate::say(&format!("joining: {change}"));
+        crate::frame::stdout::print_line(&format!("joining: {change}"));
     }
     state.message = observer.redactor.clean(&state.message);
     Json(state).into_response()

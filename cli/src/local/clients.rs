@@ -24,7 +24,7 @@ use dragstrip_results::{
     result::{Failure, FailureStep, LOG_MARKER, PodResult},
     usage::ServerUsage,
 };
-use dragstrip_runner::{state::at_the_line, stop::Stop};
+use dragstrip_runner::{Stop, at_the_line};
 use futures::future::join_all;
 use jiff::{SignedDuration, Timestamp};
 use nix::sys::signal::Signal;

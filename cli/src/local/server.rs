@@ -18,7 +18,7 @@ use dragstrip_results::{
     protocol::{PASSWORD_VARIABLE, UsageOrder, UsageWindow},
     usage::ServerUsage,
 };
-use dragstrip_runner::{observe::TOKEN_VARIABLE, stop::Stop};
+use dragstrip_runner::{Stop, TOKEN_VARIABLE};
 use kube::ResourceExt;
 use nix::sys::signal::Signal;
 use std::{

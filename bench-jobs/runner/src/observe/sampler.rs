@@ -6,7 +6,7 @@ use super::{
     probes::{Probes, Servers},
     samples::Samples,
 };
-use crate::pace::paced;
+use crate::measuring::pace::paced;
 use dragstrip_results::{
     protocol::{UsageOrder, UsageWindow},
     usage::ServerUsage,

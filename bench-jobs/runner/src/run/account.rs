@@ -4,12 +4,11 @@
 
 use super::{Armed, Done};
 use crate::{
-    check, clock,
-    failure::failure,
-    members::Look,
-    state::{Received, Shared},
-    tool::{self, Ended, Measured, Progress},
-    watch::Watched,
+    delivery::state::{Received, Shared},
+    frame::{clock, failure::failure},
+    run::watch::Watched,
+    server::{check, members::Look},
+    tools::adapter::{self, Ended, Measured, Progress},
 };
 use dragstrip_crds::datastore::ServerProtocol;
 use dragstrip_results::{
@@ -48,7 +47,7 @@ pub(super) fn settle(
         Err(rejected) => (rejected.partial, Some(rejected.failure)),
     };
     let told = measured.as_ref().and_then(|measured| measured.window);
-    let line = Line { received: armed.received, measured_after: tool::measured_after(job) };
+    let line = Line { received: armed.received, measured_after: adapter::measured_after(job) };
     result.window = window(&line, done.launched_unix_nanos, began..active, told);
     result.client = ContainerUsage { threads, ..done.client };
     shared.finish(totals(measured.as_ref(), shared), result.window.seconds);
@@ -199,7 +198,7 @@ fn with_exit(failure: Failure, ended: &Ended) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixtures::{self, job};
+    use crate::tests::fixtures::{self, job};
     use dragstrip_results::protocol::StartOrder;
 
     const LINE: i64 = 10_000_000_000;
