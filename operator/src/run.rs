@@ -10,10 +10,10 @@ mod fetch;
 mod keeper;
 mod machines;
 mod noise;
-mod order;
 mod price;
 mod publish;
 mod remembered;
+mod start;
 mod target;
 mod turn;
 mod view;
@@ -39,8 +39,8 @@ use dragstrip_core::{
 pub use expiry::controller as expiry;
 pub use fetch::{Error as StoredError, remember_all, result as stored_result};
 pub use keeper::{Loads, controller as keeper};
-pub(crate) use order::same_under_load;
 pub use remembered::Remembered;
+pub(crate) use start::same_under_load;
 
 use apply::Applied;
 use dragstrip_crds::{BenchmarkRun, BenchmarkRunStatus, Datastore, run::RunPhase};
@@ -195,7 +195,7 @@ async fn carry_out(
                 tracing::warn!(run = %run.holder.reference(), reason = trouble.reason, message = trouble.message, "a step is delayed");
             }
             let told = match step {
-                Step::GiveOrder(attempt) => {
+                Step::SendStart(attempt) => {
                     Step::Wait(Waiting::Clients { attempt, trouble: Some(trouble) }, None)
                 }
                 other => other,

@@ -16,15 +16,15 @@ use dragstrip_core::run::{
     validate::Attempt,
 };
 use dragstrip_results::{
-    orders::OrderKey,
     protocol::{
         ClockOffset, INDEX_VARIABLE, JOB_VARIABLE, JobSpec, JobTool, PASSWORD_VARIABLE, POD_NAME_VARIABLE,
-        RunnerState, StartOrder, UsageOrder, UsageWindow,
+        RunnerState, StartCommand, UsageCommand, UsageWindow,
     },
     result::{Failure, FailureStep, LOG_MARKER, PodResult},
+    signing::VerifyingKey,
     usage::ServerUsage,
 };
-use dragstrip_runner::{state::at_the_line, stop::Stop};
+use dragstrip_runner::{Stop, at_the_line};
 use futures::future::join_all;
 use jiff::{SignedDuration, Timestamp};
 use nix::sys::signal::Signal;
@@ -66,7 +66,7 @@ pub enum Error {
     #[error("failed to write {1}")]
     Directory(#[source] std::io::Error, PathBuf),
     /// A runner could not be told to start.
-    #[error("failed to give client {1} its order to start")]
+    #[error("failed to give client {1} its start command")]
     Order(#[source] AgentError, String),
 }
 
@@ -78,8 +78,8 @@ pub struct Track<'a> {
     pub directory: &'a Directory,
     /// Talks to runners and observers.
     pub agents: &'a Agents,
-    /// The key that its orders are signed with.
-    pub key: &'a OrderKey,
+    /// The key that its commands are signed with.
+    pub key: &'a VerifyingKey,
     /// Whether somebody interrupts it.
     pub stop: &'a Stop,
 }
@@ -246,9 +246,9 @@ impl Clients {
     }
 
     /// Gives all runners the same start line. All are told, even where one does not answer.
-    async fn order(&self, agents: &Agents, start: Timestamp) -> Result<(), Error> {
+    async fn command(&self, agents: &Agents, start: Timestamp) -> Result<(), Error> {
         let nanos = |at: Timestamp| i64::try_from(at.as_nanosecond()).unwrap_or(i64::MAX);
-        let order = StartOrder {
+        let command = StartCommand {
             start_at_unix_nanos: nanos(start),
             sent_at_unix_nanos: nanos(Timestamp::now()),
             // One machine has one clock.
@@ -256,7 +256,7 @@ impl Clients {
         };
         let told = self.all.iter().map(|client| async {
             let Some(address) = client.address else { return Ok(()) };
-            let told = agents.start_at(address, &self.token, order).await;
+            let told = agents.start_at(address, &self.token, command).await;
             told.map(drop).map_err(|error| Error::Order(error, client.name.clone()))
         });
         join_all(told).await.into_iter().collect()
@@ -399,11 +399,12 @@ async fn race(
         Ok(false) => return Ok((None, None)),
         Err(cut) => return Ok((None, Some(cut))),
     }
-    let order = UsageOrder { token: clients.token.clone(), seconds: sampled_seconds(offline.run(), attempt) };
-    server.sample(track.agents, &order).await;
+    let command =
+        UsageCommand { token: clients.token.clone(), seconds: sampled_seconds(offline.run(), attempt) };
+    server.sample(track.agents, &command).await;
     let lead = lead(attempt.pods, attempt.tool.head_start());
     let line = Timestamp::now() + lead;
-    clients.order(track.agents, line).await?;
+    clients.command(track.agents, line).await?;
     let seconds = SignedDuration::as_secs_f64(&lead) + watchdog_seconds(offline.run(), attempt);
     let cut = load(track, clients, server, seconds, (screen, label)).await?;
     Ok((Some(line), cut))

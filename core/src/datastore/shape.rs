@@ -1,7 +1,7 @@
 //! Which pods and servers a Datastore has, and how they are joined. Pure.
 
 use dragstrip_crds::{DatastoreSpec, datastore::ShardPlacement};
-use dragstrip_results::protocol::TopologyOrder;
+use dragstrip_results::protocol::TopologyCommand;
 use std::net::SocketAddr;
 
 /// How many servers there are, and where.
@@ -67,16 +67,16 @@ impl Shape {
         (0..self.servers_per_pod()).map(move |index| first.saturating_add(index))
     }
 
-    /// The order that joins the servers at these addresses, if they need one.
-    pub fn order(self, addresses: Vec<SocketAddr>) -> Option<TopologyOrder> {
+    /// The command that joins the servers at these addresses, if they need one.
+    pub fn command(self, addresses: Vec<SocketAddr>) -> Option<TopologyCommand> {
         match self {
             Self::Single | Self::Members(_) => None,
             Self::ShardsInOnePod(_) | Self::ShardsSpread(_) => {
-                Some(TopologyOrder::Cluster { members: addresses })
+                Some(TopologyCommand::Cluster { members: addresses })
             }
             Self::Replicated(_) => {
                 let (primary, replicas) = addresses.split_first()?;
-                Some(TopologyOrder::Replication { primary: *primary, replicas: replicas.to_vec() })
+                Some(TopologyCommand::Replication { primary: *primary, replicas: replicas.to_vec() })
             }
         }
     }

@@ -16,7 +16,7 @@ pub fn bare_job(run: &ValidatedRun, attempt: &Attempt, target: &ReadyTarget) -> 
         repetition: attempt.repetition,
         clients: attempt.pods,
         token: run.token(attempt),
-        order_key: None,
+        verifying_key: None,
         target: JobTarget {
             host: target.host.clone(),
             port: target.port,

@@ -24,9 +24,9 @@ use dragstrip_crds::{
 };
 use dragstrip_results::{
     observed::Observation,
-    orders::OrderKey,
     protocol::{JobMember, JobSpec},
     result::{CheckState, CpuSetRecord, FailureStep, NodeRecord, PodFailure, PodResult, RepetitionResult},
+    signing::VerifyingKey,
     usage::ServerUsage,
     verdict::placed::{exclusive_cpus, of_nodes, of_server},
 };
@@ -229,9 +229,9 @@ impl OfflineRun {
     }
 
     /// What the runners of `attempt` are told, and by which token they know their orders.
-    pub fn job(&self, attempt: &Attempt, key: OrderKey) -> Option<JobSpec> {
+    pub fn job(&self, attempt: &Attempt, key: VerifyingKey) -> Option<JobSpec> {
         let TargetState::Ready(target) = &self.snapshot.target else { return None };
-        Some(JobSpec { order_key: Some(key), ..bare_job(&self.run, attempt, target) })
+        Some(JobSpec { verifying_key: Some(key), ..bare_job(&self.run, attempt, target) })
     }
 
     /// The run, laid out.

@@ -22,8 +22,8 @@ use dragstrip_crds::{
     conditions::types::{COMPLETE, PASSED},
     observed::ServerTruth,
     run::{
-        FailureStatus, GrafanaStatus, NodeStatus, OrderStatus, PhaseStatus, Progress, RetryStatus, RunPhase,
-        SetbackStatus, TargetStatus, Verdict, VerdictReason,
+        FailureStatus, GrafanaStatus, NodeStatus, PhaseStatus, Progress, RetryStatus, RunPhase,
+        SetbackStatus, StartedStatus, TargetStatus, Verdict, VerdictReason,
     },
     thresholds::ThresholdStatus,
 };
@@ -268,23 +268,23 @@ fn started(old: &BenchmarkRunStatus, snapshot: &Snapshot) -> Option<Time> {
     old.started_at.clone().or(first.map(Time))
 }
 
-/// The measurement whose load was ordered last and is not stored.
-fn ordered(
+/// The measurement that was started last and is not stored.
+fn started_measurement(
     run: &ValidatedRun,
     old: &BenchmarkRunStatus,
     snapshot: &Snapshot,
     step: &Step,
-) -> Option<OrderStatus> {
+) -> Option<StartedStatus> {
     match step {
         Step::Wait(Waiting::Load { attempt }, _) => {
             let job = &run.attempts[*attempt].name;
             let start = snapshot.jobs.get(job)?.start?;
             // As the apiserver keeps it: one with a fraction would be written at every pass.
             let whole = Timestamp::from_second(start.as_second()).unwrap_or(start);
-            Some(OrderStatus { job: job.clone(), start_at: Time(whole) })
+            Some(StartedStatus { job: job.clone(), start_at: Time(whole) })
         }
         Step::Finish(_) => None,
-        _ => old.ordered.clone().filter(|ordered| !snapshot.stored.contains_key(&ordered.job)),
+        _ => old.started.clone().filter(|started| !snapshot.stored.contains_key(&started.job)),
     }
 }
 
@@ -347,7 +347,7 @@ pub fn of_step(
             total: count(plan::wanted(run, &snapshot.stored)),
         }),
         started_at: started(old, snapshot),
-        ordered: ordered(run, old, snapshot, step),
+        started: started_measurement(run, old, snapshot, step),
         finished_at: matches!(step, Step::Finish(_)).then_some(Time(now)),
         clock: Some(clock::advance(old.clock.as_ref(), run.created, queued, now)),
         setback,
@@ -502,12 +502,16 @@ mod tests {
         let job = JobFacts { start: Some(start + SignedDuration::from_nanos(1)), ..JobFacts::default() };
         let loads = Snapshot { jobs: [(name(), job)].into(), ..Snapshot::default() };
         let load = Step::Wait(Waiting::Load { attempt: 0 }, None);
-        let told = ordered(&run, &BenchmarkRunStatus::default(), &loads, &load);
-        assert_eq!(told, Some(OrderStatus { job: name(), start_at: Time(start) }));
-        let old = BenchmarkRunStatus { ordered: told.clone(), ..BenchmarkRunStatus::default() };
+        let told = started_measurement(&run, &BenchmarkRunStatus::default(), &loads, &load);
+        assert_eq!(told, Some(StartedStatus { job: name(), start_at: Time(start) }));
+        let old = BenchmarkRunStatus { started: told.clone(), ..BenchmarkRunStatus::default() };
         let collecting = Step::Wait(Waiting::Log { attempt: 0, why: String::new() }, None);
-        assert_eq!(ordered(&run, &old, &Snapshot::default(), &collecting), told, "its Job may be gone");
+        assert_eq!(
+            started_measurement(&run, &old, &Snapshot::default(), &collecting),
+            told,
+            "its Job may be gone"
+        );
         let stored = Snapshot { stored: [(name(), StoredResult::default())].into(), ..Snapshot::default() };
-        assert_eq!(ordered(&run, &old, &stored, &Step::CreateJob(1)), None);
+        assert_eq!(started_measurement(&run, &old, &stored, &Step::CreateJob(1)), None);
     }
 }

@@ -6,7 +6,7 @@ use super::{
     build,
     collect::NotYet,
     fetch::{Fetched, is_of_run, job_ended},
-    order, target,
+    start, target,
 };
 use crate::{
     cluster::{
@@ -150,7 +150,7 @@ pub async fn apply(
         Step::RemoveDatastore => remove_datastore(ctx, run).await,
         Step::TakeTurn => take_turn(ctx, run, fetched).await,
         Step::CreateJob(index) => create_job(ctx, run, &run.attempts[*index], fetched).await,
-        Step::GiveOrder(index) => Ok(match order::give(ctx, run, &run.attempts[*index], fetched).await {
+        Step::SendStart(index) => Ok(match start::send(ctx, run, &run.attempts[*index], fetched).await {
             Ok(()) => Applied::Awaited,
             Err(error) => {
                 Applied::Delayed(Trouble { reason: "RunnersUnreachable".to_owned(), message: chain(&error) })

@@ -144,7 +144,7 @@ pub fn runner_job(
     settings: &Settings,
 ) -> JobSpec {
     let mut job = bare_job(run, attempt, target);
-    job.order_key.clone_from(&settings.order_key);
+    job.verifying_key.clone_from(&settings.verifying_key);
     job.target.blocked = blocked(run, settings);
     job.linger_seconds = settings.linger_seconds();
     job

@@ -6,7 +6,7 @@ use super::{
     remembered::Results,
     target::{self, Begun},
     turn,
-    view::was_ordered,
+    view::was_started,
 };
 use crate::{
     cluster::{metadata, pods},
@@ -435,7 +435,7 @@ pub async fn fetch(
                 .state_filter(|event| event.involved_object.namespace.as_ref() == namespace);
         }
         // What is left of it is stored as lost.
-        None if was_ordered(old, current) => {}
+        None if was_started(old, current) => {}
         None => {
             target_and_turn(ctx, run, old, &mut fetched).await?;
             fetched.snapshot.target_gone = target_gone(ctx, run);
