@@ -179,12 +179,13 @@ published-smoke: install ## Run the published benchmarks, small, on the cluster,
 .PHONY: test
 test: test-unit test-report-page test-eks test-e2e test-dashboards ## Run all tests but those of test-long
 
-# Tests that wait for minutes, stop a part of the cluster and with it all others, or need a
-# machine with nothing else on it: clients that keep their turn as long as they may, nodes
-# and an apiserver that are lost, upgrades, two operators, releases and replicas, searches, suites of 48 runs, thirty repetitions.
-E2E_LONG := held_up:: faults:: upgrade:: two_operators:: releases:: search:: suites_long:: clients::a_repetition_that_lost verdicts::thirty_clean verdicts_made:: \
-  undecodable:: turns::no_lease_is_free identity::an_edit_of_a_datastore identity::a_server_whose_pod_was_made_anew loadgen::a_stalled_server loadgen::batches \
-  refusals::a_namespace_with_quotas verdicts::one_hot_shard verdicts::a_narrow_network bullmq::bullmq_adds_jobs_on_a_cluster
+# Tests that wait for minutes, or stop a part of the cluster and all other tests with it, or
+# need a machine without other load. Patterns match a test's path.
+E2E_LONG := run::held_up:: run::search:: run::verdict::provoked:: suite::long:: \
+  faults::outages:: faults::two_operators:: faults::undecodable:: install::upgrade:: install::releases:: \
+  clients::a_repetition_that_lost turns::no_lease_is_released identity::an_edit_of_a_datastore \
+  identity::a_server_whose_pod_was_recreated refusals::a_namespace_with_quotas loadgen::a_stalled_server loadgen::batches \
+  findings::one_hot_shard findings::a_narrow_network findings::thirty_clean bullmq::bullmq_adds_jobs_on_a_cluster
 
 .PHONY: test-long
 test-long: ## Run what takes too long for every change: long end-to-end tests, the operator's figures, and each parser fuzzed for FUZZ_SECONDS
