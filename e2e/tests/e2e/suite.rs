@@ -1,4 +1,4 @@
 //! Suites: their life, and the comparisons they end with.
 
-mod life;
+pub mod life;
 mod long;

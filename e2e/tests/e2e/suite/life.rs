@@ -108,7 +108,7 @@ pub async fn done(env: &Env, name: &str, number: i32, within: Duration) -> Resul
 
 /// Asserts that `suite` measured each of its `total` runs once, one repetition after the
 /// other, and stored a report of them.
-pub async fn whole(env: &Env, suite: &BenchmarkSuite, total: usize) -> Result<()> {
+pub async fn measured_once(env: &Env, suite: &BenchmarkSuite, total: usize) -> Result<()> {
     let name = suite.name_any();
     let mut runs = runs(env, &name).await?;
     ensure!(runs.len() == total, "{} runs instead of {total}", runs.len());
@@ -158,7 +158,7 @@ pub async fn measured_through_restarts(
     ensure!(status(&suite).phase == SuitePhase::Succeeded, "{:?}", status(&suite).message);
     let conditions = status(&suite).conditions;
     ensure!(find(&conditions, COMPLETE).is_some_and(|complete| complete.status == "True"), "{conditions:?}");
-    whole(env, &suite, total).await?;
+    measured_once(env, &suite, total).await?;
     Ok(suite)
 }
 
@@ -269,7 +269,7 @@ async fn a_suite_reports_a_quota_on_runs_and_waits_for_room() -> Result<()> {
         ensure!(told.progress.is_some_and(|progress| progress.done == 1), "{told:?}");
         env.change::<ResourceQuota>("few", json!({"spec": hard("9")})).await?;
         let suite = ended(&env, "many", SHORT_RUN * 2).await?;
-        whole(&env, &suite, 2).await
+        measured_once(&env, &suite, 2).await
     })
     .await
 }
@@ -286,7 +286,7 @@ async fn a_started_suite_cannot_be_changed_and_no_limit_ends_it() -> Result<()> 
         env.change::<BenchmarkSuite>("goes-on", json!({"spec": {"maxRuns": 1}})).await?;
         let suite = ended(&env, "goes-on", SHORT_RUN * 2).await?;
         ensure!(status(&suite).phase == SuitePhase::Succeeded, "{:?}", status(&suite).message);
-        whole(&env, &suite, 2).await
+        measured_once(&env, &suite, 2).await
     })
     .await
 }
@@ -315,7 +315,7 @@ async fn a_foreign_run_is_reported_and_left_alone() -> Result<()> {
         ensure!(env.api::<BenchmarkRun>().get(&name).await?.owner_references().is_empty(), "it was adopted");
         env.delete::<BenchmarkRun>(&name).await?;
         let suite = ended(&env, "crowded", SHORT_RUN * 2).await?;
-        whole(&env, &suite, 1).await
+        measured_once(&env, &suite, 1).await
     })
     .await
 }
