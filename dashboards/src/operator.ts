@@ -323,22 +323,6 @@ const files = () =>
     [lines(once(["instance"], own("process_open_fds")), "{{instance}}")],
   );
 
-const remoteWrite = () =>
-  timeSeries(
-    {
-      title: "Samples sent by remote write",
-      unit: "cps",
-      description:
-        "Samples of timelines per second, by what became of them. dropped: the server refused them for good; an event on the run says why. Empty where no remote write is set up.",
-      mayBeEmpty: "no remote write is set up",
-      mayBeIdle: "nothing was dropped",
-    },
-    [8, 7],
-    [lines(`sum by (outcome) (${rate("dragstrip_remote_write_samples_total", OPERATOR)})`, "{{outcome}}")],
-  )
-    .noValue("No remote write")
-    .overrideByName("dropped", [set.color(fixed(BAD))]);
-
 const scrapes = () =>
   timeSeries(
     {
@@ -400,6 +384,5 @@ export function operator(): Dashboard {
       .withRow(heading("Metrics: what they cost, where they go"))
       .withPanel(scrapes())
       .withPanel(samples())
-      .withPanel(remoteWrite()),
   );
 }

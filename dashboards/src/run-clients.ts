@@ -4,24 +4,19 @@ import * as heatmap from "@grafana/grafana-foundation-sdk/heatmap";
 import { PromQueryFormat } from "@grafana/grafana-foundation-sdk/prometheus";
 import { BAD, fixed, PERCENTILES } from "./looks.js";
 import { color, legendTable, live, panel, set, timeSeries } from "./panels.js";
-import { CLIENTS, quantile, rate, selector, TOTAL } from "./queries.js";
+import { CLIENTS, quantile, rate, selector } from "./queries.js";
 
 export const throughput = () =>
   timeSeries(
     {
       title: "Throughput",
       unit: "ops",
-      mayLack: { queries: "B", why: "only with remote write" },
       description:
-        "Operations per second of all clients together, a colour for each phase; lines named by the second are what the tool counted itself, where the operator sends timelines by remote write. Flat is good: a slope or steps mean that the mean of the phase stands for no state that the server was in. Blue marks show the measured load, amber ones load and warm-up before it.",
+        "Operations per second of all clients together, a colour for each phase. Flat is good: a slope or steps mean that the mean of the phase stands for no state that the server was in. Blue marks show the measured load, amber ones load and warm-up before it.",
     },
     [12, 9],
     [
       live(`sum by (phase) (${rate("dragstrip_runner_operations_total", CLIENTS)})`, "{{phase}}"),
-      live(
-        `sum by (phase) (${selector("dragstrip_timeline_operations_per_second", CLIENTS, TOTAL)})`,
-        "{{phase}}, by the second",
-      ),
     ],
   );
 

@@ -55,7 +55,6 @@ const OF_SERVER = String.raw`namespace="\$namespace",datastore="\$datastore"`;
 /** The matchers that a selector has, by how the metric's name begins: the first that fits. */
 const NEEDED: [prefix: string, matchers: string][] = [
   ["dragstrip_run_", String.raw`namespace=~?"\$namespace"`],
-  ["dragstrip_timeline_", String.raw`namespace="\$namespace",run="\$run"`],
   ["dragstrip_runner_", String.raw`namespace="\$namespace",run="\$run"`],
   ["dragstrip_server_", OF_SERVER],
   ["dragstrip_observer_", OF_SERVER],

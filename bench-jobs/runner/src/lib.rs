@@ -36,7 +36,6 @@ pub mod load;
 pub mod loadgen;
 pub mod members;
 pub mod memtier;
-pub mod metadata;
 pub mod metrics;
 pub mod network;
 pub mod observe;
