@@ -85,7 +85,7 @@ fn job(run: &ChildRun, phase: usize) -> JobSpec {
         repetition: 1,
         clients: u32::try_from(run.spec.clients.pods).unwrap(),
         token: String::new(),
-        order_key: None,
+        verifying_key: None,
         target,
         flush: phase.flush,
         load: None,

@@ -1,4 +1,4 @@
-//! Signed orders: what tells an agent (a runner, an observer) that it is the operator who
+//! Signed commands: what tells an agent (a runner, an observer) that it is the operator who
 //! commands it. Whoever may read objects knows an agent's token; only the operator has the
 //! key. Pure, but for the random numbers of a new key.
 
@@ -10,19 +10,19 @@ use ring::{
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 
-/// Request header with an order's signature: `1 ISSUED SIGNATURE`, the moment in
+/// Request header with a command's signature: `1 ISSUED SIGNATURE`, the moment in
 /// milliseconds of Unix time by the operator's clock, the signature in base64.
 pub const SIGNATURE_HEADER: &str = "x-dragstrip-signature";
-/// Environment variable with the public key that an observer takes orders from, in base64.
+/// Environment variable with the public key that an observer takes commands from, in base64.
 /// One without it, made by an operator that signed nothing, takes the token alone.
-pub const ORDER_KEY_VARIABLE: &str = "DRAGSTRIP_ORDER_KEY";
-/// For how long an order is valid before and after it was issued, in milliseconds. Clocks
-/// of nodes differ; the same order twice changes nothing.
+pub const VERIFYING_KEY_VARIABLE: &str = "DRAGSTRIP_VERIFYING_KEY";
+/// For how long a command is valid before and after it was issued, in milliseconds. Clocks
+/// of nodes differ; the same command twice changes nothing.
 pub const VALID_MILLIS: i64 = 60_000;
 
-/// What is signed: an order to one agent.
+/// What is signed: a command to one agent.
 #[derive(Debug, Clone, Copy)]
-pub struct Order<'a> {
+pub struct AgentRequest<'a> {
     /// The HTTP method.
     pub method: &'a str,
     /// Path and query.
@@ -35,10 +35,10 @@ pub struct Order<'a> {
     pub body: &'a [u8],
 }
 
-impl Order<'_> {
+impl AgentRequest<'_> {
     /// No part but the last can hold a line's end: HTTP allows none there.
     fn text(&self, issued_millis: i64) -> Vec<u8> {
-        let Order { method, path, token, agent, body } = self;
+        let AgentRequest { method, path, token, agent, body } = self;
         let mut text =
             format!("dragstrip order 1\n{method}\n{path}\n{token}\n{agent}\n{issued_millis}\n").into_bytes();
         text.extend_from_slice(body);
@@ -77,13 +77,13 @@ impl SigningKey {
     }
 
     /// What agents are told of it.
-    pub fn public(&self) -> OrderKey {
-        OrderKey(self.0.public_key().as_ref().to_vec())
+    pub fn public(&self) -> VerifyingKey {
+        VerifyingKey(self.0.public_key().as_ref().to_vec())
     }
 
     /// The value of [`SIGNATURE_HEADER`].
-    pub fn sign(&self, order: &Order, issued_millis: i64) -> String {
-        let signature = self.0.sign(&order.text(issued_millis));
+    pub fn sign(&self, command: &AgentRequest, issued_millis: i64) -> String {
+        let signature = self.0.sign(&command.text(issued_millis));
         format!("1 {issued_millis} {}", STANDARD.encode(signature))
     }
 }
@@ -93,17 +93,17 @@ impl SigningKey {
 pub enum Refused {
     /// There is no signature, or it is none that this agent can read.
     #[error(
-        "an order must be signed by the operator: the header {SIGNATURE_HEADER} is missing or cannot be read"
+        "a command must be signed by the operator: the header {SIGNATURE_HEADER} is missing or cannot be read"
     )]
     Unsigned,
-    /// It was signed with another key, or for another order or agent.
+    /// It was signed with another key, or for another command or agent.
     #[error(
-        "the order's signature does not fit this pod's key. If the operator's Secret with its key was deleted or replaced, make this pod anew: delete its StatefulSet or its run, and the operator makes it with the key of now"
+        "the command's signature does not fit this pod's key. If the operator's Secret with its key was deleted or replaced, make this pod anew: delete its StatefulSet or its run, and the operator makes it with the key of now"
     )]
     OtherKey,
     /// It was issued too long before or after this agent's time.
     #[error(
-        "the order was issued {0} s from this node's time, more than {allowed} s: set the clocks of this node and the operator's",
+        "the command was issued {0} s from this node's time, more than {allowed} s: set the clocks of this node and the operator's",
         allowed = VALID_MILLIS / 1000
     )]
     OutOfTime(i64),
@@ -112,9 +112,9 @@ pub enum Refused {
 /// The operator's public key, as an agent is given it: a text in base64.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct OrderKey(Vec<u8>);
+pub struct VerifyingKey(Vec<u8>);
 
-impl TryFrom<String> for OrderKey {
+impl TryFrom<String> for VerifyingKey {
     type Error = KeyError;
 
     fn try_from(text: String) -> Result<Self, KeyError> {
@@ -123,19 +123,24 @@ impl TryFrom<String> for OrderKey {
     }
 }
 
-impl From<OrderKey> for String {
-    fn from(key: OrderKey) -> Self {
+impl From<VerifyingKey> for String {
+    fn from(key: VerifyingKey) -> Self {
         STANDARD.encode(key.0)
     }
 }
 
-impl OrderKey {
-    /// Whether `signature`, the value of [`SIGNATURE_HEADER`], makes `order` one to obey
+impl VerifyingKey {
+    /// Whether `signature`, the value of [`SIGNATURE_HEADER`], makes `command` one to obey
     /// at `now_millis` by the agent's clock.
-    pub fn check(&self, order: &Order, signature: Option<&str>, now_millis: i64) -> Result<(), Refused> {
+    pub fn check(
+        &self,
+        command: &AgentRequest,
+        signature: Option<&str>,
+        now_millis: i64,
+    ) -> Result<(), Refused> {
         let (issued, signature) = signature.and_then(parts).ok_or(Refused::Unsigned)?;
         let key = UnparsedPublicKey::new(&ED25519, &self.0);
-        key.verify(&order.text(issued), &signature).map_err(|_| Refused::OtherKey)?;
+        key.verify(&command.text(issued), &signature).map_err(|_| Refused::OtherKey)?;
         let away = now_millis.saturating_sub(issued).saturating_abs();
         if away > VALID_MILLIS { Err(Refused::OutOfTime(away / 1000)) } else { Ok(()) }
     }
@@ -156,8 +161,8 @@ mod tests {
         SigningKey::read(&SigningKey::generate().unwrap()).unwrap()
     }
 
-    fn start(body: &'static [u8]) -> Order<'static> {
-        Order {
+    fn start(body: &'static [u8]) -> AgentRequest<'static> {
+        AgentRequest {
             method: "POST",
             path: "/v1/start",
             token: "run-uid/sprint-read-1",
@@ -168,20 +173,20 @@ mod tests {
 
     #[test]
     fn an_order_is_obeyed_when_the_operator_signed_this_very_one_a_moment_ago() {
-        let (operator, order) = (key(), start(b"{}"));
+        let (operator, command) = (key(), start(b"{}"));
         let known = operator.public();
-        let signature = operator.sign(&order, NOW);
-        let check = |order: &Order, now| known.check(order, Some(&signature), now);
-        assert_eq!(check(&order, NOW + 59_000), Ok(()));
-        assert_eq!(check(&order, NOW - 59_000), Ok(()), "the agent's clock is behind");
-        assert_eq!(check(&order, NOW + 61_000), Err(Refused::OutOfTime(61)));
-        assert_eq!(check(&order, NOW - 61_000), Err(Refused::OutOfTime(61)));
+        let signature = operator.sign(&command, NOW);
+        let check = |command: &AgentRequest, now| known.check(command, Some(&signature), now);
+        assert_eq!(check(&command, NOW + 59_000), Ok(()));
+        assert_eq!(check(&command, NOW - 59_000), Ok(()), "the agent's clock is behind");
+        assert_eq!(check(&command, NOW + 61_000), Err(Refused::OutOfTime(61)));
+        assert_eq!(check(&command, NOW - 61_000), Err(Refused::OutOfTime(61)));
         for (what, other) in [
             ("body", start(b"{ }")),
-            ("method", Order { method: "GET", ..order }),
-            ("path", Order { path: "/v1/start?now", ..order }),
-            ("token", Order { token: "run-uid/sprint-read-2", ..order }),
-            ("agent", Order { agent: ([10, 0, 0, 2], 9181).into(), ..order }),
+            ("method", AgentRequest { method: "GET", ..command }),
+            ("path", AgentRequest { path: "/v1/start?now", ..command }),
+            ("token", AgentRequest { token: "run-uid/sprint-read-2", ..command }),
+            ("agent", AgentRequest { agent: ([10, 0, 0, 2], 9181).into(), ..command }),
         ] {
             assert_eq!(check(&other, NOW), Err(Refused::OtherKey), "another {what}");
         }
@@ -189,15 +194,15 @@ mod tests {
 
     #[test]
     fn what_is_not_signed_by_the_operator_is_not_obeyed() {
-        let (operator, order) = (key(), start(b"{}"));
+        let (operator, command) = (key(), start(b"{}"));
         let known = operator.public();
-        let stranger = key().sign(&order, NOW);
-        assert_eq!(known.check(&order, Some(&stranger), NOW), Err(Refused::OtherKey));
-        let own = operator.sign(&order, NOW);
+        let stranger = key().sign(&command, NOW);
+        assert_eq!(known.check(&command, Some(&stranger), NOW), Err(Refused::OtherKey));
+        let own = operator.sign(&command, NOW);
         let later = own.replace(&NOW.to_string(), &(NOW + 1).to_string());
-        assert_eq!(known.check(&order, Some(&later), NOW), Err(Refused::OtherKey), "a moment of one's own");
+        assert_eq!(known.check(&command, Some(&later), NOW), Err(Refused::OtherKey), "a moment of one's own");
         for unreadable in [None, Some(""), Some("1"), Some("1 x y"), Some("2 1 AAAA"), Some("1 1 !")] {
-            assert_eq!(known.check(&order, unreadable, NOW), Err(Refused::Unsigned), "{unreadable:?}");
+            assert_eq!(known.check(&command, unreadable, NOW), Err(Refused::Unsigned), "{unreadable:?}");
         }
     }
 
@@ -205,10 +210,10 @@ mod tests {
     fn what_is_no_key_is_told() {
         assert_eq!(SigningKey::read(b"no key").err(), Some(KeyError::Pair));
         for no_key in ["AAAA", "!"] {
-            assert_eq!(OrderKey::try_from(no_key.to_owned()).err(), Some(KeyError::Public), "{no_key}");
+            assert_eq!(VerifyingKey::try_from(no_key.to_owned()).err(), Some(KeyError::Public), "{no_key}");
         }
         let public = key().public();
         let told = serde_json::to_string(&public).unwrap();
-        assert_eq!(serde_json::from_str::<OrderKey>(&told).unwrap(), public);
+        assert_eq!(serde_json::from_str::<VerifyingKey>(&told).unwrap(), public);
     }
 }

@@ -1,4 +1,4 @@
-//! The order to start: one instant for all pods of an attempt, and how far their
+//! The start command: one instant for all pods of an attempt, and how far their
 //! clocks are from the operator's. Needs the client and the runners.
 
 use super::{
@@ -18,7 +18,7 @@ use crate::{
     context::Context,
     labels::{self, RUN_MANAGER},
 };
-use dragstrip_results::protocol::{ClockOffset, RUNNER_PORT, StartOrder};
+use dragstrip_results::protocol::{ClockOffset, RUNNER_PORT, StartCommand};
 use futures::future::join_all;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
@@ -28,7 +28,7 @@ use kube::{
 };
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
-/// From the order to the earliest start of a tool: time for every pod to be told.
+/// From the command to the earliest start of a tool: time for every pod to be told.
 const START_LEAD: SignedDuration = SignedDuration::from_millis(500);
 /// Time for each further pod to be told.
 const LEAD_PER_POD: SignedDuration = SignedDuration::from_millis(10);
@@ -48,8 +48,8 @@ pub enum Error {
     #[error("the start line on Job {0} passed before a pod was told; another is given in a moment")]
     Passing(String),
     /// A runner could not be told to start.
-    #[error("failed to give pod {1} its order to start")]
-    GiveOrder(#[source] AgentError, String),
+    #[error("failed to send pod {1} its start command")]
+    SendStart(#[source] AgentError, String),
 }
 
 /// Whether `pods`, built for this `generation` of their Datastore, are those that `holder`
@@ -94,14 +94,14 @@ fn told_to_some(job: &str, fetched: &Fetched) -> bool {
 enum Line {
     /// Told to the pods.
     Tell,
-    /// Nothing: it is too late to tell it, and another operator's order may be on its way.
+    /// Nothing: it is too late to tell it, and another operator's command may be on its way.
     Await,
     /// Replaced: nobody has it, and nobody can get it any more.
     Replace,
 }
 
 /// Two operators at once, the old and the new one of an upgrade, must never tell two
-/// lines: none is told within [`TELLING`] of it, and none is replaced before every order
+/// lines: none is told within [`TELLING`] of it, and none is replaced before every command
 /// that was sent earlier has arrived or been given up.
 fn line(start: Timestamp, now: Timestamp, told_to_some: bool) -> Line {
     if told_to_some || start > now + TELLING {
@@ -152,7 +152,7 @@ async fn fix_start_line(
     }
 }
 
-/// Time between the order and the start line for so many pods, whose tool is
+/// Time between the command and the start line for so many pods, whose tool is
 /// started `head_start` before the line.
 pub(super) fn lead(pods: u32, head_start: Duration) -> SignedDuration {
     let head_start = SignedDuration::try_from(head_start).unwrap_or(SignedDuration::MAX);
@@ -195,9 +195,9 @@ async fn runners(
     all(join_all(asked).await)
 }
 
-/// Gives all runners of `attempt` the order to start at one instant. Repeating it changes nothing.
+/// Sends all runners of `attempt` the start command for one instant. Repeating it changes nothing.
 /// Whether they were told or the Job had changed meanwhile, its own event brings the next look.
-pub async fn give(
+pub async fn send(
     ctx: &Context,
     run: &ValidatedRun,
     attempt: &Attempt,
@@ -209,7 +209,7 @@ pub async fn give(
     let token = run.token(attempt);
     // Before the start line is fixed: it takes time that the pods need to be told.
     let clocks = runners(&ctx.agents, &token, attempt, fetched);
-    let (runners, ()) = tokio::join!(clocks, evidence::order(ctx, run, attempt));
+    let (runners, ()) = tokio::join!(clocks, evidence::start_sampling(ctx, run, attempt));
     let runners = runners?;
     let Some(start) = fix_start_line(ctx, run, attempt, job, fetched).await? else {
         return Ok(());
@@ -220,13 +220,13 @@ pub async fn give(
     }
     let start_at_unix_nanos = nanoseconds(start);
     let (agents, token) = (&ctx.agents, token.as_str());
-    let orders = runners.into_iter().map(|runner| async move {
+    let commands = runners.into_iter().map(|runner| async move {
         let sent_at_unix_nanos = nanoseconds(Timestamp::now());
-        let order = StartOrder { start_at_unix_nanos, sent_at_unix_nanos, clock: runner.clock };
-        let told = agents.start(runner.address, token, order).await;
-        told.map_err(|error| Error::GiveOrder(error, runner.pod))
+        let command = StartCommand { start_at_unix_nanos, sent_at_unix_nanos, clock: runner.clock };
+        let told = agents.start(runner.address, token, command).await;
+        told.map_err(|error| Error::SendStart(error, runner.pod))
     });
-    all(join_all(orders).await).map(|_| ())
+    all(join_all(commands).await).map(|_| ())
 }
 
 #[cfg(test)]
@@ -280,7 +280,7 @@ mod tests {
         ] {
             assert_eq!(line(start, after(now), told), expected, "{now} ms after it, told to some: {told}");
         }
-        // An order that is sent while it may be told has ended before the line is replaced.
+        // A command that is sent while it may be told has ended before the line is replaced.
         assert!(SignedDuration::try_from(ANSWER_WITHIN).unwrap() >= TELLING);
     }
 

@@ -1,6 +1,6 @@
 //! The operator's key, kept in a Secret of its own namespace. Needs the client.
 
-use dragstrip_results::orders::{KeyError, SigningKey};
+use dragstrip_results::signing::{KeyError, SigningKey};
 use k8s_openapi::{ByteString, api::core::v1::Secret};
 use kube::{
     Api, Client,
@@ -14,13 +14,13 @@ const KEY: &str = "ed25519.pkcs8";
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// It could not be read.
-    #[error("failed to read Secret {1} with the key that signs orders")]
+    #[error("failed to read Secret {1} with the key that signs commands")]
     Read(#[source] kube::Error, String),
     /// It could not be made.
-    #[error("failed to make Secret {1} with the key that signs orders")]
+    #[error("failed to make Secret {1} with the key that signs commands")]
     Create(#[source] kube::Error, String),
     /// No key could be made.
-    #[error("failed to make a key that signs orders")]
+    #[error("failed to make a key that signs commands")]
     Generate(#[source] KeyError),
     /// There is something else in it.
     #[error("Secret {1} holds no usable {KEY}: delete it and restart the operator, which makes another")]
@@ -101,7 +101,7 @@ mod tests {
         Client::new(service, "dragstrip-system")
     }
 
-    async fn public(client: &Client) -> dragstrip_results::orders::OrderKey {
+    async fn public(client: &Client) -> dragstrip_results::signing::VerifyingKey {
         read_or_make(client, "dragstrip-system", "key").await.unwrap().public()
     }
 
