@@ -33,7 +33,7 @@ help: ## List the targets
 PACK_RELOCATIONS = $(if $(filter x86_64%,$(BUILD_TARGET)),-- -C link-arg=-zpack-relative-relocs)
 
 .PHONY: build
-build: node-modules ## Build the static programs into the cache (release)
+build: ## Build the static programs into the cache (release)
 	@echo "==> compiling the operator, the runner, the load generators and the command line"
 	@# Both profiles at once: the operator's link-time optimisation has one thread for minutes.
 	@export RUSTFLAGS="-C target-feature=+crt-static"; \
@@ -48,8 +48,6 @@ build: node-modules ## Build the static programs into the cache (release)
 	install -C $(CARGO_TARGET_DIR)/$(BUILD_TARGET)/release/dragstrip $(DIST)/bin/
 	install -CD -m 0644 LICENSE $(DIST)/operator/licenses/dragstrip/LICENSE
 	install -CD -m 0644 LICENSE $(DIST)/runner/licenses/dragstrip/LICENSE
-	@# The load generator holds BullMQ's script.
-	install -CD -m 0644 bench-jobs/bullmq/node_modules/bullmq/LICENSE $(DIST)/runner/licenses/bullmq/LICENSE
 
 .PHONY: build-bullmq
 build-bullmq: node-modules ## Build the BullMQ job into the cache, with the modules it needs
@@ -89,7 +87,7 @@ $(HELM_DOCS):
 	mv $(dir $@)helm-docs.new/helm-docs $@ && rmdir $(dir $@)helm-docs.new
 
 .PHONY: cli
-cli: node-modules ## Put dragstrip, kubectl-dragstrip and what completes it into ~/.local/bin, or PREFIX/bin
+cli: ## Put dragstrip, kubectl-dragstrip and what completes it into ~/.local/bin, or PREFIX/bin
 	RUSTFLAGS="-C target-feature=+crt-static" cargo build --release --locked --target $(HOST_TARGET) -p dragstrip
 	install -D $(CARGO_TARGET_DIR)/$(HOST_TARGET)/release/dragstrip $(PREFIX)/bin/dragstrip
 	ln -sfn dragstrip $(PREFIX)/bin/kubectl-dragstrip
@@ -129,6 +127,10 @@ check: generate tools node-modules proof-modules ## Format, lint, licences, gene
 	shellcheck -x -P testbed -P SCRIPTDIR $$(git ls-files -z testbed bench-jobs cli dashboards fuzz release examples .ci | xargs -0r grep -lE '^#!.*(ba)?sh')
 	git diff --exit-code -- crds/yaml charts/dragstrip/{templates/crds,dashboards,README.md} dashboards/json docs/{result,report}.schema.json fuzz/Cargo.lock \
 	  || { echo "generated files are stale: run 'make generate' and commit the result"; exit 1; }
+
+.PHONY: count
+count: ## Print lines, functions and cycles of modules by crate, as Markdown (docs/size.md)
+	@cargo run --quiet --locked -p dragstrip-count
 
 .PHONY: tools
 tools: ## Install what the checks need
@@ -252,11 +254,11 @@ else
 endif
 
 .PHONY: bench-loadgen
-bench-loadgen: tools node-modules ## Measure the load generator against a bare loop, redis-benchmark (and memtier when on PATH)
+bench-loadgen: tools ## Measure the load generator against a bare loop, redis-benchmark (and memtier when on PATH)
 	bench-jobs/loadgen/bench/bench-loadgen
 
 .PHONY: bench-scrapes
-bench-scrapes: tools node-modules ## Measure what live scraping costs a run (9 minutes)
+bench-scrapes: tools ## Measure what live scraping costs a run (9 minutes)
 	bench-jobs/runner/bench/bench-scrapes
 
 .PHONY: bench-bullmq
@@ -327,6 +329,6 @@ fuzz-briefly: fuzz-build ## Fuzz every parser for some seconds, the same way eve
 	fuzz/run $(FUZZ_PROGRAMS) $(FUZZ_DIR)/briefly 5 $(FUZZ_TARGETS) -- -seed=1 -runs=20000
 
 .PHONY: fuzz-build
-fuzz-build: node-modules
+fuzz-build:
 	cd fuzz && RUSTFLAGS="$(FUZZ_FLAGS)" CARGO_TARGET_DIR=$(FUZZ_DIR)/target \
 	  cargo build --quiet --locked --release --target $(HOST_TARGET)

@@ -6,8 +6,8 @@ use dragstrip_operator::{
         agents::Agents,
         events::Announcer,
         leader::{Candidate, Times},
-        order_key,
         scope::Scope,
+        signing_key,
         world::Feeds,
     },
     context::{Context, Settings},
@@ -171,7 +171,7 @@ async fn start(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
     let prices = prices(arguments.prices_file.as_deref())?;
     let config = kube::Config::infer().await?;
     let client = counting_client(config.clone(), &metrics)?;
-    let order_key = order_key::read_or_create(&client, &arguments.namespace).await?;
+    let signing_key = signing_key::read_or_create(&client, &arguments.namespace).await?;
     let elected = arguments.leader_lease.zip(arguments.pod_name);
     // Of its own, so that the Lease is renewed in time whatever else is under way.
     let for_lease = counting_client(config, &metrics)?;
@@ -196,7 +196,7 @@ async fn start(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
             runner_image: arguments.runner_image,
             memtier_image: arguments.memtier_image,
             bullmq_image: arguments.bullmq_image,
-            order_key: Some(order_key.public()),
+            verifying_key: Some(signing_key.public()),
             policy: arguments.policy,
             memory_limit_bytes: arguments.memory_limit_bytes,
             namespace: arguments.namespace,
@@ -205,7 +205,7 @@ async fn start(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
             pull_secrets: arguments.image_pull_secrets,
             scrape_interval_seconds: arguments.scrape_interval_seconds,
         }),
-        agents: Agents::new(order_key)?,
+        agents: Agents::new(signing_key)?,
         prices: Arc::new(prices),
         metrics,
     };

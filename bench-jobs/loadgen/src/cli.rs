@@ -7,7 +7,7 @@ mod transport;
 mod workload;
 
 use std::io;
-use std::num::{NonZeroU32, NonZeroU64};
+use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
@@ -20,8 +20,6 @@ use crate::counts::exit;
 use crate::wire::outgoing::SHARED_VALUE_BYTES;
 use crate::wire::tls::TlsError;
 use crate::workload::keys::{KeyError, KeyPattern};
-use crate::workload::operations::{OperationKind, OperationSpec};
-use crate::workload::replay::options::{ReplayArgumentError, ReplayArguments};
 use crate::workload::requests::MISSING_PREFIX;
 
 pub use common::{
@@ -79,10 +77,6 @@ pub struct Arguments {
     /// How requests follow each other.
     #[command(flatten)]
     pub pacing: PacingArguments,
-    // Last, since their headings hold for all options after them.
-    /// BullMQ jobs instead of SETs and GETs.
-    #[command(flatten)]
-    pub replay: ReplayArguments,
 }
 
 /// Value of `--ratio`.
@@ -156,9 +150,6 @@ pub enum ArgumentError {
     /// The keys cannot be drawn.
     #[error("{0}")]
     CheckKeys(#[from] KeyError),
-    /// The options of a replay do not fit.
-    #[error("{0}")]
-    CheckReplay(#[from] ReplayArgumentError),
     /// The pass over all keys is only defined for the sequential pattern.
     #[error("--requests allkeys needs --key-pattern sequential")]
     PassWithoutOrder,
@@ -209,7 +200,6 @@ impl Arguments {
     /// The configuration these arguments and the environment describe.
     pub fn into_configuration(self) -> Result<Configuration, ArgumentError> {
         self.check_numbers()?;
-        let replay = self.replay.plan()?;
         let (limit, expiry_seconds) = (self.limit()?, self.expiry_seconds()?);
         let verify_keys = self.workload.verify_keys;
         let mut configuration = self.common.configuration(limit)?;
@@ -218,19 +208,13 @@ impl Arguments {
         }
         configuration.connections_per_thread = self.connections_per_thread as usize;
         configuration.ratio = self.ratio.0;
-        configuration.operations = match &replay {
-            _ if verify_keys => vec![WorkloadArguments::verification()],
-            Some(replay) => {
-                vec![OperationSpec::of(OperationKind::AddJob(Box::new(replay.clone())), NonZeroU32::MIN)]
-            }
-            None => self.workload.operation,
-        };
+        configuration.operations =
+            if verify_keys { vec![WorkloadArguments::verification()] } else { self.workload.operation };
         configuration.data.expiry_seconds = expiry_seconds;
         configuration.pipeline = self.pipeline as usize;
         configuration.schedule = self.pacing.schedule(self.pipeline)?;
         configuration.drain = self.pacing.drain;
         configuration.verify_keys = verify_keys;
-        configuration.replay = replay;
         workload::fit_verification(&mut configuration);
         check_keys(&configuration, configuration.connections() as u64)?;
         workload::check_mix(&configuration)?;
@@ -355,8 +339,6 @@ mod tests {
             ("--requests 1 --unix-socket /s --port 1", "cannot be used with"),
             ("--requests 1 --replica-reads", "--cluster"),
             ("--requests 1 --cluster --replica-reads", "get, mget and exists only"),
-            ("--requests 1 --cluster --bullmq-add --bullmq-queue-name q%d", "put a {hashtag}"),
-            ("--requests 1 --cluster --bullmq-add --replica-reads", "get, mget and exists only"),
             ("--requests 1 --verify-keys", "cannot be used with"),
             ("--requests 1 --operation get --ratio 1:1", "cannot be used with"),
             ("--requests 1 --operation mset-expireat", "needs expiry=SECONDS or --expiry-range"),

@@ -12,7 +12,6 @@ use crate::wire::tls::TlsOptions;
 use crate::workload::keys::KeyPattern;
 use crate::workload::mix::Cycle;
 use crate::workload::operations::{OperationKind, OperationSpec};
-use crate::workload::replay::plan::ReplayPlan;
 use crate::workload::schedule::Schedule;
 use crate::workload::streams::Crowd;
 
@@ -145,8 +144,6 @@ pub struct Configuration {
     pub detail_interval: Option<Duration>,
     /// Where the JSON result goes; `-` is the standard output.
     pub json_out_file: Option<PathBuf>,
-    /// BullMQ jobs instead of SETs and GETs.
-    pub replay: Option<ReplayPlan>,
 }
 
 impl Configuration {

@@ -10,7 +10,6 @@ mod link;
 pub(crate) mod pacer;
 pub mod phase;
 pub mod progress;
-pub mod replay;
 pub mod run;
 mod supervise;
 pub(crate) mod worker;

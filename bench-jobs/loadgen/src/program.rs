@@ -8,7 +8,7 @@ use clap::Parser as _;
 use crate::cli::Arguments;
 use crate::configuration::Configuration;
 use crate::counts::report::Report;
-use crate::driver::{replay, run};
+use crate::driver::run;
 use crate::process;
 
 /// The whole program, as this process.
@@ -22,10 +22,7 @@ pub fn main() -> ExitCode {
 /// Runs the load on this thread's event loop; load threads have their own.
 fn run_to_end(configuration: Configuration) -> std::io::Result<Report> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let report = match configuration.replay.clone() {
-        Some(plan) => runtime.block_on(replay::run(configuration, plan)),
-        None => runtime.block_on(run::run(configuration)),
-    };
+    let report = runtime.block_on(run::run(configuration));
     // A name resolution that never ends must not hold up the exit.
     runtime.shutdown_background();
     Ok(report)

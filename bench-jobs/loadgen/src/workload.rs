@@ -5,7 +5,6 @@ pub(crate) mod decimal;
 pub mod keys;
 pub mod mix;
 pub mod operations;
-pub mod replay;
 pub(crate) mod requests;
 pub mod schedule;
 pub mod streams;

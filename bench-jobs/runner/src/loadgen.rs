@@ -6,10 +6,12 @@
 pub(crate) mod arguments;
 
 use crate::{
-    install::{CLIENTS_NAME, LOADGEN_NAME},
-    own_tools::{explained, progress, progress_detail, unread},
-    threads::busiest,
-    tool::{Adapter, Ended, Launch, LaunchContext, Measured, Progress, Rejected, StopSignal},
+    frame::install::{CLIENTS_NAME, LOADGEN_NAME},
+    measuring::threads::busiest,
+    tools::{
+        adapter::{Adapter, Ended, Launch, LaunchContext, Measured, Progress, Rejected, StopSignal},
+        ours::{explained, progress, progress_detail, unread},
+    },
 };
 use dragstrip_crds::{measured::ScheduleRecord, units::thousands, workload::LoadgenSpec};
 use dragstrip_loadgen::counts::report::{
@@ -237,7 +239,6 @@ fn measured(
         window: started.map(|started| (started, report.window_seconds)),
         commands: report.commands.clone(),
         warmup: report.warmup.as_ref().map(|warmup| warmup.operations.clone()).unwrap_or_default(),
-        queues: report.queues,
         schedule: report.schedule.as_ref().zip(lag.as_ref()).map(|(report, lag)| schedule(report, lag)),
         schedule_lag: report.schedule.as_ref().map(|schedule| schedule.lag_histogram.clone()),
         batches: report.batches.clone(),

@@ -204,33 +204,6 @@ pub enum BatchOperation {
     Mget,
 }
 
-/// Jobs added as BullMQ adds them, without Node.js: the very EVALSHA that
-/// `queue.add` sends, by the generator's own client at a fifteenth of the CPU.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, KubeSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct BullmqReplaySpec {
-    /// Queues. Each job goes to a random one; shards of a cluster without a queue get
-    /// no load. Default 1.
-    #[serde(default = "one")]
-    #[schemars(range(min = 1, max = 4096))]
-    pub queues: i32,
-    /// BullMQ's key prefix. Default b.
-    #[serde(default = "super::bullmq::default_prefix")]
-    #[schemars(length(min = 1, max = 64))]
-    pub prefix: String,
-    /// Queue names, with %d for the queue's number. A cluster needs braces around it.
-    /// Default {queue%d}.
-    #[serde(default = "super::bullmq::default_queue_name")]
-    #[schemars(length(min = 2, max = 128))]
-    #[x_kube(validation = Rule::new("self.contains('%d')")
-        .message("queueName needs %d where the queue's number goes, such as {queue%d}"))]
-    pub queue_name: String,
-    /// Size of each job's data in bytes. Default 32.
-    #[serde(default = "super::bullmq::default_payload")]
-    #[schemars(range(min = 0, max = 16_777_216))]
-    pub payload_bytes: i64,
-}
-
 /// Dragstrip's own load generator. Closed loop unless `rate` is set: one batch of
 /// `pipeline` requests is sent and then all its replies are awaited.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, KubeSchema)]
@@ -244,8 +217,6 @@ pub struct BullmqReplaySpec {
         .message("batch measures client libraries: set client to RedisRs, Fred or Bb8Redis"),
     validation = Rule::new("!has(self.rate) || (self.client == 'Raw' && has(self.duration))")
         .message("rate needs client Raw and a duration"),
-    validation = Rule::new("!has(self.bullmqAdd) || (self.client == 'Raw' && !has(self.operations))")
-        .message("bullmqAdd needs client Raw and no operations: it is the operation"),
     validation = Rule::new("self.keyMaximum >= self.keyMinimum")
         .message("keyMaximum must not be below keyMinimum"),
 )]
@@ -277,9 +248,6 @@ pub struct LoadgenSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
     pub operations: Vec<LoadgenOperation>,
-    /// Replay BullMQ's queue.add instead of other operations, such as `{queues: 8}`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub bullmq_add: Option<BullmqReplaySpec>,
     /// Open loop: send by a schedule, such as `{operationsPerSecond: 100000}`. Closed loop when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<OpenLoopSpec>,

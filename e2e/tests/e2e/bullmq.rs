@@ -1,4 +1,4 @@
-//! BullMQ: its own client library, and its scripts replayed without Node.js.
+//! BullMQ with its own client library.
 
 use crate::common::{complete, redis};
 use anyhow::{Context, Result, ensure};
@@ -12,10 +12,7 @@ use dragstrip_e2e::{
 
 const JOBS: &str = "
 phases:
-- name: replay
-  loadgen: {bullmqAdd: {queues: 8}, duration: 1s, pipeline: 10, connectionsPerThread: 8}
 - name: add
-  flush: true
   bullmq: {writers: 2, queues: 8, duration: 2s, concurrency: 16}
   warmup: 1s
 - name: bulk
@@ -40,10 +37,7 @@ resources:
 ";
 const CLUSTER_JOBS: &str = "
 phases:
-- name: replay
-  loadgen: {bullmqAdd: {queues: 8}, duration: 1s, pipeline: 10, connectionsPerThread: 2}
 - name: add
-  flush: true
   bullmq: {writers: 2, queues: 8, duration: 2s, concurrency: 16}
 timeout: 5m
 ";
@@ -60,15 +54,9 @@ async fn measured(env: &Env, datastore: &str, phases: &str, names: &[&str]) -> R
         let pod = &result.pods[0];
         let queues = pod.queues.context("the queues were not counted")?;
         ensure!(queues.expected == queues.found && queues.found >= operation.count, "{name}: {queues:?}");
-        if *name != "replay" {
-            let adds: u64 = pod.workers.iter().filter(|w| w.role == "writer").map(|w| w.operations).sum();
-            ensure!(
-                adds == operation.count,
-                "{name}: the workers added {adds}, together {}",
-                operation.count
-            );
-            ensure!(pod.workers.iter().all(|w| w.cpu_seconds > 0.0), "{name}: {:?}", pod.workers);
-        }
+        let adds: u64 = pod.workers.iter().filter(|w| w.role == "writer").map(|w| w.operations).sum();
+        ensure!(adds == operation.count, "{name}: the workers added {adds}, together {}", operation.count);
+        ensure!(pod.workers.iter().all(|w| w.cpu_seconds > 0.0), "{name}: {:?}", pod.workers);
     }
     Ok(())
 }
@@ -96,7 +84,7 @@ async fn two_things(env: &Env) -> Result<()> {
 async fn bullmq_adds_and_processes_jobs_on_redis() -> Result<()> {
     with_namespace("bullmq", |env| async move {
         redis(&env).await?;
-        measured(&env, "redis", JOBS, &["replay", "add", "bulk", "process", "published"]).await?;
+        measured(&env, "redis", JOBS, &["add", "bulk", "process", "published"]).await?;
         two_things(&env).await?;
         let keys = env.server("redis").await?.keys().await?;
         ensure!(keys == 0, "{keys} keys of the queues were left behind");
@@ -115,7 +103,7 @@ async fn bullmq_adds_jobs_on_a_cluster_of_eight_shards() -> Result<()> {
         });
         datastore.await?;
         env.datastore_ready("cluster").await?;
-        measured(&env, "cluster", CLUSTER_JOBS, &["replay", "add"]).await
+        measured(&env, "cluster", CLUSTER_JOBS, &["add"]).await
     })
     .await
 }

@@ -51,14 +51,13 @@ fn operation(operation: &LoadgenOperation) -> (String, i64) {
 
 fn loadgen(spec: &LoadgenSpec) -> String {
     let operations: Vec<_> = spec.operations.iter().map(operation).collect();
-    let (sent, size) = match (&spec.bullmq_add, &spec.batch) {
-        (Some(replay), _) => (format!("BullMQ add, {} queues", replay.queues), replay.payload_bytes),
-        (None, Some(batch)) => (format!("{:?} batches of {}", batch.operation, batch.items), spec.data_size),
-        (None, None) if operations.is_empty() => (sets_and_gets(&spec.ratio), spec.data_size),
-        (None, None) => (mix(&operations), spec.data_size),
+    let sent = match &spec.batch {
+        Some(batch) => format!("{:?} batches of {}", batch.operation, batch.items),
+        None if operations.is_empty() => sets_and_gets(&spec.ratio),
+        None => mix(&operations),
     };
     let rate = spec.rate.as_ref().map(|rate| format!(", {}/s", rate.operations_per_second));
-    format!("{sent}, {size} B{}", rate.unwrap_or_default())
+    format!("{sent}, {} B{}", spec.data_size, rate.unwrap_or_default())
 }
 
 fn bullmq(spec: &BullmqSpec) -> String {
@@ -117,10 +116,6 @@ mod tests {
                 json!({"loadgen": {"duration": "1s", "operations": [{"operation": "Mget", "keys": 10}],
                     "rate": {"operationsPerSecond": 5000}}}),
                 "MGET of 10 keys, 32 B, 5000/s",
-            ),
-            (
-                json!({"loadgen": {"duration": "1s", "bullmqAdd": {"queues": 8}}}),
-                "BullMQ add, 8 queues, 32 B",
             ),
             (
                 json!({"bullmq": {"duration": "30s", "writers": 16, "queues": 8}}),

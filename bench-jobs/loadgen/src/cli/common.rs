@@ -223,7 +223,6 @@ impl CommonArguments {
             progress_interval,
             detail_interval: progress_interval.filter(|_| self.progress_detail),
             json_out_file: self.json_out_file,
-            replay: None,
         })
     }
 

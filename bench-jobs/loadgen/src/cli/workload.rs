@@ -9,7 +9,6 @@ use crate::configuration::{Configuration, Limit};
 use crate::wire::slots::hashtag;
 use crate::workload::mix::{Cycle, MAXIMUM_CYCLE};
 use crate::workload::operations::{OperationKind, OperationSpec};
-use crate::workload::replay::options::ReplayArgumentError;
 
 /// Fewest EXISTS in a batch of `--verify-keys`.
 const VERIFY_PIPELINE: usize = 100;
@@ -73,12 +72,6 @@ pub(super) fn check_mix(configuration: &Configuration) -> Result<(), ArgumentErr
             && hashtag(configuration.keys.prefix.as_bytes()).is_none()
         {
             return Err(ArgumentError::SeveralSlots { operation: operation.to_string() });
-        }
-        if let OperationKind::AddJob(plan) = &operation.kind
-            && configuration.cluster
-            && !plan.fits_cluster()
-        {
-            return Err(ReplayArgumentError::NoHashtag.into());
         }
         if configuration.replica_reads && !operation.kind.is_read() {
             return Err(ArgumentError::ReplicaWrite { operation: operation.to_string() });

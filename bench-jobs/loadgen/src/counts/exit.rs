@@ -10,8 +10,6 @@ pub const USAGE: u8 = 2;
 pub const ERROR_REPLIES: u8 = 10;
 /// The result could not be written.
 pub const RESULT_NOT_WRITTEN: u8 = 11;
-/// The queues of a BullMQ replay do not hold the jobs that were added.
-pub const QUEUE_LENGTH: u8 = 14;
 /// Keys were only verified, and some of them do not exist.
 pub const KEYS_MISSING: u8 = 13;
 /// Ended by SIGINT; the partial result was written.
@@ -29,7 +27,6 @@ pub fn of_failure(failure: &Failure) -> u8 {
         FailureKind::ConnectionLost => 7,
         FailureKind::ResponseTimeout => 8,
         FailureKind::Protocol => 9,
-        FailureKind::QueueLength => QUEUE_LENGTH,
         FailureKind::Client | FailureKind::Unknown => 12,
     }
 }
@@ -50,7 +47,6 @@ Exit codes:
    11  the result could not be written
    12  the client could not do its work (see the message)
    13  --verify-keys found that some keys do not exist
-   14  the queues of --bullmq-add do not hold the jobs that were added
   130  ended by SIGINT, partial result written
   143  ended by SIGTERM, partial result written
 

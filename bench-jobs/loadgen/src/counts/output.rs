@@ -177,9 +177,6 @@ pub fn summary(report: &Report) -> String {
     if let Some(batches) = &report.batches {
         let _ = writeln!(text, "{}", batch_summary(batches));
     }
-    if let Some(queues) = &report.queues {
-        let _ = writeln!(text, "queues: {} jobs wait, {} expected", queues.found, queues.expected);
-    }
     for error in &report.errors {
         let _ = writeln!(
             text,

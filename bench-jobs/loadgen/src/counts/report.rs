@@ -14,7 +14,6 @@ use std::collections::BTreeMap;
 
 use dragstrip_crds::measured::BatchStatistics;
 use dragstrip_results::histogram::{EncodedHistogram, HistogramError, Latencies};
-use dragstrip_results::result::Presence;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
@@ -66,9 +65,6 @@ pub struct Report {
     /// Times of batches.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub batches: Option<BatchStatistics>,
-    /// Jobs in the queues after a BullMQ replay.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub queues: Option<Presence>,
     /// Commands sent and answered by their lower-case name, over the whole run:
     /// warm-up, error replies and redirections included, greetings not.
     pub commands: BTreeMap<String, u64>,
@@ -160,8 +156,6 @@ pub enum FailureKind {
     ResponseTimeout,
     /// The server sent something that is no valid reply. Exit code 9.
     Protocol,
-    /// The queues do not hold the jobs that were added. Exit code 14.
-    QueueLength,
     /// The client itself could not do its work. Exit code 12.
     Client,
     /// A class that this version does not know, or none.

@@ -54,9 +54,6 @@ pub(crate) enum HandshakeStep {
     NegotiateProtocol,
     AllowReplicaReads,
     ReadSlots,
-    LoadScript,
-    SetUpQueues,
-    CountJobs,
 }
 
 impl HandshakeStep {
@@ -66,9 +63,6 @@ impl HandshakeStep {
             Self::NegotiateProtocol => "agree on RESP3 (HELLO 3)",
             Self::AllowReplicaReads => "allow reads from a replica (READONLY)",
             Self::ReadSlots => "read the slots of the cluster (CLUSTER SLOTS)",
-            Self::LoadScript => "load BullMQ's script (SCRIPT LOAD)",
-            Self::SetUpQueues => "set up the queues (HSET)",
-            Self::CountJobs => "count the jobs (LLEN)",
         }
     }
 }

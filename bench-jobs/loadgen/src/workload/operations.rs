@@ -11,7 +11,6 @@ use std::str::FromStr;
 use thiserror::Error;
 
 use crate::wire::scanner::ReplyKind;
-use crate::workload::replay::plan::ReplayPlan;
 use crate::workload::template::{CommandTemplate, TemplateError};
 
 /// Most keys that one command may name; servers limit the length of a command.
@@ -38,8 +37,6 @@ pub enum OperationKind {
     MsetExpireAt,
     /// Any other command.
     Command(CommandTemplate),
-    /// The EVALSHA by which BullMQ adds a job to a queue.
-    AddJob(Box<ReplayPlan>),
 }
 
 impl OperationKind {
@@ -68,7 +65,6 @@ impl OperationKind {
             Self::Exists => "exists",
             Self::MsetExpireAt => "mset-expireat",
             Self::Command(_) => "command",
-            Self::AddJob(_) => "bullmq-add",
         }
     }
 
@@ -194,7 +190,6 @@ impl OperationSpec {
         match &self.kind {
             OperationKind::MsetExpireAt => "MSET+EXPIREAT".into(),
             OperationKind::Command(template) => template.command().to_uppercase(),
-            OperationKind::AddJob(_) => "ADD".into(),
             kind => kind.word().to_uppercase(),
         }
     }
@@ -204,7 +199,6 @@ impl OperationSpec {
         match &self.kind {
             OperationKind::MsetExpireAt => vec![("mset".into(), 1), ("expireat".into(), self.keys as u64)],
             OperationKind::Command(template) => vec![(template.command().to_lowercase(), 1)],
-            OperationKind::AddJob(_) => vec![("evalsha".into(), 1)],
             kind => vec![(kind.word().into(), 1)],
         }
     }
@@ -231,7 +225,6 @@ impl OperationSpec {
                 ReplyShape { first: Expected::Simple, others: Expected::Integer, replies: keys + 1 }
             }
             OperationKind::Command(_) => one(Expected::Anything),
-            OperationKind::AddJob(_) => one(Expected::Text),
         }
     }
 }
@@ -341,8 +334,6 @@ pub(crate) enum Expected {
     /// A value is a hit, nil a miss.
     Value,
     Integer,
-    /// A string, such as the number of a job.
-    Text,
     /// An integer that says how many of so many keys were there.
     CountOfKeys(u64),
     /// An array with a value or nil for each of so many keys.
@@ -367,7 +358,6 @@ impl Expected {
         match (self, kind) {
             (Self::Simple, ReplyKind::Simple)
             | (Self::Integer, ReplyKind::Integer(_))
-            | (Self::Text, ReplyKind::Bulk)
             | (Self::Anything, _) => Some(Found::default()),
             (Self::Value, ReplyKind::Bulk) => Some(Found { hits: 1, misses: 0 }),
             (Self::Value, ReplyKind::Null) => Some(Found { hits: 0, misses: 1 }),

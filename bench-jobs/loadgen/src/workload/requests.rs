@@ -19,7 +19,6 @@ use crate::workload::decimal::{self, Decimal, MAXIMUM_DIGITS};
 use crate::workload::keys::{KeyError, KeyPicker, Share};
 use crate::workload::mix::{Cycle, OperationIndex, OperationWalk};
 use crate::workload::operations::{OperationKind, OperationSpec, ReplyShape};
-use crate::workload::replay::requests::{JobRequests, ReplayEncodeError};
 use crate::workload::streams::{Purpose, stream};
 use crate::workload::template::{Piece, Word};
 use crate::workload::values::{self, Sizes, ValueSource};
@@ -36,9 +35,6 @@ pub enum RequestError {
     /// The keys cannot be drawn.
     #[error("keys: {0}")]
     BuildKeys(#[from] KeyError),
-    /// The jobs of a replay cannot be encoded.
-    #[error(transparent)]
-    EncodeJobs(#[from] ReplayEncodeError),
     /// The sizes of values or the expiry have an empty range.
     #[error("the range of {what} is empty")]
     EmptyRange {
@@ -64,8 +60,6 @@ enum Part {
     Expiry(Uniform<u64>),
     /// The Unix time in so many seconds.
     ExpireAt(Uniform<u64>),
-    /// A whole call that adds a job to a queue.
-    Job(JobRequests),
     /// A word with placeholders inside.
     Word {
         pieces: Word,
@@ -223,7 +217,6 @@ impl RequestBuilder<'_> {
             OperationKind::Mset => self.mset(operation)?,
             OperationKind::MsetExpireAt => self.mset_expire_at(operation)?,
             OperationKind::Command(template) => self.command(template.words(), operation)?,
-            OperationKind::AddJob(plan) => vec![Part::Job(JobRequests::new(plan)?)],
         };
         let parts = merged(parts);
         Ok(Request { keyed: KeyedRequest::of(&parts), parts, replies: operation.replies() })
@@ -462,7 +455,6 @@ impl Part {
                 let ttl = seconds.sample(&mut keys.random);
                 write_number(&mut outgoing.bytes, unix_seconds().saturating_add(ttl));
             }
-            Self::Job(jobs) => keys.slot = jobs.write(&mut outgoing.bytes, &mut keys.random),
             Self::Word { pieces, prefix, value } => write_word(outgoing, keys, pieces, prefix, value),
         }
     }

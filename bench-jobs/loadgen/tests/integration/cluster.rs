@@ -265,23 +265,6 @@ fn replicas_take_the_reads() {
 }
 
 #[test]
-fn bullmq_jobs_go_to_the_shards_of_their_queues() {
-    let cluster = Cluster::start(0);
-    let options =
-        "--cluster --bullmq-add --bullmq-queues 2 --threads 2 --connections-per-thread 2 --requests 50";
-    let ended = run(cluster.port(), options);
-    assert_eq!(ended.code, 0, "{ended:?}");
-    let report = ended.report();
-    // The queues' slots, 10766 and 14895, are those of two of the three nodes.
-    let mut jobs: Vec<u64> = report.shards.iter().map(|shard| shard.operations).collect();
-    jobs.sort_unstable();
-    assert!(jobs[0] == 0 && jobs[1] > 50 && jobs[1] + jobs[2] == 200, "{:?}", report.shards);
-    assert_eq!(report.queues.unwrap().found, 200);
-    assert!(report.shards.iter().all(|shard| shard.moved + shard.errors == 0), "{:?}", report.shards);
-    assert_eq!(cluster.answered(&report.commands), report.commands);
-}
-
-#[test]
 fn an_open_loop_reaches_every_shard() {
     let cluster = Cluster::start(0);
     let options = "--cluster --connections-per-thread 2 --rate 600 --duration 1s --key-maximum 99";

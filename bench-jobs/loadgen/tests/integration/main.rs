@@ -4,11 +4,6 @@
 
 #[cfg(test)]
 mod accounting;
-// Cargo runs no tests of a build script: these are in its own file.
-#[cfg(test)]
-#[path = "../../build.rs"]
-#[expect(dead_code, reason = "its main is for Cargo")]
-mod build;
 #[cfg(test)]
 mod cluster;
 #[cfg(test)]
@@ -17,8 +12,6 @@ mod failures;
 mod operations;
 #[cfg(test)]
 mod pacing;
-#[cfg(test)]
-mod replay;
 #[cfg(test)]
 mod support;
 #[cfg(test)]

@@ -5,12 +5,12 @@
 //! space, so that together they still visit every key once per pass.
 
 use super::REPORT_NAME;
-use crate::tool::{self, LaunchContext};
+use crate::tools::adapter::{self, LaunchContext};
 use dragstrip_crds::{
     units::{Decimal, Period},
     workload::{
-        ArrivalSchedule, BatchOperation, BatchSpec, BullmqReplaySpec, Client, ConnectionKind, KeyPattern,
-        LibrarySpec, LoadgenOperation, LoadgenSpec, OperationName,
+        ArrivalSchedule, BatchOperation, BatchSpec, Client, ConnectionKind, KeyPattern, LibrarySpec,
+        LoadgenOperation, LoadgenSpec, OperationName,
     },
 };
 use dragstrip_results::protocol::JobSpec;
@@ -132,14 +132,11 @@ pub(crate) fn output(line: &mut Line, directory: &Path) {
 fn raw_options(line: &mut Line, spec: &LoadgenSpec) {
     line.option("connections-per-thread", spec.connections_per_thread);
     line.option("pipeline", spec.pipeline);
-    match &spec.bullmq_add {
-        Some(replay) => bullmq_add(line, replay),
-        None if spec.operations.is_empty() => line.option("ratio", &spec.ratio),
-        None => {
-            for operation in &spec.operations {
-                line.option("operation", operation_words(operation));
-            }
-        }
+    if spec.operations.is_empty() {
+        line.option("ratio", &spec.ratio);
+    }
+    for operation in &spec.operations {
+        line.option("operation", operation_words(operation));
     }
     if let Some(rate) = &spec.rate {
         line.option("rate", rate.operations_per_second);
@@ -151,14 +148,6 @@ fn raw_options(line: &mut Line, spec: &LoadgenSpec) {
             },
         );
     }
-}
-
-fn bullmq_add(line: &mut Line, replay: &BullmqReplaySpec) {
-    line.flag("bullmq-add", true);
-    line.option("bullmq-queues", replay.queues);
-    line.option("bullmq-prefix", &replay.prefix);
-    line.option("bullmq-queue-name", &replay.queue_name);
-    line.option("bullmq-payload-bytes", replay.payload_bytes);
 }
 
 /// An operation in the generator's own words.
@@ -296,7 +285,7 @@ fn bounds(line: &mut Line, spec: &LoadgenSpec, job: &JobSpec) {
     if let Some(requests) = spec.library.as_ref().and_then(|library| library.total_requests) {
         line.option("total-requests", requests);
     }
-    let warmup = tool::warmup(job);
+    let warmup = adapter::warmup(job);
     if !warmup.is_zero() {
         line.option("warmup", format!("{}ms", warmup.as_millis().max(1)));
     }

@@ -1,14 +1,14 @@
 //! Tests of the load generator's adapter.
 
 use super::{arguments::share, *};
-use crate::fixtures::{context, ended};
+use crate::tests::fixtures::{context, ended};
 use clap::Parser as _;
 use dragstrip_loadgen::{
     cli::Arguments,
     configuration::Configuration,
     counts::report::{ErrorReport, FailureKind, SecondOperation, SecondReport, Totals},
 };
-use dragstrip_results::{histogram, result::Presence};
+use dragstrip_results::histogram;
 use proptest::prelude::*;
 use std::path::Path;
 
@@ -17,7 +17,7 @@ fn spec(options: &str) -> LoadgenSpec {
 }
 
 fn job(clients: u32) -> JobSpec {
-    crate::fixtures::job(clients, r#"{"loadgen": {"duration": "5s"}}"#)
+    crate::tests::fixtures::job(clients, r#"{"loadgen": {"duration": "5s"}}"#)
 }
 
 /// A report of 3 GETs and 2 SETs, as the generator writes it.
@@ -89,7 +89,6 @@ fn our_own_programs_understand_every_command_line() {
             {"operation": "Set", "expiry": "1m", "absoluteExpiry": true, "dataSize": 64}, {"operation": "Incr"},
             {"operation": "Mget", "keys": 2, "missing": true, "weight": 3}, {"operation": "Del"}, {"operation": "Exists"},
             {"operation": "Mset", "keys": 2}, {"operation": "Get"}, {"command": "ZADD __key__ 1 'a b'", "weight": 2}]}"#,
-        r#"{"duration": "5s", "bullmqAdd": {"queues": 8, "payloadBytes": 10}}"#,
         r#"{"client": "Fred", "library": {"tasks": 5, "poolSize": 2, "totalRequests": 500, "assertExpected": true},
             "operations": [{"operation": "Incr"}]}"#,
         r#"{"duration": "5s", "client": "RedisRs", "ratio": "0:1", "library": {"connectionKind": "ConnectionManager"}}"#,
@@ -173,7 +172,7 @@ fn a_client_library_has_tasks_instead_of_connections() {
 }
 
 #[test]
-fn batches_and_replays_have_options_of_their_own() {
+fn batches_have_options_of_their_own() {
     let batch = line(
         r#"{"duration": "5s", "client": "Fred", "library": {}, "batch": {"items": 1000, "batchSize": 100,
             "parallelism": 4, "operation": "SetExpire", "expiry": "5m"}}"#,
@@ -181,9 +180,6 @@ fn batches_and_replays_have_options_of_their_own() {
     let expected = "--library-operation set-expire --batch-items 1000 --batch-size 100 --parallelism 4 \
                     --batch-key-size 80 --batch-ttl 300s";
     assert!(batch.contains(expected) && !batch.contains("--connection-kind"), "{batch}");
-    let replay = line(r#"{"duration": "5s", "bullmqAdd": {"queues": 8}}"#);
-    let expected = "--bullmq-add --bullmq-queues 8 --bullmq-prefix b --bullmq-queue-name {queue%d}";
-    assert!(replay.contains(expected) && !replay.contains("--ratio"), "{replay}");
 }
 
 #[test]
@@ -206,7 +202,7 @@ fn a_library_that_cannot_do_what_is_declared_is_refused_with_the_remedy() {
 
 #[test]
 fn the_target_says_how_to_get_in() {
-    use crate::tls_files::{CertificateFiles, TlsFiles};
+    use crate::server::tls_files::{CertificateFiles, TlsFiles};
     let mut job = job(1);
     job.target.username = Some("bench".into());
     job.target.cluster = true;
@@ -417,14 +413,14 @@ fn counts_must_match_latencies_and_exits_must_be_good() {
 }
 
 #[test]
-fn a_report_without_schedules_batches_and_queues_reads_as_nothing() {
+fn a_report_without_schedules_and_batches_reads_as_nothing() {
     let report = Report::from_json(r#"{"tool": "x", "totals": {}}"#).unwrap();
     assert_eq!((report.schedule, report.warmup, report.batches), (None, None, None));
-    assert_eq!((report.verified, report.queues, report.commands.len()), (None, None, 0));
+    assert_eq!((report.verified, report.commands.len()), (None, 0));
 }
 
 #[test]
-fn schedules_batches_and_queues_are_read() {
+fn schedules_and_batches_are_read() {
     let report = Report::from_json(
         r#"{"commands": {"mset": 3}, "warmup": {"seconds": 1.5, "operations": {"GET": 9}},
             "schedule": {"kind": "poisson", "operationsPerSecond": 100, "scheduled": 5, "sent": 5,
@@ -433,7 +429,7 @@ fn schedules_batches_and_queues_are_read() {
                         "secondsPerBatch": {"low": 1, "mid": 2, "high": 3},
                         "elementsPerSecond": {"low": 1, "mid": 2, "high": 3},
                         "mebibytesPerSecond": {"low": 1, "mid": 2, "high": 3}},
-            "verified": {"expected": 10, "present": 9}, "queues": {"expected": 4, "found": 4}}"#,
+            "verified": {"expected": 10, "present": 9}}"#,
     )
     .unwrap();
     assert_eq!((report.commands["mset"], report.warmup.unwrap().operations["GET"]), (3, 9));
@@ -449,5 +445,4 @@ fn schedules_batches_and_queues_are_read() {
     assert!((batches.iterations, batches.seconds_per_batch.high > 2.9) == (7, true), "{batches:?}");
     let verified = report.verified.unwrap();
     assert_eq!((verified.expected, verified.present), (10, 9));
-    assert_eq!(report.queues.unwrap(), Presence { expected: 4, found: 4 });
 }

@@ -44,9 +44,6 @@ impl LoadgenSpec {
         if self.library.is_some() {
             return None;
         }
-        if self.bullmq_add.is_some() {
-            return Some("loadgen.bullmqAdd".to_owned());
-        }
         if self.operations.is_empty() {
             let sets = self.ratio.split_once(':').is_some_and(|(sets, _)| !nothing(sets));
             return sets.then(|| format!("the SETs of loadgen.ratio {}", self.ratio));
@@ -60,13 +57,6 @@ impl LoadgenSpec {
     }
 
     fn cluster_problem(&self) -> Option<String> {
-        if let Some(replay) = self.bullmq_add.as_ref().filter(|replay| !has_hashtag(&replay.queue_name)) {
-            return Some(format!(
-                "loadgen.bullmqAdd.queueName {} puts the keys of a queue in different slots of the cluster: \
-                 write braces around it, such as {{{}}}",
-                replay.queue_name, replay.queue_name
-            ));
-        }
         let one_slot = self.key_prefix.as_deref().is_some_and(has_hashtag);
         let several = self.operations.iter().position(|operation| keys_of(operation) > 1);
         several.filter(|_| !one_slot).map(|place| {
@@ -199,10 +189,8 @@ mod tests {
                 true,
                 "loadgen.operations[0], HGET __key__ f",
             ),
-            (json!({"replicaReads": true, "bullmqAdd": {"queueName": "{q%d}"}}), true, "loadgen.bullmqAdd"),
             (json!({"operations": several}), true, "operations[0] has several keys"),
             (json!({"operations": [{"command": "COPY __key__ __key__"}]}), true, "has several keys"),
-            (json!({"bullmqAdd": {"queueName": "q%d"}}), true, "such as {q%d}"),
         ] {
             let found = problem(&options, cluster);
             assert!(found.contains(reason), "{options} is refused with {found:?}, not for {reason:?}");
@@ -222,7 +210,6 @@ mod tests {
             (json!({"operations": [{"operation": "Mset", "keys": 10}]}), false),
             (json!({"operations": [{"operation": "Mset", "keys": 10}], "keyPrefix": "{tag}:"}), true),
             (json!({"operations": [{"operation": "Get", "keys": 1}]}), true),
-            (json!({"bullmqAdd": {}, "replicaReads": false}), true),
             (json!({"replicaReads": true, "ratio": "0:1"}), true),
             (json!({"replicaReads": true, "operations": [{"operation": "Exists"}]}), true),
         ] {

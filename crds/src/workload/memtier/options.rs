@@ -25,7 +25,7 @@ const OUTPUT: Setter = Instead("the runner reads memtier's result file");
 const REPETITIONS: Setter = Instead("use spec.repetitions: memtier's averages over runs are wrong");
 const RECONNECTS: Setter =
     Instead("a run that loses connections is no measurement: memtier starts over and says so nowhere");
-const IMPORT: Setter = Instead("imported data is not supported: use commands, or loadgen's replay");
+const IMPORT: Setter = Instead("imported data is not supported: use commands");
 const NO_LOAD: Setter = Instead("it makes memtier end without a load");
 
 /// Every option of memtier 1.4.0 to 2.3.0 by its long name.

@@ -17,9 +17,7 @@ fn unknown(what: &str, given: &str, known: &[&str]) -> String {
 /// The operations that `phase` will have, where its declaration tells all of them.
 fn operations(phase: &PhaseSpec) -> Option<Vec<&'static str>> {
     let memtier = phase.memtier.as_ref().filter(|it| it.commands.is_empty() && it.extra_args.is_empty());
-    let loadgen = phase.loadgen.as_ref();
-    let loadgen =
-        loadgen.filter(|it| it.operations.is_empty() && it.bullmq_add.is_none() && it.batch.is_none());
+    let loadgen = phase.loadgen.as_ref().filter(|it| it.operations.is_empty() && it.batch.is_none());
     let ratio = memtier.map(|it| &it.ratio).or(loadgen.map(|it| &it.ratio))?;
     let (sets, gets) = ratio.split_once(':')?;
     let sent = [(sets, "SET"), (gets, "GET")].into_iter().filter(|(share, _)| *share != "0");

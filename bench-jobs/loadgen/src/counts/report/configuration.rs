@@ -1,6 +1,5 @@
 //! What was asked for, as the report repeats it.
 
-use crate::workload::replay::plan::ReplayEcho;
 use serde::{Deserialize, Serialize};
 
 /// How requests share the connection.
@@ -112,9 +111,6 @@ pub struct ConfigurationEcho {
     /// What was asked of a client library.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub library: Option<LibraryEcho>,
-    /// What was asked of a BullMQ replay.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub replay: Option<ReplayEcho>,
 }
 
 /// What was asked of a client library.
