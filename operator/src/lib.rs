@@ -15,5 +15,4 @@ pub mod metrics;
 mod pod_settings;
 pub mod process;
 pub mod run;
-pub mod sinks;
 pub mod suite;

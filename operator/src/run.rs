@@ -152,9 +152,6 @@ async fn pass(run: &BenchmarkRun, ctx: &Context) -> Result<(Outcome, Action), Er
         if let (Step::Finish(Ending::Succeeded), Some(results)) = (&step, &figures) {
             status.noise = noise::settle(ctx, &validated, results, &status.phases, now).await; // client
         }
-        if ctx.sinks.grafana.is_some() {
-            status::announce(&mut status); // pure
-        }
         // The end is told when nothing is left to do: nobody looks at the run after it.
         if matches!(step, Step::Finish(_)) {
             apply::clear_up(ctx, run).await?; // client

@@ -43,8 +43,6 @@ pub struct Snapshot {
     pub target_gone: Option<String>,
     /// Where servers and clients are, while that is being settled.
     pub placed: Vec<Placed>,
-    /// Nodes of which the metadata service is still to tell where they are.
-    pub asked_of: Vec<String>,
 }
 
 /// The state of an attempt whose result is stored with this `failure`, if any.
@@ -128,7 +126,6 @@ pub fn observe(
         setback: old.setback.clone(),
         settling: settling(run, snapshot),
         server_changed: server_changed(run, snapshot),
-        asked_of: snapshot.asked_of.clone(),
         misplaced: broken(&snapshot.placed, &run.spec.requirements),
         target_gone: snapshot.target_gone.clone(),
         spec_changed: spec_changed(run, snapshot),

@@ -22,8 +22,8 @@ use dragstrip_crds::{
     conditions::types::{COMPLETE, PASSED},
     observed::ServerTruth,
     run::{
-        FailureStatus, GrafanaStatus, NodeStatus, PhaseStatus, Progress, RetryStatus, RunPhase,
-        SetbackStatus, StartedStatus, TargetStatus, Verdict, VerdictReason,
+        FailureStatus, NodeStatus, PhaseStatus, Progress, RetryStatus, RunPhase, SetbackStatus,
+        StartedStatus, TargetStatus, Verdict, VerdictReason,
     },
     thresholds::ThresholdStatus,
 };
@@ -368,16 +368,7 @@ pub fn of_step(
         nodes: figures.nodes,
         retries: retries(run, &snapshot.stored),
         failure,
-        // What Grafana was told is the annotator's.
-        grafana: old.grafana.clone(),
         conditions: conditions::upsert(&old.conditions, &findings, run.generation, now),
-    }
-}
-
-/// Has Grafana told of a run whose load has begun.
-pub fn announce(status: &mut BenchmarkRunStatus) {
-    if status.started_at.is_some() {
-        status.grafana.get_or_insert(GrafanaStatus { annotation_id: None, pending: true });
     }
 }
 

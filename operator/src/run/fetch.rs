@@ -8,10 +8,7 @@ use super::{
     turn,
     view::was_started,
 };
-use crate::{
-    cluster::{metadata, pods},
-    context::Context,
-};
+use crate::{cluster::pods, context::Context};
 use dragstrip_core::{
     labels,
     lease::is_held_by,
@@ -47,9 +44,6 @@ pub enum Error {
     /// A stored result could not be read.
     #[error("failed to read ConfigMap {1}, which holds a result")]
     Read(#[source] kube::Error, String),
-    /// The metadata service could not be asked.
-    #[error("failed to have the metadata service asked of the run's nodes")]
-    Metadata(#[source] kube::Error),
     /// The target could not be read.
     #[error("failed to read the run's target")]
     Target(#[source] kube::Error),
@@ -355,15 +349,6 @@ fn target_gone(ctx: &Context, run: &ValidatedRun) -> Option<String> {
     there.is_none().then(|| format!("Datastore {name} was deleted while the run was under way"))
 }
 
-/// Has the metadata service asked of `client_nodes` and of the servers' nodes, where the operator is
-/// to; those that have not answered yet.
-async fn asked_of(ctx: &Context, run: &ValidatedRun, client_nodes: &[String]) -> Result<Vec<String>, Error> {
-    let Some(address) = &ctx.settings.metadata_service else { return Ok(Vec::new()) };
-    let servers = machines::server_nodes(ctx, run);
-    let nodes = servers.iter().chain(client_nodes).collect();
-    metadata::ask(ctx, address, nodes).await.map_err(Error::Metadata)
-}
-
 /// The target and the turn, and once the turn is the run's what its server says.
 async fn target_and_turn(
     ctx: &Context,
@@ -388,7 +373,6 @@ async fn target_and_turn(
         fetched.snapshot.target =
             target::question(ctx, run, (**found).clone()).await.map_err(Error::Target)?;
         if let TargetState::Ready(target) = &fetched.snapshot.target {
-            fetched.snapshot.asked_of = asked_of(ctx, run, &looked.client_nodes).await?;
             fetched.snapshot.placed = machines::placed(ctx, run, &looked.client_nodes, Some(target));
         }
     }
@@ -425,7 +409,6 @@ pub async fn fetch(
         Some(_) => {
             let bound: Vec<String> = fetched.pods_of(&current.name).filter_map(target::node_of).collect();
             if bound.len() >= usize::try_from(current.pods).unwrap_or(usize::MAX) {
-                fetched.snapshot.asked_of = asked_of(ctx, run, &bound).await?;
                 fetched.snapshot.placed = machines::placed(ctx, run, &bound, None);
             }
             let namespace = Some(&run.holder.namespace);
