@@ -4,7 +4,7 @@ use crate::kubectl;
 use crate::operator;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
-use std::{path::Path, process::Stdio};
+use std::process::Stdio;
 use tokio::process::Command;
 
 const RELEASE: &str = "dragstrip";
@@ -55,28 +55,6 @@ pub async fn upgrade(chart: &str, settings: &[&str]) -> Result<()> {
         upgrade.extend(["--set", setting]);
     }
     helm(&upgrade).await.map(|_| ())
-}
-
-/// Unpacks the chart as it was at `tag` below `directory`, and says where; `None` where
-/// the sources have no such tag.
-pub fn chart_at(tag: &str, directory: &Path) -> Result<Option<String>> {
-    let git = |arguments: &[&str]| {
-        let mut git = std::process::Command::new("git");
-        git.args(["-C", concat!(env!("CARGO_MANIFEST_DIR"), "/..")]).args(arguments);
-        git.output().context("git is not on PATH")
-    };
-    if !git(&["rev-parse", "--verify", "--quiet", &format!("{tag}^{{commit}}")])?.status.success() {
-        return Ok(None);
-    }
-    let archive = directory.join("chart.tar");
-    let path = archive.display().to_string();
-    let packed = git(&["archive", "--output", &path, tag, "charts/dragstrip"])?;
-    let unpacked =
-        std::process::Command::new("tar").arg("-xf").arg(&archive).current_dir(directory).status()?;
-    if !packed.status.success() || !unpacked.success() {
-        bail!("the chart of {tag} cannot be unpacked: {}", String::from_utf8_lossy(&packed.stderr));
-    }
-    Ok(Some(directory.join("charts/dragstrip").display().to_string()))
 }
 
 /// Runs the release's tests, as `helm test` does; what they print.
