@@ -47,10 +47,9 @@ async fn revision() -> Result<String> {
     Ok(status["version"].as_u64().context("the release has no version")?.to_string())
 }
 
-/// Upgrades the operator to `chart` with `settings` (`--set` of helm).
-pub async fn upgrade(chart: &str, settings: &[&str]) -> Result<()> {
+async fn upgrade(settings: &[&str]) -> Result<()> {
     let mut upgrade =
-        vec!["upgrade", RELEASE, chart, "--reset-then-reuse-values", "--wait", "--timeout", "120s"];
+        vec!["upgrade", RELEASE, CHART, "--reset-then-reuse-values", "--wait", "--timeout", "120s"];
     for setting in settings {
         upgrade.extend(["--set", setting]);
     }
@@ -79,20 +78,11 @@ pub async fn checked(namespace: &str, values: &[&str]) -> Result<String> {
     kubectl::must(&apply, &manifests).await
 }
 
-/// Upgrades the operator with `settings` (`--set` of helm), runs `test`, and takes
-/// the upgrade back, however the test ends.
+/// Upgrades the operator with `settings` (`--set` of helm), runs `test`, and rolls the
+/// upgrade back however the test ends.
 pub async fn upgraded<T>(settings: &[&str], test: impl Future<Output = Result<T>>) -> Result<T> {
-    upgraded_to(CHART, settings, test).await
-}
-
-/// The same with another chart.
-pub async fn upgraded_to<T>(
-    chart: &str,
-    settings: &[&str],
-    test: impl Future<Output = Result<T>>,
-) -> Result<T> {
     let before = revision().await?;
-    let outcome = match upgrade(chart, settings).await {
+    let outcome = match upgrade(settings).await {
         Ok(()) => test.await,
         Err(error) => Err(error),
     };
