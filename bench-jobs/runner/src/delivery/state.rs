@@ -156,8 +156,8 @@ impl Shared {
         accepted
     }
 
-    /// Returns when there is an order.
-    pub async fn order(&self) -> Received {
+    /// Returns when there is a start command.
+    pub async fn start_command(&self) -> Received {
         let mut receiver = self.snapshot.subscribe();
         loop {
             if let Some(received) = receiver.borrow_and_update().received {
