@@ -33,11 +33,11 @@ use axum::{
 };
 use dragstrip_results::{
     observed::Observation,
-    orders::{KeyError, ORDER_KEY_VARIABLE, OrderKey},
     protocol::{
-        CLOCK_PATH, MEMORY_PATH, OBSERVED_PATH, READY_PATH, TOPOLOGY_PATH, TopologyOrder, USAGE_PATH,
-        UsageOrder, UsageWindow,
+        CLOCK_PATH, MEMORY_PATH, OBSERVED_PATH, READY_PATH, TOPOLOGY_PATH, TopologyCommand, USAGE_PATH,
+        UsageCommand, UsageWindow,
     },
+    signing::{KeyError, VERIFYING_KEY_VARIABLE, VerifyingKey},
 };
 use finder::Servers;
 use neighbours::{Neighbour, Neighbours};
@@ -65,7 +65,7 @@ pub struct Options {
     /// The token of everything under `/v1`.
     pub token: Option<String>,
     /// The key that must have signed commands, in base64.
-    pub order_key: Option<String>,
+    pub verifying_key: Option<String>,
     pub accounting: Accounting,
     pub speaks_resp: bool,
 }
@@ -79,8 +79,8 @@ pub enum ObserveError {
     Encryption(#[source] EncryptionError),
     #[error("the environment variable {0} is not set: the operator sets it in every observer")]
     Missing(&'static str),
-    #[error("cannot use {ORDER_KEY_VARIABLE}")]
-    OrderKey(#[source] KeyError),
+    #[error("cannot use {VERIFYING_KEY_VARIABLE}")]
+    VerifyingKey(#[source] KeyError),
     #[error("--servers {servers}: there are fewer ports from {first} on")]
     Ports { first: u16, servers: u16 },
     #[error("cannot listen on {address}")]
@@ -107,8 +107,8 @@ pub async fn observe(options: Options) -> Result<(), ObserveError> {
 
 fn router(options: Options) -> Result<Router, ObserveError> {
     let token = options.token.clone().ok_or(ObserveError::Missing(TOKEN_VARIABLE))?;
-    let key = options.order_key.clone().ok_or(ObserveError::Missing(ORDER_KEY_VARIABLE))?;
-    let guard = Guard { token, key: OrderKey::try_from(key).map_err(ObserveError::OrderKey)? };
+    let key = options.verifying_key.clone().ok_or(ObserveError::Missing(VERIFYING_KEY_VARIABLE))?;
+    let guard = Guard { token, key: VerifyingKey::try_from(key).map_err(ObserveError::VerifyingKey)? };
     let open = Router::new().route(READY_PATH, get(ready)).route("/metrics", get(metrics));
     let queries = Router::new()
         .route(OBSERVED_PATH, get(observed))
@@ -183,7 +183,7 @@ async fn memory(State(observer): State<Arc<Observer>>) -> Response {
     Json(memory::memory(&observer.neighbours, &observer.servers).await).into_response()
 }
 
-async fn join(State(observer): State<Arc<Observer>>, Json(command): Json<TopologyOrder>) -> Response {
+async fn join(State(observer): State<Arc<Observer>>, Json(command): Json<TopologyCommand>) -> Response {
     let _turn = observer.joining.lock().await;
     let mut state = joining::join(&command, &observer.neighbours.access).await;
     for change in &state.changes {
@@ -193,7 +193,7 @@ async fn join(State(observer): State<Arc<Observer>>, Json(command): Json<Topolog
     Json(state).into_response()
 }
 
-async fn sample(State(observer): State<Arc<Observer>>, Json(request): Json<UsageOrder>) -> Response {
+async fn sample(State(observer): State<Arc<Observer>>, Json(request): Json<UsageCommand>) -> Response {
     observer.sampler.begin(request);
     Json(()).into_response()
 }

@@ -11,7 +11,7 @@ mod redis;
 mod signing;
 
 use dragstrip_crds::Engine;
-use dragstrip_results::{memory::MemberMemory, observed::Observation, orders::SigningKey};
+use dragstrip_results::{memory::MemberMemory, observed::Observation, signing::SigningKey};
 use observer::{Observer, TOKEN};
 use redis::{Redis, wait_for};
 

@@ -18,9 +18,9 @@ mod signing;
 use certificates::Certificates;
 use dragstrip_crds::run::{MemoryMoment, SUM};
 use dragstrip_results::{
-    orders::SigningKey,
     protocol::{ClockOffset, RunnerStage},
     result::{FailureStep, Presence},
+    signing::SigningKey,
 };
 use redis::{Redis, free_port, wait_for};
 use runner::{PASSWORD, Pod, TOKEN, alive, job, loadgen, stand_in, start_in};

@@ -13,8 +13,8 @@ use axum::{
     serve::IncomingStream,
 };
 use dragstrip_results::{
-    orders::{Order, OrderKey, Refused, SIGNATURE_HEADER},
     protocol::{ClockReading, TOKEN_HEADER},
+    signing::{AgentRequest, Refused, SIGNATURE_HEADER, VerifyingKey},
 };
 use std::{net::SocketAddr, sync::Arc};
 use tokio::net::TcpListener;
@@ -29,7 +29,7 @@ pub struct Guard {
     /// The agent's token.
     pub token: String,
     /// The operator's key.
-    pub key: OrderKey,
+    pub key: VerifyingKey,
 }
 
 /// The agent's end of a connection: the address that a command must be for. Serve a guarded
@@ -77,7 +77,7 @@ impl Guard {
         self.check_token(request.headers())?;
         let (parts, body) = request.into_parts();
         let body = to_bytes(body, LARGEST_COMMAND).await.map_err(|_| Refusal::TooLarge)?;
-        let command = Order {
+        let command = AgentRequest {
             method: parts.method.as_str(),
             path: parts.uri.path_and_query().map_or("/", |path| path.as_str()),
             token: &self.token,

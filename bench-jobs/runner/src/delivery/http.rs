@@ -18,7 +18,7 @@ use axum::{
     routing::{get, post},
 };
 use dragstrip_results::protocol::{
-    CLOCK_PATH, JobSpec, PROGRESS_PATH, READY_PATH, RunnerStage, START_PATH, StartOrder,
+    CLOCK_PATH, JobSpec, PROGRESS_PATH, READY_PATH, RunnerStage, START_PATH, StartCommand,
 };
 use std::{
     io,
@@ -111,7 +111,7 @@ async fn ready(State(desk): State<Arc<Desk>>) -> Response {
     (status, format!("{}\n", stage_name(stage))).into_response()
 }
 
-async fn start(State(desk): State<Arc<Desk>>, Json(command): Json<StartOrder>) -> Response {
+async fn start(State(desk): State<Arc<Desk>>, Json(command): Json<StartCommand>) -> Response {
     let now = clock::unix_nanos();
     let accepted = desk.shared.offer(command, now);
     let status = if accepted { StatusCode::OK } else { StatusCode::CONFLICT };

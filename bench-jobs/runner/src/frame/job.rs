@@ -2,8 +2,8 @@
 //! Touches the environment.
 
 use dragstrip_results::{
-    orders::OrderKey,
     protocol::{INDEX_VARIABLE, JOB_VARIABLE, JobSpec, PASSWORD_VARIABLE, POD_NAME_VARIABLE},
+    signing::VerifyingKey,
 };
 
 /// Why the job cannot be read.
@@ -24,7 +24,7 @@ pub enum JobError {
 pub struct Assignment {
     pub job: JobSpec,
     /// The key that must have signed the start command.
-    pub key: OrderKey,
+    pub key: VerifyingKey,
     pub password: Option<String>,
     /// The pod's index among the clients, from 0.
     pub client_index: u32,
@@ -49,7 +49,7 @@ pub fn password() -> Option<String> {
 pub fn assignment() -> Result<Assignment, JobError> {
     let text = std::env::var(JOB_VARIABLE).map_err(|_| JobError::Missing(JOB_VARIABLE))?;
     let job: JobSpec = serde_json::from_str(&text).map_err(JobError::Decode)?;
-    let key = job.order_key.clone().ok_or(JobError::Key)?;
+    let key = job.verifying_key.clone().ok_or(JobError::Key)?;
     // A Job that is not indexed has one pod.
     let index = std::env::var(INDEX_VARIABLE).unwrap_or_else(|_| "0".to_owned());
     let client_index = index.parse().map_err(|_| JobError::Index(index))?;

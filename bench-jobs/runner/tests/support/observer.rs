@@ -1,7 +1,7 @@
 //! The real observer program beside a server.
 
 use crate::signing::{operator, public_key, sign};
-use dragstrip_results::orders::SigningKey;
+use dragstrip_results::signing::SigningKey;
 use std::{
     io::{BufRead as _, BufReader},
     process::{Child, Command, Stdio},
@@ -41,7 +41,7 @@ impl Observer {
             .args(more)
             .env("DRAGSTRIP_PASSWORD", password)
             .env("DRAGSTRIP_TOKEN", TOKEN)
-            .env("DRAGSTRIP_ORDER_KEY", public_key())
+            .env("DRAGSTRIP_VERIFYING_KEY", public_key())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();

@@ -5,9 +5,9 @@ use crate::{
     signing::{operator, public_key, sign},
 };
 use dragstrip_results::{
-    orders::{Order, SigningKey},
-    protocol::{ClockReading, RunnerState, START_PATH, StartOrder},
+    protocol::{ClockReading, RunnerState, START_PATH, StartCommand},
     result::{LOG_MARKER, PodResult},
+    signing::{AgentRequest, SigningKey},
 };
 use nix::{
     sys::signal::{Signal, kill},
@@ -32,7 +32,7 @@ const RUNNER: &str = env!("CARGO_BIN_EXE_dragstrip-runner");
 /// A job against a local server.
 pub fn job(port: u16, tool: &Value) -> Value {
     json!({
-        "run": "run", "phase": "phase", "repetition": 1, "clients": 1, "token": TOKEN, "orderKey": public_key(),
+        "run": "run", "phase": "phase", "repetition": 1, "clients": 1, "token": TOKEN, "verifyingKey": public_key(),
         "target": {"host": "127.0.0.1", "port": port, "cluster": false},
         "flush": false, "tool": tool, "watchdogSeconds": 60.0,
     })
@@ -208,7 +208,7 @@ impl Runner {
     }
 
     /// Sends a start command; returns the answer's status and state.
-    pub async fn start(&self, command: StartOrder, token: &str) -> (u16, Option<RunnerState>) {
+    pub async fn start(&self, command: StartCommand, token: &str) -> (u16, Option<RunnerState>) {
         let body = serde_json::to_vec(&command).unwrap();
         let signature = sign(operator(), "POST", START_PATH, token, &self.address, &body);
         let (status, text) = self.start_signed(&command, token, &signature).await;
@@ -216,7 +216,7 @@ impl Runner {
     }
 
     /// Sends a start command with this signature; returns the answer's status and text.
-    pub async fn start_signed(&self, command: &StartOrder, token: &str, signature: &str) -> (u16, String) {
+    pub async fn start_signed(&self, command: &StartCommand, token: &str, signature: &str) -> (u16, String) {
         let request = self.client.post(format!("{}{START_PATH}", self.address)).json(command);
         let request = request.header("x-dragstrip-token", token).header("x-dragstrip-signature", signature);
         let answer = request.send().await.unwrap();
@@ -224,11 +224,11 @@ impl Runner {
     }
 
     /// A signature over a start command, issued at this millisecond of Unix time.
-    pub fn signature(&self, key: &SigningKey, command: &StartOrder, issued_millis: i64) -> String {
+    pub fn signature(&self, key: &SigningKey, command: &StartCommand, issued_millis: i64) -> String {
         let body = serde_json::to_vec(command).unwrap();
         let agent = self.address.strip_prefix("http://").unwrap().parse().unwrap();
-        let order = Order { method: "POST", path: START_PATH, token: TOKEN, agent, body: &body };
-        key.sign(&order, issued_millis)
+        let command = AgentRequest { method: "POST", path: START_PATH, token: TOKEN, agent, body: &body };
+        key.sign(&command, issued_millis)
     }
 
     /// The progress.
@@ -287,10 +287,10 @@ impl Finished {
 }
 
 /// A command to start so long after now.
-pub fn start_in(wait: Duration) -> StartOrder {
+pub fn start_in(wait: Duration) -> StartCommand {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
     let nanos = |time: Duration| i64::try_from(time.as_nanos()).unwrap();
-    StartOrder { start_at_unix_nanos: nanos(now + wait), sent_at_unix_nanos: nanos(now), clock: None }
+    StartCommand { start_at_unix_nanos: nanos(now + wait), sent_at_unix_nanos: nanos(now), clock: None }
 }
 
 /// Whether a process exists, and is not just waiting to be collected.

@@ -1,6 +1,6 @@
 //! The operator's signing key, and signatures with it.
 
-use dragstrip_results::orders::{Order, SigningKey};
+use dragstrip_results::signing::{AgentRequest, SigningKey};
 use std::{sync::LazyLock, time::SystemTime};
 
 static OPERATOR: LazyLock<SigningKey> =
@@ -20,5 +20,5 @@ pub fn public_key() -> String {
 pub fn sign(key: &SigningKey, method: &str, path: &str, token: &str, address: &str, body: &[u8]) -> String {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_millis();
     let agent = address.trim_start_matches("http://").parse().unwrap();
-    key.sign(&Order { method, path, token, agent, body }, i64::try_from(now).unwrap())
+    key.sign(&AgentRequest { method, path, token, agent, body }, i64::try_from(now).unwrap())
 }

@@ -1,7 +1,7 @@
 //! redis-servers on ports that are chosen before, and an observer that joins them.
 
 use crate::signing::{operator, public_key, sign};
-use dragstrip_results::protocol::{TOPOLOGY_PATH, TopologyOrder, TopologyState};
+use dragstrip_results::protocol::{TOPOLOGY_PATH, TopologyCommand, TopologyState};
 use std::{
     fs,
     io::{BufRead as _, BufReader},
@@ -155,7 +155,7 @@ impl Observer {
             .args(["--servers", &servers.to_string()])
             .env("DRAGSTRIP_PASSWORD", password)
             .env("DRAGSTRIP_TOKEN", TOKEN)
-            .env("DRAGSTRIP_ORDER_KEY", public_key())
+            .env("DRAGSTRIP_VERIFYING_KEY", public_key())
             .stdout(Stdio::piped());
         if let Some(Encrypted { name, authority, client }) = encrypted {
             command.args(["--tls-server-name", name]).arg("--tls-authority-directory").arg(authority);
@@ -185,7 +185,7 @@ impl Observer {
     }
 
     /// Sends a command to join; `None` when the observer died over it.
-    pub async fn join(&self, command: &TopologyOrder) -> Option<TopologyState> {
+    pub async fn join(&self, command: &TopologyCommand) -> Option<TopologyState> {
         let body = serde_json::to_vec(command).unwrap();
         let signature = sign(operator(), "POST", TOPOLOGY_PATH, TOKEN, &self.address, &body);
         let request = self.client.post(format!("{}{TOPOLOGY_PATH}", self.address)).json(command);
@@ -196,7 +196,7 @@ impl Observer {
     }
 
     /// Repeats a command until it is carried out, as the operator does; all that was changed over it.
-    pub async fn joined(&self, command: &TopologyOrder) -> (TopologyState, Vec<String>) {
+    pub async fn joined(&self, command: &TopologyCommand) -> (TopologyState, Vec<String>) {
         let mut changes = Vec::new();
         let mut last = String::new();
         let state = wait_for("the servers to be joined", async || {
