@@ -65,10 +65,11 @@ impl Cluster {
 #[test]
 fn libraries_find_all_shards_and_replicas() {
     let cluster = Cluster::form();
-    for (number, client) in ["redis-rs", "fred"].into_iter().enumerate() {
+    for (number, client) in ["RedisRs", "Fred"].into_iter().enumerate() {
         let passes = number as u64 + 1;
         let options = format!(
-            "client={client} server.cluster=true library.tasks=60 library.poolSize=2 library.totalRequests=900 library.assertExpected=true"
+            "client={client} server.cluster=true library.tasks=60 library.poolSize=2 library.totalRequests=900 library.assertExpected=true \
+             operations=[{{\"operation\":\"Incr\"}}]"
         );
         let ended = run(cluster.nodes[0].port, &options);
         assert_eq!(ended.code, 0, "{client}: {ended:?}");
