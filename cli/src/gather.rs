@@ -12,7 +12,7 @@ use dragstrip_report::{
     BaselineInput, Entry, Input, build,
     document::{Cell, Document, VariantHead},
     json,
-    published::{self, Known},
+    published::{self, Scope},
 };
 use dragstrip_results::result::RepetitionResult;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -96,13 +96,13 @@ async fn published_of(cluster: &Cluster, name: &str, key: &str) -> Result<String
 }
 
 /// What a published table may speak of, beside `input`.
-fn known(input: &Input) -> Known {
+fn scope(input: &Input) -> Scope {
     let phases =
         input.entries.iter().flat_map(|entry| &entry.run.spec.phases).map(|phase| phase.name.clone());
     let variants = input.variants.iter().map(|variant| variant.name.clone());
     // Runs side by side are called by their own names.
     let alone = input.entries.iter().map(|entry| entry.cell.variant.clone());
-    Known {
+    Scope {
         variants: variants.chain(alone).collect::<std::collections::BTreeSet<_>>().into_iter().collect(),
         axes: input.axes.clone(),
         phases: phases.collect::<std::collections::BTreeSet<_>>().into_iter().collect(),
@@ -112,7 +112,7 @@ fn known(input: &Input) -> Known {
 /// A published table as the baseline of `input`.
 pub fn published(input: &Input, name: &str, text: &str) -> Result<BaselineInput, Error> {
     let table =
-        published::parse(text, &known(input)).map_err(|error| Error::Published(error, name.to_owned()))?;
+        published::parse(text, &scope(input)).map_err(|error| Error::Published(error, name.to_owned()))?;
     Ok(BaselineInput::Published { name: name.to_owned(), table })
 }
 

@@ -6,10 +6,12 @@
 pub(crate) mod arguments;
 
 use crate::{
-    install::{CLIENTS_NAME, LOADGEN_NAME},
-    own_tools::{explained, progress, progress_detail, unread},
-    threads::busiest,
-    tool::{Adapter, Ended, Launch, LaunchContext, Measured, Progress, Rejected, StopSignal},
+    frame::install::{CLIENTS_NAME, LOADGEN_NAME},
+    measuring::threads::busiest,
+    tools::{
+        adapter::{Adapter, Ended, Launch, LaunchContext, Measured, Progress, Rejected, StopSignal},
+        ours::{explained, progress, progress_detail, unread},
+    },
 };
 use dragstrip_crds::{measured::ScheduleRecord, units::thousands, workload::LoadgenSpec};
 use dragstrip_loadgen::counts::report::{

@@ -1,6 +1,6 @@
 //! `observe`: the sidecar beside a server, or beside several in one pod. Idle
 //! until asked; then it asks each server over one connection that it keeps, where it
-//! speaks RESP, and reads its cgroup. On order it joins servers to a cluster or to a primary.
+//! speaks RESP, and reads its cgroup. On command it joins servers to a cluster or to a primary.
 //! Touches the network, /proc and the cgroup file system.
 
 mod finder;
@@ -11,17 +11,23 @@ mod samples;
 mod scrape;
 
 use crate::{
-    access::Access,
-    cgroup,
-    encryption::{Encryption, EncryptionError},
-    guard::{Guard, Own, orders, questions},
-    host, http,
-    output::Redactor,
-    own_process::{self, Accounting},
-    server::{ANSWER_TIMEOUT, Server, ServerError},
-    stop::Stop,
-    tls_files::TlsFiles,
-    topology,
+    delivery::{
+        agent::{Guard, Own, commands, questions},
+        http,
+    },
+    frame::stop::Stop,
+    measuring::{
+        cgroup, host,
+        processes::{self, Accounting},
+    },
+    server::{
+        access::Access,
+        connection::{ANSWER_TIMEOUT, Server, ServerError},
+        encryption::{Encryption, EncryptionError},
+        joining,
+        tls_files::TlsFiles,
+    },
+    tools::output::Redactor,
 };
 use axum::{
     Json, Router,
@@ -35,11 +41,11 @@ use dragstrip_crds::observed::ServerTruth;
 use dragstrip_results::{
     memory::MemberMemory,
     observed::Observation,
-    orders::{KeyError, ORDER_KEY_VARIABLE, OrderKey},
     protocol::{
-        CLOCK_PATH, MEMORY_PATH, OBSERVED_PATH, READY_PATH, TOPOLOGY_PATH, TopologyOrder, TopologyState,
-        USAGE_PATH, UsageOrder, UsageWindow,
+        CLOCK_PATH, MEMORY_PATH, OBSERVED_PATH, READY_PATH, TOPOLOGY_PATH, TopologyCommand, TopologyState,
+        USAGE_PATH, UsageCommand, UsageWindow,
     },
+    signing::{KeyError, VERIFYING_KEY_VARIABLE, VerifyingKey},
 };
 use probes::Servers;
 use sampler::Sampler;
@@ -73,8 +79,8 @@ pub struct Options {
     pub tls: Option<TlsFiles>,
     /// What everything under `/v1` asks for; without it nobody gets an answer there.
     pub token: Option<String>,
-    /// The key that must have signed orders, in base64; the token is enough without one.
-    pub order_key: Option<String>,
+    /// The key that must have signed commands, in base64; the token is enough without one.
+    pub verifying_key: Option<String>,
     /// Whose account of CPU and memory is the servers'.
     pub accounting: Accounting,
     /// Whether the servers can be asked.
@@ -84,32 +90,16 @@ pub struct Options {
 /// Why the observer ended.
 #[derive(Debug, thiserror::Error)]
 pub enum ObserveError {
-    /// Signals cannot be listened for.
     #[error("cannot listen for signals")]
     Signals(#[source] io::Error),
-    /// The certificates are not usable.
     #[error("cannot encrypt connections to the server")]
     Encryption(#[source] EncryptionError),
-    /// The operator's key cannot be read.
-    #[error("{ORDER_KEY_VARIABLE} cannot be used")]
-    OrderKey(#[source] KeyError),
-    /// There is no such port.
+    #[error("{VERIFYING_KEY_VARIABLE} cannot be used")]
+    VerifyingKey(#[source] KeyError),
     #[error("--servers {servers}: there are not so many ports from {first} on")]
-    Ports {
-        /// The first port.
-        first: u16,
-        /// How many.
-        servers: u16,
-    },
-    /// The port is taken.
+    Ports { first: u16, servers: u16 },
     #[error("cannot listen on {address}")]
-    Listen {
-        /// The address.
-        address: SocketAddr,
-        /// Why not.
-        source: io::Error,
-    },
-    /// The HTTP server gave up.
+    Listen { address: SocketAddr, source: io::Error },
     #[error("cannot serve")]
     Serve(#[source] io::Error),
 }
@@ -121,7 +111,7 @@ pub async fn observe(options: Options) -> Result<(), ObserveError> {
     let listener =
         TcpListener::bind(address).await.map_err(|source| ObserveError::Listen { address, source })?;
     let bound = listener.local_addr().map_err(|source| ObserveError::Listen { address, source })?;
-    crate::say(&format!("listening on {bound}, observing {}", options.server));
+    crate::frame::stdout::print_line(&format!("listening on {bound}, observing {}", options.server));
     let service = router(options)?.into_make_service_with_connect_info::<Own>();
     // Not graceful: nobody's open connection may hold up the pod's end.
     tokio::select! {
@@ -137,7 +127,7 @@ fn router(options: Options) -> Result<Router, ObserveError> {
     let commanded = Router::new()
         .route(TOPOLOGY_PATH, post(join))
         .route(USAGE_PATH, get(usage).post(sample))
-        .route_layer(from_fn_with_state(Arc::clone(&guard), orders));
+        .route_layer(from_fn_with_state(Arc::clone(&guard), commands));
     let asked = Router::new()
         .route(OBSERVED_PATH, get(observed))
         .route(MEMORY_PATH, get(memory))
@@ -191,7 +181,7 @@ struct Observer {
     redactor: Redactor,
     sampler: Sampler,
     scraped: Mutex<Scraped>,
-    /// One order at a time: two would undo each other's work.
+    /// One command at a time: two would undo each other's work.
     joining: Mutex<()>,
 }
 
@@ -203,13 +193,14 @@ impl Observer {
             password,
             tls,
             token,
-            order_key,
+            verifying_key,
             process_name,
             accounting,
             speaks_resp,
             listen: _,
         } = options;
-        let key = order_key.map(OrderKey::try_from).transpose().map_err(ObserveError::OrderKey)?;
+        let key =
+            verifying_key.map(VerifyingKey::try_from).transpose().map_err(ObserveError::VerifyingKey)?;
         let first = server.port();
         let ports = first.checked_add(servers.saturating_sub(1)).map(|last| first..=last);
         let neighbour =
@@ -257,7 +248,7 @@ impl Observer {
     /// Connects twice, one after the other, as every client of a load does: a server
     /// that takes the first connection may refuse the second.
     async fn connect(&self, neighbour: &Neighbour) -> Result<Server, ServerError> {
-        let connect = || Server::connect_as(neighbour.address, &self.access, ANSWER_TIMEOUT);
+        let connect = || Server::connect(neighbour.address, &self.access, ANSWER_TIMEOUT);
         connect().await?.ping().await?;
         connect().await
     }
@@ -304,7 +295,7 @@ impl Observer {
 
 /// The memory of the server's `process` by the kernel's account: resident now, and at most.
 fn by_the_kernel(process: Option<i32>) -> MemberMemory {
-    let usage = process.and_then(own_process::read).map(|read| read.usage);
+    let usage = process.and_then(processes::read).map(|read| read.usage);
     MemberMemory {
         rss_bytes: usage.as_ref().map(|usage| usage.memory_bytes),
         peak_bytes: usage.as_ref().map(|usage| usage.memory_peak_bytes),
@@ -372,18 +363,18 @@ async fn memory(State(observer): State<Arc<Observer>>) -> Response {
     Json(observer.memory().await).into_response()
 }
 
-async fn join(State(observer): State<Arc<Observer>>, Json(order): Json<TopologyOrder>) -> Response {
+async fn join(State(observer): State<Arc<Observer>>, Json(command): Json<TopologyCommand>) -> Response {
     let _turn = observer.joining.lock().await;
-    let mut state: TopologyState = topology::join(&order, &observer.access).await;
+    let mut state: TopologyState = joining::join(&command, &observer.access).await;
     for change in &state.changes {
-        crate::say(&format!("joining: {change}"));
+        crate::frame::stdout::print_line(&format!("joining: {change}"));
     }
     state.message = observer.redactor.clean(&state.message);
     Json(state).into_response()
 }
 
-async fn sample(State(observer): State<Arc<Observer>>, Json(order): Json<UsageOrder>) -> Response {
-    observer.sampler.begin(order);
+async fn sample(State(observer): State<Arc<Observer>>, Json(command): Json<UsageCommand>) -> Response {
+    observer.sampler.begin(command);
     Json(()).into_response()
 }
 

@@ -3,28 +3,39 @@
 //! result that is delivered once.
 
 mod account;
+mod load;
 mod prepare;
 mod progress;
+mod statsd;
+mod warmup;
+mod watch;
 
 use crate::{
-    adapters::adapter_for,
-    clock, deliver, exec,
-    failure::failure,
-    gate,
-    http::{self, Serving},
-    job::{self, Assignment},
-    members::{self, Look},
-    output::Redactor,
-    own_process::Accounting,
-    process::{Tool, Written},
-    round_trip, say,
-    state::{Received, Shared},
-    statsd,
-    stop::Stop,
-    tls_files::{CertificateDirectories, TlsFiles},
-    tool::{self, Adapter, Launch, LaunchContext},
-    usage,
-    watch::{Watched, watch},
+    delivery::{
+        deliver,
+        http::{self, Serving},
+        state::{Received, Shared},
+    },
+    frame::{
+        clock,
+        failure::failure,
+        job::{self, Assignment},
+        stdout::print_line,
+        stop::Stop,
+    },
+    measuring::{processes::Accounting, round_trip, usage},
+    run::watch::{Watched, watch},
+    server::{
+        gate,
+        members::{self, Look},
+        tls_files::{CertificateDirectories, TlsFiles},
+    },
+    tools::{
+        adapter::{self, Adapter, Launch, LaunchContext},
+        adapter_for, exec,
+        output::Redactor,
+        process::{Tool, Written},
+    },
 };
 use dragstrip_crds::run::{MemoryMoment, MemoryReading};
 use dragstrip_results::{
@@ -186,7 +197,7 @@ impl<'a> Runner<'a> {
         let serving =
             http::serve(listen, &self.assignment.job, self.assignment.client_index, Arc::clone(&self.shared));
         let serving = serving.await.map_err(|e| preparing(format!("cannot listen on {listen}: {e}")))?;
-        say(&format!("listening on {}", serving.address));
+        print_line(&format!("listening on {}", serving.address));
         *self.serving.lock().unwrap_or_else(PoisonError::into_inner) = Some(serving);
         let armed = tokio::select! {
             armed = self.arm() => armed?,
@@ -235,10 +246,10 @@ impl<'a> Runner<'a> {
         let job = &self.assignment.job;
         let prepared = self.prepare().await?;
         self.shared.enter(RunnerStage::AtStartLine);
-        let received = self.shared.order().await;
+        let received = self.shared.command().await;
         self.shared.enter(RunnerStage::Armed);
         let left = clock::seconds(received.line_unix_nanos.saturating_sub(clock::unix_nanos()));
-        say(&format!("start line in {left:.3} s"));
+        print_line(&format!("start line in {left:.3} s"));
         if left <= 0.0 {
             let message = format!("the order to start arrived {:.3} s after the start line", -left);
             return Err(failure(FailureStep::StartLine, message));
@@ -266,14 +277,14 @@ impl<'a> Runner<'a> {
     /// Runs the tool to its end and asks the server once more.
     async fn load(&self, armed: &Armed, stop: &Stop) -> Result<Done, Failure> {
         let line = armed.received.line_unix_nanos;
-        let measured = line.saturating_add(clock::nanos(tool::measured_after(&self.assignment.job)));
+        let measured = line.saturating_add(clock::nanos(adapter::measured_after(&self.assignment.job)));
         let meter = self.meter(measured);
         let launched_unix_nanos = clock::unix_nanos();
         let mut tool = self.start(armed)?;
         self.shared.enter(RunnerStage::Running);
         let watchdog =
             Duration::try_from_secs_f64(self.assignment.job.watchdog_seconds).unwrap_or(Duration::MAX);
-        let sampled = tool::threads_sampled(&self.assignment.job.tool);
+        let sampled = adapter::threads_sampled(&self.assignment.job.tool);
         let watched = watch(&mut tool, &armed.launch, line, watchdog, sampled, stop)
             .await
             .map_err(|e| failure(FailureStep::Tool, format!("the tool's end cannot be awaited: {e}")))?;
@@ -311,7 +322,7 @@ impl<'a> Runner<'a> {
             shared.note_progress(progress);
             let elapsed = clock::seconds(clock::unix_nanos().saturating_sub(line));
             if let Some(line) = printer.line(elapsed, &progress) {
-                say(&line);
+                print_line(&line);
             }
         };
         Tool::start(

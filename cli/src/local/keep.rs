@@ -172,7 +172,7 @@ impl Directory {
 
     /// This program as the runner.
     pub fn runner(&self) -> PathBuf {
-        self.bin().join(dragstrip_runner::install::RUNNER_NAME)
+        self.bin().join(dragstrip_runner::RUNNER_NAME)
     }
 
     /// The server's working directory.

@@ -4,7 +4,7 @@
 use clap::Parser as _;
 use dragstrip_crds::Engine;
 use dragstrip_results::protocol::JobTool;
-use dragstrip_runner::install::{CLIENTS_NAME, LOADGEN_NAME, RUNNER_NAME};
+use dragstrip_runner::{CLIENTS_NAME, LOADGEN_NAME, RUNNER_NAME};
 use std::{
     env,
     ffi::OsString,

@@ -5,7 +5,7 @@ use super::Options;
 use crate::output;
 use dragstrip_crds::Engine;
 use dragstrip_results::protocol::PASSWORD_VARIABLE;
-use dragstrip_runner::stop::Stop;
+use dragstrip_runner::Stop;
 use std::{
     collections::{BTreeMap, BTreeSet},
     io,

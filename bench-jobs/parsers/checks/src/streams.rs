@@ -2,10 +2,7 @@
 
 use crate::cuts;
 use dragstrip_loadgen::wire::scanner::{ReplyKind, ReplyScanner, ReplySink};
-use dragstrip_runner::{
-    memtier::progress::Observed,
-    server::{counters::read_counters, info::Info},
-};
+use dragstrip_runner::{Info, Observed, read_counters};
 use std::collections::BTreeMap;
 
 /// Everything a scanner found, in order.

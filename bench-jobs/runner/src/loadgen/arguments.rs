@@ -5,12 +5,12 @@
 //! space, so that together they still visit every key once per pass.
 
 use super::REPORT_NAME;
-use crate::tool::{self, LaunchContext};
+use crate::tools::adapter::{self, LaunchContext};
 use dragstrip_crds::{
     units::{Decimal, Period},
     workload::{
-        ArrivalSchedule, BatchOperation, BatchSpec, Client, ConnectionKind, KeyPattern,
-        LibrarySpec, LoadgenOperation, LoadgenSpec, OperationName,
+        ArrivalSchedule, BatchOperation, BatchSpec, Client, ConnectionKind, KeyPattern, LibrarySpec,
+        LoadgenOperation, LoadgenSpec, OperationName,
     },
 };
 use dragstrip_results::protocol::JobSpec;
@@ -285,7 +285,7 @@ fn bounds(line: &mut Line, spec: &LoadgenSpec, job: &JobSpec) {
     if let Some(requests) = spec.library.as_ref().and_then(|library| library.total_requests) {
         line.option("total-requests", requests);
     }
-    let warmup = tool::warmup(job);
+    let warmup = adapter::warmup(job);
     if !warmup.is_zero() {
         line.option("warmup", format!("{}ms", warmup.as_millis().max(1)));
     }

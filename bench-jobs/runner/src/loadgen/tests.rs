@@ -1,7 +1,7 @@
 //! Tests of the load generator's adapter.
 
 use super::{arguments::share, *};
-use crate::fixtures::{context, ended};
+use crate::tests::fixtures::{context, ended};
 use clap::Parser as _;
 use dragstrip_loadgen::{
     cli::Arguments,
@@ -17,7 +17,7 @@ fn spec(options: &str) -> LoadgenSpec {
 }
 
 fn job(clients: u32) -> JobSpec {
-    crate::fixtures::job(clients, r#"{"loadgen": {"duration": "5s"}}"#)
+    crate::tests::fixtures::job(clients, r#"{"loadgen": {"duration": "5s"}}"#)
 }
 
 /// A report of 3 GETs and 2 SETs, as the generator writes it.
@@ -202,7 +202,7 @@ fn a_library_that_cannot_do_what_is_declared_is_refused_with_the_remedy() {
 
 #[test]
 fn the_target_says_how_to_get_in() {
-    use crate::tls_files::{CertificateFiles, TlsFiles};
+    use crate::server::tls_files::{CertificateFiles, TlsFiles};
     let mut job = job(1);
     job.target.username = Some("bench".into());
     job.target.cluster = true;

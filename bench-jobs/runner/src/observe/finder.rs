@@ -3,9 +3,9 @@
 //! its open sockets, which tell on what port it listens. Touches /proc.
 
 use super::probes::Servers;
-use crate::{
+use crate::measuring::{
     cgroup,
-    own_process::{self, Accounting},
+    processes::{self, Accounting},
 };
 use dragstrip_results::observed::CgroupUsage;
 use procfs::{
@@ -36,7 +36,7 @@ pub fn server_usage(servers: &Servers) -> Option<CgroupUsage> {
     let name = servers.process_name.as_deref();
     if servers.accounting == Accounting::Processes {
         let listening = listeners(&servers.ports, name).into_iter().flatten();
-        return listening.filter_map(|process| Some(own_process::read(process)?.usage)).reduce(sum);
+        return listening.filter_map(|process| Some(processes::read(process)?.usage)).reduce(sum);
     }
     let candidates = candidates(processes(), std::process::id(), name);
     let roots = candidates.into_iter().filter_map(|id| i32::try_from(id).ok().map(cgroup_root));

@@ -2,10 +2,9 @@
 
 use super::samples::ServerSample;
 use crate::{
-    cgroup::Reading,
-    exposition::{Exposition, Heading, Kind, Label},
+    delivery::exposition::{Exposition, Heading, Kind, Label},
+    measuring::{cgroup::Reading, threads::Times},
     server::info::Info,
-    threads::Times,
 };
 use dragstrip_crds::Engine;
 use dragstrip_results::usage::NetworkUsage;

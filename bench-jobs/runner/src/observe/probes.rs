@@ -7,11 +7,14 @@ use super::{
     samples::{Sample, ServerSample},
 };
 use crate::{
-    cgroup, clock,
-    own_process::{self, Accounting},
-    pace::paced,
-    threads::Threads,
-    usage::Around,
+    frame::clock,
+    measuring::{
+        cgroup,
+        pace::paced,
+        processes::{self, Accounting},
+        threads::Threads,
+        usage::Around,
+    },
 };
 use std::time::Duration;
 use tokio::time::Instant;
@@ -81,7 +84,7 @@ fn look(known: &mut Option<Threads>, accounting: Accounting) -> Option<ServerSam
         process: threads.process(),
         cgroup: match accounting {
             Accounting::Container => cgroup::read(&finder::cgroup_root(threads.process())),
-            Accounting::Processes => own_process::read(threads.process()),
+            Accounting::Processes => processes::read(threads.process()),
         },
         threads: threads.read(),
     };

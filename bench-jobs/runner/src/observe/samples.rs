@@ -2,10 +2,12 @@
 //! where there would be too much, the resolution is halved. Pure.
 
 use crate::{
-    cgroup,
-    clock::seconds,
-    threads::{Times, busiest},
-    usage::Around,
+    frame::clock::seconds,
+    measuring::{
+        cgroup,
+        threads::{Times, busiest},
+        usage::Around,
+    },
 };
 use dragstrip_results::{
     protocol::UsageWindow,
@@ -27,16 +29,10 @@ const IDLE: f64 = 0.001;
 /// Why the samples say nothing of a window.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WindowError {
-    /// There are not two samples in or around it.
     #[error("no two samples lie in the window, or around it: there are {samples}")]
-    Outside {
-        /// How many there are.
-        samples: usize,
-    },
-    /// A server's process was never found.
+    Outside { samples: usize },
     #[error("the process that listens on port {0} is not found")]
     NotFound(u16),
-    /// A server's process is gone, or another one, at the end of the window.
     #[error("the server on port {0} was restarted, or is gone")]
     Restarted(u16),
 }

@@ -6,7 +6,7 @@ use super::{
     page::{self, Seen},
     probes::{Probes, Servers},
 };
-use crate::server::{Server, truth::detect_engine};
+use crate::server::{connection::Server, truth::detect_engine};
 use dragstrip_crds::Engine;
 use futures::future::join_all;
 use std::time::{Duration, Instant};

@@ -4,12 +4,11 @@
 
 use super::{Armed, Done};
 use crate::{
-    check, clock,
-    failure::failure,
-    members::Look,
-    state::{Received, Shared},
-    tool::{self, Ended, Measured, Progress},
-    watch::Watched,
+    delivery::state::{Received, Shared},
+    frame::{clock, failure::failure},
+    run::watch::Watched,
+    server::{check, members::Look},
+    tools::adapter::{self, Ended, Measured, Progress},
 };
 use dragstrip_crds::datastore::ServerProtocol;
 use dragstrip_results::{
@@ -48,7 +47,7 @@ pub(super) fn settle(
         Err(rejected) => (rejected.partial, Some(rejected.failure)),
     };
     let told = measured.as_ref().and_then(|measured| measured.window);
-    let line = Line { received: armed.received, measured_after: tool::measured_after(job) };
+    let line = Line { received: armed.received, measured_after: adapter::measured_after(job) };
     result.window = window(&line, done.launched_unix_nanos, began..active, told);
     result.client = ContainerUsage { threads, ..done.client };
     shared.finish(totals(measured.as_ref(), shared), result.window.seconds);
@@ -199,13 +198,13 @@ fn with_exit(failure: Failure, ended: &Ended) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixtures::{self, job};
-    use dragstrip_results::protocol::StartOrder;
+    use crate::tests::fixtures::{self, job};
+    use dragstrip_results::protocol::StartCommand;
 
     const LINE: i64 = 10_000_000_000;
 
     fn line(measured_after: Duration) -> Line {
-        let order = StartOrder { start_at_unix_nanos: LINE, sent_at_unix_nanos: LINE - 1, clock: None };
+        let order = StartCommand { start_at_unix_nanos: LINE, sent_at_unix_nanos: LINE - 1, clock: None };
         Line { received: Received::at(order, LINE - 1), measured_after }
     }
 

@@ -3,15 +3,17 @@
 
 use super::Runner;
 use crate::{
-    adapters::adapter_for,
-    aside,
-    failure::failure,
-    flush, gate, load,
-    preflight::{self, Ready},
-    process::ProcessError,
-    say,
-    tool::{Adapter, LaunchContext},
-    warmup,
+    frame::{failure::failure, stdout::print_line},
+    run::{load, warmup},
+    server::{
+        flush, gate,
+        preflight::{self, Ready},
+    },
+    tools::{
+        adapter::{Adapter, LaunchContext},
+        adapter_for, aside,
+        process::ProcessError,
+    },
 };
 use dragstrip_crds::units::thousands;
 use dragstrip_results::{
@@ -40,7 +42,7 @@ impl Runner<'_> {
         let ready = preflight::check(&self.assignment, self.tls.as_ref(), &self.options.output_directory)
             .await
             .map_err(|e| e.failure())?;
-        say(&format!("preflight passed: {}", described(&ready)));
+        print_line(&format!("preflight passed: {}", described(&ready)));
         let adapter = adapter_for(&job.tool);
         let context = self.context(&ready, version(adapter.as_ref()).await?);
         adapter.accept(job, &context).map_err(|message| failure(FailureStep::Preflight, message))?;
@@ -52,14 +54,14 @@ impl Runner<'_> {
             self.shared.enter(RunnerStage::Loading);
             let loaded = load::load(keys, job, &context, &self.redactor, &self.shared).await;
             let presence = loaded.map_err(|e| e.failure())?;
-            say(&format!("{} keys written, all of them are there", thousands(presence.expected)));
+            print_line(&format!("{} keys written, all of them are there", thousands(presence.expected)));
             load = Some(presence);
         }
         let mut warmup = BTreeMap::new();
         if let Some(run) = before_the_line {
             self.shared.enter(RunnerStage::WarmingUp);
             warmup = warmup::warm_up(job, run, &self.redactor, &self.shared).await?;
-            say("warmed up");
+            print_line("warmed up");
         }
         Ok(Prepared { ready, context, load, warmup, gated })
     }

@@ -1,6 +1,6 @@
 //! Progress for people: one line a second on the runner's own stdout.
 
-use crate::tool::Progress;
+use crate::tools::adapter::Progress;
 use dragstrip_crds::units::thousands;
 use dragstrip_results::live::LatencyCounts;
 

@@ -13,10 +13,7 @@ use dragstrip_results::{
     result::FailureStep::{Interrupted, Output, Tool},
     result::OperationResult,
 };
-use dragstrip_runner::{
-    memtier::MemtierAdapter,
-    tool::{Adapter, Measured},
-};
+use dragstrip_runner::{Adapter, Measured, MemtierAdapter};
 use printed::{TextRow, table_percentiles, text_rows};
 use proptest::prelude::*;
 use recorded::{bad_cases, case, context, fixtures, good_cases, job, spec};

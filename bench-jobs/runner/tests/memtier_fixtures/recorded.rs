@@ -2,14 +2,12 @@
 
 use crate::table::{BAD, GOOD};
 use dragstrip_crds::{datastore::ServerProtocol, workload::MemtierSpec};
+use dragstrip_parsers::memtier::report::Report;
 use dragstrip_results::{
     protocol::{JobSpec, JobTarget, JobTool},
     result::FailureStep,
 };
-use dragstrip_runner::{
-    memtier::{MemtierAdapter, report::Report},
-    tool::{Adapter, Ended, Exit, LaunchContext, Measured, Rejected},
-};
+use dragstrip_runner::{Adapter, Ended, Exit, LaunchContext, Measured, MemtierAdapter, Rejected};
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -132,7 +130,7 @@ pub fn job() -> JobSpec {
         repetition: 1,
         clients: 1,
         token: "token".to_owned(),
-        order_key: None,
+        verifying_key: None,
         target,
         flush: false,
         load: None,

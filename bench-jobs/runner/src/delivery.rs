@@ -1,0 +1,8 @@
+//! How others learn of the work: over HTTP while it goes on, as a result at its end.
+
+pub mod agent;
+pub mod deliver;
+pub mod exposition;
+pub mod http;
+pub mod metrics;
+pub mod state;

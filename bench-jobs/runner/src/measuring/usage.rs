@@ -1,0 +1,132 @@
+//! What a container, its machine and its pod's network used while the load ran. Touches
+//! the cgroup below the root it is given, /proc, and the kernel's account of ended children.
+
+use crate::measuring::{
+    cgroup, host, network,
+    processes::{self, Accounting},
+};
+use dragstrip_results::usage::{ContainerUsage, HostUsage, NetworkUsage};
+use nix::sys::{
+    resource::{UsageWho, getrusage},
+    time::TimeValLike as _,
+};
+use std::{path::Path, time::Instant};
+
+/// What went on around a container, since the machine and the pod began.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Around {
+    /// The machine.
+    pub host: Option<HostUsage>,
+    /// The pod's network.
+    pub network: Option<NetworkUsage>,
+}
+
+impl Around {
+    /// As it is now.
+    pub fn read() -> Self {
+        Self { host: host::usage(), network: network::usage() }
+    }
+
+    /// What went on since an earlier reading, as far as both tell. Pure.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Self {
+        let host = self.host.as_ref().zip(before.host.as_ref());
+        let network = self.network.as_ref().zip(before.network.as_ref());
+        Self {
+            host: host.map(|(after, before)| host_since(after, before)),
+            network: network.map(|(after, before)| network_since(after, before)),
+        }
+    }
+}
+
+fn host_since(after: &HostUsage, before: &HostUsage) -> HostUsage {
+    // Some kernels let a CPU's times step back a little.
+    HostUsage {
+        cpus: after.cpus,
+        cpu_model: after.cpu_model.clone(),
+        busy_seconds: (after.busy_seconds - before.busy_seconds).max(0.0),
+        interrupt_seconds: (after.interrupt_seconds - before.interrupt_seconds).max(0.0),
+        steal_seconds: (after.steal_seconds - before.steal_seconds).max(0.0),
+    }
+}
+
+fn network_since(after: &NetworkUsage, before: &NetworkUsage) -> NetworkUsage {
+    let then = |name: &String| before.allowance_exceeded.get(name).copied().unwrap_or_default();
+    let exceeded = after.allowance_exceeded.iter();
+    NetworkUsage {
+        received_bytes: after.received_bytes.saturating_sub(before.received_bytes),
+        sent_bytes: after.sent_bytes.saturating_sub(before.sent_bytes),
+        sent_segments: after.sent_segments.saturating_sub(before.sent_segments),
+        retransmitted_segments: after.retransmitted_segments.saturating_sub(before.retransmitted_segments),
+        allowance_exceeded: exceeded
+            .map(|(name, count)| (name.clone(), count.saturating_sub(then(name))))
+            .collect(),
+    }
+}
+
+/// The account at the beginning.
+#[derive(Debug)]
+pub struct Opening {
+    accounting: Accounting,
+    at: Instant,
+    cgroup: Option<cgroup::Reading>,
+    around: Around,
+}
+
+/// Opens the account.
+pub fn open(accounting: Accounting) -> Opening {
+    Opening { accounting, at: Instant::now(), cgroup: own(accounting), around: Around::read() }
+}
+
+/// What this container has used, or this process with its children.
+fn own(accounting: Accounting) -> Option<cgroup::Reading> {
+    match accounting {
+        Accounting::Container => cgroup::read(Path::new(cgroup::OWN_ROOT)),
+        Accounting::Processes => processes::read_own(),
+    }
+}
+
+impl Opening {
+    /// Closes the account: the whole container's usage since it was opened, the
+    /// runner's own share included; the ended tool's CPU time alone where the
+    /// cgroup cannot be read.
+    pub fn close(self) -> ContainerUsage {
+        let Around { host, network } = Around::read().since(&self.around);
+        let own = match (self.cgroup, own(self.accounting)) {
+            (Some(before), Some(after)) => cgroup::usage_between(&before, &after),
+            _ => ContainerUsage { cpu_seconds: ended_children_seconds(), ..ContainerUsage::default() },
+        };
+        ContainerUsage { seconds: self.at.elapsed().as_secs_f64(), host, network, ..own }
+    }
+}
+
+fn ended_children_seconds() -> f64 {
+    getrusage(UsageWho::RUSAGE_CHILDREN)
+        .map_or(0.0, |usage| (usage.user_time() + usage.system_time()).num_microseconds() as f64 / 1e6)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_went_on_in_between_counts() {
+        let reading = |busy_seconds, sent_bytes, exceeded| Around {
+            host: Some(HostUsage { cpus: 4, busy_seconds, ..HostUsage::default() }),
+            network: Some(NetworkUsage {
+                sent_bytes,
+                allowance_exceeded: [("bw_out_allowance_exceeded".to_owned(), exceeded)].into(),
+                ..NetworkUsage::default()
+            }),
+        };
+        let between = reading(12.0, 500, 9).since(&reading(10.0, 200, 4));
+        assert_eq!(between, reading(2.0, 300, 5));
+        assert_eq!(reading(12.0, 500, 9).since(&Around::default()), Around::default(), "half is nothing");
+    }
+
+    #[test]
+    fn an_account_covers_the_time_that_it_was_open() {
+        let usage = open(Accounting::Container).close();
+        assert!(usage.seconds < 5.0 && usage.host.is_some() && usage.network.is_some(), "{usage:?}");
+    }
+}

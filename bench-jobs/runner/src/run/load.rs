@@ -1,0 +1,278 @@
+//! Writes the keys of `load` before the start line, each exactly once, and
+//! counts them afterwards. Our own load generator does both, whatever the
+//! phase's tool is: each client its share. Touches processes.
+
+use crate::{
+    delivery::state::Shared,
+    frame::{failure::failure, install::LOADGEN_NAME},
+    loadgen::{
+        self,
+        arguments::{self, Line},
+    },
+    tools::{
+        adapter::{Ended, LaunchContext, Progress},
+        aside::{self, AsideError},
+        ours::{progress, unread},
+        output::Redactor,
+        process::Listener,
+    },
+};
+use dragstrip_crds::{units::thousands, workload::LoadSpec};
+use dragstrip_loadgen::counts::report::Report;
+use dragstrip_results::{
+    protocol::{JobSpec, JobTool},
+    result::{Failure, FailureStep, Presence},
+};
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+/// Bytes of values that a connection may have under way.
+const BYTES_IN_FLIGHT: i64 = 1 << 20;
+/// Requests that a connection may have under way.
+const MOST_IN_FLIGHT: i64 = 32;
+/// Connections; fewer where there are fewer keys.
+const CONNECTIONS: i64 = 16;
+/// memtier's own key prefix.
+const MEMTIER_PREFIX: &str = "memtier-";
+/// The load generator's own key prefix.
+const LOADGEN_PREFIX: &str = "dragstrip-";
+
+/// A step that failed.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    #[error(
+        "load.keyPrefix is needed with this tool, whose own key prefix is not known: set it to the one the tool uses"
+    )]
+    NoPrefix,
+    #[error("the directory {directory} cannot be made: {source}")]
+    Directory { directory: PathBuf, source: io::Error },
+    #[error("the keys cannot be {step}: {source}")]
+    Run { step: &'static str, source: AsideError },
+    #[error("the keys cannot be {step}: {}", .failure.message)]
+    Failed { step: &'static str, failure: Box<Failure> },
+    #[error("{} keys were to be written, {} were", thousands(*.expected), thousands(*.written))]
+    Written { expected: u64, written: u64 },
+    #[error(
+        "{} keys were written, but only {} of them are there: {} are missing. Check that the server's maxMemory holds the data set, that it evicts nothing, and that nobody deletes keys",
+        thousands(.0.expected), thousands(.0.found), thousands(.0.expected.saturating_sub(.0.found))
+    )]
+    Missing(Presence),
+}
+
+impl LoadError {
+    /// The same as a result's failure.
+    pub fn failure(&self) -> Failure {
+        match self {
+            Self::Failed { failure: told, .. } => {
+                Failure { step: FailureStep::Load, message: self.to_string(), ..(**told).clone() }
+            }
+            _ => failure(FailureStep::Load, self.to_string()),
+        }
+    }
+}
+
+/// This client's keys.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Keys {
+    prefix: String,
+    minimum: i64,
+    maximum: i64,
+    data_size: i64,
+}
+
+impl Keys {
+    fn of(load: &LoadSpec, job: &JobSpec, client_index: u32) -> Result<Option<Self>, LoadError> {
+        let prefix = load.key_prefix.clone().or_else(|| tool_prefix(&job.tool)).ok_or(LoadError::NoPrefix)?;
+        let share = arguments::exact_share(load.key_minimum, load.key_maximum, client_index, job.clients);
+        Ok(share.map(|(minimum, maximum)| Self { prefix, minimum, maximum, data_size: load.data_size }))
+    }
+
+    fn count(&self) -> u64 {
+        (self.maximum - self.minimum).unsigned_abs() + 1
+    }
+}
+
+/// The prefix of the keys that a tool asks for.
+fn tool_prefix(tool: &JobTool) -> Option<String> {
+    match tool {
+        JobTool::Memtier(spec) => Some(spec.key_prefix.clone().unwrap_or_else(|| MEMTIER_PREFIX.to_owned())),
+        JobTool::Loadgen(spec) => Some(spec.key_prefix.clone().unwrap_or_else(|| LOADGEN_PREFIX.to_owned())),
+        JobTool::Bullmq(_) | JobTool::Exec(_) => None,
+    }
+}
+
+/// Writes this client's keys and counts them.
+pub async fn load(
+    load: &LoadSpec,
+    job: &JobSpec,
+    context: &LaunchContext,
+    redactor: &Redactor,
+    shared: &Arc<Shared>,
+) -> Result<Presence, LoadError> {
+    let Some(keys) = Keys::of(load, job, context.client_index)? else {
+        return Ok(Presence::default());
+    };
+    let expected = keys.count();
+    let write = write_arguments(&keys, job, context, &subdirectory(context, "load")?);
+    let report = run("written", write, context, "load", redactor, shared).await?;
+    if report.totals.count != expected {
+        return Err(LoadError::Written { expected, written: report.totals.count });
+    }
+    let verify = verify_arguments(&keys, job, context, &subdirectory(context, "verify")?);
+    let report = run("counted", verify, context, "verify", redactor, shared).await?;
+    let found = report.verified.map(|verified| verified.present).unwrap_or_default();
+    let presence = Presence { expected, found };
+    if found == expected { Ok(presence) } else { Err(LoadError::Missing(presence)) }
+}
+
+fn subdirectory(context: &LaunchContext, name: &str) -> Result<PathBuf, LoadError> {
+    let directory = context.output_directory.join(name);
+    fs::create_dir_all(&directory)
+        .map_err(|source| LoadError::Directory { directory: directory.clone(), source })?;
+    Ok(directory)
+}
+
+/// Every key once: walked in order by all connections, each its own part.
+fn write_arguments(keys: &Keys, job: &JobSpec, context: &LaunchContext, directory: &Path) -> Vec<String> {
+    let mut line = common(keys, job, context, directory);
+    line.option("ratio", "1:0");
+    line.option("key-pattern", "sequential");
+    line.option("requests", "allkeys");
+    line.option("data-size", keys.data_size);
+    line.option("pipeline", (BYTES_IN_FLIGHT / keys.data_size.max(1)).clamp(1, MOST_IN_FLIGHT));
+    line.finish()
+}
+
+fn verify_arguments(keys: &Keys, job: &JobSpec, context: &LaunchContext, directory: &Path) -> Vec<String> {
+    let mut line = common(keys, job, context, directory);
+    line.flag("verify-keys", true);
+    line.finish()
+}
+
+fn common(keys: &Keys, job: &JobSpec, context: &LaunchContext, directory: &Path) -> Line {
+    let mut line = Line::default();
+    arguments::target(&mut line, job, context);
+    line.option("threads", 1);
+    // No more connections than keys: each must have some of its own.
+    line.option(
+        "connections-per-thread",
+        CONNECTIONS.min(i64::try_from(keys.count()).unwrap_or(CONNECTIONS)),
+    );
+    line.option("key-prefix", &keys.prefix);
+    line.option("key-minimum", keys.minimum);
+    line.option("key-maximum", keys.maximum);
+    arguments::output(&mut line, directory);
+    line
+}
+
+/// Runs the generator to its end and reads its report.
+async fn run(
+    step: &'static str,
+    arguments: Vec<String>,
+    context: &LaunchContext,
+    name: &str,
+    redactor: &Redactor,
+    shared: &Arc<Shared>,
+) -> Result<Report, LoadError> {
+    let directory = context.output_directory.join(name);
+    let launch = loadgen::launch(LOADGEN_NAME, arguments, context, Duration::ZERO);
+    let shared = Arc::clone(shared);
+    let on_progress = move |progress| shared.note_progress(progress);
+    // Without a bound of its own: the generator gives up by itself when the
+    // server falls silent, and the run's timeout ends everything.
+    let ended = aside::run(&launch, &directory, ProgressLines, redactor.clone(), None, on_progress).await;
+    let (ended, _) = ended.map_err(|source| LoadError::Run { step, source })?;
+    outcome(&directory, &ended).map_err(|failure| LoadError::Failed { step, failure: Box::new(failure) })
+}
+
+fn outcome(directory: &Path, ended: &Ended) -> Result<Report, Failure> {
+    let report = loadgen::read_report(directory).map_err(|error| unread(loadgen::NAME, &error, ended))?;
+    // The generator's exit for missing keys is told by the figures instead.
+    let missing = report.verified.is_some_and(|verified| verified.present != verified.expected);
+    match loadgen::verdict(&report, ended).filter(|_| !missing) {
+        Some(failure) => Err(failure),
+        None => Ok(report),
+    }
+}
+
+/// Hears the generator's progress and nothing else.
+struct ProgressLines;
+
+impl Listener for ProgressLines {
+    fn stderr_line(&mut self, line: &str) -> Option<Progress> {
+        progress(line)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::fixtures::{context, job};
+
+    fn spec(json: &str) -> LoadSpec {
+        serde_json::from_str(json).unwrap()
+    }
+
+    fn line(json: &str, clients: u32, index: u32) -> String {
+        let job = job(clients, r#"{"memtier": {"testTime": "5s"}}"#);
+        let keys = Keys::of(&spec(json), &job, index).unwrap().unwrap();
+        write_arguments(&keys, &job, &context(index, Path::new("/out")), Path::new("/out/load")).join(" ")
+    }
+
+    #[test]
+    fn every_client_writes_its_own_part_once() {
+        let line = line(r#"{"keyMaximum": 9999, "dataSize": 256}"#, 2, 1);
+        assert_eq!(
+            line,
+            [
+                "--host 10.0.0.7 --port 6379 --threads 1 --connections-per-thread 16 --key-prefix memtier-",
+                "--key-minimum 5000 --key-maximum 9999 --progress-interval 1s",
+                "--json-out-file /out/load/loadgen.json --ratio 1:0 --key-pattern sequential --requests allkeys",
+                "--data-size 256 --pipeline 32",
+            ]
+            .join(" ")
+        );
+    }
+
+    #[test]
+    fn large_values_and_few_keys_keep_little_in_flight() {
+        let line = line(r#"{"keyMaximum": 2, "dataSize": 10000000, "keyPrefix": "k:"}"#, 1, 0);
+        assert!(line.contains("--connections-per-thread 3 --key-prefix k: "), "{line}");
+        assert!(line.ends_with("--pipeline 1"), "{line}");
+    }
+
+    #[test]
+    fn clients_without_keys_write_none() {
+        let job = job(3, r#"{"loadgen": {"duration": "5s"}}"#);
+        let shares: Vec<_> = (0..3)
+            .map(|i| Keys::of(&spec(r#"{"keyMaximum": 1}"#), &job, i).unwrap().map(|k| k.count()))
+            .collect();
+        assert_eq!(shares.iter().flatten().sum::<u64>(), 2, "{shares:?}");
+        assert!(shares.contains(&None), "{shares:?}");
+    }
+
+    #[test]
+    fn keys_are_named_as_the_tool_names_them() {
+        let prefix = |tool: &str| tool_prefix(&job(1, tool).tool);
+        assert_eq!(prefix(r#"{"memtier": {"testTime": "5s"}}"#).as_deref(), Some("memtier-"));
+        assert_eq!(prefix(r#"{"memtier": {"testTime": "5s", "keyPrefix": "m"}}"#).as_deref(), Some("m"));
+        assert_eq!(prefix(r#"{"loadgen": {"duration": "5s"}}"#).as_deref(), Some("dragstrip-"));
+        let job = job(1, r#"{"bullmq": {"duration": "5s"}}"#);
+        let error = Keys::of(&spec(r#"{"keyMaximum": 1}"#), &job, 0).unwrap_err().to_string();
+        assert!(error.contains("load.keyPrefix is needed"), "{error}");
+    }
+
+    #[test]
+    fn a_missing_key_is_told_with_both_figures() {
+        let failure = LoadError::Missing(Presence { expected: 10_000, found: 9_998 }).failure();
+        assert_eq!(failure.step, FailureStep::Load);
+        assert!(
+            failure.message.starts_with("10,000 keys were written, but only 9,998 of them"),
+            "{failure:?}"
+        );
+    }
+}

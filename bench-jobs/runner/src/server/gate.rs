@@ -1,0 +1,133 @@
+//! Keeps the clients of a phase that empties its target from writing before it
+//! is empty: the client with index 0 flushes, and then leaves a key as a sign,
+//! which it takes away before the load. Touches the network.
+//!
+//! A key is the one thing that every engine offers and that everybody who may
+//! load a server may write.
+
+use crate::{
+    frame::failure::failure,
+    server::{
+        connection::{ANSWER_TIMEOUT, Server, ServerError},
+        members::Member,
+        preflight::Ready,
+    },
+};
+use dragstrip_results::{
+    protocol::JobSpec,
+    result::{Failure, FailureStep},
+};
+use std::{
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+    time::Duration,
+};
+use tokio::time::Instant;
+
+/// How long the flush may take, with some time for the other pod to come up.
+const PATIENCE: Duration = Duration::from_secs(600);
+/// Pause between looks.
+const PAUSE: Duration = Duration::from_millis(100);
+/// After this many seconds the sign goes away even if its writer was lost.
+const LIFETIME_SECONDS: u64 = 3600;
+
+/// A step that failed.
+#[derive(Debug, thiserror::Error)]
+pub enum GateError {
+    #[error("the sign that the target was emptied cannot be {step}: {source}")]
+    Ask { step: &'static str, source: ServerError },
+    #[error("no server of the target serves the slot of the sign that it was emptied")]
+    NoServer,
+    #[error("the client pod with index 0 did not empty the target within {} s. See what that pod says", PATIENCE.as_secs())]
+    Timeout,
+}
+
+impl GateError {
+    /// The same as a result's failure.
+    pub fn failure(&self) -> Failure {
+        failure(FailureStep::Preflight, self.to_string())
+    }
+}
+
+/// Whether this phase needs the gate: somebody writes before the start line,
+/// and somebody else empties the target.
+pub fn needed(job: &JobSpec, writes_before_the_line: bool) -> bool {
+    job.flush && job.clients > 1 && writes_before_the_line
+}
+
+/// The key, one per Job: the token is the Job's own, and stays a secret.
+fn key(job: &JobSpec) -> String {
+    let mut hasher = DefaultHasher::new();
+    (&job.token, &job.run, &job.phase, job.repetition).hash(&mut hasher);
+    format!("dragstrip-flushed:{}:{}:{:016x}", job.run, job.phase, hasher.finish())
+}
+
+/// Tells the other clients that the target is empty.
+pub async fn open(job: &JobSpec, ready: &Ready) -> Result<(), GateError> {
+    let key = key(job);
+    let set = async |server: &mut Server| server.set_for(&key, LIFETIME_SECONDS).await;
+    at_owner(ready, "set", set).await
+}
+
+/// Returns when the target is empty.
+pub async fn pass(job: &JobSpec, ready: &Ready) -> Result<(), GateError> {
+    let key = key(job);
+    let deadline = Instant::now() + PATIENCE;
+    while !at_owner(ready, "seen", async |server: &mut Server| server.exists(&key).await).await? {
+        if Instant::now() >= deadline {
+            return Err(GateError::Timeout);
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+    Ok(())
+}
+
+/// Takes the sign away, so that it is no part of the data set under load.
+pub async fn remove(job: &JobSpec, ready: &Ready) -> Result<(), GateError> {
+    let key = key(job);
+    at_owner(ready, "removed", async |server: &mut Server| server.delete(&key).await).await
+}
+
+/// Asks the primaries one after the other until one serves the key's slot.
+async fn at_owner<T>(
+    ready: &Ready,
+    step: &'static str,
+    ask: impl AsyncFn(&mut Server) -> Result<T, ServerError>,
+) -> Result<T, GateError> {
+    for Member { address, .. } in ready.members.iter().filter(|member| !member.replica) {
+        let mut server = Server::connect(*address, &ready.access, ANSWER_TIMEOUT)
+            .await
+            .map_err(|source| GateError::Ask { step, source })?;
+        match ask(&mut server).await {
+            Err(error) if error.code() == Some("MOVED") => {}
+            answer => return answer.map_err(|source| GateError::Ask { step, source }),
+        }
+    }
+    Err(GateError::NoServer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::fixtures::job;
+
+    const TOOL: &str = r#"{"loadgen": {"duration": "5s"}}"#;
+
+    #[test]
+    fn only_several_writers_and_a_flush_need_it() {
+        for (clients, flush, writes, expected) in
+            [(2, true, true, true), (1, true, true, false), (2, false, true, false), (2, true, false, false)]
+        {
+            let mut job = job(clients, TOOL);
+            job.flush = flush;
+            assert_eq!(needed(&job, writes), expected, "{clients} {flush} {writes}");
+        }
+    }
+
+    #[test]
+    fn every_repetition_has_its_own_sign() {
+        let mut other = job(2, TOOL);
+        other.repetition = 2;
+        assert_ne!(key(&job(2, TOOL)), key(&other));
+        assert!(!key(&other).contains(&other.token), "the token is in the key");
+    }
+}

@@ -1,0 +1,306 @@
+//! What must be true before a load may start: the servers are reachable, let us
+//! in, are those that were verified, form a whole cluster where one is declared,
+//! and the tool can write its files. Touches the network and the output
+//! directory.
+
+use crate::{
+    frame::{failure::failure, job::Assignment},
+    server::{
+        access::Access,
+        connection::{self, ANSWER_TIMEOUT, Server, ServerError},
+        encryption::EncryptionError,
+        members::{self, Member},
+        resolve::{self, ResolveError},
+        tls_files::TlsFiles,
+    },
+};
+use dragstrip_crds::{datastore::ServerProtocol, observed::ServerTruth};
+use dragstrip_results::{
+    observed::is_another,
+    protocol::{JobTarget, JobTool},
+    result::{Failure, FailureStep},
+};
+use std::{
+    fs, io,
+    net::SocketAddr,
+    path::Path,
+    time::{Duration, Instant},
+};
+
+/// How long a target may stay unreachable before that is told: network policies
+/// take a moment to let a new pod out, and people should not wait for more.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// Pause between attempts.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// A check that failed. Every message says what to do about it.
+#[derive(Debug, thiserror::Error)]
+pub enum PreflightError {
+    #[error(
+        "{target}: {source}. Check the target's address, and that its Service exists in the namespace named"
+    )]
+    Resolve { target: String, source: ResolveError },
+    #[error(
+        "{target}: {source}. Check that the server runs and listens there, and that no NetworkPolicy stands between"
+    )]
+    Connect { target: String, source: ServerError },
+    #[error(
+        "{target}: {source}. Check username and authSecretRef: they must name a user and password that the server knows"
+    )]
+    Authenticate { target: String, source: ServerError },
+    #[error(
+        "{target}: {source}. Check tls: the server must speak TLS there, its certificate be valid for {server_name} and signed by the authority named"
+    )]
+    Encrypt { target: String, server_name: String, source: ServerError },
+    #[error(transparent)]
+    Certificates(#[from] EncryptionError),
+    #[error("{target}: {source}. Check that a RESP server listens there, with TLS only if tls is declared")]
+    Ask { target: String, source: ServerError },
+    #[error(
+        "{0}: the server is still loading its data set. Wait until INFO says loading:0, or start it empty"
+    )]
+    Loading(String),
+    #[error(
+        "{target}: declared cluster mode {declared}, the server says {actual}. Declare the mode it runs in (cluster; for a single Dragonfly with --cluster_mode=emulated emulatedCluster), or restart it in the declared one"
+    )]
+    ClusterMode { target: String, declared: &'static str, actual: &'static str },
+    #[error(
+        "{0}: memtier.clusterMode asks for a cluster's slots, and the server is not in cluster mode: memtier would wait for ever. Leave clusterMode out"
+    )]
+    NoSlots(String),
+    #[error(
+        "{target}: the server was restarted or replaced: verified was {verified}, now {actual} answers. Start the run again"
+    )]
+    Replaced { target: String, verified: String, actual: String },
+    #[error(
+        "{member}, a server of the target: {source}. Check that every member runs and lets this client in"
+    )]
+    Member { member: String, source: ServerError },
+    #[error("{member}: {what}. Wait until the cluster serves every slot, or repair it")]
+    Incomplete { member: String, what: String },
+    #[error(
+        "the output directory {directory} cannot be used: {source}. Mount an empty, writable volume there"
+    )]
+    Output { directory: String, source: io::Error },
+}
+
+impl PreflightError {
+    /// The same as a result's failure.
+    pub fn failure(&self) -> Failure {
+        failure(FailureStep::Preflight, self.to_string())
+    }
+
+    /// Whether another attempt may succeed.
+    fn may_pass(&self) -> bool {
+        matches!(self, Self::Resolve { .. } | Self::Connect { .. })
+    }
+}
+
+/// What the checks found out.
+#[derive(Clone)]
+pub struct Ready {
+    /// The server that the target names, resolved.
+    pub address: SocketAddr,
+    /// How to get into the servers.
+    pub access: Access,
+    /// What the server is; absent where it cannot be asked.
+    pub truth: Option<ServerTruth>,
+    /// Every server of the target; none where they cannot be asked.
+    pub members: Vec<Member>,
+    /// Whether reads of the load go to replicas.
+    pub replica_reads: bool,
+}
+
+/// Makes all checks.
+pub async fn check(
+    assignment: &Assignment,
+    tls: Option<&TlsFiles>,
+    output_directory: &Path,
+) -> Result<Ready, PreflightError> {
+    check_output(output_directory)?;
+    let target = &assignment.job.target;
+    let access = Access::to(target, assignment.password.as_deref(), tls)?;
+    let replica_reads = matches!(&assignment.job.tool, JobTool::Loadgen(spec) if spec.replica_reads);
+    if target.protocol == ServerProtocol::Tcp {
+        let (address, _) = patiently(target, async |address| connection::reach(address).await).await?;
+        return Ok(Ready { address, access, truth: None, members: Vec::new(), replica_reads });
+    }
+    let ask = async |address| Server::connect(address, &access, ANSWER_TIMEOUT).await;
+    let (address, mut server) = patiently(target, ask).await?;
+    let name = named(target, Some(address));
+    let refused = |source| refusal(name.clone(), target, source);
+    server.ping().await.map_err(refused)?;
+    let truth = server.truth().await.map_err(refused)?;
+    check_truth(target, name.clone(), &truth)?;
+    check_slots(&assignment.job.tool, name, &truth)?;
+    let members = members::find(target, &access, address, &mut server, &truth, replica_reads).await?;
+    Ok(Ready { address, access, truth: Some(truth), members, replica_reads })
+}
+
+/// Tries to connect for as long as people should wait for that.
+async fn patiently<T>(
+    target: &JobTarget,
+    connect: impl AsyncFn(SocketAddr) -> Result<T, ServerError>,
+) -> Result<(SocketAddr, T), PreflightError> {
+    let started = Instant::now();
+    loop {
+        match once(target, &connect).await {
+            Err(error) if error.may_pass() && started.elapsed() + PAUSE < PATIENCE => {
+                tokio::time::sleep(PAUSE).await;
+            }
+            outcome => return outcome,
+        }
+    }
+}
+
+/// Tries all addresses of the target; the last one's error counts.
+async fn once<T>(
+    target: &JobTarget,
+    connect: &impl AsyncFn(SocketAddr) -> Result<T, ServerError>,
+) -> Result<(SocketAddr, T), PreflightError> {
+    let unresolved = |source| PreflightError::Resolve { target: named(target, None), source };
+    let addresses = resolve::resolve(&target.host, target.port).await;
+    let addresses = addresses.and_then(|found| resolve::unblocked(found, &target.blocked));
+    let addresses = addresses.map_err(unresolved)?;
+    let mut outcome = Err(unresolved(ResolveError::NoAddress));
+    for address in addresses {
+        match connect(address).await {
+            Ok(connection) => return Ok((address, connection)),
+            Err(source) => outcome = Err(refusal(named(target, Some(address)), target, source)),
+        }
+    }
+    outcome
+}
+
+/// `host:port`, with the address behind it where that says more.
+fn named(target: &JobTarget, address: Option<SocketAddr>) -> String {
+    let declared = format!("{}:{}", target.host, target.port);
+    match address.map(|address| address.to_string()) {
+        Some(address) if address != declared => format!("{declared} ({address})"),
+        _ => declared,
+    }
+}
+
+fn refusal(target: String, declared: &JobTarget, source: ServerError) -> PreflightError {
+    match source {
+        ServerError::Encrypt(_) => {
+            let name = declared.tls.as_ref().and_then(|tls| tls.server_name.clone());
+            let server_name = name.unwrap_or_else(|| declared.host.clone());
+            PreflightError::Encrypt { target, server_name, source }
+        }
+        ServerError::Connect(_) | ServerError::ConnectTimeout => PreflightError::Connect { target, source },
+        ServerError::Authenticate(_) => PreflightError::Authenticate { target, source },
+        _ if matches!(source.code(), Some("NOAUTH" | "WRONGPASS")) => {
+            PreflightError::Authenticate { target, source }
+        }
+        _ if source.code() == Some("LOADING") => PreflightError::Loading(target),
+        _ => PreflightError::Ask { target, source },
+    }
+}
+
+fn check_truth(target: &JobTarget, name: String, truth: &ServerTruth) -> Result<(), PreflightError> {
+    let mode = |cluster| if cluster { "on" } else { "off" };
+    if truth.loading {
+        return Err(PreflightError::Loading(name));
+    }
+    let declared = target.cluster || target.emulated_cluster;
+    if truth.cluster_enabled != declared {
+        let (declared, actual) = (mode(declared), mode(truth.cluster_enabled));
+        return Err(PreflightError::ClusterMode { target: name, declared, actual });
+    }
+    match &target.run_id {
+        Some(verified) if is_another(verified, &truth.run_id) => Err(PreflightError::Replaced {
+            target: name,
+            verified: verified.clone(),
+            actual: truth.run_id.clone(),
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// Whether a tool that asks for slots is told any.
+fn check_slots(tool: &JobTool, name: String, truth: &ServerTruth) -> Result<(), PreflightError> {
+    match tool {
+        JobTool::Memtier(spec) if spec.cluster_mode && !truth.cluster_enabled => {
+            Err(PreflightError::NoSlots(name))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The directory must take files and hold none: an old result must never be
+/// read as a new one.
+fn check_output(directory: &Path) -> Result<(), PreflightError> {
+    let steps = || {
+        fs::create_dir_all(directory)?;
+        if let Some(entry) = fs::read_dir(directory)?.next() {
+            let name = entry?.file_name();
+            return Err(io::Error::other(format!("it is not empty: it holds {}", name.display())));
+        }
+        let probe = directory.join("probe");
+        fs::write(&probe, "probe")?;
+        fs::remove_file(probe)
+    };
+    steps().map_err(|source| PreflightError::Output { directory: directory.display().to_string(), source })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        server::{info::Info, truth::read_truth},
+        tests::fixtures,
+    };
+
+    fn target(cluster: bool, run_id: Option<&str>) -> JobTarget {
+        JobTarget { cluster, run_id: run_id.map(str::to_owned), ..fixtures::target() }
+    }
+
+    fn verdict(target: &JobTarget, info: &str) -> String {
+        let info = Info::parse(info);
+        let run_id = info.text("run_id").unwrap_or_default().to_owned();
+        let truth = read_truth(&info, run_id, None);
+        check_truth(target, "db:6379".into(), &truth).map_or_else(|e| e.to_string(), |()| "fine".to_owned())
+    }
+
+    #[test]
+    fn the_declared_server_passes() {
+        assert_eq!(verdict(&target(false, Some("a")), "run_id:a"), "fine");
+        assert_eq!(verdict(&target(true, None), "run_id:a\ncluster_enabled:1"), "fine");
+    }
+
+    #[test]
+    fn a_replaced_server_is_named_with_both_ids() {
+        let message = verdict(&target(false, Some("aaa")), "run_id:bbb");
+        assert!(message.contains("restarted or replaced: verified was aaa, now bbb"), "{message}");
+    }
+
+    #[test]
+    fn loading_and_the_wrong_mode_are_refused() {
+        assert!(verdict(&target(false, None), "loading:1").contains("still loading"));
+        let message = verdict(&target(true, None), "cluster_enabled:0");
+        assert!(message.contains("declared cluster mode on, the server says off"), "{message}");
+        let message = verdict(&target(false, None), "cluster_enabled:1");
+        assert!(message.contains("declared cluster mode off, the server says on"), "{message}");
+        assert!(message.contains("--cluster_mode=emulated emulatedCluster"), "{message}");
+    }
+
+    #[test]
+    fn a_declared_emulated_cluster_passes_and_its_absence_is_told() {
+        let declared = JobTarget { emulated_cluster: true, ..target(false, None) };
+        assert_eq!(verdict(&declared, "redis_mode:cluster\ncluster_enabled:1"), "fine");
+        let message = verdict(&declared, "redis_mode:standalone\ncluster_enabled:0");
+        assert!(message.contains("declared cluster mode on, the server says off"), "{message}");
+    }
+
+    #[test]
+    fn an_output_directory_is_made_but_must_be_empty() {
+        let root = tempfile::tempdir().unwrap();
+        let directory = root.path().join("a/b");
+        check_output(&directory).unwrap();
+        fs::write(directory.join("old.json"), "").unwrap();
+        let message = check_output(&directory).unwrap_err().to_string();
+        assert!(message.contains("it holds old.json"), "{message}");
+        assert!(check_output(&directory.join("old.json")).is_err());
+    }
+}

@@ -1,0 +1,27 @@
+//! The tools that load a target: one adapter each, and what runs their processes.
+
+pub mod adapter;
+pub mod aside;
+pub mod bullmq;
+pub mod exec;
+pub mod memtier;
+pub mod ours;
+pub mod output;
+pub mod process;
+
+use crate::loadgen::LoadgenAdapter;
+use adapter::Adapter;
+use bullmq::BullmqAdapter;
+use dragstrip_results::protocol::JobTool;
+use exec::ExecAdapter;
+use memtier::MemtierAdapter;
+
+/// The adapter of a job's tool; one per run, since it remembers what the tool wrote.
+pub fn adapter_for(tool: &JobTool) -> Box<dyn Adapter> {
+    match tool {
+        JobTool::Loadgen(spec) => Box::new(LoadgenAdapter::new(spec.clone())),
+        JobTool::Memtier(spec) => Box::new(MemtierAdapter::new(spec.clone())),
+        JobTool::Exec(spec) => Box::new(ExecAdapter::new(spec.clone())),
+        JobTool::Bullmq(spec) => Box::new(BullmqAdapter::new(spec.clone())),
+    }
+}

@@ -1,0 +1,248 @@
+//! What a tool's adapter must know: how to start the tool, what its progress
+//! output says, and what its files mean. Pure: an adapter opens no connection
+//! and starts no process; the runner does that and hands over what it got.
+
+use crate::server::tls_files::TlsFiles;
+use dragstrip_crds::measured::{BatchStatistics, Metric, ScheduleRecord};
+use dragstrip_results::{
+    histogram::EncodedHistogram,
+    live::LatencyCounts,
+    protocol::{JobSpec, JobTool},
+    result::{Failure, OperationResult, Presence, ToolRecord, WorkerRecord},
+    usage::ThreadUsage,
+};
+use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration};
+
+/// What the runner found out before the tool is started.
+#[derive(Debug, Clone)]
+pub struct LaunchContext {
+    /// The server, resolved.
+    pub address: SocketAddr,
+    /// Every server of the target, resolved; none where they cannot be asked.
+    pub members: Vec<SocketAddr>,
+    /// This pod's index among the clients, from 0.
+    pub client_index: u32,
+    /// The target's password.
+    pub password: Option<String>,
+    /// How to encrypt connections; plain ones when absent.
+    pub tls: Option<TlsFiles>,
+    /// An empty, writable directory for the tool's files.
+    pub output_directory: PathBuf,
+    /// The start line, in nanoseconds of Unix time by this pod's clock, for
+    /// tools that connect first and then wait for it themselves.
+    pub start_at_unix_nanos: i64,
+    /// The tool's version, where the runner asked for it.
+    pub tool_version: Option<String>,
+    /// Where the runner listens for the latencies that the tool sends while it runs,
+    /// a UDP port of the loopback device.
+    pub statsd_port: Option<u16>,
+}
+
+/// How the tool is asked to end early.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StopSignal {
+    /// SIGINT: memtier writes its result on it, and on nothing else.
+    Interrupt,
+    /// SIGTERM.
+    Terminate,
+}
+
+/// A command to start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Launch {
+    /// Program, looked up on PATH when it holds no slash.
+    pub program: String,
+    /// Its arguments.
+    pub arguments: Vec<String>,
+    /// Environment variables to add.
+    pub environment: Vec<(String, String)>,
+    /// How to ask it to end.
+    pub stop_signal: StopSignal,
+    /// How long it may take to end after that before it is killed.
+    pub stop_grace: Duration,
+    /// Start it this long before the start line, because it connects first and waits by itself.
+    pub lead: Duration,
+}
+
+/// A progress report out of a line the tool wrote.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Progress {
+    /// Operations so far.
+    pub operations: u64,
+    /// Errors so far.
+    pub errors: u64,
+    /// Bytes sent and received so far, where the tool tells.
+    pub bytes: Option<u64>,
+    /// Open connections, where it tells.
+    pub connections: Option<u64>,
+    /// How much of the planned load is done, from 0 to 1, where it tells.
+    pub ratio: Option<f64>,
+    /// Latencies so far, where it tells.
+    pub latency: Option<LatencyCounts>,
+}
+
+/// How the tool's process ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Exit {
+    /// Its exit code, when it ended by itself.
+    pub code: Option<i32>,
+    /// The signal that ended it.
+    pub signal: Option<i32>,
+    /// Whether the runner asked it to end because the pod was told to stop.
+    pub interrupted: bool,
+    /// Whether the watchdog had to end it.
+    pub watchdog: bool,
+}
+
+/// The tool's whole run, as the runner saw it from outside.
+#[derive(Debug, Clone)]
+pub struct Ended {
+    /// How it ended.
+    pub exit: Exit,
+    /// Wall time of the process on the monotonic clock.
+    pub wall: Duration,
+    /// Time from the start line to the last moment at which one of its threads
+    /// other than the main one used CPU: the load itself, without the tool's
+    /// own start-up tail and its once-a-second poll for the end.
+    pub active: Duration,
+    /// The last lines it wrote to stdout and stderr, secrets removed, oldest first.
+    pub last_lines: Vec<String>,
+    /// All of stdout, up to 1 MiB, as it was written.
+    pub stdout: String,
+    /// Whether there was more.
+    pub stdout_cut: bool,
+    /// All of stderr, up to 1 MiB, as it was written.
+    pub stderr: String,
+    /// Whether there was more.
+    pub stderr_cut: bool,
+}
+
+/// What a tool measured.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Measured {
+    /// The tool's own account of itself.
+    pub tool: ToolRecord,
+    /// Per operation, without a total.
+    pub operations: Vec<OperationResult>,
+    /// Error replies by first word.
+    pub errors: BTreeMap<String, u64>,
+    /// Operations per whole second since the load began; empty where the tool does not tell.
+    pub per_second: Vec<u64>,
+    /// The load's window by the tool's monotonic clock, where it has one:
+    /// start in nanoseconds of Unix time, and length in seconds.
+    pub window: Option<(i64, f64)>,
+    /// Commands sent and answered by the server's names, warm-up and retries
+    /// included; empty where the operations themselves are the commands.
+    pub commands: BTreeMap<String, u64>,
+    /// Operations of a warm-up that the tool did by itself.
+    pub warmup: BTreeMap<String, u64>,
+    /// Jobs that must be in the queues after the load.
+    pub queues: Option<Presence>,
+    /// An open loop's schedule.
+    pub schedule: Option<ScheduleRecord>,
+    /// How long after they were due its requests were sent, in microseconds.
+    pub schedule_lag: Option<EncodedHistogram>,
+    /// Timed batches.
+    pub batches: Option<BatchStatistics>,
+    /// Figures of the tool's own.
+    pub metrics: Vec<Metric>,
+    /// The tool's worker threads.
+    pub workers: Vec<WorkerRecord>,
+    /// What its load threads used in the window, by its own account, the busiest first.
+    pub threads: Vec<ThreadUsage>,
+    /// What else it has to say of its numbers.
+    pub notes: Vec<String>,
+}
+
+/// A measurement that must not be used, and what could be read of it all the same.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rejected {
+    /// Why.
+    pub failure: Failure,
+    /// What the tool wrote, where it could be read: for people, never as a result.
+    pub partial: Option<Measured>,
+}
+
+/// A question for the tool's version.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VersionQuestion {
+    /// Program, looked up on PATH when it holds no slash.
+    pub program: String,
+    /// Its arguments.
+    pub arguments: Vec<String>,
+}
+
+/// A run of the tool before the start line, whose numbers count nowhere.
+pub struct Warmup {
+    /// Its own adapter.
+    pub adapter: Box<dyn Adapter>,
+    /// What it is launched with.
+    pub context: LaunchContext,
+    /// How long it is to run.
+    pub duration: Duration,
+}
+
+/// One tool's adapter.
+pub trait Adapter: Send {
+    /// How to ask the tool's version, where what it takes depends on that.
+    fn version_question(&self) -> Option<VersionQuestion> {
+        None
+    }
+
+    /// The version, out of the answer.
+    fn version(&self, _answer: &str) -> Option<String> {
+        None
+    }
+
+    /// Whether the tool takes everything that the job declares. The error names
+    /// the field and the remedy.
+    fn accept(&self, _job: &JobSpec, _context: &LaunchContext) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// The tool's run before the start line, where the job declares a warm-up
+    /// that the tool cannot do by itself.
+    fn warmup(&self, _job: &JobSpec, _context: &LaunchContext) -> Option<Warmup> {
+        None
+    }
+
+    /// Whether the tool sends its latencies to [`LaunchContext::statsd_port`].
+    fn sends_latencies(&self, _context: &LaunchContext) -> bool {
+        false
+    }
+
+    /// The command to start.
+    fn launch(&self, job: &JobSpec, context: &LaunchContext) -> Launch;
+
+    /// Takes in one line of stderr (ended by CR or LF); tells the progress if the line does.
+    fn stderr_line(&mut self, line: &str) -> Option<Progress>;
+
+    /// Reads what the tool left behind. An exit code alone proves nothing:
+    /// memtier exits 0 with a dead server.
+    fn judge(&self, job: &JobSpec, context: &LaunchContext, ended: &Ended)
+    -> Result<Measured, Box<Rejected>>;
+}
+
+/// How long after the start line the measured part begins, for tools that warm
+/// up by themselves: they do so on the connections that they measure with.
+pub fn measured_after(job: &JobSpec) -> Duration {
+    match &job.tool {
+        JobTool::Loadgen(_) | JobTool::Bullmq(_) => warmup(job),
+        JobTool::Memtier(_) | JobTool::Exec(_) => Duration::ZERO,
+    }
+}
+
+/// Whether the tool's threads are to be sampled: who does not tell when it loaded, and
+/// what its threads used, is watched.
+pub fn threads_sampled(tool: &JobTool) -> bool {
+    match tool {
+        JobTool::Loadgen(_) | JobTool::Bullmq(_) => false,
+        JobTool::Memtier(_) | JobTool::Exec(_) => true,
+    }
+}
+
+/// The declared warm-up; zero for none.
+pub fn warmup(job: &JobSpec) -> Duration {
+    let seconds = job.warmup_seconds.unwrap_or_default();
+    Duration::try_from_secs_f64(seconds).unwrap_or_default()
+}

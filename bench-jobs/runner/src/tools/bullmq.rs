@@ -1,0 +1,252 @@
+//! The BullMQ job: its command line ([`arguments`]), its progress lines, and
+//! what its report ([`report`]) means. Touches the report file and nothing else.
+
+mod arguments;
+mod report;
+
+use crate::tools::{
+    adapter::{Adapter, Ended, Launch, LaunchContext, Measured, Progress, Rejected, StopSignal},
+    ours::{explained, progress, progress_detail, unread},
+};
+use dragstrip_crds::{
+    measured::Metric,
+    workload::{BullmqSpec, Merge},
+};
+use dragstrip_results::{
+    histogram::{EncodedHistogram, HistogramError, Latencies},
+    protocol::{JobSpec, PASSWORD_VARIABLE},
+    result::{Failure, FailureStep, OperationResult, Presence, ToolRecord, WorkerRecord},
+};
+use report::{OperationReport, Report, RunStatus};
+use std::{collections::BTreeMap, fs, io, num::ParseIntError, time::Duration};
+
+/// The program's name in its image.
+const PROGRAM: &str = "dragstrip-bullmq";
+/// The report's file name in the output directory.
+const REPORT_NAME: &str = "bullmq.json";
+/// How long it may take to await its replies, count the queues, remove them in
+/// the five seconds it then takes at most, and write its report.
+const STOP_GRACE: Duration = Duration::from_secs(15);
+
+/// Why a report cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ReportError {
+    #[error("the BullMQ job left no report {REPORT_NAME}: {0}")]
+    Read(#[source] io::Error),
+    #[error("the BullMQ job's report {REPORT_NAME} cannot be read: {0}")]
+    Decode(#[source] serde_json::Error),
+    #[error("startedAtUnixNanos is {text:?}: {source}")]
+    Start { text: String, source: ParseIntError },
+    #[error("{operation}: {source}")]
+    Histogram { operation: String, source: HistogramError },
+    #[error("{operation}: {count} jobs, but {other} by its {account}")]
+    Contradiction { operation: String, count: u64, account: &'static str, other: u64 },
+}
+
+/// The adapter of the BullMQ job.
+#[derive(Debug, Clone)]
+pub struct BullmqAdapter {
+    spec: BullmqSpec,
+}
+
+impl BullmqAdapter {
+    /// An adapter for one run of the tool with these options.
+    pub fn new(spec: BullmqSpec) -> Self {
+        Self { spec }
+    }
+}
+
+impl Adapter for BullmqAdapter {
+    fn launch(&self, job: &JobSpec, context: &LaunchContext) -> Launch {
+        let password =
+            context.password.iter().map(|password| (PASSWORD_VARIABLE.to_owned(), password.clone()));
+        Launch {
+            program: PROGRAM.to_owned(),
+            arguments: arguments::arguments(&self.spec, job, context),
+            environment: password.chain([progress_detail()]).collect(),
+            stop_signal: StopSignal::Terminate,
+            stop_grace: STOP_GRACE,
+            lead: self.spec.head_start(),
+        }
+    }
+
+    fn stderr_line(&mut self, line: &str) -> Option<Progress> {
+        progress(line)
+    }
+
+    fn judge(
+        &self,
+        job: &JobSpec,
+        context: &LaunchContext,
+        ended: &Ended,
+    ) -> Result<Measured, Box<Rejected>> {
+        let refuse = |failure, partial| Err(Box::new(Rejected { failure, partial }));
+        let report = match read_report(context) {
+            Ok(report) => report,
+            Err(error) => return refuse(unread("the BullMQ job", &error, ended), None),
+        };
+        let arguments = arguments::arguments(&self.spec, job, context);
+        let measured = match measured(&self.spec, &report, arguments) {
+            Ok(measured) => measured,
+            Err(error) => return refuse(explained(FailureStep::Output, error.to_string(), ended), None),
+        };
+        match verdict(&report, ended) {
+            None => Ok(measured),
+            Some(failure) => refuse(failure, Some(measured)),
+        }
+    }
+}
+
+fn read_report(context: &LaunchContext) -> Result<Report, ReportError> {
+    let text = fs::read_to_string(context.output_directory.join(REPORT_NAME)).map_err(ReportError::Read)?;
+    serde_json::from_str(&text).map_err(ReportError::Decode)
+}
+
+/// What is wrong with a report that could be read, if anything.
+fn verdict(report: &Report, ended: &Ended) -> Option<Failure> {
+    let refuse = |step, message: &str| Some(explained(step, message.to_owned(), ended));
+    if let Some(failure) = &report.failure {
+        let step = match failure.kind.as_str() {
+            "errorReplies" => FailureStep::ErrorReplies,
+            "queueCheck" => FailureStep::CounterCheck,
+            _ => FailureStep::Tool,
+        };
+        return refuse(step, &failure.message);
+    }
+    match report.status {
+        RunStatus::Completed if ended.exit.code == Some(0) => None,
+        RunStatus::Completed => {
+            refuse(FailureStep::Tool, "the BullMQ job completed its work and then ended badly")
+        }
+        RunStatus::Interrupted => {
+            let signal = report.interrupted.as_deref().unwrap_or("a signal");
+            refuse(FailureStep::Interrupted, &format!("the BullMQ job was ended by {signal}"))
+        }
+        RunStatus::Failed | RunStatus::Unknown => {
+            refuse(FailureStep::Tool, "the BullMQ job says that it failed, but not why")
+        }
+    }
+}
+
+fn measured(spec: &BullmqSpec, report: &Report, arguments: Vec<String>) -> Result<Measured, ReportError> {
+    let mut errors = BTreeMap::new();
+    for error in &report.errors {
+        *errors.entry(error.kind.clone()).or_default() += error.count;
+    }
+    let operations =
+        report.operations.iter().map(|it| operation(report, it)).collect::<Result<Vec<_>, _>>()?;
+    // Adds and processed jobs have no sum.
+    let only = if let [only] = report.operations.as_slice() { Some(only) } else { None };
+    Ok(Measured {
+        tool: ToolRecord {
+            name: "bullmq".to_owned(),
+            version: Some(report.versions()),
+            mode: Some(spec.mode.to_string()),
+            arguments,
+            reported_operations_per_second: only.and_then(OperationReport::rate),
+            // Most of the process's time is Node.js' start, the wait for the line and the cleanup.
+            wall_operations_per_second: None,
+            reported_seconds: Some(report.window_seconds),
+            connections: report.configuration.connections,
+            pipeline: u64::from(spec.concurrency.unsigned_abs()),
+        },
+        per_second: only.map(|only| per_second(report, &only.operation)).unwrap_or_default(),
+        operations,
+        errors,
+        window: started(report)?.map(|started| (started, report.window_seconds)),
+        warmup: report.warmup.operations.clone(),
+        queues: report.queues.as_ref().map(|it| Presence { expected: it.expected, found: it.found }),
+        metrics: metrics(report),
+        workers: report.workers.iter().map(worker).collect(),
+        notes: notes(report),
+        // What a job costs the server is several commands of scripts, some of
+        // them BullMQ's own idea: the queues' lengths are the better check.
+        ..Measured::default()
+    })
+}
+
+/// What the job has to say itself, and what the latencies of its operations contain.
+fn notes(report: &Report) -> Vec<String> {
+    let latency =
+        |it: &OperationReport| format!("the latency of {} is {}", it.operation, it.latency_contains);
+    let measured = report.operations.iter().filter(|it| it.count > 0);
+    report.notes.iter().cloned().chain(measured.map(latency)).collect()
+}
+
+fn per_second(report: &Report, operation: &str) -> Vec<u64> {
+    report.per_second.iter().map(|second| second.get(operation).copied().unwrap_or_default()).collect()
+}
+
+fn started(report: &Report) -> Result<Option<i64>, ReportError> {
+    let parse =
+        |text: &String| text.parse().map_err(|source| ReportError::Start { text: text.clone(), source });
+    report.started_at_unix_nanos.as_ref().map(parse).transpose()
+}
+
+fn operation(report: &Report, it: &OperationReport) -> Result<OperationResult, ReportError> {
+    let name = it.operation.as_str();
+    let histogram = EncodedHistogram(it.histogram.clone());
+    let latencies = Latencies::decode(&histogram)
+        .map_err(|source| ReportError::Histogram { operation: name.to_owned(), source })?;
+    let per_second = per_second(report, name);
+    let workers = report.workers.iter().filter(|worker| worker.operation() == name);
+    agree(it, "latencies", latencies.count())?;
+    agree(it, "seconds", per_second.iter().sum())?;
+    agree(it, "workers", workers.map(|worker| worker.operations).sum())?;
+    Ok(OperationResult {
+        operation: name.to_owned(),
+        count: it.count,
+        hits: None,
+        misses: None,
+        errors: it.errors,
+        bytes: it.bytes,
+        latency_milliseconds: latencies.summary(),
+        histogram: Some(histogram),
+        per_second,
+        reported_operations_per_second: it.rate(),
+        // One that is alone has the pod's window.
+        own_operations_per_second: it.rate().filter(|_| report.operations.len() > 1),
+        ..OperationResult::default()
+    })
+}
+
+fn agree(operation: &OperationReport, account: &'static str, other: u64) -> Result<(), ReportError> {
+    let count = operation.count;
+    if count == other {
+        return Ok(());
+    }
+    Err(ReportError::Contradiction { operation: operation.operation.clone(), count, account, other })
+}
+
+/// The rates that differ from what the window says: over the asked-for
+/// duration, as the published tool divides. None for a job that did nothing,
+/// which must not look like a measurement.
+fn metrics(report: &Report) -> Vec<Metric> {
+    let rates = [
+        ("nominalAddJobsPerSecond", report.nominal.add_jobs_per_second),
+        ("nominalProcessJobsPerSecond", report.nominal.process_jobs_per_second),
+    ];
+    let rates = rates.into_iter().filter(|(_, value)| *value > 0.0);
+    rates
+        .map(|(name, value)| Metric {
+            name: name.to_owned(),
+            value,
+            unit: Some("jobs/s".to_owned()),
+            merge: Merge::Sum,
+        })
+        .collect()
+}
+
+fn worker(worker: &report::WorkerReport) -> WorkerRecord {
+    WorkerRecord {
+        role: worker.role.clone(),
+        index: worker.index,
+        operations: worker.operations,
+        errors: worker.errors,
+        cpu_seconds: worker.cpu_seconds,
+        event_loop_utilization: Some(worker.event_loop_utilization),
+    }
+}
+
+#[cfg(test)]
+mod tests;

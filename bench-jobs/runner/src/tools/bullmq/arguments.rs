@@ -1,0 +1,106 @@
+//! The BullMQ job's command line. Pure; no secret is in it.
+
+use super::REPORT_NAME;
+use crate::{server::tls_files::TlsFiles, tools::adapter::LaunchContext};
+use dragstrip_crds::workload::{BullmqMode, BullmqSpec};
+use dragstrip_results::protocol::JobSpec;
+use std::path::Path;
+
+/// Time kept back, before the watchdog kills, for what comes after the cleanup.
+const REPORT_SECONDS: f64 = 5.0;
+/// Shortest time for the cleanup.
+const CLEANUP_SECONDS: f64 = 1.0;
+
+/// The arguments.
+pub(super) fn arguments(spec: &BullmqSpec, job: &JobSpec, context: &LaunchContext) -> Vec<String> {
+    let mut line = Line::default();
+    server(&mut line, spec, job, context);
+    load(&mut line, spec, job);
+    line.option("start-at-unix-nanos", context.start_at_unix_nanos.max(0));
+    line.option("progress-interval", "1s");
+    line.option("json-out-file", context.output_directory.join(REPORT_NAME).display());
+    // Clients that share queues end at slightly different times: none may take
+    // the keys from under the others' count of them.
+    line.flag("shared-queues", job.clients > 1);
+    line.flag("keep-keys", !spec.clean_up);
+    line.option("cleanup-timeout", format!("{:.3}s", cleanup_seconds(spec, job)));
+    line.0
+}
+
+fn server(line: &mut Line, spec: &BullmqSpec, job: &JobSpec, context: &LaunchContext) {
+    line.option("host", context.address.ip());
+    line.option("port", context.address.port());
+    line.flag("cluster", spec.cluster.unwrap_or(job.target.cluster));
+    // A name alone is an error of the tool's; without password it means the default user.
+    if let (Some(username), Some(_)) = (&job.target.username, &context.password) {
+        line.option("username", username);
+    }
+    if let Some(tls) = &context.tls {
+        encryption(line, tls);
+    }
+}
+
+fn encryption(line: &mut Line, tls: &TlsFiles) {
+    let mut file = |name: &str, path: &Path| line.option(name, path.display());
+    if let Some(authority) = &tls.authority {
+        file("tls-ca-file", authority);
+    }
+    if let Some(client) = &tls.client {
+        file("tls-cert-file", &client.certificate);
+        file("tls-key-file", &client.key);
+    }
+    line.flag("tls", true);
+    line.option("tls-server-name", &tls.server_name);
+    line.flag("tls-insecure", tls.insecure_skip_verify);
+}
+
+fn load(line: &mut Line, spec: &BullmqSpec, job: &JobSpec) {
+    line.option("writers", spec.writers);
+    line.option("readers", spec.readers);
+    line.option("queues", spec.queues);
+    line.option("reader-concurrency", spec.reader_concurrency);
+    line.option("duration", format!("{}ms", spec.duration.duration().as_millis()));
+    line.option("mode", spec.mode.to_string().to_lowercase());
+    // The published mode has jobs and batches of its own.
+    if spec.mode == BullmqMode::Fast {
+        jobs(line, spec);
+    }
+    line.option("prefix", &spec.prefix);
+    line.option("queue-name", &spec.queue_name);
+    if let Some(seconds) = job.warmup_seconds {
+        line.option("warmup", format!("{seconds:.3}s"));
+    }
+}
+
+fn jobs(line: &mut Line, spec: &BullmqSpec) {
+    line.option("concurrency", spec.concurrency);
+    line.option("bulk", spec.bulk);
+    match &spec.payload {
+        Some(payload) => line.option("payload", payload),
+        None => line.option("payload-bytes", spec.payload_size()),
+    }
+}
+
+/// What the watchdog leaves for the cleanup: a cleanup that takes longer is
+/// better told by the tool than killed without a result.
+fn cleanup_seconds(spec: &BullmqSpec, job: &JobSpec) -> f64 {
+    let stage = spec.duration.seconds() + job.warmup_seconds.unwrap_or_default();
+    (job.watchdog_seconds - stage * f64::from(spec.stages()) - REPORT_SECONDS).max(CLEANUP_SECONDS)
+}
+
+/// Arguments; each value is in one word with its option, so that none of them
+/// can be taken for an option itself.
+#[derive(Default)]
+struct Line(Vec<String>);
+
+impl Line {
+    fn option(&mut self, name: &str, value: impl std::fmt::Display) {
+        self.0.push(format!("--{name}={value}"));
+    }
+
+    fn flag(&mut self, name: &str, set: bool) {
+        if set {
+            self.0.push(format!("--{name}"));
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! Any tool in any image: its command with the target put in, and its output
+//! handed to the parser that the job names. Touches the output directory and
+//! the environment variables that the job refers to.
+
+mod expand;
+mod outputs;
+
+use crate::{
+    frame::failure::failure,
+    tools::adapter::{Adapter, Ended, Launch, LaunchContext, Measured, Progress, Rejected, StopSignal},
+};
+use dragstrip_crds::{measured::LatencySummary, workload::ExecSpec};
+use dragstrip_parsers::{LatencyReport, Operation, Parsed, PrintedLatency};
+use dragstrip_results::{
+    protocol::JobSpec,
+    result::{Failure, FailureStep, OperationResult, ToolRecord},
+};
+use expand::Values;
+use std::time::Duration;
+
+/// How long the tool may take to end once asked to.
+const STOP_GRACE: Duration = Duration::from_secs(5);
+/// Characters of a tool's line in a message.
+const LONGEST_LINE: usize = 200;
+
+/// The adapter of a tool of somebody's own.
+#[derive(Debug, Clone)]
+pub struct ExecAdapter {
+    spec: ExecSpec,
+}
+
+impl ExecAdapter {
+    /// An adapter for one run of the tool with these options.
+    pub fn new(spec: ExecSpec) -> Self {
+        Self { spec }
+    }
+}
+
+/// Values of the job's environment variables that come from Secrets: they must
+/// appear in nothing that is kept.
+pub fn secrets(spec: &ExecSpec) -> Vec<String> {
+    spec.env
+        .iter()
+        .filter(|variable| variable.value_from.as_ref().is_some_and(|from| from.secret_key_ref.is_some()))
+        .filter_map(|variable| std::env::var(&variable.name).ok())
+        .collect()
+}
+
+impl Adapter for ExecAdapter {
+    fn accept(&self, _job: &JobSpec, _context: &LaunchContext) -> Result<(), String> {
+        if self.spec.command.is_empty() {
+            return Err("exec.command is empty: name the program to start".to_owned());
+        }
+        dragstrip_parsers::check(&self.spec.parser).map_err(|e| format!("exec.parser: {e}"))
+    }
+
+    fn launch(&self, job: &JobSpec, context: &LaunchContext) -> Launch {
+        let values = Values::of(job, context);
+        let mut words = self
+            .spec
+            .command
+            .iter()
+            .chain(&self.spec.args)
+            .map(|word| values.expand(word))
+            .collect::<Vec<_>>();
+        let program = if words.is_empty() { String::new() } else { words.remove(0) };
+        // Values from references are in the container's environment already.
+        let declared =
+            self.spec.env.iter().filter_map(|variable| {
+                Some((variable.name.clone(), values.expand(variable.value.as_deref()?)))
+            });
+        Launch {
+            program,
+            arguments: words,
+            environment: values.variables().chain(declared).collect(),
+            stop_signal: StopSignal::Terminate,
+            stop_grace: STOP_GRACE,
+            lead: Duration::ZERO,
+        }
+    }
+
+    fn stderr_line(&mut self, _line: &str) -> Option<Progress> {
+        None
+    }
+
+    fn judge(
+        &self,
+        job: &JobSpec,
+        context: &LaunchContext,
+        ended: &Ended,
+    ) -> Result<Measured, Box<Rejected>> {
+        let refuse = |step, message: String| Failure {
+            exit_code: ended.exit.code,
+            signal: ended.exit.signal,
+            last_lines: ended.last_lines.clone(),
+            ..failure(step, with_last_line(message, ended))
+        };
+        let read = outputs::read(&self.spec.parser, context, ended);
+        let parsed = read.and_then(|outputs| {
+            dragstrip_parsers::parse(&self.spec.parser, &outputs).map_err(|e| e.to_string())
+        });
+        let tool = self.record(job, context, ended, parsed.as_ref().ok());
+        let incomplete = parsed.as_ref().ok().and_then(|parsed| parsed.incomplete.clone());
+        // memtier's own duration may be a second off: its threads' work is the better window.
+        let own_window = self.spec.parser.memtier_json.is_none();
+        let measured = parsed.map(|parsed| measured(parsed, tool, context, own_window));
+        if let Some(message) = self.bad_exit(ended) {
+            let failure = refuse(FailureStep::Tool, message);
+            return Err(Box::new(Rejected { failure, partial: measured.ok() }));
+        }
+        match (measured, incomplete) {
+            (Ok(measured), None) => Ok(measured),
+            (Ok(measured), Some(why)) => {
+                let failure = refuse(FailureStep::Output, format!("the tool's output is incomplete: {why}"));
+                Err(Box::new(Rejected { failure, partial: Some(measured) }))
+            }
+            (Err(message), _) => {
+                let failure = refuse(FailureStep::Output, message);
+                Err(Box::new(Rejected { failure, partial: None }))
+            }
+        }
+    }
+}
+
+impl ExecAdapter {
+    fn record(
+        &self,
+        job: &JobSpec,
+        context: &LaunchContext,
+        ended: &Ended,
+        parsed: Option<&Parsed>,
+    ) -> ToolRecord {
+        let launch = self.launch(job, context);
+        let told = parsed.and_then(|parsed| parsed.tool.as_ref());
+        let wall = ended.wall.as_secs_f64();
+        ToolRecord {
+            name: told.map_or_else(|| base_name(&launch.program).to_owned(), |tool| tool.name.clone()),
+            version: told.and_then(|tool| tool.version.clone()),
+            mode: None,
+            arguments: launch.arguments,
+            reported_operations_per_second: parsed.and_then(total_rate),
+            wall_operations_per_second: parsed
+                .and_then(counted)
+                .filter(|_| wall > 0.0)
+                .map(|count| count as f64 / wall),
+            reported_seconds: parsed.and_then(|parsed| parsed.seconds),
+            connections: parsed.and_then(|parsed| parsed.connections).unwrap_or_default(),
+            pipeline: parsed.and_then(|parsed| parsed.pipeline).unwrap_or_default(),
+        }
+    }
+
+    fn bad_exit(&self, ended: &Ended) -> Option<String> {
+        match (ended.exit.code, ended.exit.signal) {
+            (Some(code), _) if self.spec.success_exit_codes.contains(&code) => None,
+            (Some(code), _) => Some(format!(
+                "the tool ended with exit code {code}, which is not among exec.successExitCodes {:?}",
+                self.spec.success_exit_codes
+            )),
+            (None, signal) => Some(format!("the tool was ended by signal {}", signal.unwrap_or_default())),
+        }
+    }
+}
+
+/// What went wrong, and what the tool said last.
+fn with_last_line(message: String, ended: &Ended) -> String {
+    match ended.last_lines.iter().rev().find(|line| !line.trim().is_empty()) {
+        Some(line) => {
+            let line: String = line.trim().chars().take(LONGEST_LINE).collect();
+            format!("{message}; its last line: {line}")
+        }
+        None => message,
+    }
+}
+
+/// The tool's own rate of everything. Rates of operations that ran one after the other are no sum.
+fn total_rate(parsed: &Parsed) -> Option<f64> {
+    let summed = parsed.together || parsed.operations.len() == 1;
+    let rates = parsed.operations.iter().map(|operation| operation.operations_per_second);
+    rates.sum::<Option<f64>>().filter(|_| summed && !parsed.operations.is_empty())
+}
+
+fn base_name(program: &str) -> &str {
+    program.rsplit('/').next().unwrap_or(program)
+}
+
+/// Operations of all kinds, where every count is known.
+fn counted(parsed: &Parsed) -> Option<u64> {
+    let counts: Option<Vec<u64>> = parsed.operations.iter().map(|operation| operation.count).collect();
+    counts.filter(|counts| !counts.is_empty()).map(|counts| counts.iter().sum())
+}
+
+fn measured(parsed: Parsed, tool: ToolRecord, context: &LaunchContext, own_window: bool) -> Measured {
+    let start = parsed.start_unix_nanos.unwrap_or(context.start_at_unix_nanos);
+    let seconds = parsed.seconds.filter(|seconds| own_window && *seconds > 0.0);
+    let only = parsed.operations.len() == 1;
+    let (per_second, together) = (parsed.per_second.clone(), parsed.together);
+    Measured {
+        tool,
+        window: seconds.map(|seconds| (start, seconds)),
+        metrics: parsed.metrics.iter().map(Into::into).collect(),
+        errors: parsed.errors,
+        operations: parsed
+            .operations
+            .into_iter()
+            .map(|operation| OperationResult {
+                per_second: if only { per_second.clone() } else { Vec::new() },
+                ..result(operation, together)
+            })
+            .collect(),
+        per_second: parsed.per_second,
+        ..Measured::default()
+    }
+}
+
+/// The operation as a run's result keeps it. Of one that did not run together with the
+/// others, or tells no count, the tool's own rate is its rate.
+fn result(operation: Operation, together: bool) -> OperationResult {
+    let own = operation.own_rate().filter(|_| !together || operation.count.is_none());
+    let (latency_milliseconds, histogram) = match operation.latency {
+        Some(LatencyReport::Exact { histogram, summary }) => (summary, Some(histogram)),
+        Some(LatencyReport::Printed(printed)) => (summary(&printed), None),
+        None => (LatencySummary::default(), None),
+    };
+    OperationResult {
+        operation: operation.name,
+        commands: operation.commands,
+        count: operation.count.unwrap_or_default(),
+        hits: operation.hits,
+        misses: operation.misses,
+        errors: operation.errors.unwrap_or_default(),
+        bytes: operation.bytes.unwrap_or_default(),
+        latency_milliseconds,
+        histogram,
+        per_second: Vec::new(),
+        reported_operations_per_second: operation.operations_per_second,
+        own_operations_per_second: own,
+    }
+}
+
+/// Printed figures in their places.
+fn summary(printed: &PrintedLatency) -> LatencySummary {
+    let percentile = |percent: f64| {
+        let found = printed.percentiles.iter().find(|p| (p.percent - percent).abs() < 1e-9);
+        found.map(|percentile| percentile.milliseconds)
+    };
+    LatencySummary {
+        mean: printed.mean,
+        p50: percentile(50.0),
+        p90: percentile(90.0),
+        p95: percentile(95.0),
+        p99: percentile(99.0),
+        p999: percentile(99.9),
+        p9999: percentile(99.99),
+        max: printed.maximum,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,138 @@
+//! `${HOST}` and its like in a command. Pure.
+
+use crate::tools::adapter::LaunchContext;
+use dragstrip_results::protocol::JobSpec;
+
+/// What stands before each name as an environment variable.
+const VARIABLE_PREFIX: &str = "DRAGSTRIP_";
+/// The target's password; with the prefix it is the variable of our own tools.
+const PASSWORD: &str = "PASSWORD";
+
+/// The values that a command may name.
+#[derive(Debug, Clone)]
+pub(super) struct Values(Vec<(&'static str, String)>);
+
+impl Values {
+    /// The values of one client's launch.
+    pub(super) fn of(job: &JobSpec, context: &LaunchContext) -> Self {
+        // The host as declared, since certificates and virtual hosts go by names.
+        let (host, port) = (job.target.host.clone(), job.target.port);
+        let address = joined(&host, port);
+        let members: Vec<_> =
+            job.target.members.iter().map(|member| joined(&member.host, member.port)).collect();
+        let asked: Vec<_> = context.members.iter().map(ToString::to_string).collect();
+        let members = match (members.is_empty(), asked.is_empty()) {
+            (false, _) => members.join(","),
+            (true, false) => asked.join(","),
+            (true, true) => address.clone(),
+        };
+        Self(vec![
+            ("HOST", host),
+            ("PORT", port.to_string()),
+            ("ADDRESS", address),
+            ("MEMBERS", members),
+            ("OUTPUT", context.output_directory.display().to_string()),
+            ("CLIENT_INDEX", context.client_index.to_string()),
+            ("CLIENTS", job.clients.to_string()),
+            (PASSWORD, context.password.clone().unwrap_or_default()),
+        ])
+    }
+
+    /// `text` with every `${NAME}` replaced; names that are not known, and every
+    /// other dollar sign, stay as they are. What is put in is not expanded again.
+    pub(super) fn expand(&self, text: &str) -> String {
+        let mut expanded = String::with_capacity(text.len());
+        let mut rest = text;
+        while let Some(start) = rest.find("${") {
+            let (before, from) = rest.split_at(start);
+            expanded.push_str(before);
+            let name = from.find('}').map(|end| &from[2..end]);
+            let value = name.and_then(|name| self.0.iter().find(|(known, _)| *known == name));
+            let length = if let (Some(name), Some((_, value))) = (name, value) {
+                expanded.push_str(value);
+                name.len() + 3
+            } else {
+                expanded.push_str("${");
+                2
+            };
+            rest = &from[length..];
+        }
+        expanded.push_str(rest);
+        expanded
+    }
+
+    /// The same as environment variables; no password is none, which an empty one is not.
+    pub(super) fn variables(&self) -> impl Iterator<Item = (String, String)> + use<'_> {
+        let known = self.0.iter().filter(|(name, value)| *name != PASSWORD || !value.is_empty());
+        known.map(|(name, value)| (format!("{VARIABLE_PREFIX}{name}"), value.clone()))
+    }
+}
+
+/// host:port, with brackets around an address of version 6.
+fn joined(host: &str, port: u16) -> String {
+    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::fixtures::{context, job};
+    use dragstrip_results::protocol::{JobMember, PASSWORD_VARIABLE};
+    use proptest::prelude::*;
+    use std::path::Path;
+
+    const TOOL: &str = r#"{"loadgen": {"duration": "5s"}}"#;
+
+    fn values() -> Values {
+        Values::of(&job(3, TOOL), &context(1, Path::new("/out")))
+    }
+
+    #[test]
+    fn names_are_replaced_wherever_they_stand() {
+        let text =
+            "-h ${HOST} -p ${PORT} --to=${ADDRESS},${MEMBERS} > ${OUTPUT}/r.${CLIENT_INDEX}of${CLIENTS}";
+        assert_eq!(values().expand(text), "-h db -p 6379 --to=db:6379,db:6379 > /out/r.1of3");
+    }
+
+    #[test]
+    fn everything_else_stays_as_it_is() {
+        for text in ["$HOST", "${host}", "${HOME}", "${", "$", "${HOST", "a}${}b", "$(HOST)"] {
+            assert_eq!(values().expand(text), text);
+        }
+        assert_eq!(values().expand("${${HOST}}"), "${db}");
+    }
+
+    #[test]
+    fn members_are_listed_as_declared() {
+        let mut job = job(1, TOOL);
+        job.target.members =
+            ["a", "fd00::1"].map(|host| JobMember { host: host.into(), port: 2379, run_id: None }).to_vec();
+        let values = Values::of(&job, &context(0, Path::new("/out")));
+        assert_eq!(values.expand("${MEMBERS}"), "a:2379,[fd00::1]:2379");
+    }
+
+    #[test]
+    fn variables_carry_the_projects_prefix() {
+        let variables: Vec<_> = values().variables().collect();
+        assert!(variables.contains(&("DRAGSTRIP_ADDRESS".to_owned(), "db:6379".to_owned())), "{variables:?}");
+        assert!(variables.contains(&(PASSWORD_VARIABLE.to_owned(), "hush".to_owned())), "{variables:?}");
+    }
+
+    #[test]
+    fn the_password_goes_where_the_tool_wants_it_and_is_no_variable_where_there_is_none() {
+        assert_eq!(values().expand("--pass=${PASSWORD}"), "--pass=hush");
+        let none = LaunchContext { password: None, ..context(0, Path::new("/out")) };
+        let values = Values::of(&job(1, TOOL), &none);
+        assert_eq!(values.expand("--pass=${PASSWORD}"), "--pass=");
+        assert!(values.variables().all(|(name, _)| name != PASSWORD_VARIABLE));
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_expanded_without_a_panic(text in "(\\$|\\{|\\}|HOST|é|[a-z]){0,30}") {
+            let expanded = values().expand(&text);
+            let left = expanded.contains("${HOST}");
+            prop_assert!(!left, "{} became {}", text, expanded);
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! `memtier_benchmark`: how it is started ([`arguments`]), what its progress
+//! output gives away ([`progress`]), what its result file says ([`report`]),
+//! and whether that may be believed ([`judge`]).
+//!
+//! Its exit code proves nothing: it is 0 with a dead server, and error replies
+//! count as operations. So a run is good only when every line on stderr, the
+//! result file and the exit agree that it was.
+
+mod arguments;
+mod judge;
+mod progress;
+mod version;
+
+use crate::tools::adapter::{
+    self, Adapter, Ended, Launch, LaunchContext, Measured, Progress, Rejected, VersionQuestion, Warmup,
+};
+use dragstrip_crds::{units::Period, workload::MemtierSpec};
+use dragstrip_results::protocol::JobSpec;
+pub use progress::Observed;
+use std::time::Duration;
+
+/// Most connections with which it is asked to send its latencies: it merges the histograms
+/// of all of them once a second, which takes it 7 us each, and may have 3 ms of a second.
+const MOST_SENDING: i64 = 400;
+
+/// The adapter of `memtier_benchmark`; one per run of the tool, since it
+/// remembers what the tool wrote.
+#[derive(Debug, Clone)]
+pub struct MemtierAdapter {
+    spec: MemtierSpec,
+    observed: Observed,
+}
+
+impl MemtierAdapter {
+    /// An adapter for one run of the tool with these options.
+    pub fn new(spec: MemtierSpec) -> Self {
+        Self { spec, observed: Observed::default() }
+    }
+}
+
+impl Adapter for MemtierAdapter {
+    fn version_question(&self) -> Option<VersionQuestion> {
+        let arguments = vec!["--version".to_owned()];
+        Some(VersionQuestion { program: arguments::PROGRAM.to_owned(), arguments })
+    }
+
+    fn version(&self, answer: &str) -> Option<String> {
+        version::told(answer).map(|version| version.to_string())
+    }
+
+    /// A build that does not tell its version is not held back: it may be one of
+    /// somebody's own, and refuses by itself what it does not know.
+    fn accept(&self, job: &JobSpec, context: &LaunchContext) -> Result<(), String> {
+        if let Some(refusal) = arguments::unsayable(&self.spec, job, context) {
+            return Err(refusal);
+        }
+        let Some(version) = context.tool_version.as_deref().and_then(|version| version.parse().ok()) else {
+            return Ok(());
+        };
+        let arguments = arguments::arguments(&self.spec, job, context);
+        version::check(version, &arguments::uses(&arguments, &self.spec.extra_args))
+    }
+
+    /// memtier cannot leave a part of its run out of its result, so that the
+    /// warm-up is a run of its own.
+    fn warmup(&self, job: &JobSpec, context: &LaunchContext) -> Option<Warmup> {
+        let duration = whole_seconds(adapter::warmup(job));
+        if duration.is_zero() {
+            return None;
+        }
+        let spec = MemtierSpec {
+            // Whole seconds are a period in every case.
+            test_time: format!("{}s", duration.as_secs()).parse::<Period>().ok(),
+            requests_per_connection: None,
+            ..self.spec.clone()
+        };
+        let output_directory = context.output_directory.join("warmup");
+        let context = LaunchContext { output_directory, ..context.clone() };
+        Some(Warmup { adapter: Box::new(Self::new(spec)), context, duration })
+    }
+
+    fn sends_latencies(&self, context: &LaunchContext) -> bool {
+        // Who sends them elsewhere wants them there.
+        let elsewhere = self.spec.extra_args.iter().any(|argument| argument.starts_with("--statsd-"));
+        let connections = i64::from(self.spec.threads) * i64::from(self.spec.connections_per_thread);
+        !elsewhere
+            && connections <= MOST_SENDING
+            && context.tool_version.as_deref().is_some_and(version::sends_latencies)
+    }
+
+    fn launch(&self, job: &JobSpec, context: &LaunchContext) -> Launch {
+        arguments::launch(&self.spec, job, context)
+    }
+
+    fn stderr_line(&mut self, line: &str) -> Option<Progress> {
+        self.observed.take_in(line)
+    }
+
+    fn judge(
+        &self,
+        job: &JobSpec,
+        context: &LaunchContext,
+        ended: &Ended,
+    ) -> Result<Measured, Box<Rejected>> {
+        judge::judge(&self.spec, &self.observed, job, context, ended)
+    }
+}
+
+/// memtier takes whole seconds; never less than declared.
+fn whole_seconds(duration: Duration) -> Duration {
+    Duration::from_secs(duration.as_secs() + u64::from(duration.subsec_nanos() > 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::fixtures;
+    use std::path::Path;
+
+    #[test]
+    fn latencies_are_sent_where_that_is_possible_wanted_and_cheap() {
+        let sends = |version: Option<&str>, spec: &str| {
+            let context = LaunchContext {
+                tool_version: version.map(str::to_owned),
+                ..fixtures::context(0, Path::new("/out"))
+            };
+            MemtierAdapter::new(serde_json::from_str(spec).unwrap()).sends_latencies(&context)
+        };
+        let small = r#"{"testTime": "5s", "threads": 4, "connectionsPerThread": 50}"#;
+        assert!(sends(Some("2.3.0"), small));
+        assert!(!sends(Some("2.2.2"), small) && !sends(None, small), "it may not know the option");
+        let large = r#"{"testTime": "5s", "threads": 60, "connectionsPerThread": 20}"#;
+        assert!(!sends(Some("2.3.0"), large), "it would cost");
+        let elsewhere = r#"{"testTime": "5s", "extraArgs": ["--statsd-host=graphite"]}"#;
+        assert!(!sends(Some("2.3.0"), elsewhere), "they are wanted elsewhere");
+    }
+
+    #[test]
+    fn where_latencies_go_is_no_part_of_what_a_result_keeps() {
+        let job = fixtures::job(1, r#"{"memtier": {"testTime": "5s"}}"#);
+        let context = LaunchContext { statsd_port: Some(4711), ..fixtures::context(0, Path::new("/out")) };
+        let spec: MemtierSpec = serde_json::from_str(r#"{"testTime": "5s"}"#).unwrap();
+        let launch = arguments::launch(&spec, &job, &context).arguments.join(" ");
+        assert!(
+            launch.starts_with("--statsd-host 127.0.0.1 --statsd-port 4711 --graphite-port 4711 --server "),
+            "{launch}"
+        );
+        assert!(!arguments::redacted_arguments(&spec, &job, &context).join(" ").contains("4711"));
+    }
+}

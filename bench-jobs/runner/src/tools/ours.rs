@@ -1,0 +1,119 @@
+//! What Dragstrip's own tools, the load generator and the BullMQ job, have in
+//! common: the form of their progress lines, and what their end means. Pure.
+
+use crate::{
+    frame::failure::failure,
+    tools::adapter::{Ended, Progress},
+};
+use dragstrip_results::{
+    live::LatencyCounts,
+    protocol::PROGRESS_DETAIL_VARIABLE,
+    result::{Failure, FailureStep},
+};
+use std::fmt::Display;
+
+/// What has them tell bytes, connections and latencies in these lines.
+pub(crate) fn progress_detail() -> (String, String) {
+    (PROGRESS_DETAIL_VARIABLE.to_owned(), "true".to_owned())
+}
+
+/// Reads `progress elapsed_seconds=3.000 operations=457120 ... errors=0`, and what
+/// [`progress_detail`] adds to it.
+pub(crate) fn progress(line: &str) -> Option<Progress> {
+    let fields = line.strip_prefix("progress ")?;
+    let field = |name: &str| fields.split(' ').find_map(|field| field.strip_prefix(name)?.strip_prefix('='));
+    let number = |name: &str| field(name)?.parse::<u64>().ok();
+    Some(Progress {
+        operations: number("operations")?,
+        errors: number("errors")?,
+        bytes: number("bytes"),
+        connections: number("connections"),
+        ratio: None,
+        latency: field("latency_seconds")
+            .zip(field("latency_counts"))
+            .and_then(|(seconds, counts)| LatencyCounts::read(seconds, counts)),
+    })
+}
+
+/// Without a readable report the exit of `tool` says most about what went wrong.
+pub(crate) fn unread(tool: &str, error: &impl Display, ended: &Ended) -> Failure {
+    let (step, message) = match (ended.exit.code, ended.exit.signal) {
+        (Some(0), _) => (FailureStep::Output, error.to_string()),
+        (Some(code), _) => (FailureStep::Tool, format!("{tool} ended with exit code {code}; {error}")),
+        (None, signal) => {
+            let signal = signal.unwrap_or_default();
+            (FailureStep::Tool, format!("{tool} was ended by signal {signal}; {error}"))
+        }
+    };
+    explained(step, message, ended)
+}
+
+/// What to declare so that Dragonfly takes BullMQ's scripts.
+const UNDECLARED_KEY: &str = "Dragonfly refuses scripts that touch undeclared keys: set dragonfly.lockOnHashtags \
+     of the Datastore (--lock_on_hashtags) where queue names or the prefix are in braces, else \
+     dragonfly.allowUndeclaredKeys (--default_lua_flags=allow-undeclared-keys)";
+
+/// Whether a line is of a JavaScript stack, which says nothing to who runs the tool.
+fn of_a_stack(line: &str) -> bool {
+    let Some(place) = line.trim_start().strip_prefix("at ") else { return false };
+    place.ends_with(')') || place.rsplit(':').take(2).all(|number| number.parse::<u32>().is_ok())
+}
+
+/// A failure with how the tool ended and its last words, and with the remedy where one is known.
+pub(crate) fn explained(step: FailureStep, message: String, ended: &Ended) -> Failure {
+    let said = if message.lines().any(of_a_stack) {
+        message.lines().filter(|line| !of_a_stack(line)).collect::<Vec<_>>().join("\n")
+    } else {
+        message
+    };
+    let last_lines: Vec<String> = ended.last_lines.iter().filter(|line| !of_a_stack(line)).cloned().collect();
+    let undeclared = |line: &str| line.contains("undeclared key");
+    let known = undeclared(&said) || last_lines.iter().any(|line| undeclared(line));
+    // The BullMQ job tells the remedy itself.
+    let message =
+        if known && !said.contains("lockOnHashtags") { format!("{said}. {UNDECLARED_KEY}") } else { said };
+    Failure { exit_code: ended.exit.code, signal: ended.exit.signal, last_lines, ..failure(step, message) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::fixtures::ended;
+
+    const REFUSED: &str = "ERR Error running script (call to 4522f1a2): @user_script:2: -ERR script tried accessing undeclared key, key: bull:q:x";
+
+    #[test]
+    fn what_dragonfly_refuses_of_a_script_is_told_with_the_field_to_set() {
+        let in_message = explained(FailureStep::ErrorReplies, REFUSED.into(), &ended(Some(10), None));
+        let mut told = ended(Some(10), None);
+        told.last_lines = vec![REFUSED.to_owned()];
+        let in_lines = explained(FailureStep::Tool, "it failed".into(), &told);
+        for failure in [in_message, in_lines] {
+            assert!(failure.message.contains("set dragonfly.lockOnHashtags"), "{}", failure.message);
+            assert!(failure.message.contains("dragonfly.allowUndeclaredKeys"), "{}", failure.message);
+        }
+        let told_already =
+            format!("{REFUSED}: start Dragonfly with --lock_on_hashtags (lockOnHashtags: true)");
+        let once = explained(FailureStep::ErrorReplies, told_already.clone(), &ended(Some(10), None));
+        assert_eq!(once.message, told_already, "the remedy is told once");
+        let other = explained(FailureStep::Tool, "OOM".into(), &ended(Some(10), None));
+        assert_eq!(other.message, "OOM");
+    }
+
+    #[test]
+    fn a_stack_is_left_out_and_all_else_stays() {
+        let mut told = ended(Some(1), None);
+        told.last_lines = [
+            "ReplyError: ERR no",
+            "    at parseError (/app/node_modules/redis-parser/lib/parser.js:179:12)",
+            "    at node:internal/main/run_main_module:28:49",
+            "at least one queue is missing",
+        ]
+        .map(str::to_owned)
+        .to_vec();
+        let message = "ERR no\n    at JavascriptRedisParser.execute (parser.js:563:14)".to_owned();
+        let failure = explained(FailureStep::Tool, message, &told);
+        assert_eq!(failure.message, "ERR no");
+        assert_eq!(failure.last_lines, ["ReplyError: ERR no", "at least one queue is missing"]);
+    }
+}
