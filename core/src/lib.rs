@@ -14,7 +14,6 @@ pub mod env;
 pub mod labels;
 pub mod lease;
 pub mod nodes;
-pub mod policy;
 pub mod run;
 pub mod suite;
 pub mod trouble;

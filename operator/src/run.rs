@@ -33,7 +33,7 @@ use dragstrip_core::{
         snapshot::observe,
         status::{self, Results},
         summary,
-        validate::{self, Invalid, ValidatedRun},
+        validate::{self, ValidatedRun},
     },
 };
 pub use expiry::controller as expiry;
@@ -118,9 +118,7 @@ async fn pass(run: &BenchmarkRun, ctx: &Context) -> Result<(Outcome, Action), Er
         return Ok((Outcome::Done, Action::requeue(IF_NO_EVENT_COMES)));
     }
     let old = run.status.clone().unwrap_or_default();
-    // What has started was allowed at its time.
-    let allowed = if old.started_at.is_some() { Ok(()) } else { ctx.settings.policy.check_run(&run.spec) }; // pure
-    let mut validated = match allowed.map_err(Invalid::from).and_then(|()| validate::validate(run)) {
+    let mut validated = match validate::validate(run) {
         Ok(validated) => validated, // pure
         Err(invalid) => {
             // A run that an earlier version found valid may be under way.

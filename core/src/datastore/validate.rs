@@ -9,7 +9,6 @@ use super::{
 use crate::{
     datastore::room::{Room, most_cpus},
     nodes::affine as affine_to,
-    policy::Forbidden,
 };
 use dragstrip_crds::{Datastore, DatastoreSpec};
 use dragstrip_results::protocol::OBSERVER_PORT;
@@ -35,9 +34,6 @@ pub enum Invalid {
     /// Two things would listen on one port, or have one name.
     #[error("{0}")]
     Ports(String),
-    /// The platform's policy is against it.
-    #[error("{0}")]
-    Forbidden(#[from] Forbidden),
     /// The object has no uid or namespace, which only happens before it is stored.
     #[error("the object has no {0}")]
     Incomplete(&'static str),
@@ -51,7 +47,6 @@ impl Invalid {
             Self::Memory(_) => "InvalidMemory",
             Self::Cpus(_) => "InvalidCpus",
             Self::Ports(_) => "InvalidPorts",
-            Self::Forbidden(_) => "Forbidden",
             Self::Incomplete(_) => "Incomplete",
         }
     }

@@ -5,7 +5,7 @@ mod named;
 mod rules;
 
 use super::search::{Point, points};
-use crate::{datastore::resources::ClientNeeds, digest::digest, lease::Holder, policy::Forbidden};
+use crate::{datastore::resources::ClientNeeds, digest::digest, lease::Holder};
 use dragstrip_crds::{
     BenchmarkRun, BenchmarkRunSpec,
     run::PhaseSpec,
@@ -51,9 +51,6 @@ pub enum Invalid {
     /// Neither of the three targets.
     #[error("spec.target needs exactly one of datastoreRef, datastore and external")]
     Target,
-    /// The platform's policy is against it.
-    #[error("{0}")]
-    Forbidden(#[from] Forbidden),
     /// The object has no uid or namespace, which only happens before it is stored.
     #[error("the object has no {0}")]
     Incomplete(&'static str),
