@@ -45,8 +45,6 @@ void test("a value that is misspelt, of the wrong type or unknown is refused wit
     ['monitors.liveInterval={"client":"1s"}', /liveInterval[\s\S]*client/],
     ['monitors.liveInterval={"clients":"1m"}', /clients/],
     ['dashboards.grafanaOperator={"enable":true}', /grafanaOperator[\s\S]*enable/],
-    ['sinks.remoteWrite={"uri":"http://x"}', /remoteWrite[\s\S]*uri/],
-    ['sinks.grafana.url="grafana:3000"', /url/],
     ['crds={"keeep":true}', /crds[\s\S]*keeep/],
     ['watchNamespaces=["Races"]', /watchNamespaces/],
     ['podLabels={"a":1}', /podLabels/],

@@ -3,13 +3,12 @@
 
 use crate::{
     cluster::{
-        agents::Agents, events::Announcer, metadata::Known, own_leases::OwnLeases, own_writes::OwnWrites,
-        retry::Retries, scope::Scope, world::World,
+        agents::Agents, events::Announcer, own_leases::OwnLeases, own_writes::OwnWrites, retry::Retries,
+        scope::Scope, world::World,
     },
     metrics::{Metrics, Prices},
     policy::Policy,
     run::{Loads, Remembered, Unread},
-    sinks::Sinks,
     suite,
 };
 use dragstrip_results::{protocol::LONGEST_LINGER_SECONDS, signing::VerifyingKey};
@@ -45,9 +44,6 @@ pub struct Settings {
     pub pull_secrets: Vec<String>,
     /// How often Prometheus scrapes client pods, in seconds; 0 where it does not.
     pub scrape_interval_seconds: f64,
-    /// Where nodes have the cloud's metadata service, which is asked of their placement
-    /// groups; absent where it is not to be asked.
-    pub metadata_service: Option<String>,
 }
 
 impl Settings {
@@ -104,10 +100,6 @@ pub struct Context {
     pub remembered: Arc<Remembered>,
     /// What is known of suites under way.
     pub suites: Arc<suite::Remembered>,
-    /// Who else is told of results.
-    pub sinks: Arc<Sinks>,
-    /// What the cloud's metadata service said of nodes.
-    pub metadata: Arc<Known>,
     /// What is known of instance types.
     pub prices: Arc<Prices>,
     /// Counters of the process.
@@ -139,7 +131,6 @@ mod tests {
             pull_policy: policy.map(str::to_owned),
             pull_secrets: secrets.iter().map(|&name| name.to_owned()).collect(),
             scrape_interval_seconds: 0.0,
-            metadata_service: None,
         };
         let before: PodSpec = serde_json::from_value(json!({
             "initContainers": [{"name": "observer", "image": "example.com/runner:1"}],

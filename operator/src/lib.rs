@@ -18,5 +18,4 @@ pub mod process;
 #[cfg(test)]
 mod published;
 pub mod run;
-pub mod sinks;
 pub mod suite;

@@ -14,7 +14,6 @@ use dragstrip_operator::{
     metrics::{Metrics, Page, Prices},
     policy::Policy,
     process::{self, chain},
-    sinks::{self, Sinks},
 };
 use futures::future::BoxFuture;
 use http::{Request, Response};
@@ -57,9 +56,6 @@ struct Arguments {
     /// The operator's namespace: the Leases of nodes are kept there.
     #[arg(long, env = "DRAGSTRIP_NAMESPACE", default_value = "dragstrip-system")]
     namespace: String,
-    /// Secret in that namespace with the key that signs commands to pods; the operator creates a missing Secret.
-    #[arg(long, env = "DRAGSTRIP_ORDER_KEY_SECRET", default_value = "dragstrip-operator-order-key")]
-    order_key_secret: String,
     /// What tenants may declare, as JSON: the chart's value policy, and `heldByApiserver` where its
     /// ValidatingAdmissionPolicies see to it.
     #[arg(long, env = "DRAGSTRIP_POLICY", default_value = r#"{"heldByApiserver": true}"#, value_parser = policy)]
@@ -90,15 +86,6 @@ struct Arguments {
     /// A CSV table with the columns `instance_type` and `usd_per_hour`, added to the prices that are known.
     #[arg(long, env = "DRAGSTRIP_PRICES_FILE")]
     prices_file: Option<PathBuf>,
-    #[command(flatten)]
-    sinks: sinks::Settings,
-    /// Ask the cloud's instance metadata service of each node of a run, once, which placement
-    /// group it is in: by a Job in the operator's namespace, in the node's own network.
-    #[arg(long, env = "DRAGSTRIP_ASK_METADATA_SERVICE")]
-    ask_metadata_service: bool,
-    /// Where nodes have that service.
-    #[arg(long, env = "DRAGSTRIP_METADATA_SERVICE", default_value = "http://169.254.169.254")]
-    metadata_service: String,
     /// Log lines for people instead of JSON.
     #[arg(long)]
     plain_logs: bool,
@@ -181,12 +168,10 @@ fn prices(path: Option<&Path>) -> Result<Prices, String> {
 
 async fn start(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
     let metrics = Metrics::new()?;
-    let sinks = Sinks::new(arguments.sinks)?;
     let prices = prices(arguments.prices_file.as_deref())?;
     let config = kube::Config::infer().await?;
     let client = counting_client(config.clone(), &metrics)?;
-    let signing_key =
-        signing_key::read_or_make(&client, &arguments.namespace, &arguments.order_key_secret).await?;
+    let signing_key = signing_key::read_or_create(&client, &arguments.namespace).await?;
     let elected = arguments.leader_lease.zip(arguments.pod_name);
     // Of its own, so that the Lease is renewed in time whatever else is under way.
     let for_lease = counting_client(config, &metrics)?;
@@ -219,12 +204,9 @@ async fn start(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
             pull_policy: arguments.image_pull_policy,
             pull_secrets: arguments.image_pull_secrets,
             scrape_interval_seconds: arguments.scrape_interval_seconds,
-            metadata_service: arguments.ask_metadata_service.then_some(arguments.metadata_service),
         }),
         agents: Agents::new(signing_key)?,
-        sinks: Arc::new(sinks),
         prices: Arc::new(prices),
-        metadata: Arc::default(),
         metrics,
     };
     Ok(Box::pin(process::run(context, candidate, feeds, page, arguments.listen)).await?)

@@ -49,8 +49,6 @@ pub use keeper::{Loads, controller as keeper};
 pub use remembered::Remembered;
 pub(crate) use search::raised;
 pub(crate) use start::same_under_load;
-#[cfg(test)]
-pub(crate) use status::announce;
 pub(crate) use validate::tool;
 
 use apply::Applied;
@@ -164,9 +162,6 @@ async fn pass(run: &BenchmarkRun, ctx: &Context) -> Result<(Outcome, Action), Er
         status::price(&mut status, &ctx.prices); // pure
         if let (Step::Finish(Ending::Succeeded), Some(results)) = (&step, &figures) {
             status.noise = noise::settle(ctx, &validated, results, &status.phases, now).await; // client
-        }
-        if ctx.sinks.grafana.is_some() {
-            status::announce(&mut status); // pure
         }
         // The end is told when nothing is left to do: nobody looks at the run after it.
         if matches!(step, Step::Finish(_)) {

@@ -14,7 +14,6 @@ mod delivery;
 mod frame;
 mod loadgen;
 mod measuring;
-mod metadata;
 mod observe;
 mod run;
 mod server;

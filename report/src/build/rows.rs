@@ -17,7 +17,6 @@ fn rank<T: PartialEq + Clone>(seen: &mut Vec<T>, one: &T) -> usize {
     })
 }
 
-/// Rows under construction.
 #[derive(Default)]
 pub struct Rows {
     single_runs: bool,
@@ -52,7 +51,6 @@ impl Rows {
         }
     }
 
-    /// The rows, ordered by combination, phase, operation and metric.
     pub fn finish(self) -> Vec<Row> {
         let mut rows: Vec<Row> = self.rows.into_values().collect();
         rows.iter_mut().for_each(summarise);

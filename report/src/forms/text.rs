@@ -61,7 +61,6 @@ fn fitting_listings(document: &Document) -> Vec<String> {
     texts
 }
 
-/// A table and its width in characters.
 fn table(grid: &Grid) -> (usize, String) {
     let mut table = Table::new();
     let item = |item: &Item| item.render(str::to_owned, |struck| format!("✗{struck}"));

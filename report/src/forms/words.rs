@@ -41,7 +41,6 @@ impl Ending {
     }
 }
 
-/// The number of runs by ending.
 pub fn endings(document: &Document) -> BTreeMap<Ending, usize> {
     let mut counts = BTreeMap::new();
     for run in &document.runs {
@@ -85,7 +84,6 @@ pub fn difference(difference: &Difference) -> String {
     )
 }
 
-/// Why a run is not Valid, in one line.
 pub fn trouble(run: &RunRecord) -> Option<String> {
     trouble_of(run, 0)
 }

@@ -11,7 +11,6 @@ use crate::{
 };
 use dragstrip_crds::run::Verdict;
 
-/// A line for each figure.
 pub fn all_figures(document: &Document) -> Grid {
     let axes = varied_axes(document);
     let compared = document.baseline.is_some();

@@ -7,7 +7,6 @@ use crate::{
 };
 use dragstrip_crds::suite::ComparisonVerdict;
 
-/// The symbol of a comparison's verdict.
 pub fn sign(verdict: ComparisonVerdict) -> &'static str {
     match verdict {
         ComparisonVerdict::Better => "▲",
@@ -50,7 +49,6 @@ pub fn ratio_heading(document: &Document) -> String {
     }
 }
 
-/// The samples of a row without any usable one.
 fn struck_item(row: &Row) -> Item {
     let mut pieces = Vec::new();
     for (index, sample) in row.samples.iter().enumerate() {
@@ -60,7 +58,6 @@ fn struck_item(row: &Row) -> Item {
     if pieces.is_empty() { Item::nothing() } else { Item(pieces) }
 }
 
-/// A mean with its interval.
 pub fn mean_item(row: Option<&Row>) -> Item {
     let Some(row) = row else { return Item::nothing() };
     row.spread.as_ref().map_or_else(|| struck_item(row), |found| Item::text(spread(&row.metric, found)))

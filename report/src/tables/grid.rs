@@ -2,13 +2,10 @@
 
 use crate::document::{AxisHead, Cell};
 
-/// A table.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Grid {
-    /// May be empty.
     pub title: String,
     pub columns: Vec<Column>,
-    /// As wide as the columns.
     pub lines: Vec<Vec<Item>>,
 }
 
@@ -46,14 +43,12 @@ impl Column {
     }
 }
 
-/// A cell.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Item(pub Vec<Piece>);
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Piece {
     Plain(String),
-    /// An Invalid figure.
     Struck(String),
 }
 
@@ -62,7 +57,6 @@ impl Item {
         Self(vec![Piece::Plain(text.into())])
     }
 
-    /// The cell of something that was not measured.
     pub fn nothing() -> Self {
         Self::text("---")
     }

@@ -17,22 +17,16 @@ const NO_OPERATION: &str = "---";
 /// The memory of all servers together.
 const MEMORY: [MetricName; 3] =
     [MetricName::ServerRssBytes, MetricName::ServerPeakBytes, MetricName::ServerUsedBytes];
-/// The number of metrics beside a headline that is the tool's own.
 const BESIDE_OWN: usize = 4;
 
-/// What a form has room for.
 #[derive(Debug, Clone, Copy)]
 pub struct Style {
-    /// Metrics beside the headline.
     pub beside: &'static [MetricName],
-    /// Whether the notes of variants have room.
     pub notes: bool,
 }
 
-/// A metric and its unit.
 type Metric<'a> = (&'a str, &'a str);
 
-/// The content of a listing.
 struct Listing<'a> {
     document: &'a Document,
     index: &'a RowIndex<'a>,
@@ -43,7 +37,6 @@ struct Listing<'a> {
     beside: Vec<Metric<'a>>,
 }
 
-/// The tables of all phases: figures, then memory.
 pub fn listings(document: &Document, style: &Style) -> Vec<Grid> {
     let index = RowIndex::of(&document.rows);
     let of_phase = |phase| {

@@ -12,7 +12,6 @@ use crate::{
 };
 use dragstrip_results::result::TOTAL;
 
-/// A matrix.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Pivot<'a> {
     /// The part of the document that it shows, such as `read GET, redis-8`.
@@ -23,11 +22,9 @@ pub struct Pivot<'a> {
     pub columns: Vec<String>,
     /// Each line with its heading; `None` if nothing was measured.
     pub lines: Vec<(String, Vec<Option<&'a Row>>)>,
-    /// Whether to show the change from the first column to the second.
     pub difference: bool,
 }
 
-/// A phase's operation and metric, and its label.
 struct Measure<'a> {
     phase: &'a str,
     operation: &'a str,
@@ -35,7 +32,6 @@ struct Measure<'a> {
     label: String,
 }
 
-/// What lines or columns vary.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Dimension {
     Variant,
@@ -169,7 +165,6 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// `cell` with another value of `dimension`.
     fn with(&self, cell: &Cell, dimension: Dimension, value: &str) -> Cell {
         let mut cell = cell.clone();
         match dimension {
@@ -197,7 +192,6 @@ pub fn matrices<'a>(document: &'a Document, metric: &str) -> Vec<Pivot<'a>> {
     source.span(Axis(down), Axis(across))
 }
 
-/// The matrices as tables.
 pub fn pivot_grids(document: &Document) -> Vec<Grid> {
     pivots(document).iter().map(grid).collect()
 }

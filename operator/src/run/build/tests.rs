@@ -30,7 +30,6 @@ fn settings() -> Settings {
         pull_policy: None,
         pull_secrets: Vec::new(),
         scrape_interval_seconds: 0.0,
-        metadata_service: None,
     }
 }
 

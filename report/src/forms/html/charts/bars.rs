@@ -22,7 +22,6 @@ const MOST_BARS: usize = 64;
 const HEADING: f64 = 26.0;
 const BAR: f64 = 32.0;
 
-/// A chart for each metric and phase.
 pub fn draw(document: &Document, layout: &SeriesLayout) -> Option<Markup> {
     let mut drawn = Vec::new();
     let mut omitted = 0;
@@ -95,7 +94,6 @@ fn bar(layout: &SeriesLayout, axis: &Axis, row: &Row, top: f64) -> Markup {
     }
 }
 
-/// The mean and its comparison.
 fn figure_of(row: &Row) -> String {
     let Some(spread) = row.spread else { return "Invalid".to_owned() };
     let figure = figures::figure(&row.metric, spread.mean);

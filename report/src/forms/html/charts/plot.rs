@@ -40,13 +40,11 @@ impl Plot {
         Self { x, y, left, bottom }
     }
 
-    /// The place of a point of both axes.
     pub fn at(&self, (x, y): Point) -> Point {
         let (x, y) = (self.x.share(x), self.y.share(y));
         (self.left + x * (RIGHT - self.left), self.bottom - y * (self.bottom - TOP))
     }
 
-    /// Grid, ticks and names.
     pub fn frame(&self) -> Markup {
         let Self { x, y, left, bottom } = self;
         let across = |tick: &f64| left + x.share(*tick) * (RIGHT - left);

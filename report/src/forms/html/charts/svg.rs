@@ -4,9 +4,7 @@
 use maud::{Markup, html};
 use std::fmt;
 
-/// The width of a chart in pixels.
 pub const WIDTH: f64 = 340.0;
-/// The height of a line of text in pixels.
 pub const TEXT: f64 = 12.0;
 /// The number of series colours in the style sheet.
 pub const COLOURS: usize = 8;
