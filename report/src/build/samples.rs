@@ -259,7 +259,9 @@ pub fn of_repetitions(entry: &Entry) -> Vec<Measurement> {
     let mut results: Vec<&RepetitionResult> =
         entry.results.iter().filter(|result| result.point.is_none()).collect();
     results.sort_by_key(|result| result.repetition);
-    results.iter().for_each(|result| all.add_result(result));
+    for result in &results {
+        all.add_result(result);
+    }
     for phase in all.phases() {
         if !results.iter().any(|result| result.phase == phase.name) {
             phase.repetitions.iter().for_each(|row| all.add_repetition(phase, row));

@@ -92,9 +92,7 @@ pub fn with_published(
         verdict = ComparisonVerdict::Unclear;
         reason += "; but one more measurement here could give the published figure, whose spread is unknown";
     }
-    if let Some(note) = &figure.note {
-        reason += &format!("; note in the table: {note}");
-    }
+    reason.extend(figure.note.iter().map(|note| format!("; note in the table: {note}")));
     Ok(Comparison {
         baseline: published,
         baseline_samples: 0,

@@ -35,9 +35,9 @@ pub fn verdict_item(row: &Row) -> Item {
 
 pub fn ratio_item(row: &Row) -> Item {
     let found = row.comparison.as_ref().filter(|_| has_ratio(row));
-    Item::or_nothing(found.map(|found| match found.interval_known {
-        true => format!("{} {}", ratio(found.ratio.mid), interval(&found.ratio)),
-        false => ratio(found.ratio.mid),
+    Item::or_nothing(found.map(|found| {
+        let interval = found.interval_known.then(|| format!(" {}", interval(&found.ratio)));
+        ratio(found.ratio.mid) + &interval.unwrap_or_default()
     }))
 }
 

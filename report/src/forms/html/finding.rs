@@ -88,9 +88,9 @@ fn best_first<'a>(contested: &Contested, mut rows: Vec<&'a Row>) -> Vec<&'a Row>
 
 impl<'a> Contest<'a> {
     fn of(rows: Vec<&'a Row>) -> Option<Self> {
-        let (best, others) = rows.split_first()?;
+        let (&best, others) = rows.split_first()?;
         let tied = others.iter().copied().filter(|row| !differ(best, row)).collect();
-        Some(Self { best, tied, rows })
+        Some(Self { rows, best, tied })
     }
 }
 
