@@ -5,11 +5,7 @@
 use dragstrip_crds::workload::ParserSpec;
 use dragstrip_parsers::{Capture, LatencyReport, Operation, Outputs, ParseError, Parsed, parse};
 use serde_json::json;
-use std::{
-    collections::BTreeMap,
-    fs,
-    path::{Path, PathBuf},
-};
+use std::{collections::BTreeMap, fs, path::PathBuf};
 
 fn fixtures() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")
