@@ -224,7 +224,7 @@ mod tests {
         let bullmq = by(JobTool::Bullmq(serde_json::from_value(json!({"duration": "1s"})).unwrap()));
         let mut jobs = alone.clone();
         jobs[0].operations[0].commands.clear();
-        let exec = json!({"image": "i", "command": ["x"], "parser": {}, "counterCheck": false});
+        let exec = json!({"image": "i", "command": ["x"], "parser": {"goBench": {}}, "counterCheck": false});
         let exec = by(JobTool::Exec(serde_json::from_value(exec).unwrap()));
         let mut silent = alone.clone();
         silent[0].server.as_mut().unwrap().after.as_mut().unwrap().commands.clear();
