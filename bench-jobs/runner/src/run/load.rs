@@ -36,12 +36,9 @@ const BYTES_IN_FLIGHT: i64 = 1 << 20;
 const MOST_IN_FLIGHT: i64 = 32;
 /// Connections; fewer where there are fewer keys.
 const CONNECTIONS: i64 = 16;
-/// memtier's own key prefix.
 const MEMTIER_PREFIX: &str = "memtier-";
-/// The load generator's own key prefix.
 const LOADGEN_PREFIX: &str = "dragstrip-";
 
-/// A step that failed.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     #[error(
@@ -64,7 +61,6 @@ pub enum LoadError {
 }
 
 impl LoadError {
-    /// The same as a result's failure.
     pub fn failure(&self) -> Failure {
         match self {
             Self::Failed { failure: told, .. } => {
@@ -75,7 +71,6 @@ impl LoadError {
     }
 }
 
-/// This client's keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Keys {
     prefix: String,
@@ -105,7 +100,6 @@ fn tool_prefix(tool: &JobTool) -> Option<String> {
     }
 }
 
-/// Writes this client's keys and counts them.
 pub async fn load(
     load: &LoadSpec,
     job: &JobSpec,
@@ -199,7 +193,6 @@ fn outcome(directory: &Path, ended: &Ended) -> Result<Report, Failure> {
     }
 }
 
-/// Hears the generator's progress and nothing else.
 struct ProgressLines;
 
 impl Listener for ProgressLines {

@@ -11,9 +11,7 @@ use std::{
 
 /// Most bytes of all files together: a result is read into memory.
 const MOST_BYTES: u64 = 64 << 20;
-/// Most files below a directory.
 const MOST_FILES: usize = 10_000;
-/// How deep directories are followed.
 const DEEPEST: usize = 8;
 
 /// What the parser wants, or why it cannot be had.
