@@ -13,7 +13,6 @@ mod examples;
 pub mod labels;
 pub mod metrics;
 mod pod_settings;
-pub mod policy;
 pub mod process;
 #[cfg(test)]
 mod published;

@@ -74,7 +74,7 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
-use validate::{Invalid, ValidatedRun};
+use validate::ValidatedRun;
 
 /// A reconcile's step that failed.
 #[derive(Debug, thiserror::Error)]
@@ -130,9 +130,7 @@ async fn pass(run: &BenchmarkRun, ctx: &Context) -> Result<(Outcome, Action), Er
         return Ok((Outcome::Done, Action::requeue(IF_NO_EVENT_COMES)));
     }
     let old = run.status.clone().unwrap_or_default();
-    // What has started was allowed at its time.
-    let allowed = if old.started_at.is_some() { Ok(()) } else { ctx.settings.policy.check_run(&run.spec) }; // pure
-    let mut validated = match allowed.map_err(Invalid::from).and_then(|()| validate::validate(run)) {
+    let mut validated = match validate::validate(run) {
         Ok(validated) => validated, // pure
         Err(invalid) => {
             // A run that an earlier version found valid may be under way.

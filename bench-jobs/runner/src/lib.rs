@@ -12,7 +12,6 @@
 pub mod cli;
 mod delivery;
 mod frame;
-mod loadgen;
 mod measuring;
 mod observe;
 mod run;

@@ -99,7 +99,7 @@ pub(crate) fn context(cluster: Cluster, answer: Answer) -> (Arc<Context>, Calls)
         bullmq_image: String::new(),
         verifying_key: None,
         memory_limit_bytes: None,
-        policy: serde_json::from_value(json!({"heldByApiserver": true})).unwrap(),
+        blocked_networks: Vec::new(),
         namespace: "dragstrip-system".into(),
         scope: Scope::default(),
         pull_policy: None,

@@ -187,18 +187,9 @@ const UIDS: usize = 50;
 /// Remembers what is stored of all runs under way, which each would ask for by itself
 /// at the start. One whose results cannot all be read asks again, and tells.
 pub async fn remember_all(ctx: &Context) -> Result<(), Error> {
-    for (_, api) in ctx.settings.scope.apis(&ctx.client) {
-        remember(ctx, &api).await?;
-    }
-    Ok(())
-}
-
-async fn remember(ctx: &Context, api: &Api<ConfigMap>) -> Result<(), Error> {
+    let api: Api<ConfigMap> = ctx.settings.scope.api(&ctx.client);
     let all = under_way(ctx);
-    let here = ctx
-        .world
-        .runs
-        .state_filter(|run| api.namespace().is_none_or(|name| run.namespace().as_deref() == Some(name)));
+    let here = ctx.world.runs.state();
     // Of a run with settle times there is more to ask: it does so by itself.
     let here: Vec<_> = here.into_iter().filter(|run| !settles(&run.spec)).collect();
     let here: BTreeMap<String, String> =

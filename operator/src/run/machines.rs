@@ -109,13 +109,6 @@ pub fn placed(
     placed
 }
 
-/// The nodes of the servers of `run`.
-pub fn server_nodes(ctx: &Context, run: &ValidatedRun) -> Vec<String> {
-    let pods = ctx.world.pods.state();
-    let key = key(run);
-    key.iter().flat_map(|key| target::servers(&pods, key)).filter_map(|pod| target::node_of(pod)).collect()
-}
-
 /// The requirements of `run`, and those that its declarations and `datastore`'s imply: who
 /// declares CPUs of their own is told where they are none.
 pub fn requirements(run: &ValidatedRun, datastore: Option<&DatastoreSpec>) -> Vec<Requirement> {

@@ -54,6 +54,8 @@ pub struct Launch {
     pub program: String,
     /// Its arguments.
     pub arguments: Vec<String>,
+    /// Text for its standard input; none closes it.
+    pub input: Option<String>,
     /// Environment variables to add.
     pub environment: Vec<(String, String)>,
     /// How to ask it to end.

@@ -21,7 +21,7 @@ use std::{
     time::Duration,
 };
 use tokio::{
-    io::{AsyncRead, AsyncReadExt as _},
+    io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _},
     process::{Child, Command},
     task::JoinHandle,
     time::timeout,
@@ -140,7 +140,7 @@ impl<L: Listener> Tool<L> {
             .env_remove(PASSWORD_VARIABLE)
             .envs(launch.environment.iter().map(|(name, value)| (name, value)))
             .current_dir(directory)
-            .stdin(Stdio::null())
+            .stdin(if launch.input.is_some() { Stdio::piped() } else { Stdio::null() })
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .process_group(0)
@@ -151,6 +151,10 @@ impl<L: Listener> Tool<L> {
             child.id().and_then(|id| i32::try_from(id).ok()).ok_or(ProcessError::Incomplete("process id"))?;
         let stdout = child.stdout.take().ok_or(ProcessError::Incomplete("standard output"))?;
         let stderr = child.stderr.take().ok_or(ProcessError::Incomplete("standard error"))?;
+        if let (Some(mut stdin), Some(input)) = (child.stdin.take(), launch.input.clone()) {
+            // A tool that ends before it has read its input says why itself.
+            tokio::spawn(async move { stdin.write_all(input.as_bytes()).await });
+        }
         let tail = SharedTail::default();
         let stdout = tokio::spawn(read_stdout(stdout, redactor.clone(), Arc::clone(&tail)));
         let stderr = tokio::spawn(read_stderr(stderr, listener, redactor, Arc::clone(&tail), on_progress));

@@ -1,9 +1,8 @@
-//! What can be asked of a client library, in the same words for every library.
+//! Requests to a client library and what comes back, in the same terms for every library.
 
 use bytes::Bytes;
 
-use crate::counters::Answer;
-use crate::plan::BatchOperation;
+use dragstrip_crds::workload::BatchOperation;
 
 /// One request.
 #[derive(Clone, Debug)]
@@ -23,6 +22,35 @@ pub(crate) enum Reply {
     Done,
     /// The server's words.
     Error(String),
+}
+
+/// What came back for one request, or for one pipeline of several commands.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Answer {
+    pub(crate) successes: u64,
+    pub(crate) hits: u64,
+    pub(crate) misses: u64,
+    /// Error replies in the server's words.
+    pub(crate) errors: Vec<String>,
+}
+
+impl Answer {
+    pub(crate) fn success() -> Self {
+        Self { successes: 1, ..Self::default() }
+    }
+
+    pub(crate) fn successes(successes: u64) -> Self {
+        Self { successes, ..Self::default() }
+    }
+
+    pub(crate) fn error(message: String) -> Self {
+        Self { errors: vec![message], ..Self::default() }
+    }
+
+    /// An answer to a read that found `hits` of `keys` values.
+    pub(crate) fn read(hits: u64, keys: u64) -> Self {
+        Self { successes: 1, hits, misses: keys - hits, errors: Vec::new() }
+    }
 }
 
 /// A key and its value.
@@ -46,27 +74,26 @@ impl Chunk<'_> {
     pub(crate) fn commands(&self) -> Vec<(&'static str, u64)> {
         let items = self.items.len() as u64;
         match self.operation {
-            BatchOperation::MultiSet => vec![("mset", 1)],
+            BatchOperation::Mset => vec![("mset", 1)],
             BatchOperation::SetExpire => vec![("set", items)],
-            BatchOperation::MultiSetExpire => vec![("mset", 1), ("expireat", items)],
-            BatchOperation::MultiGet => vec![("mget", 1)],
-            BatchOperation::Ping => vec![("ping", items)],
+            BatchOperation::MsetExpire => vec![("mset", 1), ("expireat", items)],
+            BatchOperation::Mget => vec![("mget", 1)],
         }
     }
 
     /// How many operations of the report it is.
     pub(crate) fn operations(&self) -> u64 {
         match self.operation {
-            BatchOperation::MultiSet | BatchOperation::MultiSetExpire | BatchOperation::MultiGet => 1,
-            BatchOperation::SetExpire | BatchOperation::Ping => self.items.len() as u64,
+            BatchOperation::Mset | BatchOperation::MsetExpire | BatchOperation::Mget => 1,
+            BatchOperation::SetExpire => self.items.len() as u64,
         }
     }
 
     /// The answer, given the server's errors and how many values an MGET found.
     pub(crate) fn answer(&self, errors: Vec<String>, hits: u64) -> Answer {
         match self.operation {
-            BatchOperation::MultiGet if errors.is_empty() => Answer::read(hits, self.items.len() as u64),
-            BatchOperation::SetExpire | BatchOperation::Ping => {
+            BatchOperation::Mget if errors.is_empty() => Answer::read(hits, self.items.len() as u64),
+            BatchOperation::SetExpire => {
                 let successes = self.operations().saturating_sub(errors.len() as u64);
                 Answer { errors, ..Answer::successes(successes) }
             }
@@ -85,13 +112,13 @@ mod tests {
         let item = Item { key: "k".into(), value: Bytes::from_static(b"v") };
         let items = vec![item; 3];
         let chunk = |operation| Chunk { operation, items: &items, expires_at: 0 };
-        let both = chunk(BatchOperation::MultiSetExpire);
+        let both = chunk(BatchOperation::MsetExpire);
         assert_eq!(both.commands(), vec![("mset", 1), ("expireat", 3)]);
         assert_eq!(both.answer(vec!["ERR a".into(), "ERR b".into()], 0), Answer::error("ERR a".into()));
         let sets = chunk(BatchOperation::SetExpire);
         assert_eq!(sets.operations(), 3);
         let answer = sets.answer(vec!["OOM".into()], 0);
         assert_eq!((answer.successes, answer.errors.len()), (2, 1));
-        assert_eq!(chunk(BatchOperation::MultiGet).answer(vec![], 2), Answer::read(2, 3));
+        assert_eq!(chunk(BatchOperation::Mget).answer(vec![], 2), Answer::read(2, 3));
     }
 }

@@ -7,7 +7,7 @@ use fred::types::ConnectHandle;
 use redis::{PushInfo, PushKind, RedisError};
 use tokio::sync::watch;
 
-use crate::error::LibraryError;
+use crate::clients::error::LibraryError;
 
 /// Why a connection was lost, in its library's words.
 #[derive(Clone, Debug)]

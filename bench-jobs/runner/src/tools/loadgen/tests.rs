@@ -1,14 +1,17 @@
 //! Tests of the load generator's adapter.
 
-use super::{arguments::share, *};
-use crate::tests::fixtures::{context, ended};
-use clap::Parser as _;
-use dragstrip_loadgen::{
-    cli::Arguments,
-    configuration::Configuration,
-    counts::report::{ErrorReport, FailureKind, SecondOperation, SecondReport, Totals},
+use super::{
+    measured::schedule,
+    specification::{exact_share, specification},
+    *,
 };
-use dragstrip_results::histogram;
+use crate::tests::fixtures::{context, ended};
+use dragstrip_loadgen::{
+    configuration::Configuration,
+    counts::report::{ErrorReport, FailureKind, OperationReport, SecondOperation, SecondReport, Totals},
+    specification::Specification,
+};
+use dragstrip_results::histogram::{self, Latencies};
 use proptest::prelude::*;
 use std::path::Path;
 
@@ -78,7 +81,7 @@ fn refused(report: &Report, ended: &Ended) -> Failure {
 }
 
 #[test]
-fn our_own_programs_understand_every_command_line() {
+fn our_own_programs_understand_every_specification() {
     for options in [
         r#"{"duration": "5s"}"#,
         r#"{"requestsPerConnection": 1000, "ratio": "1:0", "keyPattern": "Sequential", "resp3": true}"#,
@@ -102,84 +105,24 @@ fn our_own_programs_understand_every_command_line() {
         assert_eq!(adapter.accept(&job, &context), Ok(()), "{options}");
         let launch = adapter.launch(&job, &context);
         assert_eq!(launch.program == CLIENTS_NAME, options.contains("library"), "{options}");
-        let configuration = understood(launch).unwrap_or_else(|error| panic!("{options}: {error}"));
-        assert_eq!(configuration.host, "10.0.0.7");
-        assert_eq!(configuration.start_at_unix_nanos, Some(1_790_000_000_000_000_000));
-        assert_eq!(configuration.json_out_file, Some("/out/loadgen.json".into()));
+        assert_eq!(launch.arguments, ["run", "-"]);
+        let configuration = understood(&launch).unwrap_or_else(|error| panic!("{options}: {error}"));
+        assert_eq!(configuration.target(), "10.0.0.7:6379");
+        assert_eq!(configuration.specification.start_at_unix_nanos, Some(1_790_000_000_000_000_000));
+        assert_eq!(configuration.specification.report_file, Some("/out/loadgen.json".into()));
+        assert_eq!(configuration.load(), &spec(options), "the declared load arrives as it is");
+        assert_eq!(configuration.warmup, Duration::from_millis(250));
+        assert_eq!((configuration.crowd.index, configuration.crowd.processes), (1, 2));
     }
 }
 
-/// What the program makes of its command line.
-fn understood(launch: Launch) -> Result<Configuration, Box<dyn std::error::Error>> {
-    let clients = launch.program == CLIENTS_NAME;
-    let line = [launch.program].into_iter().chain(launch.arguments);
-    if clients {
-        let (configuration, _) = dragstrip_clients::cli::Arguments::try_parse_from(line)?.into_plan()?;
-        return Ok(configuration);
+/// What the program makes of its standard input.
+fn understood(launch: &Launch) -> Result<Configuration, Box<dyn std::error::Error>> {
+    let document: Specification = serde_json::from_str(launch.input.as_deref().unwrap())?;
+    if launch.program == CLIENTS_NAME {
+        return Ok(dragstrip_clients::plan::read(document, None)?.0);
     }
-    Ok(Arguments::try_parse_from(line)?.into_configuration()?)
-}
-
-/// The command line that a pod's options become.
-fn line(options: &str) -> String {
-    let launch = LoadgenAdapter::new(spec(options)).launch(&job(3), &context(1, Path::new("/out")));
-    launch.arguments.join(" ")
-}
-
-#[test]
-fn operations_are_spelled_in_the_generators_words() {
-    let options = r#"{"duration": "5s", "operations": [
-        {"operation": "MsetExpireat", "keys": 10, "expiry": "90500ms", "weight": 3},
-        {"operation": "Set", "expiry": "1m", "absoluteExpiry": true, "dataSize": 64},
-        {"operation": "Get", "missing": true}, {"command": "ZADD __key__ 1 'a b'", "weight": 2}]}"#;
-    let launch = LoadgenAdapter::new(spec(options)).launch(&job(1), &context(0, Path::new("/out")));
-    let words: Vec<_> = launch
-        .arguments
-        .windows(2)
-        .filter(|pair| pair[0] == "--operation")
-        .map(|pair| pair[1].as_str())
-        .collect();
-    assert_eq!(
-        words,
-        [
-            "mset-expireat weight=3 keys=10 expiry=91",
-            "set weight=1 expiry=60 exat data-size=64",
-            "get weight=1 missing",
-            "weight=2 command ZADD __key__ 1 'a b'"
-        ]
-    );
-    assert!(!launch.arguments.contains(&"--ratio".to_owned()), "operations take the ratio's place");
-}
-
-#[test]
-fn the_pods_share_one_rate_and_one_seed_and_know_their_places() {
-    let line =
-        line(r#"{"duration": "5s", "seed": 7, "rate": {"operationsPerSecond": 100, "arrival": "Poisson"}}"#);
-    assert!(line.contains("--rate 100 --arrival poisson"), "{line}");
-    assert!(line.contains("--seed 7 --clients 3 --client-index 1"), "{line}");
-}
-
-#[test]
-fn a_client_library_has_tasks_instead_of_connections() {
-    let line = line(
-        r#"{"client": "RedisRs", "operations": [{"operation": "Incr"}], "library": {"tasks": 7, "poolSize": 2,
-            "connectionKind": "ConnectionManager", "totalRequests": 500, "assertExpected": true}}"#,
-    );
-    let expected = "--client redis-rs --pool-size 2 --connection-kind connection-manager --tasks 7 \
-                    --assert-expected --library-operation incr";
-    assert!(line.contains(expected) && line.contains("--total-requests 500"), "{line}");
-    assert!(!line.contains("--connections-per-thread") && !line.contains("--pipeline"), "{line}");
-}
-
-#[test]
-fn batches_have_options_of_their_own() {
-    let batch = line(
-        r#"{"duration": "5s", "client": "Fred", "library": {}, "batch": {"items": 1000, "batchSize": 100,
-            "parallelism": 4, "operation": "SetExpire", "expiry": "5m"}}"#,
-    );
-    let expected = "--library-operation set-expire --batch-items 1000 --batch-size 100 --parallelism 4 \
-                    --batch-key-size 80 --batch-ttl 300s";
-    assert!(batch.contains(expected) && !batch.contains("--connection-kind"), "{batch}");
+    Ok(Configuration::of_raw_client(document, None)?)
 }
 
 #[test]
@@ -201,7 +144,7 @@ fn a_library_that_cannot_do_what_is_declared_is_refused_with_the_remedy() {
 }
 
 #[test]
-fn the_target_says_how_to_get_in() {
+fn the_target_has_credentials_and_certificates() {
     use crate::server::tls_files::{CertificateFiles, TlsFiles};
     let mut job = job(1);
     job.target.username = Some("bench".into());
@@ -214,10 +157,17 @@ fn the_target_says_how_to_get_in() {
         insecure_skip_verify: false,
     };
     let context = LaunchContext { tls: Some(tls), ..context(0, Path::new("/out")) };
-    let line = LoadgenAdapter::new(spec(r#"{"duration": "5s"}"#)).launch(&job, &context).arguments.join(" ");
-    let expected = "--username bench --tls --tls-server-name db.svc --tls-ca-file /a/ca.crt --tls-cert-file \
-                    /c/tls.crt --tls-key-file /c/tls.key --cluster";
-    assert!(line.contains(expected) && line.contains("--duration 5000ms --warmup 1500ms"), "{line}");
+    let raw = specification(&spec(r#"{"duration": "5s"}"#), &job, &context);
+    assert_eq!((raw.server.username.as_deref(), raw.server.cluster), (Some("bench"), true));
+    let tls = raw.server.tls.unwrap();
+    assert_eq!((tls.server_name.as_deref(), tls.ca_file), (Some("db.svc"), Some("/a/ca.crt".into())));
+    assert_eq!(tls.certificate_file, Some("/c/tls.crt".into()));
+    assert_eq!((tls.key_file, tls.insecure), (Some("/c/tls.key".into()), false));
+    assert_eq!((raw.server.host.as_str(), raw.warmup.map(|it| it.duration())), ("10.0.0.7", Some(Duration::from_millis(1500))));
+    let library = spec(r#"{"duration": "5s", "client": "RedisRs", "library": {}, "ratio": "1:0"}"#);
+    let by_host = specification(&library, &job, &context).server;
+    assert_eq!((by_host.host.as_str(), by_host.tls.unwrap().server_name), ("db", None));
+    assert!(specification::accept(&library, &job, &context).unwrap_err().contains("only the client library Fred"));
 }
 
 #[test]
@@ -247,18 +197,10 @@ fn the_password_is_in_the_environment_alone() {
     let launch = adapter.launch(&job(1), &context(0, Path::new("/out")));
     assert_eq!(
         launch.environment,
-        [("DRAGSTRIP_PASSWORD", "hush"), ("DRAGSTRIP_PROGRESS_DETAIL", "true")]
-            .map(|(n, v)| (n.to_owned(), v.to_owned()))
+        [("DRAGSTRIP_PASSWORD".to_owned(), "hush".to_owned())]
     );
-    assert!(launch.arguments.iter().all(|argument| !argument.contains("hush")));
+    assert!(!launch.input.unwrap().contains("hush"));
     assert_eq!(launch.stop_signal, StopSignal::Terminate);
-}
-
-#[test]
-fn pods_divide_sequential_keys() {
-    assert_eq!((share(0, 9, 0, 3), share(0, 9, 1, 3), share(0, 9, 2, 3)), ((0, 2), (3, 5), (6, 9)));
-    assert_eq!(share(5, 6, 1, 3), (5, 6));
-    assert_eq!(share(0, i64::MAX, 1, 2).1, i64::MAX);
 }
 
 proptest! {
@@ -268,7 +210,7 @@ proptest! {
         prop_assume!(keys >= i64::from(clients));
         let mut next = minimum;
         for index in 0..clients {
-            let (first, last) = share(minimum, maximum, index, clients);
+            let (first, last) = exact_share(minimum, maximum, index, clients).unwrap();
             prop_assert_eq!(first, next);
             prop_assert!(last >= first);
             next = last + 1;
@@ -278,7 +220,7 @@ proptest! {
 }
 
 #[test]
-fn progress_lines_are_told_from_others() {
+fn progress_lines_are_recognised() {
     let mut adapter = LoadgenAdapter::new(spec(r#"{"duration": "5s"}"#));
     let line = "progress elapsed_seconds=3.000 operations=457120 operations_per_second=152345 errors=2";
     assert_eq!(
@@ -354,7 +296,7 @@ fn a_missing_or_damaged_report_is_a_failure_with_the_exit() {
 }
 
 #[test]
-fn the_generators_own_failure_is_told_word_by_word() {
+fn the_generators_own_failure_is_quoted() {
     let failure = dragstrip_loadgen::counts::report::Failure {
         kind: FailureKind::ConnectionLost,
         message: "10.0.0.7:6379 closed the connection".into(),

@@ -12,13 +12,11 @@ use redis::{
     Pipeline, ProtocolVersion, RedisConnectionInfo, RedisError, TlsCertificates, Value,
 };
 
-use crate::counters::Answer;
-use crate::error::LibraryError;
-use crate::loss::LossWatch;
-use crate::plan::{BatchOperation, ConnectionKind};
-use crate::request::{Chunk, Reply, Request};
-use crate::tls;
-use dragstrip_loadgen::configuration::{Configuration, Protocol};
+use crate::clients::error::LibraryError;
+use crate::clients::loss::LossWatch;
+use dragstrip_crds::workload::{BatchOperation, ConnectionKind};
+use crate::clients::request::{Answer, Chunk, Reply, Request};
+use dragstrip_loadgen::configuration::Configuration;
 use dragstrip_loadgen::wire::tls::TlsOptions;
 
 /// Makes connections.
@@ -28,15 +26,17 @@ pub(crate) struct Dialer {
     cluster: Option<redis::cluster::ClusterClient>,
     connect_timeout: std::time::Duration,
     response_timeout: std::time::Duration,
-    protocol: Protocol,
+    resp3: bool,
 }
 
 impl Dialer {
     pub(crate) fn new(configuration: &Configuration) -> Result<Self, LibraryError> {
-        tls::choose_provider();
+        // redis-rs takes the provider of the process; an error only says that there is one already.
+        let _ = tokio_rustls::rustls::crypto::ring::default_provider().install_default();
         let info = connection_info(configuration)?;
-        let tls = configuration.tls.as_ref().map(tls_certificates).transpose()?;
+        let tls = configuration.server().tls.as_ref().map(tls_certificates).transpose()?;
         let cluster = configuration
+            .server()
             .cluster
             .then(|| cluster_client(configuration, info.clone(), tls.clone()))
             .transpose()?;
@@ -49,7 +49,7 @@ impl Dialer {
             cluster,
             connect_timeout: configuration.connect_timeout,
             response_timeout: configuration.response_timeout,
-            protocol: configuration.protocol,
+            resp3: configuration.load().resp3,
         })
     }
 
@@ -71,7 +71,7 @@ impl Dialer {
                     .set_response_timeout(Some(self.response_timeout))
                     .set_number_of_retries(0);
                 // With RESP2 a manager learns of a loss by a request, which fails.
-                if self.protocol == Protocol::Resp3 {
+                if self.resp3 {
                     config = config.set_push_sender(losses.pushes());
                 }
                 self.client.get_connection_manager_with_config(config).await.map(RedisLink::Manager)
@@ -89,15 +89,16 @@ impl Dialer {
 }
 
 fn connection_info(configuration: &Configuration) -> Result<ConnectionInfo, LibraryError> {
-    let (host, port) = (configuration.host.clone(), configuration.port);
-    let address = match (&configuration.unix_socket, &configuration.tls) {
+    let (host, port) = (configuration.server().host.clone(), configuration.server().port);
+    let address = match (&configuration.server().unix_socket, &configuration.server().tls) {
         (Some(path), _) => ConnectionAddr::Unix(path.clone()),
         (None, Some(tls)) => ConnectionAddr::TcpTls { host, port, insecure: tls.insecure, tls_params: None },
         (None, None) => ConnectionAddr::Tcp(host, port),
     };
-    let mut settings = RedisConnectionInfo::default().set_protocol(match configuration.protocol {
-        Protocol::Resp2 => ProtocolVersion::RESP2,
-        Protocol::Resp3 => ProtocolVersion::RESP3,
+    let mut settings = RedisConnectionInfo::default().set_protocol(if configuration.load().resp3 {
+        ProtocolVersion::RESP3
+    } else {
+        ProtocolVersion::RESP2
     });
     if let Some(credentials) = &configuration.credentials {
         settings = settings.set_password(credentials.password.clone());
@@ -135,7 +136,7 @@ fn cluster_client(
     if let Some(tls) = tls {
         builder = builder.certs(tls);
     }
-    if configuration.replica_reads {
+    if configuration.load().replica_reads {
         builder = builder.read_routing_strategy(RandomReplicaStrategy);
     }
     builder.build().map_err(LibraryError::DescribeRedis)
@@ -214,8 +215,8 @@ pub(crate) enum Encoded {
 pub(crate) fn encode(chunk: &Chunk<'_>) -> Encoded {
     let items = chunk.items.iter().map(|item| (item.key.as_str(), &item.value));
     match chunk.operation {
-        BatchOperation::MultiSet => Encoded::Command(multi_set(items)),
-        BatchOperation::MultiGet => {
+        BatchOperation::Mset => Encoded::Command(multi_set(items)),
+        BatchOperation::Mget => {
             let mut command = redis::cmd("MGET");
             items.for_each(|(key, _)| {
                 command.arg(key);
@@ -229,18 +230,11 @@ pub(crate) fn encode(chunk: &Chunk<'_>) -> Encoded {
             }
             Encoded::Pipeline(pipeline)
         }
-        BatchOperation::MultiSetExpire => {
+        BatchOperation::MsetExpire => {
             let mut pipeline = Pipeline::with_capacity(items.len() + 1);
             pipeline.add_command(multi_set(items.clone()));
             for (key, _) in items {
                 pipeline.cmd("EXPIREAT").arg(key).arg(chunk.expires_at);
-            }
-            Encoded::Pipeline(pipeline)
-        }
-        BatchOperation::Ping => {
-            let mut pipeline = Pipeline::with_capacity(items.len());
-            for _ in items {
-                pipeline.cmd("PING");
             }
             Encoded::Pipeline(pipeline)
         }

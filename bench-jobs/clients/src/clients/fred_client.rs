@@ -8,12 +8,11 @@ use fred::types::config::{
 };
 use fred::types::{Builder, Expiration, Key, RespVersion, Value};
 
-use crate::counters::Answer;
-use crate::error::LibraryError;
-use crate::loss::LossWatch;
-use crate::plan::BatchOperation;
-use crate::request::{Chunk, Item, Reply, Request};
-use dragstrip_loadgen::configuration::{Configuration, Protocol};
+use crate::clients::error::LibraryError;
+use crate::clients::loss::LossWatch;
+use dragstrip_crds::workload::BatchOperation;
+use crate::clients::request::{Answer, Chunk, Item, Reply, Request};
+use dragstrip_loadgen::configuration::Configuration;
 use dragstrip_loadgen::wire::tls::TlsClient;
 
 /// Makes clients with one connection each (one to every node, in a cluster).
@@ -33,7 +32,7 @@ impl Dialer {
             connection.max_command_attempts = 1;
             connection.tcp.nodelay = Some(true);
         });
-        Ok(Self { builder, replica_reads: configuration.replica_reads })
+        Ok(Self { builder, replica_reads: configuration.load().replica_reads })
     }
 
     pub(crate) async fn connect(&self, losses: &LossWatch) -> Result<FredLink, LibraryError> {
@@ -44,15 +43,15 @@ impl Dialer {
 }
 
 fn config(configuration: &Configuration) -> Result<Config, LibraryError> {
-    let mut server = Server::new(configuration.host.clone(), configuration.port);
-    let tls = configuration.tls.as_ref().map(TlsClient::new).transpose().map_err(LibraryError::SetUpTls)?;
-    if let Some(options) = &configuration.tls {
-        let name = options.server_name.clone().unwrap_or_else(|| configuration.host.clone());
+    let mut server = Server::new(configuration.server().host.clone(), configuration.server().port);
+    let tls = configuration.server().tls.as_ref().map(TlsClient::new).transpose().map_err(LibraryError::SetUpTls)?;
+    if let Some(options) = &configuration.server().tls {
+        let name = options.server_name.clone().unwrap_or_else(|| configuration.server().host.clone());
         server.tls_server_name = Some(name.into());
     }
-    let server = match &configuration.unix_socket {
+    let server = match &configuration.server().unix_socket {
         Some(path) => ServerConfig::Unix { path: path.clone() },
-        None if configuration.cluster => {
+        None if configuration.server().cluster => {
             ServerConfig::Clustered { hosts: vec![server], policy: ClusterDiscoveryPolicy::ConfigEndpoint }
         }
         None => ServerConfig::Centralized { server },
@@ -63,10 +62,7 @@ fn config(configuration: &Configuration) -> Result<Config, LibraryError> {
         server,
         username: credentials.and_then(|credentials| credentials.username.clone()),
         password: credentials.map(|credentials| credentials.password.clone()),
-        version: match configuration.protocol {
-            Protocol::Resp2 => RespVersion::RESP2,
-            Protocol::Resp3 => RespVersion::RESP3,
-        },
+        version: if configuration.load().resp3 { RespVersion::RESP3 } else { RespVersion::RESP2 },
         tls: tls.map(|client| TlsConfig::from(TlsConnector::from(client.connector))),
         ..Config::default()
     })
@@ -101,16 +97,16 @@ impl FredLink {
 
     pub(crate) async fn send(&self, chunk: &Chunk<'_>) -> Result<Answer, LibraryError> {
         match chunk.operation {
-            BatchOperation::MultiSet => {
+            BatchOperation::Mset => {
                 let done: Result<(), Error> = self.client.mset(pairs(chunk.items)).await;
                 answered(chunk, vec![done.map(|()| Value::Null)])
             }
-            BatchOperation::MultiGet => {
+            BatchOperation::Mget => {
                 let keys: Vec<Key> = chunk.items.iter().map(|item| Key::from(item.key.as_str())).collect();
                 let values: Result<Value, Error> = self.client.mget(keys).await;
                 answered(chunk, vec![values])
             }
-            BatchOperation::SetExpire | BatchOperation::MultiSetExpire | BatchOperation::Ping => {
+            BatchOperation::SetExpire | BatchOperation::MsetExpire => {
                 let pipeline = self.client.pipeline();
                 match queue(&pipeline, chunk).await {
                     Ok(()) => answered(chunk, pipeline.try_all::<Value>().await),
@@ -123,7 +119,7 @@ impl FredLink {
 
 /// Puts the commands of a chunk into a pipeline; nothing is sent yet.
 async fn queue(pipeline: &Pipeline<Client>, chunk: &Chunk<'_>) -> Result<(), Error> {
-    if chunk.operation == BatchOperation::MultiSetExpire {
+    if chunk.operation == BatchOperation::MsetExpire {
         let _: () = pipeline.mset(pairs(chunk.items)).await?;
     }
     for item in chunk.items {
@@ -133,8 +129,7 @@ async fn queue(pipeline: &Pipeline<Client>, chunk: &Chunk<'_>) -> Result<(), Err
                 let expiry = Some(Expiration::EXAT(chunk.expires_at));
                 pipeline.set(key, item.value.clone(), expiry, None, false).await
             }
-            BatchOperation::MultiSetExpire => pipeline.expire_at(key, chunk.expires_at, None).await,
-            _ => pipeline.ping(None).await,
+            _ => pipeline.expire_at(key, chunk.expires_at, None).await,
         };
         queued?;
     }

@@ -11,13 +11,14 @@ use rand::Rng as _;
 use rand::distr::{Alphanumeric, SampleString as _};
 use rand::rngs::SmallRng;
 
-use crate::batches::BatchShape;
-use crate::connect::Links;
-use crate::counters::Counters;
-use crate::error::LibraryError;
-use crate::link::{Link, Prepared};
-use crate::plan::{BatchOperation, BatchWork};
-use crate::request::{Chunk, Item};
+use crate::report::batch_statistics::BatchShape;
+use crate::clients::connect::Links;
+use crate::report::counters::Counters;
+use crate::clients::error::LibraryError;
+use crate::clients::link::{Link, Prepared};
+use crate::plan::BatchWork;
+use dragstrip_crds::workload::BatchOperation;
+use crate::clients::request::{Chunk, Item};
 
 /// Random alphanumeric keys and random bytes as values.
 pub(crate) fn items(work: BatchWork, mut random: SmallRng) -> Vec<Item> {
@@ -32,14 +33,10 @@ pub(crate) fn items(work: BatchWork, mut random: SmallRng) -> Vec<Item> {
 
 /// What the report says of the batches besides their times.
 pub(crate) fn shape(work: BatchWork) -> BatchShape {
-    let bytes_per_item = match work.operation {
-        BatchOperation::Ping => 0,
-        _ => work.key_bytes + work.value_bytes,
-    };
     BatchShape {
         items: work.items as u64,
         batch_size: work.batch_size.min(work.items) as u64,
-        bytes_per_item: bytes_per_item as u64,
+        bytes_per_item: (work.key_bytes + work.value_bytes) as u64,
     }
 }
 
@@ -59,7 +56,7 @@ pub(crate) struct BatchLoader {
 impl BatchLoader {
     /// Writes the items once, so that MGET finds them. Nothing of it is measured.
     pub(crate) async fn preload(&mut self) -> Result<(), LibraryError> {
-        self.batch(BatchOperation::MultiSet).await
+        self.batch(BatchOperation::Mset).await
     }
 
     /// Sends batches for `warmup`, then for the measured time, and returns the
@@ -87,7 +84,7 @@ impl BatchLoader {
     /// prepared before the first is sent; the time for it belongs to the batch.
     async fn batch(&mut self, operation: BatchOperation) -> Result<(), LibraryError> {
         let items = Arc::clone(&self.items);
-        let expires_at = unix_seconds_after(self.work.ttl);
+        let expires_at = unix_seconds_after(self.work.lifetime);
         let mut sends = Vec::with_capacity(items.len().div_ceil(self.work.batch_size));
         for chunk in items.chunks(self.work.batch_size) {
             let link = self.links.take_turn(self.turns);
@@ -110,9 +107,9 @@ async fn send(counters: &Counters, mut link: Link, ready: Prepared<'_>) -> Resul
     Ok(())
 }
 
-fn unix_seconds_after(ttl: Duration) -> i64 {
+fn unix_seconds_after(lifetime: Duration) -> i64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from((now + ttl).as_secs()).unwrap_or(i64::MAX)
+    i64::try_from((now + lifetime).as_secs()).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]
@@ -123,13 +120,13 @@ mod tests {
     #[test]
     fn items_have_their_sizes_and_differ() {
         let work = BatchWork {
-            operation: BatchOperation::MultiSet,
+            operation: BatchOperation::Mset,
             items: 500,
             batch_size: 1000,
             parallelism: 1,
             key_bytes: 80,
             value_bytes: 20,
-            ttl: Duration::from_secs(1),
+            lifetime: Duration::from_secs(1),
             duration: Duration::from_secs(1),
         };
         let made = items(work, SmallRng::seed_from_u64(3));
@@ -137,7 +134,5 @@ mod tests {
         let keys: std::collections::BTreeSet<_> = made.iter().map(|item| &item.key).collect();
         assert_eq!(keys.len(), 500);
         assert_eq!(shape(work), BatchShape { items: 500, batch_size: 500, bytes_per_item: 100 });
-        let ping = BatchWork { operation: BatchOperation::Ping, ..work };
-        assert_eq!(shape(ping).bytes_per_item, 0);
     }
 }

@@ -8,23 +8,20 @@ use std::time::Instant;
 use bytes::Bytes;
 use rand::distr::{Alphanumeric, SampleString as _};
 use rand::rngs::SmallRng;
-use rand::{RngExt as _, SeedableRng as _};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 
-use crate::counters::{Answer, Counters};
-use crate::error::LibraryError;
-use crate::link::Link;
-use crate::plan::{TaskLimit, TaskOperation, TaskWork};
-use crate::request::{Reply, Request};
-use dragstrip_loadgen::configuration::Configuration;
+use crate::report::counters::Counters;
+use crate::clients::error::LibraryError;
+use crate::clients::link::Link;
+use crate::plan::{TaskOperation, TaskWork};
+use crate::clients::request::{Answer, Reply, Request};
+use dragstrip_loadgen::configuration::{Configuration, Limit};
 use dragstrip_loadgen::counts::errors::UNEXPECTED_REPLY;
 use dragstrip_loadgen::workload::keys::{KeyError, KeyPicker, Share};
 use dragstrip_loadgen::workload::streams::{Purpose, stream};
 
 /// Length of a task's own key, the same as in fred's benchmark.
 const OWN_KEY_CHARACTERS: usize = 15;
-/// Distinct random values that SETs take turns with.
-const RANDOM_VALUES: usize = 64;
 
 /// What the tasks of a run share.
 #[derive(Debug)]
@@ -35,14 +32,11 @@ pub(crate) struct SharedWork {
     pub(crate) taken: AtomicU64,
     /// Set to end every task after its current request.
     pub(crate) stop: Arc<AtomicBool>,
-    /// Turns, where requests in flight are bounded.
-    pub(crate) turns: Option<Semaphore>,
 }
 
 impl SharedWork {
     pub(crate) fn new(work: TaskWork, counters: Arc<Counters>, stop: Arc<AtomicBool>) -> Self {
-        let turns = work.bounded.map(|bound| Semaphore::new(bound.min(Semaphore::MAX_PERMITS)));
-        Self { work, counters, taken: AtomicU64::new(0), stop, turns }
+        Self { work, counters, taken: AtomicU64::new(0), stop }
     }
 
     /// Whether there is one more request to send; `now` is when the last reply came.
@@ -51,9 +45,10 @@ impl SharedWork {
             return false;
         }
         match self.work.limit {
-            TaskLimit::TotalRequests(_) if now < measured_from => true,
-            TaskLimit::TotalRequests(total) => self.taken.fetch_add(1, Ordering::Relaxed) < total.get(),
-            TaskLimit::Duration(duration) => now < measured_from + duration,
+            Limit::Requests(_) if now < measured_from => true,
+            Limit::Requests(total) => self.taken.fetch_add(1, Ordering::Relaxed) < total.get(),
+            Limit::Duration(duration) => now < measured_from + duration,
+            Limit::AllKeys => false,
         }
     }
 }
@@ -64,7 +59,7 @@ pub(crate) struct LoadTask {
     shared: Arc<SharedWork>,
     link: Link,
     keys: TaskKeys,
-    values: Arc<[Bytes]>,
+    value: Bytes,
     random: SmallRng,
     /// Replies to INCR so far.
     counted: Option<i64>,
@@ -82,7 +77,7 @@ impl LoadTask {
         configuration: &Configuration,
         shared: Arc<SharedWork>,
         link: Link,
-        values: Arc<[Bytes]>,
+        value: Bytes,
         index: usize,
     ) -> Result<Self, KeyError> {
         let mut random = stream(configuration.seed, configuration.crowd, Purpose::Requests, index as u64);
@@ -97,7 +92,7 @@ impl LoadTask {
                 TaskKeys::Space { prefix: space.prefix.clone(), picker }
             }
         };
-        Ok(Self { shared, link, keys, values, random, counted: None })
+        Ok(Self { shared, link, keys, value, random, counted: None })
     }
 
     /// Waits for the start and sends requests until the limit is reached.
@@ -113,12 +108,7 @@ impl LoadTask {
         let shared = Arc::clone(&self.shared);
         let mut now = Instant::now();
         while shared.next_request(now, measured_from) {
-            let turn = match &shared.turns {
-                Some(turns) => turns.acquire().await.ok(),
-                None => None,
-            };
             now = self.one_request(&shared).await?;
-            drop(turn);
         }
         Ok(())
     }
@@ -134,10 +124,7 @@ impl LoadTask {
         let request = match shared.work.operation {
             TaskOperation::Increment => Request::Increment { key },
             TaskOperation::Get => Request::Get { key },
-            TaskOperation::Set => {
-                let value = self.values.get(self.random.random_range(0..self.values.len().max(1)));
-                Request::Set { key, value: value.cloned().unwrap_or_default() }
-            }
+            TaskOperation::Set => Request::Set { key, value: self.value.clone() },
         };
         let sent = shared.counters.note_sent(1);
         let reply = self.link.ask(request).await?;
@@ -166,21 +153,9 @@ fn judged(work: TaskWork, reply: Reply, counted: &mut Option<i64>) -> Answer {
     }
 }
 
-/// The values that SETs take turns with.
-pub(crate) fn values(configuration: &Configuration) -> Arc<[Bytes]> {
-    let data = configuration.data;
-    let mut random = SmallRng::seed_from_u64(configuration.seed);
-    let varied = data.random || data.minimum_bytes != data.maximum_bytes;
-    (0..if varied { RANDOM_VALUES } else { 1 })
-        .map(|_| {
-            let size = random.random_range(data.minimum_bytes..=data.maximum_bytes);
-            let mut value = vec![b'x'; size];
-            if data.random {
-                random.fill(value.as_mut_slice());
-            }
-            Bytes::from(value)
-        })
-        .collect()
+/// The value that SETs write.
+pub(crate) fn value(configuration: &Configuration) -> Bytes {
+    vec![b'x'; configuration.data_bytes].into()
 }
 
 #[cfg(test)]
@@ -189,12 +164,12 @@ mod tests {
     use std::num::NonZeroU64;
     use std::time::Duration;
 
-    fn work(limit: TaskLimit, assert_expected: bool) -> TaskWork {
-        TaskWork { operation: TaskOperation::Increment, tasks: 1, bounded: None, assert_expected, limit }
+    fn work(limit: Limit, assert_expected: bool) -> TaskWork {
+        TaskWork { operation: TaskOperation::Increment, tasks: 1, assert_expected, limit }
     }
 
-    fn three() -> TaskLimit {
-        TaskLimit::TotalRequests(NonZeroU64::new(3).unwrap())
+    fn three() -> Limit {
+        Limit::Requests(NonZeroU64::new(3).unwrap())
     }
 
     #[test]
@@ -227,7 +202,7 @@ mod tests {
         let early = begin.checked_sub(Duration::from_secs(1)).unwrap();
         assert!((0..10).all(|_| by_count.next_request(early, begin)));
         assert_eq!((0..10).filter(|_| by_count.next_request(begin, begin)).count(), 3);
-        let by_time = shared(TaskLimit::Duration(Duration::from_secs(2)));
+        let by_time = shared(Limit::Duration(Duration::from_secs(2)));
         assert!(by_time.next_request(begin + Duration::from_millis(1999), begin));
         assert!(!by_time.next_request(begin + Duration::from_secs(2), begin));
         by_time.stop.store(true, Ordering::Relaxed);

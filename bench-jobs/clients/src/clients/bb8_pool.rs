@@ -7,12 +7,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, RedisError};
 
-use crate::counters::Answer;
-use crate::error::LibraryError;
-use crate::loss::{Loss, LossWatch};
+use crate::clients::error::LibraryError;
+use crate::clients::loss::{Loss, LossWatch};
 use crate::plan::LibraryPlan;
-use crate::redis_client::{self, Dialer, Encoded};
-use crate::request::{Chunk, Reply, Request};
+use crate::clients::redis_client::{self, Dialer, Encoded};
+use crate::clients::request::{Answer, Chunk, Reply, Request};
 use dragstrip_loadgen::configuration::Configuration;
 
 /// What a pool does besides what it is asked for.

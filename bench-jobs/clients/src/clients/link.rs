@@ -1,11 +1,10 @@
 //! One task's hold on a client library, whichever it is.
 
-use crate::bb8_pool::PooledConnections;
-use crate::counters::Answer;
-use crate::error::LibraryError;
-use crate::fred_client::FredLink;
-use crate::redis_client::{self, RedisLink};
-use crate::request::{Chunk, Reply, Request};
+use crate::clients::bb8_pool::PooledConnections;
+use crate::clients::error::LibraryError;
+use crate::clients::fred_client::FredLink;
+use crate::clients::redis_client::{self, RedisLink};
+use crate::clients::request::{Answer, Chunk, Reply, Request};
 
 /// A chunk that is ready to be sent.
 #[derive(Debug)]

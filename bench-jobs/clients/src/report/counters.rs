@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
+use crate::clients::request::Answer;
 use dragstrip_loadgen::counts::recorder::{Origin, Recorder, Tally};
 use dragstrip_loadgen::driver::progress::{Detail, ProgressCounters};
 use dragstrip_loadgen::workload::mix::OperationIndex;
@@ -36,35 +37,6 @@ pub(crate) struct ShardNumbers {
 impl ShardNumbers {
     pub(crate) fn number_this_thread(&self) {
         SHARD.set(self.next.fetch_add(1, Ordering::Relaxed));
-    }
-}
-
-/// What came back for one request, or for one pipeline of several commands.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub(crate) struct Answer {
-    pub(crate) successes: u64,
-    pub(crate) hits: u64,
-    pub(crate) misses: u64,
-    /// Error replies in the server's words.
-    pub(crate) errors: Vec<String>,
-}
-
-impl Answer {
-    pub(crate) fn success() -> Self {
-        Self { successes: 1, ..Self::default() }
-    }
-
-    pub(crate) fn successes(successes: u64) -> Self {
-        Self { successes, ..Self::default() }
-    }
-
-    pub(crate) fn error(message: String) -> Self {
-        Self { errors: vec![message], ..Self::default() }
-    }
-
-    /// An answer to a read that found `hits` of `keys` values.
-    pub(crate) fn read(hits: u64, keys: u64) -> Self {
-        Self { successes: 1, hits, misses: keys - hits, errors: Vec::new() }
     }
 }
 

@@ -7,17 +7,16 @@ use std::time::{Duration, Instant};
 
 use dragstrip_loadgen::configuration::Configuration;
 use dragstrip_loadgen::counts::assemble::{Counts, not_merged, set_ending};
-use dragstrip_loadgen::counts::echo::echo;
 use dragstrip_loadgen::counts::recorder::OperationRecord;
-use dragstrip_loadgen::counts::report::{ClientCpu, Failure, PipelineMode, Report, StartReport, ThreadCpu};
+use dragstrip_loadgen::counts::report::{ClientCpu, Failure, Report, StartReport, ThreadCpu};
 use dragstrip_loadgen::driver::clock::ClockAnchor;
 use dragstrip_loadgen::driver::cpu::CpuTime;
 use dragstrip_loadgen::driver::phase::Ending;
 
-use crate::batch_work;
-use crate::batches;
-use crate::bb8_pool::PoolWatch;
-use crate::counters::Counters;
+use crate::work::batches;
+use crate::report::batch_statistics;
+use crate::clients::bb8_pool::PoolWatch;
+use crate::report::counters::Counters;
 use crate::plan::{LibraryPlan, Work};
 
 /// What a run leaves behind.
@@ -51,8 +50,8 @@ impl Gathered {
 }
 
 /// The report of a run that could not even count.
-pub(crate) fn failed(configuration: &Configuration, plan: &LibraryPlan, failure: Failure) -> Report {
-    let mut report = blank(configuration, plan, &[]);
+pub(crate) fn failed(configuration: &Configuration, failure: Failure) -> Report {
+    let mut report = blank(configuration, &[]);
     set_ending(&mut report, Ending::Failed(failure));
     report
 }
@@ -64,7 +63,7 @@ pub(crate) fn report(
     gathered: &Gathered,
     ending: Ending,
 ) -> Report {
-    let mut report = blank(configuration, plan, &gathered.addresses);
+    let mut report = blank(configuration, &gathered.addresses);
     report.client_cpu = ClientCpu {
         user_seconds: gathered.process_cpu.user.as_secs_f64(),
         system_seconds: gathered.process_cpu.system.as_secs_f64(),
@@ -84,22 +83,18 @@ pub(crate) fn report(
         Err(error) => not_merged(configuration, &error),
     };
     if let Work::Batches(work) = plan.work {
-        report.batches = batches::statistics(batch_work::shape(work), &gathered.batch_times);
+        report.batches = batch_statistics::statistics(batches::shape(work), &gathered.batch_times);
     }
     set_ending(&mut report, ending);
     report
 }
 
-fn blank(configuration: &Configuration, plan: &LibraryPlan, addresses: &[String]) -> Report {
-    let mut configuration = echo(configuration, addresses);
-    // These are the load generator's.
-    (configuration.requests, configuration.ratio) = (None, String::new());
-    configuration.library = Some(plan.echo());
+fn blank(configuration: &Configuration, addresses: &[String]) -> Report {
     Report {
         tool: env!("CARGO_PKG_NAME").into(),
         version: env!("CARGO_PKG_VERSION").into(),
-        configuration,
-        pipeline_mode: PipelineMode::Library,
+        specification: Some(configuration.specification.clone()),
+        addresses: addresses.to_vec(),
         ..Report::default()
     }
 }

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use crate::bb8_pool::{PoolWatch, PooledConnections};
-use crate::error::LibraryError;
-use crate::fred_client;
-use crate::link::Link;
+use crate::clients::bb8_pool::{PoolWatch, PooledConnections};
+use crate::clients::error::LibraryError;
+use crate::clients::fred_client;
+use crate::clients::link::Link;
 use crate::plan::{Library, LibraryPlan};
-use crate::redis_client;
+use crate::clients::redis_client;
 use dragstrip_loadgen::configuration::Configuration;
 
 /// The connections of a run; never none.
