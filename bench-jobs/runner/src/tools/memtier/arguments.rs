@@ -9,12 +9,10 @@
 //! No version takes the password from anywhere but its command line: it is taken
 //! out of everything that is kept.
 
-use crate::{
-    tools::{
-        adapter::{Launch, LaunchContext, StopSignal},
-        loadgen::specification::exact_share,
-        output::{REDACTED, Redactor},
-    },
+use crate::tools::{
+    adapter::{Launch, LaunchContext, StopSignal},
+    loadgen::specification::exact_share,
+    output::{REDACTED, Redactor},
 };
 use dragstrip_crds::{
     units::Period,
