@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# `up` of the local testbed, and its faults.
+# Starting the local testbed, and its faults.
 
 readonly COMPONENTS=(apiserver scheduler controller-manager "${NODES[@]/#/kubelet:}" "${NODES[@]/#/containerd:}")
 
@@ -8,7 +8,7 @@ preflight() {
   ((${#STATE} <= 57)) || die "DRAGSTRIP_STATE is too long for the sockets below it (57 characters at most): $STATE"
   for node in $(made_nodes); do
     [[ " ${NODES[*]} " == *" $node "* ]] ||
-      die "the cluster in $STATE was made with other nodes ($(made_nodes | paste -sd' ')) than ${NODES[*]}: 'testbed/cluster down', then 'testbed/cluster up'"
+      die "the cluster in $STATE was created with other nodes ($(made_nodes | paste -sd' ')) than ${NODES[*]}: 'testbed/cluster down', then 'testbed/cluster up'"
   done
   for node in $STATIC_CPU_NODES; do node_number "$node" >/dev/null; done
   require_commands containerd runc cni iptables conntrack ip ss sysctl flock setsid buildah jq curl openssl gcc
@@ -28,22 +28,21 @@ local_up() {
   build_programs
   build_system_images
   local result=0
-  # As a program of its own, so that any failure in it ends it.
+  # A separate program, so that any failure ends it.
   "$TESTBED/cluster" bring-up || result=$?
   if ((result == UNUSABLE_STATE)); then
-    say "what was kept in $STATE cannot be used: starting clean"
+    say "the state in $STATE is unusable: starting from scratch"
     stop_everything
     reset_state
     result=0
     "$TESTBED/cluster" bring-up || result=$?
   fi
-  ((result == 0)) || die "the cluster did not come up: logs are in $LOGS; 'testbed/cluster down' removes it all"
+  ((result == 0)) || die "the cluster did not start: see the logs in $LOGS; 'testbed/cluster down' removes everything"
   say "ready: export KUBECONFIG=$STATE/kubeconfig"
 }
 
-# kept STEP...: where state of an earlier life was there, a failure of the step
-# says that it is unusable.
-kept() {
+# with_stored_state STEP...: if an earlier start left state, a failure of the step means that it is unusable.
+with_stored_state() {
   if [[ $HAD_STATE == yes ]]; then
     "$@" || exit "$UNUSABLE_STATE"
   else
@@ -61,7 +60,7 @@ bring_up() {
   make_bridge
   say "bridge $BRIDGE"
   make_pki
-  kept pki_valid
+  with_stored_state pki_valid
   say "certificates"
   start_everything
   settle
@@ -71,14 +70,14 @@ start_everything() {
   local node
   start_etcd
   for node in "${NODES[@]}"; do start_containerd "$node"; done
-  kept await_etcd
+  with_stored_state await_etcd
   say "etcd"
   start_apiserver
   for node in "${NODES[@]}"; do await_containerd "$node"; done
   load_archive "$(archive_of "$PAUSE_IMAGE")"
   load_archive "$(archive_of "$COREDNS_IMAGE")"
   say "containerd on all nodes, with the system images"
-  kept await_apiserver
+  with_stored_state await_apiserver
   say "apiserver"
   grant_admin
   start_controller_manager
@@ -108,7 +107,7 @@ settle() {
   say "DNS over its service address"
 }
 
-# The hash makes a changed Corefile reach the pods of a kept cluster.
+# The hash makes a changed Corefile reach the pods of an existing cluster.
 apply_coredns() {
   local manifest_hash
   manifest_hash=$(sha256sum <"$TESTBED/manifests/coredns.yaml" | cut -c1-16)
@@ -120,7 +119,7 @@ coredns_available() {
   kube --namespace kube-system rollout status deployment/coredns --timeout 5s
 }
 
-# Asks for kube-dns.kube-system.svc.cluster.local, type A, and wants an answer.
+# Asks for kube-dns.kube-system.svc.cluster.local, type A, and requires an answer.
 dns_answers() {
   local reply
   exec 8<>"/dev/udp/$DNS_IP/53"
@@ -134,7 +133,7 @@ dns_answers() {
 require_component() {
   local component
   for component in "${COMPONENTS[@]}"; do [[ $component != "$1" ]] || return 0; done
-  die "no such component: $1 (there are: ${COMPONENTS[*]})"
+  die "no such component: $1 (choose from: ${COMPONENTS[*]})"
 }
 
 # stop_components [--with-pods] NAME...
@@ -148,14 +147,14 @@ stop_components() {
       names+=("$name")
     fi
   done
-  ((${#names[@]})) || die "stop what? One or more of: ${COMPONENTS[*]}"
+  ((${#names[@]})) || die "name one or more components to stop: ${COMPONENTS[*]}"
   lock cluster
   for name in "${names[@]}"; do
     stop_process "$name"
     say "stopped $name"
     if [[ $with_pods == yes && $name == containerd:* ]]; then
       kill_pods "${name#*:}"
-      say "killed the pods' processes of node ${name#*:}"
+      say "killed the processes of pods on node ${name#*:}"
     fi
   done
 }
@@ -163,9 +162,9 @@ stop_components() {
 # start_components NAME...: each is ready when this returns.
 start_components() {
   local name function
-  (($#)) || die "start what? One or more of: ${COMPONENTS[*]}"
+  (($#)) || die "name one or more components to start: ${COMPONENTS[*]}"
   for name in "$@"; do require_component "$name"; done
-  [[ -e $PKI/complete ]] || die "there is no cluster in $STATE: 'testbed/cluster up' first"
+  [[ -e $PKI/complete ]] || die "there is no cluster in $STATE: run 'testbed/cluster up' first"
   lock cluster
   for name in "$@"; do
     function=${name%%:*}
