@@ -31,7 +31,7 @@ readonly KUBECTL_IMAGE=dragstrip.dev/testbed/kubectl:${KUBERNETES_VERSION#v}
 readonly PAUSE_IMAGE=dragstrip.dev/testbed/pause:1
 readonly COREDNS_IMAGE=dragstrip.dev/testbed/coredns:${COREDNS_VERSION#v}
 
-# Exit code: the stored state is unusable, and a start from scratch may help.
+# Reports that the stored state cannot be used and that a clean start may help.
 readonly UNUSABLE_STATE=75
 
 BEGAN=$EPOCHREALTIME

@@ -31,7 +31,7 @@ local_up() {
   # A separate program, so that any failure ends it.
   "$TESTBED/cluster" bring-up || result=$?
   if ((result == UNUSABLE_STATE)); then
-    say "the state in $STATE is unusable: starting from scratch"
+    say "the stored state in $STATE cannot be used: starting clean"
     stop_everything
     reset_state
     result=0
@@ -41,8 +41,9 @@ local_up() {
   say "ready: export KUBECONFIG=$STATE/kubeconfig"
 }
 
-# with_stored_state STEP...: if an earlier start left state, a failure of the step means that it is unusable.
-with_stored_state() {
+# reuse STEP...: where state of an earlier life was there, a failure of the step
+# says that it is unusable.
+reuse() {
   if [[ $HAD_STATE == yes ]]; then
     "$@" || exit "$UNUSABLE_STATE"
   else
@@ -60,7 +61,7 @@ bring_up() {
   make_bridge
   say "bridge $BRIDGE"
   make_pki
-  with_stored_state pki_valid
+  reuse pki_valid
   say "certificates"
   start_everything
   settle
@@ -70,14 +71,14 @@ start_everything() {
   local node
   start_etcd
   for node in "${NODES[@]}"; do start_containerd "$node"; done
-  with_stored_state await_etcd
+  reuse await_etcd
   say "etcd"
   start_apiserver
   for node in "${NODES[@]}"; do await_containerd "$node"; done
   load_archive "$(archive_of "$PAUSE_IMAGE")"
   load_archive "$(archive_of "$COREDNS_IMAGE")"
   say "containerd on all nodes, with the system images"
-  with_stored_state await_apiserver
+  reuse await_apiserver
   say "apiserver"
   grant_admin
   start_controller_manager
@@ -107,7 +108,7 @@ settle() {
   say "DNS over its service address"
 }
 
-# The hash makes a changed Corefile reach the pods of an existing cluster.
+# The hash makes a changed Corefile reach the pods of a restarted cluster.
 apply_coredns() {
   local manifest_hash
   manifest_hash=$(sha256sum <"$TESTBED/manifests/coredns.yaml" | cut -c1-16)

@@ -80,7 +80,7 @@ const OBSERVE_HELP: &str = "\
 Environment:
   DRAGSTRIP_PASSWORD   the server's password, if it wants one
   DRAGSTRIP_TOKEN      what /v1 wants in the header x-dragstrip-token
-  DRAGSTRIP_ORDER_KEY  the operator's public key: /v1/usage and /v1/topology then want
+  DRAGSTRIP_VERIFYING_KEY  the operator's public key: /v1/usage and /v1/topology then want
                        its signature in x-dragstrip-signature besides
 
 HTTP:

@@ -10,12 +10,10 @@
 //! out of everything that is kept.
 
 use super::version::Use;
-use crate::{
-    loadgen::arguments::exact_share,
-    tools::{
-        adapter::{Launch, LaunchContext, StopSignal},
-        output::{REDACTED, Redactor},
-    },
+use crate::tools::{
+    adapter::{Launch, LaunchContext, StopSignal},
+    loadgen::specification::exact_share,
+    output::{REDACTED, Redactor},
 };
 use dragstrip_crds::{
     units::Period,
@@ -50,6 +48,7 @@ pub(super) fn launch(spec: &MemtierSpec, job: &JobSpec, context: &LaunchContext)
     Launch {
         program: PROGRAM.to_owned(),
         arguments: [latencies(context), arguments(spec, job, context)].concat(),
+        input: None,
         environment: Vec::new(),
         stop_signal: StopSignal::Interrupt,
         stop_grace: STOP_GRACE,
