@@ -241,7 +241,6 @@ fn result(operation: Operation, together: bool) -> OperationResult {
     }
 }
 
-/// Printed figures in their places.
 fn summary(printed: &PrintedLatency) -> LatencySummary {
     let percentile = |percent: f64| {
         let found = printed.percentiles.iter().find(|p| (p.percent - percent).abs() < 1e-9);
