@@ -119,7 +119,7 @@ export class QueueKeeper {
   }
 }
 
-/** A cluster client keeps to itself why it cannot connect; a plain one tells. */
+/** A cluster client does not report why it cannot connect; a plain client does. */
 async function knock(server: ServerOptions): Promise<void> {
   const connection = newConnection({ ...server, cluster: false });
   await connect(connection, server);

@@ -57,7 +57,7 @@ export function emptyHistogram(): Histogram {
 /** Counts one operation; instants are milliseconds of the thread's own clock. */
 export class Recorder {
   private readonly histogram = emptyHistogram();
-  /** The same latencies in a few buckets, which can be told while the load runs. */
+  /** The same latencies in a few buckets, which can be reported while the load runs. */
   readonly latencies = new LatencyCounts();
   private readonly perSecond: number[] = [];
   private readonly kinds = new Map<string, { count: number; firstMessage: string }>();

@@ -39,7 +39,7 @@ export interface WorkerReport {
   readonly index: number;
   readonly operations: number;
   readonly errors: number;
-  /** Absent where the system does not tell. */
+  /** Absent if the system does not report it. */
   readonly cpuSeconds?: number;
   /** Share of the measured part in which its event loop was busy, 0 to 1. */
   readonly eventLoopUtilization: number;
@@ -74,9 +74,9 @@ export interface Report {
   readonly perSecond: readonly Partial<Record<Operation, number>>[];
   readonly warmup: { readonly seconds: number; readonly operations: Partial<Record<Operation, number>> };
   readonly workers: readonly WorkerReport[];
-  /** Absent when the server could not be asked any more. */
+  /** Absent if the server stopped answering. */
   readonly queues?: QueuesReport;
-  /** Rates over the asked-for duration, as the published tool divides. */
+  /** Rates over the nominal duration, as the published tool divides. */
   readonly nominal: Rates & { readonly seconds: number };
   /** Rates over the time it took, the tail included. */
   readonly measured: Rates;
@@ -94,7 +94,7 @@ export interface Stage {
   readonly results: readonly ThreadResult[];
 }
 
-/** All there is to tell of a run. */
+/** Everything that a report is made of. */
 export interface Outcome {
   readonly configuration: Configuration;
   readonly versions: Versions;
@@ -237,7 +237,7 @@ function rates(operations: readonly OperationReport[], seconds: (operation: Oper
   return { addJobsPerSecond: rate("ADD"), processJobsPerSecond: rate("PROCESS") };
 }
 
-/** The published tool's last lines: totals, and rates over the asked-for duration. */
+/** The published tool's last lines: totals, and rates over the nominal duration. */
 export function summary({ operations, nominal }: Report): string {
   const count = (name: Operation): string =>
     (operations.find((operation) => operation.operation === name)?.count ?? 0).toString();

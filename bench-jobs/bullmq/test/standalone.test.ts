@@ -57,7 +57,7 @@ void test("writers add to all queues, the queues agree, and the keys are gone", 
   assert.ok((report.operations[0]?.bytes ?? 0) > added * 300, "an add is more than 300 bytes");
 });
 
-void test("progress tells latencies, bytes and connections when it is asked to", async () => {
+void test("progress has latencies, bytes and connections on request", async () => {
   const options = ["-d", "1.5s", "-w", "2", "-q", "3", "--progress-interval", "400ms"];
   const { report, stderr } = await runTool(server.port, options, { DRAGSTRIP_PROGRESS_DETAIL: "true" });
   const lines = stderr.split("\n").filter((line) => line.startsWith("progress "));
@@ -65,11 +65,11 @@ void test("progress tells latencies, bytes and connections when it is asked to",
   const fields = / operations=(\d+) .* bytes=(\d+) connections=(\d+) latency_seconds=([\d.]+) latency_counts=([\d,]+)$/.exec(last);
   const [operations, bytes, connections, seconds] = (fields ?? []).slice(1, 5).map(Number);
   const counts = (fields?.[5] ?? "").split(",").map(Number);
-  const told = counts.reduce((sum, number) => sum + number, 0);
+  const recorded = counts.reduce((sum, number) => sum + number, 0);
   assert.equal(counts.length, 25, last);
-  assert.equal(told, operations, "every job so far has its latency");
-  assert.ok(told > 100 && told <= count(report, "ADD"), last);
-  assert.ok((bytes ?? 0) > told * 300 && connections === 6 && (seconds ?? 0) > 0, last);
+  assert.equal(recorded, operations, "every job so far has its latency");
+  assert.ok(recorded > 100 && recorded <= count(report, "ADD"), last);
+  assert.ok((bytes ?? 0) > recorded * 300 && connections === 6 && (seconds ?? 0) > 0, last);
 });
 
 void test("the server counts the same adds", async () => {
@@ -96,7 +96,7 @@ void test("writers and readers load together", async () => {
   assert.ok(count(report, "ADD") > 0 && count(report, "PROCESS") > 0);
 });
 
-void test("readers begin after the writers when told to", async () => {
+void test("readers begin after the writers on request", async () => {
   const options = ["-d", "500ms", "-w", "1", "-r", "1", "--concurrency", "10", "--reader-start", "after-writers"];
   const { report } = await runTool(server.port, options);
   whole(report);
@@ -119,7 +119,7 @@ void test("the warm-up is counted apart", async () => {
   assert.ok(report.windowSeconds < 1.4, `the window of ${report.windowSeconds.toString()} s leaves the warm-up out`);
 });
 
-void test("payload, prefix and queue names are those asked for", async () => {
+void test("payload, prefix and queue names are the requested ones", async () => {
   const names = ["--prefix", "p", "--queue-name", "mail%d", "--payload", '{"to":"me"}'];
   await runTool(server.port, ["-d", "300ms", "--concurrency", "1", "--keep-keys", ...names]);
   assert.equal(await server.command("HGET", "p:mail0:1", "data"), '{"to":"me"}');
@@ -175,7 +175,7 @@ void test("only its own keys are removed", async () => {
   assert.deepEqual([await server.command("DBSIZE"), await server.command("EXISTS", "b:{queue0}:stray")], [4, 0]);
 });
 
-void test("the load begins at the instant asked for", async () => {
+void test("the load begins at the requested instant", async () => {
   const line = BigInt(Date.now() + 8000) * 1_000_000n;
   const options = ["-d", "300ms", "-w", "2", "--start-at-unix-nanos", line.toString()];
   const { report, stderr } = await runTool(server.port, options);
