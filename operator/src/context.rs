@@ -3,15 +3,16 @@
 
 use crate::{
     cluster::{
-        agents::Agents, events::Announcer, own_leases::OwnLeases, own_writes::OwnWrites, retry::Retries,
-        scope::Scope, world::World,
+        events::Announcer, own_leases::OwnLeases, own_writes::OwnWrites, retry::Retries, scope::Scope,
+        world::World,
     },
     metrics::{Metrics, Prices},
-    policy::Policy,
     run::{Loads, Remembered, Unread},
     suite,
 };
+use dragstrip_agents::Agents;
 use dragstrip_results::{protocol::LONGEST_LINGER_SECONDS, signing::VerifyingKey};
+use ipnet::IpNet;
 use k8s_openapi::api::{
     coordination::v1::Lease,
     core::v1::{LocalObjectReference, PodSpec},
@@ -30,8 +31,8 @@ pub struct Settings {
     pub bullmq_image: String,
     /// The key that agents take commands from; none where they are to take the token alone.
     pub verifying_key: Option<VerifyingKey>,
-    /// What tenants may declare.
-    pub policy: Policy,
+    /// Networks that no external target may resolve to.
+    pub blocked_networks: Vec<IpNet>,
     /// Memory that the operator may take, where that is told.
     pub memory_limit_bytes: Option<u64>,
     /// Namespace of the operator: the Leases of nodes are kept there.
@@ -125,7 +126,7 @@ mod tests {
             bullmq_image: "example.com/bullmq:3".into(),
             verifying_key: None,
             memory_limit_bytes: None,
-            policy: serde_json::from_value(json!({"heldByApiserver": true})).unwrap(),
+            blocked_networks: Vec::new(),
             namespace: "dragstrip-system".into(),
             scope: Scope::default(),
             pull_policy: policy.map(str::to_owned),

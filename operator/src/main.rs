@@ -1,9 +1,9 @@
 //! The operator's command line.
 
 use clap::Parser;
+use dragstrip_agents::Agents;
 use dragstrip_operator::{
     cluster::{
-        agents::Agents,
         events::Announcer,
         leader::{Candidate, Times},
         scope::Scope,
@@ -12,11 +12,11 @@ use dragstrip_operator::{
     },
     context::{Context, Settings},
     metrics::{Metrics, Page, Prices},
-    policy::Policy,
     process::{self, chain},
 };
 use futures::future::BoxFuture;
 use http::{Request, Response};
+use ipnet::IpNet;
 use kube::client::{Body, ClientBuilder};
 use std::{
     net::SocketAddr,
@@ -56,10 +56,9 @@ struct Arguments {
     /// The operator's namespace: the Leases of nodes are kept there.
     #[arg(long, env = "DRAGSTRIP_NAMESPACE", default_value = "dragstrip-system")]
     namespace: String,
-    /// What tenants may declare, as JSON: the chart's value policy, and `heldByApiserver` where its
-    /// ValidatingAdmissionPolicies see to it.
-    #[arg(long, env = "DRAGSTRIP_POLICY", default_value = r#"{"heldByApiserver": true}"#, value_parser = policy)]
-    policy: Policy,
+    /// Networks that no external target may resolve to, such as 169.254.0.0/16, separated by commas.
+    #[arg(long, env = "DRAGSTRIP_BLOCKED_NETWORKS", value_delimiter = ',')]
+    blocked_networks: Vec<IpNet>,
     /// Name of the Lease in the operator's namespace by which several operators elect the one that
     /// works; without it this one works at once.
     #[arg(long, env = "DRAGSTRIP_LEADER_LEASE", requires = "pod_name")]
@@ -67,9 +66,9 @@ struct Arguments {
     /// This operator's name among those that elect a leader.
     #[arg(long, env = "DRAGSTRIP_POD_NAME")]
     pod_name: Option<String>,
-    /// Namespaces in which Datastores and runs are looked after, separated by commas; all when absent.
-    #[arg(long, env = "DRAGSTRIP_WATCH_NAMESPACES", value_delimiter = ',')]
-    watch_namespaces: Vec<String>,
+    /// Watch the operator's own namespace instead of the whole cluster.
+    #[arg(long, env = "DRAGSTRIP_OWN_NAMESPACE_ONLY")]
+    own_namespace_only: bool,
     /// How often Prometheus scrapes client pods, in seconds, 0 for never: they stay up to two
     /// intervals after their result for the scrape of their last counts, where somebody scraped.
     #[arg(long, env = "DRAGSTRIP_SCRAPE_INTERVAL_SECONDS", default_value_t = 1.0)]
@@ -153,10 +152,6 @@ fn counting_client(config: kube::Config, metrics: &Metrics) -> kube::Result<kube
     Ok(ClientBuilder::try_from(config)?.with_layer(&count).with_layer(&bound).build())
 }
 
-fn policy(text: &str) -> Result<Policy, serde_json::Error> {
-    serde_json::from_str(text)
-}
-
 /// The prices that are known, and those of the file at `path`, which win.
 fn prices(path: Option<&Path>) -> Result<Prices, String> {
     let told = |error: &dyn std::error::Error| {
@@ -178,8 +173,12 @@ async fn start(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
     let candidate = elected.map(|(lease, identity)| {
         Candidate::new(for_lease, &arguments.namespace, lease, identity, Times::default())
     });
-    let scope = Scope::new(arguments.watch_namespaces);
-    let feeds = Feeds::new(&client, &scope, &arguments.namespace, &metrics);
+    let scope = if arguments.own_namespace_only {
+        Scope::Namespace(arguments.namespace.clone())
+    } else {
+        Scope::Cluster
+    };
+    let feeds = Feeds::new(&client, &scope, &metrics);
     let page = Page::new(metrics.clone(), feeds.world(), prices.clone(), arguments.metrics_max_runs);
     let context = Context {
         world: feeds.world(),
@@ -197,7 +196,7 @@ async fn start(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
             memtier_image: arguments.memtier_image,
             bullmq_image: arguments.bullmq_image,
             verifying_key: Some(signing_key.public()),
-            policy: arguments.policy,
+            blocked_networks: arguments.blocked_networks,
             memory_limit_bytes: arguments.memory_limit_bytes,
             namespace: arguments.namespace,
             scope,

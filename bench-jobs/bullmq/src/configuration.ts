@@ -1,4 +1,4 @@
-/** The validated configuration of a run. Types and pure functions of them. */
+/** The settings of a run, checked and complete. Types and pure functions of them. */
 
 import type { FailureKind } from "./failure.js";
 
@@ -65,7 +65,7 @@ export interface Configuration {
   readonly startAtUnixNanos?: bigint;
   /** 0 prints no progress. */
   readonly progressIntervalSeconds: number;
-  /** Whether progress lines have bytes, connections and latencies too. */
+  /** Whether progress lines show bytes, connections and latencies too. */
   readonly progressDetail: boolean;
   readonly jsonOutFile?: string;
   readonly keepKeys: boolean;

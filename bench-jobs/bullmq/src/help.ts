@@ -1,5 +1,5 @@
 /** What `--help` prints. */
-export const HELP = `Add jobs to BullMQ queues and process them as fast as possible, and measure both.
+export const HELP = `Adds jobs to BullMQ queues, and processes them, as fast as it can, and measures both.
 
 Usage: dragstrip-bullmq --duration TIME [options]
 
@@ -10,19 +10,19 @@ Server:
   -h, --host HOST            host name or address [127.0.0.1]
   -p, --port PORT            TCP port [6379]
       --cluster              the server is a node of a Redis Cluster; queue names need a hash tag
-      --username NAME        ACL user; the password comes from DRAGSTRIP_PASSWORD
-      --tls                  encrypt connections
+      --username NAME        ACL user; the password is taken from DRAGSTRIP_PASSWORD
+      --tls                  speak TLS
       --tls-ca-file FILE     authorities that may sign the server's certificate, PEM [the system's]
       --tls-cert-file FILE   certificate of the client, PEM; with --tls-key-file
       --tls-key-file FILE    its key, PEM
       --tls-server-name NAME name the server's certificate must carry [the host]
-      --tls-insecure         accept any certificate
+      --tls-insecure         take any certificate
       --connect-timeout TIME longest time for a connection to be ready [5s]
       --response-timeout TIME
                              longest silence of the server while replies are outstanding [10s]
 
 Load:
-  -d, --duration TIME        how long to measure: 30, 30s, 1m30s; then await what is in flight
+  -d, --duration TIME        how long to measure: 30, 30s, 1m30s; what is in flight then is awaited
   -w, --writers N            threads that add jobs, each with a connection per queue [1]
   -r, --readers N            threads that process jobs, each with a BullMQ worker per queue [0]
   -q, --queues N             queues; every writer adds to all of them in turn [1]
@@ -38,10 +38,10 @@ Load:
       --payload JSON         data of every job [{"param1":"value1","param2":"value2"}]
       --payload-bytes N      or a text of N bytes
       --prefix TEXT          BullMQ's key prefix [b]
-      --queue-name TEMPLATE  names of the queues; %d is the number, from 0 [{queue%d}]
+      --queue-name TEMPLATE  name of the queues, %d is the number from 0 [{queue%d}]
       --reader-start WHEN    together with the writers, or after-writers, for another --duration
                              [together]
-      --warmup TIME          load of the same kind before the measured one; counted separately [0s]
+      --warmup TIME          load of the same kind before the measured one; counted apart [0s]
       --start-at-unix-nanos N
                              connect first, then start at this instant
 
@@ -49,32 +49,32 @@ Output:
       --progress-interval TIME
                              of the progress lines on standard error; 0s prints none [1s];
                              with the environment variable DRAGSTRIP_PROGRESS_DETAIL=true
-                             they also have bytes, connections and latencies by bucket
-      --json-out-file FILE   write the result to this file
+                             they show bytes, connections and latencies by bucket too
+      --json-out-file FILE   where the result goes
       --keep-keys            leave the queues in the server; otherwise they are removed
-      --cleanup-timeout TIME longest time for that; a note reports what is left [60s]
+      --cleanup-timeout TIME longest time for that; what is left then is a note [60s]
       --shared-queues        other clients use the same queues at the same time: the server may
-                             hold more than this client added, and keys are kept
+                             hold more than this client added, and keys remain  
       --help, --version
 
 Latency of an add: from the call of BullMQ's Queue.add (each job of an addBulk: of that call)
 until its promise is fulfilled, in microseconds; the result says what that contains. Latency of a
 processed job: from the moment it is handed to the processor, which does nothing, until the server
-has confirmed its completion. Adds and processed jobs are counted separately, each with its own time.
-An add belongs to the warm-up or to the measurement by the instant at which it began.
-After the load the job counts the queues. If the server holds another number of jobs than it
-confirmed, the run fails with both figures.
+has confirmed its completion. Adds and processed jobs are two things, each with a time of its own.
+An add belongs to the warm-up or to the measurement by the instant it was begun.
+After the load the queues are counted: a server that holds other numbers of jobs than were
+confirmed fails the run, with both figures.
 
 Exit codes:
     0  completed, every reply was a success, the queues hold what was added
     2  unusable command line or environment, nothing was sent
     3  host name not resolved
     4  connection refused, unreachable or not made within --connect-timeout
-    5  the server refused the credentials, or wants some
+    5  credentials refused, or wanted and not given
     6  handshake failed
     7  connection lost during the run
     8  no reply within --response-timeout
-    9  a cluster node without --cluster, or --cluster with a server that is not one
+    9  a cluster node without --cluster, or --cluster with a server that is not a node
    10  some replies were errors
    11  the result could not be written
    12  the client could not do its work (see the message)

@@ -2,7 +2,7 @@
 
 import type { StopSignal } from "./report.js";
 
-/** Stores the first signal and notifies listeners. */
+/** Stores the first signal and notifies the listeners. */
 export class Interruption {
   private first: StopSignal | undefined;
   private readonly listeners: (() => void)[] = [];

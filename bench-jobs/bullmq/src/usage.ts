@@ -29,8 +29,8 @@ function threadCpuSeconds(): number | undefined {
     const [running] = readFileSync("/proc/thread-self/schedstat", "latin1").split(" ");
     return Number(running) / 1e9;
   } catch {
-    // Not Linux, or one without scheduler statistics: nothing to report
-    // rather than the whole process's time as one thread's.
+    // No Linux, or one without scheduler statistics: then report nothing
+    // rather than the process's time as one thread's.
     return undefined;
   }
 }

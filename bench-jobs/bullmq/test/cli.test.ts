@@ -82,7 +82,7 @@ void test("the password comes from the environment and stays out of the echo", (
   refused("-d 1s", /DRAGSTRIP_PASSWORD is empty/, { DRAGSTRIP_PASSWORD: "" });
 });
 
-void test("payloads have the requested size", () => {
+void test("payloads have the size that was asked for", () => {
   assert.equal(configuration("-d 1s --payload-bytes 100").load.payload, "x".repeat(100));
   assert.deepEqual(configuration('-d 1s --payload {"a":[1]}').load.payload, { a: [1] });
 });

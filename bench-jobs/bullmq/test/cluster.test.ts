@@ -36,7 +36,7 @@ void test("a cluster without --cluster is reported before any load", async () =>
   assert.match(report.failure?.message ?? "", /MOVED \d+ 127\.0\.0\.1:\d+: it is a node of a cluster, use --cluster/);
 });
 
-void test("--cluster with a server that is not one is reported", async (context) => {
+void test("--cluster with a server that is not a cluster node is reported", async (context) => {
   const single = await RedisServer.start();
   context.after(() => single.stop());
   const { report, exitCode } = await runTool(single.port, ["-d", "30s", "--cluster"]);

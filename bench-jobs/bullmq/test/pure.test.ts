@@ -15,7 +15,7 @@ function replyError(message: string): Error {
   return Object.assign(new Error(message), { name: "ReplyError" });
 }
 
-void test("errors are distinguished by whether the server answered", () => {
+void test("errors are classified by whether the server answered", () => {
   assert.equal(replyKind(replyError("OOM command not allowed")), "OOM");
   assert.equal(replyKind(replyError("something odd")), "ERR");
   assert.equal(replyKind(Object.assign(new Error("Missing key for job 1"), { code: -1 })), "BULLMQ-1");
@@ -35,7 +35,7 @@ void test("errors of connecting fall into classes", () => {
   assert.equal(failureOf("thrown text").kind, "client");
 });
 
-void test("latencies are reported in the buckets that the runner reads", () => {
+void test("latencies are counted in the buckets that the runner reads", () => {
   const source = readFileSync(new URL("../../../results/src/live.rs", import.meta.url), "utf8");
   const text = /BOUNDS_MICROS: \[u64; BOUNDS\] = \[([^\]]*)\]/.exec(source)?.[1] ?? "";
   const bounds = text.split(",").map((bound) => Number(bound.replaceAll("_", "").trim())).filter((bound) => bound > 0);
@@ -49,7 +49,7 @@ void test("latencies are reported in the buckets that the runner reads", () => {
   assert.equal(detailFields([]), "");
 });
 
-void test("a failure is reported in one line, without the places in the code", () => {
+void test("a failure is one line, without the places in the code", () => {
   const own = failureOf(new TypeError("Lua redis lib command arguments\nmust be strings"));
   assert.deepEqual(own, { kind: "client", message: "TypeError: Lua redis lib command arguments must be strings" });
   const refused = failureOf(replyError("NOPERM this user has no permissions to run the 'evalsha' command"));

@@ -4,7 +4,6 @@
 use super::*;
 use crate::{
     cluster::{
-        agents::Agents,
         events::Announcer,
         scope::Scope,
         world::{World, keep_service},
@@ -12,6 +11,7 @@ use crate::{
     context::Settings,
     metrics::Metrics,
 };
+use dragstrip_agents::Agents;
 use dragstrip_results::signing::SigningKey;
 use http::{Request, Response};
 use k8s_openapi::api::{apps::v1::StatefulSet, coordination::v1::Lease, policy::v1::PodDisruptionBudget};
@@ -99,7 +99,7 @@ pub(crate) fn context(cluster: Cluster, answer: Answer) -> (Arc<Context>, Calls)
         bullmq_image: String::new(),
         verifying_key: None,
         memory_limit_bytes: None,
-        policy: serde_json::from_value(json!({"heldByApiserver": true})).unwrap(),
+        blocked_networks: Vec::new(),
         namespace: "dragstrip-system".into(),
         scope: Scope::default(),
         pull_policy: None,

@@ -6,7 +6,6 @@ use dragstrip_e2e::{alone, helm, with_namespace};
 #[tokio::test]
 async fn the_apiserver_accepts_everything_that_the_chart_renders() -> Result<()> {
     with_namespace("chart", |env| async move {
-        let watched = format!("watchNamespaces={{{}}}", env.namespace);
         let file = |name: &str| format!("{}/{name}", helm::CHART);
         let (eks, dev) = (file("values-eks.yaml"), file("values-dev.yaml"));
         let all = [
@@ -17,9 +16,7 @@ async fn the_apiserver_accepts_everything_that_the_chart_renders() -> Result<()>
             "--set",
             "dashboards.enabled=true",
             "--set",
-            "rbac.scope=namespace",
-            "--set",
-            &watched,
+            "ownNamespaceOnly=true",
             "--set-string",
             "prices=a\\,b",
             "--set",

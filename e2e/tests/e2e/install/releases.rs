@@ -1,5 +1,4 @@
-//! Several operators that are meant: replicas of which one leads, and two releases, each
-//! with namespaces of its own.
+//! Several operators on purpose: replicas with one leader, and two releases, each in a namespace of its own.
 
 use crate::common::redis;
 use anyhow::{Context, Result, ensure};
@@ -7,6 +6,7 @@ use dragstrip_crds::{BenchmarkRun, Datastore, run::RunPhase};
 use dragstrip_e2e::{
     Env, Look, SHORT_RUN, alone,
     helm::{self, CHART, upgraded},
+    kubectl::must,
     manifests::{ONE_PHASE, REDIS, against},
     operator::NAMESPACE,
     phase, until,
@@ -63,8 +63,8 @@ async fn one_of_two_replicas_leads_and_the_other_takes_over_when_it_is_killed() 
     .await
 }
 
-/// Makes a namespace beside the test's own, and removes it, however `test` ends.
-async fn beside<T>(env: &Env, name: &str, test: impl Future<Output = Result<T>>) -> Result<T> {
+/// Creates a namespace in addition to the test's own, and deletes it however `test` ends.
+async fn with_second<T>(env: &Env, name: &str, test: impl Future<Output = Result<T>>) -> Result<T> {
     let namespaces: Api<Namespace> = Api::all(env.client.clone());
     let metadata = ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() };
     namespaces.create(&PostParams::default(), &Namespace { metadata, ..Namespace::default() }).await?;
@@ -76,9 +76,8 @@ async fn beside<T>(env: &Env, name: &str, test: impl Future<Output = Result<T>>)
 #[tokio::test]
 async fn two_releases_work_in_their_own_namespaces_and_in_no_other() -> Result<()> {
     alone("releases", |env| async move {
-        let (own, second) = (env.namespace.clone(), format!("{}-second", env.namespace));
-        let measured = Box::pin(beside(&env, &second, async {
-            let watched = format!("watchNamespaces={{{second}}}");
+        let second = format!("{}-second", env.namespace);
+        let measured = Box::pin(with_second(&env, &second, async {
             let install = [
                 "install",
                 "second",
@@ -87,60 +86,57 @@ async fn two_releases_work_in_their_own_namespaces_and_in_no_other() -> Result<(
                 "--timeout",
                 "120s",
                 "--set",
-                "crds.install=false",
-                "--set",
-                "rbac.scope=namespace",
-                "--set",
-                &watched,
+                "crds.install=false,ownNamespaceOnly=true",
             ];
             helm::in_namespace(&second, &install).await?;
-            let outcome = races_in_both(&env, &second).await;
+            let outcome = runs_in_both(&env, &second).await;
             helm::in_namespace(&second, &["uninstall", "second", "--wait"]).await?;
             outcome
         }));
-        upgraded(&["rbac.scope=namespace", &format!("watchNamespaces={{{own}}}")], measured).await
+        upgraded(&["ownNamespaceOnly=true"], measured).await
     })
     .await
 }
 
-/// A run in the test's namespace, which the first release watches, and one in `second`; in
-/// a third namespace nobody touches a Datastore.
-async fn races_in_both(env: &Env, second: &str) -> Result<()> {
-    redis(env).await?;
-    env.run("sprint", &against("redis", ONE_PHASE)).await?;
-    env.run_in("sprint", RunPhase::Succeeded, SHORT_RUN).await?;
+/// A run in the namespace of each release. No release touches a Datastore in the test's namespace.
+async fn runs_in_both(env: &Env, second: &str) -> Result<()> {
     let manifest = |kind: &str, name: &str, spec: &str| -> Result<String> {
         Ok(serde_json::to_string(&dragstrip_e2e::manifests::object(kind, name, spec)?)?)
     };
-    let datastore = manifest("Datastore", "redis", REDIS)?;
-    let run = manifest("BenchmarkRun", "sprint", &against("redis", ONE_PHASE))?;
-    for object in [&datastore, &run] {
-        dragstrip_e2e::kubectl::must(&["apply", "-n", second, "-f", "-"], object).await?;
+    env.datastore("redis", REDIS).await?;
+    let datastore = manifest("Datastore", "redis-releases", REDIS)?;
+    let run = manifest("BenchmarkRun", "sprint-releases", &against("redis-releases", ONE_PHASE))?;
+    // One after the other: each release knows only its own Leases of nodes.
+    for namespace in [NAMESPACE, second] {
+        let outcome = run_in(env, namespace, &[&datastore, &run]).await;
+        for object in [&run, &datastore] {
+            must(&["delete", "--wait", "-n", namespace, "-f", "-"], object).await?;
+        }
+        outcome.with_context(|| format!("the release in {namespace}"))?;
     }
-    let runs: Api<BenchmarkRun> = Api::namespaced(env.client.clone(), second);
-    until("the second release's run", SHORT_RUN, || async {
-        let run = runs.get("sprint").await?;
+    // Both have handled later Datastores of their own, so both have had time to see this one.
+    let datastores: Api<Datastore> = Api::namespaced(env.client.clone(), &env.namespace);
+    let untouched = datastores.get("redis").await?;
+    ensure!(untouched.status.is_none(), "a release works in {}: {:?}", env.namespace, untouched.status);
+    let managers = untouched.managed_fields().iter().filter_map(|entry| entry.manager.clone());
+    let ours: Vec<String> = managers.filter(|manager| manager.starts_with("dragstrip/")).collect();
+    ensure!(ours.is_empty(), "{ours:?} wrote to a Datastore in {}", env.namespace);
+    Ok(())
+}
+
+/// Applies `objects` in `namespace` and waits for the run.
+async fn run_in(env: &Env, namespace: &str, objects: &[&String]) -> Result<()> {
+    for object in objects {
+        must(&["apply", "-n", namespace, "-f", "-"], object).await?;
+    }
+    let runs: Api<BenchmarkRun> = Api::namespaced(env.client.clone(), namespace);
+    until("the run", SHORT_RUN, || async {
+        let run = runs.get("sprint-releases").await?;
         Ok(match phase(&run) {
             RunPhase::Succeeded => Look::Done(()),
             ended if ended.finished() => Look::Never(format!("{:?}", run.status)),
             other => Look::NotYet(format!("{other}")),
         })
     })
-    .await?;
-    let third = format!("{second}-third");
-    beside(env, &third, async {
-        dragstrip_e2e::kubectl::must(&["apply", "-n", &third, "-f", "-"], &datastore).await?;
-        // Both have passed over a later Datastore of their own: they would have seen this one.
-        env.datastore("later", REDIS).await?;
-        env.datastore_ready("later").await?;
-        let datastores: Api<Datastore> = Api::namespaced(env.client.clone(), &third);
-        let untouched = datastores.get("redis").await?;
-        ensure!(untouched.status.is_none(), "somebody works in {third}: {:?}", untouched.status);
-        let account = untouched.managed_fields().iter().filter_map(|entry| entry.manager.clone());
-        let strangers: Vec<String> = account.filter(|manager| manager.starts_with("dragstrip")).collect();
-        ensure!(strangers.is_empty(), "{strangers:?} wrote to a Datastore in {third}");
-        Ok(())
-    })
     .await
-    .context("a namespace that nobody watches")
 }

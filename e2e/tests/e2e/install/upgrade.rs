@@ -6,8 +6,7 @@ use dragstrip_crds::run::RunPhase;
 use dragstrip_e2e::{
     SHORT_RUN, alone,
     faults::{local, testbed},
-    helm::{self, upgraded},
-    kubectl,
+    helm::upgraded,
     manifests::{ONE_PHASE, against},
     not_run, operator,
     results::{self, never_together, plausible},
@@ -77,68 +76,6 @@ async fn an_upgrade_of_the_operator_in_mid_run_restarts_no_server_and_the_run_su
             Ok(())
         });
         upgraded(&settings, measured).await
-    })
-    .await
-}
-
-/// Runs `test` while the operator may read and make the key of its orders, and see suites: the
-/// first chart's own operator had neither.
-async fn with_later_rights<T>(test: impl Future<Output = Result<T>>) -> Result<T> {
-    let kubectl = async |arguments: &str| {
-        let all: Vec<&str> = arguments.split(' ').chain(["-n", operator::NAMESPACE]).collect();
-        kubectl::must(&all, "").await
-    };
-    kubectl("create role e2e-order-key --verb=get,create --resource=secrets").await?;
-    let account = format!("{}:dragstrip-operator", operator::NAMESPACE);
-    kubectl(&format!("create rolebinding e2e-order-key --role=e2e-order-key --serviceaccount={account}"))
-        .await?;
-    kubectl("create clusterrole e2e-suites --verb=get,list,watch --resource=benchmarksuites.dragstrip.dev")
-        .await?;
-    kubectl(&format!(
-        "create clusterrolebinding e2e-suites --clusterrole=e2e-suites --serviceaccount={account}"
-    ))
-    .await?;
-    let outcome = test.await;
-    kubectl("delete role,rolebinding e2e-order-key").await?;
-    kubectl("delete clusterrole,clusterrolebinding e2e-suites").await?;
-    outcome
-}
-
-/// The chart that was installed first.
-const FIRST: &str = "v0.1.0";
-
-#[tokio::test]
-async fn an_upgrade_from_the_first_chart_in_mid_run_loses_nothing() -> Result<()> {
-    let directory = tempfile::tempdir()?;
-    let Some(first) = helm::chart_at(FIRST, directory.path())? else {
-        not_run("an upgrade from the first chart", "the sources have no tag v0.1.0: git fetch --tags");
-        return Ok(());
-    };
-    alone("first-chart", |env| async move {
-        let measured = Box::pin(async {
-            redis(&env).await?;
-            let before = life(&env, "redis").await?;
-            let old = operator::await_ready(&env.client, None).await?.metadata.uid;
-            env.run("unmoved", &against("redis", PHASES)).await?;
-            env.run("behind", &against("redis", ONE_PHASE)).await?;
-            env.load_runs("unmoved", "write", SHORT_RUN).await?;
-            helm::upgrade(helm::CHART, &["podAnnotations.upgraded=yes", "crds.install=true"]).await?;
-            let new = operator::await_ready(&env.client, old.as_deref()).await?.metadata.uid;
-            ensure!(new != old, "the operator was not replaced");
-            let run = env.run_in("unmoved", RunPhase::Succeeded, SHORT_RUN).await?;
-            let status = results::status(&run)?;
-            ensure!(status.retries.is_empty(), "a measurement was made twice: {:?}", status.retries);
-            never_together(&env.results(&run).await?)?;
-            // Its place in the queue was kept, and its turn comes.
-            env.run_in("behind", RunPhase::Succeeded, SHORT_RUN).await?;
-            let now = life(&env, "redis").await?;
-            ensure!(now == before, "the upgrade restarted the server: {before:?} became {now:?}");
-            Ok(())
-        });
-        // The first chart with the images as they were built now, and the CRDs that hold what
-        // those write.
-        let images = format!("image.tag={}", env!("CARGO_PKG_VERSION"));
-        with_later_rights(helm::upgraded_to(&first, &[&images, "crds.install=false"], measured)).await
     })
     .await
 }
