@@ -3,7 +3,7 @@
 //! program has ended, when it is told to, or when who started it is gone, however that ended.
 //! The starter takes the CPUs and becomes the program. Touches processes and /proc.
 
-use super::cpus::numbers;
+use dragstrip_results::ranges::numbers;
 use nix::{
     sched::{CpuSet, sched_setaffinity},
     sys::{
@@ -152,8 +152,8 @@ fn prepare(parent: &OsStr, signal: &str, cpus: &str) -> io::Result<()> {
         return Ok(());
     }
     let mut set = CpuSet::new();
-    for number in numbers(cpus).ok_or_else(|| io::Error::other(format!("{cpus:?} is no list of CPUs")))? {
-        set.set(number)?;
+    for number in numbers(cpus).ok_or_else(|| io::Error::other(format!("{cpus:?} is not a list of CPUs")))? {
+        set.set(usize::try_from(number).map_err(io::Error::other)?)?;
     }
     Ok(sched_setaffinity(Pid::from_raw(0), &set)?)
 }
