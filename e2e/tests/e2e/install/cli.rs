@@ -10,7 +10,7 @@ use std::{
 };
 use tokio::{io::AsyncWriteExt, process::Command};
 
-/// How soon a name that is not there must be told.
+/// How soon the command line must report a missing name.
 const TOLD_WITHIN: Duration = Duration::from_secs(2);
 /// How long a run and its server may take.
 const WITHIN: Duration = SHORT_RUN.saturating_mul(2);
@@ -103,7 +103,7 @@ async fn a_run_is_watched_to_its_end_reported_compared_and_run_again() -> Result
         let passed = dragstrip(&env, &["run", "-f", "-", "--watch"], &manifest("fast", 1)).await?;
         ensure!(passed.code == 0, "{}", passed.all());
         for words in ["run/fast applied", "Succeeded", "write", "ops/s"] {
-            ensure!(passed.stdout.contains(words), "{words:?} is not told: {}", passed.all());
+            ensure!(passed.stdout.contains(words), "missing {words:?}: {}", passed.all());
         }
         let missed =
             dragstrip(&env, &["run", "-f", "-", "--watch"], &manifest("slow", 1_000_000_000)).await?;
@@ -169,10 +169,10 @@ async fn what_validate_takes_the_apiserver_takes_and_planted_mistakes_are_found_
             let planted = sound.replace(right, wrong);
             let line = planted.lines().position(|line| line.contains(wrong)).context("not planted")? + 1;
             let said = dragstrip(&env, &["validate", "-f", "-"], &planted).await?;
-            let told = said.stdout.lines().find(|told| told.contains(words)).unwrap_or_default();
-            ensure!(said.code == 1 && !told.is_empty(), "{wrong}: {}", said.all());
-            // What contradicts another field may be told at that one.
-            let here = told.starts_with(&format!("-:{line}:")) || wrong.starts_with("duration");
+            let reported = said.stdout.lines().find(|reported| reported.contains(words)).unwrap_or_default();
+            ensure!(said.code == 1 && !reported.is_empty(), "{wrong}: {}", said.all());
+            // What contradicts another field may be reported at that one.
+            let here = reported.starts_with(&format!("-:{line}:")) || wrong.starts_with("duration");
             ensure!(here, "{wrong} is in line {line}: {}", said.all());
         }
         Ok(())
@@ -194,7 +194,7 @@ async fn doctor_looks_at_the_cluster_and_lets_a_pod_look() -> Result<()> {
             "CPU manager: ",
             "io_uring: ",
         ] {
-            ensure!(said.stdout.contains(words), "{words:?} is not told: {}", said.all());
+            ensure!(said.stdout.contains(words), "missing {words:?}: {}", said.all());
         }
         Ok(())
     })
