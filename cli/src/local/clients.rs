@@ -3,7 +3,7 @@
 
 use super::{
     children::{self, Process, Program, last_lines},
-    keep::Directory,
+    directory::Directory,
     plan::Plan,
     screen::{Screen, live},
     server::{Death, Server},

@@ -4,7 +4,7 @@
 use super::{
     children::{self, Process, Program, last_lines},
     clients::listening,
-    keep::Directory,
+    directory::Directory,
     plan::Plan,
 };
 use dragstrip_operator::{

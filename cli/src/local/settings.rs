@@ -1,8 +1,8 @@
 //! What the command line and the environment say of all local runs of one command. Touches
 //! the environment and signals.
 
-use super::Options;
-use crate::output;
+use super::options::Options;
+use crate::output::print;
 use dragstrip_crds::Engine;
 use dragstrip_results::protocol::PASSWORD_VARIABLE;
 use dragstrip_runner::Stop;
@@ -117,7 +117,7 @@ fn insist() -> io::Result<()> {
     };
     tokio::spawn(async move {
         asked().await;
-        output::warn("\ninterrupted: what was measured is kept; once more kills all at once");
+        print::warn("\ninterrupted: what was measured is kept; once more kills all at once");
         asked().await;
         std::process::exit(INTERRUPTED);
     });
