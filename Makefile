@@ -128,6 +128,10 @@ check: generate tools node-modules proof-modules ## Format, lint, licences, gene
 	git diff --exit-code -- crds/yaml charts/dragstrip/{templates/crds,dashboards,README.md} dashboards/json docs/{result,report}.schema.json fuzz/Cargo.lock \
 	  || { echo "generated files are stale: run 'make generate' and commit the result"; exit 1; }
 
+.PHONY: count
+count: ## Print lines, functions and cycles of modules by crate, as Markdown (docs/size.md)
+	@cargo run --quiet --locked -p dragstrip-count
+
 .PHONY: tools
 tools: ## Install what the checks need
 	@command -v shellcheck >/dev/null && command -v redis-server >/dev/null && command -v promtool >/dev/null || { \

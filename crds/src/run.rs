@@ -18,8 +18,8 @@ pub use search::{
     ShareStatus, Until,
 };
 pub use status::{
-    BenchmarkRunStatus, ClockStatus, FailureStatus, GrafanaStatus, NodeStatus, NoiseStatus, OrderStatus,
-    Progress, ProvenanceStatus, QueueStatus, RunPhase, RunReference, SetbackStatus, TargetStatus,
+    BenchmarkRunStatus, ClockStatus, FailureStatus, GrafanaStatus, NodeStatus, NoiseStatus, Progress,
+    ProvenanceStatus, QueueStatus, RunPhase, RunReference, SetbackStatus, StartedStatus, TargetStatus,
 };
 pub use verdict::{CheckName, Level, LimitedBy, Limiter, Requirement, Verdict, VerdictReason};
 

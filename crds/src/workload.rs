@@ -12,8 +12,8 @@ pub use exec::{
     RegexLine, RegexParser, StdoutParser, TimeUnit,
 };
 pub use loadgen::{
-    ArrivalSchedule, BatchOperation, BatchSpec, Client, ConnectionKind, LibrarySpec,
-    LoadgenOperation, LoadgenSpec, OpenLoopSpec, OperationName,
+    ArrivalSchedule, BatchOperation, BatchSpec, Client, ConnectionKind, LibrarySpec, LoadgenOperation,
+    LoadgenSpec, OpenLoopSpec, OperationName,
 };
 pub use memtier::{MemtierCommand, MemtierProtocol, MemtierSpec, options as memtier_options};
 

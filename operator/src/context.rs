@@ -12,7 +12,7 @@ use crate::{
     sinks::Sinks,
     suite,
 };
-use dragstrip_results::{orders::OrderKey, protocol::LONGEST_LINGER_SECONDS};
+use dragstrip_results::{protocol::LONGEST_LINGER_SECONDS, signing::VerifyingKey};
 use k8s_openapi::api::{
     coordination::v1::Lease,
     core::v1::{LocalObjectReference, PodSpec},
@@ -29,8 +29,8 @@ pub struct Settings {
     pub memtier_image: String,
     /// Image with `dragstrip-bullmq`, where a phase names none.
     pub bullmq_image: String,
-    /// The key that agents take orders from; none where they are to take the token alone.
-    pub order_key: Option<OrderKey>,
+    /// The key that agents take commands from; none where they are to take the token alone.
+    pub verifying_key: Option<VerifyingKey>,
     /// What tenants may declare.
     pub policy: Policy,
     /// Memory that the operator may take, where that is told.
@@ -131,7 +131,7 @@ mod tests {
             runner_image: "example.com/runner:1".into(),
             memtier_image: "example.com/memtier:2".into(),
             bullmq_image: "example.com/bullmq:3".into(),
-            order_key: None,
+            verifying_key: None,
             memory_limit_bytes: None,
             policy: serde_json::from_value(json!({"heldByApiserver": true})).unwrap(),
             namespace: "dragstrip-system".into(),

@@ -152,7 +152,7 @@ async fn pass(datastore: &Datastore, ctx: &Context) -> Result<(Outcome, Action),
         }
     };
     let mut resources =
-        build::build(&validated, &ctx.settings.runner_image).obeying(ctx.settings.order_key.as_ref()); // pure
+        build::build(&validated, &ctx.settings.runner_image).obeying(ctx.settings.verifying_key.as_ref()); // pure
     if let Some(pod) = resources.stateful_set.spec.as_mut().and_then(|set| set.template.spec.as_mut()) {
         ctx.settings.pull(pod); // pure
     }

@@ -49,7 +49,7 @@ pub const SERVER_IDENTITY: &str = "dragstrip.dev/server-identity";
 /// Annotation on a Job and on a stored result: how clients reached the Datastore, as JSON.
 pub const CONNECTION: &str = "dragstrip.dev/server-connection";
 /// Annotation on a Job: the start line in nanoseconds of Unix time, written
-/// before the order is given, so that a restarted operator repeats the same one; kept with the result.
+/// before the start command is sent, so that a restarted operator repeats the same one; kept with the result.
 pub const START_AT: &str = "dragstrip.dev/start-at-unix-nanos";
 /// Annotation on a Job, written with the start line: when its runners' watchdogs have ended the
 /// load at the latest, in nanoseconds of Unix time.

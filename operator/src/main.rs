@@ -6,8 +6,8 @@ use dragstrip_operator::{
         agents::Agents,
         events::Announcer,
         leader::{Candidate, Times},
-        order_key,
         scope::Scope,
+        signing_key,
         world::Feeds,
     },
     context::{Context, Settings},
@@ -57,7 +57,7 @@ struct Arguments {
     /// The operator's namespace: the Leases of nodes are kept there.
     #[arg(long, env = "DRAGSTRIP_NAMESPACE", default_value = "dragstrip-system")]
     namespace: String,
-    /// Secret in that namespace with the key that signs orders to pods; made when it is not there.
+    /// Secret in that namespace with the key that signs commands to pods; the operator creates a missing Secret.
     #[arg(long, env = "DRAGSTRIP_ORDER_KEY_SECRET", default_value = "dragstrip-operator-order-key")]
     order_key_secret: String,
     /// What tenants may declare, as JSON: the chart's value policy, and `heldByApiserver` where its
@@ -185,8 +185,8 @@ async fn start(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
     let prices = prices(arguments.prices_file.as_deref())?;
     let config = kube::Config::infer().await?;
     let client = counting_client(config.clone(), &metrics)?;
-    let order_key =
-        order_key::read_or_make(&client, &arguments.namespace, &arguments.order_key_secret).await?;
+    let signing_key =
+        signing_key::read_or_make(&client, &arguments.namespace, &arguments.order_key_secret).await?;
     let elected = arguments.leader_lease.zip(arguments.pod_name);
     // Of its own, so that the Lease is renewed in time whatever else is under way.
     let for_lease = counting_client(config, &metrics)?;
@@ -211,7 +211,7 @@ async fn start(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
             runner_image: arguments.runner_image,
             memtier_image: arguments.memtier_image,
             bullmq_image: arguments.bullmq_image,
-            order_key: Some(order_key.public()),
+            verifying_key: Some(signing_key.public()),
             policy: arguments.policy,
             memory_limit_bytes: arguments.memory_limit_bytes,
             namespace: arguments.namespace,
@@ -221,7 +221,7 @@ async fn start(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
             scrape_interval_seconds: arguments.scrape_interval_seconds,
             metadata_service: arguments.ask_metadata_service.then_some(arguments.metadata_service),
         }),
-        agents: Agents::new(order_key)?,
+        agents: Agents::new(signing_key)?,
         sinks: Arc::new(sinks),
         prices: Arc::new(prices),
         metadata: Arc::default(),

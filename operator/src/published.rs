@@ -8,7 +8,7 @@ use crate::{
     suite::expand::{ChildRun, Expanded, expand},
 };
 use dragstrip_crds::{BenchmarkSuite, Datastore, DatastoreSpec};
-use dragstrip_report::published::{Known, Table, parse};
+use dragstrip_report::published::{Scope, Table, parse};
 use dragstrip_results::protocol::{JobSpec, JobTarget};
 use dragstrip_runner::{Launch, LaunchContext, adapter_for};
 use k8s_openapi::api::core::v1::{Container, Node};
@@ -85,7 +85,7 @@ fn job(run: &ChildRun, phase: usize) -> JobSpec {
         repetition: 1,
         clients: u32::try_from(run.spec.clients.pods).unwrap(),
         token: String::new(),
-        order_key: None,
+        verifying_key: None,
         target,
         flush: phase.flush,
         load: None,
@@ -614,13 +614,13 @@ const TABLES: [(&str, &str, &str, usize, f64); 28] = [
 
 fn table(name: &str) -> Table {
     let suite = suite(name);
-    let known = Known {
+    let known = Scope {
         variants: suite.spec.variants.iter().map(|variant| variant.name.clone()).collect(),
         axes: EXPANDED[name].axes.clone(),
         phases: runs(name)[0].spec.phases.iter().map(|phase| phase.name.clone()).collect(),
     };
     let table = parse(&file(name, "published.csv"), &known).unwrap_or_else(|error| panic!("{name}: {error}"));
-    assert_eq!(table.left_out, 0, "{name}: every published row is one of the suite's");
+    assert_eq!(table.omitted, 0, "{name}: every published row is one of the suite's");
     table
 }
 

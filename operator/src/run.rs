@@ -19,10 +19,10 @@ mod machines;
 mod merge;
 mod noise;
 pub mod offline;
-mod order;
 mod plan;
 mod remembered;
 mod search;
+mod start;
 mod status;
 mod summary;
 mod target;
@@ -46,9 +46,9 @@ pub use collect::Unread;
 pub use expiry::controller as expiry;
 pub use fetch::{Error as StoredError, remember_all, result as stored_result};
 pub use keeper::{Loads, controller as keeper};
-pub(crate) use order::same_under_load;
 pub use remembered::Remembered;
 pub(crate) use search::raised;
+pub(crate) use start::same_under_load;
 #[cfg(test)]
 pub(crate) use status::announce;
 pub(crate) use validate::tool;
@@ -208,7 +208,7 @@ async fn carry_out(
                 tracing::warn!(run = %run.holder.reference(), reason = trouble.reason, message = trouble.message, "a step is delayed");
             }
             let told = match step {
-                Step::GiveOrder(attempt) => {
+                Step::SendStart(attempt) => {
                     Step::Wait(Waiting::Clients { attempt, trouble: Some(trouble) }, None)
                 }
                 other => other,

@@ -11,37 +11,34 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
+/// Facts about a run by name, such as server.kernel.
+pub type Facts = BTreeMap<String, String>;
+
 /// The report of a suite, or of runs side by side.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Document {
-    /// The suite's or the run's name.
+    /// Name of the suite or run.
     pub title: String,
-    /// What is compared, in the order in which it is shown; of runs side by side their labels.
-    #[serde(default)]
+    /// The variants in display order; for runs side by side, their labels.
     pub variants: Vec<VariantHead>,
-    /// What is varied, in the order in which values are shown.
-    #[serde(default)]
+    /// The axes in display order.
     pub axes: Vec<AxisHead>,
-    /// Every figure of every combination: by combination, phase, operation and metric.
-    #[serde(default)]
+    /// Every figure, ordered by combination, phase, operation and metric.
     pub rows: Vec<Row>,
-    /// What the figures are compared with.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The baseline of the comparison.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub baseline: Option<BaselineHead>,
-    /// How figures stand to thresholds.
-    #[serde(default)]
+    /// The outcome of each threshold.
     pub thresholds: Vec<ThresholdStatus>,
-    /// Every run: how it ended, under what conditions, and what is drawn of it.
-    #[serde(default)]
+    /// Every run: how it ended, under which conditions, and the data of its charts.
     pub runs: Vec<RunRecord>,
-    /// What else a reader must know, such as that some runs are still missing.
-    #[serde(default)]
+    /// Warnings to the reader, for example that some runs have not finished.
     pub notes: Vec<String>,
 }
 
 impl Document {
-    /// What else a reader must know, of the comparison too.
+    /// All warnings to the reader, those about the comparison included.
     pub fn all_notes(&self) -> impl Iterator<Item = &String> {
         self.notes.iter().chain(self.baseline.iter().flat_map(|baseline| &baseline.notes))
     }
@@ -53,8 +50,8 @@ impl Document {
 pub struct VariantHead {
     /// Its name.
     pub name: String,
-    /// What readers should know of it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// A remark for readers.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
 
@@ -64,23 +61,22 @@ pub struct VariantHead {
 pub struct AxisHead {
     /// Its name.
     pub name: String,
-    /// The names of its values, in the order of the declaration.
+    /// The names of its values, as declared.
     pub values: Vec<String>,
 }
 
-/// A combination: a variant and a value of each axis.
+/// A combination: a variant and one value of each axis.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Cell {
-    /// The variant; of runs side by side the run's own label.
+    /// The variant; for runs side by side, the label of the run.
     pub variant: String,
-    /// A value of each axis, in the order of [`Document::axes`].
-    #[serde(default)]
+    /// One value of each axis, in the order of [`Document::axes`].
     pub values: Vec<String>,
 }
 
 impl Cell {
-    /// It for people, such as `redis-8 threads=2 pipeline=10`.
+    /// The combination in words, such as `redis-8 threads=2 pipeline=10`.
     pub fn label(&self, axes: &[AxisHead]) -> String {
         let values = axes.iter().zip(&self.values).map(|(axis, value)| format!(" {}={value}", axis.name));
         std::iter::once(self.variant.clone()).chain(values).collect()
@@ -98,29 +94,35 @@ pub struct Row {
     pub phase: String,
     /// The operation, or TOTAL.
     pub operation: String,
-    /// The figure: the name of a [`dragstrip_crds::thresholds::MetricName`], or what the tool
-    /// itself calls it.
+    /// The metric: a [`dragstrip_crds::thresholds::MetricName`], or the name that the tool uses.
     pub metric: String,
-    /// The unit for people, such as ops/s, ms, B.
+    /// The unit of the samples, such as ops/s, ms, B.
     pub unit: String,
-    /// Whether more of it is better; absent where nobody says.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Whether more is better; omitted if unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub more_is_better: Option<bool>,
-    /// Each measurement, Invalid ones too, in the order of repetitions.
+    /// Each measurement, Invalid ones included, in the order of repetitions.
     pub samples: Vec<Sample>,
-    /// Over the samples that count: none that is Invalid.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Statistics over the samples that are not Invalid.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub spread: Option<Spread>,
-    /// The worst verdict of its samples.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The worst verdict among the samples.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Verdict>,
-    /// How it stands to the baseline.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The comparison with the baseline.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub comparison: Option<Comparison>,
-    /// Why it is not compared although there is a baseline, in one sentence; absent of the
-    /// baseline's own rows.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Why the row is not compared although the report has a baseline; omitted in rows of the
+    /// baseline itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub uncompared: Option<String>,
+}
+
+impl Row {
+    /// The samples that are not Invalid.
+    pub fn counted(&self) -> impl Iterator<Item = &Sample> {
+        self.samples.iter().filter(|sample| !sample.is_invalid())
+    }
 }
 
 /// One measurement of a figure.
@@ -129,86 +131,89 @@ pub struct Row {
 pub struct Sample {
     /// The run that made it.
     pub run: String,
-    /// Which repetition, from 1.
+    /// The repetition, from 1.
     pub repetition: u32,
-    /// The figure.
+    /// The value.
     pub value: f64,
-    /// Whether it may be believed. Invalid ones are struck out and are in no mean.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Whether the value can be trusted. Statistics exclude Invalid samples.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Verdict>,
-    /// Whether it stands far from the others. It counts all the same.
-    #[serde(default)]
+    /// Whether it lies far from the other samples. Statistics include it all the same.
     pub outlier: bool,
 }
 
-/// How a figure stands to the baseline's.
+impl Sample {
+    /// Whether statistics exclude it.
+    pub fn is_invalid(&self) -> bool {
+        self.verdict == Some(Verdict::Invalid)
+    }
+}
+
+/// The comparison of a figure with the baseline's.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Comparison {
     /// The baseline's figure.
     pub baseline: f64,
-    /// How many measurements the baseline's figure is the mean of; 0 of a published one.
+    /// Number of measurements behind the baseline's figure; 0 for a published one.
     pub baseline_samples: u32,
     /// The figure divided by the baseline's, with the 95 % confidence interval; an interval
-    /// without width where none can be told.
+    /// without width if none can be computed.
     pub ratio: Estimate,
-    /// The figure less the baseline's, likewise, in the figure's unit.
+    /// The figure minus the baseline's, likewise, in the unit of the figure.
     pub difference: Estimate,
-    /// Whether the intervals are known: both sides have more than one measurement, or this
-    /// side has and the baseline is a published figure, which is taken as it is.
+    /// Whether the intervals are valid: both sides have several measurements, or this side has
+    /// and the baseline is a published figure, which counts as exact.
     pub interval_known: bool,
-    /// Up to which share of the baseline's figure a difference is noise, such as 0.03.
+    /// The noise: differences up to this share of the baseline's figure do not count.
     pub margin: f64,
-    /// The chance of a difference as large were there none (two-sided, Welch's t test);
-    /// absent where no interval is known and of published figures.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The p value (two-sided, Welch's t test); omitted without an interval and for published
+    /// figures.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub chance: Option<f64>,
-    /// Of a Better or Worse one: whether it is beyond chance also among all comparisons of
-    /// the report (Holm).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Whether a Better or Worse verdict remains after Holm's correction for the number of
+    /// comparisons in the report.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub holds_among_all: Option<bool>,
-    /// What that says.
+    /// The verdict.
     pub verdict: ComparisonVerdict,
-    /// Why, in one sentence.
+    /// The reason for the verdict, in one sentence.
     pub reason: String,
 }
 
-/// What figures are compared with.
+/// The baseline of a report.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BaselineHead {
     /// Its name.
     pub name: String,
-    /// Where it comes from: "variant", "suite", "run" or "published".
+    /// Its source: "variant", "suite", "run" or "published".
     pub kind: String,
-    /// What differs from it beyond what was varied.
-    #[serde(default)]
+    /// Conditions that differ between the baseline and the other combinations.
     pub differences: Vec<Difference>,
-    /// How the ratios' intervals were found, in one sentence.
+    /// The method behind the intervals, in a few sentences.
     pub method: String,
-    /// What else to know of the comparison.
-    #[serde(default)]
+    /// Warnings about the comparison.
     pub notes: Vec<String>,
-    /// How many rows were compared, with a known interval.
-    #[serde(default)]
+    /// Number of compared rows that have an interval.
     pub compared: u32,
 }
 
-/// A condition that is not the same on both sides of a comparison.
+/// A condition that differs between the two sides of a comparison.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Difference {
-    /// The combination that it is about; without values where it is about all of its variant;
-    /// absent where it is about all.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The combination; without values if it applies to every combination of the variant;
+    /// omitted if it applies to every combination.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub cell: Option<Cell>,
-    /// What differs, such as server.kernel.
+    /// The fact that differs, such as server.kernel.
     pub fact: String,
-    /// The baseline's.
+    /// Its value in the baseline.
     pub baseline: String,
-    /// This one's.
+    /// Its value in this combination.
     pub here: String,
-    /// Whether the variant or an axis says that it differs.
+    /// Whether a variant or an axis declares the difference.
     pub varied: bool,
 }
 
@@ -221,49 +226,42 @@ pub struct RunRecord {
     /// The combination that it measured.
     #[serde(flatten)]
     pub cell: Cell,
-    /// Which of the combination's runs it is, from 1.
+    /// Its number among the runs of the combination, from 1.
     pub repetition: u32,
-    /// Where it stands.
+    /// Its phase.
     pub phase: RunPhase,
-    /// Whether its numbers may be believed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Whether its numbers can be trusted.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Verdict>,
-    /// Why not, by phase.
-    #[serde(default)]
+    /// The reasons for the verdict, by phase of the workload.
     pub reasons: Vec<PhaseReason>,
-    /// What limited each phase.
-    #[serde(default)]
+    /// The bottleneck of each phase.
     pub limited_by: Vec<PhaseLimit>,
     /// Why it failed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
-    /// When it began and ended.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Its start.
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub started_at: Option<Timestamp>,
-    /// When it ended.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Its end.
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub finished_at: Option<Timestamp>,
-    /// How much equal runs differ on its nodes, where that was calibrated.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// How much equal runs differ on its nodes, if calibrated.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub noise: Option<NoiseStatus>,
-    /// Images by digest, versions, flags, nodes, kernel, CPU model, placement, spec hash: by
-    /// name such as server.kernel.
-    #[serde(default)]
-    pub provenance: BTreeMap<String, String>,
-    /// Latency by percentile of each operation, from its merged histogram.
-    #[serde(default)]
+    /// Images by digest, versions, flags, nodes, kernel, CPU model, placement, spec hash.
+    pub provenance: Facts,
+    /// Latency percentiles of each operation, from its merged histogram.
     pub curves: Vec<Curve>,
-    /// Operations of each second of each phase and repetition.
-    #[serde(default)]
+    /// Operations per second over time, by phase and repetition.
     pub timelines: Vec<Timeline>,
-    /// What searches measured.
-    #[serde(default)]
+    /// The points of saturation searches.
     pub searches: Vec<Search>,
 }
 
-/// Why a phase's numbers are not Valid.
+/// Why the numbers of a phase are not Valid.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PhaseReason {
@@ -274,13 +272,13 @@ pub struct PhaseReason {
     pub reason: VerdictReason,
 }
 
-/// What limited a phase.
+/// The bottleneck of a phase.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PhaseLimit {
     /// The phase.
     pub phase: String,
-    /// The limit with its evidence.
+    /// The bottleneck with its evidence.
     #[serde(flatten)]
     pub limited_by: LimitedBy,
 }
@@ -293,7 +291,7 @@ pub struct Curve {
     pub phase: String,
     /// The operation.
     pub operation: String,
-    /// Percentile (0 to 100) and latency in milliseconds, both rising.
+    /// Pairs of percentile (0 to 100) and latency in milliseconds, both rising.
     pub points: Vec<(f64, f64)>,
 }
 
@@ -303,24 +301,24 @@ pub struct Curve {
 pub struct Timeline {
     /// The phase.
     pub phase: String,
-    /// The run's own repetition, from 1.
+    /// The repetition within the run, from 1.
     pub repetition: u32,
-    /// Operations of each whole second, from the start of the window.
+    /// Operations of each full second, from the start of the window.
     pub operations: Vec<u64>,
 }
 
-/// Points of a saturation search.
+/// The points of a saturation search.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Search {
     /// The phase.
     pub phase: String,
-    /// What was raised, such as Connections.
+    /// The quantity that the search raised, such as Connections.
     pub raised: String,
-    /// Each point, by rising value.
+    /// The points, by rising value.
     pub points: Vec<SearchFigure>,
-    /// The value found, where one was.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The value that the search found.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub knee: Option<f64>,
 }
 
@@ -328,11 +326,11 @@ pub struct Search {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SearchFigure {
-    /// The value: connections, operations per second, pipeline depth.
+    /// Connections, operations per second, or pipeline depth.
     pub value: f64,
     /// Throughput.
     pub operations_per_second: f64,
     /// 99th percentile of latency.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub p99_milliseconds: Option<f64>,
 }

@@ -1,52 +1,54 @@
-//! Figures for people: their names, units and digits. Pure.
+//! Numbers, ratios and metric names as people read them. Pure.
 
-use crate::compare::is_open;
 use dragstrip_crds::{
     measured::{Estimate, Spread},
     thresholds::MetricName,
     units::thousands,
 };
 
-/// Short heading of a metric, with its unit: `Ops/s`, `p99 ms`.
-pub fn heading(metric: &str, unit: &str) -> String {
-    let short = match MetricName::named(metric) {
-        Some(MetricName::OperationsPerSecond) => "Ops/s",
-        Some(MetricName::BytesPerSecond) => "MB/s",
-        Some(MetricName::MeanMilliseconds) => "Avg ms",
-        Some(MetricName::P50Milliseconds) => "p50 ms",
-        Some(MetricName::P90Milliseconds) => "p90 ms",
-        Some(MetricName::P95Milliseconds) => "p95 ms",
-        Some(MetricName::P99Milliseconds) => "p99 ms",
-        Some(MetricName::P999Milliseconds) => "p99.9 ms",
-        Some(MetricName::P9999Milliseconds) => "p99.99 ms",
-        Some(MetricName::MaxMilliseconds) => "Max ms",
-        Some(MetricName::HitRatio) => "Hit ratio",
-        Some(MetricName::Errors) => "Errors",
-        Some(MetricName::ElementsPerSecond) => "Items/s",
-        Some(MetricName::SecondsPerBatch) => "ms/batch",
-        Some(MetricName::ServerUsedBytes) => "Used MiB",
-        Some(MetricName::ServerRssBytes) => "RSS MiB",
-        Some(MetricName::ServerPeakBytes) => "Peak MiB",
-        Some(MetricName::BytesPerKey) => "B/key",
-        None if unit.is_empty() => metric,
-        None => return format!("{metric} {unit}"),
-    };
-    short.to_owned()
+/// An interval ends here, as a multiple of the estimate, if it has no upper bound.
+pub const FARTHEST: f64 = 1e6;
+
+/// Whether an interval has no upper bound.
+pub fn is_open(ratio: &Estimate) -> bool {
+    ratio.high > ratio.mid * (FARTHEST / 2.0)
 }
 
-/// By what a figure is divided to be in the unit of its [`heading`].
-fn divisor(metric: &str) -> f64 {
-    match MetricName::named(metric) {
-        Some(MetricName::BytesPerSecond) => 1e6,
-        Some(MetricName::SecondsPerBatch) => 1e-3,
-        Some(MetricName::ServerUsedBytes | MetricName::ServerRssBytes | MetricName::ServerPeakBytes) => {
-            1024.0 * 1024.0
-        }
-        _ => 1.0,
+/// The heading of a metric and the divisor that converts its values to the heading's unit.
+fn presentation(metric: &str) -> Option<(&'static str, f64)> {
+    let mebibyte = 1024.0 * 1024.0;
+    Some(match MetricName::named(metric)? {
+        MetricName::OperationsPerSecond => ("Ops/s", 1.0),
+        MetricName::BytesPerSecond => ("MB/s", 1e6),
+        MetricName::MeanMilliseconds => ("Avg ms", 1.0),
+        MetricName::P50Milliseconds => ("p50 ms", 1.0),
+        MetricName::P90Milliseconds => ("p90 ms", 1.0),
+        MetricName::P95Milliseconds => ("p95 ms", 1.0),
+        MetricName::P99Milliseconds => ("p99 ms", 1.0),
+        MetricName::P999Milliseconds => ("p99.9 ms", 1.0),
+        MetricName::P9999Milliseconds => ("p99.99 ms", 1.0),
+        MetricName::MaxMilliseconds => ("Max ms", 1.0),
+        MetricName::HitRatio => ("Hit ratio", 1.0),
+        MetricName::Errors => ("Errors", 1.0),
+        MetricName::ElementsPerSecond => ("Items/s", 1.0),
+        MetricName::SecondsPerBatch => ("ms/batch", 1e-3),
+        MetricName::ServerUsedBytes => ("Used MiB", mebibyte),
+        MetricName::ServerRssBytes => ("RSS MiB", mebibyte),
+        MetricName::ServerPeakBytes => ("Peak MiB", mebibyte),
+        MetricName::BytesPerKey => ("B/key", 1.0),
+    })
+}
+
+/// Short heading of a metric with its unit: `Ops/s`, `p99 ms`.
+pub fn heading(metric: &str, unit: &str) -> String {
+    match presentation(metric) {
+        Some((heading, _)) => heading.to_owned(),
+        None if unit.is_empty() => metric.to_owned(),
+        None => format!("{metric} {unit}"),
     }
 }
 
-/// `value` with the digits that people can use.
+/// `value` with as many digits as are useful.
 // Rounded figures of reports are far below 2^63: the cast is exact.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 pub fn number(value: f64) -> String {
@@ -67,7 +69,7 @@ pub fn number(value: f64) -> String {
 
 /// A figure of `metric` in the unit of its [`heading`].
 pub fn figure(metric: &str, value: f64) -> String {
-    let value = value / divisor(metric);
+    let value = value / presentation(metric).map_or(1.0, |(_, divisor)| divisor);
     let milliseconds = metric.ends_with("Milliseconds") && value < 1000.0;
     if milliseconds { format!("{value:.3}") } else { number(value) }
 }
@@ -81,7 +83,7 @@ pub fn spread(metric: &str, spread: &Spread) -> String {
     }
 }
 
-/// A ratio: `1.12`, and `0.021` where two digits would tell too little.
+/// A ratio: `1.12`, or `0.021` where two digits would say too little.
 pub fn ratio(value: f64) -> String {
     if value.abs() >= 100.0 {
         number(value)
@@ -92,26 +94,50 @@ pub fn ratio(value: f64) -> String {
     }
 }
 
-/// The ends of a ratio's interval.
-pub fn ends(estimate: &Estimate) -> (String, String) {
+/// The interval of a ratio: `[1.09, 1.15]`.
+pub fn interval(estimate: &Estimate) -> String {
     let high = if is_open(estimate) { "∞".to_owned() } else { ratio(estimate.high) };
-    (ratio(estimate.low), high)
+    format!("[{}, {high}]", ratio(estimate.low))
 }
 
-/// A ratio with its interval: `1.12 [1.09, 1.15]`.
-pub fn interval(estimate: &Estimate, known: bool) -> String {
-    let mid = ratio(estimate.mid);
-    if !known {
-        return mid;
-    }
-    let (low, high) = ends(estimate);
-    format!("{mid} [{low}, {high}]")
-}
-
-/// What a ratio adds or takes away: `+12.3 %`.
+/// A ratio as a change: `+12.3 %`.
 pub fn percent(ratio: f64) -> String {
     let percent = (ratio - 1.0) * 100.0;
     if percent.abs() >= 1000.0 { format!("{percent:+.0} %") } else { format!("{percent:+.1} %") }
+}
+
+/// At most three digits, for axes: 1.23M, 45.6k, 1k.
+pub fn short(value: f64) -> String {
+    let (digits, suffix) = three_digits(value);
+    let trimmed = digits.trim_end_matches('0').trim_end_matches('.');
+    format!("{}{suffix}", if digits.contains('.') { trimmed } else { &digits })
+}
+
+/// Exactly three digits, for figures side by side: 1.23M, 45.6k, 1.00k.
+pub fn even(value: f64) -> String {
+    let (digits, suffix) = three_digits(value);
+    format!("{digits}{suffix}")
+}
+
+fn three_digits(value: f64) -> (String, &'static str) {
+    let (scaled, suffix) = match value.abs() {
+        v if v >= 999.5e6 => (value / 1e9, "G"),
+        v if v >= 999.5e3 => (value / 1e6, "M"),
+        v if v >= 999.5 => (value / 1e3, "k"),
+        _ => (value, ""),
+    };
+    let places = match scaled.abs() {
+        v if v >= 99.95 || v == 0.0 => 0,
+        v if v >= 9.995 => 1,
+        v if v >= 0.1 => 2,
+        _ => 4,
+    };
+    (format!("{scaled:.places$}"), suffix)
+}
+
+/// `1 run`, `2 runs`.
+pub fn counted(count: usize, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
 #[cfg(test)]
@@ -132,10 +158,26 @@ mod tests {
     }
 
     #[test]
-    fn ratios_of_any_size_are_told_with_their_interval() {
-        assert_eq!(interval(&Estimate { low: 1.094, mid: 1.12, high: 1.151 }, true), "1.12 [1.09, 1.15]");
-        assert_eq!(interval(&Estimate { low: 17.9, mid: 44.0, high: 44e6 }, true), "44.00 [17.90, ∞]");
-        assert_eq!(interval(&Estimate { low: 0.021, mid: 0.021, high: 0.021 }, false), "0.021");
+    fn ratios_of_any_size_have_an_interval() {
+        let of = |low, mid, high| interval(&Estimate { low, mid, high });
+        assert_eq!((ratio(1.12).as_str(), of(1.094, 1.12, 1.151).as_str()), ("1.12", "[1.09, 1.15]"));
+        assert_eq!((ratio(44.0).as_str(), of(17.9, 44.0, 44e6).as_str()), ("44.00", "[17.90, ∞]"));
+        assert_eq!(ratio(0.021), "0.021");
         assert_eq!((percent(2.26).as_str(), percent(0.753).as_str()), ("+126.0 %", "-24.7 %"));
+    }
+
+    #[test]
+    fn a_figure_on_an_axis_has_three_digits() {
+        for (value, text) in [
+            (1_234_567.0, "1.23M"),
+            (200_000.0, "200k"),
+            (0.5, "0.5"),
+            (0.0, "0"),
+            (999_900.0, "1M"),
+            (0.012, "0.012"),
+        ] {
+            assert_eq!(short(value), text);
+        }
+        assert_eq!(even(999_900.0), "1.00M");
     }
 }

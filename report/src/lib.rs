@@ -1,23 +1,20 @@
-//! Reports of runs and suites. What was measured becomes a [`document::Document`], which
-//! holds every figure, comparison and record that a report shows; each form of a report
-//! (text, Markdown, CSV, JSON, JUnit, HTML) is made from it alone.
+//! Reports of runs and suites. [`build()`] turns measurements into a [`document::Document`],
+//! which holds every figure, comparison and record; each of the [forms] renders that document.
 //!
 //! Pure: no client, no clock, no environment, no file.
 
 mod build;
-mod comparability;
 mod compare;
-pub mod csv;
 pub mod document;
-pub mod figures;
-pub mod html;
-pub mod json;
-pub mod junit;
-pub mod layout;
-pub mod markdown;
+mod figures;
+mod forms;
+mod input;
 pub mod published;
-pub mod text;
-pub mod thresholds;
+mod select;
+mod tables;
+mod thresholds;
 
-pub use build::{BaselineInput, Entries, Entry, Input, build, build_of};
+pub use build::{build, build_of};
 pub use compare::compare;
+pub use forms::{csv, html, json, junit, markdown, text};
+pub use input::{BaselineInput, Entries, Entry, Input};

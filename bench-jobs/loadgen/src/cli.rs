@@ -208,7 +208,8 @@ impl Arguments {
         }
         configuration.connections_per_thread = self.connections_per_thread as usize;
         configuration.ratio = self.ratio.0;
-        configuration.operations = if verify_keys { vec![WorkloadArguments::verification()] } else { self.workload.operation };
+        configuration.operations =
+            if verify_keys { vec![WorkloadArguments::verification()] } else { self.workload.operation };
         configuration.data.expiry_seconds = expiry_seconds;
         configuration.pipeline = self.pipeline as usize;
         configuration.schedule = self.pacing.schedule(self.pipeline)?;

@@ -2,7 +2,7 @@
 //! one: what was measured ([`result`], [`histogram`], [`live`], [`statistics`]), what a
 //! server counted meanwhile ([`observed`]) and what both sides used ([`usage`]), how that
 //! is judged ([`commands`], [`counters`], [`complaints`], [`verdict`]), what runners and the operator tell each other
-//! ([`protocol`]), how orders are signed ([`orders`]), where a search stands ([`search`]) and how the cluster keeps it ([`stored`]).
+//! ([`protocol`]), how commands are signed ([`signing`]), where a search stands ([`search`]) and how the cluster keeps it ([`stored`]).
 //!
 //! Pure: no client, no clock, no environment, no file.
 
@@ -13,10 +13,10 @@ pub mod histogram;
 pub mod live;
 pub mod memory;
 pub mod observed;
-pub mod orders;
 pub mod protocol;
 pub mod result;
 pub mod search;
+pub mod signing;
 pub mod statistics;
 pub mod stored;
 pub mod thresholds;

@@ -1,8 +1,8 @@
 //! What the operator and its runners tell each other: the job a runner is
-//! given, the order to start, and the runner's state. All requests are
+//! given, the start command, and the runner's state. All requests are
 //! idempotent, so that a restarted operator simply asks again.
 
-use crate::orders::OrderKey;
+use crate::signing::VerifyingKey;
 use dragstrip_crds::{
     datastore::ServerProtocol,
     workload::{BullmqSpec, ExecSpec, LoadSpec, LoadgenSpec, MemtierSpec},
@@ -32,13 +32,13 @@ pub const RUNNER_PORT: u16 = 9181;
 pub const OBSERVER_PORT: u16 = 9180;
 /// 200 when the preflight passed and the runner waits at the start line, or is past it.
 pub const READY_PATH: &str = "/ready";
-/// `POST` a [`StartOrder`], get a [`RunnerState`].
+/// `POST` a [`StartCommand`], get a [`RunnerState`].
 pub const START_PATH: &str = "/v1/start";
 /// `GET` a [`RunnerState`].
 pub const PROGRESS_PATH: &str = "/v1/progress";
 /// `GET` a runner's clock as a [`ClockReading`], to tell how far it is from the operator's.
 pub const CLOCK_PATH: &str = "/v1/clock";
-/// `POST` a [`TopologyOrder`] to an observer, get a [`TopologyState`].
+/// `POST` a [`TopologyCommand`] to an observer, get a [`TopologyState`].
 pub const TOPOLOGY_PATH: &str = "/v1/topology";
 /// Directory with ca.crt, where the target's authority is known.
 pub const AUTHORITY_DIRECTORY: &str = "/dragstrip/tls-authority";
@@ -51,7 +51,7 @@ pub const OBSERVED_PATH: &str = "/v1/observed";
 /// Asks an observer for the memory of its servers: a list of [`MemberMemory`](crate::memory::MemberMemory).
 pub const MEMORY_PATH: &str = "/v1/memory";
 
-/// `POST` a [`UsageOrder`] to an observer: it samples what its servers use from then on.
+/// `POST` a [`UsageCommand`] to an observer: it samples what its servers use from then on.
 /// `GET` with [`UsageWindow`] as query, get a list of [`crate::usage::ServerUsage`], each
 /// named by its port; it samples no more after that.
 pub const USAGE_PATH: &str = "/v1/usage";
@@ -230,10 +230,10 @@ pub struct JobSpec {
     pub clients: u32,
     /// What requests to this runner must carry.
     pub token: String,
-    /// The key that must have signed its orders. A Job without one, of an operator that
+    /// The key that must have signed its commands. A Job without one, of an operator that
     /// signed nothing, takes the token alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub order_key: Option<OrderKey>,
+    pub verifying_key: Option<VerifyingKey>,
     /// The server.
     pub target: JobTarget,
     /// FLUSHALL before the start line (by the pod with index 0).
@@ -283,13 +283,13 @@ fn is_zero(seconds: &f64) -> bool {
     *seconds <= 0.0
 }
 
-/// The order to start, given to all runners of a Job with the same instant.
+/// The start command, given to all runners of a Job with the same instant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct StartOrder {
+pub struct StartCommand {
     /// The start line, in nanoseconds of Unix time by the operator's clock.
     pub start_at_unix_nanos: i64,
-    /// The operator's clock when it sent the order.
+    /// The operator's clock when it sent the command.
     pub sent_at_unix_nanos: i64,
     /// The runner's clock minus the operator's, as the operator measured it.
     #[serde(default)]
@@ -331,11 +331,11 @@ pub struct MachineMetadata {
     pub instance_type: Option<String>,
 }
 
-/// The order to sample what servers use. Idempotent: one with the same token goes on,
+/// The command to sample what servers use. Idempotent: one with the same token goes on,
 /// one with another token begins anew.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct UsageOrder {
+pub struct UsageCommand {
     /// Of which measurement: the token of its runners.
     pub token: String,
     /// For how long at most, in seconds: an operator that is gone asks for nothing.
@@ -358,7 +358,7 @@ pub struct UsageWindow {
 /// left alone, what came apart is repaired.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum TopologyOrder {
+pub enum TopologyCommand {
     /// A cluster of primaries that share the slots evenly, in this order.
     Cluster {
         /// Every shard, as IP address and port.
@@ -373,7 +373,7 @@ pub enum TopologyOrder {
     },
 }
 
-/// How far an observer came with a [`TopologyOrder`].
+/// How far an observer came with a [`TopologyCommand`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TopologyState {
@@ -415,9 +415,9 @@ pub enum RunnerStage {
     Loading,
     /// Running the load that is not measured.
     WarmingUp,
-    /// Waiting for the order to start.
+    /// Waiting for the start command.
     AtStartLine,
-    /// Has the order, waits for the instant.
+    /// Has the command, waits for the instant.
     Armed,
     /// The tool runs.
     Running,
@@ -425,13 +425,13 @@ pub enum RunnerStage {
     Finished,
 }
 
-/// A runner's answer to an order and to a question about progress.
+/// A runner's answer to a command and to a question about progress.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RunnerState {
     /// Where it stands.
     pub stage: RunnerStage,
-    /// The order it obeys: the first it got. A later, different one is ignored.
+    /// The command it obeys: the first it got. A later, different one is ignored.
     pub start_at_unix_nanos: Option<i64>,
     /// Seconds since the load began.
     pub elapsed_seconds: f64,

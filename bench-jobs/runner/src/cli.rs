@@ -8,11 +8,11 @@ use crate::{
 };
 use clap::{Args, Parser, Subcommand};
 use dragstrip_results::{
-    orders::ORDER_KEY_VARIABLE,
     protocol::{
         AUTHORITY_DIRECTORY, CLIENT_CERTIFICATE_DIRECTORY, OBSERVER_PORT, RUNNER_PORT,
         SERVER_CERTIFICATE_DIRECTORY,
     },
+    signing::VERIFYING_KEY_VARIABLE,
 };
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
@@ -40,7 +40,7 @@ pub enum Role {
         /// Where to; is made when it does not exist.
         directory: PathBuf,
     },
-    /// Check the target, wait for the order to start, run the tool, deliver its result.
+    /// Check the target, wait for the start command, run the tool, deliver its result.
     #[command(after_long_help = RUN_HELP)]
     Run(RunArguments),
     /// Answer questions about the server beside this container.
@@ -67,7 +67,7 @@ Environment:
 
 HTTP:
   GET  /ready        200 at the start line or later, 503 with the stage before
-  POST /v1/start     a StartOrder; the first one stands; 409 before the start line
+  POST /v1/start     a StartCommand; the first one stands; 409 before the start line
   GET  /v1/progress  where the runner stands
   GET  /v1/clock     the runner's clock, to tell how far it is from the operator's
   GET  /metrics      the same for Prometheus
@@ -97,10 +97,10 @@ HTTP:
   GET  /ready        200 when the server answers PING and is not loading
   GET  /v1/observed  what the server, its container and its machine are
   GET  /v1/memory    the memory of each server, by its own account and its container's
-  POST /v1/usage     a UsageOrder: sample what the servers use, until its time is over
+  POST /v1/usage     a UsageCommand: sample what the servers use, until its time is over
   GET  /v1/usage     a UsageWindow: what they used in it; ends the sampling
   GET  /v1/clock     the observer's clock, to tell how far it is from the operator's
-  POST /v1/topology  a TopologyOrder: join servers to a cluster or a primary;
+  POST /v1/topology  a TopologyCommand: join servers to a cluster or a primary;
                      what is joined already is left alone
   GET  /metrics      live metrics of the server for Prometheus
 
@@ -236,7 +236,7 @@ impl From<ObserveArguments> for observe::Options {
             process_name: arguments.server_process,
             password: job::password(),
             token: variable(observe::TOKEN_VARIABLE),
-            order_key: variable(ORDER_KEY_VARIABLE),
+            verifying_key: variable(VERIFYING_KEY_VARIABLE),
             accounting: accounting(arguments.without_container),
             speaks_resp: !arguments.without_resp,
         }

@@ -1,6 +1,6 @@
 //! `observe`: the sidecar beside a server, or beside several in one pod. Idle
 //! until asked; then it asks each server over one connection that it keeps, where it
-//! speaks RESP, and reads its cgroup. On order it joins servers to a cluster or to a primary.
+//! speaks RESP, and reads its cgroup. On command it joins servers to a cluster or to a primary.
 //! Touches the network, /proc and the cgroup file system.
 
 mod finder;
@@ -12,7 +12,7 @@ mod scrape;
 
 use crate::{
     delivery::{
-        agent::{Guard, Own, orders, questions},
+        agent::{Guard, Own, commands, questions},
         http,
     },
     frame::stop::Stop,
@@ -41,11 +41,11 @@ use dragstrip_crds::observed::ServerTruth;
 use dragstrip_results::{
     memory::MemberMemory,
     observed::Observation,
-    orders::{KeyError, ORDER_KEY_VARIABLE, OrderKey},
     protocol::{
-        CLOCK_PATH, MEMORY_PATH, OBSERVED_PATH, READY_PATH, TOPOLOGY_PATH, TopologyOrder, TopologyState,
-        USAGE_PATH, UsageOrder, UsageWindow,
+        CLOCK_PATH, MEMORY_PATH, OBSERVED_PATH, READY_PATH, TOPOLOGY_PATH, TopologyCommand, TopologyState,
+        USAGE_PATH, UsageCommand, UsageWindow,
     },
+    signing::{KeyError, VERIFYING_KEY_VARIABLE, VerifyingKey},
 };
 use probes::Servers;
 use sampler::Sampler;
@@ -79,8 +79,8 @@ pub struct Options {
     pub tls: Option<TlsFiles>,
     /// What everything under `/v1` asks for; without it nobody gets an answer there.
     pub token: Option<String>,
-    /// The key that must have signed orders, in base64; the token is enough without one.
-    pub order_key: Option<String>,
+    /// The key that must have signed commands, in base64; the token is enough without one.
+    pub verifying_key: Option<String>,
     /// Whose account of CPU and memory is the servers'.
     pub accounting: Accounting,
     /// Whether the servers can be asked.
@@ -94,8 +94,8 @@ pub enum ObserveError {
     Signals(#[source] io::Error),
     #[error("cannot encrypt connections to the server")]
     Encryption(#[source] EncryptionError),
-    #[error("{ORDER_KEY_VARIABLE} cannot be used")]
-    OrderKey(#[source] KeyError),
+    #[error("{VERIFYING_KEY_VARIABLE} cannot be used")]
+    VerifyingKey(#[source] KeyError),
     #[error("--servers {servers}: there are not so many ports from {first} on")]
     Ports { first: u16, servers: u16 },
     #[error("cannot listen on {address}")]
@@ -127,7 +127,7 @@ fn router(options: Options) -> Result<Router, ObserveError> {
     let commanded = Router::new()
         .route(TOPOLOGY_PATH, post(join))
         .route(USAGE_PATH, get(usage).post(sample))
-        .route_layer(from_fn_with_state(Arc::clone(&guard), orders));
+        .route_layer(from_fn_with_state(Arc::clone(&guard), commands));
     let asked = Router::new()
         .route(OBSERVED_PATH, get(observed))
         .route(MEMORY_PATH, get(memory))
@@ -181,7 +181,7 @@ struct Observer {
     redactor: Redactor,
     sampler: Sampler,
     scraped: Mutex<Scraped>,
-    /// One order at a time: two would undo each other's work.
+    /// One command at a time: two would undo each other's work.
     joining: Mutex<()>,
 }
 
@@ -193,13 +193,14 @@ impl Observer {
             password,
             tls,
             token,
-            order_key,
+            verifying_key,
             process_name,
             accounting,
             speaks_resp,
             listen: _,
         } = options;
-        let key = order_key.map(OrderKey::try_from).transpose().map_err(ObserveError::OrderKey)?;
+        let key =
+            verifying_key.map(VerifyingKey::try_from).transpose().map_err(ObserveError::VerifyingKey)?;
         let first = server.port();
         let ports = first.checked_add(servers.saturating_sub(1)).map(|last| first..=last);
         let neighbour =
@@ -362,9 +363,9 @@ async fn memory(State(observer): State<Arc<Observer>>) -> Response {
     Json(observer.memory().await).into_response()
 }
 
-async fn join(State(observer): State<Arc<Observer>>, Json(order): Json<TopologyOrder>) -> Response {
+async fn join(State(observer): State<Arc<Observer>>, Json(command): Json<TopologyCommand>) -> Response {
     let _turn = observer.joining.lock().await;
-    let mut state: TopologyState = joining::join(&order, &observer.access).await;
+    let mut state: TopologyState = joining::join(&command, &observer.access).await;
     for change in &state.changes {
         crate::frame::stdout::print_line(&format!("joining: {change}"));
     }
@@ -372,8 +373,8 @@ async fn join(State(observer): State<Arc<Observer>>, Json(order): Json<TopologyO
     Json(state).into_response()
 }
 
-async fn sample(State(observer): State<Arc<Observer>>, Json(order): Json<UsageOrder>) -> Response {
-    observer.sampler.begin(order);
+async fn sample(State(observer): State<Arc<Observer>>, Json(command): Json<UsageCommand>) -> Response {
+    observer.sampler.begin(command);
     Json(()).into_response()
 }
 

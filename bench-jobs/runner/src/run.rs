@@ -246,7 +246,7 @@ impl<'a> Runner<'a> {
         let job = &self.assignment.job;
         let prepared = self.prepare().await?;
         self.shared.enter(RunnerStage::AtStartLine);
-        let received = self.shared.order().await;
+        let received = self.shared.command().await;
         self.shared.enter(RunnerStage::Armed);
         let left = clock::seconds(received.line_unix_nanos.saturating_sub(clock::unix_nanos()));
         print_line(&format!("start line in {left:.3} s"));

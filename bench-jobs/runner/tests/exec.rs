@@ -11,7 +11,7 @@ mod runner;
 
 use dragstrip_results::result::{FailureStep, OperationResult};
 use redis::Redis;
-use runner::{Finished, PASSWORD, Pod, TOKEN, job, order_in};
+use runner::{Finished, PASSWORD, Pod, TOKEN, command_in, job};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ fn redis_benchmark(arguments: &[&str]) -> Value {
 
 async fn run(pod: Pod) -> Finished {
     let pod = pod.at_the_line().await;
-    pod.order(order_in(SOON), TOKEN).await;
+    pod.command(command_in(SOON), TOKEN).await;
     pod.finished().await
 }
 

@@ -21,7 +21,7 @@ use nix::{
 };
 use observer::Observer;
 use redis::{Redis, wait_for};
-use runner::{Pod, Runner, TOKEN, job, loadgen, order_in};
+use runner::{Pod, Runner, TOKEN, command_in, job, loadgen};
 use serde_json::{Value, json};
 use std::{
     fs,
@@ -67,7 +67,7 @@ async fn running(mut pod: Pod, job: &mut Value, linger: f64) -> Runner {
     job["lingerSeconds"] = json!(linger);
     pod = pod.variable("DRAGSTRIP_JOB", &job.to_string());
     let runner = pod.at_the_line().await;
-    assert_eq!(runner.order(order_in(SOON), TOKEN).await.0, 200);
+    assert_eq!(runner.command(command_in(SOON), TOKEN).await.0, 200);
     wait_for("the load to run", async || {
         runner.progress().await.filter(|state| state.operations > 0).map(|_| ())
     })

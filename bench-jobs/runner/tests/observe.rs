@@ -9,7 +9,7 @@ mod observer;
 mod redis;
 
 use dragstrip_crds::Engine;
-use dragstrip_results::{memory::MemberMemory, observed::Observation, orders::SigningKey};
+use dragstrip_results::{memory::MemberMemory, observed::Observation, signing::SigningKey};
 use observer::{Observer, TOKEN};
 use redis::{Redis, wait_for};
 
@@ -24,10 +24,10 @@ async fn an_observer_with_the_operators_key_obeys_nobody_else() {
     let sample = serde_json::json!({"token": "run/read-1", "seconds": 5});
     let victim = format!("127.0.0.1:{}", server.port);
     let join = serde_json::json!({"replication": {"primary": victim, "replicas": ["10.0.0.9:6379"]}});
-    for (path, order) in [("/v1/usage", &sample), ("/v1/topology", &join)] {
-        let (status, told) = observer.post(path, TOKEN, order).await;
+    for (path, command) in [("/v1/usage", &sample), ("/v1/topology", &join)] {
+        let (status, told) = observer.post(path, TOKEN, command).await;
         assert!(status == 403 && told.contains("must be signed"), "{path}: {status} {told}");
-        let (status, told) = observer.signed(&key(), path, order).await;
+        let (status, told) = observer.signed(&key(), path, command).await;
         assert!(status == 403 && told.contains("does not fit"), "{path}: {status} {told}");
     }
     let window = "/v1/usage?token=run/read-1&fromUnixNanos=0&toUnixNanos=1";

@@ -12,7 +12,7 @@ use dragstrip_report::{
     BaselineInput, Entry, Input, build,
     document::Document,
     json,
-    published::{self, Known},
+    published::{self, Scope},
 };
 use dragstrip_results::result::RepetitionResult;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -59,20 +59,20 @@ async fn published_text(cluster: &Cluster, name: &str, key: &str) -> Result<Stri
 }
 
 /// The names that a published table may use, beside `input`.
-fn known(input: &Input) -> Known {
+fn scope(input: &Input) -> Scope {
     let phases = input.entries.iter().flat_map(|entry| &entry.run.spec.phases);
     let phases: BTreeSet<String> = phases.map(|phase| phase.name.clone()).collect();
     let variants = input.variants.iter().map(|variant| variant.name.clone());
     // Runs side by side go by their own names.
     let runs = input.entries.iter().map(|entry| entry.cell.variant.clone());
     let variants: BTreeSet<String> = variants.chain(runs).collect();
-    Known { variants: variants.into_iter().collect(), axes: input.axes.clone(), phases: phases.into_iter().collect() }
+    Scope { variants: variants.into_iter().collect(), axes: input.axes.clone(), phases: phases.into_iter().collect() }
 }
 
 /// A published table as the baseline of `input`.
 pub fn published(input: &Input, name: &str, text: &str) -> Result<BaselineInput, Error> {
     let table =
-        published::parse(text, &known(input)).map_err(|error| Error::Published(error, name.to_owned()))?;
+        published::parse(text, &scope(input)).map_err(|error| Error::Published(error, name.to_owned()))?;
     Ok(BaselineInput::Published { name: name.to_owned(), table })
 }
 

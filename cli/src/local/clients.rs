@@ -16,12 +16,12 @@ use dragstrip_operator::{
     },
 };
 use dragstrip_results::{
-    orders::OrderKey,
     protocol::{
         ClockOffset, INDEX_VARIABLE, JOB_VARIABLE, JobSpec, JobTool, PASSWORD_VARIABLE, POD_NAME_VARIABLE,
-        RunnerState, StartOrder, UsageOrder, UsageWindow,
+        RunnerState, StartCommand, UsageCommand, UsageWindow,
     },
     result::{Failure, FailureStep, LOG_MARKER, PodResult},
+    signing::VerifyingKey,
     usage::ServerUsage,
 };
 use dragstrip_runner::{Stop, at_the_line};
@@ -68,7 +68,7 @@ pub enum Error {
     #[error("failed to write {1}")]
     Directory(#[source] std::io::Error, PathBuf),
     /// A runner could not be told to start.
-    #[error("failed to give client {1} its order to start")]
+    #[error("failed to give client {1} its start command")]
     Order(#[source] AgentError, String),
 }
 
@@ -80,8 +80,8 @@ pub struct Track<'a> {
     pub directory: &'a Directory,
     /// Talks to runners and observers.
     pub agents: &'a Agents,
-    /// The key that its orders are signed with.
-    pub key: &'a OrderKey,
+    /// The key that its commands are signed with.
+    pub key: &'a VerifyingKey,
     /// Whether somebody interrupts it.
     pub stop: &'a Stop,
 }
@@ -248,9 +248,9 @@ impl Clients {
     }
 
     /// Gives all runners the same start line. All are told, even where one does not answer.
-    async fn order(&self, agents: &Agents, start: Timestamp) -> Result<(), Error> {
+    async fn command(&self, agents: &Agents, start: Timestamp) -> Result<(), Error> {
         let nanos = |at: Timestamp| i64::try_from(at.as_nanosecond()).unwrap_or(i64::MAX);
-        let order = StartOrder {
+        let command = StartCommand {
             start_at_unix_nanos: nanos(start),
             sent_at_unix_nanos: nanos(Timestamp::now()),
             // One machine has one clock.
@@ -258,7 +258,7 @@ impl Clients {
         };
         let told = self.all.iter().map(|client| async {
             let Some(address) = client.address else { return Ok(()) };
-            let told = agents.start_at(address, &self.token, order).await;
+            let told = agents.start_at(address, &self.token, command).await;
             told.map(drop).map_err(|error| Error::Order(error, client.name.clone()))
         });
         join_all(told).await.into_iter().collect()
@@ -399,11 +399,11 @@ async fn race(
         Ok(false) => return Ok((None, None)),
         Err(cut) => return Ok((None, Some(cut))),
     }
-    let order = UsageOrder { token: clients.token.clone(), seconds: offline.sampled_seconds(attempt) };
-    server.sample(track.agents, &order).await;
+    let command = UsageCommand { token: clients.token.clone(), seconds: offline.sampled_seconds(attempt) };
+    server.sample(track.agents, &command).await;
     let lead = OfflineRun::lead(attempt);
     let line = Timestamp::now() + lead;
-    clients.order(track.agents, line).await?;
+    clients.command(track.agents, line).await?;
     let seconds = SignedDuration::as_secs_f64(&lead) + offline.watchdog_seconds(attempt);
     let cut = load(track, clients, server, seconds, (screen, label)).await?;
     Ok((Some(line), cut))

@@ -31,8 +31,8 @@ use dragstrip_operator::{
     },
 };
 use dragstrip_results::{
-    orders::{KeyError, OrderKey, SigningKey},
     result::{NodeRecord, RepetitionResult},
+    signing::{KeyError, SigningKey, VerifyingKey},
 };
 use jiff::Timestamp;
 use kube::ResourceExt;
@@ -61,8 +61,8 @@ pub enum Error {
     /// Nothing can be kept.
     #[error(transparent)]
     Directory(#[from] directory::Error),
-    /// Orders cannot be signed.
-    #[error("failed to make a key for orders")]
+    /// Commands cannot be signed.
+    #[error("failed to make a key for commands")]
     Key(#[source] KeyError),
     /// Runners and observers cannot be asked.
     #[error("failed to make a client for runners")]
@@ -310,7 +310,7 @@ async fn conduct(
     plan: Plan,
     directory: &Directory,
     agents: &Agents,
-    key: &OrderKey,
+    key: &VerifyingKey,
     settings: &Settings,
     screen: &mut Screen,
 ) -> Result<Raced, Error> {

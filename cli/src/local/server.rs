@@ -14,8 +14,8 @@ use dragstrip_operator::{
 };
 use dragstrip_results::{
     observed::Observation,
-    orders::{ORDER_KEY_VARIABLE, OrderKey},
-    protocol::{PASSWORD_VARIABLE, UsageOrder, UsageWindow},
+    protocol::{PASSWORD_VARIABLE, UsageCommand, UsageWindow},
+    signing::{VERIFYING_KEY_VARIABLE, VerifyingKey},
     usage::ServerUsage,
 };
 use dragstrip_runner::{Stop, TOKEN_VARIABLE};
@@ -148,7 +148,7 @@ impl Server {
         plan: &Plan,
         directory: &Directory,
         agents: &Agents,
-        key: &OrderKey,
+        key: &VerifyingKey,
         stop: &Stop,
     ) -> Result<Self, Error> {
         let Some(declared) = &plan.server else {
@@ -238,10 +238,10 @@ impl Server {
     }
 
     /// Has the observer sample what the server uses. What cannot be had is left out.
-    pub async fn sample(&self, agents: &Agents, order: &UsageOrder) {
+    pub async fn sample(&self, agents: &Agents, command: &UsageCommand) {
         if let Some(observer) = &self.observer {
             // The check that misses it says so.
-            let _ = agents.sample_at(observer.address, &observer.token, order).await;
+            let _ = agents.sample_at(observer.address, &observer.token, command).await;
         }
     }
 
@@ -272,7 +272,7 @@ fn pairs(launch: &Launch) -> Vec<(String, std::ffi::OsString)> {
 async fn observer(
     plan: &Plan,
     directory: &Directory,
-    key: &OrderKey,
+    key: &VerifyingKey,
     port: u16,
     asks: bool,
 ) -> Result<Observer, Error> {
@@ -280,7 +280,7 @@ async fn observer(
     let log = directory.log("observer");
     let mut environment = vec![
         (TOKEN_VARIABLE.to_owned(), token.clone().into()),
-        (ORDER_KEY_VARIABLE.to_owned(), String::from(key.clone()).into()),
+        (VERIFYING_KEY_VARIABLE.to_owned(), String::from(key.clone()).into()),
     ];
     environment
         .extend(plan.password.as_ref().map(|password| (PASSWORD_VARIABLE.to_owned(), password.into())));

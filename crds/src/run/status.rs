@@ -139,10 +139,10 @@ pub struct ClockStatus {
     pub running_since: Option<Time>,
 }
 
-/// A measurement whose load was ordered.
+/// A measurement that has its start command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct OrderStatus {
+pub struct StartedStatus {
     /// Name of its Job.
     pub job: String,
     /// Its start line.
@@ -284,7 +284,7 @@ pub struct BenchmarkRunStatus {
     /// The measurement whose start line was given last, until its result is stored: one whose
     /// Job is gone meanwhile is lost, and never measured again in silence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ordered: Option<OrderStatus>,
+    pub started: Option<StartedStatus>,
     /// When it ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub finished_at: Option<Time>,

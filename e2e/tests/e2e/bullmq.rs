@@ -55,11 +55,7 @@ async fn measured(env: &Env, datastore: &str, phases: &str, names: &[&str]) -> R
         let queues = pod.queues.context("the queues were not counted")?;
         ensure!(queues.expected == queues.found && queues.found >= operation.count, "{name}: {queues:?}");
         let adds: u64 = pod.workers.iter().filter(|w| w.role == "writer").map(|w| w.operations).sum();
-        ensure!(
-            adds == operation.count,
-            "{name}: the workers added {adds}, together {}",
-            operation.count
-        );
+        ensure!(adds == operation.count, "{name}: the workers added {adds}, together {}", operation.count);
         ensure!(pod.workers.iter().all(|w| w.cpu_seconds > 0.0), "{name}: {:?}", pod.workers);
     }
     Ok(())

@@ -15,7 +15,7 @@ use dragstrip_results::{
     observed::{CommandCounter, ServerCounters},
     protocol::{
         CLOCK_PATH, ClockReading, JOB_VARIABLE, JobSpec, PROGRESS_PATH, RUNNER_PORT, RunnerStage,
-        RunnerState, START_PATH, StartOrder,
+        RunnerState, START_PATH, StartCommand,
     },
     result::{Failure, FailureStep, LOG_MARKER, OperationResult, PodResult, ServerRecord, Window},
 };
@@ -50,7 +50,7 @@ struct Runner {
     pod: Arc<Pod>,
     job: Arc<JobSpec>,
     log: PathBuf,
-    order: Arc<OnceLock<StartOrder>>,
+    command: Arc<OnceLock<StartCommand>>,
     ordered: Arc<Notify>,
 }
 
@@ -61,7 +61,7 @@ fn now() -> i64 {
 
 impl Runner {
     fn state(&self) -> RunnerState {
-        let start = self.order.get().map(|order| order.start_at_unix_nanos);
+        let start = self.command.get().map(|command| command.start_at_unix_nanos);
         let elapsed = start.map_or(0.0, |start| (now() - start).max(0) as f64 / 1e9);
         let stage = match start {
             None => RunnerStage::AtStartLine,
@@ -110,14 +110,14 @@ impl Runner {
         Ok(result)
     }
 
-    /// Waits for the order and for the load's end, then ends the pod as the kubelet would.
+    /// Waits for the command and for the load's end, then ends the pod as the kubelet would.
     async fn run(self) -> Result<()> {
         self.ordered.notified().await;
-        let order = self.order.get().context("no order")?;
+        let command = self.command.get().context("no command")?;
         let seconds = self.job.tool.planned_seconds().context("a load without an end")?;
-        let left = (order.start_at_unix_nanos - now()).max(0) as f64 / 1e9 + seconds;
+        let left = (command.start_at_unix_nanos - now()).max(0) as f64 / 1e9 + seconds;
         tokio::time::sleep(Duration::from_secs_f64(left)).await;
-        let result = self.result(order.start_at_unix_nanos, seconds)?;
+        let result = self.result(command.start_at_unix_nanos, seconds)?;
         let line = format!("{} stdout F {LOG_MARKER}{}\n", Timestamp::now(), serde_json::to_string(&result)?);
         std::fs::write(&self.log, line)?;
         self.end_pod(&serde_json::to_string(&result.compact())?).await
@@ -141,8 +141,8 @@ impl Runner {
     }
 
     fn router(&self) -> Router {
-        let start = async |State(runner): State<Self>, Json(order): Json<StartOrder>| {
-            if runner.order.set(order).is_ok() {
+        let start = async |State(runner): State<Self>, Json(command): Json<StartCommand>| {
+            if runner.command.set(command).is_ok() {
                 runner.ordered.notify_one();
             }
             Json(runner.state())
@@ -220,7 +220,7 @@ pub async fn serve(cluster: Cluster, log: PathBuf) -> Result<()> {
             pod,
             job: Arc::new(job),
             log: log.clone(),
-            order: Arc::default(),
+            command: Arc::default(),
             ordered: Arc::default(),
         };
         tokio::spawn(async move {

@@ -4,12 +4,12 @@
 use dragstrip_results::{
     memory::MemberMemory,
     observed::Observation,
-    orders::{Order, SIGNATURE_HEADER, SigningKey},
     protocol::{
         CLOCK_PATH, ClockOffset, ClockReading, MEMORY_PATH, OBSERVED_PATH, OBSERVER_PORT, PROGRESS_PATH,
-        RUNNER_PORT, RunnerState, START_PATH, StartOrder, TOKEN_HEADER, TOPOLOGY_PATH, TopologyOrder,
-        TopologyState, USAGE_PATH, UsageOrder, UsageWindow,
+        RUNNER_PORT, RunnerState, START_PATH, StartCommand, TOKEN_HEADER, TOPOLOGY_PATH, TopologyCommand,
+        TopologyState, USAGE_PATH, UsageCommand, UsageWindow,
     },
+    signing::{AgentRequest, SIGNATURE_HEADER, SigningKey},
     usage::ServerUsage,
 };
 use jiff::Timestamp;
@@ -68,8 +68,8 @@ pub enum AgentError {
         #[source]
         source: serde_json::Error,
     },
-    /// The order cannot be written.
-    #[error("failed to write the order for {url}")]
+    /// The command cannot be written.
+    #[error("failed to write the command for {url}")]
     Encode {
         /// What was to be told.
         url: String,
@@ -162,23 +162,23 @@ impl Agents {
         (agent, path, token): (SocketAddr, &str, &str),
         body: Vec<u8>,
     ) -> RequestBuilder {
-        let order = Order { method, path, token, agent, body: &body };
-        let signature = self.key.sign(&order, Timestamp::now().as_millisecond());
+        let command = AgentRequest { method, path, token, agent, body: &body };
+        let signature = self.key.sign(&command, Timestamp::now().as_millisecond());
         request.header(SIGNATURE_HEADER, signature).body(body)
     }
 
-    /// Gives `order`, which is done within a time.
+    /// Gives `command`, which is done within a time.
     async fn command<T: DeserializeOwned>(
         &self,
         agent: SocketAddr,
         path: &str,
         token: &str,
-        order: &impl Serialize,
+        command: &impl Serialize,
         within: Duration,
     ) -> Result<T, AgentError> {
         let url = url(agent, path);
         let body =
-            serde_json::to_vec(order).map_err(|source| AgentError::Encode { url: url.clone(), source })?;
+            serde_json::to_vec(command).map_err(|source| AgentError::Encode { url: url.clone(), source })?;
         let request = self.client.post(&url).timeout(within).header(CONTENT_TYPE, "application/json");
         answer(self.signed(request, "POST", (agent, path, token), body), url, token).await
     }
@@ -203,10 +203,10 @@ impl Agents {
         &self,
         address: IpAddr,
         token: &str,
-        order: &TopologyOrder,
+        command: &TopologyCommand,
     ) -> Result<TopologyState, AgentError> {
         let observer = SocketAddr::new(address, OBSERVER_PORT);
-        self.command(observer, TOPOLOGY_PATH, token, order, JOINED_WITHIN).await
+        self.command(observer, TOPOLOGY_PATH, token, command, JOINED_WITHIN).await
     }
 
     /// Where the runner at `address` stands.
@@ -221,8 +221,13 @@ impl Agents {
 
     /// Has the observer at `address` sample what its servers use; repeating it changes
     /// nothing.
-    pub async fn sample(&self, address: IpAddr, token: &str, order: &UsageOrder) -> Result<(), AgentError> {
-        self.sample_at(SocketAddr::new(address, OBSERVER_PORT), token, order).await
+    pub async fn sample(
+        &self,
+        address: IpAddr,
+        token: &str,
+        command: &UsageCommand,
+    ) -> Result<(), AgentError> {
+        self.sample_at(SocketAddr::new(address, OBSERVER_PORT), token, command).await
     }
 
     /// The same of an observer that listens elsewhere.
@@ -230,9 +235,9 @@ impl Agents {
         &self,
         observer: SocketAddr,
         token: &str,
-        order: &UsageOrder,
+        command: &UsageCommand,
     ) -> Result<(), AgentError> {
-        self.command(observer, USAGE_PATH, token, order, SAMPLED_WITHIN).await
+        self.command(observer, USAGE_PATH, token, command, SAMPLED_WITHIN).await
     }
 
     /// What the servers beside the observer at `address` used in `window`, by its clock.
@@ -282,14 +287,14 @@ impl Agents {
         Ok(best)
     }
 
-    /// Gives the runner at `address` its order; repeating it changes nothing.
+    /// Gives the runner at `address` its command; repeating it changes nothing.
     pub async fn start(
         &self,
         address: IpAddr,
         token: &str,
-        order: StartOrder,
+        command: StartCommand,
     ) -> Result<RunnerState, AgentError> {
-        self.start_at(SocketAddr::new(address, RUNNER_PORT), token, order).await
+        self.start_at(SocketAddr::new(address, RUNNER_PORT), token, command).await
     }
 
     /// The same of a runner that listens elsewhere.
@@ -297,9 +302,9 @@ impl Agents {
         &self,
         runner: SocketAddr,
         token: &str,
-        order: StartOrder,
+        command: StartCommand,
     ) -> Result<RunnerState, AgentError> {
-        self.command(runner, START_PATH, token, &order, ANSWER_WITHIN).await
+        self.command(runner, START_PATH, token, &command, ANSWER_WITHIN).await
     }
 }
 

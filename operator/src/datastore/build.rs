@@ -9,7 +9,7 @@ use dragstrip_crds::{
     Datastore,
     datastore::{Placement, SecretKeyReference},
 };
-use dragstrip_results::orders::{ORDER_KEY_VARIABLE, OrderKey};
+use dragstrip_results::signing::{VERIFYING_KEY_VARIABLE, VerifyingKey};
 use k8s_openapi::{
     api::{
         apps::v1::{StatefulSet, StatefulSetSpec},
@@ -224,13 +224,13 @@ pub fn budget_name(name: &str) -> String {
 }
 
 impl Resources {
-    /// The same, its observers taking orders that were signed with `key` alone. What stands
+    /// The same, its observers taking commands that were signed with `key` alone. What stands
     /// is not built anew for it: those observers go on to take the token.
-    pub fn obeying(mut self, key: Option<&OrderKey>) -> Self {
+    pub fn obeying(mut self, key: Option<&VerifyingKey>) -> Self {
         let pod = self.stateful_set.spec.as_mut().and_then(|spec| spec.template.spec.as_mut());
         let helpers = pod.and_then(|pod| pod.init_containers.as_mut()).into_iter().flatten();
         for observer in helpers.filter(|container| container.name == OBSERVER) {
-            let key = key.map(|key| variable(ORDER_KEY_VARIABLE, &String::from(key.clone())));
+            let key = key.map(|key| variable(VERIFYING_KEY_VARIABLE, &String::from(key.clone())));
             observer.env.get_or_insert_default().extend(key);
         }
         self

@@ -108,8 +108,8 @@ async fn join(
     let addresses: Vec<_> = shape::places(spec, pods).into_iter().map(|place| place.address).collect();
     let joiner = addresses.first()?.ip();
     let complete = addresses.len() == usize::from(shape.servers());
-    let order = shape.order(addresses).filter(|_| complete)?;
-    Some(agents.join(joiner, token, &order).await.map_err(|error| explained(&error)))
+    let command = shape.command(addresses).filter(|_| complete)?;
+    Some(agents.join(joiner, token, &command).await.map_err(|error| explained(&error)))
 }
 
 /// Asks the observers that have something to tell: the first pod's where it

@@ -2,7 +2,7 @@
 
 use crate::cluster::pods;
 use dragstrip_crds::{DatastoreSpec, datastore::ShardPlacement};
-use dragstrip_results::protocol::TopologyOrder;
+use dragstrip_results::protocol::TopologyCommand;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use std::net::SocketAddr;
@@ -70,16 +70,16 @@ impl Shape {
         (0..self.servers_per_pod()).map(move |index| first.saturating_add(index))
     }
 
-    /// The order that joins the servers at these addresses, if they need one.
-    pub fn order(self, addresses: Vec<SocketAddr>) -> Option<TopologyOrder> {
+    /// The command that joins the servers at these addresses, if they need one.
+    pub fn command(self, addresses: Vec<SocketAddr>) -> Option<TopologyCommand> {
         match self {
             Self::Single | Self::Members(_) => None,
             Self::ShardsInOnePod(_) | Self::ShardsSpread(_) => {
-                Some(TopologyOrder::Cluster { members: addresses })
+                Some(TopologyCommand::Cluster { members: addresses })
             }
             Self::Replicated(_) => {
                 let (primary, replicas) = addresses.split_first()?;
-                Some(TopologyOrder::Replication { primary: *primary, replicas: replicas.to_vec() })
+                Some(TopologyCommand::Replication { primary: *primary, replicas: replicas.to_vec() })
             }
         }
     }
@@ -155,10 +155,10 @@ mod tests {
         let spec = spec(json!({"cluster": {"shards": 3, "placement": "Spread"}}));
         assert_eq!((Shape::of(&spec).pods(), Shape::of(&spec).servers_per_pod()), (3, 1));
         let places = places(&spec, &[pod("racer-0", "10.0.0.1"), pod("racer-1", "10.0.0.2")]);
-        let Some(TopologyOrder::Cluster { members }) =
-            Shape::of(&spec).order(places.iter().map(|place| place.address).collect())
+        let Some(TopologyCommand::Cluster { members }) =
+            Shape::of(&spec).command(places.iter().map(|place| place.address).collect())
         else {
-            panic!("no order for a cluster")
+            panic!("no command for a cluster")
         };
         assert_eq!(members, ["10.0.0.1:7000".parse().unwrap(), "10.0.0.2:7000".parse().unwrap()]);
     }
@@ -168,13 +168,13 @@ mod tests {
         let shape = Shape::of(&spec(json!({"replicas": 2})));
         assert_eq!(shape.pods(), 3);
         let at = |text: &str| text.parse().unwrap();
-        let order = shape.order(vec![at("10.0.0.1:7000"), at("10.0.0.2:7000"), at("10.0.0.3:7000")]);
-        let Some(TopologyOrder::Replication { primary, replicas }) = order else { panic!("{order:?}") };
+        let command = shape.command(vec![at("10.0.0.1:7000"), at("10.0.0.2:7000"), at("10.0.0.3:7000")]);
+        let Some(TopologyCommand::Replication { primary, replicas }) = command else { panic!("{command:?}") };
         assert_eq!((primary, replicas.len()), (at("10.0.0.1:7000"), 2));
     }
 
     #[test]
-    fn one_server_needs_no_order() {
-        assert_eq!(Shape::of(&spec(json!({}))).order(vec!["10.0.0.1:7000".parse().unwrap()]), None);
+    fn one_server_needs_no_command() {
+        assert_eq!(Shape::of(&spec(json!({}))).command(vec!["10.0.0.1:7000".parse().unwrap()]), None);
     }
 }

@@ -12,7 +12,7 @@ use crate::{
     context::Settings,
     metrics::Metrics,
 };
-use dragstrip_results::orders::SigningKey;
+use dragstrip_results::signing::SigningKey;
 use http::{Request, Response};
 use k8s_openapi::api::{apps::v1::StatefulSet, coordination::v1::Lease, policy::v1::PodDisruptionBudget};
 use kube::{
@@ -97,7 +97,7 @@ pub(crate) fn context(cluster: Cluster, answer: Answer) -> (Arc<Context>, Calls)
         runner_image: "example.com/runner:2".into(),
         memtier_image: String::new(),
         bullmq_image: String::new(),
-        order_key: None,
+        verifying_key: None,
         memory_limit_bytes: None,
         policy: serde_json::from_value(json!({"heldByApiserver": true})).unwrap(),
         namespace: "dragstrip-system".into(),

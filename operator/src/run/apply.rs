@@ -7,8 +7,8 @@ use super::{
     collect::NotYet,
     decide::{ReadyTarget, Step, TargetState},
     fetch::{Fetched, is_of_run, job_ended},
-    order,
     plan::{Place, place_of},
+    start,
     target::{self, Connection},
     validate::{Attempt, ValidatedRun},
 };
@@ -144,7 +144,7 @@ pub async fn apply(
         Step::RemoveDatastore => remove_datastore(ctx, run).await,
         Step::TakeTurn => take_turn(ctx, run, fetched).await,
         Step::CreateJob(index) => create_job(ctx, run, &run.attempts[*index], fetched).await,
-        Step::GiveOrder(index) => Ok(match order::give(ctx, run, &run.attempts[*index], fetched).await {
+        Step::SendStart(index) => Ok(match start::send(ctx, run, &run.attempts[*index], fetched).await {
             Ok(()) => Applied::Awaited,
             Err(error) => {
                 Applied::Delayed(Trouble { reason: "RunnersUnreachable".to_owned(), message: chain(&error) })

@@ -148,7 +148,7 @@ pub fn runner_job(
     settings: &Settings,
 ) -> JobSpec {
     let mut job = bare_job(run, attempt, target);
-    job.order_key.clone_from(&settings.order_key);
+    job.verifying_key.clone_from(&settings.verifying_key);
     job.target.blocked = blocked(run, settings);
     job.linger_seconds = settings.linger_seconds();
     job
@@ -162,7 +162,7 @@ pub fn bare_job(run: &ValidatedRun, attempt: &Attempt, target: &ReadyTarget) -> 
         repetition: attempt.repetition,
         clients: attempt.pods,
         token: run.token(attempt),
-        order_key: None,
+        verifying_key: None,
         target: JobTarget {
             host: target.host.clone(),
             port: target.port,

@@ -164,16 +164,16 @@ pub fn decide(run: &ValidatedRun, observed: &Observed, now: Timestamp) -> Step {
         // A result that exists is stored, however late it is.
         AttemptState::Ended => return Step::Collect(current),
         // None is coming: what there is, is stored as lost.
-        AttemptState::Ordered { start, .. } if now >= lost_at(run, &run.attempts[current], *start) => {
+        AttemptState::Started { start, .. } if now >= lost_at(run, &run.attempts[current], *start) => {
             return Step::Collect(current);
         }
         // Some pods load already, and the others cannot join them any more.
-        AttemptState::Ordered { start, untold: true }
+        AttemptState::Started { start, untold: true }
             if now > start.saturating_add(LATE).unwrap_or(*start) =>
         {
             return Step::Collect(current);
         }
-        AttemptState::Ordered { start, untold: false } => {
+        AttemptState::Started { start, untold: false } => {
             let until = lost_at(run, &run.attempts[current], *start).min(observed.deadline);
             Step::Wait(Waiting::Load { attempt: current }, Some(until))
         }
@@ -187,8 +187,8 @@ pub fn decide(run: &ValidatedRun, observed: &Observed, now: Timestamp) -> Step {
         AttemptState::AtStartLine { since } if now >= since.saturating_add(PATIENCE).unwrap_or(*since) => {
             stand_back(run, current, unreachable())
         }
-        AttemptState::Ordered { untold: true, .. } | AttemptState::AtStartLine { .. } => {
-            Step::GiveOrder(current)
+        AttemptState::Started { untold: true, .. } | AttemptState::AtStartLine { .. } => {
+            Step::SendStart(current)
         }
         AttemptState::Outdated => Step::RemoveOutdated(current),
         AttemptState::Leaving => Step::Wait(Waiting::Leaving { attempt: current }, Some(observed.deadline)),

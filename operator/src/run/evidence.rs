@@ -20,7 +20,7 @@ use crate::{
 use dragstrip_crds::run::{MemoryMoment, MemoryReading};
 use dragstrip_results::{
     memory::{self, MemberMemory},
-    protocol::{OBSERVER_PORT, UsageOrder, UsageWindow},
+    protocol::{OBSERVER_PORT, UsageCommand, UsageWindow},
     result::PodResult,
     usage::ServerUsage,
 };
@@ -74,11 +74,11 @@ pub(super) fn sampled_seconds(run: &ValidatedRun, attempt: &Attempt) -> u64 {
 
 /// Tells all observers of the target to sample what its servers use. Repeating it changes
 /// nothing.
-pub async fn order(ctx: &Context, run: &ValidatedRun, attempt: &Attempt) {
+pub async fn start_sampling(ctx: &Context, run: &ValidatedRun, attempt: &Attempt) {
     let Some((token, observers)) = observers(ctx, run) else { return };
-    let order = UsageOrder { token: run.token(attempt), seconds: sampled_seconds(run, attempt) };
+    let command = UsageCommand { token: run.token(attempt), seconds: sampled_seconds(run, attempt) };
     let told = observers.iter().map(|observer| async {
-        if let Err(error) = ctx.agents.sample(observer.address, &token, &order).await {
+        if let Err(error) = ctx.agents.sample(observer.address, &token, &command).await {
             let why = chain(&error);
             tracing::info!(pod = observer.pod, why, "the observer does not sample what its servers use");
         }

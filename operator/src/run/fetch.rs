@@ -11,7 +11,7 @@ use super::{
     target::{self, Begun},
     turn,
     validate::{Attempt, ValidatedRun},
-    view::was_ordered,
+    view::was_started,
 };
 use crate::{
     cluster::{lease::is_held_by, metadata, pods},
@@ -442,7 +442,7 @@ pub async fn fetch(
                 .state_filter(|event| event.involved_object.namespace.as_ref() == namespace);
         }
         // What is left of it is stored as lost.
-        None if was_ordered(old, current) => {}
+        None if was_started(old, current) => {}
         None => {
             target_and_turn(ctx, run, old, &mut fetched).await?;
             fetched.target_gone = target_gone(ctx, run);

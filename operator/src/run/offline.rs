@@ -13,7 +13,7 @@ use super::{
     kept::Kept,
     machines,
     merge::{common_window, merge},
-    order, search, status, summary,
+    search, start, status, summary,
     validate::{Attempt, Invalid, ValidatedRun, client_needs, host_and_port, protocol, unsuitable, validate},
 };
 use crate::datastore::verify;
@@ -26,9 +26,9 @@ use dragstrip_crds::{
 };
 use dragstrip_results::{
     observed::{Observation, are_others},
-    orders::OrderKey,
     protocol::{JobMember, JobSpec},
     result::{CheckState, CpuSetRecord, FailureStep, NodeRecord, PodFailure, PodResult, RepetitionResult},
+    signing::VerifyingKey,
     usage::ServerUsage,
     verdict::{
         self,
@@ -267,15 +267,15 @@ impl OfflineRun {
         }
     }
 
-    /// What the runners of `attempt` are told, and by which token they know their orders.
-    pub fn job(&self, attempt: &Attempt, key: OrderKey) -> Option<JobSpec> {
+    /// What the runners of `attempt` are told, and by which token they know their commands.
+    pub fn job(&self, attempt: &Attempt, key: VerifyingKey) -> Option<JobSpec> {
         let TargetState::Ready(target) = &self.target else { return None };
-        Some(JobSpec { order_key: Some(key), ..build::bare_job(&self.run, attempt, target) })
+        Some(JobSpec { verifying_key: Some(key), ..build::bare_job(&self.run, attempt, target) })
     }
 
-    /// Time between the order and the start line of `attempt`.
+    /// Time between the start command and the start line of `attempt`.
     pub fn lead(attempt: &Attempt) -> SignedDuration {
-        order::lead(attempt.pods, attempt.tool.head_start())
+        start::lead(attempt.pods, attempt.tool.head_start())
     }
 
     /// For how long the observers are to sample while `attempt` is measured, in seconds.

@@ -25,8 +25,8 @@ use dragstrip_crds::{
     conditions::types::{COMPLETE, PASSED},
     observed::ServerTruth,
     run::{
-        CostStatus, FailureStatus, GrafanaStatus, NodeStatus, OrderStatus, PhaseStatus, Progress,
-        RetryStatus, RunPhase, SetbackStatus, TargetStatus, Verdict, VerdictReason,
+        CostStatus, FailureStatus, GrafanaStatus, NodeStatus, PhaseStatus, Progress, RetryStatus, RunPhase,
+        SetbackStatus, StartedStatus, TargetStatus, Verdict, VerdictReason,
     },
     thresholds::ThresholdStatus,
 };
@@ -272,23 +272,23 @@ fn started(old: &BenchmarkRunStatus, fetched: &Fetched) -> Option<Time> {
     old.started_at.clone().or(first.map(Time))
 }
 
-/// The measurement whose load was ordered last and is not stored.
-fn ordered(
+/// The measurement that was started last and is not stored.
+fn started_measurement(
     run: &ValidatedRun,
     old: &BenchmarkRunStatus,
     fetched: &Fetched,
     step: &Step,
-) -> Option<OrderStatus> {
+) -> Option<StartedStatus> {
     match step {
         Step::Wait(Waiting::Load { attempt }, _) => {
             let job = fetched.jobs.get(&run.attempts[*attempt].name)?;
             let start = start_line(&job.metadata)?;
             // As the apiserver keeps it: one with a fraction would be written at every pass.
             let whole = Timestamp::from_second(start.as_second()).unwrap_or(start);
-            Some(OrderStatus { job: job.name_any(), start_at: Time(whole) })
+            Some(StartedStatus { job: job.name_any(), start_at: Time(whole) })
         }
         Step::Finish(_) => None,
-        _ => old.ordered.clone().filter(|ordered| !fetched.kept.contains_key(&ordered.job)),
+        _ => old.started.clone().filter(|started| !fetched.kept.contains_key(&started.job)),
     }
 }
 
@@ -351,7 +351,7 @@ pub fn of_step(
             total: count(plan::wanted(run, &fetched.kept)),
         }),
         started_at: started(old, fetched),
-        ordered: ordered(run, old, fetched, step),
+        started: started_measurement(run, old, fetched, step),
         finished_at: matches!(step, Step::Finish(_)).then_some(Time(now)),
         clock: Some(clock::advance(old.clock.as_ref(), run.created, queued, now)),
         setback,
@@ -572,13 +572,13 @@ mod tests {
         }}));
         let loads = Fetched { jobs: [(name(), std::sync::Arc::new(job.unwrap()))].into(), ..nothing() };
         let load = Step::Wait(Waiting::Load { attempt: 0 }, None);
-        let told = ordered(&run, &BenchmarkRunStatus::default(), &loads, &load);
-        assert_eq!(told, Some(OrderStatus { job: name(), start_at: Time(start) }));
-        let old = BenchmarkRunStatus { ordered: told.clone(), ..BenchmarkRunStatus::default() };
+        let told = started_measurement(&run, &BenchmarkRunStatus::default(), &loads, &load);
+        assert_eq!(told, Some(StartedStatus { job: name(), start_at: Time(start) }));
+        let old = BenchmarkRunStatus { started: told.clone(), ..BenchmarkRunStatus::default() };
         let collecting = Step::Wait(Waiting::Log { attempt: 0, why: String::new() }, None);
-        assert_eq!(ordered(&run, &old, &nothing(), &collecting), told, "its Job may be gone");
+        assert_eq!(started_measurement(&run, &old, &nothing(), &collecting), told, "its Job may be gone");
         let stored = Fetched { kept: [(name(), Kept::default())].into(), ..nothing() };
-        assert_eq!(ordered(&run, &old, &stored, &Step::CreateJob(1)), None);
+        assert_eq!(started_measurement(&run, &old, &stored, &Step::CreateJob(1)), None);
     }
 
     #[test]

@@ -71,9 +71,9 @@ fn stored(
     }
 }
 
-/// Whether the load of `attempt` was ordered by what `old` tells: its Job may be gone.
-pub fn was_ordered(old: &BenchmarkRunStatus, attempt: &Attempt) -> bool {
-    old.ordered.as_ref().is_some_and(|ordered| ordered.job == attempt.name)
+/// Whether the load of `attempt` was started by what `old` tells: its Job may be gone.
+pub fn was_started(old: &BenchmarkRunStatus, attempt: &Attempt) -> bool {
+    old.started.as_ref().is_some_and(|started| started.job == attempt.name)
 }
 
 /// `attempt` without a Job.
@@ -84,7 +84,7 @@ fn without_job(
     fetched: &Fetched,
 ) -> AttemptState {
     // What may have loaded the server is never measured again in silence.
-    if was_ordered(old, attempt) {
+    if was_started(old, attempt) {
         return AttemptState::Ended;
     }
     match remains(run, attempt, fetched).silent_from {
@@ -112,7 +112,7 @@ fn attempt_state(
         return AttemptState::Leaving;
     }
     if let Some(start) = start_line(&job.metadata) {
-        return AttemptState::Ordered { start, untold: fetched.runners.values().any(not_told) };
+        return AttemptState::Started { start, untold: fetched.runners.values().any(not_told) };
     }
     if annotation(&job.metadata, labels::SPEC_HASH).is_some_and(|hash| hash != run.spec_hash) {
         return AttemptState::Outdated;
@@ -253,7 +253,7 @@ mod tests {
         identity::Identity,
         validate::validate,
     };
-    use dragstrip_crds::run::OrderStatus;
+    use dragstrip_crds::run::StartedStatus;
     use k8s_openapi::api::batch::v1::Job;
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
     use serde_json::{Value, json};
@@ -278,7 +278,7 @@ mod tests {
         job(json!({}), json!({"active": 2}))
     }
 
-    fn ordered() -> Job {
+    fn started() -> Job {
         job(
             json!({"annotations": {labels::START_AT: at(0).as_nanosecond().to_string()}}),
             json!({"active": 2}),
@@ -330,11 +330,11 @@ mod tests {
         let failed = job(json!({}), json!({"conditions": [{"type": "Failed", "status": "True"}]}));
         assert_eq!(state(failed, vec![]), AttemptState::Ended, "the Job says so");
         // After an outage of the apiserver the Job controller may need 40 s to notice.
-        assert_eq!(state(ordered(), over(["Succeeded", "Succeeded"])), AttemptState::Ended);
-        assert_eq!(state(ordered(), over(["Succeeded", "Failed"])), AttemptState::Ended);
-        let loading = AttemptState::Ordered { start: at(0), untold: false };
-        assert_eq!(state(ordered(), over(["Succeeded", "Running"])), loading, "one pod still loads");
-        assert_eq!(state(ordered(), vec![of_phase("a", "Succeeded")]), loading, "one pod is not there");
+        assert_eq!(state(started(), over(["Succeeded", "Succeeded"])), AttemptState::Ended);
+        assert_eq!(state(started(), over(["Succeeded", "Failed"])), AttemptState::Ended);
+        let loading = AttemptState::Started { start: at(0), untold: false };
+        assert_eq!(state(started(), over(["Succeeded", "Running"])), loading, "one pod still loads");
+        assert_eq!(state(started(), vec![of_phase("a", "Succeeded")]), loading, "one pod is not there");
         assert_eq!(state(running(), vec![]), starting(), "no pod was made yet");
     }
 
@@ -375,11 +375,11 @@ mod tests {
                 p99_milliseconds: None,
             };
             let fetched = Fetched {
-                jobs: [("sprint-read-1".to_owned(), Arc::new(ordered()))].into(),
+                jobs: [("sprint-read-1".to_owned(), Arc::new(started()))].into(),
                 runners: [("a".to_owned(), runner)].into(),
                 ..nothing()
             };
-            let expected = AttemptState::Ordered { start: at(0), untold };
+            let expected = AttemptState::Started { start: at(0), untold };
             assert_eq!(
                 attempt_state(&run, &run.attempts[0], &BenchmarkRunStatus::default(), &fetched),
                 expected,
@@ -442,10 +442,10 @@ mod tests {
     #[test]
     fn what_is_measured_by_another_spec_is_found() {
         let run = two_clients();
-        let of = |stored: Option<&str>, ordered: Option<&str>| {
+        let of = |stored: Option<&str>, started: Option<&str>| {
             let kept = Kept { spec_hash: stored.map(str::to_owned), ..Kept::default() };
-            let mut job = super::tests::ordered();
-            let hash = ordered.map(|hash| (labels::SPEC_HASH.to_owned(), hash.to_owned()));
+            let mut job = super::tests::started();
+            let hash = started.map(|hash| (labels::SPEC_HASH.to_owned(), hash.to_owned()));
             job.metadata.annotations.as_mut().unwrap().extend(hash);
             let fetched = Fetched {
                 kept: [("sprint-write-1".to_owned(), kept)].into(),
@@ -538,9 +538,9 @@ mod tests {
     #[test]
     fn a_job_that_is_gone_is_lost_after_its_order_and_its_pods_are_awaited_before() {
         let run = two_clients();
-        let gone = |pods: Vec<Pod>, ordered: Option<&str>| {
-            let ordered = ordered.map(|job| OrderStatus { job: job.to_owned(), start_at: Time(at(0)) });
-            let old = BenchmarkRunStatus { ordered, ..BenchmarkRunStatus::default() };
+        let gone = |pods: Vec<Pod>, started: Option<&str>| {
+            let started = started.map(|job| StartedStatus { job: job.to_owned(), start_at: Time(at(0)) });
+            let old = BenchmarkRunStatus { started, ..BenchmarkRunStatus::default() };
             let fetched = Fetched { pods: shared(pods), ..nothing() };
             attempt_state(&run, &run.attempts[0], &old, &fetched)
         };

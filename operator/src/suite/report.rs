@@ -172,12 +172,13 @@ async fn table(
     let Some(text) = map.data.as_ref().and_then(|data| data.get(key)) else {
         return Ok(Err(format!("{field}: ConfigMap {name} has no key {key}")));
     };
-    let known = published::Known {
+    let scope = published::Scope {
         variants: suite.spec.variants.iter().map(|variant| variant.name.clone()).collect(),
         axes: plan.axes.clone(),
         phases: phases(suite),
     };
-    Ok(published::parse(text, &known).map_err(|error| format!("{field}: ConfigMap {name}, {key}: {error}")))
+    Ok(published::parse(text, &scope)
+        .map_err(|error| format!("{field}: ConfigMap {name}, {key}: {}", chain(&error))))
 }
 
 /// What the figures are compared with, or why there is nothing.

@@ -1,9 +1,9 @@
-//! What a report tells of each run. Pure.
+//! What a report shows about each run. Pure.
 
-use super::Entry;
+use super::facts::facts;
 use crate::{
-    comparability,
     document::{Curve, PhaseLimit, PhaseReason, RunRecord, Search, SearchFigure, Timeline},
+    input::Entry,
 };
 use dragstrip_crds::{BenchmarkRunStatus, run::SearchStatus};
 use dragstrip_results::{
@@ -13,13 +13,12 @@ use dragstrip_results::{
 use kube::ResourceExt;
 use std::collections::{BTreeMap, btree_map};
 
-/// Where curves are drawn: closer together towards the tail.
+/// The percentiles of a curve: closer together towards the tail.
 const PERCENTILES: [f64; 21] = [
     0.0, 1.0, 5.0, 10.0, 25.0, 50.0, 75.0, 80.0, 90.0, 95.0, 97.5, 99.0, 99.5, 99.75, 99.9, 99.95, 99.99,
     99.995, 99.999, 99.9999, 100.0,
 ];
 
-/// The record of `entry`.
 pub fn record(entry: &Entry) -> RunRecord {
     let status = entry.run.status.clone().unwrap_or_default();
     let measured = || entry.results.iter().filter(|result| result.point.is_none());
@@ -35,7 +34,7 @@ pub fn record(entry: &Entry) -> RunRecord {
         started_at: status.started_at.as_ref().map(|time| time.0),
         finished_at: status.finished_at.as_ref().map(|time| time.0),
         noise: status.noise.clone(),
-        provenance: comparability::provenance(&entry.run),
+        provenance: facts(&entry.run),
         curves: curves(measured()),
         timelines: measured().filter_map(timeline).collect(),
         searches: status
@@ -56,42 +55,43 @@ fn limits(status: &BenchmarkRunStatus) -> Vec<PhaseLimit> {
     of.map(|(phase, limit)| PhaseLimit { phase: phase.name.clone(), limited_by: limit.clone() }).collect()
 }
 
-/// The curves of each phase and operation over all repetitions. Histograms that are damaged,
-/// or that cannot be added up, have none.
+/// The curves of each phase and operation over all repetitions, except those with damaged
+/// histograms.
 fn curves<'a>(results: impl Iterator<Item = &'a RepetitionResult>) -> Vec<Curve> {
     let mut merged: BTreeMap<(String, String), Option<Latencies>> = BTreeMap::new();
     for result in results.filter(|result| result.failure.is_none()) {
         for row in &result.operations {
             let Some(histogram) = &row.histogram else { continue };
-            let decoded = Latencies::decode(histogram).and_then(|found| found.widened()).ok();
+            let decoded = Latencies::decode(histogram).and_then(|latencies| latencies.widened()).ok();
             match merged.entry((result.phase.clone(), row.operation.clone())) {
                 btree_map::Entry::Vacant(place) => {
                     place.insert(decoded);
                 }
                 btree_map::Entry::Occupied(mut place) => {
                     let sum = place.get_mut();
-                    let added = sum.as_mut().zip(decoded).is_some_and(|(sum, one)| sum.add(&one).is_ok());
-                    if !added {
+                    if !sum.as_mut().zip(decoded).is_some_and(|(sum, one)| sum.add(&one).is_ok()) {
                         *sum = None;
                     }
                 }
             }
         }
     }
-    let whole = merged.into_iter().filter_map(|(place, latencies)| Some((place, latencies?)));
-    let known = whole.filter(|(_, latencies)| latencies.count() > 0);
-    known
-        .map(|((phase, operation), latencies)| Curve { phase, operation, points: points(&latencies) })
-        .collect()
+    let merged = merged.into_iter().filter_map(|(place, latencies)| Some((place, latencies?)));
+    let curve = |((phase, operation), latencies): ((String, String), Latencies)| Curve {
+        phase,
+        operation,
+        points: points(&latencies),
+    };
+    merged.filter(|(_, latencies)| latencies.count() > 0).map(curve).collect()
 }
 
 fn points(latencies: &Latencies) -> Vec<(f64, f64)> {
     PERCENTILES.map(|percentile| (percentile, latencies.percentile(percentile) as f64 / 1e3)).to_vec()
 }
 
-/// Operations of each second, over all pods as long as all of them tell.
+/// Operations of each second, as long as every pod counted them.
 fn timeline(result: &RepetitionResult) -> Option<Timeline> {
-    let pods: Vec<Vec<u64>> = result.pods.iter().map(whole_seconds).collect();
+    let pods: Vec<Vec<u64>> = result.pods.iter().map(full_seconds).collect();
     let seconds = pods.iter().map(Vec::len).min().filter(|seconds| *seconds > 0)?;
     let operations = (0..seconds).map(|second| pods.iter().filter_map(|pod| pod.get(second)).sum());
     Some(Timeline {
@@ -101,14 +101,14 @@ fn timeline(result: &RepetitionResult) -> Option<Timeline> {
     })
 }
 
-/// How much of a second a load must fill to be told: what is left of it after its last whole
-/// second would look as if throughput had broken down.
-const WHOLE_SECOND: f64 = 0.99;
+/// The share of a second that the load must fill: a shorter last second would look like a
+/// collapse of throughput.
+const FULL_SECOND: f64 = 0.99;
 
-pub(super) fn whole_seconds(pod: &PodResult) -> Vec<u64> {
+pub(super) fn full_seconds(pod: &PodResult) -> Vec<u64> {
     let seconds = (0_u32..).zip(per_second(pod));
-    let whole = seconds.take_while(|(second, _)| pod.window.seconds - f64::from(*second) >= WHOLE_SECOND);
-    whole.map(|(_, operations)| operations).collect()
+    let full = seconds.take_while(|(second, _)| pod.window.seconds - f64::from(*second) >= FULL_SECOND);
+    full.map(|(_, operations)| operations).collect()
 }
 
 fn per_second(pod: &PodResult) -> Vec<u64> {

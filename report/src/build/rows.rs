@@ -1,76 +1,58 @@
-//! Measurements to rows: by combination, phase, operation and metric. Pure.
+//! Groups measurements into rows by combination, phase, operation and metric. Pure.
 
-use super::{
-    Entry,
-    samples::{Measurement, of_repetitions, of_run},
+use super::samples::{Measurement, of_repetitions, of_run};
+use crate::{
+    document::{Cell, Row, Sample},
+    input::Entry,
 };
-use crate::document::{Cell, Row, Sample};
-use dragstrip_crds::{run::Verdict, thresholds::MetricName};
+use dragstrip_crds::thresholds::MetricName;
 use dragstrip_results::{result::TOTAL, statistics};
 use std::collections::BTreeMap;
 
-/// Names in the order in which they were first seen.
+/// The position of `one` in the order of first appearance.
+fn rank<T: PartialEq + Clone>(seen: &mut Vec<T>, one: &T) -> usize {
+    seen.iter().position(|other| other == one).unwrap_or_else(|| {
+        seen.push(one.clone());
+        seen.len() - 1
+    })
+}
+
+/// Rows under construction.
 #[derive(Default)]
-struct Order(Vec<String>);
-
-impl Order {
-    fn rank(&mut self, name: &str) -> usize {
-        self.0.iter().position(|known| known == name).unwrap_or_else(|| {
-            self.0.push(name.to_owned());
-            self.0.len() - 1
-        })
-    }
-}
-
-/// Known metrics in their order, then the tool's own as they were seen.
-fn metric_rank(others: &mut Order, metric: &str) -> usize {
-    let known = MetricName::ALL.iter().position(|known| known.to_string() == metric);
-    known.unwrap_or_else(|| MetricName::ALL.len() + others.rank(metric))
-}
-
-/// Rows in the making.
 pub struct Rows {
-    alone: bool,
+    single_runs: bool,
     cells: Vec<Cell>,
-    phases: Order,
-    operations: Order,
-    metrics: Order,
-    made: BTreeMap<[usize; 4], Row>,
+    phases: Vec<String>,
+    operations: Vec<String>,
+    tool_metrics: Vec<String>,
+    rows: BTreeMap<[usize; 4], Row>,
 }
 
 impl Rows {
-    /// Of nothing yet. Each run will be one measurement, or where runs stand `alone` each of
-    /// its repetitions.
-    pub fn new(alone: bool) -> Self {
-        Self {
-            alone,
-            cells: Vec::new(),
-            phases: Order::default(),
-            operations: Order::default(),
-            metrics: Order::default(),
-            made: BTreeMap::new(),
-        }
+    /// Each run is one measurement, or with `single_runs` each of its repetitions.
+    pub fn new(single_runs: bool) -> Self {
+        Self { single_runs, ..Self::default() }
     }
 
-    /// Adds a run's measurements.
     pub fn add(&mut self, entry: &Entry) {
-        let cell = self.cells.iter().position(|known| *known == entry.cell).unwrap_or_else(|| {
-            self.cells.push(entry.cell.clone());
-            self.cells.len() - 1
-        });
-        let measurements = if self.alone { of_repetitions(entry) } else { of_run(entry) };
+        let cell = rank(&mut self.cells, &entry.cell);
+        let measurements = if self.single_runs { of_repetitions(entry) } else { of_run(entry) };
         for one in measurements {
-            let operation =
-                if one.operation == TOTAL { usize::MAX } else { self.operations.rank(&one.operation) };
-            let metric = metric_rank(&mut self.metrics, &one.named.metric);
-            let place = [cell, self.phases.rank(&one.phase), operation, metric];
-            add(self.made.entry(place).or_insert_with(|| empty(&entry.cell, &one)), one);
+            let operation = match one.operation.as_str() {
+                TOTAL => usize::MAX,
+                _ => rank(&mut self.operations, &one.operation),
+            };
+            let standard = MetricName::ALL.iter().position(|name| name.to_string() == one.named.metric);
+            let metric = standard
+                .unwrap_or_else(|| MetricName::ALL.len() + rank(&mut self.tool_metrics, &one.named.metric));
+            let place = [cell, rank(&mut self.phases, &one.phase), operation, metric];
+            add(self.rows.entry(place).or_insert_with(|| empty(&entry.cell, &one)), one);
         }
     }
 
-    /// The rows: by combination, phase, operation and metric.
-    pub fn told(self) -> Vec<Row> {
-        let mut rows: Vec<Row> = self.made.into_values().collect();
+    /// The rows, ordered by combination, phase, operation and metric.
+    pub fn finish(self) -> Vec<Row> {
+        let mut rows: Vec<Row> = self.rows.into_values().collect();
         rows.iter_mut().for_each(summarise);
         rows
     }
@@ -99,17 +81,9 @@ fn add(row: &mut Row, one: Measurement) {
     });
 }
 
-/// Fills in what follows from the samples.
 fn summarise(row: &mut Row) {
     row.verdict = row.samples.iter().filter_map(|sample| sample.verdict).max();
     let counted: Vec<f64> = row.counted().map(|sample| sample.value).collect();
     let within = row.spread.take().filter(|_| row.samples.len() == 1 && counted.len() == 1);
     row.spread = within.or_else(|| statistics::spread(&counted));
-}
-
-impl Row {
-    /// The samples that count: none that is Invalid.
-    pub fn counted(&self) -> impl Iterator<Item = &Sample> {
-        self.samples.iter().filter(|sample| sample.verdict != Some(Verdict::Invalid))
-    }
 }

@@ -1,6 +1,6 @@
-//! The measurements of one run: itself as one, or each of its repetitions. Pure.
+//! The measurements of one run: the run as a whole, or each of its repetitions. Pure.
 
-use super::Entry;
+use crate::input::Entry;
 use dragstrip_crds::{
     measured::{BatchStatistics, Estimate, LatencySummary, Metric, Spread},
     run::{
@@ -14,30 +14,12 @@ use dragstrip_results::{
 };
 use kube::ResourceExt;
 
-/// A figure's name, unit and direction.
+/// A metric's name, unit and direction.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Named {
     pub metric: String,
     pub unit: String,
     pub more_is_better: Option<bool>,
-}
-
-impl Named {
-    fn known(metric: MetricName) -> Self {
-        Self {
-            metric: metric.to_string(),
-            unit: metric.unit().to_owned(),
-            more_is_better: Some(metric.more_is_better()),
-        }
-    }
-
-    fn of_tool(metric: &Metric) -> Self {
-        Self {
-            metric: metric.name.clone(),
-            unit: metric.unit.clone().unwrap_or_default(),
-            more_is_better: None,
-        }
-    }
 }
 
 /// One measurement of one figure.
@@ -50,11 +32,11 @@ pub struct Measurement {
     pub repetition: u32,
     pub verdict: Option<Verdict>,
     pub value: f64,
-    /// How it spread within the run, where that is all that is known of it.
+    /// The spread within the run, if nothing else is measured.
     pub within: Option<Spread>,
 }
 
-/// One figure, and how it spread within what it was measured in, where that is known.
+/// One figure, and the spread within what it was measured in.
 struct Figure {
     named: Named,
     value: f64,
@@ -64,7 +46,22 @@ struct Figure {
 type Figures = Vec<Figure>;
 
 fn figure(metric: MetricName, value: Option<f64>) -> Option<Figure> {
-    value.map(|value| Figure { named: Named::known(metric), value, within: None })
+    let named = Named {
+        metric: metric.to_string(),
+        unit: metric.unit().to_owned(),
+        more_is_better: Some(metric.more_is_better()),
+    };
+    value.map(|value| Figure { named, value, within: None })
+}
+
+/// A figure without a standard metric.
+fn other(metric: &str, unit: &str, more_is_better: Option<bool>, value: Option<f64>) -> Option<Figure> {
+    let named = Named { metric: metric.to_owned(), unit: unit.to_owned(), more_is_better };
+    value.map(|value| Figure { named, value, within: None })
+}
+
+fn mebibytes(metric: &str, bytes: Option<u64>) -> Option<Figure> {
+    other(metric, "MiB", Some(false), bytes.map(|bytes| bytes as f64 / 1_048_576.0))
 }
 
 fn latencies(latency: &LatencySummary) -> impl Iterator<Item = Figure> {
@@ -82,61 +79,50 @@ fn latencies(latency: &LatencySummary) -> impl Iterator<Item = Figure> {
 }
 
 /// Timed batches have an interval of their own, over the batches of one measurement.
-fn batches(batches: Option<&BatchStatistics>) -> impl Iterator<Item = Figure> {
-    let payload =
-        Named { metric: "payload".to_owned(), unit: "MiB/s".to_owned(), more_is_better: Some(true) };
-    let of = |named: Named, pick: fn(&BatchStatistics) -> Estimate| {
-        batches.map(pick).map(|estimate| Figure {
-            named,
-            value: estimate.mid,
-            within: Some(Spread {
-                repetitions: 1,
-                mean: estimate.mid,
-                standard_deviation: None,
-                coefficient_of_variation: None,
-                confidence95: Some((estimate.high - estimate.low) / 2.0),
-            }),
-        })
+fn of_batches(batches: &BatchStatistics) -> impl Iterator<Item = Figure> {
+    let of = |found: Option<Figure>, estimate: Estimate| {
+        let within = Spread {
+            repetitions: 1,
+            mean: estimate.mid,
+            standard_deviation: None,
+            coefficient_of_variation: None,
+            confidence95: Some((estimate.high - estimate.low) / 2.0),
+        };
+        found.map(|figure| Figure { within: Some(within), ..figure })
     };
+    let (items, seconds) = (batches.elements_per_second, batches.seconds_per_batch);
+    let payload = batches.mebibytes_per_second;
     let all = [
-        of(Named::known(MetricName::ElementsPerSecond), |batches| batches.elements_per_second),
-        of(Named::known(MetricName::SecondsPerBatch), |batches| batches.seconds_per_batch),
-        of(payload, |batches| batches.mebibytes_per_second),
+        of(figure(MetricName::ElementsPerSecond, Some(items.mid)), items),
+        of(figure(MetricName::SecondsPerBatch, Some(seconds.mid)), seconds),
+        of(other("payload", "MiB/s", Some(true), Some(payload.mid)), payload),
     ];
     all.into_iter().flatten()
 }
 
 fn of_tool(metrics: &[Metric]) -> impl Iterator<Item = Figure> {
-    metrics.iter().map(|metric| Figure { named: Named::of_tool(metric), value: metric.value, within: None })
+    let unit = |metric: &Metric| metric.unit.clone().unwrap_or_default();
+    metrics.iter().filter_map(move |metric| other(&metric.name, &unit(metric), None, Some(metric.value)))
 }
 
 /// The figures of an operation, of a run and of one repetition alike.
 macro_rules! operation_figures {
-    ($row:expr, $rate:expr, $within:expr) => {{
+    ($row:expr, $rate:expr, $within:expr, $errors:expr) => {{
         let row = $row;
         let bytes = Some(row.bytes_per_second).filter(|bytes| *bytes > 0.0);
         let rate = figure(MetricName::OperationsPerSecond, Some($rate));
-        let known = [
+        let figures = [
             rate.map(|rate| Figure { within: $within, ..rate }),
             figure(MetricName::BytesPerSecond, bytes),
             figure(MetricName::HitRatio, hit_ratio(row.hits, row.misses)),
-            figure(MetricName::Errors, Some(row.errors as f64)),
+            figure(MetricName::Errors, Some($errors)),
         ];
-        known.into_iter().flatten().chain(latencies(&row.latency_milliseconds)).collect::<Figures>()
+        figures.into_iter().flatten().chain(latencies(&row.latency_milliseconds)).collect::<Figures>()
     }};
 }
 
-fn of_operation(row: &OperationStatus) -> Figures {
-    let rate = row.operations_per_second;
-    let mut figures = operation_figures!(row, rate.mean, Some(rate));
-    let of_errors = |figure: &&mut Figure| figure.named == Named::known(MetricName::Errors);
-    figures.iter_mut().filter(of_errors).for_each(|figure| figure.value = errors(row));
-    figures
-}
-
-/// The memory of all servers together: as thresholds mean it when it had settled, and where
-/// it has, right after the load too.
-fn of_memory(readings: &[MemoryReading]) -> Vec<Figure> {
+/// The memory of all servers together: after the settle time, and then also right after the load.
+fn of_memory(readings: &[MemoryReading]) -> Figures {
     let at = |moment| readings.iter().find(move |one| one.member == SUM && one.moment == moment);
     let (settled, right_after) = (at(MemoryMoment::Settled), at(MemoryMoment::RightAfter));
     let bytes = |value: Option<u64>| value.map(|value| value as f64);
@@ -161,46 +147,45 @@ fn of_memory(readings: &[MemoryReading]) -> Vec<Figure> {
     figures.into_iter().flatten().collect()
 }
 
-fn mebibytes(metric: &str, bytes: Option<u64>) -> Option<Figure> {
-    let named = Named { metric: metric.to_owned(), unit: "MiB".to_owned(), more_is_better: Some(false) };
-    bytes.map(|bytes| Figure { named, value: bytes as f64 / 1_048_576.0, within: None })
-}
-
 fn of_phase(phase: &PhaseStatus) -> Figures {
     let mut memory = of_memory(&phase.memory);
     if let Some(counted) = phase.server_memory.as_ref().filter(|_| memory.is_empty()) {
         memory.extend(mebibytes("container memory", Some(counted.used_bytes)));
         memory.extend(mebibytes("container memory, peak", Some(counted.peak_bytes)));
     }
-    let dollars = |whose: &str, value: Option<f64>| {
-        let metric = format!("cost per million operations, {whose}");
-        let named = Named { metric, unit: "USD".to_owned(), more_is_better: Some(false) };
-        value.map(|value| Figure { named, value, within: None })
-    };
     let cost = phase.cost_per_million_operations_usd.unwrap_or_default();
+    let dollars = |whose: &str, value: Option<f64>| {
+        other(&format!("cost per million operations, {whose}"), "USD", Some(false), value)
+    };
     let cost = [dollars("servers", cost.servers), dollars("servers and clients", cost.servers_and_clients)];
-    let known = batches(phase.batches.as_ref()).chain(memory);
-    known.chain(of_tool(&phase.metrics)).chain(cost.into_iter().flatten()).collect()
-}
-
-fn ended_badly(phase: RunPhase) -> bool {
-    matches!(phase, RunPhase::Failed | RunPhase::Cancelled)
-}
-
-/// Invalid where the whole run is, whatever its parts are.
-fn judged(entry: &Entry, part: Option<Verdict>) -> Option<Verdict> {
-    let status = entry.run.status.as_ref();
-    let run = status.and_then(|status| status.verdict);
-    let failed = status.is_some_and(|status| run.is_none() && ended_badly(status.phase));
-    if failed || run == Some(Verdict::Invalid) { Some(Verdict::Invalid) } else { part }
+    let batches = phase.batches.iter().flat_map(of_batches);
+    batches.chain(memory).chain(of_tool(&phase.metrics)).chain(cost.into_iter().flatten()).collect()
 }
 
 struct Collector<'a> {
     entry: &'a Entry,
-    found: Vec<Measurement>,
+    measurements: Vec<Measurement>,
 }
 
-impl Collector<'_> {
+impl<'a> Collector<'a> {
+    fn new(entry: &'a Entry) -> Self {
+        Self { entry, measurements: Vec::new() }
+    }
+
+    fn phases(&self) -> &'a [PhaseStatus] {
+        self.entry.run.status.as_ref().map_or(&[], |status| &status.phases)
+    }
+
+    /// Every part of an Invalid run is Invalid.
+    fn verdict(&self, part: Option<Verdict>) -> Option<Verdict> {
+        let status = self.entry.run.status.as_ref();
+        let run = status.and_then(|status| status.verdict);
+        let failed = status.is_some_and(|status| {
+            run.is_none() && matches!(status.phase, RunPhase::Failed | RunPhase::Cancelled)
+        });
+        if failed || run == Some(Verdict::Invalid) { Some(Verdict::Invalid) } else { part }
+    }
+
     fn add(
         &mut self,
         phase: &str,
@@ -209,10 +194,10 @@ impl Collector<'_> {
         verdict: Option<Verdict>,
         figures: Figures,
     ) {
-        let verdict = judged(self.entry, verdict);
+        let verdict = self.verdict(verdict);
         let run = self.entry.run.name_any();
         let measured = figures.into_iter().filter(|figure| figure.value.is_finite());
-        self.found.extend(measured.map(|figure| Measurement {
+        self.measurements.extend(measured.map(|figure| Measurement {
             phase: phase.to_owned(),
             operation: operation.to_owned(),
             named: figure.named,
@@ -224,86 +209,78 @@ impl Collector<'_> {
         }));
     }
 
-    fn has(&self, phase: &str, operation: &str, metric: &str) -> bool {
-        let same = |one: &Measurement| {
-            one.phase == phase && one.operation == operation && one.named.metric == metric
-        };
-        self.found.iter().any(same)
-    }
-}
-
-fn phases(entry: &Entry) -> &[PhaseStatus] {
-    entry.run.status.as_ref().map_or(&[], |status| &status.phases)
-}
-
-/// The run as one measurement of everything that its status has.
-pub fn of_run(entry: &Entry) -> Vec<Measurement> {
-    if !entry.run.status.as_ref().is_some_and(|status| status.phase.finished()) {
-        return Vec::new();
-    }
-    let mut all = Collector { entry, found: Vec::new() };
-    for phase in phases(entry) {
+    /// The figures of a phase over all its repetitions.
+    fn add_phase(&mut self, phase: &PhaseStatus, repetition: u32) {
         for row in &phase.operations {
-            all.add(&phase.name, &row.operation, entry.repetition, phase.verdict, of_operation(row));
+            let rate = row.operations_per_second;
+            let figures = operation_figures!(row, rate.mean, Some(rate), errors(row));
+            self.add(&phase.name, &row.operation, repetition, phase.verdict, figures);
         }
-        all.add(&phase.name, TOTAL, entry.repetition, phase.verdict, of_phase(phase));
+        self.add(&phase.name, TOTAL, repetition, phase.verdict, of_phase(phase));
     }
-    // How repetitions within one run spread is not how runs do.
-    all.found.iter_mut().for_each(|one| one.within = None);
-    all.found
+
+    fn add_result(&mut self, result: &RepetitionResult) {
+        let verdict = if result.failure.is_some() { Some(Verdict::Invalid) } else { result.verdict };
+        let (phase, repetition) = (&result.phase, result.repetition);
+        for row in &result.operations {
+            let figures = operation_figures!(row, row.operations_per_second, None, row.errors as f64);
+            self.add(phase, &row.operation, repetition, verdict, figures);
+        }
+        let batches = result.batches.iter().flat_map(of_batches);
+        let figures = batches.chain(of_memory(&result.memory)).chain(of_tool(&result.metrics));
+        self.add(phase, TOTAL, repetition, verdict, figures.collect());
+    }
+
+    /// What the status has of a single repetition: figures of the total, which are also those of
+    /// a single operation.
+    fn add_repetition(&mut self, phase: &PhaseStatus, row: &RepetitionStatus) {
+        let single = phase.operations.len() <= 2;
+        let is_total = |operation: &&OperationStatus| single || operation.operation == TOTAL;
+        for operation in phase.operations.iter().filter(is_total) {
+            let figures = [
+                figure(MetricName::OperationsPerSecond, row.operations_per_second),
+                figure(MetricName::P99Milliseconds, row.p99_milliseconds),
+                figure(MetricName::HitRatio, row.hit_ratio),
+            ];
+            let figures = figures.into_iter().flatten().collect();
+            self.add(&phase.name, &operation.operation, row.repetition, row.verdict, figures);
+        }
+    }
+
+    fn has(&self, one: &Measurement) -> bool {
+        self.measurements.iter().any(|other| {
+            (&other.phase, &other.operation, &other.named.metric)
+                == (&one.phase, &one.operation, &one.named.metric)
+        })
+    }
 }
 
-fn of_result(all: &mut Collector<'_>, result: &RepetitionResult) {
-    let verdict = if result.failure.is_some() { Some(Verdict::Invalid) } else { result.verdict };
-    let (phase, repetition) = (&result.phase, result.repetition);
-    for row in &result.operations {
-        let figures = operation_figures!(row, row.operations_per_second, None);
-        all.add(phase, &row.operation, repetition, verdict, figures);
+/// The run as one measurement of everything in its status.
+pub fn of_run(entry: &Entry) -> Vec<Measurement> {
+    let mut all = Collector::new(entry);
+    if entry.run.status.as_ref().is_some_and(|status| status.phase.finished()) {
+        all.phases().iter().for_each(|phase| all.add_phase(phase, entry.repetition));
     }
-    let of_phase =
-        batches(result.batches.as_ref()).chain(of_memory(&result.memory)).chain(of_tool(&result.metrics));
-    all.add(phase, TOTAL, repetition, verdict, of_phase.collect());
+    // The spread of repetitions within one run is not the spread of runs.
+    all.measurements.iter_mut().for_each(|one| one.within = None);
+    all.measurements
 }
 
-/// What the status alone tells of single repetitions: figures of all operations together,
-/// which are those of the only one.
-fn of_repetition(all: &mut Collector<'_>, phase: &PhaseStatus, row: &RepetitionStatus) {
-    let figures = || -> Figures {
-        let known = [
-            figure(MetricName::OperationsPerSecond, row.operations_per_second),
-            figure(MetricName::P99Milliseconds, row.p99_milliseconds),
-            figure(MetricName::HitRatio, row.hit_ratio),
-        ];
-        known.into_iter().flatten().collect()
-    };
-    let only = phase.operations.len() <= 2;
-    let means = |operation: &&OperationStatus| only || operation.operation == TOTAL;
-    for operation in phase.operations.iter().filter(means) {
-        all.add(&phase.name, &operation.operation, row.repetition, row.verdict, figures());
-    }
-}
-
-/// Each repetition as a measurement; what is known of the run as a whole alone is one.
+/// Each repetition as a measurement; a figure that only the whole run has is a single one.
 pub fn of_repetitions(entry: &Entry) -> Vec<Measurement> {
-    let mut all = Collector { entry, found: Vec::new() };
+    let mut all = Collector::new(entry);
     let mut results: Vec<&RepetitionResult> =
         entry.results.iter().filter(|result| result.point.is_none()).collect();
     results.sort_by_key(|result| result.repetition);
-    for result in &results {
-        of_result(&mut all, result);
-    }
-    for phase in phases(entry) {
+    results.iter().for_each(|result| all.add_result(result));
+    for phase in all.phases() {
         if !results.iter().any(|result| result.phase == phase.name) {
-            phase.repetitions.iter().for_each(|row| of_repetition(&mut all, phase, row));
+            phase.repetitions.iter().for_each(|row| all.add_repetition(phase, row));
         }
-        let mut rest = Collector { entry, found: Vec::new() };
-        for row in &phase.operations {
-            rest.add(&phase.name, &row.operation, 1, phase.verdict, of_operation(row));
-        }
-        rest.add(&phase.name, TOTAL, 1, phase.verdict, of_phase(phase));
-        let unknown = |one: &Measurement| !all.has(&one.phase, &one.operation, &one.named.metric);
-        let unknown: Vec<Measurement> = rest.found.into_iter().filter(unknown).collect();
-        all.found.extend(unknown);
+        let mut run = Collector::new(entry);
+        run.add_phase(phase, 1);
+        let (_, others) = run.measurements.into_iter().partition::<Vec<_>, _>(|one| all.has(one));
+        all.measurements.extend(others);
     }
-    all.found
+    all.measurements
 }

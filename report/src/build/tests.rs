@@ -1,6 +1,16 @@
 use super::*;
-use crate::{document::Row, published};
-use dragstrip_crds::{run::Verdict, suite::ComparisonVerdict};
+use crate::{
+    document::Row,
+    forms::text,
+    input::{BaselineInput, Entry},
+    published,
+    select::measured_cells,
+};
+use dragstrip_crds::{
+    run::{Fact, Verdict},
+    suite::ComparisonVerdict,
+};
+use dragstrip_results::result::RepetitionResult;
 use serde_json::{Value, json};
 
 /// A run that measured `read` with one operation at these rates and latencies.
@@ -28,8 +38,10 @@ fn run(name: &str, server: &str, rates: &[f64], p99: f64) -> BenchmarkRun {
         "status": {
             "phase": "Succeeded", "verdict": "Valid",
             "startedAt": "2026-01-01T00:00:00Z", "finishedAt": "2026-01-01T00:00:30Z",
-            "target": {"name": server, "observed": {"engine": "Redis", "version": server, "threads": 2,
-                "clusterEnabled": false, "loading": false, "runId": "", "usedMemoryBytes": 0}},
+            "comparability": {"key": server, "facts": [
+                {"name": "client.tools", "value": "memtier 2.1.4"}, {"name": "server.engine", "value": "Redis"},
+                {"name": "server.threads", "value": "2"}, {"name": "server.version", "value": server}
+            ]},
             "phases": [{"name": "read", "tool": {"name": "memtier", "version": "2.1.4"}, "verdict": "Valid",
                 "operations": [operation("GET"), operation("TOTAL")], "repetitions": repetitions}]
         }
@@ -151,10 +163,10 @@ fn row<'a>(document: &'a Document, variant: &str, values: &[&str], metric: &str)
 const RATE: &str = "OperationsPerSecond";
 
 #[test]
-fn each_run_is_one_measurement_and_rows_have_the_declared_order() {
+fn each_run_is_one_measurement_and_rows_are_in_declared_order() {
     let document = suite();
     let cells: Vec<String> =
-        crate::layout::cells(&document).iter().map(|cell| cell.label(&document.axes)).collect();
+        measured_cells(&document).iter().map(|cell| cell.label(&document.axes)).collect();
     assert_eq!(
         cells,
         ["redis-7 pipeline=1", "redis-7 pipeline=10", "valkey-8 pipeline=1", "valkey-8 pipeline=10"]
@@ -167,7 +179,7 @@ fn each_run_is_one_measurement_and_rows_have_the_declared_order() {
 }
 
 #[test]
-fn combinations_are_compared_with_the_baselines_of_the_same_values() {
+fn combinations_are_compared_with_the_baseline_at_equal_values() {
     let document = suite();
     let better = row(&document, "valkey-8", &["1"], RATE).comparison.as_ref().unwrap();
     assert_eq!((better.verdict, better.baseline), (ComparisonVerdict::Better, 100_000.0), "{better:?}");
@@ -181,7 +193,7 @@ fn combinations_are_compared_with_the_baselines_of_the_same_values() {
 }
 
 #[test]
-fn a_run_alone_has_its_repetitions_as_measurements() {
+fn a_single_run_has_its_repetitions_as_measurements() {
     let document = build(Input {
         title: "alone".to_owned(),
         entries: vec![entry("a", &[], 1, run("a", "redis", &[100.0, 110.0, 120.0], 1.0))],
@@ -217,7 +229,7 @@ fn stored_results_give_every_figure_of_every_repetition_and_curves() {
 }
 
 #[test]
-fn invalid_measurements_are_kept_and_are_in_no_mean() {
+fn invalid_measurements_are_in_no_mean() {
     let document = invalid_run();
     let rate = row(&document, "redis-7", &[], RATE);
     assert_eq!((rate.samples.len(), rate.spread.unwrap().mean), (3, 101_000.0));
@@ -225,7 +237,7 @@ fn invalid_measurements_are_kept_and_are_in_no_mean() {
 }
 
 #[test]
-fn a_baseline_that_is_invalid_compares_nothing_and_says_why() {
+fn an_invalid_baseline_compares_nothing_and_gives_the_reason() {
     let mut input = suite_input();
     for entry in input.entries.iter_mut().filter(|entry| entry.cell.variant == "redis-7") {
         entry.run.status.as_mut().unwrap().verdict = Some(Verdict::Invalid);
@@ -233,7 +245,7 @@ fn a_baseline_that_is_invalid_compares_nothing_and_says_why() {
     let document = build(input);
     let rate = row(&document, "valkey-8", &["1"], RATE);
     assert_eq!(rate.comparison, None);
-    assert_eq!(rate.uncompared.as_deref(), Some("the baseline's measurements are all Invalid"));
+    assert_eq!(rate.uncompared.as_deref(), Some("all measurements of the baseline are Invalid"));
     let relative = document
         .thresholds
         .iter()
@@ -242,13 +254,13 @@ fn a_baseline_that_is_invalid_compares_nothing_and_says_why() {
 }
 
 #[test]
-fn other_conditions_are_told_once_and_not_compared_unless_that_is_asked_for() {
+fn different_conditions_are_reported_once_and_compared_only_with_compare_anyway() {
     let mut input = suite_input();
     for entry in &mut input.entries {
-        let status = entry.run.status.as_mut().unwrap();
+        let record = entry.run.status.as_mut().unwrap().comparability.as_mut().unwrap();
         let kind = if entry.cell.variant == "redis-7" { "c7i.large" } else { "c6i.large" };
-        let node = json!([{"name": "n", "instanceType": kind, "serves": false, "loads": true}]);
-        status.nodes = serde_json::from_value(node).unwrap();
+        let name = "machine.client.instanceType".to_owned();
+        record.facts.push(Fact { name, value: kind.to_owned() });
         // The same server, so that nothing declares another machine.
         entry.run.spec.target = serde_json::from_value(json!({"datastoreRef": {"name": "d"}})).unwrap();
     }
@@ -260,7 +272,7 @@ fn other_conditions_are_told_once_and_not_compared_unless_that_is_asked_for() {
         "{}",
         rate.reason
     );
-    let told: Vec<(&str, bool)> = document
+    let differences: Vec<(&str, bool)> = document
         .baseline
         .as_ref()
         .unwrap()
@@ -269,7 +281,7 @@ fn other_conditions_are_told_once_and_not_compared_unless_that_is_asked_for() {
         .map(|difference| (difference.fact.as_str(), difference.varied))
         .collect();
     assert_eq!(
-        told,
+        differences,
         [("machine.client.instanceType", false), ("server.version", true)],
         "each once, not per row"
     );
@@ -290,21 +302,21 @@ fn an_earlier_report_is_a_baseline_too() {
 }
 
 #[test]
-fn a_published_figure_is_compared_with_and_its_conditions_are_told() {
+fn a_published_figure_is_a_baseline_with_its_conditions() {
     let csv = "# server.version: 7.0\n# source: https://example.org\nvariant,pipeline,phase,operation,metric,value,note\nredis-7,1,read,,OperationsPerSecond,50000,printed as 50K\nredis-7,10,read,GET,P99Milliseconds,2.002,\nredis-7,10,write,,OperationsPerSecond,1,\n";
     let input = suite_input();
-    let known = published::Known {
+    let scope = published::Scope {
         variants: input.variants.iter().map(|head| head.name.clone()).collect(),
         axes: input.axes.clone(),
         phases: Vec::new(),
     };
-    let table = published::parse(csv, &known).unwrap();
+    let table = published::parse(csv, &scope).unwrap();
     let baseline = BaselineInput::Published { name: "published.csv".to_owned(), table };
     let document = build(Input { baseline: Some(baseline), ..input });
     let rate = row(&document, "redis-7", &["1"], RATE).comparison.as_ref().unwrap();
     assert_eq!((rate.baseline_samples, rate.verdict, rate.chance), (0, ComparisonVerdict::Better, None));
     assert!((rate.ratio.mid - 2.0).abs() < 1e-9);
-    assert!(rate.reason.ends_with("; the table's note on it: printed as 50K"), "{}", rate.reason);
+    assert!(rate.reason.ends_with("; note in the table: printed as 50K"), "{}", rate.reason);
     let p99 = row(&document, "redis-7", &["10"], "P99Milliseconds").comparison.as_ref().unwrap();
     assert_eq!(p99.verdict, ComparisonVerdict::Same);
     assert!(!p99.reason.contains("note"), "{}", p99.reason);
@@ -319,11 +331,11 @@ fn a_published_figure_is_compared_with_and_its_conditions_are_told() {
     );
     assert!(head.notes.iter().any(|note| note.contains("https://example.org")), "{head:?}");
     assert!(head.notes.iter().any(|note| note.starts_with("1 published figures have no")), "{head:?}");
-    assert!(crate::text::render(&document).contains("ratio to published"));
+    assert!(text::render(&document).contains("ratio to published"));
 }
 
 #[test]
-fn timed_batches_keep_the_interval_that_their_tool_found() {
+fn timed_batches_have_the_interval_of_their_tool() {
     // The first row of the published table of AsyncRedisClientV1, 100,000 items of 100 bytes.
     let estimate = |low: f64, mid: f64, high: f64| json!({"low": low, "mid": mid, "high": high});
     let mut run = run("v1", "dragonfly", &[1.0], 1.0);
@@ -340,7 +352,7 @@ fn timed_batches_keep_the_interval_that_their_tool_found() {
         entries: vec![entry("v1", &[], 1, run)],
         ..Input::default()
     });
-    let text = crate::text::render(&document);
+    let text = text::render(&document);
     assert!(text.contains("Items/s ±95%") && text.contains("1,415,200 ±3,400"), "{text}");
     assert!(text.contains("ms/batch") && text.contains("70.7"), "{text}");
     let payload = document.rows.iter().find(|row| row.metric == "payload").unwrap();
@@ -348,7 +360,7 @@ fn timed_batches_keep_the_interval_that_their_tool_found() {
 }
 
 #[test]
-fn memory_is_told_when_it_had_settled_and_right_after_the_load() {
+fn memory_is_reported_after_the_settle_time_and_right_after_the_load() {
     let mut run = run("load", "dkv", &[1.0], 1.0);
     run.status.as_mut().unwrap().phases[0].memory = serde_json::from_value(json!([
         {"moment": "RightAfter", "seconds": 1.0, "member": "SUM", "usedBytes": 209_715_200, "cgroupBytes": 1_280_974_848},
@@ -375,24 +387,24 @@ fn memory_is_told_when_it_had_settled_and_right_after_the_load() {
 }
 
 #[test]
-fn a_runs_own_record_of_facts_is_what_comparisons_rest_on() {
+fn the_facts_of_a_run_come_from_its_record() {
     let mut run = run("a", "redis", &[1.0], 1.0);
     let record = json!({"key": "k", "facts": [{"name": "machine.server.kernel", "value": "6.8"}]});
     run.status.as_mut().unwrap().comparability = serde_json::from_value(record).unwrap();
-    let facts = crate::comparability::provenance(&run);
+    let facts = facts::facts(&run);
     assert_eq!(facts["machine.server.kernel"], "6.8");
     assert!(!facts.contains_key("server.version"), "{facts:?}");
 }
 
 #[test]
-fn a_second_that_the_load_did_not_fill_is_no_point_of_a_timeline() {
+fn a_second_that_the_load_did_not_fill_is_not_in_the_timeline() {
     let result: RepetitionResult =
         serde_json::from_str(include_str!("../../../bench-jobs/results/tests/two-pods.json")).unwrap();
-    let told = |seconds: f64| {
+    let seconds = |seconds: f64| {
         let mut pod = result.pods[0].clone();
         (pod.per_second, pod.window.seconds) = (vec![90, 110, 1], seconds);
-        records::whole_seconds(&pod)
+        records::full_seconds(&pod)
     };
-    assert_eq!(told(2.01), [90, 110], "the third second has 10 ms");
-    assert_eq!(told(2.995), [90, 110, 1]);
+    assert_eq!(seconds(2.01), [90, 110], "the third second has 10 ms");
+    assert_eq!(seconds(2.995), [90, 110, 1]);
 }

@@ -1,4 +1,4 @@
-//! Many comparisons at once: some differ by chance alone. Pure.
+//! Corrects significance for the number of comparisons in a report. Pure.
 
 use crate::document::Comparison;
 use dragstrip_crds::suite::ComparisonVerdict;
@@ -8,60 +8,58 @@ const LEVEL: f64 = 0.05;
 /// All comparisons of a report together.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Family {
-    /// Those with a known interval.
+    /// Comparisons with an interval.
     pub compared: u32,
-    /// Of those the Better and Worse ones.
+    /// Better and Worse ones among them.
     pub differing: u32,
-    /// How many have a chance: those that were not compared with published figures.
+    /// Comparisons with a p value, which those with published figures lack.
     pub tested: u32,
-    /// Of those the Better and Worse ones that are beyond chance among all.
-    pub held: u32,
+    /// Better and Worse ones that remain after the correction.
+    pub remaining: u32,
 }
 
 fn differs(comparison: &Comparison) -> bool {
     matches!(comparison.verdict, ComparisonVerdict::Better | ComparisonVerdict::Worse)
 }
 
-/// Says of each Better or Worse comparison whether it is beyond chance among all of them too,
-/// by Holm's procedure: the smallest chance must be at most 5 % / m, the next
-/// 5 % / (m - 1) and so on, up to the first that is not.
-pub fn judge_together(mut all: Vec<&mut Comparison>) -> Family {
-    let known = |it: &&mut Comparison| it.interval_known && it.verdict != ComparisonVerdict::NotComparable;
+/// Mark each Better or Worse comparison that remains significant by Holm's procedure: the smallest
+/// p value must be at most 5 % / m, the next 5 % / (m - 1) and so on, up to the first that is not.
+pub fn judge_together<'a>(comparisons: impl Iterator<Item = &'a mut Comparison>) -> Family {
     let mut family = Family::default();
-    for comparison in all.iter().filter(|it| known(it)) {
-        family.compared += 1;
-        family.differing += u32::from(differs(comparison));
+    let mut tested: Vec<(f64, &mut Comparison)> = Vec::new();
+    for comparison in comparisons {
+        if comparison.interval_known && comparison.verdict != ComparisonVerdict::NotComparable {
+            family.compared += 1;
+            family.differing += u32::from(differs(comparison));
+        }
+        tested.extend(comparison.chance.map(|chance| (chance, comparison)));
     }
-    all.retain(|comparison| comparison.chance.is_some());
-    all.sort_by(|a, b| a.chance.unwrap_or(1.0).total_cmp(&b.chance.unwrap_or(1.0)));
-    let count = all.len();
+    tested.sort_by(|(one, _), (other, _)| one.total_cmp(other));
+    let count = tested.len();
     family.tested = u32::try_from(count).unwrap_or(u32::MAX);
     let mut holds = true;
-    for (place, comparison) in all.into_iter().enumerate() {
-        holds = holds && comparison.chance.is_some_and(|chance| chance <= LEVEL / (count - place) as f64);
+    for (place, (chance, comparison)) in tested.into_iter().enumerate() {
+        holds = holds && chance <= LEVEL / (count - place) as f64;
         if differs(comparison) {
             comparison.holds_among_all = Some(holds);
-            family.held += u32::from(holds);
+            family.remaining += u32::from(holds);
         }
     }
     family
 }
 
 impl Family {
-    /// What the number of comparisons means; nothing of a single one.
+    /// What the number of comparisons means for readers; nothing for a single one.
     pub fn note(&self) -> Option<String> {
-        if self.compared < 2 {
-            return None;
-        }
-        let held = match self.tested {
+        let false_alarms = (LEVEL * f64::from(self.compared)).ceil();
+        let plural = if self.compared > 20 { "s" } else { "" };
+        let remaining = match self.tested {
             0 => String::new(),
-            _ => format!(", {} of them beyond chance also among all comparisons (Holm)", self.held),
+            _ => format!(", and {} of these remain after Holm's correction", self.remaining),
         };
-        Some(format!(
-            "{} figures were compared, each with a 95 % interval: were nothing different, about {:.0} of these intervals would say otherwise by chance; {} are Better or Worse{held}",
-            self.compared,
-            (LEVEL * f64::from(self.compared)).ceil(),
-            self.differing,
+        (self.compared > 1).then(|| format!(
+            "in {} comparisons at 95 % confidence, expect about {false_alarms:.0} false alarm{plural}; {} are Better or Worse{remaining}",
+            self.compared, self.differing,
         ))
     }
 }
@@ -87,21 +85,21 @@ mod tests {
     }
 
     #[test]
-    fn of_four_comparisons_the_smallest_chance_must_be_below_a_quarter_of_five_percent() {
-        // 0.05 / 4, 0.05 / 3: 0.012 and 0.016 hold; 0.03 is above 0.05 / 2, and ends it.
+    fn the_smallest_p_value_of_four_must_be_below_a_quarter_of_five_percent() {
+        // 0.05 / 4, 0.05 / 3: 0.012 and 0.016 hold; 0.03 is above 0.05 / 2 and ends it.
         let mut all = [0.03, 0.012, 0.016, 0.04].map(comparison);
-        let family = judge_together(all.iter_mut().collect());
-        let held = all.map(|comparison| comparison.holds_among_all.unwrap());
-        assert_eq!(held, [false, true, true, false]);
-        assert_eq!(family, Family { compared: 4, differing: 4, tested: 4, held: 2 });
-        assert!(family.note().unwrap().contains("about 1 of these"), "{:?}", family.note());
+        let family = judge_together(all.iter_mut());
+        let marks = all.map(|comparison| comparison.holds_among_all.unwrap());
+        assert_eq!(marks, [false, true, true, false]);
+        assert_eq!(family, Family { compared: 4, differing: 4, tested: 4, remaining: 2 });
+        assert!(family.note().unwrap().contains("expect about 1 false alarm;"), "{:?}", family.note());
     }
 
     #[test]
-    fn nothing_is_said_of_a_test_that_was_not_made() {
+    fn the_note_does_not_mention_a_test_that_nobody_made() {
         let mut published = [Comparison { chance: None, ..comparison(0.0) }, comparison(0.0)];
         published[1].chance = None;
-        let family = judge_together(published.iter_mut().collect());
+        let family = judge_together(published.iter_mut());
         let note = family.note().unwrap();
         assert!(note.contains("2 are Better or Worse") && !note.contains("Holm"), "{note}");
     }

@@ -1,37 +1,31 @@
 //! Intervals of a ratio and of a difference of two means, for a few measurements each.
 //!
-//! Both are Welch's t test turned round: the interval holds every value that the test, at
-//! 5 %, does not refuse. For the ratio `r` the tested hypothesis is `x - r y = 0`, which is
-//! Fieller's interval with Welch's degrees of freedom; so that the ratio's interval excludes
-//! 1 exactly where the difference's excludes 0.
+//! Both invert Welch's t test: the interval holds every value that the test does not reject at
+//! 5 %. The hypothesis for the ratio `r` is `x - r y = 0`, which gives Fieller's interval with
+//! Welch's degrees of freedom. So the ratio's interval excludes 1 exactly if the difference's
+//! excludes 0. Pure.
 
+use crate::figures::FARTHEST;
 use dragstrip_crds::measured::{Estimate, Spread};
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
-/// What is refused with less chance than this.
+/// The test rejects hypotheses whose p value is lower.
 const LEVEL: f64 = 0.05;
-/// Ratios further than this from the estimate are as good as any.
-const FURTHEST: f64 = 1e6;
 
-/// Whether an interval has no upper end, for which stands one too far away to be told.
-pub fn is_open(ratio: &Estimate) -> bool {
-    ratio.high > ratio.mid * (FURTHEST / 2.0)
-}
-
-/// The smallest step between any two of `values`, as whose multiples a tool may have written
-/// them; 0 where all are the same.
+/// The smallest step between any two of `values`, which shows how a tool rounded them; 0 if all
+/// are the same.
 pub fn step(values: impl Iterator<Item = f64>) -> f64 {
     let mut sorted: Vec<f64> = values.collect();
     sorted.sort_by(f64::total_cmp);
     let gaps = sorted.windows(2).filter_map(|pair| {
         let [low, high] = pair else { return None };
-        // Relative to the figures: sums of floating-point numbers are never exactly the same.
+        // Sums of floating-point numbers are never exactly equal, hence the relative limit.
         Some(high - low).filter(|gap| *gap > 1e-9 * high.abs())
     });
     gaps.min_by(f64::total_cmp).unwrap_or_default()
 }
 
-/// A mean and how well it is known.
+/// A mean with its standard error.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Side {
     mean: f64,
@@ -41,8 +35,8 @@ pub struct Side {
 }
 
 impl Side {
-    /// `None` of one measurement. Figures were rounded to a multiple of `step`, whose error has
-    /// the variance `step^2 / 12`: what is equal then is not known to be without any spread.
+    /// `None` for a single measurement. Rounding to multiples of `step` adds the variance
+    /// `step^2 / 12`, so that equal figures are not taken for exact ones.
     pub fn of(spread: &Spread, step: f64) -> Option<Self> {
         let n = f64::from(spread.repetitions);
         let variance = spread.standard_deviation?.powi(2).max(step * step / 12.0);
@@ -66,10 +60,10 @@ fn degrees(x: Side, y: Side) -> f64 {
     error2 * error2 / (x.error2.powi(2) / x.degrees + y.error2.powi(2) / y.degrees)
 }
 
-/// The chance of a difference as large were the true means the same: two-sided.
+/// The two-sided p value: the chance of a difference this large if the true means were equal.
 pub fn chance(x: Side, y: Side) -> f64 {
     let (distance, error2) = ((x.mean - y.mean).abs(), x.error2 + y.error2);
-    // Relative to the figures: sums of floating-point numbers are never exactly the same.
+    // Sums of floating-point numbers are never exactly equal, hence the relative limit.
     if error2.sqrt() <= 1e-12 * (x.mean.abs() + y.mean.abs()) {
         return if distance <= 1e-9 * (x.mean.abs() + y.mean.abs()) { 1.0 } else { 0.0 };
     }
@@ -77,8 +71,8 @@ pub fn chance(x: Side, y: Side) -> f64 {
     student.map_or(1.0, |student| 2.0 * student.sf(distance / error2.sqrt()))
 }
 
-/// Whether a difference as large is no chance.
-pub fn told_apart(x: Side, y: Side) -> bool {
+/// Whether the difference is significant.
+pub fn differ(x: Side, y: Side) -> bool {
     chance(x, y) < LEVEL
 }
 
@@ -91,7 +85,7 @@ pub fn difference(x: Side, y: Side) -> Estimate {
     Estimate { low: mid - half, mid, high: mid + half }
 }
 
-/// Narrows `inside`, which holds, and `outside`, which does not, down to the border between.
+/// The border between `inside`, which holds, and `outside`, which does not, by bisection.
 fn border(mut inside: f64, mut outside: f64, holds: impl Fn(f64) -> bool) -> f64 {
     let least = 1e-9 * (outside - inside).abs();
     while (outside - inside).abs() > least.max(1e-7 * inside.abs().max(outside.abs())) {
@@ -105,8 +99,8 @@ fn border(mut inside: f64, mut outside: f64, holds: impl Fn(f64) -> bool) -> f64
     inside
 }
 
-/// The ratio `x / y` of figures that are never negative, with its interval around it; open
-/// above where `y` is known so badly that any large ratio is possible. `y` is not 0.
+/// The ratio `x / y` of non-negative figures with its interval, which has no upper bound if `y`
+/// varies so much that any large ratio is possible. `y` is not 0.
 pub fn ratio(x: Side, y: Side) -> Estimate {
     let mid = x.mean / y.mean;
     let holds = |ratio: f64| chance(x, y.times(ratio)) >= LEVEL;
@@ -115,8 +109,8 @@ pub fn ratio(x: Side, y: Side) -> Estimate {
     let mut factor = 2.0;
     while holds(mid + scale * (factor - 1.0)) && scale > 0.0 {
         factor *= 2.0;
-        if factor > FURTHEST {
-            return Estimate { low, mid, high: mid + scale * FURTHEST };
+        if factor > FARTHEST {
+            return Estimate { low, mid, high: mid + scale * FARTHEST };
         }
     }
     Estimate { low, mid, high: border(mid, mid + scale * (factor - 1.0), holds) }
@@ -125,6 +119,7 @@ pub fn ratio(x: Side, y: Side) -> Estimate {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::figures::is_open;
     use dragstrip_results::statistics::spread;
     use rand::{SeedableRng, rngs::StdRng};
     use rand_distr::{Distribution, Normal};
@@ -177,14 +172,14 @@ mod tests {
     }
 
     #[test]
-    fn measurements_without_any_spread_have_an_interval_without_width() {
+    fn equal_measurements_have_an_interval_without_width() {
         let found = ratio(side(&[2.0, 2.0, 2.0]), side(&[4.0, 4.0]));
         assert!(close(found.low, 0.5) && close(found.high, 0.5), "{found:?}");
         assert_eq!(chance(side(&[0.3, 0.3, 0.3]), side(&[0.3, 0.3])).to_bits(), 1.0_f64.to_bits());
     }
 
     #[test]
-    fn a_ratio_to_what_is_badly_known_has_one_end_alone() {
+    fn a_ratio_to_a_mean_that_varies_much_has_no_upper_bound() {
         let nothing = ratio(side(&[1.0, 1.1]), side(&[1.0, 2.0]));
         assert!(is_open(&nothing) && nothing.low < 1.0, "{nothing:?}");
         let proven = ratio(side(&[50.0, 51.0]), side(&[1.0, 1.3]));
@@ -193,13 +188,13 @@ mod tests {
     }
 
     #[test]
-    fn a_ratio_of_nothing_has_ends() {
+    fn a_ratio_of_zero_has_both_ends() {
         let found = ratio(side(&[0.0, 0.0, 0.0]), side(&[3.0, 4.0, 3.5]));
         assert!(found.low == 0.0 && (0.0..1e-6).contains(&found.high), "{found:?}");
     }
 
     #[test]
-    fn equal_figures_that_were_rounded_are_not_known_exactly() {
+    fn equal_rounded_figures_are_not_exact() {
         // What memtier writes: latencies in steps of 8 microseconds.
         let sides = |n: usize| {
             let (here, there) = (vec![0.135; n], vec![0.127; n]);
@@ -225,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn intervals_hold_exactly_what_the_test_does_not_refuse() {
+    fn intervals_hold_exactly_what_the_test_does_not_reject() {
         for (x, y) in samples(3, (0.1, 0.05), 1.5).take(100) {
             let of = ratio(x, y);
             let held = of.low <= 1.5 && 1.5 <= of.high;
@@ -240,7 +235,7 @@ mod tests {
         for n in [3, 5, 10] {
             for variation in [(0.01, 0.01), (0.05, 0.05), (0.1, 0.1), (0.1, 0.01)] {
                 for true_ratio in [1.0, 1.5] {
-                    // What the test of the true ratio does not refuse is in the interval.
+                    // What the test of the true ratio does not reject is in the interval.
                     let all = samples(n, variation, true_ratio).take(2000);
                     let held = all.filter(|(x, y)| chance(*x, y.times(true_ratio)) >= LEVEL).count();
                     let share = held as f64 / 2000.0;

@@ -1,21 +1,21 @@
-//! Measurements that stand far from the others: flagged, never dropped. Pure.
+//! Flags measurements that lie far from the others; nothing drops them. Pure.
 
 use super::{interval::step, verdict::default_margin};
 use crate::document::Row;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 use std::collections::BTreeMap;
 
-/// From so many measurements on the median and the deviations from it are known well enough.
+/// From this many measurements on, the median and the deviations from it are reliable.
 const MANY: usize = 10;
-/// Iglewicz and Hoaglin's limit of the modified z score.
+/// Iglewicz and Hoaglin's limit for the modified z score.
 const MODIFIED_Z: f64 = 3.5;
-/// Makes the median of absolute deviations a standard deviation, of normal measurements.
+/// Converts the median of absolute deviations to the standard deviation of a normal distribution.
 const MEDIAN_TO_DEVIATION: f64 = 0.6745;
 const LEVEL: f64 = 0.05;
-/// So many steps between the figures that a tool writes lie between two equal ones.
+/// Rounding alone can put two equal figures this many steps apart.
 const STEPS: f64 = 2.0;
 
-/// The step in which the figures of each phase and metric were written.
+/// The rounding step of each phase and metric.
 fn steps(rows: &[Row]) -> BTreeMap<(String, String), f64> {
     let mut values: BTreeMap<(String, String), Vec<f64>> = BTreeMap::new();
     for row in rows {
@@ -32,9 +32,7 @@ pub fn mark(rows: &mut [Row]) {
         let counted: Vec<f64> = row.counted().map(|sample| sample.value).collect();
         let step = steps.get(&(row.phase.clone(), row.metric.clone())).copied().unwrap_or_default();
         let far = far(&counted, default_margin(&row.metric), STEPS * step);
-        let invalid = Some(dragstrip_crds::run::Verdict::Invalid);
-        let samples = row.samples.iter_mut().filter(|sample| sample.verdict != invalid);
-        for (sample, far) in samples.zip(far) {
+        for (sample, far) in row.samples.iter_mut().filter(|sample| !sample.is_invalid()).zip(far) {
             sample.outlier = far;
         }
     }
@@ -47,18 +45,17 @@ fn median(values: &[f64]) -> f64 {
     f64::midpoint(at(sorted.len().saturating_sub(1) / 2), at(sorted.len() / 2))
 }
 
-/// Largest distance from the mean, in standard deviations, that chance gives 19 of 20
-/// samples of `n` (Grubbs, two-sided).
+/// The largest distance from the mean, in standard deviations, that 19 of 20 samples of size `n`
+/// stay within (Grubbs, two-sided).
 fn grubbs(n: f64) -> Option<f64> {
     let student = StudentsT::new(0.0, 1.0, n - 2.0).ok()?;
     let t2 = student.inverse_cdf(1.0 - LEVEL / (2.0 * n)).powi(2);
     Some((n - 1.0) / n.sqrt() * (t2 / (n - 2.0 + t2)).sqrt())
 }
 
-/// Which of `values` are outliers: by Grubbs' test the furthest, and of many values by the
-/// modified z score all that are far, provided that they are more than `margin` of the median
-/// and more than `least` away: two equal figures and one that differs in its last digit have
-/// no outlier.
+/// Which of `values` are outliers: the farthest by Grubbs' test or, among many, all by the modified
+/// z score. An outlier is also more than `margin` of the median and more than `least` away from
+/// it, so that a last digit does not make one.
 fn far(values: &[f64], margin: f64, least: f64) -> Vec<bool> {
     let n = values.len() as f64;
     let median_value = median(values);
@@ -104,7 +101,7 @@ mod tests {
         assert_eq!(far(&[0.375, 0.375, 0.383], 0.05, 0.0), [false; 3]);
         assert_eq!(far(&[0.127, 0.127, 0.135], 0.05, 0.016), [false; 3], "one step of memtier's");
         assert_eq!(far(&[100.0, 104.0, 97.0, 102.0], 0.03, 2.0), [false; 4]);
-        assert_eq!(far(&[100.0, 50.0], 0.03, 0.0), [false; 2], "of two nobody knows which");
+        assert_eq!(far(&[100.0, 50.0], 0.03, 0.0), [false; 2], "with two, nothing says which");
     }
 
     #[test]
@@ -117,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn the_step_of_a_figure_is_learnt_from_all_combinations() {
+    fn the_rounding_step_comes_from_all_combinations() {
         let row = |values: [f64; 3]| {
             let sample =
                 |value| Sample { run: String::new(), repetition: 1, value, verdict: None, outlier: false };
@@ -126,6 +123,6 @@ mod tests {
         let mut rows = [row([0.127, 0.127, 0.135]), row([0.127, 0.127, 0.903])];
         mark(&mut rows);
         let flagged = rows.map(|row| row.samples.iter().filter(|sample| sample.outlier).count());
-        assert_eq!(flagged, [0, 1], "one step is none, a hundred are");
+        assert_eq!(flagged, [0, 1], "one step is no outlier, a hundred are");
     }
 }

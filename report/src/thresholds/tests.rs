@@ -11,7 +11,7 @@ fn missed(document: &Document, threshold: &Value) -> Vec<String> {
 }
 
 #[test]
-fn each_combination_is_held_to_a_limit_and_told_with_figure_and_limit() {
+fn each_combination_has_a_message_with_figure_and_limit() {
     let document = suite();
     let rows = of(&document, &json!({"metric": "P99Milliseconds", "maximum": "1.5"}));
     assert_eq!(rows.len(), 4, "one per combination");
@@ -25,7 +25,7 @@ fn each_combination_is_held_to_a_limit_and_told_with_figure_and_limit() {
 }
 
 #[test]
-fn ratios_are_held_to_limits_and_the_baseline_is_not_held_to_itself() {
+fn limits_apply_to_ratios_except_those_of_the_baseline_itself() {
     let document = suite();
     let threshold = json!({"metric": "OperationsPerSecond", "minimum": "1.1", "relativeTo": "Baseline"});
     let missed = missed(&document, &threshold);
@@ -39,7 +39,7 @@ fn ratios_are_held_to_limits_and_the_baseline_is_not_held_to_itself() {
 }
 
 #[test]
-fn only_a_significant_difference_misses_where_that_is_asked_for() {
+fn with_only_significant_a_chance_difference_does_not_fail() {
     let document = suite();
     // The ratio at pipeline 1 is 1.12 with an interval of about 1.095 to 1.145.
     let threshold = |maximum: &str| json!({"metric": "OperationsPerSecond", "maximum": maximum, "relativeTo": "Baseline", "onlySignificant": true});
@@ -50,15 +50,15 @@ fn only_a_significant_difference_misses_where_that_is_asked_for() {
 }
 
 #[test]
-fn what_is_missing_or_invalid_is_not_good_enough() {
+fn missing_and_invalid_figures_fail() {
     let document = suite();
     let none = missed(&document, &json!({"metric": "BytesPerKey", "minimum": "0"}));
     assert_eq!(none.len(), 4, "{none:?}");
-    assert!(none[0].ends_with("there is no such figure"), "{none:?}");
+    assert!(none[0].ends_with("BytesPerKey: not measured"), "{none:?}");
     let phase = missed(&document, &json!({"metric": "Errors", "phase": "write", "maximum": "0"}));
     assert_eq!(phase.len(), 4, "{phase:?}");
     let operation = missed(&document, &json!({"metric": "Errors", "operation": "SET", "maximum": "0"}));
-    assert!(operation[0].ends_with("there is no such figure of SET, but of GET, TOTAL"), "{operation:?}");
+    assert!(operation[0].ends_with("not measured for SET, only for GET, TOTAL"), "{operation:?}");
     let invalid = missed(&invalid_run(), &json!({"metric": "OperationsPerSecond", "minimum": "1"}));
     assert_eq!(invalid, ["read TOTAL OperationsPerSecond: 1 of 3 measurements are Invalid"]);
     let nothing =

@@ -1,5 +1,5 @@
 //! Who may ask an agent, and who may command it: a question carries the agent's token, an
-//! order the operator's signature besides. Touches the clock.
+//! command the operator's signature besides. Touches the clock.
 
 use crate::frame::clock;
 use axum::{
@@ -11,33 +11,33 @@ use axum::{
     serve::IncomingStream,
 };
 use dragstrip_results::{
-    orders::{Order, OrderKey, Refused, SIGNATURE_HEADER},
     protocol::TOKEN_HEADER,
+    signing::{AgentRequest, Refused, SIGNATURE_HEADER, VerifyingKey},
 };
 use std::{net::SocketAddr, sync::Arc};
 use tokio::net::TcpListener;
 
-/// Largest order, in bytes: that of a cluster names 64 servers.
-const LARGEST_ORDER: usize = 64 * 1024;
+/// Largest command, in bytes: that of a cluster names 64 servers.
+const LARGEST_COMMAND: usize = 64 * 1024;
 const NANOS_PER_MILLI: i64 = 1_000_000;
 
-/// What a question and an order must carry.
+/// What a question and a command must carry.
 #[derive(Debug)]
 pub struct Guard {
     /// Whose agent this is; without it nobody gets an answer.
     pub token: Option<String>,
     /// The operator's key; an agent without one takes the token for a signature.
-    pub key: Option<OrderKey>,
+    pub key: Option<VerifyingKey>,
 }
 
-/// The agent's end of a connection: the address that an order must be for. A router served
+/// The agent's end of a connection: the address that a command must be for. A router served
 /// with [`Guard`] is to tell it (`into_make_service_with_connect_info::<Own>`).
 #[derive(Debug, Clone, Copy)]
 pub struct Own(Option<SocketAddr>);
 
 impl Connected<IncomingStream<'_, TcpListener>> for Own {
     fn connect_info(stream: IncomingStream<'_, TcpListener>) -> Self {
-        // A socket whose end is unknown is nobody's: orders over it are refused.
+        // A socket whose end is unknown is nobody's: commands over it are refused.
         Self(stream.io().local_addr().ok())
     }
 }
@@ -49,7 +49,7 @@ enum No {
     Token,
     #[error(transparent)]
     Signature(#[from] Refused),
-    #[error("an order has at most {LARGEST_ORDER} bytes")]
+    #[error("a command has at most {LARGEST_COMMAND} bytes")]
     TooLarge,
 }
 
@@ -79,8 +79,8 @@ impl Guard {
         let token = self.known(request.headers())?;
         let Some(key) = &self.key else { return Ok(request) };
         let (parts, body) = request.into_parts();
-        let body = to_bytes(body, LARGEST_ORDER).await.map_err(|_| No::TooLarge)?;
-        let order = Order {
+        let body = to_bytes(body, LARGEST_COMMAND).await.map_err(|_| No::TooLarge)?;
+        let command = AgentRequest {
             method: parts.method.as_str(),
             path: parts.uri.path_and_query().map_or("/", |path| path.as_str()),
             token,
@@ -88,7 +88,7 @@ impl Guard {
             body: &body,
         };
         let now = clock::unix_nanos() / NANOS_PER_MILLI;
-        key.check(&order, text(&parts.headers, SIGNATURE_HEADER), now)?;
+        key.check(&command, text(&parts.headers, SIGNATURE_HEADER), now)?;
         Ok(Request::from_parts(parts, Body::from(body)))
     }
 }
@@ -101,8 +101,8 @@ pub async fn questions(State(guard): State<Arc<Guard>>, request: Request, next: 
     }
 }
 
-/// Lets through what the operator signed: for orders.
-pub async fn orders(
+/// Lets through what the operator signed: for commands.
+pub async fn commands(
     State(guard): State<Arc<Guard>>,
     ConnectInfo(own): ConnectInfo<Own>,
     request: Request,

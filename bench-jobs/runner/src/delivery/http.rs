@@ -1,9 +1,9 @@
-//! The runner's HTTP server: readiness, the order to start, progress, metrics.
+//! The runner's HTTP server: readiness, the start command, progress, metrics.
 //! Touches the listening socket, the shared state, and what tells the container's use.
 
 use crate::{
     delivery::{
-        agent::{Guard, Own as OwnEnd, orders, questions},
+        agent::{Guard, Own as OwnEnd, commands, questions},
         metrics::{Own, Series, stage_name},
         state::{Shared, at_the_line},
     },
@@ -19,7 +19,7 @@ use axum::{
     routing::{get, post},
 };
 use dragstrip_results::protocol::{
-    CLOCK_PATH, ClockReading, JobSpec, PROGRESS_PATH, READY_PATH, RunnerStage, START_PATH, StartOrder,
+    CLOCK_PATH, ClockReading, JobSpec, PROGRESS_PATH, READY_PATH, RunnerStage, START_PATH, StartCommand,
 };
 use std::{
     io,
@@ -88,7 +88,7 @@ pub async fn serve(
     let listener = TcpListener::bind(listen).await?;
     let address = listener.local_addr()?;
     let series = Series::of(job, client);
-    let guard = Guard { token: Some(job.token.clone()), key: job.order_key.clone() };
+    let guard = Guard { token: Some(job.token.clone()), key: job.verifying_key.clone() };
     let router = router(Desk { shared, series, own: Mutex::default() }, guard);
     let service = router.into_make_service_with_connect_info::<OwnEnd>();
     let (end, ended) = oneshot::channel::<()>();
@@ -104,7 +104,7 @@ fn router(desk: Desk, guard: Guard) -> Router {
     let guard = Arc::new(guard);
     let commanded = Router::new()
         .route(START_PATH, post(start))
-        .route_layer(from_fn_with_state(Arc::clone(&guard), orders));
+        .route_layer(from_fn_with_state(Arc::clone(&guard), commands));
     let asked = Router::new()
         .route(PROGRESS_PATH, get(progress))
         .route(CLOCK_PATH, get(clock_answer))
@@ -123,9 +123,9 @@ async fn ready(State(desk): State<Arc<Desk>>) -> Response {
     (status, format!("{}\n", stage_name(stage))).into_response()
 }
 
-async fn start(State(desk): State<Arc<Desk>>, Json(order): Json<StartOrder>) -> Response {
+async fn start(State(desk): State<Arc<Desk>>, Json(command): Json<StartCommand>) -> Response {
     let now = clock::unix_nanos();
-    let accepted = desk.shared.offer(order, now);
+    let accepted = desk.shared.offer(command, now);
     let status = if accepted { StatusCode::OK } else { StatusCode::CONFLICT };
     (status, Json(desk.shared.snapshot().answer(now))).into_response()
 }

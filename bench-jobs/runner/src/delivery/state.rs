@@ -1,8 +1,8 @@
-//! What the runner's HTTP server and its work share: the stage, the order to
+//! What the runner's HTTP server and its work share: the stage, the command to
 //! start and the progress. Touches nothing but memory.
 
 use crate::{frame::clock, tools::adapter::Progress};
-use dragstrip_results::protocol::{RunnerStage, RunnerState, StartOrder};
+use dragstrip_results::protocol::{RunnerStage, RunnerState, StartCommand};
 use std::{
     collections::BTreeMap,
     sync::{Mutex, PoisonError},
@@ -11,19 +11,19 @@ use std::{
 use tokio::{sync::watch, time::timeout};
 
 /// Without a measured offset, clocks that differ by no more than this are taken
-/// for synchronised: the difference is then mostly the order's travel time.
+/// for synchronised: the difference is then mostly the command's travel time.
 pub const CLOCK_TOLERANCE_SECONDS: f64 = 0.25;
 
 /// Most percentiles of the tool's own that are kept.
 const MOST_PERCENTILES: usize = 16;
 
-/// An order and what it means by this pod's clock.
+/// A command and what it means by this pod's clock.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Received {
-    /// The order.
-    pub order: StartOrder,
+    /// The command.
+    pub command: StartCommand,
     /// This pod's clock minus the operator's, in seconds: as the operator
-    /// measured it, else as the order's arrival tells, travel time included.
+    /// measured it, else as the command's arrival tells, travel time included.
     pub clock_offset_seconds: f64,
     /// The offset cannot be further off than this, in seconds; 0 where unknown.
     pub clock_uncertainty_seconds: f64,
@@ -32,22 +32,22 @@ pub struct Received {
 }
 
 impl Received {
-    /// Reads an order that arrived at `now`, in nanoseconds of Unix time. A
+    /// Reads a command that arrived at `now`, in nanoseconds of Unix time. A
     /// measured offset always moves the line; a difference on arrival only where
     /// it is too large to be travel time.
-    pub fn at(order: StartOrder, now: i64) -> Self {
-        let (offset, uncertainty, moved) = if let Some(clock) = order.clock {
+    pub fn at(command: StartCommand, now: i64) -> Self {
+        let (offset, uncertainty, moved) = if let Some(clock) = command.clock {
             (clock.offset_nanos, clock.uncertainty_nanos, clock.offset_nanos)
         } else {
-            let offset = now.saturating_sub(order.sent_at_unix_nanos);
+            let offset = now.saturating_sub(command.sent_at_unix_nanos);
             let far = clock::seconds(offset).abs() > CLOCK_TOLERANCE_SECONDS;
             (offset, 0, if far { offset } else { 0 })
         };
         Self {
-            order,
+            command,
             clock_offset_seconds: clock::seconds(offset),
             clock_uncertainty_seconds: clock::seconds(uncertainty),
-            line_unix_nanos: order.start_at_unix_nanos.saturating_add(moved),
+            line_unix_nanos: command.start_at_unix_nanos.saturating_add(moved),
         }
     }
 }
@@ -62,7 +62,7 @@ pub fn at_the_line(stage: RunnerStage) -> bool {
 pub struct Snapshot {
     /// Where the runner stands.
     pub stage: RunnerStage,
-    /// The order it obeys.
+    /// The command it obeys.
     pub received: Option<Received>,
     /// The tool's progress.
     pub progress: Progress,
@@ -85,7 +85,7 @@ impl Snapshot {
     pub fn answer(&self, now_unix_nanos: i64) -> RunnerState {
         RunnerState {
             stage: self.stage,
-            start_at_unix_nanos: self.received.map(|received| received.order.start_at_unix_nanos),
+            start_at_unix_nanos: self.received.map(|received| received.command.start_at_unix_nanos),
             elapsed_seconds: self.elapsed_seconds(now_unix_nanos),
             operations: self.progress.operations,
             errors: self.progress.errors,
@@ -141,23 +141,23 @@ impl Shared {
         });
     }
 
-    /// Takes the order if it is the first and the runner stands at the line;
+    /// Takes the command if it is the first and the runner stands at the line;
     /// false before that.
-    pub fn offer(&self, order: StartOrder, now: i64) -> bool {
+    pub fn offer(&self, command: StartCommand, now: i64) -> bool {
         let mut accepted = true;
         self.snapshot.send_if_modified(|snapshot| {
             accepted = at_the_line(snapshot.stage);
             let first = accepted && snapshot.received.is_none();
             if first {
-                snapshot.received = Some(Received::at(order, now));
+                snapshot.received = Some(Received::at(command, now));
             }
             first
         });
         accepted
     }
 
-    /// Returns when there is an order.
-    pub async fn order(&self) -> Received {
+    /// Returns when there is a command.
+    pub async fn command(&self) -> Received {
         let mut receiver = self.snapshot.subscribe();
         loop {
             if let Some(received) = receiver.borrow_and_update().received {
@@ -237,28 +237,28 @@ mod tests {
 
     const SECOND: i64 = 1_000_000_000;
 
-    fn order(start: i64, sent: i64) -> StartOrder {
-        StartOrder { start_at_unix_nanos: start, sent_at_unix_nanos: sent, clock: None }
+    fn command(start: i64, sent: i64) -> StartCommand {
+        StartCommand { start_at_unix_nanos: start, sent_at_unix_nanos: sent, clock: None }
     }
 
     #[test]
     fn travel_time_does_not_move_the_line() {
-        let received = Received::at(order(12 * SECOND, 10 * SECOND), 10 * SECOND + SECOND / 50);
+        let received = Received::at(command(12 * SECOND, 10 * SECOND), 10 * SECOND + SECOND / 50);
         assert_eq!(received.line_unix_nanos, 12 * SECOND);
         assert!((received.clock_offset_seconds - 0.02).abs() < 1e-9);
     }
 
     #[test]
     fn a_clock_that_is_off_is_corrected_in_both_directions() {
-        assert_eq!(Received::at(order(12 * SECOND, 10 * SECOND), 40 * SECOND).line_unix_nanos, 42 * SECOND);
-        assert_eq!(Received::at(order(12 * SECOND, 10 * SECOND), 5 * SECOND).line_unix_nanos, 7 * SECOND);
+        assert_eq!(Received::at(command(12 * SECOND, 10 * SECOND), 40 * SECOND).line_unix_nanos, 42 * SECOND);
+        assert_eq!(Received::at(command(12 * SECOND, 10 * SECOND), 5 * SECOND).line_unix_nanos, 7 * SECOND);
     }
 
     #[test]
     fn a_measured_offset_moves_the_line_however_small_it_is() {
         let clock = ClockOffset { offset_nanos: -3_000_000, uncertainty_nanos: 500_000 };
-        let order = StartOrder { clock: Some(clock), ..order(12 * SECOND, 10 * SECOND) };
-        let received = Received::at(order, 40 * SECOND);
+        let command = StartCommand { clock: Some(clock), ..command(12 * SECOND, 10 * SECOND) };
+        let received = Received::at(command, 40 * SECOND);
         assert_eq!(received.line_unix_nanos, 12 * SECOND - 3_000_000);
         assert!((received.clock_offset_seconds + 0.003).abs() < 1e-9);
         assert!((received.clock_uncertainty_seconds - 0.0005).abs() < 1e-9);
@@ -269,7 +269,7 @@ mod tests {
         let shared = Shared::default();
         for stage in [RunnerStage::Loading, RunnerStage::WarmingUp] {
             shared.enter(stage);
-            assert!(!shared.offer(order(1, 0), 0), "{stage:?}");
+            assert!(!shared.offer(command(1, 0), 0), "{stage:?}");
         }
     }
 
@@ -286,10 +286,10 @@ mod tests {
     #[test]
     fn the_first_order_stands() {
         let shared = Shared::default();
-        assert!(!shared.offer(order(1, 0), 0));
+        assert!(!shared.offer(command(1, 0), 0));
         assert_eq!(shared.snapshot().received, None);
         shared.enter(RunnerStage::AtStartLine);
-        assert!(shared.offer(order(2, 0), 0) && shared.offer(order(3, 0), 0));
+        assert!(shared.offer(command(2, 0), 0) && shared.offer(command(3, 0), 0));
         assert_eq!(shared.snapshot().answer(0).start_at_unix_nanos, Some(2));
     }
 
@@ -353,7 +353,7 @@ mod tests {
     fn time_runs_only_while_the_tool_does() {
         let shared = Shared::default();
         shared.enter(RunnerStage::AtStartLine);
-        shared.offer(order(2 * SECOND, 0), 0);
+        shared.offer(command(2 * SECOND, 0), 0);
         assert!(shared.snapshot().elapsed_seconds(9 * SECOND).abs() < 1e-9);
         shared.enter(RunnerStage::Running);
         assert!((shared.snapshot().elapsed_seconds(9 * SECOND) - 7.0).abs() < 1e-9);

@@ -9,8 +9,8 @@ use crate::tools::adapter::{self, LaunchContext};
 use dragstrip_crds::{
     units::{Decimal, Period},
     workload::{
-        ArrivalSchedule, BatchOperation, BatchSpec, Client, ConnectionKind, KeyPattern,
-        LibrarySpec, LoadgenOperation, LoadgenSpec, OperationName,
+        ArrivalSchedule, BatchOperation, BatchSpec, Client, ConnectionKind, KeyPattern, LibrarySpec,
+        LoadgenOperation, LoadgenSpec, OperationName,
     },
 };
 use dragstrip_results::protocol::JobSpec;

@@ -1,4 +1,4 @@
-//! Samples what the pod's servers use, from an order until its time is over, another
+//! Samples what the pod's servers use, from a command until its time is over, another
 //! measurement is ordered, or somebody asked what was used. Touches /proc and the
 //! servers' cgroups.
 
@@ -8,7 +8,7 @@ use super::{
 };
 use crate::measuring::pace::paced;
 use dragstrip_results::{
-    protocol::{UsageOrder, UsageWindow},
+    protocol::{UsageCommand, UsageWindow},
     usage::ServerUsage,
 };
 use std::{
@@ -44,20 +44,20 @@ impl Sampler {
     }
 
     /// Samples from now on; goes on where it does so already for the same measurement.
-    pub fn begin(&self, order: UsageOrder) {
+    pub fn begin(&self, command: UsageCommand) {
         let mut current = locked(&self.current);
         if let Some(former) = &*current {
-            if former.token == order.token && !former.sampling.is_finished() {
+            if former.token == command.token && !former.sampling.is_finished() {
                 return;
             }
             former.sampling.abort();
         }
         let samples = Arc::<Mutex<Samples>>::default();
         let work = sample(self.servers.clone(), Arc::clone(&samples));
-        let end = Instant::now() + Duration::from_secs(order.seconds);
+        let end = Instant::now() + Duration::from_secs(command.seconds);
         // Its time being over is how it is meant to end.
         let sampling = tokio::spawn(async move { drop(timeout_at(end, work).await) }).abort_handle();
-        *current = Some(Measurement { token: order.token, samples, sampling });
+        *current = Some(Measurement { token: command.token, samples, sampling });
     }
 
     /// What each server used in a window. Nothing is sampled after that: who asks has

@@ -199,12 +199,12 @@ fn with_exit(failure: Failure, ended: &Ended) -> Failure {
 mod tests {
     use super::*;
     use crate::tests::fixtures::{self, job};
-    use dragstrip_results::protocol::StartOrder;
+    use dragstrip_results::protocol::StartCommand;
 
     const LINE: i64 = 10_000_000_000;
 
     fn line(measured_after: Duration) -> Line {
-        let order = StartOrder { start_at_unix_nanos: LINE, sent_at_unix_nanos: LINE - 1, clock: None };
+        let order = StartCommand { start_at_unix_nanos: LINE, sent_at_unix_nanos: LINE - 1, clock: None };
         Line { received: Received::at(order, LINE - 1), measured_after }
     }
 

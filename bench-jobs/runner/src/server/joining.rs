@@ -1,6 +1,6 @@
 //! Joins servers over RESP: shards to a cluster, replicas to a primary. What to
 //! do is decided by the pure modules from what the servers say, every time anew,
-//! so that any order may be repeated and any attempt may be cut short.
+//! so that any command may be repeated and any attempt may be cut short.
 //! Touches the network.
 
 pub mod cluster;
@@ -12,11 +12,11 @@ use crate::server::{
     access::Access,
     connection::{ANSWER_TIMEOUT, Server, ServerError},
 };
-use dragstrip_results::protocol::{TopologyMember, TopologyOrder, TopologyState};
+use dragstrip_results::protocol::{TopologyCommand, TopologyMember, TopologyState};
 use std::{net::SocketAddr, time::Duration};
 use tokio::time::{Instant, sleep};
 
-/// How long an order may wait for servers to learn of each other. The operator
+/// How long a command may wait for servers to learn of each other. The operator
 /// repeats it until everything is joined.
 const PATIENCE: Duration = Duration::from_secs(8);
 /// How long after that servers may still be asked what they are.
@@ -37,7 +37,7 @@ pub enum Verdict<Step> {
     Complete,
 }
 
-/// The servers of an order, with a connection to each that answers.
+/// The servers of a command, with a connection to each that answers.
 struct Servers<'a> {
     access: &'a Access,
     members: Vec<Member>,
@@ -116,7 +116,7 @@ impl Servers<'_> {
         replication::decide(&peers)
     }
 
-    /// A look at the cluster and what follows from it; the end of the order, if this is it.
+    /// A look at the cluster and what follows from it; the end of the command, if this is it.
     async fn cluster_round(&mut self, progress: &mut Progress, out_of_time: bool) -> Option<End> {
         let verdict = self.look_at_cluster().await;
         let end = progress.end(&verdict, out_of_time);
@@ -161,10 +161,10 @@ impl Servers<'_> {
     }
 
     /// Every server as it is now, as far as they answer before `deadline`.
-    async fn account(&mut self, order: &TopologyOrder, deadline: Instant) -> Vec<TopologyMember> {
+    async fn account(&mut self, command: &TopologyCommand, deadline: Instant) -> Vec<TopologyMember> {
         let mut found = Vec::with_capacity(self.members.len());
         for index in 0..self.members.len() {
-            let clustered = matches!(order, TopologyOrder::Cluster { .. });
+            let clustered = matches!(command, TopologyCommand::Cluster { .. });
             let role = match index {
                 _ if clustered => "shard",
                 0 => "primary",
@@ -190,13 +190,13 @@ impl Servers<'_> {
     }
 }
 
-/// How an order ended.
+/// How a command ended.
 struct End {
     complete: bool,
     message: String,
 }
 
-/// What an order has done so far.
+/// What a command has done so far.
 #[derive(Default)]
 struct Progress {
     changes: Vec<String>,
@@ -212,7 +212,7 @@ impl Progress {
         }
     }
 
-    /// The end of the order, or `None` while more is to be done or waited for.
+    /// The end of the command, or `None` while more is to be done or waited for.
     fn end<Step>(&self, verdict: &Verdict<Step>, out_of_time: bool) -> Option<End> {
         let message = match verdict {
             Verdict::Complete => {
@@ -228,33 +228,36 @@ impl Progress {
     }
 }
 
-fn addresses(order: &TopologyOrder) -> Vec<SocketAddr> {
-    match order {
-        TopologyOrder::Cluster { members } => members.clone(),
-        TopologyOrder::Replication { primary, replicas } => {
+fn addresses(command: &TopologyCommand) -> Vec<SocketAddr> {
+    match command {
+        TopologyCommand::Cluster { members } => members.clone(),
+        TopologyCommand::Replication { primary, replicas } => {
             std::iter::once(*primary).chain(replicas.iter().copied()).collect()
         }
     }
 }
 
-/// Joins the servers of `order`, waits for them to learn of each other for a
+/// Joins the servers of `command`, waits for them to learn of each other for a
 /// bounded time, and tells how they are.
-pub async fn join(order: &TopologyOrder, access: &Access) -> TopologyState {
-    let members = addresses(order).into_iter().map(|address| Member { address, connection: None }).collect();
+pub async fn join(command: &TopologyCommand, access: &Access) -> TopologyState {
+    let members =
+        addresses(command).into_iter().map(|address| Member { address, connection: None }).collect();
     let mut servers = Servers { access, members };
     let mut progress = Progress::default();
     let deadline = Instant::now() + PATIENCE;
     let end = loop {
         let out_of_time = Instant::now() >= deadline;
-        let end = match order {
-            TopologyOrder::Cluster { .. } => servers.cluster_round(&mut progress, out_of_time).await,
-            TopologyOrder::Replication { .. } => servers.replication_round(&mut progress, out_of_time).await,
+        let end = match command {
+            TopologyCommand::Cluster { .. } => servers.cluster_round(&mut progress, out_of_time).await,
+            TopologyCommand::Replication { .. } => {
+                servers.replication_round(&mut progress, out_of_time).await
+            }
         };
         match end {
             Some(end) => break end,
             None => sleep(LOOK_AGAIN).await,
         }
     };
-    let members = servers.account(order, deadline + LAST_QUESTIONS).await;
+    let members = servers.account(command, deadline + LAST_QUESTIONS).await;
     TopologyState { complete: end.complete, message: end.message, changes: progress.changes, members }
 }

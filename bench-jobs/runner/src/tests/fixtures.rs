@@ -31,7 +31,7 @@ pub fn job(clients: u32, tool: &str) -> JobSpec {
         repetition: 1,
         clients,
         token: "token".into(),
-        order_key: None,
+        verifying_key: None,
         target: target(),
         flush: false,
         load: None,

@@ -130,7 +130,7 @@ pub fn job() -> JobSpec {
         repetition: 1,
         clients: 1,
         token: "token".to_owned(),
-        order_key: None,
+        verifying_key: None,
         target,
         flush: false,
         load: None,

@@ -1,6 +1,6 @@
 //! The real observer program beside a server.
 
-use dragstrip_results::orders::{Order, SigningKey};
+use dragstrip_results::signing::{AgentRequest, SigningKey};
 use std::{
     io::{BufRead as _, BufReader},
     process::{Child, Command, Stdio},
@@ -35,7 +35,7 @@ impl Observer {
         Self::launch(port, "", "", &["--without-resp"])
     }
 
-    /// The same of one that takes orders that were signed with this key.
+    /// The same of one that takes commands that were signed with this key.
     pub fn with_key(port: u16, password: &str, key: &str) -> Self {
         Self::launch(port, password, key, &[])
     }
@@ -61,18 +61,18 @@ impl Observer {
         self.asked(self.client.get(format!("{}{path}", self.address)), token).await
     }
 
-    /// The same of an order.
-    pub async fn post(&self, path: &str, token: &str, order: &serde_json::Value) -> (u16, String) {
-        self.asked(self.client.post(format!("{}{path}", self.address)).json(order), token).await
+    /// The same of a command.
+    pub async fn post(&self, path: &str, token: &str, command: &serde_json::Value) -> (u16, String) {
+        self.asked(self.client.post(format!("{}{path}", self.address)).json(command), token).await
     }
 
     /// The same of one that was signed with `key`.
-    pub async fn signed(&self, key: &SigningKey, path: &str, order: &serde_json::Value) -> (u16, String) {
-        let body = serde_json::to_vec(order).unwrap();
+    pub async fn signed(&self, key: &SigningKey, path: &str, command: &serde_json::Value) -> (u16, String) {
+        let body = serde_json::to_vec(command).unwrap();
         let agent = self.address.strip_prefix("http://").unwrap().parse().unwrap();
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_millis();
-        let order = Order { method: "POST", path, token: TOKEN, agent, body: &body };
-        let signature = key.sign(&order, i64::try_from(now).unwrap());
+        let command = AgentRequest { method: "POST", path, token: TOKEN, agent, body: &body };
+        let signature = key.sign(&command, i64::try_from(now).unwrap());
         let request = self.client.post(format!("{}{path}", self.address)).body(body);
         let request = request.header("content-type", "application/json");
         self.asked(request.header("x-dragstrip-signature", signature), TOKEN).await

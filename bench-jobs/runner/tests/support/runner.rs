@@ -2,9 +2,9 @@
 
 use crate::redis::wait_for;
 use dragstrip_results::{
-    orders::Order,
-    protocol::{ClockReading, RunnerState, StartOrder},
+    protocol::{ClockReading, RunnerState, StartCommand},
     result::{LOG_MARKER, PodResult},
+    signing::AgentRequest,
 };
 use nix::{
     sys::signal::{Signal, kill},
@@ -204,19 +204,24 @@ impl Runner {
         self.client.get(format!("{}/ready", self.address)).send().await.unwrap().status().as_u16()
     }
 
-    /// Gives an order and tells the answer's status and state.
-    pub async fn order(&self, order: StartOrder, token: &str) -> (u16, Option<RunnerState>) {
+    /// Gives a command and tells the answer's status and state.
+    pub async fn command(&self, command: StartCommand, token: &str) -> (u16, Option<RunnerState>) {
         let request =
             self.client.post(format!("{}/v1/start", self.address)).header("x-dragstrip-token", token);
-        let answer = request.json(&order).send().await.unwrap();
+        let answer = request.json(&command).send().await.unwrap();
         (answer.status().as_u16(), answer.json().await.ok())
     }
 
-    /// Gives an order with this signature over it, and tells the answer's status and text.
-    pub async fn signed(&self, order: StartOrder, sign: impl FnOnce(&Order) -> String) -> (u16, String) {
-        let body = serde_json::to_vec(&order).unwrap();
+    /// Gives a command with this signature over it, and tells the answer's status and text.
+    pub async fn signed(
+        &self,
+        command: StartCommand,
+        sign: impl FnOnce(&AgentRequest) -> String,
+    ) -> (u16, String) {
+        let body = serde_json::to_vec(&command).unwrap();
         let agent = self.address.strip_prefix("http://").unwrap().parse().unwrap();
-        let signature = sign(&Order { method: "POST", path: "/v1/start", token: TOKEN, agent, body: &body });
+        let signature =
+            sign(&AgentRequest { method: "POST", path: "/v1/start", token: TOKEN, agent, body: &body });
         let request = self.client.post(format!("{}/v1/start", self.address)).body(body);
         let request = request.header("content-type", "application/json").header("x-dragstrip-token", TOKEN);
         let answer = request.header("x-dragstrip-signature", signature).send().await.unwrap();
@@ -278,11 +283,11 @@ impl Finished {
     }
 }
 
-/// An order to start so long after now.
-pub fn order_in(wait: Duration) -> StartOrder {
+/// A start command so long after now.
+pub fn command_in(wait: Duration) -> StartCommand {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
     let nanos = |time: Duration| i64::try_from(time.as_nanos()).unwrap();
-    StartOrder { start_at_unix_nanos: nanos(now + wait), sent_at_unix_nanos: nanos(now), clock: None }
+    StartCommand { start_at_unix_nanos: nanos(now + wait), sent_at_unix_nanos: nanos(now), clock: None }
 }
 
 /// Whether a process exists, and is not just waiting to be collected.

@@ -1,7 +1,7 @@
 //! Clusters of three and of eight shards.
 
 use crate::support::{Observer, Shard, address, ports, wait_for};
-use dragstrip_results::{observed::Observation, protocol::TopologyOrder};
+use dragstrip_results::{observed::Observation, protocol::TopologyCommand};
 use std::time::Duration;
 
 const CLUSTER: [&str; 6] =
@@ -9,7 +9,7 @@ const CLUSTER: [&str; 6] =
 
 struct Cluster {
     shards: Vec<Shard>,
-    order: TopologyOrder,
+    order: TopologyCommand,
     observer: Observer,
 }
 
@@ -18,7 +18,7 @@ impl Cluster {
         let ports = ports(count);
         let shards: Vec<Shard> = ports.iter().map(|port| Shard::start(*port, &CLUSTER)).collect();
         let observer = Observer::start(ports[0], shards.len(), "", None);
-        let order = TopologyOrder::Cluster { members: ports.iter().map(|port| address(*port)).collect() };
+        let order = TopologyCommand::Cluster { members: ports.iter().map(|port| address(*port)).collect() };
         let cluster = Self { shards, order, observer };
         cluster.until_ready().await;
         cluster
@@ -167,7 +167,7 @@ async fn a_server_out_of_cluster_mode_is_told() {
     let _server = Shard::start(port, &[]);
     let observer = Observer::start(port, 1, "", None);
     wait_for("the server", async || (observer.get("/ready").await.0 == 200).then_some(())).await;
-    let order = TopologyOrder::Cluster { members: vec![address(port)] };
+    let order = TopologyCommand::Cluster { members: vec![address(port)] };
     let state = observer.order(&order).await.unwrap();
     assert!(!state.complete && state.message.contains("cluster support disabled"), "{}", state.message);
 }

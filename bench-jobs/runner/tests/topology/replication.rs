@@ -1,15 +1,15 @@
 //! A primary and its replicas, with a password.
 
 use crate::support::{Observer, PASSWORD, Shard, address, ports, wait_for};
-use dragstrip_results::protocol::TopologyOrder;
+use dragstrip_results::protocol::TopologyCommand;
 
 const OPTIONS: [&str; 4] = ["--requirepass", PASSWORD, "--repl-diskless-sync-delay", "0"];
 
-async fn start() -> (Vec<Shard>, Observer, TopologyOrder) {
+async fn start() -> (Vec<Shard>, Observer, TopologyCommand) {
     let ports = ports(3);
     let servers: Vec<Shard> = ports.iter().map(|port| Shard::start(*port, &OPTIONS)).collect();
     let observer = Observer::start(ports[0], 1, PASSWORD, None);
-    let order = TopologyOrder::Replication {
+    let order = TopologyCommand::Replication {
         primary: address(ports[0]),
         replicas: ports[1..].iter().map(|port| address(*port)).collect(),
     };

@@ -1,6 +1,6 @@
 //! redis-servers on ports that are chosen before, and an observer that joins them.
 
-use dragstrip_results::protocol::{TopologyOrder, TopologyState};
+use dragstrip_results::protocol::{TopologyCommand, TopologyState};
 use std::{
     fs,
     io::{BufRead as _, BufReader},
@@ -183,7 +183,7 @@ impl Observer {
     }
 
     /// Gives an order; `None` when the observer died over it.
-    pub async fn order(&self, order: &TopologyOrder) -> Option<TopologyState> {
+    pub async fn order(&self, order: &TopologyCommand) -> Option<TopologyState> {
         let request =
             self.client.post(format!("{}/v1/topology", self.address)).header("x-dragstrip-token", TOKEN);
         let answer = request.json(order).send().await.ok()?;
@@ -192,7 +192,7 @@ impl Observer {
     }
 
     /// Repeats an order until it is carried out, as the operator does; all that was changed over it.
-    pub async fn joined(&self, order: &TopologyOrder) -> (TopologyState, Vec<String>) {
+    pub async fn joined(&self, order: &TopologyCommand) -> (TopologyState, Vec<String>) {
         let mut changes = Vec::new();
         let mut last = String::new();
         let state = wait_for("the servers to be joined", async || {

@@ -4,7 +4,7 @@
 use super::*;
 use crate::datastore::validate::{Invalid, validate};
 use dragstrip_crds::Datastore;
-use dragstrip_results::orders::SigningKey;
+use dragstrip_results::signing::SigningKey;
 use k8s_openapi::api::core::v1::Node;
 use serde_json::{Value, json};
 
@@ -34,7 +34,7 @@ fn refused(spec: Value, cpus: &str) -> Invalid {
 }
 
 #[test]
-fn observers_take_orders_of_the_operators_key_and_a_template_without_one_stays_as_it_was() {
+fn observers_take_commands_of_the_operators_key_and_a_template_without_one_stays_as_it_was() {
     let key = SigningKey::read(&SigningKey::generate().unwrap()).unwrap().public();
     let built = || built(json!({"engine": "Redis", "threads": 1}));
     let observer = |resources: Resources| {
@@ -45,7 +45,7 @@ fn observers_take_orders_of_the_operators_key_and_a_template_without_one_stays_a
     assert_eq!(observer(built().obeying(None)), plain, "an operator without a key builds another template");
     let mut with_key = observer(built().obeying(Some(&key)));
     let told = with_key.env.as_mut().and_then(Vec::pop).unwrap();
-    assert_eq!((told.name.as_str(), told.value), ("DRAGSTRIP_ORDER_KEY", Some(String::from(key))));
+    assert_eq!((told.name.as_str(), told.value), ("DRAGSTRIP_VERIFYING_KEY", Some(String::from(key))));
     assert_eq!(with_key, plain);
 }
 

@@ -110,7 +110,7 @@ fn too_soon(ctx: &Context, run: &ValidatedRun, attempt: &Attempt) -> Option<Appl
     Some(Applied::NotStored { why: not_yet.why, until: Some(not_yet.until) })
 }
 
-/// What is stored of `attempt`, whose Job was deleted when its load had been ordered: whoever
+/// What is stored of `attempt`, whose Job was deleted when its load had been started: whoever
 /// did that ended its pods too, or lets nobody tell which of them are its own.
 fn lost_with_its_job(attempt: &Attempt) -> RepetitionResult {
     let message = format!(

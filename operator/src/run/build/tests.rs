@@ -22,7 +22,7 @@ fn settings() -> Settings {
         runner_image: "example.com/runner:1".into(),
         memtier_image: "example.com/memtier:2".into(),
         bullmq_image: "example.com/bullmq:5".into(),
-        order_key: None,
+        verifying_key: None,
         memory_limit_bytes: None,
         policy: serde_json::from_value(json!({"heldByApiserver": true})).unwrap(),
         namespace: "dragstrip-system".into(),

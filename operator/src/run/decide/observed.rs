@@ -159,13 +159,13 @@ pub enum AttemptState {
     /// Its Job is being deleted.
     Leaving,
     /// The start line is fixed.
-    Ordered {
+    Started {
         /// When it is or was.
         start: Timestamp,
         /// Whether a pod still has to be told.
         untold: bool,
     },
-    /// The Job, or every pod of it, has ended, or the Job is gone after load was ordered; its
+    /// The Job, or every pod of it, has ended, or the Job is gone after load was started; its
     /// result is not stored.
     Ended,
     /// The result is stored; with what went wrong, if anything did.

@@ -99,7 +99,7 @@ pub enum Step {
     /// Create the Job of the attempt with this index.
     CreateJob(usize),
     /// Fix the start line of this attempt and tell its pods.
-    GiveOrder(usize),
+    SendStart(usize),
     /// Store the result of this attempt.
     Collect(usize),
     /// Read the servers' memory after the settle time of this attempt, and store that.

@@ -116,7 +116,7 @@ fn what_comes_after_a_phase_waits_for_the_reading_after_its_settle_time() {
 
 #[test]
 fn a_run_that_goes_well_takes_these_steps_in_order() {
-    use AttemptState::{Absent, AtStartLine, Ended, Ordered};
+    use AttemptState::{Absent, AtStartLine, Ended, Started};
     let table: Vec<(&str, Observed, Step)> = vec![
         (
             "its own datastore is made first",
@@ -126,14 +126,14 @@ fn a_run_that_goes_well_takes_these_steps_in_order() {
         ("a free turn is taken", Observed { turn: Turn::Free, ..observed(Absent, Absent) }, Step::TakeTurn),
         ("the first job is created with the turn held", observed(Absent, Absent), Step::CreateJob(0)),
         (
-            "pods at the line get the order",
+            "pods at the line get the start command",
             observed(AtStartLine { since: at(1) }, Absent),
-            Step::GiveOrder(0),
+            Step::SendStart(0),
         ),
         (
             "a pod that was not told is told again",
-            observed(Ordered { start: at(1), untold: true }, Absent),
-            Step::GiveOrder(0),
+            observed(Started { start: at(1), untold: true }, Absent),
+            Step::SendStart(0),
         ),
         ("an ended job is collected", observed(Ended, Absent), Step::Collect(0)),
         ("the second phase follows the first", observed(done(), Absent), Step::CreateJob(1)),
@@ -161,7 +161,7 @@ fn a_run_waits_where_it_must() {
         decide(&two_phases(), &Observed { turn: busy(false), ..absent() }, at(1)),
         Step::Wait(Waiting::Queue(queue()), None)
     );
-    let running = observed(AttemptState::Ordered { start: at(5), untold: false }, AttemptState::Absent);
+    let running = observed(AttemptState::Started { start: at(5), untold: false }, AttemptState::Absent);
     // 4 s of load, 15 s of watchdog, 30 s for the result.
     assert_eq!(
         decide(&two_phases(), &running, at(6)),
@@ -232,8 +232,8 @@ fn a_result_that_is_there_is_stored_even_after_the_timeout() {
 
 #[test]
 fn a_result_that_never_comes_is_stored_as_lost() {
-    let ordered = observed(AttemptState::Ordered { start: at(5), untold: false }, AttemptState::Absent);
-    assert_eq!(decide(&two_phases(), &ordered, at(5 + 4 + 15 + 30)), Step::Collect(0));
+    let started = observed(AttemptState::Started { start: at(5), untold: false }, AttemptState::Absent);
+    assert_eq!(decide(&two_phases(), &started, at(5 + 4 + 15 + 30)), Step::Collect(0));
 }
 
 fn lost(job: bool, silent_from: Option<Timestamp>) -> AttemptState {
@@ -496,7 +496,7 @@ fn a_condition_that_must_hold_and_does_not_ends_the_run_before_its_load() {
         assert_eq!((found.step.as_str(), found.phase.as_deref()), ("Placement", Some("write")), "{before:?}");
         assert!(found.message.contains("client-1 in z2"), "{}", found.message);
     }
-    let loads = AttemptState::Ordered { start: at(0), untold: false };
+    let loads = AttemptState::Started { start: at(0), untold: false };
     let step = decide(&two_phases(), &misplaced(loads), at(1));
     assert!(matches!(step, Step::Wait(Waiting::Load { .. }, _)), "what loads already is measured: {step:?}");
     let queued = Observed { turn: busy(false), ..misplaced(AttemptState::Absent) };
@@ -553,7 +553,7 @@ fn a_result_that_nobody_can_store_ends_the_run_after_a_while_and_at_once_when_it
 fn measurements_of_two_specs_are_never_one_result() {
     let changed = Observed {
         spec_changed: Some("sprint-write-1".into()),
-        ..observed(done(), AttemptState::Ordered { start: at(0), untold: false })
+        ..observed(done(), AttemptState::Started { start: at(0), untold: false })
     };
     let found = ending(decide(&two_phases(), &changed, at(1)));
     assert_eq!(found.step, "SpecChanged");
@@ -578,8 +578,8 @@ fn a_failure_that_was_recorded_ends_the_run_whatever_is_found_afterwards() {
 
 #[test]
 fn pods_that_were_not_told_in_time_make_a_lost_repetition_and_no_failed_run() {
-    let told_late = observed(AttemptState::Ordered { start: at(0), untold: true }, AttemptState::Absent);
-    assert_eq!(decide(&two_phases(), &told_late, at(1)), Step::GiveOrder(0));
+    let told_late = observed(AttemptState::Started { start: at(0), untold: true }, AttemptState::Absent);
+    assert_eq!(decide(&two_phases(), &told_late, at(1)), Step::SendStart(0));
     assert_eq!(decide(&two_phases(), &told_late, at(2)), Step::Collect(0), "others load already");
 }
 

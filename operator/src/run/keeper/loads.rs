@@ -1,4 +1,4 @@
-//! Loads that were ordered and may still run though nothing shows them: a pod that was deleted
+//! Loads that were started and may still run though nothing shows them: a pod that was deleted
 //! by force, or whose Node was, is gone before its container is. Pure.
 
 use crate::{cluster::pods, labels};
@@ -25,7 +25,7 @@ struct Load {
 #[derive(Debug, Default)]
 pub struct Loads(Mutex<HashMap<String, Load>>);
 
-/// When the load of `job` is over at the latest; `None` before it is ordered.
+/// When the load of `job` is over at the latest; `None` before it is started.
 fn ends_at(job: &Job) -> Option<Timestamp> {
     let nanoseconds: i128 = job.annotations().get(labels::LOAD_ENDS_AT)?.parse().ok()?;
     Timestamp::from_nanosecond(nanoseconds).ok()
@@ -117,7 +117,7 @@ mod tests {
     fn unseen(seen: &[Pod]) -> Option<Timestamp> {
         let loads = Loads::default();
         loads.note_job(&job(None), at(0));
-        assert_eq!(of(&loads, "run"), None, "nothing was ordered");
+        assert_eq!(of(&loads, "run"), None, "nothing was started");
         loads.note_job(&job(Some(75)), at(0));
         for pod in seen {
             loads.note_pod(pod);

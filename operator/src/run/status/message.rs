@@ -33,7 +33,7 @@ pub(super) fn phase(step: &Step) -> RunPhase {
         | Step::CreateJob(_)
         | Step::RemoveLost(_)
         | Step::RemoveOutdated(_) => RunPhase::Preparing,
-        Step::Wait(Waiting::Load { .. }, _) | Step::GiveOrder(_) => RunPhase::Running,
+        Step::Wait(Waiting::Load { .. }, _) | Step::SendStart(_) => RunPhase::Running,
         Step::Collect(_)
         | Step::ReadMemory(_)
         | Step::Wait(Waiting::Log { .. } | Waiting::Settling { .. }, _) => RunPhase::Collecting,
@@ -115,7 +115,7 @@ pub(super) fn message(run: &ValidatedRun, kept: &BTreeMap<String, Kept>, step: &
         Step::MakeDatastore
         | Step::RemoveDatastore
         | Step::TakeTurn
-        | Step::GiveOrder(_)
+        | Step::SendStart(_)
         | Step::Collect(_)
         | Step::ReadMemory(_)
         | Step::RemoveLost(_)

@@ -1,0 +1,31 @@
+//! The facts of a run: what it measured, on which machines, with which commands. Pure.
+
+use crate::document::Facts;
+use dragstrip_crds::BenchmarkRun;
+use std::collections::BTreeSet;
+
+/// All facts of `run`, by name such as server.version.
+pub fn facts(run: &BenchmarkRun) -> Facts {
+    let Some(status) = &run.status else { return Facts::new() };
+    let record = status.comparability.iter().flat_map(|record| &record.facts);
+    let mut facts: Facts = record.map(|fact| (fact.name.clone(), fact.value.clone())).collect();
+    let mut add = |name: &str, value: String| {
+        if !value.is_empty() {
+            facts.insert(name.to_owned(), value);
+        }
+    };
+    if let Some(provenance) = &status.provenance {
+        add("spec.hash", provenance.spec_hash.clone());
+        add("operator.version", provenance.operator_version.clone());
+        add("command.server", provenance.server_command.join(" "));
+    }
+    for phase in &status.phases {
+        add(&format!("command.{}", phase.name), phase.tool.command.join(" "));
+    }
+    for (name, serves) in [("nodes.servers", true), ("nodes.clients", false)] {
+        let nodes = status.nodes.iter().filter(|node| if serves { node.serves } else { node.loads });
+        let names: BTreeSet<&str> = nodes.map(|node| node.name.as_str()).collect();
+        add(name, Vec::from_iter(names).join(", "));
+    }
+    facts
+}

@@ -1,0 +1,116 @@
+//! Compares one figure with another measured or published one. Pure.
+
+use super::{interval, verdict};
+use crate::{
+    document::{Comparison, Row},
+    published,
+};
+use dragstrip_crds::{
+    measured::{Estimate, Spread},
+    run::Verdict,
+    suite::ComparisonVerdict,
+};
+
+fn around(mid: f64, half: f64) -> Estimate {
+    Estimate { low: mid - half, mid, high: mid + half }
+}
+
+/// The statistics of a row, or why it has none.
+fn spread<'a>(row: &'a Row, whose: &str) -> Result<&'a Spread, String> {
+    row.spread.as_ref().ok_or_else(|| match row.verdict {
+        Some(Verdict::Invalid) => format!("all measurements of {whose} are Invalid"),
+        _ => format!("{whose} has no measurement of this figure"),
+    })
+}
+
+fn is_zero(value: f64) -> bool {
+    value == 0.0
+}
+
+/// The two samples of a test; `None` if one of them has a single measurement, or none that counts.
+fn sides(here: &Row, there: &Row) -> Option<(interval::Side, interval::Side)> {
+    let step = interval::step(here.counted().chain(there.counted()).map(|sample| sample.value));
+    let side = |row: &Row| interval::Side::of(row.spread.as_ref()?, step);
+    side(here).zip(side(there))
+}
+
+/// Whether two figures differ significantly.
+pub fn differ(one: &Row, other: &Row) -> bool {
+    sides(one, other).is_some_and(|(x, y)| interval::differ(x, y))
+}
+
+/// Compare `row` with a measured one; fails with the reason if that is impossible.
+pub fn with_measured(row: &Row, there: &Row, noise: &verdict::Noise) -> Result<Comparison, String> {
+    let baseline = spread(there, "the baseline")?;
+    let here = spread(row, "this combination")?;
+    let margin = noise.margin(&row.metric);
+    if is_zero(baseline.mean) && !is_zero(here.mean) {
+        return Err(format!("the baseline's figure is 0, so there is no ratio (here {})", here.mean));
+    }
+    let sides = sides(row, there);
+    let ratio = match sides {
+        _ if is_zero(baseline.mean) => around(1.0, 0.0),
+        Some((x, y)) => interval::ratio(x, y),
+        None => around(here.mean / baseline.mean, 0.0),
+    };
+    let (verdict, reason) = verdict::judge(&ratio, sides.is_some(), margin, row.more_is_better);
+    Ok(Comparison {
+        baseline: baseline.mean,
+        baseline_samples: baseline.repetitions,
+        ratio,
+        difference: sides
+            .map_or_else(|| around(here.mean - baseline.mean, 0.0), |(x, y)| interval::difference(x, y)),
+        interval_known: sides.is_some(),
+        verdict,
+        reason,
+        margin,
+        chance: sides.map(|(x, y)| interval::chance(x, y)),
+        holds_among_all: None,
+    })
+}
+
+/// Compare `row` with a published figure, whose spread is unknown.
+pub fn with_published(
+    row: &Row,
+    figure: &published::Figure,
+    noise: &verdict::Noise,
+) -> Result<Comparison, String> {
+    let here = spread(row, "this combination")?;
+    let (published, margin) = (figure.value, noise.margin(&row.metric));
+    if is_zero(published) {
+        return Err("the published figure is 0, so there is no ratio".to_owned());
+    }
+    if figure.has_another_unit(row) {
+        return Err(format!("the published figure is in {}, this one in {}", figure.unit, row.unit));
+    }
+    let values = row.counted().map(|sample| sample.value).chain([published]);
+    let half = interval::Side::of(here, interval::step(values)).map(interval::Side::half_width);
+    let width = half.unwrap_or_default();
+    let ratio = around(here.mean / published, width / published);
+    let (mut verdict, mut reason) = verdict::judge(&ratio, half.is_some(), margin, row.more_is_better);
+    // One more measurement here lies within mean +- half x sqrt(n + 1), 95 % of the time.
+    let one_more = width * f64::from(here.repetitions + 1).sqrt();
+    let differs = matches!(verdict, ComparisonVerdict::Better | ComparisonVerdict::Worse);
+    if differs && (here.mean - published).abs() <= one_more {
+        verdict = ComparisonVerdict::Unclear;
+        reason += "; but one more measurement here could give the published figure, whose spread is unknown";
+    }
+    if let Some(note) = &figure.note {
+        reason += &format!("; note in the table: {note}");
+    }
+    Ok(Comparison {
+        baseline: published,
+        baseline_samples: 0,
+        ratio,
+        difference: around(here.mean - published, width),
+        interval_known: half.is_some(),
+        verdict,
+        reason,
+        margin,
+        chance: None,
+        holds_among_all: None,
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,118 @@
+//! The report as CSV: every figure, or every measurement. Pure.
+
+use crate::document::{Comparison, Document, Row};
+use dragstrip_crds::measured::Estimate;
+
+/// The columns of every figure, after the variant and the axes.
+const FIGURES: &str = "phase operation metric unit n mean stdev cv ci95 verdict baseline baseline_n ratio ratio_low ratio_high difference difference_low difference_high comparison reason";
+
+/// Those of every measurement.
+const SAMPLES: &str = "phase operation metric unit run repetition value verdict outlier";
+
+/// Whether some report or published table has a column of this name, whatever its axes.
+pub fn is_column(name: &str) -> bool {
+    let columns = FIGURES.split(' ').chain(SAMPLES.split(' '));
+    columns.chain(["variant", "note"]).any(|column| column == name)
+}
+
+/// A line for each figure: its statistics and its comparison. Numbers have all their digits and a
+/// decimal point; missing values are empty.
+pub fn render(document: &Document) -> String {
+    table(document, FIGURES, document.rows.iter().map(|row| [names(row), figures(row)].concat()))
+}
+
+/// A line for each measurement, Invalid ones included.
+pub fn samples(document: &Document) -> String {
+    let lines = document.rows.iter().flat_map(|row| {
+        row.samples.iter().map(move |sample| {
+            let own = [
+                sample.run.clone(),
+                sample.repetition.to_string(),
+                sample.value.to_string(),
+                text(sample.verdict),
+                sample.outlier.to_string(),
+            ];
+            [names(row), own.to_vec()].concat()
+        })
+    });
+    table(document, SAMPLES, lines)
+}
+
+fn table(document: &Document, columns: &str, lines: impl Iterator<Item = Vec<String>>) -> String {
+    let axes = document.axes.iter().map(|axis| axis.name.clone());
+    let columns = columns.split(' ').map(str::to_owned);
+    let head = std::iter::once("variant".to_owned()).chain(axes).chain(columns).collect();
+    let lines = std::iter::once(head).chain(lines).map(|line| record(&line) + "\n");
+    lines.collect()
+}
+
+/// The fields in RFC 4180's form.
+fn record(fields: &[String]) -> String {
+    let quoted = |field: &String| {
+        if field.contains([',', '"', '\n', '\r']) {
+            format!("\"{}\"", field.replace('"', "\"\""))
+        } else {
+            field.clone()
+        }
+    };
+    fields.iter().map(quoted).collect::<Vec<_>>().join(",")
+}
+
+fn names(row: &Row) -> Vec<String> {
+    let own = [&row.phase, &row.operation, &row.metric, &row.unit];
+    std::iter::once(&row.cell.variant).chain(&row.cell.values).chain(own).cloned().collect()
+}
+
+fn text(value: Option<impl ToString>) -> String {
+    value.map(|value| value.to_string()).unwrap_or_default()
+}
+
+fn figures(row: &Row) -> Vec<String> {
+    let spread = row.spread.as_ref();
+    let found = row.comparison.as_ref();
+    let estimate = |pick: fn(&Comparison) -> Estimate| {
+        let ends = found.filter(|it| it.interval_known).map(pick);
+        [found.map(pick).map(|it| it.mid), ends.map(|it| it.low), ends.map(|it| it.high)].map(text)
+    };
+    let mut fields = vec![
+        spread.map_or(0, |spread| spread.repetitions).to_string(),
+        text(spread.map(|spread| spread.mean)),
+        text(spread.and_then(|spread| spread.standard_deviation)),
+        text(spread.and_then(|spread| spread.coefficient_of_variation)),
+        text(spread.and_then(|spread| spread.confidence95)),
+        text(row.verdict),
+        text(found.map(|it| it.baseline)),
+        text(found.map(|it| it.baseline_samples)),
+    ];
+    fields.extend(estimate(|it| it.ratio));
+    fields.extend(estimate(|it| it.difference));
+    fields.push(text(found.map(|it| it.verdict)));
+    fields.push(text(found.map(|it| &it.reason).or(row.uncompared.as_ref())));
+    fields
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::build::tests::{invalid_run, suite};
+
+    #[test]
+    fn each_figure_is_a_line() {
+        let text = render(&suite());
+        let lines: Vec<&str> = text.lines().filter(|line| !line.contains("BytesPerSecond")).collect();
+        insta::assert_snapshot!(lines.join("\n"));
+    }
+
+    #[test]
+    fn each_measurement_is_a_line_and_invalid_ones_say_so() {
+        let text = samples(&invalid_run());
+        let rates: Vec<&str> = text.lines().filter(|line| line.contains("GET,OperationsPerSecond")).collect();
+        insta::assert_snapshot!(rates.join("\n"));
+    }
+
+    #[test]
+    fn commas_and_quotes_are_quoted() {
+        let fields = ["a,b", "say \"x\"", "plain"].map(str::to_owned);
+        assert_eq!(record(&fields), "\"a,b\",\"say \"\"x\"\"\",plain");
+    }
+}

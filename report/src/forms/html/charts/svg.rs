@@ -1,0 +1,95 @@
+//! The elements of charts as SVG. Their classes have the colours of the style sheet, by day and in
+//! the dark.
+
+use maud::{Markup, html};
+use std::fmt;
+
+/// The width of a chart in pixels.
+pub const WIDTH: f64 = 340.0;
+/// The height of a line of text in pixels.
+pub const TEXT: f64 = 12.0;
+/// The number of series colours in the style sheet.
+pub const COLOURS: usize = 8;
+
+/// Pixels from the left and from the top.
+pub type Point = (f64, f64);
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Ink {
+    Series(usize),
+    Text,
+    Muted,
+    Bad,
+    Grid,
+}
+
+impl fmt::Display for Ink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Series(series) => write!(f, "{}", series % COLOURS),
+            Self::Text => f.write_str("ink"),
+            Self::Muted => f.write_str("muted"),
+            Self::Bad => f.write_str("bad"),
+            Self::Grid => f.write_str("grid"),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+pub enum Anchor {
+    Start,
+    Middle,
+    End,
+}
+
+/// A tenth of a pixel is fine enough.
+pub fn pixel(value: f64) -> f64 {
+    (value * 10.0).round() / 10.0
+}
+
+/// A chart; `words` describe it to those who cannot see it.
+pub fn svg(height: f64, words: &str, content: &Markup) -> Markup {
+    html! { svg viewBox={ "0 0 " (WIDTH) " " (height) } role="img" aria-label=(words) { (content) } }
+}
+
+pub fn text(ink: Ink, (x, y): Point, anchor: Anchor, content: &str) -> Markup {
+    let anchor = match anchor {
+        Anchor::Start => None,
+        Anchor::Middle => Some("middle"),
+        Anchor::End => Some("end"),
+    };
+    html! { text class={ "f" (ink) } x=(pixel(x)) y=(pixel(y)) text-anchor=[anchor] { (content) } }
+}
+
+pub fn dot(ink: Ink, (x, y): Point, radius: f64) -> Markup {
+    html! { circle class={ "f" (ink) } cx=(pixel(x)) cy=(pixel(y)) r=(radius) {} }
+}
+
+pub fn ring(ink: Ink, (x, y): Point, radius: f64) -> Markup {
+    html! { circle class={ "s" (ink) } cx=(pixel(x)) cy=(pixel(y)) r=(radius) stroke-width="2" {} }
+}
+
+pub fn rectangle(ink: Ink, (x, y): Point, (width, height): Point) -> Markup {
+    html! { rect class={ "f" (ink) } x=(pixel(x)) y=(pixel(y)) width=(pixel(width)) height=(pixel(height)) {} }
+}
+
+pub fn path(ink: Ink, width: f64, steps: &str) -> Markup {
+    html! { path class={ "s" (ink) } stroke-width=(width) d=(steps) {} }
+}
+
+pub fn polyline(ink: Ink, width: f64, points: &[Point]) -> Markup {
+    let points: Vec<String> = points.iter().map(|(x, y)| format!("{},{}", pixel(*x), pixel(*y))).collect();
+    html! { polyline class={ "s" (ink) } stroke-width=(width) points=(points.join(" ")) {} }
+}
+
+/// An invisible area that shows `words` when someone points at it.
+pub fn spot((x, y): Point, (width, height): Point, words: &str) -> Markup {
+    html! {
+        rect.spot x=(pixel(x)) y=(pixel(y)) width=(width) height=(height) { title { (words) } }
+    }
+}
+
+/// A spot around a point.
+pub fn spot_at((x, y): Point, words: &str) -> Markup {
+    spot((x - 7.0, y - 7.0), (14.0, 14.0), words)
+}

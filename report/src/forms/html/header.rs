@@ -1,0 +1,91 @@
+//! The head of the page: the finding, and the evidence behind it.
+
+use super::{
+    super::words::{Ending, endings},
+    finding, verdicts,
+};
+use crate::{
+    document::Document,
+    figures::counted,
+    select::{distinct, totals, variants, varied_axes},
+    tables::sign,
+};
+use dragstrip_crds::{run::Verdict, suite::ComparisonVerdict};
+use maud::{Markup, html};
+
+/// Title, finding, badges and notes.
+pub fn header(document: &Document) -> Markup {
+    html! {
+        header {
+            p.brand { "Dragstrip report" }
+            h1 { (document.title) }
+            p.finding { (finding::sentence(document)) }
+            @for (about, badges) in badges(document) {
+                ul.badges {
+                    li { (about) }
+                    @for (count, class, text) in badges { li { span class={ "tag " (class) } { b { (count) } " " (text) } } }
+                }
+            }
+            p.rests { (evidence(document)) }
+            @for note in document.all_notes() { p.note { (note) } }
+            @let notes = document.variants.iter().filter_map(|head| Some((&head.name, head.note.as_ref()?)));
+            @for (variant, note) in notes { p.rests { b { (variant) } ": " (note) } }
+        }
+    }
+}
+
+/// A count with its colour and word.
+type Badge = (usize, &'static str, String);
+
+/// Counts of endings, thresholds and comparisons of throughput, without zeros.
+fn badges(document: &Document) -> Vec<(String, Vec<Badge>)> {
+    let endings = endings(document).into_iter();
+    let runs: Vec<Badge> = endings
+        .map(|(ending, count)| {
+            let (class, sign) = verdicts::look(ending);
+            let struck = if ending == Ending::Judged(Verdict::Invalid) { ", struck out" } else { "" };
+            (count, class, format!("{sign} {}{struck}", ending.word()))
+        })
+        .collect();
+    let missed = document.thresholds.iter().filter(|status| !status.met).count();
+    let met = document.thresholds.len() - missed;
+    let thresholds = [(missed, "bad", "✗ missed".to_owned()), (met, "good", "✓ met".to_owned())];
+    let compared = totals(document, "OperationsPerSecond");
+    let stands = |(verdict, class)| {
+        let found = compared.iter().filter_map(|row| row.comparison.as_ref());
+        let count = found.filter(|found| found.verdict == verdict).count();
+        (count, class, format!("{} {}", sign(verdict), verdicts::word(verdict)))
+    };
+    let throughput = [
+        (ComparisonVerdict::Better, "good"),
+        (ComparisonVerdict::Worse, "bad"),
+        (ComparisonVerdict::Same, ""),
+        (ComparisonVerdict::Unclear, ""),
+        (ComparisonVerdict::NotComparable, ""),
+    ];
+    let baseline = document.baseline.as_ref().map_or("the baseline", |baseline| &baseline.name);
+    let mut groups = vec![
+        ("Runs".to_owned(), runs),
+        ("Thresholds".to_owned(), thresholds.to_vec()),
+        (format!("Throughput against {baseline}"), throughput.map(stands).to_vec()),
+    ];
+    for (_, badges) in &mut groups {
+        badges.retain(|(count, ..)| *count > 0);
+    }
+    groups.retain(|(_, badges)| !badges.is_empty());
+    groups
+}
+
+fn evidence(document: &Document) -> String {
+    let cells = distinct(document.runs.iter().map(|run| &run.cell)).len();
+    let axis = |name: &str, values: &[String]| format!("{} {name} ({})", values.len(), values.join(", "));
+    let axes = varied_axes(document).into_iter().map(|(_, head)| axis(&head.name, &head.values));
+    let variants = Some(variants(document).len()).filter(|count| *count > 1);
+    let varied: Vec<String> =
+        variants.map(|count| format!("{count} variants")).into_iter().chain(axes).collect();
+    let varied = if varied.is_empty() { String::new() } else { format!(" ({})", varied.join(" × ")) };
+    let (runs, cells) = (counted(document.runs.len(), "run"), counted(cells, "combination"));
+    format!(
+        "{runs} of {cells}{varied}. Each run's verdict comes from checks of its clients, servers and network."
+    )
+}

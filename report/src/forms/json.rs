@@ -1,0 +1,45 @@
+//! The report as JSON: the document itself, with the schema docs/report.schema.json. Pure.
+
+use crate::document::Document;
+use schemars::{Schema, schema_for};
+
+/// The document as JSON; if that fails, an object with nothing but `error`.
+pub fn render(document: &Document) -> String {
+    serde_json::to_string_pretty(document)
+        .unwrap_or_else(|error| serde_json::json!({"error": error.to_string()}).to_string())
+}
+
+/// The JSON Schema of a document.
+pub fn schema() -> Schema {
+    schema_for!(Document)
+}
+
+/// Read a document.
+pub fn read(text: &str) -> Result<Document, serde_json::Error> {
+    serde_json::from_str(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::build::tests::{invalid_run, suite, two_axes};
+
+    #[test]
+    fn the_schema_describes_every_document() {
+        let mut schemas = boon::Schemas::new();
+        let mut compiler = boon::Compiler::new();
+        compiler.add_resource("report.json", schema().to_value()).unwrap();
+        let schema = compiler.compile("report.json", &mut schemas).unwrap();
+        for document in [suite(), two_axes(), invalid_run()] {
+            let value = serde_json::from_str(&render(&document)).unwrap();
+            assert!(schemas.validate(&value, schema).is_ok(), "{:?}", schemas.validate(&value, schema));
+        }
+    }
+
+    #[test]
+    fn a_document_is_read_as_it_was_written() {
+        for document in [suite(), two_axes(), invalid_run()] {
+            assert_eq!(read(&render(&document)).unwrap(), document);
+        }
+    }
+}

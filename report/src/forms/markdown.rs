@@ -1,0 +1,199 @@
+//! The report as GitHub's Markdown: the summary first, long parts folded, and all of it short
+//! enough for a comment. Pure.
+
+mod escape;
+mod parts;
+
+use super::words::{baseline_name, difference, summary, troubles};
+use crate::{
+    document::{Document, RunRecord},
+    select::{distinct, grouped},
+    tables::{Facts, Grid, Style, all_figures, listings, pivot_grids},
+};
+use dragstrip_crds::thresholds::MetricName;
+use escape::escaped;
+use parts::{Part, join};
+
+/// Longer tables are folded.
+const LONG_TABLE: usize = 40;
+/// Further matrices are folded.
+const MATRICES_SHOWN: usize = 4;
+/// GitHub's limit for comments is 65,536 characters.
+const LONGEST: usize = 60_000;
+
+const STYLE: Style = Style {
+    beside: &[
+        MetricName::MeanMilliseconds,
+        MetricName::P50Milliseconds,
+        MetricName::P99Milliseconds,
+        MetricName::P999Milliseconds,
+        MetricName::SecondsPerBatch,
+        MetricName::ServerUsedBytes,
+        MetricName::ServerPeakBytes,
+    ],
+    notes: true,
+};
+
+/// The document as Markdown.
+pub fn render(document: &Document) -> String {
+    let compared = document.baseline.as_ref().map(|baseline| {
+        let name = escaped(&baseline_name(baseline));
+        format!(" Compared with {name}. ▲ better, ▼ worse, = the same, ? unclear, ≠ not comparable.")
+    });
+    let summary = format!("{}.{}\n", escaped(&summary(document)), compared.unwrap_or_default());
+    let mut parts = vec![Part::short(format!("# {}\n", escaped(&document.title))), Part::short(summary)];
+    parts.extend(thresholds(document, false).map(|part| part.below("**Thresholds not met**")));
+    parts.extend(thresholds(document, true).map(|part| part.folded("Thresholds met")));
+    parts.extend(listings(document, &STYLE).iter().map(listing));
+    parts.extend(matrices(document));
+    parts.extend(notes(document));
+    parts.extend(every_figure(document));
+    parts.extend(provenance(document));
+    join(parts, LONGEST)
+}
+
+fn thresholds(document: &Document, met: bool) -> Option<Part> {
+    let messages = document.thresholds.iter().filter(|row| row.met == met).map(|row| row.message.clone());
+    Part::list(messages, if met { "thresholds met" } else { "thresholds not met" })
+}
+
+fn listing(grid: &Grid) -> Part {
+    let table = Part::table(grid, &format!("lines of {}", grid.title));
+    let lines = grid.lines.len();
+    let table = if lines > LONG_TABLE { table.folded(&format!("{lines} lines")) } else { table };
+    table.below(&format!("## {}", escaped(&grid.title)))
+}
+
+fn matrices(document: &Document) -> Vec<Part> {
+    let grids = pivot_grids(document);
+    let part = |grid: &Grid| {
+        let table = Part::table(grid, &format!("lines of {}", grid.title));
+        if grid.title.is_empty() { table } else { table.below(&format!("**{}**", escaped(&grid.title))) }
+    };
+    let (shown, rest) = grids.split_at(grids.len().min(MATRICES_SHOWN));
+    let more = Part::lines(rest.iter().map(|grid| part(grid).text() + "\n").collect(), "tables");
+    let more = (!rest.is_empty()).then(|| more.folded(&format!("{} more tables", rest.len())));
+    shown.iter().map(part).chain(more).collect()
+}
+
+fn notes(document: &Document) -> impl Iterator<Item = Part> {
+    let baseline = document.baseline.as_ref();
+    let differences = baseline.into_iter().flat_map(|baseline| baseline.differences.iter().map(difference));
+    let method = baseline.map(|baseline| baseline.method.clone());
+    let all = [
+        ("**Runs that are not Valid**", Part::list(troubles(document), "runs that are not Valid")),
+        ("**Differences from the baseline**", Part::list(differences, "differences from the baseline")),
+        ("**Notes**", Part::list(document.all_notes().cloned().chain(method), "notes")),
+    ];
+    all.into_iter().filter_map(|(title, part)| Some(part?.below(title)))
+}
+
+fn every_figure(document: &Document) -> Option<Part> {
+    let all = all_figures(document);
+    let table = Part::table(&all, "figures with their measurements").indivisible();
+    (!all.lines.is_empty()).then(|| table.folded("Every figure with its measurements"))
+}
+
+/// First the facts that all runs share, then the others with the variants or runs that have them.
+fn provenance(document: &Document) -> Option<Part> {
+    let runs: Vec<&RunRecord> = document.runs.iter().filter(|run| !run.provenance.is_empty()).collect();
+    let facts = Facts::of(&runs);
+    let common = facts.common.iter().map(|(name, value)| format!("{name}: {value}"));
+    let own = [&facts.by_variant, &facts.by_run].into_iter().flat_map(|names| {
+        let own_facts = |run: &&RunRecord| {
+            let facts =
+                names.iter().filter_map(|name| Some(format!("{name}: {}", run.provenance.get(*name)?)));
+            facts.collect::<Vec<_>>().join("; ")
+        };
+        let groups =
+            grouped(runs.iter().copied(), own_facts).into_iter().filter(|(facts, _)| !facts.is_empty());
+        groups.map(|(facts, runs)| format!("{}: {facts}", names_of(document, &runs))).collect::<Vec<_>>()
+    });
+    let all = Part::list(common.chain(own), "facts about the runs")?;
+    Some(all.folded("Conditions of the runs"))
+}
+
+/// The variants of `runs` if they have no other runs, or else the runs.
+fn names_of(document: &Document, runs: &[&RunRecord]) -> String {
+    let variants = distinct(runs.iter().map(|run| run.cell.variant.as_str()));
+    let all = document.runs.iter().filter(|run| variants.contains(&run.cell.variant.as_str())).count();
+    if all == runs.len() {
+        return variants.join(", ");
+    }
+    runs.iter().map(|run| run.name.as_str()).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        build::tests::{bullmq, invalid_run, suite},
+        document::Row,
+    };
+    use dragstrip_crds::run::Verdict;
+
+    #[test]
+    fn a_suite_has_its_summary_first_and_long_parts_folded() {
+        insta::assert_snapshot!(render(&suite()));
+    }
+
+    #[test]
+    fn a_large_suite_fits_into_a_comment_with_a_note_about_the_rest() {
+        let mut large = suite();
+        let of_one = |row: &&Row| row.cell.variant == "valkey-8" && row.cell.values == ["1"];
+        let rows: Vec<Row> = large.rows.iter().filter(of_one).cloned().collect();
+        large.axes[0].values = (0..200).map(|value| value.to_string()).collect();
+        large.rows = Vec::new();
+        for value in &large.axes[0].values {
+            for phase in ["write", "read", "mixed"] {
+                large.rows.extend(rows.iter().cloned().map(|mut row| {
+                    (row.cell.values, row.phase) = (vec![value.clone()], phase.to_owned());
+                    row
+                }));
+            }
+        }
+        for run in &mut large.runs {
+            run.failure = Some("x".repeat(1000));
+            run.verdict = Some(Verdict::Invalid);
+        }
+        let text = render(&large);
+        assert!(text.len() < 65_536, "{} bytes", text.len());
+        for phase in ["write", "read", "mixed"] {
+            let note = format!("more lines of {phase} do not fit");
+            assert!(text.contains(&note), "{note:?} is not in: {text}");
+        }
+        assert!(text.contains("figures with their measurements do not fit"), "{text}");
+        assert!(!text.contains("Every figure with its measurements"), "a part of every figure");
+        assert!(render(&suite()).contains("Every figure with its measurements"), "a small one has all");
+    }
+
+    #[test]
+    fn no_name_or_note_is_markup() {
+        let mut document = suite();
+        let hostile = "![](https://x/t.png) @team";
+        document.title = hostile.to_owned();
+        document.variants[0].note = Some(hostile.to_owned());
+        document.axes[0].name = hostile.to_owned();
+        document.notes.push(hostile.to_owned());
+        for row in &mut document.rows {
+            (row.phase, row.metric) = (hostile.to_owned(), format!("{} {hostile}", row.metric));
+        }
+        for run in &mut document.runs {
+            run.provenance.insert(hostile.to_owned(), hostile.to_owned());
+        }
+        let text = render(&document);
+        assert!(text.contains("!\\[\\](https://x/t.png) @&#8203;team"), "{text}");
+        assert!(!text.contains("![") && !text.contains("@team"), "{text}");
+    }
+
+    #[test]
+    fn invalid_figures_are_struck_out() {
+        let text = render(&invalid_run());
+        assert!(text.contains("~~90,000~~"), "{text}");
+    }
+
+    #[test]
+    fn a_list_of_backends_has_ratios_increments_and_notes() {
+        insta::assert_snapshot!(render(&bullmq()));
+    }
+}

@@ -1,0 +1,152 @@
+//! The report for terminals. Pure.
+
+use super::words::{baseline_name, difference, summary, troubles};
+use crate::{
+    document::Document,
+    tables::{Grid, Item, Kind, Style, listings, pivot_grids},
+};
+use comfy_table::{CellAlignment, Table, presets};
+use dragstrip_crds::thresholds::MetricName;
+
+/// The width of a terminal, which tables stay within if possible.
+const WIDTH: usize = 120;
+
+/// From the most to the fewest columns.
+const STYLES: [Style; 3] = [
+    Style {
+        beside: &[
+            MetricName::P50Milliseconds,
+            MetricName::P99Milliseconds,
+            MetricName::SecondsPerBatch,
+            MetricName::ServerUsedBytes,
+        ],
+        notes: false,
+    },
+    Style { beside: &[MetricName::P50Milliseconds, MetricName::P99Milliseconds], notes: false },
+    Style { beside: &[MetricName::P99Milliseconds], notes: false },
+];
+
+/// The document for a terminal.
+pub fn render(document: &Document) -> String {
+    let baseline = document.baseline.as_ref();
+    let compared = baseline.map(|baseline| format!(", compared with {}", baseline_name(baseline)));
+    let mut parts =
+        vec![format!("{}: {}{}\n", document.title, summary(document), compared.unwrap_or_default())];
+    parts.extend(fitting_listings(document));
+    parts.extend(pivot_grids(document).iter().map(|grid| table(grid).1));
+    let missed = document.thresholds.iter().filter(|row| !row.met);
+    parts.push(lines("threshold not met: ", missed.map(|row| row.message.clone())));
+    let differences = baseline.into_iter().flat_map(|baseline| &baseline.differences);
+    parts.push(lines("differs: ", differences.map(difference)));
+    parts.push(lines("", troubles(document).into_iter()));
+    parts.push(lines("note: ", document.all_notes().cloned()));
+    parts.push(lines("", baseline.into_iter().map(|baseline| baseline.method.clone())));
+    parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n")
+}
+
+fn lines(prefix: &str, all: impl Iterator<Item = String>) -> String {
+    all.map(|line| format!("{prefix}{line}\n")).collect()
+}
+
+fn fitting_listings(document: &Document) -> Vec<String> {
+    let mut texts: Vec<String> = Vec::new();
+    for style in &STYLES {
+        let tables: Vec<(usize, String)> = listings(document, style).iter().map(table).collect();
+        let fits = tables.iter().all(|(width, _)| *width <= WIDTH);
+        texts = tables.into_iter().map(|(_, text)| text).collect();
+        if fits {
+            break;
+        }
+    }
+    texts
+}
+
+/// A table and its width in characters.
+fn table(grid: &Grid) -> (usize, String) {
+    let mut table = Table::new();
+    let item = |item: &Item| item.render(str::to_owned, |struck| format!("✗{struck}"));
+    table
+        .load_preset(presets::UTF8_BORDERS_ONLY)
+        .set_header(grid.columns.iter().map(|column| &column.heading));
+    table.add_rows(grid.lines.iter().map(|line| line.iter().map(item)));
+    for (column, cells) in grid.columns.iter().zip(table.column_iter_mut()) {
+        if column.kind == Kind::Figure {
+            cells.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    let title = if grid.title.is_empty() { String::new() } else { format!("{}\n", grid.title) };
+    let width = table.lines().map(|line| line.chars().count()).max().unwrap_or_default();
+    (width, format!("{title}{table}\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::build::tests::{invalid_run, suite, two_axes};
+    use dragstrip_crds::run::{RunPhase, Verdict};
+
+    #[test]
+    fn a_suite_is_a_table_with_intervals_ratios_and_verdicts() {
+        insta::assert_snapshot!(render(&suite()));
+    }
+
+    #[test]
+    fn two_axes_are_a_matrix() {
+        insta::assert_snapshot!(render(&two_axes()));
+    }
+
+    #[test]
+    fn invalid_figures_are_struck_out() {
+        insta::assert_snapshot!(render(&invalid_run()));
+    }
+
+    #[test]
+    fn runs_degraded_alike_share_a_line_and_invalid_ones_do_not() {
+        let mut document = suite();
+        let of = |document: &Document, verdict| -> Vec<String> {
+            let runs = document.runs.iter().filter(|run| run.verdict == Some(verdict));
+            runs.map(|run| run.name.clone()).collect()
+        };
+        let (valid, invalid) = (of(&document, Verdict::Valid), of(&document, Verdict::Invalid));
+        for run in document.runs.iter_mut().filter(|run| run.verdict == Some(Verdict::Valid)) {
+            run.verdict = Some(Verdict::Degraded);
+        }
+        let lines = troubles(&document);
+        assert_eq!(lines.len(), 1 + invalid.len(), "{lines:#?}");
+        let text = lines.join("\n");
+        let alike = format!("{} (Succeeded) and {} more like it, Degraded", valid[0], valid.len() - 1);
+        assert!(text.contains(&alike) && invalid.iter().all(|name| text.contains(name)), "{text}");
+    }
+
+    #[test]
+    fn cancelled_runs_and_failed_ones_without_a_verdict_are_listed() {
+        let mut document = suite();
+        for run in &mut document.runs[..3] {
+            (run.phase, run.verdict) = (RunPhase::Cancelled, None);
+        }
+        (document.runs[3].phase, document.runs[3].verdict) = (RunPhase::Failed, None);
+        document.runs[3].failure = Some("Pods: none was scheduled".to_owned());
+        let text = render(&document);
+        assert!(text.contains("12 runs (8 Valid, 1 Failed, 3 Cancelled)"), "{text}");
+        let [first, .., failed] = [0, 1, 2, 3].map(|place| document.runs[place].name.clone());
+        for line in [
+            format!("{first} (Cancelled) and 2 more like it\n"),
+            format!("{failed} (Failed): Pods: none was scheduled\n"),
+        ] {
+            assert!(text.contains(&line), "{line:?} is not in: {text}");
+        }
+        let markdown = crate::forms::markdown::render(&document);
+        assert!(
+            markdown.contains("**Runs that are not Valid**") && markdown.contains("(Cancelled)"),
+            "{markdown}"
+        );
+    }
+
+    #[test]
+    fn tables_of_usual_suites_fit_a_terminal() {
+        let text = render(&suite());
+        let widest =
+            text.lines().filter(|line| line.starts_with(['│', '┌'])).map(|line| line.chars().count()).max();
+        assert!(widest.is_some_and(|widest| widest <= WIDTH), "{text}");
+    }
+}

@@ -1,0 +1,129 @@
+//! Sentences about runs and comparisons that several forms share. Pure.
+
+use crate::{
+    document::{BaselineHead, Difference, Document, RunRecord},
+    figures::counted,
+};
+use dragstrip_crds::run::{RunPhase, Verdict};
+use std::collections::BTreeMap;
+
+/// How a run ended, as far as its numbers are concerned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Ending {
+    Judged(Verdict),
+    Unjudged,
+    Failed,
+    Cancelled,
+    Unfinished,
+}
+
+impl Ending {
+    /// A run with Invalid numbers has failed as well, and Invalid says more.
+    pub fn of(run: &RunRecord) -> Self {
+        match (run.phase, run.verdict) {
+            (RunPhase::Failed, Some(Verdict::Invalid)) => Self::Judged(Verdict::Invalid),
+            (RunPhase::Succeeded, Some(verdict)) => Self::Judged(verdict),
+            (RunPhase::Succeeded, None) => Self::Unjudged,
+            (RunPhase::Failed, _) => Self::Failed,
+            (RunPhase::Cancelled, _) => Self::Cancelled,
+            _ => Self::Unfinished,
+        }
+    }
+
+    pub fn word(self) -> String {
+        match self {
+            Self::Judged(verdict) => verdict.to_string(),
+            Self::Unjudged => "no verdict".to_owned(),
+            Self::Failed => "Failed".to_owned(),
+            Self::Cancelled => "Cancelled".to_owned(),
+            Self::Unfinished => "not finished".to_owned(),
+        }
+    }
+}
+
+/// The number of runs by ending.
+pub fn endings(document: &Document) -> BTreeMap<Ending, usize> {
+    let mut counts = BTreeMap::new();
+    for run in &document.runs {
+        *counts.entry(Ending::of(run)).or_default() += 1;
+    }
+    counts
+}
+
+/// The number of runs by ending, and of thresholds met.
+pub fn summary(document: &Document) -> String {
+    let endings: Vec<String> =
+        endings(document).iter().map(|(ending, n)| format!("{n} {}", ending.word())).collect();
+    let endings = if endings.is_empty() { String::new() } else { format!(" ({})", endings.join(", ")) };
+    let met = document.thresholds.iter().filter(|row| row.met).count();
+    let thresholds = match document.thresholds.len() {
+        0 => String::new(),
+        all => format!("; {met} of {all} thresholds met"),
+    };
+    format!("{}{endings}{thresholds}", counted(document.runs.len(), "run"))
+}
+
+pub fn baseline_name(baseline: &BaselineHead) -> String {
+    match baseline.kind.as_str() {
+        "published" => format!("the published table {}", baseline.name),
+        kind => format!("the {kind} {}", baseline.name),
+    }
+}
+
+pub fn difference(difference: &Difference) -> String {
+    let whose = difference.cell.as_ref().map(|cell| {
+        let names = std::iter::once(&cell.variant).chain(&cell.values).cloned();
+        format!("{}: ", names.collect::<Vec<_>>().join(" "))
+    });
+    let undeclared = if difference.varied { "" } else { ", although no variant or axis declares it" };
+    format!(
+        "{}{} is {} instead of {}{undeclared}",
+        whose.unwrap_or_default(),
+        difference.fact,
+        difference.here,
+        difference.baseline
+    )
+}
+
+/// Why a run is not Valid, in one line.
+pub fn trouble(run: &RunRecord) -> Option<String> {
+    trouble_of(run, 0)
+}
+
+/// The same, on behalf of `more` similar runs.
+fn trouble_of(run: &RunRecord, more: usize) -> Option<String> {
+    let verdict = match Ending::of(run) {
+        Ending::Judged(Verdict::Valid) | Ending::Unjudged | Ending::Unfinished => return None,
+        Ending::Judged(verdict) => format!(", {verdict}"),
+        Ending::Failed | Ending::Cancelled => String::new(),
+    };
+    let reasons = run.reasons.iter().map(|found| format!("{}: {}", found.phase, found.reason.message));
+    let all: Vec<String> = run.failure.iter().cloned().chain(reasons).collect();
+    let why = if all.is_empty() { String::new() } else { format!(": {}", all.join("; ")) };
+    let others = if more == 0 { String::new() } else { format!(" and {more} more like it") };
+    Some(format!("{} ({}){others}{verdict}{why}", run.name, run.phase))
+}
+
+/// Why runs are not Valid. Runs that are Degraded or cancelled for the same reasons share a line:
+/// on a machine that clients and servers share, all of them are.
+pub fn troubles(document: &Document) -> Vec<String> {
+    let reasons = |run: &RunRecord| -> Vec<(String, String)> {
+        run.reasons.iter().map(|found| (found.phase.clone(), found.reason.reason.clone())).collect()
+    };
+    let alike = |one: &RunRecord, other: &RunRecord| {
+        let ending = Ending::of(one);
+        matches!(ending, Ending::Judged(Verdict::Degraded) | Ending::Cancelled)
+            && ending == Ending::of(other)
+            && one.failure.is_none()
+            && other.failure.is_none()
+            && reasons(one) == reasons(other)
+    };
+    let mut groups: Vec<(&RunRecord, usize)> = Vec::new();
+    for run in &document.runs {
+        match groups.iter_mut().find(|(first, _)| alike(first, run)) {
+            Some((_, more)) => *more += 1,
+            None => groups.push((run, 0)),
+        }
+    }
+    groups.into_iter().filter_map(|(run, more)| trouble_of(run, more)).collect()
+}

@@ -1,0 +1,83 @@
+//! What a report is built from. Pure.
+
+use crate::{
+    document::{AxisHead, Cell, Document, VariantHead},
+    published,
+};
+use dragstrip_crds::{BenchmarkRun, thresholds::Threshold};
+use dragstrip_results::result::RepetitionResult;
+use std::borrow::Cow;
+
+/// What a report is built from.
+#[derive(Debug, Clone, Default)]
+pub struct Input {
+    /// Name of the suite or run.
+    pub title: String,
+    /// The variants in display order; if empty, they have the order of the entries.
+    pub variants: Vec<VariantHead>,
+    /// The axes.
+    pub axes: Vec<AxisHead>,
+    /// Every run.
+    pub entries: Vec<Entry>,
+    /// The baseline.
+    pub baseline: Option<BaselineInput>,
+    /// The thresholds.
+    pub thresholds: Vec<Threshold>,
+    /// Compare combinations even if they ran under different conditions.
+    pub compare_anyway: bool,
+}
+
+/// A run and its stored results.
+#[derive(Debug, Clone)]
+pub struct Entry {
+    /// The combination that it measured.
+    pub cell: Cell,
+    /// Its number among the runs of the combination, from 1.
+    pub repetition: u32,
+    /// The run with its status.
+    pub run: BenchmarkRun,
+    /// Its stored results; without them, the report has no curves and timelines and fewer
+    /// figures of single repetitions.
+    pub results: Vec<RepetitionResult>,
+}
+
+/// Access to runs one by one: thousands of them do not fit in memory at once.
+pub trait Entries {
+    /// The combination and number of each run.
+    fn places(&self) -> Vec<(&Cell, u32)>;
+    /// The run at this place, if it can be read.
+    fn entry(&self, place: usize) -> Option<Cow<'_, Entry>>;
+}
+
+impl Entries for Vec<Entry> {
+    fn places(&self) -> Vec<(&Cell, u32)> {
+        self.iter().map(|entry| (&entry.cell, entry.repetition)).collect()
+    }
+
+    fn entry(&self, place: usize) -> Option<Cow<'_, Entry>> {
+        self.get(place).map(Cow::Borrowed)
+    }
+}
+
+/// A baseline.
+#[derive(Debug, Clone)]
+pub enum BaselineInput {
+    /// This variant: each combination is compared with the one that has the same values.
+    Variant(String),
+    /// The run with this label.
+    Run(String),
+    /// The report of an earlier suite or run: each combination is compared with itself there.
+    Report {
+        /// "suite" or "run".
+        kind: String,
+        /// The report.
+        document: Box<Document>,
+    },
+    /// A published table.
+    Published {
+        /// Its name, such as the name of its file or ConfigMap.
+        name: String,
+        /// The table.
+        table: published::Table,
+    },
+}

@@ -1,0 +1,73 @@
+//! The table of every figure with its measurements. Pure.
+
+use super::{
+    cells::{has_ratio, ratio_heading, ratio_item, verdict_item},
+    grid::{Column, Grid, Item, Piece, identity, identity_columns},
+};
+use crate::{
+    document::{Document, Row, Sample},
+    figures::{figure, heading, percent},
+    select::{rows_without_repeats, varied_axes},
+};
+use dragstrip_crds::run::Verdict;
+
+/// A line for each figure.
+pub fn all_figures(document: &Document) -> Grid {
+    let axes = varied_axes(document);
+    let compared = document.baseline.is_some();
+    let mut columns = identity_columns(&axes);
+    columns.extend(["Phase", "Operation", "Metric"].map(Column::name));
+    columns.extend(["n", "Mean", "Stdev", "CV", "±95%"].map(Column::figure));
+    if compared {
+        columns.extend([ratio_heading(document), "Difference".to_owned()].map(Column::figure));
+        columns.push(Column::choice("Verdict"));
+    }
+    columns.push(Column::words("Measurements"));
+    let line = |row: &Row| {
+        let mut line = identity(&axes, &row.cell);
+        let metric = heading(&row.metric, &row.unit);
+        line.extend([row.phase.clone(), row.operation.clone(), metric].map(Item::text));
+        line.extend(statistics(row));
+        if compared {
+            let found = row.comparison.as_ref().filter(|_| has_ratio(row));
+            let difference = Item::or_nothing(found.map(|found| percent(found.ratio.mid)));
+            line.extend([ratio_item(row), difference, verdict_item(row)]);
+        }
+        line.push(measurements(row));
+        line
+    };
+    let lines = rows_without_repeats(document).into_iter().map(line).collect();
+    Grid { title: String::new(), columns, lines }
+}
+
+fn statistics(row: &Row) -> [Item; 5] {
+    let spread = row.spread.as_ref();
+    let value = |value: Option<f64>| Item::or_nothing(value.map(|value| figure(&row.metric, value)));
+    let variation = spread.and_then(|spread| spread.coefficient_of_variation);
+    [
+        Item::text(spread.map_or(0, |spread| spread.repetitions).to_string()),
+        value(spread.map(|spread| spread.mean)),
+        value(spread.and_then(|spread| spread.standard_deviation)),
+        Item::or_nothing(variation.map(|variation| format!("{:.1} %", variation * 100.0))),
+        value(spread.and_then(|spread| spread.confidence95)),
+    ]
+}
+
+/// Each measurement: Invalid ones struck out, Degraded ones and outliers marked.
+fn measurements(row: &Row) -> Item {
+    let one = |sample: &Sample| {
+        let value = figure(&row.metric, sample.value);
+        match (sample.verdict, sample.outlier) {
+            (Some(Verdict::Invalid), _) => Piece::Struck(value),
+            (_, true) => Piece::Plain(format!("{value} (outlier)")),
+            (Some(Verdict::Degraded), false) => Piece::Plain(format!("{value} (Degraded)")),
+            _ => Piece::Plain(value),
+        }
+    };
+    let mut pieces = Vec::new();
+    for (index, sample) in row.samples.iter().enumerate() {
+        pieces.extend((index > 0).then(|| Piece::Plain("; ".to_owned())));
+        pieces.push(one(sample));
+    }
+    Item(pieces)
+}

@@ -1,0 +1,90 @@
+//! The cells that tables have in common: figures, ratios, verdicts. Pure.
+
+use super::grid::{Item, Piece};
+use crate::{
+    document::{Document, Row},
+    figures::{figure, interval, ratio, spread},
+};
+use dragstrip_crds::suite::ComparisonVerdict;
+
+/// The symbol of a comparison's verdict.
+pub fn sign(verdict: ComparisonVerdict) -> &'static str {
+    match verdict {
+        ComparisonVerdict::Better => "▲",
+        ComparisonVerdict::Worse => "▼",
+        ComparisonVerdict::Same => "=",
+        ComparisonVerdict::Unclear => "?",
+        ComparisonVerdict::NotComparable => "≠",
+    }
+}
+
+/// Whether `row` has a ratio to show: readers would take that of different conditions for an answer.
+pub fn has_ratio(row: &Row) -> bool {
+    row.comparison.as_ref().is_some_and(|found| found.verdict != ComparisonVerdict::NotComparable)
+}
+
+pub fn verdict_item(row: &Row) -> Item {
+    Item::text(match (&row.comparison, &row.uncompared) {
+        (Some(found), _) => match found.verdict {
+            ComparisonVerdict::NotComparable => "≠ Not comparable".to_owned(),
+            verdict => format!("{} {verdict}", sign(verdict)),
+        },
+        (None, None) => "baseline".to_owned(),
+        (None, Some(_)) => return Item::nothing(),
+    })
+}
+
+pub fn ratio_item(row: &Row) -> Item {
+    let found = row.comparison.as_ref().filter(|_| has_ratio(row));
+    Item::or_nothing(found.map(|found| match found.interval_known {
+        true => format!("{} {}", ratio(found.ratio.mid), interval(&found.ratio)),
+        false => ratio(found.ratio.mid),
+    }))
+}
+
+pub fn ratio_heading(document: &Document) -> String {
+    match &document.baseline {
+        Some(baseline) if baseline.kind == "published" => "ratio to published".to_owned(),
+        Some(baseline) if baseline.name.chars().count() <= 12 => format!("× {}", baseline.name),
+        _ => "× baseline".to_owned(),
+    }
+}
+
+/// The samples of a row without any usable one.
+fn struck_item(row: &Row) -> Item {
+    let mut pieces = Vec::new();
+    for (index, sample) in row.samples.iter().enumerate() {
+        pieces.extend((index > 0).then(|| Piece::Plain(" ".to_owned())));
+        pieces.push(Piece::Struck(figure(&row.metric, sample.value)));
+    }
+    if pieces.is_empty() { Item::nothing() } else { Item(pieces) }
+}
+
+/// A mean with its interval.
+pub fn mean_item(row: Option<&Row>) -> Item {
+    let Some(row) = row else { return Item::nothing() };
+    row.spread.as_ref().map_or_else(|| struck_item(row), |found| Item::text(spread(&row.metric, found)))
+}
+
+/// A mean without its interval, with a sign if it is Better or Worse.
+pub fn brief_item(row: Option<&Row>) -> Item {
+    let Some(row) = row else { return Item::nothing() };
+    let Some(spread) = &row.spread else { return struck_item(row) };
+    let mean = figure(&row.metric, spread.mean);
+    Item::text(match row.comparison.as_ref().map(|found| found.verdict) {
+        Some(found @ (ComparisonVerdict::Better | ComparisonVerdict::Worse)) => {
+            format!("{mean} {}", sign(found))
+        }
+        _ => mean,
+    })
+}
+
+/// The change from `first` to `second`; nothing if one of them ran under different conditions.
+pub fn change(first: Option<&Row>, second: Option<&Row>) -> Option<f64> {
+    let mean = |row: Option<&Row>| {
+        let row = row.filter(|row| row.comparison.is_none() || has_ratio(row))?;
+        Some(row.spread?.mean)
+    };
+    let first = mean(first).filter(|first| *first > 0.0)?;
+    Some(mean(second)? / first)
+}

@@ -1,0 +1,179 @@
+//! The tables of each phase: a line for each combination and operation. Pure.
+
+use super::{
+    cells::{brief_item, change, mean_item, ratio_heading, ratio_item, verdict_item},
+    grid::{Column, Grid, Item, identity, identity_columns},
+};
+use crate::{
+    document::{Cell, Document, Row, Sample},
+    figures::{heading, percent},
+    select::{RowIndex, distinct, headline, measured_cells, metrics, phases, varied_axes},
+};
+use dragstrip_crds::{run::Verdict, thresholds::MetricName};
+use dragstrip_results::result::TOTAL;
+
+/// Stands for the operation of a combination that did not measure the phase.
+const NO_OPERATION: &str = "---";
+/// The memory of all servers together.
+const MEMORY: [MetricName; 3] =
+    [MetricName::ServerRssBytes, MetricName::ServerPeakBytes, MetricName::ServerUsedBytes];
+/// The number of metrics beside a headline that is the tool's own.
+const BESIDE_OWN: usize = 4;
+
+/// What a form has room for.
+#[derive(Debug, Clone, Copy)]
+pub struct Style {
+    /// Metrics beside the headline.
+    pub beside: &'static [MetricName],
+    /// Whether the notes of variants have room.
+    pub notes: bool,
+}
+
+/// A metric and its unit.
+type Metric<'a> = (&'a str, &'a str);
+
+/// The content of a listing.
+struct Listing<'a> {
+    document: &'a Document,
+    index: &'a RowIndex<'a>,
+    phase: &'a str,
+    lines: Vec<(&'a Cell, &'a str)>,
+    /// The metric with interval and comparison.
+    headline: Metric<'a>,
+    beside: Vec<Metric<'a>>,
+}
+
+/// The tables of all phases: figures, then memory.
+pub fn listings(document: &Document, style: &Style) -> Vec<Grid> {
+    let index = RowIndex::of(&document.rows);
+    let of_phase = |phase| {
+        let figures = figures(document, &index, phase, style).map(|listing| listing.grid(phase, style));
+        let memory = memory(document, &index, phase);
+        figures.into_iter().chain(memory.map(|listing| listing.grid(&format!("{phase}: memory"), style)))
+    };
+    phases(document).into_iter().flat_map(of_phase).collect()
+}
+
+fn figures<'a>(
+    document: &'a Document,
+    index: &'a RowIndex<'a>,
+    phase: &'a str,
+    style: &Style,
+) -> Option<Listing<'a>> {
+    let headline = headline(document, phase)?;
+    let of_cell = |cell| {
+        let mut operations = index.operations(cell, phase, headline.0);
+        if operations.is_empty() {
+            operations.push(NO_OPERATION);
+        }
+        operations.into_iter().map(move |operation| (cell, operation))
+    };
+    let lines = measured_cells(document).into_iter().flat_map(of_cell).collect();
+    let mut beside = metrics(document, phase);
+    beside.retain(|metric| *metric != headline);
+    if MetricName::named(headline.0).is_none() {
+        beside.truncate(BESIDE_OWN);
+    } else {
+        beside.retain(|(metric, _)| style.beside.iter().any(|name| name.to_string() == *metric));
+    }
+    Some(Listing { document, index, phase, lines, headline, beside })
+}
+
+/// The servers' memory, if the published table has it; otherwise it is listed among all figures.
+fn memory<'a>(document: &'a Document, index: &'a RowIndex<'a>, phase: &'a str) -> Option<Listing<'a>> {
+    document.baseline.as_ref().filter(|baseline| baseline.kind == "published")?;
+    let mut beside = metrics(document, phase);
+    beside.retain(|(metric, _)| MEMORY.iter().any(|name| name.to_string() == *metric));
+    let is_compared = |(metric, _): &&Metric<'_>| {
+        let mut rows = document.rows.iter().filter(|row| row.phase == phase && row.metric == *metric);
+        rows.any(|row| row.comparison.is_some())
+    };
+    let headline = *beside.iter().find(is_compared)?;
+    beside.retain(|metric| *metric != headline);
+    let lines = measured_cells(document).into_iter().map(|cell| (cell, TOTAL)).collect();
+    Some(Listing { document, index, phase, lines, headline, beside })
+}
+
+impl<'a> Listing<'a> {
+    fn grid(&self, title: &str, style: &Style) -> Grid {
+        let document = self.document;
+        let axes = varied_axes(document);
+        let operations = self.lines.iter().map(|(_, operation)| *operation);
+        let several = distinct(operations.filter(|name| *name != NO_OPERATION)).len() > 1;
+        let compared = document.baseline.is_some();
+        let steps = axes.is_empty() && !several && document.variants.len() > 2;
+        let notes: Vec<String> =
+            self.lines.iter().map(|(cell, operation)| self.note(cell, operation, style)).collect();
+        let noted = notes.iter().any(|note| !note.is_empty());
+        let mut columns = identity_columns(&axes);
+        columns.extend(several.then(|| Column::name("Operation")));
+        columns.push(Column::figure(format!("{} ±95%", heading(self.headline.0, self.headline.1))));
+        columns.extend(self.beside.iter().map(|(metric, unit)| Column::figure(heading(metric, unit))));
+        columns.extend(steps.then(|| Column::figure("vs. above")));
+        if compared {
+            columns.extend([Column::figure(ratio_heading(document)), Column::choice("Verdict")]);
+        }
+        columns.extend(noted.then(|| Column::words("Notes")));
+        let mut above: Option<&Row> = None;
+        let mut lines = Vec::new();
+        for ((cell, operation), note) in self.lines.iter().zip(notes) {
+            let row = self.find(cell, operation, self.headline.0);
+            let mut line = identity(&axes, cell);
+            line.extend(several.then(|| Item::text(*operation)));
+            line.push(mean_item(row));
+            line.extend(self.beside.iter().map(|(metric, _)| brief_item(self.find(cell, operation, metric))));
+            line.extend(steps.then(|| Item::or_nothing(change(above, row).map(percent))));
+            above = row.filter(|row| row.spread.is_some()).or(above);
+            if compared {
+                line.extend([ratio_item, verdict_item].map(|item| row.map_or_else(Item::nothing, item)));
+            }
+            line.extend(noted.then(|| Item::text(note)));
+            lines.push(line);
+        }
+        Grid { title: title.to_owned(), columns, lines }
+    }
+
+    fn find(&self, cell: &Cell, operation: &str, metric: &str) -> Option<&'a Row> {
+        self.index.find(cell, self.phase, operation, metric)
+    }
+
+    /// Invalid, Degraded and outlying measurements of a line, and with room for them the
+    /// bottleneck and the note of the variant.
+    fn note(&self, cell: &Cell, operation: &str, style: &Style) -> String {
+        let row = self.find(cell, operation, self.headline.0);
+        let mut parts = row.map(marks).unwrap_or_default();
+        if style.notes {
+            parts.extend(row.and_then(|_| self.bottleneck(cell)));
+            let variant = self.document.variants.iter().find(|head| head.name == cell.variant);
+            parts.extend(variant.and_then(|head| head.note.clone()));
+        }
+        parts.join(", ")
+    }
+
+    fn bottleneck(&self, cell: &Cell) -> Option<String> {
+        let runs = self.document.runs.iter().filter(|run| run.cell == *cell);
+        let limits = runs.flat_map(|run| &run.limited_by).filter(|limit| limit.phase == self.phase);
+        let names: Vec<String> =
+            distinct(limits.map(|limit| limit.limited_by.by)).iter().map(ToString::to_string).collect();
+        (!names.is_empty()).then(|| format!("limited by {}", names.join(" or ")))
+    }
+}
+
+fn marks(row: &Row) -> Vec<String> {
+    let count = |is: &dyn Fn(&Sample) -> bool| row.samples.iter().filter(|one| is(one)).count();
+    let invalid = count(&|sample| sample.is_invalid());
+    let outliers = count(&|sample| sample.outlier);
+    let mut marks = Vec::new();
+    match invalid {
+        0 => {}
+        all if all == row.samples.len() => marks.push("Invalid".to_owned()),
+        some => marks.push(format!("{some} Invalid")),
+    }
+    if count(&|sample| sample.verdict == Some(Verdict::Degraded)) > 0 {
+        marks.push("Degraded".to_owned());
+    }
+    if outliers > 0 {
+        marks.push(format!("{outliers} outlier{}", if outliers > 1 { "s" } else { "" }));
+    }
+    marks
+}
