@@ -1,6 +1,6 @@
 //! `dragstrip completions`: scripts for shells. Pure.
 
-use crate::print::print;
+use crate::output::print;
 use clap::{Args, Command};
 use clap_complete::Shell;
 use std::process::ExitCode;

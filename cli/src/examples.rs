@@ -62,7 +62,8 @@ mod tests {
 
     #[test]
     fn a_plugin_of_kubectl_shows_its_own_name() {
-        let mut command = crate::program_command(Some(std::path::Path::new("/usr/local/bin/kubectl-dragstrip")));
+        let mut command =
+            crate::program_command(Some(std::path::Path::new("/usr/local/bin/kubectl-dragstrip")));
         let help = command.find_subcommand_mut("follow").unwrap().render_help().to_string();
         assert!(help.contains("kubectl dragstrip follow quickstart-redis"), "{help}");
     }

@@ -89,7 +89,9 @@ pub enum Error {
     Ended { title: String, kind: &'static str, name: String, phase: String },
     #[error("failed to apply {1}")]
     Apply(#[source] Box<kube::Error>, String),
-    #[error("failed to apply {1}, because another client has set its fields: take them over with --force-conflicts")]
+    #[error(
+        "failed to apply {1}, because another client has set its fields: take them over with --force-conflicts"
+    )]
     Conflict(#[source] Box<kube::Error>, String),
     #[error(transparent)]
     Follow(#[from] follow::Error),
@@ -172,7 +174,9 @@ impl Declared {
         let api: Api<K> = Api::namespaced(cluster.client.clone(), self.namespace(&cluster.namespace));
         let patched = api.patch(&self.name, &parameters, &Patch::Apply(&self.value)).await;
         patched.map_err(|error| match &error {
-            kube::Error::Api(status) if status.is_conflict() => Error::Conflict(Box::new(error), self.title()),
+            kube::Error::Api(status) if status.is_conflict() => {
+                Error::Conflict(Box::new(error), self.title())
+            }
             _ => Error::Apply(Box::new(error), self.title()),
         })
     }
@@ -281,8 +285,7 @@ async fn apply_all(
 /// command line.
 pub async fn run(cluster: &Cluster, options: &Options, requested: Option<&str>) -> Result<ExitCode, Error> {
     let declared = prepare(options, requested)?;
-    let watched =
-        if options.watch { Some(watched_namespace(&declared, &cluster.namespace)?) } else { None };
+    let watched = if options.watch { Some(watched_namespace(&declared, &cluster.namespace)?) } else { None };
     refuse_ended(cluster, &declared).await?;
     let subjects = apply_all(cluster, &declared, options).await?;
     let Some(namespace) = watched else { return Ok(ExitCode::SUCCESS) };
@@ -342,7 +345,9 @@ mod tests {
         let remarks: Vec<String> = misplaced(&lab, Some("races")).iter().map(Remark::to_string).collect();
         assert_eq!(
             remarks,
-            ["a.yaml: error: BenchmarkRun a: metadata.namespace: is lab, and --namespace is races: leave one of the two out"]
+            [
+                "a.yaml: error: BenchmarkRun a: metadata.namespace: is lab, and --namespace is races: leave one of the two out"
+            ]
         );
     }
 

@@ -36,7 +36,9 @@ async fn stop(cluster: &Cluster, subject: &Subject) -> Result<Done, Error> {
     let patch = Patch::Merge(json!({"spec": {"cancel": true}}));
     let patched = match subject {
         Subject::Run(_) => cluster.api::<BenchmarkRun>().patch(&name, &parameters, &patch).await.map(drop),
-        Subject::Suite(_) => cluster.api::<BenchmarkSuite>().patch(&name, &parameters, &patch).await.map(drop),
+        Subject::Suite(_) => {
+            cluster.api::<BenchmarkSuite>().patch(&name, &parameters, &patch).await.map(drop)
+        }
     };
     patched.map_err(|error| Error::Patch(Box::new(error), title.clone()))?;
     Ok(Done { name: title, namespace: None, state: "is being cancelled".to_owned() })

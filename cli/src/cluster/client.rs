@@ -67,7 +67,9 @@ pub struct Given {
 impl Given {
     /// `text`, which is NAME or KIND/NAME; `kind` applies to the former.
     pub fn parse(text: &str, kind: Option<Kind>) -> Result<Self, Error> {
-        let Some((prefix, name)) = text.split_once('/') else { return Ok(Self { kind, name: text.to_owned() }) };
+        let Some((prefix, name)) = text.split_once('/') else {
+            return Ok(Self { kind, name: text.to_owned() });
+        };
         let kind = Kind::parse(prefix).ok_or_else(|| Error::Kind(prefix.to_owned()))?;
         Ok(Self { kind: Some(kind), name: name.to_owned() })
     }
@@ -204,8 +206,10 @@ impl Cluster {
     /// The run or suite that `given` names, which must exist.
     pub async fn subject(&self, given: &Given) -> Result<Subject, Error> {
         let name = &given.name;
-        let kinds: Vec<Kind> =
-            [Kind::Run, Kind::Suite].into_iter().filter(|kind| given.kind.is_none_or(|one| one == *kind)).collect();
+        let kinds: Vec<Kind> = [Kind::Run, Kind::Suite]
+            .into_iter()
+            .filter(|kind| given.kind.is_none_or(|one| one == *kind))
+            .collect();
         let (mut found, mut failed) = (Vec::new(), None);
         for kind in &kinds {
             match self.find_subject(*kind, name).await {

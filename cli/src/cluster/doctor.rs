@@ -157,7 +157,8 @@ async fn examine(cluster: &Cluster, options: &Options) -> Result<Vec<Finding>, E
     match operators(client, options).await {
         Ok(found) => findings.extend(operator::operators(&found, env!("CARGO_PKG_VERSION"))),
         Err(error) => {
-            let remedy = "name its namespace with --operator-namespace, or get the right to list Deployments there";
+            let remedy =
+                "name its namespace with --operator-namespace, or get the right to list Deployments there";
             findings.push(unseen("operator", &error, remedy));
         }
     }

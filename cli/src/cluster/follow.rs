@@ -190,7 +190,8 @@ async fn refresh(cluster: &Cluster, view: &mut View) -> Result<Vec<String>, clie
 async fn loads(cluster: &Cluster, view: &View) -> Vec<Load> {
     let names = view.names();
     let of = |kind: Kind| names.iter().filter(move |(one, _)| *one == kind).map(|(_, name)| name.clone());
-    let (mut runs, suites): (BTreeSet<String>, Vec<String>) = (of(Kind::Run).collect(), of(Kind::Suite).collect());
+    let (mut runs, suites): (BTreeSet<String>, Vec<String>) =
+        (of(Kind::Run).collect(), of(Kind::Suite).collect());
     if !suites.is_empty() {
         let children = ListParams::default().labels(&format!("{} in ({})", labels::SUITE, suites.join(",")));
         let children = cluster.api::<BenchmarkRun>().list_metadata(&children).await;
@@ -255,11 +256,7 @@ fn endless(suite: &BenchmarkSuite) -> Option<Error> {
 }
 
 /// Follows `subjects` until all have ended or `timeout` is over.
-pub async fn subjects(
-    cluster: &Cluster,
-    subjects: Vec<Subject>,
-    timeout: &Period,
-) -> Result<Ending, Error> {
+pub async fn subjects(cluster: &Cluster, subjects: Vec<Subject>, timeout: &Period) -> Result<Ending, Error> {
     let suites = subjects.iter().filter_map(|subject| match subject {
         Subject::Suite(suite) => endless(suite),
         Subject::Run(_) => None,
@@ -289,7 +286,8 @@ mod tests {
     fn a_suite_with_a_schedule_never_ends() {
         let mut suite: BenchmarkSuite =
             serde_yaml::from_str(include_str!("../../../examples/suite-schedule.yaml")).unwrap();
-        let message = |suite: &BenchmarkSuite| endless(suite).map(|error| error.to_string()).unwrap_or_default();
+        let message =
+            |suite: &BenchmarkSuite| endless(suite).map(|error| error.to_string()).unwrap_or_default();
         let mut status = |status: serde_json::Value| {
             suite.status = Some(serde_json::from_value(status).unwrap());
             message(&suite)

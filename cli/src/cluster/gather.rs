@@ -5,7 +5,10 @@ use super::{
     client::{self, Cluster, Subject},
     results,
 };
-use crate::{local::RUN_FILE, output::input::{side_by_side, suite_input}};
+use crate::{
+    local::RUN_FILE,
+    output::input::{side_by_side, suite_input},
+};
 use dragstrip_crds::{BenchmarkRun, BenchmarkSuite, suite::Baseline};
 use dragstrip_operator::suite::expand::{self, expand};
 use dragstrip_report::{
@@ -66,7 +69,11 @@ fn scope(input: &Input) -> Scope {
     // Runs side by side go by their own names.
     let runs = input.entries.iter().map(|entry| entry.cell.variant.clone());
     let variants: BTreeSet<String> = variants.chain(runs).collect();
-    Scope { variants: variants.into_iter().collect(), axes: input.axes.clone(), phases: phases.into_iter().collect() }
+    Scope {
+        variants: variants.into_iter().collect(),
+        axes: input.axes.clone(),
+        phases: phases.into_iter().collect(),
+    }
 }
 
 /// A published table as the baseline of `input`.

@@ -108,8 +108,7 @@ mod tests {
 
     #[test]
     fn only_the_last_measurement_of_a_repetition_is_read() {
-        let last =
-            |names: &[&str]| last_measurement(names.iter().map(|name| (*name).to_owned()).collect());
+        let last = |names: &[&str]| last_measurement(names.iter().map(|name| (*name).to_owned()).collect());
         assert_eq!(last(&["sprint-read-1"]), ["sprint-read-1"]);
         assert_eq!(last(&["sprint-read-1", "sprint-read-1b"]), ["sprint-read-1b"]);
         let points = ["sprint-knee-1p1", "sprint-knee-1p2", "sprint-knee-1p1b", "sprint-knee-1r1b"];

@@ -20,7 +20,9 @@ const RUNS: &str = "runs";
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error("there is no directory for the results, because neither XDG_CACHE_HOME nor HOME is set: use --output-directory")]
+    #[error(
+        "there is no directory for the results, because neither XDG_CACHE_HOME nor HOME is set: use --output-directory"
+    )]
     NoPlace,
     #[error("{0} already contains {1}: use another --output-directory, or remove it")]
     Taken(PathBuf, &'static str),
@@ -107,7 +109,7 @@ impl Directory {
 
     /// This program under the runner's name.
     pub fn runner(&self) -> PathBuf {
-        self.bin().join(dragstrip_runner::install::RUNNER_NAME)
+        self.bin().join(dragstrip_runner::RUNNER_NAME)
     }
 
     /// The server's working directory.
@@ -183,10 +185,16 @@ mod tests {
         let path = place.path().join("sprint");
         let running = Directory::create(&path).unwrap();
         let message = Directory::create(&path).unwrap_err().to_string();
-        assert!(message.ends_with("already contains results: use another --output-directory, or remove it"), "{message}");
+        assert!(
+            message.ends_with("already contains results: use another --output-directory, or remove it"),
+            "{message}"
+        );
         assert!(running.runner().exists(), "the first one's files were removed");
         running.finish(&run(), &BTreeMap::new(), "").unwrap();
-        assert!(matches!(Directory::create(&path), Err(Error::Taken(_, RUN_FILE))), "a finished run was overwritten");
+        assert!(
+            matches!(Directory::create(&path), Err(Error::Taken(_, RUN_FILE))),
+            "a finished run was overwritten"
+        );
         let foreign = place.path().join("work/thesis.txt");
         write(&foreign, "years").unwrap();
         assert!(Directory::create(place.path()).is_err() && foreign.exists(), "a foreign directory was used");

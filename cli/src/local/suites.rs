@@ -14,9 +14,7 @@ use dragstrip_crds::{
 };
 use dragstrip_operator::suite::expand::{ChildRun, Expanded, Invalid, expand};
 use dragstrip_report::{
-    BaselineInput, Entry, Input, build, csv,
-    document::Document,
-    json, junit, markdown, text,
+    BaselineInput, Entry, Input, build, csv, document::Document, json, junit, markdown, text,
 };
 use jiff::Timestamp;
 use kube::ResourceExt;
@@ -128,8 +126,7 @@ impl Planned {
     ) -> Result<(), Error> {
         for (number, declared) in (1..).zip(&self.expanded.runs) {
             let words = declared.cell.label(&self.expanded.axes);
-            let raced =
-                self.one(declared, (number, &words), datastores, settings, (screen, directory));
+            let raced = self.one(declared, (number, &words), datastores, settings, (screen, directory));
             let raced = raced.await?;
             let failed = !passed(&raced.run);
             let results = raced.results.into_values().collect();

@@ -100,7 +100,11 @@ fn foreign(document: &Document) -> Remark {
     if document.text("/kind").is_empty() || document.text("/apiVersion").is_empty() {
         return Remark::error(document, "", "is not a Kubernetes object: it needs apiVersion and kind");
     }
-    Remark::new(document, Weight::Note, Problem::new("", "is not one of Dragstrip's kinds and was not checked"))
+    Remark::new(
+        document,
+        Weight::Note,
+        Problem::new("", "is not one of Dragstrip's kinds and was not checked"),
+    )
 }
 
 /// The Datastore called `name` among `objects`, in the namespace of `document`.

@@ -38,8 +38,13 @@ impl Document {
 
     /// Its kind and name, for messages.
     pub fn title(&self) -> String {
-        let or = |text: &str, default: &str| if text.is_empty() { default.to_owned() } else { text.to_owned() };
-        format!("{} {}", or(self.text("/kind"), "document"), or(self.text("/metadata/name"), "without a name"))
+        let or =
+            |text: &str, default: &str| if text.is_empty() { default.to_owned() } else { text.to_owned() };
+        format!(
+            "{} {}",
+            or(self.text("/kind"), "document"),
+            or(self.text("/metadata/name"), "without a name")
+        )
     }
 
     /// Whether its author meant one of the project's kinds, in whatever version. A group with
@@ -119,7 +124,8 @@ mod tests {
 
     #[test]
     fn values_are_those_of_the_file_and_empty_documents_are_left_out() {
-        let text = "# first\nkind: A\nphases:\n- {name: read, warmup: 1.5}\n---\n---\nkind: B\nspec: {7: ~}\n";
+        let text =
+            "# first\nkind: A\nphases:\n- {name: read, warmup: 1.5}\n---\n---\nkind: B\nspec: {7: ~}\n";
         let expected = [
             json!({"kind": "A", "phases": [{"name": "read", "warmup": 1.5}]}),
             json!({"kind": "B", "spec": {"7": null}}),

@@ -37,10 +37,15 @@ fn broken_bound(schema: &JSONSchemaProps, value: &Value) -> Option<String> {
     let integer = |bound: Option<i64>| bound.map(|bound| bound as f64);
     let (size, least, most, unit) = match value {
         Value::Number(number) => (number.as_f64(), schema.minimum, schema.maximum, ""),
-        Value::String(text) => {
-            (length(text.chars().count()), integer(schema.min_length), integer(schema.max_length), " characters")
+        Value::String(text) => (
+            length(text.chars().count()),
+            integer(schema.min_length),
+            integer(schema.max_length),
+            " characters",
+        ),
+        Value::Array(items) => {
+            (length(items.len()), integer(schema.min_items), integer(schema.max_items), " items")
         }
-        Value::Array(items) => (length(items.len()), integer(schema.min_items), integer(schema.max_items), " items"),
         Value::Object(fields) => (length(fields.len()), None, integer(schema.max_properties), " fields"),
         Value::Null | Value::Bool(_) => return None,
     };
@@ -52,7 +57,12 @@ fn broken_bound(schema: &JSONSchemaProps, value: &Value) -> Option<String> {
     }
 }
 
-fn check_fields(schema: &JSONSchemaProps, fields: &Map<String, Value>, field: &str, found: &mut Vec<Problem>) {
+fn check_fields(
+    schema: &JSONSchemaProps,
+    fields: &Map<String, Value>,
+    field: &str,
+    found: &mut Vec<Problem>,
+) {
     let missing = schema.required.iter().flatten().filter(|name| !fields.contains_key(*name));
     found.extend(missing.map(|name| Problem::new(field, format!("needs {name}"))));
     let known = schema.properties.iter().flatten();
@@ -77,7 +87,10 @@ fn check_value(schema: &JSONSchemaProps, value: &Value, field: &str, found: &mut
         return;
     }
     if let Some(wanted) = wrong_type(schema, value) {
-        found.push(Problem::new(field, format!("must be of type {wanted}, and is of type {}", type_of(value))));
+        found.push(Problem::new(
+            field,
+            format!("must be of type {wanted}, and is of type {}", type_of(value)),
+        ));
         return;
     }
     let choices: Vec<&Value> = schema.enum_.iter().flatten().map(|choice| &choice.0).collect();

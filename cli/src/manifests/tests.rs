@@ -28,37 +28,43 @@ fn each_mistake_is_reported_with_its_file_object_and_field() {
         (
             "a misspelt field",
             DATASTORE.replace("threads", "thread"),
-            "Datastore redis", "spec.thread: ",
+            "Datastore redis",
+            "spec.thread: ",
             "did you mean threads?",
         ),
         (
             "a misspelt engine",
             DATASTORE.replace("Redis", "Reddis"),
-            "Datastore redis", "spec.engine: ",
+            "Datastore redis",
+            "spec.engine: ",
             "did you mean Redis?",
         ),
         (
             "a rule of the CRD",
             run(&format!("  timeout: 5s\n{read}")),
-            "BenchmarkRun a", "spec",
+            "BenchmarkRun a",
+            "spec",
             "shorter than the declared load",
         ),
         (
             "a rule on names",
             run(read).replace("name: a", "name: A.b"),
-            "BenchmarkRun A.b", "",
+            "BenchmarkRun A.b",
+            "",
             "at most 33 characters",
         ),
         (
             "a wrong unit",
             run(&format!("  timeout: 5 furlongs\n{read}")),
-            "BenchmarkRun a", "spec.timeout: ",
+            "BenchmarkRun a",
+            "spec.timeout: ",
             "furlongs",
         ),
         (
             "two workloads",
             run("  phases:\n  - name: read\n    memtier: {testTime: 60s}\n    loadgen: {duration: 60s}\n"),
-            "BenchmarkRun a", "spec.phases[0]",
+            "BenchmarkRun a",
+            "spec.phases[0]",
             "exactly one workload",
         ),
         (
@@ -66,7 +72,8 @@ fn each_mistake_is_reported_with_its_file_object_and_field() {
             run(
                 "  phases:\n  - name: write\n    memtier: {testTime: 1s}\n  - name: read\n    memtier:\n      testTime: 1500ms\n",
             ),
-            "BenchmarkRun a", "spec.phases[read]",
+            "BenchmarkRun a",
+            "spec.phases[read]",
             "whole seconds",
         ),
         (
@@ -75,10 +82,17 @@ fn each_mistake_is_reported_with_its_file_object_and_field() {
                 "datastoreRef: {name: redis}",
                 "datastore: {engine: Redis, cluster: {shards: 3}, replicas: 1, threads: 1}",
             ),
-            "BenchmarkRun a", "spec.target.datastore",
+            "BenchmarkRun a",
+            "spec.target.datastore",
             "only one of",
         ),
-        ("two of one name", format!("{DATASTORE}---\n{DATASTORE}"), "Datastore redis", "metadata.name: ", "declared twice"),
+        (
+            "two of one name",
+            format!("{DATASTORE}---\n{DATASTORE}"),
+            "Datastore redis",
+            "metadata.name: ",
+            "declared twice",
+        ),
     ] {
         expect(what, &manifest, object, field, words);
     }
@@ -90,44 +104,57 @@ fn an_object_that_is_nearly_ours_is_an_error() {
         (
             "a misspelt kind",
             DATASTORE.replace("kind: Datastore", "kind: DataStore"),
-            "DataStore redis", "kind: ",
+            "DataStore redis",
+            "kind: ",
             "did you mean Datastore?",
         ),
         (
             "an old version",
             DATASTORE.replace("v1alpha1", "v1"),
-            "Datastore redis", "apiVersion: ",
+            "Datastore redis",
+            "apiVersion: ",
             "must be dragstrip.dev/v1alpha1",
         ),
         (
             "a misspelt group",
             DATASTORE.replace("dragstrip.dev", "dragstrip.io"),
-            "Datastore redis", "apiVersion: ",
+            "Datastore redis",
+            "apiVersion: ",
             "must be dragstrip.dev/v1alpha1",
         ),
         (
             "no version",
             DATASTORE.replace("apiVersion: dragstrip.dev/v1alpha1\n", ""),
-            "Datastore redis", "apiVersion: ",
+            "Datastore redis",
+            "apiVersion: ",
             "is missing: use dragstrip.dev/v1alpha1",
         ),
         (
             "no kind",
             DATASTORE.replace("kind: Datastore\n", ""),
-            "document redis", "kind: ",
+            "document redis",
+            "kind: ",
             "is missing: use one of Datastore",
         ),
         (
             "neither",
             "metadata: {name: redis}\n".to_owned(),
-            "document redis", "",
+            "document redis",
+            "",
             "it needs apiVersion and kind",
         ),
-        ("no name", DATASTORE.replace("name: redis", ""), "Datastore without a name", "metadata: ", "needs a name"),
+        (
+            "no name",
+            DATASTORE.replace("name: redis", ""),
+            "Datastore without a name",
+            "metadata: ",
+            "needs a name",
+        ),
         (
             "a field at the top",
             DATASTORE.replace("spec:", "specs:"),
-            "Datastore redis", "specs: ",
+            "Datastore redis",
+            "specs: ",
             "did you mean spec?",
         ),
     ] {
@@ -159,9 +186,8 @@ fn every_run_of_a_suite_is_checked_and_each_problem_is_reported_once() {
 fn every_example_of_the_project_is_valid() {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples");
     let checked = check(read(&[examples]).unwrap());
-    let error = |remark: &&Remark| {
-        remark.weight == Weight::Error && !remark.message.contains("declared twice")
-    };
+    let error =
+        |remark: &&Remark| remark.weight == Weight::Error && !remark.message.contains("declared twice");
     let errors: Vec<String> = checked.remarks.iter().filter(error).map(Remark::to_string).collect();
     assert!(errors.is_empty(), "{errors:#?}");
     assert!(checked.objects.len() >= 15, "only {} objects were found", checked.objects.len());

@@ -26,7 +26,8 @@ pub enum Error {
 }
 
 fn text(checked: &Checked) -> String {
-    let valid = checked.objects.iter().map(|(document, _)| format!("{}: {}: ok", document.file, document.title()));
+    let valid =
+        checked.objects.iter().map(|(document, _)| format!("{}: {}: ok", document.file, document.title()));
     print::lines(checked.remarks.iter().map(Remark::to_string).chain(valid))
 }
 

@@ -112,9 +112,6 @@ mod tests {
     fn hits_misses_and_the_tools_own_rate_are_printed_by_operation() {
         let text = of(&[run("a", "redis", 151_234.4)]);
         assert!(text.contains("a: Pending - 1 measurement stored"), "{text}");
-        assert!(
-            text.contains("read: GET: 9 hits, 1 misses, the tool itself reports 75,617 ops/s"),
-            "{text}"
-        );
+        assert!(text.contains("read: GET: 9 hits, 1 misses, the tool itself reports 75,617 ops/s"), "{text}");
     }
 }

@@ -1,7 +1,7 @@
 //! What reports are made of, apart from stored results. Pure.
 
-use dragstrip_crds::{BenchmarkRun, BenchmarkSuite, suite::Variant};
 use super::details;
+use dragstrip_crds::{BenchmarkRun, BenchmarkSuite, suite::Variant};
 use dragstrip_report::{
     Entry, Input, build,
     document::{AxisHead, Cell, VariantHead},

@@ -20,7 +20,8 @@ use kube::ResourceExt;
 
 /// Whether one of the nodes that `placement` selects has room for `needed`.
 fn fits(what: &str, placement: &Placement, nodes: &[Node], needed: Room) -> Finding {
-    let selected: Vec<&Node> = nodes.iter().filter(|node| usable(node) && selected(node, placement)).collect();
+    let selected: Vec<&Node> =
+        nodes.iter().filter(|node| usable(node) && selected(node, placement)).collect();
     if selected.is_empty() {
         return warn(
             format!("room: no usable node has the labels that {what} requires"),
@@ -91,11 +92,11 @@ pub fn room(objects: &[Object], nodes: &[Node]) -> Vec<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use super::super::{
         finding::Level,
         nodes::tests::{node, summary},
     };
+    use super::*;
     use dragstrip_crds::Datastore;
     use serde_json::json;
 

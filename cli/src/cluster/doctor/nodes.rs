@@ -78,7 +78,10 @@ fn apart(servers: &[&Node], clients: &[&Node]) -> Option<Finding> {
     let listed = |zones: &BTreeSet<String>| zones.iter().cloned().collect::<Vec<_>>().join(", ");
     let seen = format!("zones: servers in {}, clients in {}", listed(&of_servers), listed(&of_clients));
     Some(if of_servers.is_disjoint(&of_clients) {
-        warn(seen, "put both into one zone, or the run measures the network between zones: see clients.colocate")
+        warn(
+            seen,
+            "put both into one zone, or the run measures the network between zones: see clients.colocate",
+        )
     } else {
         ok(seen)
     })
@@ -104,8 +107,8 @@ pub fn nodes(all: &[Node]) -> Vec<Finding> {
 
 #[cfg(test)]
 pub mod tests {
-    use super::*;
     use super::super::finding::{Level, text};
+    use super::*;
     use serde_json::json;
 
     pub fn node(name: &str, role: Option<&str>, cpu: &str) -> Node {

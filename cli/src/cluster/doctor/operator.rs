@@ -57,8 +57,8 @@ pub fn operators(found: &[Deployment], own: &str) -> Vec<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use super::super::{finding::Level, nodes::tests::summary};
+    use super::*;
     use serde_json::json;
 
     fn deployment(version: &str, available: &str) -> Deployment {

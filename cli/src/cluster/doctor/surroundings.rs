@@ -68,8 +68,11 @@ pub fn io_uring(datastores: &[Datastore]) -> Option<Finding> {
     if reported.is_empty() {
         return None;
     }
-    let without: Vec<&str> =
-        reported.iter().filter(|(_, interface)| *interface != "iouring").map(|(name, _)| name.as_str()).collect();
+    let without: Vec<&str> = reported
+        .iter()
+        .filter(|(_, interface)| *interface != "iouring")
+        .map(|(name, _)| name.as_str())
+        .collect();
     Some(if without.is_empty() {
         ok(format!("io_uring: used by {} Dragonfly servers", reported.len()))
     } else {
@@ -109,8 +112,8 @@ pub fn grafana(count: usize) -> Finding {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use super::super::finding::Level;
+    use super::*;
     use serde_json::json;
 
     fn lease(name: &str, renewed: &str) -> Lease {

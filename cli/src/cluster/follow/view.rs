@@ -102,9 +102,15 @@ fn phases(run: &BenchmarkRun) -> impl Iterator<Item = &PhaseStatus> {
 }
 
 /// The phases of `new` with more repetitions than in `old`.
-fn progressed<'a>(old: Option<&'a BenchmarkRun>, new: &'a BenchmarkRun) -> impl Iterator<Item = &'a PhaseStatus> {
+fn progressed<'a>(
+    old: Option<&'a BenchmarkRun>,
+    new: &'a BenchmarkRun,
+) -> impl Iterator<Item = &'a PhaseStatus> {
     let before = move |name: &str| {
-        old.into_iter().flat_map(phases).find(|phase| phase.name == name).map_or(0, |phase| phase.repetitions.len())
+        old.into_iter()
+            .flat_map(phases)
+            .find(|phase| phase.name == name)
+            .map_or(0, |phase| phase.repetitions.len())
     };
     phases(new).filter(move |phase| phase.repetitions.len() > before(&phase.name))
 }

@@ -74,7 +74,8 @@ fn cost(cost: &CostStatus) -> String {
 
 /// The lines of a phase, without its reasons if the report has them already.
 fn of_phase(phase: &PhaseStatus, reported: bool) -> Vec<String> {
-    let loaded = phase.loaded_keys.map(|keys| format!("{} keys loaded and counted before the load", thousands(keys)));
+    let loaded =
+        phase.loaded_keys.map(|keys| format!("{} keys loaded and counted before the load", thousands(keys)));
     let warmup = phase.warmup_seconds.map(|seconds| format!("{seconds} s of warm-up, in no figure"));
     let mode = phase.tool.mode.as_ref().map(|mode| format!("{} in mode {mode}", phase.tool.name));
     let reasons = phase
