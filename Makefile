@@ -28,29 +28,37 @@ help: ## List the targets
 
 ##### Building
 
-# Half a megabyte of what the operator takes in memory would be its relocations. GNU's linker
-# for arm64 knows no such option.
+# What a build for this machine uses: see the profile in Cargo.toml. A release says `release`.
+PROFILE ?= local
+# The operator of a release is linked as a whole: it takes minutes and halves the memory of its program.
+SMALL_OPERATOR ?=
+# Half a megabyte of the operator's memory would be its relocations. GNU's linker for arm64
+# has no such option.
 PACK_RELOCATIONS = $(if $(filter x86_64%,$(BUILD_TARGET)),-- -C link-arg=-zpack-relative-relocs)
+PROGRAMS = dragstrip-runner dragstrip-loadgen dragstrip-clients dragstrip $(if $(SMALL_OPERATOR),,dragstrip-operator)
+BUILT := $(CARGO_TARGET_DIR)/$(BUILD_TARGET)
+STATIC := RUSTFLAGS="-C target-feature=+crt-static"
 
 .PHONY: build
-build: ## Build the static programs into the cache (release)
+build: $(if $(SMALL_OPERATOR),small-operator) ## Build the static programs into the cache
 	@echo "==> compiling the operator, the runner, the load generators and the command line"
-	@# Both profiles at once: the operator's link-time optimisation has one thread for minutes.
-	@export RUSTFLAGS="-C target-feature=+crt-static"; \
-	cargo rustc --profile small --locked --target $(BUILD_TARGET) \
-	  -p dragstrip-operator --bin dragstrip-operator $(PACK_RELOCATIONS) & operator=$$!; \
-	cargo build --release --locked --target $(BUILD_TARGET) \
-	  -p dragstrip-runner -p dragstrip-loadgen -p dragstrip-clients -p dragstrip || { kill $$operator; exit 1; }; \
-	wait $$operator
+	@# One command for all: with another choice of crates Cargo compiles shared ones once more.
+	$(STATIC) cargo build --profile $(PROFILE) --locked --target $(BUILD_TARGET) $(addprefix -p ,$(PROGRAMS))
 	mkdir -p $(DIST)/operator $(DIST)/runner $(DIST)/bin
-	install -C $(CARGO_TARGET_DIR)/$(BUILD_TARGET)/{small/dragstrip-operator,release/dragstrip} $(DIST)/operator/
-	install -C $(CARGO_TARGET_DIR)/$(BUILD_TARGET)/release/dragstrip-{runner,loadgen,clients} $(DIST)/runner/
-	install -C $(CARGO_TARGET_DIR)/$(BUILD_TARGET)/release/dragstrip $(DIST)/bin/
+	install -C $(BUILT)/$(if $(SMALL_OPERATOR),small,$(PROFILE))/dragstrip-operator $(BUILT)/$(PROFILE)/dragstrip $(DIST)/operator/
+	install -C $(BUILT)/$(PROFILE)/dragstrip-{runner,loadgen,clients} $(DIST)/runner/
+	install -C $(BUILT)/$(PROFILE)/dragstrip $(DIST)/bin/
 	install -CD -m 0644 LICENSE $(DIST)/operator/licenses/dragstrip/LICENSE
 	install -CD -m 0644 LICENSE $(DIST)/runner/licenses/dragstrip/LICENSE
 
+.PHONY: small-operator
+small-operator:
+	@echo "==> compiling the operator as a release does"
+	$(STATIC) cargo rustc --profile small --locked --target $(BUILD_TARGET) \
+	  -p dragstrip-operator --bin dragstrip-operator $(PACK_RELOCATIONS)
+
 .PHONY: build-bullmq
-build-bullmq: node-modules ## Build the BullMQ job into the cache, with the modules it needs
+build-bullmq: bullmq-modules ## Build the BullMQ job into the cache, with the modules it needs
 	cd bench-jobs/bullmq && npm run --silent build
 	mkdir -p $(DIST)/bullmq/dist
 	cmp -s bench-jobs/bullmq/package-lock.json $(DIST)/bullmq/package-lock.json || { \
@@ -63,8 +71,9 @@ build-bullmq: node-modules ## Build the BullMQ job into the cache, with the modu
 	rm -rf $(DIST)/bullmq/licenses && install -D -m 0644 LICENSE $(DIST)/bullmq/licenses/dragstrip/LICENSE
 	cd $(DIST)/bullmq/node_modules && find . -type f -iname 'licen[cs]e*' -exec cp --parents -t ../licenses {} +
 
-.PHONY: node-modules
-node-modules: bench-jobs/bullmq/node_modules/.package-lock.json dashboards/node_modules/.package-lock.json
+.PHONY: bullmq-modules dashboard-modules
+bullmq-modules: bench-jobs/bullmq/node_modules/.package-lock.json
+dashboard-modules: dashboards/node_modules/.package-lock.json
 %/node_modules/.package-lock.json: %/package-lock.json
 	@command -v npm >/dev/null || { echo "no 'npm' on PATH: install Node.js 20 or newer (https://nodejs.org), then try again"; exit 1; }
 	cd $* && npm ci --loglevel=error --ignore-scripts
@@ -75,9 +84,12 @@ node-modules: bench-jobs/bullmq/node_modules/.package-lock.json dashboards/node_
 proof-modules: dashboards/proof/node_modules/.package-lock.json
 
 .PHONY: images
-images: build build-bullmq ## Build the product's images and load them into the cluster's nodes (CLUSTER=current: push them to REGISTRY)
+images: build ## Build the product's images and load them into the cluster's nodes (CLUSTER=current: push them to REGISTRY)
 	testbed/cluster build-image $(OPERATOR_IMAGE) operator/Containerfile $(DIST)/operator
 	testbed/cluster build-image $(RUNNER_IMAGE) bench-jobs/runner/Containerfile $(DIST)/runner
+
+.PHONY: image-bullmq
+image-bullmq: build-bullmq ## The same for the image of the BullMQ job, which needs Node.js
 	testbed/cluster build-image $(BULLMQ_IMAGE) bench-jobs/bullmq/Containerfile $(DIST)/bullmq
 
 HELM_DOCS := $(DRAGSTRIP_CACHE)/tools/bin/helm-docs-1.14.2
@@ -87,19 +99,28 @@ $(HELM_DOCS):
 	mv $(dir $@)helm-docs.new/helm-docs $@ && rmdir $(dir $@)helm-docs.new
 
 .PHONY: cli
-cli: ## Put dragstrip, kubectl-dragstrip and what completes it into ~/.local/bin, or PREFIX/bin
-	RUSTFLAGS="-C target-feature=+crt-static" cargo build --release --locked --target $(HOST_TARGET) -p dragstrip
-	install -D $(CARGO_TARGET_DIR)/$(HOST_TARGET)/release/dragstrip $(PREFIX)/bin/dragstrip
+cli: ## Put dragstrip, kubectl-dragstrip and its completion into ~/.local/bin, or PREFIX/bin (needs only Rust)
+	$(STATIC) cargo build --profile $(PROFILE) --locked --target $(HOST_TARGET) -p dragstrip
+	install -D $(CARGO_TARGET_DIR)/$(HOST_TARGET)/$(PROFILE)/dragstrip $(PREFIX)/bin/dragstrip
 	ln -sfn dragstrip $(PREFIX)/bin/kubectl-dragstrip
 	install cli/kubectl_complete-dragstrip $(PREFIX)/bin/
 	@echo "installed $(PREFIX)/bin/dragstrip, which is 'kubectl dragstrip' too"
 	@case ":$$PATH:" in *:$(PREFIX)/bin:*) ;; *) echo "add $(PREFIX)/bin to your PATH" ;; esac
 
+# The same features as the tests have, so that they share what is compiled: an example among
+# the targets makes Cargo count those of dev-dependencies too.
+DEV := --locked --workspace --all-features
+DEV_PROGRAMS := $(CARGO_TARGET_DIR)/debug
+
+.PHONY: generators
+generators:
+	cargo build --quiet $(DEV) --bin crdgen --bin result-schema --bin report-schema --example page
+
 .PHONY: generate
-generate: node-modules $(HELM_DOCS) ## Write the generated files: CRDs, dashboards and the chart's copies of them, its README, the schemas of results and reports, the fuzz targets' lock file
-	cargo run --quiet --locked -p dragstrip-crds --features crdgen --bin crdgen
-	cargo run --quiet --locked -p dragstrip-parsers --bin result-schema >docs/result.schema.json
-	cargo run --quiet --locked -p dragstrip-report --bin report-schema >docs/report.schema.json
+generate: generators dashboard-modules $(HELM_DOCS) ## Write the generated files: CRDs, dashboards and the chart's copies of them, its README, the schemas of results and reports, the fuzz targets' lock file
+	$(DEV_PROGRAMS)/crdgen
+	$(DEV_PROGRAMS)/result-schema >docs/result.schema.json
+	$(DEV_PROGRAMS)/report-schema >docs/report.schema.json
 	cargo metadata --quiet --format-version 1 --manifest-path fuzz/Cargo.toml >/dev/null
 	cd dashboards && npm run --silent generate
 	$(HELM_DOCS) --chart-search-root charts --sort-values-order file --log-level warning
@@ -112,18 +133,18 @@ format: ## Format the code
 	cargo fmt --manifest-path fuzz/Cargo.toml
 
 .PHONY: check
-check: generate tools node-modules proof-modules ## Format, lint, licences, generated files, shell scripts, versions, workflows
+check: generate check-tools bullmq-modules dashboard-modules proof-modules ## Format, lint, licences, generated files, shell scripts, versions, workflows
 	@! git ls-files '*.lua' '*/node_modules/*' | grep . || { echo "third-party text is in the tree: take it from its package at build time"; exit 1; }
 	cargo fmt --all --check
 	cargo fmt --manifest-path fuzz/Cargo.toml --check
-	cargo clippy --locked --workspace --all-targets --all-features -- -D warnings
+	cargo clippy $(DEV) --all-targets -- -D warnings
 	cd bench-jobs/bullmq && npm run --silent check
 	cd dashboards && npm run --silent check
 	cd dashboards/proof && npm run --silent check
-	$(DRAGSTRIP_CACHE)/tools/bin/cargo-deny --locked check bans licenses sources
+	$(TOOLS)/bin/cargo-deny --locked check bans licenses sources
 	release/check-versions
 	release/check-versions-test
-	$(DRAGSTRIP_CACHE)/tools/bin/actionlint .github/workflows/*.yaml examples/ci/engine-pull-request.yaml
+	$(TOOLS)/bin/actionlint .github/workflows/*.yaml examples/ci/engine-pull-request.yaml
 	shellcheck -x -P testbed -P SCRIPTDIR $$(git ls-files -z testbed bench-jobs cli dashboards fuzz release examples .ci | xargs -0r grep -lE '^#!.*(ba)?sh')
 	git diff --exit-code -- crds/yaml charts/dragstrip/{templates/crds,dashboards,README.md} dashboards/json docs/{result,report}.schema.json fuzz/Cargo.lock \
 	  || { echo "generated files are stale: run 'make generate' and commit the result"; exit 1; }
@@ -132,19 +153,38 @@ check: generate tools node-modules proof-modules ## Format, lint, licences, gene
 count: ## Print lines, functions and cycles of modules by crate, as Markdown (docs/size.md)
 	@cargo run --quiet --locked -p dragstrip-count
 
-.PHONY: tools
-tools: ## Install what the checks need
-	@command -v shellcheck >/dev/null && command -v redis-server >/dev/null && command -v promtool >/dev/null || { \
-	  echo "==> installing shellcheck, redis-server and prometheus, which the tests start"; \
-	  apt-get update -qq && apt-get install -y -qq shellcheck redis-server prometheus >/dev/null; }
-	@[ -x $(DRAGSTRIP_CACHE)/tools/bin/cargo-deny ] || { echo "==> installing cargo-deny (once, some minutes)"; \
-	  CARGO_TARGET_DIR=$(DRAGSTRIP_CACHE)/target-tools cargo install --quiet --locked --root $(DRAGSTRIP_CACHE)/tools cargo-deny@0.20.2; }
-	@[ -x $(DRAGSTRIP_CACHE)/tools/bin/actionlint ] || { echo "==> installing actionlint"; \
-	  GOBIN=$(DRAGSTRIP_CACHE)/tools/bin go install github.com/rhysd/actionlint/cmd/actionlint@v1.7.12; }
+# installed COMMAND,PACKAGE: a Debian package for a command that is missing.
+installed = @command -v $(1) >/dev/null || { echo "==> installing $(2)"; apt-get update -qq && apt-get install -y -qq $(2) >/dev/null; }
+TOOLS := $(DRAGSTRIP_CACHE)/tools
+# A tool runs for seconds: it need not be optimised for minutes.
+QUICK_TOOL := CARGO_TARGET_DIR=$(DRAGSTRIP_CACHE)/target-tools CARGO_PROFILE_RELEASE_OPT_LEVEL=1 \
+  CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 CARGO_PROFILE_RELEASE_DEBUG=0
+
+.PHONY: check-tools
+check-tools: $(TOOLS)/bin/cargo-deny $(TOOLS)/bin/actionlint ## Install what the checks need
+	$(call installed,shellcheck,shellcheck)
+
+.PHONY: redis-server
+redis-server:
+	$(call installed,redis-server,redis-server)
+
+.PHONY: promtool
+promtool:
+	$(call installed,promtool,prometheus)
+
+$(TOOLS)/bin/cargo-deny:
+	@echo "==> installing cargo-deny (once, some minutes)"
+	$(QUICK_TOOL) cargo install --quiet --locked --root $(TOOLS) cargo-deny@0.20.2
+$(TOOLS)/bin/actionlint:
+	@echo "==> installing actionlint"
+	GOBIN=$(TOOLS)/bin go install github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
+$(TOOLS)/bin/cargo-cyclonedx:
+	@echo "==> installing cargo-cyclonedx (once, some minutes)"
+	$(QUICK_TOOL) cargo install --quiet --locked --root $(TOOLS) cargo-cyclonedx@0.5.9
 
 .PHONY: advisories
-advisories: tools ## Ask whether a dependency is known to be vulnerable (needs github.com and npm's registry)
-	$(DRAGSTRIP_CACHE)/tools/bin/cargo-deny --locked check advisories
+advisories: $(TOOLS)/bin/cargo-deny ## Check whether a dependency has a known vulnerability (needs github.com and npm's registry)
+	$(TOOLS)/bin/cargo-deny --locked check advisories
 	cd bench-jobs/bullmq && npm audit --omit=dev
 
 ##### The cluster
@@ -158,7 +198,11 @@ cluster-down: ## Remove that cluster and all it made
 	testbed/cluster down
 
 .PHONY: install
-install: cluster images ## Install CRDs and operator into the cluster (CLUSTER=local|kind, or current with REGISTRY)
+install: install-operator image-bullmq ## Install CRDs and operator into the cluster (CLUSTER=local|kind, or current with REGISTRY)
+
+# All but the image of the BullMQ job, which only its runs need.
+.PHONY: install-operator
+install-operator: cluster images
 	@# The annotation makes a rebuilt image of the same tag roll out.
 	$(CLUSTER_ENV); helm upgrade --install dragstrip charts/dragstrip --namespace dragstrip-system --create-namespace \
 	  $(if $(filter current,$(CLUSTER)),$(foreach image,operator runner bullmq,--set image.$(image)=$(REGISTRY)/$(image))) \
@@ -166,9 +210,15 @@ install: cluster images ## Install CRDs and operator into the cluster (CLUSTER=l
 
 ##### Trying
 
+DEMO_IMAGES := redis-7.0 valkey-8
+
 .PHONY: demo
-demo: install ## One command: cluster, operator, quickstart, a table of numbers; installs the Debian packages it needs
-	testbed/cluster images redis-7.0 valkey-8
+demo: ## One command: cluster, operator, quickstart, a table of numbers; installs the Debian packages it needs
+	@# The cluster and Dragstrip side by side: each leaves a core idle at times.
+	@# Not the variable MAKE: a dry run would execute this line.
+	@{ testbed/cluster up && testbed/cluster images $(DEMO_IMAGES); } & cluster=$$!; \
+	make --no-print-directory build || { kill $$cluster; exit 1; }; wait $$cluster
+	$(MAKE) --no-print-directory install-operator
 	$(CLUSTER_ENV); testbed/demo $(DIST)/bin/dragstrip
 
 .PHONY: published-smoke
@@ -179,24 +229,25 @@ published-smoke: install ## Run the published benchmarks, small, on the cluster,
 .PHONY: test
 test: test-unit test-report-page test-eks test-e2e test-dashboards ## Run all tests but those of test-long
 
-# Tests that wait for minutes, stop a part of the cluster and with it all others, or need a
-# machine with nothing else on it: clients that keep their turn as long as they may, nodes
-# and an apiserver that are lost, upgrades, two operators, releases and replicas, searches, suites of 48 runs, thirty repetitions.
-E2E_LONG := held_up:: faults:: upgrade:: two_operators:: releases:: search:: suites_long:: clients::a_repetition_that_lost verdicts::thirty_clean verdicts_made:: \
-  undecodable:: turns::no_lease_is_free identity::an_edit_of_a_datastore identity::a_server_whose_pod_was_made_anew loadgen::a_stalled_server loadgen::batches \
-  refusals::a_namespace_with_quotas verdicts::one_hot_shard verdicts::a_narrow_network bullmq::bullmq_adds_jobs_on_a_cluster
+# Tests that wait for minutes, or stop a part of the cluster and all other tests with it, or
+# need a machine without other load. Patterns match a test's path.
+E2E_LONG := run::held_up:: run::search:: run::verdict::provoked:: suite::long:: \
+  faults::outages:: faults::two_operators:: faults::undecodable:: install::upgrade:: install::releases:: \
+  clients::a_repetition_that_lost turns::no_lease_is_released identity::an_edit_of_a_datastore \
+  identity::a_server_whose_pod_was_recreated refusals::a_namespace_with_quotas loadgen::a_stalled_server loadgen::batches \
+  findings::one_hot_shard findings::a_narrow_network findings::thirty_clean bullmq::bullmq_adds_jobs_on_a_cluster
 
 .PHONY: test-long
 test-long: ## Run what takes too long for every change: long end-to-end tests, the operator's figures, and each parser fuzzed for FUZZ_SECONDS
 	$(MAKE) install
 	testbed/cluster images
-	$(CLUSTER_ENV); cargo test --locked --workspace --test e2e -- --test-threads=$(E2E_THREADS) $(E2E_LONG)
+	$(CLUSTER_ENV); cargo test $(DEV) --test e2e -- --test-threads=$(E2E_THREADS) $(E2E_LONG)
 	$(MAKE) bench-operator fuzz
 
 .PHONY: test-unit
-test-unit: tools node-modules proof-modules test-rules ## Run unit and scenario tests
+test-unit: redis-server promtool bullmq-modules dashboard-modules proof-modules test-rules ## Run unit and scenario tests
 	@# The load generator that the runner's tests start is built along with its own tests.
-	DRAGSTRIP_LOADGEN_IS_BUILT=1 cargo test --locked --workspace
+	DRAGSTRIP_LOADGEN_IS_BUILT=1 cargo test $(DEV)
 	cd bench-jobs/bullmq && npm test --silent
 	cd dashboards && npm test --silent
 	cd dashboards/proof && npm test --silent
@@ -206,8 +257,8 @@ REPORT_PAGES := $(DRAGSTRIP_CACHE)/report-pages
 .PHONY: report-pages
 report-pages: report/page-test/node_modules/.package-lock.json
 	@command -v chromium >/dev/null || { echo "==> installing chromium"; apt-get update -qq && apt-get install -y -qq chromium >/dev/null; }
-	cargo build --quiet --locked --workspace --example page
-	$(CARGO_TARGET_DIR)/debug/examples/page $(REPORT_PAGES)
+	cargo build --quiet $(DEV) --example page
+	$(DEV_PROGRAMS)/examples/page $(REPORT_PAGES)
 
 .PHONY: test-report-page
 test-report-page: report-pages ## Look at the report's page in a browser: wide, on a phone, by day, in the dark (20 seconds)
@@ -219,12 +270,12 @@ report-pictures: report-pages ## Take the report's pictures for docs/images
 
 .PHONY: test-eks
 test-eks: cluster build ## Hold deploy/eks against a real apiserver, and the flagship example against nodes as EKS makes them (a minute)
-	cargo test --quiet --locked --workspace --test eks --no-run
+	cargo test --quiet $(DEV) --test eks --no-run
 	$(CLUSTER_ENV); DRAGSTRIP_OPERATOR=$(DIST)/operator/dragstrip-operator \
-	  testbed/without-kubelets cargo test --locked --workspace --test eks
+	  testbed/without-kubelets cargo test $(DEV) --test eks
 
 .PHONY: test-rules
-test-rules: tools ## Check the chart's alert rules and try them
+test-rules: promtool ## Check the chart's alert rules and try them
 	promtool check rules charts/dragstrip/rules/alerts.yaml
 	promtool test rules charts/dragstrip/rules/alerts_test.yaml
 
@@ -236,11 +287,11 @@ test-e2e: install ## Run the end-to-end tests on the cluster
 	testbed/cluster images
 	@echo "==> not run here, but by make test-long: $(E2E_LONG)"
 	$(CLUSTER_ENV); cd dashboards && npm run --silent test:chart
-	$(CLUSTER_ENV); cargo test --locked --workspace --test e2e -- --test-threads=$(E2E_THREADS) $(addprefix --skip ,$(E2E_LONG))
+	$(CLUSTER_ENV); cargo test $(DEV) --test e2e -- --test-threads=$(E2E_THREADS) $(addprefix --skip ,$(E2E_LONG))
 
 .PHONY: test-dashboards
 test-dashboards: install proof-modules ## Prove every panel of the dashboards against a Prometheus that sees real runs (4 minutes)
-	testbed/cluster images redis-7.0 valkey-8
+	testbed/cluster images $(DEMO_IMAGES)
 	$(CLUSTER_ENV); dashboards/proof/with-runs npm --silent --prefix dashboards/proof run proof
 
 .PHONY: dashboards-preview
@@ -249,26 +300,26 @@ ifdef PROMETHEUS_URL
 	cd dashboards/proof && npm run --silent preview -- --prometheus $(PROMETHEUS_URL) --pictures ../../docs/images
 else
 	$(MAKE) install
-	testbed/cluster images redis-7.0 valkey-8
+	testbed/cluster images $(DEMO_IMAGES)
 	$(CLUSTER_ENV); dashboards/proof/with-runs npm --silent --prefix dashboards/proof run preview -- --pictures ../../docs/images
 endif
 
 .PHONY: bench-loadgen
-bench-loadgen: tools ## Measure the load generator against a bare loop, redis-benchmark (and memtier when on PATH)
+bench-loadgen: redis-server ## Measure the load generator against a bare loop, redis-benchmark (and memtier when on PATH)
 	bench-jobs/loadgen/bench/bench-loadgen
 
 .PHONY: bench-scrapes
-bench-scrapes: tools ## Measure what live scraping costs a run (9 minutes)
+bench-scrapes: redis-server ## Measure what live scraping costs a run (9 minutes)
 	bench-jobs/runner/bench/bench-scrapes
 
 .PHONY: bench-bullmq
-bench-bullmq: tools node-modules ## Measure the BullMQ job against the published tool's loop
+bench-bullmq: redis-server bullmq-modules ## Measure the BullMQ job against the published tool's loop
 	cd bench-jobs/bullmq && npm run --silent bench
 
 .PHONY: bench-operator
-bench-operator: build ## Measure the operator's memory, calls and speed against goals, beside 10,000 runs (5 minutes)
-	cargo build --quiet --locked --workspace --bin dragstrip-bench-operator
-	testbed/without-kubelets $(CARGO_TARGET_DIR)/debug/dragstrip-bench-operator --operator $(DIST)/operator/dragstrip-operator
+bench-operator: small-operator ## Measure the operator's memory, calls and speed against goals, beside 10,000 runs (5 minutes)
+	cargo build --quiet $(DEV) --bin dragstrip-bench-operator --example page
+	testbed/without-kubelets $(DEV_PROGRAMS)/dragstrip-bench-operator --operator $(BUILT)/small/dragstrip-operator
 
 ##### Releasing
 
@@ -276,7 +327,7 @@ RELEASE := $(DIST)/release
 RELEASE_PROGRAMS := $(DIST)/release-programs
 # A release is built on an amd64 machine.
 export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER ?= aarch64-linux-gnu-gcc
-PROGRAMS_FOR = $(MAKE) build build-bullmq DIST=$(RELEASE_PROGRAMS)/$(1) BUILD_TARGET=$(2)-unknown-linux-gnu \
+PROGRAMS_FOR = $(MAKE) build build-bullmq PROFILE=release SMALL_OPERATOR=yes DIST=$(RELEASE_PROGRAMS)/$(1) BUILD_TARGET=$(2)-unknown-linux-gnu \
   NPM_PLATFORM="--os=linux --cpu=$(3) --libc=glibc"
 
 .PHONY: release-build
@@ -294,16 +345,13 @@ release-dry-run: release-build ## Build a release, start its programs, and say w
 
 .PHONY: test-release
 test-release: cluster ## Install the built release into the cluster as a new user does, run the quickstart, remove it (replaces what is installed)
-	testbed/cluster images redis-7.0 valkey-8
+	testbed/cluster images $(DEMO_IMAGES)
 	$(CLUSTER_ENV); release/test-install $(RELEASE)
 
 .PHONY: release-tools
-release-tools: tools
-	@command -v aarch64-linux-gnu-gcc >/dev/null && command -v qemu-aarch64-static >/dev/null || { \
-	  echo "==> installing a cross compiler and qemu-user"; \
-	  apt-get update -qq && apt-get install -y -qq gcc-aarch64-linux-gnu qemu-user-static >/dev/null; }
-	@[ -x $(DRAGSTRIP_CACHE)/tools/bin/cargo-cyclonedx ] || { echo "==> installing cargo-cyclonedx (once, some minutes)"; \
-	  CARGO_TARGET_DIR=$(DRAGSTRIP_CACHE)/target-tools cargo install --quiet --locked --root $(DRAGSTRIP_CACHE)/tools cargo-cyclonedx@0.5.9; }
+release-tools: redis-server $(TOOLS)/bin/cargo-cyclonedx
+	$(call installed,aarch64-linux-gnu-gcc,gcc-aarch64-linux-gnu)
+	$(call installed,qemu-aarch64-static,qemu-user-static)
 
 ##### Fuzzing
 
@@ -318,17 +366,18 @@ FUZZ_FLAGS := --cfg fuzzing -Cpasses=sancov-module \
 
 .PHONY: fuzz
 fuzz: fuzz-build ## Fuzz every parser, FUZZ_SECONDS each (FUZZ_TARGETS names some); findings go to the cache
-	cargo run --quiet --locked -p dragstrip-parser-checks --bin fuzz-seeds -- $(FUZZ_DIR)/corpus >/dev/null
+	$(DEV_PROGRAMS)/fuzz-seeds $(FUZZ_DIR)/corpus >/dev/null
 	fuzz/run $(FUZZ_PROGRAMS) $(FUZZ_DIR) $(FUZZ_SECONDS) $(FUZZ_TARGETS)
 
 # From the fixtures alone and with one seed: the same inputs every time.
 .PHONY: fuzz-briefly
 fuzz-briefly: fuzz-build ## Fuzz every parser for some seconds, the same way every time
 	rm -rf $(FUZZ_DIR)/briefly
-	cargo run --quiet --locked -p dragstrip-parser-checks --bin fuzz-seeds -- $(FUZZ_DIR)/briefly/corpus >/dev/null
+	$(DEV_PROGRAMS)/fuzz-seeds $(FUZZ_DIR)/briefly/corpus >/dev/null
 	fuzz/run $(FUZZ_PROGRAMS) $(FUZZ_DIR)/briefly 5 $(FUZZ_TARGETS) -- -seed=1 -runs=20000
 
 .PHONY: fuzz-build
 fuzz-build:
+	cargo build --quiet $(DEV) --bin fuzz-seeds --example page
 	cd fuzz && RUSTFLAGS="$(FUZZ_FLAGS)" CARGO_TARGET_DIR=$(FUZZ_DIR)/target \
 	  cargo build --quiet --locked --release --target $(HOST_TARGET)

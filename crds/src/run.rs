@@ -18,8 +18,8 @@ pub use search::{
     ShareStatus, Until,
 };
 pub use status::{
-    BenchmarkRunStatus, ClockStatus, FailureStatus, GrafanaStatus, NodeStatus, NoiseStatus, Progress,
-    ProvenanceStatus, QueueStatus, RunPhase, RunReference, SetbackStatus, StartedStatus, TargetStatus,
+    BenchmarkRunStatus, ClockStatus, FailureStatus, NodeStatus, NoiseStatus, Progress, ProvenanceStatus,
+    QueueStatus, RunPhase, RunReference, SetbackStatus, StartedStatus, TargetStatus,
 };
 pub use verdict::{CheckName, Level, LimitedBy, Limiter, Requirement, Verdict, VerdictReason};
 
@@ -392,11 +392,9 @@ fn default_timeout() -> Period {
     printcolumn(name = "Passed", type_ = "string", json_path = ".status.conditions[?(@.type==\"Passed\")].status"),
     printcolumn(name = "Message", type_ = "string", json_path = ".status.message", priority = 1),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
-    // The operator watches what has not ended, what is to be removed, and what Grafana is
-    // to be told of, and nothing else.
+    // The operator watches the runs that have not finished and those to be removed, and no others.
     selectable = ".status.finishedAt",
     selectable = ".spec.ttlAfterFinished",
-    selectable = ".status.grafana.pending",
     validation = Rule::new("self.metadata.name.matches('^[a-z0-9]([-a-z0-9]{0,31}[a-z0-9])?$')")
         .message("metadata.name must be at most 33 characters of a-z, 0-9 and -: the Jobs' names are made from it"),
     validation = Rule::new("!has(oldSelf.status) || !has(oldSelf.status.startedAt) || (self.spec.target == oldSelf.spec.target && self.spec.phases == oldSelf.spec.phases && self.spec.repetitions == oldSelf.spec.repetitions && self.spec.maxRetries == oldSelf.spec.maxRetries && self.spec.clients == oldSelf.spec.clients && self.spec.timeout == oldSelf.spec.timeout && (has(self.spec.requirements) ? self.spec.requirements : []) == (has(oldSelf.spec.requirements) ? oldSelf.spec.requirements : []) && (has(self.spec.thresholds) ? self.spec.thresholds : []) == (has(oldSelf.spec.thresholds) ? oldSelf.spec.thresholds : []) && (has(self.spec.headline) ? self.spec.headline : '') == (has(oldSelf.spec.headline) ? oldSelf.spec.headline : '') && (has(self.spec.calibrate) && self.spec.calibrate) == (has(oldSelf.spec.calibrate) && oldSelf.spec.calibrate))")

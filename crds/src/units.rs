@@ -6,7 +6,7 @@
 use jiff::SignedDuration;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
-use std::{borrow::Cow, fmt, str::FromStr, time::Duration};
+use std::{borrow::Cow, fmt, num::NonZeroU32, str::FromStr, time::Duration};
 
 /// A unit that could not be read; the message names the text and the remedy.
 #[derive(Debug, thiserror::Error, Clone, PartialEq, Eq)]
@@ -190,6 +190,12 @@ impl Period {
     /// So many minutes.
     pub fn from_minutes(minutes: u32) -> Self {
         Self { text: format!("{minutes}m"), duration: Duration::from_secs(u64::from(minutes) * 60) }
+    }
+
+    /// So many milliseconds.
+    pub fn from_milliseconds(milliseconds: NonZeroU32) -> Self {
+        let duration = Duration::from_millis(u64::from(milliseconds.get()));
+        Self { text: format!("{milliseconds}ms"), duration }
     }
 
     /// The length as a duration.

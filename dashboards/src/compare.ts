@@ -1,4 +1,4 @@
-// Compare: candidates against a baseline, and whether the difference is more than noise.
+// Compare: candidates against a baseline, and whether the difference exceeds the noise.
 import * as common from "@grafana/grafana-foundation-sdk/common";
 import type { Dashboard } from "@grafana/grafana-foundation-sdk/dashboard";
 import type * as bars from "@grafana/grafana-foundation-sdk/barchart";
@@ -62,30 +62,30 @@ const OF_PHASE = 'phase="$phase"';
 const BASELINE = `${NAMESPACE},run="$baseline"`;
 const CANDIDATES = `${NAMESPACE},run=~"$candidate",run!="$baseline"`;
 const OF_SUITE = selector("dragstrip_run_info", NAMESPACE, 'suite=~"$suite"');
-/** What is Invalid takes part in no comparison, on neither side. */
-const BELIEVABLE = selector("dragstrip_run_verdict", NAMESPACE, 'verdict!="Invalid"');
-const CHOSEN = among(OF_SUITE, BELIEVABLE);
+/** No comparison includes an Invalid run, on either side. */
+const USABLE = selector("dragstrip_run_verdict", NAMESPACE, 'verdict!="Invalid"');
+const CHOSEN = among(OF_SUITE, USABLE);
 
 const runs = (...matchers: string[]): Runs => ({ matchers: matchers.join(","), read: asIs });
 
-/** As many as a chart can show: the fastest candidates. */
+/** Charts have room for this many candidates: the fastest. */
 const SHOWN = 20;
-/** Of the chosen phase alone, for charts. */
+/** The chosen phase, for charts. */
 const CHART: Comparison = {
   candidates: runs(CANDIDATES, OF_PHASE),
   candidatesAmong: `topk(${String(SHOWN)}, ${among(CHOSEN, throughput(runs(CANDIDATES, OF_PHASE)))})`,
   baseline: runs(BASELINE, OF_PHASE),
-  baselineAmong: BELIEVABLE,
+  baselineAmong: USABLE,
 };
-/** Of all phases that the baseline has too, for the table. */
+/** All phases that the baseline has too, for the table. */
 const TABLE: Comparison = {
   candidates: runs(CANDIDATES),
   candidatesAmong: CHOSEN,
   baseline: runs(BASELINE),
-  baselineAmong: BELIEVABLE,
+  baselineAmong: USABLE,
 };
 
-const NOTHING = "Nothing to compare: choose a baseline and candidates that have the phase and are not Invalid";
+const NOTHING = "Nothing to compare: choose a baseline and candidates with this phase that are not Invalid";
 
 function largest(title: string, unit: string, description: string, expression: string): stat.PanelBuilder {
   return stats({ title, unit, description }, [6, 4], [now(expression, "{{run}}")])
@@ -100,7 +100,7 @@ const baselineVerdict = () =>
       title: "Baseline",
       unit: "none",
       description:
-        "The run that all others are held against, and its verdict. An Invalid run is no baseline: every comparison is empty then.",
+        "The run that the others are compared with, and its verdict. If it is Invalid, every comparison is empty.",
     },
     [6, 4],
     [now(verdictCode("dragstrip_run_verdict", BASELINE, ["run"]), "{{run}}")],
@@ -116,7 +116,7 @@ const hiddenLegend = (): common.VizLegendOptionsBuilder =>
     .displayMode(common.LegendDisplayMode.Hidden)
     .placement(common.LegendPlacement.Bottom);
 
-/** Ratios as horizontal bars, with a dashed line where the baseline is. */
+/** Ratios as horizontal bars, with a dashed line at the baseline. */
 const ratioBars = (about: About, expressions: string[]): bars.PanelBuilder =>
   barChart(about, [12, 10], expressions.map(rows))
     .orientation(common.VizOrientation.Horizontal)
@@ -126,7 +126,7 @@ const ratioBars = (about: About, expressions: string[]): bars.PanelBuilder =>
     .thresholdsStyle(dashedLimits())
     .noValue(NOTHING);
 
-/** Bars of three parts make an interval: up to the lower bound, to the ratio, to the upper bound. */
+/** Each bar shows an interval in three parts: up to the lower bound, the ratio, and the upper bound. */
 function throughputRatios(): bars.PanelBuilder {
   const measured = ratioOf(CHART, throughput);
   const half = `(${halfInterval(CHART)}) or 0 * (${measured})`;
@@ -137,7 +137,7 @@ function throughputRatios(): bars.PanelBuilder {
       title: "Throughput as a multiple of the baseline's",
       unit: "none",
       description:
-        "The dashed line is the baseline. The full colour ends where the 95% confidence interval of the ratio begins, the next part at the measured ratio, the faintest at the end of the interval. A candidate is shown to be faster when its full colour passes the line, slower when even its faintest part does not reach it. Without repetitions there is no interval.",
+        "The dashed line is the baseline. The darkest part ends at the lower bound of the 95% confidence interval of the ratio, the middle part at the measured ratio, the faintest at the upper bound. A candidate is faster if its darkest part passes the line, and slower if its faintest part does not reach it. Without repetitions there is no interval.",
     },
     [`(${measured}) - (${half})`, half, half].map((expression) => once(["run"], expression)),
   )
@@ -162,7 +162,7 @@ const latencyRatios = () =>
       title: "p99 latency as a multiple of the baseline's",
       unit: "none",
       description:
-        "The dashed line is the baseline; shorter is better. A candidate with more throughput and a bar beyond the line has traded latency for it.",
+        "The dashed line is the baseline; shorter is better. A candidate with more throughput and a bar beyond the line trades latency for throughput.",
     },
     [ratioOf(CHART, (runs) => latency(runs, "99"))],
   )
@@ -177,7 +177,7 @@ const latencyRatios = () =>
       sortedBy("p99", false),
     ]);
 
-/** Series of the baseline and of what the charts show, with a label for the legend. */
+/** Series of the baseline and the shown candidates, with a label for the legend. */
 function lines(labels: string[], figures: (runs: Runs) => string): string {
   const named = (expression: string, name: string): string =>
     `label_replace(${expression}, "line", "${name}", "run", "(.+)")`;
@@ -194,7 +194,7 @@ const percentileCurve = () =>
       title: "Latency by percentile",
       unit: "s",
       description:
-        "How latency grows towards the worst requests; every step to the right is ten times fewer requests. The dashed line is the baseline: below it is better. Lines that cross mean that the answer depends on which percentile your users feel.",
+        "Latency up to the slowest requests; each step to the right covers ten times fewer requests. The dashed line is the baseline: lower is better. If lines cross, the winner depends on the percentile.",
     },
     [14, 11],
     "Percentile",
@@ -217,7 +217,7 @@ const repetitions = () =>
       title: "Throughput of each repetition",
       unit: "ops",
       description:
-        "A group of bars for each repetition, a bar for each run. Where one run's bars differ as much as two runs do, the difference is noise.",
+        "One group of bars for each repetition, one bar for each run. If the bars of one run differ as much as two runs do, the difference is noise.",
     },
     [10, 11],
     [
@@ -259,10 +259,10 @@ function deltas() {
   ];
   return tableOf(
     {
-      title: "Differences to the baseline, all phases in common",
-      mayBeIdle: "only what is struck out has no number",
+      title: "Differences from the baseline, all common phases",
+      mayBeIdle: "only struck-out rows have no number",
       description:
-        "Changes of each candidate's phase against the same phase of the baseline; green is better, red worse by more than 5 %. ±95% is half of the confidence interval of the change of throughput: a change within it is not shown to be one, and the conclusion says so. Struck out: the run's verdict is Invalid, so it is compared in nothing.",
+        "Changes of each candidate from the baseline, phase by phase; green is better, red is worse by more than 5 %. ±95% is half the width of the confidence interval of the change of throughput: a smaller change may be chance, and the conclusion says so. Struck out: the run is Invalid and is not compared.",
     },
     [24, 10],
     {
@@ -273,7 +273,7 @@ function deltas() {
         label("run", "Candidate", 250),
         label("verdict", "Verdict", 95, ...mapped(VERDICTS)),
         optional(
-          "one repetition has no interval",
+          "a single repetition has no interval",
           value(
             `(${conclusion(TABLE)}) or ${invalid}`,
             "Throughput is",
@@ -294,7 +294,7 @@ function deltas() {
           ...coloured(MORE_IS_BETTER),
         ),
         optional(
-          "one repetition has no interval",
+          "a single repetition has no interval",
           value(halfInterval(TABLE), "±95%", 80, "percentunit", set.of("decimals", 1)),
         ),
         ...percentile("p50", "50"),
@@ -314,9 +314,9 @@ function compared() {
     once(["namespace", "run", "verdict"], selector("dragstrip_run_verdict", matchers));
   return tableOf(
     {
-      title: "What was compared",
+      title: "Compared runs",
       description:
-        "The servers and machines of each run. A comparison says something about the one thing that differs: look for a second one here before the numbers are believed.",
+        "The servers and machines of each run. A fair comparison has a single difference: look for a second one here before you trust the numbers.",
     },
     [24, 8],
     {
@@ -352,7 +352,7 @@ function struckOutRuns() {
     {
       title: "Struck out",
       description:
-        "Chosen runs whose verdict is Invalid, with the checks that failed. They are in no ratio, curve or bar above. Empty when all chosen runs may be used.",
+        "Chosen runs with the verdict Invalid, and the checks that failed. No panel above includes them. Empty if all chosen runs are usable.",
       mayBeEmpty: "no chosen run is Invalid",
     },
     [24, 7],
@@ -367,17 +367,17 @@ function struckOutRuns() {
       ],
       by: "Run",
     },
-  ).noValue("All chosen runs may be used");
+  ).noValue("All chosen runs are usable");
 }
 
 export function compare(): Dashboard {
   const best = ratioOf(CHART, throughput);
-  const quickest = ratioOf(CHART, (runs) => latency(runs, "99"));
+  const lowestP99 = ratioOf(CHART, (runs) => latency(runs, "99"));
   return finished(
     page(
       UID.compare,
       "Compare",
-      "Candidates against a baseline: ratios with their intervals, percentile curves, differences, and what was struck out.",
+      "Candidates against a baseline: ratios with intervals, percentile curves, differences, and Invalid runs.",
     )
       .time({ from: "now-1h", to: "now" })
       .withVariable(dataSource())
@@ -397,15 +397,15 @@ export function compare(): Dashboard {
         largest(
           "Baseline's throughput",
           "ops",
-          "Operations per second of the baseline in the chosen phase: what a ratio of 1 stands for.",
-          among(BELIEVABLE, throughput(CHART.baseline)),
+          "Operations per second of the baseline in the chosen phase. A ratio of 1 means this value.",
+          among(USABLE, throughput(CHART.baseline)),
         ).colorScheme(color(fixed("blue"))),
       )
       .withPanel(
         largest(
           "Best throughput",
           "none",
-          "The largest multiple of the baseline's throughput among the candidates, in the chosen phase. Above 1 is faster.",
+          "The highest throughput among the candidates in the chosen phase, as a multiple of the baseline's. Above 1 is faster.",
           `topk(1, ${best})`,
         )
           .decimals(2)
@@ -415,8 +415,8 @@ export function compare(): Dashboard {
         largest(
           "Best p99",
           "none",
-          "The smallest multiple of the baseline's p99 latency among the candidates, in the chosen phase. Below 1 is quicker.",
-          `bottomk(1, ${quickest})`,
+          "The lowest p99 among the candidates in the chosen phase, as a multiple of the baseline's. Below 1 is better.",
+          `bottomk(1, ${lowestP99})`,
         )
           .decimals(2)
           .thresholds(thresholds(steps(GOOD, [0.98, NEUTRAL]))),

@@ -1,4 +1,4 @@
-// Tables of one value turned into curves: a row for each x, a column for each line.
+// Turns tables of one value into curves: a row for each x, a column for each line.
 import {
   MappingType,
   type DataTransformerConfig,
@@ -7,7 +7,7 @@ import {
 import { set } from "./panels.js";
 import { renamed, sortedBy } from "./tables.js";
 
-/** Rows by the field `x`, which is named `name` then; columns by the field `line`. */
+/** Rows by the field `x`, renamed to `name`; columns by the field `line`. */
 export function pivoted(x: string, line: string, name: string, value = "Value"): DataTransformerConfig[] {
   return [
     { id: "groupingToMatrix", options: { rowField: x, columnField: line, valueField: value, emptyValue: "null" } },
@@ -15,7 +15,7 @@ export function pivoted(x: string, line: string, name: string, value = "Value"):
   ];
 }
 
-/** Makes the text of a field a number, or a time in milliseconds; ascending. */
+/** Converts a text field to a number or a time in milliseconds, and sorts by it. */
 export function converted(field: string, type: "number" | "time"): DataTransformerConfig[] {
   return [
     { id: "convertFieldType", options: { conversions: [{ targetField: field, destinationType: type }], fields: {} } },
@@ -23,7 +23,7 @@ export function converted(field: string, type: "number" | "time"): DataTransform
   ];
 }
 
-/** What the ticks of a percentile curve say, by number of nines. */
+/** The labels of a percentile axis, by number of nines. */
 const TICKS: Record<string, string> = {
   "0": "0 %",
   "0.301": "50 %",
@@ -34,17 +34,17 @@ const TICKS: Record<string, string> = {
   "4": "99.99 %",
 };
 
-/** Shows numbers of nines as the percentiles that they are. */
+/** Shows numbers of nines as percentiles. */
 export const ON_NINES: DynamicConfigValue[] = [
   set.of("min", 0),
-  // A little more than the last, for its name to fit.
+  // Leaves room for the last label.
   set.of("max", 4.1),
   set.of("mappings", [
     {
       type: MappingType.ValueToText,
       options: Object.fromEntries(Object.entries(TICKS).map(([nines, text], index) => [nines, { text, index }])),
     },
-    // Ticks between them have no name.
+    // Ticks between them have no label.
     {
       type: MappingType.RangeToText,
       options: { from: null, to: null, result: { text: " ", index: Object.keys(TICKS).length } },

@@ -1,4 +1,4 @@
-// Leaderboard: which server was fastest, and may the number be believed.
+// Leaderboard: which server was fastest, and whether its number can be trusted.
 import * as common from "@grafana/grafana-foundation-sdk/common";
 import { CustomVariableBuilder, type Dashboard } from "@grafana/grafana-foundation-sdk/dashboard";
 import type * as bars from "@grafana/grafana-foundation-sdk/barchart";
@@ -63,19 +63,19 @@ const PHASES: Runs = { ...RUNS, matchers: `${RUNS.matchers},phase=~"$phase"` };
 
 /** Phases of the chosen runs with a chosen verdict. */
 const JUDGED = among(CHOSEN_RUNS, figure(PHASES, "dragstrip_run_phase_verdict", ['verdict=~"$verdict"'], ["verdict"]));
-/** The same, with what tells them apart as labels. */
+/** The same, with the labels that distinguish them. */
 const MEASURED = once(
   ["namespace", "run", "phase", "verdict", ...INFO_LABELS, "workload", "pipeline", "connections"],
   `${selector("dragstrip_run_phase_info", PHASES.matchers)}
   * on (namespace, run, phase) group_left (verdict) ${oneOfEach(PHASE, JUDGED)}
   * on (namespace, run) group_left (${INFO_LABELS.join(", ")}) ${oneOfEach(["namespace", "run"], CHOSEN_RUNS)}`,
 );
-/** The same choice for the values beside. */
+/** The same choice for the other columns. */
 const measured = (expression: string): string => `(${expression}) and on (namespace, run, phase) (${JUDGED})`;
 
 const BARS = 20;
-/** The phases that figures show: what is Invalid is in no figure, whatever is chosen. */
-const believable = (expression: string): string =>
+/** The phases that figures show: Invalid ones never appear, whatever the user chooses. */
+const usable = (expression: string): string =>
   `${measured(expression)} unless on (namespace, run, phase) ${selector("dragstrip_run_phase_verdict", PHASES.matchers, 'verdict="Invalid"')}`;
 
 const toRun = (fromAndTo: string): string =>
@@ -97,7 +97,7 @@ function best(title: string, unit: string, description: string, expression: stri
     .text(textSizes(16, 34));
 }
 
-/** Bars of the best phases, coloured by verdict. */
+/** Bars of the best phases, colored by verdict. */
 function ranking(about: About, size: Size, best: string, descending: boolean): bars.PanelBuilder {
   const named = (labels: string[], expression: string): string =>
     once(["name", ...labels], `label_join(${expression}, "name", ", ", "run", "phase")`);
@@ -128,20 +128,20 @@ function ranking(about: About, size: Size, best: string, descending: boolean): b
     );
 }
 
-/** Finished phases as points at the time at which their run ended. */
+/** Finished phases as points at the end of their run. */
 function history() {
   const about: About = {
     title: "Throughput of finished runs over time",
     unit: "ops",
     description:
-      "One point for each measured phase, at the time at which its run ended. Points of one engine and phase are joined: a step down between two of them is a regression to look into. Invalid phases are left out.",
+      "One point for each measured phase, at the end of its run. A line joins the points of one engine and phase: a step down is a regression to investigate. Invalid phases are omitted.",
   };
   const end = selector("dragstrip_run_end_timestamp_seconds", RUNS.matchers);
   const engines = oneOfEach(["namespace", "run"], CHOSEN_RUNS);
-  const throughputs = `(${among(end, believable(throughput(PHASES)))}) * on (namespace, run) group_left (engine) ${engines}`;
+  const throughputs = `(${among(end, usable(throughput(PHASES)))}) * on (namespace, run) group_left (engine) ${engines}`;
   const queries = [
     keyed(PHASE, ["line"], `label_join(${throughputs}, "line", ", ", "engine", "phase")`),
-    keyed(PHASE, [], believable(ended(PHASES))),
+    keyed(PHASE, [], usable(ended(PHASES))),
   ];
   const [values, times] = [valueField(0, queries.length), valueField(1, queries.length)];
   return timeSeries(about, [24, 8], queries.map(rows))
@@ -162,7 +162,7 @@ function table() {
   const about = {
     title: "Measured phases",
     description:
-      "One row for each measured phase of each run, fastest first. Click a run to open it at the time of its load; click the date to open its figures as they are now, when Prometheus no longer holds that time. ±95% is half of the confidence interval of the throughput: two rows whose intervals overlap are not shown to differ. Limited by: only Server means that the server was at its limit.",
+      "One row for each measured phase of each run, fastest first. Click a run to open it at the time of its load. If Prometheus has dropped that time, click the date to open the current figures. ±95% is half the width of the confidence interval of the throughput: rows with overlapping intervals may be equal. Limited by: only Server means that the server reached its limit.",
   };
   const columns = [
     label("verdict", "Verdict", 85, ...mapped(VERDICTS)),
@@ -181,7 +181,7 @@ function table() {
     label("threads", "Threads", 70),
     value(measured(throughput(PHASES)), "Throughput", 180, "ops", ...bar("semi-dark-blue")),
     optional(
-      "one repetition has no interval",
+      "a single repetition has no interval",
       value(
         measured(uncertainty(PHASES)),
         "±95%",
@@ -222,7 +222,7 @@ function table() {
       "Ended",
       190,
       "dateTimeAsLocal",
-      link("Open the run's figures as they are now", toRun("&from=now-15m&to=now")),
+      link("Open the current figures of the run", toRun("&from=now-15m&to=now")),
     ),
     hidden(label("namespace", "Namespace", 100)),
     hidden(value(measured(linkFrom(PHASES)), "From", 100, "none")),
@@ -236,7 +236,7 @@ function unfinished() {
     title: "Not finished, failed or cancelled",
     mayBeEmpty: "every run has succeeded",
     description:
-      "Runs that have no result to show: those that wait or are under way with their progress, and those that ended without one.",
+      "Runs without a result: waiting and active ones with their progress, and those that ended without success.",
   };
   const states = once(
     ["namespace", "run", "state"],
@@ -278,13 +278,13 @@ function unfinished() {
 }
 
 export function leaderboard(): Dashboard {
-  const fastest = `topk(1, ${believable(throughput(PHASES))})`;
-  const quickest = `bottomk(1, ${believable(latency(PHASES, "99"))})`;
+  const fastest = `topk(1, ${usable(throughput(PHASES))})`;
+  const quickest = `bottomk(1, ${usable(latency(PHASES, "99"))})`;
   return finished(
     page(
       UID.leaderboard,
       "Leaderboard",
-      "Every measured phase of every run that the operator keeps: how fast, how sure, and what limited it.",
+      "Every measured phase of every stored run: its speed, its uncertainty, and its bottleneck.",
     )
       .time({ from: "now-30d", to: "now" })
       .refresh("1m")
@@ -310,30 +310,30 @@ export function leaderboard(): Dashboard {
           .current({ selected: true, text: ["Valid", "Degraded"], value: ["Valid", "Degraded"] }),
       )
       .withPanel(
-        verdictCount("Valid", GOOD, "Runs whose every check found nothing wrong: their numbers can be defended."),
+        verdictCount("Valid", GOOD, "Runs that passed every check: their numbers can be trusted."),
       )
       .withPanel(
         verdictCount(
           "Degraded",
           DOUBTFUL,
-          "Runs whose numbers may be used with their reasons in mind; the run's page lists them.",
+          "Runs with warnings: use their numbers with care. The run's page lists the reasons.",
         ),
       )
       .withPanel(
         verdictCount(
           "Invalid",
           BAD,
-          "Runs whose numbers must not be used. They are in no figure; choose the verdict Invalid to list them.",
+          "Runs with unusable numbers. No figure includes them; choose the verdict Invalid to list them.",
         ),
       )
       .withPanel(
-        best("Highest throughput", "ops", "The fastest of the chosen phases whose verdict is not Invalid.", fastest),
+        best("Highest throughput", "ops", "The fastest of the chosen phases, Invalid ones excluded.", fastest),
       )
       .withPanel(
         best(
           "Lowest p99",
           "s",
-          "The chosen phase whose 99th percentile is lowest, if not Invalid. A low latency at a low load says little: read it beside the throughput.",
+          "The chosen phase with the lowest 99th percentile, Invalid ones excluded. A low latency under low load says little: compare the throughput too.",
           quickest,
         ),
       )
@@ -342,10 +342,10 @@ export function leaderboard(): Dashboard {
           {
             title: "Throughput",
             unit: "ops",
-            description: `The ${String(BARS)} fastest of the chosen phases. Longer is better; green is Valid, amber Degraded. Choose one phase above to compare like with like.`,
+            description: `The ${String(BARS)} fastest of the chosen phases. Longer is better; green is Valid, amber is Degraded. Choose a single phase above to compare equal work.`,
           },
           [12, 12],
-          `topk(${String(BARS)}, ${believable(throughput(PHASES))})`,
+          `topk(${String(BARS)}, ${usable(throughput(PHASES))})`,
           true,
         ),
       )
@@ -354,17 +354,17 @@ export function leaderboard(): Dashboard {
           {
             title: "p99 latency",
             unit: "s",
-            description: `The ${String(BARS)} chosen phases with the lowest 99th percentile of latency. Shorter is better; green is Valid, amber Degraded.`,
+            description: `The ${String(BARS)} chosen phases with the lowest 99th percentile of latency. Shorter is better; green is Valid, amber is Degraded.`,
           },
           [12, 12],
-          `bottomk(${String(BARS)}, ${believable(latency(PHASES, "99"))})`,
+          `bottomk(${String(BARS)}, ${usable(latency(PHASES, "99"))})`,
           false,
         ),
       )
       .withPanel(table())
       .withRow(heading("Over time"))
       .withPanel(history())
-      .withRow(heading("Under way and without a result"))
+      .withRow(heading("Active, or without a result"))
       .withPanel(unfinished()),
   );
 }

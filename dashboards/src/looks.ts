@@ -1,4 +1,4 @@
-// Colours and value mappings: what a colour means, said once for all dashboards.
+// Colors and value mappings: one meaning of each color for all dashboards.
 import {
   FieldColorModeId,
   MappingType,
@@ -13,7 +13,7 @@ export const DOUBTFUL = "orange";
 export const BAD = "red";
 export const NEUTRAL = "text";
 
-/** Verdicts by their code, as `verdictCode` of queries.ts gives them, and by their name. */
+/** Verdicts by the code of `verdictCode` in queries.ts, and by name. */
 export const VERDICTS: ValueMapping[] = [
   {
     type: MappingType.ValueToText,
@@ -28,7 +28,7 @@ export const VERDICTS: ValueMapping[] = [
   },
 ];
 
-/** What kept throughput from being higher: only the server's own limit is what a benchmark is after. */
+/** Bottlenecks: a benchmark looks for the server's limit and no other. */
 export const LIMITERS: ValueMapping[] = [
   {
     type: MappingType.ValueToText,
@@ -44,7 +44,7 @@ export const LIMITERS: ValueMapping[] = [
 
 const STATE_COLORS: Record<string, string> = { Succeeded: GOOD, Failed: BAD, Cancelled: NEUTRAL };
 
-/** Where a run stands, by its name and by its code as `stateCode` of queries.ts gives it. */
+/** States of a run by name, and by the code of `stateCode` in queries.ts. */
 export const RUN_STATES: ValueMapping[] = [
   {
     type: MappingType.ValueToText,
@@ -60,7 +60,7 @@ export const RUN_STATES: ValueMapping[] = [
   },
 ];
 
-/** How a check that found something weighs. */
+/** The levels of failed checks. */
 export const LEVELS: ValueMapping[] = [
   {
     type: MappingType.ValueToText,
@@ -68,32 +68,32 @@ export const LEVELS: ValueMapping[] = [
   },
 ];
 
-/** What the interval of a ratio allows to say, as `conclusion` of queries.ts gives it. */
+/** The conclusion from the interval of a ratio, by the code of `conclusion` in queries.ts. */
 export const CONCLUSIONS: ValueMapping[] = [
   {
     type: MappingType.ValueToText,
     options: {
       "-2": { text: "Struck out", color: BAD, index: 0 },
       "-1": { text: "Slower", color: BAD, index: 1 },
-      "0": { text: "No difference shown", color: NEUTRAL, index: 2 },
+      "0": { text: "Not significant", color: NEUTRAL, index: 2 },
       "1": { text: "Faster", color: GOOD, index: 3 },
     },
   },
 ];
 
-/** Colours from the first value on, ascending; the first reaches down without end. */
+/** Ascending color steps; the first has no lower limit. */
 export function steps(first: string, ...others: [number, string][]): Threshold[] {
   return [{ value: null, color: first }, ...others.map(([value, color]) => ({ value, color }))];
 }
 
-/** Nothing is fine, anything is not. */
+/** Zero is good. */
 export const NONE_IS_GOOD = steps(GOOD, [1, BAD]);
-/** A change where more is better: below -5 % and -2 % it is worse, above 2 % better. */
+/** A change if more is better: red below -5 %, orange below -2 %, green above 2 %. */
 export const MORE_IS_BETTER = steps(BAD, [-0.05, DOUBTFUL], [-0.02, NEUTRAL], [0.02, GOOD]);
-/** A change where less is better. */
+/** A change if less is better. */
 export const LESS_IS_BETTER = steps(GOOD, [-0.02, NEUTRAL], [0.02, DOUBTFUL], [0.05, BAD]);
 
-/** Percentiles from light to dark: the further out, the darker. */
+/** Percentiles from light to dark. */
 export const PERCENTILES: [name: string, color: string][] = [
   ["p50", "super-light-blue"],
   ["p90", "light-blue"],
@@ -105,6 +105,6 @@ export const PERCENTILES: [name: string, color: string][] = [
 ];
 
 export const fixed = (color: string): FieldColor => ({ mode: FieldColorModeId.Fixed, fixedColor: color });
-/** A colour for each series, in their order: those made of names come out too much alike. */
+/** A color for each series by position: colors derived from names are too similar. */
 export const BY_SERIES: FieldColor = { mode: FieldColorModeId.PaletteClassic };
 export const BY_THRESHOLD: FieldColor = { mode: FieldColorModeId.Thresholds };

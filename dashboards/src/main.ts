@@ -1,4 +1,4 @@
-// Writes the dashboards as the JSON that Grafana loads: to json/, and to the chart.
+// Writes the dashboards as JSON for Grafana, into json/ and into the chart.
 import { mkdirSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { dashboards } from "./dashboards.js";

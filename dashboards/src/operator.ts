@@ -1,4 +1,4 @@
-// Operator: does it keep up, does it fail, what does it cost.
+// Operator: whether it keeps up, whether it fails, and what it costs.
 import * as common from "@grafana/grafana-foundation-sdk/common";
 import type { Dashboard } from "@grafana/grafana-foundation-sdk/dashboard";
 import { BAD, DOUBTFUL, fixed, GOOD, NONE_IS_GOOD, steps } from "./looks.js";
@@ -10,7 +10,7 @@ import { dataSource, namespaces, severalOf } from "./variables.js";
 
 const RECONCILES = "dragstrip_reconcile_duration_seconds";
 const SIZE: Size = [3, 4];
-/** Runs past their timeout. */
+/** Runs that exceed their timeout. */
 const STUCK = `${once(["namespace", "run"], selector("dragstrip_run_stuck", 'namespace=~"$namespace"'))} == 1`;
 const own = (metric: string, ...matchers: string[]): string => selector(metric, OPERATOR, ...matchers);
 
@@ -19,7 +19,7 @@ const version = () =>
     {
       title: "Version",
       unit: "none",
-      description: "The version of the operator that runs. Two for a moment while it is replaced.",
+      description: "The running version of the operator. During an upgrade, two versions appear for a moment.",
     },
     SIZE,
     [now(once(["version"], own("dragstrip_build_info")), "{{version}}")],
@@ -32,7 +32,7 @@ const uptime = () =>
     {
       title: "Up for",
       unit: "s",
-      description: "Time since the operator's process started. It restarts without harm: what runs goes on meanwhile.",
+      description: "Time since the operator started. A restart does no harm: active runs continue.",
     },
     SIZE,
     [now(`min(time() - ${own("process_start_time_seconds")})`, "up for")],
@@ -46,17 +46,17 @@ const queue = () =>
       title: "Runs queued",
       unit: "short",
       description:
-        "Runs that wait for their target or for nodes. Waiting is no fault: it is what keeps runs from disturbing each other.",
+        "Runs that wait for their target or for nodes. Waiting is normal: it keeps runs from disturbing each other.",
     },
     SIZE,
     [now(`max(${own("dragstrip_queue_length")})`, "queued")],
   ).colorScheme(color(fixed("blue")));
 
-const turns = () =>
+const leases = () =>
   stats(
-    { title: "Turns held", unit: "short", description: "Leases that runs hold now: the targets and nodes in use." },
+    { title: "Leases", unit: "short", description: "Leases that runs hold now: the targets and nodes in use." },
     SIZE,
-    [now(`max(${own("dragstrip_leases_held")})`, "held")],
+    [now(`max(${own("dragstrip_leases_held")})`, "leases")],
   ).colorScheme(color(fixed("blue")));
 
 const stuck = () =>
@@ -65,7 +65,7 @@ const stuck = () =>
       title: "Runs stuck",
       unit: "short",
       description:
-        "Runs past their timeout by five minutes that have not ended. None is normal; the table below names them.",
+        "Runs that exceed their timeout by five minutes. Zero is normal; the table below lists them.",
     },
     SIZE,
     [now(`count(${STUCK}) or vector(0)`, "stuck")],
@@ -77,7 +77,7 @@ const lost = () =>
       title: "Results lost",
       unit: "short",
       description:
-        "Measurements in the time range whose result was lost, say with the node that held it. Each is measured again or fails its run; none is normal.",
+        "Measurements in the time range whose result was lost, for example with its node. The operator repeats the measurement or fails the run; zero is normal.",
     },
     SIZE,
     [now(`sum(increase(${own("dragstrip_results_lost_total")}[$__range]))`, "lost")],
@@ -88,13 +88,13 @@ const lost = () =>
 const undecodable = () =>
   stats(
     {
-      title: "Objects not decoded",
+      title: "Unreadable objects",
       unit: "short",
       description:
-        "Objects that this version of the operator cannot read and leaves alone: written by another version, or by hand. None is normal; an event on each tells why.",
+        "Objects that this version of the operator cannot read and ignores, because another version or a person wrote them. Zero is normal; an event on each object gives the reason.",
     },
     SIZE,
-    [now(`sum(${once(["kind"], own("dragstrip_undecodable_objects"))}) or vector(0)`, "not decoded")],
+    [now(`sum(${once(["kind"], own("dragstrip_undecodable_objects"))}) or vector(0)`, "unreadable")],
   ).thresholds(thresholds(NONE_IS_GOOD));
 
 const failing = () =>
@@ -103,7 +103,7 @@ const failing = () =>
       title: "Failed reconciles",
       unit: "percentunit",
       description:
-        "The share of reconciles in the time range that failed and were tried again. Some are normal while the apiserver restarts; a steady share is not.",
+        "The share of reconciles in the time range that failed and were retried. Some are normal while the API server restarts; a steady share is not.",
     },
     SIZE,
     [
@@ -122,8 +122,8 @@ const runs = () =>
       title: "Runs by state",
       unit: "short",
       description:
-        "All runs that the cluster keeps, stacked by state. Finished ones leave when their time to live has passed.",
-      mayBeIdle: "no run is in that state",
+        "All runs in the cluster, stacked by state. Kubernetes deletes finished runs after their time to live.",
+      mayBeIdle: "no run is in this state",
     },
     [12, 8],
     [lines(once(["state"], own("dragstrip_runs")), "{{state}}")],
@@ -136,18 +136,18 @@ const runs = () =>
     .overrideByName("Running", [set.color(fixed("blue"))])
     .overrideByName("Queued", [set.color(fixed("light-blue"))]);
 
-const queueAndTurns = () =>
+const queueAndLeases = () =>
   timeSeries(
     {
-      title: "Queue and turns",
+      title: "Queue and Leases",
       unit: "short",
       description:
-        "Runs that wait, and turns that runs hold. A queue that grows while turns are few means that nodes are missing, not time.",
+        "Waiting runs, and Leases that runs hold. A growing queue with few Leases means that nodes are missing.",
     },
     [6, 8],
     [
       lines(`max(${own("dragstrip_queue_length")})`, "queued"),
-      lines(`max(${own("dragstrip_leases_held")})`, "turns held"),
+      lines(`max(${own("dragstrip_leases_held")})`, "leases"),
     ],
   );
 
@@ -156,7 +156,7 @@ const datastores = () =>
     {
       title: "Datastores",
       unit: "short",
-      description: "Declared datastores, by whether all their servers are ready and as declared.",
+      description: "Declared datastores. Ready: all servers are ready and match the declaration.",
     },
     [6, 8],
     [
@@ -172,7 +172,7 @@ const stuckRuns = () =>
     {
       title: "Stuck runs",
       description:
-        "Runs past their timeout by five minutes that have not ended, by how long ago they started. Look at the run's conditions and events first.",
+        "Runs that exceed their timeout by five minutes, oldest first. Look at the run's conditions and events first.",
       mayBeEmpty: "no run is stuck",
     },
     [24, 5],
@@ -195,12 +195,12 @@ const stuckRuns = () =>
             STUCK,
             `time() - ${once(["namespace", "run"], selector("dragstrip_run_start_timestamp_seconds", 'namespace=~"$namespace"'))}`,
           ),
-          "Under way for",
+          "Running for",
           200,
           "s",
         ),
       ],
-      by: "Under way for",
+      by: "Running for",
       descending: true,
     },
   ).noValue("No run is stuck");
@@ -211,7 +211,7 @@ const reconciles = () =>
       title: "Reconciles",
       unit: "ops",
       description:
-        "Reconciles per second by controller and outcome. done: it did what there was to do. invalid: the manifest is at fault, nothing is retried until it changes. failed: it is tried again.",
+        "Reconciles per second by controller and outcome. done: success. invalid: the manifest has an error, and the operator waits until it changes. failed: the operator retries.",
       mayBeIdle: "nothing failed",
     },
     [8, 8],
@@ -224,7 +224,7 @@ const durations = () =>
       title: "Duration of reconciles",
       unit: "s",
       description:
-        "p50 and p99 of one pass of each controller. A pass is a few API calls of some milliseconds; seconds mean an apiserver that struggles.",
+        "p50 and p99 of a reconcile of each controller. A reconcile makes a few API calls of some milliseconds; seconds mean that the API server is overloaded.",
     },
     [8, 8],
     [
@@ -239,22 +239,22 @@ const failures = () =>
       title: "Reconciles that failed",
       unit: "ops",
       description:
-        "Failed reconciles per second by controller; the operator's log has the error of each. A flat zero is normal.",
-      mayBeEmpty: "no reconcile has failed since the start",
+        "Failed reconciles per second by controller; the operator's log has the errors. Zero is normal.",
+      mayBeEmpty: "no reconcile has failed since the operator started",
     },
     [8, 8],
     [lines(`sum by (controller) (${rate(`${RECONCILES}_count`, OPERATOR, 'outcome="failed"')})`, "{{controller}}")],
   )
     .axisSoftMax(1)
-    .noValue("None has failed");
+    .noValue("No failures");
 
 const requests = () =>
   timeSeries(
     {
-      title: "Requests to the apiserver",
+      title: "Requests to the API server",
       unit: "reqps",
       description:
-        "Requests per second by HTTP method, watches included. Idle is near zero: the operator acts on events and does not poll.",
+        "Requests per second by HTTP method, watches included. An idle operator makes almost none: it acts on events and does not poll.",
     },
     [12, 8],
     [lines(`sum by (method) (${rate("dragstrip_api_requests_total", OPERATOR)})`, "{{method}}")],
@@ -266,23 +266,23 @@ const requests = () =>
 const inFlight = () =>
   timeSeries(
     {
-      title: "Requests under way",
+      title: "Pending requests",
       unit: "short",
       description:
-        "Requests that the apiserver has not answered yet. A number that stays up is an apiserver that does not answer.",
+        "Requests that the API server has not answered yet. If the number stays high, the API server does not answer.",
     },
     [6, 8],
-    [lines(`sum(${own("dragstrip_api_requests_in_flight")})`, "under way")],
+    [lines(`sum(${own("dragstrip_api_requests_in_flight")})`, "pending")],
   ).axisSoftMax(5);
 
 const notDecoded = () =>
   timeSeries(
     {
-      title: "Objects not decoded, by kind",
+      title: "Unreadable objects by kind",
       unit: "short",
       description:
-        "Objects that the operator cannot read and leaves alone, by kind. They stop nobody else; an upgrade or a correction of the object helps.",
-      mayBeEmpty: "no kind had such an object",
+        "Objects that the operator cannot read and ignores, by kind. Other objects are not affected; upgrade the operator or correct the object.",
+      mayBeEmpty: "all objects are readable",
     },
     [6, 8],
     [lines(once(["kind"], own("dragstrip_undecodable_objects")), "{{kind}}")],
@@ -294,7 +294,7 @@ const memory = () =>
       title: "Memory",
       unit: "bytes",
       description:
-        "Resident memory of the operator's process. It grows with the number of objects it watches; steady growth without new objects is a leak.",
+        "Resident memory of the operator. It grows with the number of watched objects; steady growth without new objects is a leak.",
     },
     [8, 7],
     [lines(once(["instance"], own("process_resident_memory_bytes")), "{{instance}}")],
@@ -306,7 +306,7 @@ const cpu = () =>
       title: "CPU",
       unit: "percentunit",
       description:
-        "CPU time of the operator's process; 100 % is one CPU. It must not take what servers and clients are measured with.",
+        "CPU time of the operator; 100 % is one CPU. The operator must not compete with the measured servers and clients.",
     },
     [8, 7],
     [lines(`sum by (instance) (${rate("process_cpu_seconds_total", OPERATOR)})`, "{{instance}}")],
@@ -317,27 +317,11 @@ const files = () =>
     {
       title: "Open files",
       unit: "short",
-      description: "Files and sockets that the operator holds open. Steady growth is a leak.",
+      description: "Open files and sockets of the operator. Steady growth is a leak.",
     },
     [8, 7],
     [lines(once(["instance"], own("process_open_fds")), "{{instance}}")],
   );
-
-const remoteWrite = () =>
-  timeSeries(
-    {
-      title: "Samples sent by remote write",
-      unit: "cps",
-      description:
-        "Samples of timelines per second, by what became of them. dropped: the server refused them for good; an event on the run says why. Empty where no remote write is set up.",
-      mayBeEmpty: "no remote write is set up",
-      mayBeIdle: "nothing was dropped",
-    },
-    [8, 7],
-    [lines(`sum by (outcome) (${rate("dragstrip_remote_write_samples_total", OPERATOR)})`, "{{outcome}}")],
-  )
-    .noValue("No remote write")
-    .overrideByName("dropped", [set.color(fixed(BAD))]);
 
 const scrapes = () =>
   timeSeries(
@@ -345,9 +329,9 @@ const scrapes = () =>
       title: "Duration of a scrape",
       unit: "s",
       description:
-        "How long Prometheus waited for the operator's metrics. With 200 finished runs it stays below 50 ms.",
+        "Time that Prometheus waits for the operator's metrics: below 50 ms with 200 finished runs.",
     },
-    [8, 7],
+    [12, 7],
     [lines(once(["instance"], own("scrape_duration_seconds")), "{{instance}}")],
   ).axisSoftMax(0.05);
 
@@ -357,15 +341,15 @@ const samples = () =>
       title: "Samples of a scrape",
       unit: "short",
       description:
-        "Series that the operator exposes. It grows with finished runs up to metrics.maxRuns, then the oldest leave.",
+        "Series that the operator exposes. The number grows with finished runs up to metrics.maxRuns; then the oldest drop out.",
     },
-    [8, 7],
+    [12, 7],
     [lines(once(["instance"], own("scrape_samples_scraped")), "{{instance}}")],
   );
 
 export function operator(): Dashboard {
   return finished(
-    page(UID.operator, "Operator", "The operator's own health: queue, reconciles, requests, errors, memory.")
+    page(UID.operator, "Operator", "Health of the operator: queue, reconciles, requests, errors, memory.")
       .time({ from: "now-6h", to: "now" })
       .refresh("30s")
       .withVariable(dataSource())
@@ -375,14 +359,14 @@ export function operator(): Dashboard {
       .withPanel(version())
       .withPanel(uptime())
       .withPanel(queue())
-      .withPanel(turns())
+      .withPanel(leases())
       .withPanel(stuck())
       .withPanel(lost())
       .withPanel(undecodable())
       .withPanel(failing())
       .withRow(heading("Runs"))
       .withPanel(runs())
-      .withPanel(queueAndTurns())
+      .withPanel(queueAndLeases())
       .withPanel(datastores())
       .withPanel(stuckRuns())
       .withRow(heading("Reconciling"))
@@ -397,9 +381,8 @@ export function operator(): Dashboard {
       .withPanel(memory())
       .withPanel(cpu())
       .withPanel(files())
-      .withRow(heading("Metrics: what they cost, where they go"))
+      .withRow(heading("Cost of the metrics"))
       .withPanel(scrapes())
-      .withPanel(samples())
-      .withPanel(remoteWrite()),
+      .withPanel(samples()),
   );
 }

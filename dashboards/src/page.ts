@@ -1,4 +1,4 @@
-// What all dashboards share: tags, links, settings; and numbers for the panels.
+// Tags, links and settings of all dashboards, and the numbers of their panels.
 import {
   DashboardBuilder,
   DashboardCursorSync,
@@ -9,7 +9,7 @@ import {
   type RowPanel,
 } from "@grafana/grafana-foundation-sdk/dashboard";
 
-/** Fixed, so that links to a dashboard stay. */
+/** Fixed, so that links to a dashboard remain valid. */
 export const UID = {
   leaderboard: "dragstrip-leaderboard",
   run: "dragstrip-run",
@@ -18,7 +18,7 @@ export const UID = {
 } as const;
 
 const TAG = "dragstrip";
-/** Loads into Grafana 10 and newer: nothing that was added later is used. */
+/** Grafana 10 and newer can load it: the dashboards use no later feature. */
 const SCHEMA_VERSION = 41;
 
 export function page(uid: string, title: string, description: string): DashboardBuilder {
@@ -40,7 +40,7 @@ export function page(uid: string, title: string, description: string): Dashboard
     );
 }
 
-/** Numbers panels from 1 in their order; a panel keeps its number unless one is put before it. */
+/** Numbers panels from 1 in their order. */
 function numbered(panels: (Panel | RowPanel)[]): (Panel | RowPanel)[] {
   return panels.map((panel, index) => ({ ...panel, id: index + 1 }));
 }
@@ -49,14 +49,14 @@ function omit<T extends object>(value: T, name: keyof T): T {
   return Object.fromEntries(Object.entries(value).filter(([key]) => key !== name)) as T;
 }
 
-/** The dashboard as its file has it. */
+/** The dashboard in the form of its file. */
 export function finished(builder: DashboardBuilder): Dashboard {
   const dashboard = builder.build();
   return {
     ...dashboard,
     schemaVersion: SCHEMA_VERSION,
     panels: numbered(dashboard.panels ?? []),
-    // This placement is of a version that no other setting asks for.
+    // Only newer versions of Grafana know this placement.
     annotations: { list: (dashboard.annotations.list ?? []).map((annotation) => omit(annotation, "placement")) },
   };
 }

@@ -1,4 +1,4 @@
-// Panels as this project uses them: data source, targets and defaults that all share.
+// Panels with the data source, targets and defaults that all share.
 import type { Builder, Dataquery } from "@grafana/grafana-foundation-sdk/cog";
 import * as bars from "@grafana/grafana-foundation-sdk/barchart";
 import * as common from "@grafana/grafana-foundation-sdk/common";
@@ -12,16 +12,16 @@ import { BY_SERIES, BY_THRESHOLD } from "./looks.js";
 
 export const DATA_SOURCE = { type: "prometheus", uid: "${datasource}" };
 
-/** What every panel says: its title, the unit of its values, and how to read it. */
+/** The title of a panel, the unit of its values, and how to read it. */
 export interface About {
   title: string;
   unit: string;
   description: string;
-  /** Why the panel may rightly be empty, if it may: a comment in the description, which Grafana does not show. */
+  /** Why the panel may be empty: a comment in the description, which Grafana hides. */
   mayBeEmpty?: string;
-  /** The letters of queries that may have no answer where others have one, and why. */
+  /** The letters of queries that may be empty although others are not, and why. */
   mayLack?: { queries: string; why: string };
-  /** Why colours or styles of its series may have nothing to apply to, if so; a comment as well. */
+  /** Why overrides of series may match nothing; a comment too. */
   mayBeIdle?: string;
 }
 
@@ -36,7 +36,7 @@ export const lines = (expression: string, legend: string): Query =>
     .range()
     .editorMode(prometheus.QueryEditorMode.Code);
 
-/** As `lines`, of series that are scraped as often as the variable `step` says. */
+/** Like `lines`, at the scrape interval in the variable `step`. */
 export const live = (expression: string, legend: string): Query => lines(expression, legend).interval("$step");
 
 /** One value for each series, at the end of the time range. */
@@ -50,12 +50,12 @@ export const now = (expression: string, legend: string): Query =>
 /** A row for each series, at the end of the time range. */
 export const rows = (expression: string): Query => now(expression, "").format(prometheus.PromQueryFormat.Table);
 
-/** The letter of a panel's query, and the name that its value has in a table: the data source numbers only several. */
+/** The letter of a query, and the name of its value in a table: the data source numbers several values. */
 export const letter = (index: number): string => String.fromCharCode("A".charCodeAt(0) + index);
 export const valueField = (index: number, queries: number): string =>
   queries === 1 ? "Value" : `Value #${letter(index)}`;
 
-/** What the builders of all kinds of panels have in common. */
+/** The common part of all panel builders. */
 interface PanelBuilder extends Builder<Panel> {
   title(title: string): this;
   description(description: string): this;
@@ -75,7 +75,7 @@ function describe({ description, mayBeEmpty, mayLack, mayBeIdle }: About): strin
   return description + comment("empty", mayBeEmpty) + lack + comment("idle", mayBeIdle);
 }
 
-/** Fills what every panel has. */
+/** Sets what every panel has. */
 export function panel<B extends PanelBuilder>(builder: B, about: About, size: Size, queries: Query[]): B {
   return builder
     .title(about.title)
@@ -87,11 +87,11 @@ export function panel<B extends PanelBuilder>(builder: B, about: About, size: Si
     .height(size[1]);
 }
 
-/** Colours by value; values are in the panel's unit. */
+/** Colors by value, in the panel's unit. */
 export const thresholds = (values: Threshold[]): ThresholdsConfigBuilder =>
   new ThresholdsConfigBuilder().mode(ThresholdsMode.Absolute).steps(values);
 
-/** A colour scheme as builders take it. */
+/** A color scheme for a builder. */
 export const color = (value: FieldColor): Builder<FieldColor> => ({ build: () => value });
 
 const legend = (): common.VizLegendOptionsBuilder =>

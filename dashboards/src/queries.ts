@@ -1,8 +1,8 @@
-// Every PromQL expression that more than one panel needs, and the names of labels.
-// What is summed or maximised keeps only the labels that legends and tables use:
-// several replicas of the operator expose the same runs, `max by` counts them once.
+// PromQL expressions that several panels use, and the names of labels. Aggregations drop all labels
+// except those of legends and tables: replicas of the operator expose the same runs, and `max by`
+// counts each run once.
 
-/** The labels that tell a phase from all others. */
+/** The labels that identify a phase. */
 export const PHASE = ["namespace", "run", "phase"] as const;
 
 /** All operations of a phase together. */
@@ -16,35 +16,34 @@ export function selector(metric: string, ...matchers: string[]): string {
   return `${metric}{${matchers.filter((matcher) => matcher !== "").join(",")}}`;
 }
 
-/** One series for each combination of `labels`, whoever exposes it. */
+/** One series for each combination of `labels`, however many replicas expose it. */
 export function once(labels: readonly string[], expression: string): string {
   return `max by (${labels.join(", ")}) (${expression})`;
 }
 
 /**
- * The last value of some minutes around the time that is looked at. The figures of a
- * phase come after its load: a time range that ends with the load must still find them.
+ * The last value within some minutes of the time range. The figures of a phase appear after its load,
+ * and a time range that ends with the load must still find them.
  */
 export function afterwards(series: string): string {
   return `last_over_time(${series}[15m] offset -10m)`;
 }
 
 /**
- * As `afterwards`, of series that say something by a label: of what such a label said
- * before and after, only the later.
+ * Like `afterwards`, for series whose label is the value: if the label changed, only the later one.
  */
 export const settled = (series: string): string =>
   `last_over_time(${series}[10m] offset -10m) or on (${PHASE.join(", ")}) ${series}`;
 
-/** One series of each run: what a join wants on its one side, whatever labels change. */
+/** One series of each run, as a join needs it, even if labels change. */
 export const oneOfEach = (labels: readonly string[], expression: string): string =>
   `topk by (${labels.join(", ")}) (1, ${expression})`;
 
-/** Some runs, and how their series are read. */
+/** Some runs, and how to read their series. */
 export interface Runs {
-  /** Label matchers that every series of a run is chosen by. */
+  /** Label matchers of every series of the runs. */
   matchers: string;
-  /** How a selector is read: as it is (`asIs`), or `afterwards`. */
+  /** `asIs` or `afterwards`. */
   read: (series: string) => string;
 }
 
@@ -69,7 +68,7 @@ export const latency = (runs: Runs, percentile: string, ...matchers: string[]): 
 /** Errors over all repetitions. */
 export const errors = (runs: Runs): string => figure(runs, "dragstrip_run_errors", [TOTAL]);
 
-/** Half of the 95% confidence interval, as a share of the mean; only where there is an interval. */
+/** Half the width of the 95% confidence interval, as a share of the mean; empty without an interval. */
 export function uncertainty(runs: Runs, ...matchers: string[]): string {
   const bound = (name: string): string =>
     figure(runs, "dragstrip_run_operations_per_second_interval", [TOTAL, `bound="${name}"`, ...matchers]);
@@ -88,7 +87,7 @@ export function verdictCode(
   return once(labels, [one("Valid", 1), one("Degraded", 2), one("Invalid", 3)].join(" or "));
 }
 
-/** A number for each state that a run can be in, from 1: the index in this list and one. */
+/** The states of a run; their codes begin at 1. */
 export const STATES = [
   "Pending",
   "Provisioning",
@@ -109,20 +108,20 @@ export function stateCode(matchers: string, labels: readonly string[]): string {
   return once(labels, codes.join(" or "));
 }
 
-/** Runs whose numbers must not be used. */
+/** Runs with unusable numbers. */
 export const struckOut = (matchers: string): string =>
   once(["namespace", "run"], selector("dragstrip_run_verdict", matchers, 'verdict="Invalid"'));
 
-/** Two sides: runs, and the one run that they are held against. */
+/** Candidates and the run that they are compared with. */
 export interface Comparison {
   candidates: Runs;
   baseline: Runs;
-  /** One series for each run that may be a candidate, or the baseline: to be joined on (namespace, run). */
+  /** One series for each possible candidate or baseline, for joins on (namespace, run). */
   candidatesAmong: string;
   baselineAmong: string;
 }
 
-/** Of the series of `expression`, those of runs that `runs` has. */
+/** The series of `expression` that belong to `runs`. */
 export const among = (runs: string, expression: string): string => `(${expression}) and on (namespace, run) (${runs})`;
 
 /** The baseline's value of a figure, once for each phase. */
@@ -132,7 +131,7 @@ const ofBaseline = ({ baseline, baselineAmong }: Comparison, what: (runs: Runs) 
 const ratios = (comparison: Comparison, what: (runs: Runs) => string): string =>
   `${what(comparison.candidates)} / ${ofBaseline(comparison, what)}`;
 
-/** A figure of candidates as a multiple of the baseline's in the same phase. */
+/** A figure of the candidates as a multiple of the baseline's in the same phase. */
 export const ratioOf = (comparison: Comparison, what: (runs: Runs) => string): string =>
   among(comparison.candidatesAmong, ratios(comparison, what));
 
@@ -142,35 +141,35 @@ const halves = (comparison: Comparison): string => {
 };
 
 /**
- * Half of the 95% confidence interval of the ratio of throughputs. Runs are independent,
- * so their relative uncertainties add as squares; that is the first order of the ratio's.
+ * Half the width of the 95% confidence interval of the ratio of throughputs. Runs are independent, so
+ * the squares of their relative uncertainties add up (a first-order approximation).
  */
 export const halfInterval = (comparison: Comparison): string => among(comparison.candidatesAmong, halves(comparison));
 
-/** 1 where the whole interval of the ratio is above 1, -1 where it is below, 0 where 1 is in it. */
+/** 1 if the whole interval of the ratio is above 1, -1 if it is below, 0 if it contains 1. */
 export function conclusion(comparison: Comparison): string {
   const [ratio, half] = [ratios(comparison, throughput), halves(comparison)];
   return among(comparison.candidatesAmong, `(${ratio} - ${half} > bool 1) - (${ratio} + ${half} < bool 1)`);
 }
 
-/** A value of runs, given to each of their phases that were measured. */
+/** A value of runs, repeated for each measured phase. */
 export function forEachPhase(runs: Runs, expression: string): string {
   const phases = figure(runs, "dragstrip_run_phase_verdict");
   return `0 * ${phases} + on (namespace, run) group_left () ${once(["namespace", "run"], expression)}`;
 }
 
-/** Milliseconds since 1970, as Grafana's times and links want them; a little before the run began. */
+/** Shortly before the run began, in milliseconds since 1970 as in Grafana's links. */
 export const linkFrom = (runs: Runs): string =>
   forEachPhase(runs, `1000 * (${selector("dragstrip_run_start_timestamp_seconds", runs.matchers)} - 10)`);
 
-/** A little after the run ended, or now. */
+/** Shortly after the run ended, or now. */
 export function linkTo(runs: Runs): string {
   const started = selector("dragstrip_run_start_timestamp_seconds", runs.matchers);
   const end = selector("dragstrip_run_end_timestamp_seconds", runs.matchers);
   return forEachPhase(runs, `1000 * (${end} + 20) or on (namespace, run) 1000 * (0 * ${started} + time())`);
 }
 
-/** When the run ended, in milliseconds since 1970. */
+/** The end of the run, in milliseconds since 1970. */
 export const ended = (runs: Runs): string =>
   forEachPhase(runs, `1000 * ${selector("dragstrip_run_end_timestamp_seconds", runs.matchers)}`);
 
@@ -187,7 +186,7 @@ const NINES: [percentile: string, nines: string][] = [
   ["99.99", "4"],
 ];
 
-/** `expression` with a label `nines` made of its label `percentile`; the maximum is on no such scale. */
+/** Adds a label `nines` made from the label `percentile`; the maximum has no place on this scale. */
 export function withNines(expression: string): string {
   return NINES.reduce(
     (inner, [percentile, nines]) =>
@@ -213,6 +212,6 @@ export const rate = (metric: string, ...matchers: string[]): string =>
 /** A percentile of a histogram, from 0 to 1, for each combination of `labels`. */
 export function quantile(fraction: number, labels: readonly string[], metric: string, ...matchers: string[]): string {
   const buckets = rate(`${metric}_bucket`, ...matchers);
-  // Where nothing was counted a quantile is no number, which is no point: the comparison leaves it out.
+  // Without samples a quantile is NaN; the comparison drops it.
   return `histogram_quantile(${String(fraction)}, sum by (${["le", ...labels].join(", ")}) (${buckets})) >= 0`;
 }

@@ -1,49 +1,42 @@
-// The run as its clients saw it, second by second.
+// The clients of the run, second by second.
 import * as common from "@grafana/grafana-foundation-sdk/common";
 import * as heatmap from "@grafana/grafana-foundation-sdk/heatmap";
 import { PromQueryFormat } from "@grafana/grafana-foundation-sdk/prometheus";
 import { BAD, fixed, PERCENTILES } from "./looks.js";
 import { color, legendTable, live, panel, set, timeSeries } from "./panels.js";
-import { CLIENTS, quantile, rate, selector, TOTAL } from "./queries.js";
+import { CLIENTS, quantile, rate, selector } from "./queries.js";
 
 export const throughput = () =>
   timeSeries(
     {
       title: "Throughput",
       unit: "ops",
-      mayLack: { queries: "B", why: "only with remote write" },
       description:
-        "Operations per second of all clients together, a colour for each phase; lines named by the second are what the tool counted itself, where the operator sends timelines by remote write. Flat is good: a slope or steps mean that the mean of the phase stands for no state that the server was in. Blue marks show the measured load, amber ones load and warm-up before it.",
+        "Operations per second of all clients together, one color for each phase. A flat line is good: with a slope or steps, the mean of the phase describes no state of the server. Blue marks show the measured load, amber ones the load and warm-up before it.",
     },
     [12, 9],
-    [
-      live(`sum by (phase) (${rate("dragstrip_runner_operations_total", CLIENTS)})`, "{{phase}}"),
-      live(
-        `sum by (phase) (${selector("dragstrip_timeline_operations_per_second", CLIENTS, TOTAL)})`,
-        "{{phase}}, by the second",
-      ),
-    ],
+    [live(`sum by (phase) (${rate("dragstrip_runner_operations_total", CLIENTS)})`, "{{phase}}")],
   );
 
-/** Percentiles out of histograms; and, for tools that have none while they run, those that they tell themselves. */
+/** Percentiles from histograms or, for tools without live histograms, those that the tool prints. */
 export const latencies = () => {
   const histogram = (name: string, fraction: number) =>
     live(quantile(fraction, [], "dragstrip_runner_latency_seconds", CLIENTS), name);
-  const told = live(
+  const reported = live(
     `max by (percentile) (${selector("dragstrip_runner_tool_latency_seconds", CLIENTS)})`,
     "p{{percentile}} (tool)",
   );
   const builder = timeSeries(
     {
       title: "Latency",
-      mayLack: { queries: "D", why: "not every tool tells percentiles while it runs" },
-      mayBeIdle: "which percentiles there are is the tool's choice",
+      mayLack: { queries: "D", why: "not every tool prints percentiles while it runs" },
+      mayBeIdle: "the tool chooses the percentiles",
       unit: "s",
       description:
-        "Percentiles of the requests of the last seconds, on a logarithmic scale. The distance between p50 and p99.9 is what users feel as unevenness. Lines marked (tool) are what the tool told itself; of several pods the worst.",
+        "Percentiles of the requests of the last seconds, on a logarithmic scale. Users notice the distance between p50 and p99.9 as uneven response times. Lines marked (tool) come from the tool itself; they show the worst pod.",
     },
     [12, 9],
-    [histogram("p50", 0.5), histogram("p99", 0.99), histogram("p99.9", 0.999), told],
+    [histogram("p50", 0.5), histogram("p99", 0.99), histogram("p99.9", 0.999), reported],
   )
     .fillOpacity(0)
     .scaleDistribution(new common.ScaleDistributionConfigBuilder().type(common.ScaleDistribution.Log).log(10));
@@ -59,10 +52,10 @@ export const heatMap = () =>
     new heatmap.PanelBuilder(),
     {
       title: "Latency distribution",
-      mayBeEmpty: "the tool tells no histogram while it runs",
+      mayBeEmpty: "the tool provides no live histogram",
       unit: "s",
       description:
-        "Every column is a moment, every cell a range of latency: the brighter, the more requests took that long. Two bright bands are two kinds of requests, or two states of the server; a percentile would hide that.",
+        "Each column is a moment, each cell a range of latency; the brighter the cell, the more requests. Two bright bands mean two kinds of requests or two states of the server, which a percentile would hide.",
     },
     [12, 9],
     [
@@ -97,7 +90,7 @@ export const perClient = () =>
       title: "Throughput of each client pod",
       unit: "ops",
       description:
-        "Operations per second of each client pod. They should lie on each other: one that lies below has a weaker machine or a longer way, and it ends later than the others.",
+        "Operations per second of each client pod. The lines should coincide: a lower one has a weaker machine or a longer network path.",
     },
     [12, 9],
     [live(`sum by (client) (${rate("dragstrip_runner_operations_total", CLIENTS)})`, "client {{client}}")],
@@ -111,7 +104,7 @@ export const errors = () =>
       title: "Errors",
       unit: "ops",
       description:
-        "Failed operations per second, a colour for each phase. Anything but a flat zero makes the run Invalid.",
+        "Failed operations per second, one color for each phase. Any error makes the run Invalid.",
     },
     [12, 6],
     [live(`sum by (phase) (${rate("dragstrip_runner_errors_total", CLIENTS)})`, "{{phase}}")],
@@ -125,7 +118,7 @@ export const connections = () =>
       title: "Open connections",
       unit: "short",
       description:
-        "Connections that clients hold, and those that the servers count: the server's includes the observer's one, and replicas.",
+        "Connections of the clients, and connections that the servers count, which include those of the observer and of replicas.",
     },
     [12, 6],
     [

@@ -1,4 +1,4 @@
-// What the run came to: figures that the operator keeps for as long as it keeps the run.
+// The results of the run, which the operator exposes as long as the run exists.
 import * as common from "@grafana/grafana-foundation-sdk/common";
 import * as gauge from "@grafana/grafana-foundation-sdk/bargauge";
 import { BAD, DOUBTFUL, fixed, LEVELS, LIMITERS, NEUTRAL, RUN_STATES, steps, VERDICTS } from "./looks.js";
@@ -47,7 +47,7 @@ export const verdict = () =>
       title: "Verdict",
       unit: "none",
       description:
-        "Valid: every check that could be made found nothing wrong. Degraded: use the numbers with the reasons in mind. Invalid: do not use them. Empty until the run has ended.",
+        "Valid: every check passed. Degraded: use the numbers with care, and read the reasons. Invalid: do not use the numbers. Empty until the run ends.",
     },
     [4, 5],
     [now(verdictCode("dragstrip_run_verdict", OF_RUN, ["run"], afterwards), "{{run}}")],
@@ -59,7 +59,7 @@ export const verdict = () =>
 
 export const state = () =>
   stats(
-    { title: "State", unit: "none", description: "Where the run stands: waiting, under way, or how it ended." },
+    { title: "State", unit: "none", description: "Whether the run is waiting, active, or how it ended." },
     [4, 5],
     [now(stateCode(OF_RUN, ["run"]), "{{run}}")],
   )
@@ -72,7 +72,7 @@ export const progress = () =>
     {
       title: "Progress",
       unit: "percentunit",
-      description: "The share of the planned measurements that is done, all repetitions of all phases together.",
+      description: "The completed share of all measurements: every repetition of every phase.",
     },
     [3, 5],
     [now(once(["run"], selector("dragstrip_run_progress_ratio", OF_RUN)), "{{run}}")],
@@ -99,7 +99,7 @@ export const throughputs = () =>
   ofPhases(
     "Throughput of each phase",
     "ops",
-    "Operations per second, the mean over all repetitions. Longer is better; phases with other work are no rivals.",
+    "Operations per second, the mean of all repetitions. Longer is better, but only for phases with equal work.",
     throughput(PHASES),
     7,
   );
@@ -108,7 +108,7 @@ export const p99s = () =>
   ofPhases(
     "p99 of each phase",
     "s",
-    "The 99th percentile of latency over all repetitions: one request of a hundred took longer. Shorter is better.",
+    "The 99th percentile of latency over all repetitions: one request in a hundred took longer. Shorter is better.",
     latency(PHASES, "99"),
     6,
   );
@@ -117,7 +117,7 @@ export const subject = () =>
   tableOf(
     {
       title: "What was measured",
-      description: "The servers as they were read back before the load, and the machines of both sides.",
+      description: "The servers, as read back before the load, and the machines of both sides.",
     },
     [24, 4],
     {
@@ -143,9 +143,9 @@ export const reasons = () =>
   tableOf(
     {
       title: "Reasons for the verdict",
-      mayBeEmpty: "no check found anything",
+      mayBeEmpty: "all checks passed",
       description:
-        "The checks that found something, by phase. Required ones make a run Invalid, Warn ones Degraded. Evidence for each is in the run's status: dragstrip report prints it. Empty when nothing was found.",
+        "Failed checks by phase. Required ones make a run Invalid, Warn ones make it Degraded. The run's status has the evidence, and dragstrip report prints it. Empty if all checks passed.",
     },
     [8, 8],
     {
@@ -158,14 +158,14 @@ export const reasons = () =>
       ],
       by: "Phase",
     },
-  ).noValue("Nothing was found");
+  ).noValue("All checks passed");
 
 export const phases = () =>
   tableOf(
     {
       title: "Phases",
       description:
-        "The figures of each phase over all repetitions, in the order in which they ran. ±95% is half of the confidence interval of the throughput; percentiles come from merged histograms. Limited by: only Server means that the server was at its limit.",
+        "Figures of each phase over all repetitions, in the order of execution. ±95% is half the width of the confidence interval of the throughput; percentiles come from merged histograms. Limited by: only Server means that the server reached its limit.",
     },
     [16, 8],
     {
@@ -188,7 +188,7 @@ export const phases = () =>
         ),
         value(throughput(PHASES), "Throughput", 160, "ops", ...bar("semi-dark-blue")),
         optional(
-          "one repetition has no interval",
+          "a single repetition has no interval",
           value(
             uncertainty(PHASES),
             "±95%",
@@ -217,7 +217,7 @@ export const phases = () =>
         value(figure(PHASES, "dragstrip_run_client_cpus"), "Client CPUs", 95, "short", set.of("decimals", 1)),
         value(figure(PHASES, "dragstrip_run_bytes_per_second", [TOTAL]), "Traffic", 90, "Bps"),
         optional(
-          "nothing is known of an external server's memory",
+          "the memory of an external server is unknown",
           value(figure(PHASES, "dragstrip_run_server_memory_bytes", ['kind="peak"']), "Peak memory", 105, "bytes"),
         ),
         label("tool", "Tool", 90),
@@ -235,7 +235,7 @@ export const repetitions = () =>
       title: "Throughput of each repetition",
       unit: "ops",
       description:
-        "A group of bars for each repetition, a bar for each phase. Bars of one colour should be of one height: how far they differ is the noise that a comparison has to exceed.",
+        "One group of bars for each repetition, one bar for each phase. Bars of one color should have the same height: their spread is the noise that a real difference must exceed.",
     },
     [12, 9],
     [
@@ -257,7 +257,7 @@ export const percentileCurve = () =>
       title: "Latency by percentile",
       unit: "s",
       description:
-        "How latency grows towards the worst requests, a line for each phase; every step to the right is ten times fewer requests. A bend upwards is where something else than the request itself sets in: queues, throttling, background work.",
+        "Latency up to the slowest requests, one line for each phase; each step to the right covers ten times fewer requests. A bend upwards shows where queues, throttling or background work begin.",
     },
     [12, 9],
     "Percentile",
@@ -285,7 +285,7 @@ export const knee = () =>
       unit: "short",
       mayBeEmpty: "the run has no search",
       description:
-        "The load that the search of a phase chose: the most that still kept what the search asks for. Only runs with a search have one.",
+        "The load that the search of a phase found: the highest that met the conditions of the search. Empty for runs without a search.",
     },
     [4, 9],
     [now(once(["phase", "raise"], afterwards(selector("dragstrip_run_search_knee", OF_RUN))), "{{phase}}: {{raise}}")],
@@ -301,7 +301,7 @@ export const saturation = () =>
       unit: "ops",
       mayBeEmpty: "the run has no search",
       description:
-        "Throughput (left) and p99 (right) over the load that a search raised step by step. Where throughput stops growing while latency goes on, the server is saturated; more load buys waiting only. Only runs with a search have one.",
+        "Throughput (left) and p99 (right) while a search raises the load step by step. The server is saturated where throughput stops growing and latency continues to grow. Empty for runs without a search.",
     },
     [20, 9],
     "Load",

@@ -1,4 +1,4 @@
-// The run as its servers saw it, with the clients beside where that tells who was at the limit.
+// The servers of the run, beside the clients where that shows which side reached its limit.
 import type * as timeseries from "@grafana/grafana-foundation-sdk/timeseries";
 import { BAD, DOUBTFUL, fixed, GOOD, steps } from "./looks.js";
 import { dashedLimits, legendTable, live, set, thresholds, timeSeries } from "./panels.js";
@@ -6,7 +6,7 @@ import { CLIENTS, rate, selector, SERVERS } from "./queries.js";
 
 const CLIENT = "blue";
 const SERVER = "purple";
-/** A side's lines have its colour. */
+/** One color for each side. */
 const sides = (builder: timeseries.PanelBuilder): timeseries.PanelBuilder =>
   builder
     .overrideByRegexp("^server.*", [set.color(fixed(SERVER))])
@@ -20,7 +20,7 @@ export const serverThreads = () =>
       title: "CPU of each server thread",
       unit: "percentunit",
       description:
-        "How much of one CPU each thread of the server uses; of several servers the busiest. A thread near 100 % is the server's limit: with one such thread among idle ones, more CPUs do not help.",
+        "CPU use of each server thread; with several servers, the busiest. A thread near 100 % limits the server: if the others are idle, more CPUs do not help.",
     },
     [12, 9],
     [live(`max by (thread) (${rate("dragstrip_server_thread_cpu_seconds_total", SERVERS)})`, "{{thread}}")],
@@ -38,7 +38,7 @@ export const clientAndServer = () =>
         title: "CPUs of clients and servers",
         unit: "short",
         description:
-          "CPUs in use on both sides, all pods together; dashed is what they may use. When the clients' line is at its limit and the servers' is not, it is the clients that were measured.",
+          "CPUs in use on each side, all pods together; dashed lines are the limits. If only the clients reach their limit, the run measured the clients.",
       },
       [12, 9],
       [
@@ -57,7 +57,7 @@ export const throttling = () =>
         title: "CPU throttling",
         unit: "percentunit",
         description:
-          "The share of time for which a CPU limit held a container back; the worst pod of each side. Above 1 % the tail of the latency is the limit's, not the server's.",
+          "The share of time for which a CPU limit paused a container; the worst pod of each side. Above 1 %, the limit and not the server determines the tail latency.",
       },
       [24, 6],
       [
@@ -77,7 +77,7 @@ export const network = () =>
         title: "Network",
         unit: "Bps",
         description:
-          "Bytes per second of all pods of a side; dashed is what they sent. A flat top that no CPU explains is the network's limit.",
+          "Bytes per second of all pods of each side; dashed lines are sent bytes. A flat top while CPUs are idle is the limit of the network.",
       },
       [12, 8],
       [
@@ -93,10 +93,10 @@ export const retransmissions = () =>
   sides(
     timeSeries(
       {
-        title: "TCP segments sent again",
+        title: "TCP retransmissions",
         unit: "cps",
         description:
-          "TCP segments per second that were sent again because they were lost on the way. Each costs its request a timeout, so they show in the far tail first.",
+          "TCP segments per second that were lost and sent again. Each delays its request by a timeout, so they appear in the tail latency first.",
       },
       [12, 8],
       [
@@ -112,7 +112,7 @@ export const memory = () =>
       title: "Memory of the servers",
       unit: "bytes",
       description:
-        "All servers together. Used is what the server says that its data takes, resident what the kernel gave the process, container what the limit counts. Resident far above used is fragmentation.",
+        "All servers together. Used: the size of the data, as the server reports it. Resident: memory of the process. Container: memory that counts against the limit. Resident far above used means fragmentation.",
     },
     [24, 8],
     [
@@ -133,7 +133,7 @@ export const commands = () =>
         title: "Commands counted on both sides",
         unit: "ops",
         description:
-          "What the servers counted as commands, and what the clients counted as operations. The lines belong on each other, unless an operation is several commands; a server that counts more has another user.",
+          "Commands that the servers counted, and operations that the clients counted. The lines should coincide unless an operation consists of several commands; a server that counts more has another client.",
       },
       [12, 8],
       [
@@ -152,7 +152,7 @@ export const hitRatio = () => {
       mayBeEmpty: "nothing was read",
       unit: "percentunit",
       description:
-        "The share of reads that found their key. Empty while nothing is read. Misses are cheaper than hits: two runs with other ratios did other work.",
+        "The share of reads that found their key; empty without reads. Misses are cheaper than hits, so runs with different ratios did different work.",
     },
     [12, 8],
     [live(`${hits} / (${hits} + ${misses} > 0)`, "hits")],
@@ -165,7 +165,7 @@ export const keysLost = () =>
       title: "Keys evicted and expired",
       unit: "cps",
       description:
-        "Keys per second that the servers dropped for memory (evicted) or for their age (expired). Evictions make a run Invalid unless it allows them.",
+        "Keys per second that the servers removed to free memory (evicted) or because of their age (expired). Evictions make a run Invalid unless it allows them.",
     },
     [12, 7],
     [
@@ -179,10 +179,10 @@ export const keysLost = () =>
 export const observer = () =>
   timeSeries(
     {
-      title: "Cost of looking at the servers",
+      title: "Cost of observing the servers",
       unit: "s",
       description:
-        "How long the observer beside a server took to read its counters; the slowest. It is work on the measured machine: milliseconds each second are the price of the lines above.",
+        "Time that the slowest observer took to read the counters of its server. This runs on the measured machine: a few milliseconds each second are the price of the panels above.",
     },
     [12, 7],
     [live(`max(${selector("dragstrip_observer_scrape_duration_seconds", SERVERS)})`, "slowest scrape")],

@@ -1,4 +1,4 @@
-// Run: one run while it happens, and weeks later.
+// Run: one run, live and weeks later.
 import {
   AnnotationQueryBuilder,
   DashboardLinkBuilder,
@@ -16,7 +16,7 @@ import { dataSource, invisible, labelValues, namespace, severalOf, step, suite }
 
 const OF_RUN = 'namespace="$namespace",run="$run"';
 
-/** Marks the times at which clients were in a stage; needs nothing but the data source. */
+/** Marks when clients were in a stage, with a query to the data source alone. */
 function stages(name: string, pattern: string, color: string, text: string): AnnotationQueryBuilder {
   const expression = `max by (phase, repetition, stage) (${selector("dragstrip_runner_stage", OF_RUN, `stage=~"${pattern}"`)}) == 1`;
   return (
@@ -25,7 +25,7 @@ function stages(name: string, pattern: string, color: string, text: string): Ann
       .datasource(DATA_SOURCE)
       .enable(true)
       .iconColor(color)
-      // Both forms: the first is Grafana 10's, the second that of the versions after it.
+      // Grafana 10 reads the first form, newer versions the second.
       .expr(expression)
       .step("1s")
       .target(new DataqueryBuilder().expr(expression).interval("1s").refId("Anno"))
@@ -35,15 +35,6 @@ function stages(name: string, pattern: string, color: string, text: string): Ann
   );
 }
 
-/** What the operator writes about the run, where it is given a Grafana to write to. */
-const written = (): AnnotationQueryBuilder =>
-  new AnnotationQueryBuilder()
-    .name("Written by the operator")
-    .datasource({ type: "grafana", uid: "-- Grafana --" })
-    .enable(true)
-    .iconColor("purple")
-    .target({ build: () => TAGS });
-
 const asBaseline = (): DashboardLinkBuilder =>
   new DashboardLinkBuilder("Compare with this run")
     .type(DashboardLinkType.Link)
@@ -51,24 +42,14 @@ const asBaseline = (): DashboardLinkBuilder =>
     .tooltip("Open the comparison with this run as its baseline")
     .url(`/d/${UID.compare}?\${datasource:queryparam}&var-namespace=\${namespace}&var-baseline=\${run}`);
 
-const TAGS = {
-  type: "tags",
-  tags: ["dragstrip", "run:$run", "namespace:$namespace"],
-  matchAny: false,
-  limit: 100,
-  refId: "Anno",
-  _implementsDataqueryVariant: () => undefined,
-};
-
 export function run(): Dashboard {
   return finished(
-    page(UID.run, "Run", "One benchmark run: its verdict, its figures, and what clients and servers did meanwhile.")
+    page(UID.run, "Run", "One benchmark run: its verdict, its figures, and the activity of clients and servers.")
       .time({ from: "now-15m", to: "now" })
       .refresh("10s")
       .link(asBaseline())
       .annotation(stages("Measured load", "running", "blue", "repetition {{repetition}}, measured"))
       .annotation(stages("Load and warm-up", "loading|warmingUp", "orange", "repetition {{repetition}}, {{stage}}"))
-      .annotation(written())
       .withVariable(dataSource())
       .withVariable(namespace())
       .withVariable(suite('namespace="$namespace"'))
@@ -103,7 +84,7 @@ export function run(): Dashboard {
       .withPanel(clients.perClient())
       .withPanel(clients.errors())
       .withPanel(clients.connections())
-      .withRow(heading("CPU: whose limit was it?"))
+      .withRow(heading("CPU: which side reached its limit?"))
       .withPanel(servers.serverThreads())
       .withPanel(servers.clientAndServer())
       .withPanel(servers.throttling())

@@ -1,5 +1,5 @@
-// Tables out of instant queries: their rows are joined by the labels that all have in
-// common, and a list of columns says which fields stay, in what order, under what name.
+// Tables from instant queries, joined by their common labels; a list of columns selects, orders and names
+// the fields.
 import * as common from "@grafana/grafana-foundation-sdk/common";
 import {
   MappingType,
@@ -14,20 +14,20 @@ import { BY_THRESHOLD, fixed, NEUTRAL } from "./looks.js";
 import { once } from "./queries.js";
 import { letter, panel, rows, set, valueField, type About, type Size } from "./panels.js";
 
-/** A column: a label of the rows, or what a query of its own has for each row. */
+/** A column: a label of the rows, or the result of a query for each row. */
 export interface Column {
-  /** The label that is shown; the query's value without. */
+  /** The label to show; if absent, the query's value. */
   label?: string;
-  /** The query; the one that makes the rows without. */
+  /** The query; if absent, the one that makes the rows. */
   query?: string;
   /** Its heading. */
   name: string;
   properties: DynamicConfigValue[];
-  /** Why all its cells may be empty, if they may. */
+  /** Why all its cells may be empty. */
   mayBeEmpty?: string;
 }
 
-/** A column that has nothing to show for some runs. */
+/** A column that is empty for some runs. */
 export const optional = (mayBeEmpty: string, column: Column): Column => ({ ...column, mayBeEmpty });
 
 /** A column that shows a label of the rows; its width is in pixels. */
@@ -53,7 +53,7 @@ export const value = (
   properties: [set.custom("width", width), set.unit(unit), ...properties],
 });
 
-/** A column that is not shown, for links to take its value from. */
+/** An invisible column whose value links use. */
 export const hidden = (column: Column): Column => ({
   ...column,
   properties: [set.custom("hidden", true), set.custom("hideFrom", { legend: true, tooltip: true, viz: true })],
@@ -61,21 +61,21 @@ export const hidden = (column: Column): Column => ({
 
 const cell = (options: Record<string, unknown>): DynamicConfigValue => set.custom("cellOptions", options);
 
-/** Names with a colour each, at the left as names are, whether labels or codes. */
+/** Colored names, aligned left, for labels and codes. */
 export const mapped = (mappings: ValueMapping[]): DynamicConfigValue[] => [
   set.of("mappings", mappings),
   set.custom("align", "left"),
   cell({ type: common.TableCellDisplayMode.ColorText }),
 ];
 
-/** Text coloured by value. */
+/** Text colored by value. */
 export const coloured = (values: Threshold[]): DynamicConfigValue[] => [
   set.thresholds(values),
   set.color(BY_THRESHOLD),
   cell({ type: common.TableCellDisplayMode.ColorText }),
 ];
 
-/** Where there is no value there is no colour either. */
+/** No color without a value. */
 export const NONE: DynamicConfigValue = set.of("mappings", [
   {
     type: MappingType.SpecialValue,
@@ -86,7 +86,7 @@ export const NONE: DynamicConfigValue = set.of("mappings", [
 /** A bar behind the value. */
 export const bar = (color: string): DynamicConfigValue[] => [
   set.of("min", 0),
-  // Without it a bar is full at the largest value of all columns, times included.
+  // Otherwise the largest value of all columns, times included, would be a full bar.
   set.of("fieldMinMax", true),
   set.color(fixed(color)),
   cell({ type: common.TableCellDisplayMode.Gauge, mode: common.BarGaugeDisplayMode.Basic, valueDisplayMode: "text" }),
@@ -106,25 +106,25 @@ const organized = (excluded: string[], fields: [field: string, name: string][]):
 });
 
 /**
- * One frame out of those of several queries, by a field that all have. A query without an
- * answer takes nothing from the others; it would if they were merged by what they share.
+ * Joins the frames of several queries by a common field. A query without an answer does not affect the
+ * others, as it would with a merge.
  */
 export const joinedBy = (field: string): DataTransformerConfig[] => [
-  // Answers of one moment differ in it when they were asked one after another.
+  // It differs between queries of the same moment.
   organized(["Time"], []),
   { id: "joinByField", options: { byField: field, mode: "outer" } },
 ];
 
-/** Leaves these fields alone. */
+/** Removes all other fields. */
 export const only = (fields: string[]): DataTransformerConfig => ({
   id: "filterFieldsByName",
   options: { include: { names: fields } },
 });
 
-/** Puts fields in order, under names of their own. */
+/** Orders and renames fields. */
 export const renamed = (fields: [field: string, name: string][]): DataTransformerConfig => organized([], fields);
 
-/** Leaves the named fields, in order, under names of their own. */
+/** Selects, orders and renames fields. */
 export const chosen = (fields: [field: string, name: string][]): DataTransformerConfig[] => [
   only(fields.map(([field]) => field)),
   renamed(fields),
@@ -138,23 +138,23 @@ export const sortedBy = (field: string, desc: boolean): DataTransformerConfig =>
 /** The label by which the queries of a table are joined. */
 const KEY = "key";
 
-/** Of an expression's series, the labels `kept`, and the key that is made of the labels `key`. */
-export const keyed = (key: readonly string[], kept: readonly string[], expression: string): string =>
-  once([KEY, ...kept], `label_join(${expression}, "${KEY}", "/", ${key.map((name) => `"${name}"`).join(", ")})`);
+/** Reduces the labels of an expression to `shown` and a key made from the labels `key`. */
+export const keyed = (key: readonly string[], shown: readonly string[], expression: string): string =>
+  once([KEY, ...shown], `label_join(${expression}, "${KEY}", "/", ${key.map((name) => `"${name}"`).join(", ")})`);
 
-/** What a table is made of. */
+/** The content of a table. */
 export interface Contents {
-  /** The labels that together tell a row from the others; every query has them. */
+  /** The labels that identify a row; every query has them. */
   key: readonly string[];
-  /** The query that decides which rows there are, with the labels that columns show. */
+  /** The query that determines the rows, with the labels that columns show. */
   rows: string;
   columns: Column[];
-  /** The column by which rows are sorted. */
+  /** The column that sorts the rows. */
   by: string;
   descending?: boolean;
 }
 
-/** A table; text stays as it is: a version 8.0 is no number. */
+/** A table with unchanged text: a version 8.0 is not a number. */
 export function tableOf(about: Omit<About, "unit">, size: Size, contents: Contents): table.PanelBuilder {
   const { key, columns } = contents;
   const shown = columns.flatMap(({ label, query }) => (query === undefined ? (label ?? []) : []));

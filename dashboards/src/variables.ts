@@ -1,4 +1,4 @@
-// Variables of dashboards, the same names and order everywhere.
+// The variables of dashboards, with the same names and order everywhere.
 import {
   CustomVariableBuilder,
   DatasourceVariableBuilder,
@@ -10,11 +10,11 @@ import {
 import { DATA_SOURCE } from "./panels.js";
 import { selector } from "./queries.js";
 
-/** The Prometheus that is asked. */
+/** The Prometheus to query. */
 export const dataSource = (): DatasourceVariableBuilder =>
   new DatasourceVariableBuilder("datasource").label("Data source").type("prometheus");
 
-/** Values of a label of a metric. */
+/** The values of a label of a metric. */
 export const labelValues = (name: string, heading: string, series: string, label: string): QueryVariableBuilder =>
   new QueryVariableBuilder(name)
     .label(heading)
@@ -24,7 +24,7 @@ export const labelValues = (name: string, heading: string, series: string, label
     .refresh(VariableRefresh.OnTimeRangeChanged)
     .sort(VariableSort.AlphabeticalAsc);
 
-/** As `labelValues`, where several or all values may be chosen. */
+/** Like `labelValues`, with a choice of several or all values. */
 export const severalOf = (name: string, heading: string, series: string, label: string): QueryVariableBuilder =>
   labelValues(name, heading, series, label)
     .multi(true)
@@ -38,15 +38,15 @@ export const namespaces = (): QueryVariableBuilder =>
 export const namespace = (): QueryVariableBuilder =>
   labelValues("namespace", "Namespace", "dragstrip_run_info", "namespace");
 
-/** Runs of all suites, and of none, until one is chosen. */
+/** All runs, inside and outside of suites, unless one is chosen. */
 export const suite = (matchers: string): QueryVariableBuilder =>
   severalOf("suite", "Suite", selector("dragstrip_run_info", matchers), "suite");
 
-/** How often live series are scraped. */
+/** The scrape interval of live series. */
 export const step = (): CustomVariableBuilder =>
   new CustomVariableBuilder("step")
     .label("Live step")
-    .description("How often Prometheus scrapes clients and servers; lines are no finer than four of it.")
+    .description("The interval at which Prometheus scrapes clients and servers. Lines have at most one point for each interval, and rates cover four.")
     .values("1s,2s,5s,15s,30s")
     .current({ selected: true, text: "1s", value: "1s" });
 

@@ -37,7 +37,8 @@ void test("a value that is misspelt, of the wrong type or unknown is refused wit
     ['image={"repository":"x"}', /image[\s\S]*repository/],
     ['image.digests={"operater":""}', /digests[\s\S]*operater/],
     ['image.pullSecrets=["registry"]', /pullSecrets/],
-    ['rbac.scope="namespaces"', /scope/],
+    ['ownNamespaceOnly="yes"', /ownNamespaceOnly/],
+    ['policy.admission="Auto"', /admission/],
     ['image.pullPolicy="Sometimes"', /pullPolicy/],
     ['replicas="2"', /replicas/],
     ['replicas=0', /replicas/],
@@ -45,15 +46,11 @@ void test("a value that is misspelt, of the wrong type or unknown is refused wit
     ['monitors.liveInterval={"client":"1s"}', /liveInterval[\s\S]*client/],
     ['monitors.liveInterval={"clients":"1m"}', /clients/],
     ['dashboards.grafanaOperator={"enable":true}', /grafanaOperator[\s\S]*enable/],
-    ['sinks.remoteWrite={"uri":"http://x"}', /remoteWrite[\s\S]*uri/],
-    ['sinks.grafana.url="grafana:3000"', /url/],
     ['crds={"keeep":true}', /crds[\s\S]*keeep/],
-    ['watchNamespaces=["Races"]', /watchNamespaces/],
     ['podLabels={"a":1}', /podLabels/],
     ['commonLabels={"app.kubernetes.io/name":"x"}', /commonLabels/],
   ];
   for (const [setting, place] of cases) assert.match(refusal(setting), place, setting);
-  assert.match(refusal('watchNamespaces=["races"]'), /only of use with rbac.scope=namespace/);
 });
 
 void test("the values that come with the chart are taken for every version of Kubernetes", () => {
@@ -78,7 +75,7 @@ void test("every level of the schema refuses what it does not know", () => {
 });
 
 void test("two releases have no object of a name in common", () => {
-  const choice = ["--set", "policy.admission=Always,crds.install=false,monitors.enabled=true,alerts.enabled=true,dashboards.enabled=true"];
+  const choice = ["--set", "crds.install=false,monitors.enabled=true,alerts.enabled=true,dashboards.enabled=true"];
   const first = names(rendered(choice, "dragstrip"));
   const second = names(rendered(choice, "second"));
   assert.ok(first.length > 15, first.join("\n"));
@@ -104,17 +101,17 @@ void test("with one replica there is no Lease, with more a budget and a leader t
   }
 });
 
-void test("in some namespaces the operator gets no rule about workloads beyond them", () => {
-  const text = rendered(["--set", "rbac.scope=namespace,watchNamespaces={pits,races}"]);
+void test("in its own namespace the operator gets no rule about workloads elsewhere", () => {
+  const text = rendered(["--set", "ownNamespaceOnly=true"]);
   const roles = text.split(/^---$/m).filter((object) => /^kind: ClusterRole$/m.test(object));
   const operator = roles.find((role) => role.includes("\n  name: dragstrip-operator\n")) ?? "";
   assert.match(operator, /resources: \[nodes\]/);
   assert.doesNotMatch(operator, /configmaps|jobs|leases|datastores, /);
   assert.deepEqual(
     names(text).filter((name) => name === "Role dragstrip-operator").length,
-    2,
+    1,
   );
-  assert.match(text, /DRAGSTRIP_WATCH_NAMESPACES\n\s+value: "pits,races"/);
+  assert.match(text, /DRAGSTRIP_OWN_NAMESPACE_ONLY\n\s+value: "true"/);
 });
 
 void test("a digest counts instead of the tag, and pull secrets reach the pods of runs", () => {

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { DashboardLinkType } from "@grafana/grafana-foundation-sdk/dashboard";
 import { all, fieldOf, panelsOf, targetsOf, urlsOf, variablesOf } from "./support.js";
 
-void test("there is a dashboard for each question, under the address that links use", () => {
+void test("each dashboard has the address that links use", () => {
   assert.deepEqual(
     all().map(({ uid }) => uid),
     ["dragstrip-leaderboard", "dragstrip-run", "dragstrip-compare", "dragstrip-operator"],
@@ -13,7 +13,7 @@ void test("there is a dashboard for each question, under the address that links 
   }
 });
 
-void test("every dashboard loads into old and new Grafana and is not edited in place", () => {
+void test("old and new Grafana can load every dashboard, and nobody can edit it in place", () => {
   for (const dashboard of all()) {
     const name = String(dashboard.uid);
     assert.ok(dashboard.schemaVersion >= 38 && dashboard.schemaVersion <= 41, `${name}: schemaVersion`);
@@ -42,16 +42,15 @@ void test("the data source is a variable, and every panel, variable and annotati
     );
     const references = JSON.stringify(dashboard).matchAll(/"uid":"([^"]*)"/g);
     for (const [, uid] of references) {
-      // Grafana's own annotations are of no data source that could be chosen.
       assert.ok(
-        uid === "${datasource}" || uid === dashboard.uid || uid === "-- Grafana --",
+        uid === "${datasource}" || uid === dashboard.uid,
         `${name}: hard-coded data source ${String(uid)}`,
       );
     }
   }
 });
 
-void test("variables of runs are there, and follow the time range", () => {
+void test("variables of runs exist and follow the time range", () => {
   const needed: Record<string, string[]> = {
     "dragstrip-leaderboard": ["namespace", "suite", "engine", "phase", "verdict"],
     "dragstrip-run": ["namespace", "suite", "run", "phase", "step", "datastore", "search_phase"],
@@ -76,7 +75,7 @@ void test("variables of runs are there, and follow the time range", () => {
   }
 });
 
-void test("a variable is used, and what is used is a variable or Grafana's own", () => {
+void test("every variable is used, and every used name is a variable or Grafana's own", () => {
   const own = /^(__\w+|1|datasource)$/;
   for (const dashboard of all()) {
     const names = variablesOf(dashboard).map(({ name }) => name);
@@ -91,7 +90,7 @@ void test("a variable is used, and what is used is a variable or Grafana's own",
   }
 });
 
-void test("every panel has a title, a unit, a description to read it by, and queries", () => {
+void test("every panel has a title, a unit, a description and queries", () => {
   for (const { where, panel } of all().flatMap(panelsOf)) {
     assert.ok((panel.title ?? "") !== "", `${where}: title`);
     assert.ok((panel.description ?? "").length > 40, `${where}: description`);
@@ -110,7 +109,7 @@ void test("titles and numbers of panels are unique in a dashboard", () => {
   }
 });
 
-void test("panels lie on the grid of 24 columns and on no other panel", () => {
+void test("panels fit the grid of 24 columns without overlaps", () => {
   for (const dashboard of all()) {
     const taken = new Map<string, string>();
     for (const { title, gridPos } of dashboard.panels ?? []) {
@@ -129,7 +128,7 @@ void test("panels lie on the grid of 24 columns and on no other panel", () => {
   }
 });
 
-void test("queries of a panel have a letter each, and tables and numbers ask for one moment", () => {
+void test("each query of a panel has a letter, and tables and numbers query one moment", () => {
   const oneMoment = ["table", "stat", "bargauge", "barchart", "trend"];
   for (const { where, panel } of all().flatMap(panelsOf)) {
     const letters = targetsOf(panel).map(({ refId }) => refId);
@@ -141,7 +140,7 @@ void test("queries of a panel have a letter each, and tables and numbers ask for
   }
 });
 
-void test("links into the run's page name the run and its time", () => {
+void test("links to a run name the run and its time", () => {
   const uids = all().map(({ uid }) => uid);
   for (const url of all().flatMap(urlsOf)) {
     assert.ok(uids.includes(url.split("/")[2]?.split("?")[0]), `no such dashboard: ${url}`);
@@ -158,10 +157,11 @@ void test("links into the run's page name the run and its time", () => {
   );
 });
 
-void test("the page of a run marks phases by a query that needs no token", () => {
+void test("the page of a run marks phases with queries to Prometheus", () => {
   const page = all().find(({ uid }) => uid === "dragstrip-run");
   const annotations = (page?.annotations.list ?? []).filter(({ datasource }) => datasource?.type === "prometheus");
   assert.equal(annotations.length, 2);
+  assert.equal(page?.annotations.list?.length, 2, "no other source of annotations");
   for (const annotation of annotations) {
     assert.match(String(annotation.expr), /dragstrip_runner_stage/);
     assert.equal(fieldOf(annotation.target, "expr"), annotation.expr, "both forms of the query are the same");

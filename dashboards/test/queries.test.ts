@@ -11,7 +11,7 @@ const KNOWN = new Set(
     .split("\n")
     .filter((line) => line !== "" && !line.startsWith("#")),
 );
-/** What Prometheus itself adds to every target. */
+/** Series that Prometheus adds to every target. */
 const OF_PROMETHEUS = ["scrape_duration_seconds", "scrape_samples_scraped"];
 const expressions = all().flatMap(expressionsOf);
 
@@ -39,7 +39,7 @@ void test("the list of metrics is sorted within its parts and has no name twice"
   assert.equal(names.length, KNOWN.size);
 });
 
-void test("every metric that is asked for is one that Dragstrip exposes", () => {
+void test("every queried metric is one that Dragstrip exposes", () => {
   const variables = all().flatMap((dashboard) =>
     variablesOf(dashboard).map(({ name, definition }) => ({ where: name, expr: definition ?? "" })),
   );
@@ -52,17 +52,16 @@ void test("every metric that is asked for is one that Dragstrip exposes", () => 
 });
 
 const OF_SERVER = String.raw`namespace="\$namespace",datastore="\$datastore"`;
-/** The matchers that a selector has, by how the metric's name begins: the first that fits. */
+/** The matchers that a selector needs, by the prefix of the metric: the first that fits. */
 const NEEDED: [prefix: string, matchers: string][] = [
   ["dragstrip_run_", String.raw`namespace=~?"\$namespace"`],
-  ["dragstrip_timeline_", String.raw`namespace="\$namespace",run="\$run"`],
   ["dragstrip_runner_", String.raw`namespace="\$namespace",run="\$run"`],
   ["dragstrip_server_", OF_SERVER],
   ["dragstrip_observer_", OF_SERVER],
   ["", String.raw`job=~"\$job",instance=~"\$instance"`],
 ];
 
-void test("series of runs are chosen by namespace, those of one run or server by it, those of the operator by job and instance", () => {
+void test("selectors match the namespace, the run or server, or the job and instance", () => {
   for (const { where, expr } of expressions) {
     for (const { metric, matchers } of selectorsOf(expr)) {
       const needed = NEEDED.find(([prefix]) => metric.startsWith(prefix))?.[1] ?? "";
@@ -71,13 +70,13 @@ void test("series of runs are chosen by namespace, those of one run or server by
   }
 });
 
-void test("no selector is without matchers", () => {
+void test("every selector has matchers", () => {
   for (const { where, expr } of expressions) {
     assert.doesNotMatch(expr, /\b(dragstrip|process)_\w+(?![\w{])/, where);
   }
 });
 
-void test("counters are read as rates over the interval that fits the resolution, or as growth over the range", () => {
+void test("counters become rates over the rate interval or growth over the range", () => {
   for (const { where, expr } of expressions) {
     for (const [, name, range] of expr.matchAll(/(\w+_(?:total|bucket|count))\{[^}]*\}(\[[^\]]*\])?/g)) {
       assert.ok(range === "[$__rate_interval]" || range === "[$__range]", `${where}: ${String(name)}${range ?? ""}`);
@@ -88,31 +87,31 @@ void test("counters are read as rates over the interval that fits the resolution
   }
 });
 
-void test("live series are asked for as finely as they are scraped", () => {
+void test("live series are queried at their scrape interval", () => {
   for (const { where, expr, target } of expressions) {
     if (target === undefined || !/dragstrip_(runner|server|observer)_/.test(expr)) continue;
     assert.equal(target.interval, "$step", where);
   }
 });
 
-/** Of operands the first one's labels are the result's, and of nested aggregations the outermost's. */
-const keptLabels = (expr: string): string[] => /\bby \(([^)]*)\)/.exec(expr)?.[1]?.split(", ") ?? [];
+/** The first operand and the outermost aggregation determine the labels of the result. */
+const resultLabels = (expr: string): string[] => /\bby \(([^)]*)\)/.exec(expr)?.[1]?.split(", ") ?? [];
 
-void test("a legend uses labels that the expression's aggregation keeps", () => {
+void test("a legend uses only labels of the result", () => {
   for (const { where, expr, target } of expressions) {
     const used = [...(target?.legendFormat ?? "").matchAll(/\{\{(\w+)\}\}/g)].map(([, label]) => String(label));
     for (const label of used) {
-      assert.ok(keptLabels(expr).includes(label), `${where}: nothing keeps ${label}`);
+      assert.ok(resultLabels(expr).includes(label), `${where}: the result has no label ${label}`);
     }
   }
 });
 
-/** Variables as values that leave an expression what it is. */
+/** Replaces variables with values of the right type. */
 function substituted(expr: string): string {
   return expr.replaceAll(/\$__(rate_interval|range|interval)/g, "1m").replaceAll(/\$\{?[a-z]\w*\}?/g, "x");
 }
 
-void test("every expression is one that Prometheus can parse", () => {
+void test("Prometheus can parse every expression", () => {
   const directory = mkdtempSync(join(tmpdir(), "dashboards-"));
   try {
     const rules = expressions.map(({ expr }, index) => ({

@@ -1,4 +1,4 @@
-// The committed dashboards as tests read them.
+// Access to the committed dashboards.
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import type { Dashboard, Panel, RowPanel } from "@grafana/grafana-foundation-sdk/dashboard";
@@ -8,7 +8,7 @@ const ROOT = new URL("../../", import.meta.url);
 
 export const fileText = (path: string): string => readFileSync(fileURLToPath(new URL(path, ROOT)), "utf8");
 
-/** The dashboards as their files have them. */
+/** The dashboards in their files. */
 export const all = (): Dashboard[] =>
   dashboards().map(({ uid }) => JSON.parse(fileText(`json/${uid ?? ""}.json`)) as Dashboard);
 
@@ -31,7 +31,7 @@ export interface Variable {
 
 const isPanel = (panel: Panel | RowPanel): panel is Panel => panel.type !== "row";
 
-/** All panels but headings, with where they are. */
+/** All panels except headings, with their places. */
 export const panelsOf = (dashboard: Dashboard): { where: string; panel: Panel }[] =>
   (dashboard.panels ?? [])
     .filter(isPanel)
@@ -42,7 +42,7 @@ export const targetsOf = (panel: Panel): Target[] => (panel.targets ?? []) as un
 export const variablesOf = (dashboard: Dashboard): Variable[] =>
   (dashboard.templating.list ?? []) as unknown as Variable[];
 
-/** A member deep in an object, if it is there. */
+/** A member deep in an object, if it exists. */
 export function fieldOf(value: unknown, ...path: string[]): unknown {
   return path.reduce(
     (inner, name) =>
@@ -51,7 +51,7 @@ export function fieldOf(value: unknown, ...path: string[]): unknown {
   );
 }
 
-/** Every expression of a dashboard with where it is: of panels and annotations. */
+/** Every expression of the panels and annotations of a dashboard, with its place. */
 export function expressionsOf(dashboard: Dashboard): { where: string; expr: string; target?: Target }[] {
   return [
     ...panelsOf(dashboard).flatMap(({ where, panel }) =>
@@ -63,7 +63,7 @@ export function expressionsOf(dashboard: Dashboard): { where: string; expr: stri
   ];
 }
 
-/** Every link out of a dashboard: its own, and those of cells and panels. */
+/** Every link of a dashboard, its cells and its panels. */
 export function urlsOf(value: unknown): string[] {
   if (typeof value !== "object" || value === null) return [];
   return Object.entries(value).flatMap(([name, inner]) =>

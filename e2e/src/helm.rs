@@ -4,7 +4,7 @@ use crate::kubectl;
 use crate::operator;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
-use std::{path::Path, process::Stdio};
+use std::process::Stdio;
 use tokio::process::Command;
 
 const RELEASE: &str = "dragstrip";
@@ -47,36 +47,13 @@ async fn revision() -> Result<String> {
     Ok(status["version"].as_u64().context("the release has no version")?.to_string())
 }
 
-/// Upgrades the operator to `chart` with `settings` (`--set` of helm).
-pub async fn upgrade(chart: &str, settings: &[&str]) -> Result<()> {
+async fn upgrade(settings: &[&str]) -> Result<()> {
     let mut upgrade =
-        vec!["upgrade", RELEASE, chart, "--reset-then-reuse-values", "--wait", "--timeout", "120s"];
+        vec!["upgrade", RELEASE, CHART, "--reset-then-reuse-values", "--wait", "--timeout", "120s"];
     for setting in settings {
         upgrade.extend(["--set", setting]);
     }
     helm(&upgrade).await.map(|_| ())
-}
-
-/// Unpacks the chart as it was at `tag` below `directory`, and says where; `None` where
-/// the sources have no such tag.
-pub fn chart_at(tag: &str, directory: &Path) -> Result<Option<String>> {
-    let git = |arguments: &[&str]| {
-        let mut git = std::process::Command::new("git");
-        git.args(["-C", concat!(env!("CARGO_MANIFEST_DIR"), "/..")]).args(arguments);
-        git.output().context("git is not on PATH")
-    };
-    if !git(&["rev-parse", "--verify", "--quiet", &format!("{tag}^{{commit}}")])?.status.success() {
-        return Ok(None);
-    }
-    let archive = directory.join("chart.tar");
-    let path = archive.display().to_string();
-    let packed = git(&["archive", "--output", &path, tag, "charts/dragstrip"])?;
-    let unpacked =
-        std::process::Command::new("tar").arg("-xf").arg(&archive).current_dir(directory).status()?;
-    if !packed.status.success() || !unpacked.success() {
-        bail!("the chart of {tag} cannot be unpacked: {}", String::from_utf8_lossy(&packed.stderr));
-    }
-    Ok(Some(directory.join("charts/dragstrip").display().to_string()))
 }
 
 /// Runs the release's tests, as `helm test` does; what they print.
@@ -101,20 +78,11 @@ pub async fn checked(namespace: &str, values: &[&str]) -> Result<String> {
     kubectl::must(&apply, &manifests).await
 }
 
-/// Upgrades the operator with `settings` (`--set` of helm), runs `test`, and takes
-/// the upgrade back, however the test ends.
+/// Upgrades the operator with `settings` (`--set` of helm), runs `test`, and rolls the
+/// upgrade back however the test ends.
 pub async fn upgraded<T>(settings: &[&str], test: impl Future<Output = Result<T>>) -> Result<T> {
-    upgraded_to(CHART, settings, test).await
-}
-
-/// The same with another chart.
-pub async fn upgraded_to<T>(
-    chart: &str,
-    settings: &[&str],
-    test: impl Future<Output = Result<T>>,
-) -> Result<T> {
     let before = revision().await?;
-    let outcome = match upgrade(chart, settings).await {
+    let outcome = match upgrade(settings).await {
         Ok(()) => test.await,
         Err(error) => Err(error),
     };

@@ -8,7 +8,6 @@ pub mod feed;
 pub mod finished;
 pub mod leader;
 pub mod lease;
-pub mod metadata;
 pub mod nodes;
 pub mod own_leases;
 pub mod own_writes;

@@ -3,16 +3,15 @@
 
 use crate::{
     cluster::{
-        agents::Agents, events::Announcer, metadata::Known, own_leases::OwnLeases, own_writes::OwnWrites,
-        retry::Retries, scope::Scope, world::World,
+        agents::Agents, events::Announcer, own_leases::OwnLeases, own_writes::OwnWrites, retry::Retries,
+        scope::Scope, world::World,
     },
     metrics::{Metrics, Prices},
-    policy::Policy,
     run::{Loads, Remembered, Unread},
-    sinks::Sinks,
     suite,
 };
 use dragstrip_results::{protocol::LONGEST_LINGER_SECONDS, signing::VerifyingKey};
+use ipnet::IpNet;
 use k8s_openapi::api::{
     coordination::v1::Lease,
     core::v1::{LocalObjectReference, PodSpec},
@@ -31,8 +30,8 @@ pub struct Settings {
     pub bullmq_image: String,
     /// The key that agents take commands from; none where they are to take the token alone.
     pub verifying_key: Option<VerifyingKey>,
-    /// What tenants may declare.
-    pub policy: Policy,
+    /// Networks that no external target may resolve to.
+    pub blocked_networks: Vec<IpNet>,
     /// Memory that the operator may take, where that is told.
     pub memory_limit_bytes: Option<u64>,
     /// Namespace of the operator: the Leases of nodes are kept there.
@@ -45,9 +44,6 @@ pub struct Settings {
     pub pull_secrets: Vec<String>,
     /// How often Prometheus scrapes client pods, in seconds; 0 where it does not.
     pub scrape_interval_seconds: f64,
-    /// Where nodes have the cloud's metadata service, which is asked of their placement
-    /// groups; absent where it is not to be asked.
-    pub metadata_service: Option<String>,
 }
 
 impl Settings {
@@ -104,10 +100,6 @@ pub struct Context {
     pub remembered: Arc<Remembered>,
     /// What is known of suites under way.
     pub suites: Arc<suite::Remembered>,
-    /// Who else is told of results.
-    pub sinks: Arc<Sinks>,
-    /// What the cloud's metadata service said of nodes.
-    pub metadata: Arc<Known>,
     /// What is known of instance types.
     pub prices: Arc<Prices>,
     /// Counters of the process.
@@ -133,13 +125,12 @@ mod tests {
             bullmq_image: "example.com/bullmq:3".into(),
             verifying_key: None,
             memory_limit_bytes: None,
-            policy: serde_json::from_value(json!({"heldByApiserver": true})).unwrap(),
+            blocked_networks: Vec::new(),
             namespace: "dragstrip-system".into(),
             scope: Scope::default(),
             pull_policy: policy.map(str::to_owned),
             pull_secrets: secrets.iter().map(|&name| name.to_owned()).collect(),
             scrape_interval_seconds: 0.0,
-            metadata_service: None,
         };
         let before: PodSpec = serde_json::from_value(json!({
             "initContainers": [{"name": "observer", "image": "example.com/runner:1"}],

@@ -141,8 +141,7 @@ async fn pass(datastore: &Datastore, ctx: &Context) -> Result<(Outcome, Action),
     let validated = if built.is_some() && built == datastore.metadata.generation {
         validate::complete(datastore, &fetched.nodes) // pure
     } else {
-        let allowed = ctx.settings.policy.check_datastore(&datastore.spec); // pure
-        allowed.map_err(validate::Invalid::from).and_then(|()| validate::validate(datastore, &fetched.nodes)) // pure
+        validate::validate(datastore, &fetched.nodes) // pure
     };
     let validated = match validated {
         Ok(validated) => validated,

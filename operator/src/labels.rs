@@ -54,11 +54,6 @@ pub const START_AT: &str = "dragstrip.dev/start-at-unix-nanos";
 /// Annotation on a Job, written with the start line: when its runners' watchdogs have ended the
 /// load at the latest, in nanoseconds of Unix time.
 pub const LOAD_ENDS_AT: &str = "dragstrip.dev/load-ends-at-unix-nanos";
-/// Label on a Job: what became of the timeline that it measured, Due, Sent or Dropped; absent
-/// where the operator sends none.
-pub const TIMELINE: &str = "dragstrip.dev/timeline";
-/// Annotation on a Job: why its timeline was dropped.
-pub const TIMELINE_DROPPED: &str = "dragstrip.dev/timeline-dropped-because";
 /// Annotation on the Job of a search's point: the value that it measures.
 pub const SEARCH_VALUE: &str = "dragstrip.dev/search-value";
 /// Annotation on a client pod: its runner ends the load this many seconds after
@@ -89,8 +84,6 @@ pub const DECODING_MANAGER: &str = "dragstrip/decoding";
 pub const RUN_MANAGER: &str = "dragstrip/run";
 /// Field manager of the BenchmarkSuite controller.
 pub const SUITE_MANAGER: &str = "dragstrip/suite";
-/// Field manager of what Grafana was told.
-pub const GRAFANA_MANAGER: &str = "dragstrip/grafana";
 
 /// Labels every object of ours carries, with `own` added.
 pub fn common<const N: usize>(own: [(&str, &str); N]) -> BTreeMap<String, String> {

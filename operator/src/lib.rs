@@ -13,10 +13,8 @@ mod examples;
 pub mod labels;
 pub mod metrics;
 mod pod_settings;
-pub mod policy;
 pub mod process;
 #[cfg(test)]
 mod published;
 pub mod run;
-pub mod sinks;
 pub mod suite;

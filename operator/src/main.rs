@@ -12,12 +12,11 @@ use dragstrip_operator::{
     },
     context::{Context, Settings},
     metrics::{Metrics, Page, Prices},
-    policy::Policy,
     process::{self, chain},
-    sinks::{self, Sinks},
 };
 use futures::future::BoxFuture;
 use http::{Request, Response};
+use ipnet::IpNet;
 use kube::client::{Body, ClientBuilder};
 use std::{
     net::SocketAddr,
@@ -57,13 +56,9 @@ struct Arguments {
     /// The operator's namespace: the Leases of nodes are kept there.
     #[arg(long, env = "DRAGSTRIP_NAMESPACE", default_value = "dragstrip-system")]
     namespace: String,
-    /// Secret in that namespace with the key that signs commands to pods; the operator creates a missing Secret.
-    #[arg(long, env = "DRAGSTRIP_ORDER_KEY_SECRET", default_value = "dragstrip-operator-order-key")]
-    order_key_secret: String,
-    /// What tenants may declare, as JSON: the chart's value policy, and `heldByApiserver` where its
-    /// ValidatingAdmissionPolicies see to it.
-    #[arg(long, env = "DRAGSTRIP_POLICY", default_value = r#"{"heldByApiserver": true}"#, value_parser = policy)]
-    policy: Policy,
+    /// Networks that no external target may resolve to, such as 169.254.0.0/16, separated by commas.
+    #[arg(long, env = "DRAGSTRIP_BLOCKED_NETWORKS", value_delimiter = ',')]
+    blocked_networks: Vec<IpNet>,
     /// Name of the Lease in the operator's namespace by which several operators elect the one that
     /// works; without it this one works at once.
     #[arg(long, env = "DRAGSTRIP_LEADER_LEASE", requires = "pod_name")]
@@ -71,9 +66,9 @@ struct Arguments {
     /// This operator's name among those that elect a leader.
     #[arg(long, env = "DRAGSTRIP_POD_NAME")]
     pod_name: Option<String>,
-    /// Namespaces in which Datastores and runs are looked after, separated by commas; all when absent.
-    #[arg(long, env = "DRAGSTRIP_WATCH_NAMESPACES", value_delimiter = ',')]
-    watch_namespaces: Vec<String>,
+    /// Watch the operator's own namespace instead of the whole cluster.
+    #[arg(long, env = "DRAGSTRIP_OWN_NAMESPACE_ONLY")]
+    own_namespace_only: bool,
     /// How often Prometheus scrapes client pods, in seconds, 0 for never: they stay up to two
     /// intervals after their result for the scrape of their last counts, where somebody scraped.
     #[arg(long, env = "DRAGSTRIP_SCRAPE_INTERVAL_SECONDS", default_value_t = 1.0)]
@@ -90,15 +85,6 @@ struct Arguments {
     /// A CSV table with the columns `instance_type` and `usd_per_hour`, added to the prices that are known.
     #[arg(long, env = "DRAGSTRIP_PRICES_FILE")]
     prices_file: Option<PathBuf>,
-    #[command(flatten)]
-    sinks: sinks::Settings,
-    /// Ask the cloud's instance metadata service of each node of a run, once, which placement
-    /// group it is in: by a Job in the operator's namespace, in the node's own network.
-    #[arg(long, env = "DRAGSTRIP_ASK_METADATA_SERVICE")]
-    ask_metadata_service: bool,
-    /// Where nodes have that service.
-    #[arg(long, env = "DRAGSTRIP_METADATA_SERVICE", default_value = "http://169.254.169.254")]
-    metadata_service: String,
     /// Log lines for people instead of JSON.
     #[arg(long)]
     plain_logs: bool,
@@ -166,10 +152,6 @@ fn counting_client(config: kube::Config, metrics: &Metrics) -> kube::Result<kube
     Ok(ClientBuilder::try_from(config)?.with_layer(&count).with_layer(&bound).build())
 }
 
-fn policy(text: &str) -> Result<Policy, serde_json::Error> {
-    serde_json::from_str(text)
-}
-
 /// The prices that are known, and those of the file at `path`, which win.
 fn prices(path: Option<&Path>) -> Result<Prices, String> {
     let told = |error: &dyn std::error::Error| {
@@ -181,20 +163,22 @@ fn prices(path: Option<&Path>) -> Result<Prices, String> {
 
 async fn start(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
     let metrics = Metrics::new()?;
-    let sinks = Sinks::new(arguments.sinks)?;
     let prices = prices(arguments.prices_file.as_deref())?;
     let config = kube::Config::infer().await?;
     let client = counting_client(config.clone(), &metrics)?;
-    let signing_key =
-        signing_key::read_or_make(&client, &arguments.namespace, &arguments.order_key_secret).await?;
+    let signing_key = signing_key::read_or_create(&client, &arguments.namespace).await?;
     let elected = arguments.leader_lease.zip(arguments.pod_name);
     // Of its own, so that the Lease is renewed in time whatever else is under way.
     let for_lease = counting_client(config, &metrics)?;
     let candidate = elected.map(|(lease, identity)| {
         Candidate::new(for_lease, &arguments.namespace, lease, identity, Times::default())
     });
-    let scope = Scope::new(arguments.watch_namespaces);
-    let feeds = Feeds::new(&client, &scope, &arguments.namespace, &metrics);
+    let scope = if arguments.own_namespace_only {
+        Scope::Namespace(arguments.namespace.clone())
+    } else {
+        Scope::Cluster
+    };
+    let feeds = Feeds::new(&client, &scope, &metrics);
     let page = Page::new(metrics.clone(), feeds.world(), prices.clone(), arguments.metrics_max_runs);
     let context = Context {
         world: feeds.world(),
@@ -212,19 +196,16 @@ async fn start(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
             memtier_image: arguments.memtier_image,
             bullmq_image: arguments.bullmq_image,
             verifying_key: Some(signing_key.public()),
-            policy: arguments.policy,
+            blocked_networks: arguments.blocked_networks,
             memory_limit_bytes: arguments.memory_limit_bytes,
             namespace: arguments.namespace,
             scope,
             pull_policy: arguments.image_pull_policy,
             pull_secrets: arguments.image_pull_secrets,
             scrape_interval_seconds: arguments.scrape_interval_seconds,
-            metadata_service: arguments.ask_metadata_service.then_some(arguments.metadata_service),
         }),
         agents: Agents::new(signing_key)?,
-        sinks: Arc::new(sinks),
         prices: Arc::new(prices),
-        metadata: Arc::default(),
         metrics,
     };
     Ok(Box::pin(process::run(context, candidate, feeds, page, arguments.listen)).await?)

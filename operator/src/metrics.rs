@@ -70,7 +70,6 @@ pub struct Metrics {
     requests: IntCounterVec,
     in_flight: IntGauge,
     undecodable: IntGaugeVec,
-    timeline_samples: IntCounterVec,
     results_lost: IntCounter,
 }
 
@@ -118,20 +117,12 @@ impl Metrics {
             &["kind"],
         )?;
         registry.register(Box::new(undecodable.clone()))?;
-        let timeline_samples = IntCounterVec::new(
-            Opts::new(
-                "dragstrip_remote_write_samples_total",
-                "Samples of timelines that were answered for, by outcome: sent, repeated (there before) or dropped.",
-            ),
-            &["outcome"],
-        )?;
-        registry.register(Box::new(timeline_samples.clone()))?;
         let results_lost = IntCounter::new(
             "dragstrip_results_lost_total",
             "Measurements whose result was lost with a client pod or its node.",
         )?;
         registry.register(Box::new(results_lost.clone()))?;
-        Ok(Self { registry, reconciles, requests, in_flight, undecodable, timeline_samples, results_lost })
+        Ok(Self { registry, reconciles, requests, in_flight, undecodable, results_lost })
     }
 
     /// Records one pass.
@@ -159,12 +150,6 @@ impl Metrics {
     /// So many objects of a kind cannot be decoded.
     pub fn undecodable(&self, kind: &str, count: usize) {
         self.undecodable.with_label_values(&[kind]).set(i64::try_from(count).unwrap_or(i64::MAX));
-    }
-
-    /// So many samples of a timeline had this outcome of remote write.
-    pub fn timeline_samples(&self, outcome: &str, count: usize) {
-        let count = u64::try_from(count).unwrap_or(u64::MAX);
-        self.timeline_samples.with_label_values(&[outcome]).inc_by(count);
     }
 
     /// These metrics in Prometheus' text format.

@@ -10,7 +10,7 @@ use crate::{
     context::Context,
     datastore,
     metrics::Page,
-    run, sinks, suite,
+    run, suite,
 };
 use axum::{Router, extract::State, http::StatusCode, response::IntoResponse, routing::get};
 use dragstrip_crds::{BenchmarkRun, BenchmarkSuite, Datastore};
@@ -263,8 +263,7 @@ async fn controllers(ctx: Arc<Context>, mut feeds: Feeds, health: Health, parts:
     tracing::info!("controllers start");
     // Not before: runs under way come first.
     let history = Box::pin(health.page.history.follow(ctx.client.clone(), &ctx.settings.scope));
-    let annotations = sinks::annotations::controller(ctx.clone(), &parts);
-    let mut working: Working<'_> = [
+    let working: Working<'_> = [
         named("datastore", datastores),
         named("run", runs),
         named("turn", keeper),
@@ -274,12 +273,9 @@ async fn controllers(ctx: Arc<Context>, mut feeds: Feeds, health: Health, parts:
     ]
     .into_iter()
     .collect();
-    // Without a Grafana it never ends.
-    working.extend(ctx.sinks.grafana.is_some().then(|| named("annotation", annotations)));
     let endless = async {
         tokio::select! {
             _ = watches => WATCHES,
-            () = Box::pin(sinks::remote_write::sender(&ctx)) => "remote write",
             () = history => "history",
         }
     };

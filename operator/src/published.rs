@@ -336,38 +336,41 @@ fn threads_equal_to_the_machines_cpus_leave_a_request_that_fits() {
     assert_eq!(requests["cpu"].0, "6", "the node keeps a CPU, and its daemons a part of one");
 }
 
-/// What the Rust client's tool is told beside what was published.
-const CLIENTS_OWN: &str = "--host 10.0.0.7 --port 6379 --threads 192 --client redis-rs --key-minimum 0 \
-     --key-maximum 1000000 --key-pattern uniform --seed 0 --clients 1 --client-index 0 --start-at-unix-nanos 1 \
-     --progress-interval 1s --json-out-file /out/loadgen.json";
-
-fn rust_client(run: &ChildRun, how: &str, batch_size: &str, key: &str, value: &str) {
-    // 60 s after 5 s of warm-up, 100,000 items, RESP3, 300 s to live.
-    let common = format!(
-        "--duration 60000ms --warmup 5000ms --batch-items 100000 --batch-size {batch_size} --batch-key-size {key} \
-         --data-size {value} --protocol resp3 {how}"
-    );
-    assert_options(run, 0, &format!("{common} --library-operation mset"), CLIENTS_OWN);
-    assert_options(run, 1, &format!("{common} --library-operation set-expire --batch-ttl 300s"), CLIENTS_OWN);
+/// That `run` hands the published batches to the client library.
+fn rust_client(run: &ChildRun, kind: &str, pool_size: u32, parallelism: u32, [batch_size, key, value]: [&str; 3]) {
+    for (phase, operation) in ["Mset", "SetExpire"].into_iter().enumerate() {
+        let document: Value = serde_json::from_str(&launch(run, phase).input.unwrap()).unwrap();
+        let load = &document["loadgen"];
+        let found = (&load["client"], &load["library"]["connectionKind"], &load["library"]["poolSize"]);
+        assert_eq!(found, (&json!("RedisRs"), &json!(kind), &json!(pool_size)), "{:?}", run.cell);
+        let mut batch = json!({
+            "items": 100_000, "batchSize": batch_size.parse::<u32>().unwrap(), "parallelism": parallelism,
+            "operation": operation, "keySize": key.parse::<u32>().unwrap(),
+        });
+        if operation == "SetExpire" {
+            batch["expiry"] = json!("300s");
+        }
+        assert_eq!(load["batch"], batch, "{:?}", run.cell);
+        assert_eq!(load["dataSize"].to_string(), value, "{:?}", run.cell);
+        let measured = (&load["threads"], &load["resp3"], &load["duration"], &document["warmup"]);
+        assert_eq!(measured, (&json!(192), &json!(true), &json!("60s"), &json!("5000ms")), "{:?}", run.cell);
+    }
 }
 
 #[test]
 fn the_rust_client_is_started_as_published() {
     for batch_size in ["1000", "10000"] {
         let v1 = run("rust-client-throughput", "v1", &[batch_size]);
-        let how = "--connection-kind connection-manager --pool-size 1 --parallelism 1";
-        rust_client(&v1, how, batch_size, "80", "20");
-        for parallelism in ["1", "2", "4", "8"] {
+        rust_client(&v1, "ConnectionManager", 1, 1, [batch_size, "80", "20"]);
+        for parallelism in [1, 2, 4, 8] {
             let pooled = run("rust-client-throughput", &format!("pooled-x{parallelism}"), &[batch_size]);
-            let how = format!("--connection-kind multiplexed --pool-size 100 --parallelism {parallelism}");
-            rust_client(&pooled, &how, batch_size, "80", "20");
+            rust_client(&pooled, "Multiplexed", 100, parallelism, [batch_size, "80", "20"]);
         }
     }
     let sizes = ["8", "16", "32", "64", "128"];
     for (key, value) in sizes.iter().flat_map(|key| sizes.iter().map(move |value| (*key, *value))) {
         let run = run("rust-client-sizes", "v1", &[key, value]);
-        let how = "--connection-kind connection-manager --pool-size 1 --parallelism 1";
-        rust_client(&run, how, "10000", key, value);
+        rust_client(&run, "ConnectionManager", 1, 1, ["10000", key, value]);
     }
 }
 

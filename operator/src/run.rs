@@ -49,8 +49,6 @@ pub use keeper::{Loads, controller as keeper};
 pub use remembered::Remembered;
 pub(crate) use search::raised;
 pub(crate) use start::same_under_load;
-#[cfg(test)]
-pub(crate) use status::announce;
 pub(crate) use validate::tool;
 
 use apply::Applied;
@@ -76,7 +74,7 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
-use validate::{Invalid, ValidatedRun};
+use validate::ValidatedRun;
 
 /// A reconcile's step that failed.
 #[derive(Debug, thiserror::Error)]
@@ -132,9 +130,7 @@ async fn pass(run: &BenchmarkRun, ctx: &Context) -> Result<(Outcome, Action), Er
         return Ok((Outcome::Done, Action::requeue(IF_NO_EVENT_COMES)));
     }
     let old = run.status.clone().unwrap_or_default();
-    // What has started was allowed at its time.
-    let allowed = if old.started_at.is_some() { Ok(()) } else { ctx.settings.policy.check_run(&run.spec) }; // pure
-    let mut validated = match allowed.map_err(Invalid::from).and_then(|()| validate::validate(run)) {
+    let mut validated = match validate::validate(run) {
         Ok(validated) => validated, // pure
         Err(invalid) => {
             // A run that an earlier version found valid may be under way.
@@ -164,9 +160,6 @@ async fn pass(run: &BenchmarkRun, ctx: &Context) -> Result<(Outcome, Action), Er
         status::price(&mut status, &ctx.prices); // pure
         if let (Step::Finish(Ending::Succeeded), Some(results)) = (&step, &figures) {
             status.noise = noise::settle(ctx, &validated, results, &status.phases, now).await; // client
-        }
-        if ctx.sinks.grafana.is_some() {
-            status::announce(&mut status); // pure
         }
         // The end is told when nothing is left to do: nobody looks at the run after it.
         if matches!(step, Step::Finish(_)) {

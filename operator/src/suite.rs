@@ -198,7 +198,7 @@ fn planned(
     // What has begun goes on, whatever an operator has that came later.
     let plan = Arc::new(match old.started_at {
         Some(_) => validate::validate_started(suite),
-        None => validate::validate(suite, &ctx.settings.policy)?,
+        None => validate::validate(suite)?,
     });
     if let (Some(limit), None) = (ctx.settings.memory_limit_bytes, &old.started_at) {
         validate::fits(plan.order.len() as u64, &[], limit)?;

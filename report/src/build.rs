@@ -7,12 +7,10 @@ mod samples;
 
 use crate::{
     compare,
-    document::{AxisHead, Cell, Document, VariantHead},
+    document::{AxisHead, Cell, Document, RunRecord, VariantHead},
     input::{Entries, Input},
     thresholds,
 };
-use dragstrip_crds::BenchmarkRun;
-use kube::ResourceExt;
 
 /// The names of this many unfinished runs stand in the note about them.
 const MOST_NAMES: usize = 3;
@@ -30,19 +28,17 @@ pub fn build_of(input: Input, entries: &dyn Entries) -> Document {
     let single_runs = places.iter().all(|(_, repetition)| *repetition <= 1);
     let mut order: Vec<usize> = (0..places.len()).collect();
     order.sort_by_cached_key(|place| (rank(&variants, &input.axes, places[*place].0), places[*place].1));
-    let mut notes = Notes::default();
-    let (mut runs, mut rows) = (Vec::new(), rows::Rows::new(single_runs));
+    let (mut runs, mut rows, mut repeated) = (Vec::new(), rows::Rows::new(single_runs), false);
     for entry in order.into_iter().filter_map(|place| entries.entry(place)) {
         rows.add(&entry);
         runs.push(records::record(&entry));
-        notes.add(&entry.run);
+        repeated |= single_runs && entry.run.spec.repetitions > 1;
     }
-    let notes = notes.texts(single_runs);
     let mut document = Document {
         title: input.title,
         rows: rows.finish(),
+        notes: notes(&runs, repeated),
         runs,
-        notes,
         variants,
         axes: input.axes,
         ..Document::default()
@@ -73,40 +69,19 @@ fn rank(variants: &[VariantHead], axes: &[AxisHead], cell: &Cell) -> Vec<usize> 
     std::iter::once(variant).chain(values).map(|place| place.unwrap_or(usize::MAX)).collect()
 }
 
-/// Warnings about the runs.
-#[derive(Default)]
-struct Notes {
-    runs: usize,
-    unfinished: Vec<String>,
-    has_repetitions: bool,
-}
-
-impl Notes {
-    fn add(&mut self, run: &BenchmarkRun) {
-        self.runs += 1;
-        self.has_repetitions |= run.spec.repetitions > 1;
-        if !run.status.as_ref().is_some_and(|status| status.phase.finished()) {
-            self.unfinished.push(run.name_any());
-        }
+/// Warnings about the runs; `repeated` if single runs have several repetitions.
+fn notes(runs: &[RunRecord], repeated: bool) -> Vec<String> {
+    let unfinished = runs.iter().filter(|run| !run.phase.finished()).map(|run| run.name.as_str());
+    let (count, mut notes) = (unfinished.clone().count(), Vec::new());
+    if count > 0 {
+        let names = unfinished.take(MOST_NAMES).collect::<Vec<_>>().join(", ");
+        let more = if count > MOST_NAMES { ", ..." } else { "" };
+        notes.push(format!("{count} of {} runs have not finished: {names}{more}", runs.len()));
     }
-
-    fn texts(self, single_runs: bool) -> Vec<String> {
-        let (count, mut names) = (self.unfinished.len(), self.unfinished);
-        let mut texts = Vec::new();
-        if count > 0 {
-            names.truncate(MOST_NAMES);
-            let more = if count > MOST_NAMES { ", ..." } else { "" };
-            texts.push(format!(
-                "{count} of {} runs have not finished: {}{more}",
-                self.runs,
-                names.join(", ")
-            ));
-        }
-        if single_runs && self.has_repetitions {
-            texts.push("each figure covers the repetitions of one run, which share a server: its interval does not include how much restarted servers differ".to_owned());
-        }
-        texts
+    if repeated {
+        notes.push("each figure covers the repetitions of one run, which share a server: its interval does not include how much restarted servers differ".to_owned());
     }
+    notes
 }
 
 #[cfg(test)]

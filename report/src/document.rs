@@ -27,7 +27,6 @@ pub struct Document {
     /// Every figure, ordered by combination, phase, operation and metric.
     pub rows: Vec<Row>,
     /// The baseline of the comparison.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub baseline: Option<BaselineHead>,
     /// The outcome of each threshold.
     pub thresholds: Vec<ThresholdStatus>,
@@ -51,7 +50,6 @@ pub struct VariantHead {
     /// Its name.
     pub name: String,
     /// A remark for readers.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
 
@@ -99,22 +97,17 @@ pub struct Row {
     /// The unit of the samples, such as ops/s, ms, B.
     pub unit: String,
     /// Whether more is better; omitted if unknown.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub more_is_better: Option<bool>,
     /// Each measurement, Invalid ones included, in the order of repetitions.
     pub samples: Vec<Sample>,
     /// Statistics over the samples that are not Invalid.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub spread: Option<Spread>,
     /// The worst verdict among the samples.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Verdict>,
     /// The comparison with the baseline.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub comparison: Option<Comparison>,
     /// Why the row is not compared although the report has a baseline; omitted in rows of the
     /// baseline itself.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub uncompared: Option<String>,
 }
 
@@ -136,7 +129,6 @@ pub struct Sample {
     /// The value.
     pub value: f64,
     /// Whether the value can be trusted. Statistics exclude Invalid samples.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Verdict>,
     /// Whether it lies far from the other samples. Statistics include it all the same.
     pub outlier: bool,
@@ -169,11 +161,9 @@ pub struct Comparison {
     pub margin: f64,
     /// The p value (two-sided, Welch's t test); omitted without an interval and for published
     /// figures.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub chance: Option<f64>,
     /// Whether a Better or Worse verdict remains after Holm's correction for the number of
     /// comparisons in the report.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub holds_among_all: Option<bool>,
     /// The verdict.
     pub verdict: ComparisonVerdict,
@@ -205,7 +195,6 @@ pub struct BaselineHead {
 pub struct Difference {
     /// The combination; without values if it applies to every combination of the variant;
     /// omitted if it applies to every combination.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub cell: Option<Cell>,
     /// The fact that differs, such as server.kernel.
     pub fact: String,
@@ -231,25 +220,20 @@ pub struct RunRecord {
     /// Its phase.
     pub phase: RunPhase,
     /// Whether its numbers can be trusted.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Verdict>,
     /// The reasons for the verdict, by phase of the workload.
     pub reasons: Vec<PhaseReason>,
     /// The bottleneck of each phase.
     pub limited_by: Vec<PhaseLimit>,
     /// Why it failed.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
     /// Its start.
-    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub started_at: Option<Timestamp>,
     /// Its end.
-    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub finished_at: Option<Timestamp>,
     /// How much equal runs differ on its nodes, if calibrated.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub noise: Option<NoiseStatus>,
     /// Images by digest, versions, flags, nodes, kernel, CPU model, placement, spec hash.
     pub provenance: Facts,
@@ -318,7 +302,6 @@ pub struct Search {
     /// The points, by rising value.
     pub points: Vec<SearchFigure>,
     /// The value that the search found.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub knee: Option<f64>,
 }
 
@@ -331,6 +314,5 @@ pub struct SearchFigure {
     /// Throughput.
     pub operations_per_second: f64,
     /// 99th percentile of latency.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub p99_milliseconds: Option<f64>,
 }

@@ -106,20 +106,8 @@ pub fn percent(ratio: f64) -> String {
     if percent.abs() >= 1000.0 { format!("{percent:+.0} %") } else { format!("{percent:+.1} %") }
 }
 
-/// At most three digits, for axes: 1.23M, 45.6k, 1k.
+/// At most three digits, for axes and matrices: 1.23M, 45.6k, 1k.
 pub fn short(value: f64) -> String {
-    let (digits, suffix) = three_digits(value);
-    let trimmed = digits.trim_end_matches('0').trim_end_matches('.');
-    format!("{}{suffix}", if digits.contains('.') { trimmed } else { &digits })
-}
-
-/// Exactly three digits, for figures side by side: 1.23M, 45.6k, 1.00k.
-pub fn even(value: f64) -> String {
-    let (digits, suffix) = three_digits(value);
-    format!("{digits}{suffix}")
-}
-
-fn three_digits(value: f64) -> (String, &'static str) {
     let (scaled, suffix) = match value.abs() {
         v if v >= 999.5e6 => (value / 1e9, "G"),
         v if v >= 999.5e3 => (value / 1e6, "M"),
@@ -132,7 +120,9 @@ fn three_digits(value: f64) -> (String, &'static str) {
         v if v >= 0.1 => 2,
         _ => 4,
     };
-    (format!("{scaled:.places$}"), suffix)
+    let digits = format!("{scaled:.places$}");
+    let trimmed = digits.trim_end_matches('0').trim_end_matches('.');
+    format!("{}{suffix}", if digits.contains('.') { trimmed } else { &digits })
 }
 
 /// `1 run`, `2 runs`.
@@ -178,6 +168,5 @@ mod tests {
         ] {
             assert_eq!(short(value), text);
         }
-        assert_eq!(even(999_900.0), "1.00M");
     }
 }

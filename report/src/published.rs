@@ -74,30 +74,12 @@ pub enum Error {
         "line {0}, column \"value\": {1:?} is not a number: write only digits, with a point before the fraction and without thousands separators, in the unit of the metric"
     )]
     Number(u64, String),
-    /// A name is unknown.
-    #[error("line {line}, column {column:?}: {found:?} is unknown{hint}")]
-    Name {
-        /// The line.
-        line: u64,
-        /// The column.
-        column: String,
-        /// The name.
-        found: String,
-        /// Similar names, or all of them.
-        hint: String,
-    },
-    /// The unit differs from the metric's.
-    #[error("line {line}, column \"unit\": the unit of {metric} is {unit}, not {found:?}: convert the value")]
-    Unit {
-        /// The line.
-        line: u64,
-        /// The metric.
-        metric: String,
-        /// Its unit.
-        unit: &'static str,
-        /// The unit in the table.
-        found: String,
-    },
+    /// A name is unknown: line, column, name, and similar names.
+    #[error("line {0}, column {1:?}: {2:?} is unknown{3}")]
+    Name(u64, String, String, String),
+    /// The unit differs from the metric's: line, metric, its unit, and the unit in the table.
+    #[error("line {0}, column \"unit\": the unit of {1} is {2}, not {3:?}: convert the value")]
+    Unit(u64, String, &'static str, String),
     /// Two lines are about the same figure.
     #[error("line {0}: the same figure as in line {1} ({2})")]
     Duplicate(u64, u64, String),
@@ -193,7 +175,7 @@ fn check_name(line: u64, column: &str, found: &str, names: &[String]) -> Result<
     if hint.is_empty() {
         hint = format!("; expected one of {}", names.join(", "));
     }
-    Err(Error::Name { line, column: column.to_owned(), found: found.to_owned(), hint })
+    Err(Error::Name(line, column.to_owned(), found.to_owned(), hint))
 }
 
 fn check_cell(line: u64, cell: &Cell, scope: &Scope) -> Result<(), Error> {
@@ -235,7 +217,7 @@ fn check_unit(line: u64, metric: &str, found: &str) -> Result<(), Error> {
         return Ok(());
     }
     let unit = if unit.is_empty() { "1" } else { unit };
-    Err(Error::Unit { line, metric: metric.to_owned(), unit, found: found.to_owned() })
+    Err(Error::Unit(line, metric.to_owned(), unit, found.to_owned()))
 }
 
 impl Figure {

@@ -21,7 +21,7 @@ mark_fresh() {
   echo "$2" >"$STAMPS/$1"
 }
 
-# build_step STAMP INPUTS FILES FUNCTION: builds unless fresh; tells how long it takes.
+# build_step STAMP INPUTS FILES FUNCTION: builds unless fresh; prints how long it takes.
 build_step() {
   local stamp=$1 inputs=$2 files=$3 function=$4 paths=() file
   for file in $files; do paths+=("$BIN/$file"); done
@@ -58,7 +58,8 @@ readonly KUBERNETES_PROGRAMS="kube-apiserver kube-controller-manager kube-schedu
 # compile OUTPUT LINKER_FLAGS PACKAGE...: static programs, as the module pins them.
 compile() (
   cd "$TESTBED/programs" || return
-  CGO_ENABLED=0 go build -trimpath -o "$1" -ldflags "-s -w $2" "${@:3}"
+  # Debug information would take a seventh of the compiler's time, for the linker to drop it.
+  CGO_ENABLED=0 go build -trimpath -gcflags=all=-dwarf=false -o "$1" -ldflags "-s -w $2" "${@:3}"
 )
 
 compile_kubernetes() {
@@ -89,6 +90,6 @@ build_helm() { build_step helm "$(pinned)" helm compile_helm; }
 # the one above, so it is built with the versions of its own module.
 readonly KWOK=sigs.k8s.io/kwok/cmd/kwok@v0.8.0
 
-compile_kwok() { GOBIN=$BIN CGO_ENABLED=0 go install -trimpath -ldflags "-s -w" "$KWOK"; }
+compile_kwok() { GOBIN=$BIN CGO_ENABLED=0 go install -trimpath -gcflags=all=-dwarf=false -ldflags "-s -w" "$KWOK"; }
 
 build_kwok() { build_step kwok "$KWOK" kwok compile_kwok; }

@@ -1,31 +1,26 @@
-//! Loads a server through a client library (redis-rs, fred, bb8), so that
-//! libraries can be compared on the same ground.
-//! What surrounds the load (options, start line, signals, counts, report) is the
-//! load generator's.
+//! Loads a server through a client library (redis-rs, fred, bb8), so that libraries can be
+//! compared on the same ground. What surrounds the load (specification, start line, signals,
+//! counts, report) is the load generator's.
 //!
-//! [`cli`] reads the command line into a [`plan::LibraryPlan`], [`run`] carries it
-//! out on a multi-threaded runtime, and each library is one file that knows
-//! everything about it. It opens connections to the server it is told and writes
-//! the result's file.
+//! [`plan`] validates what a specification declares, [`run`] carries it out on a multi-threaded
+//! runtime. It opens connections to the declared server and writes the report.
 
-mod assemble;
-mod batch_work;
-mod batches;
-mod bb8_pool;
-pub mod cli;
-mod connect;
-mod counters;
-mod cpu_threads;
-mod error;
-mod fred_client;
-mod link;
-mod loss;
+mod clients;
 pub mod plan;
-mod program;
-mod redis_client;
-mod request;
+mod report;
 pub mod run;
-mod task_work;
-mod tls;
+mod work;
 
-pub use program::main;
+use std::process::ExitCode;
+
+use dragstrip_loadgen::cli::Program;
+
+/// The whole `dragstrip-clients` program, as this process.
+pub fn main() -> ExitCode {
+    let program = Program {
+        name: "dragstrip-clients",
+        about: "Load a RESP datastore through a client library and measure it",
+        example: include_str!("example.json"),
+    };
+    program.main(plan::read, |(configuration, plan)| run::run_to_end(&configuration, &plan))
+}

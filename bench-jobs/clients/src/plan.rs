@@ -1,31 +1,16 @@
-//! The validated description of a run through a client library.
+//! The validated plan of a run through a client library. Pure.
 
-use std::num::NonZeroU64;
 use std::time::Duration;
 
-use clap::ValueEnum;
-use dragstrip_loadgen::counts::report::LibraryEcho;
+use dragstrip_crds::workload::{BatchOperation, BatchSpec, Client, ConnectionKind, LibrarySpec};
+use dragstrip_loadgen::configuration::{Configuration, Limit, SpecificationError};
+use dragstrip_loadgen::specification::{Specification, Task};
+use dragstrip_loadgen::workload::operations::whole_seconds;
 
-/// Values of `--client`.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
-pub enum ClientName {
-    /// The `redis` crate.
-    RedisRs,
-    /// The `fred` crate.
-    Fred,
-    /// The `redis` crate behind a `bb8` pool: a connection serves one request at a time.
-    Bb8Redis,
-}
+use SpecificationError::Contradiction;
 
-/// Values of `--connection-kind`.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, ValueEnum)]
-pub enum ConnectionKind {
-    /// `MultiplexedConnection`: concurrent requests share a connection.
-    #[default]
-    Multiplexed,
-    /// `ConnectionManager`: a multiplexed connection that reconnects.
-    ConnectionManager,
-}
+/// Life of the items of a batch when none is declared.
+const DEFAULT_LIFETIME: Duration = Duration::from_secs(300);
 
 /// A client library and how it is used.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -34,12 +19,12 @@ pub enum Library {
     RedisRs(ConnectionKind),
     /// The `fred` crate.
     Fred,
-    /// The `redis` crate behind a `bb8` pool.
+    /// The `redis` crate behind a `bb8` pool: a connection serves one request at a time.
     Bb8Redis,
 }
 
 impl Library {
-    /// Its name on the command line.
+    /// Its name in messages.
     pub fn name(self) -> &'static str {
         match self {
             Self::RedisRs(_) => "redis-rs",
@@ -49,61 +34,15 @@ impl Library {
     }
 }
 
-/// Values of `--library-operation`.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, ValueEnum)]
-pub enum OperationName {
-    /// INCR of a random 15-character key that each task keeps to itself.
-    #[default]
-    Incr,
-    /// GET of a key of the key space.
-    Get,
-    /// SET of a key of the key space.
-    Set,
-    /// Batches: one MSET for each chunk.
-    Mset,
-    /// Batches: a pipeline of SET key value EXAT instant for each chunk.
-    SetExpire,
-    /// Batches: a pipeline of one MSET and an EXPIREAT for every key for each chunk.
-    MsetExpire,
-    /// Batches: one MGET for each chunk; the keys are written once before.
-    Mget,
-    /// Batches: a pipeline of PINGs for each chunk.
-    Ping,
-}
-
 /// What a task sends, one request at a time.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum TaskOperation {
-    /// INCR of the task's own key.
+    /// INCR of a random key that each task keeps to itself.
     Increment,
     /// GET of the key space.
     Get,
     /// SET of the key space.
     Set,
-}
-
-/// What is sent for each chunk of a batch.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum BatchOperation {
-    /// MSET.
-    MultiSet,
-    /// A pipeline of SETs with EXAT.
-    SetExpire,
-    /// A pipeline of MSET and EXPIREATs.
-    MultiSetExpire,
-    /// MGET.
-    MultiGet,
-    /// A pipeline of PINGs.
-    Ping,
-}
-
-/// When the tasks are done.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum TaskLimit {
-    /// After this many requests of all tasks together, drawn from one counter.
-    TotalRequests(NonZeroU64),
-    /// After this time; requests in flight are awaited.
-    Duration(Duration),
 }
 
 /// Tasks that each send one request after the other.
@@ -113,12 +52,10 @@ pub struct TaskWork {
     pub operation: TaskOperation,
     /// Number of tasks.
     pub tasks: usize,
-    /// Most requests in flight over all tasks.
-    pub bounded: Option<usize>,
     /// Whether a reply to INCR that is not the task's own count is an error.
     pub assert_expected: bool,
-    /// When to stop.
-    pub limit: TaskLimit,
+    /// When to stop; requests are counted over all tasks.
+    pub limit: Limit,
 }
 
 /// Batches, one after the other.
@@ -137,31 +74,18 @@ pub struct BatchWork {
     /// Bytes of a value.
     pub value_bytes: usize,
     /// Life of the items where they expire.
-    pub ttl: Duration,
+    pub lifetime: Duration,
     /// Length of the measured part.
     pub duration: Duration,
 }
 
-/// What is done.
+/// What is sent.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Work {
     /// Tasks with single requests.
     Tasks(TaskWork),
     /// Batches as in a Criterion bench.
     Batches(BatchWork),
-}
-
-/// The validated description of a run through a client library. Server, keys,
-/// values and warm-up are those of the [`dragstrip_loadgen::configuration::Configuration`]
-/// it is part of.
-#[derive(Clone, Debug)]
-pub struct LibraryPlan {
-    /// Which library.
-    pub library: Library,
-    /// Connections, or clients with one connection each; requests take turns on them.
-    pub pool_size: usize,
-    /// What is done.
-    pub work: Work,
 }
 
 impl Work {
@@ -174,44 +98,219 @@ impl Work {
                 TaskOperation::Set => "SET",
             },
             Self::Batches(work) => match work.operation {
-                BatchOperation::MultiSet => "MSET",
+                BatchOperation::Mset => "MSET",
                 BatchOperation::SetExpire => "SET",
-                BatchOperation::MultiSetExpire => "MSET+EXPIREAT",
-                BatchOperation::MultiGet => "MGET",
-                BatchOperation::Ping => "PING",
+                BatchOperation::MsetExpire => "MSET+EXPIREAT",
+                BatchOperation::Mget => "MGET",
             },
         }
     }
 }
 
-impl LibraryPlan {
-    /// The plan in the notation of the command line.
-    pub fn echo(&self) -> LibraryEcho {
-        let mut echo = LibraryEcho {
-            client: self.library.name().into(),
-            connection_kind: match self.library {
-                Library::RedisRs(ConnectionKind::Multiplexed) => Some("multiplexed".into()),
-                Library::RedisRs(ConnectionKind::ConnectionManager) => Some("connection-manager".into()),
-                Library::Fred | Library::Bb8Redis => None,
-            },
-            operation: self.work.operation_name().into(),
-            pool_size: self.pool_size,
-            ..LibraryEcho::default()
-        };
-        match self.work {
-            Work::Tasks(work) => {
-                (echo.tasks, echo.bounded) = (Some(work.tasks), work.bounded);
-                echo.assert_expected = work.assert_expected;
-                if let TaskLimit::TotalRequests(total) = work.limit {
-                    echo.total_requests = Some(total.get());
-                }
-            }
-            Work::Batches(work) => {
-                echo.parallelism = Some(work.parallelism);
-                echo.key_bytes = Some(work.key_bytes);
-                echo.ttl_seconds = Some(work.ttl.as_secs_f64());
-            }
+/// The validated plan of a run through a client library. Server, keys, values and warm-up are
+/// those of its [`Configuration`].
+#[derive(Clone, Copy, Debug)]
+pub struct LibraryPlan {
+    /// Which library.
+    pub library: Library,
+    /// Connections, or clients with one connection each; requests take turns on them.
+    pub pool_size: usize,
+    /// What is sent.
+    pub work: Work,
+}
+
+/// Validates a specification.
+pub fn read(
+    specification: Specification,
+    password: Option<String>,
+) -> Result<(Configuration, LibraryPlan), SpecificationError> {
+    let configuration = Configuration::new(specification, password)?;
+    let load = configuration.load();
+    let Some(declared) = &load.library else {
+        return Err(contradiction("loadgen.client and loadgen.library must name a client library and its settings"));
+    };
+    let library = match load.client {
+        Client::Raw => return Err(contradiction("loadgen.client must be RedisRs, Fred or Bb8Redis")),
+        Client::RedisRs => Library::RedisRs(declared.connection_kind),
+        Client::Fred => Library::Fred,
+        Client::Bb8Redis => Library::Bb8Redis,
+    };
+    let work = match &load.batch {
+        Some(batch) => Work::Batches(batch_work(batch, &configuration)?),
+        None => Work::Tasks(task_work(declared, &configuration)?),
+    };
+    check(library, work, &configuration)?;
+    let pool_size = size("loadgen.library.poolSize", declared.pool_size)?;
+    Ok((configuration, LibraryPlan { library, pool_size, work }))
+}
+
+fn contradiction(message: &str) -> SpecificationError {
+    Contradiction(message.to_owned())
+}
+
+fn size(field: &'static str, number: i32) -> Result<usize, SpecificationError> {
+    let size = usize::try_from(number).ok().filter(|size| *size > 0);
+    size.ok_or(SpecificationError::OutOfRange { field, expected: "greater than 0" })
+}
+
+fn task_work(declared: &LibrarySpec, configuration: &Configuration) -> Result<TaskWork, SpecificationError> {
+    let operation = match configuration.load().library_operation().map_err(Contradiction)? {
+        "incr" => TaskOperation::Increment,
+        "get" => TaskOperation::Get,
+        _ => TaskOperation::Set,
+    };
+    let tasks = size("loadgen.library.tasks", declared.tasks)?;
+    if operation != TaskOperation::Increment {
+        configuration.check_keys(tasks as u64)?;
+        if declared.assert_expected {
+            return Err(contradiction("loadgen.library.assertExpected needs the operation Incr"));
         }
-        echo
+    }
+    if configuration.load().replica_reads && operation != TaskOperation::Get {
+        return Err(contradiction("loadgen.replicaReads needs reads: ratio 0:1, or the operation Get"));
+    }
+    Ok(TaskWork { operation, tasks, assert_expected: declared.assert_expected, limit: configuration.limit })
+}
+
+fn batch_work(batch: &BatchSpec, configuration: &Configuration) -> Result<BatchWork, SpecificationError> {
+    let Limit::Duration(duration) = configuration.limit else {
+        return Err(contradiction("loadgen.batch needs loadgen.duration"));
+    };
+    if configuration.server().cluster {
+        return Err(contradiction(
+            "loadgen.batch cannot load a cluster: one command cannot have keys of different slots",
+        ));
+    }
+    let lifetime = batch.expiry.as_ref().map_or(DEFAULT_LIFETIME, |expiry| {
+        Duration::from_secs(whole_seconds(expiry.duration()))
+    });
+    Ok(BatchWork {
+        operation: batch.operation,
+        items: size("loadgen.batch.items", batch.items)?,
+        batch_size: size("loadgen.batch.batchSize", batch.batch_size)?,
+        parallelism: size("loadgen.batch.parallelism", batch.parallelism)?,
+        key_bytes: size("loadgen.batch.keySize", batch.key_size)?,
+        value_bytes: configuration.data_bytes,
+        lifetime,
+        duration,
+    })
+}
+
+/// What a library cannot do.
+fn check(library: Library, work: Work, configuration: &Configuration) -> Result<(), SpecificationError> {
+    let (server, load) = (configuration.server(), configuration.load());
+    let named = server.tls.as_ref().is_some_and(|tls| tls.server_name.is_some());
+    for (wrong, message) in [
+        (configuration.specification.task != Task::Load, "task must be Load: client libraries only send loads"),
+        (load.rate.is_some(), "loadgen.rate needs loadgen.client Raw"),
+        (
+            library == Library::Bb8Redis && server.cluster,
+            "loadgen.client Bb8Redis cannot load a cluster: its pool holds connections to one server",
+        ),
+        (
+            library != Library::Fred && named,
+            "server.tls.serverName needs loadgen.client Fred: for the others the certificate must bear server.host",
+        ),
+        (matches!(work, Work::Batches(_)) && load.replica_reads, "loadgen.replicaReads cannot be used with batches"),
+    ] {
+        if wrong {
+            return Err(contradiction(message));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(loadgen: &str, server: &str) -> Result<LibraryPlan, String> {
+        let document = format!(r#"{{"server": {server}, "loadgen": {loadgen}}}"#);
+        let specification = serde_json::from_str(&document).map_err(|error| error.to_string())?;
+        read(specification, None).map(|(_, plan)| plan).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn the_example_is_a_plan() {
+        let example = serde_json::from_str(include_str!("example.json")).unwrap();
+        assert_eq!(read(example, None).unwrap().1.pool_size, 4);
+    }
+
+    #[test]
+    fn freds_benchmark_is_understood() {
+        let plan = plan(
+            r#"{"client": "Fred", "operations": [{"operation": "Incr"}],
+                "library": {"tasks": 10000, "poolSize": 15, "totalRequests": 10000000, "assertExpected": true}}"#,
+            "{}",
+        )
+        .unwrap();
+        assert_eq!((plan.library, plan.pool_size), (Library::Fred, 15));
+        let Work::Tasks(work) = plan.work else { panic!("{plan:?}") };
+        assert_eq!((work.tasks, work.operation), (10_000, TaskOperation::Increment));
+        assert_eq!(work.limit, Limit::Requests(10_000_000.try_into().unwrap()));
+        assert!(work.assert_expected);
+    }
+
+    #[test]
+    fn criterions_batches_are_understood() {
+        let plan = plan(
+            r#"{"client": "RedisRs", "library": {"poolSize": 100}, "dataSize": 20, "duration": "5s",
+                "batch": {"items": 100000, "batchSize": 1000, "parallelism": 8, "operation": "SetExpire", "expiry": "60s"}}"#,
+            "{}",
+        )
+        .unwrap();
+        assert_eq!(plan.pool_size, 100);
+        let Work::Batches(work) = plan.work else { panic!("{plan:?}") };
+        assert_eq!((work.operation, work.batch_size, work.parallelism), (BatchOperation::SetExpire, 1000, 8));
+        assert_eq!((work.key_bytes, work.value_bytes, work.lifetime), (80, 20, Duration::from_secs(60)));
+    }
+
+    #[test]
+    fn combinations_that_would_be_ignored_are_refused_by_name() {
+        let batch = r#""batch": {"items": 5, "batchSize": 5, "operation": "Mset"}"#;
+        for (loadgen, server, reason) in [
+            (r#""ratio": "1:0""#, "{}", "loadgen.client and loadgen.library"),
+            (r#""library": {}, "ratio": "1:0""#, "{}", "must be RedisRs, Fred or Bb8Redis"),
+            (r#""client": "Fred", "library": {}, "ratio": "1:10""#, "{}", "ratio 1:10 mixes SET and GET"),
+            (
+                r#""client": "Fred", "library": {"assertExpected": true}, "ratio": "0:1""#,
+                "{}",
+                "assertExpected needs the operation Incr",
+            ),
+            (
+                r#""client": "Bb8Redis", "library": {}, "ratio": "1:0""#,
+                r#"{"cluster": true}"#,
+                "Bb8Redis cannot load a cluster",
+            ),
+            (
+                &format!(r#""client": "Fred", "library": {{}}, {batch}"#),
+                r#"{"cluster": true}"#,
+                "loadgen.batch cannot load a cluster",
+            ),
+            (
+                r#""client": "Fred", "library": {}, "ratio": "1:0", "replicaReads": true"#,
+                r#"{"cluster": true}"#,
+                "loadgen.replicaReads needs reads",
+            ),
+            (
+                r#""client": "RedisRs", "library": {}, "ratio": "1:0""#,
+                r#"{"tls": {"serverName": "name"}}"#,
+                "server.tls.serverName needs loadgen.client Fred",
+            ),
+            (
+                r#""client": "Fred", "library": {"tasks": 10}, "ratio": "0:1", "keyPattern": "Sequential", "keyMaximum": 8"#,
+                "{}",
+                "cannot be divided over 10",
+            ),
+        ] {
+            let refusal = plan(&format!(r#"{{"duration": "5s", {loadgen}}}"#), server).unwrap_err();
+            assert!(refusal.contains(reason), "{loadgen}: {refusal}");
+        }
+        let named = r#"{"tls": {"serverName": "name"}}"#;
+        plan(r#"{"client": "Fred", "library": {}, "ratio": "1:0", "duration": "5s"}"#, named).unwrap();
+        let counted = format!(r#"{{"client": "Fred", "library": {{"totalRequests": 9}}, {batch}}}"#);
+        assert!(plan(&counted, "{}").unwrap_err().contains("loadgen.batch needs loadgen.duration"));
+        let endless = r#"{"client": "Fred", "library": {}, "ratio": "1:0"}"#;
+        assert!(plan(endless, "{}").unwrap_err().contains("exactly one of"), "a run must have an end");
     }
 }

@@ -10,14 +10,15 @@ use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{MissedTickBehavior, interval, sleep_until, timeout};
 
-use crate::assemble::{self, Gathered};
-use crate::batch_work::{self, BatchLoader};
-use crate::connect::Links;
-use crate::counters::{Counters, ShardNumbers};
-use crate::cpu_threads::{self, RuntimeThreads};
-use crate::error::LibraryError;
-use crate::plan::{BatchOperation, BatchWork, LibraryPlan, TaskWork, Work};
-use crate::task_work::{self, LoadTask, SharedWork};
+use crate::report::assemble::{self, Gathered};
+use crate::work::batches::{self, BatchLoader};
+use crate::clients::connect::Links;
+use crate::report::counters::{Counters, ShardNumbers};
+use crate::report::cpu_threads::{self, RuntimeThreads};
+use crate::clients::error::LibraryError;
+use crate::plan::{BatchWork, LibraryPlan, TaskWork, Work};
+use dragstrip_crds::workload::BatchOperation;
+use crate::work::tasks::{self, LoadTask, SharedWork};
 use dragstrip_loadgen::configuration::Configuration;
 use dragstrip_loadgen::counts::report::{Failure, Report, ThreadCpu};
 use dragstrip_loadgen::driver::clock::ClockAnchor;
@@ -58,7 +59,7 @@ async fn run(configuration: &Configuration, plan: &LibraryPlan, threads: &Runtim
         Ok(counters) => Arc::new(counters),
         Err(error) => {
             let failure = Failure::of_client("prepare the counters", configuration.target(), &error);
-            return assemble::failed(configuration, plan, failure);
+            return assemble::failed(configuration, failure);
         }
     };
     let mut gathered = Gathered::new(Arc::clone(&counters));
@@ -127,12 +128,12 @@ impl Conductor<'_> {
         stop: &Arc<AtomicBool>,
     ) -> Result<Running, Ending> {
         let shared = Arc::new(SharedWork::new(work, Arc::clone(&self.counters), Arc::clone(stop)));
-        let values = task_work::values(self.configuration);
+        let value = tasks::value(self.configuration);
         let (start, started) = watch::channel(None);
         let mut tasks = JoinSet::new();
         for index in 0..work.tasks {
             let (shared, link) = (Arc::clone(&shared), links.take_turn(index));
-            let task = LoadTask::new(self.configuration, shared, link, Arc::clone(&values), index)
+            let task = LoadTask::new(self.configuration, shared, link, value.clone(), index)
                 .map_err(|error| self.client("draw keys", &error))?;
             tasks.spawn(task.run(started.clone()));
         }
@@ -148,7 +149,7 @@ impl Conductor<'_> {
         let configuration = self.configuration;
         let mut loader = BatchLoader {
             work,
-            items: batch_work::items(
+            items: batches::items(
                 work,
                 stream(configuration.seed, configuration.crowd, Purpose::Requests, 0),
             )
@@ -158,7 +159,7 @@ impl Conductor<'_> {
             stop: Arc::clone(stop),
             turns: 0,
         };
-        if work.operation == BatchOperation::MultiGet {
+        if work.operation == BatchOperation::Mget {
             loader.preload().await.map_err(|error| self.broken(&error))?;
         }
         Ok(Running::Batches(Box::new(loader)))
@@ -169,7 +170,7 @@ impl Conductor<'_> {
     async fn wait_at_line(&self, gathered: &mut Gathered) -> Instant {
         gathered.clock = ClockAnchor::now();
         let now = gathered.clock.instant();
-        let wanted = self.configuration.start_at_unix_nanos;
+        let wanted = self.configuration.specification.start_at_unix_nanos;
         let line = wanted.and_then(|nanos| gathered.clock.instant_at(nanos)).unwrap_or(now);
         gathered.line = Some(line);
         if let Some(coarse) = line.checked_sub(COARSE_WAIT_MARGIN) {

@@ -2,7 +2,6 @@
 //! and the exit code made of them. Writes the result's file and nothing else.
 
 pub mod assemble;
-pub mod echo;
 pub mod errors;
 pub mod exit;
 pub mod output;

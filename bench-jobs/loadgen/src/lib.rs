@@ -6,24 +6,43 @@
 //! - [`wire`]: connections, encryption, replies, clusters.
 //! - [`counts`]: what was counted, and the report made of it.
 //!
-//! [`driver::run::run`] carries out a [`configuration::Configuration`] and returns
-//! a [`counts::report::Report`]; the `dragstrip-loadgen` binary adds a command line
-//! ([`cli`]) and output ([`process`]). A program that only wants to read results
-//! needs [`counts::report`] and nothing else.
+//! [`driver::run::run`] carries out a [`configuration::Configuration`], which is a validated
+//! [`specification::Specification`], and returns a [`counts::report::Report`]. [`cli`] is the
+//! command line around it.
 //!
-//! The generator is a closed loop: each connection writes a batch of requests,
-//! awaits all replies and goes on. With a rate it is an open loop: requests
-//! leave when they are due, whatever the server does. It opens sockets to the server it is told,
-//! writes the files it is told, and changes nothing else but its own limit of
-//! open files.
+//! The generator is a closed loop: each connection writes a batch of requests, awaits all replies
+//! and goes on. With a rate it is an open loop: requests leave when they are due, whatever the
+//! server does. It opens sockets to the declared server, writes the declared report, and changes
+//! nothing else but its own limit of open files.
 
 pub mod cli;
 pub mod configuration;
 pub mod counts;
 pub mod driver;
-pub mod process;
-mod program;
+#[cfg(test)]
+#[path = "../tests/integration/notation.rs"]
+mod notation;
+pub mod specification;
 pub mod wire;
 pub mod workload;
 
-pub use program::main;
+use std::process::ExitCode;
+
+use cli::Program;
+use configuration::Configuration;
+
+/// The whole `dragstrip-loadgen` program, as this process.
+pub fn main() -> ExitCode {
+    let program = Program {
+        name: "dragstrip-loadgen",
+        about: "Generate load on a RESP datastore and measure it",
+        example: specification::EXAMPLE,
+    };
+    program.main(Configuration::of_raw_client, |configuration| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let report = runtime.block_on(driver::run::run(configuration));
+        // A name resolution that never ends must not hold up the exit.
+        runtime.shutdown_background();
+        Ok(report)
+    })
+}

@@ -316,21 +316,6 @@ pub struct ClockOffset {
     pub uncertainty_nanos: i64,
 }
 
-/// What the cloud's instance metadata service says of a machine.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct MachineMetadata {
-    /// Its placement group; absent where it is in none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub placement_group: Option<String>,
-    /// The id of its zone, such as use1-az4.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub zone_id: Option<String>,
-    /// Its instance type.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub instance_type: Option<String>,
-}
-
 /// The command to sample what servers use. Idempotent: one with the same token goes on,
 /// one with another token begins anew.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

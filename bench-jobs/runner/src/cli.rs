@@ -3,7 +3,7 @@
 use crate::{
     frame::{install, job},
     measuring::processes::Accounting,
-    metadata, observe, run,
+    observe, run,
     server::tls_files::{CertificateDirectories, CertificateFiles, TlsFiles},
 };
 use clap::{Args, Parser, Subcommand};
@@ -46,16 +46,6 @@ pub enum Role {
     /// Answer questions about the server beside this container.
     #[command(after_long_help = OBSERVE_HELP)]
     Observe(ObserveArguments),
-    /// Ask the cloud's instance metadata service which placement group, zone and instance
-    /// type this machine has, and leave the answer as JSON in the termination log.
-    Metadata {
-        /// Where the service is.
-        #[arg(default_value = "http://169.254.169.254")]
-        address: String,
-        /// File that Kubernetes reads the termination message from.
-        #[arg(long, default_value = "/dev/termination-log")]
-        termination_log: PathBuf,
-    },
 }
 
 const RUN_HELP: &str = "\
@@ -90,7 +80,7 @@ const OBSERVE_HELP: &str = "\
 Environment:
   DRAGSTRIP_PASSWORD   the server's password, if it wants one
   DRAGSTRIP_TOKEN      what /v1 wants in the header x-dragstrip-token
-  DRAGSTRIP_ORDER_KEY  the operator's public key: /v1/usage and /v1/topology then want
+  DRAGSTRIP_VERIFYING_KEY  the operator's public key: /v1/usage and /v1/topology then want
                        its signature in x-dragstrip-signature besides
 
 HTTP:
@@ -185,9 +175,6 @@ impl Cli {
                 }
             })),
             Role::Run(arguments) => ExitCode::from(Box::pin(run::run(&arguments.into())).await),
-            Role::Metadata { address, termination_log } => {
-                report(metadata::tell(&address, &termination_log).await)
-            }
             Role::Observe(arguments) => report(observe::observe(arguments.into()).await),
         }
     }

@@ -12,9 +12,7 @@
 pub mod cli;
 mod delivery;
 mod frame;
-mod loadgen;
 mod measuring;
-mod metadata;
 mod observe;
 mod run;
 mod server;
@@ -29,8 +27,8 @@ pub use observe::TOKEN_VARIABLE;
 pub use server::{counters::read_counters, info::Info};
 pub use tools::{
     adapter::{
-        Adapter, Ended, Exit, Launch, LaunchContext, Measured, Progress, Rejected, StopSignal,
-        VersionQuestion, Warmup,
+        Adapter, Ended, Exit, Launch, LaunchContext, Measured, Progress, Rejected, StopSignal, VersionQuery,
+        Warmup,
     },
     adapter_for,
     memtier::{MemtierAdapter, Observed},

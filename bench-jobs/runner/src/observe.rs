@@ -1,9 +1,11 @@
 //! `observe`: the sidecar beside a server, or beside several in one pod. Idle
-//! until asked; then it asks each server over one connection that it keeps, where it
-//! speaks RESP, and reads its cgroup. On command it joins servers to a cluster or to a primary.
+//! until it gets a request; then it queries each server where it speaks RESP, and reads its
+//! cgroup. On command it joins servers to a cluster or to a primary.
 //! Touches the network, /proc and the cgroup file system.
 
 mod finder;
+mod memory;
+mod neighbours;
 mod page;
 mod probes;
 mod sampler;
@@ -11,18 +13,11 @@ mod samples;
 mod scrape;
 
 use crate::{
-    delivery::{
-        agent::{Guard, Own, commands, questions},
-        http,
-    },
-    frame::stop::Stop,
-    measuring::{
-        cgroup, host,
-        processes::{self, Accounting},
-    },
+    delivery::agent::{Guard, LocalEnd, clock_answer, guarded, metrics_answer},
+    frame::{stdout::print_line, stop::Stop},
+    measuring::{host, processes::Accounting},
     server::{
         access::Access,
-        connection::{ANSWER_TIMEOUT, Server, ServerError},
         encryption::{Encryption, EncryptionError},
         joining,
         tls_files::TlsFiles,
@@ -33,57 +28,45 @@ use axum::{
     Json, Router,
     extract::{Query, State},
     http::StatusCode,
-    middleware::from_fn_with_state,
     response::{IntoResponse, Response},
     routing::{get, post},
 };
-use dragstrip_crds::observed::ServerTruth;
 use dragstrip_results::{
-    memory::MemberMemory,
     observed::Observation,
     protocol::{
-        CLOCK_PATH, MEMORY_PATH, OBSERVED_PATH, READY_PATH, TOPOLOGY_PATH, TopologyCommand, TopologyState,
-        USAGE_PATH, UsageCommand, UsageWindow,
+        CLOCK_PATH, MEMORY_PATH, OBSERVED_PATH, READY_PATH, TOPOLOGY_PATH, TopologyCommand, USAGE_PATH,
+        UsageCommand, UsageWindow,
     },
     signing::{KeyError, VERIFYING_KEY_VARIABLE, VerifyingKey},
 };
-use probes::Servers;
+use finder::Servers;
+use neighbours::{Neighbour, Neighbours};
 use sampler::Sampler;
-use scrape::Scraped;
-use std::{
-    io,
-    net::SocketAddr,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use scrape::Scraper;
+use std::{io, net::SocketAddr, sync::Arc};
 use tokio::{net::TcpListener, sync::Mutex};
 
-/// Environment variable with the token that everything under `/v1` asks for; without it
-/// nobody gets an answer there.
+/// Environment variable with the token that every request under `/v1` must carry.
 pub const TOKEN_VARIABLE: &str = "DRAGSTRIP_TOKEN";
 
-/// What the observer is told.
+/// The observer's settings.
 #[derive(Clone)]
 pub struct Options {
     /// Where the server listens; the first one, where there are several.
     pub server: SocketAddr,
-    /// How many servers there are, on ports one after the other.
+    /// How many servers there are, on consecutive ports.
     pub servers: u16,
-    /// Where the observer listens.
     pub listen: SocketAddr,
-    /// The server's process name, where it is none of the known ones.
+    /// The server's process name, where it is not one of the engines'.
     pub process_name: Option<String>,
-    /// The server's password.
     pub password: Option<String>,
-    /// How connections to the servers are encrypted; plain ones when absent.
+    /// Plain connections when absent.
     pub tls: Option<TlsFiles>,
-    /// What everything under `/v1` asks for; without it nobody gets an answer there.
+    /// The token of everything under `/v1`.
     pub token: Option<String>,
-    /// The key that must have signed commands, in base64; the token is enough without one.
+    /// The key that must have signed commands, in base64.
     pub verifying_key: Option<String>,
-    /// Whose account of CPU and memory is the servers'.
     pub accounting: Accounting,
-    /// Whether the servers can be asked.
     pub speaks_resp: bool,
 }
 
@@ -94,26 +77,28 @@ pub enum ObserveError {
     Signals(#[source] io::Error),
     #[error("cannot encrypt connections to the server")]
     Encryption(#[source] EncryptionError),
-    #[error("{VERIFYING_KEY_VARIABLE} cannot be used")]
+    #[error("the environment variable {0} is not set: the operator sets it in every observer")]
+    Missing(&'static str),
+    #[error("cannot use {VERIFYING_KEY_VARIABLE}")]
     VerifyingKey(#[source] KeyError),
-    #[error("--servers {servers}: there are not so many ports from {first} on")]
+    #[error("--servers {servers}: there are fewer ports from {first} on")]
     Ports { first: u16, servers: u16 },
     #[error("cannot listen on {address}")]
     Listen { address: SocketAddr, source: io::Error },
-    #[error("cannot serve")]
+    #[error("cannot serve HTTP")]
     Serve(#[source] io::Error),
 }
 
 /// Serves until SIGTERM or SIGINT.
 pub async fn observe(options: Options) -> Result<(), ObserveError> {
     let stop = Stop::listen().map_err(ObserveError::Signals)?;
-    let address = options.listen;
+    let (address, server) = (options.listen, options.server);
+    let service = router(options)?.into_make_service_with_connect_info::<LocalEnd>();
     let listener =
         TcpListener::bind(address).await.map_err(|source| ObserveError::Listen { address, source })?;
     let bound = listener.local_addr().map_err(|source| ObserveError::Listen { address, source })?;
-    crate::frame::stdout::print_line(&format!("listening on {bound}, observing {}", options.server));
-    let service = router(options)?.into_make_service_with_connect_info::<Own>();
-    // Not graceful: nobody's open connection may hold up the pod's end.
+    print_line(&format!("listening on {bound}, observing {server}"));
+    // Not graceful: an open connection must not delay the pod's end.
     tokio::select! {
         served = axum::serve(listener, service) => served.map_err(ObserveError::Serve),
         () = stop.requested() => Ok(()),
@@ -121,233 +106,68 @@ pub async fn observe(options: Options) -> Result<(), ObserveError> {
 }
 
 fn router(options: Options) -> Result<Router, ObserveError> {
-    let (observer, guard) = Observer::new(options)?;
-    let guard = Arc::new(guard);
-    // Who asks for the use ends its sampling.
-    let commanded = Router::new()
-        .route(TOPOLOGY_PATH, post(join))
-        .route(USAGE_PATH, get(usage).post(sample))
-        .route_layer(from_fn_with_state(Arc::clone(&guard), commands));
-    let asked = Router::new()
+    let token = options.token.clone().ok_or(ObserveError::Missing(TOKEN_VARIABLE))?;
+    let key = options.verifying_key.clone().ok_or(ObserveError::Missing(VERIFYING_KEY_VARIABLE))?;
+    let guard = Guard { token, key: VerifyingKey::try_from(key).map_err(ObserveError::VerifyingKey)? };
+    let open = Router::new().route(READY_PATH, get(ready)).route("/metrics", get(metrics));
+    let queries = Router::new()
         .route(OBSERVED_PATH, get(observed))
         .route(MEMORY_PATH, get(memory))
-        .route(CLOCK_PATH, get(http::clock_answer))
-        .route_layer(from_fn_with_state(guard, questions));
-    let router = Router::new()
-        .route(READY_PATH, get(ready))
-        .route("/metrics", get(metrics))
-        .merge(commanded)
-        .merge(asked);
-    Ok(router.with_state(Arc::new(observer)))
-}
-
-/// How long a server that was ready counts as ready while its connection stays
-/// open. It is probed every second, and each question is work for its threads.
-const READY_STANDS: Duration = Duration::from_secs(10);
-
-/// A connection, and when the server last said over it that it is ready.
-struct Kept {
-    server: Server,
-    ready: Option<Instant>,
-}
-
-/// A server of the pod.
-struct Neighbour {
-    address: SocketAddr,
-    /// The one connection, made when it is first needed and after it broke.
-    connection: Mutex<Option<Kept>>,
-}
-
-impl Neighbour {
-    /// Whether nothing speaks against what it said last.
-    async fn still_ready(&self) -> bool {
-        let kept = self.connection.lock().await;
-        let said = kept.as_ref().filter(|kept| kept.server.is_open()).and_then(|kept| kept.ready);
-        said.is_some_and(|said| said.elapsed() < READY_STANDS)
-    }
-
-    async fn note_ready(&self) {
-        if let Some(kept) = self.connection.lock().await.as_mut() {
-            kept.ready = Some(Instant::now());
-        }
-    }
+        .route(CLOCK_PATH, get(clock_answer));
+    // Reading the usage ends its sampling, so that it is a command too.
+    let commands = Router::new().route(TOPOLOGY_PATH, post(join)).route(USAGE_PATH, get(usage).post(sample));
+    Ok(guarded(guard, open, queries, commands).with_state(Arc::new(Observer::new(options)?)))
 }
 
 struct Observer {
-    neighbours: Vec<Neighbour>,
-    access: Access,
-    speaks_resp: bool,
+    neighbours: Neighbours,
     servers: Servers,
-    redactor: Redactor,
     sampler: Sampler,
-    scraped: Mutex<Scraped>,
+    /// One page is made at a time, and whoever scrapes meanwhile gets that one.
+    scraper: Mutex<Scraper>,
     /// One command at a time: two would undo each other's work.
     joining: Mutex<()>,
 }
 
 impl Observer {
-    fn new(options: Options) -> Result<(Self, Guard), ObserveError> {
-        let Options {
-            server,
-            servers,
-            password,
-            tls,
-            token,
-            verifying_key,
-            process_name,
-            accounting,
-            speaks_resp,
-            listen: _,
-        } = options;
-        let key =
-            verifying_key.map(VerifyingKey::try_from).transpose().map_err(ObserveError::VerifyingKey)?;
+    fn new(options: Options) -> Result<Self, ObserveError> {
+        let Options { server, servers, password, tls, process_name, accounting, speaks_resp, .. } = options;
         let first = server.port();
-        let ports = first.checked_add(servers.saturating_sub(1)).map(|last| first..=last);
-        let neighbour =
-            |port| Neighbour { address: SocketAddr::new(server.ip(), port), connection: Mutex::new(None) };
+        let last =
+            first.checked_add(servers.saturating_sub(1)).ok_or(ObserveError::Ports { first, servers })?;
+        let ports: Vec<u16> = (first..=last).collect();
         let encryption = tls.as_ref().map(Encryption::load).transpose().map_err(ObserveError::Encryption)?;
-        let ports: Vec<u16> = ports.ok_or(ObserveError::Ports { first, servers })?.collect();
-        let neighbours = ports.iter().copied().map(neighbour).collect();
-        let servers = Servers { ports, process_name, accounting };
-        let observer = Self {
-            neighbours,
-            scraped: Mutex::new(Scraped::of(servers.clone())),
-            sampler: Sampler::new(servers.clone()),
-            servers,
+        let neighbours = Neighbours {
+            servers: ports.iter().map(|port| Neighbour::at(SocketAddr::new(server.ip(), *port))).collect(),
             redactor: Redactor::new(password.as_deref()),
             access: Access { password, encryption, ..Access::default() },
             speaks_resp,
-            joining: Mutex::new(()),
         };
-        Ok((observer, Guard { token, key }))
-    }
-
-    /// Asks a server over the kept connection, and once more over a new one
-    /// when the kept one turns out to be broken: the server may have restarted.
-    async fn ask<T>(
-        &self,
-        neighbour: &Neighbour,
-        question: impl AsyncFn(&mut Server) -> Result<T, ServerError>,
-    ) -> Result<T, ServerError> {
-        if !self.speaks_resp {
-            return Err(ServerError::NoResp);
-        }
-        let mut kept = neighbour.connection.lock().await;
-        if let Some(mut former) = kept.take()
-            && let Ok(answer) = question(&mut former.server).await
-        {
-            *kept = Some(former);
-            return Ok(answer);
-        }
-        let mut server = self.connect(neighbour).await?;
-        let answer = question(&mut server).await?;
-        *kept = Some(Kept { server, ready: None });
-        Ok(answer)
-    }
-
-    /// Connects twice, one after the other, as every client of a load does: a server
-    /// that takes the first connection may refuse the second.
-    async fn connect(&self, neighbour: &Neighbour) -> Result<Server, ServerError> {
-        let connect = || Server::connect(neighbour.address, &self.access, ANSWER_TIMEOUT);
-        connect().await?.ping().await?;
-        connect().await
-    }
-
-    /// What every server is, in the order of their ports.
-    async fn truths(&self) -> Result<Vec<ServerTruth>, String> {
-        let mut truths = Vec::with_capacity(self.neighbours.len());
-        for neighbour in &self.neighbours {
-            let truth = self.ask(neighbour, async |server: &mut Server| server.truth().await).await;
-            truths.push(truth.map_err(|error| self.complaint(neighbour, &error.to_string()))?);
-        }
-        Ok(truths)
-    }
-
-    /// The memory of every server, by its own account and its container's, in the order of
-    /// their ports.
-    async fn memory(&self) -> Vec<MemberMemory> {
-        let ports: Vec<u16> = self.neighbours.iter().map(|neighbour| neighbour.address.port()).collect();
-        let processes = finder::listeners(&ports, self.servers.process_name.as_deref());
-        let mut all = Vec::with_capacity(ports.len());
-        for (neighbour, process) in self.neighbours.iter().zip(processes) {
-            let told = self.ask(neighbour, async |server: &mut Server| server.memory().await).await;
-            let told = told.unwrap_or_else(|error| match error {
-                ServerError::NoResp => by_the_kernel(process),
-                error => MemberMemory {
-                    unread: Some(self.redactor.clean(&error.to_string())),
-                    ..MemberMemory::default()
-                },
-            });
-            let server = neighbour.address.port().to_string();
-            all.push(MemberMemory { server, ..with_cgroup(told, process) });
-        }
-        all
-    }
-
-    /// Says which server it is, where there are several. A server may repeat
-    /// what it was sent, the password too.
-    fn complaint(&self, neighbour: &Neighbour, reason: &str) -> String {
-        let port = neighbour.address.port();
-        let place = if self.neighbours.len() > 1 { format!("port {port}: ") } else { String::new() };
-        format!("{place}{}", self.redactor.clean(reason))
+        let servers = Servers { ports, process_name, accounting };
+        Ok(Self {
+            neighbours,
+            scraper: Mutex::new(Scraper::of(servers.clone())),
+            sampler: Sampler::new(servers.clone()),
+            servers,
+            joining: Mutex::new(()),
+        })
     }
 }
 
-/// The memory of the server's `process` by the kernel's account: resident now, and at most.
-fn by_the_kernel(process: Option<i32>) -> MemberMemory {
-    let usage = process.and_then(processes::read).map(|read| read.usage);
-    MemberMemory {
-        rss_bytes: usage.as_ref().map(|usage| usage.memory_bytes),
-        peak_bytes: usage.as_ref().map(|usage| usage.memory_peak_bytes),
-        unread: usage.is_none().then(|| "no process is seen that listens on its port".to_owned()),
-        ..MemberMemory::default()
-    }
-}
-
-/// `told` with the account of the container of the server's `process`.
-fn with_cgroup(told: MemberMemory, process: Option<i32>) -> MemberMemory {
-    let Some(read) = process.and_then(|process| cgroup::read(&finder::cgroup_root(process))) else {
-        let unread = told.unread.or_else(|| Some("its container's account cannot be read".to_owned()));
-        return MemberMemory { unread, ..told };
-    };
-    let usage = read.usage;
-    MemberMemory {
-        cgroup_bytes: Some(usage.memory_bytes.saturating_sub(usage.inactive_file_bytes)),
-        // Kernels before 5.19 keep no peak.
-        cgroup_peak_bytes: Some(usage.memory_peak_bytes).filter(|peak| *peak > 0),
-        ..told
-    }
-}
-
-/// The answer when a server gives none.
+/// The answer for a server that gives none.
 fn unavailable(reason: &str) -> Response {
     (StatusCode::SERVICE_UNAVAILABLE, format!("{reason}\n")).into_response()
 }
 
 async fn ready(State(observer): State<Arc<Observer>>) -> Response {
-    for neighbour in &observer.neighbours {
-        if neighbour.still_ready().await {
-            continue;
-        }
-        let question = async |server: &mut Server| {
-            server.ping().await?;
-            server.loading().await
-        };
-        let complaint = match observer.ask(neighbour, question).await {
-            Ok(false) => {
-                neighbour.note_ready().await;
-                continue;
-            }
-            Ok(true) => "the server is still loading its data set".to_owned(),
-            Err(error) => error.to_string(),
-        };
-        return unavailable(&observer.complaint(neighbour, &complaint));
+    match observer.neighbours.ready().await {
+        Ok(()) => (StatusCode::OK, "ready\n").into_response(),
+        Err(complaint) => unavailable(&complaint),
     }
-    (StatusCode::OK, "ready\n").into_response()
 }
 
 async fn observed(State(observer): State<Arc<Observer>>) -> Response {
-    let truths = match observer.truths().await {
+    let truths = match observer.neighbours.truths().await {
         Ok(truths) => truths,
         Err(error) => return unavailable(&error),
     };
@@ -360,21 +180,21 @@ async fn observed(State(observer): State<Arc<Observer>>) -> Response {
 }
 
 async fn memory(State(observer): State<Arc<Observer>>) -> Response {
-    Json(observer.memory().await).into_response()
+    Json(memory::memory(&observer.neighbours, &observer.servers).await).into_response()
 }
 
 async fn join(State(observer): State<Arc<Observer>>, Json(command): Json<TopologyCommand>) -> Response {
     let _turn = observer.joining.lock().await;
-    let mut state: TopologyState = joining::join(&command, &observer.access).await;
+    let mut state = joining::join(&command, &observer.neighbours.access).await;
     for change in &state.changes {
-        crate::frame::stdout::print_line(&format!("joining: {change}"));
+        print_line(&format!("joining: {change}"));
     }
-    state.message = observer.redactor.clean(&state.message);
+    state.message = observer.neighbours.redactor.clean(&state.message);
     Json(state).into_response()
 }
 
-async fn sample(State(observer): State<Arc<Observer>>, Json(command): Json<UsageCommand>) -> Response {
-    observer.sampler.begin(command);
+async fn sample(State(observer): State<Arc<Observer>>, Json(request): Json<UsageCommand>) -> Response {
+    observer.sampler.begin(request);
     Json(()).into_response()
 }
 
@@ -386,5 +206,5 @@ async fn usage(State(observer): State<Arc<Observer>>, Query(window): Query<Usage
 }
 
 async fn metrics(State(observer): State<Arc<Observer>>) -> Response {
-    http::metrics_answer(observer.metrics_page().await)
+    metrics_answer(observer.scraper.lock().await.page(&observer.neighbours).await)
 }

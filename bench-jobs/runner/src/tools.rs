@@ -4,16 +4,17 @@ pub mod adapter;
 pub mod aside;
 pub mod bullmq;
 pub mod exec;
+pub mod loadgen;
 pub mod memtier;
 pub mod ours;
 pub mod output;
 pub mod process;
 
-use crate::loadgen::LoadgenAdapter;
 use adapter::Adapter;
 use bullmq::BullmqAdapter;
 use dragstrip_results::protocol::JobTool;
 use exec::ExecAdapter;
+use loadgen::LoadgenAdapter;
 use memtier::MemtierAdapter;
 
 /// The adapter of a job's tool; one per run, since it remembers what the tool wrote.

@@ -10,6 +10,8 @@ mod observer;
 mod redis;
 #[path = "support/runner.rs"]
 mod runner;
+#[path = "support/signing.rs"]
+mod signing;
 
 use dragstrip_results::{
     protocol::ClockReading,
@@ -17,7 +19,7 @@ use dragstrip_results::{
 };
 use observer::Observer;
 use redis::{Redis, free_port, wait_for};
-use runner::{Pod, TOKEN, command_in, job, loadgen};
+use runner::{Pod, TOKEN, job, loadgen, start_in};
 use serde_json::{Value, json};
 use std::{
     net::TcpListener,
@@ -30,7 +32,7 @@ const SOON: Duration = Duration::from_millis(1300);
 
 async fn client_of(job: &Value) -> ContainerUsage {
     let pod = Pod::new(job).at_the_line().await;
-    assert_eq!(pod.command(command_in(SOON), TOKEN).await.0, 200);
+    assert_eq!(pod.start(start_in(SOON), TOKEN).await.0, 200);
     let finished = pod.finished().await;
     assert_eq!(finished.result.failure, None);
     finished.result.client

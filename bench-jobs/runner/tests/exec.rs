@@ -8,10 +8,12 @@
 mod redis;
 #[path = "support/runner.rs"]
 mod runner;
+#[path = "support/signing.rs"]
+mod signing;
 
 use dragstrip_results::result::{FailureStep, OperationResult};
 use redis::Redis;
-use runner::{Finished, PASSWORD, Pod, TOKEN, command_in, job};
+use runner::{Finished, PASSWORD, Pod, TOKEN, job, start_in};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -29,7 +31,7 @@ fn redis_benchmark(arguments: &[&str]) -> Value {
 
 async fn run(pod: Pod) -> Finished {
     let pod = pod.at_the_line().await;
-    pod.command(command_in(SOON), TOKEN).await;
+    pod.start(start_in(SOON), TOKEN).await;
     pod.finished().await
 }
 

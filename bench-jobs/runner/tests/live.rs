@@ -12,6 +12,8 @@ mod observer;
 mod redis;
 #[path = "support/runner.rs"]
 mod runner;
+#[path = "support/signing.rs"]
+mod signing;
 
 use dragstrip_results::result::LOG_MARKER;
 use futures::future::join_all;
@@ -21,7 +23,7 @@ use nix::{
 };
 use observer::Observer;
 use redis::{Redis, wait_for};
-use runner::{Pod, Runner, TOKEN, command_in, job, loadgen};
+use runner::{Pod, Runner, TOKEN, job, loadgen, start_in};
 use serde_json::{Value, json};
 use std::{
     fs,
@@ -67,7 +69,7 @@ async fn running(mut pod: Pod, job: &mut Value, linger: f64) -> Runner {
     job["lingerSeconds"] = json!(linger);
     pod = pod.variable("DRAGSTRIP_JOB", &job.to_string());
     let runner = pod.at_the_line().await;
-    assert_eq!(runner.command(command_in(SOON), TOKEN).await.0, 200);
+    assert_eq!(runner.start(start_in(SOON), TOKEN).await.0, 200);
     wait_for("the load to run", async || {
         runner.progress().await.filter(|state| state.operations > 0).map(|_| ())
     })

@@ -18,13 +18,15 @@ mod redis;
 mod runner;
 #[path = "support/servers.rs"]
 mod servers;
+#[path = "support/signing.rs"]
+mod signing;
 
 use certificates::Certificates;
 use dragstrip_results::result::FailureStep;
 use futures::future::join_all;
 use real::{pod, program as memtier};
 use redis::{Redis, free_port, wait_for};
-use runner::{Finished, PASSWORD, Pod, TOKEN, command_in, job, loadgen};
+use runner::{Finished, PASSWORD, Pod, TOKEN, job, loadgen, start_in};
 use serde_json::{Value, json};
 use servers::{Encrypted, Shards};
 use std::{fs, path::Path, time::Duration};
@@ -44,7 +46,7 @@ fn phase(fields: &Value) -> Value {
 /// Runs a phase from the line to its end.
 async fn measured(pod: Pod) -> Finished {
     let pod = pod.at_the_line().await;
-    pod.command(command_in(SOON), TOKEN).await;
+    pod.start(start_in(SOON), TOKEN).await;
     pod.finished().await
 }
 
@@ -219,7 +221,7 @@ async fn overdue(program: &Path, meanwhile: impl FnOnce(&mut Redis)) -> Finished
     let mut job = job(server.port, &phase(&json!({"testTime": "60s"})));
     job["watchdogSeconds"] = json!(2.0);
     let pod = pod(program, &job).at_the_line().await;
-    pod.command(command_in(SOON), TOKEN).await;
+    pod.start(start_in(SOON), TOKEN).await;
     wait_for("load", async || pod.progress().await.filter(|state| state.operations > 0)).await;
     meanwhile(&mut server);
     pod.finished().await

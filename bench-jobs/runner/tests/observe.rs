@@ -7,6 +7,8 @@
 mod observer;
 #[path = "support/redis.rs"]
 mod redis;
+#[path = "support/signing.rs"]
+mod signing;
 
 use dragstrip_crds::Engine;
 use dragstrip_results::{memory::MemberMemory, observed::Observation, signing::SigningKey};
@@ -15,29 +17,28 @@ use redis::{Redis, wait_for};
 
 const PASSWORD: &str = "Correct-Horse-77";
 #[tokio::test]
-async fn an_observer_with_the_operators_key_obeys_nobody_else() {
+async fn an_observer_obeys_the_operator_alone() {
     let server = Redis::start(&[]).await;
-    let key = || SigningKey::read(&SigningKey::generate().unwrap()).unwrap();
-    let operator = key();
-    let observer = Observer::with_key(server.port, "", &String::from(operator.public()));
-    assert_eq!(observer.get("/v1/observed", TOKEN).await.0, 200, "a question needs the token alone");
+    let stranger = SigningKey::read(&SigningKey::generate().unwrap()).unwrap();
+    let observer = Observer::start(server.port, "");
+    assert_eq!(observer.unsigned("/v1/observed", None).await.0, 200, "a query needs the token alone");
     let sample = serde_json::json!({"token": "run/read-1", "seconds": 5});
     let victim = format!("127.0.0.1:{}", server.port);
     let join = serde_json::json!({"replication": {"primary": victim, "replicas": ["10.0.0.9:6379"]}});
     for (path, command) in [("/v1/usage", &sample), ("/v1/topology", &join)] {
-        let (status, told) = observer.post(path, TOKEN, command).await;
-        assert!(status == 403 && told.contains("must be signed"), "{path}: {status} {told}");
-        let (status, told) = observer.signed(&key(), path, command).await;
-        assert!(status == 403 && told.contains("does not fit"), "{path}: {status} {told}");
+        let (status, message) = observer.unsigned(path, Some(command)).await;
+        assert!(status == 403 && message.contains("must be signed"), "{path}: {status} {message}");
+        let (status, message) = observer.post_signed(&stranger, path, TOKEN, command).await;
+        assert!(status == 403 && message.contains("does not fit"), "{path}: {status} {message}");
     }
     let window = "/v1/usage?token=run/read-1&fromUnixNanos=0&toUnixNanos=1";
-    assert_eq!(observer.get(window, TOKEN).await.0, 403, "who asks for the use ends the sampling");
-    let (status, told) = observer.signed(&operator, "/v1/usage", &sample).await;
-    assert_eq!(status, 200, "{told}");
+    assert_eq!(observer.unsigned(window, None).await.0, 403, "reading the usage ends the sampling");
+    let (status, message) = observer.post("/v1/usage", TOKEN, &sample).await;
+    assert_eq!(status, 200, "{message}");
 }
 
 #[tokio::test]
-async fn the_truth_is_told_to_who_may_ask() {
+async fn the_truth_needs_the_token() {
     let server = Redis::start(&["--requirepass", PASSWORD, "--io-threads", "2", "--maxmemory", "64mb"]).await;
     let observer = Observer::start(server.port, PASSWORD);
     assert_eq!(observer.get("/ready", "").await.0, 200);
@@ -56,7 +57,7 @@ async fn the_truth_is_told_to_who_may_ask() {
 }
 
 #[tokio::test]
-async fn memory_is_told_by_the_server_and_by_its_container() {
+async fn memory_has_the_accounts_of_the_server_and_of_its_container() {
     let server = Redis::start(&["--requirepass", PASSWORD, "--enable-debug-command", "local"]).await;
     let observer = Observer::start(server.port, PASSWORD);
     assert_eq!(observer.get("/v1/memory", "another token").await.0, 403);
@@ -80,7 +81,7 @@ async fn memory_is_told_by_the_server_and_by_its_container() {
 }
 
 #[tokio::test]
-async fn of_a_server_that_speaks_no_resp_the_kernel_tells_and_it_is_asked_nothing() {
+async fn a_server_without_resp_gets_no_query_and_the_kernel_reports_its_memory() {
     let server = Redis::start(&["--requirepass", PASSWORD]).await;
     let commands = || {
         let info = server.ask("INFO stats").unwrap();
@@ -88,21 +89,21 @@ async fn of_a_server_that_speaks_no_resp_the_kernel_tells_and_it_is_asked_nothin
         line.unwrap().trim().parse::<u64>().unwrap()
     };
     let before = commands();
-    let observer = Observer::of_no_resp(server.port);
+    let observer = Observer::without_resp(server.port);
     for path in ["/ready", "/v1/observed"] {
-        let (status, told) = observer.get(path, TOKEN).await;
-        assert!(status == 503 && told.contains("does not speak RESP"), "{path}: {status} {told}");
+        let (status, message) = observer.get(path, TOKEN).await;
+        assert!(status == 503 && message.contains("does not speak RESP"), "{path}: {status} {message}");
     }
     let (_, text) = observer.get("/v1/memory", TOKEN).await;
-    let told: Vec<MemberMemory> = serde_json::from_str(&text).unwrap();
-    let memory = &told[0];
+    let all: Vec<MemberMemory> = serde_json::from_str(&text).unwrap();
+    let memory = &all[0];
     assert!(memory.rss_bytes > Some(1 << 20) && memory.peak_bytes >= memory.rss_bytes, "{memory:?}");
     assert!(memory.cgroup_bytes > Some(0) && memory.unread.is_none(), "{memory:?}");
-    assert_eq!((memory.used_bytes, memory.keys), (None, None), "nobody but the server knows");
+    assert_eq!((memory.used_bytes, memory.keys), (None, None), "only the server knows");
     let (_, metrics) = observer.get("/metrics", "").await;
     assert!(metrics.contains("dragstrip_server_up{engine=\"\"} 1\n"), "its process listens: {metrics}");
     assert!(metrics.contains("dragstrip_server_thread_cpu_seconds_total{"), "{metrics}");
-    assert_eq!(commands(), before + 1, "the test's own question alone");
+    assert_eq!(commands(), before + 1, "the test's own query alone");
 }
 
 #[tokio::test]
@@ -129,7 +130,7 @@ async fn a_wrong_password_is_never_ready() {
 }
 
 #[tokio::test]
-async fn a_ready_server_is_not_asked_at_every_probe() {
+async fn a_ready_server_is_not_queried_at_every_probe() {
     let server = Redis::start(&[]).await;
     let observer = Observer::start(server.port, "");
     assert_eq!(observer.get("/ready", "").await.0, 200);
@@ -148,11 +149,11 @@ async fn readiness_is_shown_by_two_connections() {
     server.ask("CONFIG RESETSTAT");
     assert_eq!(observer.get("/ready", "").await.0, 200);
     let counted = server.ask("INFO stats").unwrap();
-    assert!(counted.contains("total_connections_received:3\r\n"), "two and this question: {counted}");
+    assert!(counted.contains("total_connections_received:3\r\n"), "two and this query: {counted}");
 }
 
 #[tokio::test]
-async fn a_probe_keeps_one_connection_and_costs_little() {
+async fn a_probe_reuses_one_connection_and_costs_little() {
     let server = Redis::start(&["--requirepass", PASSWORD]).await;
     let observer = Observer::start(server.port, PASSWORD);
     observer.get("/ready", "").await;
@@ -162,8 +163,8 @@ async fn a_probe_keeps_one_connection_and_costs_little() {
         assert_eq!(observer.get("/ready", "").await.0, 200);
     }
     let each = (observer.cpu_seconds() - before) / f64::from(probes);
-    // Asked once a second this is the share of a core.
+    // At one probe a second this is the share of a core.
     assert!(each < 0.005, "{each} s of CPU per probe");
     let clients = server.ask("CLIENT LIST").unwrap().matches("id=").count();
-    assert_eq!(clients, 2, "the observer and this question");
+    assert_eq!(clients, 2, "the observer and this query");
 }

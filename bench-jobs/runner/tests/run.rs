@@ -12,6 +12,8 @@ mod redis;
 mod runner;
 #[path = "support/servers.rs"]
 mod servers;
+#[path = "support/signing.rs"]
+mod signing;
 
 use certificates::Certificates;
 use dragstrip_crds::run::{MemoryMoment, SUM};
@@ -21,9 +23,10 @@ use dragstrip_results::{
     signing::SigningKey,
 };
 use redis::{Redis, free_port, wait_for};
-use runner::{PASSWORD, Pod, TOKEN, alive, command_in, job, loadgen, stand_in};
+use runner::{PASSWORD, Pod, TOKEN, alive, job, loadgen, stand_in, start_in};
 use serde_json::json;
 use servers::{Encrypted, Shards};
+use signing::operator;
 use std::{
     fs,
     time::{Duration, Instant},
@@ -40,7 +43,7 @@ async fn a_good_run_agrees_with_the_servers_own_counters() {
     job["target"]["runId"] = json!(server.run_id());
     let pod = Pod::new(&job).password(PASSWORD).at_the_line().await;
     assert!(server.ask("DBSIZE").unwrap().starts_with(":0"), "the server was not flushed");
-    assert_eq!(pod.command(command_in(SOON), TOKEN).await.0, 200);
+    assert_eq!(pod.start(start_in(SOON), TOKEN).await.0, 200);
     let progress =
         wait_for("progress", async || pod.progress().await.filter(|state| state.operations > 0)).await;
     assert_eq!(progress.stage, RunnerStage::Running);
@@ -76,7 +79,7 @@ async fn the_memory_of_a_server_that_nobody_observes_is_read_by_its_first_client
     let mut job = job(server.port, &loadgen(1));
     job["memory"] = json!({"settleSeconds": 1.5});
     let pod = Pod::new(&job).at_the_line().await;
-    pod.command(command_in(SOON), TOKEN).await;
+    pod.start(start_in(SOON), TOKEN).await;
     let result = pod.finished().await.result;
     assert_eq!(result.failure, None);
     let rows: Vec<_> = result.memory.iter().map(|row| (row.moment, row.member.as_str())).collect();
@@ -99,35 +102,34 @@ async fn the_memory_of_a_server_that_nobody_observes_is_read_by_its_first_client
 async fn an_order_counts_once_and_only_with_the_token() {
     let server = Redis::start(&[]).await;
     let pod = Pod::new(&job(server.port, &loadgen(1))).at_the_line().await;
-    let command = command_in(SOON);
-    assert_eq!(pod.command(command, "another token").await.0, 403);
-    let (_, first) = pod.command(command, TOKEN).await;
-    let (status, again) = pod.command(command_in(Duration::from_secs(500)), TOKEN).await;
+    let order = start_in(SOON);
+    assert_eq!(pod.start(order, "another token").await.0, 403);
+    let (_, first) = pod.start(order, TOKEN).await;
+    let (status, again) = pod.start(start_in(Duration::from_secs(500)), TOKEN).await;
     assert_eq!(status, 200);
-    assert_eq!(first.unwrap().start_at_unix_nanos, Some(command.start_at_unix_nanos));
-    assert_eq!(again.unwrap().start_at_unix_nanos, Some(command.start_at_unix_nanos));
+    assert_eq!(first.unwrap().start_at_unix_nanos, Some(order.start_at_unix_nanos));
+    assert_eq!(again.unwrap().start_at_unix_nanos, Some(order.start_at_unix_nanos));
     assert_eq!(pod.finished().await.result.failure, None);
 }
 
 #[tokio::test]
-async fn a_runner_with_the_operators_key_obeys_nobody_else() {
+async fn a_runner_obeys_the_operator_alone() {
     let server = Redis::start(&[]).await;
-    let key = || SigningKey::read(&SigningKey::generate().unwrap()).unwrap();
-    let (operator, stranger) = (key(), key());
-    let mut job = job(server.port, &loadgen(1));
-    job["verifyingKey"] = json!(operator.public());
-    let pod = Pod::new(&job).at_the_line().await;
-    let command = command_in(SOON);
+    let stranger = SigningKey::read(&SigningKey::generate().unwrap()).unwrap();
+    let pod = Pod::new(&job(server.port, &loadgen(1))).at_the_line().await;
+    let command = start_in(SOON);
     let now = command.sent_at_unix_nanos / 1_000_000;
-    assert_eq!(pod.command(command, TOKEN).await.0, 403, "the token is no signature");
-    let (status, told) = pod.signed(command, |command| stranger.sign(command, now)).await;
-    assert!(status == 403 && told.contains("does not fit this pod's key"), "{status} {told}");
-    let (status, told) = pod.signed(command, |command| operator.sign(command, now - 120_000)).await;
-    assert!(status == 403 && told.contains("set the clocks"), "{status} {told}");
-    let state = pod.progress().await.expect("a question needs the token alone");
+    for (signature, reason) in [
+        (String::new(), "must be signed"),
+        (pod.signature(&stranger, &command, now), "does not fit this pod's key"),
+        (pod.signature(operator(), &command, now - 120_000), "set the clocks"),
+    ] {
+        let (status, message) = pod.start_signed(&command, TOKEN, &signature).await;
+        assert!(status == 403 && message.contains(reason), "{status} {message}");
+    }
+    let state = pod.progress().await.expect("a query needs the token alone");
     assert_eq!(state.start_at_unix_nanos, None, "a refused command counted");
-    let (status, told) = pod.signed(command, |command| operator.sign(command, now)).await;
-    assert_eq!(status, 200, "{told}");
+    assert_eq!(pod.start(command, TOKEN).await.0, 200);
     assert_eq!(pod.finished().await.result.failure, None);
 }
 
@@ -150,8 +152,8 @@ async fn two_runners_start_together() {
     job["clients"] = json!(2);
     let first = Pod::new(&job).at_the_line().await;
     let second = Pod::new(&job).variable("JOB_COMPLETION_INDEX", "1").at_the_line().await;
-    let command = command_in(SOON);
-    let answers = tokio::join!(first.command(command, TOKEN), second.command(command, TOKEN));
+    let order = start_in(SOON);
+    let answers = tokio::join!(first.start(order, TOKEN), second.start(order, TOKEN));
     assert_eq!((answers.0.0, answers.1.0), (200, 200));
     let (first, second) = tokio::join!(first.finished(), second.finished());
     assert_eq!((&first.result.failure, &second.result.failure), (&None, &None));
@@ -164,9 +166,9 @@ async fn two_runners_start_together() {
 async fn an_order_that_comes_too_late_is_refused_work() {
     let server = Redis::start(&[]).await;
     let pod = Pod::new(&job(server.port, &loadgen(1))).at_the_line().await;
-    let mut command = command_in(Duration::ZERO);
-    command.start_at_unix_nanos -= 1_000_000_000;
-    pod.command(command, TOKEN).await;
+    let mut order = start_in(Duration::ZERO);
+    order.start_at_unix_nanos -= 1_000_000_000;
+    pod.start(order, TOKEN).await;
     let finished = pod.finished().await;
     assert_eq!(finished.failure().step, FailureStep::StartLine);
     assert!(finished.failure().message.contains("after the start line"));
@@ -244,7 +246,7 @@ async fn a_restarted_server_is_another_one() {
 async fn a_server_that_dies_under_load_is_the_reason() {
     let mut server = Redis::start(&[]).await;
     let pod = Pod::new(&job(server.port, &loadgen(20))).at_the_line().await;
-    pod.command(command_in(SOON), TOKEN).await;
+    pod.start(start_in(SOON), TOKEN).await;
     wait_for("load", async || pod.progress().await.filter(|state| state.operations > 0)).await;
     server.stop();
     let finished = pod.finished().await;
@@ -256,7 +258,7 @@ async fn a_server_that_dies_under_load_is_the_reason() {
 async fn error_replies_spoil_a_run() {
     let server = Redis::start(&["--maxmemory", "1", "--maxmemory-policy", "noeviction"]).await;
     let pod = Pod::new(&job(server.port, &loadgen(1))).at_the_line().await;
-    pod.command(command_in(SOON), TOKEN).await;
+    pod.start(start_in(SOON), TOKEN).await;
     let finished = pod.finished().await;
     assert_eq!(finished.failure().step, FailureStep::ErrorReplies);
     assert!(
@@ -271,7 +273,7 @@ async fn error_replies_spoil_a_run() {
 async fn a_second_client_is_found_by_the_counters() {
     let server = Redis::start(&[]).await;
     let pod = Pod::new(&job(server.port, &loadgen(2))).at_the_line().await;
-    pod.command(command_in(SOON), TOKEN).await;
+    pod.start(start_in(SOON), TOKEN).await;
     wait_for("load", async || pod.progress().await.filter(|state| state.operations > 0)).await;
     server.ask(&"GET stranger\r\n".repeat(200_000)).unwrap();
     let finished = pod.finished().await;
@@ -283,7 +285,7 @@ async fn a_second_client_is_found_by_the_counters() {
 async fn sigterm_keeps_what_was_measured_and_leaves_no_tool() {
     let server = Redis::start(&[]).await;
     let pod = Pod::new(&job(server.port, &loadgen(60))).at_the_line().await;
-    pod.command(command_in(SOON), TOKEN).await;
+    pod.start(start_in(SOON), TOKEN).await;
     wait_for("load", async || pod.progress().await.filter(|state| state.operations > 0)).await;
     let asked = Instant::now();
     pod.terminate();
@@ -302,7 +304,7 @@ async fn sigterm_before_the_line_ends_the_runner_at_once() {
     let server = Redis::start(&[]).await;
     let waiting = Pod::new(&job(server.port, &loadgen(1))).at_the_line().await;
     let armed = Pod::new(&job(server.port, &loadgen(1))).at_the_line().await;
-    armed.command(command_in(Duration::from_secs(600)), TOKEN).await;
+    armed.start(start_in(Duration::from_secs(600)), TOKEN).await;
     for pod in [waiting, armed] {
         let asked = Instant::now();
         pod.terminate();
@@ -320,7 +322,7 @@ async fn a_tool_that_hangs_is_killed_with_its_children() {
     job["watchdogSeconds"] = json!(1.0);
     let script = "sleep 600 & echo $! > child; trap '' TERM INT; while true; do sleep 1; done";
     let pod = Pod::new(&job).script(script).at_the_line().await;
-    pod.command(command_in(SOON), TOKEN).await;
+    pod.start(start_in(SOON), TOKEN).await;
     let note = pod.path("output/child");
     let child =
         wait_for("the script", async || fs::read_to_string(&note).ok().filter(|id| !id.is_empty())).await;
@@ -338,7 +340,7 @@ async fn a_tool_is_asked_in_its_own_way_to_stop() {
     let script = "trap 'echo asked nicely; exit 0' INT; trap 'echo asked wrongly' TERM; echo > up; \
                   while true; do sleep 0.1; done";
     let pod = Pod::new(&job(server.port, &stand_in())).script(script).at_the_line().await;
-    pod.command(command_in(SOON), TOKEN).await;
+    pod.start(start_in(SOON), TOKEN).await;
     let up = pod.path("output/up");
     wait_for("the script", async || up.exists().then_some(())).await;
     pod.terminate();
@@ -352,7 +354,7 @@ async fn a_tool_is_asked_in_its_own_way_to_stop() {
 async fn a_good_exit_without_a_result_is_a_failure() {
     let server = Redis::start(&[]).await;
     let pod = Pod::new(&job(server.port, &stand_in())).script("exit 0").at_the_line().await;
-    pod.command(command_in(SOON), TOKEN).await;
+    pod.start(start_in(SOON), TOKEN).await;
     let finished = pod.finished().await;
     assert!(
         matches!(finished.failure().step, FailureStep::Output | FailureStep::Tool),
@@ -370,7 +372,7 @@ async fn a_flood_of_output_is_bounded_and_clean() {
          echo 'the end {PASSWORD}' >&2; exit 1"
     );
     let pod = Pod::new(&job(server.port, &stand_in())).password(PASSWORD).script(&script).at_the_line().await;
-    pod.command(command_in(SOON), TOKEN).await;
+    pod.start(start_in(SOON), TOKEN).await;
     let finished = pod.finished().await;
     assert!(finished.failure().last_lines.len() <= 40);
     assert!(finished.stdout.len() < 100_000, "{} bytes of log", finished.stdout.len());
@@ -401,8 +403,8 @@ async fn the_clock_is_told_to_whoever_has_the_token() {
     let server = Redis::start(&[]).await;
     let pod = Pod::new(&job(server.port, &loadgen(1))).at_the_line().await;
     assert_eq!(pod.clock("another token").await, Err(403));
-    let (before, reading) = (command_in(Duration::ZERO), pod.clock(TOKEN).await.unwrap());
-    let after = command_in(Duration::ZERO);
+    let (before, reading) = (start_in(Duration::ZERO), pod.clock(TOKEN).await.unwrap());
+    let after = start_in(Duration::ZERO);
     assert!((before.sent_at_unix_nanos..=after.sent_at_unix_nanos).contains(&reading.unix_nanos));
 }
 
@@ -412,11 +414,11 @@ async fn a_measured_clock_offset_moves_the_line() {
     let pod = Pod::new(&job(server.port, &loadgen(1))).at_the_line().await;
     // The operator's clock is an hour ahead of this pod's.
     let hour = 3_600_000_000_000;
-    let mut command = command_in(SOON);
-    command.start_at_unix_nanos += hour;
-    command.sent_at_unix_nanos += hour;
-    command.clock = Some(ClockOffset { offset_nanos: -hour, uncertainty_nanos: 2_000_000 });
-    assert_eq!(pod.command(command, TOKEN).await.0, 200);
+    let mut order = start_in(SOON);
+    order.start_at_unix_nanos += hour;
+    order.sent_at_unix_nanos += hour;
+    order.clock = Some(ClockOffset { offset_nanos: -hour, uncertainty_nanos: 2_000_000 });
+    assert_eq!(pod.start(order, TOKEN).await.0, 200);
     let finished = pod.finished().await;
     assert_eq!(finished.result.failure, None);
     let window = &finished.result.window;
@@ -440,7 +442,7 @@ async fn any_tool_may_load_anything_that_takes_connections() {
         job(listener.local_addr().unwrap().port(), &exec("echo to $1 >&2; sleep 0.2; echo did 50 in 0.2"));
     job["target"]["protocol"] = json!("Tcp");
     let pod = Pod::new(&job).at_the_line().await;
-    pod.command(command_in(SOON), TOKEN).await;
+    pod.start(start_in(SOON), TOKEN).await;
     let finished = pod.finished().await;
     assert_eq!(finished.result.failure, None);
     assert_eq!(finished.result.server, None, "nothing can be asked");
@@ -455,7 +457,7 @@ async fn a_secret_of_a_tool_appears_nowhere() {
     tool["exec"]["env"] =
         json!([{"name": "API_KEY", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]);
     let pod = Pod::new(&job(server.port, &tool)).variable("API_KEY", PASSWORD).at_the_line().await;
-    pod.command(command_in(SOON), TOKEN).await;
+    pod.start(start_in(SOON), TOKEN).await;
     let finished = pod.finished().await;
     assert_eq!(finished.failure().step, FailureStep::Tool);
     assert!(finished.failure().last_lines.contains(&"key [redacted]".to_owned()), "{:?}", finished.failure());
@@ -497,7 +499,7 @@ async fn an_encrypted_server_is_reached_with_certificates_and_a_user() {
             .argument("--client-certificate-directory", &certificates.of("client"))
     };
     let runner = pod(&job).at_the_line().await;
-    runner.command(command_in(SOON), TOKEN).await;
+    runner.start(start_in(SOON), TOKEN).await;
     let finished = runner.finished().await;
     assert_eq!(finished.result.failure, None, "{:?}", finished.result.failure);
     assert!(finished.result.server.is_some());
@@ -514,7 +516,7 @@ async fn every_shard_is_verified_and_counted() {
     job["target"]["cluster"] = json!(true);
     job["target"]["members"] = cluster.members();
     let pod = Pod::new(&job).at_the_line().await;
-    pod.command(command_in(SOON), TOKEN).await;
+    pod.start(start_in(SOON), TOKEN).await;
     let finished = pod.finished().await;
     assert_eq!(finished.result.failure, None);
     let record = finished.result.server.as_ref().unwrap();
@@ -526,7 +528,7 @@ async fn every_shard_is_verified_and_counted() {
     // The shards of an external cluster are asked for.
     job["target"]["members"] = json!([]);
     let pod = Pod::new(&job).at_the_line().await;
-    pod.command(command_in(SOON), TOKEN).await;
+    pod.start(start_in(SOON), TOKEN).await;
     assert_eq!(pod.finished().await.result.server.unwrap().shards.len(), 3);
 
     job["target"]["members"] = cluster.members();
@@ -555,7 +557,7 @@ async fn keys_are_there_before_the_line_and_the_warm_up_is_in_no_figure() {
     job["warmupSeconds"] = json!(0.5);
     let pod = Pod::new(&job).at_the_line().await;
     assert_eq!(server.ask("DBSIZE").unwrap().lines().next(), Some(":1001"));
-    pod.command(command_in(SOON), TOKEN).await;
+    pod.start(start_in(SOON), TOKEN).await;
     let finished = pod.finished().await;
     assert_eq!(finished.result.failure, None);
     assert_eq!(finished.result.load, Some(Presence { expected: 1001, found: 1001 }));
@@ -584,7 +586,7 @@ async fn reads_that_find_too_little_spoil_a_run() {
     job["tool"]["loadgen"]["ratio"] = json!("0:1");
     job["minimumHitRatio"] = json!(0.5);
     let pod = Pod::new(&job).at_the_line().await;
-    pod.command(command_in(SOON), TOKEN).await;
+    pod.start(start_in(SOON), TOKEN).await;
     let failure = pod.finished().await.failure().clone();
     assert_eq!(failure.step, FailureStep::HitRatio);
     assert!(failure.message.starts_with("0.0000 of the reads found their key (0 of "), "{failure:?}");
@@ -603,8 +605,8 @@ async fn no_client_writes_before_the_target_is_empty() {
     let first = Pod::new(&job).at_the_line().await;
     wait_for("the second client", async || (second.ready().await == 200).then_some(())).await;
     assert!(server.ask("EXISTS leftover").unwrap().starts_with(":0"), "the target was not emptied");
-    let command = command_in(SOON);
-    tokio::join!(first.command(command, TOKEN), second.command(command, TOKEN));
+    let order = start_in(SOON);
+    tokio::join!(first.start(order, TOKEN), second.start(order, TOKEN));
     let (first, second) = tokio::join!(first.finished(), second.finished());
     assert_eq!((&first.result.failure, &second.result.failure), (&None, &None));
     assert_eq!(

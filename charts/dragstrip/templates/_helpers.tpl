@@ -1,9 +1,9 @@
-{{/* Chart name, shortened so that names made of it stay valid. */}}
+{{/* Chart name, cut so that longer names that contain it stay valid. */}}
 {{- define "dragstrip.name" -}}
 {{ .Values.nameOverride | default .Chart.Name | trunc 63 | trimSuffix "-" }}
 {{- end }}
 
-{{/* What the names of all objects of the release begin with: dragstrip for a release of that name. */}}
+{{/* Prefix of the names of all objects of the release: dragstrip for a release of that name. */}}
 {{- define "dragstrip.fullname" -}}
 {{- $name := include "dragstrip.name" . }}
 {{- if .Values.fullnameOverride -}}
@@ -24,7 +24,7 @@
 {{ .Values.serviceAccount.name | default (include "dragstrip.operator" .) }}
 {{- end }}
 
-{{/* Name of the Lease that the replicas elect their leader by; no Datastore's Lease has a dot in its name. */}}
+{{/* Name of the Lease by which the replicas elect a leader; no Datastore's Lease has a dot in its name. */}}
 {{- define "dragstrip.leaderLease" -}}
 {{ include "dragstrip.operator" . }}.leader
 {{- end }}
@@ -33,7 +33,7 @@
 {{ .Values.image.tag | default .Chart.AppVersion }}
 {{- end }}
 
-{{/* Reference of the image of this key: its digest where there is one, else the tag. */}}
+{{/* Reference of the image with this key: by digest if the values set one, otherwise by tag. */}}
 {{- define "dragstrip.image" -}}
 {{- $root := index . 0 }}
 {{- $key := index . 1 }}
@@ -52,7 +52,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/component: operator
 {{- end }}
 
-{{/* Labels that every object of the chart has. */}}
+{{/* Labels of every object of the chart. */}}
 {{- define "dragstrip.labels" -}}
 {{ include "dragstrip.selector" . }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
@@ -69,23 +69,11 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 {{- end }}
 
-{{/* The namespaces that are watched, as a JSON list; empty for all. */}}
-{{- define "dragstrip.watched" -}}
-{{- if eq .Values.rbac.scope "namespace" -}}
-{{ .Values.watchNamespaces | default (list .Release.Namespace) | uniq | toJson }}
-{{- else -}}
-{{- if .Values.watchNamespaces }}{{ fail "watchNamespaces is only of use with rbac.scope=namespace: with rbac.scope=cluster all namespaces are watched" }}{{ end -}}
-[]
-{{- end }}
-{{- end }}
-
 {{/* Where monitors look for the pods of runs and Datastores. */}}
 {{- define "dragstrip.monitoredNamespaces" -}}
-{{- with include "dragstrip.watched" . | fromJsonArray -}}
+{{- if .Values.ownNamespaceOnly -}}
 matchNames:
-{{- range . }}
-- {{ . }}
-{{- end }}
+- {{ .Release.Namespace }}
 {{- else -}}
 any: true
 {{- end }}

@@ -1,35 +1,21 @@
-{{/* Whether the apiserver is to hold the policy: it has ValidatingAdmissionPolicies, or the values say so. */}}
-{{- define "dragstrip.policy.admission" -}}
-{{- $has := .Capabilities.APIVersions.Has "admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy" -}}
-{{- if or (eq .Values.policy.admission "Always") (and $has (eq .Values.policy.admission "Auto")) }}true{{ end -}}
-{{- end }}
-
-{{/* The policy as the operator is told it. */}}
-{{- define "dragstrip.policy.json" -}}
-{{- $limits := .Values.policy.limits -}}
-{{- if not $limits.timeout }}{{ $limits = omit $limits "timeout" }}{{ end -}}
-{{- $held := eq (include "dragstrip.policy.admission" .) "true" -}}
-{{- merge (dict "heldByApiserver" $held "limits" $limits) (omit .Values.policy "limits" "admission" "trusted") | toJson }}
-{{- end }}
-
-{{/* CEL: whose objects are not checked. What the operator makes for a run was checked on the run. */}}
+{{/* CEL: the users whose rights the policies do not check: this release's operator and `policy.trusted`. */}}
 {{- define "dragstrip.policy.trusted" -}}
 {{- $operator := printf "system:serviceaccount:%s:%s" .Release.Namespace (include "dragstrip.serviceAccount" .) -}}
 {{ prepend .Values.policy.trusted $operator | toJson }}
 {{- end }}
 
-{{/* CEL: the Secrets and ConfigMaps that the variables `list` refer to, such as ["secrets/a"]. */}}
+{{/* CEL: the Secrets and ConfigMaps that this list of environment variables names, such as ["secrets/a"]. */}}
 {{- define "dragstrip.policy.fromEnvironment" -}}
 (!has({{ . }}) ? [] : {{ . }}.filter(e, has(e.valueFrom) && has(e.valueFrom.secretKeyRef)).map(e, "secrets/" + e.valueFrom.secretKeyRef.name)
   + {{ . }}.filter(e, has(e.valueFrom) && has(e.valueFrom.configMapKeyRef)).map(e, "configmaps/" + e.valueFrom.configMapKeyRef.name))
 {{- end }}
 
-{{/* CEL: the Secrets of pod settings, whose parent is given. */}}
+{{/* CEL: the Secrets in the pod settings of this parent. */}}
 {{- define "dragstrip.policy.fromPod" -}}
 (has({{ . }}.pod) && has({{ . }}.pod.imagePullSecrets) ? {{ . }}.pod.imagePullSecrets.map(s, "secrets/" + s.name) : [])
 {{- end }}
 
-{{/* CEL: what the Datastore's spec at this path refers to. */}}
+{{/* CEL: the Secrets and ConfigMaps that the Datastore's spec at this path names. */}}
 {{- define "dragstrip.policy.fromDatastore" -}}
 (has({{ . }}.authSecretRef) ? ["secrets/" + {{ . }}.authSecretRef.name] : [])
   + (has({{ . }}.tls) ? ["secrets/" + {{ . }}.tls.secretName] : [])
@@ -38,7 +24,7 @@
   + {{ include "dragstrip.policy.fromPod" . }}
 {{- end }}
 
-{{/* CEL: what the external target of a run refers to. */}}
+{{/* CEL: the Secrets that the external target of a run names. */}}
 {{- define "dragstrip.policy.fromExternal" -}}
 (!has(object.spec.target.external) ? [] :
   (has(object.spec.target.external.authSecretRef) ? ["secrets/" + object.spec.target.external.authSecretRef.name] : [])
@@ -47,8 +33,8 @@
 {{- end }}
 
 {{/*
-CEL: what the exec phase with this index refers to. A list of lists cannot be made one in CEL; a run has
-at most 32 phases.
+CEL: the Secrets and ConfigMaps that the exec phase with this index names. CEL cannot flatten lists of
+lists; a run has at most 32 phases.
 */}}
 {{- define "dragstrip.policy.fromPhase" -}}
 {{- $exec := printf "object.spec.phases[%d].exec" . -}}
@@ -56,20 +42,21 @@ at most 32 phases.
   + (has({{ $exec }}.files) ? {{ $exec }}.files.map(f, "configmaps/" + f.configMap) : []))
 {{- end }}
 
-{{/* The most different Secrets and ConfigMaps that one object may name: each is a question to the authorizer. */}}
+{{/* The highest number of different Secrets and ConfigMaps in one object: each costs a query to the authorizer. */}}
 {{- define "dragstrip.policy.mostReferences" -}}16{{- end }}
 
 {{/*
-Variables and validations on `variables.references`: each is one that the requester may read. An
-expression may ask the authorizer twice at most, so that each name has one of its own: left0 are all
-names, left1 those without the first, and so on. Messages cannot use what asks the authorizer.
+Variables and validations on `variables.references`: the requester must be allowed to read each of them.
+An expression may query the authorizer at most twice, so each name has an expression of its own: left0
+holds all names, left1 those without the first, and so on. Messages cannot use the authorizer. `trusted`
+is a condition, with ||, that replaces the rights.
 */}}
 {{- define "dragstrip.policy.referenceVariables" -}}
 {{- $most := int (include "dragstrip.policy.mostReferences" .) -}}
 - name: readsAllSecrets
-  expression: authorizer.group("").resource("secrets").namespace(request.namespace).check("get").allowed()
+  expression: {{ .trusted }}authorizer.group("").resource("secrets").namespace(request.namespace).check("get").allowed()
 - name: readsAllConfigMaps
-  expression: authorizer.group("").resource("configmaps").namespace(request.namespace).check("get").allowed()
+  expression: {{ .trusted }}authorizer.group("").resource("configmaps").namespace(request.namespace).check("get").allowed()
 - name: left0
   expression: variables.references
 {{- range $index := until $most }}
@@ -88,7 +75,7 @@ names, left1 those without the first, and so on. Messages cannot use what asks t
       || authorizer.group("").resource(variables.left{{ $index }}[0].split("/")[0]).namespace(request.namespace)
         .name(variables.left{{ $index }}[0].split("/")[1]).check("get").allowed()
   messageExpression: |-
-    "you may not read " + variables.left{{ $index }}[0] + " in namespace " + request.namespace + ", which the spec names: have whoever may read it make this object, or ask for get on it"
+    "you may not read " + variables.left{{ $index }}[0] + " in namespace " + request.namespace + ", which the spec names: ask for get on it, or ask someone who may read it to create this object"
   reason: Forbidden
 {{- end }}
 - expression: variables.left{{ $most }}.size() == 0 || variables.readsAllSecrets && variables.readsAllConfigMaps
@@ -96,7 +83,7 @@ names, left1 those without the first, and so on. Messages cannot use what asks t
   reason: Forbidden
 {{- end }}
 
-{{/* Validations of all kinds, on what their variables say of them. */}}
+{{/* Validations that all kinds share, on their variables. */}}
 {{- define "dragstrip.policy.commonValidations" -}}
 {{- $policy := .Values.policy }}
 {{- with $policy.secrets.names }}
@@ -139,7 +126,7 @@ names, left1 those without the first, and so on. Messages cannot use what asks t
 {{- end }}
 {{- end }}
 
-{{/* Policies are the cluster's: releases in several namespaces have their own. */}}
+{{/* Policies are cluster-wide objects: each release has policies of its own. */}}
 {{- define "dragstrip.policy.name" -}}
 {{ include "dragstrip.operator" . }}-{{ .Release.Namespace }}
 {{- end }}

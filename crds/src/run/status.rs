@@ -250,18 +250,6 @@ pub struct FailureStatus {
     pub last_lines: Vec<String>,
 }
 
-/// What Grafana is told of a run.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct GrafanaStatus {
-    /// The annotation's id in Grafana's HTTP API. Absent until Grafana took it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub annotation_id: Option<i64>,
-    /// Whether Grafana is still to be told something: the run's start, or its end.
-    #[serde(default)]
-    pub pending: bool,
-}
-
 /// What became of a run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
@@ -337,10 +325,6 @@ pub struct BenchmarkRunStatus {
     /// Why it failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<FailureStatus>,
-    /// The run's annotation in Grafana, where the operator was told to make annotations
-    /// and the load has begun.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub grafana: Option<GrafanaStatus>,
     /// Complete, Passed, TargetReady and ClientsReady; and of where servers and clients run
     /// SameZone, SamePlacementGroup, ClientStronger, DistinctNodes, ExclusiveCPUs, IoUring
     /// and ThreadsAsRequested, with the evidence in the message.

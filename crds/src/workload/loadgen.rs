@@ -303,3 +303,30 @@ pub struct LoadgenSpec {
     #[serde(default)]
     pub resp3: bool,
 }
+
+impl Default for LoadgenSpec {
+    fn default() -> Self {
+        Self {
+            threads: default_threads(),
+            connections_per_thread: default_connections(),
+            duration: None,
+            requests_per_connection: None,
+            ratio: default_ratio(),
+            operations: Vec::new(),
+            rate: None,
+            client: Client::default(),
+            library: None,
+            batch: None,
+            replica_reads: false,
+            pipeline: default_pipeline(),
+            data_size: default_data_size(),
+            key_prefix: None,
+            key_minimum: 0,
+            key_maximum: default_key_maximum(),
+            key_pattern: KeyPattern::default(),
+            zipf_exponent: None,
+            seed: None,
+            resp3: false,
+        }
+    }
+}

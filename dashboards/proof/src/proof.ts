@@ -82,7 +82,7 @@ type PanelFailure = Omit<Failure, "dashboard" | "panel">;
 async function lookAt(panel: Panel, views: readonly View[], source: Source, settings: Settings): Promise<{ failures: PanelFailure[]; empty: boolean; queries: number }> {
   const shown: Shown[] = [];
   const found = new Map<string, PanelFailure>();
-  // The same fault of many views is told once, with the first of them.
+  // The same fault of many views is reported once, with the first of them.
   const add = (fault: Fault, view: string): void => {
     const key = `${fault.target ?? ""} ${fault.what}`;
     if (!found.has(key)) found.set(key, { ...fault, view });
@@ -98,7 +98,7 @@ async function lookAt(panel: Panel, views: readonly View[], source: Source, sett
   }
   for (const fault of faultsOfAllViews(shown)) add(fault, "");
   const empty = shown.every(({ frames }) => frames.every(({ length }) => length === 0));
-  return { failures: [...found.values()], empty, queries: shown.reduce((sum, { asked }) => sum + asked.length, 0) };
+  return { failures: [...found.values()], empty, queries: shown.reduce((sum, { requests }) => sum + requests.length, 0) };
 }
 
 /** The views of a panel that is drawn once for each value of a variable: each value by itself. */

@@ -48,7 +48,7 @@ pub async fn run_says(env: &Env, name: &str, kind: &str, reason: &str, texts: &[
 
 /// Waits until the message of a run's status says all of `texts`, whether it goes
 /// on, waits or has ended.
-pub async fn run_tells(env: &Env, name: &str, texts: &[&str], within: Duration) -> Result<BenchmarkRun> {
+pub async fn run_reports(env: &Env, name: &str, texts: &[&str], within: Duration) -> Result<BenchmarkRun> {
     let api = env.api::<BenchmarkRun>();
     until(&format!("BenchmarkRun {name} tells {texts:?}"), within, || async {
         let run = api.get(name).await?;

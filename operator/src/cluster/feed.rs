@@ -1,9 +1,9 @@
-//! A watch of one kind, of all namespaces or of some, shared by all who need it: a store to
+//! A watch of one kind, shared by all who need it: a store to
 //! look things up in, and for each subscriber a stream of what was touched. Needs the client.
 
 use futures::{
     Stream, StreamExt,
-    stream::{self, BoxStream, select_all},
+    stream::{self, BoxStream},
 };
 use kube::{
     Api, Resource, ResourceExt,
@@ -16,12 +16,7 @@ use kube::{
     },
 };
 use serde::de::DeserializeOwned;
-use std::{
-    collections::{HashMap, HashSet},
-    fmt::Debug,
-    hash::Hash,
-    sync::Arc,
-};
+use std::{collections::HashSet, fmt::Debug, hash::Hash, sync::Arc};
 use tokio::sync::mpsc;
 
 use super::undecodable::{Conditioned, Undecodable};
@@ -42,12 +37,6 @@ impl<K> Watched for K where
 {
 }
 
-/// What is watched: every namespace at once (`None`), or each by itself.
-pub type Apis<K> = Vec<(Option<String>, Api<K>)>;
-
-/// What a watch tells, and of which namespace it is; `None` where it is of all.
-type Told<K> = (Option<String>, watcher::Result<Event<K>>);
-
 /// What becomes of an object that was told: `Err` where it is none of those in the store,
 /// whether it was one before or not.
 type Changed<K> = Result<K, ObjectRef<K>>;
@@ -65,14 +54,10 @@ pub struct Feed<K: Watched>
 where
     ObjectRef<K>: Eq + Hash,
 {
-    steps: BoxStream<'static, (Option<String>, watcher::Result<Step<K>>)>,
+    steps: BoxStream<'static, watcher::Result<Step<K>>>,
     store: Store<K>,
     writer: Writer<K>,
     subscribers: Vec<mpsc::UnboundedSender<Arc<K>>>,
-    /// Namespaces whose first list is not complete: until then nothing is in the store.
-    missing: HashSet<String>,
-    /// Lists of namespaces that are not in the store yet.
-    lists: HashMap<String, HashMap<ObjectRef<K>, K>>,
 }
 
 /// `events` with the beginning of each list told together with what follows it: a list that is
@@ -96,17 +81,6 @@ where
     A: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
 {
     begun_lists(watcher::watcher(api, config)).default_backoff()
-}
-
-/// One watch of all `apis`.
-fn watch<A>(apis: Apis<A>, config: &watcher::Config) -> impl Stream<Item = Told<A>> + Send + use<A>
-where
-    A: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
-{
-    select_all(apis.into_iter().map(|(namespace, api)| {
-        let events = events(api, config.clone());
-        events.map(move |event| (namespace.clone(), event)).boxed()
-    }))
 }
 
 /// What `event` means for the store, with its object changed by `change`, which is told
@@ -137,49 +111,35 @@ fn has_expired(error: &watcher::Error) -> bool {
     matches!(error, watcher::Error::WatchError(status) if status.code == 410)
 }
 
-fn namespaces<A>(apis: &Apis<A>) -> HashSet<String> {
-    apis.iter().filter_map(|(namespace, _)| namespace.clone()).collect()
-}
-
 impl<K: Watched> Feed<K>
 where
     ObjectRef<K>: Eq + Hash,
 {
-    /// Of what `told` tells of these `namespaces`, each object changed by `change`, which is
-    /// told whether it was deleted.
+    /// A feed of `events`, each object changed by `change`, which learns whether it was deleted.
     fn of<A: Send + 'static>(
-        namespaces: HashSet<String>,
-        told: impl Stream<Item = Told<A>> + Send + 'static,
+        events: impl Stream<Item = watcher::Result<Event<A>>> + Send + 'static,
         mut change: impl FnMut(A, bool) -> Changed<K> + Send + 'static,
     ) -> Self {
-        let steps =
-            told.map(move |(namespace, event)| (namespace, event.map(|event| step(event, &mut change))));
+        let steps = events.map(move |event| event.map(|event| step(event, &mut change)));
         let writer = Writer::<K>::new(());
-        Self {
-            steps: steps.boxed(),
-            store: writer.as_reader(),
-            writer,
-            subscribers: Vec::new(),
-            missing: namespaces,
-            lists: HashMap::new(),
-        }
+        Self { steps: steps.boxed(), store: writer.as_reader(), writer, subscribers: Vec::new() }
     }
 
     /// Watches objects of Kubernetes' own. `keep` leaves nothing in them that nobody
     /// reads, since they stay in memory, and says whether the object is kept at all.
-    pub fn new(apis: Apis<K>, config: &watcher::Config, keep: fn(&mut K) -> bool) -> Self {
+    pub fn new(api: Api<K>, config: &watcher::Config, keep: fn(&mut K) -> bool) -> Self {
         let kept = move |mut object: K, _| {
             // managedFields are three quarters of an object in memory and nobody reads them.
             object.managed_fields_mut().clear();
             if keep(&mut object) { Ok(object) } else { Err(object.to_object_ref(())) }
         };
-        Self::of(namespaces(&apis), watch(apis, config), kept)
+        Self::of(events(api, config.clone()), kept)
     }
 
     /// Watches objects of ours, of which some may have been written by an older or
     /// a newer version: what cannot be decoded is told and left out.
     pub fn guarded(
-        apis: Apis<DeserializeGuard<K>>,
+        api: Api<DeserializeGuard<K>>,
         config: watcher::Config,
         mut undecodable: Undecodable<K>,
     ) -> Self
@@ -201,7 +161,7 @@ where
                 Err(key_of(&invalid.metadata))
             }
         };
-        Self::of(namespaces(&apis), watch(apis, &config.page_size(PAGE)), decode)
+        Self::of(events(api, config.page_size(PAGE)), decode)
     }
 
     /// What is there, as far as it was seen.
@@ -257,74 +217,17 @@ where
         }
     }
 
-    /// Takes what was told of one namespace. The store takes lists of the whole only: it is
-    /// given the first ones when all are complete, and a later one with what is known of the others.
-    fn take_of(&mut self, namespace: String, event: Event<K>) {
-        let whole = self.missing.is_empty();
-        match event {
-            Event::Init => {
-                self.lists.insert(namespace.clone(), HashMap::new());
-                if !whole {
-                    self.missing.insert(namespace);
-                }
-            }
-            Event::InitDone => {
-                self.missing.remove(&namespace);
-                if whole {
-                    let list = self.lists.remove_entry(&namespace);
-                    self.merge(list.into_iter().collect());
-                } else if self.missing.is_empty() {
-                    let lists = std::mem::take(&mut self.lists);
-                    self.merge(lists);
-                }
-            }
-            Event::Apply(_) | Event::Delete(_) if whole => self.take(&event),
-            Event::InitApply(object) | Event::Apply(object) => {
-                let list = self.lists.entry(namespace).or_default();
-                list.insert(object.to_object_ref(()), object);
-            }
-            Event::Delete(object) => {
-                self.lists.entry(namespace).or_default().remove(&object.to_object_ref(()));
-            }
-        }
-    }
-
-    /// Takes over whole lists of some namespaces.
-    fn merge(&mut self, lists: HashMap<String, HashMap<ObjectRef<K>, K>>) {
-        let known = self.store.state();
-        let others = known.iter().filter(|object| {
-            !object.meta().namespace.as_ref().is_some_and(|namespace| lists.contains_key(namespace))
-        });
-        let others: Vec<K> = others.map(|object| K::clone(object)).collect();
-        self.take(&Event::Init);
-        for object in lists.into_values().flat_map(HashMap::into_values).chain(others) {
-            self.take(&Event::InitApply(object));
-        }
-        self.take(&Event::InitDone);
-    }
-
-    fn follow(&mut self, namespace: Option<String>, step: Step<K>) {
-        match (namespace, step) {
-            (Some(namespace), Step::Event(event)) => self.take_of(namespace, event),
-            (None, Step::Event(event)) => self.take(&event),
-            (namespace, Step::Leaves(key)) => {
-                let list = namespace.and_then(|namespace| self.lists.get_mut(&namespace));
-                if let Some(list) = list {
-                    list.remove(&key);
-                }
-                self.take_out(&key);
-            }
-        }
-    }
-
     /// Watches for ever. A watch that fails is begun anew, later each time.
     pub async fn run(mut self) {
         let mut failing = false;
-        while let Some((namespace, step)) = self.steps.next().await {
+        while let Some(step) = self.steps.next().await {
             match step {
                 Ok(step) => {
                     failing = false;
-                    self.follow(namespace, step);
+                    match step {
+                        Step::Event(event) => self.take(&event),
+                        Step::Leaves(key) => self.take_out(&key),
+                    }
                 }
                 Err(error) if failing || has_expired(&error) => {
                     tracing::debug!(kind = %K::kind(&()), error = %chain(&error), "watch failed");
@@ -351,16 +254,15 @@ mod tests {
     }
 
     fn feed() -> Feed<Service> {
-        let namespaces = ["pits", "races"].map(str::to_owned).into();
-        Feed::of(namespaces, futures::stream::empty::<Told<Service>>(), |service, _| Ok(service))
+        Feed::of(stream::empty::<watcher::Result<Event<Service>>>(), |service, _| Ok(service))
     }
 
-    fn list(feed: &mut Feed<Service>, namespace: &str, names: &[&str]) {
-        feed.take_of(namespace.into(), Event::Init);
+    fn list(feed: &mut Feed<Service>, names: &[&str]) {
+        feed.take(&Event::Init);
         for name in names {
-            feed.take_of(namespace.into(), Event::InitApply(service(namespace, name)));
+            feed.take(&Event::InitApply(service("pits", name)));
         }
-        feed.take_of(namespace.into(), Event::InitDone);
+        feed.take(&Event::InitDone);
     }
 
     fn names(feed: &Feed<Service>) -> Vec<String> {
@@ -394,28 +296,14 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_known_before_every_namespace_was_listed() {
+    fn a_new_list_reports_what_was_deleted_unseen() {
         let mut feed = feed();
-        let store = feed.store();
-        list(&mut feed, "pits", &["a", "b"]);
-        feed.take_of("pits".into(), Event::Delete(service("pits", "a")));
-        feed.take_of("pits".into(), Event::Apply(service("pits", "c")));
-        assert!(store.wait_until_ready().now_or_never().is_none(), "half a cluster looks like a whole one");
-        list(&mut feed, "races", &["d"]);
-        assert!(store.wait_until_ready().now_or_never().is_some());
-        assert_eq!(names(&feed), ["b", "c", "d"], "what happened meanwhile must count");
-    }
-
-    #[test]
-    fn a_namespace_that_is_listed_anew_leaves_the_others_and_tells_what_has_gone() {
-        let mut feed = feed();
-        list(&mut feed, "pits", &["a", "b"]);
-        list(&mut feed, "races", &["d"]);
-        let mut told = Box::pin(feed.subscribe());
-        list(&mut feed, "pits", &["b"]);
-        assert_eq!(names(&feed), ["b", "d"]);
-        let first = told.next().now_or_never().flatten().map(|service| service.name_any());
-        assert_eq!(first.as_deref(), Some("a"), "its deletion must be told");
+        list(&mut feed, &["a", "b"]);
+        let mut events = Box::pin(feed.subscribe());
+        list(&mut feed, &["b"]);
+        assert_eq!(names(&feed), ["b"]);
+        let first = events.next().now_or_never().flatten().map(|service| service.name_any());
+        assert_eq!(first.as_deref(), Some("a"), "subscribers must learn of the deletion");
     }
 
     #[tokio::test]
@@ -440,8 +328,7 @@ mod tests {
         let change = |guard: DeserializeGuard<BenchmarkRun>, _| {
             guard.0.map_err(|invalid| key_of::<BenchmarkRun>(&invalid.metadata))
         };
-        let told = futures::stream::iter(told.into_iter().map(|event| (None, Ok(event))));
-        let mut feed = Feed::of(HashSet::new(), told, change);
+        let mut feed = Feed::of(stream::iter(told.into_iter().map(Ok)), change);
         let (store, mut subscribed) = (feed.store(), Box::pin(feed.subscribe()));
         feed.run().await;
         let left: Vec<_> = store.state().iter().map(|run| run.name_any()).collect();
@@ -451,17 +338,5 @@ mod tests {
             names.push(run.name_any());
         }
         assert_eq!(names[3..], ["edited", "deleted"], "the keeper of turns must hear of it");
-    }
-
-    #[test]
-    fn a_list_under_way_does_not_count_when_another_is_complete() {
-        let mut feed = feed();
-        list(&mut feed, "pits", &["a"]);
-        list(&mut feed, "races", &["d"]);
-        feed.take_of("pits".into(), Event::Init);
-        list(&mut feed, "races", &["e"]);
-        assert_eq!(names(&feed), ["a", "e"]);
-        feed.take_of("pits".into(), Event::InitDone);
-        assert_eq!(names(&feed), ["e"]);
     }
 }

@@ -1,4 +1,4 @@
-//! The operator's key, kept in a Secret of its own namespace. Needs the client.
+//! The operator's signing key, stored in a Secret of its own namespace. Needs the client.
 
 use dragstrip_results::signing::{KeyError, SigningKey};
 use k8s_openapi::{ByteString, api::core::v1::Secret};
@@ -7,56 +7,57 @@ use kube::{
     api::{ObjectMeta, PostParams},
 };
 
+/// The Secret. The release does not own it: an upgrade, or an uninstall and install, finds it again.
+const NAME: &str = "dragstrip-operator-order-key";
 /// Key within the Secret: an Ed25519 key pair in PKCS#8.
 const KEY: &str = "ed25519.pkcs8";
 
 /// A step that failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// It could not be read.
-    #[error("failed to read Secret {1} with the key that signs commands")]
-    Read(#[source] kube::Error, String),
-    /// It could not be made.
-    #[error("failed to make Secret {1} with the key that signs commands")]
-    Create(#[source] kube::Error, String),
-    /// No key could be made.
-    #[error("failed to make a key that signs commands")]
+    /// The Secret could not be read.
+    #[error("failed to read Secret {NAME} with the signing key")]
+    Read(#[source] kube::Error),
+    /// The Secret could not be created.
+    #[error("failed to create Secret {NAME} for the signing key")]
+    Create(#[source] kube::Error),
+    /// No key could be generated.
+    #[error("failed to generate a signing key")]
     Generate(#[source] KeyError),
-    /// There is something else in it.
-    #[error("Secret {1} holds no usable {KEY}: delete it and restart the operator, which makes another")]
-    Unusable(#[source] KeyError, String),
+    /// The Secret has no usable key.
+    #[error("Secret {NAME} has no usable {KEY}: delete it and restart the operator, which creates a new one")]
+    Unusable(#[source] KeyError),
 }
 
-fn secret(name: &str, pkcs8: Vec<u8>) -> Secret {
+fn secret(pkcs8: Vec<u8>) -> Secret {
     Secret {
-        metadata: ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() },
-        // A key that is exchanged is one that no pod obeys.
+        metadata: ObjectMeta { name: Some(NAME.to_owned()), ..ObjectMeta::default() },
+        // Running pods would reject every command signed with another key.
         immutable: Some(true),
         data: Some([(KEY.to_owned(), ByteString(pkcs8))].into()),
         ..Secret::default()
     }
 }
 
-fn key(secret: &Secret, name: &str) -> Result<SigningKey, Error> {
+fn key(secret: &Secret) -> Result<SigningKey, Error> {
     let pkcs8 = secret.data.as_ref().and_then(|data| data.get(KEY)).map_or(&[][..], |bytes| &bytes.0);
-    SigningKey::read(pkcs8).map_err(|error| Error::Unusable(error, name.to_owned()))
+    SigningKey::read(pkcs8).map_err(Error::Unusable)
 }
 
-/// The key in Secret `name` of `namespace`, made when it is not there. Of several operators
-/// that make it at once one is first, and all take that one's.
-pub async fn read_or_make(client: &Client, namespace: &str, name: &str) -> Result<SigningKey, Error> {
+/// Reads the signing key from `namespace`, or creates it. If several operators create it at the
+/// same time, all use the key of the first.
+pub async fn read_or_create(client: &Client, namespace: &str) -> Result<SigningKey, Error> {
     let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
-    let unread = |error| Error::Read(error, name.to_owned());
-    if let Some(found) = secrets.get_opt(name).await.map_err(unread)? {
-        return key(&found, name);
+    if let Some(found) = secrets.get_opt(NAME).await.map_err(Error::Read)? {
+        return key(&found);
     }
-    let new = secret(name, SigningKey::generate().map_err(Error::Generate)?);
+    let new = secret(SigningKey::generate().map_err(Error::Generate)?);
     match secrets.create(&PostParams::default(), &new).await {
-        Ok(made) => key(&made, name),
+        Ok(made) => key(&made),
         Err(kube::Error::Api(status)) if status.is_already_exists() => {
-            key(&secrets.get(name).await.map_err(unread)?, name)
+            key(&secrets.get(NAME).await.map_err(Error::Read)?)
         }
-        Err(error) => Err(Error::Create(error, name.to_owned())),
+        Err(error) => Err(Error::Create(error)),
     }
 }
 
@@ -68,7 +69,7 @@ mod tests {
     use serde_json::json;
     use std::sync::{Arc, Mutex};
 
-    /// An apiserver on which somebody else makes the Secret when `raced`.
+    /// An API server on which another operator creates the Secret first, if `raced` has one.
     fn apiserver(stored: &Arc<Mutex<Option<Secret>>>, raced: Option<Secret>) -> Client {
         let stored = Arc::clone(stored);
         let service = tower::service_fn(move |request: Request<Body>| {
@@ -102,11 +103,11 @@ mod tests {
     }
 
     async fn public(client: &Client) -> dragstrip_results::signing::VerifyingKey {
-        read_or_make(client, "dragstrip-system", "key").await.unwrap().public()
+        read_or_create(client, "dragstrip-system").await.unwrap().public()
     }
 
     #[tokio::test]
-    async fn the_key_is_made_once_and_found_again() {
+    async fn the_key_is_created_once_and_found_again() {
         let stored = Arc::default();
         let client = apiserver(&stored, None);
         let first = public(&client).await;
@@ -115,16 +116,16 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn of_two_operators_that_start_at_once_both_take_the_key_of_the_first() {
+    async fn two_operators_that_start_together_use_the_key_of_the_first() {
         let first = SigningKey::generate().unwrap();
-        let client = apiserver(&Arc::default(), Some(secret("key", first.clone())));
+        let client = apiserver(&Arc::default(), Some(secret(first.clone())));
         assert_eq!(public(&client).await, SigningKey::read(&first).unwrap().public());
     }
 
     #[tokio::test]
-    async fn what_is_no_key_is_told_and_left_alone() {
+    async fn a_secret_without_a_key_is_reported_and_left_alone() {
         let stored = Arc::new(Mutex::new(Some(Secret::default())));
-        let told = read_or_make(&apiserver(&stored, None), "dragstrip-system", "key").await.unwrap_err();
-        assert!(told.to_string().contains("delete it and restart the operator"), "{told}");
+        let error = read_or_create(&apiserver(&stored, None), "dragstrip-system").await.unwrap_err();
+        assert!(error.to_string().contains("delete it and restart the operator"), "{error}");
     }
 }

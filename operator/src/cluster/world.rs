@@ -136,9 +136,8 @@ fn keep_budget(budget: &mut PodDisruptionBudget) -> bool {
 }
 
 impl Feeds {
-    /// Watches that begin with [`Feeds::run`], of all nodes and of the namespaces of `scope`;
-    /// Leases also of the operator's `own_namespace`, where those of nodes are.
-    pub fn new(client: &Client, scope: &Scope, own_namespace: &str, metrics: &Metrics) -> Self {
+    /// Watches that begin with [`Feeds::run`], of all nodes and of the namespaces of `scope`.
+    pub fn new(client: &Client, scope: &Scope, metrics: &Metrics) -> Self {
         let labelled = |selector: &str| watcher::Config::default().labels(selector);
         let with_fields = |selector: &str| watcher::Config::default().fields(selector);
         let (all, ours) =
@@ -147,31 +146,31 @@ impl Feeds {
         let under_way = with_fields("status.finishedAt=");
         let expiring = with_fields("status.finishedAt!=,spec.ttlAfterFinished!=");
         Self {
-            nodes: Feed::new(vec![(None, Api::all(client.clone()))], &all, keep_node),
-            pods: Feed::new(scope.apis(client), &labelled(&component), keep_pod),
-            jobs: Feed::new(scope.apis(client), &ours, keep_job),
-            leases: Feed::new(scope.and(own_namespace).apis(client), &ours, |_| true),
-            warnings: Feed::new(scope.apis(client), &with_fields("type=Warning"), keep_warning),
-            stateful_sets: Feed::new(scope.apis(client), &ours, |_| true),
-            services: Feed::new(scope.apis(client), &all, keep_service),
-            budgets: Feed::new(scope.apis(client), &all, keep_budget),
+            nodes: Feed::new(Api::all(client.clone()), &all, keep_node),
+            pods: Feed::new(scope.api(client), &labelled(&component), keep_pod),
+            jobs: Feed::new(scope.api(client), &ours, keep_job),
+            leases: Feed::new(scope.api(client), &ours, |_| true),
+            warnings: Feed::new(scope.api(client), &with_fields("type=Warning"), keep_warning),
+            stateful_sets: Feed::new(scope.api(client), &ours, |_| true),
+            services: Feed::new(scope.api(client), &all, keep_service),
+            budgets: Feed::new(scope.api(client), &all, keep_budget),
             runs: Feed::guarded(
-                scope.apis(client),
+                scope.api(client),
                 under_way.clone(),
                 Undecodable::new(client.clone(), metrics.clone()),
             ),
-            expiring: Feed::new(scope.apis(client), &expiring, FinishedRun::prune),
+            expiring: Feed::new(scope.api(client), &expiring, FinishedRun::prune),
             datastores: Feed::guarded(
-                scope.apis(client),
+                scope.api(client),
                 all,
                 Undecodable::new(client.clone(), metrics.clone()),
             ),
             suites: Feed::guarded(
-                scope.apis(client),
+                scope.api(client),
                 under_way,
                 Undecodable::new(client.clone(), metrics.clone()),
             ),
-            expiring_suites: Feed::new(scope.apis(client), &expiring, FinishedSuite::prune),
+            expiring_suites: Feed::new(scope.api(client), &expiring, FinishedSuite::prune),
         }
     }
 

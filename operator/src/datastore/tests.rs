@@ -99,13 +99,12 @@ pub(crate) fn context(cluster: Cluster, answer: Answer) -> (Arc<Context>, Calls)
         bullmq_image: String::new(),
         verifying_key: None,
         memory_limit_bytes: None,
-        policy: serde_json::from_value(json!({"heldByApiserver": true})).unwrap(),
+        blocked_networks: Vec::new(),
         namespace: "dragstrip-system".into(),
         scope: Scope::default(),
         pull_policy: None,
         pull_secrets: Vec::new(),
         scrape_interval_seconds: 0.0,
-        metadata_service: None,
     };
     let context = Context {
         retries: Arc::default(),
@@ -134,9 +133,7 @@ pub(crate) fn context(cluster: Cluster, answer: Answer) -> (Arc<Context>, Calls)
             suites: seen(Vec::new()),
             expiring_suites: seen(Vec::new()),
         },
-        sinks: Arc::default(),
         prices: Arc::default(),
-        metadata: Arc::default(),
         metrics: Metrics::new().unwrap(),
     };
     (Arc::new(context), calls)

@@ -7,7 +7,7 @@ use super::{
     resources::{needed_memory, not_exclusive, of_server},
     shape::Shape,
 };
-use crate::{cluster::nodes::affine as affine_to, policy::Forbidden};
+use crate::cluster::nodes::affine as affine_to;
 use dragstrip_crds::{Datastore, DatastoreSpec};
 use dragstrip_results::protocol::OBSERVER_PORT;
 use k8s_openapi::api::core::v1::{Node, ResourceRequirements};
@@ -32,9 +32,6 @@ pub enum Invalid {
     /// Two things would listen on one port, or have one name.
     #[error("{0}")]
     Ports(String),
-    /// The platform's policy is against it.
-    #[error("{0}")]
-    Forbidden(#[from] Forbidden),
     /// The object has no uid or namespace, which only happens before it is stored.
     #[error("the object has no {0}")]
     Incomplete(&'static str),
@@ -48,7 +45,6 @@ impl Invalid {
             Self::Memory(_) => "InvalidMemory",
             Self::Cpus(_) => "InvalidCpus",
             Self::Ports(_) => "InvalidPorts",
-            Self::Forbidden(_) => "Forbidden",
             Self::Incomplete(_) => "Incomplete",
         }
     }

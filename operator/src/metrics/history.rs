@@ -8,7 +8,7 @@ use crate::{
     process::chain,
 };
 use dragstrip_crds::{BenchmarkRun, run::RunPhase};
-use futures::{StreamExt, future::join_all};
+use futures::StreamExt;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{
@@ -71,17 +71,6 @@ impl<V> Newest<V> {
             Some((id, made))
         });
         Newest { most: self.most, kept: made.collect(), older: self.older }
-    }
-
-    /// Takes over what was `listed` of one namespace, or of all.
-    fn take_over(&mut self, namespace: Option<&str>, listed: Self) {
-        let elsewhere = |(_, of, _): &Id| namespace.is_some_and(|namespace| of != namespace);
-        self.kept.retain(|id, _| elsewhere(id));
-        self.older.retain(elsewhere);
-        self.older.extend(listed.older);
-        for (id, value) in listed.kept {
-            self.put(id, || Some(value));
-        }
     }
 
     /// What is to be kept too, since there is room again.
@@ -209,17 +198,17 @@ impl History {
         })
     }
 
-    /// Takes note of what the watch of one namespace, or of all, told; `listing` is what the list
+    /// Takes note of an event of the watch; `listing` is what the list
     /// has told so far, which counts when it is complete. Lists come in the order of names, often
     /// that of ends: to decode each run that was the newest so far would be to decode them all.
-    fn take(&self, namespace: Option<&str>, event: Event<Ended>, listing: &mut Newest<Box<RawValue>>) {
+    fn take(&self, event: Event<Ended>, listing: &mut Newest<Box<RawValue>>) {
         match event {
             Event::Init => *listing = Newest::new(listing.most),
             Event::InitApply(Ended { id: Some(id), text, .. }) => listing.put(id, || Some(text)),
             Event::InitDone => {
                 let whole = std::mem::replace(listing, Newest::new(listing.most));
                 let whole = whole.filter_map(|id, text| self.show(id, &text));
-                self.with(|newest| newest.take_over(namespace, whole));
+                self.with(|newest| *newest = whole);
             }
             Event::Apply(Ended { id: Some(id), text, .. }) => {
                 self.with(|newest| newest.put(id.clone(), || self.show(&id, &text)));
@@ -247,15 +236,11 @@ impl History {
 
     /// Follows the runs that end, for ever; of none where none is to be kept.
     pub async fn follow(&self, client: Client, scope: &Scope) {
-        if self.with(|newest| newest.most) == 0 {
+        let most = self.with(|newest| newest.most);
+        if most == 0 {
             return std::future::pending().await;
         }
-        let of = |(namespace, runs)| self.follow_in(&client, namespace, runs);
-        join_all(scope.apis(&client).into_iter().map(of)).await;
-    }
-
-    async fn follow_in(&self, client: &Client, namespace: Option<String>, runs: Api<Ended>) {
-        let most = self.with(|newest| newest.most);
+        let runs: Api<Ended> = scope.api(&client);
         let ended = watcher::Config::default().fields("status.finishedAt!=");
         let watch = |config| feed::events(runs.clone(), config);
         // One call, answered from the apiserver's cache run by run.
@@ -263,7 +248,7 @@ impl History {
         let mut listing = Newest::new(most);
         while let Some(event) = events.next().await {
             match event {
-                Ok(event) => self.take(namespace.as_deref(), event, &mut listing),
+                Ok(event) => self.take(event, &mut listing),
                 Err(error) if refuses_streaming(&error) => {
                     tracing::info!("the apiserver does not stream lists: ended runs are listed in pages");
                     events = Box::pin(watch(ended.clone().page_size(PAGE)));
@@ -271,7 +256,7 @@ impl History {
                 // It is begun anew, later each time; what was seen stays.
                 Err(error) => tracing::warn!(error = %chain(&error), "the watch of ended runs failed"),
             }
-            if let Err(error) = self.refill(client).await {
+            if let Err(error) = self.refill(&client).await {
                 tracing::warn!(error = %chain(&error), "an ended run cannot be read for metrics");
             }
         }
@@ -329,27 +314,6 @@ mod tests {
         assert_eq!((seconds(&newest), newest.missing()), (vec![5, 9], None));
     }
 
-    #[test]
-    fn a_namespace_that_is_listed_anew_leaves_the_others() {
-        let of = |namespace: &str, second: i64| -> Id {
-            (Timestamp::from_second(second).unwrap(), namespace.into(), format!("run-{second}"))
-        };
-        let listed = |namespace: &str, seconds: &[i64]| {
-            let mut list = Newest::new(2);
-            for second in seconds {
-                list.put(of(namespace, *second), || Some(*second));
-            }
-            list
-        };
-        let mut newest = Newest::new(2);
-        newest.take_over(Some("races"), listed("races", &[1, 5, 9]));
-        newest.take_over(Some("pits"), listed("pits", &[2, 7]));
-        assert_eq!(seconds(&newest), [7, 9]);
-        newest.take_over(Some("races"), listed("races", &[1]));
-        assert_eq!(newest.kept.first_key_value().map(|(_, second)| *second), Some(7));
-        assert_eq!(newest.missing(), Some(&of("pits", 2)), "what is missing is read again");
-    }
-
     fn ended(name: &str, end: &str) -> Ended {
         serde_json::from_value(json!({
             "apiVersion": "dragstrip.dev/v1alpha1", "kind": "BenchmarkRun",
@@ -366,7 +330,7 @@ mod tests {
         let history = History::new(2, Box::new(|_, _| Families::default()));
         let names = || history.shown().into_iter().map(|run| run.name).collect::<Vec<_>>();
         let mut listing = Newest::new(2);
-        let mut take = |event| history.take(None, event, &mut listing);
+        let mut take = |event| history.take(event, &mut listing);
         take(Event::Init);
         take(Event::InitApply(ended("a", "2026-01-01T00:00:01Z")));
         take(Event::InitApply(
@@ -400,11 +364,11 @@ mod tests {
             Families::default()
         };
         let (history, mut listing) = (History::new(1, Box::new(render)), Newest::new(1));
-        history.take(None, Event::Init, &mut listing);
+        history.take(Event::Init, &mut listing);
         for (name, end) in [("a", "2026-01-01T00:00:01Z"), ("b", "2026-01-01T00:00:02Z")] {
-            history.take(None, Event::InitApply(ended(name, end)), &mut listing);
+            history.take(Event::InitApply(ended(name, end)), &mut listing);
         }
-        history.take(None, Event::InitDone, &mut listing);
+        history.take(Event::InitDone, &mut listing);
         assert_eq!(
             *rendered.lock().unwrap(),
             ["b", "b"],

@@ -61,9 +61,6 @@ pub enum Error {
     /// The Job could not be created.
     #[error("failed to create Job {1}")]
     CreateJob(#[source] kube::Error, String),
-    /// It could not be noted that the timeline of a Job is to be sent.
-    #[error("failed to note on Job {1} that its timeline is due")]
-    MarkDue(#[source] kube::Error, String),
     /// A Job could not be removed.
     #[error("failed to delete Job {1}")]
     RemoveJob(#[source] kube::Error, String),

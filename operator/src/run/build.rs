@@ -137,7 +137,7 @@ fn job_memory(run: &ValidatedRun, attempt: &Attempt) -> Option<JobMemory> {
 /// Where an external target's name may not lead: it is looked up by the runner.
 fn blocked(run: &ValidatedRun, settings: &Settings) -> Vec<IpNet> {
     let external = run.spec.target.external.is_some();
-    settings.policy.external.blocked_networks.iter().filter(|_| external).copied().collect()
+    settings.blocked_networks.iter().filter(|_| external).copied().collect()
 }
 
 /// What the runners of `attempt` are told.

@@ -29,8 +29,6 @@ pub const PATIENCE: SignedDuration = SignedDuration::from_secs(60);
 pub const PATIENCE_AGAIN: SignedDuration = SignedDuration::from_secs(20);
 /// How long for want of a node that somebody may be making, or of a reason: an image may be large.
 pub const LONG_PATIENCE: SignedDuration = SignedDuration::from_secs(300);
-/// How soon to look again whether the metadata service has answered.
-const ASK_AGAIN: SignedDuration = SignedDuration::from_secs(1);
 /// How late after its start line a pod may still be told of it.
 const LATE: SignedDuration = SignedDuration::from_secs(1);
 
@@ -61,12 +59,9 @@ fn failed_in_pod(attempt: &Attempt, failure: &PodFailure) -> Step {
 /// What a run was waiting for, for the message of its timeout.
 fn describe(step: &Step) -> String {
     match step {
-        Step::Wait(
-            Waiting::TargetMissing(message)
-            | Waiting::TargetNotReady { message, .. }
-            | Waiting::Metadata(message),
-            _,
-        ) => message.clone(),
+        Step::Wait(Waiting::TargetMissing(message) | Waiting::TargetNotReady { message, .. }, _) => {
+            message.clone()
+        }
         Step::Wait(Waiting::Clients { trouble: Some(trouble), .. }, _) | Step::StandBack { trouble, .. } => {
             trouble.message.clone()
         }
@@ -176,9 +171,6 @@ pub fn decide(run: &ValidatedRun, observed: &Observed, now: Timestamp) -> Step {
         AttemptState::Started { start, untold: false } => {
             let until = lost_at(run, &run.attempts[current], *start).min(observed.deadline);
             Step::Wait(Waiting::Load { attempt: current }, Some(until))
-        }
-        AttemptState::Starting { .. } | AttemptState::AtStartLine { .. } if !observed.asked_of.is_empty() => {
-            asks(observed, now)
         }
         // No load was sent.
         AttemptState::Starting { .. } | AttemptState::AtStartLine { .. } if observed.misplaced.is_some() => {
@@ -315,14 +307,6 @@ fn with_the_targets_end(step: Step, observed: &Observed) -> Step {
         }
         (step, _) => step,
     }
-}
-
-/// Waits a moment for the metadata service's word, which no event brings.
-fn asks(observed: &Observed, now: Timestamp) -> Step {
-    let nodes = observed.asked_of.join(", ");
-    let again = now.saturating_add(ASK_AGAIN).unwrap_or(observed.deadline);
-    let waiting = Waiting::Metadata(format!("the metadata service is asked where {nodes} is"));
-    Step::Wait(waiting, Some(again.min(observed.deadline)))
 }
 
 /// That a condition does not hold that `spec.requirements` wants ends the run.
@@ -462,9 +446,6 @@ fn before_job(run: &ValidatedRun, observed: &Observed, current: usize, now: Time
             Step::Wait(Waiting::Return, None)
         }
         (TargetState::NotConsulted | TargetState::Ready(_), Turn::Free) => Step::TakeTurn,
-        (TargetState::NotConsulted | TargetState::Ready(_), Turn::Held) if !observed.asked_of.is_empty() => {
-            asks(observed, now)
-        }
         (TargetState::NotConsulted | TargetState::Ready(_), Turn::Held) if observed.misplaced.is_some() => {
             misplaced(attempt, observed)
         }

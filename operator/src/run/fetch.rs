@@ -14,7 +14,7 @@ use super::{
     view::was_started,
 };
 use crate::{
-    cluster::{lease::is_held_by, metadata, pods},
+    cluster::{lease::is_held_by, pods},
     context::Context,
     labels,
 };
@@ -41,9 +41,6 @@ pub enum Error {
     /// A stored result could not be read.
     #[error("failed to read ConfigMap {1}, which holds a result")]
     Read(#[source] kube::Error, String),
-    /// The metadata service could not be asked.
-    #[error("failed to have the metadata service asked of the run's nodes")]
-    Metadata(#[source] kube::Error),
     /// The target could not be read.
     #[error("failed to read the run's target")]
     Target(#[source] kube::Error),
@@ -73,8 +70,6 @@ pub struct Fetched {
     pub target_gone: Option<String>,
     /// Where servers and clients are, while that is being settled.
     pub placed: Vec<Placed>,
-    /// Nodes of which the metadata service is still to tell where they are.
-    pub asked_of: Vec<String>,
     /// By Job until when load of pods that are gone, and were not seen to end, may run.
     pub unseen: BTreeMap<String, Timestamp>,
 }
@@ -192,18 +187,9 @@ const UIDS: usize = 50;
 /// Remembers what is stored of all runs under way, which each would ask for by itself
 /// at the start. One whose results cannot all be read asks again, and tells.
 pub async fn remember_all(ctx: &Context) -> Result<(), Error> {
-    for (_, api) in ctx.settings.scope.apis(&ctx.client) {
-        remember(ctx, &api).await?;
-    }
-    Ok(())
-}
-
-async fn remember(ctx: &Context, api: &Api<ConfigMap>) -> Result<(), Error> {
+    let api: Api<ConfigMap> = ctx.settings.scope.api(&ctx.client);
     let all = under_way(ctx);
-    let here = ctx
-        .world
-        .runs
-        .state_filter(|run| api.namespace().is_none_or(|name| run.namespace().as_deref() == Some(name)));
+    let here = ctx.world.runs.state();
     // Of a run with settle times there is more to ask: it does so by itself.
     let here: Vec<_> = here.into_iter().filter(|run| !settles(&run.spec)).collect();
     let here: BTreeMap<String, String> =
@@ -348,7 +334,6 @@ fn seen(ctx: &Context, run: &ValidatedRun) -> Fetched {
         damaged: Vec::new(),
         target_gone: None,
         placed: Vec::new(),
-        asked_of: Vec::new(),
         unseen,
     }
 }
@@ -362,15 +347,6 @@ fn target_gone(ctx: &Context, run: &ValidatedRun) -> Option<String> {
             && datastore.metadata.deletion_timestamp.is_none()
     });
     there.is_none().then(|| format!("Datastore {name} was deleted while the run was under way"))
-}
-
-/// Has the metadata service asked of `client_nodes` and of the servers' nodes, where the operator is
-/// to; those that have not answered yet.
-async fn asked_of(ctx: &Context, run: &ValidatedRun, client_nodes: &[String]) -> Result<Vec<String>, Error> {
-    let Some(address) = &ctx.settings.metadata_service else { return Ok(Vec::new()) };
-    let servers = machines::server_nodes(ctx, run);
-    let nodes = servers.iter().chain(client_nodes).collect();
-    metadata::ask(ctx, address, nodes).await.map_err(Error::Metadata)
 }
 
 /// The target and the turn, and once the turn is the run's what its server says.
@@ -396,7 +372,6 @@ async fn target_and_turn(
     if looked.turn == Turn::Held {
         fetched.target = target::question(ctx, run, (**found).clone()).await.map_err(Error::Target)?;
         if let TargetState::Ready(target) = &fetched.target {
-            fetched.asked_of = asked_of(ctx, run, &looked.client_nodes).await?;
             fetched.placed = machines::placed(ctx, run, &looked.client_nodes, Some(target));
         }
     }
@@ -432,7 +407,6 @@ pub async fn fetch(
         Some(_) => {
             let bound: Vec<String> = fetched.pods_of(&current.name).filter_map(target::node_of).collect();
             if bound.len() >= usize::try_from(current.pods).unwrap_or(usize::MAX) {
-                fetched.asked_of = asked_of(ctx, run, &bound).await?;
                 fetched.placed = machines::placed(ctx, run, &bound, None);
             }
             let namespace = Some(&run.holder.namespace);

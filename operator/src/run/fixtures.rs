@@ -43,7 +43,6 @@ pub(crate) fn nothing() -> Fetched {
         damaged: Vec::new(),
         target_gone: None,
         placed: Vec::new(),
-        asked_of: Vec::new(),
         unseen: BTreeMap::new(),
     }
 }

@@ -8,13 +8,7 @@ use super::{
     turn::digest,
     validate::ValidatedRun,
 };
-use crate::{
-    cluster::{metadata::Known, nodes},
-    context::Context,
-    datastore::placement::Room,
-    labels,
-    metrics::Prices,
-};
+use crate::{cluster::nodes, context::Context, datastore::placement::Room, labels, metrics::Prices};
 use dragstrip_crds::{
     DatastoreSpec,
     datastore::Placement,
@@ -23,7 +17,6 @@ use dragstrip_crds::{
 };
 use dragstrip_results::{
     observed::Observation,
-    protocol::MachineMetadata,
     result::{CpuSetRecord, EnvironmentRecord, GroupEvidence, GroupRecord, NodeRecord, RepetitionResult},
     usage::ContainerUsage,
     verdict::placed::{Placed, exclusive_cpus, of_nodes, of_server},
@@ -40,7 +33,7 @@ use std::{
 pub fn fill(ctx: &Context, run: &ValidatedRun, clients: &[&Pod], result: &mut RepetitionResult) {
     let (nodes, pods) = (ctx.world.nodes.state(), ctx.world.pods.state());
     let loading = result.pods.iter().filter_map(|pod| pod.node.clone());
-    result.nodes = records(run, loading, &nodes, &pods, &ctx.prices, &ctx.metadata);
+    result.nodes = records(run, loading, &nodes, &pods, &ctx.prices);
     let key = key(run);
     let servers = key.iter().flat_map(|key| target::servers(&pods, key)).map(Arc::as_ref);
     let known: Vec<&Pod> = clients.iter().copied().chain(servers).collect();
@@ -106,7 +99,7 @@ pub fn placed(
     asked: Option<&ReadyTarget>,
 ) -> Vec<Placed> {
     let (nodes, pods) = (ctx.world.nodes.state(), ctx.world.pods.state());
-    let records = records(run, client_nodes.iter().cloned(), &nodes, &pods, &ctx.prices, &ctx.metadata);
+    let records = records(run, client_nodes.iter().cloned(), &nodes, &pods, &ctx.prices);
     let mut placed = of_nodes(&records, None);
     if let Some(asked) = asked {
         let declared = target::datastore(ctx, run).map(|datastore| datastore.spec.threads);
@@ -114,13 +107,6 @@ pub fn placed(
         placed.push(exclusive_cpus(asked.cpus.as_slice(), false));
     }
     placed
-}
-
-/// The nodes of the servers of `run`.
-pub fn server_nodes(ctx: &Context, run: &ValidatedRun) -> Vec<String> {
-    let pods = ctx.world.pods.state();
-    let key = key(run);
-    key.iter().flat_map(|key| target::servers(&pods, key)).filter_map(|pod| target::node_of(pod)).collect()
 }
 
 /// The requirements of `run`, and those that its declarations and `datastore`'s imply: who
@@ -190,7 +176,6 @@ fn records(
     all: &[Arc<Node>],
     pods: &[Arc<Pod>],
     prices: &Prices,
-    metadata: &Known,
 ) -> Vec<NodeRecord> {
     let mut records: BTreeMap<String, NodeRecord> = BTreeMap::new();
     let key = key(run);
@@ -198,10 +183,8 @@ fn records(
         key.iter().flat_map(|key| target::servers(pods, key)).filter_map(|pod| target::node_of(pod));
     for (name, serves) in servers.map(|node| (node, true)).chain(clients.map(|node| (node, false))) {
         let node = all.iter().find(|node| node.name_any() == name);
-        let record = records.entry(name.clone()).or_insert_with(|| {
-            let told = node.and_then(|node| metadata.of(node));
-            with_metadata(record(name, node.map(Arc::as_ref), prices), told)
-        });
+        let record =
+            records.entry(name.clone()).or_insert_with(|| record(name, node.map(Arc::as_ref), prices));
         record.serves |= serves;
         record.loads |= !serves;
     }
@@ -215,17 +198,6 @@ fn groups(node: &Node) -> Vec<GroupRecord> {
     let record =
         |(key, evidence)| Some(GroupRecord { evidence, group: Some(node.labels().get(key)?.clone()) });
     told.filter_map(record).collect()
-}
-
-/// `record` with what the metadata service told of the node.
-fn with_metadata(mut record: NodeRecord, told: Option<MachineMetadata>) -> NodeRecord {
-    if let Some(told) = told {
-        let evidence = GroupEvidence::MetadataService;
-        record.groups.insert(0, GroupRecord { evidence, group: told.placement_group });
-        record.zone_id = told.zone_id;
-        record.instance_type = told.instance_type.or(record.instance_type);
-    }
-    record
 }
 
 /// Its network's bandwidth by Karpenter's label, else by its instance type.
@@ -294,14 +266,7 @@ mod tests {
             server("redis", "others", "server-b"),
             server("other", "races", "server-b"),
         ];
-        let found = records(
-            &run,
-            ["client-a".to_owned()].into_iter(),
-            &nodes,
-            &pods,
-            &Prices::default(),
-            &Known::default(),
-        );
+        let found = records(&run, ["client-a".to_owned()].into_iter(), &nodes, &pods, &Prices::default());
         let told: Vec<_> = found.iter().map(|node| (node.name.as_str(), node.serves, node.loads)).collect();
         assert_eq!(told, [("client-a", false, true), ("server-a", true, false)]);
         assert_eq!(found[1].zone.as_deref(), Some("z2"));
@@ -334,22 +299,6 @@ mod tests {
         assert_eq!(karpenter.network_megabits_per_second, Some(12_500), "the label counts before the table");
         let gone = record("n".into(), None, &prices);
         assert_eq!((gone.groups, gone.allocatable_millicpus), (vec![], None));
-    }
-
-    #[test]
-    fn the_metadata_service_counts_beside_the_labels_also_where_it_tells_of_no_group() {
-        let told = MachineMetadata {
-            placement_group: None,
-            zone_id: Some("use1-az4".into()),
-            instance_type: Some("c7i.2xlarge".into()),
-        };
-        let known = Known::default();
-        known.note("u".into(), Ok(told), &[]);
-        let node: Node = serde_json::from_value(json!({"metadata": {"name": "n", "uid": "u"}})).unwrap();
-        let record = with_metadata(record("n".into(), Some(&node), &Prices::default()), known.of(&node));
-        let expected = GroupRecord { evidence: GroupEvidence::MetadataService, group: None };
-        assert_eq!((record.groups, record.zone_id.as_deref()), (vec![expected], Some("use1-az4")));
-        assert_eq!(record.instance_type.as_deref(), Some("c7i.2xlarge"));
     }
 
     #[test]

@@ -248,7 +248,6 @@ impl OfflineRun {
             settling: None,
             server_changed: self.server_changed(),
             misplaced: broken(&self.placed, &self.run.spec.requirements),
-            asked_of: Vec::new(),
             target_gone: None,
             spec_changed: None,
             ended: None,
@@ -340,7 +339,6 @@ impl OfflineRun {
             damaged: Vec::new(),
             target_gone: None,
             placed: self.placed.clone(),
-            asked_of: Vec::new(),
             unseen: BTreeMap::new(),
         };
         let old = BenchmarkRunStatus::default();

@@ -25,8 +25,8 @@ use dragstrip_crds::{
     conditions::types::{COMPLETE, PASSED},
     observed::ServerTruth,
     run::{
-        CostStatus, FailureStatus, GrafanaStatus, NodeStatus, PhaseStatus, Progress, RetryStatus, RunPhase,
-        SetbackStatus, StartedStatus, TargetStatus, Verdict, VerdictReason,
+        CostStatus, FailureStatus, NodeStatus, PhaseStatus, Progress, RetryStatus, RunPhase, SetbackStatus,
+        StartedStatus, TargetStatus, Verdict, VerdictReason,
     },
     thresholds::ThresholdStatus,
 };
@@ -372,8 +372,6 @@ pub fn of_step(
         nodes: figures.nodes,
         retries: retries(run, &fetched.kept),
         failure,
-        // What Grafana was told is the annotator's.
-        grafana: old.grafana.clone(),
         conditions: conditions::upsert(&old.conditions, &findings, run.generation, now),
     }
 }
@@ -394,13 +392,6 @@ pub fn price(status: &mut BenchmarkRunStatus, prices: &Prices) {
             servers_and_clients: prices.per_million_operations(&all, rate).filter(|_| !servers.is_empty()),
         };
         phase.cost_per_million_operations_usd = Some(cost).filter(|cost| *cost != CostStatus::default());
-    }
-}
-
-/// Has Grafana told of a run whose load has begun.
-pub fn announce(status: &mut BenchmarkRunStatus) {
-    if status.started_at.is_some() {
-        status.grafana.get_or_insert(GrafanaStatus { annotation_id: None, pending: true });
     }
 }
 

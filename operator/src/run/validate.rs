@@ -8,7 +8,7 @@ use super::{
     search::{Point, points},
     turn::digest,
 };
-use crate::{cluster::lease::Holder, datastore::ClientNeeds, policy::Forbidden};
+use crate::{cluster::lease::Holder, datastore::ClientNeeds};
 use dragstrip_crds::{
     BenchmarkRun, BenchmarkRunSpec,
     run::PhaseSpec,
@@ -54,9 +54,6 @@ pub enum Invalid {
     /// Neither of the three targets.
     #[error("spec.target needs exactly one of datastoreRef, datastore and external")]
     Target,
-    /// The platform's policy is against it.
-    #[error("{0}")]
-    Forbidden(#[from] Forbidden),
     /// The object has no uid or namespace, which only happens before it is stored.
     #[error("the object has no {0}")]
     Incomplete(&'static str),

@@ -235,7 +235,6 @@ pub fn view(run: &ValidatedRun, old: &BenchmarkRunStatus, fetched: &Fetched, now
         setback: old.setback.clone(),
         settling: settling(run, fetched),
         server_changed: server_changed(run, fetched),
-        asked_of: fetched.asked_of.clone(),
         misplaced: broken(&fetched.placed, &run.spec.requirements),
         target_gone: fetched.target_gone.clone(),
         spec_changed: spec_changed(run, fetched),

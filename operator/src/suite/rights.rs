@@ -1,10 +1,8 @@
-//! What a suite's runs may name. The apiserver asked whether who wrote the suite may read
-//! the Secrets and ConfigMaps that its variants' targets and its template name, and may
-//! have what else takes a right. It cannot see what patches and axes make of them, and does
-//! not ask again when the operator makes the runs: so they may name nothing that does not
-//! stand there. Pure.
+//! What the runs of a suite may name. The API server checks that the suite's author may read the
+//! Secrets and ConfigMaps, and use the settings, that the variants' targets and the template name. It
+//! cannot see what patches and axes add, and the operator creates the runs with its own rights: so runs
+//! may name only what the suite itself names. Pure.
 
-use crate::policy::{Forbidden, Policy};
 use dragstrip_crds::{BenchmarkRunSpec, BenchmarkSuiteSpec};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -49,7 +47,7 @@ const KINDS: [(&str, &[&str]); 5] = [
 pub enum Refused {
     /// Something that takes a right stands in a patch or axis alone.
     #[error(
-        "patches and axes put in {kind} {name}, which takes a right that is asked of who writes a suite: name it in a variant's target or in run, where that can be seen"
+        "patches and axes add {kind} {name}, which requires a right of the suite's author: name it in a variant's target or in run, where the API server can check that right"
     )]
     Smuggled {
         /// What it is.
@@ -57,9 +55,6 @@ pub enum Refused {
         /// Its name.
         name: String,
     },
-    /// The platform's policy is against it.
-    #[error(transparent)]
-    Forbidden(#[from] Forbidden),
 }
 
 /// The values at `path` in `value`.
@@ -97,14 +92,8 @@ impl Written {
         self.0.iter().flat_map(|value| named(value, paths)).collect()
     }
 
-    /// Whether a run of the suite may be so.
-    pub fn check(&self, policy: &Policy, run: &BenchmarkRunSpec) -> Result<(), Refused> {
-        policy.check_run_of_suite(run)?;
-        self.check_names(run)
-    }
-
     /// Whether a run of the suite names nothing that takes a right and does not stand in it.
-    pub fn check_names(&self, run: &BenchmarkRunSpec) -> Result<(), Refused> {
+    pub fn check(&self, run: &BenchmarkRunSpec) -> Result<(), Refused> {
         let whole = json!(run);
         let with_password =
             !named(&whole, TOOL_IMAGES).is_empty() && whole["target"]["datastoreRef"].is_object();
@@ -125,18 +114,13 @@ mod tests {
     use super::*;
     use crate::suite::expand::{expand, tests::suite_of};
 
-    fn policy(value: Value) -> Policy {
-        serde_json::from_value(value).unwrap()
-    }
-
     fn refusal(target: Value, phase: Value, patch: Value) -> String {
         let suite = suite_of(json!({
             "variants": [{"name": "v", "target": target, "patches": [patch]}],
             "run": {"phases": [phase]}, "repetitions": 1
         }));
         let run = expand(&suite).unwrap().runs.remove(0);
-        let held = policy(json!({"heldByApiserver": true, "limits": {"pods": 8, "repetitions": 99}}));
-        Written::of(&suite.spec).check(&held, &run.spec).err().map(|why| why.to_string()).unwrap_or_default()
+        Written::of(&suite.spec).check(&run.spec).err().map(|why| why.to_string()).unwrap_or_default()
     }
 
     fn read() -> Value {
@@ -171,25 +155,5 @@ mod tests {
         let reference = json!({"datastoreRef": {"name": "redis"}});
         let told = refusal(reference, read(), own);
         assert!(told.contains("image example.com/own:1"), "{told}");
-    }
-
-    #[test]
-    fn the_platforms_policy_is_held_by_the_operator_for_the_runs_that_it_makes() {
-        let external = json!({"external": {"address": "127.0.0.1:6379"}});
-        let suite = suite_of(json!({
-            "variants": [{"name": "v", "target": external}], "run": {"phases": [read()]}, "repetitions": 1
-        }));
-        let run = expand(&suite).unwrap().runs.remove(0);
-        let limits = json!({"pods": 8, "repetitions": 99});
-        let blocks = json!({"heldByApiserver": true, "external": {"blockedNetworks": ["127.0.0.0/8"]}, "limits": limits});
-        let told = Written::of(&suite.spec).check(&policy(blocks), &run.spec).unwrap_err().to_string();
-        assert!(told.contains("blocks target.external.address 127.0.0.1"), "{told}");
-        let none = policy(json!({"heldByApiserver": true}));
-        Written::of(&suite.spec)
-            .check(&none, &run.spec)
-            .expect("an operator that was told no limits has none");
-        let few = json!({"heldByApiserver": true, "limits": {"pods": 0, "repetitions": 99}});
-        let told = Written::of(&suite.spec).check(&policy(few), &run.spec).unwrap_err().to_string();
-        assert!(told.contains("0 client pods at most"), "{told}");
     }
 }

@@ -42,9 +42,11 @@ impl Rows {
                 TOTAL => usize::MAX,
                 _ => rank(&mut self.operations, &one.operation),
             };
-            let standard = MetricName::ALL.iter().position(|name| name.to_string() == one.named.metric);
-            let metric = standard
-                .unwrap_or_else(|| MetricName::ALL.len() + rank(&mut self.tool_metrics, &one.named.metric));
+            let standard =
+                MetricName::ALL.iter().position(|name| name.to_string() == one.figure.named.metric);
+            let metric = standard.unwrap_or_else(|| {
+                MetricName::ALL.len() + rank(&mut self.tool_metrics, &one.figure.named.metric)
+            });
             let place = [cell, rank(&mut self.phases, &one.phase), operation, metric];
             add(self.rows.entry(place).or_insert_with(|| empty(&entry.cell, &one)), one);
         }
@@ -63,19 +65,19 @@ fn empty(cell: &Cell, one: &Measurement) -> Row {
         cell: cell.clone(),
         phase: one.phase.clone(),
         operation: one.operation.clone(),
-        metric: one.named.metric.clone(),
-        unit: one.named.unit.clone(),
-        more_is_better: one.named.more_is_better,
+        metric: one.figure.named.metric.clone(),
+        unit: one.figure.named.unit.clone(),
+        more_is_better: one.figure.named.more_is_better,
         ..Row::default()
     }
 }
 
 fn add(row: &mut Row, one: Measurement) {
-    row.spread = one.within;
+    row.spread = one.figure.within;
     row.samples.push(Sample {
         run: one.run,
         repetition: one.repetition,
-        value: one.value,
+        value: one.figure.value,
         verdict: one.verdict,
         outlier: false,
     });

@@ -22,36 +22,29 @@ pub struct Named {
     pub more_is_better: Option<bool>,
 }
 
+/// One figure, and the spread within what it was measured in.
+#[derive(Debug, Clone)]
+pub struct Figure {
+    pub named: Named,
+    pub value: f64,
+    pub within: Option<Spread>,
+}
+
 /// One measurement of one figure.
 #[derive(Debug, Clone)]
 pub struct Measurement {
     pub phase: String,
     pub operation: String,
-    pub named: Named,
     pub run: String,
     pub repetition: u32,
     pub verdict: Option<Verdict>,
-    pub value: f64,
-    /// The spread within the run, if nothing else is measured.
-    pub within: Option<Spread>,
-}
-
-/// One figure, and the spread within what it was measured in.
-struct Figure {
-    named: Named,
-    value: f64,
-    within: Option<Spread>,
+    pub figure: Figure,
 }
 
 type Figures = Vec<Figure>;
 
 fn figure(metric: MetricName, value: Option<f64>) -> Option<Figure> {
-    let named = Named {
-        metric: metric.to_string(),
-        unit: metric.unit().to_owned(),
-        more_is_better: Some(metric.more_is_better()),
-    };
-    value.map(|value| Figure { named, value, within: None })
+    other(&metric.to_string(), metric.unit(), Some(metric.more_is_better()), value)
 }
 
 /// A figure without a standard metric.
@@ -200,12 +193,10 @@ impl<'a> Collector<'a> {
         self.measurements.extend(measured.map(|figure| Measurement {
             phase: phase.to_owned(),
             operation: operation.to_owned(),
-            named: figure.named,
             run: run.clone(),
             repetition,
             verdict,
-            value: figure.value,
-            within: figure.within,
+            figure,
         }));
     }
 
@@ -249,8 +240,8 @@ impl<'a> Collector<'a> {
 
     fn has(&self, one: &Measurement) -> bool {
         self.measurements.iter().any(|other| {
-            (&other.phase, &other.operation, &other.named.metric)
-                == (&one.phase, &one.operation, &one.named.metric)
+            (&other.phase, &other.operation, &other.figure.named)
+                == (&one.phase, &one.operation, &one.figure.named)
         })
     }
 }
@@ -262,7 +253,7 @@ pub fn of_run(entry: &Entry) -> Vec<Measurement> {
         all.phases().iter().for_each(|phase| all.add_phase(phase, entry.repetition));
     }
     // The spread of repetitions within one run is not the spread of runs.
-    all.measurements.iter_mut().for_each(|one| one.within = None);
+    all.measurements.iter_mut().for_each(|one| one.figure.within = None);
     all.measurements
 }
 

@@ -7,6 +7,7 @@ use crate::{
     select::measured_cells,
 };
 use dragstrip_crds::{
+    BenchmarkRun,
     run::{Fact, Verdict},
     suite::ComparisonVerdict,
 };

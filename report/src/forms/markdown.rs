@@ -7,7 +7,7 @@ mod parts;
 use super::words::{baseline_name, difference, summary, troubles};
 use crate::{
     document::{Document, RunRecord},
-    select::{distinct, grouped},
+    select::distinct,
     tables::{Facts, Grid, Style, all_figures, listings, pivot_grids},
 };
 use dragstrip_crds::thresholds::MetricName;
@@ -94,33 +94,20 @@ fn every_figure(document: &Document) -> Option<Part> {
     (!all.lines.is_empty()).then(|| table.folded("Every figure with its measurements"))
 }
 
-/// First the facts that all runs share, then the others with the variants or runs that have them.
+/// First the facts that all runs share, then those of variants and of single runs.
 fn provenance(document: &Document) -> Option<Part> {
     let runs: Vec<&RunRecord> = document.runs.iter().filter(|run| !run.provenance.is_empty()).collect();
     let facts = Facts::of(&runs);
+    let own = |names: &[&str], run: &RunRecord| {
+        let facts = names.iter().filter_map(|name| Some(format!("{name}: {}", run.provenance.get(*name)?)));
+        facts.collect::<Vec<_>>().join("; ")
+    };
+    let variants = runs.iter().map(|run| (&run.cell.variant, own(&facts.by_variant, run)));
+    let single = runs.iter().map(|run| (&run.name, own(&facts.by_run, run)));
+    let own = distinct(variants.chain(single).filter(|(_, facts)| !facts.is_empty()));
     let common = facts.common.iter().map(|(name, value)| format!("{name}: {value}"));
-    let own = [&facts.by_variant, &facts.by_run].into_iter().flat_map(|names| {
-        let own_facts = |run: &&RunRecord| {
-            let facts =
-                names.iter().filter_map(|name| Some(format!("{name}: {}", run.provenance.get(*name)?)));
-            facts.collect::<Vec<_>>().join("; ")
-        };
-        let groups =
-            grouped(runs.iter().copied(), own_facts).into_iter().filter(|(facts, _)| !facts.is_empty());
-        groups.map(|(facts, runs)| format!("{}: {facts}", names_of(document, &runs))).collect::<Vec<_>>()
-    });
-    let all = Part::list(common.chain(own), "facts about the runs")?;
-    Some(all.folded("Conditions of the runs"))
-}
-
-/// The variants of `runs` if they have no other runs, or else the runs.
-fn names_of(document: &Document, runs: &[&RunRecord]) -> String {
-    let variants = distinct(runs.iter().map(|run| run.cell.variant.as_str()));
-    let all = document.runs.iter().filter(|run| variants.contains(&run.cell.variant.as_str())).count();
-    if all == runs.len() {
-        return variants.join(", ");
-    }
-    runs.iter().map(|run| run.name.as_str()).collect::<Vec<_>>().join(", ")
+    let all = common.chain(own.into_iter().map(|(whose, facts)| format!("{whose}: {facts}")));
+    Some(Part::list(all, "facts about the runs")?.folded("Conditions of the runs"))
 }
 
 #[cfg(test)]

@@ -65,10 +65,11 @@ impl Cluster {
 #[test]
 fn libraries_find_all_shards_and_replicas() {
     let cluster = Cluster::form();
-    for (number, client) in ["redis-rs", "fred"].into_iter().enumerate() {
+    for (number, client) in ["RedisRs", "Fred"].into_iter().enumerate() {
         let passes = number as u64 + 1;
         let options = format!(
-            "--client {client} --cluster --tasks 60 --pool-size 2 --total-requests 900 --assert-expected"
+            "client={client} server.cluster=true library.tasks=60 library.poolSize=2 library.totalRequests=900 library.assertExpected=true \
+             operations=[{{\"operation\":\"Incr\"}}]"
         );
         let ended = run(cluster.nodes[0].port, &options);
         assert_eq!(ended.code, 0, "{client}: {ended:?}");
@@ -84,7 +85,7 @@ fn libraries_find_all_shards_and_replicas() {
             cluster.nodes[3..].iter().all(|replica| slots.contains(&format!(":{}\r\n", replica.port)))
         });
         let reads = format!(
-            "--client {client} --cluster --replica-reads --library-operation get --tasks 20 --total-requests 300"
+            "client={client} server.cluster=true replicaReads=true ratio=0:1 library.tasks=20 library.totalRequests=300"
         );
         let before = cluster.calls(3..6, "get");
         let ended = run(cluster.nodes[0].port, &reads);

@@ -2,18 +2,22 @@
 
 use std::time::Duration;
 
-use dragstrip_loadgen::counts::report::{FailureKind, PipelineMode, Report, RunStatus};
+use dragstrip_crds::workload::Client;
+use dragstrip_loadgen::counts::report::{FailureKind, Report, RunStatus};
 use nix::sys::signal::Signal;
 
 use crate::support::{RedisServer, Running, free_port, openssl, run, wait_for, write_certificates};
 
 /// Every way to use a library that can do everything.
 const CLIENTS: [&str; 4] = [
-    "--client redis-rs",
-    "--client redis-rs --connection-kind connection-manager --protocol resp3",
-    "--client fred",
-    "--client bb8-redis",
+    "client=RedisRs",
+    "client=RedisRs library.connectionKind=ConnectionManager resp3=true",
+    "client=Fred",
+    "client=Bb8Redis",
 ];
+
+/// Declares INCR, which each task sends for a key of its own.
+const INCR: &str = r#"operations=[{"operation":"Incr"}]"#;
 
 fn completed(server: &RedisServer, options: &str) -> Report {
     let ended = run(server.port, options);
@@ -30,16 +34,15 @@ fn assert_consistent(report: &Report, what: &str) {
     let by_second: u64 = report.per_second.iter().map(|second| second.operations[0].count).sum();
     assert_eq!(by_second, operation.count, "{what}");
     assert!(report.window_seconds > 0.0, "{what}");
-    assert_eq!(report.pipeline_mode, PipelineMode::Library, "{what}");
 }
 
 fn assert_commands_agree(report: &Report, server: &RedisServer, what: &str) {
     assert!(!report.commands.is_empty(), "{what}");
-    let library = report.configuration.library.as_ref().unwrap();
+    let load = &report.specification.as_ref().unwrap().loadgen;
+    let pool_size = u64::from(load.library.as_ref().unwrap().pool_size.unsigned_abs());
     for (command, &count) in &report.commands {
         // fred greets on each connection with a PING, which is none of the load.
-        let greetings =
-            if library.client == "fred" && command == "ping" { library.pool_size as u64 } else { 0 };
+        let greetings = if load.client == Client::Fred && command == "ping" { pool_size } else { 0 };
         assert_eq!(server.calls(command), count + greetings, "{what}: calls of {command}");
     }
 }
@@ -49,7 +52,7 @@ fn increments_are_counted_exactly_and_in_order() {
     for client in CLIENTS {
         let server = RedisServer::start(&[]);
         let options = format!(
-            "{client} --threads 2 --tasks 7 --pool-size 3 --total-requests 1001 --assert-expected --progress-interval 0s"
+            "{client} {INCR} threads=2 library.tasks=7 library.poolSize=3 library.totalRequests=1001 library.assertExpected=true "
         );
         let report = completed(&server, &options);
         assert_consistent(&report, client);
@@ -61,8 +64,6 @@ fn increments_are_counted_exactly_and_in_order() {
         assert!(cpu.user_seconds + cpu.system_seconds > 0.0, "{client}: {cpu:?}");
         let threads = &cpu.threads;
         assert_eq!(threads.len(), 2, "{client}: {threads:?}");
-        let echo = report.configuration.library.unwrap();
-        assert_eq!((echo.tasks, echo.pool_size, echo.total_requests), (Some(7), 3, Some(1001)), "{client}");
     }
 }
 
@@ -72,8 +73,8 @@ fn several_client_pods_never_count_each_others_keys() {
     let pods: Vec<Running> = (0..3)
         .map(|index| {
             let options = format!(
-                "--client fred --tasks 4 --pool-size 2 --duration 300ms --assert-expected --seed 7 \
-                 --clients 3 --client-index {index} --progress-interval 0s"
+                "client=Fred {INCR} library.tasks=4 library.poolSize=2 duration=300ms library.assertExpected=true seed=7 \
+                 clients=3 clientIndex={index} "
             );
             Running::start(server.port, &options, None)
         })
@@ -91,7 +92,7 @@ fn a_pool_has_as_many_connections_as_wanted() {
         let server = RedisServer::start(&[]);
         let mut running = Running::start(
             server.port,
-            &format!("{client} --tasks 8 --pool-size 5 --duration 30s --progress-interval 20ms"),
+            &format!("{client} {INCR} library.tasks=8 library.poolSize=5 duration=30s progressInterval=20ms"),
             None,
         );
         running.until_loading();
@@ -109,11 +110,11 @@ fn a_pool_has_as_many_connections_as_wanted() {
 fn sets_and_gets_use_the_key_space() {
     for client in CLIENTS {
         let server = RedisServer::start(&[]);
-        let keys = "--key-prefix k: --key-minimum 5 --key-maximum 24 --data-size 33 --tasks 4 --bounded 2 --total-requests 400";
-        let written = completed(&server, &format!("{client} --library-operation set {keys}"));
+        let keys = "keyPrefix=k: keyMinimum=5 keyMaximum=24 dataSize=33 library.tasks=4 library.totalRequests=400";
+        let written = completed(&server, &format!("{client} ratio=1:0 {keys}"));
         assert_consistent(&written, client);
         assert_eq!(written.operation("SET").unwrap().count, 400, "{client}");
-        let read = completed(&server, &format!("{client} --library-operation get {keys}"));
+        let read = completed(&server, &format!("{client} ratio=0:1 {keys}"));
         let get = read.operation("GET").unwrap();
         assert_eq!(get.hits + get.misses, 400, "{client}");
         assert_eq!(server.info("stats", "keyspace_hits:"), get.hits, "{client}");
@@ -129,7 +130,7 @@ fn error_replies_are_counted_by_kind() {
         let server = RedisServer::start(&[]);
         server.ask(&["LPUSH k:1 a"]);
         let options = format!(
-            "{client} --library-operation get --key-prefix k: --key-minimum 1 --key-maximum 1 --tasks 3 --total-requests 60"
+            "{client} ratio=0:1 keyPrefix=k: keyMinimum=1 keyMaximum=1 library.tasks=3 library.totalRequests=60"
         );
         let ended = run(server.port, &options);
         assert_eq!(ended.code, 10, "{client}: {ended:?}");
@@ -149,7 +150,7 @@ fn error_replies_are_counted_by_kind() {
 fn a_server_killed_in_the_run_fails_it() {
     for client in CLIENTS {
         let server = RedisServer::start(&[]);
-        let options = format!("{client} --tasks 10 --pool-size 2 --duration 60s --progress-interval 20ms");
+        let options = format!("{client} {INCR} library.tasks=10 library.poolSize=2 duration=60s progressInterval=20ms");
         let mut running = Running::start(server.port, &options, None);
         running.until_loading();
         server.signal(Signal::SIGKILL);
@@ -167,7 +168,7 @@ fn a_server_killed_in_the_run_fails_it() {
 fn a_connection_the_server_cuts_ends_the_run() {
     for client in CLIENTS {
         let server = RedisServer::start(&[]);
-        let options = format!("{client} --tasks 10 --pool-size 2 --duration 60s --progress-interval 20ms");
+        let options = format!("{client} {INCR} library.tasks=10 library.poolSize=2 duration=60s progressInterval=20ms");
         let mut running = Running::start(server.port, &options, None);
         running.until_loading();
         server.ask(&["CLIENT KILL TYPE normal"]);
@@ -183,7 +184,7 @@ fn a_frozen_server_ends_the_run_after_the_response_timeout() {
     for client in CLIENTS {
         let server = RedisServer::start(&[]);
         let options =
-            format!("{client} --tasks 3 --duration 60s --response-timeout 400ms --progress-interval 20ms");
+            format!("{client} {INCR} library.tasks=3 duration=60s responseTimeout=400ms progressInterval=20ms");
         let mut running = Running::start(server.port, &options, None);
         running.until_loading();
         server.signal(Signal::SIGSTOP);
@@ -199,7 +200,7 @@ fn an_absent_server_and_a_wrong_password_are_told_apart() {
     let server = RedisServer::start(&["--requirepass", "right"]);
     let nobody = free_port();
     for client in CLIENTS {
-        let options = format!("{client} --total-requests 5 --connect-timeout 2s");
+        let options = format!("{client} {INCR} library.totalRequests=5 connectTimeout=2s");
         let ended = run(nobody, &options);
         assert_eq!(ended.code, 4, "{client}: {ended:?}");
         let ended = Running::start(server.port, &options, Some("not-this-one")).wait();
@@ -214,32 +215,31 @@ fn an_absent_server_and_a_wrong_password_are_told_apart() {
 fn batches_are_whole_and_their_commands_agree_with_the_server() {
     for client in CLIENTS {
         for (operation, name) in [
-            ("mset", "MSET"),
-            ("set-expire", "SET"),
-            ("mset-expire", "MSET+EXPIREAT"),
-            ("mget", "MGET"),
-            ("ping", "PING"),
+            ("Mset", "MSET"),
+            ("SetExpire", "SET"),
+            ("MsetExpire", "MSET+EXPIREAT"),
+            ("Mget", "MGET"),
         ] {
             let what = format!("{client} {operation}");
             let server = RedisServer::start(&[]);
             let options = format!(
-                "{client} --library-operation {operation} --pool-size 4 --parallelism 3 --batch-items 250 --batch-size 100 \
-                 --batch-key-size 12 --data-size 8 --warmup 30ms --duration 150ms --progress-interval 0s"
+                "{client} batch.operation={operation} library.poolSize=4 batch.parallelism=3 batch.items=250 batch.batchSize=100 \
+                 batch.keySize=12 dataSize=8 warmup=30ms duration=150ms"
             );
             let report = completed(&server, &options);
             assert_consistent(&report, &what);
             assert_commands_agree(&report, &server, &what);
             let batches = report.batches.clone().unwrap();
             assert_eq!((batches.items, batches.batch_size), (250, 100), "{what}");
-            let per_batch = if ["SET", "PING"].contains(&name) { 250 } else { 3 };
+            let per_batch = if name == "SET" { 250 } else { 3 };
             let counted = report.operation(name).unwrap();
             assert_eq!(counted.count, batches.iterations * per_batch, "{what}");
             let time = batches.seconds_per_batch;
             assert!(time.low <= time.mid && time.mid <= time.high && time.low > 0.0, "{what}: {time:?}");
-            if operation == "mget" {
+            if operation == "Mget" {
                 assert_eq!((counted.hits, counted.misses), (batches.iterations * 250, 0), "{what}");
             }
-            if operation.ends_with("expire") {
+            if operation.ends_with("Expire") {
                 let keyspace = server.ask(&["INFO keyspace"]);
                 assert!(keyspace.contains("keys=250,expires=250"), "{what}: {keyspace}");
             }
@@ -252,7 +252,7 @@ fn errors_within_a_pipeline_are_counted_one_by_one() {
     for client in CLIENTS {
         let server = RedisServer::start(&["--maxmemory", "1", "--maxmemory-policy", "noeviction"]);
         let options = format!(
-            "{client} --library-operation set-expire --batch-items 30 --batch-size 10 --data-size 8 --duration 50ms"
+            "{client} batch.operation=SetExpire library.poolSize=1 batch.items=30 batch.batchSize=10 dataSize=8 duration=50ms"
         );
         let ended = run(server.port, &options);
         assert_eq!(ended.code, 10, "{client}: {ended:?}");
@@ -271,7 +271,7 @@ fn errors_within_a_pipeline_are_counted_one_by_one() {
 fn a_warm_up_is_left_out_of_the_figures_but_not_of_the_commands() {
     for client in CLIENTS {
         let server = RedisServer::start(&[]);
-        let options = format!("{client} --tasks 5 --warmup 100ms --duration 200ms --assert-expected");
+        let options = format!("{client} {INCR} library.tasks=5 warmup=100ms duration=200ms library.assertExpected=true");
         let report = completed(&server, &options);
         assert_consistent(&report, client);
         let incr = report.operation("INCR").unwrap();
@@ -288,9 +288,8 @@ fn a_unix_socket_serves_as_well() {
     let socket = directory.path().join("redis.sock");
     let server = RedisServer::start(&["--unixsocket", socket.to_str().unwrap()]);
     for (number, client) in CLIENTS.into_iter().enumerate() {
-        let options = format!("{client} --unix-socket {} --tasks 2 --total-requests 100", socket.display());
-        let words: Vec<&str> = options.split_whitespace().collect();
-        let ended = Running::start_words(&words, None).wait();
+        let options = format!("{client} {INCR} server.unixSocket={} library.tasks=2 library.totalRequests=100", socket.display());
+        let ended = run(server.port, &options);
         assert_eq!(ended.code, 0, "{client}: {ended:?}");
         assert_eq!(server.calls("incr"), 100 * (number as u64 + 1), "{client}");
     }
@@ -317,18 +316,18 @@ fn encrypted_connections_serve_as_well_and_certificates_count() {
     ]);
     wait_for("the TLS port", || std::net::TcpStream::connect(("127.0.0.1", port)).ok());
     let client_files =
-        format!("--tls-cert-file {} --tls-key-file {}", file("client.pem"), file("client.key"));
-    let load = "--tasks 2 --total-requests 50 --connect-timeout 3s";
+        format!("server.tls.certificateFile={} server.tls.keyFile={}", file("client.pem"), file("client.key"));
+    let load = format!("{INCR} library.tasks=2 library.totalRequests=50 connectTimeout=3s");
     let mut expected = 0;
     for client in CLIENTS {
-        for trust in [format!("--tls-ca-file {}", file("ca.pem")), "--tls-insecure".into()] {
-            let ended = run(port, &format!("{client} --tls {trust} {client_files} {load}"));
+        for trust in [format!("server.tls.caFile={}", file("ca.pem")), "server.tls.insecure=true".into()] {
+            let ended = run(port, &format!("{client} {trust} {client_files} {load}"));
             assert_eq!(ended.code, 0, "{client} {trust}: {ended:?}");
             expected += 50;
             assert_eq!(server.calls("incr"), expected, "{client} {trust}");
         }
-        for trust in [format!("--tls-ca-file {}", file("client.pem")), String::new()] {
-            let ended = run(port, &format!("{client} --tls {trust} {client_files} {load}"));
+        for trust in [format!("server.tls.caFile={}", file("client.pem")), String::new()] {
+            let ended = run(port, &format!("{client} {trust} {client_files} {load}"));
             assert!(
                 [4, 6].contains(&ended.code),
                 "{client} {trust}: another authority was trusted: {ended:?}"
@@ -342,13 +341,13 @@ fn users_with_limited_rights_are_told_their_limits() {
     for client in CLIENTS {
         let server = RedisServer::start(&[]);
         server.ask(&["ACL SETUSER reader on >half-open ~* -@all +get +hello +client +ping +info"]);
-        let options = format!("{client} --username reader --tasks 2 --total-requests 20");
-        let ended = Running::start(server.port, &options, Some("half-open")).wait();
+        let options = format!("{client} server.username=reader library.tasks=2 library.totalRequests=20");
+        let ended = Running::start(server.port, &format!("{options} {INCR}"), Some("half-open")).wait();
         assert_eq!(ended.code, 10, "{client}: {ended:?}");
         let report = ended.report();
         assert_eq!((report.errors[0].kind.as_str(), report.errors[0].count), ("NOPERM", 20), "{client}");
         let ended =
-            Running::start(server.port, &format!("{options} --library-operation get"), Some("half-open"))
+            Running::start(server.port, &format!("{options} ratio=0:1"), Some("half-open"))
                 .wait();
         assert_eq!(ended.code, 0, "{client}: {ended:?}");
     }

@@ -7,6 +7,9 @@ mod cluster;
 #[cfg(test)]
 mod libraries;
 #[cfg(test)]
+#[path = "../../../loadgen/tests/integration/notation.rs"]
+mod notation;
+#[cfg(test)]
 #[path = "../../../loadgen/tests/integration/support.rs"]
 #[allow(dead_code)] // the load generator's tests use all of it
 mod support;

@@ -6,12 +6,11 @@ use std::time::{Duration, Instant};
 use dragstrip_results::histogram::{self, HistogramError};
 
 use crate::configuration::Configuration;
-use crate::counts::echo::echo;
 use crate::counts::errors::{ErrorCount, ErrorTable};
 use crate::counts::exit;
 use crate::counts::recorder::{NodeCounts, OperationRecord, Recorder, Second, SecondCell};
 use crate::counts::report::{
-    ClientCpu, ErrorReport, Failure, Latency, OperationReport, PipelineMode, Report, RunStatus,
+    ClientCpu, ErrorReport, Failure, Latency, OperationReport, Report, RunStatus,
     ScheduleReport, SecondOperation, SecondReport, ShardReport, StartReport, ThreadCpu, ThreadStart, Totals,
     VerifiedReport, WarmupReport,
 };
@@ -179,23 +178,19 @@ impl Counts<'_> {
 /// The report of a run.
 pub(crate) fn report(configuration: &Configuration, mut gathered: Gathered, ending: Ending) -> Report {
     gathered.outcomes.sort_by_key(|outcome| outcome.thread);
-    let mix = configuration.mix();
+    let mix = &configuration.operations;
     let mut report = Report {
         tool: env!("CARGO_PKG_NAME").into(),
         version: env!("CARGO_PKG_VERSION").into(),
-        configuration: echo(configuration, &gathered.addresses),
-        pipeline_mode: if configuration.schedule.is_some() {
-            PipelineMode::Schedule
-        } else {
-            PipelineMode::Batch
-        },
+        specification: Some(configuration.specification.clone()),
+        addresses: gathered.addresses.clone(),
         start: start(&gathered),
         pushes: gathered.recorders().map(|recorder| recorder.pushes).sum(),
         client_cpu: client_cpu(&gathered),
-        shards: if configuration.cluster { shards(&gathered) } else { Vec::new() },
+        shards: if configuration.server().cluster { shards(&gathered) } else { Vec::new() },
         ..Report::default()
     };
-    let names = operations::names(&mix);
+    let names = operations::names(mix);
     let windows = gathered.outcomes.iter().filter_map(|outcome| Some(outcome.schedule.as_ref()?.window));
     let whole = windows.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)));
     let counts = Counts {
@@ -206,8 +201,8 @@ pub(crate) fn report(configuration: &Configuration, mut gathered: Gathered, endi
     };
     let filled = match counts.fill(&mut report, configuration) {
         Ok(records) => {
-            report.commands = commands(&gathered, &mix, &records);
-            report.verified = configuration.verify_keys.then(|| VerifiedReport {
+            report.commands = commands(&gathered, mix, &records);
+            report.verified = configuration.verifies_keys().then(|| VerifiedReport {
                 expected: configuration.keys.maximum - configuration.keys.minimum + 1,
                 present: records.iter().map(|record| record.hits).sum(),
             });

@@ -70,7 +70,7 @@ pub enum JsonOutput {
 }
 
 impl JsonOutput {
-    /// Opens the place that `--json-out-file` names.
+    /// Opens the place that `reportFile` names.
     pub fn open(path: &Path) -> Result<Self, OutputError> {
         let path = path.to_path_buf();
         if path.as_os_str() == "-" {

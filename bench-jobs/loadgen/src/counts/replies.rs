@@ -317,7 +317,11 @@ mod tests {
         outstanding: u64,
         flight: impl FnOnce(OperationWalk) -> Flight,
     ) -> Sorted {
-        let specs: Vec<OperationSpec> = operations.iter().map(|text| text.parse().unwrap()).collect();
+        let specs: Vec<OperationSpec> = operations
+            .iter()
+            .map(|text| serde_json::from_value(crate::notation::operation(text)).unwrap())
+            .map(|declared| OperationSpec::declared(&declared).unwrap())
+            .collect();
         let weights: Vec<u64> = specs.iter().map(|spec| u64::from(spec.weight.get())).collect();
         let walk = OperationWalk::new(Cycle::in_a_row(&weights), 0);
         let shapes = specs.iter().map(OperationSpec::replies).collect();
@@ -361,7 +365,7 @@ mod tests {
     fn replies_are_matched_with_their_operations() {
         let stream =
             b"+OK\r\n$1\r\nx\r\n$-1\r\n-OOM no room\r\n$-1\r\n-OOM other text\r\n+OK\r\n>1\r\n:1\r\n";
-        let found = sorted(stream, &["set", "get weight=2"], 7, batch);
+        let found = sorted(stream, &["Set", "Get weight=2"], 7, batch);
         let (set, get) = (&found.recorder.operations[0], &found.recorder.operations[1]);
         assert_eq!((set.count, set.errors, set.bytes_received), (2, 1, 24));
         assert_eq!((get.count, get.hits, get.misses, get.errors, get.bytes_received), (3, 1, 2, 1, 34));
@@ -373,7 +377,7 @@ mod tests {
 
     #[test]
     fn a_reply_of_the_wrong_type_is_an_error_and_a_surplus_is_seen() {
-        let found = sorted(b"$1\r\nx\r\n+OK\r\n+OK\r\n", &["set"], 2, batch);
+        let found = sorted(b"$1\r\nx\r\n+OK\r\n+OK\r\n", &["Set"], 2, batch);
         let set = &found.recorder.operations[0];
         assert_eq!((set.count, set.errors, found.surplus), (1, 1, 1));
         assert_eq!(found.recorder.errors.entries[0].kind, UNEXPECTED_REPLY);
@@ -382,7 +386,7 @@ mod tests {
     #[test]
     fn replies_in_a_row_are_shared_out_over_the_operations_they_answer() {
         let stream = b"$1\r\nx\r\n".repeat(8);
-        let found = sorted(&stream, &["get weight=3", "command\tGET __key__", "incr"], 7, batch);
+        let found = sorted(&stream, &["Get weight=3", "command GET __key__", "Incr"], 7, batch);
         let records = &found.recorder.operations;
         // Walked: get get get command incr get get; the eighth answers nothing.
         assert_eq!((records[0].count, records[0].hits, records[0].bytes_received), (5, 5, 35));
@@ -395,7 +399,7 @@ mod tests {
     fn a_request_of_several_commands_is_one_operation_with_its_last_reply() {
         let found = sorted(
             b"+OK\r\n:1\r\n:1\r\n+OK\r\n-ERR no\r\n:1\r\n+OK\r\n:1\r\n",
-            &["mset-expireat keys=2 expiry=1"],
+            &["MsetExpireat keys=2 expiry=1s"],
             3,
             batch,
         );
@@ -407,7 +411,7 @@ mod tests {
     #[test]
     fn a_redirection_is_no_error_and_its_request_is_kept() {
         let stream = b"+OK\r\n-MOVED 12182 10.0.0.7:6379\r\n-ASK 1 h:1\r\n";
-        let found = sorted(stream, &["set"], 3, |_| routed([false; 3]));
+        let found = sorted(stream, &["Set"], 3, |_| routed([false; 3]));
         let set = &found.recorder.operations[0];
         assert_eq!((set.count, set.errors, set.redirected, set.answered()), (1, 0, 2, 3));
         assert!(found.recorder.errors.entries.is_empty());
@@ -419,7 +423,7 @@ mod tests {
     #[test]
     fn the_answer_to_asking_is_no_answer_to_the_request_behind_it() {
         let stream = b"+OK\r\n+OK\r\n-ERR refused\r\n+OK\r\n";
-        let found = sorted(stream, &["set"], 3, |_| routed([true, false, false]));
+        let found = sorted(stream, &["Set"], 3, |_| routed([true, false, false]));
         let set = &found.recorder.operations[0];
         assert_eq!((set.count, set.errors, found.outstanding, found.surplus), (2, 1, 0, 0));
     }
@@ -433,7 +437,7 @@ mod tests {
         };
         let origins = [due(100), due(30), due(10)].into();
         let found =
-            sorted(b"+OK\r\n+OK\r\n-ERR x\r\n", &["set"], 3, |walk| Flight::Scheduled { walk, origins });
+            sorted(b"+OK\r\n+OK\r\n-ERR x\r\n", &["Set"], 3, |walk| Flight::Scheduled { walk, origins });
         let set = &found.recorder.operations[0];
         assert_eq!((set.count, set.errors, set.warmup_count), (1, 1, 1));
         assert!((30_000..31_000).contains(&set.latency.max()), "{}", set.latency.max());

@@ -6,16 +6,14 @@
 //! readable. Times named `...UnixNanos` are wall-clock nanoseconds since the
 //! Unix epoch; everything else is measured on the monotonic clock.
 
-mod configuration;
-
-pub use configuration::{ConfigurationEcho, LibraryEcho, PipelineMode};
-
 use std::collections::BTreeMap;
 
 use dragstrip_crds::measured::BatchStatistics;
 use dragstrip_results::histogram::{EncodedHistogram, HistogramError, Latencies};
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
+
+use crate::specification::Specification;
 
 /// The whole result of one process.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
@@ -35,10 +33,11 @@ pub struct Report {
     pub failure: Option<Failure>,
     /// Exit code of the process.
     pub exit_code: u8,
-    /// What was asked for, without secrets.
-    pub configuration: ConfigurationEcho,
-    /// How requests were pipelined.
-    pub pipeline_mode: PipelineMode,
+    /// What was declared; it holds no secret.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub specification: Option<Specification>,
+    /// Addresses of the server.
+    pub addresses: Vec<String>,
     /// Wall time of the first byte sent, or of the begin of an open loop's schedule.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub started_at_unix_nanos: Option<u64>,
@@ -438,7 +437,6 @@ mod tests {
         Report {
             tool: "dragstrip-loadgen".into(),
             status: RunStatus::Failed,
-            pipeline_mode: PipelineMode::Batch,
             failure: Some(Failure { kind: FailureKind::ResponseTimeout, ..Failure::default() }),
             started_at_unix_nanos: Some(1_790_000_000_123_456_789),
             operations: vec![OperationReport {
@@ -456,7 +454,7 @@ mod tests {
         let report = sample();
         let text = report.to_json().unwrap();
         assert_eq!(Report::from_json(&text).unwrap(), report);
-        assert!(text.contains("\"p99.9\": 999") && text.contains("\"pipelineMode\": \"batch\""), "{text}");
+        assert!(text.contains("\"p99.9\": 999"), "{text}");
         let latencies = report.operation("GET").unwrap().latencies().unwrap();
         assert_eq!((latencies.count(), latencies.percentile(100.0)), (1000, 1000));
     }

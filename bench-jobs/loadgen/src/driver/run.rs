@@ -39,6 +39,7 @@ async fn conduct(configuration: &Arc<Configuration>, gathered: &mut Gathered) ->
     let mut signals =
         Signals::listen().map_err(|error| Ending::Failed(failed("listen for signals", &error)))?;
     let security = configuration
+        .server()
         .tls
         .as_ref()
         .map(TlsClient::new)
@@ -51,8 +52,7 @@ async fn conduct(configuration: &Arc<Configuration>, gathered: &mut Gathered) ->
     };
     cpu::allow_open_files(configuration.connections() * routes.shards.len())
         .map_err(|error| Ending::Failed(failed("open so many connections", &error)))?;
-    let templates = RequestTemplates::new(configuration)
-        .map_err(|error| Ending::Failed(failed("prepare the requests", &error)))?;
+    let templates = RequestTemplates::new(configuration);
     let crew = CrewParts { configuration, routes: routes.into(), templates: templates.into(), security };
     let mut crew = crew.start().map_err(|error| Ending::Failed(failed("start a load thread", &error)))?;
     crew.until_ready(&mut signals).await;
@@ -137,7 +137,7 @@ impl Crew {
     fn release(&mut self, configuration: &Configuration, gathered: &mut Gathered) -> Instant {
         gathered.clock = ClockAnchor::now();
         let now = gathered.clock.instant();
-        let wanted = configuration.start_at_unix_nanos.and_then(|nanos| gathered.clock.instant_at(nanos));
+        let wanted = configuration.specification.start_at_unix_nanos.and_then(|nanos| gathered.clock.instant_at(nanos));
         let line = wanted.unwrap_or(now);
         let origin = line.max(now);
         gathered.line = Some(line);

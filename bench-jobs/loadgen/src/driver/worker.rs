@@ -140,7 +140,7 @@ async fn prepare(plan: &WorkerPlan) -> Result<Prepared, Failure> {
     let problem = |problem: &dyn std::fmt::Display| {
         Failure::of_client("prepare the requests", configuration.target(), problem)
     };
-    let recorder = Recorder::new(configuration.mix().len(), plan.routes.labels(), Instant::now())
+    let recorder = Recorder::new(configuration.operations.len(), plan.routes.labels(), Instant::now())
         .map_err(|error| Failure::of_client("prepare the records", configuration.target(), &error))?;
     let connector = Connector {
         configuration: Arc::clone(&plan.configuration),
@@ -169,7 +169,7 @@ fn remaining(configuration: &Configuration, share: Share) -> Remaining {
         Limit::Duration(duration) => Remaining::For(duration),
         Limit::AllKeys => {
             let (_, keys) = share.of_range(configuration.keys.minimum, configuration.keys.maximum);
-            let each = configuration.mix().first().map_or(1, |operation| operation.keys_per_command().max(1));
+            let each = configuration.operations.first().map_or(1, |operation| operation.keys_per_command().max(1));
             Remaining::Requests(keys.div_ceil(each as u64))
         }
     }

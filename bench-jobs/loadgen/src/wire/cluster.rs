@@ -5,7 +5,8 @@ use std::sync::Arc;
 use redis::Value;
 use thiserror::Error;
 
-use crate::configuration::{Configuration, host_and_port};
+use crate::configuration::Configuration;
+use crate::specification::host_and_port;
 use crate::counts::report::{Failure, FailureKind};
 use crate::wire::connect::{self, ConnectError, Endpoint, HandshakeStep};
 use crate::wire::exchange::encode_command;
@@ -81,7 +82,7 @@ pub(crate) async fn find(
     security: Option<&TlsClient>,
 ) -> Result<Routes, ClusterError> {
     let endpoint = connect::find(configuration).await?;
-    if configuration.cluster {
+    if configuration.server().cluster {
         discover(configuration, security, &endpoint).await
     } else {
         Ok(Routes::single(endpoint))
@@ -154,7 +155,7 @@ async fn resolve(configuration: &Configuration, members: Vec<Member>) -> Result<
         let Some((host, port)) = member.nodes.first() else { continue };
         let primary = host_and_port(host, *port);
         let (primaries, replicas) = member.nodes.split_at(1);
-        let loaded = if configuration.replica_reads { replicas } else { primaries };
+        let loaded = if configuration.load().replica_reads { replicas } else { primaries };
         if loaded.is_empty() {
             return Err(ClusterError::NoReplica { primary });
         }

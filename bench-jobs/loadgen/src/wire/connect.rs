@@ -13,7 +13,7 @@ use thiserror::Error;
 use tokio::net::{TcpStream, UnixStream, lookup_host};
 use tokio::time::timeout;
 
-use crate::configuration::{Configuration, Credentials, Protocol};
+use crate::configuration::{Configuration, Credentials};
 use crate::counts::report::{Failure, FailureKind};
 use crate::wire::exchange::{ExchangeError, Said, encode_command, exchange};
 use crate::wire::outgoing::Outgoing;
@@ -137,16 +137,16 @@ pub async fn addresses(configuration: &Configuration) -> Result<Vec<String>, Fai
 
 /// The server that `configuration` names.
 pub(crate) async fn find(configuration: &Configuration) -> Result<Endpoint, ConnectError> {
-    if let Some(path) = &configuration.unix_socket {
+    if let Some(path) = &configuration.server().unix_socket {
         let label = configuration.target().into();
-        return Ok(Endpoint { label, host: configuration.host.clone(), place: Place::Unix(path.clone()) });
+        return Ok(Endpoint { label, host: configuration.server().host.clone(), place: Place::Unix(path.clone()) });
     }
-    resolve(&configuration.host, configuration.port, configuration.connect_timeout).await
+    resolve(&configuration.server().host, configuration.server().port, configuration.connect_timeout).await
 }
 
 /// The server at a host and port, with at least one address.
 pub(crate) async fn resolve(host: &str, port: u16, limit: Duration) -> Result<Endpoint, ConnectError> {
-    let target = crate::configuration::host_and_port(host, port);
+    let target = crate::specification::host_and_port(host, port);
     let addresses: Vec<SocketAddr> = match timeout(limit, lookup_host((host, port))).await {
         Err(_) => return Err(ConnectError::ResolveTimeout { target, seconds: limit.as_secs_f64() }),
         Ok(Err(source)) => return Err(ConnectError::Resolve { target, source }),
@@ -242,11 +242,11 @@ async fn greet(
         let request = authentication_request(credentials);
         ask(stream, address, HandshakeStep::Authenticate, &request, limit, None).await?;
     }
-    if configuration.protocol == Protocol::Resp3 {
+    if configuration.load().resp3 {
         let request = encode_command(&["HELLO", "3"]);
         ask(stream, address, HandshakeStep::NegotiateProtocol, &request, limit, None).await?;
     }
-    if configuration.replica_reads {
+    if configuration.load().replica_reads {
         let request = encode_command(&["READONLY"]);
         ask(stream, address, HandshakeStep::AllowReplicaReads, &request, limit, None).await?;
     }

@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::client::Resumption;
@@ -14,8 +15,9 @@ use tokio_rustls::rustls::pki_types::pem::{self, PemObject as _};
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use tokio_rustls::rustls::{self, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 
-/// What TLS needs, as it was declared.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
+/// What TLS needs.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct TlsOptions {
     /// Certificates of the authorities to trust, PEM; the well-known ones when absent.
     pub ca_file: Option<PathBuf>,
@@ -33,25 +35,25 @@ pub struct TlsOptions {
 #[derive(Debug, Error)]
 pub enum TlsError {
     /// A file could not be read as PEM.
-    #[error("cannot read --{option} {path}: {source}")]
+    #[error("cannot read server.tls.{field} {path}: {source}")]
     ReadPem {
-        /// Name of the option.
-        option: &'static str,
+        /// The field.
+        field: &'static str,
         /// The file.
         path: PathBuf,
         /// What went wrong.
         source: pem::Error,
     },
     /// A file holds no certificate.
-    #[error("--{option} {path} holds no certificate in PEM form")]
+    #[error("server.tls.{field} {path} holds no certificate in PEM form")]
     NoCertificate {
-        /// Name of the option.
-        option: &'static str,
+        /// The field.
+        field: &'static str,
         /// The file.
         path: PathBuf,
     },
     /// A certificate of an authority is unusable.
-    #[error("a certificate of --tls-ca-file {path} is not usable: {source}")]
+    #[error("a certificate of server.tls.caFile {path} is not usable: {source}")]
     TrustCertificate {
         /// The file.
         path: PathBuf,
@@ -71,7 +73,7 @@ pub enum TlsError {
         source: rustls::Error,
     },
     /// The name is neither a host name nor an address.
-    #[error("{name:?} cannot be the name of a TLS server; give one with --tls-server-name")]
+    #[error("{name:?} cannot be the name of a TLS server; set server.tls.serverName")]
     ServerName {
         /// The name.
         name: String,
@@ -106,9 +108,9 @@ impl TlsClient {
         };
         let mut config = match (&options.certificate_file, &options.key_file) {
             (Some(certificate), Some(key)) => {
-                let chain = certificates("tls-cert-file", certificate)?;
+                let chain = certificates("certificateFile", certificate)?;
                 let key = PrivateKeyDer::from_pem_file(key).map_err(|source| TlsError::ReadPem {
-                    option: "tls-key-file",
+                    field: "keyFile",
                     path: key.clone(),
                     source,
                 })?;
@@ -145,7 +147,7 @@ pub fn well_known_authorities() -> RootCertStore {
 fn trusted(ca_file: Option<&Path>) -> Result<RootCertStore, TlsError> {
     let Some(path) = ca_file else { return Ok(well_known_authorities()) };
     let mut store = RootCertStore::empty();
-    for certificate in certificates("tls-ca-file", path)? {
+    for certificate in certificates("caFile", path)? {
         store
             .add(certificate)
             .map_err(|source| TlsError::TrustCertificate { path: path.to_path_buf(), source })?;
@@ -153,14 +155,14 @@ fn trusted(ca_file: Option<&Path>) -> Result<RootCertStore, TlsError> {
     Ok(store)
 }
 
-fn certificates(option: &'static str, path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let unreadable = |source| TlsError::ReadPem { option, path: path.to_path_buf(), source };
+fn certificates(field: &'static str, path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let unreadable = |source| TlsError::ReadPem { field, path: path.to_path_buf(), source };
     let found: Vec<_> = CertificateDer::pem_file_iter(path)
         .map_err(unreadable)?
         .collect::<Result<_, _>>()
         .map_err(unreadable)?;
     if found.is_empty() {
-        Err(TlsError::NoCertificate { option, path: path.to_path_buf() })
+        Err(TlsError::NoCertificate { field, path: path.to_path_buf() })
     } else {
         Ok(found)
     }
@@ -235,14 +237,14 @@ mod tests {
     }
 
     #[test]
-    fn unusable_files_and_names_are_refused_with_the_option() {
+    fn unusable_files_and_names_are_refused_with_the_field() {
         let empty = tempfile::NamedTempFile::new().unwrap();
         let path = Some(empty.path().to_path_buf());
         for (options, reason) in [
-            (TlsOptions { ca_file: path.clone(), ..TlsOptions::default() }, "--tls-ca-file"),
+            (TlsOptions { ca_file: path.clone(), ..TlsOptions::default() }, "server.tls.caFile"),
             (
                 TlsOptions { ca_file: Some("/nonexistent/ca.pem".into()), ..TlsOptions::default() },
-                "cannot read --tls-ca-file",
+                "cannot read server.tls.caFile",
             ),
             (
                 TlsOptions {
@@ -251,7 +253,7 @@ mod tests {
                     insecure: true,
                     ..TlsOptions::default()
                 },
-                "--tls-cert-file",
+                "server.tls.certificateFile",
             ),
             (
                 TlsOptions { server_name: Some("no name".into()), insecure: true, ..TlsOptions::default() },

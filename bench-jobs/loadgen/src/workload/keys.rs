@@ -32,6 +32,14 @@ pub enum KeyPattern {
     },
 }
 
+impl KeyPattern {
+    /// Normal around the middle of a key space, whose width is six standard deviations.
+    pub fn gaussian(minimum: u64, maximum: u64) -> Self {
+        let (minimum, maximum) = (minimum as f64, maximum as f64);
+        Self::Gaussian { median: f64::midpoint(minimum, maximum), deviation: (maximum - minimum + 1.0) / 6.0 }
+    }
+}
+
 /// The key space cannot be drawn from in the wanted way.
 #[derive(Debug, Error)]
 pub enum KeyError {

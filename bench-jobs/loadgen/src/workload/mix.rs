@@ -5,9 +5,6 @@
 
 use std::sync::Arc;
 
-/// Longest repeating order that is spread evenly.
-pub const MAXIMUM_CYCLE: u64 = 100_000;
-
 /// Which operation of the mix.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct OperationIndex(pub usize);
@@ -61,13 +58,6 @@ impl Cycle {
             }
         }
         Self::of(stretches)
-    }
-
-    /// Length of the evenly spread order of these weights.
-    pub(crate) fn spread_length(weights: &[u64]) -> u64 {
-        let divisor =
-            weights.iter().fold(0, |divisor, &weight| greatest_common_divisor(divisor, weight)).max(1);
-        weights.iter().map(|weight| weight / divisor).sum()
     }
 
     fn of(mut stretches: Vec<Stretch>) -> Self {
@@ -197,8 +187,9 @@ mod tests {
         fn every_cycle_keeps_the_weights_exactly_and_never_strays(
             weights in proptest::collection::vec(1u64..20, 1..6), connection in 0u64..500
         ) {
-            let length = Cycle::spread_length(&weights);
             let total: u64 = weights.iter().sum();
+            let divisor = weights.iter().fold(0, |divisor, &weight| greatest_common_divisor(divisor, weight));
+            let length = total / divisor;
             let cycle = Cycle::spread(&weights);
             prop_assert_eq!(cycle.length, length);
             let order = walked(cycle, connection, usize::try_from(length).unwrap());

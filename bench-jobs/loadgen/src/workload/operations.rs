@@ -1,17 +1,17 @@
-//! The operations a mix may consist of, as they are declared, and what the
-//! server's replies to them mean.
-//!
-//! Pure description: how requests are written is the business of
-//! [`crate::workload::requests`].
+//! The operations of a mix, and what the server's replies to them mean. Pure: how requests are
+//! written is the business of [`crate::workload::requests`].
 
-use std::fmt;
 use std::num::NonZeroU32;
-use std::str::FromStr;
+use std::time::Duration;
 
+use dragstrip_crds::workload::{LoadgenOperation, OperationName};
 use thiserror::Error;
 
 use crate::wire::scanner::ReplyKind;
 use crate::workload::template::{CommandTemplate, TemplateError};
+
+/// Largest value a server accepts.
+pub(crate) const MAXIMUM_VALUE_BYTES: usize = 512 * 1024 * 1024;
 
 /// Most keys that one command may name; servers limit the length of a command.
 pub const MAXIMUM_KEYS: usize = 100_000;
@@ -40,18 +40,17 @@ pub enum OperationKind {
 }
 
 impl OperationKind {
-    fn named(word: &str) -> Option<Self> {
-        Some(match word {
-            "set" => Self::Set,
-            "get" => Self::Get,
-            "incr" => Self::Incr,
-            "mset" => Self::Mset,
-            "mget" => Self::Mget,
-            "del" => Self::Del,
-            "exists" => Self::Exists,
-            "mset-expireat" => Self::MsetExpireAt,
-            _ => return None,
-        })
+    fn named(name: OperationName) -> Self {
+        match name {
+            OperationName::Set => Self::Set,
+            OperationName::Get => Self::Get,
+            OperationName::Incr => Self::Incr,
+            OperationName::Mset => Self::Mset,
+            OperationName::Mget => Self::Mget,
+            OperationName::Del => Self::Del,
+            OperationName::Exists => Self::Exists,
+            OperationName::MsetExpireat => Self::MsetExpireAt,
+        }
     }
 
     fn word(&self) -> &'static str {
@@ -63,7 +62,7 @@ impl OperationKind {
             Self::Mget => "mget",
             Self::Del => "del",
             Self::Exists => "exists",
-            Self::MsetExpireAt => "mset-expireat",
+            Self::MsetExpireAt => "mset+expireat",
             Self::Command(_) => "command",
         }
     }
@@ -95,7 +94,7 @@ impl OperationKind {
     }
 }
 
-/// One operation of a mix, as `--operation` declares it.
+/// One operation of a mix.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct OperationSpec {
     /// What its requests do.
@@ -114,44 +113,30 @@ pub struct OperationSpec {
     pub data_bytes: Option<usize>,
 }
 
-/// An operation is not described in a usable way.
+/// Why an operation cannot be sent.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 pub enum OperationError {
-    /// No word names the operation.
-    #[error("name an operation: set, get, incr, mset, mget, del, exists, mset-expireat, or command TEMPLATE")]
-    NoName,
-    /// Two words name operations.
-    #[error("{second:?} is a second operation; give each its own --operation")]
-    SecondName {
-        /// The second name.
-        second: String,
-    },
-    /// A word has no meaning here.
-    #[error(
-        "{word:?} is not understood; expected weight=N, keys=N, expiry=SECONDS, exat, missing or data-size=N"
-    )]
-    UnknownWord {
-        /// The word.
-        word: String,
-    },
-    /// A number is unusable.
-    #[error("{name}= must be {expected}")]
-    Number {
-        /// Name of the option.
-        name: &'static str,
-        /// What would be right.
+    /// Neither or both are there.
+    #[error("set exactly one of operation and command")]
+    Name,
+    /// A number is out of its range.
+    #[error("{field} must be {expected}")]
+    OutOfRange {
+        /// The field.
+        field: &'static str,
+        /// What it must be.
         expected: &'static str,
     },
-    /// An option does not fit the operation.
-    #[error("{option} has no meaning for {operation}")]
+    /// A field does not fit the operation.
+    #[error("{field} has no meaning for {operation}")]
     Unfit {
-        /// Name of the option.
-        option: &'static str,
-        /// Name of the operation.
-        operation: &'static str,
+        /// The field.
+        field: &'static str,
+        /// The operation.
+        operation: String,
     },
     /// The template is not usable.
-    #[error(transparent)]
+    #[error("command: {0}")]
     Template(#[from] TemplateError),
 }
 
@@ -169,26 +154,47 @@ impl OperationSpec {
         }
     }
 
-    fn check(self) -> Result<Self, OperationError> {
-        let operation = self.kind.word();
-        for (option, given, fits) in [
-            ("keys=", self.keys != 1, self.kind.takes_several_keys()),
-            ("expiry=", self.expiry_seconds.is_some(), self.kind.takes_expiry()),
-            ("exat", self.absolute_expiry, self.kind == OperationKind::Set),
-            ("missing", self.missing, self.kind.takes_missing()),
-            ("data-size=", self.data_bytes.is_some(), self.kind.has_data()),
-        ] {
-            if given && !fits {
-                return Err(OperationError::Unfit { option, operation });
+    /// The operation that a specification declares.
+    pub fn declared(declared: &LoadgenOperation) -> Result<Self, OperationError> {
+        let kind = match (declared.operation, &declared.command) {
+            (Some(name), None) => OperationKind::named(name),
+            (None, Some(command)) => OperationKind::Command(CommandTemplate::parse(command)?),
+            _ => return Err(OperationError::Name),
+        };
+        let number = |field, number: i64, most: usize, expected| {
+            let within = usize::try_from(number).ok().filter(|number| (1..=most).contains(number));
+            within.ok_or(OperationError::OutOfRange { field, expected })
+        };
+        let size = |bytes| number("dataSize", bytes, MAXIMUM_VALUE_BYTES, "from 1 to 536870912 (512 MiB)");
+        let weight = u32::try_from(declared.weight).ok().and_then(NonZeroU32::new);
+        let spec = Self {
+            weight: weight.ok_or(OperationError::OutOfRange { field: "weight", expected: "greater than 0" })?,
+            keys: number("keys", declared.keys.into(), MAXIMUM_KEYS, "from 1 to 100000")?,
+            expiry_seconds: declared.expiry.as_ref().map(|expiry| whole_seconds(expiry.duration())),
+            absolute_expiry: declared.absolute_expiry,
+            missing: declared.missing,
+            data_bytes: declared.data_size.map(size).transpose()?,
+            kind,
+        };
+        let unfit = [
+            ("keys", spec.keys != 1 && !spec.kind.takes_several_keys()),
+            ("expiry", spec.expiry_seconds.is_some() && !spec.kind.takes_expiry()),
+            ("absoluteExpiry", spec.absolute_expiry && spec.kind != OperationKind::Set),
+            ("missing", spec.missing && !spec.kind.takes_missing()),
+            ("dataSize", spec.data_bytes.is_some() && !spec.kind.has_data()),
+        ];
+        match unfit.into_iter().find(|(_, unfit)| *unfit) {
+            Some((field, _)) => {
+                let operation = declared.operation.map_or("a command".into(), |name| format!("{name:?}"));
+                Err(OperationError::Unfit { field, operation })
             }
+            None => Ok(spec),
         }
-        Ok(self)
     }
 
     /// Name in reports; equal names in a mix get a number.
     pub fn name(&self) -> String {
         match &self.kind {
-            OperationKind::MsetExpireAt => "MSET+EXPIREAT".into(),
             OperationKind::Command(template) => template.command().to_uppercase(),
             kind => kind.word().to_uppercase(),
         }
@@ -229,90 +235,9 @@ impl OperationSpec {
     }
 }
 
-impl FromStr for OperationSpec {
-    type Err = OperationError;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let mut kind = None;
-        let mut spec = Self::of(OperationKind::Set, NonZeroU32::MIN);
-        let mut rest = text.trim_start();
-        while !rest.is_empty() {
-            let (word, after) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
-            rest = after.trim_start();
-            let named = match word {
-                "command" => Some(OperationKind::Command(CommandTemplate::parse(std::mem::take(&mut rest))?)),
-                word => OperationKind::named(word),
-            };
-            if named.is_some() && kind.is_some() {
-                return Err(OperationError::SecondName { second: word.into() });
-            }
-            if named.is_none() {
-                spec.set_option(word)?;
-            }
-            kind = kind.or(named);
-        }
-        let kind = kind.ok_or(OperationError::NoName)?;
-        Self { kind, ..spec }.check()
-    }
-}
-
-impl OperationSpec {
-    fn set_option(&mut self, word: &str) -> Result<(), OperationError> {
-        match word.split_once('=') {
-            None if word == "exat" => self.absolute_expiry = true,
-            None if word == "missing" => self.missing = true,
-            Some(("weight", number)) => self.weight = parsed("weight", number, "a number above 0")?,
-            Some(("keys", number)) => {
-                let expected = "a number from 1 to 100000";
-                self.keys = parsed("keys", number, expected)?;
-                if !(1..=MAXIMUM_KEYS).contains(&self.keys) {
-                    return Err(OperationError::Number { name: "keys", expected });
-                }
-            }
-            Some(("expiry", number)) => {
-                let seconds: std::num::NonZeroU32 = parsed("expiry", number, "seconds, above 0")?;
-                self.expiry_seconds = Some(seconds.get().into());
-            }
-            Some(("data-size", number)) => {
-                self.data_bytes = Some(parsed("data-size", number, "a number of bytes")?);
-            }
-            _ => return Err(OperationError::UnknownWord { word: word.into() }),
-        }
-        Ok(())
-    }
-}
-
-fn parsed<T: FromStr>(name: &'static str, text: &str, expected: &'static str) -> Result<T, OperationError> {
-    text.parse().map_err(|_| OperationError::Number { name, expected })
-}
-
-/// In the notation of `--operation`.
-impl fmt::Display for OperationSpec {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let named = !matches!(self.kind, OperationKind::Command(_));
-        if named {
-            write!(formatter, "{} ", self.kind.word())?;
-        }
-        write!(formatter, "weight={}", self.weight)?;
-        if self.keys != 1 {
-            write!(formatter, " keys={}", self.keys)?;
-        }
-        if let Some(seconds) = self.expiry_seconds {
-            write!(formatter, " expiry={seconds}")?;
-        }
-        for (word, given) in [("exat", self.absolute_expiry), ("missing", self.missing)] {
-            if given {
-                write!(formatter, " {word}")?;
-            }
-        }
-        if let Some(bytes) = self.data_bytes {
-            write!(formatter, " data-size={bytes}")?;
-        }
-        match &self.kind {
-            OperationKind::Command(template) => write!(formatter, " command {template}"),
-            _ => Ok(()),
-        }
-    }
+/// A lifetime in whole seconds, never shorter than declared.
+pub fn whole_seconds(lifetime: Duration) -> u64 {
+    lifetime.as_secs() + u64::from(lifetime.subsec_nanos() > 0)
 }
 
 /// Names of the operations of a mix, each different: a second `HSET` is `HSET#2`.
@@ -383,52 +308,39 @@ pub(crate) struct ReplyShape {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
 
-    fn parse(text: &str) -> Result<OperationSpec, OperationError> {
-        text.parse()
-    }
-
-    #[test]
-    fn every_option_is_understood_and_written_back() {
-        for text in [
-            "set weight=3 expiry=300 exat data-size=20",
-            "mget weight=1 keys=10 missing",
-            "mset-expireat weight=2 keys=100 expiry=60",
-            "weight=4 command HSET __key__ 'a field' __data__",
-        ] {
-            assert_eq!(parse(text).unwrap().to_string(), text);
-        }
-        assert_eq!(parse("weight=2 get").unwrap(), parse("get weight=2").unwrap());
-        assert_eq!(parse("incr").unwrap().weight, NonZeroU32::MIN);
+    fn parse(text: &str) -> Result<OperationSpec, String> {
+        let declared = serde_json::from_value(crate::notation::operation(text)).map_err(|error| error.to_string())?;
+        OperationSpec::declared(&declared).map_err(|error| error.to_string())
     }
 
     #[test]
     fn unusable_operations_are_refused_with_the_reason() {
         for (text, reason) in [
-            ("", "name an operation"),
-            ("weight=1", "name an operation"),
-            ("get set", "\"set\" is a second operation"),
-            ("get fast", "\"fast\" is not understood"),
-            ("get weight=0", "weight= must be a number above 0"),
-            ("mget keys=0", "keys= must be a number from 1 to 100000"),
-            ("set expiry=0", "expiry= must be seconds, above 0"),
-            ("get keys=2", "keys= has no meaning for get"),
-            ("mset expiry=5", "expiry= has no meaning for mset"),
-            ("incr missing", "missing has no meaning for incr"),
-            ("mset-expireat exat", "exat has no meaning for mset-expireat"),
-            ("data-size=5 command GET __key__", "data-size= has no meaning for command"),
-            ("command", "the command template is empty"),
+            ("", "exactly one of operation and command"),
+            ("weight=1", "exactly one of operation and command"),
+            ("Set command PING", "exactly one of operation and command"),
+            ("Fly", "unknown variant `Fly`"),
+            ("Get weight=0", "weight must be greater than 0"),
+            ("Mget keys=0", "keys must be from 1 to 100000"),
+            ("Set expiry=0s", "is no time"),
+            ("Get keys=2", "keys has no meaning for Get"),
+            ("Mset expiry=5s", "expiry has no meaning for Mset"),
+            ("Incr missing=true", "missing has no meaning for Incr"),
+            ("MsetExpireat absoluteExpiry=true", "absoluteExpiry has no meaning for MsetExpireat"),
+            ("dataSize=5 command GET __key__", "dataSize has no meaning for a command"),
+            ("command ", "the command template is empty"),
         ] {
-            let refusal = parse(text).unwrap_err().to_string();
+            let refusal = parse(text).unwrap_err();
             assert!(refusal.contains(reason), "{text}: {refusal}");
         }
+        assert_eq!(parse("Set expiry=90500ms").unwrap().expiry_seconds, Some(91), "never shorter than declared");
     }
 
     #[test]
     fn names_are_those_of_the_field_and_all_different() {
         let operations: Vec<_> =
-            ["set", "mset-expireat", "command hset a b c", "command HSET x", "set exat expiry=1"]
+            ["Set", "MsetExpireat", "command hset a b c", "command HSET x", "Set absoluteExpiry=true expiry=1s"]
                 .iter()
                 .map(|text| parse(text).unwrap())
                 .collect();
@@ -446,22 +358,5 @@ mod tests {
         assert_eq!(Expected::ValueOfEachKey(10).judge(array(10, 4)), found(6, 4));
         assert_eq!(Expected::ValueOfEachKey(10).judge(array(9, 0)), None);
         assert_eq!(Expected::Simple.judge(ReplyKind::Bulk), None);
-    }
-
-    proptest! {
-        #[test]
-        fn any_text_is_read_or_refused_without_a_panic(text in "\\PC{0,60}") {
-            let _ = parse(&text);
-        }
-
-        #[test]
-        fn what_is_read_is_written_back_to_the_same(
-            words in proptest::collection::vec(
-                "(set|get|mget|del|weight=[0-9]{1,3}|keys=[0-9]{1,2}|expiry=[0-9]|exat|missing|data-size=[0-9])", 1..5)
-        ) {
-            if let Ok(spec) = parse(&words.join(" ")) {
-                prop_assert_eq!(parse(&spec.to_string()).unwrap(), spec);
-            }
-        }
     }
 }

@@ -3,7 +3,7 @@
 use dragstrip_loadgen::counts::report::{Report, RunStatus};
 use dragstrip_results::live::LatencyCounts;
 
-use crate::support::{RedisServer, Running, run};
+use crate::support::{RedisServer, Running, run, run_mix};
 
 fn completed(server: &RedisServer, options: &str) -> Report {
     let ended = run(server.port, options);
@@ -34,12 +34,12 @@ fn assert_consistent(report: &Report) {
 fn counts_agree_with_the_server_for_every_pattern() {
     let server = RedisServer::start(&[]);
     let mut expected = (0, 0, 0, 0);
-    for pattern in ["uniform", "sequential", "gaussian", "zipfian"] {
+    for pattern in ["Uniform", "Sequential", "Gaussian", "Zipfian"] {
         let report = completed(
             &server,
             &format!(
-                "--threads 2 --connections-per-thread 3 --ratio 1:3 --pipeline 7 --requests 101 \
-                 --key-maximum 300 --key-pattern {pattern}"
+                "threads=2 connectionsPerThread=3 ratio=1:3 pipeline=7 requestsPerConnection=101 \
+                 keyMaximum=300 keyPattern={pattern}"
             ),
         );
         assert_consistent(&report);
@@ -56,11 +56,11 @@ fn counts_agree_with_the_server_for_every_pattern() {
 }
 
 #[test]
-fn progress_lines_tell_latencies_and_bytes_of_the_measured_part_when_asked() {
+fn progress_lines_have_latencies_and_bytes_of_the_measured_part_on_request() {
     let server = RedisServer::start(&[]);
     let options =
-        "--threads 2 --connections-per-thread 3 --warmup 300ms --duration 900ms --progress-interval 200ms";
-    let ended = run(server.port, &format!("{options} --progress-detail"));
+        "threads=2 connectionsPerThread=3 warmup=300ms duration=900ms progressInterval=200ms";
+    let ended = run(server.port, &format!("{options} progressDetail=true"));
     let report = ended.report();
     let lines: Vec<&str> = ended.stderr.lines().filter(|line| line.starts_with("progress ")).collect();
     let field = |line: &str, name: &str| -> String {
@@ -92,15 +92,15 @@ fn progress_lines_tell_latencies_and_bytes_of_the_measured_part_when_asked() {
 #[test]
 fn a_sequential_pass_covers_every_key_exactly_once() {
     let server = RedisServer::start(&[]);
-    let keys = "--threads 2 --connections-per-thread 3 --pipeline 10 --requests allkeys --key-pattern sequential \
-        --key-prefix pass: --key-minimum 17 --key-maximum 1023";
-    let written = completed(&server, &format!("{keys} --ratio 1:0 --data-size-range 1-50 --random-data"));
+    let keys = "threads=2 connectionsPerThread=3 pipeline=10 keyPrefix=pass: keyMinimum=17 keyMaximum=1023";
+    let written = completed(&server, &format!("{keys} task=WriteKeys"));
     assert_eq!(written.operation("SET").unwrap().count, 1007);
     assert!(server.ask(&["DBSIZE"]).starts_with(":1007\r\n"));
     assert!(server.ask(&["EXISTS pass:17 pass:1023 pass:16 pass:1024"]).starts_with(":2\r\n"));
-    let read = completed(&server, &format!("{keys} --ratio 0:1"));
+    let read = completed(&server, &format!("{keys} keyPattern=Sequential ratio=0:1 requestsPerConnection=167"));
     let get = read.operation("GET").unwrap();
-    assert_eq!((get.hits, get.misses), (1007, 0));
+    // Some connections begin their second pass.
+    assert_eq!((get.hits, get.misses), (1002, 0));
     assert_eq!(read.operations.len(), 1);
 }
 
@@ -109,14 +109,14 @@ fn resp3_nulls_are_misses_and_every_connection_says_hello() {
     let server = RedisServer::start(&[]);
     let report = completed(
         &server,
-        "--protocol resp3 --connections-per-thread 4 --ratio 1:4 --pipeline 5 --requests 200 --key-maximum 99",
+        "resp3=true connectionsPerThread=4 ratio=1:4 pipeline=5 requestsPerConnection=200 keyMaximum=99",
     );
     assert_consistent(&report);
     let get = report.operation("GET").unwrap();
     assert_eq!(server.info("stats", "keyspace_misses:"), get.misses);
     assert!(get.misses > 0 && get.hits > 0);
     assert_eq!(server.calls("hello"), 4);
-    assert_eq!(report.configuration.protocol, "resp3");
+    assert!(report.specification.unwrap().loadgen.resp3);
 }
 
 #[test]
@@ -124,8 +124,8 @@ fn bytes_are_exact_even_when_batches_exceed_the_socket_buffers() {
     let server = RedisServer::start(&[]);
     let report = completed(
         &server,
-        "--connections-per-thread 2 --ratio 1:1 --pipeline 20 --requests 60 --data-size 400000 \
-         --key-prefix k --key-minimum 5 --key-maximum 5",
+        "connectionsPerThread=2 ratio=1:1 pipeline=20 requestsPerConnection=60 dataSize=400000 \
+         keyPrefix=k keyMinimum=5 keyMaximum=5",
     );
     assert_consistent(&report);
     let (set, get) = (report.operation("SET").unwrap(), report.operation("GET").unwrap());
@@ -140,7 +140,8 @@ fn bytes_are_exact_even_when_batches_exceed_the_socket_buffers() {
 #[test]
 fn expiries_reach_the_server() {
     let server = RedisServer::start(&[]);
-    completed(&server, "--ratio 1:0 --requests 10 --key-maximum 50 --expiry-range 100-200");
+    let ended = run_mix(server.port, "requestsPerConnection=10 keyMaximum=50", &["Set expiry=100s"]);
+    assert_eq!(ended.code, 0, "{ended:?}");
     let keyspace = server.ask(&["INFO keyspace"]);
     let (keys, after) = keyspace.split_once("keys=").unwrap().1.split_once(",expires=").unwrap();
     assert_eq!(after.split(',').next().unwrap(), keys, "{keyspace}");
@@ -152,7 +153,7 @@ fn replies_of_the_wrong_type_are_errors_by_kind() {
     server.ask(&["LPUSH k:1 a", "LPUSH k:2 a"]);
     let ended = run(
         server.port,
-        "--connections-per-thread 2 --ratio 0:1 --pipeline 10 --requests 105 --key-prefix k: --key-minimum 1 --key-maximum 2",
+        "connectionsPerThread=2 ratio=0:1 pipeline=10 requestsPerConnection=105 keyPrefix=k: keyMinimum=1 keyMaximum=2",
     );
     assert_eq!(ended.code, 10, "{ended:?}");
     let report = ended.report();
@@ -170,7 +171,7 @@ fn a_full_server_is_counted_as_oom() {
     let server = RedisServer::start(&["--maxmemory", "4mb", "--maxmemory-policy", "noeviction"]);
     let ended = run(
         server.port,
-        "--connections-per-thread 2 --ratio 1:0 --pipeline 5 --requests 500 --data-size 10000 --key-maximum 9999",
+        "connectionsPerThread=2 ratio=1:0 pipeline=5 requestsPerConnection=500 dataSize=10000 keyMaximum=9999",
     );
     assert_eq!(ended.code, 10, "{ended:?}");
     let report = ended.report();
@@ -186,7 +187,7 @@ fn a_full_server_is_counted_as_oom() {
 #[test]
 fn requests_without_the_wanted_password_are_errors() {
     let server = RedisServer::start(&["--requirepass", "sesame"]);
-    let ended = run(server.port, "--ratio 1:1 --requests 10");
+    let ended = run(server.port, "ratio=1:1 requestsPerConnection=10");
     assert_eq!(ended.code, 10, "{ended:?}");
     let report = ended.report();
     assert_eq!(report.totals.count, 0);
@@ -198,15 +199,12 @@ fn requests_without_the_wanted_password_are_errors() {
 fn passwords_work_and_appear_nowhere() {
     let server = RedisServer::start(&["--requirepass", "open-sesame"]);
     server.ask(&["AUTH open-sesame", "ACL SETUSER loader on >barrel-of-oil ~* +@all"]);
-    let file = tempfile::NamedTempFile::new().unwrap();
-    std::fs::write(file.path(), "barrel-of-oil\n").unwrap();
-    let options =
-        format!("--requests 5 --protocol resp3 --username loader --password-file {}", file.path().display());
-    let by_file = run(server.port, &options);
-    let by_variable = Running::start(server.port, "--requests 5", Some("open-sesame")).wait();
-    for (ended, authentication) in [(by_file, "usernameAndPassword"), (by_variable, "password")] {
+    let options = "requestsPerConnection=5 resp3=true server.username=loader";
+    let by_user = Running::start(server.port, options, Some("barrel-of-oil")).wait();
+    let by_default = Running::start(server.port, "requestsPerConnection=5", Some("open-sesame")).wait();
+    for ended in [by_user, by_default] {
         assert_eq!(ended.code, 0, "{ended:?}");
-        assert_eq!(ended.report().configuration.authentication, authentication);
+        assert!(ended.report().specification.is_some());
         let everything = format!("{ended:?}");
         assert!(!everything.contains("open-sesame") && !everything.contains("barrel-of-oil"), "{everything}");
     }

@@ -126,8 +126,8 @@ fn assert_shards(report: &Report, count: usize) {
 #[test]
 fn keys_go_to_their_shards_and_a_pass_covers_each_exactly_once() {
     let cluster = Cluster::start(0);
-    let keys = "--cluster --threads 2 --connections-per-thread 2 --key-pattern sequential --requests allkeys --key-maximum 2999";
-    let written = run(cluster.port(), &format!("{keys} --ratio 1:0 --pipeline 7"));
+    let keys = "server.cluster=true threads=2 connectionsPerThread=2 keyMaximum=2999";
+    let written = run(cluster.port(), &format!("{keys} task=WriteKeys pipeline=7"));
     assert_eq!(written.code, 0, "{written:?}");
     let report = written.report();
     assert_eq!((report.totals.count, cluster.keys()), (3000, 3000));
@@ -138,15 +138,16 @@ fn keys_go_to_their_shards_and_a_pass_covers_each_exactly_once() {
         report.shards
     );
     assert_eq!(cluster.answered(&report.commands), report.commands);
-    let read = run(cluster.port(), &format!("{keys} --ratio 0:1")).report();
+    let reads = format!("{keys} keyPattern=Sequential ratio=0:1 requestsPerConnection=750");
+    let read = run(cluster.port(), &reads).report();
     assert_eq!(read.operation("GET").unwrap().hits, 3000);
-    let verified = run(cluster.port(), "--cluster --verify-keys --key-maximum 2999");
+    let verified = run(cluster.port(), "server.cluster=true task=VerifyKeys keyMaximum=2999");
     assert_eq!(verified.code, 0, "{verified:?}");
     assert_eq!(verified.report().verified.unwrap().present, 3000);
     let tagged = run_mix(
         cluster.port(),
-        "--cluster --connections-per-thread 2 --requests 50 --key-prefix {tag}",
-        &["mset keys=10", "mget keys=5"],
+        "server.cluster=true connectionsPerThread=2 requestsPerConnection=50 keyPrefix={tag}",
+        &["Mset keys=10", "Mget keys=5"],
     );
     assert_eq!((tagged.code, tagged.report().totals.count), (0, 100), "{tagged:?}");
 }
@@ -154,17 +155,17 @@ fn keys_go_to_their_shards_and_a_pass_covers_each_exactly_once() {
 #[test]
 fn the_declared_keys_are_drawn_over_all_shards_together() {
     let cluster = Cluster::start(0);
-    for (options, closed) in [("--requests 6000 --pipeline 5", true), ("--rate 6000 --duration 1s", false)] {
+    for (options, closed) in [("requestsPerConnection=6000 pipeline=5", true), ("rate.operationsPerSecond=6000 duration=1s", false)] {
         cluster.nodes.iter().for_each(|(node, _)| {
             node.ask(&["FLUSHALL"]);
         });
         let report = run_mix(
             cluster.port(),
             &format!(
-                "--cluster --threads 2 --connections-per-thread 2 --key-prefix z: --key-maximum 99 \
-                 --key-pattern zipfian --zipf-exponent 1.2 --seed 3 {options}"
+                "server.cluster=true threads=2 connectionsPerThread=2 keyPrefix=z: keyMaximum=99 \
+                 keyPattern=Zipfian zipfExponent=\"1.2\" seed=3 {options}"
             ),
-            &["incr"],
+            &["Incr"],
         )
         .report();
         assert_shards(&report, 3);
@@ -198,8 +199,8 @@ fn a_slot_that_moves_to_a_node_which_is_new_is_followed() {
     added.0.ask(&[&format!("CLUSTER MEET 127.0.0.1 {} {bus}", first.port)]);
     cluster.nodes.push(added);
     cluster.until_ok();
-    let options = "--cluster --key-prefix m: --key-maximum 49 --connections-per-thread 3 --ratio 1:1 \
-        --pipeline 3 --duration 4s --progress-interval 50ms";
+    let options = "server.cluster=true keyPrefix=m: keyMaximum=49 connectionsPerThread=3 ratio=1:1 \
+        pipeline=3 duration=4s progressInterval=50ms";
     let said = cluster.nodes[0].0.ask(&["CLUSTER KEYSLOT m:7"]);
     let slot: u16 = said.trim_start_matches(':').lines().next().unwrap().parse().unwrap();
     let mut running = Running::start(cluster.port(), options, None);
@@ -216,16 +217,16 @@ fn a_slot_that_moves_to_a_node_which_is_new_is_followed() {
 #[test]
 fn a_slot_that_moves_under_load_is_followed() {
     let cluster = Cluster::start(0);
-    let keys = "--cluster --key-prefix m: --key-maximum 49";
+    let keys = "server.cluster=true keyPrefix=m: keyMaximum=49";
     let load =
-        format!("{keys} --key-pattern sequential --connections-per-thread 1 --requests allkeys --ratio 1:0");
+        format!("{keys} connectionsPerThread=1 task=WriteKeys");
     assert_eq!(run(cluster.port(), &load).code, 0);
     let said = cluster.nodes[0].0.ask(&["CLUSTER KEYSLOT m:7"]);
     let slot: u16 = said.trim_start_matches(':').lines().next().unwrap().parse().unwrap();
     let from = usize::from(slot / 5461).min(2);
     cluster.reset_counters();
     let options = format!(
-        "{keys} --threads 2 --connections-per-thread 3 --pipeline 4 --ratio 1:3 --duration 4s --progress-interval 50ms"
+        "{keys} threads=2 connectionsPerThread=3 pipeline=4 ratio=1:3 duration=4s progressInterval=50ms"
     );
     let mut running = Running::start(cluster.port(), &options, None);
     running.until_loading();
@@ -246,8 +247,8 @@ fn a_slot_that_moves_under_load_is_followed() {
 fn replicas_take_the_reads() {
     let cluster = Cluster::start(3);
     let keys =
-        "--cluster --key-pattern sequential --requests allkeys --connections-per-thread 2 --key-maximum 999";
-    assert_eq!(run(cluster.port(), &format!("{keys} --ratio 1:0")).code, 0);
+        "server.cluster=true connectionsPerThread=2 keyMaximum=999";
+    assert_eq!(run(cluster.port(), &format!("{keys} task=WriteKeys")).code, 0);
     wait_for("the replicas to have all keys", || {
         let count = |node: &RedisServer| node.ask(&["DBSIZE"]);
         (0..3)
@@ -255,7 +256,7 @@ fn replicas_take_the_reads() {
             .then_some(())
     });
     cluster.reset_counters();
-    let report = run(cluster.port(), &format!("{keys} --replica-reads --ratio 0:1")).report();
+    let report = run(cluster.port(), &format!("{keys} keyPattern=Sequential requestsPerConnection=500 replicaReads=true ratio=0:1")).report();
     assert_eq!(report.operation("GET").unwrap().hits, 1000, "{report:?}");
     assert_shards(&report, 3);
     let reads = |range: std::ops::Range<usize>| {
@@ -267,7 +268,7 @@ fn replicas_take_the_reads() {
 #[test]
 fn an_open_loop_reaches_every_shard() {
     let cluster = Cluster::start(0);
-    let options = "--cluster --connections-per-thread 2 --rate 600 --duration 1s --key-maximum 99";
+    let options = "server.cluster=true connectionsPerThread=2 rate.operationsPerSecond=600 duration=1s keyMaximum=99";
     let report = run(cluster.port(), options).report();
     let schedule = report.schedule.as_ref().unwrap();
     assert_eq!((schedule.scheduled, schedule.answered), (600, 600));
@@ -277,7 +278,7 @@ fn an_open_loop_reaches_every_shard() {
 #[test]
 fn a_server_that_is_no_cluster_and_a_cluster_without_replicas_are_refused() {
     let server = RedisServer::start(&[]);
-    let ended = run(server.port, "--cluster --requests 1");
+    let ended = run(server.port, "server.cluster=true requestsPerConnection=1");
     assert_eq!(ended.code, 6, "{ended:?}");
     assert!(
         ended.stderr.contains("CLUSTER SLOTS") && ended.stderr.contains("cluster support disabled"),
@@ -285,7 +286,7 @@ fn a_server_that_is_no_cluster_and_a_cluster_without_replicas_are_refused() {
         ended.stderr
     );
     let cluster = Cluster::start(0);
-    let ended = run(cluster.port(), "--cluster --replica-reads --ratio 0:1 --requests 1");
+    let ended = run(cluster.port(), "server.cluster=true replicaReads=true ratio=0:1 requestsPerConnection=1");
     assert_eq!(ended.code, 6, "{ended:?}");
     assert!(ended.stderr.contains("has no replica to read from"), "{}", ended.stderr);
 }

@@ -9,6 +9,8 @@ mod cluster;
 #[cfg(test)]
 mod failures;
 #[cfg(test)]
+mod notation;
+#[cfg(test)]
 mod operations;
 #[cfg(test)]
 mod pacing;

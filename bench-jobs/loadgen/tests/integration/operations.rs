@@ -26,8 +26,8 @@ fn a_mix_keeps_its_weights_and_every_command_is_counted() {
     let server = RedisServer::start(&[]);
     let report = completed(
         &server,
-        "--connections-per-thread 4 --requests 240 --pipeline 7 --key-maximum 99 --expiry-range 100-200",
-        &["set weight=3", "set exat expiry=300", "get weight=4"],
+        "connectionsPerThread=4 requestsPerConnection=240 pipeline=7 keyMaximum=99",
+        &["Set weight=3 expiry=100s", "Set absoluteExpiry=true expiry=300s", "Get weight=4"],
     );
     assert_eq!(
         report.operations.iter().map(|operation| operation.count).collect::<Vec<_>>(),
@@ -36,7 +36,7 @@ fn a_mix_keeps_its_weights_and_every_command_is_counted() {
     assert_eq!(report.operations[1].operation, "SET#2");
     assert_eq!(report.commands, counts(&[("set", 480), ("get", 480)]));
     assert_eq!(server.answered(), report.commands);
-    assert_eq!(report.configuration.operations[1], "set weight=1 expiry=300 exat");
+    assert_eq!(report.specification.unwrap().loadgen.operations.len(), 3);
     let by_second: u64 = report.per_second.iter().map(|second| second.operations[2].count).sum();
     assert_eq!(by_second, 480);
 }
@@ -44,23 +44,23 @@ fn a_mix_keeps_its_weights_and_every_command_is_counted() {
 #[test]
 fn commands_of_several_keys_count_their_hits_by_key() {
     let server = RedisServer::start(&[]);
-    let keys = "--connections-per-thread 2 --requests 50 --key-pattern sequential --key-maximum 999";
-    let written = completed(&server, keys, &["mset keys=10"]);
+    let keys = "connectionsPerThread=2 requestsPerConnection=50 keyPattern=Sequential keyMaximum=999";
+    let written = completed(&server, keys, &["Mset keys=10"]);
     assert_eq!(found(&written, "MSET"), (100, 0, 0));
     assert!(server.ask(&["DBSIZE"]).starts_with(":1000\r\n"), "{}", server.ask(&["DBSIZE"]));
     let read = completed(
         &server,
-        &format!("{keys} --pipeline 5"),
-        &["mget keys=10 weight=1", "mget keys=3 missing", "exists keys=5", "exists missing", "get missing"],
+        &format!("{keys} pipeline=5"),
+        &["Mget keys=10 weight=1", "Mget keys=3 missing=true", "Exists keys=5", "Exists missing=true", "Get missing=true"],
     );
     assert_eq!(found(&read, "MGET"), (20, 200, 0));
     assert_eq!(found(&read, "MGET#2"), (20, 0, 60));
     assert_eq!(found(&read, "EXISTS"), (20, 100, 0));
     assert_eq!(found(&read, "EXISTS#2"), (20, 0, 20));
     assert_eq!(found(&read, "GET"), (20, 0, 20));
-    let deleted = completed(&server, keys, &["del keys=10"]);
+    let deleted = completed(&server, keys, &["Del keys=10"]);
     assert_eq!(found(&deleted, "DEL"), (100, 1000, 0));
-    assert_eq!(found(&completed(&server, keys, &["del keys=10"]), "DEL"), (100, 0, 1000));
+    assert_eq!(found(&completed(&server, keys, &["Del keys=10"]), "DEL"), (100, 0, 1000));
     assert_eq!(
         server.answered(),
         counts(&[("mset", 100), ("mget", 40), ("exists", 40), ("get", 20), ("del", 200), ("dbsize", 1)])
@@ -70,11 +70,11 @@ fn commands_of_several_keys_count_their_hits_by_key() {
 #[test]
 fn incr_counts_up_and_other_values_are_errors() {
     let server = RedisServer::start(&[]);
-    let options = "--connections-per-thread 3 --requests 100 --pipeline 10 --key-prefix n: --key-maximum 0";
-    assert_eq!(found(&completed(&server, options, &["incr"]), "INCR").0, 300);
+    let options = "connectionsPerThread=3 requestsPerConnection=100 pipeline=10 keyPrefix=n: keyMaximum=0";
+    assert_eq!(found(&completed(&server, options, &["Incr"]), "INCR").0, 300);
     assert!(server.ask(&["GET n:0"]).contains("300"));
     server.ask(&["SET n:0 text"]);
-    let ended = run_mix(server.port, options, &["incr"]);
+    let ended = run_mix(server.port, options, &["Incr"]);
     assert_eq!(ended.code, 10, "{ended:?}");
     let report = ended.report();
     assert_eq!((report.errors[0].operation.as_str(), report.errors[0].kind.as_str()), ("INCR", "ERR"));
@@ -85,8 +85,8 @@ fn incr_counts_up_and_other_values_are_errors() {
 fn expiries_are_absolute_and_batches_of_commands_are_one_operation() {
     let server = RedisServer::start(&[]);
     let options =
-        "--connections-per-thread 2 --requests 20 --pipeline 3 --key-pattern sequential --key-maximum 199";
-    let report = completed(&server, options, &["mset-expireat keys=5 expiry=300"]);
+        "connectionsPerThread=2 requestsPerConnection=20 pipeline=3 keyPattern=Sequential keyMaximum=199";
+    let report = completed(&server, options, &["MsetExpireat keys=5 expiry=300s"]);
     let batch: &OperationReport = report.operation("MSET+EXPIREAT").unwrap();
     assert_eq!((batch.count, batch.requests, batch.latencies().unwrap().count()), (40, 40, 40));
     assert_eq!(report.commands, counts(&[("mset", 40), ("expireat", 200)]));
@@ -95,8 +95,8 @@ fn expiries_are_absolute_and_batches_of_commands_are_one_operation() {
     assert!(keyspace.contains("keys=200,expires=200"), "{keyspace}");
     completed(
         &server,
-        "--requests 1 --connections-per-thread 1 --key-prefix x --key-maximum 0",
-        &["set exat expiry=900"],
+        "requestsPerConnection=1 connectionsPerThread=1 keyPrefix=x keyMaximum=0",
+        &["Set absoluteExpiry=true expiry=900s"],
     );
     let seconds: u64 =
         server.ask(&["TTL x0"]).trim_start_matches(':').lines().next().unwrap().parse().unwrap();
@@ -108,7 +108,7 @@ fn templates_are_sent_as_written_and_told_apart() {
     let server = RedisServer::start(&[]);
     let report = completed(
         &server,
-        "--connections-per-thread 1 --requests 40 --key-prefix h: --key-maximum 0 --data-size 5",
+        "connectionsPerThread=1 requestsPerConnection=40 keyPrefix=h: keyMaximum=0 dataSize=5",
         &[
             "command HSET __key__ 'a field' __data__",
             "weight=2 command hset __key__ other \"v=__data__;\"",
@@ -130,8 +130,8 @@ fn large_values_arrive_whole_and_are_not_copied_for_each_connection() {
     const SIZE: u64 = 48 * 1024 * 1024;
     let server = RedisServer::start(&[]);
     let options =
-        "--connections-per-thread 8 --requests 1 --key-pattern sequential --key-prefix big --key-maximum 7";
-    let ended = run_mix(server.port, options, &[&format!("set data-size={SIZE}")]);
+        "connectionsPerThread=8 requestsPerConnection=1 keyPattern=Sequential keyPrefix=big keyMaximum=7";
+    let ended = run_mix(server.port, options, &[&format!("Set dataSize={SIZE}")]);
     assert_eq!(ended.code, 0, "{ended:?}");
     let set = ended.report().operation("SET").unwrap().clone();
     assert_eq!(set.count, 8);
@@ -139,22 +139,22 @@ fn large_values_arrive_whole_and_are_not_copied_for_each_connection() {
     assert!(server.ask(&["STRLEN big0", "STRLEN big7"]).starts_with(&format!(":{SIZE}\r\n:{SIZE}\r\n")));
     let peak = ended.peak_bytes;
     assert!(peak < 3 * SIZE, "eight connections with values of {SIZE} bytes took {peak} bytes of memory");
-    let read = completed(&server, options, &["get"]);
+    let read = completed(&server, options, &["Get"]);
     assert_eq!(found(&read, "GET"), (8, 8, 0));
 }
 
 #[test]
 fn verification_counts_keys_and_says_when_some_are_missing() {
     let server = RedisServer::start(&[]);
-    let keys = "--key-prefix v: --key-minimum 5 --key-maximum 504";
-    let load = format!("{keys} --requests allkeys --key-pattern sequential --ratio 1:0");
+    let keys = "keyPrefix=v: keyMinimum=5 keyMaximum=504";
+    let load = format!("{keys} task=WriteKeys");
     assert_eq!(run(server.port, &load).code, 0);
-    let whole = run(server.port, &format!("{keys} --threads 2 --verify-keys"));
+    let whole = run(server.port, &format!("{keys} threads=2 task=VerifyKeys"));
     assert_eq!(whole.code, 0, "{whole:?}");
     let verified = whole.report().verified.unwrap();
     assert_eq!((verified.expected, verified.present), (500, 500));
     server.ask(&["DEL v:5 v:504 v:77"]);
-    let partial = run(server.port, &format!("{keys} --verify-keys"));
+    let partial = run(server.port, &format!("{keys} task=VerifyKeys"));
     assert_eq!(partial.code, 13, "{partial:?}");
     let verified = partial.report().verified.unwrap();
     assert_eq!((verified.expected, verified.present), (500, 497));

@@ -11,7 +11,7 @@ fn the_warm_up_is_sent_and_counted_nowhere_else() {
     let server = RedisServer::start(&[]);
     let ended = run(
         server.port,
-        "--threads 2 --connections-per-thread 3 --ratio 1:1 --pipeline 4 --key-maximum 99 --warmup 400ms --duration 300ms",
+        "threads=2 connectionsPerThread=3 ratio=1:1 pipeline=4 keyMaximum=99 warmup=400ms duration=300ms",
     );
     assert_eq!(ended.code, 0, "{ended:?}");
     let report = ended.report();
@@ -34,7 +34,7 @@ fn the_warm_up_is_sent_and_counted_nowhere_else() {
 #[test]
 fn a_counted_load_starts_to_count_after_the_warm_up() {
     let server = RedisServer::start(&[]);
-    let options = "--connections-per-thread 3 --key-pattern sequential --key-maximum 299 --ratio 1:0 --requests allkeys --warmup 100ms";
+    let options = "connectionsPerThread=3 keyMaximum=299 task=WriteKeys warmup=100ms";
     let report = run(server.port, options).report();
     assert_eq!(report.totals.count, 300);
     assert_eq!(server.calls("set"), 300 + report.warmup.unwrap().operations["SET"]);
@@ -44,20 +44,20 @@ fn a_counted_load_starts_to_count_after_the_warm_up() {
 #[test]
 fn an_open_loop_sends_what_is_scheduled() {
     let server = RedisServer::start(&[]);
-    for arrival in ["fixed", "poisson"] {
+    for arrival in ["Fixed", "Poisson"] {
         let report = run(
             server.port,
             &format!(
-                "--threads 2 --connections-per-thread 5 --rate 2000 --arrival {arrival} --seed 3 \
-                 --duration 1s --warmup 200ms --key-maximum 99"
+                "threads=2 connectionsPerThread=5 rate.operationsPerSecond=2000 rate.arrival={arrival} seed=3 \
+                 duration=1s warmup=200ms keyMaximum=99"
             ),
         )
         .report();
         let schedule = report.schedule.as_ref().unwrap();
-        assert_eq!((schedule.kind.as_str(), schedule.unsent_at_end), (arrival, 0));
+        assert_eq!((schedule.kind.as_str(), schedule.unsent_at_end), (arrival.to_lowercase().as_str(), 0));
         assert_eq!((schedule.scheduled, schedule.scheduled), (schedule.sent, schedule.answered));
         assert_eq!(report.totals.count, schedule.answered);
-        let tolerance = if arrival == "fixed" { 10 } else { 250 };
+        let tolerance = if arrival == "Fixed" { 10 } else { 250 };
         assert!(schedule.scheduled.abs_diff(2000) <= tolerance, "{schedule:?}");
         let warmup = report.warmup.as_ref().unwrap().operations.values().sum::<u64>();
         assert!(warmup.abs_diff(400) <= 100, "{warmup}");
@@ -73,7 +73,7 @@ fn an_open_loop_sends_what_is_scheduled() {
 fn a_stalled_server_shows_in_the_latency_of_everything_that_was_due() {
     let server = RedisServer::start(&[]);
     let options =
-        "--connections-per-thread 10 --rate 1000 --duration 5s --key-maximum 99 --progress-interval 50ms";
+        "connectionsPerThread=10 rate.operationsPerSecond=1000 duration=5s keyMaximum=99 progressInterval=50ms";
     let mut running = Running::start(server.port, options, None);
     running.until_loading();
     server.signal(Signal::SIGSTOP);
@@ -94,7 +94,7 @@ fn a_stalled_server_shows_in_the_latency_of_everything_that_was_due() {
 #[test]
 fn a_stall_longer_than_the_response_timeout_leaves_the_rest_unsent_and_says_so() {
     let server = RedisServer::start(&[]);
-    let options = "--connections-per-thread 2 --rate 500 --duration 60s --response-timeout 500ms --progress-interval 20ms";
+    let options = "connectionsPerThread=2 rate.operationsPerSecond=500 duration=60s responseTimeout=500ms progressInterval=20ms";
     let mut running = Running::start(server.port, options, None);
     running.until_loading();
     server.signal(Signal::SIGSTOP);
@@ -109,7 +109,7 @@ fn a_stall_longer_than_the_response_timeout_leaves_the_rest_unsent_and_says_so()
 #[test]
 fn an_open_loop_ends_soon_after_a_signal() {
     let server = RedisServer::start(&[]);
-    let options = "--connections-per-thread 2 --rate 3 --duration 60s --progress-interval 20ms";
+    let options = "connectionsPerThread=2 rate.operationsPerSecond=3 duration=60s progressInterval=20ms";
     let mut running = Running::start(server.port, options, None);
     running.until_loading();
     running.signal(Signal::SIGTERM);
@@ -126,7 +126,7 @@ fn a_server_that_cannot_follow_gives_a_result_with_everything_that_was_due_in_it
     // A hundred of these a second at most.
     let ended = run_mix(
         server.port,
-        "--connections-per-thread 4 --rate 1000 --duration 1s --drain 500ms",
+        "connectionsPerThread=4 rate.operationsPerSecond=1000 duration=1s drain=500ms",
         &["command DEBUG SLEEP 0.01"],
     );
     assert_eq!(ended.code, 0, "an overload is a result: {ended:?}");
@@ -148,8 +148,8 @@ fn a_server_that_cannot_follow_gives_a_result_with_everything_that_was_due_in_it
 #[test]
 fn what_a_stalled_server_does_not_even_take_is_counted_without_being_kept() {
     let server = RedisServer::start(&[]);
-    let options = "--connections-per-thread 2 --ratio 1:0 --data-size 200000 --rate 500 --duration 2s \
-        --drain 300ms --key-maximum 9 --progress-interval 20ms";
+    let options = "connectionsPerThread=2 ratio=1:0 dataSize=200000 rate.operationsPerSecond=500 duration=2s \
+        drain=300ms keyMaximum=9 progressInterval=20ms";
     let mut running = Running::start(server.port, options, None);
     running.until_loading();
     server.signal(Signal::SIGSTOP);
@@ -165,7 +165,7 @@ fn what_a_stalled_server_does_not_even_take_is_counted_without_being_kept() {
 #[test]
 fn a_rate_over_a_short_window_is_the_declared_one() {
     let server = RedisServer::start(&[]);
-    let options = "--connections-per-thread 1 --rate 10 --duration 1s --key-maximum 9";
+    let options = "connectionsPerThread=1 rate.operationsPerSecond=10 duration=1s keyMaximum=9";
     let report = run(server.port, options).report();
     assert_eq!(report.totals.count, 10);
     let rate = report.totals.operations_per_second;
@@ -177,7 +177,7 @@ fn pods_share_a_rate() {
     let server = RedisServer::start(&[]);
     let pod = |index: u32| {
         let options = format!(
-            "--connections-per-thread 2 --rate 400 --clients 2 --client-index {index} --duration 1s --seed 5"
+            "connectionsPerThread=2 rate.operationsPerSecond=400 clients=2 clientIndex={index} duration=1s seed=5"
         );
         Running::start(server.port, &options, None)
     };

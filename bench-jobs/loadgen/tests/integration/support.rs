@@ -13,6 +13,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
 
+use crate::notation;
+
 /// Nothing in these tests may take longer.
 const DEADLINE: Duration = Duration::from_secs(20);
 
@@ -180,22 +182,21 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Starts the binary against `port`, with options separated by blanks.
-    pub(crate) fn start(port: u16, options: &str, password: Option<&str>) -> Self {
-        let port = port.to_string();
-        let words: Vec<&str> = ["--port", &port].into_iter().chain(options.split_whitespace()).collect();
-        Self::start_words(&words, password)
+    /// Starts the binary against `port`, its specification in short notation.
+    pub(crate) fn start(port: u16, words: &str, password: Option<&str>) -> Self {
+        Self::start_mix(port, words, &[], password)
     }
 
-    /// Starts the binary with these words.
-    pub(crate) fn start_words(words: &[&str], password: Option<&str>) -> Self {
+    fn start_mix(port: u16, words: &str, operations: &[&str], password: Option<&str>) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let json_file = directory.path().join("result.json");
+        let json_file = directory.path().join("report.json");
+        let words = format!("server.port={port} reportFile={} {words}", json_file.display());
+        let path = directory.path().join("specification.json");
+        std::fs::write(&path, notation::specification(&words, operations).to_string()).unwrap();
         let mut command = Command::new(crate::PROGRAM);
         command
-            .arg("--json-out-file")
-            .arg(&json_file)
-            .args(words)
+            .arg("run")
+            .arg(&path)
             .env_remove("DRAGSTRIP_PASSWORD")
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
@@ -205,7 +206,7 @@ impl Running {
         let mut child = command.spawn().unwrap();
         let stderr = BufReader::new(child.stderr.take().unwrap());
         Self {
-            words: words.join(" "),
+            words,
             child,
             stderr,
             stderr_text: String::new(),
@@ -255,14 +256,9 @@ impl Drop for Running {
     }
 }
 
-/// Runs a mix of operations to its end, with further options separated by blanks.
-pub(crate) fn run_mix(port: u16, options: &str, operations: &[&str]) -> Ended {
-    let port = port.to_string();
-    let mut words: Vec<&str> = ["--port", &port].into_iter().chain(options.split_whitespace()).collect();
-    for operation in operations {
-        words.extend(["--operation", operation]);
-    }
-    Running::start_words(&words, None).wait()
+/// Runs a mix of operations to its end.
+pub(crate) fn run_mix(port: u16, words: &str, operations: &[&str]) -> Ended {
+    Running::start_mix(port, words, operations, None).wait()
 }
 
 /// Runs the binary to its end, without a password.

@@ -12,27 +12,16 @@ fn a_unix_socket_carries_the_load() {
     let socket = directory.path().join("redis.sock");
     let path = socket.to_str().unwrap();
     let server = RedisServer::start(&["--unixsocket", path]);
-    let words = [
-        "--unix-socket",
-        path,
-        "--ratio",
-        "1:1",
-        "--requests",
-        "50",
-        "--pipeline",
-        "5",
-        "--key-maximum",
-        "9",
-    ];
-    let ended = Running::start_words(&words, None).wait();
+    let options =
+        format!("server.unixSocket={path} ratio=1:1 requestsPerConnection=50 pipeline=5 keyMaximum=9");
+    let ended = run(server.port, &options);
     assert_eq!(ended.code, 0, "{ended:?}");
     let report = ended.report();
     assert_eq!(report.totals.count, 1000);
     assert_eq!(server.answered(), report.commands);
-    assert_eq!(report.configuration.unix_socket.as_deref(), Some(path));
     let gone = directory.path().join("gone.sock");
-    let ended =
-        Running::start_words(&["--unix-socket", gone.to_str().unwrap(), "--requests", "1"], None).wait();
+    let options = format!("server.unixSocket={} requestsPerConnection=1", gone.display());
+    let ended = run(server.port, &options);
     assert_eq!(ended.code, 4, "{ended:?}");
     assert!(ended.stderr.contains("gone.sock"), "{}", ended.stderr);
 }
@@ -56,27 +45,23 @@ fn tls_carries_the_load_and_checks_certificates() {
         &ca,
     ]);
     wait_for("the TLS port", || std::net::TcpStream::connect(("127.0.0.1", tls_port)).ok());
-    let client = format!("--tls-cert-file {} --tls-key-file {}", file("client.pem"), file("client.key"));
-    let load = "--ratio 1:1 --requests 60 --pipeline 20 --key-maximum 9 --data-size 20000";
-    let trusted = format!("--tls --tls-ca-file {ca} --tls-server-name server.test {client}");
-    let ended = run(tls_port, &format!("{trusted} --protocol resp3 {load}"));
+    let client = format!("server.tls.certificateFile={} server.tls.keyFile={}", file("client.pem"), file("client.key"));
+    let load = "ratio=1:1 requestsPerConnection=60 pipeline=20 keyMaximum=9 dataSize=20000";
+    let trusted = format!("server.tls.caFile={ca} server.tls.serverName=server.test {client}");
+    let ended = run(tls_port, &format!("{trusted} resp3=true {load}"));
     assert_eq!(ended.code, 0, "{ended:?}");
     let report = ended.report();
-    assert_eq!((report.totals.count, report.configuration.tls.as_str()), (1200, "verified"));
+    assert_eq!(report.totals.count, 1200);
     assert_eq!((server.calls("set"), server.calls("get")), (600, 600));
-    let insecure = run(tls_port, &format!("--tls --tls-insecure {client} {load}"));
-    assert_eq!(
-        (insecure.code, insecure.report().configuration.tls.as_str()),
-        (0, "insecure"),
-        "{insecure:?}"
-    );
+    let insecure = run(tls_port, &format!("server.tls.insecure=true {client} {load}"));
+    assert_eq!((insecure.code, insecure.report().totals.count), (0, 1200), "{insecure:?}");
     for (options, reason) in [
-        (format!("--tls --tls-ca-file {ca} {client}"), "not valid for name"),
-        (format!("--tls --tls-server-name server.test {client}"), "UnknownIssuer"),
-        ("--tls --tls-insecure".to_owned(), "CertificateRequired"),
+        (format!("server.tls.caFile={ca} {client}"), "not valid for name"),
+        (format!("server.tls.serverName=server.test {client}"), "UnknownIssuer"),
+        ("server.tls.insecure=true".to_owned(), "CertificateRequired"),
         (String::new(), ""),
     ] {
-        let refused = run(tls_port, &format!("{options} --requests 1 --connect-timeout 2s"));
+        let refused = run(tls_port, &format!("{options} requestsPerConnection=1 connectTimeout=2s"));
         assert!([6, 7, 9].contains(&refused.code), "{options}: {refused:?}");
         let failure = refused.report().failure.unwrap();
         assert!(failure.message.contains(reason), "{options}: {failure:?}");
@@ -117,7 +102,7 @@ fn a_session_of_tls_is_never_resumed_and_many_connections_are_made_at_a_time() {
     }
     let ended = run(
         tls_port,
-        "--tls --tls-insecure --threads 2 --connections-per-thread 300 --requests 3 --ratio 0:1 --key-maximum 9",
+        "server.tls.insecure=true threads=2 connectionsPerThread=300 requestsPerConnection=3 ratio=0:1 keyMaximum=9",
     );
     assert_eq!((ended.code, ended.report().totals.count), (0, 1800), "{ended:?}");
     println!("600 TLS connections and their load took {:?}", ended.took);
@@ -129,7 +114,7 @@ fn what_a_user_may_not_do_is_an_error_of_its_own_kind() {
     server.ask(&["ACL SETUSER reader on >half-open ~* -@all +get"]);
     let ended = Running::start(
         server.port,
-        "--username reader --ratio 1:1 --requests 20 --connections-per-thread 2 --key-maximum 9",
+        "server.username=reader ratio=1:1 requestsPerConnection=20 connectionsPerThread=2 keyMaximum=9",
         Some("half-open"),
     )
     .wait();
@@ -139,6 +124,6 @@ fn what_a_user_may_not_do_is_an_error_of_its_own_kind() {
     assert_eq!((set.count, set.errors, get.count, get.errors), (0, 20, 20, 0));
     assert_eq!(report.errors.len(), 1);
     assert_eq!((report.errors[0].kind.as_str(), report.errors[0].count), ("NOPERM", 20));
-    let wrong = Running::start(server.port, "--username reader --requests 1", Some("wrong")).wait();
+    let wrong = Running::start(server.port, "server.username=reader requestsPerConnection=1", Some("wrong")).wait();
     assert_eq!(wrong.report().failure.unwrap().kind, FailureKind::Authentication, "{wrong:?}");
 }

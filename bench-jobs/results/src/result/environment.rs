@@ -6,8 +6,6 @@ use std::collections::BTreeSet;
 /// Who says which placement group a node is in, the most trustworthy first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum GroupEvidence {
-    /// The instance metadata service, asked from the node.
-    MetadataService,
     /// The label `karpenter.k8s.aws/placement-group-id`, which Karpenter writes.
     KarpenterLabel,
     /// The label `dragstrip.dev/placement-group`, which people write.
@@ -77,9 +75,6 @@ pub struct NodeRecord {
     /// What is said of its placement group.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<GroupRecord>,
-    /// Id of its zone by the metadata service, such as use1-az1.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub zone_id: Option<String>,
     /// Thousandths of a CPU that it has for pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allocatable_millicpus: Option<u64>,

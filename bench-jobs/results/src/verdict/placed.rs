@@ -163,18 +163,11 @@ fn same(check: CheckName, nodes: &[&NodeRecord], sources: &[Source], remedy: &st
 }
 
 fn same_zone(nodes: &[&NodeRecord]) -> Placed {
-    let sources = [
-        Source {
-            reason: "MetadataService",
-            named: "the metadata service",
-            tell: |node| node.zone_id.as_deref().map(Some),
-        },
-        Source {
-            reason: "Label",
-            named: "label topology.kubernetes.io/zone",
-            tell: |node| node.zone.as_deref().map(Some),
-        },
-    ];
+    let sources = [Source {
+        reason: "Label",
+        named: "label topology.kubernetes.io/zone",
+        tell: |node| node.zone.as_deref().map(Some),
+    }];
     let remedy = "give the nodes the label topology.kubernetes.io/zone, as cloud providers do";
     same(CheckName::SameZone, nodes, &sources, remedy)
 }
@@ -190,11 +183,6 @@ fn group(node: &NodeRecord, evidence: GroupEvidence) -> Told<'_> {
 fn same_group(nodes: &[&NodeRecord]) -> Placed {
     let sources = [
         Source {
-            reason: "MetadataService",
-            named: "the metadata service",
-            tell: |node| group(node, GroupEvidence::MetadataService),
-        },
-        Source {
             reason: "KarpenterLabel",
             named: "label karpenter.k8s.aws/placement-group-id",
             tell: |node| group(node, GroupEvidence::KarpenterLabel),
@@ -205,7 +193,7 @@ fn same_group(nodes: &[&NodeRecord]) -> Placed {
             tell: |node| group(node, GroupEvidence::Label),
         },
     ];
-    let remedy = "label the nodes with dragstrip.dev/placement-group=GROUP, or let the operator ask the metadata service";
+    let remedy = "label the nodes with dragstrip.dev/placement-group=GROUP";
     same(CheckName::SamePlacementGroup, nodes, &sources, remedy)
 }
 

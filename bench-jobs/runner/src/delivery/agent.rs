@@ -1,17 +1,19 @@
-//! Who may ask an agent, and who may command it: a question carries the agent's token, an
-//! command the operator's signature besides. Touches the clock.
+//! What runner and observer share as agents of the operator: a query must carry the agent's
+//! token, a command the operator's signature besides; the clock; a page of metrics.
+//! Touches the clock.
 
 use crate::frame::clock;
 use axum::{
+    Json, Router,
     body::{Body, to_bytes},
     extract::{ConnectInfo, Request, State, connect_info::Connected},
-    http::{HeaderMap, StatusCode},
-    middleware::Next,
+    http::{HeaderMap, StatusCode, header},
+    middleware::{Next, from_fn_with_state},
     response::{IntoResponse, Response},
     serve::IncomingStream,
 };
 use dragstrip_results::{
-    protocol::TOKEN_HEADER,
+    protocol::{ClockReading, TOKEN_HEADER},
     signing::{AgentRequest, Refused, SIGNATURE_HEADER, VerifyingKey},
 };
 use std::{net::SocketAddr, sync::Arc};
@@ -21,30 +23,29 @@ use tokio::net::TcpListener;
 const LARGEST_COMMAND: usize = 64 * 1024;
 const NANOS_PER_MILLI: i64 = 1_000_000;
 
-/// What a question and a command must carry.
+/// What authenticates queries and commands.
 #[derive(Debug)]
 pub struct Guard {
-    /// Whose agent this is; without it nobody gets an answer.
-    pub token: Option<String>,
-    /// The operator's key; an agent without one takes the token for a signature.
-    pub key: Option<VerifyingKey>,
+    /// The agent's token.
+    pub token: String,
+    /// The operator's key.
+    pub key: VerifyingKey,
 }
 
-/// The agent's end of a connection: the address that a command must be for. A router served
-/// with [`Guard`] is to tell it (`into_make_service_with_connect_info::<Own>`).
+/// The agent's end of a connection: the address that a command must be for. Serve a guarded
+/// router with `into_make_service_with_connect_info::<LocalEnd>`.
 #[derive(Debug, Clone, Copy)]
-pub struct Own(Option<SocketAddr>);
+pub struct LocalEnd(Option<SocketAddr>);
 
-impl Connected<IncomingStream<'_, TcpListener>> for Own {
+impl Connected<IncomingStream<'_, TcpListener>> for LocalEnd {
     fn connect_info(stream: IncomingStream<'_, TcpListener>) -> Self {
-        // A socket whose end is unknown is nobody's: commands over it are refused.
+        // Commands over a socket whose end is unknown are refused.
         Self(stream.io().local_addr().ok())
     }
 }
 
-/// Why a request is refused.
 #[derive(Debug, thiserror::Error)]
-enum No {
+enum Refusal {
     #[error("the header {TOKEN_HEADER} does not hold the token of this run or Datastore")]
     Token,
     #[error(transparent)]
@@ -53,12 +54,11 @@ enum No {
     TooLarge,
 }
 
-impl IntoResponse for No {
+impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
-        let status = if matches!(self, Self::TooLarge) {
-            StatusCode::PAYLOAD_TOO_LARGE
-        } else {
-            StatusCode::FORBIDDEN
+        let status = match self {
+            Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::Token | Self::Signature(_) => StatusCode::FORBIDDEN,
         };
         (status, format!("{self}\n")).into_response()
     }
@@ -69,47 +69,68 @@ fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
 }
 
 impl Guard {
-    /// The token, if the request carries it.
-    fn known(&self, headers: &HeaderMap) -> Result<&str, No> {
-        let token = self.token.as_deref().ok_or(No::Token)?;
-        if text(headers, TOKEN_HEADER) == Some(token) { Ok(token) } else { Err(No::Token) }
+    fn check_token(&self, headers: &HeaderMap) -> Result<(), Refusal> {
+        if text(headers, TOKEN_HEADER) == Some(&self.token) { Ok(()) } else { Err(Refusal::Token) }
     }
 
-    async fn signed(&self, own: Own, request: Request) -> Result<Request, No> {
-        let token = self.known(request.headers())?;
-        let Some(key) = &self.key else { return Ok(request) };
+    async fn check_signature(&self, LocalEnd(end): LocalEnd, request: Request) -> Result<Request, Refusal> {
+        self.check_token(request.headers())?;
         let (parts, body) = request.into_parts();
-        let body = to_bytes(body, LARGEST_COMMAND).await.map_err(|_| No::TooLarge)?;
+        let body = to_bytes(body, LARGEST_COMMAND).await.map_err(|_| Refusal::TooLarge)?;
         let command = AgentRequest {
             method: parts.method.as_str(),
             path: parts.uri.path_and_query().map_or("/", |path| path.as_str()),
-            token,
-            agent: own.0.ok_or(No::Signature(Refused::OtherKey))?,
+            token: &self.token,
+            agent: end.ok_or(Refusal::Signature(Refused::OtherKey))?,
             body: &body,
         };
         let now = clock::unix_nanos() / NANOS_PER_MILLI;
-        key.check(&command, text(&parts.headers, SIGNATURE_HEADER), now)?;
+        self.key.check(&command, text(&parts.headers, SIGNATURE_HEADER), now)?;
         Ok(Request::from_parts(parts, Body::from(body)))
     }
 }
 
-/// Lets through who knows the token: for questions, which change nothing.
-pub async fn questions(State(guard): State<Arc<Guard>>, request: Request, next: Next) -> Response {
-    match guard.known(request.headers()) {
-        Ok(_) => next.run(request).await,
-        Err(no) => no.into_response(),
+/// `open` routes for everybody, `queries` with the token alone, since they change nothing,
+/// and `commands` with the operator's signature.
+pub fn guarded<S: Clone + Send + Sync + 'static>(
+    guard: Guard,
+    open: Router<S>,
+    queries: Router<S>,
+    commands: Router<S>,
+) -> Router<S> {
+    let guard = Arc::new(guard);
+    let queries = queries.route_layer(from_fn_with_state(Arc::clone(&guard), query));
+    open.merge(queries).merge(commands.route_layer(from_fn_with_state(guard, command)))
+}
+
+async fn query(State(guard): State<Arc<Guard>>, request: Request, next: Next) -> Response {
+    match guard.check_token(request.headers()) {
+        Ok(()) => next.run(request).await,
+        Err(refusal) => refusal.into_response(),
     }
 }
 
-/// Lets through what the operator signed: for commands.
-pub async fn commands(
+async fn command(
     State(guard): State<Arc<Guard>>,
-    ConnectInfo(own): ConnectInfo<Own>,
+    ConnectInfo(end): ConnectInfo<LocalEnd>,
     request: Request,
     next: Next,
 ) -> Response {
-    match guard.signed(own, request).await {
+    match guard.check_signature(end, request).await {
         Ok(request) => next.run(request).await,
-        Err(no) => no.into_response(),
+        Err(refusal) => refusal.into_response(),
+    }
+}
+
+/// The agent's clock, read last, so that making the answer takes no part of the round trip.
+pub async fn clock_answer() -> Response {
+    Json(ClockReading { unix_nanos: clock::unix_nanos() }).into_response()
+}
+
+/// The answer to a scrape.
+pub fn metrics_answer(page: Result<String, prometheus::Error>) -> Response {
+    match page {
+        Ok(text) => ([(header::CONTENT_TYPE, prometheus::TEXT_FORMAT)], text).into_response(),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
     }
 }

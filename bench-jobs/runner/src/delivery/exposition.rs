@@ -1,25 +1,43 @@
 //! A page of metrics in Prometheus' text format. Pure.
 
-use dragstrip_results::live::{BOUNDS_MICROS, LatencyCounts};
+use crate::measuring::cgroup::Reading;
+use dragstrip_results::{
+    live::{BOUNDS_MICROS, LatencyCounts},
+    usage::NetworkUsage,
+};
 use prometheus::{
     Error, TextEncoder,
     proto::{Bucket, Counter, Gauge, Histogram, LabelPair, Metric, MetricFamily, MetricType},
 };
 
-/// A metric's type.
-#[derive(Debug, Clone, Copy)]
-pub enum Kind {
-    /// May go up and down.
-    Gauge,
-    /// Only goes up.
-    Counter,
-}
-
 /// A label's name and value.
 pub type Label = (&'static str, String);
 
 /// A metric's name, type and explanation.
-pub type Heading<'a> = (&'a str, Kind, &'a str);
+pub type Heading<'a> = (&'a str, MetricType, &'a str);
+
+/// Heads a metric that may go up and down.
+pub const fn gauge<'a>(name: &'a str, help: &'a str) -> Heading<'a> {
+    (name, MetricType::GAUGE, help)
+}
+
+/// Heads a metric that only goes up.
+pub const fn counter<'a>(name: &'a str, help: &'a str) -> Heading<'a> {
+    (name, MetricType::COUNTER, help)
+}
+
+/// What a container uses, by the metric's name behind `dragstrip_runner_` or `dragstrip_server_`.
+type FromContainer = fn(&Reading) -> Option<f64>;
+const CONTAINER: [(Heading<'_>, FromContainer); 3] = [
+    (
+        counter("throttled_seconds_total", "Time for which the container's CPU limit throttled it."),
+        |reading| Some(reading.usage.throttled_seconds),
+    ),
+    (counter("throttled_periods_total", "Scheduling periods in which it was throttled."), |reading| {
+        Some(reading.usage.throttled_periods as f64)
+    }),
+    (gauge("cpu_limit", "CPU limit of the container, in CPUs."), |reading| reading.cpu_limit),
+];
 
 /// A page of metrics in the making.
 #[derive(Debug, Default)]
@@ -27,28 +45,25 @@ pub struct Exposition(Vec<MetricFamily>);
 
 impl Exposition {
     /// Adds a metric with its samples, which all have the same labels; none without samples.
-    pub fn metric(&mut self, (name, kind, help): Heading<'_>, samples: &[(Vec<Label>, f64)]) {
-        let metrics = samples.iter().map(|(labels, value)| {
-            let mut metric = Metric::from_label(pairs(labels));
-            match kind {
-                Kind::Gauge => {
-                    let mut gauge = Gauge::default();
-                    gauge.set_value(*value);
-                    metric.set_gauge(gauge);
-                }
-                Kind::Counter => {
-                    let mut counter = Counter::default();
-                    counter.set_value(value.max(0.0));
-                    metric.set_counter(counter);
-                }
+    pub fn metric(
+        &mut self,
+        (name, kind, help): Heading<'_>,
+        samples: impl IntoIterator<Item = (Vec<Label>, f64)>,
+    ) {
+        let metrics = samples.into_iter().map(|(labels, value)| {
+            let mut metric = Metric::from_label(pairs(&labels));
+            if kind == MetricType::COUNTER {
+                let mut counter = Counter::default();
+                counter.set_value(value.max(0.0));
+                metric.set_counter(counter);
+            } else {
+                let mut gauge = Gauge::default();
+                gauge.set_value(value);
+                metric.set_gauge(gauge);
             }
             metric
         });
-        let kind = match kind {
-            Kind::Gauge => MetricType::GAUGE,
-            Kind::Counter => MetricType::COUNTER,
-        };
-        self.family(name, kind, help, metrics.collect());
+        self.family((name, kind, help), metrics.collect());
     }
 
     /// Adds metrics with one sample each, as far as they have a value.
@@ -58,9 +73,31 @@ impl Exposition {
         metrics: impl IntoIterator<Item = (Heading<'a>, Option<f64>)>,
     ) {
         for (heading, value) in metrics {
-            if let Some(value) = value {
-                self.metric(heading, &[(labels.to_vec(), value)]);
-            }
+            self.metric(heading, value.map(|value| (labels.to_vec(), value)));
+        }
+    }
+
+    /// Adds the CPU limit of containers and how it throttled them; `side` is runner or server.
+    pub fn containers(&mut self, side: &str, readings: &[(Vec<Label>, &Reading)]) {
+        for ((name, kind, help), value) in CONTAINER {
+            let samples = readings.iter().filter_map(|(labels, read)| Some((labels.clone(), value(read)?)));
+            self.metric((&format!("dragstrip_{side}_{name}"), kind, help), samples);
+        }
+    }
+
+    /// Adds the traffic of a pod without its loopback; `side` is runner or server.
+    pub fn network(&mut self, side: &str, labels: &[Label], network: &NetworkUsage) {
+        for (name, help, value) in [
+            ("receive_bytes_total", "Bytes that the pod received.", network.received_bytes),
+            ("transmit_bytes_total", "Bytes that the pod sent.", network.sent_bytes),
+            (
+                "retransmitted_segments_total",
+                "TCP segments that the pod sent again.",
+                network.retransmitted_segments,
+            ),
+        ] {
+            let name = format!("dragstrip_{side}_network_{name}");
+            self.metric(counter(&name, help), [(labels.to_vec(), value as f64)]);
         }
     }
 
@@ -80,10 +117,10 @@ impl Exposition {
         histogram.set_sample_sum(latencies.seconds);
         let mut metric = Metric::from_label(pairs(labels));
         metric.set_histogram(histogram);
-        self.family(name, MetricType::HISTOGRAM, help, vec![metric]);
+        self.family((name, MetricType::HISTOGRAM, help), vec![metric]);
     }
 
-    fn family(&mut self, name: &str, kind: MetricType, help: &str, metrics: Vec<Metric>) {
+    fn family(&mut self, (name, kind, help): Heading<'_>, metrics: Vec<Metric>) {
         if metrics.is_empty() {
             return;
         }
@@ -102,7 +139,7 @@ impl Exposition {
     }
 }
 
-/// Labels in the order that everybody writes them in.
+/// Labels, sorted by name.
 fn pairs(labels: &[Label]) -> Vec<LabelPair> {
     let mut labels: Vec<&Label> = labels.iter().collect();
     labels.sort();
@@ -123,9 +160,9 @@ mod tests {
     fn a_page_reads_as_prometheus_wants_it() {
         let mut page = Exposition::default();
         let labels = vec![("b", "2".to_owned()), ("a", "q\"\\\n".to_owned())];
-        page.metric(("x_total", Kind::Counter, "Things."), &[(labels, 1.5)]);
-        page.metric(("y", Kind::Gauge, "Nothing."), &[]);
-        page.values(&[], [(("a", Kind::Gauge, "First."), Some(1.0)), (("b", Kind::Gauge, "None."), None)]);
+        page.metric(counter("x_total", "Things."), [(labels, 1.5)]);
+        page.metric(gauge("y", "Nothing."), []);
+        page.values(&[], [(gauge("a", "First."), Some(1.0)), (gauge("b", "None."), None)]);
         assert_eq!(
             page.text().unwrap(),
             "# HELP a First.\n# TYPE a gauge\na 1\n\

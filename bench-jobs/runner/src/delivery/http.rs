@@ -1,10 +1,10 @@
 //! The runner's HTTP server: readiness, the start command, progress, metrics.
-//! Touches the listening socket, the shared state, and what tells the container's use.
+//! Touches the listening socket, the shared state, and what the container uses.
 
 use crate::{
     delivery::{
-        agent::{Guard, Own as OwnEnd, commands, questions},
-        metrics::{Own, Series, stage_name},
+        agent::{Guard, LocalEnd, clock_answer, guarded, metrics_answer},
+        metrics::{ContainerUse, Series, stage_name},
         state::{Shared, at_the_line},
     },
     frame::clock,
@@ -13,13 +13,12 @@ use crate::{
 use axum::{
     Json, Router,
     extract::State,
-    http::{StatusCode, header},
-    middleware::from_fn_with_state,
+    http::StatusCode,
     response::{IntoResponse, Response},
     routing::{get, post},
 };
 use dragstrip_results::protocol::{
-    CLOCK_PATH, ClockReading, JobSpec, PROGRESS_PATH, READY_PATH, RunnerStage, START_PATH, StartCommand,
+    CLOCK_PATH, JobSpec, PROGRESS_PATH, READY_PATH, RunnerStage, START_PATH, StartCommand,
 };
 use std::{
     io,
@@ -30,37 +29,37 @@ use std::{
 };
 use tokio::{net::TcpListener, sync::oneshot, task::JoinHandle, time::timeout};
 
-/// How long what the container has used stands for who asks again: whoever scrapes,
-/// and how many, it is read about once a second.
-const OWN_STANDS: Duration = Duration::from_millis(900);
+/// What the container uses is read about once a second, however many scrape.
+const USE_STANDS: Duration = Duration::from_millis(900);
 /// How long answers under way may take when the runner ends.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
-/// What the handlers know.
+/// What the handlers share.
 #[derive(Debug)]
 struct Desk {
     shared: Arc<Shared>,
     series: Series,
     /// What the container had used, when, and in which stage.
-    own: Mutex<Option<(Instant, RunnerStage, Own)>>,
+    cache: Mutex<Option<(Instant, RunnerStage, ContainerUse)>>,
 }
 
 impl Desk {
-    fn own(&self, stage: RunnerStage) -> Own {
-        let mut kept = self.own.lock().unwrap_or_else(PoisonError::into_inner);
-        // What was used until the end is told to the last one who asks.
-        if let Some((_, _, own)) =
-            kept.as_ref().filter(|(at, of, _)| *of == stage && at.elapsed() < OWN_STANDS)
+    fn container_use(&self, stage: RunnerStage) -> ContainerUse {
+        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        // The last scrape shows what was used until the end, so that a new stage ends the cache.
+        if let Some((_, _, used)) =
+            cache.as_ref().filter(|(at, of, _)| *of == stage && at.elapsed() < USE_STANDS)
         {
-            return own.clone();
+            return used.clone();
         }
-        let own = Own { cgroup: cgroup::read(Path::new(cgroup::OWN_ROOT)), network: network::usage() };
-        *kept = Some((Instant::now(), stage, own.clone()));
-        own
+        let used =
+            ContainerUse { cgroup: cgroup::read(Path::new(cgroup::OWN_ROOT)), network: network::usage() };
+        *cache = Some((Instant::now(), stage, used.clone()));
+        used
     }
 }
 
-/// The server at work.
+/// The running server.
 #[derive(Debug)]
 pub struct Serving {
     /// Where it listens.
@@ -73,48 +72,37 @@ impl Serving {
     /// Ends it, and lets answers under way go out.
     pub async fn end(self) {
         drop(self.end);
-        // An answer that nobody takes in is none to wait for.
+        // A client that does not read its answer is not worth waiting for.
         let _ = timeout(LAST_ANSWERS, self.task).await;
     }
 }
 
-/// Binds `listen` and serves in the background.
+/// Binds `listen` and serves in the background; `guard` authenticates queries and commands.
 pub async fn serve(
     listen: SocketAddr,
     job: &JobSpec,
+    guard: Guard,
     client: u32,
     shared: Arc<Shared>,
 ) -> io::Result<Serving> {
     let listener = TcpListener::bind(listen).await?;
     let address = listener.local_addr()?;
-    let series = Series::of(job, client);
-    let guard = Guard { token: Some(job.token.clone()), key: job.verifying_key.clone() };
-    let router = router(Desk { shared, series, own: Mutex::default() }, guard);
-    let service = router.into_make_service_with_connect_info::<OwnEnd>();
+    let desk = Desk { shared, series: Series::of(job, client), cache: Mutex::default() };
+    let service = router(desk, guard).into_make_service_with_connect_info::<LocalEnd>();
     let (end, ended) = oneshot::channel::<()>();
     let task = tokio::spawn(async move {
         let ended = async { drop(ended.await) };
-        // Accepting retries by itself.
+        // axum retries failed accepts itself, and returns no other error.
         let _ = axum::serve(listener, service).with_graceful_shutdown(ended).await;
     });
     Ok(Serving { address, end, task })
 }
 
 fn router(desk: Desk, guard: Guard) -> Router {
-    let guard = Arc::new(guard);
-    let commanded = Router::new()
-        .route(START_PATH, post(start))
-        .route_layer(from_fn_with_state(Arc::clone(&guard), commands));
-    let asked = Router::new()
-        .route(PROGRESS_PATH, get(progress))
-        .route(CLOCK_PATH, get(clock_answer))
-        .route_layer(from_fn_with_state(guard, questions));
-    Router::new()
-        .route(READY_PATH, get(ready))
-        .route("/metrics", get(metrics))
-        .merge(commanded)
-        .merge(asked)
-        .with_state(Arc::new(desk))
+    let open = Router::new().route(READY_PATH, get(ready)).route("/metrics", get(metrics));
+    let queries = Router::new().route(PROGRESS_PATH, get(progress)).route(CLOCK_PATH, get(clock_answer));
+    let commands = Router::new().route(START_PATH, post(start));
+    guarded(guard, open, queries, commands).with_state(Arc::new(desk))
 }
 
 async fn ready(State(desk): State<Arc<Desk>>) -> Response {
@@ -134,23 +122,10 @@ async fn progress(State(desk): State<Arc<Desk>>) -> Response {
     Json(desk.shared.snapshot().answer(clock::unix_nanos())).into_response()
 }
 
-/// What the clock says, read last, so that nothing of the answer's making is in between.
-pub async fn clock_answer() -> Response {
-    Json(ClockReading { unix_nanos: clock::unix_nanos() }).into_response()
-}
-
 async fn metrics(State(desk): State<Arc<Desk>>) -> Response {
     let snapshot = desk.shared.snapshot();
-    let (latencies, own) = (desk.shared.latencies(), desk.own(snapshot.stage));
-    let answer = metrics_answer(desk.series.page(&snapshot, &latencies, &own, clock::unix_nanos()));
+    let (latencies, used) = (desk.shared.latencies(), desk.container_use(snapshot.stage));
+    let answer = metrics_answer(desk.series.page(&snapshot, &latencies, &used, clock::unix_nanos()));
     desk.shared.note_scrape(snapshot.stage);
     answer
-}
-
-/// The answer to a scrape.
-pub fn metrics_answer(page: Result<String, prometheus::Error>) -> Response {
-    match page {
-        Ok(text) => ([(header::CONTENT_TYPE, prometheus::TEXT_FORMAT)], text).into_response(),
-        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
-    }
 }

@@ -1,43 +1,41 @@
-//! The runner's page of metrics: what the tool tells while it runs, and what its
+//! The runner's page of metrics: what the tool reports while it runs, and what its
 //! container uses. Pure.
 
 use crate::{
     delivery::{
-        exposition::{Exposition, Heading, Kind, Label},
+        exposition::{Exposition, Label, counter, gauge},
         state::Snapshot,
     },
     measuring::cgroup::Reading,
+    tools::adapter,
 };
 use dragstrip_results::{
-    protocol::{JobSpec, JobTool, RunnerStage},
+    protocol::{JobSpec, RunnerStage},
     usage::NetworkUsage,
 };
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
-/// Whose numbers these are.
+/// The time series of one client.
 #[derive(Debug, Clone)]
 pub struct Series {
-    /// The labels of every metric.
     labels: Vec<Label>,
     /// The planned length of the measured load, in seconds, where it is known.
     planned: Option<f64>,
     /// The planned length of its warm-up.
     warmup: f64,
-    /// How long after the start line the load is a warm-up, in seconds, as far as one begins there.
-    warms_up_until: f64,
+    /// How long after the start line a tool with one stage still warms up.
+    warms_up_for: Duration,
 }
 
-/// What the container has used since it began.
+/// What the container has used since it began; `None` for what cannot be read.
 #[derive(Debug, Clone, Default)]
-pub struct Own {
-    /// CPU and memory; `None` where the cgroup cannot be read.
+pub struct ContainerUse {
     pub cgroup: Option<Reading>,
-    /// The pod's network.
     pub network: Option<NetworkUsage>,
 }
 
 impl Series {
-    /// Of the client with this index.
+    /// The series of the client with this index.
     pub fn of(job: &JobSpec, client: u32) -> Self {
         let labels = vec![
             ("run", job.run.clone()),
@@ -45,32 +43,35 @@ impl Series {
             ("repetition", job.repetition.to_string()),
             ("client", client.to_string()),
         ];
-        let warmup = job.warmup_seconds.unwrap_or_default() * f64::from(job.tool.stages());
-        let warms_up_itself = match job.tool {
-            JobTool::Loadgen(_) | JobTool::Bullmq(_) => job.tool.stages() == 1,
-            JobTool::Memtier(_) | JobTool::Exec(_) => false,
-        };
-        let warms_up_until = if warms_up_itself { warmup } else { 0.0 };
-        Self { labels, planned: job.tool.planned_seconds(), warmup, warms_up_until }
+        let stages = job.tool.stages();
+        Self {
+            labels,
+            planned: job.tool.planned_seconds(),
+            warmup: job.warmup_seconds.unwrap_or_default() * f64::from(stages),
+            warms_up_for: if stages == 1 { adapter::measured_after(job) } else { Duration::ZERO },
+        }
     }
 
-    /// The stage as people see it: what is not measured yet is a warm-up, also of a tool that
-    /// makes it after the start line.
+    /// The stage as people see it: a warm-up after the start line is one too.
     fn stage(&self, snapshot: &Snapshot, elapsed: f64) -> RunnerStage {
         match snapshot.stage {
-            RunnerStage::Running if elapsed < self.warms_up_until => RunnerStage::WarmingUp,
+            RunnerStage::Running if elapsed < self.warms_up_for.as_secs_f64() => RunnerStage::WarmingUp,
             stage => stage,
         }
     }
 
-    /// How much of the planned load is done, from 0 to 1: as the tool tells, else by the clock.
+    /// How much of the planned load is done, from 0 to 1: as the tool reports, else by the clock.
     fn progress(&self, snapshot: &Snapshot, elapsed: f64) -> Option<f64> {
         let by_clock = || {
-            // The time that the load took in the end is without its warm-up.
+            // The final length of the load is without its warm-up.
             let warmup = if snapshot.stage == RunnerStage::Running { self.warmup } else { 0.0 };
             self.planned.map(|planned| elapsed / (planned + warmup).max(1e-9))
         };
         snapshot.progress.ratio.or_else(by_clock).map(|ratio| ratio.clamp(0.0, 1.0))
+    }
+
+    fn labelled(&self, name: &'static str, value: &str) -> Vec<Label> {
+        [&self.labels[..], &[(name, value.to_owned())]].concat()
     }
 
     /// The page; `percentiles` are those of the tool's own latencies, in seconds.
@@ -78,58 +79,63 @@ impl Series {
         &self,
         snapshot: &Snapshot,
         percentiles: &BTreeMap<String, f64>,
-        own: &Own,
+        used: &ContainerUse,
         now_unix_nanos: i64,
     ) -> Result<String, prometheus::Error> {
         let mut page = Exposition::default();
-        self.of_the_load(&mut page, snapshot, snapshot.elapsed_seconds(now_unix_nanos));
-        let latencies = percentiles.iter().map(|(percentile, seconds)| {
-            ([&self.labels[..], &[("percentile", percentile.clone())]].concat(), *seconds)
-        });
-        let help = "Latency in the tool's last second, by the tool's own account.";
-        let heading = ("dragstrip_runner_tool_latency_seconds", Kind::Gauge, help);
-        page.metric(heading, &latencies.collect::<Vec<_>>());
-        if let Some(reading) = &own.cgroup {
-            page.values(&self.labels, of_the_container(reading));
+        self.load(&mut page, snapshot, snapshot.elapsed_seconds(now_unix_nanos));
+        page.metric(
+            gauge(
+                "dragstrip_runner_tool_latency_seconds",
+                "Latency in the tool's last second, by its own account.",
+            ),
+            percentiles
+                .iter()
+                .map(|(percentile, seconds)| (self.labelled("percentile", percentile), *seconds)),
+        );
+        if let Some(reading) = &used.cgroup {
+            page.containers("runner", &[(self.labels.clone(), reading)]);
+            let usage = &reading.usage;
+            let cpu = counter("dragstrip_runner_cpu_seconds_total", "CPU time of the client's container.");
+            let memory = gauge("dragstrip_runner_memory_bytes", "Memory of the client's container.");
+            page.values(
+                &self.labels,
+                [(cpu, Some(usage.cpu_seconds)), (memory, Some(usage.memory_bytes as f64))],
+            );
         }
-        if let Some(network) = &own.network {
-            page.values(&self.labels, of_the_network(network));
+        if let Some(network) = &used.network {
+            page.network("runner", &self.labels, network);
         }
         page.text()
     }
 
-    fn of_the_load(&self, page: &mut Exposition, snapshot: &Snapshot, elapsed: f64) {
+    fn load(&self, page: &mut Exposition, snapshot: &Snapshot, elapsed: f64) {
         let shown = self.stage(snapshot, elapsed);
-        let stages = STAGES.map(|stage| {
-            let labels = [&self.labels[..], &[("stage", stage_name(stage).to_owned())]].concat();
-            (labels, f64::from(u8::from(stage == shown)))
-        });
-        page.metric(("dragstrip_runner_stage", Kind::Gauge, "1 for the stage the runner is in."), &stages);
+        page.metric(
+            gauge("dragstrip_runner_stage", "1 for the stage the runner is in."),
+            STAGES.map(|stage| {
+                (self.labelled("stage", stage_name(stage)), f64::from(u8::from(stage == shown)))
+            }),
+        );
         let progress = &snapshot.progress;
-        let number = |value: Option<u64>| value.map(|value| value as f64);
-        let values: [(Heading<'_>, Option<f64>); 6] = [
+        let number = |value: u64| value as f64;
+        let values = [
             (
-                ("dragstrip_runner_operations_total", Kind::Counter, "Operations so far."),
-                number(Some(progress.operations)),
+                counter("dragstrip_runner_operations_total", "Operations so far."),
+                Some(number(progress.operations)),
+            ),
+            (counter("dragstrip_runner_errors_total", "Errors so far."), Some(number(progress.errors))),
+            (
+                counter("dragstrip_runner_bytes_total", "Bytes sent and received so far."),
+                progress.bytes.map(number),
             ),
             (
-                ("dragstrip_runner_errors_total", Kind::Counter, "Errors so far."),
-                number(Some(progress.errors)),
+                gauge("dragstrip_runner_connections", "Open connections of the tool."),
+                progress.connections.map(number),
             ),
+            (gauge("dragstrip_runner_elapsed_seconds", "Seconds since the load began."), Some(elapsed)),
             (
-                ("dragstrip_runner_bytes_total", Kind::Counter, "Bytes sent and received so far."),
-                number(progress.bytes),
-            ),
-            (
-                ("dragstrip_runner_connections", Kind::Gauge, "Open connections of the tool."),
-                number(progress.connections),
-            ),
-            (
-                ("dragstrip_runner_elapsed_seconds", Kind::Gauge, "Seconds since the load began."),
-                Some(elapsed),
-            ),
-            (
-                ("dragstrip_runner_progress_ratio", Kind::Gauge, "Share of the planned load that is done."),
+                gauge("dragstrip_runner_progress_ratio", "Share of the planned load that is done."),
                 self.progress(snapshot, elapsed),
             ),
         ];
@@ -139,69 +145,6 @@ impl Series {
             page.histogram("dragstrip_runner_latency_seconds", help, &self.labels, latencies);
         }
     }
-}
-
-fn of_the_container(reading: &Reading) -> [(Heading<'_>, Option<f64>); 5] {
-    let usage = &reading.usage;
-    [
-        (
-            ("dragstrip_runner_cpu_seconds_total", Kind::Counter, "CPU time of the client's container."),
-            Some(usage.cpu_seconds),
-        ),
-        (
-            (
-                "dragstrip_runner_throttled_seconds_total",
-                Kind::Counter,
-                "Time the container's CPU limit held it back.",
-            ),
-            Some(usage.throttled_seconds),
-        ),
-        (
-            (
-                "dragstrip_runner_throttled_periods_total",
-                Kind::Counter,
-                "Scheduling periods in which it was held back.",
-            ),
-            Some(usage.throttled_periods as f64),
-        ),
-        (
-            ("dragstrip_runner_cpu_limit", Kind::Gauge, "CPU limit of the client's container, in CPUs."),
-            reading.cpu_limit,
-        ),
-        (
-            ("dragstrip_runner_memory_bytes", Kind::Gauge, "Memory of the client's container."),
-            Some(usage.memory_bytes as f64),
-        ),
-    ]
-}
-
-fn of_the_network(network: &NetworkUsage) -> [(Heading<'_>, Option<f64>); 3] {
-    [
-        (
-            (
-                "dragstrip_runner_network_receive_bytes_total",
-                Kind::Counter,
-                "Bytes that the pod received, loopback apart.",
-            ),
-            Some(network.received_bytes as f64),
-        ),
-        (
-            (
-                "dragstrip_runner_network_transmit_bytes_total",
-                Kind::Counter,
-                "Bytes that the pod sent, loopback apart.",
-            ),
-            Some(network.sent_bytes as f64),
-        ),
-        (
-            (
-                "dragstrip_runner_network_retransmitted_segments_total",
-                Kind::Counter,
-                "TCP segments that the pod sent again.",
-            ),
-            Some(network.retransmitted_segments as f64),
-        ),
-    ]
 }
 
 const STAGES: [RunnerStage; 7] = [
@@ -235,17 +178,17 @@ mod tests {
 
     const LABELS: &str = r#"client="0",phase="phase",repetition="1",run="run""#;
 
-    fn page(progress: &Progress, percentiles: &BTreeMap<String, f64>, own: &Own) -> String {
+    fn page(progress: &Progress, percentiles: &BTreeMap<String, f64>, used: &ContainerUse) -> String {
         let shared = Shared::default();
         shared.note_progress(*progress);
         let series = Series::of(&job(1, r#"{"memtier": {"testTime": "5s"}}"#), 0);
-        series.page(&shared.snapshot(), percentiles, own, 0).unwrap()
+        series.page(&shared.snapshot(), percentiles, used, 0).unwrap()
     }
 
     #[test]
     fn the_page_names_the_stage_and_the_counts() {
         let progress = Progress { operations: 12, errors: 3, ..Progress::default() };
-        let page = page(&progress, &BTreeMap::new(), &Own::default());
+        let page = page(&progress, &BTreeMap::new(), &ContainerUse::default());
         for line in [
             format!("dragstrip_runner_stage{{{LABELS},stage=\"preflight\"}} 1\n"),
             format!("dragstrip_runner_stage{{{LABELS},stage=\"running\"}} 0\n"),
@@ -256,12 +199,12 @@ mod tests {
             assert!(page.contains(&line), "{line} is not in {page}");
         }
         for absent in ["bytes", "connections", "latency", "cpu", "network"] {
-            assert!(!page.contains(absent), "{absent} is told, though nobody knows it: {page}");
+            assert!(!page.contains(absent), "{absent} is on the page, though nobody knows it: {page}");
         }
     }
 
     #[test]
-    fn a_warm_up_after_the_start_line_is_told_as_one() {
+    fn a_warm_up_after_the_start_line_is_shown_as_one() {
         let stage = |tool: &str, elapsed: f64| {
             let job = JobSpec { warmup_seconds: Some(2.0), ..job(1, tool) };
             let running = Snapshot { stage: RunnerStage::Running, ..Shared::default().snapshot() };
@@ -275,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_of_load_and_container_is_told() {
+    fn the_page_shows_load_container_and_network() {
         let mut latency = LatencyCounts::default();
         latency.counts[3] = 7;
         let progress = Progress {
@@ -286,11 +229,11 @@ mod tests {
             ..Progress::default()
         };
         let usage = CgroupUsage { cpu_seconds: 2.5, memory_bytes: 77, ..CgroupUsage::default() };
-        let own = Own {
+        let used = ContainerUse {
             cgroup: Some(Reading { usage, cpu_limit: Some(1.5), ..Reading::default() }),
             network: Some(NetworkUsage { retransmitted_segments: 4, ..NetworkUsage::default() }),
         };
-        let page = page(&progress, &[("99.9".to_owned(), 0.002)].into(), &own);
+        let page = page(&progress, &[("99.9".to_owned(), 0.002)].into(), &used);
         for line in [
             format!("dragstrip_runner_bytes_total{{{LABELS}}} 99\n"),
             format!("dragstrip_runner_connections{{{LABELS}}} 50\n"),
@@ -307,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn progress_goes_by_the_clock_where_the_tool_tells_none() {
+    fn progress_goes_by_the_clock_where_the_tool_reports_none() {
         let mut job = job(1, r#"{"loadgen": {"duration": "6s"}}"#);
         job.warmup_seconds = Some(2.0);
         let series = Series::of(&job, 0);

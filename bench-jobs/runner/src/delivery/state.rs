@@ -17,7 +17,7 @@ pub const CLOCK_TOLERANCE_SECONDS: f64 = 0.25;
 /// Most percentiles of the tool's own that are kept.
 const MOST_PERCENTILES: usize = 16;
 
-/// A command and what it means by this pod's clock.
+/// An command and what it means by this pod's clock.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Received {
     /// The command.
@@ -32,7 +32,7 @@ pub struct Received {
 }
 
 impl Received {
-    /// Reads a command that arrived at `now`, in nanoseconds of Unix time. A
+    /// Reads an command that arrived at `now`, in nanoseconds of Unix time. A
     /// measured offset always moves the line; a difference on arrival only where
     /// it is too large to be travel time.
     pub fn at(command: StartCommand, now: i64) -> Self {
@@ -156,8 +156,8 @@ impl Shared {
         accepted
     }
 
-    /// Returns when there is a command.
-    pub async fn command(&self) -> Received {
+    /// Returns when there is a start command.
+    pub async fn start_command(&self) -> Received {
         let mut receiver = self.snapshot.subscribe();
         loop {
             if let Some(received) = receiver.borrow_and_update().received {
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn no_order_is_taken_before_the_keys_are_there() {
+    fn no_command_is_accepted_before_the_keys_are_there() {
         let shared = Shared::default();
         for stage in [RunnerStage::Loading, RunnerStage::WarmingUp] {
             shared.enter(stage);
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_order_stands() {
+    fn the_first_command_stands() {
         let shared = Shared::default();
         assert!(!shared.offer(command(1, 0), 0));
         assert_eq!(shared.snapshot().received, None);

@@ -1,8 +1,14 @@
 //! Making failures. Pure.
 
 use dragstrip_results::result::{Failure, FailureStep};
+use std::fmt::Display;
 
 /// A failure with a message and no process behind it.
 pub fn failure(step: FailureStep, message: impl Into<String>) -> Failure {
     Failure { step, message: message.into(), exit_code: None, signal: None, last_lines: Vec::new() }
+}
+
+/// Turns errors into failures of `step`.
+pub fn failed<E: Display>(step: FailureStep) -> impl Fn(E) -> Failure {
+    move |error| failure(step, error.to_string())
 }

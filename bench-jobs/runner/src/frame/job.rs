@@ -3,35 +3,28 @@
 
 use dragstrip_results::{
     protocol::{INDEX_VARIABLE, JOB_VARIABLE, JobSpec, PASSWORD_VARIABLE, POD_NAME_VARIABLE},
-    result::{Failure, FailureStep},
+    signing::VerifyingKey,
 };
 
 /// Why the job cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum JobError {
-    #[error("the environment variable {0} is not set: the runner is started by the operator, which sets it")]
+    #[error("the environment variable {0} is not set: the operator sets it in every client pod")]
     Missing(&'static str),
-    #[error(
-        "{JOB_VARIABLE} does not hold a job: {0}; the operator and the runner must be of the same version"
-    )]
+    #[error("{JOB_VARIABLE} does not hold a job: {0}; use an operator and a runner of the same version")]
     Decode(#[source] serde_json::Error),
+    #[error("{JOB_VARIABLE} has no key to check the start command with")]
+    Key,
     #[error("{INDEX_VARIABLE}={0:?} is not a number")]
     Index(String),
 }
 
-impl JobError {
-    /// The same as a result's failure.
-    pub fn failure(&self) -> Failure {
-        crate::frame::failure::failure(FailureStep::Job, self.to_string())
-    }
-}
-
-/// A pod's whole input.
+/// A pod's input.
 #[derive(Clone)]
 pub struct Assignment {
-    /// The job.
     pub job: JobSpec,
-    /// The target's password.
+    /// The key that must have signed the start command.
+    pub key: VerifyingKey,
     pub password: Option<String>,
     /// The pod's index among the clients, from 0.
     pub client_index: u32,
@@ -42,17 +35,23 @@ pub fn pod_name() -> String {
     std::env::var(POD_NAME_VARIABLE).unwrap_or_default()
 }
 
-/// The password; an empty one is none.
+/// An environment variable; `None` also for an empty one.
+pub fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// The target's password.
 pub fn password() -> Option<String> {
-    std::env::var(PASSWORD_VARIABLE).ok().filter(|password| !password.is_empty())
+    variable(PASSWORD_VARIABLE)
 }
 
 /// Reads the environment.
 pub fn assignment() -> Result<Assignment, JobError> {
-    let variable = |name| std::env::var(name).map_err(|_| JobError::Missing(name));
-    let job = serde_json::from_str(&variable(JOB_VARIABLE)?).map_err(JobError::Decode)?;
+    let text = std::env::var(JOB_VARIABLE).map_err(|_| JobError::Missing(JOB_VARIABLE))?;
+    let job: JobSpec = serde_json::from_str(&text).map_err(JobError::Decode)?;
+    let key = job.verifying_key.clone().ok_or(JobError::Key)?;
     // A Job that is not indexed has one pod.
     let index = std::env::var(INDEX_VARIABLE).unwrap_or_else(|_| "0".to_owned());
     let client_index = index.parse().map_err(|_| JobError::Index(index))?;
-    Ok(Assignment { job, password: password(), client_index })
+    Ok(Assignment { job, key, password: password(), client_index })
 }

@@ -175,6 +175,8 @@ mod tests {
         let mut threads = Threads::of(child_id, 512);
         let deadline = Instant::now() + Duration::from_secs(5);
         while named(&threads.read(), "sleep").is_none() {
+            // Its name may have been read twice before the kernel set that of the new program.
+            threads = Threads::of(child_id, 512);
             assert!(Instant::now() < deadline, "a process that runs has no threads");
         }
         child.kill().unwrap();

@@ -2,7 +2,6 @@
 //! root, and so its cgroup, is reachable through /proc by the same user; and so are
 //! its open sockets, which tell on what port it listens. Touches /proc.
 
-use super::probes::Servers;
 use crate::measuring::{
     cgroup,
     processes::{self, Accounting},
@@ -25,6 +24,16 @@ const SERVER_NAMES: [&str; 5] =
 const SANDBOX_NAME: &str = "pause";
 /// Longest name that the kernel keeps of a process.
 const MAXIMUM_NAME_BYTES: usize = 15;
+
+/// The servers of the pod.
+#[derive(Debug, Clone)]
+pub struct Servers {
+    /// The ports they listen on.
+    pub ports: Vec<u16>,
+    /// Their processes' name, where it is declared.
+    pub process_name: Option<String>,
+    pub accounting: Accounting,
+}
 
 /// A process and its name.
 type Process = (u32, String);

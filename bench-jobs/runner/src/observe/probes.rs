@@ -1,9 +1,9 @@
-//! Looks at what the pod's servers have used. Keeps the files open that it reads, and
-//! looks through the processes only for a server that it does not know. Touches /proc
+//! Samples what the pod's servers have used. The files that it reads stay open, and it
+//! walks through all processes only for a server that it has not found. Touches /proc
 //! and the servers' cgroups.
 
 use super::{
-    finder,
+    finder::{self, Servers},
     samples::{Sample, ServerSample},
 };
 use crate::{
@@ -21,37 +21,24 @@ use tokio::time::Instant;
 
 /// Most threads of all servers together that are sampled: each is an open file.
 const MOST_THREADS: usize = 512;
-/// How often a server that is not there is looked for.
+/// Time between two searches for a missing server.
 const FIND_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The servers to look at.
-#[derive(Debug, Clone)]
-pub struct Servers {
-    /// The ports they listen on.
-    pub ports: Vec<u16>,
-    /// Their processes' name, where it is declared.
-    pub process_name: Option<String>,
-    /// Whose account of CPU and memory is the servers'.
-    pub accounting: Accounting,
-}
-
-/// Where the servers are looked at.
+/// The servers to sample.
 pub struct Probes {
     servers: Servers,
-    /// The threads of each server, once it is found.
+    /// The threads of each server, once its process is found.
     threads: Vec<Option<Threads>>,
-    /// When those that were not found are looked for again.
     find_at: Instant,
 }
 
 impl Probes {
-    /// Of these servers, none of which is looked for yet.
     pub fn of(servers: Servers) -> Self {
         Self { threads: servers.ports.iter().map(|_| None).collect(), servers, find_at: Instant::now() }
     }
 
-    /// Looks for servers that are not found yet, where it is time to: to look through all
-    /// processes costs more than a sample.
+    /// Looks for missing servers where it is time to: walking through all processes costs
+    /// more than a sample.
     pub fn find_missing(&mut self) {
         if self.threads.iter().any(Option::is_none) && Instant::now() >= self.find_at {
             let ((), wait) = paced(FIND_INTERVAL, || self.find());
@@ -62,35 +49,37 @@ impl Probes {
     /// The servers, the machine and the network as they are now.
     pub fn sample(&mut self) -> Sample {
         let unix_nanos = clock::unix_nanos();
-        let servers = self.threads.iter_mut().map(|known| look(known, self.servers.accounting)).collect();
+        let accounting = self.servers.accounting;
+        let servers = self.threads.iter_mut().map(|threads| sample_one(threads, accounting)).collect();
         Sample { unix_nanos, around: Around::read(), servers }
     }
 
     fn find(&mut self) {
         let each = MOST_THREADS / self.threads.len().max(1);
         let found = finder::listeners(&self.servers.ports, self.servers.process_name.as_deref());
-        for (known, process) in self.threads.iter_mut().zip(found) {
-            if known.is_none() {
-                *known = process.map(|process| Threads::of(process, each));
+        for (threads, process) in self.threads.iter_mut().zip(found) {
+            if threads.is_none() {
+                *threads = process.map(|process| Threads::of(process, each));
             }
         }
     }
 }
 
-/// A server as it is now; it is looked for again when it is gone.
-fn look(known: &mut Option<Threads>, accounting: Accounting) -> Option<ServerSample> {
-    let threads = known.as_mut()?;
-    let sampled = ServerSample {
-        process: threads.process(),
+/// A server as it is now; `None`, also in its place, when its process is gone.
+fn sample_one(place: &mut Option<Threads>, accounting: Accounting) -> Option<ServerSample> {
+    let threads = place.as_mut()?;
+    let process = threads.process();
+    let sample = ServerSample {
+        process,
         cgroup: match accounting {
-            Accounting::Container => cgroup::read(&finder::cgroup_root(threads.process())),
-            Accounting::Processes => processes::read(threads.process()),
+            Accounting::Container => cgroup::read(&finder::cgroup_root(process)),
+            Accounting::Processes => processes::read(process),
         },
         threads: threads.read(),
     };
-    if sampled.threads.is_empty() {
-        *known = None;
+    if sample.threads.is_empty() {
+        *place = None;
         return None;
     }
-    Some(sampled)
+    Some(sample)
 }

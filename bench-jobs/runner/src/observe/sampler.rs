@@ -2,10 +2,7 @@
 //! measurement is ordered, or somebody asked what was used. Touches /proc and the
 //! servers' cgroups.
 
-use super::{
-    probes::{Probes, Servers},
-    samples::Samples,
-};
+use super::{finder::Servers, probes::Probes, samples::Samples};
 use crate::measuring::pace::paced;
 use dragstrip_results::{
     protocol::{UsageCommand, UsageWindow},

@@ -2,12 +2,14 @@
 //! and the first reason, in order of what causes what, not to use the numbers.
 //! Pure but for the adapter, which reads its own files.
 
-use super::{Armed, Done};
+use super::{
+    measure::{Armed, Done},
+    watch::Watched,
+};
 use crate::{
     delivery::state::{Received, Shared},
     frame::{clock, failure::failure},
-    run::watch::Watched,
-    server::{check, members::Look},
+    server::{check, members::Counts},
     tools::adapter::{self, Ended, Measured, Progress},
 };
 use dragstrip_crds::datastore::ServerProtocol;
@@ -23,7 +25,7 @@ use dragstrip_results::{
 use std::{ops::Range, time::Duration};
 
 /// Fills in `result`; the error is why its numbers must not be used.
-pub(super) fn settle(
+pub fn settle(
     job: &JobSpec,
     armed: &Armed,
     done: Done,
@@ -31,24 +33,14 @@ pub(super) fn settle(
     result: &mut PodResult,
 ) -> Result<(), Failure> {
     let Watched { exit, wall, began, active, threads } = done.watched;
-    let (stdout, stderr) = (done.written.stdout, done.written.stderr);
-    let ended = Ended {
-        exit,
-        wall,
-        active,
-        last_lines: done.written.last_lines,
-        stdout: stdout.text,
-        stdout_cut: stdout.cut,
-        stderr: stderr.text,
-        stderr_cut: stderr.cut,
-    };
-    let (measured, refused) = match done.written.listener.judge(job, &armed.context, &ended) {
+    let (ended, adapter) = done.written.ended(exit, wall, active);
+    let (measured, refused) = match adapter.judge(job, &armed.context, &ended) {
         Ok(measured) => (Some(measured), None),
         Err(rejected) => (rejected.partial, Some(rejected.failure)),
     };
-    let told = measured.as_ref().and_then(|measured| measured.window);
+    let reported = measured.as_ref().and_then(|measured| measured.window);
     let line = Line { received: armed.received, measured_after: adapter::measured_after(job) };
-    result.window = window(&line, done.launched_unix_nanos, began..active, told);
+    result.window = window(&line, done.launched_unix_nanos, began..active, reported);
     result.client = ContainerUsage { threads, ..done.client };
     shared.finish(totals(measured.as_ref(), shared), result.window.seconds);
     if let Some(measured) = measured {
@@ -71,10 +63,10 @@ pub(super) fn settle(
 
 /// Whether the numbers of a tool that ended well may be believed, by the servers that
 /// it loaded.
-fn believed(job: &JobSpec, armed: &Armed, after: &Look, result: &PodResult) -> Result<(), Failure> {
+fn believed(job: &JobSpec, armed: &Armed, after: &Counts, result: &PodResult) -> Result<(), Failure> {
     check::replies_are_good(&result.operations, &result.errors, !result.metrics.is_empty())?;
     let ready = &armed.prepared.ready;
-    let sum = |look: &Look| look.sum(&ready.members, ready.replica_reads);
+    let sum = |look: &Counts| look.sum(&ready.members, ready.replica_reads);
     let (before, after) = (sum(&armed.before), sum(after));
     check::server_is_content(&before, &after, job.allow_eviction)?;
     if counters_compared(job) {
@@ -143,16 +135,21 @@ struct Line {
     measured_after: Duration,
 }
 
-/// The window: the tool's own where it has one (`told`), else what a load thread
+/// The window: the tool's own where it `reported` one, else what a load thread
 /// was at work (`busy`, since the line), but not before the line (the end of a
 /// warm-up) nor before the launch.
-fn window(line: &Line, launched_unix_nanos: i64, busy: Range<Duration>, told: Option<(i64, f64)>) -> Window {
+fn window(
+    line: &Line,
+    launched_unix_nanos: i64,
+    busy: Range<Duration>,
+    reported: Option<(i64, f64)>,
+) -> Window {
     let received = &line.received;
     let after = |length| received.line_unix_nanos.saturating_add(clock::nanos(length));
     let begin = after(line.measured_after);
     let first = launched_unix_nanos.max(begin).max(after(busy.start));
     let otherwise = (first, clock::seconds(after(busy.end).saturating_sub(first)).max(0.0));
-    let (start_unix_nanos, seconds) = told.unwrap_or(otherwise);
+    let (start_unix_nanos, seconds) = reported.unwrap_or(otherwise);
     Window {
         start_unix_nanos,
         seconds,
@@ -165,12 +162,13 @@ fn window(line: &Line, launched_unix_nanos: i64, busy: Range<Duration>, told: Op
 /// Why the numbers of a tool that the pod's end cut short must not be used.
 fn interrupted(ended: &Ended) -> Failure {
     let after = ended.active.as_secs_f64();
-    let message = format!("the pod was asked to stop; the numbers cover the {after:.1} s until then");
+    let message =
+        format!("Kubernetes or a user stopped the pod; the numbers cover the {after:.1} s until then");
     with_exit(failure(FailureStep::Interrupted, message), ended)
 }
 
-/// What was found out of a tool that had to be ended is the reason to tell; how
-/// it ended then is none. An adapter that knows its tool tells both by itself.
+/// Why a tool that the watchdog ended has no usable numbers: what was found, rather than how
+/// it ended. An adapter that knows its tool reports both itself.
 fn overdue(job: &JobSpec, found: Failure, ended: &Ended) -> Failure {
     if !ended.exit.watchdog || found.step == FailureStep::Watchdog {
         return found;

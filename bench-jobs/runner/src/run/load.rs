@@ -5,20 +5,23 @@
 use crate::{
     delivery::state::Shared,
     frame::{failure::failure, install::LOADGEN_NAME},
-    loadgen::{
-        self,
-        arguments::{self, Line},
-    },
     tools::{
         adapter::{Ended, LaunchContext, Progress},
         aside::{self, AsideError},
+        loadgen::{self, specification},
         ours::{progress, unread},
         output::Redactor,
         process::Listener,
     },
 };
-use dragstrip_crds::{units::thousands, workload::LoadSpec};
-use dragstrip_loadgen::counts::report::Report;
+use dragstrip_crds::{
+    units::thousands,
+    workload::{LoadSpec, LoadgenSpec},
+};
+use dragstrip_loadgen::{
+    counts::report::Report,
+    specification::{Specification, Task},
+};
 use dragstrip_results::{
     protocol::{JobSpec, JobTool},
     result::{Failure, FailureStep, Presence},
@@ -33,9 +36,9 @@ use std::{
 /// Bytes of values that a connection may have under way.
 const BYTES_IN_FLIGHT: i64 = 1 << 20;
 /// Requests that a connection may have under way.
-const MOST_IN_FLIGHT: i64 = 32;
+const MOST_IN_FLIGHT: i32 = 32;
 /// Connections; fewer where there are fewer keys.
-const CONNECTIONS: i64 = 16;
+const CONNECTIONS: i32 = 16;
 /// memtier's own key prefix.
 const MEMTIER_PREFIX: &str = "memtier-";
 /// The load generator's own key prefix.
@@ -50,6 +53,8 @@ pub enum LoadError {
     NoPrefix,
     #[error("the directory {directory} cannot be made: {source}")]
     Directory { directory: PathBuf, source: io::Error },
+    #[error("the keys cannot be {step}: the specification cannot be written: {source}")]
+    Encode { step: &'static str, source: serde_json::Error },
     #[error("the keys cannot be {step}: {source}")]
     Run { step: &'static str, source: AsideError },
     #[error("the keys cannot be {step}: {}", .failure.message)]
@@ -87,8 +92,24 @@ struct Keys {
 impl Keys {
     fn of(load: &LoadSpec, job: &JobSpec, client_index: u32) -> Result<Option<Self>, LoadError> {
         let prefix = load.key_prefix.clone().or_else(|| tool_prefix(&job.tool)).ok_or(LoadError::NoPrefix)?;
-        let share = arguments::exact_share(load.key_minimum, load.key_maximum, client_index, job.clients);
+        let share = specification::exact_share(load.key_minimum, load.key_maximum, client_index, job.clients);
         Ok(share.map(|(minimum, maximum)| Self { prefix, minimum, maximum, data_size: load.data_size }))
+    }
+
+    fn task(&self, task: Task, job: &JobSpec, context: &LaunchContext, directory: &Path) -> Specification {
+        // No more connections than keys: each must have some of its own.
+        let connections = i32::try_from(self.count()).unwrap_or(CONNECTIONS).min(CONNECTIONS);
+        let in_flight = (BYTES_IN_FLIGHT / self.data_size.max(1)).clamp(1, MOST_IN_FLIGHT.into());
+        let loadgen = LoadgenSpec {
+            connections_per_thread: connections,
+            key_prefix: Some(self.prefix.clone()),
+            key_minimum: self.minimum,
+            key_maximum: self.maximum,
+            data_size: self.data_size,
+            pipeline: i32::try_from(in_flight).unwrap_or(MOST_IN_FLIGHT),
+            ..LoadgenSpec::default()
+        };
+        specification::of_task(task, loadgen, job, context, directory)
     }
 
     fn count(&self) -> u64 {
@@ -117,12 +138,12 @@ pub async fn load(
         return Ok(Presence::default());
     };
     let expected = keys.count();
-    let write = write_arguments(&keys, job, context, &subdirectory(context, "load")?);
+    let write = keys.task(Task::WriteKeys, job, context, &subdirectory(context, "load")?);
     let report = run("written", write, context, "load", redactor, shared).await?;
     if report.totals.count != expected {
         return Err(LoadError::Written { expected, written: report.totals.count });
     }
-    let verify = verify_arguments(&keys, job, context, &subdirectory(context, "verify")?);
+    let verify = keys.task(Task::VerifyKeys, job, context, &subdirectory(context, "verify")?);
     let report = run("counted", verify, context, "verify", redactor, shared).await?;
     let found = report.verified.map(|verified| verified.present).unwrap_or_default();
     let presence = Presence { expected, found };
@@ -136,50 +157,18 @@ fn subdirectory(context: &LaunchContext, name: &str) -> Result<PathBuf, LoadErro
     Ok(directory)
 }
 
-/// Every key once: walked in order by all connections, each its own part.
-fn write_arguments(keys: &Keys, job: &JobSpec, context: &LaunchContext, directory: &Path) -> Vec<String> {
-    let mut line = common(keys, job, context, directory);
-    line.option("ratio", "1:0");
-    line.option("key-pattern", "sequential");
-    line.option("requests", "allkeys");
-    line.option("data-size", keys.data_size);
-    line.option("pipeline", (BYTES_IN_FLIGHT / keys.data_size.max(1)).clamp(1, MOST_IN_FLIGHT));
-    line.finish()
-}
-
-fn verify_arguments(keys: &Keys, job: &JobSpec, context: &LaunchContext, directory: &Path) -> Vec<String> {
-    let mut line = common(keys, job, context, directory);
-    line.flag("verify-keys", true);
-    line.finish()
-}
-
-fn common(keys: &Keys, job: &JobSpec, context: &LaunchContext, directory: &Path) -> Line {
-    let mut line = Line::default();
-    arguments::target(&mut line, job, context);
-    line.option("threads", 1);
-    // No more connections than keys: each must have some of its own.
-    line.option(
-        "connections-per-thread",
-        CONNECTIONS.min(i64::try_from(keys.count()).unwrap_or(CONNECTIONS)),
-    );
-    line.option("key-prefix", &keys.prefix);
-    line.option("key-minimum", keys.minimum);
-    line.option("key-maximum", keys.maximum);
-    arguments::output(&mut line, directory);
-    line
-}
-
 /// Runs the generator to its end and reads its report.
 async fn run(
     step: &'static str,
-    arguments: Vec<String>,
+    specification: Specification,
     context: &LaunchContext,
     name: &str,
     redactor: &Redactor,
     shared: &Arc<Shared>,
 ) -> Result<Report, LoadError> {
     let directory = context.output_directory.join(name);
-    let launch = loadgen::launch(LOADGEN_NAME, arguments, context, Duration::ZERO);
+    let document = serde_json::to_string(&specification).map_err(|source| LoadError::Encode { step, source })?;
+    let launch = loadgen::launch(LOADGEN_NAME, document, context, Duration::ZERO);
     let shared = Arc::clone(shared);
     let on_progress = move |progress| shared.note_progress(progress);
     // Without a bound of its own: the generator gives up by itself when the
@@ -191,7 +180,7 @@ async fn run(
 
 fn outcome(directory: &Path, ended: &Ended) -> Result<Report, Failure> {
     let report = loadgen::read_report(directory).map_err(|error| unread(loadgen::NAME, &error, ended))?;
-    // The generator's exit for missing keys is told by the figures instead.
+    // The figures report missing keys, so the generator's exit code for them is not a failure.
     let missing = report.verified.is_some_and(|verified| verified.present != verified.expected);
     match loadgen::verdict(&report, ended).filter(|_| !missing) {
         Some(failure) => Err(failure),
@@ -217,32 +206,28 @@ mod tests {
         serde_json::from_str(json).unwrap()
     }
 
-    fn line(json: &str, clients: u32, index: u32) -> String {
+    fn written(json: &str, clients: u32, index: u32) -> Specification {
         let job = job(clients, r#"{"memtier": {"testTime": "5s"}}"#);
         let keys = Keys::of(&spec(json), &job, index).unwrap().unwrap();
-        write_arguments(&keys, &job, &context(index, Path::new("/out")), Path::new("/out/load")).join(" ")
+        keys.task(Task::WriteKeys, &job, &context(index, Path::new("/out")), Path::new("/out/load"))
     }
 
     #[test]
     fn every_client_writes_its_own_part_once() {
-        let line = line(r#"{"keyMaximum": 9999, "dataSize": 256}"#, 2, 1);
-        assert_eq!(
-            line,
-            [
-                "--host 10.0.0.7 --port 6379 --threads 1 --connections-per-thread 16 --key-prefix memtier-",
-                "--key-minimum 5000 --key-maximum 9999 --progress-interval 1s",
-                "--json-out-file /out/load/loadgen.json --ratio 1:0 --key-pattern sequential --requests allkeys",
-                "--data-size 256 --pipeline 32",
-            ]
-            .join(" ")
-        );
+        let written = written(r#"{"keyMaximum": 9999, "dataSize": 256}"#, 2, 1);
+        assert_eq!((written.task, written.server.name().as_str()), (Task::WriteKeys, "10.0.0.7:6379"));
+        assert_eq!(written.report_file.as_deref(), Some(Path::new("/out/load/loadgen.json")));
+        let load = &written.loadgen;
+        assert_eq!((load.key_prefix.as_deref(), load.key_minimum, load.key_maximum), (Some("memtier-"), 5000, 9999));
+        assert_eq!((load.threads, load.connections_per_thread, load.data_size, load.pipeline), (1, 16, 256, 32));
+        let configuration = dragstrip_loadgen::configuration::Configuration::of_raw_client(written, None).unwrap();
+        assert_eq!((configuration.keys.minimum, configuration.keys.maximum), (5000, 9999));
     }
 
     #[test]
     fn large_values_and_few_keys_keep_little_in_flight() {
-        let line = line(r#"{"keyMaximum": 2, "dataSize": 10000000, "keyPrefix": "k:"}"#, 1, 0);
-        assert!(line.contains("--connections-per-thread 3 --key-prefix k: "), "{line}");
-        assert!(line.ends_with("--pipeline 1"), "{line}");
+        let load = written(r#"{"keyMaximum": 2, "dataSize": 10000000, "keyPrefix": "k:"}"#, 1, 0).loadgen;
+        assert_eq!((load.connections_per_thread, load.key_prefix.as_deref(), load.pipeline), (3, Some("k:"), 1));
     }
 
     #[test]

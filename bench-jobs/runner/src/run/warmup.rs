@@ -26,18 +26,18 @@ pub async fn warm_up(
     let failed = |message: String| failure(FailureStep::Warmup, format!("the warm-up failed: {message}"));
     let directory = context.output_directory.clone();
     fs::create_dir_all(&directory)
-        .map_err(|e| failed(format!("the directory {} cannot be made: {e}", directory.display())))?;
+        .map_err(|e| failed(format!("cannot create the directory {}: {e}", directory.display())))?;
     let launch = adapter.launch(job, &context);
-    let told = Arc::clone(shared);
-    let on_progress = move |progress| told.note_progress(progress);
+    let shared = Arc::clone(shared);
+    let on_progress = move |progress| shared.note_progress(progress);
     let ended =
         aside::run(&launch, &directory, adapter, redactor.clone(), Some(duration + GRACE), on_progress).await;
     let (ended, adapter) = ended.map_err(|e| failed(e.to_string()))?;
     match adapter.judge(job, &context, &ended) {
         Ok(measured) => Ok(measured.operations.into_iter().map(|o| (o.operation, o.count)).collect()),
         Err(rejected) => {
-            let told = rejected.failure;
-            Err(Failure { step: FailureStep::Warmup, message: failed(told.message.clone()).message, ..told })
+            let message = failed(rejected.failure.message.clone()).message;
+            Err(Failure { step: FailureStep::Warmup, message, ..rejected.failure })
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::{
     frame::failure::failure,
-    server::members::{Look, Member},
+    server::members::{Counts, Member},
 };
 use dragstrip_crds::units::thousands;
 use dragstrip_results::{
@@ -17,9 +17,9 @@ use std::collections::BTreeMap;
 /// would change is told by its counters, which a restart sets to nothing.
 pub fn same_servers<'a>(
     members: &[Member],
-    before: &Look,
-    after: Result<&'a Look, &str>,
-) -> Result<&'a Look, Failure> {
+    before: &Counts,
+    after: Result<&'a Counts, &str>,
+) -> Result<&'a Counts, Failure> {
     let identity = |message| failure(FailureStep::ServerIdentity, message);
     let after =
         after.map_err(|reason| identity(format!("the server is unreachable after the load: {reason}")))?;
@@ -123,7 +123,7 @@ fn listed(kinds: &BTreeMap<String, u64>) -> String {
 mod tests {
     use super::*;
     use crate::{
-        server::{access::Access, members::look},
+        server::{access::Access, members::counts},
         tests::fake_dragonfly::FakeDragonfly,
     };
     use dragstrip_results::observed::ServerCounters;
@@ -142,10 +142,10 @@ mod tests {
         };
         let counters = |id: &str| ServerCounters { run_id: id.into(), ..ServerCounters::default() };
         let members = [member("a"), member("b")];
-        let same = Look(vec![counters("a"), counters("b")]);
+        let same = Counts(vec![counters("a"), counters("b")]);
         let same_servers = |after| same_servers(&members, &same, after);
         assert!(same_servers(Ok(&same)).is_ok());
-        let other = Look(vec![counters("a"), counters("c")]);
+        let other = Counts(vec![counters("a"), counters("c")]);
         let failure = same_servers(Ok(&other)).unwrap_err();
         assert_eq!(failure.step, FailureStep::ServerIdentity);
         assert!(failure.message.contains("the server b was restarted"), "{}", failure.message);
@@ -160,13 +160,13 @@ mod tests {
         let access = Access::default();
         let mut member =
             Member { name: "replica".into(), address: replica.address, run_id: String::new(), replica: true };
-        let before = look(&access, std::slice::from_ref(&member)).await.unwrap();
+        let before = counts(&access, std::slice::from_ref(&member)).await.unwrap();
         member.run_id.clone_from(&before.0[0].run_id);
         let members = [member];
-        let after = look(&access, &members).await.unwrap();
+        let after = counts(&access, &members).await.unwrap();
         assert!(same_servers(&members, &before, Ok(&after)).is_ok(), "nothing happened to it");
         replica.restarted(1);
-        let after = look(&access, &members).await.unwrap();
+        let after = counts(&access, &members).await.unwrap();
         let failure = same_servers(&members, &before, Ok(&after)).unwrap_err();
         assert!(failure.message.contains("the server replica was restarted or replaced"), "{failure:?}");
     }
@@ -180,7 +180,7 @@ mod tests {
             replica: false,
         };
         let counted = |commands_processed| {
-            Look(vec![ServerCounters { commands_processed, ..ServerCounters::default() }])
+            Counts(vec![ServerCounters { commands_processed, ..ServerCounters::default() }])
         };
         let verdict = |before, after| {
             let (before, after) = (counted(before), counted(after));

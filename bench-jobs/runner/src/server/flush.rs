@@ -1,15 +1,11 @@
 //! Empties the target before the load. Touches the network.
 
-use crate::{
-    frame::failure::failure,
-    server::{
-        access::Access,
-        connection::{Server, ServerError},
-        preflight::Ready,
-    },
+use crate::server::{
+    access::Access,
+    connection::{Server, ServerError},
+    preflight::Ready,
 };
 use dragstrip_crds::Engine;
-use dragstrip_results::result::{Failure, FailureStep};
 use std::{net::SocketAddr, time::Duration};
 use tokio::time::Instant;
 
@@ -30,13 +26,6 @@ pub enum FlushError {
         EMPTY_TIMEOUT.as_secs()
     )]
     NotEmpty { address: SocketAddr, keys: u64 },
-}
-
-impl FlushError {
-    /// The same as a result's failure.
-    pub fn failure(&self) -> Failure {
-        failure(FailureStep::Preflight, self.to_string())
-    }
 }
 
 /// Deletes all keys of the target, of every primary where there are several, and

@@ -5,18 +5,12 @@
 //! A key is the one thing that every engine offers and that everybody who may
 //! load a server may write.
 
-use crate::{
-    frame::failure::failure,
-    server::{
-        connection::{ANSWER_TIMEOUT, Server, ServerError},
-        members::Member,
-        preflight::Ready,
-    },
+use crate::server::{
+    connection::{ANSWER_TIMEOUT, Server, ServerError},
+    members::Member,
+    preflight::Ready,
 };
-use dragstrip_results::{
-    protocol::JobSpec,
-    result::{Failure, FailureStep},
-};
+use dragstrip_results::protocol::JobSpec;
 use std::{
     hash::{DefaultHasher, Hash as _, Hasher as _},
     time::Duration,
@@ -39,13 +33,6 @@ pub enum GateError {
     NoServer,
     #[error("the client pod with index 0 did not empty the target within {} s. See what that pod says", PATIENCE.as_secs())]
     Timeout,
-}
-
-impl GateError {
-    /// The same as a result's failure.
-    pub fn failure(&self) -> Failure {
-        failure(FailureStep::Preflight, self.to_string())
-    }
 }
 
 /// Whether this phase needs the gate: somebody writes before the start line,

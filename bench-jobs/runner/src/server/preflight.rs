@@ -1,25 +1,17 @@
-//! What must be true before a load may start: the servers are reachable, let us
-//! in, are those that were verified, form a whole cluster where one is declared,
-//! and the tool can write its files. Touches the network and the output
-//! directory.
+//! What must be true before a load may start: the servers are reachable, let the client
+//! in, are those that were verified, form a complete cluster where one is declared,
+//! and the tool can write its files. Touches the network and the output directory.
 
-use crate::{
-    frame::{failure::failure, job::Assignment},
-    server::{
-        access::Access,
-        connection::{self, ANSWER_TIMEOUT, Server, ServerError},
-        encryption::EncryptionError,
-        members::{self, Member},
-        resolve::{self, ResolveError},
-        tls_files::TlsFiles,
-    },
+use crate::server::{
+    access::Access,
+    connection::{self, ANSWER_TIMEOUT, Server, ServerError},
+    encryption::EncryptionError,
+    members::{self, Member, MemberError},
+    resolve::{self, ResolveError},
+    tls_files::TlsFiles,
 };
 use dragstrip_crds::{datastore::ServerProtocol, observed::ServerTruth};
-use dragstrip_results::{
-    observed::is_another,
-    protocol::{JobTarget, JobTool},
-    result::{Failure, FailureStep},
-};
+use dragstrip_results::protocol::{JobSpec, JobTarget, JobTool};
 use std::{
     fs, io,
     net::SocketAddr,
@@ -27,10 +19,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long a target may stay unreachable before that is told: network policies
+/// How long a target may stay unreachable before the check fails: network policies
 /// take a moment to let a new pod out, and people should not wait for more.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// Pause between attempts.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// A check that failed. Every message says what to do about it.
@@ -49,47 +40,28 @@ pub enum PreflightError {
     )]
     Authenticate { target: String, source: ServerError },
     #[error(
-        "{target}: {source}. Check tls: the server must speak TLS there, its certificate be valid for {server_name} and signed by the authority named"
+        "{target}: {source}. Check tls: the server must speak TLS there, and its certificate must be valid for {server_name} and signed by the authority named"
     )]
     Encrypt { target: String, server_name: String, source: ServerError },
     #[error(transparent)]
     Certificates(#[from] EncryptionError),
     #[error("{target}: {source}. Check that a RESP server listens there, with TLS only if tls is declared")]
-    Ask { target: String, source: ServerError },
+    Query { target: String, source: ServerError },
     #[error(
-        "{0}: the server is still loading its data set. Wait until INFO says loading:0, or start it empty"
-    )]
-    Loading(String),
-    #[error(
-        "{target}: declared cluster mode {declared}, the server says {actual}. Declare the mode it runs in (cluster; for a single Dragonfly with --cluster_mode=emulated emulatedCluster), or restart it in the declared one"
+        "{target}: declared cluster mode {declared}, the server reports {actual}. Declare the mode it runs in (cluster; for a single Dragonfly with --cluster_mode=emulated emulatedCluster), or restart it in the declared one"
     )]
     ClusterMode { target: String, declared: &'static str, actual: &'static str },
     #[error(
-        "{0}: memtier.clusterMode asks for a cluster's slots, and the server is not in cluster mode: memtier would wait for ever. Leave clusterMode out"
+        "{0}: memtier.clusterMode needs a cluster's slots, and the server is not in cluster mode: memtier would wait for ever. Leave clusterMode out"
     )]
     NoSlots(String),
-    #[error(
-        "{target}: the server was restarted or replaced: verified was {verified}, now {actual} answers. Start the run again"
-    )]
-    Replaced { target: String, verified: String, actual: String },
-    #[error(
-        "{member}, a server of the target: {source}. Check that every member runs and lets this client in"
-    )]
-    Member { member: String, source: ServerError },
-    #[error("{member}: {what}. Wait until the cluster serves every slot, or repair it")]
-    Incomplete { member: String, what: String },
-    #[error(
-        "the output directory {directory} cannot be used: {source}. Mount an empty, writable volume there"
-    )]
+    #[error(transparent)]
+    Member(#[from] MemberError),
+    #[error("cannot use the output directory {directory}: {source}. Mount an empty, writable volume there")]
     Output { directory: String, source: io::Error },
 }
 
 impl PreflightError {
-    /// The same as a result's failure.
-    pub fn failure(&self) -> Failure {
-        failure(FailureStep::Preflight, self.to_string())
-    }
-
     /// Whether another attempt may succeed.
     fn may_pass(&self) -> bool {
         matches!(self, Self::Resolve { .. } | Self::Connect { .. })
@@ -101,11 +73,10 @@ impl PreflightError {
 pub struct Ready {
     /// The server that the target names, resolved.
     pub address: SocketAddr,
-    /// How to get into the servers.
     pub access: Access,
-    /// What the server is; absent where it cannot be asked.
+    /// What the server is; `None` where it does not speak RESP.
     pub truth: Option<ServerTruth>,
-    /// Every server of the target; none where they cannot be asked.
+    /// Every server of the target; empty where they do not speak RESP.
     pub members: Vec<Member>,
     /// Whether reads of the load go to replicas.
     pub replica_reads: bool,
@@ -113,31 +84,32 @@ pub struct Ready {
 
 /// Makes all checks.
 pub async fn check(
-    assignment: &Assignment,
+    job: &JobSpec,
+    password: Option<&str>,
     tls: Option<&TlsFiles>,
     output_directory: &Path,
 ) -> Result<Ready, PreflightError> {
     check_output(output_directory)?;
-    let target = &assignment.job.target;
-    let access = Access::to(target, assignment.password.as_deref(), tls)?;
-    let replica_reads = matches!(&assignment.job.tool, JobTool::Loadgen(spec) if spec.replica_reads);
+    let target = &job.target;
+    let access = Access::to(target, password, tls)?;
+    let replica_reads = matches!(&job.tool, JobTool::Loadgen(spec) if spec.replica_reads);
     if target.protocol == ServerProtocol::Tcp {
         let (address, _) = patiently(target, async |address| connection::reach(address).await).await?;
         return Ok(Ready { address, access, truth: None, members: Vec::new(), replica_reads });
     }
-    let ask = async |address| Server::connect(address, &access, ANSWER_TIMEOUT).await;
-    let (address, mut server) = patiently(target, ask).await?;
+    let connect = async |address| Server::connect(address, &access, ANSWER_TIMEOUT).await;
+    let (address, mut server) = patiently(target, connect).await?;
     let name = named(target, Some(address));
     let refused = |source| refusal(name.clone(), target, source);
     server.ping().await.map_err(refused)?;
     let truth = server.truth().await.map_err(refused)?;
-    check_truth(target, name.clone(), &truth)?;
-    check_slots(&assignment.job.tool, name, &truth)?;
+    check_truth(target, &name, &truth)?;
+    check_slots(&job.tool, name, &truth)?;
     let members = members::find(target, &access, address, &mut server, &truth, replica_reads).await?;
     Ok(Ready { address, access, truth: Some(truth), members, replica_reads })
 }
 
-/// Tries to connect for as long as people should wait for that.
+/// Retries to connect for a short time.
 async fn patiently<T>(
     target: &JobTarget,
     connect: impl AsyncFn(SocketAddr) -> Result<T, ServerError>,
@@ -159,11 +131,9 @@ async fn once<T>(
     connect: &impl AsyncFn(SocketAddr) -> Result<T, ServerError>,
 ) -> Result<(SocketAddr, T), PreflightError> {
     let unresolved = |source| PreflightError::Resolve { target: named(target, None), source };
-    let addresses = resolve::resolve(&target.host, target.port).await;
-    let addresses = addresses.and_then(|found| resolve::unblocked(found, &target.blocked));
-    let addresses = addresses.map_err(unresolved)?;
+    let addresses = resolve::resolve(&target.host, target.port, &target.blocked).await;
     let mut outcome = Err(unresolved(ResolveError::NoAddress));
-    for address in addresses {
+    for address in addresses.map_err(unresolved)? {
         match connect(address).await {
             Ok(connection) => return Ok((address, connection)),
             Err(source) => outcome = Err(refusal(named(target, Some(address)), target, source)),
@@ -172,7 +142,7 @@ async fn once<T>(
     outcome
 }
 
-/// `host:port`, with the address behind it where that says more.
+/// `host:port`, with the address behind it where that is another text.
 fn named(target: &JobTarget, address: Option<SocketAddr>) -> String {
     let declared = format!("{}:{}", target.host, target.port);
     match address.map(|address| address.to_string()) {
@@ -190,35 +160,26 @@ fn refusal(target: String, declared: &JobTarget, source: ServerError) -> Preflig
         }
         ServerError::Connect(_) | ServerError::ConnectTimeout => PreflightError::Connect { target, source },
         ServerError::Authenticate(_) => PreflightError::Authenticate { target, source },
-        _ if matches!(source.code(), Some("NOAUTH" | "WRONGPASS")) => {
-            PreflightError::Authenticate { target, source }
-        }
-        _ if source.code() == Some("LOADING") => PreflightError::Loading(target),
-        _ => PreflightError::Ask { target, source },
+        _ => match source.code() {
+            Some("NOAUTH" | "WRONGPASS") => PreflightError::Authenticate { target, source },
+            Some("LOADING") => MemberError::Loading(target).into(),
+            _ => PreflightError::Query { target, source },
+        },
     }
 }
 
-fn check_truth(target: &JobTarget, name: String, truth: &ServerTruth) -> Result<(), PreflightError> {
+fn check_truth(target: &JobTarget, name: &str, truth: &ServerTruth) -> Result<(), PreflightError> {
+    members::check_process(name, truth, target.run_id.as_deref())?;
     let mode = |cluster| if cluster { "on" } else { "off" };
-    if truth.loading {
-        return Err(PreflightError::Loading(name));
-    }
     let declared = target.cluster || target.emulated_cluster;
-    if truth.cluster_enabled != declared {
-        let (declared, actual) = (mode(declared), mode(truth.cluster_enabled));
-        return Err(PreflightError::ClusterMode { target: name, declared, actual });
+    if truth.cluster_enabled == declared {
+        return Ok(());
     }
-    match &target.run_id {
-        Some(verified) if is_another(verified, &truth.run_id) => Err(PreflightError::Replaced {
-            target: name,
-            verified: verified.clone(),
-            actual: truth.run_id.clone(),
-        }),
-        _ => Ok(()),
-    }
+    let (declared, actual) = (mode(declared), mode(truth.cluster_enabled));
+    Err(PreflightError::ClusterMode { target: name.to_owned(), declared, actual })
 }
 
-/// Whether a tool that asks for slots is told any.
+/// Whether a tool that needs a cluster's slots gets any.
 fn check_slots(tool: &JobTool, name: String, truth: &ServerTruth) -> Result<(), PreflightError> {
     match tool {
         JobTool::Memtier(spec) if spec.cluster_mode && !truth.cluster_enabled => {
@@ -260,7 +221,7 @@ mod tests {
         let info = Info::parse(info);
         let run_id = info.text("run_id").unwrap_or_default().to_owned();
         let truth = read_truth(&info, run_id, None);
-        check_truth(target, "db:6379".into(), &truth).map_or_else(|e| e.to_string(), |()| "fine".to_owned())
+        check_truth(target, "db:6379", &truth).map_or_else(|e| e.to_string(), |()| "fine".to_owned())
     }
 
     #[test]
@@ -279,18 +240,18 @@ mod tests {
     fn loading_and_the_wrong_mode_are_refused() {
         assert!(verdict(&target(false, None), "loading:1").contains("still loading"));
         let message = verdict(&target(true, None), "cluster_enabled:0");
-        assert!(message.contains("declared cluster mode on, the server says off"), "{message}");
+        assert!(message.contains("declared cluster mode on, the server reports off"), "{message}");
         let message = verdict(&target(false, None), "cluster_enabled:1");
-        assert!(message.contains("declared cluster mode off, the server says on"), "{message}");
+        assert!(message.contains("declared cluster mode off, the server reports on"), "{message}");
         assert!(message.contains("--cluster_mode=emulated emulatedCluster"), "{message}");
     }
 
     #[test]
-    fn a_declared_emulated_cluster_passes_and_its_absence_is_told() {
+    fn a_declared_emulated_cluster_passes_and_its_absence_is_refused() {
         let declared = JobTarget { emulated_cluster: true, ..target(false, None) };
         assert_eq!(verdict(&declared, "redis_mode:cluster\ncluster_enabled:1"), "fine");
         let message = verdict(&declared, "redis_mode:standalone\ncluster_enabled:0");
-        assert!(message.contains("declared cluster mode on, the server says off"), "{message}");
+        assert!(message.contains("declared cluster mode on, the server reports off"), "{message}");
     }
 
     #[test]

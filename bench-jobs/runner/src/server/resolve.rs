@@ -30,14 +30,19 @@ pub enum ResolveError {
     Blocked(IpAddr, IpNet),
 }
 
-/// The addresses of a host: an IP address is its own, a name is looked up with
-/// the search domains and `ndots` of /etc/resolv.conf.
-pub async fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, ResolveError> {
-    if let Some(address) = literal(host) {
-        return Ok(vec![SocketAddr::new(address, port)]);
-    }
+/// The addresses of a host, none of them in a `blocked` network: an IP address is its own, a
+/// name is looked up with the search domains and `ndots` of /etc/resolv.conf.
+pub async fn resolve(host: &str, port: u16, blocked: &[IpNet]) -> Result<Vec<SocketAddr>, ResolveError> {
+    let addresses = match literal(host) {
+        Some(address) => vec![SocketAddr::new(address, port)],
+        None => look_up(host, port).await?,
+    };
+    unblocked(addresses, blocked)
+}
+
+async fn look_up(host: &str, port: u16) -> Result<Vec<SocketAddr>, ResolveError> {
     let mut builder = TokioResolver::builder_tokio().map_err(ResolveError::Configuration)?;
-    // One question is enough where there is an IPv4 address.
+    // One query is enough where there is an IPv4 address.
     builder.options_mut().ip_strategy = LookupIpStrategy::Ipv4thenIpv6;
     let resolver = builder.build().map_err(ResolveError::Configuration)?;
     let found = timeout(LOOKUP_TIMEOUT, resolver.lookup_ip(host)).await.map_err(|_| ResolveError::Timeout)?;
@@ -46,9 +51,9 @@ pub async fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, ResolveEr
     if addresses.is_empty() { Err(ResolveError::NoAddress) } else { Ok(addresses) }
 }
 
-/// `addresses`, unless one of them is in a network that is `blocked`: a name may lead
-/// elsewhere the next time that it is asked for.
-pub fn unblocked(addresses: Vec<SocketAddr>, blocked: &[IpNet]) -> Result<Vec<SocketAddr>, ResolveError> {
+/// `addresses`, unless one of them is in a blocked network: the next look-up of the name may
+/// return any of them.
+fn unblocked(addresses: Vec<SocketAddr>, blocked: &[IpNet]) -> Result<Vec<SocketAddr>, ResolveError> {
     let within = |address: IpAddr| blocked.iter().find(|network| network.contains(&address));
     let found = addresses.iter().find_map(|address| {
         // ::ffff:169.254.169.254 is 169.254.169.254.
@@ -90,8 +95,8 @@ mod tests {
             "[fe80::1]:80",
             "[fd00:ec2::254]:80",
         ] {
-            let told = check(&["10.0.0.7:80", refused]).unwrap_err();
-            assert!(told.contains("policy blocks"), "{refused}: {told}");
+            let message = check(&["10.0.0.7:80", refused]).unwrap_err();
+            assert!(message.contains("policy blocks"), "{refused}: {message}");
         }
     }
 }

@@ -54,6 +54,8 @@ pub struct Launch {
     pub program: String,
     /// Its arguments.
     pub arguments: Vec<String>,
+    /// Text for its standard input; none closes it.
+    pub input: Option<String>,
     /// Environment variables to add.
     pub environment: Vec<(String, String)>,
     /// How to ask it to end.
@@ -165,7 +167,7 @@ pub struct Rejected {
 
 /// A question for the tool's version.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct VersionQuestion {
+pub struct VersionQuery {
     /// Program, looked up on PATH when it holds no slash.
     pub program: String,
     /// Its arguments.
@@ -185,7 +187,7 @@ pub struct Warmup {
 /// One tool's adapter.
 pub trait Adapter: Send {
     /// How to ask the tool's version, where what it takes depends on that.
-    fn version_question(&self) -> Option<VersionQuestion> {
+    fn version_query(&self) -> Option<VersionQuery> {
         None
     }
 

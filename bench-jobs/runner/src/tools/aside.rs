@@ -1,8 +1,8 @@
 //! Runs a tool to its end outside the measurement: to write keys, to warm up,
-//! to tell its version. Touches processes.
+//! to print its version. Touches processes.
 
 use crate::tools::{
-    adapter::{Ended, Exit, Launch, Progress, VersionQuestion},
+    adapter::{Ended, Exit, Launch, Progress, VersionQuery},
     output::Redactor,
     process::{Listener, ProcessError, Tool},
 };
@@ -16,15 +16,15 @@ use std::{
 };
 use tokio::{process::Command, time::timeout};
 
-/// How long a tool may take to tell its version.
+/// How long a tool may take to print its version.
 const VERSION_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Why a tool's run came to nothing.
+/// Why a tool's run has no outcome.
 #[derive(Debug, thiserror::Error)]
 pub enum AsideError {
     #[error(transparent)]
     Process(#[from] ProcessError),
-    #[error("the tool's end cannot be awaited: {0}")]
+    #[error("cannot wait for the tool's end: {0}")]
     Wait(#[source] io::Error),
 }
 
@@ -50,25 +50,14 @@ pub async fn run<L: Listener>(
     }
     .map_err(AsideError::Wait)?;
     let wall = started.elapsed();
-    let written = tool.written().await?;
-    let ended = Ended {
-        exit: Exit { code: status.code(), signal: status.signal(), interrupted: false, watchdog },
-        wall,
-        active: wall,
-        last_lines: written.last_lines,
-        stdout: written.stdout.text,
-        stdout_cut: written.stdout.cut,
-        stderr: written.stderr.text,
-        stderr_cut: written.stderr.cut,
-    };
-    Ok((ended, written.listener))
+    let exit = Exit { code: status.code(), signal: status.signal(), interrupted: false, watchdog };
+    Ok(tool.written().await?.ended(exit, wall, wall))
 }
 
-/// What a program answers to the question for its version, both streams one
-/// after the other, within a few seconds.
-pub async fn version(question: &VersionQuestion) -> io::Result<String> {
-    let mut command = Command::new(&question.program);
-    command.args(&question.arguments).stdin(Stdio::null()).kill_on_drop(true);
+/// What a program prints when it is run for its version, both streams one after the other.
+pub async fn version(query: &VersionQuery) -> io::Result<String> {
+    let mut command = Command::new(&query.program);
+    command.args(&query.arguments).stdin(Stdio::null()).kill_on_drop(true);
     // The job holds the token.
     command.env_remove(JOB_VARIABLE).env_remove(PASSWORD_VARIABLE);
     let output = timeout(VERSION_TIMEOUT, command.output()).await.unwrap_or_else(|_| {

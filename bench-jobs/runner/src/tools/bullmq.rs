@@ -63,6 +63,7 @@ impl Adapter for BullmqAdapter {
         Launch {
             program: PROGRAM.to_owned(),
             arguments: arguments::arguments(&self.spec, job, context),
+            input: None,
             environment: password.chain([progress_detail()]).collect(),
             stop_signal: StopSignal::Terminate,
             stop_grace: STOP_GRACE,

@@ -72,6 +72,7 @@ impl Adapter for ExecAdapter {
         Launch {
             program,
             arguments: words,
+            input: None,
             environment: values.variables().chain(declared).collect(),
             stop_signal: StopSignal::Terminate,
             stop_grace: STOP_GRACE,

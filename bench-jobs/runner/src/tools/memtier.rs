@@ -12,7 +12,7 @@ mod progress;
 mod version;
 
 use crate::tools::adapter::{
-    self, Adapter, Ended, Launch, LaunchContext, Measured, Progress, Rejected, VersionQuestion, Warmup,
+    self, Adapter, Ended, Launch, LaunchContext, Measured, Progress, Rejected, VersionQuery, Warmup,
 };
 use dragstrip_crds::{units::Period, workload::MemtierSpec};
 use dragstrip_results::protocol::JobSpec;
@@ -39,9 +39,9 @@ impl MemtierAdapter {
 }
 
 impl Adapter for MemtierAdapter {
-    fn version_question(&self) -> Option<VersionQuestion> {
+    fn version_query(&self) -> Option<VersionQuery> {
         let arguments = vec!["--version".to_owned()];
-        Some(VersionQuestion { program: arguments::PROGRAM.to_owned(), arguments })
+        Some(VersionQuery { program: arguments::PROGRAM.to_owned(), arguments })
     }
 
     fn version(&self, answer: &str) -> Option<String> {

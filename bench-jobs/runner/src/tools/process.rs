@@ -4,7 +4,7 @@
 use crate::{
     frame::install::{CLIENTS_NAME, LOADGEN_NAME, RUNNER_NAME},
     tools::{
-        adapter::{Adapter, Launch, Progress, StopSignal},
+        adapter::{Adapter, Ended, Exit, Launch, Progress, StopSignal},
         output::{LineSplitter, Redactor, Tail},
     },
 };
@@ -21,14 +21,14 @@ use std::{
     time::Duration,
 };
 use tokio::{
-    io::{AsyncRead, AsyncReadExt as _},
+    io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _},
     process::{Child, Command},
     task::JoinHandle,
     time::timeout,
 };
 
-/// Most of each stream that is kept, in bytes.
-const MAXIMUM_KEPT_BYTES: usize = 1 << 20;
+/// How much of each stream is captured, in bytes.
+const MAXIMUM_CAPTURED_BYTES: usize = 1 << 20;
 /// How long the pipes may stay open once the whole process group is gone.
 const PIPE_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -48,9 +48,9 @@ pub enum ProcessError {
 /// The last lines of both streams, in the order of arrival.
 type SharedTail = Arc<Mutex<Tail>>;
 
-/// Takes in what a tool says while it runs.
+/// Reads what a tool writes while it runs.
 pub trait Listener: Send + 'static {
-    /// Takes in one line of stderr; tells the progress if the line does.
+    /// Reads one line of stderr; returns the progress if the line reports it.
     fn stderr_line(&mut self, line: &str) -> Option<Progress>;
 }
 
@@ -64,8 +64,8 @@ impl Listener for Box<dyn Adapter> {
 pub struct Tool<L> {
     child: Child,
     group: Pid,
-    stdout: JoinHandle<Kept>,
-    stderr: JoinHandle<(Kept, L)>,
+    stdout: JoinHandle<Capture>,
+    stderr: JoinHandle<(Capture, L)>,
     tail: SharedTail,
 }
 
@@ -74,17 +74,35 @@ pub struct Written<L> {
     /// The listener.
     pub listener: L,
     /// What it wrote to stdout.
-    pub stdout: Kept,
+    pub stdout: Capture,
     /// What it wrote to stderr.
-    pub stderr: Kept,
+    pub stderr: Capture,
     /// The last lines of both streams without progress, secrets removed.
     pub last_lines: Vec<String>,
+}
+
+impl<L> Written<L> {
+    /// The whole run of a tool that ended like this, and its listener.
+    pub fn ended(self, exit: Exit, wall: Duration, active: Duration) -> (Ended, L) {
+        let Self { listener, stdout, stderr, last_lines } = self;
+        let ended = Ended {
+            exit,
+            wall,
+            active,
+            last_lines,
+            stdout: stdout.text,
+            stdout_cut: stdout.cut,
+            stderr: stderr.text,
+            stderr_cut: stderr.cut,
+        };
+        (ended, listener)
+    }
 }
 
 /// The beginning of a stream, up to 1 MiB, as it was written: a password may be a
 /// number, so that secrets are removed from what is read, not from what is to be read.
 #[derive(Debug, Clone, Default)]
-pub struct Kept {
+pub struct Capture {
     /// The text.
     pub text: String,
     /// Whether there was more.
@@ -93,20 +111,20 @@ pub struct Kept {
 
 /// The beginning of a stream while it is read.
 #[derive(Default)]
-struct Keeper {
+struct Capturing {
     bytes: Vec<u8>,
     cut: bool,
 }
 
-impl Keeper {
+impl Capturing {
     fn push(&mut self, bytes: &[u8]) {
-        let room = MAXIMUM_KEPT_BYTES - self.bytes.len();
+        let room = MAXIMUM_CAPTURED_BYTES - self.bytes.len();
         self.bytes.extend_from_slice(&bytes[..bytes.len().min(room)]);
         self.cut |= bytes.len() > room;
     }
 
-    fn kept(self) -> Kept {
-        Kept { text: String::from_utf8_lossy(&self.bytes).into_owned(), cut: self.cut }
+    fn captured(self) -> Capture {
+        Capture { text: String::from_utf8_lossy(&self.bytes).into_owned(), cut: self.cut }
     }
 }
 
@@ -127,7 +145,7 @@ impl<L: Listener> Tool<L> {
             .env_remove(PASSWORD_VARIABLE)
             .envs(launch.environment.iter().map(|(name, value)| (name, value)))
             .current_dir(directory)
-            .stdin(Stdio::null())
+            .stdin(if launch.input.is_some() { Stdio::piped() } else { Stdio::null() })
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .process_group(0)
@@ -138,6 +156,10 @@ impl<L: Listener> Tool<L> {
             child.id().and_then(|id| i32::try_from(id).ok()).ok_or(ProcessError::Incomplete("process id"))?;
         let stdout = child.stdout.take().ok_or(ProcessError::Incomplete("standard output"))?;
         let stderr = child.stderr.take().ok_or(ProcessError::Incomplete("standard error"))?;
+        if let (Some(mut stdin), Some(input)) = (child.stdin.take(), launch.input.clone()) {
+            // A tool that ends before it has read its input says why itself.
+            tokio::spawn(async move { stdin.write_all(input.as_bytes()).await });
+        }
         let tail = SharedTail::default();
         let stdout = tokio::spawn(read_stdout(stdout, redactor.clone(), Arc::clone(&tail)));
         let stderr = tokio::spawn(read_stderr(stderr, listener, redactor, Arc::clone(&tail), on_progress));
@@ -206,18 +228,18 @@ fn locate(program: &str) -> PathBuf {
     }
 }
 
-async fn read_stdout(mut pipe: impl AsyncRead + Unpin, redactor: Redactor, tail: SharedTail) -> Kept {
-    let (mut keeper, mut splitter) = (Keeper::default(), LineSplitter::default());
+async fn read_stdout(mut pipe: impl AsyncRead + Unpin, redactor: Redactor, tail: SharedTail) -> Capture {
+    let (mut capturing, mut splitter) = (Capturing::default(), LineSplitter::default());
     let keep = |line: &str| {
         tail.lock().unwrap_or_else(PoisonError::into_inner).push(redactor.clean(line));
     };
     let mut buffer = vec![0; 8192];
     while let Some(bytes) = read_some(&mut pipe, &mut buffer).await {
-        keeper.push(bytes);
+        capturing.push(bytes);
         splitter.push(bytes, keep);
     }
     splitter.finish(keep);
-    keeper.kept()
+    capturing.captured()
 }
 
 async fn read_stderr<L: Listener>(
@@ -226,8 +248,8 @@ async fn read_stderr<L: Listener>(
     redactor: Redactor,
     tail: SharedTail,
     mut on_progress: impl FnMut(Progress),
-) -> (Kept, L) {
-    let (mut keeper, mut splitter) = (Keeper::default(), LineSplitter::default());
+) -> (Capture, L) {
+    let (mut capturing, mut splitter) = (Capturing::default(), LineSplitter::default());
     // Progress lines come every second and would push what matters out of the tail.
     let mut take_in = |line: &str| {
         if let Some(progress) = listener.stderr_line(line) {
@@ -238,11 +260,11 @@ async fn read_stderr<L: Listener>(
     };
     let mut buffer = vec![0; 8192];
     while let Some(bytes) = read_some(&mut pipe, &mut buffer).await {
-        keeper.push(bytes);
+        capturing.push(bytes);
         splitter.push(bytes, &mut take_in);
     }
     splitter.finish(&mut take_in);
-    (keeper.kept(), listener)
+    (capturing.captured(), listener)
 }
 
 /// The next bytes; `None` at the end, and when the pipe breaks, which is its end too.

@@ -1,10 +1,10 @@
 //! The real observer program beside a server.
 
-use dragstrip_results::signing::{AgentRequest, SigningKey};
+use crate::signing::{operator, public_key, sign};
+use dragstrip_results::signing::SigningKey;
 use std::{
     io::{BufRead as _, BufReader},
     process::{Child, Command, Stdio},
-    time::SystemTime,
 };
 
 /// The token of every observer here.
@@ -27,26 +27,21 @@ impl Drop for Observer {
 impl Observer {
     /// Starts one beside the server on this port, and waits until it listens.
     pub fn start(port: u16, password: &str) -> Self {
-        Self::with_key(port, password, "")
+        Self::launch(port, password, &[])
     }
 
-    /// The same beside a server that speaks no RESP.
-    pub fn of_no_resp(port: u16) -> Self {
-        Self::launch(port, "", "", &["--without-resp"])
+    /// The same beside a server that does not speak RESP.
+    pub fn without_resp(port: u16) -> Self {
+        Self::launch(port, "", &["--without-resp"])
     }
 
-    /// The same of one that takes commands that were signed with this key.
-    pub fn with_key(port: u16, password: &str, key: &str) -> Self {
-        Self::launch(port, password, key, &[])
-    }
-
-    fn launch(port: u16, password: &str, key: &str, more: &[&str]) -> Self {
+    fn launch(port: u16, password: &str, more: &[&str]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_dragstrip-runner"))
             .args(["observe", "--listen", "127.0.0.1:0", "--port", &port.to_string()])
             .args(more)
             .env("DRAGSTRIP_PASSWORD", password)
             .env("DRAGSTRIP_TOKEN", TOKEN)
-            .env("DRAGSTRIP_ORDER_KEY", key)
+            .env("DRAGSTRIP_VERIFYING_KEY", public_key())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
@@ -56,30 +51,52 @@ impl Observer {
         Self { child, address: format!("http://{address}"), client: reqwest::Client::new() }
     }
 
-    /// The status and text of an answer.
+    /// The status and text of an answer to the operator.
     pub async fn get(&self, path: &str, token: &str) -> (u16, String) {
-        self.asked(self.client.get(format!("{}{path}", self.address)), token).await
+        let signature = sign(operator(), "GET", path, token, &self.address, b"");
+        self.send(self.client.get(format!("{}{path}", self.address)), token, Some(&signature)).await
     }
 
-    /// The same of a command.
+    /// The same for a command.
     pub async fn post(&self, path: &str, token: &str, command: &serde_json::Value) -> (u16, String) {
-        self.asked(self.client.post(format!("{}{path}", self.address)).json(command), token).await
+        self.post_signed(operator(), path, token, command).await
     }
 
-    /// The same of one that was signed with `key`.
-    pub async fn signed(&self, key: &SigningKey, path: &str, command: &serde_json::Value) -> (u16, String) {
+    /// The same for one that was signed with `key`.
+    pub async fn post_signed(
+        &self,
+        key: &SigningKey,
+        path: &str,
+        token: &str,
+        command: &serde_json::Value,
+    ) -> (u16, String) {
         let body = serde_json::to_vec(command).unwrap();
-        let agent = self.address.strip_prefix("http://").unwrap().parse().unwrap();
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_millis();
-        let command = AgentRequest { method: "POST", path, token: TOKEN, agent, body: &body };
-        let signature = key.sign(&command, i64::try_from(now).unwrap());
-        let request = self.client.post(format!("{}{path}", self.address)).body(body);
-        let request = request.header("content-type", "application/json");
-        self.asked(request.header("x-dragstrip-signature", signature), TOKEN).await
+        let signature = sign(key, "POST", path, token, &self.address, &body);
+        let request = self.client.post(format!("{}{path}", self.address)).json(command);
+        self.send(request, token, Some(&signature)).await
     }
 
-    async fn asked(&self, request: reqwest::RequestBuilder, token: &str) -> (u16, String) {
+    /// The status and text of an answer to somebody who has the token alone.
+    pub async fn unsigned(&self, path: &str, command: Option<&serde_json::Value>) -> (u16, String) {
+        let place = format!("{}{path}", self.address);
+        let request = match command {
+            Some(command) => self.client.post(place).json(command),
+            None => self.client.get(place),
+        };
+        self.send(request, TOKEN, None).await
+    }
+
+    async fn send(
+        &self,
+        request: reqwest::RequestBuilder,
+        token: &str,
+        signature: Option<&str>,
+    ) -> (u16, String) {
         let request = request.header("x-dragstrip-token", token);
+        let request = match signature {
+            Some(signature) => request.header("x-dragstrip-signature", signature),
+            None => request,
+        };
         let answer = request.send().await.unwrap();
         (answer.status().as_u16(), answer.text().await.unwrap())
     }

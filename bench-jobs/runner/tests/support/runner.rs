@@ -1,10 +1,13 @@
 //! The real runner program, given a job as the operator would give it.
 
-use crate::redis::wait_for;
+use crate::{
+    redis::wait_for,
+    signing::{operator, public_key, sign},
+};
 use dragstrip_results::{
-    protocol::{ClockReading, RunnerState, StartCommand},
+    protocol::{ClockReading, RunnerState, START_PATH, StartCommand},
     result::{LOG_MARKER, PodResult},
-    signing::AgentRequest,
+    signing::{AgentRequest, SigningKey},
 };
 use nix::{
     sys::signal::{Signal, kill},
@@ -29,7 +32,7 @@ const RUNNER: &str = env!("CARGO_BIN_EXE_dragstrip-runner");
 /// A job against a local server.
 pub fn job(port: u16, tool: &Value) -> Value {
     json!({
-        "run": "run", "phase": "phase", "repetition": 1, "clients": 1, "token": TOKEN,
+        "run": "run", "phase": "phase", "repetition": 1, "clients": 1, "token": TOKEN, "verifyingKey": public_key(),
         "target": {"host": "127.0.0.1", "port": port, "cluster": false},
         "flush": false, "tool": tool, "watchdogSeconds": 60.0,
     })
@@ -146,9 +149,9 @@ impl Pod {
         let programs = self.directory.path().join("programs");
         fs::create_dir(&programs).unwrap();
         let script = programs.join("memtier_benchmark");
-        let told =
+        let version =
             format!("[ \"$1\" = --version ] && echo 'memtier_benchmark v={version} sha=0:0' && exit 0");
-        fs::write(&script, format!("#!/bin/sh\n{told}\n{body}\n")).unwrap();
+        fs::write(&script, format!("#!/bin/sh\n{version}\n{body}\n")).unwrap();
         fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
         let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
         self.command.env("PATH", path);
@@ -204,38 +207,38 @@ impl Runner {
         self.client.get(format!("{}/ready", self.address)).send().await.unwrap().status().as_u16()
     }
 
-    /// Gives a command and tells the answer's status and state.
-    pub async fn command(&self, command: StartCommand, token: &str) -> (u16, Option<RunnerState>) {
-        let request =
-            self.client.post(format!("{}/v1/start", self.address)).header("x-dragstrip-token", token);
-        let answer = request.json(&command).send().await.unwrap();
-        (answer.status().as_u16(), answer.json().await.ok())
+    /// Sends a start command; returns the answer's status and state.
+    pub async fn start(&self, command: StartCommand, token: &str) -> (u16, Option<RunnerState>) {
+        let body = serde_json::to_vec(&command).unwrap();
+        let signature = sign(operator(), "POST", START_PATH, token, &self.address, &body);
+        let (status, text) = self.start_signed(&command, token, &signature).await;
+        (status, serde_json::from_str(&text).ok())
     }
 
-    /// Gives a command with this signature over it, and tells the answer's status and text.
-    pub async fn signed(
-        &self,
-        command: StartCommand,
-        sign: impl FnOnce(&AgentRequest) -> String,
-    ) -> (u16, String) {
-        let body = serde_json::to_vec(&command).unwrap();
-        let agent = self.address.strip_prefix("http://").unwrap().parse().unwrap();
-        let signature =
-            sign(&AgentRequest { method: "POST", path: "/v1/start", token: TOKEN, agent, body: &body });
-        let request = self.client.post(format!("{}/v1/start", self.address)).body(body);
-        let request = request.header("content-type", "application/json").header("x-dragstrip-token", TOKEN);
-        let answer = request.header("x-dragstrip-signature", signature).send().await.unwrap();
+    /// Sends a start command with this signature; returns the answer's status and text.
+    pub async fn start_signed(&self, command: &StartCommand, token: &str, signature: &str) -> (u16, String) {
+        let request = self.client.post(format!("{}{START_PATH}", self.address)).json(command);
+        let request = request.header("x-dragstrip-token", token).header("x-dragstrip-signature", signature);
+        let answer = request.send().await.unwrap();
         (answer.status().as_u16(), answer.text().await.unwrap())
     }
 
-    /// The answer to a question about progress.
+    /// A signature over a start command, issued at this millisecond of Unix time.
+    pub fn signature(&self, key: &SigningKey, command: &StartCommand, issued_millis: i64) -> String {
+        let body = serde_json::to_vec(command).unwrap();
+        let agent = self.address.strip_prefix("http://").unwrap().parse().unwrap();
+        let command = AgentRequest { method: "POST", path: START_PATH, token: TOKEN, agent, body: &body };
+        key.sign(&command, issued_millis)
+    }
+
+    /// The progress.
     pub async fn progress(&self) -> Option<RunnerState> {
         let request =
             self.client.get(format!("{}/v1/progress", self.address)).header("x-dragstrip-token", TOKEN);
         request.send().await.ok()?.json().await.ok()
     }
 
-    /// The runner's clock; the status when it is not told.
+    /// The runner's clock; the status of a refusal.
     pub async fn clock(&self, token: &str) -> Result<ClockReading, u16> {
         let request =
             self.client.get(format!("{}/v1/clock", self.address)).header("x-dragstrip-token", token);
@@ -283,8 +286,8 @@ impl Finished {
     }
 }
 
-/// A start command so long after now.
-pub fn command_in(wait: Duration) -> StartCommand {
+/// A command to start so long after now.
+pub fn start_in(wait: Duration) -> StartCommand {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
     let nanos = |time: Duration| i64::try_from(time.as_nanos()).unwrap();
     StartCommand { start_at_unix_nanos: nanos(now + wait), sent_at_unix_nanos: nanos(now), clock: None }

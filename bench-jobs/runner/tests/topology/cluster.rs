@@ -9,7 +9,7 @@ const CLUSTER: [&str; 6] =
 
 struct Cluster {
     shards: Vec<Shard>,
-    order: TopologyCommand,
+    command: TopologyCommand,
     observer: Observer,
 }
 
@@ -18,8 +18,8 @@ impl Cluster {
         let ports = ports(count);
         let shards: Vec<Shard> = ports.iter().map(|port| Shard::start(*port, &CLUSTER)).collect();
         let observer = Observer::start(ports[0], shards.len(), "", None);
-        let order = TopologyCommand::Cluster { members: ports.iter().map(|port| address(*port)).collect() };
-        let cluster = Self { shards, order, observer };
+        let command = TopologyCommand::Cluster { members: ports.iter().map(|port| address(*port)).collect() };
+        let cluster = Self { shards, command, observer };
         cluster.until_ready().await;
         cluster
     }
@@ -45,7 +45,7 @@ impl Cluster {
     }
 
     async fn joined(&self) -> Vec<String> {
-        let (_, changes) = self.observer.joined(&self.order).await;
+        let (_, changes) = self.observer.joined(&self.command).await;
         self.check();
         changes
     }
@@ -54,7 +54,7 @@ impl Cluster {
 #[tokio::test]
 async fn three_shards_are_formed_and_a_second_order_changes_nothing() {
     let cluster = Cluster::start(3).await;
-    let (state, changes) = cluster.observer.joined(&cluster.order).await;
+    let (state, changes) = cluster.observer.joined(&cluster.command).await;
     cluster.check();
     assert!(changes.iter().any(|change| change.contains("CLUSTER MEET")), "{changes:?}");
     let slots: Vec<_> = state.members.iter().map(|member| member.slots.as_deref().unwrap()).collect();
@@ -64,9 +64,9 @@ async fn three_shards_are_formed_and_a_second_order_changes_nothing() {
         assert_eq!((member.role.as_str(), &truth.run_id), ("shard", &shard.run_id()));
         assert!(truth.cluster_enabled);
     }
-    let again = cluster.observer.order(&cluster.order).await.unwrap();
+    let again = cluster.observer.join(&cluster.command).await.unwrap();
     assert!(again.complete, "{}", again.message);
-    assert_eq!(again.changes, Vec::<String>::new(), "a second order must change nothing");
+    assert_eq!(again.changes, Vec::<String>::new(), "a second command must change nothing");
 }
 
 #[tokio::test]
@@ -77,7 +77,7 @@ async fn eight_shards_are_formed_and_observed_together() {
     let observation: Observation = serde_json::from_str(&text).unwrap();
     let seen: Vec<_> = observation.shards.iter().map(|shard| shard.run_id.clone()).collect();
     let running: Vec<_> = cluster.shards.iter().map(Shard::run_id).collect();
-    assert_eq!(seen, running, "the shards in the order of their ports");
+    assert_eq!(seen, running, "the shards in the sequence of their ports");
     assert_eq!(observation.server.run_id, running[0]);
     let (_, metrics) = cluster.observer.get("/metrics").await;
     for shard in &cluster.shards {
@@ -104,7 +104,7 @@ async fn a_shard_that_restarts_empty_is_taken_in_again() {
     cluster.until_ready().await;
     cluster.joined().await;
     assert_eq!(cluster.shards[2].ask(&["GET", "foo"]), "new");
-    let again = cluster.observer.order(&cluster.order).await.unwrap();
+    let again = cluster.observer.join(&cluster.command).await.unwrap();
     assert_eq!((again.complete, again.changes), (true, Vec::new()));
 }
 
@@ -121,7 +121,7 @@ async fn a_restarted_container_finds_back_by_itself() {
 async fn a_silent_shard_is_named_and_nothing_is_changed() {
     let mut cluster = Cluster::start(3).await;
     cluster.shards[1].kill();
-    let state = cluster.observer.order(&cluster.order).await.unwrap();
+    let state = cluster.observer.join(&cluster.command).await.unwrap();
     assert!(!state.complete);
     let silent = format!("127.0.0.1:{} does not answer: no TCP connection", cluster.shards[1].port);
     assert!(state.message.starts_with(&silent), "{}", state.message);
@@ -135,7 +135,7 @@ async fn an_observer_killed_while_forming_is_continued_by_the_next() {
     // Some of these instants lie between two commands, whatever the machine's speed.
     for milliseconds in [1, 2, 3, 5, 8, 13, 21, 34, 55, 210, 420] {
         let observer = Observer::start(cluster.shards[0].port, 3, "", None);
-        let cut = tokio::time::timeout(Duration::from_millis(milliseconds), observer.order(&cluster.order));
+        let cut = tokio::time::timeout(Duration::from_millis(milliseconds), observer.join(&cluster.command));
         let cut = cut.await;
         drop(observer); // kill -9
         assert!(!matches!(cut, Ok(None)), "the observer died by itself");
@@ -153,7 +153,7 @@ async fn an_empty_cluster_of_another_layout_is_made_anew_and_one_with_data_is_no
         (cluster.shards[0].ask(&["SET", "hello", "world"]) == "OK").then_some(())
     })
     .await;
-    let state = cluster.observer.order(&cluster.order).await.unwrap();
+    let state = cluster.observer.join(&cluster.command).await.unwrap();
     assert!(!state.complete && state.message.contains("never moved"), "{}", state.message);
     assert_eq!(state.changes, Vec::<String>::new());
     assert_eq!(cluster.shards[0].ask(&["GET", "hello"]), "world");
@@ -167,7 +167,7 @@ async fn a_server_out_of_cluster_mode_is_told() {
     let _server = Shard::start(port, &[]);
     let observer = Observer::start(port, 1, "", None);
     wait_for("the server", async || (observer.get("/ready").await.0 == 200).then_some(())).await;
-    let order = TopologyCommand::Cluster { members: vec![address(port)] };
-    let state = observer.order(&order).await.unwrap();
+    let command = TopologyCommand::Cluster { members: vec![address(port)] };
+    let state = observer.join(&command).await.unwrap();
     assert!(!state.complete && state.message.contains("cluster support disabled"), "{}", state.message);
 }

@@ -74,8 +74,8 @@ async fn an_encrypted_cluster_with_a_password_is_formed() {
     let _shards: Vec<Shard> = ports.iter().map(|port| start(&certificates, *port, "yes", &options)).collect();
     let observer = Observer::start(ports[0], 3, PASSWORD, Some(&encrypted(&certificates, true)));
     until_ready(&observer).await;
-    let order = TopologyCommand::Cluster { members: ports.iter().map(|port| address(*port)).collect() };
-    let (state, _) = observer.joined(&order).await;
+    let command = TopologyCommand::Cluster { members: ports.iter().map(|port| address(*port)).collect() };
+    let (state, _) = observer.joined(&command).await;
     assert!(state.members.iter().all(|member| member.slots.is_some() && member.truth.is_some()));
 }
 
@@ -91,8 +91,8 @@ async fn an_encrypted_replica_follows_with_a_password() {
     })
     .await;
     assert_eq!(servers[0].ask(&["SET", "key", "value"]), "OK");
-    let order =
+    let command =
         TopologyCommand::Replication { primary: address(ports[0]), replicas: vec![address(ports[1])] };
-    observer.joined(&order).await;
+    observer.joined(&command).await;
     assert_eq!(servers[1].ask(&["GET", "key"]), "value");
 }

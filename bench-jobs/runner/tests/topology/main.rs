@@ -8,4 +8,6 @@ mod certificates;
 mod cluster;
 mod encryption;
 mod replication;
+#[path = "../support/signing.rs"]
+mod signing;
 mod support;

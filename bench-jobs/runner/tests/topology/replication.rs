@@ -9,12 +9,12 @@ async fn start() -> (Vec<Shard>, Observer, TopologyCommand) {
     let ports = ports(3);
     let servers: Vec<Shard> = ports.iter().map(|port| Shard::start(*port, &OPTIONS)).collect();
     let observer = Observer::start(ports[0], 1, PASSWORD, None);
-    let order = TopologyCommand::Replication {
+    let command = TopologyCommand::Replication {
         primary: address(ports[0]),
         replicas: ports[1..].iter().map(|port| address(*port)).collect(),
     };
     until_ready(&servers).await;
-    (servers, observer, order)
+    (servers, observer, command)
 }
 
 async fn until_ready(servers: &[Shard]) {
@@ -26,9 +26,9 @@ async fn until_ready(servers: &[Shard]) {
 
 #[tokio::test]
 async fn replicas_follow_the_primary_and_hold_its_data() {
-    let (servers, observer, order) = start().await;
+    let (servers, observer, command) = start().await;
     assert_eq!(servers[0].ask(&["SET", "key", "value"]), "OK");
-    let (state, changes) = observer.joined(&order).await;
+    let (state, changes) = observer.joined(&command).await;
     assert_eq!(changes.len(), 2, "{changes:?}");
     let roles: Vec<_> = state.members.iter().map(|member| member.role.as_str()).collect();
     assert_eq!(roles, ["primary", "replica", "replica"]);
@@ -38,8 +38,8 @@ async fn replicas_follow_the_primary_and_hold_its_data() {
     }
     let truth_of = |index: usize| state.members[index].truth.as_ref().unwrap().role.clone().unwrap();
     assert_eq!((truth_of(0), truth_of(2)), ("master".to_owned(), "slave".to_owned()));
-    let again = observer.order(&order).await.unwrap();
-    assert_eq!((again.complete, again.changes), (true, Vec::new()), "a second order must change nothing");
+    let again = observer.join(&command).await.unwrap();
+    assert_eq!((again.complete, again.changes), (true, Vec::new()), "a second command must change nothing");
     let said = format!("{state:?}{changes:?}");
     assert!(!said.contains(PASSWORD), "the password is in {said}");
     assert!(!observer.command_line().contains(PASSWORD));
@@ -47,14 +47,14 @@ async fn replicas_follow_the_primary_and_hold_its_data() {
 
 #[tokio::test]
 async fn replicas_follow_a_primary_that_restarted_empty() {
-    let (mut servers, observer, order) = start().await;
-    observer.joined(&order).await;
+    let (mut servers, observer, command) = start().await;
+    observer.joined(&command).await;
     assert_eq!(servers[0].ask(&["SET", "old", "data"]), "OK");
     servers[0].restart_empty();
     until_ready(&servers[..1]).await;
-    observer.joined(&order).await;
+    observer.joined(&command).await;
     assert_eq!(servers[0].ask(&["SET", "new", "data"]), "OK");
-    observer.joined(&order).await;
+    observer.joined(&command).await;
     for server in &servers {
         assert_eq!(server.ask(&["DBSIZE"]), "1", "replicas hold what the primary holds and no more");
         assert_eq!(server.ask(&["GET", "new"]), "data");
@@ -63,11 +63,11 @@ async fn replicas_follow_a_primary_that_restarted_empty() {
 
 #[tokio::test]
 async fn a_replica_that_restarted_follows_again() {
-    let (mut servers, observer, order) = start().await;
-    observer.joined(&order).await;
+    let (mut servers, observer, command) = start().await;
+    observer.joined(&command).await;
     servers[2].restart_empty();
     until_ready(&servers[2..]).await;
-    let (_, changes) = observer.joined(&order).await;
+    let (_, changes) = observer.joined(&command).await;
     let port = servers[0].port;
     assert_eq!(
         changes,
@@ -78,9 +78,9 @@ async fn a_replica_that_restarted_follows_again() {
 
 #[tokio::test]
 async fn a_wrong_password_is_told_without_telling_it() {
-    let (servers, _, order) = start().await;
+    let (servers, _, command) = start().await;
     let observer = Observer::start(servers[0].port, 1, "another-password", None);
-    let state = observer.order(&order).await.unwrap();
+    let state = observer.join(&command).await.unwrap();
     assert!(!state.complete && state.message.contains("WRONGPASS"), "{}", state.message);
     assert!(!state.message.contains("another-password"), "{}", state.message);
 }

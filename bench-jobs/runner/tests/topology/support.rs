@@ -1,6 +1,7 @@
 //! redis-servers on ports that are chosen before, and an observer that joins them.
 
-use dragstrip_results::protocol::{TopologyCommand, TopologyState};
+use crate::signing::{operator, public_key, sign};
+use dragstrip_results::protocol::{TOPOLOGY_PATH, TopologyCommand, TopologyState};
 use std::{
     fs,
     io::{BufRead as _, BufReader},
@@ -154,6 +155,7 @@ impl Observer {
             .args(["--servers", &servers.to_string()])
             .env("DRAGSTRIP_PASSWORD", password)
             .env("DRAGSTRIP_TOKEN", TOKEN)
+            .env("DRAGSTRIP_VERIFYING_KEY", public_key())
             .stdout(Stdio::piped());
         if let Some(Encrypted { name, authority, client }) = encrypted {
             command.args(["--tls-server-name", name]).arg("--tls-authority-directory").arg(authority);
@@ -182,21 +184,23 @@ impl Observer {
         (answer.status().as_u16(), answer.text().await.unwrap())
     }
 
-    /// Gives an order; `None` when the observer died over it.
-    pub async fn order(&self, order: &TopologyCommand) -> Option<TopologyState> {
-        let request =
-            self.client.post(format!("{}/v1/topology", self.address)).header("x-dragstrip-token", TOKEN);
-        let answer = request.json(order).send().await.ok()?;
+    /// Sends a command to join; `None` when the observer died over it.
+    pub async fn join(&self, command: &TopologyCommand) -> Option<TopologyState> {
+        let body = serde_json::to_vec(command).unwrap();
+        let signature = sign(operator(), "POST", TOPOLOGY_PATH, TOKEN, &self.address, &body);
+        let request = self.client.post(format!("{}{TOPOLOGY_PATH}", self.address)).json(command);
+        let request = request.header("x-dragstrip-token", TOKEN).header("x-dragstrip-signature", signature);
+        let answer = request.send().await.ok()?;
         assert_eq!(answer.status().as_u16(), 200);
         answer.json().await.ok()
     }
 
-    /// Repeats an order until it is carried out, as the operator does; all that was changed over it.
-    pub async fn joined(&self, order: &TopologyCommand) -> (TopologyState, Vec<String>) {
+    /// Repeats a command until it is carried out, as the operator does; all that was changed over it.
+    pub async fn joined(&self, command: &TopologyCommand) -> (TopologyState, Vec<String>) {
         let mut changes = Vec::new();
         let mut last = String::new();
         let state = wait_for("the servers to be joined", async || {
-            let state = self.order(order).await.expect("the observer died");
+            let state = self.join(command).await.expect("the observer died");
             changes.extend(state.changes.clone());
             if last != state.message {
                 println!("{}", state.message);

@@ -13,7 +13,6 @@ use crate::{
         search, target,
         validate::{Attempt, ValidatedRun},
     },
-    sinks::remote_write::mark_due,
 };
 use dragstrip_crds::run::{MemoryMoment, MemoryReading};
 use dragstrip_results::{
@@ -217,10 +216,6 @@ async fn keep_result(
     let connection = job.and_then(|job| kept::annotation(&job.metadata, labels::CONNECTION));
     marks.extend(connection.map(|json| (labels::CONNECTION.to_owned(), json.to_owned())));
     marks.insert(stored::LOAD_ENDED_AT.to_owned(), ended.as_nanosecond().to_string());
-    // Before it counts as stored: an operator that ends in between does it once more.
-    if let (Some(_), Some(job)) = (&ctx.sinks.remote_write, job) {
-        mark_due(&ctx.client, job, result).await.map_err(|error| Error::MarkDue(error, job.name_any()))?;
-    }
     for config_map in build::config_maps(run, attempt, job, &marks, parts) {
         if let Some(trouble) = keep(ctx, run, &config_map).await? {
             return Ok(not_stored(ctx, run, attempt, trouble));
@@ -231,9 +226,6 @@ async fn keep_result(
         ctx.metrics.result_lost();
     }
     ctx.remembered.forget(&run.holder.uid);
-    if let Some(sink) = &ctx.sinks.remote_write {
-        sink.stored();
-    }
     Ok(Applied::Progressed)
 }
 

@@ -24,13 +24,12 @@ fn settings() -> Settings {
         bullmq_image: "example.com/bullmq:5".into(),
         verifying_key: None,
         memory_limit_bytes: None,
-        policy: serde_json::from_value(json!({"heldByApiserver": true})).unwrap(),
+        blocked_networks: Vec::new(),
         namespace: "dragstrip-system".into(),
         scope: Scope::default(),
         pull_policy: None,
         pull_secrets: Vec::new(),
         scrape_interval_seconds: 0.0,
-        metadata_service: None,
     }
 }
 

@@ -199,8 +199,6 @@ pub struct Observed {
     pub server_changed: Option<String>,
     /// Which condition of where servers and clients are is to hold and does not.
     pub misplaced: Option<String>,
-    /// Nodes of which the metadata service is still to tell where they are.
-    pub asked_of: Vec<String>,
     /// Said of the target when a run that had begun fails: it was deleted.
     pub target_gone: Option<String>,
     /// Which measurement is of another spec than the run has now.

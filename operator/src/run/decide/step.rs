@@ -24,8 +24,6 @@ pub enum Waiting {
     Setback(SetbackStatus),
     /// Its own Leases, which it gave back, to be gone.
     Return,
-    /// The metadata service's word of nodes.
-    Metadata(String),
     /// Client pods.
     Clients {
         /// Index of the attempt.

@@ -38,7 +38,6 @@ fn with(attempts: Vec<AttemptState>) -> Observed {
         settling: None,
         server_changed: None,
         misplaced: None,
-        asked_of: Vec::new(),
         target_gone: None,
         spec_changed: None,
         ended: None,
@@ -502,21 +501,6 @@ fn a_condition_that_must_hold_and_does_not_ends_the_run_before_its_load() {
     let queued = Observed { turn: busy(false), ..misplaced(AttemptState::Absent) };
     let step = decide(&two_phases(), &queued, at(1));
     assert!(matches!(step, Step::Wait(Waiting::Queue(_), _)), "{step:?}");
-}
-
-#[test]
-fn nothing_begins_before_the_metadata_service_was_asked() {
-    let asks = |first| Observed {
-        asked_of: vec!["client-1".into()],
-        misplaced: Some("SameZone: cannot be told yet".into()),
-        ..observed(first, AttemptState::Absent)
-    };
-    for before in [AttemptState::Absent, AttemptState::AtStartLine { since: at(0) }] {
-        let step = decide(&two_phases(), &asks(before.clone()), at(1));
-        let Step::Wait(Waiting::Metadata(told), Some(until)) = step else { panic!("{before:?}: {step:?}") };
-        assert!(told.contains("client-1") && until > at(1) && until < at(5), "{told}, {until}");
-    }
-    assert_eq!(ending(decide(&two_phases(), &asks(AttemptState::Absent), at(1800))).step, "Timeout");
 }
 
 #[test]

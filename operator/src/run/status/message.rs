@@ -23,13 +23,7 @@ pub(super) fn phase(step: &Step) -> RunPhase {
         Step::Wait(Waiting::Queue(_) | Waiting::Return, _) | Step::TakeTurn | Step::ReturnTurn => {
             RunPhase::Queued
         }
-        Step::Wait(
-            Waiting::Clients { .. }
-            | Waiting::Remains { .. }
-            | Waiting::Leaving { .. }
-            | Waiting::Metadata(_),
-            _,
-        )
+        Step::Wait(Waiting::Clients { .. } | Waiting::Remains { .. } | Waiting::Leaving { .. }, _)
         | Step::CreateJob(_)
         | Step::RemoveLost(_)
         | Step::RemoveOutdated(_) => RunPhase::Preparing,
@@ -59,12 +53,9 @@ pub(super) fn message(run: &ValidatedRun, kept: &BTreeMap<String, Kept>, step: &
         )
     };
     match step {
-        Step::Wait(
-            Waiting::TargetMissing(message)
-            | Waiting::TargetNotReady { message, .. }
-            | Waiting::Metadata(message),
-            _,
-        ) => message.clone(),
+        Step::Wait(Waiting::TargetMissing(message) | Waiting::TargetNotReady { message, .. }, _) => {
+            message.clone()
+        }
         Step::Wait(Waiting::Queue(queue), _) if queue.holder.name == NO_RUN => {
             format!("Lease {} exists and is no run's: delete it, if nothing else needs it", queue.lease)
         }

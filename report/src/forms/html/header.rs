@@ -39,23 +39,17 @@ type Badge = (usize, &'static str, String);
 
 /// Counts of endings, thresholds and comparisons of throughput, without zeros.
 fn badges(document: &Document) -> Vec<(String, Vec<Badge>)> {
-    let endings = endings(document).into_iter();
-    let runs: Vec<Badge> = endings
-        .map(|(ending, count)| {
-            let (class, sign) = verdicts::look(ending);
-            let struck = if ending == Ending::Judged(Verdict::Invalid) { ", struck out" } else { "" };
-            (count, class, format!("{sign} {}{struck}", ending.word()))
-        })
-        .collect();
+    let runs = endings(document).into_iter().map(|(ending, count)| {
+        let (class, sign) = verdicts::look(ending);
+        let struck = if ending == Ending::Judged(Verdict::Invalid) { ", struck out" } else { "" };
+        (count, class, format!("{sign} {}{struck}", ending.word()))
+    });
     let missed = document.thresholds.iter().filter(|status| !status.met).count();
     let met = document.thresholds.len() - missed;
     let thresholds = [(missed, "bad", "✗ missed".to_owned()), (met, "good", "✓ met".to_owned())];
-    let compared = totals(document, "OperationsPerSecond");
-    let stands = |(verdict, class)| {
-        let found = compared.iter().filter_map(|row| row.comparison.as_ref());
-        let count = found.filter(|found| found.verdict == verdict).count();
-        (count, class, format!("{} {}", sign(verdict), verdicts::word(verdict)))
-    };
+    let compared =
+        totals(document, "OperationsPerSecond").into_iter().filter_map(|row| row.comparison.as_ref());
+    let compared: Vec<ComparisonVerdict> = compared.map(|found| found.verdict).collect();
     let throughput = [
         (ComparisonVerdict::Better, "good"),
         (ComparisonVerdict::Worse, "bad"),
@@ -63,17 +57,20 @@ fn badges(document: &Document) -> Vec<(String, Vec<Badge>)> {
         (ComparisonVerdict::Unclear, ""),
         (ComparisonVerdict::NotComparable, ""),
     ];
+    let throughput = throughput.map(|(verdict, class)| {
+        let count = compared.iter().filter(|found| **found == verdict).count();
+        (count, class, format!("{} {}", sign(verdict), verdicts::word(verdict)))
+    });
     let baseline = document.baseline.as_ref().map_or("the baseline", |baseline| &baseline.name);
-    let mut groups = vec![
-        ("Runs".to_owned(), runs),
-        ("Thresholds".to_owned(), thresholds.to_vec()),
-        (format!("Throughput against {baseline}"), throughput.map(stands).to_vec()),
+    let group = |name: String, badges: Vec<Badge>| {
+        (name, badges.into_iter().filter(|(count, ..)| *count > 0).collect::<Vec<_>>())
+    };
+    let groups = [
+        group("Runs".to_owned(), runs.collect()),
+        group("Thresholds".to_owned(), thresholds.to_vec()),
+        group(format!("Throughput against {baseline}"), throughput.to_vec()),
     ];
-    for (_, badges) in &mut groups {
-        badges.retain(|(count, ..)| *count > 0);
-    }
-    groups.retain(|(_, badges)| !badges.is_empty());
-    groups
+    groups.into_iter().filter(|(_, badges)| !badges.is_empty()).collect()
 }
 
 fn evidence(document: &Document) -> String {

@@ -3,7 +3,7 @@
 use super::verdicts;
 use crate::{
     document::{Document, Row},
-    figures::{even, figure, heading},
+    figures::{figure, heading, short},
     tables::{Pivot, matrices},
 };
 use maud::{Markup, html};
@@ -64,12 +64,12 @@ fn map(metric: &str, pivot: &Pivot<'_>) -> Markup {
 
 fn shaded(row: &Row, ends: (f64, f64)) -> Markup {
     let Some(spread) = row.spread else {
-        let value = row.samples.first().map_or(String::new(), |sample| even(sample.value));
+        let value = row.samples.first().map_or(String::new(), |sample| short(sample.value));
         return html! { td { s title="Invalid" { (value) } br; small { "Invalid" } } };
     };
     html! {
         td style={ "--t:" (format!("{:.2}", shade(spread.mean, ends))) } title=(figure(&row.metric, spread.mean)) {
-            (even(spread.mean))
+            (short(spread.mean))
             @if let Some(comparison) = &row.comparison {
                 br; small title=(verdicts::word(comparison.verdict)) { (verdicts::brief(row)) }
             }

@@ -60,7 +60,7 @@ pub fn grid(grid: &Grid) -> Markup {
             }
         }
     };
-    sorted(" figures", &heads, &lines)
+    sorted(" figures all", &heads, &lines)
 }
 
 fn cell(item: &Item) -> Markup {

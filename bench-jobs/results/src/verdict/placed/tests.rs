@@ -51,13 +51,6 @@ fn one_zone_is_told_by_the_label_of_every_node() {
             ("no label on one", |n| n[3].zone = None, Some(false), "NotLabelled", "and c2 none"),
             ("no label at all", |n| n.iter_mut().for_each(|n| n.zone = None), None, "NotLabelled", "nobody"),
             (
-                "by id of the zone",
-                |n| n.iter_mut().for_each(|n| n.zone_id = Some("use1-az1".into())),
-                Some(true),
-                "MetadataService",
-                "use1-az1",
-            ),
-            (
                 "no server known",
                 |n| n.iter_mut().for_each(|n| n.serves = false),
                 None,
@@ -71,7 +64,6 @@ fn one_zone_is_told_by_the_label_of_every_node() {
 
 #[test]
 fn one_group_is_told_by_the_strongest_evidence_that_all_nodes_have() {
-    const META: GroupEvidence = GroupEvidence::MetadataService;
     const KARPENTER: GroupEvidence = GroupEvidence::KarpenterLabel;
     assert_said(
         CheckName::SamePlacementGroup,
@@ -110,41 +102,6 @@ fn one_group_is_told_by_the_strongest_evidence_that_all_nodes_have() {
                 Some(false),
                 "KarpenterLabel",
                 "label dragstrip.dev/placement-group says otherwise",
-            ),
-            (
-                "the service against the labels",
-                |n| {
-                    for n in n.iter_mut() {
-                        n.groups.push(by(META, "cluster-1"));
-                    }
-                    n[0].groups[1].group = None;
-                },
-                Some(false),
-                "MetadataService",
-                "s1 in none, s2 in cluster-1",
-            ),
-            (
-                "the service for different labels",
-                |n| {
-                    for n in n.iter_mut() {
-                        n.groups.push(by(META, "cluster-1"));
-                    }
-                    n[0].groups[0] = by(GroupEvidence::Label, "mistyped");
-                },
-                Some(true),
-                "MetadataService",
-                "says otherwise (s1 in mistyped",
-            ),
-            (
-                "none of them is in any",
-                |n| {
-                    for n in n.iter_mut() {
-                        n.groups = vec![GroupRecord { evidence: META, group: None }];
-                    }
-                },
-                Some(false),
-                "MetadataService",
-                "s1 in none",
             ),
             (
                 "of a former version",

@@ -11,9 +11,9 @@
 
 use super::version::Use;
 use crate::{
-    loadgen::arguments::exact_share,
     tools::{
         adapter::{Launch, LaunchContext, StopSignal},
+        loadgen::specification::exact_share,
         output::{REDACTED, Redactor},
     },
 };
@@ -50,6 +50,7 @@ pub(super) fn launch(spec: &MemtierSpec, job: &JobSpec, context: &LaunchContext)
     Launch {
         program: PROGRAM.to_owned(),
         arguments: [latencies(context), arguments(spec, job, context)].concat(),
+        input: None,
         environment: Vec::new(),
         stop_signal: StopSignal::Interrupt,
         stop_grace: STOP_GRACE,

@@ -6,13 +6,12 @@ use super::{
     axis::Axis,
     card::{card, cards},
     series::SeriesLayout,
-    svg::{Anchor, Ink, WIDTH, dot, path, pixel, rectangle, spot, svg, text},
+    svg::{Anchor, Ink, WIDTH, dot, path, pixel, rectangle, svg, text},
 };
 use crate::{
     document::{Document, Row},
     figures::{self, short},
     select::{grouped, phase_label, totals},
-    tables::has_ratio,
 };
 use maud::{Markup, html};
 
@@ -93,7 +92,6 @@ fn bar(layout: &SeriesLayout, axis: &Axis, row: &Row, top: f64) -> Markup {
             }
         }
         @if let Some(whiskers) = whiskers { (path(Ink::Text, 1.3, &whiskers)) }
-        (spot((0.0, top), (WIDTH, BAR), &details(row)))
     }
 }
 
@@ -102,20 +100,4 @@ fn figure_of(row: &Row) -> String {
     let Some(spread) = row.spread else { return "Invalid".to_owned() };
     let figure = figures::figure(&row.metric, spread.mean);
     if row.comparison.is_some() { format!("{figure}  {}", verdicts::brief(row)) } else { figure }
-}
-
-fn details(row: &Row) -> String {
-    let samples = row.samples.iter().map(|sample| {
-        let mark = if sample.is_invalid() { " (Invalid)" } else { "" };
-        format!("{}{mark}", figures::figure(&row.metric, sample.value))
-    });
-    let samples = samples.collect::<Vec<_>>().join(", ");
-    let comparison = row.comparison.as_ref().map_or(String::new(), |found| {
-        let word = verdicts::word(found.verdict);
-        match has_ratio(row) {
-            true => format!("\n{}× the baseline: {word}", figures::ratio(found.ratio.mid)),
-            false => format!("\n{word}"),
-        }
-    });
-    format!("{}: {samples} {}{comparison}", row.cell.variant, row.unit)
 }

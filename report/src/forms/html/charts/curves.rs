@@ -5,7 +5,7 @@ use super::{
     card::{card, cards},
     plot::{Line, Plot},
     series::SeriesLayout,
-    svg::{Point, spot_at, svg},
+    svg::{Point, svg},
 };
 use crate::{
     document::{Curve, Document, RunRecord},
@@ -17,8 +17,6 @@ use dragstrip_results::result::TOTAL;
 use maud::{Markup, html};
 
 const HEIGHT: f64 = 220.0;
-/// Percentiles whose latencies appear on hover.
-const HOVER: [f64; 4] = [50.0, 99.0, 99.9, 99.99];
 
 type RunCurve<'a> = (&'a RunRecord, &'a Curve);
 
@@ -60,21 +58,10 @@ fn lines(layout: &SeriesLayout, curves: &[RunCurve], milliseconds: Axis) -> Mark
     let plot = Plot::new(HEIGHT, Axis::percentiles(percentiles.fold(0.0, f64::max)), milliseconds);
     let line = |(run, curve): &RunCurve| Line::of(layout.series_of(&run.cell), points(curve).collect());
     let lines: Vec<Line> = curves.iter().map(line).collect();
-    let mut spots = Vec::new();
-    for (name, curves) in grouped(curves, |(run, _)| layout.series_name(&run.cell)) {
-        for percentile in HOVER {
-            let at = |(_, curve): &&RunCurve| points(curve).find(|(at, _)| *at >= percentile - 1e-9);
-            let latencies: Vec<f64> = curves.iter().filter_map(at).map(|(_, latency)| latency).collect();
-            let Some(first) = latencies.first() else { continue };
-            let words = latencies.iter().copied().map(short).collect::<Vec<_>>().join(", ");
-            spots.push(spot_at(plot.at((percentile, *first)), &format!("{name}: p{percentile} {words} ms")));
-        }
-    }
     html! {
         (plot.frame())
         @for line in &lines { (plot.line(line, 1.3)) }
         (plot.numbers(layout, &lines))
-        @for spot in &spots { (spot) }
     }
 }
 

@@ -5,7 +5,7 @@ use super::{
     card::{card, cards},
     plot::{Line, Plot},
     series::SeriesLayout,
-    svg::{Anchor, Ink, Point, dot, ring, spot_at, svg, text},
+    svg::{Anchor, Ink, Point, dot, ring, spot, svg, text},
 };
 use crate::{
     document::{Document, RunRecord, Search, SearchFigure},
@@ -64,7 +64,7 @@ fn lines(layout: &SeriesLayout, searches: &[RunSearch]) -> Markup {
         @for (run, search) in searches {
             @for (figure, point) in points(search) {
                 @if search.knee == Some(figure.value) { (knee(search, figure, plot.at(point), point.0 > most / 2.0)) }
-                (spot_at(plot.at(point), &details(layout, run, search, figure, point)))
+                (spot(plot.at(point), &details(layout, run, search, figure, point)))
             }
         }
     }

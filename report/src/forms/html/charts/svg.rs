@@ -82,14 +82,9 @@ pub fn polyline(ink: Ink, width: f64, points: &[Point]) -> Markup {
     html! { polyline class={ "s" (ink) } stroke-width=(width) points=(points.join(" ")) {} }
 }
 
-/// An invisible area that shows `words` when someone points at it.
-pub fn spot((x, y): Point, (width, height): Point, words: &str) -> Markup {
+/// An invisible area around a point that shows `words` when someone points at it.
+pub fn spot((x, y): Point, words: &str) -> Markup {
     html! {
-        rect.spot x=(pixel(x)) y=(pixel(y)) width=(width) height=(height) { title { (words) } }
+        rect.spot x=(pixel(x - 7.0)) y=(pixel(y - 7.0)) width="14" height="14" { title { (words) } }
     }
-}
-
-/// A spot around a point.
-pub fn spot_at((x, y): Point, words: &str) -> Markup {
-    spot((x - 7.0, y - 7.0), (14.0, 14.0), words)
 }

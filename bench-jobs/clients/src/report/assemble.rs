@@ -1,0 +1,124 @@
+//! Makes the report out of what the tasks counted.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use dragstrip_loadgen::configuration::Configuration;
+use dragstrip_loadgen::counts::assemble::{Counts, not_merged, set_ending};
+use dragstrip_loadgen::counts::recorder::OperationRecord;
+use dragstrip_loadgen::counts::report::{ClientCpu, Failure, Report, StartReport, ThreadCpu};
+use dragstrip_loadgen::driver::clock::ClockAnchor;
+use dragstrip_loadgen::driver::cpu::CpuTime;
+use dragstrip_loadgen::driver::phase::Ending;
+
+use crate::work::batches;
+use crate::report::batch_statistics;
+use crate::clients::bb8_pool::PoolWatch;
+use crate::report::counters::Counters;
+use crate::plan::{LibraryPlan, Work};
+
+/// What a run leaves behind.
+pub(crate) struct Gathered {
+    pub(crate) addresses: Vec<String>,
+    pub(crate) clock: ClockAnchor,
+    /// The start line; none when the run never got there.
+    pub(crate) line: Option<Instant>,
+    pub(crate) process_cpu: CpuTime,
+    pub(crate) thread_cpu: Vec<ThreadCpu>,
+    pub(crate) counters: Arc<Counters>,
+    /// Times of the measured batches.
+    pub(crate) batch_times: Vec<Duration>,
+    /// What a bb8 pool does by itself.
+    pub(crate) pool: PoolWatch,
+}
+
+impl Gathered {
+    pub(crate) fn new(counters: Arc<Counters>) -> Self {
+        Self {
+            addresses: Vec::new(),
+            clock: ClockAnchor::now(),
+            line: None,
+            process_cpu: CpuTime::default(),
+            thread_cpu: Vec::new(),
+            counters,
+            batch_times: Vec::new(),
+            pool: PoolWatch::new(),
+        }
+    }
+}
+
+/// The report of a run that could not even count.
+pub(crate) fn failed(configuration: &Configuration, failure: Failure) -> Report {
+    let mut report = blank(configuration, &[]);
+    set_ending(&mut report, Ending::Failed(failure));
+    report
+}
+
+/// The report of a run.
+pub(crate) fn report(
+    configuration: &Configuration,
+    plan: &LibraryPlan,
+    gathered: &Gathered,
+    ending: Ending,
+) -> Report {
+    let mut report = blank(configuration, &gathered.addresses);
+    report.client_cpu = ClientCpu {
+        user_seconds: gathered.process_cpu.user.as_secs_f64(),
+        system_seconds: gathered.process_cpu.system.as_secs_f64(),
+        max_thread_share: gathered.thread_cpu.iter().map(|thread| thread.share).fold(0.0, f64::max),
+        threads: gathered.thread_cpu.clone(),
+    };
+    let names = [plan.work.operation_name().to_owned()];
+    let recorders = gathered.counters.recorders();
+    report.start = start(gathered, recorders.iter().filter_map(|recorder| recorder.first_send).min());
+    let recorders = recorders.iter().map(|recorder| &**recorder).collect();
+    let counts = Counts { schedule: None, names: &names, recorders, clock: gathered.clock };
+    let ending = match counts.fill(&mut report, configuration) {
+        Ok(records) => {
+            report.commands = commands(plan, gathered, records.iter().map(OperationRecord::answered).sum());
+            ending
+        }
+        Err(error) => not_merged(configuration, &error),
+    };
+    if let Work::Batches(work) = plan.work {
+        report.batches = batch_statistics::statistics(batches::shape(work), &gathered.batch_times);
+    }
+    set_ending(&mut report, ending);
+    report
+}
+
+fn blank(configuration: &Configuration, addresses: &[String]) -> Report {
+    Report {
+        tool: env!("CARGO_PKG_NAME").into(),
+        version: env!("CARGO_PKG_VERSION").into(),
+        specification: Some(configuration.specification.clone()),
+        addresses: addresses.to_vec(),
+        ..Report::default()
+    }
+}
+
+fn start(gathered: &Gathered, first_send: Option<Instant>) -> StartReport {
+    let Some(line) = gathered.line else { return StartReport::default() };
+    let late = |instant: Instant| instant.saturating_duration_since(line).as_secs_f64() * 1e6;
+    StartReport {
+        line_unix_nanos: Some(gathered.clock.unix_nanos_at(line)),
+        first_send_min_micros: first_send.map(late),
+        ..StartReport::default()
+    }
+}
+
+/// Commands of the load by their name on the server. What a library says by
+/// itself when it connects (HELLO, CLIENT SETINFO, CLUSTER SLOTS) is not among them.
+fn commands(plan: &LibraryPlan, gathered: &Gathered, answered: u64) -> BTreeMap<String, u64> {
+    let mut commands = gathered.counters.commands();
+    if let Work::Tasks(_) = plan.work {
+        commands.insert(plan.work.operation_name().to_lowercase(), answered);
+    }
+    let pings = gathered.pool.pings.load(Ordering::Relaxed);
+    if pings > 0 {
+        *commands.entry("ping".into()).or_default() += pings;
+    }
+    commands
+}

@@ -1,0 +1,128 @@
+//! The servers of the pod, over one open connection each. Touches the network.
+
+use crate::{
+    server::{
+        access::Access,
+        connection::{ANSWER_TIMEOUT, Server, ServerError},
+    },
+    tools::output::Redactor,
+};
+use dragstrip_crds::observed::ServerTruth;
+use std::{
+    net::SocketAddr,
+    time::{Duration, Instant},
+};
+use tokio::sync::Mutex;
+
+/// How long a server that was ready counts as ready while its connection stays
+/// open. It is probed every second, and each query is work for its threads.
+const READY_STANDS: Duration = Duration::from_secs(10);
+
+struct Connection {
+    server: Server,
+    /// When the server last answered that it is ready.
+    ready: Option<Instant>,
+}
+
+/// A server of the pod.
+pub struct Neighbour {
+    pub address: SocketAddr,
+    /// Made when it is first needed and after it broke.
+    connection: Mutex<Option<Connection>>,
+}
+
+impl Neighbour {
+    pub fn at(address: SocketAddr) -> Self {
+        Self { address, connection: Mutex::new(None) }
+    }
+
+    async fn still_ready(&self) -> bool {
+        let connection = self.connection.lock().await;
+        let open = connection.as_ref().filter(|connection| connection.server.is_open());
+        open.and_then(|connection| connection.ready).is_some_and(|at| at.elapsed() < READY_STANDS)
+    }
+}
+
+/// All servers of the pod, in the sequence of their ports.
+pub struct Neighbours {
+    pub servers: Vec<Neighbour>,
+    pub access: Access,
+    pub speaks_resp: bool,
+    pub redactor: Redactor,
+}
+
+impl Neighbours {
+    /// Queries a server over its open connection, and once more over a new one
+    /// when the open one turns out to be broken: the server may have restarted.
+    pub async fn query<T>(
+        &self,
+        neighbour: &Neighbour,
+        query: impl AsyncFn(&mut Server) -> Result<T, ServerError>,
+    ) -> Result<T, ServerError> {
+        if !self.speaks_resp {
+            return Err(ServerError::NoResp);
+        }
+        let mut place = neighbour.connection.lock().await;
+        if let Some(mut open) = place.take()
+            && let Ok(answer) = query(&mut open.server).await
+        {
+            *place = Some(open);
+            return Ok(answer);
+        }
+        let mut server = self.connect(neighbour).await?;
+        let answer = query(&mut server).await?;
+        *place = Some(Connection { server, ready: None });
+        Ok(answer)
+    }
+
+    /// Connects twice, one after the other, as every client of a load does: a server
+    /// that accepts the first connection may refuse the second.
+    async fn connect(&self, neighbour: &Neighbour) -> Result<Server, ServerError> {
+        let connect = || Server::connect(neighbour.address, &self.access, ANSWER_TIMEOUT);
+        connect().await?.ping().await?;
+        connect().await
+    }
+
+    /// Whether every server answers and has loaded its data set; the error says which does not.
+    pub async fn ready(&self) -> Result<(), String> {
+        for neighbour in &self.servers {
+            if neighbour.still_ready().await {
+                continue;
+            }
+            let query = async |server: &mut Server| {
+                server.ping().await?;
+                server.loading().await
+            };
+            match self.query(neighbour, query).await {
+                Ok(false) => {
+                    if let Some(connection) = neighbour.connection.lock().await.as_mut() {
+                        connection.ready = Some(Instant::now());
+                    }
+                }
+                Ok(true) => {
+                    return Err(self.complaint(neighbour, "the server is still loading its data set"));
+                }
+                Err(error) => return Err(self.complaint(neighbour, &error.to_string())),
+            }
+        }
+        Ok(())
+    }
+
+    /// What every server is.
+    pub async fn truths(&self) -> Result<Vec<ServerTruth>, String> {
+        let mut truths = Vec::with_capacity(self.servers.len());
+        for neighbour in &self.servers {
+            let truth = self.query(neighbour, async |server: &mut Server| server.truth().await).await;
+            truths.push(truth.map_err(|error| self.complaint(neighbour, &error.to_string()))?);
+        }
+        Ok(truths)
+    }
+
+    /// Names the server where there are several. A server may repeat what it was sent, the
+    /// password too.
+    fn complaint(&self, neighbour: &Neighbour, reason: &str) -> String {
+        let port = neighbour.address.port();
+        let place = if self.servers.len() > 1 { format!("port {port}: ") } else { String::new() };
+        format!("{place}{}", self.redactor.clean(reason))
+    }
+}

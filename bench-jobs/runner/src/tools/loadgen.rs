@@ -1,0 +1,173 @@
+//! The adapter of Dragstrip's own load generators: the one with a client of its own, and the one
+//! that measures client libraries. Touches the report file and nothing else.
+
+mod measured;
+pub(crate) mod specification;
+
+use crate::{
+    frame::install::{CLIENTS_NAME, LOADGEN_NAME},
+    tools::{
+        adapter::{Adapter, Ended, Launch, LaunchContext, Measured, Progress, Rejected, StopSignal},
+        ours::{explained, progress, unread},
+    },
+};
+use dragstrip_crds::{units::thousands, workload::LoadgenSpec};
+use dragstrip_loadgen::counts::report::{Report, RunStatus};
+use dragstrip_results::{
+    protocol::{JobSpec, PASSWORD_VARIABLE},
+    result::{Failure, FailureStep},
+};
+use measured::ReportError;
+use specification::REPORT_NAME;
+use std::{fs, path::Path, time::Duration};
+
+/// The name for people.
+pub(crate) const NAME: &str = "the load generator";
+/// How long it may take to write its report after the signal to stop.
+const STOP_GRACE: Duration = Duration::from_secs(5);
+
+/// The adapter of our own load generator.
+#[derive(Debug, Clone)]
+pub struct LoadgenAdapter {
+    spec: LoadgenSpec,
+}
+
+impl LoadgenAdapter {
+    /// An adapter for one run of the tool with these options.
+    pub fn new(spec: LoadgenSpec) -> Self {
+        Self { spec }
+    }
+
+    fn document(&self, job: &JobSpec, context: &LaunchContext) -> serde_json::Result<String> {
+        serde_json::to_string(&specification::specification(&self.spec, job, context))
+    }
+}
+
+impl Adapter for LoadgenAdapter {
+    fn accept(&self, job: &JobSpec, context: &LaunchContext) -> Result<(), String> {
+        specification::accept(&self.spec, job, context)?;
+        self.document(job, context).map(|_| ()).map_err(|error| format!("cannot write the specification: {error}"))
+    }
+
+    fn launch(&self, job: &JobSpec, context: &LaunchContext) -> Launch {
+        let program = if self.spec.library.is_some() { CLIENTS_NAME } else { LOADGEN_NAME };
+        // `accept` refuses a specification that cannot be written.
+        let document = self.document(job, context).unwrap_or_default();
+        launch(program, document, context, job.tool.head_start())
+    }
+
+    fn stderr_line(&mut self, line: &str) -> Option<Progress> {
+        let progress = progress(line)?;
+        let ratio = planned_requests(&self.spec).map(|planned| progress.operations as f64 / planned.max(1.0));
+        Some(Progress { ratio, ..progress })
+    }
+
+    fn judge(
+        &self,
+        job: &JobSpec,
+        context: &LaunchContext,
+        ended: &Ended,
+    ) -> Result<Measured, Box<Rejected>> {
+        let report = match read_report(&context.output_directory) {
+            Ok(read) => read,
+            Err(error) => {
+                return Err(Box::new(Rejected { failure: unread(NAME, &error, ended), partial: None }));
+            }
+        };
+        // The document stands where the command line has a file's name.
+        let arguments = vec!["run".to_owned(), self.document(job, context).unwrap_or_default()];
+        let measured = match measured::measured(&self.spec, &report, arguments, ended) {
+            Ok(measured) => measured,
+            Err(error) => {
+                let failure = explained(FailureStep::Output, error.to_string(), ended);
+                return Err(Box::new(Rejected { failure, partial: None }));
+            }
+        };
+        match verdict(&report, ended) {
+            None => Ok(measured),
+            Some(failure) => Err(Box::new(Rejected { failure, partial: Some(measured) })),
+        }
+    }
+}
+
+/// How many requests a client sends if they, and not the time, end the load.
+fn planned_requests(spec: &LoadgenSpec) -> Option<f64> {
+    match &spec.library {
+        Some(library) => library.total_requests.map(|requests| requests as f64),
+        None => spec.requests_per_connection.map(|requests| {
+            requests as f64 * f64::from(spec.threads) * f64::from(spec.connections_per_thread)
+        }),
+    }
+}
+
+/// The start of one of the load generators. The password is in its environment alone.
+pub(crate) fn launch(
+    program: &str,
+    document: String,
+    context: &LaunchContext,
+    lead: Duration,
+) -> Launch {
+    let password = context.password.iter().map(|password| (PASSWORD_VARIABLE.to_owned(), password.clone()));
+    Launch {
+        program: program.to_owned(),
+        arguments: ["run", "-"].map(str::to_owned).to_vec(),
+        input: Some(document),
+        environment: password.collect(),
+        stop_signal: StopSignal::Terminate,
+        stop_grace: STOP_GRACE,
+        lead,
+    }
+}
+
+/// The report in a directory.
+pub(crate) fn read_report(directory: &Path) -> Result<Report, ReportError> {
+    let text = fs::read_to_string(directory.join(REPORT_NAME)).map_err(ReportError::Read)?;
+    Report::from_json(&text).map_err(ReportError::Decode)
+}
+
+/// The failure that a readable report stands for, if any.
+pub(crate) fn verdict(report: &Report, ended: &Ended) -> Option<Failure> {
+    let refuse = |step, message| Some(explained(step, message, ended));
+    if let Some(failure) = &report.failure {
+        return refuse(FailureStep::Tool, failure.message.clone());
+    }
+    match report.status {
+        RunStatus::Completed => {}
+        RunStatus::Interrupted => {
+            let signal = report.interrupted.as_deref().unwrap_or("a signal");
+            return refuse(FailureStep::Interrupted, format!("the load generator was ended by {signal}"));
+        }
+        RunStatus::Failed | RunStatus::Unknown => {
+            return refuse(
+                FailureStep::Tool,
+                "the load generator failed and reported no reason".to_owned(),
+            );
+        }
+    }
+    if report.totals.errors > 0 {
+        return refuse(FailureStep::ErrorReplies, error_message(report));
+    }
+    match ended.exit.code {
+        Some(0) => None,
+        _ => {
+            refuse(FailureStep::Tool, "the load generator completed its work, but its exit code is not 0".to_owned())
+        }
+    }
+}
+
+fn error_message(report: &Report) -> String {
+    let kinds: Vec<_> = report
+        .errors
+        .iter()
+        .map(|e| format!("{} {} to {}", thousands(e.count), e.kind, e.operation))
+        .collect();
+    let first = report.errors.first().map(|error| error.first_message.as_str()).unwrap_or_default();
+    format!(
+        "the server answered {} requests with errors ({}); the first: {first}",
+        thousands(report.totals.errors),
+        kinds.join(", ")
+    )
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,10 @@
+//! What an installation offers: the chart, rights, policies, upgrades, and the command line.
+
+mod admission;
+mod chart;
+pub mod cli;
+mod permissions;
+mod releases;
+mod secrets;
+mod tenants;
+mod upgrade;

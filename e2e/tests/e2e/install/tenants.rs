@@ -1,0 +1,318 @@
+//! A tenant, who may make runs and Datastores in one namespace and nothing else, tries to
+//! get further. docs/security.md lists what he tries, with what else is tested where.
+
+use crate::common::{client_pod, ip, says};
+use anyhow::{Context, Result, bail, ensure};
+use dragstrip_crds::{BenchmarkRun, Datastore, run::RunPhase};
+use dragstrip_e2e::{
+    Env, SHORT_RUN, alone, helm,
+    manifests::{LONG_PHASE, ONE_PHASE, REDIS, against, against_address, made_for_run},
+    with_namespace,
+};
+use kube::{
+    Api, Client, ResourceExt,
+    api::{Patch, PatchParams},
+};
+use serde_json::{Value, json};
+use std::time::Duration;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+    time::timeout,
+};
+
+/// The roles of the chart that a tenant has.
+const ROLES: [&str; 2] = ["dragstrip-view", "dragstrip-edit"];
+/// How long an agent may take to refuse.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(10);
+
+async fn tenant(env: &Env) -> Result<Env> {
+    env.as_user("e2e-tenant", &ROLES).await
+}
+
+/// Asserts that the tenant may make none of these objects, and is told why.
+async fn refused(tenant: &Env, kind: &str, specs: &[String], why: &str) -> Result<()> {
+    for (index, spec) in specs.iter().enumerate() {
+        let told = tenant.refusal(kind, &format!("escape-{index}"), spec).await?;
+        ensure!(told.contains(why), "{spec}\nis refused with {told:?}, which does not say {why:?}");
+    }
+    Ok(())
+}
+
+/// A phase of a tool in an image of one's own, with more of its spec.
+fn exec(more: &str) -> String {
+    format!(
+        "
+phases:
+- name: own
+  exec:
+    image: dragstrip.dev/testbed/redis:7.0
+    command: [redis-benchmark]
+    parser: {{redisBenchmarkCsv: {{}}}}
+    {more}
+"
+    )
+}
+
+const FROM_HIDDEN: &str = "env: [{name: A, valueFrom: {secretKeyRef: {name: hidden, key: password}}}]";
+
+#[tokio::test]
+async fn a_secret_that_a_tenant_may_not_read_cannot_be_named_anywhere() -> Result<()> {
+    with_namespace("tenant-secrets", |env| async move {
+        env.secret("hidden", "correct-horse-7391").await?;
+        let tenant = tenant(&env).await?;
+        let servers = [
+            "authSecretRef: {name: hidden}",
+            "tls: {secretName: hidden}",
+            FROM_HIDDEN,
+            "pod: {imagePullSecrets: [{name: hidden}]}",
+        ]
+        .map(|more| format!("{REDIS}\n{more}"));
+        let mut runs = servers.clone().map(|server| made_for_run(&server, ONE_PHASE)).to_vec();
+        let external =
+            |more: &str| format!("target: {{external: {{address: '10.0.0.7:6379', {more}}}}}\n{ONE_PHASE}");
+        runs.extend([
+            external("authSecretRef: {name: hidden}"),
+            external("tls: {caSecretName: hidden}"),
+            external("tls: {clientSecretName: hidden}"),
+            against_address("10.0.0.7:6379", &exec(FROM_HIDDEN)),
+            format!(
+                "{}\nclients: {{pod: {{imagePullSecrets: [{{name: hidden}}]}}}}",
+                against("redis", ONE_PHASE).trim_end()
+            ),
+        ]);
+        refused(&tenant, "Datastore", &servers, "you may not read secrets/hidden").await?;
+        refused(&tenant, "BenchmarkRun", &runs, "you may not read secrets/hidden").await?;
+        let files = against_address("10.0.0.7:6379", &exec("files: [{configMap: hidden, mountPath: /x}]"));
+        refused(&tenant, "BenchmarkRun", &[files], "you may not read configmaps/hidden").await?;
+
+        // Who may read it makes the same, and it is not the tenant's to lead its password out of.
+        env.datastore("guarded", &format!("{REDIS}\nauthSecretRef: {{name: hidden}}")).await?;
+        let own = against("guarded", &exec(""));
+        refused(&tenant, "BenchmarkRun", &[own], "given the password of Datastore guarded").await?;
+        let spec =
+            json!({"spec": {"image": "evil.example.com/redis:7", "authSecretRef": {"name": "hidden"}}});
+        let changed =
+            tenant.api::<Datastore>().patch("guarded", &PatchParams::default(), &Patch::Merge(spec)).await;
+        says(&refusal(changed)?, &["you may not read secrets/hidden"])
+    })
+    .await
+}
+
+/// The message of a refused request.
+fn refusal<T>(answer: kube::Result<T>) -> Result<String> {
+    match answer {
+        Err(kube::Error::Api(status)) if status.code == 403 => Ok(status.message.clone()),
+        Err(error) => Err(error.into()),
+        Ok(_) => bail!("it was not refused"),
+    }
+}
+
+#[tokio::test]
+async fn no_spelling_of_a_metadata_address_is_a_target() -> Result<()> {
+    with_namespace("tenant-addresses", |env| async move {
+        let tenant = tenant(&env).await?;
+        let at = |addresses: &[&str]| -> Vec<String> {
+            addresses.iter().map(|address| against_address(address, ONE_PHASE)).collect()
+        };
+        let blocked = [
+            "169.254.169.254:80",
+            "127.0.0.1:6379",
+            "[::1]:6379",
+            "[fe80::1]:80",
+            "[fd00:ec2::254]:80",
+            "metadata.google.internal:80",
+            "Metadata.Google.Internal.:80",
+            "localhost:6379",
+        ];
+        refused(&tenant, "BenchmarkRun", &at(&blocked), "policy blocks").await?;
+        let ambiguous = [
+            "2852039166:80",
+            "0xA9FEA9FE:80",
+            "0251.0376.0251.0376:80",
+            "169.254.43518:80",
+            "[::ffff:a9fe:a9fe]:80",
+        ];
+        refused(&tenant, "BenchmarkRun", &at(&ambiguous), "write an IPv4 address as four decimal numbers")
+            .await?;
+        refused(&tenant, "BenchmarkRun", &at(&["[::ffff:169.254.169.254]:80"]), "HOST:PORT").await
+    })
+    .await
+}
+
+#[tokio::test]
+async fn pods_have_no_more_rights_than_their_creator() -> Result<()> {
+    with_namespace("tenant-pods", |env| async move {
+        let tenant = tenant(&env).await?;
+        for (settings, why) in [
+            ("hostNetwork: true", "hostNetwork is for those who may create pods"),
+            ("serviceAccountName: default", "serviceAccountName is for those who may create pods"),
+            ("priorityClassName: system-node-critical", "priorityClassName is for those who may create pods"),
+            ("labels: {dragstrip.dev/component: server}", "labels"),
+            ("labels: {dragstrip.dev/run-uid: another}", "labels"),
+        ] {
+            let server = format!("{REDIS}\npod: {{{settings}}}");
+            let clients =
+                format!("{}\nclients: {{pod: {{{settings}}}}}", against("redis", ONE_PHASE).trim_end());
+            refused(&tenant, "Datastore", std::slice::from_ref(&server), why).await?;
+            refused(&tenant, "BenchmarkRun", &[clients, made_for_run(&server, ONE_PHASE)], why).await?;
+        }
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_tenant_has_neither_status_nor_pods_nor_other_namespaces() -> Result<()> {
+    with_namespace("tenant-reach", |env| async move {
+        let tenant = tenant(&env).await?;
+        env.run("queued", &against("nothing", ONE_PHASE)).await?;
+        let status = json!({"status": {"phase": "Succeeded"}});
+        let parameters = PatchParams::default();
+        let forged =
+            tenant.api::<BenchmarkRun>().patch_status("queued", &parameters, &Patch::Merge(status)).await;
+        says(&refusal(forged)?, &["benchmarkruns/status"])?;
+        let pods: Api<k8s_openapi::api::core::v1::Pod> = tenant.api();
+        let labels = json!({"dragstrip.dev/component": "server", "dragstrip.dev/datastore": "redis"});
+        let pod = serde_json::from_value(json!({
+            "metadata": {"name": "impostor", "labels": labels},
+            "spec": {"containers": [{"name": "main", "image": "dragstrip.dev/testbed/redis:7.0"}]},
+        }))?;
+        says(&refusal(pods.create(&kube::api::PostParams::default(), &pod).await)?, &["pods"])?;
+        let elsewhere: Api<Datastore> = Api::namespaced(tenant.client.clone(), "default");
+        says(&refusal(elsewhere.list(&kube::api::ListParams::default()).await)?, &["datastores"])?;
+        let of_others = format!("target: {{datastoreRef: {{name: redis, namespace: default}}}}\n{ONE_PHASE}");
+        refused(&tenant, "BenchmarkRun", &[of_others], "namespace").await?;
+        order_key(&tenant.client).await
+    })
+    .await
+}
+
+/// Asserts that the operator's key is not the tenant's to read.
+async fn order_key(tenant: &Client) -> Result<()> {
+    let secrets: Api<k8s_openapi::api::core::v1::Secret> =
+        Api::namespaced(tenant.clone(), dragstrip_e2e::operator::NAMESPACE);
+    says(&refusal(secrets.get("dragstrip-operator-order-key").await)?, &["secrets"])
+}
+
+/// The status line and body of an HTTP/1.1 answer to an order with this token.
+async fn command(address: &str, path: &str, token: &str, order: &Value) -> Result<String> {
+    let body = order.to_string();
+    let request = format!(
+        "POST {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nContent-Type: application/json\r\n\
+         x-dragstrip-token: {token}\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let asked = async {
+        let mut stream = TcpStream::connect(address).await?;
+        stream.write_all(request.as_bytes()).await?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await?;
+        Ok::<_, std::io::Error>(answer)
+    };
+    timeout(ANSWERED_WITHIN, asked).await.context("no answer")?.with_context(|| format!("{address}{path}"))
+}
+
+#[tokio::test]
+async fn a_user_who_can_read_objects_cannot_command_servers_or_clients() -> Result<()> {
+    with_namespace("tenant-orders", |env| async move {
+        env.datastore("redis", REDIS).await?;
+        let datastore = env.datastore_ready("redis").await?;
+        let token = datastore.uid().context("no uid")?;
+        let server = env.server_pod("redis").await?;
+        let observer = format!("{}:9180", ip(&server)?);
+        let join = json!({"replication": {"primary": "10.0.0.9:6379", "replicas": [env.server_address("redis").await?]}});
+        let sample = json!({"token": "mine", "seconds": 60});
+        for (path, order) in [("/v1/topology", &join), ("/v1/usage", &sample)] {
+            says(&command(&observer, path, &token, order).await?, &["403", "must be signed by the operator"])?;
+        }
+
+        env.run("endless", &against("redis", LONG_PHASE)).await?;
+        env.load_runs("endless", "endless", SHORT_RUN).await?;
+        let pod = client_pod(&env, "endless").await?;
+        let run = env.api::<BenchmarkRun>().get("endless").await?;
+        let job = pod.labels().get("batch.kubernetes.io/job-name").context("no Job")?.clone();
+        let token = format!("{}/{job}", run.uid().context("no uid")?);
+        let start = json!({"startAtUnixNanos": 0, "sentAtUnixNanos": 0});
+        let told = command(&format!("{}:9181", ip(&pod)?), "/v1/start", &token, &start).await?;
+        says(&told, &["403", "must be signed by the operator"])?;
+        env.change::<BenchmarkRun>("endless", json!({"spec": {"cancel": true}})).await?;
+        env.run_in("endless", RunPhase::Cancelled, SHORT_RUN).await?;
+        Ok(())
+    })
+    .await
+}
+
+/// What a strict platform team sets, beside the defaults.
+const STRICT: [&str; 7] = [
+    "policy.images={dragstrip.dev/testbed}",
+    "policy.tolerations={dedicated}",
+    "policy.secrets.names={bench-*}",
+    "policy.limits.pods=2",
+    "policy.limits.repetitions=3",
+    "policy.limits.timeout=5m",
+    "policy.external.allowFlush=false",
+];
+
+#[tokio::test]
+async fn the_platforms_policy_is_enforced() -> Result<()> {
+    alone("tenant-policy", |env| async move {
+        let held = async {
+            let tenant = tenant(&env).await?;
+            let server = |more: &str| format!("{REDIS}\n{more}");
+            let image = REDIS.replace("dragstrip.dev/testbed/redis", "dragstrip.dev/testbed-evil/redis");
+            let run = |more: &str| {
+                format!("{}\n{more}", against("redis", ONE_PHASE.replace("timeout: 2m", "").trim_end()))
+            };
+            for (kind, spec, why) in [
+                ("Datastore", image, "policy allows images of"),
+                (
+                    "BenchmarkRun",
+                    against_address("10.0.0.7:1", &exec("").replace("testbed/", "")),
+                    "policy allows images of",
+                ),
+                (
+                    "Datastore",
+                    server("placement: {tolerations: [{operator: Exists}]}"),
+                    "policy allows tolerations",
+                ),
+                (
+                    "BenchmarkRun",
+                    run("clients: {placement: {tolerations: [{key: other, operator: Exists}]}}"),
+                    "policy allows tolerations",
+                ),
+                ("BenchmarkRun", run("clients: {pods: 3}"), "allows 2 client pods at most"),
+                ("BenchmarkRun", run("repetitions: 4"), "allows 3 repetitions at most"),
+                ("BenchmarkRun", run("timeout: 6m"), "allows a timeout of 5m at most"),
+                (
+                    "BenchmarkRun",
+                    format!("target: {{external: {{address: '10.0.0.7:1', allowFlush: true}}}}\n{ONE_PHASE}"),
+                    "lets no run empty a server",
+                ),
+            ] {
+                refused(&tenant, kind, &[spec], why).await?;
+            }
+            // Whoever may read that Secret is held to the names all the same.
+            refused(&env, "Datastore", &[server("authSecretRef: {name: other}")], "only Secrets bench-*")
+                .await?;
+            tenant.datastore("redis", REDIS).await?;
+            tenant.datastore_ready("redis").await?;
+            tenant.run("allowed", &against("redis", ONE_PHASE)).await?;
+            tenant.run_in("allowed", RunPhase::Succeeded, SHORT_RUN).await?;
+            anyhow::Ok(())
+        };
+        helm::upgraded(&STRICT, held).await
+    })
+    .await
+}
+
+#[tokio::test]
+async fn the_objects_that_a_run_creates_are_not_checked_twice() -> Result<()> {
+    with_namespace("tenant-inline", |env| async move {
+        let tenant = tenant(&env).await?;
+        tenant.run("own", &made_for_run(REDIS, ONE_PHASE)).await?;
+        tenant.run_in("own", RunPhase::Succeeded, SHORT_RUN).await?;
+        Ok(())
+    })
+    .await
+}

@@ -1,0 +1,6 @@
+//! Tools: what each counts, the server confirms.
+
+mod bullmq;
+mod exec;
+mod loadgen;
+mod memtier;

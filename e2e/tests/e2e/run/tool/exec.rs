@@ -1,0 +1,148 @@
+//! Tools in images of their own, read by named parsers.
+
+use crate::common::{complete, failed, redis, says};
+use anyhow::{Context, Result, ensure};
+use dragstrip_crds::run::RunPhase;
+use dragstrip_e2e::{
+    SERVER_UP, SHORT_RUN,
+    manifests::against,
+    results::{self, operation, phase},
+    with_namespace,
+};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{ResourceExt, api::ListParams};
+
+const REDIS_BENCHMARK: &str = "
+phases:
+- name: bench
+  exec:
+    image: dragstrip.dev/testbed/redis:7.0
+    command: [redis-benchmark]
+    args: [-h, '${HOST}', -p, '${PORT}', -t, 'set,get,mset', -n, '100000', -c, '20', -P, '4', --csv]
+    parser: {redisBenchmarkCsv: {requests: 100000}}
+    counterCheck: true
+timeout: 3m
+";
+
+#[tokio::test]
+async fn redis_benchmark_runs_and_its_output_is_parsed() -> Result<()> {
+    with_namespace("redis-benchmark", |env| async move {
+        redis(&env).await?;
+        env.run("theirs", &against("redis", REDIS_BENCHMARK)).await?;
+        let run = env.run_in("theirs", RunPhase::Succeeded, SHORT_RUN).await?;
+        complete(&run, "Succeeded")?;
+        let status = results::status(&run)?;
+        let calls = env.server("redis").await?.calls().await?;
+        let bench = phase(&status, "bench")?;
+        ensure!(bench.operations.len() == 3, "tests that ran one after the other have a total: {bench:?}");
+        for (label, command) in [("SET", "set"), ("GET", "get"), ("MSET (10 keys)", "mset")] {
+            let row = operation(bench, label)?;
+            ensure!(row.tool_operations_per_second == Some(row.operations_per_second.mean), "{row:?}");
+            ensure!(row.count == 100_000 && row.operations_per_second.mean > 1000.0, "{row:?}");
+            let latency = row.latency_milliseconds;
+            ensure!(
+                latency.p50 > Some(0.0) && latency.p50 <= latency.p99 && latency.p99 <= latency.max,
+                "{row:?}"
+            );
+            ensure!(calls.get(command) == Some(&100_000), "the server counted {calls:?}");
+        }
+        Ok(())
+    })
+    .await
+}
+
+const BAD_TOOL: &str = "
+phases:
+- name: bench
+  exec:
+    image: dragstrip.dev/testbed/redis:7.0
+    command: [sh, -c, 'echo Throughput: unknown; echo no such thing >&2; exit 7']
+    parser: {regex: {lines: [{pattern: 'Throughput: (?P<operationsPerSecond>[0-9]+)', operation: INCR}]}}
+timeout: 2m
+";
+
+#[tokio::test]
+async fn a_tool_that_fails_is_quoted() -> Result<()> {
+    with_namespace("bad-tool", |env| async move {
+        redis(&env).await?;
+        env.run("theirs", &against("redis", BAD_TOOL)).await?;
+        let (_, failure) = failed(&env, "theirs", SHORT_RUN).await?;
+        ensure!(failure.exit_code == Some(7), "{failure:?}");
+        says(&failure.last_lines.join("\n"), &["no such thing"])
+    })
+    .await
+}
+
+/// Counts of 300,000 seconds that do not compress: several times what one ConfigMap takes.
+const LARGE: &str = r#"
+phases:
+- name: bench
+  exec:
+    image: dragstrip.dev/testbed/redis:7.0
+    command:
+    - sh
+    - -c
+    - |
+      { printf '{"schemaVersion": 1, "window": {"seconds": 0.5}, '
+        printf '"operations": [{"operation": "PING", "count": 1000}], "perSecond": ['
+        od -An -v -tu4 -w4 -N 1200000 /dev/urandom | tr -d ' ' | paste -sd,
+        printf ']}'; } >'${OUTPUT}/result.json'
+    parser: {dragstripJson: {file: result.json}}
+timeout: 3m
+"#;
+
+#[tokio::test]
+async fn a_result_larger_than_a_config_map_is_stored_completely() -> Result<()> {
+    with_namespace("large-result", |env| async move {
+        redis(&env).await?;
+        env.run("large", &against("redis", LARGE)).await?;
+        let run = env.run_in("large", RunPhase::Succeeded, SHORT_RUN).await?;
+        complete(&run, "Succeeded")?;
+        let kept = env.api::<ConfigMap>().list(&ListParams::default()).await?;
+        let names: Vec<_> =
+            kept.iter().map(ResourceExt::name_any).filter(|name| name.starts_with("large-")).collect();
+        ensure!(names.len() > 1, "only {names:?} were stored");
+        let result = env.result("large-bench-1").await?;
+        let seconds = result.pods.iter().map(|pod| pod.per_second.len()).sum::<usize>();
+        ensure!(seconds == 300_000, "the stored result has {seconds} seconds");
+        Ok(())
+    })
+    .await
+}
+
+const ETCD: &str = include_str!("../../../../../examples/etcd.yaml");
+
+/// The example with the testbed's image for the public one, which has no benchmark in it.
+fn on_testbed(manifest: &str) -> String {
+    let lines = manifest.lines().map(|line| match line.split_once("image: ") {
+        Some((indent, _)) => format!("{indent}image: dragstrip.dev/testbed/etcd:3.6"),
+        None => line.to_owned(),
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+#[tokio::test]
+async fn etcd_with_three_members_is_loaded_by_its_own_benchmark() -> Result<()> {
+    with_namespace("etcd", |env| async move {
+        env.manifest(&on_testbed(ETCD)).await?;
+        let datastore = env.datastore_is("etcd", "three members", SERVER_UP * 2, |datastore| {
+            datastore.status.as_ref().is_some_and(|status| status.members.len() == 3)
+        });
+        let pods: Vec<String> =
+            datastore.await?.status.context("no status")?.members.into_iter().map(|m| m.pod).collect();
+        ensure!(pods.len() == 3, "{pods:?}");
+        let run = env.run_in("etcd-put", RunPhase::Succeeded, SHORT_RUN * 2).await?;
+        let status = results::status(&run)?;
+        let row = operation(phase(&status, "put")?, "PUT")?;
+        ensure!(row.operations_per_second.mean > 10.0 && row.latency_milliseconds.p99 > Some(0.0), "{row:?}");
+        // Nobody can ask them; what they used is the kernel's to tell.
+        let memory = &phase(&status, "put")?.memory;
+        let read = memory.iter().all(|one| one.rss_bytes > Some(1 << 20) && one.cgroup_bytes > Some(1 << 20));
+        ensure!(memory.len() == 4 && read, "not three members and their sum: {memory:?}");
+        let used = env.result("etcd-put-put-1").await?.servers;
+        let loaded = used.iter().filter(|server| server.usage.cpu_seconds > 0.0).count();
+        ensure!(loaded == 3, "not what every member used: {used:?}");
+        Ok(())
+    })
+    .await
+}

@@ -1,0 +1,184 @@
+//! More bad states made on purpose, of a machine with nothing else on it. Long: see the Makefile's list.
+
+use crate::{
+    common::redis,
+    run::verdict::findings::{Burner, is, judged, limited, names, shape, succeeded},
+};
+use anyhow::{Context, Result, ensure};
+use dragstrip_crds::run::{Limiter, RunPhase, Verdict};
+use dragstrip_e2e::{
+    Env, Look, SHORT_RUN, alone, faults,
+    manifests::REDIS,
+    not_run, processes,
+    results::{self, phase},
+    until,
+};
+use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
+use kube::ResourceExt;
+use std::{
+    process::Command,
+    time::{Duration, SystemTime},
+};
+
+const STORM: &str = "
+phases:
+- name: storm
+  load: {keyMaximum: 999}
+  loadgen: {ratio: '0:1', keyMaximum: 999, duration: 4s, threads: 1, rate: {operationsPerSecond: 1000000}}
+timeout: 2m
+";
+
+#[tokio::test]
+async fn a_rate_that_no_server_follows() -> Result<()> {
+    alone("storm", |env| async move {
+        env.datastore("weak", &REDIS.replace("cpu: 2,", "cpu: 300m,")).await?;
+        env.datastore_ready("weak").await?;
+        let run = succeeded(&env, "storm", &judged("weak", STORM)).await?;
+        is(&run, Verdict::Degraded, &["ScheduleLag", "RateNotKept", "ServerThrottled"])
+    })
+    .await
+}
+
+const SLOW_TOOL: &str = "
+phases:
+- name: theirs
+  exec:
+    image: dragstrip.dev/testbed/redis:7.0
+    command: [redis-benchmark]
+    args: [-h, '${HOST}', -p, '${PORT}', -t, get, -n, '300000', -c, '20', --csv]
+    parser: {redisBenchmarkCsv: {requests: 300000}}
+timeout: 2m
+";
+
+/// redis-benchmark needs more CPU for a request than Redis does.
+#[tokio::test]
+async fn a_tool_that_is_slower_than_its_server() -> Result<()> {
+    alone("slow-tool", |env| async move {
+        redis(&env).await?;
+        let spec = judged("redis", SLOW_TOOL).replace("- {check: ClientSaturated, level: Ignore}\n", "");
+        let run = succeeded(&env, "theirs", &spec).await?;
+        is(&run, Verdict::Degraded, &["ClientSaturated"])?;
+        limited(phase(&results::status(&run)?, "theirs")?, Limiter::Client, &["load thread redis-benchmark"])
+    })
+    .await
+}
+
+const TWO_CLIENTS: &str = "
+phases:
+- name: read
+  load: {keyMaximum: 999}
+  loadgen: {ratio: '0:1', keyMaximum: 999, requestsPerConnection: 2000}
+clients: {pods: 2}
+timeout: 2m
+";
+
+#[tokio::test]
+async fn a_client_that_loads_on_when_the_other_has_ended() -> Result<()> {
+    alone("overlap", |env| async move {
+        if !faults::local() {
+            not_run("a narrow network", "only the testbed's nodes share this machine's kernel");
+            return Ok(());
+        }
+        redis(&env).await?;
+        env.run("apart", &judged("redis", TWO_CLIENTS)).await?;
+        shape(&env, "apart", "8mbit").await?;
+        let run = env.run_in("apart", RunPhase::Succeeded, SHORT_RUN).await?;
+        let told = names(&run)?;
+        ensure!(told.iter().any(|reason| reason == "ShortOverlap"), "{told:?}");
+        let known = ["ShortOverlap", "ShortWindow"];
+        ensure!(told.iter().all(|reason| known.contains(&reason.as_str())), "{told:?}");
+        Ok(())
+    })
+    .await
+}
+
+const THRICE: &str = "
+phases:
+- name: read
+  load: {keyMaximum: 999}
+  loadgen: {ratio: '0:1', keyMaximum: 999, duration: 10s}
+repetitions: 3
+timeout: 3m
+";
+
+#[tokio::test]
+async fn a_machine_that_is_slower_from_the_middle_of_one_repetition_on() -> Result<()> {
+    alone("storms", |env| async move {
+        if !faults::local() {
+            not_run("a stranger's load", "only the testbed's nodes share this machine's CPUs");
+            return Ok(());
+        }
+        redis(&env).await?;
+        env.run("read", &judged("redis", THRICE)).await?;
+        env.run_is("read", "the second repetition running", SHORT_RUN, |run| {
+            run.status.as_ref().is_some_and(|status| {
+                status.phase == RunPhase::Running
+                    && status.progress.is_some_and(|progress| progress.measured == 1)
+            })
+        })
+        .await?;
+        // The middle of the repetition, which is when this is to begin.
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        let burners = (0..6).map(|_| Burner::light()).collect::<Result<Vec<_>>>()?;
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        drop(burners);
+        let run = env.run_in("read", RunPhase::Succeeded, SHORT_RUN).await?;
+        is(&run, Verdict::Degraded, &["NotSteady", "HighVariance"])
+    })
+    .await
+}
+
+const TOGETHER: &str = "
+phases:
+- name: read
+  load: {keyMaximum: 999}
+  loadgen: {ratio: '0:1', keyMaximum: 999, duration: 40s}
+clients: {pods: 2}
+timeout: 2m
+";
+
+/// The instant at which the clients of a run's only Job start.
+async fn start_line(env: &Env, run: &str) -> Result<Duration> {
+    until("the order to start", SHORT_RUN, || async {
+        let jobs: Vec<Job> = env.labelled(&format!("dragstrip.dev/run={run}")).await?;
+        let start = jobs.first().and_then(|job| job.annotations().get("dragstrip.dev/start-at-unix-nanos"));
+        Ok(match start {
+            Some(nanos) => Look::Done(Duration::from_nanos(nanos.parse()?)),
+            None => Look::NotYet("not given".to_owned()),
+        })
+    })
+    .await
+}
+
+/// Sends `signal` to every process of a pod.
+fn signal(pod: &Pod, signal: &str) -> Result<()> {
+    for process in processes::of_pod(&pod.uid().unwrap_or_default())? {
+        // One that has ended meanwhile needs none.
+        let _ = Command::new("kill").args([signal, &process.pid.to_string()]).status()?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_client_that_is_frozen_at_the_start_line() -> Result<()> {
+    alone("skew", |env| async move {
+        if !faults::local() {
+            not_run("a frozen client", "only the testbed's nodes share this machine's kernel");
+            return Ok(());
+        }
+        redis(&env).await?;
+        env.run("skewed", &judged("redis", TOGETHER)).await?;
+        let start = start_line(&env, "skewed").await?;
+        let pods: Vec<Pod> = env.labelled("dragstrip.dev/run=skewed").await?;
+        let late = pods.last().context("the run has no pod")?;
+        let until_start = start.saturating_sub(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?);
+        // The order has reached the runner by then, and its tool waits for the instant.
+        tokio::time::sleep(until_start.saturating_sub(Duration::from_millis(100))).await;
+        signal(late, "-STOP")?;
+        tokio::time::sleep(Duration::from_millis(1600)).await;
+        signal(late, "-CONT")?;
+        let run = env.run_in("skewed", RunPhase::Succeeded, SHORT_RUN).await?;
+        is(&run, Verdict::Degraded, &["StartSkew"])
+    })
+    .await
+}
