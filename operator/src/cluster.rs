@@ -1,14 +1,12 @@
 //! What the kinds share of the cluster's API: applying objects, events, Leases,
 //! facts about nodes and pods, and the HTTP side of runners and observers.
 
-pub mod agents;
 pub mod apply;
 pub mod events;
 pub mod feed;
 pub mod finished;
 pub mod leader;
 pub mod lease;
-pub mod nodes;
 pub mod own_leases;
 pub mod own_writes;
 pub mod pods;

@@ -3,13 +3,14 @@
 
 use crate::{
     cluster::{
-        agents::Agents, events::Announcer, own_leases::OwnLeases, own_writes::OwnWrites, retry::Retries,
-        scope::Scope, world::World,
+        events::Announcer, own_leases::OwnLeases, own_writes::OwnWrites, retry::Retries, scope::Scope,
+        world::World,
     },
     metrics::{Metrics, Prices},
     run::{Loads, Remembered, Unread},
     suite,
 };
+use dragstrip_agents::Agents;
 use dragstrip_results::{protocol::LONGEST_LINGER_SECONDS, signing::VerifyingKey};
 use ipnet::IpNet;
 use k8s_openapi::api::{

@@ -2,22 +2,13 @@
 //! and makes the rounds of one with a schedule.
 
 mod apply;
-mod axes;
 mod build;
-mod decide;
 mod ended;
-pub mod expand;
 mod fetch;
 mod known;
-mod other;
-mod paths;
 mod report;
-mod rights;
-mod round;
 mod rounds;
-mod schedule;
 mod status;
-mod validate;
 
 pub use known::Remembered;
 
@@ -27,9 +18,13 @@ use crate::{
     metrics::Outcome,
     process::{Parts, chain, log_failure},
 };
-use decide::{Child, Declared, Ending, Step, decide};
+use dragstrip_core::suite::{
+    decide::{Child, Declared, Ending, Step, decide},
+    expand::Plan,
+    schedule::Schedule,
+    validate::{self, Invalid},
+};
 use dragstrip_crds::{BenchmarkRun, BenchmarkSuite, BenchmarkSuiteStatus, suite::SuitePhase};
-use expand::Plan;
 use futures::{Future, StreamExt};
 use jiff::Timestamp;
 use known::Known;
@@ -42,13 +37,11 @@ use kube::{
     },
 };
 use rounds::Looked;
-use schedule::Schedule;
 use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
 use tokio::task::block_in_place;
-use validate::Invalid;
 
 /// A step of a pass that failed.
 #[derive(Debug, thiserror::Error)]

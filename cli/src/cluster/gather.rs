@@ -9,8 +9,8 @@ use crate::{
     local::RUN_FILE,
     output::input::{side_by_side, suite_input},
 };
+use dragstrip_core::suite::expand::{self, expand};
 use dragstrip_crds::{BenchmarkRun, BenchmarkSuite, suite::Baseline};
-use dragstrip_operator::suite::expand::{self, expand};
 use dragstrip_report::{
     BaselineInput, Entry, Input, build,
     document::Document,

@@ -10,8 +10,8 @@ use crate::output::{
     print,
 };
 use clap::Args;
+use dragstrip_core::labels;
 use dragstrip_crds::BenchmarkRun;
-use dragstrip_operator::labels;
 use dragstrip_report::{build, document::Document, text};
 use kube::ResourceExt;
 use std::{collections::BTreeMap, path::Path, process::ExitCode};

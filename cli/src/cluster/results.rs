@@ -1,8 +1,8 @@
 //! The stored results that a run's status refers to. Needs the client.
 
 use super::client::Cluster;
+use dragstrip_core::labels;
 use dragstrip_crds::{BenchmarkRun, BenchmarkSuite, run::PhaseStatus};
-use dragstrip_operator::labels;
 use dragstrip_report::document::Document;
 use dragstrip_results::{result::RepetitionResult, stored};
 use k8s_openapi::api::core::v1::ConfigMap;

@@ -6,9 +6,9 @@ use super::{
     directory::Directory,
     plan::Plan,
 };
-use dragstrip_operator::{
-    cluster::agents::Agents,
-    datastore::offline::{Error as ServerError, Launch},
+use dragstrip_agents::Agents;
+use dragstrip_core::{
+    datastore::launch::{Error as ServerError, Launch},
     run::offline::Found,
 };
 use dragstrip_results::{

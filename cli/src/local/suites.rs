@@ -8,11 +8,11 @@ use super::{
     settings::Settings,
 };
 use crate::output::{input::suite_input, print};
+use dragstrip_core::suite::expand::{ChildRun, Expanded, Invalid, expand};
 use dragstrip_crds::{
     BenchmarkRun, BenchmarkSuite, BenchmarkSuiteSpec, Datastore, Engine,
     suite::{Baseline, OnRunFailure},
 };
-use dragstrip_operator::suite::expand::{ChildRun, Expanded, Invalid, expand};
 use dragstrip_report::{
     BaselineInput, Entry, Input, build, csv, document::Document, json, junit, markdown, text,
 };

@@ -3,7 +3,7 @@
 //! has ended, or on a signal. The starter sets the CPUs and becomes the program. Touches
 //! processes and /proc.
 
-use super::cpus::numbers;
+use dragstrip_results::ranges::numbers;
 use nix::{
     sched::{CpuSet, sched_setaffinity},
     sys::{
@@ -153,7 +153,7 @@ fn prepare(parent: &OsStr, signal: &str, cpus: &str) -> io::Result<()> {
     }
     let mut set = CpuSet::new();
     for number in numbers(cpus).ok_or_else(|| io::Error::other(format!("{cpus:?} is not a list of CPUs")))? {
-        set.set(number)?;
+        set.set(usize::try_from(number).map_err(io::Error::other)?)?;
     }
     Ok(sched_setaffinity(Pid::from_raw(0), &set)?)
 }

@@ -2,13 +2,13 @@
 //! anything. Pure.
 
 use super::{admission, documents::Document, kind::Kind, problem::Problem, schema};
-use dragstrip_crds::{BenchmarkRun, BenchmarkSuite, Datastore, DatastoreSpec, datastore::Placement};
-use dragstrip_operator::{
-    cluster::nodes::wants,
+use dragstrip_core::{
     datastore::validate::validate as validate_datastore,
+    nodes::wants,
     run::validate::{unsuitable, validate as validate_run},
     suite::expand::{ChildRun, expand},
 };
+use dragstrip_crds::{BenchmarkRun, BenchmarkSuite, Datastore, DatastoreSpec, datastore::Placement};
 use k8s_openapi::{
     api::core::v1::{Node, NodeStatus},
     apimachinery::pkg::api::resource::Quantity,

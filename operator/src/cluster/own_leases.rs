@@ -3,7 +3,7 @@
 //! another node beside the one that it has just taken, for which then others wait as long as
 //! it lasts. Pure but for the clock that drops old notes.
 
-use super::lease::{Holder, LeaseKey, holder_of};
+use dragstrip_core::lease::{Holder, LeaseKey, holder_of};
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use kube::{ResourceExt, api::ObjectMeta};
 use std::{

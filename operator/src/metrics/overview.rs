@@ -2,9 +2,9 @@
 //! which runs are stuck. Pure.
 
 use super::families::{Families, Metric, labels};
-use crate::{
-    cluster::lease::{given_back, holder_of},
-    run::deadline,
+use dragstrip_core::{
+    lease::{given_back, holder_of},
+    run::clock::deadline,
 };
 use dragstrip_crds::{
     BenchmarkRun, BenchmarkSuite, Datastore, conditions,

@@ -9,15 +9,15 @@ use dragstrip_loadgen::configuration::Configuration;
 use dragstrip_loadgen::counts::assemble::{Counts, not_merged, set_ending};
 use dragstrip_loadgen::counts::recorder::OperationRecord;
 use dragstrip_loadgen::counts::report::{ClientCpu, Failure, Report, StartReport, ThreadCpu};
-use dragstrip_loadgen::driver::clock::ClockAnchor;
-use dragstrip_loadgen::driver::cpu::CpuTime;
-use dragstrip_loadgen::driver::phase::Ending;
+use dragstrip_loadgen::driver::ClockAnchor;
+use dragstrip_loadgen::driver::CpuTime;
+use dragstrip_loadgen::driver::Ending;
 
-use crate::work::batches;
-use crate::report::batch_statistics;
 use crate::clients::bb8_pool::PoolWatch;
-use crate::report::counters::Counters;
 use crate::plan::{LibraryPlan, Work};
+use crate::report::batch_statistics;
+use crate::report::counters::Counters;
+use crate::work::batches;
 
 /// What a run leaves behind.
 pub(crate) struct Gathered {

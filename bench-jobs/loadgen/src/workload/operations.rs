@@ -21,21 +21,14 @@ pub const MAXIMUM_KEYS: usize = 100_000;
 pub enum OperationKind {
     /// `SET key value`, with an expiry if one is declared.
     Set,
-    /// `GET key`.
     Get,
-    /// `INCR key`.
     Incr,
-    /// `MSET` of several keys.
     Mset,
-    /// `MGET` of several keys.
     Mget,
-    /// `DEL` of one or several keys.
     Del,
-    /// `EXISTS` of one or several keys.
     Exists,
     /// `MSET` of several keys followed by one `EXPIREAT` for each, sent together.
     MsetExpireAt,
-    /// Any other command.
     Command(CommandTemplate),
 }
 
@@ -97,7 +90,6 @@ impl OperationKind {
 /// One operation of a mix.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct OperationSpec {
-    /// What its requests do.
     pub kind: OperationKind,
     /// Share of the requests, relative to the other operations.
     pub weight: NonZeroU32,
@@ -116,26 +108,12 @@ pub struct OperationSpec {
 /// Why an operation cannot be sent.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 pub enum OperationError {
-    /// Neither or both are there.
     #[error("set exactly one of operation and command")]
     Name,
-    /// A number is out of its range.
     #[error("{field} must be {expected}")]
-    OutOfRange {
-        /// The field.
-        field: &'static str,
-        /// What it must be.
-        expected: &'static str,
-    },
-    /// A field does not fit the operation.
+    OutOfRange { field: &'static str, expected: &'static str },
     #[error("{field} has no meaning for {operation}")]
-    Unfit {
-        /// The field.
-        field: &'static str,
-        /// The operation.
-        operation: String,
-    },
-    /// The template is not usable.
+    Unfit { field: &'static str, operation: String },
     #[error("command: {0}")]
     Template(#[from] TemplateError),
 }
@@ -168,7 +146,8 @@ impl OperationSpec {
         let size = |bytes| number("dataSize", bytes, MAXIMUM_VALUE_BYTES, "from 1 to 536870912 (512 MiB)");
         let weight = u32::try_from(declared.weight).ok().and_then(NonZeroU32::new);
         let spec = Self {
-            weight: weight.ok_or(OperationError::OutOfRange { field: "weight", expected: "greater than 0" })?,
+            weight: weight
+                .ok_or(OperationError::OutOfRange { field: "weight", expected: "greater than 0" })?,
             keys: number("keys", declared.keys.into(), MAXIMUM_KEYS, "from 1 to 100000")?,
             expiry_seconds: declared.expiry.as_ref().map(|expiry| whole_seconds(expiry.duration())),
             absolute_expiry: declared.absolute_expiry,
@@ -310,7 +289,8 @@ mod tests {
     use super::*;
 
     fn parse(text: &str) -> Result<OperationSpec, String> {
-        let declared = serde_json::from_value(crate::notation::operation(text)).map_err(|error| error.to_string())?;
+        let declared =
+            serde_json::from_value(crate::notation::operation(text)).map_err(|error| error.to_string())?;
         OperationSpec::declared(&declared).map_err(|error| error.to_string())
     }
 
@@ -334,16 +314,25 @@ mod tests {
             let refusal = parse(text).unwrap_err();
             assert!(refusal.contains(reason), "{text}: {refusal}");
         }
-        assert_eq!(parse("Set expiry=90500ms").unwrap().expiry_seconds, Some(91), "never shorter than declared");
+        assert_eq!(
+            parse("Set expiry=90500ms").unwrap().expiry_seconds,
+            Some(91),
+            "never shorter than declared"
+        );
     }
 
     #[test]
     fn names_are_those_of_the_field_and_all_different() {
-        let operations: Vec<_> =
-            ["Set", "MsetExpireat", "command hset a b c", "command HSET x", "Set absoluteExpiry=true expiry=1s"]
-                .iter()
-                .map(|text| parse(text).unwrap())
-                .collect();
+        let operations: Vec<_> = [
+            "Set",
+            "MsetExpireat",
+            "command hset a b c",
+            "command HSET x",
+            "Set absoluteExpiry=true expiry=1s",
+        ]
+        .iter()
+        .map(|text| parse(text).unwrap())
+        .collect();
         assert_eq!(names(&operations), ["SET", "MSET+EXPIREAT", "HSET", "HSET#2", "SET#2"]);
     }
 

@@ -41,10 +41,8 @@ const MOST_IN_FLIGHT: i32 = 32;
 const CONNECTIONS: i32 = 16;
 /// memtier's own key prefix.
 const MEMTIER_PREFIX: &str = "memtier-";
-/// The load generator's own key prefix.
 const LOADGEN_PREFIX: &str = "dragstrip-";
 
-/// A step that failed.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     #[error(
@@ -69,7 +67,6 @@ pub enum LoadError {
 }
 
 impl LoadError {
-    /// The same as a result's failure.
     pub fn failure(&self) -> Failure {
         match self {
             Self::Failed { failure: told, .. } => {
@@ -80,7 +77,6 @@ impl LoadError {
     }
 }
 
-/// This client's keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Keys {
     prefix: String,
@@ -126,7 +122,6 @@ fn tool_prefix(tool: &JobTool) -> Option<String> {
     }
 }
 
-/// Writes this client's keys and counts them.
 pub async fn load(
     load: &LoadSpec,
     job: &JobSpec,
@@ -167,7 +162,8 @@ async fn run(
     shared: &Arc<Shared>,
 ) -> Result<Report, LoadError> {
     let directory = context.output_directory.join(name);
-    let document = serde_json::to_string(&specification).map_err(|source| LoadError::Encode { step, source })?;
+    let document =
+        serde_json::to_string(&specification).map_err(|source| LoadError::Encode { step, source })?;
     let launch = loadgen::launch(LOADGEN_NAME, document, context, Duration::ZERO);
     let shared = Arc::clone(shared);
     let on_progress = move |progress| shared.note_progress(progress);
@@ -188,7 +184,6 @@ fn outcome(directory: &Path, ended: &Ended) -> Result<Report, Failure> {
     }
 }
 
-/// Hears the generator's progress and nothing else.
 struct ProgressLines;
 
 impl Listener for ProgressLines {
@@ -218,16 +213,26 @@ mod tests {
         assert_eq!((written.task, written.server.name().as_str()), (Task::WriteKeys, "10.0.0.7:6379"));
         assert_eq!(written.report_file.as_deref(), Some(Path::new("/out/load/loadgen.json")));
         let load = &written.loadgen;
-        assert_eq!((load.key_prefix.as_deref(), load.key_minimum, load.key_maximum), (Some("memtier-"), 5000, 9999));
-        assert_eq!((load.threads, load.connections_per_thread, load.data_size, load.pipeline), (1, 16, 256, 32));
-        let configuration = dragstrip_loadgen::configuration::Configuration::of_raw_client(written, None).unwrap();
+        assert_eq!(
+            (load.key_prefix.as_deref(), load.key_minimum, load.key_maximum),
+            (Some("memtier-"), 5000, 9999)
+        );
+        assert_eq!(
+            (load.threads, load.connections_per_thread, load.data_size, load.pipeline),
+            (1, 16, 256, 32)
+        );
+        let configuration =
+            dragstrip_loadgen::configuration::Configuration::of_raw_client(written, None).unwrap();
         assert_eq!((configuration.keys.minimum, configuration.keys.maximum), (5000, 9999));
     }
 
     #[test]
     fn large_values_and_few_keys_keep_little_in_flight() {
         let load = written(r#"{"keyMaximum": 2, "dataSize": 10000000, "keyPrefix": "k:"}"#, 1, 0).loadgen;
-        assert_eq!((load.connections_per_thread, load.key_prefix.as_deref(), load.pipeline), (3, Some("k:"), 1));
+        assert_eq!(
+            (load.connections_per_thread, load.key_prefix.as_deref(), load.pipeline),
+            (3, Some("k:"), 1)
+        );
     }
 
     #[test]
