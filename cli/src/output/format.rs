@@ -29,7 +29,7 @@ pub enum Format {
 
 /// Where a report goes, and in which format.
 #[derive(Debug, Clone, Default, Args)]
-#[group(id = "format")]
+#[group(id = "report_output")]
 pub struct Options {
     /// Report format.
     #[arg(long, value_enum, default_value_t)]
