@@ -136,7 +136,11 @@ async fn a_misspelt_name_is_refused_at_once_with_a_suggestion() -> Result<()> {
         .await?;
         for arguments in [&["follow", "sprnit"][..], &["report", "sprnit"], &["cancel", "sprnit"]] {
             let finished = dragstrip(&env, arguments, "").await?;
-            ensure!(finished.code == 2 && finished.stderr.contains("did you mean sprint?"), "{}", finished.all());
+            ensure!(
+                finished.code == 2 && finished.stderr.contains("did you mean sprint?"),
+                "{}",
+                finished.all()
+            );
             ensure!(finished.took < REFUSED_WITHIN, "{arguments:?}: {}", finished.all());
         }
         let cancelled = dragstrip(&env, &["cancel", "sprint"], "").await?;
@@ -157,10 +161,25 @@ async fn validate_accepts_what_the_api_server_accepts_and_names_the_field_of_eac
         let dry = dragstrip(&env, &["run", "-f", "-", "--dry-run"], &sound).await?;
         ensure!(dry.code == 0, "the API server refuses what validate accepts: {}", dry.all());
         for (right, wrong, start, words) in [
-            ("repetitions: 2", "repetition: 2", "BenchmarkRun sound: spec.repetition: ", "did you mean repetitions?"),
+            (
+                "repetitions: 2",
+                "repetition: 2",
+                "BenchmarkRun sound: spec.repetition: ",
+                "did you mean repetitions?",
+            ),
             ("duration: 2s", "duration: 2h", "BenchmarkRun sound: spec", "shorter than the declared load"),
-            ("duration: 2s", "duration: 2 fortnights", "BenchmarkRun sound: spec.phases[0].loadgen", "fortnights"),
-            ("kind: BenchmarkRun", "kind: BenchmarkRuns", "BenchmarkRuns sound: kind: ", "did you mean BenchmarkRun"),
+            (
+                "duration: 2s",
+                "duration: 2 fortnights",
+                "BenchmarkRun sound: spec.phases[0].loadgen",
+                "fortnights",
+            ),
+            (
+                "kind: BenchmarkRun",
+                "kind: BenchmarkRuns",
+                "BenchmarkRuns sound: kind: ",
+                "did you mean BenchmarkRun",
+            ),
             ("engine: Redis", "engine: Redi", "Datastore redis: spec.engine: ", "did you mean Redis?"),
         ] {
             let planted = sound.replace(right, wrong);
@@ -179,13 +198,7 @@ async fn doctor_examines_the_cluster() -> Result<()> {
     alone("cli-doctor", |env| async move {
         let finished = dragstrip(&env, &["doctor", "-f", "-"], &manifest("sound", 1)).await?;
         ensure!(finished.code == 0, "{}", finished.all());
-        for words in [
-            "API: ",
-            "operator: ",
-            "nodes: ",
-            "clocks: ",
-            "room: the server of redis",
-        ] {
+        for words in ["API: ", "operator: ", "nodes: ", "clocks: ", "room: the server of redis"] {
             ensure!(finished.stdout.contains(words), "{words:?} is not printed: {}", finished.all());
         }
         Ok(())
