@@ -299,7 +299,7 @@ pub fn plan(run: &BenchmarkRun, datastores: &[Datastore], around: &Surroundings<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::causes;
+    use crate::output::errors::chain;
     use serde_json::{Value, json};
     use std::error::Error as _;
 
@@ -330,7 +330,7 @@ mod tests {
     }
 
     fn planned(run: &BenchmarkRun, datastores: &[Datastore], programs: &[&str]) -> Result<Plan, String> {
-        tried(run, datastores, programs).map_err(|error| causes::told(&error))
+        tried(run, datastores, programs).map_err(|error| chain(&error))
     }
 
     fn redis() -> Value {

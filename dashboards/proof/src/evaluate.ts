@@ -67,15 +67,15 @@ const AFTER = 20;
  * where Prometheus saw the run; else the dashboard's.
  */
 export async function rangeOfView(dashboard: Dashboard, choices: Choices, source: Source, now: number): Promise<TimeRange> {
-  const whole = rangeOf(dashboard, now);
+  const range = rangeOf(dashboard, now);
   const run = choices.get("run");
-  if (run === undefined || run.several || run.values[0] === undefined) return whole;
+  if (run === undefined || run.several || run.values[0] === undefined) return range;
   const at = async (edge: "start" | "end", time: number): Promise<number | undefined> => {
     const selector = `dragstrip_run_${edge}_timestamp_seconds{namespace="$namespace",run="$run"}`;
     return (await source.instant(interpolate(selector, choices), time))[0]?.points[0]?.[1];
   };
   const [start, end] = [await at("start", now), await at("end", now)];
-  if (start === undefined || end === undefined || (await at("start", end)) === undefined) return whole;
+  if (start === undefined || end === undefined || (await at("start", end)) === undefined) return range;
   return { from: start - BEFORE, to: Math.min(end + AFTER, now) };
 }
 

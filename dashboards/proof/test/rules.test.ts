@@ -31,7 +31,7 @@ const withVariable = (variable: Variable): Partial<Dashboard> => ({ templating: 
 
 const RATE = "rate(operations_total[60s])";
 
-void test("a dashboard that is right has no fault, and all of it was looked at", async () => {
+void test("a correct dashboard has no fault, and the proof covers all of it", async () => {
   const { failures, panels, queries, views } = await prove([DASHBOARD], sourceOf(WORLD), NOW);
   assert.deepEqual(failures.map(sentence), []);
   assert.deepEqual({ panels, queries, views }, { panels: 3, queries: 4, views: 1 });
@@ -56,7 +56,7 @@ void test("a pardon without a reason does not count", () =>
   reports(/'Operations': is empty/, lines({ description: "Errors. <!-- may be empty: -->" }), { [RATE]: [] }));
 
 void test("some fields and queries of a panel may be pardoned alone", async () => {
-  const pardon = { description: "<!-- may be empty (B, Latency): no price is known -->" };
+  const pardon = { description: "<!-- may be empty (B, Latency): the price is unknown -->" };
   const without = { 'latency{run=~"(a|b)"}': [] };
   assert.deepEqual(await faultsOf(table(pardon), without), []);
   await reports(/'Runs': is empty/, table(pardon), { ...without, 'throughput{run=~"(a|b)"}': [] });

@@ -6,10 +6,8 @@ use crate::measuring::threads::{Times, busiest};
 use dragstrip_results::usage::ThreadUsage;
 use std::{collections::HashMap, time::Duration};
 
-/// Most threads that are told of.
 const MOST_THREADS: usize = 64;
 
-/// What one thread did.
 #[derive(Debug)]
 struct Track {
     /// The last reading at or before the start line, of a thread that was there.
@@ -84,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn main_threads_begin_no_load_but_are_told_of() {
+    fn main_threads_begin_no_load_but_are_reported() {
         let mut activity = Activity::default();
         activity.note(vec![times(1, 500_000_000)], at(20));
         assert_eq!(activity.growth(), None);

@@ -1,6 +1,6 @@
 //! What the network alone takes: how long TCP's handshake with the observer beside a
-//! server lasts, which the kernels make without the programs. So a slow network can be
-//! told from a slow server. Opens one connection at a time to observers, and nothing else.
+//! server lasts, which the kernels make without the programs. This distinguishes a slow
+//! network from a slow server. Opens one connection at a time to observers, and nothing else.
 
 use dragstrip_results::usage::RoundTrip;
 use std::{net::SocketAddr, time::Duration};
@@ -14,7 +14,6 @@ use tokio::{
 const INTERVAL: Duration = Duration::from_millis(250);
 /// How often at least, of one client of many.
 const LONGEST_INTERVAL: Duration = Duration::from_secs(2);
-/// How long a handshake may take.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Measures with each of `observers` in turn, as one of so many clients, until `stop` is

@@ -7,11 +7,9 @@ use std::{collections::BTreeMap, fs, fs::File, os::unix::fs::FileExt as _, sync:
 /// A thread, and what it used since it began.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Times {
-    /// The kernel's number for it.
     pub id: i32,
     /// Whether it is the first one of its process.
     pub main: bool,
-    /// Its name.
     pub name: Arc<str>,
     /// CPU time, in nanoseconds.
     pub cpu_nanos: u64,
@@ -38,7 +36,6 @@ pub fn busiest(mut threads: Vec<ThreadUsage>, most: usize) -> Vec<ThreadUsage> {
     threads
 }
 
-/// A thread's open file.
 struct Opened {
     main: bool,
     name: Arc<str>,
@@ -61,7 +58,6 @@ impl Threads {
         Self { process, most, opened: BTreeMap::new() }
     }
 
-    /// The process.
     pub fn process(&self) -> i32 {
         self.process
     }
@@ -163,7 +159,7 @@ mod tests {
         worker.unwrap().join().unwrap();
         let deadline = Instant::now() + Duration::from_secs(5);
         while named(&threads.read(), "a-busy-one").is_some() {
-            assert!(Instant::now() < deadline, "a thread that has ended is still told");
+            assert!(Instant::now() < deadline, "a thread that has ended is still reported");
         }
     }
 
@@ -171,7 +167,7 @@ mod tests {
     fn threads_of_children_count_and_what_is_gone_has_none() {
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         let child_id = i32::try_from(child.id()).unwrap();
-        // The child of this test's own thread is a child of no main thread: asked for directly.
+        // The child of this test's own thread is a child of no main thread: watched directly.
         let mut threads = Threads::of(child_id, 512);
         let deadline = Instant::now() + Duration::from_secs(5);
         while named(&threads.read(), "sleep").is_none() {

@@ -22,9 +22,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-/// How long a connection may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long an ordinary answer may take.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// How often a server's clock and uptime are read anew when a second ended in between.
 const CLOCK_ATTEMPTS: u32 = 5;
@@ -46,9 +44,9 @@ pub enum ServerError {
     Authenticate(Reply),
     #[error("{command} failed: {reply}")]
     Command { command: &'static str, reply: Reply },
-    #[error("TIME and INFO take longer than a second: when the server started cannot be told")]
+    #[error("TIME and INFO take longer than a second, so that the server's start is unknown")]
     Clock,
-    #[error("the server does not speak RESP: nothing is asked of it")]
+    #[error("the server does not speak RESP")]
     NoResp,
 }
 
@@ -80,7 +78,6 @@ impl fmt::Display for Reply {
 
 impl std::error::Error for Reply {}
 
-/// An authenticated connection.
 #[derive(Debug)]
 pub struct Server {
     connection: MultiplexedConnection,
@@ -118,7 +115,7 @@ impl Server {
         stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
         answer_timeout: Duration,
     ) -> Result<Self, ServerError> {
-        // Nothing is sent on connecting: AUTH follows, where its refusal can be told apart.
+        // Nothing is sent on connecting: AUTH follows, whose refusal is then an error of its own.
         let settings = RedisConnectionInfo::default().set_skip_set_lib_name();
         let config = AsyncConnectionConfig::new().set_response_timeout(Some(answer_timeout));
         let (connection, driver) = MultiplexedConnection::new_with_config(&settings, stream, config)
@@ -147,18 +144,16 @@ impl Server {
         !self.driver.is_finished()
     }
 
-    /// PING.
     pub async fn ping(&mut self) -> Result<(), ServerError> {
         self.ask("PING", &cmd("PING")).await
     }
 
-    /// Every section of INFO.
     pub async fn info(&mut self) -> Result<Info, ServerError> {
         // ALL, since only few engines take several sections in one request.
         self.ask("INFO ALL", cmd("INFO").arg("ALL")).await.map(|text: String| Info::parse(&text))
     }
 
-    /// What INFO tells when it is not asked for anything: without the statistics of every
+    /// INFO without arguments: it leaves out the statistics of every
     /// command, which cost most of it.
     pub async fn brief_info(&mut self) -> Result<Info, ServerError> {
         self.ask("INFO", &cmd("INFO")).await.map(|text: String| Info::parse(&text))
@@ -170,7 +165,6 @@ impl Server {
         Ok(Info::parse(&text).flag("loading"))
     }
 
-    /// What the server is.
     pub async fn truth(&mut self) -> Result<ServerTruth, ServerError> {
         let info = self.info().await?;
         let process = self.process(&info).await?;
@@ -182,7 +176,8 @@ impl Server {
     pub async fn memory(&mut self) -> Result<MemberMemory, ServerError> {
         let info = self.brief_info().await?;
         let keys = if truth::detect_engine(&info) == Some(Engine::Garnet) {
-            Err("Garnet walks over all keys to count them: it is not asked how many there are".to_owned())
+            Err("Dragstrip does not count the keys of Garnet, which walks over all of them for that"
+                .to_owned())
         } else {
             // An account may be forbidden to count keys.
             self.ask::<u64>("DBSIZE", &cmd("DBSIZE")).await.map_err(|error| error.to_string())
@@ -198,7 +193,6 @@ impl Server {
         })
     }
 
-    /// What the server counted.
     pub async fn counters(&mut self) -> Result<ServerCounters, ServerError> {
         let info = self.info().await?;
         let process = self.process(&info).await?;
@@ -244,7 +238,6 @@ impl Server {
         self.ask("FLUSHALL SYNC", cmd("FLUSHALL").arg("SYNC")).await
     }
 
-    /// Number of keys in the first database.
     pub async fn key_count(&mut self) -> Result<u64, ServerError> {
         self.ask("DBSIZE", &cmd("DBSIZE")).await
     }
@@ -258,7 +251,6 @@ impl Server {
         Ok(nodes)
     }
 
-    /// How the cluster is by this node.
     pub async fn cluster_info(&mut self) -> Result<Info, ServerError> {
         let text: String = self.ask("CLUSTER INFO", cmd("CLUSTER").arg("INFO")).await?;
         Ok(Info::parse(&text))
@@ -269,9 +261,9 @@ impl Server {
         self.ask("CLUSTER NODES", cmd("CLUSTER").arg("NODES")).await
     }
 
-    /// Sends a command that changes how servers are joined; `name` stands for it in an error.
-    pub async fn command(&mut self, name: &'static str, words: &[String]) -> Result<(), ServerError> {
-        self.ask::<Value>(name, Cmd::new().arg(words)).await.map(drop)
+    /// Sends a command that changes how servers are joined.
+    pub async fn command(&mut self, name: &'static str, arguments: &[String]) -> Result<(), ServerError> {
+        self.ask::<Value>(name, cmd(name).arg(arguments)).await.map(drop)
     }
 
     /// Sets the password a replica gives to its primary.
@@ -285,12 +277,10 @@ impl Server {
         self.ask("SET", cmd("SET").arg(key).arg(1).arg("EX").arg(seconds)).await
     }
 
-    /// Whether a key exists.
     pub async fn exists(&mut self, key: &str) -> Result<bool, ServerError> {
         self.ask("EXISTS", cmd("EXISTS").arg(key)).await
     }
 
-    /// Deletes a key.
     pub async fn delete(&mut self, key: &str) -> Result<(), ServerError> {
         self.ask("DEL", cmd("DEL").arg(key)).await
     }
@@ -327,9 +317,8 @@ pub async fn reach(address: SocketAddr) -> Result<TcpStream, ServerError> {
 /// A node of a cluster, as another node names it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ClusterNode {
-    /// Host name or IP address; empty where the node that was asked means itself.
+    /// Host name or IP address; empty where the queried node means itself.
     pub host: String,
-    /// TCP port.
     pub port: u16,
     /// Whether it only follows another one.
     pub replica: bool,

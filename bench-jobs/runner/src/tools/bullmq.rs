@@ -20,7 +20,6 @@ use dragstrip_results::{
 use report::{OperationReport, Report, RunStatus};
 use std::{collections::BTreeMap, fs, io, num::ParseIntError, time::Duration};
 
-/// The program's name in its image.
 const PROGRAM: &str = "dragstrip-bullmq";
 /// The report's file name in the output directory.
 const REPORT_NAME: &str = "bullmq.json";
@@ -28,12 +27,11 @@ const REPORT_NAME: &str = "bullmq.json";
 /// the five seconds it then takes at most, and write its report.
 const STOP_GRACE: Duration = Duration::from_secs(15);
 
-/// Why a report cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ReportError {
     #[error("the BullMQ job left no report {REPORT_NAME}: {0}")]
     Read(#[source] io::Error),
-    #[error("the BullMQ job's report {REPORT_NAME} cannot be read: {0}")]
+    #[error("cannot read the BullMQ job's report {REPORT_NAME}: {0}")]
     Decode(#[source] serde_json::Error),
     #[error("startedAtUnixNanos is {text:?}: {source}")]
     Start { text: String, source: ParseIntError },
@@ -43,7 +41,6 @@ pub enum ReportError {
     Contradiction { operation: String, count: u64, account: &'static str, other: u64 },
 }
 
-/// The adapter of the BullMQ job.
 #[derive(Debug, Clone)]
 pub struct BullmqAdapter {
     spec: BullmqSpec,
@@ -124,7 +121,7 @@ fn verdict(report: &Report, ended: &Ended) -> Option<Failure> {
             refuse(FailureStep::Interrupted, &format!("the BullMQ job was ended by {signal}"))
         }
         RunStatus::Failed | RunStatus::Unknown => {
-            refuse(FailureStep::Tool, "the BullMQ job says that it failed, but not why")
+            refuse(FailureStep::Tool, "the BullMQ job failed and reported no reason")
         }
     }
 }

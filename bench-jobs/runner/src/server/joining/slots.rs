@@ -1,8 +1,8 @@
 //! Hash slots of a cluster, as ranges. Pure.
 
+use dragstrip_results::ranges::range;
 use std::fmt;
 
-/// Slots of every cluster.
 pub const SLOTS: u16 = 16_384;
 
 /// A set of slots, as sorted inclusive ranges that do not touch.
@@ -29,19 +29,17 @@ impl SlotRanges {
         fields
             .filter(|field| !field.starts_with('['))
             .map(|field| {
-                let (first, last) = field.split_once('-').unwrap_or((field, field));
-                Some((first.parse().ok()?, last.parse().ok()?))
+                let (first, last) = range(field)?.into_inner();
+                Some((first, last))
             })
             .collect::<Option<Vec<_>>>()
             .map(Self::new)
     }
 
-    /// Whether it holds no slot.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The ranges.
     pub fn ranges(&self) -> &[(u16, u16)] {
         &self.0
     }

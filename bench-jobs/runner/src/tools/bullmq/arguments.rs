@@ -8,10 +8,8 @@ use std::path::Path;
 
 /// Time kept back, before the watchdog kills, for what comes after the cleanup.
 const REPORT_SECONDS: f64 = 5.0;
-/// Shortest time for the cleanup.
 const CLEANUP_SECONDS: f64 = 1.0;
 
-/// The arguments.
 pub(super) fn arguments(spec: &BullmqSpec, job: &JobSpec, context: &LaunchContext) -> Vec<String> {
     let mut line = Line::default();
     server(&mut line, spec, job, context);
@@ -82,7 +80,7 @@ fn jobs(line: &mut Line, spec: &BullmqSpec) {
 }
 
 /// What the watchdog leaves for the cleanup: a cleanup that takes longer is
-/// better told by the tool than killed without a result.
+/// better reported by the tool than killed without a result.
 fn cleanup_seconds(spec: &BullmqSpec, job: &JobSpec) -> f64 {
     let stage = spec.duration.seconds() + job.warmup_seconds.unwrap_or_default();
     (job.watchdog_seconds - stage * f64::from(spec.stages()) - REPORT_SECONDS).max(CLEANUP_SECONDS)
