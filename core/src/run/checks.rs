@@ -245,7 +245,7 @@ mod tests {
             ("another tool", &exec, &alone, "CountMismatch", "counterCheck is not declared"),
             ("another tool without RESP", &exec, &tcp, "ErrorReplies", "neither the tool nor the server"),
             ("a server without counters", &attempt(), &silent, "CountMismatch", "keeps no command counters"),
-            ("a server without a run id", &attempt(), &nameless, identity, "tells nothing"),
+            ("a server without a run id", &attempt(), &nameless, identity, "reports nothing"),
             ("a target that is only TCP", &attempt(), &tcp, identity, "does not speak RESP"),
             ("its counters", &attempt(), &tcp, "CountMismatch", "does not speak RESP"),
         ];

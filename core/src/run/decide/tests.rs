@@ -542,7 +542,7 @@ fn measurements_of_two_specs_are_never_one_result() {
     };
     let found = ending(decide(&two_phases(), &changed, at(1)));
     assert_eq!(found.step, "SpecChanged");
-    assert!(found.message.starts_with("sprint-write-1 is of another spec"), "{}", found.message);
+    assert!(found.message.starts_with("sprint-write-1 was measured with another spec"), "{}", found.message);
 }
 
 #[test]

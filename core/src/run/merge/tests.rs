@@ -59,7 +59,7 @@ fn a_part_of_a_result_is_never_merged_and_the_repetition_is_lost() {
     let merged = merge(&attempt(), 2, vec![pod_result("a", 1000, 2.0, 100), part]);
     let found = merged.failure.unwrap();
     assert_eq!((found.pod.as_str(), found.failure.step), ("b", FailureStep::Lost));
-    assert!(found.failure.message.contains("only a part of its result"), "{}", found.failure.message);
+    assert!(found.failure.message.contains("only part of its result"), "{}", found.failure.message);
     assert_eq!(merged.operations, vec![], "half a sum was shown");
     assert_eq!((merged.pods.len(), merged.hit_ratio, merged.checks), (2, None, vec![]));
 }

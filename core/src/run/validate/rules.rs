@@ -345,7 +345,7 @@ mod tests {
                 replica_reads("1:10"),
                 1,
                 external(true),
-                "they refuse the SETs of loadgen.ratio 1:10: read only",
+                "which refuse the SETs of loadgen.ratio 1:10: read only",
             ),
             (replica_reads("0:1"), 1, external(false), "loadgen.replicaReads needs a target in cluster mode"),
             (replica_reads("0:1"), 1, shards(), "the shards of a Datastore have none: leave it out"),

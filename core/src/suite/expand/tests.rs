@@ -109,7 +109,7 @@ fn everything_that_is_wrong_is_told_at_once() {
     });
     for part in [
         "did you mean /target/datastore/threads?",
-        "spec.axes[pipeline].values \"1\" is there twice",
+        "spec.axes[pipeline].values \"1\" appears twice",
         "spec.axes[pipeline].values[2] changes nothing",
         "spec.axes[pipeline].values[3] needs a name",
         "there is no axis \"pipelines\"",
