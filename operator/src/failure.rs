@@ -60,3 +60,17 @@ pub fn passes<T, E: Error>(controller: &'static str) -> impl FnMut(Result<T, E>)
         ready(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_that_the_definitions_do_not_know_tells_that_they_are_old() {
+        let refused = "failed to write the status: ApiError: failed to create typed patch object \
+                       (caches/redis; dragstrip.dev/v1alpha1, Kind=Datastore): .status.members: field not \
+                       declared in schema";
+        assert!(remedy(refused).is_some_and(|remedy| remedy.contains("CustomResourceDefinitions are older")));
+        assert_eq!(remedy("failed to write the status: forbidden"), None);
+    }
+}

@@ -307,13 +307,4 @@ mod tests {
         let error = until_stopped(working, std::future::pending(), never.shared()).await.unwrap_err();
         assert_eq!(error.to_string(), "the run controller ended by itself");
     }
-
-    #[test]
-    fn a_status_that_the_definitions_do_not_know_tells_that_they_are_old() {
-        let refused = "failed to write the status: ApiError: failed to create typed patch object \
-                       (caches/redis; dragstrip.dev/v1alpha1, Kind=Datastore): .status.members: field not \
-                       declared in schema";
-        assert!(remedy(refused).is_some_and(|remedy| remedy.contains("CustomResourceDefinitions are older")));
-        assert_eq!(remedy("failed to write the status: forbidden"), None);
-    }
 }

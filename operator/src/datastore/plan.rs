@@ -145,11 +145,11 @@ mod tests {
         let of = |metadata: Value| ours(&stateful_set(metadata, 1), "me").map_err(|error| error.to_string());
         assert_eq!(of(json!({"ownerReferences": owned("Datastore", "me")})), Ok(()));
         let former = of(json!({"ownerReferences": owned("Datastore", "before")})).unwrap_err();
-        assert!(former.contains("still being removed"), "{former}");
+        assert!(former.contains("still being deleted"), "{former}");
         let going = of(json!({
             "ownerReferences": owned("Datastore", "me"), "deletionTimestamp": "2026-01-01T00:00:00Z"
         }));
-        assert!(going.unwrap_err().contains("still being removed"));
+        assert!(going.unwrap_err().contains("still being deleted"));
         for stranger in [json!({}), json!({"ownerReferences": owned("Helm", "me-not")})] {
             let reported = of(stranger).unwrap_err();
             assert!(reported.contains("StatefulSet named racer in namespace pits"), "{reported}");

@@ -226,11 +226,11 @@ mod tests {
             );
         };
         says(with("other"), "made from another spec of this suite");
-        says(json!({}), "is not this suite's: delete it");
-        says(json!({"deletionTimestamp": "2026-01-01T00:00:00Z"}), "still being removed");
+        says(json!({}), "does not belong to this suite: delete it");
+        says(json!({"deletionTimestamp": "2026-01-01T00:00:00Z"}), "still being deleted");
         says(
             json!({"ownerReferences": own, "deletionTimestamp": "2026-01-01T00:00:00Z"}),
-            "still being removed: it is made anew",
+            "still being deleted: the operator creates it again",
         );
     }
 }

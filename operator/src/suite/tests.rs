@@ -224,7 +224,9 @@ async fn a_strangers_config_map_is_found_before_the_report_is_built() {
     assert_eq!(made(&calls), [WRITE_STATUS]);
     let status = reported(&calls);
     assert!(
-        status.message.is_some_and(|reported| reported.contains("ConfigMap s-report.md is there already"))
+        status
+            .message
+            .is_some_and(|reported| reported.contains("ConfigMap s-report.md exists and does not belong"))
     );
     assert_eq!(status.finished_at, None, "it ends when the name is free");
     assert_eq!(action.unwrap(), Action::requeue(Duration::from_millis(250)));
@@ -234,10 +236,7 @@ async fn a_strangers_config_map_is_found_before_the_report_is_built() {
 async fn a_report_that_is_stored_is_what_the_status_tells_whatever_was_edited_since() {
     let kept: Answer = |call| match call {
         "GET configmaps s-report" => {
-            let document = json!({
-                "title": "s", "runs": [run_record("s-1"), run_record("s-2")],
-                "notes": ["nothing to compare with: it was gone"]
-            });
+            let document = report_of_two(&json!(["nothing to compare with: it was gone"]));
             let parts = stored::compress(document.to_string().as_bytes()).unwrap();
             let map = build::report(&suite(json!({}), started()), parts).remove(0);
             Some((200, serde_json::to_value(map).unwrap()))
@@ -247,7 +246,12 @@ async fn a_report_that_is_stored_is_what_the_status_tells_whatever_was_edited_si
     let (_, calls) = pass_over(&suite(json!({}), started()), kept).await;
     let status = reported(&calls);
     let passed = find(&status.conditions, PASSED).unwrap();
-    assert_eq!((passed.reason.as_str(), status.phase), ("BaselineMissing", SuitePhase::Succeeded));
+    assert_eq!(
+        (passed.reason.as_str(), status.phase),
+        ("BaselineMissing", SuitePhase::Succeeded),
+        "{:?}",
+        status.message
+    );
     assert_eq!(made(&calls), ["POST configmaps", "POST configmaps", WRITE_STATUS], "the page and the text");
     let older: Answer = |call| match call {
         LIST_RUNS => Some(list("BenchmarkRun", &[run(1, "Succeeded")])),
@@ -258,15 +262,26 @@ async fn a_report_that_is_stored_is_what_the_status_tells_whatever_was_edited_si
     assert!(message.contains("s-report is an old report") && message.contains("2 runs, and 1"), "{message}");
 }
 
+/// A stored report of both runs with these notes.
+fn report_of_two(notes: &Value) -> Value {
+    let mut document = serde_json::to_value(dragstrip_report::document::Document::default()).unwrap();
+    document["runs"] = json!([run_record("s-1"), run_record("s-2")]);
+    document["notes"] = notes.clone();
+    document
+}
+
 fn run_record(name: &str) -> Value {
-    json!({"name": name, "variant": "v", "values": [], "repetition": 1, "phase": "Succeeded"})
+    json!({
+        "name": name, "variant": "v", "values": [], "repetition": 1, "phase": "Succeeded", "reasons": [],
+        "limitedBy": [], "provenance": {}, "curves": [], "timelines": [], "searches": [],
+    })
 }
 
 fn kept_before(call: &str) -> Option<(u16, Value)> {
     if call != "GET configmaps s-report" {
         return ended(call);
     }
-    let document = json!({"title": "s", "runs": [run_record("s-1"), run_record("s-2")]});
+    let document = report_of_two(&json!([]));
     let parts = stored::compress(document.to_string().as_bytes()).unwrap();
     let map = build::report(&suite(json!({}), started()), parts).remove(0);
     Some((200, serde_json::to_value(map).unwrap()))

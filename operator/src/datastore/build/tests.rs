@@ -112,7 +112,7 @@ fn fewer_cpus_of_its_own_than_threads_are_refused_with_the_remedy() {
             && reported.to_string().contains("raise cpu to 4"),
         "{reported}"
     );
-    assert!(refused(spec("4500m"), "64").to_string().contains("are whole, such as 4"));
+    assert!(refused(spec("4500m"), "64").to_string().contains("must be whole numbers, such as 4"));
     assert!(validate(&datastore(spec("6")), &[node("64")]).is_ok(), "more are allowed");
 }
 
