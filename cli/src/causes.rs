@@ -1,7 +1,8 @@
 //! Errors in words: every cause once, and what the apiserver answers in its own words. Pure.
 
+use dragstrip_results::error_chain::chain_with;
 use kube::core::Status;
-use std::{error::Error, iter::successors};
+use std::error::Error;
 
 /// What kube says around the apiserver's answer: a dump of it, and nothing else.
 fn wraps_answer(error: &(dyn Error + 'static)) -> bool {
@@ -29,8 +30,7 @@ fn own(error: &(dyn Error + 'static)) -> String {
 
 /// `error` and its causes.
 pub fn told(error: &(dyn Error + 'static)) -> String {
-    let all = successors(Some(error), |error| (*error).source()).map(own);
-    all.filter(|words| !words.is_empty()).collect::<Vec<_>>().join(": ")
+    chain_with(error, own)
 }
 
 /// Whether the apiserver does not let this account do it.

@@ -3,8 +3,7 @@
 
 use crate::{
     cluster::{
-        agents::Agents, events::Announcer, own_leases::OwnLeases, own_writes::OwnWrites, retry::Retries,
-        scope::Scope, world::World,
+        agents::Agents, events::Announcer, overlay::Overlay, retry::Retries, scope::Scope, world::World,
     },
     metrics::{Metrics, Prices},
     run::{Loads, Remembered, Unread},
@@ -90,10 +89,8 @@ pub struct Context {
     pub unread: Arc<Unread>,
     /// Objects that something is wrong with, by uid.
     pub retries: Arc<Retries>,
-    /// What was written last of each run and suite.
-    pub own_writes: Arc<OwnWrites>,
-    /// What was written last of each Lease.
-    pub own_leases: Arc<OwnLeases>,
+    /// This process's own writes.
+    pub overlay: Arc<Overlay>,
     /// Loads that may run unseen.
     pub loads: Arc<Loads>,
     /// What is known of stored results.
@@ -107,9 +104,9 @@ pub struct Context {
 }
 
 impl Context {
-    /// All Leases of ours as they are, as far as this process can know.
+    /// All Leases of ours, as current as this process can know.
     pub fn leases(&self) -> Vec<Arc<Lease>> {
-        self.own_leases.after(self.world.leases.state())
+        self.overlay.leases(self.world.leases.state())
     }
 }
 

@@ -23,12 +23,12 @@ pub(crate) use plan::built_for;
 pub(crate) use resources::{ClientNeeds, not_exclusive, of_client, of_helper};
 pub(crate) use status::CHANGE_WAITS;
 
+use crate::cluster::{failures::log_failure, shutdown::Shutdown};
 use crate::{
     cluster::{lease::Holder, world::Feeds},
     context::Context,
     labels,
     metrics::Outcome,
-    process::{Parts, chain, log_failure},
     run,
 };
 use apply::Applied;
@@ -37,6 +37,7 @@ use dragstrip_crds::{
     conditions::{self, Finding, types::READY},
     run::RunPhase,
 };
+use dragstrip_results::error_chain::chain;
 use futures::{Future, StreamExt};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Event, Pod, Service};
@@ -254,7 +255,7 @@ fn of_service(service: &Service) -> Option<ObjectRef<Datastore>> {
 }
 
 /// The controller. Runs until shutdown.
-pub fn controller(ctx: Arc<Context>, feeds: &mut Feeds, parts: &Parts) -> impl Future<Output = ()> + use<> {
+pub fn controller(ctx: Arc<Context>, feeds: &mut Feeds, stop: &Shutdown) -> impl Future<Output = ()> + use<> {
     Controller::for_shared_stream(feeds.datastores.subscribe(), ctx.world.datastores.clone())
         .with_config(Config::default().concurrency(CONCURRENCY).debounce(BURST))
         .owns_shared_stream(feeds.stateful_sets.subscribe())
@@ -264,7 +265,7 @@ pub fn controller(ctx: Arc<Context>, feeds: &mut Feeds, parts: &Parts) -> impl F
         .watches_shared_stream(feeds.pods.subscribe(), |pod| of_pod(&pod))
         .watches_shared_stream(feeds.warnings.subscribe(), |event| of_warning(&event))
         .watches_shared_stream(feeds.runs.subscribe(), |run| of_run(&run))
-        .graceful_shutdown_on(parts.shutdown())
+        .graceful_shutdown_on(stop.clone())
         .run(reconcile, on_error, ctx)
         .for_each(|result| {
             if let Err(error) = result {

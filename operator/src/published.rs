@@ -337,7 +337,13 @@ fn threads_equal_to_the_machines_cpus_leave_a_request_that_fits() {
 }
 
 /// That `run` hands the published batches to the client library.
-fn rust_client(run: &ChildRun, kind: &str, pool_size: u32, parallelism: u32, [batch_size, key, value]: [&str; 3]) {
+fn rust_client(
+    run: &ChildRun,
+    kind: &str,
+    pool_size: u32,
+    parallelism: u32,
+    [batch_size, key, value]: [&str; 3],
+) {
     for (phase, operation) in ["Mset", "SetExpire"].into_iter().enumerate() {
         let document: Value = serde_json::from_str(&launch(run, phase).input.unwrap()).unwrap();
         let load = &document["loadgen"];

@@ -30,6 +30,7 @@ mod turn;
 pub mod validate;
 mod view;
 
+use crate::cluster::{failures::log_failure, shutdown::Shutdown};
 use crate::{
     cluster::{
         apply::StatusWrite,
@@ -39,10 +40,10 @@ use crate::{
     context::Context,
     labels,
     metrics::Outcome,
-    process::{Parts, chain, log_failure},
 };
 pub(crate) use clock::deadline;
 pub use collect::Unread;
+use dragstrip_results::error_chain::chain;
 pub use expiry::controller as expiry;
 pub use fetch::{Error as StoredError, remember_all, result as stored_result};
 pub use keeper::{Loads, controller as keeper};
@@ -126,7 +127,7 @@ async fn reconcile(run: Arc<BenchmarkRun>, ctx: Arc<Context>) -> Result<Action, 
 async fn pass(run: &BenchmarkRun, ctx: &Context) -> Result<(Outcome, Action), Error> {
     // What a status takes over from the one before, such as the target's address or that
     // the run has ended, would be lost.
-    if ctx.own_writes.outrun(run) {
+    if ctx.overlay.is_ahead_of(run) {
         return Ok((Outcome::Done, Action::requeue(IF_NO_EVENT_COMES)));
     }
     let old = run.status.clone().unwrap_or_default();
@@ -142,7 +143,7 @@ async fn pass(run: &BenchmarkRun, ctx: &Context) -> Result<(Outcome, Action), Er
     };
     let fetched = fetch::fetch(ctx, &mut validated, &old).await?; // client
     // A Job that was just given its start line would be taken for one that waits at it.
-    if fetched.jobs.values().any(|job| ctx.own_writes.outrun(&**job)) {
+    if fetched.jobs.values().any(|job| ctx.overlay.is_ahead_of(&**job)) {
         return Ok((Outcome::Done, Action::requeue(IF_NO_EVENT_COMES)));
     }
     let now = Timestamp::now();
@@ -325,7 +326,7 @@ fn of_datastore(datastore: &Datastore, runs: &Store<BenchmarkRun>) -> Vec<Object
 }
 
 /// The controller. Runs until shutdown.
-pub fn controller(ctx: Arc<Context>, feeds: &mut Feeds, parts: &Parts) -> impl Future<Output = ()> + use<> {
+pub fn controller(ctx: Arc<Context>, feeds: &mut Feeds, stop: &Shutdown) -> impl Future<Output = ()> + use<> {
     let runs = ctx.world.runs.clone();
     let (for_datastores, for_leases, for_warnings) = (runs.clone(), runs.clone(), runs.clone());
     Controller::for_shared_stream(feeds.runs.subscribe(), runs)
@@ -337,7 +338,7 @@ pub fn controller(ctx: Arc<Context>, feeds: &mut Feeds, parts: &Parts) -> impl F
         .watches_shared_stream(feeds.datastores.subscribe(), move |datastore| {
             of_datastore(&datastore, &for_datastores)
         })
-        .graceful_shutdown_on(parts.shutdown())
+        .graceful_shutdown_on(stop.clone())
         .run(reconcile, on_error, ctx)
         .for_each(|result| {
             if let Err(error) = result {

@@ -21,18 +21,20 @@ mod validate;
 
 pub use known::Remembered;
 
+use crate::cluster::{failures::log_failure, shutdown::Shutdown};
 use crate::{
     cluster::{apply::StatusWrite, world::Feeds},
     context::Context,
     metrics::Outcome,
-    process::{Parts, chain, log_failure},
 };
 use decide::{Child, Declared, Ending, Step, decide};
 use dragstrip_crds::{BenchmarkRun, BenchmarkSuite, BenchmarkSuiteStatus, suite::SuitePhase};
+use dragstrip_results::error_chain::{chain, chain_with};
 use expand::Plan;
 use futures::{Future, StreamExt};
 use jiff::Timestamp;
 use known::Known;
+use kube::core::Status;
 use kube::{
     Resource, ResourceExt,
     runtime::{
@@ -134,7 +136,7 @@ async fn pass(suite: &BenchmarkSuite, ctx: &Context, known: &mut Known) -> Resul
     if old.finished_at.is_some() {
         return Ok((Outcome::Done, Action::await_change()));
     }
-    if ctx.own_writes.outrun(suite) {
+    if ctx.overlay.is_ahead_of(suite) {
         return Ok((Outcome::Done, Action::requeue(IF_NO_EVENT_COMES)));
     }
     if suite.spec.schedule.is_some() && suite.spec.cancel {
@@ -351,12 +353,16 @@ fn has_news(old: &BenchmarkSuiteStatus, new: &BenchmarkSuiteStatus) -> bool {
     done(new) > 0 && done(old) != done(new)
 }
 
-/// `error` and its causes; of what the apiserver answered its own words.
+/// `error` and its causes, with the API server's message alone for what it answered.
 fn in_words(error: &(dyn std::error::Error + 'static)) -> String {
-    if let Some(kube::Error::Api(status)) = error.downcast_ref() {
-        return status.message.clone();
-    }
-    error.source().map_or(error.to_string(), |cause| format!("{error}: {}", in_words(cause)))
+    chain_with(error, |error| {
+        if matches!(error.downcast_ref(), Some(kube::Error::Api(_))) {
+            return String::new();
+        }
+        let boxed = error.downcast_ref::<Box<Status>>().map(Box::as_ref);
+        let status = error.downcast_ref::<Status>().or(boxed);
+        status.map_or_else(|| error.to_string(), |status| status.message.clone())
+    })
 }
 
 /// Tells in `status` what is in the way; how long to wait before trying again.
@@ -415,12 +421,12 @@ fn maker(object: &impl ResourceExt) -> Option<ObjectRef<BenchmarkSuite>> {
 }
 
 /// The controller. Runs until shutdown.
-pub fn controller(ctx: Arc<Context>, feeds: &mut Feeds, parts: &Parts) -> impl Future<Output = ()> + use<> {
+pub fn controller(ctx: Arc<Context>, feeds: &mut Feeds, stop: &Shutdown) -> impl Future<Output = ()> + use<> {
     Controller::for_shared_stream(feeds.suites.subscribe(), ctx.world.suites.clone())
         .with_config(Config::default().concurrency(CONCURRENCY))
         .watches_shared_stream(feeds.runs.subscribe(), |run| maker(&*run))
         .watches_shared_stream(feeds.suites.subscribe(), |round| maker(&*round))
-        .graceful_shutdown_on(parts.shutdown())
+        .graceful_shutdown_on(stop.clone())
         .run(reconcile, on_error, ctx)
         .for_each(|result| {
             if let Err(error) = result {

@@ -127,7 +127,9 @@ pub fn read(
     let configuration = Configuration::new(specification, password)?;
     let load = configuration.load();
     let Some(declared) = &load.library else {
-        return Err(contradiction("loadgen.client and loadgen.library must name a client library and its settings"));
+        return Err(contradiction(
+            "loadgen.client and loadgen.library must name a client library and its settings",
+        ));
     };
     let library = match load.client {
         Client::Raw => return Err(contradiction("loadgen.client must be RedisRs, Fred or Bb8Redis")),
@@ -181,9 +183,10 @@ fn batch_work(batch: &BatchSpec, configuration: &Configuration) -> Result<BatchW
             "loadgen.batch cannot load a cluster: one command cannot have keys of different slots",
         ));
     }
-    let lifetime = batch.expiry.as_ref().map_or(DEFAULT_LIFETIME, |expiry| {
-        Duration::from_secs(whole_seconds(expiry.duration()))
-    });
+    let lifetime = batch
+        .expiry
+        .as_ref()
+        .map_or(DEFAULT_LIFETIME, |expiry| Duration::from_secs(whole_seconds(expiry.duration())));
     Ok(BatchWork {
         operation: batch.operation,
         items: size("loadgen.batch.items", batch.items)?,
@@ -201,7 +204,10 @@ fn check(library: Library, work: Work, configuration: &Configuration) -> Result<
     let (server, load) = (configuration.server(), configuration.load());
     let named = server.tls.as_ref().is_some_and(|tls| tls.server_name.is_some());
     for (wrong, message) in [
-        (configuration.specification.task != Task::Load, "task must be Load: client libraries only send loads"),
+        (
+            configuration.specification.task != Task::Load,
+            "task must be Load: client libraries only send loads",
+        ),
         (load.rate.is_some(), "loadgen.rate needs loadgen.client Raw"),
         (
             library == Library::Bb8Redis && server.cluster,
@@ -211,7 +217,10 @@ fn check(library: Library, work: Work, configuration: &Configuration) -> Result<
             library != Library::Fred && named,
             "server.tls.serverName needs loadgen.client Fred: for the others the certificate must bear server.host",
         ),
-        (matches!(work, Work::Batches(_)) && load.replica_reads, "loadgen.replicaReads cannot be used with batches"),
+        (
+            matches!(work, Work::Batches(_)) && load.replica_reads,
+            "loadgen.replicaReads cannot be used with batches",
+        ),
     ] {
         if wrong {
             return Err(contradiction(message));

@@ -281,7 +281,9 @@ impl Configuration {
 
 fn check_socket(server: &Server) -> Result<(), SpecificationError> {
     if server.unix_socket.is_some() && (server.tls.is_some() || server.cluster) {
-        return Err(Contradiction("server.unixSocket cannot be combined with server.tls or server.cluster".into()));
+        return Err(Contradiction(
+            "server.unixSocket cannot be combined with server.tls or server.cluster".into(),
+        ));
     }
     Ok(())
 }
@@ -362,8 +364,12 @@ fn keys(specification: &Specification, crowd: Crowd) -> Result<KeySpace, Specifi
     let prefix = load.key_prefix.clone().unwrap_or_else(|| DEFAULT_PREFIX.into());
     let mut keys = KeySpace { prefix, minimum, maximum, pattern };
     let processes = u64::from(crowd.processes);
-    if specification.task == Task::Load && pattern == KeyPattern::Sequential && maximum - minimum >= processes - 1 {
-        let (first, own) = Share { index: crowd.index.into(), connections: processes }.of_range(minimum, maximum);
+    if specification.task == Task::Load
+        && pattern == KeyPattern::Sequential
+        && maximum - minimum >= processes - 1
+    {
+        let (first, own) =
+            Share { index: crowd.index.into(), connections: processes }.of_range(minimum, maximum);
         (keys.minimum, keys.maximum) = (first, first + own - 1);
     }
     Ok(keys)
@@ -475,7 +481,10 @@ mod tests {
     fn verification_is_a_pass_of_exists_over_all_keys() {
         let configuration = example("task=VerifyKeys keyMaximum=6 threads=3", &[]).unwrap();
         assert_eq!((configuration.threads, configuration.connections_per_thread), (3, 2));
-        assert_eq!((configuration.limit, configuration.keys.pattern), (Limit::AllKeys, KeyPattern::Sequential));
+        assert_eq!(
+            (configuration.limit, configuration.keys.pattern),
+            (Limit::AllKeys, KeyPattern::Sequential)
+        );
         assert_eq!(configuration.operations, [OperationSpec::of(OperationKind::Exists, NonZeroU32::MIN)]);
     }
 

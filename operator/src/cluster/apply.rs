@@ -1,6 +1,6 @@
 //! Server-side apply of objects and of status, for every kind alike.
 
-use super::own_writes::OwnWrites;
+use super::overlay::Overlay;
 use kube::{
     Api, Client, Resource, ResourceExt,
     api::{DeleteParams, Patch, PatchParams, Preconditions, PropagationPolicy},
@@ -45,7 +45,7 @@ fn object_gone(error: &kube::Error) -> bool {
 /// note of that in `own_writes`.
 pub async fn apply_status<K, S>(
     client: &Client,
-    own_writes: &OwnWrites,
+    overlay: &Overlay,
     manager: &str,
     object: &K,
     status: &S,
@@ -64,7 +64,7 @@ where
     let name = object.name_any();
     match api.patch_status(&name, &PatchParams::apply(manager).force(), &Patch::Apply(&body)).await {
         Ok(stored) => {
-            own_writes.wrote(&stored);
+            overlay.record(&stored);
             Ok(StatusWrite::Done)
         }
         Err(error) if object_gone(&error) => {

@@ -15,9 +15,9 @@ use crate::{
         pods,
     },
     context::Context,
-    process::chain,
 };
 use dragstrip_crds::run::{MemoryMoment, MemoryReading};
+use dragstrip_results::error_chain::chain;
 use dragstrip_results::{
     memory::{self, MemberMemory},
     protocol::{OBSERVER_PORT, UsageCommand, UsageWindow},

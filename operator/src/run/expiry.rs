@@ -1,5 +1,6 @@
 //! Removes finished runs and suites when their `spec.ttlAfterFinished` is over. Needs the client.
 
+use crate::cluster::shutdown::Shutdown;
 use crate::{
     cluster::{
         apply::delete,
@@ -7,8 +8,8 @@ use crate::{
         finished::Expires,
     },
     context::Context,
-    process::{Parts, chain},
 };
+use dragstrip_results::error_chain::chain;
 use futures::{Future, StreamExt};
 use jiff::Timestamp;
 use kube::{
@@ -61,7 +62,7 @@ pub fn controller<K>(
     ctx: Arc<Context>,
     feed: &mut Feed<K>,
     store: Store<K>,
-    parts: &Parts,
+    stop: &Shutdown,
 ) -> impl Future<Output = ()> + use<K>
 where
     K: Expires + Watched + kube::Resource<Scope = NamespaceResourceScope>,
@@ -69,7 +70,7 @@ where
 {
     Controller::for_shared_stream(feed.subscribe(), store)
         .with_config(Config::default().concurrency(CONCURRENCY))
-        .graceful_shutdown_on(parts.shutdown())
+        .graceful_shutdown_on(stop.clone())
         .run(reconcile::<K>, on_error::<K>, ctx)
         .for_each(|_| std::future::ready(()))
 }

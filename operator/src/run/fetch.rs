@@ -19,6 +19,7 @@ use crate::{
     labels,
 };
 use dragstrip_crds::{BenchmarkRunSpec, BenchmarkRunStatus, run::MemoryReading};
+use dragstrip_results::error_chain::chain;
 use dragstrip_results::{protocol::RunnerState, result::RepetitionResult, stored, verdict::placed::Placed};
 use futures::future::join_all;
 use jiff::Timestamp;
@@ -166,7 +167,7 @@ async fn stored_results(ctx: &Context, run: &ValidatedRun, fetched: &mut Fetched
             Ok(known) => {
                 fetched.kept.insert(name, known);
             }
-            Err(damage) => fetched.damaged.push(crate::process::chain(&damage)),
+            Err(damage) => fetched.damaged.push(chain(&damage)),
         }
     }
     settled(ctx, run, fetched).await?;
@@ -288,7 +289,7 @@ pub async fn results(
             Ok(result) => {
                 results.insert(name.clone(), reduced(result));
             }
-            Err(damage) => damaged.push(crate::process::chain(&damage)),
+            Err(damage) => damaged.push(chain(&damage)),
         }
     }
     Ok((results, damaged))

@@ -6,6 +6,7 @@
 mod loads;
 
 use super::fetch::{is_of_run, job_ended};
+use crate::cluster::shutdown::Shutdown;
 use crate::{
     cluster::{
         finished::FinishedRun,
@@ -15,8 +16,8 @@ use crate::{
     },
     context::Context,
     labels,
-    process::{Parts, chain},
 };
+use dragstrip_results::error_chain::chain;
 pub use loads::Loads;
 
 use dragstrip_crds::BenchmarkRun;
@@ -158,7 +159,7 @@ async fn reconcile(lease: Arc<Lease>, ctx: Arc<Context>) -> Result<Action, Error
     if let Err(again) = over(silent, now) {
         return Ok(again);
     }
-    let removed = lease::remove(&ctx.client, &ctx.own_leases, &lease).await;
+    let removed = lease::remove(&ctx.client, &ctx.overlay, &lease).await;
     removed.map_err(|error| Error::Remove(error, key()))?;
     tracing::debug!(lease = %key(), %holder, "a turn has ended");
     Ok(Action::requeue(LONGEST_WAIT))
@@ -191,7 +192,7 @@ fn held_for(leases: &Store<Lease>, object: &impl ResourceExt) -> Vec<ObjectRef<L
 }
 
 /// The controller. Runs until shutdown.
-pub fn controller(ctx: Arc<Context>, feeds: &mut Feeds, parts: &Parts) -> impl Future<Output = ()> + use<> {
+pub fn controller(ctx: Arc<Context>, feeds: &mut Feeds, stop: &Shutdown) -> impl Future<Output = ()> + use<> {
     let leases = ctx.world.leases.clone();
     let (for_runs, for_jobs, for_pods) = (leases.clone(), leases.clone(), leases.clone());
     let (of_jobs, of_pods) = (ctx.loads.clone(), ctx.loads.clone());
@@ -209,7 +210,7 @@ pub fn controller(ctx: Arc<Context>, feeds: &mut Feeds, parts: &Parts) -> impl F
             of_pods.note_pod(&pod);
             held_for(&for_pods, &*pod)
         })
-        .graceful_shutdown_on(parts.shutdown())
+        .graceful_shutdown_on(stop.clone())
         .run(reconcile, on_error, ctx)
         .for_each(|result| {
             if let Err(error) = result {

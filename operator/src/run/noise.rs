@@ -4,8 +4,9 @@
 //! client, the rest is pure.
 
 use super::{status::Results, validate::ValidatedRun};
-use crate::{context::Context, labels, process::chain};
+use crate::{context::Context, labels};
 use dragstrip_crds::run::{NoiseStatus, PhaseStatus};
+use dragstrip_results::error_chain::chain;
 use dragstrip_results::{result::TOTAL, statistics::spread};
 use jiff::Timestamp;
 use k8s_openapi::{

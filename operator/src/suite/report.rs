@@ -2,7 +2,7 @@
 //! compared with its baseline, and stored with it. Needs the client.
 
 use super::{Error, apply, build, ended::Ended, expand::Plan, known::Known, other::OtherSuite};
-use crate::{context::Context, process::chain, run};
+use crate::{context::Context, run};
 use dragstrip_crds::{
     BenchmarkSuite,
     suite::{Baseline, PublishedTable, ReportStatus},
@@ -12,6 +12,7 @@ use dragstrip_report::{
     document::{Cell, Document, VariantHead},
     html, markdown, published,
 };
+use dragstrip_results::error_chain::chain;
 use dragstrip_results::{result::RepetitionResult, stored};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, ResourceExt};

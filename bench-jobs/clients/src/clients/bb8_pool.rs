@@ -9,9 +9,9 @@ use redis::{Cmd, RedisError};
 
 use crate::clients::error::LibraryError;
 use crate::clients::loss::{Loss, LossWatch};
-use crate::plan::LibraryPlan;
 use crate::clients::redis_client::{self, Dialer, Encoded};
 use crate::clients::request::{Answer, Chunk, Reply, Request};
+use crate::plan::LibraryPlan;
 use dragstrip_loadgen::configuration::Configuration;
 
 /// What a pool does besides what it is asked for.

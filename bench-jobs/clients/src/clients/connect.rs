@@ -8,8 +8,8 @@ use crate::clients::bb8_pool::{PoolWatch, PooledConnections};
 use crate::clients::error::LibraryError;
 use crate::clients::fred_client;
 use crate::clients::link::Link;
-use crate::plan::{Library, LibraryPlan};
 use crate::clients::redis_client;
+use crate::plan::{Library, LibraryPlan};
 use dragstrip_loadgen::configuration::Configuration;
 
 /// The connections of a run; never none.

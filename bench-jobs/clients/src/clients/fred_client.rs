@@ -10,8 +10,8 @@ use fred::types::{Builder, Expiration, Key, RespVersion, Value};
 
 use crate::clients::error::LibraryError;
 use crate::clients::loss::LossWatch;
-use dragstrip_crds::workload::BatchOperation;
 use crate::clients::request::{Answer, Chunk, Item, Reply, Request};
+use dragstrip_crds::workload::BatchOperation;
 use dragstrip_loadgen::configuration::Configuration;
 use dragstrip_loadgen::wire::tls::TlsClient;
 
@@ -44,7 +44,13 @@ impl Dialer {
 
 fn config(configuration: &Configuration) -> Result<Config, LibraryError> {
     let mut server = Server::new(configuration.server().host.clone(), configuration.server().port);
-    let tls = configuration.server().tls.as_ref().map(TlsClient::new).transpose().map_err(LibraryError::SetUpTls)?;
+    let tls = configuration
+        .server()
+        .tls
+        .as_ref()
+        .map(TlsClient::new)
+        .transpose()
+        .map_err(LibraryError::SetUpTls)?;
     if let Some(options) = &configuration.server().tls {
         let name = options.server_name.clone().unwrap_or_else(|| configuration.server().host.clone());
         server.tls_server_name = Some(name.into());

@@ -14,8 +14,8 @@ use redis::{
 
 use crate::clients::error::LibraryError;
 use crate::clients::loss::LossWatch;
-use dragstrip_crds::workload::{BatchOperation, ConnectionKind};
 use crate::clients::request::{Answer, Chunk, Reply, Request};
+use dragstrip_crds::workload::{BatchOperation, ConnectionKind};
 use dragstrip_loadgen::configuration::Configuration;
 use dragstrip_loadgen::wire::tls::TlsOptions;
 

@@ -13,11 +13,11 @@ use dragstrip_loadgen::driver::clock::ClockAnchor;
 use dragstrip_loadgen::driver::cpu::CpuTime;
 use dragstrip_loadgen::driver::phase::Ending;
 
-use crate::work::batches;
-use crate::report::batch_statistics;
 use crate::clients::bb8_pool::PoolWatch;
-use crate::report::counters::Counters;
 use crate::plan::{LibraryPlan, Work};
+use crate::report::batch_statistics;
+use crate::report::counters::Counters;
+use crate::work::batches;
 
 /// What a run leaves behind.
 pub(crate) struct Gathered {

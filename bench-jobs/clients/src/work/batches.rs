@@ -11,14 +11,14 @@ use rand::Rng as _;
 use rand::distr::{Alphanumeric, SampleString as _};
 use rand::rngs::SmallRng;
 
-use crate::report::batch_statistics::BatchShape;
 use crate::clients::connect::Links;
-use crate::report::counters::Counters;
 use crate::clients::error::LibraryError;
 use crate::clients::link::{Link, Prepared};
-use crate::plan::BatchWork;
-use dragstrip_crds::workload::BatchOperation;
 use crate::clients::request::{Chunk, Item};
+use crate::plan::BatchWork;
+use crate::report::batch_statistics::BatchShape;
+use crate::report::counters::Counters;
+use dragstrip_crds::workload::BatchOperation;
 
 /// Random alphanumeric keys and random bytes as values.
 pub(crate) fn items(work: BatchWork, mut random: SmallRng) -> Vec<Item> {

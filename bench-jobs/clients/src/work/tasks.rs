@@ -10,11 +10,11 @@ use rand::distr::{Alphanumeric, SampleString as _};
 use rand::rngs::SmallRng;
 use tokio::sync::watch;
 
-use crate::report::counters::Counters;
 use crate::clients::error::LibraryError;
 use crate::clients::link::Link;
-use crate::plan::{TaskOperation, TaskWork};
 use crate::clients::request::{Answer, Reply, Request};
+use crate::plan::{TaskOperation, TaskWork};
+use crate::report::counters::Counters;
 use dragstrip_loadgen::configuration::{Configuration, Limit};
 use dragstrip_loadgen::counts::errors::UNEXPECTED_REPLY;
 use dragstrip_loadgen::workload::keys::{KeyError, KeyPicker, Share};

@@ -110,7 +110,8 @@ fn a_pool_has_as_many_connections_as_wanted() {
 fn sets_and_gets_use_the_key_space() {
     for client in CLIENTS {
         let server = RedisServer::start(&[]);
-        let keys = "keyPrefix=k: keyMinimum=5 keyMaximum=24 dataSize=33 library.tasks=4 library.totalRequests=400";
+        let keys =
+            "keyPrefix=k: keyMinimum=5 keyMaximum=24 dataSize=33 library.tasks=4 library.totalRequests=400";
         let written = completed(&server, &format!("{client} ratio=1:0 {keys}"));
         assert_consistent(&written, client);
         assert_eq!(written.operation("SET").unwrap().count, 400, "{client}");
@@ -150,7 +151,8 @@ fn error_replies_are_counted_by_kind() {
 fn a_server_killed_in_the_run_fails_it() {
     for client in CLIENTS {
         let server = RedisServer::start(&[]);
-        let options = format!("{client} {INCR} library.tasks=10 library.poolSize=2 duration=60s progressInterval=20ms");
+        let options =
+            format!("{client} {INCR} library.tasks=10 library.poolSize=2 duration=60s progressInterval=20ms");
         let mut running = Running::start(server.port, &options, None);
         running.until_loading();
         server.signal(Signal::SIGKILL);
@@ -168,7 +170,8 @@ fn a_server_killed_in_the_run_fails_it() {
 fn a_connection_the_server_cuts_ends_the_run() {
     for client in CLIENTS {
         let server = RedisServer::start(&[]);
-        let options = format!("{client} {INCR} library.tasks=10 library.poolSize=2 duration=60s progressInterval=20ms");
+        let options =
+            format!("{client} {INCR} library.tasks=10 library.poolSize=2 duration=60s progressInterval=20ms");
         let mut running = Running::start(server.port, &options, None);
         running.until_loading();
         server.ask(&["CLIENT KILL TYPE normal"]);
@@ -183,8 +186,9 @@ fn a_connection_the_server_cuts_ends_the_run() {
 fn a_frozen_server_ends_the_run_after_the_response_timeout() {
     for client in CLIENTS {
         let server = RedisServer::start(&[]);
-        let options =
-            format!("{client} {INCR} library.tasks=3 duration=60s responseTimeout=400ms progressInterval=20ms");
+        let options = format!(
+            "{client} {INCR} library.tasks=3 duration=60s responseTimeout=400ms progressInterval=20ms"
+        );
         let mut running = Running::start(server.port, &options, None);
         running.until_loading();
         server.signal(Signal::SIGSTOP);
@@ -214,12 +218,9 @@ fn an_absent_server_and_a_wrong_password_are_told_apart() {
 #[test]
 fn batches_are_whole_and_their_commands_agree_with_the_server() {
     for client in CLIENTS {
-        for (operation, name) in [
-            ("Mset", "MSET"),
-            ("SetExpire", "SET"),
-            ("MsetExpire", "MSET+EXPIREAT"),
-            ("Mget", "MGET"),
-        ] {
+        for (operation, name) in
+            [("Mset", "MSET"), ("SetExpire", "SET"), ("MsetExpire", "MSET+EXPIREAT"), ("Mget", "MGET")]
+        {
             let what = format!("{client} {operation}");
             let server = RedisServer::start(&[]);
             let options = format!(
@@ -271,7 +272,9 @@ fn errors_within_a_pipeline_are_counted_one_by_one() {
 fn a_warm_up_is_left_out_of_the_figures_but_not_of_the_commands() {
     for client in CLIENTS {
         let server = RedisServer::start(&[]);
-        let options = format!("{client} {INCR} library.tasks=5 warmup=100ms duration=200ms library.assertExpected=true");
+        let options = format!(
+            "{client} {INCR} library.tasks=5 warmup=100ms duration=200ms library.assertExpected=true"
+        );
         let report = completed(&server, &options);
         assert_consistent(&report, client);
         let incr = report.operation("INCR").unwrap();
@@ -288,7 +291,10 @@ fn a_unix_socket_serves_as_well() {
     let socket = directory.path().join("redis.sock");
     let server = RedisServer::start(&["--unixsocket", socket.to_str().unwrap()]);
     for (number, client) in CLIENTS.into_iter().enumerate() {
-        let options = format!("{client} {INCR} server.unixSocket={} library.tasks=2 library.totalRequests=100", socket.display());
+        let options = format!(
+            "{client} {INCR} server.unixSocket={} library.tasks=2 library.totalRequests=100",
+            socket.display()
+        );
         let ended = run(server.port, &options);
         assert_eq!(ended.code, 0, "{client}: {ended:?}");
         assert_eq!(server.calls("incr"), 100 * (number as u64 + 1), "{client}");
@@ -315,8 +321,11 @@ fn encrypted_connections_serve_as_well_and_certificates_count() {
         &file("ca.pem"),
     ]);
     wait_for("the TLS port", || std::net::TcpStream::connect(("127.0.0.1", port)).ok());
-    let client_files =
-        format!("server.tls.certificateFile={} server.tls.keyFile={}", file("client.pem"), file("client.key"));
+    let client_files = format!(
+        "server.tls.certificateFile={} server.tls.keyFile={}",
+        file("client.pem"),
+        file("client.key")
+    );
     let load = format!("{INCR} library.tasks=2 library.totalRequests=50 connectTimeout=3s");
     let mut expected = 0;
     for client in CLIENTS {
@@ -346,9 +355,7 @@ fn users_with_limited_rights_are_told_their_limits() {
         assert_eq!(ended.code, 10, "{client}: {ended:?}");
         let report = ended.report();
         assert_eq!((report.errors[0].kind.as_str(), report.errors[0].count), ("NOPERM", 20), "{client}");
-        let ended =
-            Running::start(server.port, &format!("{options} ratio=0:1"), Some("half-open"))
-                .wait();
+        let ended = Running::start(server.port, &format!("{options} ratio=0:1"), Some("half-open")).wait();
         assert_eq!(ended.code, 0, "{client}: {ended:?}");
     }
 }

@@ -10,9 +10,9 @@ use crate::counts::errors::{ErrorCount, ErrorTable};
 use crate::counts::exit;
 use crate::counts::recorder::{NodeCounts, OperationRecord, Recorder, Second, SecondCell};
 use crate::counts::report::{
-    ClientCpu, ErrorReport, Failure, Latency, OperationReport, Report, RunStatus,
-    ScheduleReport, SecondOperation, SecondReport, ShardReport, StartReport, ThreadCpu, ThreadStart, Totals,
-    VerifiedReport, WarmupReport,
+    ClientCpu, ErrorReport, Failure, Latency, OperationReport, Report, RunStatus, ScheduleReport,
+    SecondOperation, SecondReport, ShardReport, StartReport, ThreadCpu, ThreadStart, Totals, VerifiedReport,
+    WarmupReport,
 };
 use crate::driver::clock::ClockAnchor;
 use crate::driver::cpu::CpuTime;

@@ -137,7 +137,10 @@ impl Crew {
     fn release(&mut self, configuration: &Configuration, gathered: &mut Gathered) -> Instant {
         gathered.clock = ClockAnchor::now();
         let now = gathered.clock.instant();
-        let wanted = configuration.specification.start_at_unix_nanos.and_then(|nanos| gathered.clock.instant_at(nanos));
+        let wanted = configuration
+            .specification
+            .start_at_unix_nanos
+            .and_then(|nanos| gathered.clock.instant_at(nanos));
         let line = wanted.unwrap_or(now);
         let origin = line.max(now);
         gathered.line = Some(line);

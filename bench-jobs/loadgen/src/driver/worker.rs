@@ -169,7 +169,8 @@ fn remaining(configuration: &Configuration, share: Share) -> Remaining {
         Limit::Duration(duration) => Remaining::For(duration),
         Limit::AllKeys => {
             let (_, keys) = share.of_range(configuration.keys.minimum, configuration.keys.maximum);
-            let each = configuration.operations.first().map_or(1, |operation| operation.keys_per_command().max(1));
+            let each =
+                configuration.operations.first().map_or(1, |operation| operation.keys_per_command().max(1));
             Remaining::Requests(keys.div_ceil(each as u64))
         }
     }

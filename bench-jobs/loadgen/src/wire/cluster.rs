@@ -6,8 +6,8 @@ use redis::Value;
 use thiserror::Error;
 
 use crate::configuration::Configuration;
-use crate::specification::host_and_port;
 use crate::counts::report::{Failure, FailureKind};
+use crate::specification::host_and_port;
 use crate::wire::connect::{self, ConnectError, Endpoint, HandshakeStep};
 use crate::wire::exchange::encode_command;
 use crate::wire::slots::{SLOTS, SlotMap, SlotRanges};

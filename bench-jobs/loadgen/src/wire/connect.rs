@@ -139,7 +139,11 @@ pub async fn addresses(configuration: &Configuration) -> Result<Vec<String>, Fai
 pub(crate) async fn find(configuration: &Configuration) -> Result<Endpoint, ConnectError> {
     if let Some(path) = &configuration.server().unix_socket {
         let label = configuration.target().into();
-        return Ok(Endpoint { label, host: configuration.server().host.clone(), place: Place::Unix(path.clone()) });
+        return Ok(Endpoint {
+            label,
+            host: configuration.server().host.clone(),
+            place: Place::Unix(path.clone()),
+        });
     }
     resolve(&configuration.server().host, configuration.server().port, configuration.connect_timeout).await
 }

@@ -168,7 +168,8 @@ impl OperationSpec {
         let size = |bytes| number("dataSize", bytes, MAXIMUM_VALUE_BYTES, "from 1 to 536870912 (512 MiB)");
         let weight = u32::try_from(declared.weight).ok().and_then(NonZeroU32::new);
         let spec = Self {
-            weight: weight.ok_or(OperationError::OutOfRange { field: "weight", expected: "greater than 0" })?,
+            weight: weight
+                .ok_or(OperationError::OutOfRange { field: "weight", expected: "greater than 0" })?,
             keys: number("keys", declared.keys.into(), MAXIMUM_KEYS, "from 1 to 100000")?,
             expiry_seconds: declared.expiry.as_ref().map(|expiry| whole_seconds(expiry.duration())),
             absolute_expiry: declared.absolute_expiry,
@@ -310,7 +311,8 @@ mod tests {
     use super::*;
 
     fn parse(text: &str) -> Result<OperationSpec, String> {
-        let declared = serde_json::from_value(crate::notation::operation(text)).map_err(|error| error.to_string())?;
+        let declared =
+            serde_json::from_value(crate::notation::operation(text)).map_err(|error| error.to_string())?;
         OperationSpec::declared(&declared).map_err(|error| error.to_string())
     }
 
@@ -334,16 +336,25 @@ mod tests {
             let refusal = parse(text).unwrap_err();
             assert!(refusal.contains(reason), "{text}: {refusal}");
         }
-        assert_eq!(parse("Set expiry=90500ms").unwrap().expiry_seconds, Some(91), "never shorter than declared");
+        assert_eq!(
+            parse("Set expiry=90500ms").unwrap().expiry_seconds,
+            Some(91),
+            "never shorter than declared"
+        );
     }
 
     #[test]
     fn names_are_those_of_the_field_and_all_different() {
-        let operations: Vec<_> =
-            ["Set", "MsetExpireat", "command hset a b c", "command HSET x", "Set absoluteExpiry=true expiry=1s"]
-                .iter()
-                .map(|text| parse(text).unwrap())
-                .collect();
+        let operations: Vec<_> = [
+            "Set",
+            "MsetExpireat",
+            "command hset a b c",
+            "command HSET x",
+            "Set absoluteExpiry=true expiry=1s",
+        ]
+        .iter()
+        .map(|text| parse(text).unwrap())
+        .collect();
         assert_eq!(names(&operations), ["SET", "MSET+EXPIREAT", "HSET", "HSET#2", "SET#2"]);
     }
 

@@ -40,7 +40,7 @@ enum Part {
     },
     Value(ValueSource),
     /// The Unix time in so many seconds.
-ExpireAt(u64),
+    ExpireAt(u64),
     /// A word with placeholders inside.
     Word {
         pieces: Word,
@@ -215,12 +215,15 @@ impl RequestBuilder<'_> {
     fn set(&self, operation: &OperationSpec) -> Vec<Part> {
         let arguments = if operation.expiry_seconds.is_some() { 4 } else { 2 };
         let head = command_head("SET", arguments);
-        let mut parts = vec![Part::Key(KeyHeads::new(&head, self.prefix)), Part::Value(self.value(operation))];
+        let mut parts =
+            vec![Part::Key(KeyHeads::new(&head, self.prefix)), Part::Value(self.value(operation))];
         match operation.expiry_seconds {
             Some(seconds) if operation.absolute_expiry => {
                 parts.extend([Part::Fixed(argument("EXAT")), Part::ExpireAt(seconds)]);
             }
-            Some(seconds) => parts.push(Part::Fixed([argument("EX"), argument(&seconds.to_string())].concat())),
+            Some(seconds) => {
+                parts.push(Part::Fixed([argument("EX"), argument(&seconds.to_string())].concat()))
+            }
             None => {}
         }
         parts
@@ -553,9 +556,13 @@ mod tests {
 
     #[test]
     fn a_request_with_a_changing_or_long_end_is_written_in_parts() {
-        for operation in
-            ["Set expiry=5s absoluteExpiry=true", "Set dataSize=5000", "Mget keys=2", "command PING", "command A x__key__"]
-        {
+        for operation in [
+            "Set expiry=5s absoluteExpiry=true",
+            "Set dataSize=5000",
+            "Mget keys=2",
+            "command PING",
+            "command A x__key__",
+        ] {
             let templates = RequestTemplates::new(&configured("", &[operation]));
             assert!(templates.requests[0].keyed.is_none(), "{operation}");
         }

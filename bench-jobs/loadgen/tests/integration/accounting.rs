@@ -58,8 +58,7 @@ fn counts_agree_with_the_server_for_every_pattern() {
 #[test]
 fn progress_lines_have_latencies_and_bytes_of_the_measured_part_on_request() {
     let server = RedisServer::start(&[]);
-    let options =
-        "threads=2 connectionsPerThread=3 warmup=300ms duration=900ms progressInterval=200ms";
+    let options = "threads=2 connectionsPerThread=3 warmup=300ms duration=900ms progressInterval=200ms";
     let ended = run(server.port, &format!("{options} progressDetail=true"));
     let report = ended.report();
     let lines: Vec<&str> = ended.stderr.lines().filter(|line| line.starts_with("progress ")).collect();
@@ -97,7 +96,8 @@ fn a_sequential_pass_covers_every_key_exactly_once() {
     assert_eq!(written.operation("SET").unwrap().count, 1007);
     assert!(server.ask(&["DBSIZE"]).starts_with(":1007\r\n"));
     assert!(server.ask(&["EXISTS pass:17 pass:1023 pass:16 pass:1024"]).starts_with(":2\r\n"));
-    let read = completed(&server, &format!("{keys} keyPattern=Sequential ratio=0:1 requestsPerConnection=167"));
+    let read =
+        completed(&server, &format!("{keys} keyPattern=Sequential ratio=0:1 requestsPerConnection=167"));
     let get = read.operation("GET").unwrap();
     // Some connections begin their second pass.
     assert_eq!((get.hits, get.misses), (1002, 0));

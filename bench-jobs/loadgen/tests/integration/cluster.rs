@@ -155,7 +155,10 @@ fn keys_go_to_their_shards_and_a_pass_covers_each_exactly_once() {
 #[test]
 fn the_declared_keys_are_drawn_over_all_shards_together() {
     let cluster = Cluster::start(0);
-    for (options, closed) in [("requestsPerConnection=6000 pipeline=5", true), ("rate.operationsPerSecond=6000 duration=1s", false)] {
+    for (options, closed) in [
+        ("requestsPerConnection=6000 pipeline=5", true),
+        ("rate.operationsPerSecond=6000 duration=1s", false),
+    ] {
         cluster.nodes.iter().for_each(|(node, _)| {
             node.ask(&["FLUSHALL"]);
         });
@@ -218,8 +221,7 @@ fn a_slot_that_moves_to_a_node_which_is_new_is_followed() {
 fn a_slot_that_moves_under_load_is_followed() {
     let cluster = Cluster::start(0);
     let keys = "server.cluster=true keyPrefix=m: keyMaximum=49";
-    let load =
-        format!("{keys} connectionsPerThread=1 task=WriteKeys");
+    let load = format!("{keys} connectionsPerThread=1 task=WriteKeys");
     assert_eq!(run(cluster.port(), &load).code, 0);
     let said = cluster.nodes[0].0.ask(&["CLUSTER KEYSLOT m:7"]);
     let slot: u16 = said.trim_start_matches(':').lines().next().unwrap().parse().unwrap();
@@ -246,8 +248,7 @@ fn a_slot_that_moves_under_load_is_followed() {
 #[test]
 fn replicas_take_the_reads() {
     let cluster = Cluster::start(3);
-    let keys =
-        "server.cluster=true connectionsPerThread=2 keyMaximum=999";
+    let keys = "server.cluster=true connectionsPerThread=2 keyMaximum=999";
     assert_eq!(run(cluster.port(), &format!("{keys} task=WriteKeys")).code, 0);
     wait_for("the replicas to have all keys", || {
         let count = |node: &RedisServer| node.ask(&["DBSIZE"]);
@@ -256,7 +257,11 @@ fn replicas_take_the_reads() {
             .then_some(())
     });
     cluster.reset_counters();
-    let report = run(cluster.port(), &format!("{keys} keyPattern=Sequential requestsPerConnection=500 replicaReads=true ratio=0:1")).report();
+    let report = run(
+        cluster.port(),
+        &format!("{keys} keyPattern=Sequential requestsPerConnection=500 replicaReads=true ratio=0:1"),
+    )
+    .report();
     assert_eq!(report.operation("GET").unwrap().hits, 1000, "{report:?}");
     assert_shards(&report, 3);
     let reads = |range: std::ops::Range<usize>| {
@@ -268,7 +273,8 @@ fn replicas_take_the_reads() {
 #[test]
 fn an_open_loop_reaches_every_shard() {
     let cluster = Cluster::start(0);
-    let options = "server.cluster=true connectionsPerThread=2 rate.operationsPerSecond=600 duration=1s keyMaximum=99";
+    let options =
+        "server.cluster=true connectionsPerThread=2 rate.operationsPerSecond=600 duration=1s keyMaximum=99";
     let report = run(cluster.port(), options).report();
     let schedule = report.schedule.as_ref().unwrap();
     assert_eq!((schedule.scheduled, schedule.answered), (600, 600));
@@ -286,7 +292,8 @@ fn a_server_that_is_no_cluster_and_a_cluster_without_replicas_are_refused() {
         ended.stderr
     );
     let cluster = Cluster::start(0);
-    let ended = run(cluster.port(), "server.cluster=true replicaReads=true ratio=0:1 requestsPerConnection=1");
+    let ended =
+        run(cluster.port(), "server.cluster=true replicaReads=true ratio=0:1 requestsPerConnection=1");
     assert_eq!(ended.code, 6, "{ended:?}");
     assert!(ended.stderr.contains("has no replica to read from"), "{}", ended.stderr);
 }

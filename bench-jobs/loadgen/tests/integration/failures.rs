@@ -127,7 +127,8 @@ fn all_connections_start_at_the_wanted_instant() {
 fn a_signal_before_the_line_ends_the_wait() {
     let server = RedisServer::start(&[]);
     let line = unix_nanos() + 60_000_000_000;
-    let running = Running::start(server.port, &format!("requestsPerConnection=1 startAtUnixNanos={line}"), None);
+    let running =
+        Running::start(server.port, &format!("requestsPerConnection=1 startAtUnixNanos={line}"), None);
     let deadline = std::time::Instant::now() + Duration::from_secs(5);
     while server.info("clients", "connected_clients:") < 21 {
         assert!(std::time::Instant::now() < deadline, "the connections were not made");

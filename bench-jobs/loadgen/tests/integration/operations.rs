@@ -51,7 +51,13 @@ fn commands_of_several_keys_count_their_hits_by_key() {
     let read = completed(
         &server,
         &format!("{keys} pipeline=5"),
-        &["Mget keys=10 weight=1", "Mget keys=3 missing=true", "Exists keys=5", "Exists missing=true", "Get missing=true"],
+        &[
+            "Mget keys=10 weight=1",
+            "Mget keys=3 missing=true",
+            "Exists keys=5",
+            "Exists missing=true",
+            "Get missing=true",
+        ],
     );
     assert_eq!(found(&read, "MGET"), (20, 200, 0));
     assert_eq!(found(&read, "MGET#2"), (20, 0, 60));

@@ -72,8 +72,7 @@ fn an_open_loop_sends_what_is_scheduled() {
 #[test]
 fn a_stalled_server_shows_in_the_latency_of_everything_that_was_due() {
     let server = RedisServer::start(&[]);
-    let options =
-        "connectionsPerThread=10 rate.operationsPerSecond=1000 duration=5s keyMaximum=99 progressInterval=50ms";
+    let options = "connectionsPerThread=10 rate.operationsPerSecond=1000 duration=5s keyMaximum=99 progressInterval=50ms";
     let mut running = Running::start(server.port, options, None);
     running.until_loading();
     server.signal(Signal::SIGSTOP);

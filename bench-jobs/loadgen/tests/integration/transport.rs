@@ -45,7 +45,11 @@ fn tls_carries_the_load_and_checks_certificates() {
         &ca,
     ]);
     wait_for("the TLS port", || std::net::TcpStream::connect(("127.0.0.1", tls_port)).ok());
-    let client = format!("server.tls.certificateFile={} server.tls.keyFile={}", file("client.pem"), file("client.key"));
+    let client = format!(
+        "server.tls.certificateFile={} server.tls.keyFile={}",
+        file("client.pem"),
+        file("client.key")
+    );
     let load = "ratio=1:1 requestsPerConnection=60 pipeline=20 keyMaximum=9 dataSize=20000";
     let trusted = format!("server.tls.caFile={ca} server.tls.serverName=server.test {client}");
     let ended = run(tls_port, &format!("{trusted} resp3=true {load}"));
@@ -124,6 +128,7 @@ fn what_a_user_may_not_do_is_an_error_of_its_own_kind() {
     assert_eq!((set.count, set.errors, get.count, get.errors), (0, 20, 20, 0));
     assert_eq!(report.errors.len(), 1);
     assert_eq!((report.errors[0].kind.as_str(), report.errors[0].count), ("NOPERM", 20));
-    let wrong = Running::start(server.port, "server.username=reader requestsPerConnection=1", Some("wrong")).wait();
+    let wrong =
+        Running::start(server.port, "server.username=reader requestsPerConnection=1", Some("wrong")).wait();
     assert_eq!(wrong.report().failure.unwrap().kind, FailureKind::Authentication, "{wrong:?}");
 }

@@ -167,7 +167,8 @@ async fn run(
     shared: &Arc<Shared>,
 ) -> Result<Report, LoadError> {
     let directory = context.output_directory.join(name);
-    let document = serde_json::to_string(&specification).map_err(|source| LoadError::Encode { step, source })?;
+    let document =
+        serde_json::to_string(&specification).map_err(|source| LoadError::Encode { step, source })?;
     let launch = loadgen::launch(LOADGEN_NAME, document, context, Duration::ZERO);
     let shared = Arc::clone(shared);
     let on_progress = move |progress| shared.note_progress(progress);
@@ -218,16 +219,26 @@ mod tests {
         assert_eq!((written.task, written.server.name().as_str()), (Task::WriteKeys, "10.0.0.7:6379"));
         assert_eq!(written.report_file.as_deref(), Some(Path::new("/out/load/loadgen.json")));
         let load = &written.loadgen;
-        assert_eq!((load.key_prefix.as_deref(), load.key_minimum, load.key_maximum), (Some("memtier-"), 5000, 9999));
-        assert_eq!((load.threads, load.connections_per_thread, load.data_size, load.pipeline), (1, 16, 256, 32));
-        let configuration = dragstrip_loadgen::configuration::Configuration::of_raw_client(written, None).unwrap();
+        assert_eq!(
+            (load.key_prefix.as_deref(), load.key_minimum, load.key_maximum),
+            (Some("memtier-"), 5000, 9999)
+        );
+        assert_eq!(
+            (load.threads, load.connections_per_thread, load.data_size, load.pipeline),
+            (1, 16, 256, 32)
+        );
+        let configuration =
+            dragstrip_loadgen::configuration::Configuration::of_raw_client(written, None).unwrap();
         assert_eq!((configuration.keys.minimum, configuration.keys.maximum), (5000, 9999));
     }
 
     #[test]
     fn large_values_and_few_keys_keep_little_in_flight() {
         let load = written(r#"{"keyMaximum": 2, "dataSize": 10000000, "keyPrefix": "k:"}"#, 1, 0).loadgen;
-        assert_eq!((load.connections_per_thread, load.key_prefix.as_deref(), load.pipeline), (3, Some("k:"), 1));
+        assert_eq!(
+            (load.connections_per_thread, load.key_prefix.as_deref(), load.pipeline),
+            (3, Some("k:"), 1)
+        );
     }
 
     #[test]

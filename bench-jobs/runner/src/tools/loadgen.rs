@@ -46,7 +46,9 @@ impl LoadgenAdapter {
 impl Adapter for LoadgenAdapter {
     fn accept(&self, job: &JobSpec, context: &LaunchContext) -> Result<(), String> {
         specification::accept(&self.spec, job, context)?;
-        self.document(job, context).map(|_| ()).map_err(|error| format!("cannot write the specification: {error}"))
+        self.document(job, context)
+            .map(|_| ())
+            .map_err(|error| format!("cannot write the specification: {error}"))
     }
 
     fn launch(&self, job: &JobSpec, context: &LaunchContext) -> Launch {
@@ -101,12 +103,7 @@ fn planned_requests(spec: &LoadgenSpec) -> Option<f64> {
 }
 
 /// The start of one of the load generators. The password is in its environment alone.
-pub(crate) fn launch(
-    program: &str,
-    document: String,
-    context: &LaunchContext,
-    lead: Duration,
-) -> Launch {
+pub(crate) fn launch(program: &str, document: String, context: &LaunchContext, lead: Duration) -> Launch {
     let password = context.password.iter().map(|password| (PASSWORD_VARIABLE.to_owned(), password.clone()));
     Launch {
         program: program.to_owned(),
@@ -138,10 +135,7 @@ pub(crate) fn verdict(report: &Report, ended: &Ended) -> Option<Failure> {
             return refuse(FailureStep::Interrupted, format!("the load generator was ended by {signal}"));
         }
         RunStatus::Failed | RunStatus::Unknown => {
-            return refuse(
-                FailureStep::Tool,
-                "the load generator failed and reported no reason".to_owned(),
-            );
+            return refuse(FailureStep::Tool, "the load generator failed and reported no reason".to_owned());
         }
     }
     if report.totals.errors > 0 {
@@ -149,9 +143,10 @@ pub(crate) fn verdict(report: &Report, ended: &Ended) -> Option<Failure> {
     }
     match ended.exit.code {
         Some(0) => None,
-        _ => {
-            refuse(FailureStep::Tool, "the load generator completed its work, but its exit code is not 0".to_owned())
-        }
+        _ => refuse(
+            FailureStep::Tool,
+            "the load generator completed its work, but its exit code is not 0".to_owned(),
+        ),
     }
 }
 

@@ -63,9 +63,11 @@ pub(super) fn accept(spec: &LoadgenSpec, job: &JobSpec, context: &LaunchContext)
     spec.problem(job.target.cluster).map_or(Ok(()), Err)?;
     let named = context.tls.as_ref().is_some_and(|tls| tls.server_name != job.target.host);
     if named && needs_host_in_certificate(spec) {
-        return Err("only the client library Fred supports tls.serverName: address the target by the name in \
+        return Err(
+            "only the client library Fred supports tls.serverName: address the target by the name in \
              its certificate, or set loadgen.client to Fred or Raw"
-            .to_owned());
+                .to_owned(),
+        );
     }
     Ok(())
 }

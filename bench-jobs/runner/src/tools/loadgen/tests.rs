@@ -163,11 +163,16 @@ fn the_target_has_credentials_and_certificates() {
     assert_eq!((tls.server_name.as_deref(), tls.ca_file), (Some("db.svc"), Some("/a/ca.crt".into())));
     assert_eq!(tls.certificate_file, Some("/c/tls.crt".into()));
     assert_eq!((tls.key_file, tls.insecure), (Some("/c/tls.key".into()), false));
-    assert_eq!((raw.server.host.as_str(), raw.warmup.map(|it| it.duration())), ("10.0.0.7", Some(Duration::from_millis(1500))));
+    assert_eq!(
+        (raw.server.host.as_str(), raw.warmup.map(|it| it.duration())),
+        ("10.0.0.7", Some(Duration::from_millis(1500)))
+    );
     let library = spec(r#"{"duration": "5s", "client": "RedisRs", "library": {}, "ratio": "1:0"}"#);
     let by_host = specification(&library, &job, &context).server;
     assert_eq!((by_host.host.as_str(), by_host.tls.unwrap().server_name), ("db", None));
-    assert!(specification::accept(&library, &job, &context).unwrap_err().contains("only the client library Fred"));
+    assert!(
+        specification::accept(&library, &job, &context).unwrap_err().contains("only the client library Fred")
+    );
 }
 
 #[test]
@@ -195,10 +200,7 @@ fn what_a_report_holds_besides_is_taken_over() {
 fn the_password_is_in_the_environment_alone() {
     let adapter = LoadgenAdapter::new(spec(r#"{"duration": "5s"}"#));
     let launch = adapter.launch(&job(1), &context(0, Path::new("/out")));
-    assert_eq!(
-        launch.environment,
-        [("DRAGSTRIP_PASSWORD".to_owned(), "hush".to_owned())]
-    );
+    assert_eq!(launch.environment, [("DRAGSTRIP_PASSWORD".to_owned(), "hush".to_owned())]);
     assert!(!launch.input.unwrap().contains("hush"));
     assert_eq!(launch.stop_signal, StopSignal::Terminate);
 }

@@ -10,12 +10,10 @@
 //! out of everything that is kept.
 
 use super::version::Use;
-use crate::{
-    tools::{
-        adapter::{Launch, LaunchContext, StopSignal},
-        loadgen::specification::exact_share,
-        output::{REDACTED, Redactor},
-    },
+use crate::tools::{
+    adapter::{Launch, LaunchContext, StopSignal},
+    loadgen::specification::exact_share,
+    output::{REDACTED, Redactor},
 };
 use dragstrip_crds::{
     units::Period,
