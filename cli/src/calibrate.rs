@@ -161,7 +161,7 @@ mod tests {
         ] {
             let run = made(arguments);
             run.validate_cel().unwrap_or_else(|errors| panic!("{arguments:?}: {errors:?}"));
-            dragstrip_operator::run::validate::validate(&run)
+            dragstrip_core::run::validate::validate(&run)
                 .unwrap_or_else(|error| panic!("{arguments:?}: {error}"));
             assert!(run.spec.calibrate, "{arguments:?}");
         }

@@ -19,8 +19,8 @@ use clap::{
     Args, ValueEnum,
     builder::{PossibleValuesParser, TypedValueParser},
 };
+use dragstrip_core::labels;
 use dragstrip_crds::{BenchmarkSuite, Datastore};
-use dragstrip_operator::labels;
 use finding::{Finding, Level, fail, skip, text, unseen, warn};
 use jiff::Timestamp;
 use k8s_openapi::api::{

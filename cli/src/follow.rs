@@ -12,8 +12,8 @@ use crate::{
     output,
 };
 use clap::Args;
+use dragstrip_core::labels;
 use dragstrip_crds::{BenchmarkRun, BenchmarkSuite, units::Period};
-use dragstrip_operator::labels;
 use dragstrip_results::result::LOG_MARKER;
 use futures::{AsyncBufReadExt, StreamExt, TryStreamExt, stream::BoxStream};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};

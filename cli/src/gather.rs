@@ -6,8 +6,8 @@ use crate::{
     local::RUN,
     results,
 };
+use dragstrip_core::suite::expand::{self, expand};
 use dragstrip_crds::{BenchmarkRun, BenchmarkSuite, suite::Baseline};
-use dragstrip_operator::suite::expand::{self, expand};
 use dragstrip_report::{
     BaselineInput, Entry, Input, build,
     document::{Cell, Document, VariantHead},

@@ -7,8 +7,8 @@ use crate::{
     output, results,
 };
 use clap::Args;
+use dragstrip_core::labels;
 use dragstrip_crds::BenchmarkRun;
-use dragstrip_operator::labels;
 use dragstrip_results::result::{LOG_MARKER, RepetitionResult};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{

@@ -8,8 +8,8 @@ use crate::{
     results,
 };
 use clap::{Args, ValueEnum};
+use dragstrip_core::labels;
 use dragstrip_crds::BenchmarkRun;
-use dragstrip_operator::labels;
 use dragstrip_report::{build, csv, document::Document, html, json, junit, markdown, text};
 use kube::ResourceExt;
 use std::{

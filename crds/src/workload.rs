@@ -7,9 +7,9 @@ mod memtier;
 
 pub use bullmq::{BullmqMode, BullmqSpec};
 pub use exec::{
-    CriterionJsonParser, CsvColumn, CsvMeaning, CsvParser, ExecFiles, ExecSpec, FileParser,
-    HdrHistogramLogFile, HdrHistogramLogParser, JsonMeaning, JsonParser, JsonValue, Merge, ParserSpec,
-    RegexLine, RegexParser, StdoutParser, TimeUnit,
+    CsvColumn, CsvMeaning, CsvParser, ExecFiles, ExecSpec, FileParser, GoBenchParser, HdrHistogramLogFile,
+    HdrHistogramLogParser, JsonMeaning, JsonParser, JsonValue, Merge, ParserSpec, RedisBenchmarkParser,
+    RegexLine, RegexParser, TimeUnit,
 };
 pub use loadgen::{
     ArrivalSchedule, BatchOperation, BatchSpec, Client, ConnectionKind, LibrarySpec, LoadgenOperation,

@@ -1,7 +1,6 @@
 //! What the kinds share of the cluster's API: applying objects, events, Leases,
 //! facts about nodes and pods, and the HTTP side of runners and observers.
 
-pub mod agents;
 pub mod apply;
 pub mod events;
 pub mod failures;
@@ -9,7 +8,6 @@ pub mod feed;
 pub mod finished;
 pub mod leader;
 pub mod lease;
-pub mod nodes;
 pub mod overlay;
 pub mod pods;
 pub mod retry;

@@ -2,13 +2,12 @@
 //! to use, a way to talk to runners and observers, and metrics.
 
 use crate::{
-    cluster::{
-        agents::Agents, events::Announcer, overlay::Overlay, retry::Retries, scope::Scope, world::World,
-    },
+    cluster::{events::Announcer, overlay::Overlay, retry::Retries, scope::Scope, world::World},
     metrics::{Metrics, Prices},
     run::{Loads, Remembered, Unread},
     suite,
 };
+use dragstrip_agents::Agents;
 use dragstrip_results::{protocol::LONGEST_LINGER_SECONDS, signing::VerifyingKey};
 use ipnet::IpNet;
 use k8s_openapi::api::{

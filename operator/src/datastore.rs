@@ -2,36 +2,22 @@
 
 mod apply;
 pub(crate) mod build;
-pub mod engines;
 mod fetch;
-pub mod offline;
-pub mod placement;
+mod placement;
+mod places;
 mod plan;
-pub mod resources;
-mod shape;
 mod status;
 mod trouble;
-pub mod validate;
-pub mod verify;
 
-pub(crate) use build::{
-    empty_directory, locked_down, mount, own_field, prefer_role, required, secret_variable, tolerations,
-    variable,
-};
+pub(crate) use build::{empty_directory, locked_down, mount, prefer_role, required};
 pub(crate) use fetch::observe;
 pub(crate) use plan::built_for;
-pub(crate) use resources::{ClientNeeds, not_exclusive, of_client, of_helper};
 pub(crate) use status::CHANGE_WAITS;
 
 use crate::cluster::{failures::log_failure, shutdown::Shutdown};
-use crate::{
-    cluster::{lease::Holder, world::Feeds},
-    context::Context,
-    labels,
-    metrics::Outcome,
-    run,
-};
+use crate::{cluster::world::Feeds, context::Context, metrics::Outcome, run};
 use apply::Applied;
+use dragstrip_core::{datastore::validate, labels, lease::Holder};
 use dragstrip_crds::{
     BenchmarkRun, Datastore, DatastoreStatus,
     conditions::{self, Finding, types::READY},

@@ -9,12 +9,10 @@ pub mod cluster;
 pub mod context;
 pub mod datastore;
 #[cfg(test)]
-mod examples;
-pub mod labels;
+#[path = "../../core/tests/fixtures/mod.rs"]
+mod fixtures;
 pub mod metrics;
 mod pod_settings;
 pub mod process;
-#[cfg(test)]
-mod published;
 pub mod run;
 pub mod suite;

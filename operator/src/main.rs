@@ -1,9 +1,9 @@
 //! The operator's command line.
 
 use clap::Parser;
+use dragstrip_agents::Agents;
 use dragstrip_operator::{
     cluster::{
-        agents::Agents,
         events::Announcer,
         leader::{Candidate, Times},
         scope::Scope,

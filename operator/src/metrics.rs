@@ -14,7 +14,8 @@ mod workload;
 pub use history::History;
 pub use prices::Prices;
 
-use crate::cluster::{nodes, world::World};
+use crate::cluster::world::World;
+use dragstrip_core::nodes;
 use dragstrip_crds::BenchmarkRun;
 use families::Families;
 use jiff::Timestamp;

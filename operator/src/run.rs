@@ -2,58 +2,48 @@
 
 mod apply;
 mod build;
-mod checks;
 mod client_nodes;
-mod clock;
 mod collect;
-pub mod decide;
 mod evidence;
 mod expiry;
 mod fetch;
-#[cfg(test)]
-mod fixtures;
-mod identity;
 mod keeper;
-mod kept;
 mod machines;
-mod merge;
 mod noise;
-pub mod offline;
-mod plan;
+mod price;
+mod publish;
 mod remembered;
-mod search;
 mod start;
-mod status;
-mod summary;
 mod target;
 mod turn;
-pub mod validate;
 mod view;
 
 use crate::cluster::{failures::log_failure, shutdown::Shutdown};
 use crate::{
-    cluster::{
-        apply::StatusWrite,
-        lease::{LeaseKey, holder_of},
-        world::Feeds,
-    },
+    cluster::{apply::StatusWrite, world::Feeds},
     context::Context,
-    labels,
     metrics::Outcome,
 };
-pub(crate) use clock::deadline;
 pub use collect::Unread;
+use dragstrip_core::{
+    labels,
+    lease::{LeaseKey, holder_of},
+    run::{
+        decide::{self, Ending, Step, Waiting, decide},
+        snapshot::observe,
+        status::{self, Results},
+        summary,
+        validate::{self, ValidatedRun},
+    },
+};
 use dragstrip_results::error_chain::chain;
 pub use expiry::controller as expiry;
 pub use fetch::{Error as StoredError, remember_all, result as stored_result};
 pub use keeper::{Loads, controller as keeper};
 pub use remembered::Remembered;
-pub(crate) use search::raised;
 pub(crate) use start::same_under_load;
-pub(crate) use validate::tool;
 
 use apply::Applied;
-use decide::{Ending, Step, Waiting, decide};
 use dragstrip_crds::{BenchmarkRun, BenchmarkRunStatus, Datastore, run::RunPhase};
 use fetch::Fetched;
 use futures::{Future, StreamExt};
@@ -70,12 +60,10 @@ use kube::{
         reflector::{ObjectRef, Store},
     },
 };
-use status::Results;
 use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
-use validate::ValidatedRun;
 
 /// A reconcile's step that failed.
 #[derive(Debug, thiserror::Error)]
@@ -88,7 +76,7 @@ pub enum Error {
     Apply(#[from] apply::Error),
     /// Writing the status failed.
     #[error(transparent)]
-    Status(#[from] status::Error),
+    Status(#[from] publish::Error),
 }
 
 /// Longest time before a failed pass is tried again, and before a queued run looks again.
@@ -137,7 +125,7 @@ async fn pass(run: &BenchmarkRun, ctx: &Context) -> Result<(Outcome, Action), Er
             // A run that an earlier version found valid may be under way.
             apply::clear_up(ctx, run).await?;
             let status = status::of_invalid(run, &old, &invalid, Timestamp::now());
-            status::publish(ctx, run, &old, &status).await?;
+            publish::publish(ctx, run, &old, &status).await?;
             return Ok((Outcome::Invalid, Action::await_change()));
         }
     };
@@ -147,18 +135,19 @@ async fn pass(run: &BenchmarkRun, ctx: &Context) -> Result<(Outcome, Action), Er
         return Ok((Outcome::Done, Action::requeue(IF_NO_EVENT_COMES)));
     }
     let now = Timestamp::now();
-    let observed = view::view(&validated, &old, &fetched, now); // pure
+    let attempts = view::attempts(&validated, &old, &fetched); // pure
+    let observed = observe(&validated, &old, &fetched.snapshot, attempts, now); // pure
     let step = decide(&validated, &observed, now); // pure
     let (step, next) = carry_out(ctx, &validated, &fetched, step, observed.deadline, now).await?; // client
     // What ends a run may go with what is cleared up: it is written down before.
     if let Some(recorded) = status::recorded(&old, &step) {
-        status::publish(ctx, run, &old, &recorded).await?; // client
+        publish::publish(ctx, run, &old, &recorded).await?; // client
         return Ok((Outcome::Done, Action::requeue(IF_NO_EVENT_COMES)));
     }
     let (step, figures) = figures(ctx, &validated, &old, &fetched, step).await?; // client
     if status::worth_telling(&step) {
-        let mut status = status::of_step(&validated, &old, &fetched, figures.as_ref(), &step, now); // pure
-        status::price(&mut status, &ctx.prices); // pure
+        let mut status = status::of_step(&validated, &old, &fetched.snapshot, figures.as_ref(), &step, now); // pure
+        price::price(&mut status, &ctx.prices); // pure
         if let (Step::Finish(Ending::Succeeded), Some(results)) = (&step, &figures) {
             status.noise = noise::settle(ctx, &validated, results, &status.phases, now).await; // client
         }
@@ -166,7 +155,7 @@ async fn pass(run: &BenchmarkRun, ctx: &Context) -> Result<(Outcome, Action), Er
         if matches!(step, Step::Finish(_)) {
             apply::clear_up(ctx, run).await?; // client
         }
-        if status::publish(ctx, run, &old, &status).await? == StatusWrite::ObjectChanged {
+        if publish::publish(ctx, run, &old, &status).await? == StatusWrite::ObjectChanged {
             return Ok((Outcome::Done, Action::requeue(IF_NO_EVENT_COMES)));
         }
     }
@@ -192,7 +181,7 @@ async fn carry_out(
             Ok((step, done(next)))
         }
         Applied::Hindered(trouble) => {
-            let instead = decide::hindered(run, &fetched.kept, trouble); // pure
+            let instead = decide::hindered(run, &fetched.snapshot.stored, trouble); // pure
             apply::apply(ctx, run, fetched, &instead).await?;
             Ok((instead, done(Action::requeue(IF_NO_EVENT_COMES))))
         }
@@ -238,7 +227,7 @@ async fn figures(
     fetched: &Fetched,
     step: Step,
 ) -> Result<(Step, Option<Results>), Error> {
-    if !status::shows_figures(run, old, fetched, &step) {
+    if !status::shows_figures(run, old, &fetched.snapshot, &step) {
         return Ok((step, None));
     }
     let (results, damaged) = fetch::results(ctx, run, fetched).await?;

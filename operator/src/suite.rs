@@ -2,23 +2,15 @@
 //! and makes the rounds of one with a schedule.
 
 mod apply;
-mod axes;
 mod build;
-mod decide;
 mod ended;
-pub mod expand;
 mod fetch;
 mod known;
-mod other;
-mod paths;
 mod report;
-mod rights;
-mod round;
 mod rounds;
-mod schedule;
 mod status;
-mod validate;
 
+use dragstrip_results::error_chain::{chain, chain_with};
 pub use known::Remembered;
 
 use crate::cluster::{failures::log_failure, shutdown::Shutdown};
@@ -27,10 +19,13 @@ use crate::{
     context::Context,
     metrics::Outcome,
 };
-use decide::{Child, Declared, Ending, Step, decide};
+use dragstrip_core::suite::{
+    decide::{Child, Declared, Ending, Step, decide},
+    expand::Plan,
+    schedule::Schedule,
+    validate::{self, Invalid},
+};
 use dragstrip_crds::{BenchmarkRun, BenchmarkSuite, BenchmarkSuiteStatus, suite::SuitePhase};
-use dragstrip_results::error_chain::{chain, chain_with};
-use expand::Plan;
 use futures::{Future, StreamExt};
 use jiff::Timestamp;
 use known::Known;
@@ -44,13 +39,11 @@ use kube::{
     },
 };
 use rounds::Looked;
-use schedule::Schedule;
 use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
 use tokio::task::block_in_place;
-use validate::Invalid;
 
 /// A step of a pass that failed.
 #[derive(Debug, thiserror::Error)]

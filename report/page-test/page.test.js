@@ -1,6 +1,6 @@
 /**
- * Looks at the sample pages with Chromium, as people do: npm test, with the directory of the pages in PAGES.
- * `make test-report-page` writes them and calls this.
+ * Tests the sample pages with Chromium: npm test, with the directory of the pages in PAGES.
+ * `make test-report-page` writes them and runs the tests.
  */
 
 import assert from "node:assert/strict";
@@ -20,20 +20,20 @@ before(async () => {
 });
 after(() => browser?.close());
 
-/** Opens a page and hands it to `look`; it may ask for nothing and complain of nothing. */
-async function look(name, options, look) {
+/** Opens a page for `check`; the page must not send requests or report errors. */
+async function open(name, options, check) {
   const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, ...options });
   try {
     const page = await context.newPage();
     const address = pathToFileURL(join(pages, `${name}.html`)).href;
     const wrong = [];
-    page.on("request", (request) => request.url() !== address && wrong.push(`asked for ${request.url()}`));
+    page.on("request", (request) => request.url() !== address && wrong.push(`request: ${request.url()}`));
     page.on("console", (message) => wrong.push(`console: ${message.text()}`));
     page.on("pageerror", (error) => wrong.push(`error: ${error.message}`));
     page.on("dialog", (dialog) => (wrong.push(`dialog: ${dialog.message()}`), dialog.dismiss()));
     await page.goto(address);
-    await look(page);
-    assert.deepEqual(wrong, [], `${name} asked for something or complained`);
+    await check(page);
+    assert.deepEqual(wrong, [], `${name} sent a request or reported an error`);
   } finally {
     await context.close();
   }
@@ -41,9 +41,9 @@ async function look(name, options, look) {
 
 const overflow = (page) => page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
 
-test("every page fits a phone, asks for nothing, and its charts can be read there", async () => {
+test("every page fits a phone, sends no request, and has readable charts", async () => {
   for (const name of NAMES) {
-    await look(name, { viewport: PHONE }, async (page) => {
+    await open(name, { viewport: PHONE }, async (page) => {
       assert.equal(await overflow(page), 0, `${name} is wider than the phone`);
       const charts = await page.$$eval("svg", (all) =>
         all.map((svg) => {
@@ -61,21 +61,21 @@ test("every page fits a phone, asks for nothing, and its charts can be read ther
   }
 });
 
-test("each kind of chart is where its data are", async () => {
+test("each kind of chart appears with its data", async () => {
   const sections = { suite: ["bars", "latency", "seconds"], search: ["saturation", "latency", "seconds"], matrix: ["bars"] };
   for (const [name, ids] of Object.entries(sections)) {
-    await look(name, {}, async (page) => {
+    await open(name, {}, async (page) => {
       for (const id of ids) assert.ok((await page.locator(`#${id} svg`).count()) > 0, `${name} has no chart in ${id}`);
     });
   }
-  await look("matrix", {}, async (page) => {
+  await open("matrix", {}, async (page) => {
     const shades = await page.$$eval("#matrices table:first-of-type td", (cells) => cells.map((cell) => getComputedStyle(cell).backgroundColor));
     assert.ok(new Set(shades).size > 10, "a matrix of 25 has few shades");
   });
 });
 
-test("a click, or the keyboard, sorts a table, and says so", async () => {
-  await look("suite", {}, async (page) => {
+test("a click or a key sorts a table and sets aria-sort", async () => {
+  await open("suite", {}, async (page) => {
     const head = page.locator("#results th", { hasText: "Ops/s" });
     const column = await head.evaluate((cell) => cell.cellIndex);
     const values = () => page.$$eval("#results tbody tr", (rows, at) => rows.map((row) => parseFloat(row.cells[at].textContent.replaceAll(",", ""))), column);
@@ -87,12 +87,12 @@ test("a click, or the keyboard, sorts a table, and says so", async () => {
     assert.equal(await head.getAttribute("aria-sort"), "descending");
     assert.deepEqual(await values(), upwards.toReversed(), "not descending");
   });
-  await look("memory", {}, async (page) => {
+  await open("memory", {}, async (page) => {
     await page.locator("#memory th", { hasText: "Used" }).getByRole("button").click();
     const first = await page.locator("#memory tbody tr").first().textContent();
     assert.match(first, /dragonfly/, "the least memory is not first");
   });
-  await look("matrix", {}, async (page) => {
+  await open("matrix", {}, async (page) => {
     const head = page.locator("#results th", { hasText: "value" });
     await head.getByRole("button").click();
     const values = await page.$$eval("#results tbody tr", (rows) => rows.map((row) => row.cells[2].textContent));
@@ -100,8 +100,8 @@ test("a click, or the keyboard, sorts a table, and says so", async () => {
   });
 });
 
-test("dates and versions are sorted as such, and not by the number that they begin with", async () => {
-  await look("suite", {}, async (page) => {
+test("dates and versions are not sorted as numbers", async () => {
+  await open("suite", {}, async (page) => {
     const sorted = async (heading) => {
       const head = page.locator("#runs th", { hasText: heading });
       await head.getByRole("button").click();
@@ -116,8 +116,8 @@ test("dates and versions are sorted as such, and not by the number that they beg
   });
 });
 
-test("what colours say is said without them too", async () => {
-  await look("suite", {}, async (page) => {
+test("signs and numbers repeat what colors say", async () => {
+  await open("suite", {}, async (page) => {
     assert.deepEqual(await page.$$eval("#latency .legend b", (all) => all.map((each) => each.textContent)), ["1", "2", "3", "4"]);
     const charts = await page.$$eval("#latency svg", (all) => all.map((svg) => [...svg.querySelectorAll("text.fink")].map((text) => text.textContent.trim())));
     for (const chart of charts) assert.deepEqual(chart.toSorted(), ["1", "2", "3", "4"], "lines have no numbers");
@@ -125,15 +125,15 @@ test("what colours say is said without them too", async () => {
     assert.ok(dashes.some(([invalid]) => invalid), "the sample has no Invalid timeline");
     for (const [invalid, dashed] of dashes) assert.equal(dashed, invalid, "an Invalid line alone is dashed");
   });
-  await look("matrix", { viewport: PHONE }, async (page) => {
-    const told = await page.$$eval("#matrices td small", (all) => all.map((each) => each.textContent));
-    for (const each of told) assert.match(each, /^(≠|[▲▼=?] [\d.]+×|Invalid)$/, "a comparison has no sign, or a ratio of what is not comparable");
-    for (const sign of "▲▼=≠") assert.ok(told.some((each) => each.startsWith(sign)), `the sample has no ${sign}`);
+  await open("matrix", { viewport: PHONE }, async (page) => {
+    const notes = await page.$$eval("#matrices td small", (all) => all.map((each) => each.textContent));
+    for (const each of notes) assert.match(each, /^(≠|[▲▼=?] [\d.]+×|Invalid)$/, "a comparison has no sign, or a ratio of what is not comparable");
+    for (const sign of "▲▼=≠") assert.ok(notes.some((each) => each.startsWith(sign)), `the sample has no ${sign}`);
   });
 });
 
-test("a filter by phase and by metric leaves what was asked for", async () => {
-  await look("suite", {}, async (page) => {
+test("filters by phase and metric hide all other rows", async () => {
+  await open("suite", {}, async (page) => {
     await page.locator("#results").getByLabel("Show only this Phase").selectOption("read");
     assert.equal(await page.locator("#results tbody tr:visible").count(), 16);
     await page.locator("#figures summary").click();
@@ -142,8 +142,8 @@ test("a filter by phase and by metric leaves what was asked for", async () => {
   });
 });
 
-test("an Invalid measurement is struck out, with its reason on hover and in text", async () => {
-  await look("suite", {}, async (page) => {
+test("an Invalid measurement is struck out with its reason on hover and in text", async () => {
+  await open("suite", {}, async (page) => {
     const struck = page.locator("#results s").first();
     assert.match(await struck.evaluate((cell) => getComputedStyle(cell).textDecorationLine), /line-through/);
     assert.match(await struck.getAttribute("title"), /evicted/);
@@ -152,10 +152,10 @@ test("an Invalid measurement is struck out, with its reason on hover and in text
   });
 });
 
-test("text stands out against what is behind it, by day and in the dark", async () => {
+test("text has enough contrast in light and dark mode", async () => {
   for (const colorScheme of ["light", "dark"]) {
     for (const name of ["suite", "matrix"]) {
-      await look(name, { colorScheme }, async (page) => {
+      await open(name, { colorScheme }, async (page) => {
         const dark = await page.evaluate(() => getComputedStyle(document.body).backgroundColor.match(/\d+/g).every((part) => part < 60));
         assert.equal(dark, colorScheme === "dark", `the page is not ${colorScheme}`);
         for (const { what, contrast } of await page.evaluate(contrasts)) {
@@ -190,10 +190,10 @@ function contrasts() {
   return kinds.flatMap((kind) => [...document.querySelectorAll(kind)].slice(0, 40).map((element) => ({ what: `${kind} "${element.textContent.slice(0, 20)}"`, contrast: contrast(element) })));
 }
 
-test("the page reads without its script, and on paper", async () => {
-  await look("suite", { javaScriptEnabled: false }, async (page) => {
+test("the page works without its script and on paper", async () => {
+  await open("suite", { javaScriptEnabled: false }, async (page) => {
     assert.equal(await page.locator("#results tbody tr").count(), 32);
-    assert.equal(await page.locator("form, button").count(), 0, "there are controls that do nothing");
+    assert.equal(await page.locator("form, button").count(), 0, "controls without a script");
     await page.emulateMedia({ media: "print" });
     assert.equal(await page.locator("nav").isVisible(), false, "links are printed");
     assert.equal(await page.locator("#results .box").evaluate((box) => getComputedStyle(box).overflowX), "visible", "paper cannot be scrolled");

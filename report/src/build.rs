@@ -12,7 +12,6 @@ use crate::{
     thresholds,
 };
 
-/// The names of this many unfinished runs stand in the note about them.
 const MOST_NAMES: usize = 3;
 
 /// Build the document of `input`.

@@ -59,7 +59,6 @@ pub fn compare(document: &mut Document, entries: &dyn Entries, baseline: &Baseli
     });
 }
 
-/// The comparison of a row, or why it is not compared.
 type Outcome = (Option<Comparison>, Option<String>);
 
 fn outcome(

@@ -9,7 +9,6 @@ use dragstrip_crds::{
 /// An interval ends here, as a multiple of the estimate, if it has no upper bound.
 pub const FARTHEST: f64 = 1e6;
 
-/// Whether an interval has no upper bound.
 pub fn is_open(ratio: &Estimate) -> bool {
     ratio.high > ratio.mid * (FARTHEST / 2.0)
 }

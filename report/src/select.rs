@@ -37,7 +37,6 @@ pub fn phases(document: &Document) -> Vec<&str> {
     distinct(document.rows.iter().map(|row| row.phase.as_str()))
 }
 
-/// The combinations that have a figure.
 pub fn measured_cells(document: &Document) -> Vec<&Cell> {
     distinct(document.rows.iter().map(|row| &row.cell))
 }
@@ -60,7 +59,6 @@ pub fn varied_axes(document: &Document) -> Vec<(usize, &AxisHead)> {
     document.axes.iter().enumerate().filter(|(_, axis)| axis.values.len() > 1).collect()
 }
 
-/// The metrics of `phase` with their units.
 pub fn metrics<'a>(document: &'a Document, phase: &str) -> Vec<(&'a str, &'a str)> {
     let rows = document.rows.iter().filter(|row| row.phase == phase);
     distinct(rows.map(|row| (row.metric.as_str(), row.unit.as_str())))
@@ -132,7 +130,6 @@ impl<'a> RowIndex<'a> {
     }
 }
 
-/// Every row except totals that repeat a single operation.
 pub fn rows_without_repeats(document: &Document) -> Vec<&Row> {
     let index = RowIndex::of(&document.rows);
     document.rows.iter().filter(|row| !index.repeats(row)).collect()

@@ -21,7 +21,7 @@ mark_fresh() {
   echo "$2" >"$STAMPS/$1"
 }
 
-# build_step STAMP INPUTS FILES FUNCTION: builds unless fresh; tells how long it takes.
+# build_step STAMP INPUTS FILES FUNCTION: builds unless fresh; prints how long it takes.
 build_step() {
   local stamp=$1 inputs=$2 files=$3 function=$4 paths=() file
   for file in $files; do paths+=("$BIN/$file"); done

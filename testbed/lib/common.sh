@@ -32,7 +32,7 @@ readonly KUBECTL_IMAGE=dragstrip.dev/testbed/kubectl:${KUBERNETES_VERSION#v}
 readonly PAUSE_IMAGE=dragstrip.dev/testbed/pause:1
 readonly COREDNS_IMAGE=dragstrip.dev/testbed/coredns:${COREDNS_VERSION#v}
 
-# Says that the kept state cannot be used, and that a clean start may help.
+# Reports that the stored state cannot be used and that a clean start may help.
 readonly UNUSABLE_STATE=75
 
 BEGAN=$EPOCHREALTIME

@@ -45,7 +45,7 @@ make_pki() {
   touch "$PKI/complete"
 }
 
-# A clock set back, or a year gone by, makes kept certificates worthless.
+# A clock set back, or a year gone by, invalidates stored certificates.
 pki_valid() {
   local certificate from
   for certificate in "$PKI"/ca.crt "$PKI"/apiserver.crt; do

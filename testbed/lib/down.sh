@@ -28,7 +28,7 @@ remove_state() {
   rm -rf "$STATE"
 }
 
-# What was noted of the machine stays: it tells how to restore it.
+# What was noted of the machine stays: it shows how to restore it.
 reset_state() {
   unmount_below "$STATE"
   find "$STATE" -mindepth 1 -maxdepth 1 ! -name machine-before ! -name directories-made -exec rm -rf {} +

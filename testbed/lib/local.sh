@@ -31,7 +31,7 @@ local_up() {
   # As a program of its own, so that any failure in it ends it.
   "$TESTBED/cluster" bring-up || result=$?
   if ((result == UNUSABLE_STATE)); then
-    say "what was kept in $STATE cannot be used: starting clean"
+    say "the stored state in $STATE cannot be used: starting clean"
     stop_everything
     reset_state
     result=0
@@ -41,9 +41,9 @@ local_up() {
   say "ready: export KUBECONFIG=$STATE/kubeconfig"
 }
 
-# kept STEP...: where state of an earlier life was there, a failure of the step
+# reuse STEP...: where state of an earlier life was there, a failure of the step
 # says that it is unusable.
-kept() {
+reuse() {
   if [[ $HAD_STATE == yes ]]; then
     "$@" || exit "$UNUSABLE_STATE"
   else
@@ -61,7 +61,7 @@ bring_up() {
   make_bridge
   say "bridge $BRIDGE"
   make_pki
-  kept pki_valid
+  reuse pki_valid
   say "certificates"
   start_everything
   settle
@@ -71,14 +71,14 @@ start_everything() {
   local node
   start_etcd
   for node in "${NODES[@]}"; do start_containerd "$node"; done
-  kept await_etcd
+  reuse await_etcd
   say "etcd"
   start_apiserver
   for node in "${NODES[@]}"; do await_containerd "$node"; done
   load_archive "$(archive_of "$PAUSE_IMAGE")"
   load_archive "$(archive_of "$COREDNS_IMAGE")"
   say "containerd on all nodes, with the system images"
-  kept await_apiserver
+  reuse await_apiserver
   say "apiserver"
   grant_admin
   start_controller_manager
@@ -108,7 +108,7 @@ settle() {
   say "DNS over its service address"
 }
 
-# The hash makes a changed Corefile reach the pods of a kept cluster.
+# The hash makes a changed Corefile reach the pods of a restarted cluster.
 apply_coredns() {
   local manifest_hash
   manifest_hash=$(sha256sum <"$TESTBED/manifests/coredns.yaml" | cut -c1-16)

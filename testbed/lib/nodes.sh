@@ -5,11 +5,11 @@
 # static gives whole CPUs to Guaranteed pods. Were all nodes static, a server
 # and its client would be pinned to the same CPU, since each node counts alone.
 static_cpu_nodes() {
-  local kept=$STATE/static-cpu-nodes
+  local stored=$STATE/static-cpu-nodes
   if [[ -n ${DRAGSTRIP_STATIC_CPU_NODES+set} ]]; then
     echo "$DRAGSTRIP_STATIC_CPU_NODES"
-  elif [[ -r $kept ]]; then
-    cat "$kept"
+  elif [[ -r $stored ]]; then
+    cat "$stored"
   else
     echo server-1 server-2
   fi
@@ -182,7 +182,7 @@ sweep_node() {
   rm -f "$dir/containerd.sock"
 }
 
-# Containers that outlived their containerd are kept: it finds them again.
+# Containers that outlived their containerd stay: it finds them again.
 start_containerd() {
   local node=$1 dir
   dir=$(node_dir "$node")
@@ -233,7 +233,7 @@ await_device_plugins() {
 kubelet_ready() { curl -sf --max-time 2 "http://$(node_ip "$1"):10248/healthz"; }
 await_kubelet() { await_process "kubelet:$1" 60 "the health of node $1's kubelet" kubelet_ready "$1"; }
 
-# A kept etcd still calls the nodes ready: believe only a heartbeat that is
+# A restarted etcd still calls the nodes ready: believe only a heartbeat that is
 # younger than the kubelet.
 node_ready() {
   local status beat
@@ -244,7 +244,7 @@ node_ready() {
 
 await_node() { await_process "kubelet:$1" 60 "node $1 to be ready" node_ready "$1"; }
 
-# Also for nodes that a kept etcd remembers: kubelets label new nodes only.
+# Also for nodes that a restarted etcd remembers: kubelets label new nodes only.
 label_nodes() {
   local node labels
   for node in "${NODES[@]}"; do

@@ -28,7 +28,7 @@ start_process() {
   if running "$name"; then return; fi
   mkdir -p "$PIDS" "$LOGS"
   if [[ -f $LOGS/$name.log ]]; then mv "$LOGS/$name.log" "$LOGS/$name.log.1"; fi
-  # 9 is the lock: a daemon that kept it open would hold it for its lifetime.
+  # 9 is the lock: a daemon that held it open would hold it for its lifetime.
   setsid "$@" >"$LOGS/$name.log" 2>&1 </dev/null 9>&- &
   process_identity $! >"$PIDS/$name" || die "$name ended at once: see $LOGS/$name.log"
 }

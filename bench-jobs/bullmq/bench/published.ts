@@ -13,7 +13,7 @@ import { Queue } from "bullmq";
 
 const PENDING = 2000;
 
-/** What one thread is told. */
+/** The settings of one thread. */
 interface Order {
   readonly port: number;
   readonly warmupSeconds: number;

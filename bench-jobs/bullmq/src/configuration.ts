@@ -1,4 +1,4 @@
-/** What a run is asked to do, checked and complete. Types and pure functions of them. */
+/** The settings of a run, checked and complete. Types and pure functions of them. */
 
 import type { FailureKind } from "./failure.js";
 
@@ -65,7 +65,7 @@ export interface Configuration {
   readonly startAtUnixNanos?: bigint;
   /** 0 prints no progress. */
   readonly progressIntervalSeconds: number;
-  /** Whether progress lines tell bytes, connections and latencies too. */
+  /** Whether progress lines show bytes, connections and latencies too. */
   readonly progressDetail: boolean;
   readonly jsonOutFile?: string;
   readonly keepKeys: boolean;

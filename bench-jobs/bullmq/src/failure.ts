@@ -32,7 +32,7 @@ export const FAILURE_EXIT_CODES: Readonly<Record<FailureKind, number>> = {
   queueCheck: 14,
 };
 
-/** Everything asked for was done and every reply was a success. */
+/** Everything requested was done and every reply was a success. */
 export const COMPLETED = 0;
 /** The result could not be written. */
 export const RESULT_NOT_WRITTEN = 11;
@@ -41,10 +41,10 @@ export const INTERRUPTED = 130;
 /** Ended by SIGTERM; the partial result was written. */
 export const TERMINATED = 143;
 
-/** Why a run failed, as the result tells it. */
+/** Why a run failed, as the result reports it. */
 export interface Failure {
   readonly kind: FailureKind;
-  /** The whole story in one line. */
+  /** The failure in one line. */
   readonly message: string;
 }
 

@@ -49,12 +49,12 @@ Output:
       --progress-interval TIME
                              of the progress lines on standard error; 0s prints none [1s];
                              with the environment variable DRAGSTRIP_PROGRESS_DETAIL=true
-                             they tell bytes, connections and latencies by bucket too
+                             they show bytes, connections and latencies by bucket too
       --json-out-file FILE   where the result goes
       --keep-keys            leave the queues in the server; otherwise they are removed
       --cleanup-timeout TIME longest time for that; what is left then is a note [60s]
       --shared-queues        other clients use the same queues at the same time: the server may
-                             hold more than this client added, and keys are kept
+                             hold more than this client added, and keys remain  
       --help, --version
 
 Latency of an add: from the call of BullMQ's Queue.add (each job of an addBulk: of that call)
@@ -74,7 +74,7 @@ Exit codes:
     6  handshake failed
     7  connection lost during the run
     8  no reply within --response-timeout
-    9  a cluster node without --cluster, or --cluster with a server that is none
+    9  a cluster node without --cluster, or --cluster with a server that is not a node
    10  some replies were errors
    11  the result could not be written
    12  the client could not do its work (see the message)

@@ -2,7 +2,7 @@
 
 import type { StopSignal } from "./report.js";
 
-/** Remembers the first signal that came, and tells whoever listens. */
+/** Stores the first signal and notifies the listeners. */
 export class Interruption {
   private first: StopSignal | undefined;
   private readonly listeners: (() => void)[] = [];

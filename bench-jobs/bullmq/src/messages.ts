@@ -1,4 +1,4 @@
-/** What the main thread and the load threads tell each other. */
+/** The messages between the main thread and the load threads. */
 
 import type { MonotonicNanos } from "./clock.js";
 import type { LoadOptions, ServerOptions } from "./configuration.js";
@@ -17,7 +17,7 @@ export interface ThreadOrder {
   readonly load: LoadOptions;
   /** 0 reports no progress. */
   readonly progressIntervalSeconds: number;
-  /** Whether progress tells bytes, connections and latencies too. */
+  /** Whether progress shows bytes, connections and latencies too. */
   readonly progressDetail: boolean;
 }
 
@@ -39,7 +39,7 @@ export interface ThreadResult {
   readonly recorded: Recorded;
   /** Jobs of warm-up and measurement, per queue. */
   readonly jobsPerQueue: readonly number[];
-  /** CPU of this thread in the measured part; absent where the system does not tell. */
+  /** CPU of this thread in the measured part; omitted if the system does not report it. */
   readonly cpuSeconds?: number;
   /** Share of the measured part in which its event loop was busy, 0 to 1. */
   readonly eventLoopUtilization: number;

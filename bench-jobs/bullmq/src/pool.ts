@@ -63,7 +63,7 @@ export class ThreadHandle {
     return this.readiness.promise;
   }
 
-  /** What the thread measured; rejects when it cannot tell. */
+  /** What the thread measured; rejects if it has no result. */
   get done(): Promise<ThreadResult> {
     return this.result.promise;
   }
@@ -161,7 +161,7 @@ export class Pool {
     this.threads.forEach((thread) => { thread.stop(); });
   }
 
-  /** Jobs and errors so far, and what else the threads tell. */
+  /** Jobs and errors so far, and what else the threads report. */
   progress(): { operations: number; errors: number; details: ProgressDetail[] } {
     return {
       details: this.threads.flatMap((thread) => thread.detail ?? []),

@@ -1,4 +1,4 @@
-/** What a progress line tells beyond counts, for the runner that reads it. Pure. */
+/** What a progress line shows beyond counts, for the runner that reads it. Pure. */
 
 /** Upper bounds of the buckets of latencies, in microseconds: those of bench-jobs/results/src/live.rs. */
 export const BOUNDS_MICROSECONDS: readonly number[] = [

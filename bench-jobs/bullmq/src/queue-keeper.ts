@@ -63,9 +63,9 @@ export class QueueKeeper {
     let keysRemoved = 0;
     for (const name of queueNames) keysRemoved += await this.removeQueue(keyPrefix(prefix, name), name, until);
     for (;;) {
-      const { removed, whole } = await this.sweep(until);
+      const { removed, complete } = await this.sweep(until);
       keysRemoved += removed;
-      if (!whole || removed === 0) return { keysRemoved, complete: whole };
+      if (!complete || removed === 0) return { keysRemoved, complete };
     }
   }
 
@@ -85,7 +85,7 @@ export class QueueKeeper {
     }
   }
 
-  /** Jobs are numbered from 1, so that their keys are known without a search. */
+  /** Jobs are numbered from 1, so that their keys need no a search. */
   private async removeQueue(keys: string, name: string, until: number): Promise<number> {
     const last = Number((await this.connection.get(`${keys}id`)) ?? 0);
     let removed = 0;
@@ -100,7 +100,7 @@ export class QueueKeeper {
   }
 
   /** Looks through all keys of the server for those of the queues, and removes them. */
-  private async sweep(until: number): Promise<{ removed: number; whole: boolean }> {
+  private async sweep(until: number): Promise<{ removed: number; complete: boolean }> {
     const nodes = this.connection instanceof Cluster ? this.connection.nodes("master") : [this.connection];
     const { queueNames, prefix } = this.configuration.load;
     const owned = queueNames.map((name) => keyPrefix(prefix, name));
@@ -108,18 +108,18 @@ export class QueueKeeper {
     for (const node of nodes) {
       let cursor = "0";
       do {
-        if (performance.now() >= until) return { removed, whole: false };
+        if (performance.now() >= until) return { removed, complete: false };
         const [next, found] = await node.scan(cursor, "MATCH", `${globOf(prefix)}:*`, "COUNT", SCAN_COUNT);
         const left = found.filter((key) => owned.some((keys) => key.startsWith(keys)));
         for (const key of left) removed += await (node).unlink(key);
         cursor = next;
       } while (cursor !== "0");
     }
-    return { removed, whole: true };
+    return { removed, complete: true };
   }
 }
 
-/** A cluster client keeps to itself why it cannot connect; a plain one tells. */
+/** A cluster client hides why it cannot connect; a plain one reports it. */
 async function knock(server: ServerOptions): Promise<void> {
   const connection = newConnection({ ...server, cluster: false });
   await connect(connection, server);

@@ -37,7 +37,7 @@ export class Reader implements Load {
     this.workers = connections.map((connection, queue) => this.worker(connection, queue));
   }
 
-  /** Connects to all queues; `lost` is told when a connection ends later. */
+  /** Connects to all queues; calls `lost` if a connection ends later. */
   static async open(order: ThreadOrder, lost: (reason: Error) => void): Promise<Reader> {
     const opened = order.load.queueNames.map(async () => {
       const connection = newConnection(order.server);

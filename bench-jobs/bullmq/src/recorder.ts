@@ -57,7 +57,7 @@ export function emptyHistogram(): Histogram {
 /** Counts one operation; instants are milliseconds of the thread's own clock. */
 export class Recorder {
   private readonly histogram = emptyHistogram();
-  /** The same latencies in a few buckets, which can be told while the load runs. */
+  /** The same latencies in a few buckets, which progress lines show. */
   readonly latencies = new LatencyCounts();
   private readonly perSecond: number[] = [];
   private readonly kinds = new Map<string, { count: number; firstMessage: string }>();
@@ -103,10 +103,10 @@ export class Recorder {
   /** The server answered with an error. */
   refused(kind: string, message: string): void {
     this.failed += 1;
-    const known = this.kinds.has(kind) || this.kinds.size < MAXIMUM_KINDS ? kind : "(other)";
-    const entry = this.kinds.get(known);
+    const entryKind = this.kinds.has(kind) || this.kinds.size < MAXIMUM_KINDS ? kind : "(other)";
+    const entry = this.kinds.get(entryKind);
     if (entry) entry.count += 1;
-    else this.kinds.set(known, { count: 1, firstMessage: message.slice(0, MAXIMUM_MESSAGE_CHARACTERS) });
+    else this.kinds.set(entryKind, { count: 1, firstMessage: message.slice(0, MAXIMUM_MESSAGE_CHARACTERS) });
   }
 
   /** What was counted so far. */

@@ -23,7 +23,7 @@ export interface OperationReport {
   readonly errors: number;
   /** Bytes sent and received in the measured part. */
   readonly bytes: number;
-  /** From the begin of the whole measured part to the begin of this operation's. */
+  /** From the start of the measured part to the start of this operation's. */
   readonly startSeconds: number;
   /** From the begin of this operation's measured part to its last confirmation. */
   readonly windowSeconds: number;
@@ -39,7 +39,7 @@ export interface WorkerReport {
   readonly index: number;
   readonly operations: number;
   readonly errors: number;
-  /** Absent where the system does not tell. */
+  /** Omitted if the system does not report it. */
   readonly cpuSeconds?: number;
   /** Share of the measured part in which its event loop was busy, 0 to 1. */
   readonly eventLoopUtilization: number;
@@ -51,7 +51,7 @@ export interface Rates {
   readonly processJobsPerSecond: number;
 }
 
-/** The whole result. */
+/** The complete result. */
 export interface Report {
   readonly tool: "dragstrip-bullmq";
   readonly version: string;
@@ -70,19 +70,19 @@ export interface Report {
   readonly windowSeconds: number;
   readonly operations: readonly OperationReport[];
   readonly errors: readonly ErrorCount[];
-  /** Jobs by whole second since the measured part began. */
+  /** Jobs by second since the measured part began. */
   readonly perSecond: readonly Partial<Record<Operation, number>>[];
   readonly warmup: { readonly seconds: number; readonly operations: Partial<Record<Operation, number>> };
   readonly workers: readonly WorkerReport[];
-  /** Absent when the server could not be asked any more. */
+  /** Omitted if the server did not answer. */
   readonly queues?: QueuesReport;
-  /** Rates over the asked-for duration, as the published tool divides. */
+  /** Rates over the requested duration, as the published tool divides. */
   readonly nominal: Rates & { readonly seconds: number };
   /** Rates over the time it took, the tail included. */
   readonly measured: Rates;
-  /** CPU of the whole process in the measured part. */
+  /** CPU of the process in the measured part. */
   readonly clientCpuSeconds: number;
-  /** Absent when the keys were kept. */
+  /** Omitted if the keys remain. */
   readonly cleanup?: Cleanup;
   /** What people should know, and what makes no number wrong. */
   readonly notes: readonly string[];
@@ -94,7 +94,7 @@ export interface Stage {
   readonly results: readonly ThreadResult[];
 }
 
-/** All there is to tell of a run. */
+/** Everything a run reports. */
 export interface Outcome {
   readonly configuration: Configuration;
   readonly versions: Versions;
@@ -200,8 +200,8 @@ function mergeErrors(errors: readonly ErrorCount[]): ErrorCount[] {
   const merged = new Map<string, ErrorCount>();
   for (const error of errors) {
     const key = `${error.operation} ${error.kind}`;
-    const known = merged.get(key);
-    merged.set(key, known ? { ...known, count: known.count + error.count } : error);
+    const previous = merged.get(key);
+    merged.set(key, previous ? { ...previous, count: previous.count + error.count } : error);
   }
   return [...merged.values()];
 }
@@ -237,7 +237,7 @@ function rates(operations: readonly OperationReport[], seconds: (operation: Oper
   return { addJobsPerSecond: rate("ADD"), processJobsPerSecond: rate("PROCESS") };
 }
 
-/** The published tool's last lines: totals, and rates over the asked-for duration. */
+/** The published tool's last lines: totals, and rates over the requested duration. */
 export function summary({ operations, nominal }: Report): string {
   const count = (name: Operation): string =>
     (operations.find((operation) => operation.operation === name)?.count ?? 0).toString();

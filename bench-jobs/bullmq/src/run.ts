@@ -210,7 +210,7 @@ class Run {
   }
 }
 
-/** CPU of the whole process from an instant on. */
+/** CPU of the process from an instant on. */
 class CpuAccount {
   private before = process.cpuUsage();
   private readonly timer: NodeJS.Timeout;

@@ -1,4 +1,4 @@
-/** A load thread: connects, says that it is ready, loads when told, and reports. */
+/** A load thread: connects, reports that it is ready, loads on command, and reports its result. */
 
 import { performance } from "node:perf_hooks";
 import { parentPort, workerData } from "node:worker_threads";
@@ -34,7 +34,7 @@ class LoadThread {
 
   constructor(
     private readonly order: ThreadOrder,
-    private readonly tell: (report: ThreadReport) => void,
+    private readonly post: (report: ThreadReport) => void,
   ) {
     this.address = addressOf(order.server);
   }
@@ -46,9 +46,9 @@ class LoadThread {
     const { order } = this;
     try {
       this.load = order.role === "writer" ? await Writer.open(order, lost) : await Reader.open(order, lost);
-      this.tell({ type: "ready" });
+      this.post({ type: "ready" });
     } catch (thrown) {
-      this.tell({ type: "failed", failure: failureOf(lossOf(asError(thrown), this.address)) });
+      this.post({ type: "failed", failure: failureOf(lossOf(asError(thrown), this.address)) });
     }
   }
 
@@ -80,9 +80,9 @@ class LoadThread {
       () => undefined,
       (thrown: unknown) => failureOf(lossOf(asError(thrown), this.address)),
     );
-    // So that a line after the thread's end tells of all that it did.
+    // The last line must show everything that the thread did.
     this.progress();
-    this.tell({ type: "done", result: this.result(load, recorder, failure) });
+    this.post({ type: "done", result: this.result(load, recorder, failure) });
     this.timers.forEach(clearInterval);
   }
 
@@ -125,10 +125,10 @@ class LoadThread {
     const { recorder } = this;
     if (recorder === undefined) return;
     const detail = this.detail(recorder);
-    this.tell({ type: "progress", operations: recorder.count, errors: recorder.errors, ...(detail && { detail }) });
+    this.post({ type: "progress", operations: recorder.count, errors: recorder.errors, ...(detail && { detail }) });
   }
 
-  /** What else progress tells, where it is asked for and the measured part has begun. */
+  /** What else progress shows, if requested and once the measured part has begun. */
   private detail({ latencies }: Recorder): ProgressDetail | undefined {
     const { load, opening } = this;
     if (!this.order.progressDetail || load === undefined || opening === undefined) return undefined;

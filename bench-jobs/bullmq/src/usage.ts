@@ -5,7 +5,7 @@ import { performance, type EventLoopUtilization } from "node:perf_hooks";
 
 /** A look at a thread's account. */
 export interface ThreadUsage {
-  /** CPU time in seconds; `undefined` where the system does not tell. */
+  /** CPU time in seconds; `undefined` if the system does not report it. */
   readonly cpuSeconds: number | undefined;
   readonly eventLoop: EventLoopUtilization;
 }
@@ -29,8 +29,8 @@ function threadCpuSeconds(): number | undefined {
     const [running] = readFileSync("/proc/thread-self/schedstat", "latin1").split(" ");
     return Number(running) / 1e9;
   } catch {
-    // No Linux, or one without scheduler statistics: then nothing is told
-    // rather than the whole process's time as one thread's.
+    // No Linux, or one without scheduler statistics: then report nothing
+    // rather than the process's time as one thread's.
     return undefined;
   }
 }

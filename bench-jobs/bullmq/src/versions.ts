@@ -5,7 +5,7 @@ import { createRequire } from "node:module";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
-/** Versions, as the result tells them. */
+/** Versions for the result. */
 export interface Versions {
   readonly version: string;
   readonly bullmqVersion: string;

@@ -46,7 +46,7 @@ export abstract class WriteLoop {
     this.aborted.catch(() => undefined);
   }
 
-  /** Resolves when every add begun was answered; rejects on the first error that is no answer. */
+  /** Resolves when every add begun was answered; rejects on the first error that is not a reply. */
   async run(): Promise<void> {
     this.lastReply = performance.now();
     return Promise.race([this.load(), this.aborted]);

@@ -31,7 +31,7 @@ export class Writer implements Load {
     private readonly queues: readonly ConnectedQueue[],
   ) {}
 
-  /** Connects to all queues; `lost` is told when a connection ends later. */
+  /** Connects to all queues; calls `lost` if a connection ends later. */
   static async open({ server, load }: ThreadOrder, lost: (reason: Error) => void): Promise<Writer> {
     const open = async (): Promise<Connection> => {
       const connection = newConnection(server);

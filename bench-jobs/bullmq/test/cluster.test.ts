@@ -30,13 +30,13 @@ void test("the queues of a cluster lie on several nodes", async () => {
   await Promise.all(cluster.nodes.map((node) => node.command("FLUSHALL")));
 });
 
-void test("a cluster without --cluster is told before any load", async () => {
+void test("a cluster without --cluster is reported before any load", async () => {
   const { report, exitCode } = await runTool(port, ["-d", "30s", "-q", "8"]);
   assert.deepEqual([exitCode, report.failure?.kind], [9, "serverMode"]);
   assert.match(report.failure?.message ?? "", /MOVED \d+ 127\.0\.0\.1:\d+: it is a node of a cluster, use --cluster/);
 });
 
-void test("--cluster with a server that is none is told", async (context) => {
+void test("--cluster with a server that is not a cluster node is reported", async (context) => {
   const single = await RedisServer.start();
   context.after(() => single.stop());
   const { report, exitCode } = await runTool(single.port, ["-d", "30s", "--cluster"]);

@@ -22,7 +22,7 @@ function failed({ report, exitCode, seconds }: Ended, kind: string, code: number
   assert.ok(seconds < 25, `it took ${seconds.toString()} s`);
 }
 
-void test("a dead server is told at once", async (context) => {
+void test("a dead server is reported at once", async (context) => {
   const dead = await server(context);
   await dead.stop();
   const ended = await runTool(dead.port, ["-d", "30s"]);
@@ -31,12 +31,12 @@ void test("a dead server is told at once", async (context) => {
   failed(await runTool(dead.port, ["-d", "30s", "--cluster"]), "connect", 4, /ECONNREFUSED/);
 });
 
-void test("a name without address is told", async () => {
+void test("a name without address is reported", async () => {
   const ended = await runTool(1, ["-d", "1s", "--host", "no-such-host.invalid"]);
   failed(ended, "nameResolution", 3, /cannot connect to no-such-host\.invalid:1: .*(ENOTFOUND|EAI_AGAIN)/);
 });
 
-void test("a server that accepts and stays silent is told within the connect timeout", async (context) => {
+void test("a server that accepts and stays silent is reported within the connect timeout", async (context) => {
   const silent = await server(context);
   silent.process.kill("SIGSTOP");
   const ended = await runTool(silent.port, ["-d", "30s", "--connect-timeout", "1s"]);
@@ -72,7 +72,7 @@ void test("a server that dies during the load fails the run and keeps the partia
   await dying.stop();
   const ended = await tool.ended();
   failed(ended, "connectionLost", 7, /the connection to 127\.0\.0\.1:\d+ was lost/);
-  assert.ok((ended.report.operations[0]?.count ?? 0) > 500, "what was measured until then is told");
+  assert.ok((ended.report.operations[0]?.count ?? 0) > 500, "the partial result is missing");
 });
 
 void test("a reader notices that the server dies", async (context) => {
@@ -142,7 +142,7 @@ void test("TLS sessions are never resumed, which Dragonfly would refuse", async 
   }
 });
 
-void test("a server that refuses BullMQ's scripts is told in one line", async (context) => {
+void test("a server that refuses BullMQ's scripts is reported in one line", async (context) => {
   const strict = await server(context);
   await strict.command("ACL", "SETUSER", "default", "-evalsha", "-eval");
   const ended = await runTool(strict.port, ["-d", "1s"]);

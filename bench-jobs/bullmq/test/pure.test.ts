@@ -15,7 +15,7 @@ function replyError(message: string): Error {
   return Object.assign(new Error(message), { name: "ReplyError" });
 }
 
-void test("errors are told apart by whether the server answered", () => {
+void test("errors are classified by whether the server answered", () => {
   assert.equal(replyKind(replyError("OOM command not allowed")), "OOM");
   assert.equal(replyKind(replyError("something odd")), "ERR");
   assert.equal(replyKind(Object.assign(new Error("Missing key for job 1"), { code: -1 })), "BULLMQ-1");
@@ -35,10 +35,10 @@ void test("errors of connecting fall into classes", () => {
   assert.equal(failureOf("thrown text").kind, "client");
 });
 
-void test("latencies are told in the buckets that the runner reads", () => {
+void test("latencies are counted in the buckets that the runner reads", () => {
   const source = readFileSync(new URL("../../../results/src/live.rs", import.meta.url), "utf8");
-  const told = /BOUNDS_MICROS: \[u64; BOUNDS\] = \[([^\]]*)\]/.exec(source)?.[1] ?? "";
-  const bounds = told.split(",").map((bound) => Number(bound.replaceAll("_", "").trim())).filter((bound) => bound > 0);
+  const text = /BOUNDS_MICROS: \[u64; BOUNDS\] = \[([^\]]*)\]/.exec(source)?.[1] ?? "";
+  const bounds = text.split(",").map((bound) => Number(bound.replaceAll("_", "").trim())).filter((bound) => bound > 0);
   assert.deepEqual(BOUNDS_MICROSECONDS, bounds);
   const latencies = new LatencyCounts();
   for (const microseconds of [1, 20, 21, 1_000_000, 1_000_001]) latencies.add(microseconds, 2);
@@ -49,7 +49,7 @@ void test("latencies are told in the buckets that the runner reads", () => {
   assert.equal(detailFields([]), "");
 });
 
-void test("a failure is told in one line, without the places in the code", () => {
+void test("a failure is one line, without the places in the code", () => {
   const own = failureOf(new TypeError("Lua redis lib command arguments\nmust be strings"));
   assert.deepEqual(own, { kind: "client", message: "TypeError: Lua redis lib command arguments must be strings" });
   const refused = failureOf(replyError("NOPERM this user has no permissions to run the 'evalsha' command"));
@@ -61,7 +61,7 @@ void test("a failure is told in one line, without the places in the code", () =>
 const UNDECLARED =
   "ERR Error running script (call to 4522f1): @user_script:2: -ERR script tried accessing undeclared key, key: b:{queue0}:x";
 
-void test("keys that Dragonfly's scripts may not touch are told with the remedy", () => {
+void test("keys that Dragonfly's scripts may not touch are reported with the remedy", () => {
   assert.match(failureOf(replyError(UNDECLARED)).message, /undeclared key.*--lock_on_hashtags.*allow-undeclared-keys/);
   const recorder = new Recorder("ADD", 0);
   recorder.refused("ERR", UNDECLARED);
@@ -145,14 +145,14 @@ void test("the published loop adds in batches over all queues, and awaits each b
   assert.deepEqual(writer.added, [1334, 1334, 1333]);
 });
 
-void test("the published loop ends at the first error that is no answer", async () => {
+void test("the published loop ends at the first error that is not a reply", async () => {
   const { add, answer } = answeredAdds();
   const until = performance.now() + 60_000;
   const ended = new PublishedLoop({ adds: [add], jobsPerAdd: 1, concurrency: 1, until, recorder: new Recorder("ADD", 0) }).run();
   await Promise.all([assert.rejects(ended, /Connection is closed/), answer(new Error("Connection is closed."))]);
 });
 
-void test("a writer ends at the first error that is no answer", async () => {
+void test("a writer ends at the first error that is not a reply", async () => {
   const { add, answer } = answeredAdds();
   const ended = loop([add], 2, new Recorder("ADD", 0)).run();
   await Promise.all([assert.rejects(ended, /Connection is closed/), answer(new Error("Connection is closed."))]);

@@ -23,7 +23,7 @@ function count(report: Report, name: string): number {
   return report.operations.find((operation) => operation.operation === name)?.count ?? 0;
 }
 
-function whole(report: Report): void {
+function assertComplete(report: Report): void {
   assert.equal(report.failure, undefined);
   assert.deepEqual([report.status, report.exitCode], ["completed", 0]);
   for (const operation of report.operations) {
@@ -38,7 +38,7 @@ function whole(report: Report): void {
 
 void test("writers add to all queues, the queues agree, and the keys are gone", async () => {
   const { report, stdout, stderr } = await runTool(server.port, ["-d", "1.5s", "-w", "2", "-q", "3"]);
-  whole(report);
+  assertComplete(report);
   const added = count(report, "ADD");
   assert.ok(added > 100, `${added.toString()} jobs in 1.5 s are too few`);
   assert.deepEqual([report.queues?.expected, report.queues?.found], [added, added]);
@@ -57,7 +57,7 @@ void test("writers add to all queues, the queues agree, and the keys are gone", 
   assert.ok((report.operations[0]?.bytes ?? 0) > added * 300, "an add is more than 300 bytes");
 });
 
-void test("progress tells latencies, bytes and connections when it is asked to", async () => {
+void test("progress shows latencies, bytes and connections on request", async () => {
   const options = ["-d", "1.5s", "-w", "2", "-q", "3", "--progress-interval", "400ms"];
   const { report, stderr } = await runTool(server.port, options, { DRAGSTRIP_PROGRESS_DETAIL: "true" });
   const lines = stderr.split("\n").filter((line) => line.startsWith("progress "));
@@ -65,16 +65,16 @@ void test("progress tells latencies, bytes and connections when it is asked to",
   const fields = / operations=(\d+) .* bytes=(\d+) connections=(\d+) latency_seconds=([\d.]+) latency_counts=([\d,]+)$/.exec(last);
   const [operations, bytes, connections, seconds] = (fields ?? []).slice(1, 5).map(Number);
   const counts = (fields?.[5] ?? "").split(",").map(Number);
-  const told = counts.reduce((sum, number) => sum + number, 0);
+  const latencies = counts.reduce((sum, number) => sum + number, 0);
   assert.equal(counts.length, 25, last);
-  assert.equal(told, operations, "every job so far has its latency");
-  assert.ok(told > 100 && told <= count(report, "ADD"), last);
-  assert.ok((bytes ?? 0) > told * 300 && connections === 6 && (seconds ?? 0) > 0, last);
+  assert.equal(latencies, operations, "every job so far has its latency");
+  assert.ok(latencies > 100 && latencies <= count(report, "ADD"), last);
+  assert.ok((bytes ?? 0) > latencies * 300 && connections === 6 && (seconds ?? 0) > 0, last);
 });
 
 void test("the server counts the same adds", async () => {
   const { report } = await runTool(server.port, ["-d", "1s", "--concurrency", "100", "--keep-keys"]);
-  whole(report);
+  assertComplete(report);
   assert.equal(Number(await server.command("GET", "b:{queue0}:id")), count(report, "ADD"));
   assert.equal(Number(await server.command("LLEN", "b:{queue0}:wait")), count(report, "ADD"));
 });
@@ -82,7 +82,7 @@ void test("the server counts the same adds", async () => {
 void test("readers process what an earlier run left, and each job once", async () => {
   await runTool(server.port, ["-d", "500ms", "--concurrency", "20", "-q", "2", "--keep-keys"]);
   const { report, stdout } = await runTool(server.port, ["-d", "2s", "-w", "0", "-r", "2", "-q", "2", "-c", "10"]);
-  whole(report);
+  assertComplete(report);
   const processed = count(report, "PROCESS");
   assert.ok(processed > 10, `${processed.toString()} jobs`);
   assert.equal(report.queues?.perQueue.reduce((sum, queue) => sum + queue.completed, 0), processed);
@@ -92,34 +92,34 @@ void test("readers process what an earlier run left, and each job once", async (
 
 void test("writers and readers load together", async () => {
   const { report } = await runTool(server.port, ["-d", "1s", "-w", "1", "-r", "1", "--concurrency", "10"]);
-  whole(report);
+  assertComplete(report);
   assert.ok(count(report, "ADD") > 0 && count(report, "PROCESS") > 0);
 });
 
-void test("readers begin after the writers when told to", async () => {
+void test("readers begin after the writers on request", async () => {
   const options = ["-d", "500ms", "-w", "1", "-r", "1", "--concurrency", "10", "--reader-start", "after-writers"];
   const { report } = await runTool(server.port, options);
-  whole(report);
+  assertComplete(report);
   assert.ok(count(report, "ADD") > 0 && count(report, "PROCESS") > 0);
   assert.ok(report.windowSeconds > 0.9, `two parts of 0.5 s took ${report.windowSeconds.toString()} s`);
 });
 
 void test("addBulk counts jobs, each with the latency of its call", async () => {
   const { report } = await runTool(server.port, ["-d", "1s", "--bulk", "50", "--concurrency", "4"]);
-  whole(report);
+  assertComplete(report);
   assert.ok(count(report, "ADD") > 0 && count(report, "ADD") % 50 === 0);
 });
 
 void test("the warm-up is counted apart", async () => {
   const { report } = await runTool(server.port, ["-d", "1s", "--warmup", "500ms", "--concurrency", "50"]);
-  whole(report);
+  assertComplete(report);
   const warmup = report.warmup.operations.ADD ?? 0;
   assert.ok(warmup > 0);
   assert.equal(report.queues?.found, warmup + count(report, "ADD"));
   assert.ok(report.windowSeconds < 1.4, `the window of ${report.windowSeconds.toString()} s leaves the warm-up out`);
 });
 
-void test("payload, prefix and queue names are those asked for", async () => {
+void test("payload, prefix and queue names are the requested ones", async () => {
   const names = ["--prefix", "p", "--queue-name", "mail%d", "--payload", '{"to":"me"}'];
   await runTool(server.port, ["-d", "300ms", "--concurrency", "1", "--keep-keys", ...names]);
   assert.equal(await server.command("HGET", "p:mail0:1", "data"), '{"to":"me"}');
@@ -128,7 +128,7 @@ void test("payload, prefix and queue names are those asked for", async () => {
 void test("the published mode adds the article's jobs, and then lets the readers begin", async () => {
   const options = ["-d", "1s", "-w", "1", "-r", "1", "-q", "2", "-c", "4", "--mode", "published", "--keep-keys"];
   const { report } = await runTool(server.port, options);
-  whole(report);
+  assertComplete(report);
   assert.deepEqual([report.configuration.mode, report.configuration.readerConcurrency], ["published", 4]);
   const job = ["b:{queue1}:1", "name", "data"];
   assert.deepEqual(await server.command("HMGET", ...job), ["job name", '{"param1":"value1","param2":"value2"}']);
@@ -161,7 +161,7 @@ void test("an add is a write of its own in the published mode, and shares one in
 
 void test("a cleanup that is too slow is a note, and the measurement stands", async () => {
   const { report, exitCode, stderr } = await runTool(server.port, ["-d", "2s", "--cleanup-timeout", "1ms"]);
-  whole(report);
+  assertComplete(report);
   assert.equal(exitCode, 0, stderr);
   assert.equal(report.cleanup?.complete, false);
   assert.match(report.notes[0] ?? "", /keys of the queues are left .*--cleanup-timeout/);
@@ -171,15 +171,15 @@ void test("only its own keys are removed", async () => {
   for (const key of ["b:{queue1}:1", "b:{queue00}:x", "other", "b:"]) await server.command("SET", key, "mine");
   await server.command("SET", "b:{queue0}:stray", "a key of the queue that no counter names");
   const { report } = await runTool(server.port, ["-d", "300ms", "--concurrency", "10"]);
-  whole(report);
+  assertComplete(report);
   assert.deepEqual([await server.command("DBSIZE"), await server.command("EXISTS", "b:{queue0}:stray")], [4, 0]);
 });
 
-void test("the load begins at the instant asked for", async () => {
+void test("the load begins at the requested instant", async () => {
   const line = BigInt(Date.now() + 8000) * 1_000_000n;
   const options = ["-d", "300ms", "-w", "2", "--start-at-unix-nanos", line.toString()];
   const { report, stderr } = await runTool(server.port, options);
-  whole(report);
+  assertComplete(report);
   assert.doesNotMatch(stderr, /start line was missed/);
   const late = Number(BigInt(report.startedAtUnixNanos ?? 0) - line) / 1e6;
   assert.ok(Math.abs(late) < 5, `the load began ${late.toString()} ms off the line`);
@@ -199,7 +199,7 @@ void test("SIGTERM ends the load and keeps what was measured", async () => {
 
 void test("a start line that has passed is said, and the load begins at once", async () => {
   const { report, stderr } = await runTool(server.port, ["-d", "300ms", "--start-at-unix-nanos", "1"]);
-  whole(report);
+  assertComplete(report);
   assert.match(stderr, /the start line was missed by \d+\.\d{3} s: connecting took too long/);
 });
 

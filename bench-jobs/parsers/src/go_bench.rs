@@ -5,14 +5,14 @@
 //! count is the number of iterations; ns/op is elapsed time over iterations,
 //! which with `b.RunParallel` is no latency, so that none is reported. Every
 //! pair of value and unit is a metric named by its unit. Several runs
-//! (`-count`) are added up; their metrics are means, with each run's value kept.
+//! (`-count`) are added up; their metrics are means.
 
 use crate::{
     notation::{Notation, NumberError},
     parsed::{Metric, Operation, Parsed, ToolName, only_duration},
     records::lines,
 };
-use dragstrip_crds::workload::{Merge, StdoutParser};
+use dragstrip_crds::workload::Merge;
 
 const PREFIX: &str = "Benchmark";
 /// The unit of time per iteration.
@@ -37,9 +37,6 @@ pub enum GoBenchError {
         /// What is wrong.
         source: NumberError,
     },
-    /// The options hold what this parser has no use for.
-    #[error("goBench takes no requests: go test prints the number of iterations itself")]
-    Requests,
 }
 
 /// One line of results.
@@ -51,15 +48,12 @@ struct Run<'a> {
 }
 
 /// Reads standard output.
-pub fn parse(options: &StdoutParser, stdout: &str) -> Result<Parsed, GoBenchError> {
-    if options.requests.is_some() {
-        return Err(GoBenchError::Requests);
-    }
+pub fn parse(stdout: &str) -> Result<Parsed, GoBenchError> {
     let lines = lines(stdout);
     let mut runs = Vec::new();
     let mut package = "";
     let mut passed = false;
-    for line in lines.whole.lines().map(str::trim_end) {
+    for line in lines.complete.lines().map(str::trim_end) {
         if let Some(name) = line.strip_prefix("pkg: ") {
             package = name;
         } else if is_failure(line) {
@@ -179,7 +173,6 @@ fn figures(name: &str, runs: &[&Run]) -> Vec<Metric> {
                 name: unit.to_owned(),
                 value: samples.iter().sum::<f64>() / samples.len() as f64,
                 unit: Some(unit.to_owned()),
-                samples: if samples.len() > 1 { samples } else { Vec::new() },
                 // Rates add up over clients, everything per operation does not.
                 merge: if unit.ends_with("/s") || unit.ends_with("/sec") { Merge::Sum } else { Merge::Mean },
             }
@@ -192,7 +185,7 @@ mod tests {
     use super::*;
 
     fn read(stdout: &str) -> Result<Parsed, GoBenchError> {
-        parse(&StdoutParser::default(), stdout)
+        parse(stdout)
     }
 
     fn names(parsed: &Parsed) -> Vec<&str> {
@@ -200,14 +193,14 @@ mod tests {
     }
 
     #[test]
-    fn several_runs_are_added_up_and_kept() {
+    fn several_runs_are_added_up() {
         let parsed =
             read("BenchmarkSet-8 \t1000\t200.0 ns/op\nBenchmarkSet-8 \t3000\t100.0 ns/op\nPASS\n").unwrap();
         let set = &parsed.operations[0];
         assert_eq!((set.name.as_str(), set.count), ("Set", Some(4000)));
         // 4000 iterations in 1000 × 200 ns + 3000 × 100 ns = 500 µs.
         assert!((set.operations_per_second.unwrap() - 8e6).abs() < 1e-3, "{set:?}");
-        assert_eq!((parsed.metrics[0].value, parsed.metrics[0].samples.len()), (150.0, 2));
+        assert_eq!(parsed.metrics[0].value.to_string(), "150");
         assert_eq!(parsed.incomplete, None);
     }
 

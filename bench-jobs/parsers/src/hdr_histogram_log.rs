@@ -55,7 +55,7 @@ pub fn parse(options: &HdrHistogramLogParser, outputs: &Outputs) -> Result<Parse
         let text = outputs.text(&log.file)?;
         let lines = lines(&text);
         incomplete = incomplete.or(lines.incomplete());
-        sums.take_in(log, lines.whole)?;
+        sums.take_in(log, lines.complete)?;
     }
     let seconds = sums.span.map(|(start, end)| end - start).filter(|seconds| *seconds > 0.0);
     // Within the range that was checked, and a microsecond is exact enough.

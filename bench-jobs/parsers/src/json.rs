@@ -1,29 +1,25 @@
-//! Any JSON document, of which the spec names the values by JSON pointers: what
-//! vegeta, k6, ghz and other tools write. A value may be a number, or a text that
-//! holds one (`"1.2ms"`); `null` is no value.
+//! Any JSON document whose values the manifest names by JSON pointers: what vegeta, k6, ghz and
+//! other tools write. A value is a number, or a text that holds one (`"1.2ms"`); `null` is no value.
 
 use crate::{
-    notation::{Notation, NumberError},
-    parsed::{Draft, Metric, Operation, Parsed, only_duration},
-    time::{self, TimeError},
+    figures::{Draft, Field, Figure, FigureError, position},
+    notation::Notation,
+    parsed::{Metric, Operation, Parsed, only_duration},
 };
 use dragstrip_crds::{
     units::Decimal,
-    workload::{JsonMeaning, JsonParser, JsonValue, TimeUnit},
+    workload::{JsonMeaning, JsonParser, JsonValue},
 };
 use serde_json::Value;
-
-/// Counts beyond 2^53 are not exact in every JSON writer, and come from no run.
-const LARGEST_COUNT: f64 = 9_007_199_254_740_992.0;
 
 /// Why the document gave no result.
 #[derive(Debug, thiserror::Error)]
 pub enum JsonError {
     /// Not JSON, or a part of it.
-    #[error("the output is no JSON document, or is cut short")]
+    #[error("the output is not a JSON document, or is cut short")]
     Json(#[source] serde_json::Error),
-    /// A value's options do not go together.
-    #[error("the value at {pointer:?} has the meaning {meaning:?} and so needs {needed}")]
+    /// A value lacks an option that its meaning needs.
+    #[error("the value at {pointer:?} has the meaning {meaning:?}, which needs {needed}")]
     Option {
         /// Where it stands.
         pointer: String,
@@ -37,7 +33,7 @@ pub enum JsonError {
     SameMeaning {
         /// Where one stands.
         first: String,
-        /// Where the other does.
+        /// Where the other stands.
         second: String,
     },
     /// The document lacks a value.
@@ -49,43 +45,38 @@ pub enum JsonError {
         found: String,
     },
     /// A value is an object, a list or a truth.
-    #[error("the value at {0:?} is no number")]
+    #[error("the value at {0:?} is not a number")]
     Kind(String),
-    /// A text holds no number.
+    /// A value cannot be read.
     #[error("the value at {pointer:?}: {source}")]
-    Number {
+    Figure {
         /// Where it stands.
         pointer: String,
         /// What is wrong.
-        source: NumberError,
+        source: FigureError,
     },
-    /// A text holds no time.
-    #[error("the value at {pointer:?}: {source}")]
-    Time {
-        /// Where it stands.
+    /// Fewer operations were attempted than succeeded.
+    #[error("the value at {pointer:?} counts {attempts} attempts, but {succeeded} operations succeeded")]
+    Attempts {
+        /// Where the attempts stand.
         pointer: String,
-        /// What is wrong.
-        source: TimeError,
-    },
-    /// A number cannot be what it should mean.
-    #[error("the value at {pointer:?} is {value}, which is no {meaning:?}")]
-    Range {
-        /// Where it stands.
-        pointer: String,
-        /// The number.
-        value: f64,
-        /// What it should mean.
-        meaning: JsonMeaning,
+        /// How many there were.
+        attempts: u64,
+        /// How many succeeded.
+        succeeded: u64,
     },
 }
 
-/// Whether the options make sense by themselves.
+/// Checks that the options make sense by themselves.
 pub fn check(options: &JsonParser) -> Result<(), JsonError> {
     for (position, value) in options.values.iter().enumerate() {
+        let counts = |other: &JsonValue| {
+            other.meaning == JsonMeaning::Count && operation(options, value) == operation(options, other)
+        };
         let needed = match value.meaning {
             JsonMeaning::LatencyPercentile if value.percentile.is_none() => Some("percentile"),
             JsonMeaning::Metric if value.metric.is_none() => Some("metric"),
-            JsonMeaning::Attempts if !options.values.iter().any(|other| counts(options, value, other)) => {
+            JsonMeaning::Attempts if !options.values.iter().any(counts) => {
                 Some("a value of the same operation with the meaning Count")
             }
             _ => None,
@@ -94,9 +85,8 @@ pub fn check(options: &JsonParser) -> Result<(), JsonError> {
             let (pointer, meaning) = (value.pointer.clone(), value.meaning);
             return Err(JsonError::Option { pointer, meaning, needed });
         }
-        if let Some(twin) =
-            options.values[..position].iter().find(|other| same_meaning(options, value, other))
-        {
+        let before = &options.values[..position];
+        if let Some(twin) = before.iter().find(|other| same_meaning(options, value, other)) {
             let (first, second) = (twin.pointer.clone(), value.pointer.clone());
             return Err(JsonError::SameMeaning { first, second });
         }
@@ -104,26 +94,42 @@ pub fn check(options: &JsonParser) -> Result<(), JsonError> {
     Ok(())
 }
 
-/// Whether `other` counts the operations that succeeded of those that `one` tells of.
-fn counts(options: &JsonParser, one: &JsonValue, other: &JsonValue) -> bool {
-    other.meaning == JsonMeaning::Count && operation(options, one) == operation(options, other)
-}
-
 fn same_meaning(options: &JsonParser, one: &JsonValue, other: &JsonValue) -> bool {
-    let of = |value: &JsonValue| value.percentile.as_ref().map(Decimal::value);
-    // Attempts tell how many of them failed.
+    // Attempts give the number of errors.
     let meaning = |value: &JsonValue| match value.meaning {
         JsonMeaning::Attempts => JsonMeaning::Errors,
         meaning => meaning,
     };
     meaning(one) == meaning(other)
         && operation(options, one) == operation(options, other)
-        && of(one) == of(other)
+        && percent(one) == percent(other)
         && one.metric == other.metric
+}
+
+fn percent(value: &JsonValue) -> Option<f64> {
+    value.percentile.as_ref().map(Decimal::value)
 }
 
 fn operation<'a>(options: &'a JsonParser, value: &'a JsonValue) -> &'a str {
     value.operation.as_ref().unwrap_or(&options.operation)
+}
+
+/// The field of the operation that a value fills; `None` if it fills none directly.
+fn field(value: &JsonValue) -> Option<Field> {
+    Some(match value.meaning {
+        JsonMeaning::Count => Field::Count,
+        JsonMeaning::OperationsPerSecond => Field::OperationsPerSecond,
+        JsonMeaning::Errors => Field::Errors,
+        JsonMeaning::Hits => Field::Hits,
+        JsonMeaning::Misses => Field::Misses,
+        JsonMeaning::Bytes => Field::Bytes,
+        JsonMeaning::Duration => Field::Seconds,
+        JsonMeaning::MeanLatency => Field::MeanLatency,
+        JsonMeaning::MinimumLatency => Field::MinimumLatency,
+        JsonMeaning::MaximumLatency => Field::MaximumLatency,
+        JsonMeaning::LatencyPercentile => Field::Percentile(percent(value)?),
+        JsonMeaning::Attempts | JsonMeaning::Metric => return None,
+    })
 }
 
 /// Reads a document.
@@ -134,33 +140,55 @@ pub fn parse(options: &JsonParser, text: &str) -> Result<Parsed, JsonError> {
     let mut metrics = Vec::new();
     let mut attempts = Vec::new();
     for value in &options.values {
-        let found = match document.pointer(&value.pointer) {
+        let text = match document.pointer(&value.pointer) {
             None | Some(Value::Null) if value.required => return Err(missing(&document, &value.pointer)),
             None | Some(Value::Null) => continue,
-            Some(found) => Found { value, found },
+            Some(Value::Number(number)) => number.to_string(),
+            Some(Value::String(text)) => text.clone(),
+            Some(_) => return Err(JsonError::Kind(value.pointer.clone())),
         };
+        let failed = |source| JsonError::Figure { pointer: value.pointer.clone(), source };
+        let figure = Figure { text: &text, notation: Notation::PLAIN, unit: value.unit };
         let name = operation(options, value);
         if value.meaning == JsonMeaning::Metric {
-            metrics.push(found.metric(name)?);
+            let number = figure.notation.number(&text).map_err(|error| failed(error.into()))?;
+            metrics.push(metric(name, value, number));
             continue;
         }
-        let position = drafts.iter().position(|draft| draft.operation.name == name).unwrap_or_else(|| {
-            drafts.push(Draft { operation: Operation::named(name), latency: None });
-            drafts.len() - 1
-        });
-        found.store(&mut drafts[position])?;
-        if value.meaning == JsonMeaning::Attempts {
-            attempts.push((position, found));
+        let position = position(&mut drafts, name);
+        match field(value) {
+            Some(field) => _ = drafts[position].store(field, &figure).map_err(failed)?,
+            None => attempts.push((position, value, figure.count().map_err(failed)?)),
         }
     }
-    for (position, found) in attempts {
-        found.store_failed(&mut drafts[position].operation)?;
+    for (position, value, attempts) in attempts {
+        count_errors(&mut drafts[position].operation, value, attempts)?;
     }
     let operations: Vec<_> = drafts.into_iter().map(Draft::finish).collect();
     Ok(Parsed { seconds: only_duration(&operations), operations, metrics, ..Parsed::default() })
 }
 
-/// What stands at the deepest part of the pointer that there is.
+fn metric(operation: &str, value: &JsonValue, number: f64) -> Metric {
+    Metric {
+        operation: Some(operation.to_owned()),
+        name: value.metric.clone().unwrap_or_default(),
+        value: number,
+        unit: None,
+        merge: value.merge,
+    }
+}
+
+/// Attempts that are missing from the count failed. Without a count none succeeded.
+fn count_errors(operation: &mut Operation, value: &JsonValue, attempts: u64) -> Result<(), JsonError> {
+    let succeeded = *operation.count.get_or_insert(0);
+    let failed = attempts.checked_sub(succeeded);
+    let pointer = || value.pointer.clone();
+    operation.errors =
+        Some(failed.ok_or_else(|| JsonError::Attempts { pointer: pointer(), attempts, succeeded })?);
+    Ok(())
+}
+
+/// What stands at the deepest part of the pointer that exists.
 fn missing(document: &Value, pointer: &str) -> JsonError {
     let mut parents = pointer.match_indices('/').rev().map(|(end, _)| &pointer[..end]);
     let deepest = parents.find_map(|path| Some((path, document.pointer(path)?)));
@@ -174,104 +202,6 @@ fn missing(document: &Value, pointer: &str) -> JsonError {
         None => "nothing".to_owned(),
     };
     JsonError::NoValue { pointer: pointer.to_owned(), found: found.chars().take(300).collect() }
-}
-
-/// A value that is there.
-struct Found<'a> {
-    value: &'a JsonValue,
-    found: &'a Value,
-}
-
-impl Found<'_> {
-    /// Puts it where it belongs; twins were refused before.
-    fn store(&self, draft: &mut Draft) -> Result<(), JsonError> {
-        let operation = &mut draft.operation;
-        match self.value.meaning {
-            JsonMeaning::Count => operation.count = Some(self.count()?),
-            JsonMeaning::Errors => operation.errors = Some(self.count()?),
-            JsonMeaning::Hits => operation.hits = Some(self.count()?),
-            JsonMeaning::Misses => operation.misses = Some(self.count()?),
-            JsonMeaning::Bytes => operation.bytes = Some(self.count()?),
-            JsonMeaning::OperationsPerSecond => operation.operations_per_second = Some(self.positive()?),
-            JsonMeaning::Duration => operation.seconds = Some(self.time(TimeUnit::Seconds)?),
-            JsonMeaning::Metric | JsonMeaning::Attempts => {}
-            JsonMeaning::MeanLatency
-            | JsonMeaning::MinimumLatency
-            | JsonMeaning::MaximumLatency
-            | JsonMeaning::LatencyPercentile => {
-                let milliseconds = self.time(TimeUnit::Milliseconds)?;
-                let latency = draft.latency.get_or_insert_default();
-                match (self.value.meaning, &self.value.percentile) {
-                    (JsonMeaning::MeanLatency, _) => latency.mean = Some(milliseconds),
-                    (JsonMeaning::MinimumLatency, _) => latency.minimum = Some(milliseconds),
-                    (JsonMeaning::LatencyPercentile, Some(percentile)) => {
-                        latency.add_percentile(percentile.value(), milliseconds);
-                    }
-                    _ => latency.maximum = Some(milliseconds),
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// What is missing of the attempts failed. No count at all: none succeeded.
-    fn store_failed(&self, operation: &mut Operation) -> Result<(), JsonError> {
-        let attempts = self.count()?;
-        let succeeded = *operation.count.get_or_insert(0);
-        let failed = attempts.checked_sub(succeeded).ok_or_else(|| self.range(attempts as f64))?;
-        operation.errors = Some(failed);
-        Ok(())
-    }
-
-    fn metric(&self, operation: &str) -> Result<Metric, JsonError> {
-        Ok(Metric {
-            operation: Some(operation.to_owned()),
-            name: self.value.metric.clone().unwrap_or_default(),
-            value: self.number()?,
-            unit: None,
-            samples: Vec::new(),
-            merge: self.value.merge,
-        })
-    }
-
-    fn pointer(&self) -> String {
-        self.value.pointer.clone()
-    }
-
-    fn number(&self) -> Result<f64, JsonError> {
-        match self.found {
-            Value::Number(number) => number.as_f64().ok_or_else(|| JsonError::Kind(self.pointer())),
-            Value::String(text) => Notation::PLAIN
-                .number(text.trim())
-                .map_err(|source| JsonError::Number { pointer: self.pointer(), source }),
-            _ => Err(JsonError::Kind(self.pointer())),
-        }
-    }
-
-    fn positive(&self) -> Result<f64, JsonError> {
-        let value = self.number()?;
-        if value >= 0.0 { Ok(value) } else { Err(self.range(value)) }
-    }
-
-    /// Tools write counts as floating-point numbers too.
-    // Checked to be whole and at most 2^53.
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-    fn count(&self) -> Result<u64, JsonError> {
-        let value = self.positive()?;
-        if value.fract() == 0.0 && value <= LARGEST_COUNT { Ok(value as u64) } else { Err(self.range(value)) }
-    }
-
-    fn time(&self, target: TimeUnit) -> Result<f64, JsonError> {
-        match self.found {
-            Value::String(text) => time::read(text, Notation::PLAIN, self.value.unit, target)
-                .map_err(|source| JsonError::Time { pointer: self.pointer(), source }),
-            _ => Ok(time::convert(self.positive()?, self.value.unit, target)),
-        }
-    }
-
-    fn range(&self, value: f64) -> JsonError {
-        JsonError::Range { pointer: self.pointer(), value, meaning: self.value.meaning }
-    }
 }
 
 #[cfg(test)]
@@ -327,7 +257,7 @@ mod tests {
         assert_eq!(counts(json!({"200": 7, "500": 3})), Ok((Some(7), Some(3))));
         assert_eq!(counts(json!({"0": 10})), Ok((Some(0), Some(10))), "nothing succeeded");
         let told: Result<_, String> = counts(json!({"200": 11}));
-        assert!(told.unwrap_err().contains("no Attempts"), "more succeeded than were tried");
+        assert!(told.unwrap_err().contains("10 attempts, but 11"), "more succeeded than were tried");
     }
 
     #[test]

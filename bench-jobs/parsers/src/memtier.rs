@@ -83,7 +83,6 @@ pub fn parse(text: &str, stderr: &Capture, shards: u64) -> Result<Parsed, Memtie
         errors,
         tool: Some(ToolName { name: "memtier".to_owned(), version: None }),
         incomplete: incomplete(&report, stderr),
-        remarks: vec![],
         ..Parsed::default()
     })
 }

@@ -1,95 +1,75 @@
-//! What a tool left behind, as the runner hands it over.
+//! The output of a tool, as the runner hands it over.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
-/// The name that means standard output where a file is asked for.
+/// The file name that means standard output.
 pub const STANDARD_OUTPUT: &str = "-";
 
 /// What one stream of the tool held.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Capture {
-    /// The text that was kept: its beginning.
+    /// The stored text: its beginning.
     pub text: String,
-    /// Whether more was written than was kept.
+    /// Whether the tool wrote more than is stored.
     pub cut: bool,
 }
 
 impl Capture {
-    /// A stream that was kept whole.
-    pub fn whole(text: impl Into<String>) -> Self {
+    /// A stream that is stored completely.
+    pub fn complete(text: impl Into<String>) -> Self {
         Self { text: text.into(), cut: false }
     }
 }
 
-/// Everything a tool left behind, and what it was told of its target.
+/// Everything that a tool wrote, and what it was told about its target.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Outputs {
     /// Standard output.
     pub stdout: Capture,
     /// Standard error.
     pub stderr: Capture,
-    /// Whole files by their path below the output directory, with `/` between its parts.
+    /// Complete files by their path below the output directory, with `/` between its parts.
     pub files: BTreeMap<String, Vec<u8>>,
-    /// Servers of the target; 0 where they cannot be asked.
+    /// Servers of the target; 0 if they do not speak RESP.
     pub shards: u64,
 }
 
-/// What a parser needs from the output directory.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Wanted {
-    /// Nothing: it reads the tool's streams.
-    Nothing,
-    /// Files that are there or not, by their paths below the output directory.
-    Files(Vec<String>),
-    /// All files below a directory, by its path below the output directory.
-    Directory(String),
-}
-
-impl Wanted {
-    pub(crate) fn file(name: &str) -> Result<Self, OutputError> {
-        if name == STANDARD_OUTPUT { Ok(Self::Nothing) } else { Self::files([name]) }
-    }
-
-    pub(crate) fn files<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<Self, OutputError> {
-        let paths = names.into_iter().map(|name| relative(name).map(str::to_owned));
-        Ok(Self::Files(paths.collect::<Result<_, _>>()?))
-    }
-
-    pub(crate) fn directory(name: &str) -> Result<Self, OutputError> {
-        Ok(if name == STANDARD_OUTPUT { Self::Nothing } else { Self::Directory(relative(name)?.to_owned()) })
-    }
+/// The paths of these files below the output directory, without standard output.
+pub(crate) fn paths<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<Vec<String>, OutputError> {
+    let files = names.into_iter().filter(|name| *name != STANDARD_OUTPUT);
+    files.map(|name| relative(name).map(str::to_owned)).collect()
 }
 
 /// Why an output cannot be read.
 #[derive(Debug, thiserror::Error, Clone, PartialEq, Eq)]
 pub enum OutputError {
     /// The tool did not write the file.
-    #[error("the tool left no file {file:?} in its output directory ({found})")]
+    #[error("the tool wrote no file {file:?} to its output directory ({found})")]
     Missing {
-        /// The file that was asked for.
+        /// The file.
         file: String,
         /// What is there instead.
         found: String,
     },
-    /// More was written than is kept.
+    /// The tool wrote more than is stored.
     #[error(
-        "the tool wrote more to {0} than is kept, so that its result may be incomplete: have it write to a file in ${{OUTPUT}}, or less"
+        "the tool wrote more to {0} than the runner stores, so its result may be incomplete: write the result to a file in ${{OUTPUT}}, or write less"
     )]
     Cut(&'static str),
     /// The path leads out of the output directory.
-    #[error("{0:?} is no path below the output directory: leave out the leading / and every ..")]
+    #[error("{0:?} is not a path below the output directory: remove the leading / and every ..")]
     Outside(String),
 }
 
 impl Outputs {
-    /// Whether the tool left this file.
+    /// Whether the tool wrote this file.
     pub fn has(&self, file: &str) -> bool {
         relative(file).is_ok_and(|name| self.files.contains_key(name))
     }
 
-    /// Standard output, if it is whole.
+    /// Standard output, if it is complete.
     pub fn stdout(&self) -> Result<&str, OutputError> {
-        whole(&self.stdout, "standard output")
+        complete(&self.stdout, "standard output")
     }
 
     /// The text of a file, or standard output for `-`. What is not UTF-8 in it
@@ -111,27 +91,15 @@ impl Outputs {
         if file != STANDARD_OUTPUT {
             return Ok(vec![self.text(file)?]);
         }
-        let stderr = whole(&self.stderr, "standard error")?;
+        let stderr = complete(&self.stderr, "standard error")?;
         Ok(vec![Cow::Borrowed(self.stdout()?), Cow::Borrowed(stderr)])
     }
 
-    /// The files below a directory, by their path below it.
-    pub fn below<'a>(
-        &'a self,
-        directory: &'a str,
-    ) -> Result<impl Iterator<Item = (&'a str, &'a [u8])>, OutputError> {
-        let directory = relative(directory)?;
-        Ok(self.files.iter().filter_map(move |(path, bytes)| {
-            let below = path.strip_prefix(directory)?.strip_prefix('/')?;
-            Some((below, bytes.as_slice()))
-        }))
-    }
-
-    /// A few of the files that are there, for messages.
+    /// A few of the files, for messages.
     pub(crate) fn listing(&self) -> String {
         let mut names: Vec<_> = self.files.keys().take(5).map(String::as_str).collect();
         if names.is_empty() {
-            return "it is empty".to_owned();
+            return "the directory is empty".to_owned();
         }
         if self.files.len() > names.len() {
             names.push("...");
@@ -140,7 +108,7 @@ impl Outputs {
     }
 }
 
-fn whole<'a>(capture: &'a Capture, stream: &'static str) -> Result<&'a str, OutputError> {
+fn complete<'a>(capture: &'a Capture, stream: &'static str) -> Result<&'a str, OutputError> {
     if capture.cut { Err(OutputError::Cut(stream)) } else { Ok(&capture.text) }
 }
 
@@ -159,13 +127,9 @@ mod tests {
 
     fn outputs() -> Outputs {
         Outputs {
-            stdout: Capture::whole("out"),
-            stderr: Capture::whole("err"),
-            files: BTreeMap::from([
-                ("result.json".to_owned(), b"{}".to_vec()),
-                ("criterion/a/new/sample.json".to_owned(), b"s".to_vec()),
-                ("criterion-old/b".to_owned(), b"o".to_vec()),
-            ]),
+            stdout: Capture::complete("out"),
+            stderr: Capture::complete("err"),
+            files: BTreeMap::from([("result.json".to_owned(), b"{}".to_vec())]),
             shards: 1,
         }
     }
@@ -178,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_file_is_told_with_those_that_are_there() {
+    fn a_missing_file_is_reported_with_those_that_exist() {
         let message = outputs().text("out.json").unwrap_err().to_string();
         assert!(message.contains("out.json") && message.contains("result.json"), "{message}");
     }
@@ -192,14 +156,7 @@ mod tests {
     #[test]
     fn paths_out_of_the_output_directory_are_refused() {
         for path in ["/etc/passwd", "../x", "a/../../b", "", "./"] {
-            assert_eq!(Wanted::file(path), Err(OutputError::Outside(path.to_owned())), "{path}");
+            assert_eq!(paths([path]), Err(OutputError::Outside(path.to_owned())), "{path}");
         }
-    }
-
-    #[test]
-    fn files_below_a_directory_are_those_and_no_others() {
-        let outputs = outputs();
-        let below: Vec<_> = outputs.below("criterion/").unwrap().collect();
-        assert_eq!(below, [("a/new/sample.json", &b"s"[..])]);
     }
 }

@@ -33,8 +33,6 @@ pub struct Parsed {
     /// Why some of the output must be missing; the numbers are then those of
     /// the whole records before the cut. No such result should count.
     pub incomplete: Option<String>,
-    /// What a reader of the result should know.
-    pub remarks: Vec<String>,
 }
 
 /// One operation, as far as the tool told of it.
@@ -138,12 +136,10 @@ pub struct Metric {
     pub operation: Option<String>,
     /// Its name.
     pub name: String,
-    /// Its value: the arithmetic mean of `samples` where there are several.
+    /// Its value.
     pub value: f64,
     /// Its unit, as the tool wrote it.
     pub unit: Option<String>,
-    /// The value of each run, where the tool ran several times; else empty.
-    pub samples: Vec<f64>,
     /// How the values of several clients become one.
     pub merge: Merge,
 }
@@ -173,17 +169,5 @@ pub(crate) fn only_duration(operations: &[Operation]) -> Option<f64> {
     match operations {
         [only] => only.seconds,
         _ => None,
-    }
-}
-
-/// An operation as far as it is known.
-pub(crate) struct Draft {
-    pub(crate) operation: Operation,
-    pub(crate) latency: Option<PrintedLatency>,
-}
-
-impl Draft {
-    pub(crate) fn finish(self) -> Operation {
-        Operation { latency: self.latency.map(LatencyReport::Printed), ..self.operation }
     }
 }

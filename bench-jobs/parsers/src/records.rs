@@ -3,7 +3,7 @@
 /// Lines that ended, and what came after the last end of a line.
 pub(crate) struct Lines<'a> {
     /// The text up to and with the last line feed or carriage return.
-    pub whole: &'a str,
+    pub complete: &'a str,
     /// What follows it, unless that is blank: a line that may have been cut.
     pub rest: Option<&'a str>,
 }
@@ -12,8 +12,8 @@ pub(crate) struct Lines<'a> {
 /// that was cut, ends anywhere: "1234" may be what is left of "12345678".
 pub(crate) fn lines(text: &str) -> Lines<'_> {
     let end = text.rfind(['\n', '\r']).map_or(0, |position| position + 1);
-    let (whole, rest) = text.split_at(end);
-    Lines { whole, rest: (!rest.trim().is_empty()).then_some(rest) }
+    let (complete, rest) = text.split_at(end);
+    Lines { complete, rest: (!rest.trim().is_empty()).then_some(rest) }
 }
 
 impl Lines<'_> {
@@ -33,7 +33,7 @@ mod tests {
     #[test]
     fn a_line_without_an_end_is_set_apart() {
         let lines = lines("a 1\nb 12");
-        assert_eq!((lines.whole, lines.rest), ("a 1\n", Some("b 12")));
+        assert_eq!((lines.complete, lines.rest), ("a 1\n", Some("b 12")));
         assert!(lines.incomplete().unwrap().contains("b 12"));
     }
 

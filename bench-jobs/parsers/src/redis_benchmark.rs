@@ -9,7 +9,7 @@ use crate::{
     parsed::{LatencyReport, Operation, Parsed, PrintedLatency, ToolName},
     records::lines,
 };
-use dragstrip_crds::workload::StdoutParser;
+use dragstrip_crds::workload::RedisBenchmarkParser;
 
 /// The header since 6.2, as printed, without quotes.
 const HEADER: [&str; 8] = [
@@ -60,9 +60,9 @@ pub enum RedisBenchmarkError {
 }
 
 /// Reads standard output.
-pub fn parse(options: &StdoutParser, stdout: &str) -> Result<Parsed, RedisBenchmarkError> {
+pub fn parse(options: &RedisBenchmarkParser, stdout: &str) -> Result<Parsed, RedisBenchmarkError> {
     let lines = lines(stdout);
-    let mut rows = lines.whole.lines().map(str::trim_end).filter(|line| !line.is_empty()).peekable();
+    let mut rows = lines.complete.lines().map(str::trim_end).filter(|line| !line.is_empty()).peekable();
     let with_header =
         rows.next_if(|line| line.starts_with("\"test\"")).map(check_header).transpose()?.is_some();
     let mut operations: Vec<Operation> = Vec::new();
@@ -86,7 +86,7 @@ fn check_header(line: &str) -> Result<(), RedisBenchmarkError> {
     if line == expected { Ok(()) } else { Err(RedisBenchmarkError::Header(shown(line))) }
 }
 
-fn eight_columns(line: &str, options: &StdoutParser) -> Result<Operation, RedisBenchmarkError> {
+fn eight_columns(line: &str, options: &RedisBenchmarkParser) -> Result<Operation, RedisBenchmarkError> {
     // From the end: maximum, p99, p95, p50, minimum, mean, rate, test.
     let columns: Vec<&str> = fields(line)?.rsplitn(HEADER.len(), BETWEEN).collect();
     let &[maximum, p99, p95, p50, minimum, mean, rate, test] = columns.as_slice() else {
@@ -104,7 +104,7 @@ fn eight_columns(line: &str, options: &StdoutParser) -> Result<Operation, RedisB
     Ok(Operation { latency: Some(LatencyReport::Printed(latency)), ..operation(test, rate, options)? })
 }
 
-fn two_columns(line: &str, options: &StdoutParser) -> Result<Operation, RedisBenchmarkError> {
+fn two_columns(line: &str, options: &RedisBenchmarkParser) -> Result<Operation, RedisBenchmarkError> {
     match fields(line)?.split_once(BETWEEN) {
         // More columns would be latencies, and the header that names them is missing.
         Some((test, rate)) if !rate.contains(BETWEEN) => operation(test, rate, options),
@@ -112,7 +112,11 @@ fn two_columns(line: &str, options: &StdoutParser) -> Result<Operation, RedisBen
     }
 }
 
-fn operation(test: &str, rate: &str, options: &StdoutParser) -> Result<Operation, RedisBenchmarkError> {
+fn operation(
+    test: &str,
+    rate: &str,
+    options: &RedisBenchmarkParser,
+) -> Result<Operation, RedisBenchmarkError> {
     Ok(Operation {
         operations_per_second: Some(number(test, HEADER[1], rate)?),
         count: options.requests.and_then(|requests| u64::try_from(requests).ok()),
@@ -137,7 +141,7 @@ fn is_for_people(line: &str) -> bool {
 /// The tool's own notation: it follows no locale, and nothing it prints is below 0.
 fn number(test: &str, column: &'static str, text: &str) -> Result<f64, RedisBenchmarkError> {
     let read = match Notation::PLAIN.number(text) {
-        Ok(number) if number < 0.0 => Err(NumberError::NotANumber(text.to_owned())),
+        Ok(number) if number < 0.0 => Err(NumberError::Negative(text.to_owned())),
         read => read,
     };
     read.map_err(|source| RedisBenchmarkError::Number { test: test.to_owned(), column, source })
@@ -152,7 +156,7 @@ mod tests {
     use super::*;
 
     fn plain(stdout: &str) -> Result<Parsed, RedisBenchmarkError> {
-        parse(&StdoutParser::default(), stdout)
+        parse(&RedisBenchmarkParser::default(), stdout)
     }
 
     #[test]
@@ -168,7 +172,7 @@ mod tests {
 
     #[test]
     fn the_declared_requests_are_the_count() {
-        let options = StdoutParser { requests: Some(100_000) };
+        let options = RedisBenchmarkParser { requests: Some(100_000) };
         assert_eq!(parse(&options, "\"GET\",\"1.00\"\n").unwrap().operations[0].count, Some(100_000));
     }
 

@@ -343,7 +343,6 @@ fn metric(read: ResultMetric) -> Result<Metric, ResultError> {
         name: read.name,
         value: read.value,
         unit: read.unit,
-        samples: Vec::new(),
         merge: read.merge,
     })
 }

@@ -34,7 +34,7 @@ enum Named {
 /// Reads a time and gives it in `target`; a bare number is one of `declared`.
 pub fn read(text: &str, notation: Notation, declared: TimeUnit, target: TimeUnit) -> Result<f64, TimeError> {
     let text = text.trim().trim_end_matches('.');
-    if text.starts_with(['-', '\u{2212}']) {
+    if text.starts_with('-') {
         return Err(TimeError::Negative(text.to_owned()));
     }
     let length = notation.length(text);

@@ -206,7 +206,7 @@ mod tests {
         assert_eq!(result.in_flight(&timed), 80);
         let counted = tool(r#"{"memtier": {"requestsPerConnection": 5}}"#);
         assert_eq!(result.in_flight(&counted), 0, "all replies are awaited");
-        let theirs = tool(r#"{"exec": {"image": "i", "command": ["x"], "parser": {}}}"#);
+        let theirs = tool(r#"{"exec": {"image": "i", "command": ["x"], "parser": {"goBench": {}}}}"#);
         assert_eq!(result.in_flight(&theirs), 80, "another tool's options are not known");
         assert_eq!(crate::result::in_flight(20, 4, 8), 640, "a connection to each shard");
     }

@@ -25,12 +25,12 @@ use std::{
 #[derive(Debug, Parser)]
 #[command(name = "dragstrip-runner", version, about, max_term_width = 100)]
 pub struct Cli {
-    /// What to be.
+    /// The task to run.
     #[command(subcommand)]
     pub role: Role,
 }
 
-/// What the program can be.
+/// The tasks of the program.
 #[derive(Debug, Subcommand)]
 pub enum Role {
     /// Copy this program, and the load generator beside it, into a directory.
@@ -38,13 +38,13 @@ pub enum Role {
     /// For an init container: the main container, made from the tool's own
     /// image, then starts the runner from the volume they share.
     Install {
-        /// Where to; is made when it does not exist.
+        /// Target directory; created if it does not exist.
         directory: PathBuf,
     },
     /// Check the target, wait for the start command, run the tool, deliver its result.
     #[command(after_long_help = RUN_HELP)]
     Run(RunArguments),
-    /// Answer questions about the server beside this container.
+    /// Observe the server beside this container, and report about it over HTTP.
     #[command(after_long_help = OBSERVE_HELP)]
     Observe(ObserveArguments),
 }
@@ -52,61 +52,61 @@ pub enum Role {
 const RUN_HELP: &str = "\
 Environment:
   DRAGSTRIP_JOB          the job as JSON (JobSpec)
-  DRAGSTRIP_PASSWORD     the target's password, if it wants one
+  DRAGSTRIP_PASSWORD     the target's password, if it requires one
   POD_NAME               the pod's own name
   JOB_COMPLETION_INDEX   the pod's index among the clients, from 0
 
 HTTP:
   GET  /ready        200 at the start line or later, 503 with the stage before
-  POST /v1/start     a StartCommand; the first one stands; 409 before the start line
-  GET  /v1/progress  where the runner stands
-  GET  /v1/clock     the runner's clock, to tell how far it is from the operator's
-  GET  /metrics      the same for Prometheus
-  /v1 wants the job's token in the header x-dragstrip-token, POST /v1/start the
-  operator's signature besides, in x-dragstrip-signature, where the job has its key.
+  POST /v1/start     accept a StartCommand; the first one counts; 409 before the start line
+  GET  /v1/progress  the runner's stage and the tool's progress
+  GET  /v1/clock     the runner's clock, which the operator compares with its own
+  GET  /metrics      live metrics for Prometheus
+  Requests under /v1 need the job's token in the header x-dragstrip-token;
+  POST /v1/start also needs the operator's signature in x-dragstrip-signature.
 
-The result is written for every ending: as one line DRAGSTRIP-RESULT {json} on
-stdout, and to the termination log, in a short form where 4096 bytes do not hold it.
+The runner always writes a result: as one line DRAGSTRIP-RESULT {json} on
+stdout, and to the termination log, shortened if it exceeds 4096 bytes.
 
-SIGTERM and SIGINT end the tool in the way it needs to write its result, which
-is then marked as interrupted; before the start line they end the runner at once.
+SIGTERM and SIGINT end the tool in the way it needs to write its result, and mark
+the result as interrupted; before the start line they end the runner at once.
 
 Exit codes:
-  0  the numbers may be used
-  2  the command line is not usable
-  3  the delivered result says why they may not
-  4  the result could not be delivered to both places";
+  0  the numbers can be used
+  2  the command line is invalid
+  3  the numbers cannot be used; the delivered result says why
+  4  the runner could not deliver the result to both places";
 
 const OBSERVE_HELP: &str = "\
 Environment:
-  DRAGSTRIP_PASSWORD   the server's password, if it wants one
-  DRAGSTRIP_TOKEN      what /v1 wants in the header x-dragstrip-token
-  DRAGSTRIP_VERIFYING_KEY  the operator's public key: /v1/usage and /v1/topology then want
-                       its signature in x-dragstrip-signature besides
+  DRAGSTRIP_PASSWORD       the server's password, if it requires one
+  DRAGSTRIP_TOKEN          the token that requests under /v1 need in x-dragstrip-token
+  DRAGSTRIP_VERIFYING_KEY  the operator's public key: /v1/usage and /v1/topology also need
+                           the operator's signature in x-dragstrip-signature
 
 HTTP:
-  GET  /ready        200 when the server answers PING and is not loading
-  GET  /v1/observed  what the server, its container and its machine are
+  GET  /ready        200 if the server answers PING and has loaded its data set
+  GET  /v1/observed  facts about the server, its container and its machine
   GET  /v1/memory    the memory of each server, by its own account and its container's
-  POST /v1/usage     a UsageCommand: sample what the servers use, until its time is over
-  GET  /v1/usage     a UsageWindow: what they used in it; ends the sampling
-  GET  /v1/clock     the observer's clock, to tell how far it is from the operator's
-  POST /v1/topology  a TopologyCommand: join servers to a cluster or a primary;
-                     what is joined already is left alone
+  POST /v1/usage     accept a UsageCommand: sample what the servers use until its time is over
+  GET  /v1/usage     what the servers used in a UsageWindow; ends the sampling
+  GET  /v1/clock     the observer's clock, which the operator compares with its own
+  POST /v1/topology  accept a TopologyCommand: join servers to a cluster or a primary;
+                     servers that are joined already stay as they are
   GET  /metrics      live metrics of the server for Prometheus
 
-The server's container is found through a process namespace that the pod's
-containers share, by the same user id; without one, no CPU or memory of the
-container is told. With --without-resp nothing is asked of the server: /ready and
-/v1/observed answer 503, and memory is the kernel's account of its process and container.";
+The observer finds the server's container through a process namespace that the pod's
+containers share, as the same user id; without one, it reports no CPU or memory of the
+container. With --without-resp it sends nothing to the server: /ready and /v1/observed
+answer 503, and memory is the kernel's account of the process and container.";
 
 /// Options of `run`.
 #[derive(Debug, Args)]
 pub struct RunArguments {
-    /// Directory for the tool's files; must be empty or not exist.
+    /// Directory for the tool's files; it must be empty or not exist.
     #[arg(long, default_value = "/dragstrip/output")]
     output_directory: PathBuf,
-    /// File that Kubernetes reads the termination message from.
+    /// File from which Kubernetes reads the termination message.
     #[arg(long, default_value = "/dev/termination-log")]
     termination_log: PathBuf,
     /// Address and port of the HTTP server.
@@ -115,10 +115,10 @@ pub struct RunArguments {
     /// Directory with the authority's ca.crt, for targets with TLS.
     #[arg(long, default_value = AUTHORITY_DIRECTORY)]
     authority_directory: PathBuf,
-    /// Directory with the client's tls.crt and tls.key, for targets that want them.
+    /// Directory with the client's tls.crt and tls.key, for targets that require them.
     #[arg(long, default_value = CLIENT_CERTIFICATE_DIRECTORY)]
     client_certificate_directory: PathBuf,
-    /// There is no container: account for this process and its children.
+    /// Account for this process and its children instead of a container.
     #[arg(long)]
     without_container: bool,
 }
@@ -129,16 +129,16 @@ pub struct ObserveArguments {
     /// Port of the server.
     #[arg(long, default_value_t = 6379)]
     port: u16,
-    /// How many servers there are, on ports one after the other.
+    /// Number of servers, on consecutive ports.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     servers: u16,
-    /// Encrypt connections; the server's certificate must be valid for this name.
+    /// Encrypt connections, and require that the server's certificate is valid for this name.
     #[arg(long, value_name = "NAME")]
     tls_server_name: Option<String>,
-    /// Directory with the ca.crt that must have signed it.
+    /// Directory with the ca.crt that must have signed the certificate.
     #[arg(long, default_value = SERVER_CERTIFICATE_DIRECTORY)]
     tls_authority_directory: PathBuf,
-    /// Directory with the tls.crt and tls.key to show to the server.
+    /// Directory with the tls.crt and tls.key to present to the server.
     #[arg(long, requires = "tls_server_name")]
     tls_client_directory: Option<PathBuf>,
     /// IP address of the server.
@@ -147,13 +147,13 @@ pub struct ObserveArguments {
     /// Address and port of the HTTP server.
     #[arg(long, default_value_t = everywhere(OBSERVER_PORT))]
     listen: SocketAddr,
-    /// The server's process name [default: any known server, else any other process].
+    /// Process name of the server [default: any known server, else any other process].
     #[arg(long, value_name = "NAME")]
     server_process: Option<String>,
-    /// There are no containers: account for the processes that listen on the ports.
+    /// Account for the processes that listen on the ports instead of containers.
     #[arg(long)]
     without_container: bool,
-    /// The servers do not speak RESP: nothing is asked of them, what they use is told all the same.
+    /// Send nothing to the servers, which do not speak RESP; report what they use.
     #[arg(long)]
     without_resp: bool,
 }
@@ -167,7 +167,7 @@ fn everywhere(port: u16) -> SocketAddr {
 }
 
 impl Cli {
-    /// Does what the command line says.
+    /// Runs the task.
     pub async fn execute(self) -> ExitCode {
         match self.role {
             Role::Install { directory } => report(install::install(&directory).map(|files| {
@@ -198,11 +198,6 @@ impl From<RunArguments> for run::Options {
     }
 }
 
-/// An environment variable; an empty one is none.
-fn variable(name: &str) -> Option<String> {
-    std::env::var(name).ok().filter(|value| !value.is_empty())
-}
-
 impl From<ObserveArguments> for observe::Options {
     fn from(arguments: ObserveArguments) -> Self {
         let ObserveArguments { tls_authority_directory, tls_client_directory, .. } = &arguments;
@@ -223,8 +218,8 @@ impl From<ObserveArguments> for observe::Options {
             listen: arguments.listen,
             process_name: arguments.server_process,
             password: job::password(),
-            token: variable(observe::TOKEN_VARIABLE),
-            verifying_key: variable(VERIFYING_KEY_VARIABLE),
+            token: job::variable(observe::TOKEN_VARIABLE),
+            verifying_key: job::variable(VERIFYING_KEY_VARIABLE),
             accounting: accounting(arguments.without_container),
             speaks_resp: !arguments.without_resp,
         }

@@ -49,7 +49,6 @@ use tokio::{net::TcpListener, sync::Mutex};
 /// Environment variable with the token that every request under `/v1` must carry.
 pub const TOKEN_VARIABLE: &str = "DRAGSTRIP_TOKEN";
 
-/// The observer's settings.
 #[derive(Clone)]
 pub struct Options {
     /// Where the server listens; the first one, where there are several.
@@ -60,7 +59,6 @@ pub struct Options {
     /// The server's process name, where it is not one of the engines'.
     pub process_name: Option<String>,
     pub password: Option<String>,
-    /// Plain connections when absent.
     pub tls: Option<TlsFiles>,
     /// The token of everything under `/v1`.
     pub token: Option<String>,
@@ -70,7 +68,6 @@ pub struct Options {
     pub speaks_resp: bool,
 }
 
-/// Why the observer ended.
 #[derive(Debug, thiserror::Error)]
 pub enum ObserveError {
     #[error("cannot listen for signals")]
@@ -89,7 +86,6 @@ pub enum ObserveError {
     Serve(#[source] io::Error),
 }
 
-/// Serves until SIGTERM or SIGINT.
 pub async fn observe(options: Options) -> Result<(), ObserveError> {
     let stop = Stop::listen().map_err(ObserveError::Signals)?;
     let (address, server) = (options.listen, options.server);

@@ -464,13 +464,26 @@ async fn a_secret_of_a_tool_appears_nowhere() {
 }
 
 #[tokio::test]
-async fn an_option_that_memtiers_version_lacks_is_refused_before_the_load() {
+async fn a_memtier_whose_results_are_not_understood_is_refused_before_the_load() {
+    let server = Redis::start(&[]).await;
+    let tool = json!({"memtier": {"testTime": "5s"}});
+    let finished = Pod::new(&job(server.port, &tool)).script_of_version("1.3.0", "exit 0").run().await;
+    assert_eq!(finished.failure().step, FailureStep::Preflight);
+    let expected = "the image's memtier_benchmark has version 1.3.0";
+    assert!(finished.failure().message.contains(expected), "{:?}", finished.failure());
+}
+
+#[tokio::test]
+async fn an_option_that_memtier_lacks_is_in_the_failure() {
     let server = Redis::start(&[]).await;
     let tool = json!({"memtier": {"testTime": "5s", "rateLimit": 100}});
-    let finished = Pod::new(&job(server.port, &tool)).script_of_version("2.0.0", "exit 0").run().await;
-    assert_eq!(finished.failure().step, FailureStep::Preflight);
-    let expected = "memtier.rateLimit needs --rate-limiting, which memtier_benchmark has since 2.1.0; the image's is 2.0.0";
-    assert!(finished.failure().message.contains(expected), "{:?}", finished.failure());
+    let script = "echo \"memtier_benchmark: unrecognized option '--rate-limiting'\" >&2; exit 2";
+    let pod = Pod::new(&job(server.port, &tool)).script_of_version("2.0.0", script).at_the_line().await;
+    pod.start(start_in(SOON), TOKEN).await;
+    let finished = pod.finished().await;
+    assert_eq!(finished.failure().step, FailureStep::Tool);
+    let message = &finished.failure().message;
+    assert!(message.contains("refused its arguments") && message.contains("--rate-limiting"), "{message}");
 }
 
 #[tokio::test]

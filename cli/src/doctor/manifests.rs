@@ -5,16 +5,16 @@ use super::{
     nodes::usable,
 };
 use crate::validate::Object;
-use dragstrip_crds::{BenchmarkRun, BenchmarkSuite, DatastoreSpec, datastore::Placement};
-use dragstrip_operator::{
-    cluster::nodes::selected,
+use dragstrip_core::{
     datastore::{
-        placement::{Room, most_cpus},
         resources::{of_client, of_pod},
+        room::{Room, most_cpus},
     },
+    nodes::selected,
     run::validate::client_needs,
     suite::expand::expand,
 };
+use dragstrip_crds::{BenchmarkRun, BenchmarkSuite, DatastoreSpec, datastore::Placement};
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt;
 

@@ -1,7 +1,7 @@
 //! Nodes: which can be used, and for what. Pure.
 
 use super::finding::{Finding, fail, ok, warn};
-use dragstrip_operator::{datastore::placement::Room, labels};
+use dragstrip_core::{datastore::room::Room, labels};
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt;
 use std::collections::BTreeSet;

@@ -3,7 +3,7 @@
 //! ([`inside`]) reads /proc and /sys.
 
 use super::finding::{Finding, ok, skip, warn};
-use dragstrip_operator::labels;
+use dragstrip_core::labels;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod, PodSpec};
 use kube::{

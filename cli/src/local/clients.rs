@@ -8,12 +8,12 @@ use super::{
     screen::{Screen, live},
     server::{Death, Server},
 };
-use dragstrip_operator::{
-    cluster::agents::{AgentError, Agents},
-    run::{
-        offline::{OfflineRun, loaded},
-        validate::Attempt,
-    },
+use dragstrip_agents::{AgentError, Agents};
+use dragstrip_core::run::{
+    merge::common_window,
+    offline::OfflineRun,
+    timing::{RESULT_GRACE, lead, sampled_seconds, watchdog_seconds},
+    validate::Attempt,
 };
 use dragstrip_results::{
     protocol::{
@@ -47,8 +47,6 @@ use tokio::{
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 /// How often the runners are asked while load runs.
 const ASK_INTERVAL: Duration = Duration::from_secs(1);
-/// Time a runner has after its watchdog to write its result.
-const RESULT_GRACE: Duration = Duration::from_secs(30);
 /// Lines of a log that are told of a client without a result.
 const LAST_LINES: usize = 10;
 
@@ -343,7 +341,9 @@ async fn load(
     seconds: f64,
     (screen, label): (&mut Screen, &str),
 ) -> Result<Option<Cut>, Error> {
-    let most = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX).saturating_add(RESULT_GRACE);
+    let most = Duration::try_from_secs_f64(seconds)
+        .unwrap_or(Duration::MAX)
+        .saturating_add(RESULT_GRACE.unsigned_abs());
     let end = Instant::now().checked_add(most).unwrap_or_else(Instant::now);
     let mut asked = Instant::now();
     let mut last: Option<(f64, u64)> = None;
@@ -399,12 +399,13 @@ async fn race(
         Ok(false) => return Ok((None, None)),
         Err(cut) => return Ok((None, Some(cut))),
     }
-    let command = UsageCommand { token: clients.token.clone(), seconds: offline.sampled_seconds(attempt) };
+    let command =
+        UsageCommand { token: clients.token.clone(), seconds: sampled_seconds(offline.run(), attempt) };
     server.sample(track.agents, &command).await;
-    let lead = OfflineRun::lead(attempt);
+    let lead = lead(attempt.pods, attempt.tool.head_start());
     let line = Timestamp::now() + lead;
     clients.command(track.agents, line).await?;
-    let seconds = SignedDuration::as_secs_f64(&lead) + offline.watchdog_seconds(attempt);
+    let seconds = SignedDuration::as_secs_f64(&lead) + watchdog_seconds(offline.run(), attempt);
     let cut = load(track, clients, server, seconds, (screen, label)).await?;
     Ok((Some(line), cut))
 }
@@ -424,7 +425,7 @@ pub async fn measure(
     // Its clients end whatever came of it.
     let pods = clients.read(attempt, cut.as_ref()).await?;
     let (start, cut) = raced?;
-    let servers = match loaded(&pods) {
+    let servers = match common_window(&pods) {
         Some(window) => {
             let window =
                 UsageWindow { token: job.token, from_unix_nanos: window.start, to_unix_nanos: window.end };

@@ -16,19 +16,17 @@ use super::{
     suites,
 };
 use crate::{causes, get::whole, output, report};
+use dragstrip_agents::{AgentError, Agents};
+use dragstrip_core::run::{
+    decide::Ending,
+    offline::{Next, OfflineRun, failure},
+    validate::Attempt,
+};
 use dragstrip_crds::{
     BenchmarkRun, BenchmarkRunStatus, Datastore,
     conditions::{self, types::PASSED},
     run::FailureStatus,
     units::thousands,
-};
-use dragstrip_operator::{
-    cluster::agents::{AgentError, Agents},
-    run::{
-        decide::Ending,
-        offline::{Next, OfflineRun, failure},
-        validate::Attempt,
-    },
 };
 use dragstrip_results::{
     result::{NodeRecord, RepetitionResult},

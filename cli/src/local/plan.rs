@@ -5,14 +5,14 @@ use super::{
     cpus::{Cpu, Division, divide},
     programs,
 };
-use dragstrip_crds::{BenchmarkRun, Datastore, Engine, run::PhaseSpec, workload::ExecSpec};
-use dragstrip_operator::{
-    datastore::offline::{self as server, Launch},
+use dragstrip_core::{
+    datastore::launch::{self as server, Launch},
     run::{
         offline::OfflineRun,
         validate::{self, Invalid},
     },
 };
+use dragstrip_crds::{BenchmarkRun, Datastore, Engine, run::PhaseSpec, workload::ExecSpec};
 use dragstrip_results::{protocol::PASSWORD_VARIABLE, result::NodeRecord};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;

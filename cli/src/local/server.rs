@@ -7,9 +7,9 @@ use super::{
     keep::Directory,
     plan::Plan,
 };
-use dragstrip_operator::{
-    cluster::agents::Agents,
-    datastore::offline::{Error as ServerError, Launch},
+use dragstrip_agents::Agents;
+use dragstrip_core::{
+    datastore::launch::{Error as ServerError, Launch},
     run::offline::Found,
 };
 use dragstrip_results::{

@@ -9,12 +9,12 @@ use super::{
     settings::Settings,
 };
 use crate::output;
+use dragstrip_core::suite::expand::{ChildRun, Expanded, Invalid, expand};
 use dragstrip_crds::{
     BenchmarkRun, BenchmarkSuite, BenchmarkSuiteSpec, Datastore, Engine,
     run::RunPhase,
     suite::{Baseline, OnRunFailure},
 };
-use dragstrip_operator::suite::expand::{ChildRun, Expanded, Invalid, expand};
 use dragstrip_report::{
     BaselineInput, Entry, Input, build, csv,
     document::{Document, VariantHead},

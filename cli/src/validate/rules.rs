@@ -7,12 +7,12 @@ use super::{
     schema::{self, Misfit},
 };
 use crate::{cluster::Kind, manifest::Document};
-use dragstrip_crds::{BenchmarkRun, BenchmarkSuite, Datastore, DatastoreSpec, datastore::Placement};
-use dragstrip_operator::{
-    cluster::nodes::wants,
+use dragstrip_core::{
     datastore::validate::validate as validate_datastore,
+    nodes::wants,
     run::validate::{unsuitable, validate as validate_run},
 };
+use dragstrip_crds::{BenchmarkRun, BenchmarkSuite, Datastore, DatastoreSpec, datastore::Placement};
 use k8s_openapi::{
     api::core::v1::{Node, NodeStatus},
     apimachinery::pkg::api::resource::Quantity,

@@ -7,8 +7,8 @@ use super::{
     schema::Misfit,
 };
 use crate::manifest::Document;
+use dragstrip_core::suite::expand::{ChildRun, expand};
 use dragstrip_crds::{BenchmarkRun, BenchmarkSuite};
-use dragstrip_operator::suite::expand::{ChildRun, expand};
 use std::collections::BTreeSet;
 
 /// `child` as the run that would be made.

@@ -227,24 +227,6 @@ fn each_mistake_is_refused_with_its_remedy() {
             "mode Published has its own jobs and batches",
         ),
         (
-            "two parsers",
-            with(|s| {
-                let mut exec = exec();
-                exec["parser"]["goBench"] = json!({});
-                s["phases"][0] = json!({"name": "p", "exec": exec});
-            }),
-            "parser needs exactly one of",
-        ),
-        (
-            "iterations that go counts itself",
-            with(|s| {
-                let mut exec = exec();
-                exec["parser"] = json!({"goBench": {"requests": 5}});
-                s["phases"][0] = json!({"name": "p", "exec": exec});
-            }),
-            "goBench takes no requests",
-        ),
-        (
             "a column without its percentile",
             with(|s| {
                 let mut exec = exec();
@@ -252,13 +234,32 @@ fn each_mistake_is_refused_with_its_remedy() {
                     json!({"csv": {"columns": [{"header": "p99", "meaning": "LatencyPercentile"}]}});
                 s["phases"][0] = json!({"name": "p", "exec": exec});
             }),
-            "percentile goes with meaning LatencyPercentile",
+            "set percentile for the meaning LatencyPercentile",
         ),
     ];
     for (mistake, spec, message) in table {
         let refusal = refusal(spec);
         assert!(refusal.contains(message), "{mistake}: expected {message:?}, got {refusal:?}");
     }
+}
+
+#[test]
+fn a_phase_needs_exactly_one_parser_with_its_own_options() {
+    let parsers = [
+        json!({}),
+        json!({"redisBenchmarkCsv": {}, "goBench": {}}),
+        json!({"goBench": {"requests": 5}}),
+        json!({"unknown": {}}),
+    ];
+    for parser in parsers {
+        assert!(serde_json::from_value::<crate::workload::ParserSpec>(parser.clone()).is_err(), "{parser}");
+    }
+    let crd = serde_json::to_value(<BenchmarkRun as kube::CustomResourceExt>::crd()).unwrap();
+    let schema = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/phases/items/properties";
+    let parser = crd.pointer(&format!("{schema}/exec/properties/parser")).unwrap();
+    let alternatives = parser["oneOf"].as_array().unwrap();
+    assert_eq!(alternatives.len(), parser["properties"].as_object().unwrap().len(), "{parser}");
+    assert!(alternatives.iter().all(|one| one["required"].as_array().is_some_and(|names| names.len() == 1)));
 }
 
 #[test]

@@ -4,7 +4,7 @@
  *
  *   npm run preview -- [--prometheus URL] [--dashboards DIR] [--output DIR] [--pictures DIR] [--choose NAME=VALUE]...
  *
- * Prometheus is PROMETHEUS_URL of the environment unless told.
+ * Prometheus is PROMETHEUS_URL of the environment unless --prometheus names another.
  * Of a dashboard's views it shows the one that fills most panels, among those that --choose leaves.
  */
 
@@ -80,7 +80,7 @@ async function pageOf(dashboard: Dashboard, chosen: readonly string[], source: S
     dashboard,
     choices: [...choices],
     range,
-    panels: shown.map(({ panel, asked }) => ({ panel, answers: asked.map(({ target, series }) => ({ target, series })) })),
+    panels: shown.map(({ panel, requests }) => ({ panel, answers: requests.map(({ target, series }) => ({ target, series })) })),
     regions: await regionsOf(dashboard, choices, source, range),
   };
 }

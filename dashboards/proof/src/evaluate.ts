@@ -1,5 +1,5 @@
 /**
- * What a panel shows in one view of its dashboard: its queries asked, their
+ * What a panel shows in one view of its dashboard: its queries, their
  * answers as frames, transformed and configured by Grafana's own code.
  */
 
@@ -22,8 +22,8 @@ export interface Settings {
 
 export const DEFAULTS: Settings = { scrapeSeconds: 15, maxDataPoints: 1000 };
 
-/** A query as it was asked. */
-export interface Asked extends Answered {
+/** A query and its answer. */
+export interface Request extends Answered {
   readonly expression: string;
 }
 
@@ -38,7 +38,7 @@ export interface Step {
 export interface Shown {
   readonly panel: Panel;
   readonly choices: Choices;
-  readonly asked: readonly Asked[];
+  readonly requests: readonly Request[];
   readonly steps: readonly Step[];
   /** After all transformations, before the field configuration. */
   readonly transformed: DataFrame[];
@@ -67,15 +67,15 @@ const AFTER = 20;
  * where Prometheus saw the run; else the dashboard's.
  */
 export async function rangeOfView(dashboard: Dashboard, choices: Choices, source: Source, now: number): Promise<TimeRange> {
-  const whole = rangeOf(dashboard, now);
+  const range = rangeOf(dashboard, now);
   const run = choices.get("run");
-  if (run === undefined || run.several || run.values[0] === undefined) return whole;
+  if (run === undefined || run.several || run.values[0] === undefined) return range;
   const at = async (edge: "start" | "end", time: number): Promise<number | undefined> => {
     const selector = `dragstrip_run_${edge}_timestamp_seconds{namespace="$namespace",run="$run"}`;
     return (await source.instant(interpolate(selector, choices), time))[0]?.points[0]?.[1];
   };
   const [start, end] = [await at("start", now), await at("end", now)];
-  if (start === undefined || end === undefined || (await at("start", end)) === undefined) return whole;
+  if (start === undefined || end === undefined || (await at("start", end)) === undefined) return range;
   return { from: start - BEFORE, to: Math.min(end + AFTER, now) };
 }
 
@@ -91,7 +91,7 @@ export function queryTimes(panel: Panel, target: Target, choices: Choices, range
   return { step, choices: new Map([...choices, ...builtIn(range, step, own ?? settings.scrapeSeconds)]) };
 }
 
-async function ask(panel: Panel, target: Target & { expr: string }, choices: Choices, source: Source, range: TimeRange, settings: Settings): Promise<Asked> {
+async function ask(panel: Panel, target: Target & { expr: string }, choices: Choices, source: Source, range: TimeRange, settings: Settings): Promise<Request> {
   const times = queryTimes(panel, target, choices, range, settings);
   const expression = interpolate(target.expr, times.choices);
   if (target.instant === true && target.range !== true) return { target, expression, series: await source.instant(expression, range.to) };
@@ -114,19 +114,19 @@ async function transform(panel: Panel, frames: DataFrame[], choices: Choices): P
 
 /** Asks a panel's queries and does with the answers what Grafana does. */
 export async function show(panel: Panel, choices: Choices, source: Source, range: TimeRange, settings: Settings = DEFAULTS): Promise<Shown> {
-  const asked: Asked[] = [];
+  const requests: Request[] = [];
   for (const target of targetsOf(panel)) {
     try {
-      asked.push(await ask(panel, target, choices, source, range, settings));
+      requests.push(await ask(panel, target, choices, source, range, settings));
     } catch (cause) {
       throw new Error(`query ${target.refId} is refused: ${(cause as Error).message}`, { cause });
     }
   }
-  const frames = framesOf(asked);
+  const frames = framesOf(requests);
   const steps = await transform(panel, frames, choices);
   const transformed = steps.at(-1)?.after ?? frames;
   const registry = registryOf(panel.type);
   if (registry === undefined) throw new Error(`the proof knows no panels of type '${panel.type}'`);
   const configuration = panel.fieldConfig ?? { defaults: {}, overrides: [] };
-  return { panel, choices, asked, steps, transformed, frames: configured(transformed, configuration, registry, choices) };
+  return { panel, choices, requests, steps, transformed, frames: configured(transformed, configuration, registry, choices) };
 }

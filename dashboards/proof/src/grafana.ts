@@ -1,6 +1,6 @@
 /**
  * The same dashboards in a real Grafana: imported by its HTTP API, and each panel's
- * queries asked through its query API. Touches the network.
+ * queries through its query API. Touches the network.
  */
 
 import { panelsOf, targetsOf, type Dashboard, type Panel } from "./dashboard";
@@ -9,7 +9,7 @@ import type { Failure } from "./failure";
 import type { Source, TimeRange } from "./prometheus";
 import { interpolate, viewsOf, type Choices } from "./variables";
 
-/** A Grafana; without a token it is asked as nobody in particular. */
+/** A Grafana; without a token requests are anonymous. */
 export interface Access {
   readonly url: string;
   readonly token: string;

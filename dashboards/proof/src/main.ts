@@ -3,7 +3,7 @@
  *
  *   npm run proof -- [--prometheus URL] [--dashboards DIR] [--scrape-interval SECONDS]
  *
- * Prometheus is PROMETHEUS_URL of the environment unless told.
+ * Prometheus is PROMETHEUS_URL of the environment unless --prometheus names another.
  * With GRAFANA_URL (and GRAFANA_TOKEN) in the environment it also imports the
  * dashboards into that Grafana and asks each panel's queries through it.
  */
@@ -31,13 +31,13 @@ async function main(): Promise<number> {
   const now = Date.now() / 1000;
   const settings = { ...DEFAULTS, scrapeSeconds: Number(values["scrape-interval"]) };
   const { failures, empty, panels, queries, views } = await prove(dashboards, source, now, settings);
-  console.log(`${String(dashboards.length)} dashboards, ${String(panels)} panels, ${String(views)} views, ${String(queries)} queries asked`);
+  console.log(`${String(dashboards.length)} dashboards, ${String(panels)} panels, ${String(views)} views, ${String(queries)} queries`);
   for (const panel of empty) console.log(`${panel}: empty, as it may be`);
   const all: Failure[] = [...failures];
   const grafana = process.env["GRAFANA_URL"] ?? "";
   if (grafana !== "") {
     const through = await proveThroughGrafana(dashboards, { url: grafana.replace(/\/$/, ""), token: process.env["GRAFANA_TOKEN"] ?? "" }, source, now);
-    console.log(`${grafana}: ${String(through.queries)} queries asked through it`);
+    console.log(`${grafana}: ${String(through.queries)} queries through it`);
     all.push(...through.failures);
   }
   for (const failure of all) console.error(sentence(failure));

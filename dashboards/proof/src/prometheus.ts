@@ -15,7 +15,7 @@ export interface TimeRange {
   readonly to: number;
 }
 
-/** What can be asked: Prometheus itself, or a double in tests. */
+/** The source of answers: Prometheus itself, or a double in tests. */
 export interface Source {
   instant(expression: string, at: number): Promise<Series[]>;
   range(expression: string, range: TimeRange, stepSeconds: number): Promise<Series[]>;

@@ -9,7 +9,7 @@ import { faultsOfAllViews, faultsOfView, type Fault } from "./rules";
 import { staticFaults } from "./static-rules";
 import { describe, interpolate, viewsOf, type Choices } from "./variables";
 
-/** What was looked at, so that a proof of nothing is seen. */
+/** What the proof covers, so that an empty one is visible. */
 export interface Proof {
   readonly failures: Failure[];
   /** Panels without data in every view whose description pardons it. */
@@ -26,15 +26,15 @@ export interface View {
 }
 
 /** Where links of dashboards may lead: uid, and the names of its variables. */
-type Known = ReadonlyMap<string, ReadonlySet<string>>;
+type Variables = ReadonlyMap<string, ReadonlySet<string>>;
 
 const message = (error: unknown): string => (error instanceof Error ? error.message : String(error));
 
 /** Proves all dashboards; `now` is the end of their time ranges, in Unix seconds. */
 export async function prove(dashboards: readonly Dashboard[], source: Source, now: number, settings: Settings = DEFAULTS): Promise<Proof> {
-  const known = new Map(dashboards.map(({ uid, templating }) => [uid, new Set((templating?.list ?? []).map(({ name }) => name))]));
+  const variablesByUid = new Map(dashboards.map(({ uid, templating }) => [uid, new Set((templating?.list ?? []).map(({ name }) => name))]));
   const proofs: Proof[] = [];
-  for (const dashboard of dashboards) proofs.push(await proveOne(dashboard, known, source, now, settings));
+  for (const dashboard of dashboards) proofs.push(await proveOne(dashboard, variablesByUid, source, now, settings));
   const sum = (count: (proof: Proof) => number): number => proofs.reduce((total, proof) => total + count(proof), 0);
   return {
     failures: proofs.flatMap(({ failures }) => failures),
@@ -45,12 +45,12 @@ export async function prove(dashboards: readonly Dashboard[], source: Source, no
   };
 }
 
-async function proveOne(dashboard: Dashboard, known: Known, source: Source, now: number, settings: Settings): Promise<Proof> {
+async function proveOne(dashboard: Dashboard, variablesByUid: Variables, source: Source, now: number, settings: Settings): Promise<Proof> {
   const range = rangeOf(dashboard, now);
   const name = dashboard.uid;
   const panels = panelsOf(dashboard);
   const fixed: Failure[] = panels.flatMap((panel) =>
-    [...staticFaults(panel), ...leadsNowhere(panel, known)].map((what) => ({ dashboard: name, panel: titleOf(panel), what })),
+    [...staticFaults(panel), ...leadsNowhere(panel, variablesByUid)].map((what) => ({ dashboard: name, panel: titleOf(panel), what })),
   );
   try {
     const { views: choices, empty: offeringNothing } = await viewsOf(dashboard, source, range);
@@ -82,7 +82,7 @@ type PanelFailure = Omit<Failure, "dashboard" | "panel">;
 async function lookAt(panel: Panel, views: readonly View[], source: Source, settings: Settings): Promise<{ failures: PanelFailure[]; empty: boolean; queries: number }> {
   const shown: Shown[] = [];
   const found = new Map<string, PanelFailure>();
-  // The same fault of many views is told once, with the first of them.
+  // The same fault of many views is reported once, with the first of them.
   const add = (fault: Fault, view: string): void => {
     const key = `${fault.target ?? ""} ${fault.what}`;
     if (!found.has(key)) found.set(key, { ...fault, view });
@@ -98,7 +98,7 @@ async function lookAt(panel: Panel, views: readonly View[], source: Source, sett
   }
   for (const fault of faultsOfAllViews(shown)) add(fault, "");
   const empty = shown.every(({ frames }) => frames.every(({ length }) => length === 0));
-  return { failures: [...found.values()], empty, queries: shown.reduce((sum, { asked }) => sum + asked.length, 0) };
+  return { failures: [...found.values()], empty, queries: shown.reduce((sum, { requests }) => sum + requests.length, 0) };
 }
 
 /** The views of a panel that is drawn once for each value of a variable: each value by itself. */
@@ -111,11 +111,11 @@ export function repeated(panel: Panel, views: readonly View[]): View[] {
 }
 
 /** Links to dashboards that are not among those proved, or that set variables which these do not have. */
-function leadsNowhere(panel: Panel, known: Known): string[] {
+function leadsNowhere(panel: Panel, variablesByUid: Variables): string[] {
   return [...JSON.stringify(panel).matchAll(/"url":"([^"]*)"/g)].flatMap(([, url = ""]) => {
     const uid = /\/d\/([\w-]+)/.exec(url)?.[1];
     if (uid === undefined) return [];
-    const variables = known.get(uid);
+    const variables = variablesByUid.get(uid);
     if (variables === undefined) return [`a link leads to the dashboard '${uid}', which is not there`];
     const set = [...url.matchAll(/[?&]var-(\w+)/g)].flatMap(([, name]) => name ?? []);
     return set.filter((name) => !variables.has(name)).map((name) => `a link to '${uid}' sets '${name}', which is no variable there`);

@@ -34,15 +34,15 @@ export function faultsOfView(shown: Shown): Fault[] {
   return [...tooMany(shown), ...legends(shown), ...notNumbers(shown), ...unreadable(shown), ...links(shown)];
 }
 
-function tooMany({ asked, panel }: Shown): Fault[] {
-  // A table's rows are bounded by the runs that are kept, a heat map's by its buckets.
-  const lines = asked.filter(({ target }) => target.format !== "table" && target.format !== "heatmap");
+function tooMany({ requests, panel }: Shown): Fault[] {
+  // A table's rows are bounded by the stored runs, a heat map's by its buckets.
+  const lines = requests.filter(({ target }) => target.format !== "table" && target.format !== "heatmap");
   const count = lines.reduce((sum, { series }) => sum + series.length, 0);
   return count > MOST_SERIES && panel.type !== "table" ? [{ what: `${String(count)} series, more than ${String(MOST_SERIES)}` }] : [];
 }
 
-function legends({ asked }: Shown): Fault[] {
-  return asked.flatMap(({ target, series }) =>
+function legends({ requests }: Shown): Fault[] {
+  return requests.flatMap(({ target, series }) =>
     target.format === "table" ? [] : legendLabels(target.legendFormat ?? "").flatMap((label) => {
       const without = series.filter(({ labels }) => !(label in labels));
       return without.length === 0 ? [] : [{ target: target.refId, what: `the legend names '${label}', which ${String(without.length)} series do not have` }];
@@ -122,8 +122,8 @@ export function faultsOfAllViews(views: readonly Shown[]): Fault[] {
 }
 
 function emptyTargets(views: readonly Shown[], mayBe: ReadonlySet<string>): Fault[] {
-  return (views[0]?.asked ?? []).flatMap(({ target, expression }, index) =>
-    mayBe.has(target.refId) || views.some(({ asked }) => (asked[index]?.series.length ?? 0) > 0) ? [] : [{ target: target.refId, what: `has no answer: ${expression}` }],
+  return (views[0]?.requests ?? []).flatMap(({ target, expression }, index) =>
+    mayBe.has(target.refId) || views.some(({ requests }) => (requests[index]?.series.length ?? 0) > 0) ? [] : [{ target: target.refId, what: `has no answer: ${expression}` }],
   );
 }
 

@@ -55,9 +55,9 @@ function format(choice: Choice, as: string | undefined): string {
 
 /** `text` with the chosen values; names that nobody knows stay as they are. */
 export function interpolate(text: string, choices: Choices): string {
-  return text.replace(REFERENCE, (whole: string, braced?: string, as?: string, plain?: string, old?: string, oldAs?: string) => {
+  return text.replace(REFERENCE, (match: string, braced?: string, as?: string, plain?: string, old?: string, oldAs?: string) => {
     const choice = choices.get(braced ?? plain ?? old ?? "");
-    return choice === undefined ? whole : format(choice, as ?? oldAs);
+    return choice === undefined ? match : format(choice, as ?? oldAs);
   });
 }
 
@@ -86,7 +86,7 @@ export function builtIn(range: TimeRange, step: number, scrape: number): Choices
   );
 }
 
-/** Applies a variable's regex to a value: its text and value groups, or the first group, or the whole. */
+/** Applies a variable's regex to a value: its text and value groups, or the first group, or the whole value. */
 function filtered(values: readonly string[], regex: string | undefined): string[] {
   if (regex === undefined || regex === "") return [...values];
   const [, body = regex, flags = ""] = /^\/(.*)\/([gimsuy]*)$/s.exec(regex) ?? [];

@@ -36,7 +36,7 @@ function query(body: Body, values: (expression: string) => unknown[][] | undefin
   if (typeof from !== "string" || !/^\d{13}$/.test(from) || typeof to !== "string" || !/^\d{13}$/.test(to)) return refuse(400, "invalid time range");
   if (queries === undefined || queries.length === 0) return refuse(400, "no queries found");
   const results = queries.map(({ refId, expr, datasource, intervalMs, maxDataPoints }) => {
-    assert.deepEqual(datasource, { type: "prometheus", uid: "prom-2" }, "the default Prometheus is asked, not a variable");
+    assert.deepEqual(datasource, { type: "prometheus", uid: "prom-2" }, "the default Prometheus is queried, not a variable");
     assert.ok(intervalMs > 0 && maxDataPoints > 0);
     const found = values(expr);
     if (found === undefined) return [refId, { error: "bad_data: parse error", status: 400, frames: [] }];
@@ -82,22 +82,22 @@ async function withGrafana<T>(values: (expression: string) => unknown[][] | unde
 const DATA = [[NOW * 1000], [20]];
 const small = { ...DASHBOARD, panels: [LINES], annotations: { list: [] } };
 
-void test("dashboards are imported, and every query is asked through Grafana with its variables resolved", async () => {
-  const asked: string[] = [];
+void test("dashboards are imported, and every query goes through Grafana with its variables resolved", async () => {
+  const requested: string[] = [];
   const { failures, queries } = await withGrafana(
     (expression) => {
-      asked.push(expression);
+      requested.push(expression);
       return DATA;
     },
     (url) => proveThroughGrafana([DASHBOARD], { url, token: TOKEN }, sourceOf(WORLD), NOW),
   );
   assert.deepEqual(failures, []);
   assert.equal(queries, 4);
-  assert.ok(asked.includes('throughput{run=~"(a|b)"}'), asked.join("; "));
-  assert.ok(asked.includes("rate(operations_total[$__rate_interval])"), "Grafana's server resolves its own variables");
+  assert.ok(requested.includes('throughput{run=~"(a|b)"}'), requested.join("; "));
+  assert.ok(requested.includes("rate(operations_total[$__rate_interval])"), "Grafana's server resolves its own variables");
 });
 
-void test("what Prometheus has and Grafana does not show is told", async () => {
+void test("what Prometheus has and Grafana does not show is reported", async () => {
   const { failures } = await withGrafana(() => [], (url) => proveThroughGrafana([small], { url, token: TOKEN }, sourceOf(WORLD), NOW));
   assert.deepEqual(failures.map(sentence), ["small, 'Operations', query A: Grafana answers no data, Prometheus does"]);
 });
@@ -108,7 +108,7 @@ void test("what neither of them has is no fault of Grafana", async () => {
   assert.deepEqual(failures, []);
 });
 
-void test("a query that Grafana refuses is told with its answer", async () => {
+void test("a query that Grafana refuses is reported with its answer", async () => {
   const { failures } = await withGrafana(() => undefined, (url) => proveThroughGrafana([small], { url, token: TOKEN }, sourceOf(WORLD), NOW));
   assert.deepEqual(failures.map(sentence), ["small, 'Operations', query A: Grafana answers: bad_data: parse error"]);
 });

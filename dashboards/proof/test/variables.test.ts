@@ -41,8 +41,8 @@ void test("an own text for all values is written as it is", () => {
 
 void test("label_values() asks for the label's values, with the choices before it", async () => {
   const choices: Choices = new Map([["namespace", { values: ["n"], several: false }]]);
-  const asked = source({ 'info{namespace="n"},run': ["b", "a", "b"] });
-  assert.deepEqual(await optionsOf(query('label_values(info{namespace="$namespace"}, run)'), choices, asked, RANGE), ["b", "a"]);
+  const labels = source({ 'info{namespace="n"},run': ["b", "a", "b"] });
+  assert.deepEqual(await optionsOf(query('label_values(info{namespace="$namespace"}, run)'), choices, labels, RANGE), ["b", "a"]);
 });
 
 void test("query_result() and a regex with a group give the group", async () => {
@@ -53,7 +53,7 @@ void test("custom options may have a text before their value", async () => {
   assert.deepEqual(await optionsOf({ name: "step", type: "custom", query: "one : 1s,5s" }, new Map(), source({}), RANGE), ["1s", "5s"]);
 });
 
-void test("a dashboard is looked at with each value of a single choice, and with all values of others together", async () => {
+void test("the proof covers each value of a single choice, and all values of others together", async () => {
   const list = [query("label_values(run)"), query("label_values(phase)", { name: "phase", multi: true, includeAll: true })];
   const { views, empty } = await viewsOf({ ...DASHBOARD, templating: { list } }, source({ ",run": ["a", "b"], ",phase": ["x", "y"] }), RANGE);
   assert.deepEqual(views.map((view) => [...view].map(([, { values }]) => values.join("+"))), [["a", "x+y"], ["b", "x+y"]]);
@@ -79,7 +79,7 @@ void test("a dashboard's time range is relative to now, or a fixed one", () => {
   assert.equal(rangeOf({ ...DASHBOARD, time: { from: "2026-01-01T00:00:00Z", to: "now" } }, 10_000).from, Date.UTC(2026, 0, 1) / 1000);
 });
 
-void test("a dashboard of one finished run is looked at from before its start to after its end, where Prometheus saw it", async () => {
+void test("the time range of a finished run includes its start and end, if Prometheus has them", async () => {
   const times: Record<string, number> = { start: 7000, end: 7100 };
   const saw = (since: number): Source => ({
     ...source({}),

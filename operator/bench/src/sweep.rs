@@ -8,8 +8,8 @@ use crate::{
     report::Report,
 };
 use anyhow::{Context, Result, bail, ensure};
+use dragstrip_core::{labels, suite::expand::expand};
 use dragstrip_crds::{BenchmarkRun, BenchmarkSuite, suite::SuitePhase};
-use dragstrip_operator::{labels, suite::expand::expand};
 use kube::Resource;
 use serde_json::{Value, json};
 use std::time::Duration;

@@ -42,7 +42,7 @@ fn object_gone(error: &kube::Error) -> bool {
 }
 
 /// Writes `status` and nothing else, if the object is still as it was read, and takes
-/// note of that in `own_writes`.
+/// note of that in the overlay.
 pub async fn apply_status<K, S>(
     client: &Client,
     overlay: &Overlay,

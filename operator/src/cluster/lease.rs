@@ -7,8 +7,10 @@
 //! has stopped. Several are taken all or none.
 
 use super::{apply::delete, overlay::Overlay};
-use crate::labels::{self, RUN_MANAGER};
-use dragstrip_crds::run::RunReference;
+use dragstrip_core::{
+    labels::{self, RUN_MANAGER},
+    lease::{Holder, LeaseKey, is_held_by},
+};
 use k8s_openapi::{
     api::coordination::v1::{Lease, LeaseSpec},
     apimachinery::pkg::apis::meta::v1::MicroTime,
@@ -18,82 +20,6 @@ use kube::{
     Api, Client, ResourceExt,
     api::{ObjectMeta, Patch, PatchParams, PostParams},
 };
-use std::fmt;
-
-/// Where a Lease is and what it is called.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct LeaseKey {
-    /// Its namespace.
-    pub namespace: String,
-    /// Its name.
-    pub name: String,
-}
-
-impl fmt::Display for LeaseKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.namespace, self.name)
-    }
-}
-
-impl LeaseKey {
-    /// The Lease of a Datastore, in its own namespace.
-    pub fn of_datastore(namespace: &str, name: &str) -> Self {
-        Self { namespace: namespace.to_owned(), name: format!("dragstrip-{name}") }
-    }
-
-    /// The Lease of a node, in the operator's namespace.
-    pub fn of_node(operator_namespace: &str, node: &str) -> Self {
-        Self { namespace: operator_namespace.to_owned(), name: format!("{NODE_PREFIX}{node}") }
-    }
-
-    /// The Lease's own key.
-    pub fn of(lease: &Lease) -> Self {
-        Self { namespace: lease.namespace().unwrap_or_default(), name: lease.name_any() }
-    }
-
-    /// The node it stands for, if it stands for one.
-    pub fn node(&self) -> Option<&str> {
-        self.name.strip_prefix(NODE_PREFIX)
-    }
-}
-
-/// How the names of nodes' Leases begin. No Datastore's does: its name has no dot.
-const NODE_PREFIX: &str = "dragstrip-node.";
-
-/// A run as the holder of a Lease, written `namespace/name/uid`.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Holder {
-    /// Namespace of the run.
-    pub namespace: String,
-    /// Name of the run.
-    pub name: String,
-    /// Its uid: a later run of the same name is another holder.
-    pub uid: String,
-}
-
-impl Holder {
-    /// Reads a Lease's holder identity; `None` when it is nobody of ours.
-    pub fn parse(identity: &str) -> Option<Self> {
-        let mut parts = identity.splitn(3, '/').map(str::to_owned);
-        Some(Self { namespace: parts.next()?, name: parts.next()?, uid: parts.next()? })
-    }
-
-    /// The run, for people.
-    pub fn reference(&self) -> RunReference {
-        RunReference { namespace: self.namespace.clone(), name: self.name.clone() }
-    }
-}
-
-impl fmt::Display for Holder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}/{}", self.namespace, self.name, self.uid)
-    }
-}
-
-/// Who holds `lease`; `None` when it is nobody of ours.
-pub fn holder_of(lease: &Lease) -> Option<Holder> {
-    Holder::parse(lease.spec.as_ref()?.holder_identity.as_ref()?)
-}
 
 fn api(client: &Client, key: &LeaseKey) -> Api<Lease> {
     Api::namespaced(client.clone(), &key.namespace)
@@ -190,17 +116,6 @@ pub async fn take_all(
         }
     }
     Ok(Taken::All)
-}
-
-/// Whether the run that holds `lease` has given it back: the keeper of turns
-/// removes it when nothing runs under it any more.
-pub fn given_back(lease: &Lease) -> bool {
-    lease.annotations().contains_key(labels::GIVEN_BACK)
-}
-
-/// Whether `holder` holds `lease` for good: one that was given back is on its way out.
-pub fn is_held_by(lease: &Lease, holder: &Holder) -> bool {
-    holder_of(lease).as_ref() == Some(holder) && !given_back(lease)
 }
 
 /// Gives a Lease back. One that is gone is fine.

@@ -2,7 +2,7 @@
 //! reconcile act on an old object, let a run load after it released its Leases, or reserve a second
 //! node beside the one it just reserved. Pure except for the clock that drops old entries.
 
-use super::lease::{Holder, LeaseKey, holder_of};
+use dragstrip_core::lease::{Holder, LeaseKey, holder_of};
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use kube::{ResourceExt, api::ObjectMeta};
 use std::{

@@ -1,18 +1,10 @@
 //! What a pod's status says about why it does not run, for people. Pure.
 
+use dragstrip_core::trouble::Trouble;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodCondition, PodStatus};
 use kube::ResourceExt;
 use std::net::IpAddr;
-
-/// A pod that is held up: a reason for a condition, and a sentence.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Trouble {
-    /// Kubernetes' own reason, such as `ImagePullBackOff` or `Unschedulable`.
-    pub reason: String,
-    /// What is wrong, with the remedy where one is known.
-    pub message: String,
-}
 
 pub(super) fn condition<'a>(status: &'a PodStatus, kind: &str) -> Option<&'a PodCondition> {
     status.conditions.iter().flatten().find(|condition| condition.type_ == kind)

@@ -2,7 +2,8 @@
 //! image pull or mount there at once; the pod's own status follows many seconds
 //! later, or never. Why no pod is made at all is told of those who make them. Pure.
 
-use super::pods::{self, ORDINARY, Trouble};
+use super::pods::{self, ORDINARY};
+use dragstrip_core::trouble::Trouble;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{ContainerStatus, Event, Pod};
 use kube::ResourceExt;

@@ -7,7 +7,8 @@ use super::{
     scope::Scope,
     undecodable::Undecodable,
 };
-use crate::{labels, metrics::Metrics};
+use crate::metrics::Metrics;
+use dragstrip_core::labels;
 use dragstrip_crds::{BenchmarkRun, BenchmarkSuite, Datastore};
 use k8s_openapi::api::{
     apps::v1::StatefulSet,

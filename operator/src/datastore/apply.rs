@@ -8,15 +8,18 @@ use super::{
     fetch::Fetched,
     plan::{Change, NotOurs, change, corrected, ours, replacement},
     status::BEING_REMOVED,
-    validate::ValidatedDatastore,
 };
 use crate::{
     cluster::{
         apply::{delete, namespace_ends},
-        lease::{self, Holder, LeaseKey, holder_of},
+        lease,
     },
     context::Context,
+};
+use dragstrip_core::{
+    datastore::validate::ValidatedDatastore,
     labels::{self, DATASTORE_MANAGER},
+    lease::{Holder, LeaseKey, holder_of},
 };
 use dragstrip_crds::{
     Datastore, DatastoreStatus,

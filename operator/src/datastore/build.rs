@@ -3,21 +3,21 @@
 
 mod pod;
 
-use super::{shape::Shape, validate::ValidatedDatastore};
-use crate::{cluster::pods::OBSERVER, labels, pod_settings};
-use dragstrip_crds::{
-    Datastore,
-    datastore::{Placement, SecretKeyReference},
+use crate::{cluster::pods::OBSERVER, pod_settings};
+use dragstrip_core::{
+    datastore::{shape::Shape, validate::ValidatedDatastore},
+    env::variable,
+    labels,
 };
+use dragstrip_crds::Datastore;
 use dragstrip_results::signing::{VERIFYING_KEY_VARIABLE, VerifyingKey};
 use k8s_openapi::{
     api::{
         apps::v1::{StatefulSet, StatefulSetSpec},
         core::v1::{
-            Capabilities, EmptyDirVolumeSource, EnvVar, EnvVarSource, NodeAffinity, NodeSelector,
-            NodeSelectorRequirement, NodeSelectorTerm, ObjectFieldSelector, PodTemplateSpec,
-            PreferredSchedulingTerm, SecretKeySelector, SecurityContext, Service, ServicePort, ServiceSpec,
-            Toleration, Volume, VolumeMount,
+            Capabilities, EmptyDirVolumeSource, NodeAffinity, NodeSelector, NodeSelectorRequirement,
+            NodeSelectorTerm, PodTemplateSpec, PreferredSchedulingTerm, SecurityContext, Service,
+            ServicePort, ServiceSpec, Volume, VolumeMount,
         },
         policy::v1::{PodDisruptionBudget, PodDisruptionBudgetSpec},
     },
@@ -73,39 +73,6 @@ fn selector(name: &str) -> BTreeMap<String, String> {
     pairs([(labels::COMPONENT, labels::SERVER), (labels::DATASTORE, name)])
 }
 
-/// An environment variable with a Secret's value.
-pub(crate) fn secret_variable(name: &str, reference: &SecretKeyReference) -> EnvVar {
-    EnvVar {
-        name: name.to_owned(),
-        value_from: Some(EnvVarSource {
-            secret_key_ref: Some(SecretKeySelector {
-                name: reference.name.clone(),
-                key: reference.key.clone(),
-                optional: Some(false),
-            }),
-            ..EnvVarSource::default()
-        }),
-        ..EnvVar::default()
-    }
-}
-
-/// An environment variable with a plain value.
-pub(crate) fn variable(name: &str, value: &str) -> EnvVar {
-    EnvVar { name: name.to_owned(), value: Some(value.to_owned()), ..EnvVar::default() }
-}
-
-/// An environment variable with something of the pod's own.
-pub(crate) fn own_field(name: &str, path: &str) -> EnvVar {
-    EnvVar {
-        name: name.to_owned(),
-        value_from: Some(EnvVarSource {
-            field_ref: Some(ObjectFieldSelector { field_path: path.to_owned(), api_version: None }),
-            ..EnvVarSource::default()
-        }),
-        ..EnvVar::default()
-    }
-}
-
 /// A volume in a container.
 pub(crate) fn mount(volume: &str, path: &str, read_only: bool) -> VolumeMount {
     VolumeMount {
@@ -152,17 +119,6 @@ pub(crate) fn prefer_role(role: &str) -> NodeAffinity {
 /// A node must match any of `terms`; nothing where there are none.
 pub(crate) fn required(terms: Vec<NodeSelectorTerm>) -> Option<NodeSelector> {
     (!terms.is_empty()).then_some(NodeSelector { node_selector_terms: terms })
-}
-
-/// The declared tolerations, and that of the role's own taint.
-pub(crate) fn tolerations(role: &str, placement: &Placement) -> Vec<Toleration> {
-    let own = Toleration {
-        key: Some(labels::NODE_ROLE.to_owned()),
-        operator: Some("Equal".to_owned()),
-        value: Some(role.to_owned()),
-        ..Toleration::default()
-    };
-    std::iter::once(own).chain(placement.tolerations.iter().cloned()).collect()
 }
 
 /// Whose addresses the Service's name stands for: all pods, or the primary's

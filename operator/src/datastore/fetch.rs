@@ -1,18 +1,15 @@
 //! What exists for a Datastore, as far as it was seen, and what its servers say.
 //! Needs the stores and the observers, and makes no call to the apiserver.
 
-use super::{
-    build::budget_name,
-    engines,
-    shape::{self, Shape},
-};
+use super::{build::budget_name, places::places};
 use crate::{
-    cluster::{
-        agents::Agents,
-        lease::{Holder, LeaseKey, holder_of},
-        pods, warnings,
-    },
+    cluster::{pods, warnings},
     context::Context,
+};
+use dragstrip_agents::Agents;
+use dragstrip_core::{
+    datastore::{engines, shape::Shape},
+    lease::{Holder, LeaseKey, holder_of},
 };
 use dragstrip_crds::{Datastore, DatastoreSpec, observed::ServerTruth};
 use dragstrip_results::error_chain::chain;
@@ -101,7 +98,7 @@ async fn join(
     if !all_ready(shape, pods) {
         return None;
     }
-    let addresses: Vec<_> = shape::places(spec, pods).into_iter().map(|place| place.address).collect();
+    let addresses: Vec<_> = places(spec, pods).into_iter().map(|place| place.address).collect();
     let joiner = addresses.first()?.ip();
     let complete = addresses.len() == usize::from(shape.servers());
     let command = shape.command(addresses).filter(|_| complete)?;

@@ -1,6 +1,6 @@
 //! What is to be done about the objects of a Datastore, given what is there. Pure.
 
-use crate::labels;
+use dragstrip_core::labels;
 use dragstrip_crds::{
     Datastore, DatastoreStatus,
     conditions::{self, types::VERIFIED},

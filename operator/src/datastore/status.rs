@@ -1,18 +1,22 @@
 //! What a Datastore's status says. [`publish`] needs the client, the rest is pure.
 
 use super::{
-    engines,
     fetch::Fetched,
-    placement::Room,
-    shape::{self, Shape, service_domain},
+    places,
     trouble::{ROLLING_OUT, SERVER_EXITS, unready},
-    validate::{Invalid, ValidatedDatastore},
-    verify,
 };
-use crate::{
-    cluster::{lease::Holder, nodes},
-    context::Context,
+use crate::context::Context;
+use dragstrip_core::{
+    datastore::{
+        engines,
+        room::Room,
+        shape::{Shape, service_domain},
+        validate::{Invalid, ValidatedDatastore},
+        verify,
+    },
     labels::DATASTORE_MANAGER,
+    lease::Holder,
+    nodes,
 };
 use dragstrip_crds::{
     Datastore, DatastoreStatus, conditions,
@@ -134,8 +138,8 @@ fn members(datastore: &ValidatedDatastore, fetched: &Fetched) -> Vec<MemberStatu
         return Vec::new();
     }
     let joined = fetched.topology.as_ref().and_then(|topology| topology.as_ref().ok());
-    let places = shape::places(&datastore.spec, &fetched.pods);
-    let member = |(index, place): (usize, shape::Place)| {
+    let places = places::places(&datastore.spec, &fetched.pods);
+    let member = |(index, place): (usize, places::Place)| {
         let told = joined.and_then(|state| state.members.iter().find(|m| m.address == place.address));
         let truth = match shape {
             Shape::Members(_) => fetched.observed.get(index).and_then(|o| o.as_ref().ok()).map(|o| &o.server),

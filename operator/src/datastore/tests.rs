@@ -4,7 +4,6 @@
 use super::*;
 use crate::{
     cluster::{
-        agents::Agents,
         events::Announcer,
         scope::Scope,
         world::{World, keep_service},
@@ -12,6 +11,7 @@ use crate::{
     context::Settings,
     metrics::Metrics,
 };
+use dragstrip_agents::Agents;
 use dragstrip_results::signing::SigningKey;
 use http::{Request, Response};
 use k8s_openapi::api::{apps::v1::StatefulSet, coordination::v1::Lease, policy::v1::PodDisruptionBudget};

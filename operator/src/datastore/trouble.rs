@@ -5,13 +5,12 @@ use super::{
     fetch::{Fetched, all_ready},
     placement,
     plan::noted,
-    shape::Shape,
-    validate::ValidatedDatastore,
 };
-use crate::cluster::{
+use crate::cluster::{pods, warnings};
+use dragstrip_core::{
+    datastore::{shape::Shape, validate::ValidatedDatastore},
     nodes,
-    pods::{self, Trouble},
-    warnings,
+    trouble::Trouble,
 };
 use dragstrip_crds::conditions::{Finding, types::READY};
 use k8s_openapi::api::{

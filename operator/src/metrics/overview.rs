@@ -1,9 +1,9 @@
 //! The operator's own state as metrics: numbers of runs, Datastores and Leases, and stuck runs. Pure.
 
 use super::families::{Families, Metric, labels};
-use crate::{
-    cluster::lease::{given_back, holder_of},
-    run::deadline,
+use dragstrip_core::{
+    lease::{given_back, holder_of},
+    run::clock::deadline,
 };
 use dragstrip_crds::{
     BenchmarkRun, BenchmarkSuite, Datastore, conditions,

@@ -4,7 +4,7 @@ use super::{
     families::{Families, Metric},
     workload,
 };
-use crate::run::{raised, tool};
+use dragstrip_core::run::{search::raised, validate::tool};
 use dragstrip_crds::{
     measured::LatencySummary,
     run::{OperationStatus, PhaseSpec, PhaseStatus, SearchPointStatus, SearchStatus, Verdict},

@@ -5,7 +5,7 @@ use super::{
     phases::{self, Detail},
     prices::Prices,
 };
-use crate::labels::SUITE;
+use dragstrip_core::labels::SUITE;
 use dragstrip_crds::{BenchmarkRun, BenchmarkRunStatus, run::NodeStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;

@@ -5,22 +5,28 @@ mod store;
 use super::{
     build,
     collect::NotYet,
-    decide::{ReadyTarget, Step, TargetState},
     fetch::{Fetched, is_of_run, job_ended},
-    plan::{Place, place_of},
-    start,
-    target::{self, Connection},
-    validate::{Attempt, ValidatedRun},
+    start, target,
 };
 use crate::{
     cluster::{
         apply::delete,
         finished::FinishedRun,
         lease::{self, Taken},
-        pods::{self, Trouble},
+        pods,
     },
     context::Context,
+};
+use dragstrip_core::{
     labels::{self, RUN_MANAGER},
+    lease::{LeaseKey, is_held_by},
+    run::{
+        connection::Connection,
+        decide::{ReadyTarget, Step, TargetState},
+        plan::{Place, place_of},
+        validate::{Attempt, ValidatedRun},
+    },
+    trouble::Trouble,
 };
 use dragstrip_crds::{BenchmarkRun, Datastore};
 use dragstrip_results::error_chain::chain;
@@ -118,7 +124,7 @@ fn refused(error: &kube::Error) -> Option<Trouble> {
 
 /// The target, if clients may be sent to it.
 fn ready_target(fetched: &Fetched) -> Option<&ReadyTarget> {
-    match &fetched.target {
+    match &fetched.snapshot.target {
         TargetState::Ready(target) => Some(target),
         _ => None,
     }
@@ -206,7 +212,7 @@ async fn take_turn(ctx: &Context, run: &ValidatedRun, fetched: &Fetched) -> Resu
         return Ok(Applied::Hindered(trouble));
     }
     // A turn that ends before it begins would only keep others waiting.
-    if let Place::At(current) = place_of(run, &fetched.kept)
+    if let Place::At(current) = place_of(run, &fetched.snapshot.stored)
         && let Some(trouble) = job_name_taken(ctx, run, &run.attempts[current]).await?
     {
         return Ok(Applied::Hindered(trouble));
@@ -230,9 +236,9 @@ fn unplaceable(fetched: &Fetched) -> Option<Trouble> {
 /// Gives every Lease back that the run holds.
 async fn give_back(ctx: &Context, run: &ValidatedRun) -> Result<Applied, Error> {
     let leases = ctx.leases();
-    for held in leases.iter().filter(|lease| lease::is_held_by(lease, &run.holder)) {
+    for held in leases.iter().filter(|lease| is_held_by(lease, &run.holder)) {
         let given = lease::give_back(&ctx.client, &ctx.overlay, held).await;
-        given.map_err(|error| Error::GiveBack(error, lease::LeaseKey::of(held).to_string()))?;
+        given.map_err(|error| Error::GiveBack(error, LeaseKey::of(held).to_string()))?;
     }
     Ok(Applied::Awaited)
 }
@@ -387,7 +393,7 @@ mod tests {
 
     #[test]
     fn what_is_not_the_runs_is_told_with_its_owner_and_the_remedy() {
-        let run = crate::run::validate::validate(&crate::run::fixtures::run(&["read"], 1)).unwrap();
+        let run = dragstrip_core::run::validate::validate(&crate::fixtures::run(&["read"], 1)).unwrap();
         let job = |uid: &str| -> Job {
             serde_json::from_value(json!({"metadata": {"name": "sprint-read-1", "ownerReferences": [
                 {"apiVersion": "dragstrip.dev/v1alpha1", "kind": "BenchmarkRun", "name": "other", "uid": uid}

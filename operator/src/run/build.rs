@@ -4,17 +4,20 @@
 mod placement;
 mod pod;
 
-use super::{
-    decide::{ReadyTarget, watchdog_seconds},
-    validate::{Attempt, ValidatedRun},
+use super::turn::Looked;
+use crate::{context::Settings, pod_settings};
+use dragstrip_core::{
+    labels,
+    run::{
+        decide::ReadyTarget,
+        job::bare_job,
+        stored_result::annotation,
+        timing::watchdog_seconds,
+        validate::{Attempt, ValidatedRun},
+    },
 };
-use super::{kept::annotation, turn::Looked};
-use crate::{context::Settings, labels, pod_settings};
-use dragstrip_crds::{BenchmarkRun, Datastore, DatastoreSpec, datastore::ServerProtocol, run::MemoryReading};
-use dragstrip_results::{
-    protocol::{JobMemory, JobSpec, JobTarget},
-    stored,
-};
+use dragstrip_crds::{BenchmarkRun, Datastore, DatastoreSpec, run::MemoryReading};
+use dragstrip_results::{protocol::JobSpec, stored};
 use ipnet::IpNet;
 use k8s_openapi::{
     ByteString,
@@ -127,13 +130,6 @@ pub fn settled(
     })
 }
 
-/// What the runners of `attempt` do for the memory of servers that nobody observes.
-fn job_memory(run: &ValidatedRun, attempt: &Attempt) -> Option<JobMemory> {
-    let external = run.spec.target.external.as_ref()?;
-    (external.protocol == ServerProtocol::Resp)
-        .then(|| JobMemory { settle_seconds: run.settle_seconds(attempt) })
-}
-
 /// Where an external target's name may not lead: it is looked up by the runner.
 fn blocked(run: &ValidatedRun, settings: &Settings) -> Vec<IpNet> {
     let external = run.spec.target.external.is_some();
@@ -152,40 +148,6 @@ pub fn runner_job(
     job.target.blocked = blocked(run, settings);
     job.linger_seconds = settings.linger_seconds();
     job
-}
-
-/// The same without what the operator's settings say.
-pub fn bare_job(run: &ValidatedRun, attempt: &Attempt, target: &ReadyTarget) -> JobSpec {
-    JobSpec {
-        run: run.holder.name.clone(),
-        phase: attempt.phase.clone(),
-        repetition: attempt.repetition,
-        clients: attempt.pods,
-        token: run.token(attempt),
-        verifying_key: None,
-        target: JobTarget {
-            host: target.host.clone(),
-            port: target.port,
-            cluster: target.cluster,
-            emulated_cluster: target.emulated_cluster,
-            run_id: target.truth.as_ref().map(|truth| truth.run_id.clone()),
-            username: target.username.clone(),
-            tls: target.tls.as_ref().map(|tls| tls.job.clone()),
-            protocol: target.protocol,
-            members: target.members.clone(),
-            observers: target.observers.clone(),
-            blocked: Vec::new(),
-        },
-        flush: attempt.flush,
-        load: attempt.load.clone(),
-        warmup_seconds: attempt.warmup_seconds,
-        minimum_hit_ratio: attempt.minimum_hit_ratio,
-        allow_eviction: attempt.allow_eviction,
-        tool: (*attempt.tool).clone(),
-        watchdog_seconds: watchdog_seconds(run, attempt),
-        linger_seconds: 0.0,
-        memory: job_memory(run, attempt),
-    }
 }
 
 /// Ends the load even when no operator is there to do it. Later than the run's

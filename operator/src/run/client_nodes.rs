@@ -1,14 +1,12 @@
 //! Which nodes a run's clients may use: none with a server of ours, none that
 //! another run uses. Pure.
 
-use super::validate::{ValidatedRun, client_needs};
-use crate::{
-    cluster::{
-        nodes::{self, Want, tolerated},
-        pods,
-    },
-    datastore::{of_client, placement::Room, tolerations},
+use crate::cluster::pods;
+use dragstrip_core::{
+    datastore::{resources::of_client, room::Room},
     labels,
+    nodes::{self, Want, tolerated, tolerations},
+    run::validate::{ValidatedRun, client_needs},
 };
 use dragstrip_crds::run::{ClientSpread, RunReference};
 use k8s_openapi::api::core::v1::{Node, NodeSelectorTerm, Pod};
@@ -219,7 +217,8 @@ pub fn none_fits(run: &ValidatedRun, nodes: &[Arc<Node>], uses: &Uses, servers: 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run::{fixtures, validate::validate};
+    use crate::fixtures;
+    use dragstrip_core::run::validate::validate;
     use dragstrip_crds::{BenchmarkRun, run::Colocate};
     use serde_json::json;
 

@@ -7,13 +7,13 @@
 mod log;
 mod unread;
 
-use super::{
-    build::CLIENT_CONTAINER,
-    decide::RESULT_GRACE,
+use super::build::CLIENT_CONTAINER;
+use crate::cluster::pods;
+use dragstrip_core::run::{
     merge::{failure, merge},
+    timing::RESULT_GRACE,
     validate::Attempt,
 };
-use crate::cluster::pods;
 use dragstrip_results::result::{Failure, FailureStep, PodResult, RepetitionResult};
 use futures::{StreamExt, TryFutureExt};
 use jiff::{SignedDuration, Timestamp};

@@ -3,18 +3,14 @@
 //! measurement fails for want of it, or waits long. The same of their memory, where what
 //! cannot be had is told. Needs the observers.
 
-use super::{
-    decide::{DatastoreKey, watchdog_seconds},
+use super::target;
+use crate::{cluster::pods, context::Context};
+use dragstrip_agents::{AgentError, Agents};
+use dragstrip_core::run::{
+    decide::DatastoreKey,
     merge::common_window,
-    target,
+    timing::sampled_seconds,
     validate::{Attempt, ValidatedRun},
-};
-use crate::{
-    cluster::{
-        agents::{AgentError, Agents},
-        pods,
-    },
-    context::Context,
 };
 use dragstrip_crds::run::{MemoryMoment, MemoryReading};
 use dragstrip_results::error_chain::chain;
@@ -31,9 +27,6 @@ use std::{net::IpAddr, time::Duration};
 
 /// How long all observers together may take to tell their clock and what was used.
 const ASKED_WITHIN: Duration = Duration::from_secs(3);
-/// How much longer than the load may last at most they sample, in seconds: for the start
-/// line to come, and the result to be collected.
-const SPARE_SECONDS: f64 = 60.0;
 
 /// An observer beside a server of the target.
 struct Observer {
@@ -63,13 +56,6 @@ fn observers(ctx: &Context, run: &ValidatedRun) -> Option<(String, Vec<Observer>
     });
     let observers = observers.collect();
     Some((datastore.uid()?, observers))
-}
-
-/// For how long observers are to sample at most, in seconds.
-pub(super) fn sampled_seconds(run: &ValidatedRun, attempt: &Attempt) -> u64 {
-    let head_start = attempt.tool.head_start().as_secs_f64();
-    let seconds = watchdog_seconds(run, attempt) + head_start + SPARE_SECONDS;
-    Duration::try_from_secs_f64(seconds.ceil()).unwrap_or(Duration::MAX).as_secs()
 }
 
 /// Tells all observers of the target to sample what its servers use. Repeating it changes
@@ -172,14 +158,6 @@ fn named(observer: &Observer, servers: Vec<ServerUsage>) -> Vec<ServerUsage> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run::{fixtures, validate::validate};
-
-    #[test]
-    fn observers_sample_until_the_last_result_may_have_come() {
-        let run = validate(&fixtures::run(&["read"], 1)).unwrap();
-        // 4 s of load, 15 s to end, a head start of 1.1 s and the spare minute.
-        assert_eq!(sampled_seconds(&run, &run.attempts[0]), 81);
-    }
 
     #[test]
     fn servers_are_named_by_their_pod_and_by_their_port_where_it_has_several() {

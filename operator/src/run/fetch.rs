@@ -2,25 +2,28 @@
 //! known of stored results. Needs the client; [`view`](super::view) makes sense of it.
 
 use super::{
-    decide::{TargetState, Turn},
-    kept::{Kept, kept},
     machines,
-    plan::{Place, place_of},
     remembered::Results,
-    search,
     target::{self, Begun},
     turn,
-    validate::{Attempt, ValidatedRun},
     view::was_started,
 };
-use crate::{
-    cluster::{lease::is_held_by, pods},
-    context::Context,
+use crate::{cluster::pods, context::Context};
+use dragstrip_core::{
     labels,
+    lease::is_held_by,
+    run::{
+        decide::{TargetState, Turn},
+        plan::{Place, place_of},
+        search,
+        snapshot::{JobFacts, Snapshot},
+        stored_result::{StoredResult, annotation, start_line, stored_result},
+        validate::{Attempt, ValidatedRun},
+    },
 };
 use dragstrip_crds::{BenchmarkRunSpec, BenchmarkRunStatus, run::MemoryReading};
 use dragstrip_results::error_chain::chain;
-use dragstrip_results::{protocol::RunnerState, result::RepetitionResult, stored, verdict::placed::Placed};
+use dragstrip_results::{protocol::RunnerState, result::RepetitionResult, stored};
 use futures::future::join_all;
 use jiff::Timestamp;
 use k8s_openapi::api::{
@@ -48,13 +51,12 @@ pub enum Error {
 }
 
 /// All that a pass works with.
+#[derive(Default)]
 pub struct Fetched {
-    /// The target.
-    pub target: TargetState,
+    /// What decisions rest on.
+    pub snapshot: Snapshot,
     /// The Leases, and whose turn it is; absent when the target was not ready or not consulted.
     pub turn: Option<turn::Looked>,
-    /// Whether the run holds any Lease that it has not given back.
-    pub holds: bool,
     /// Jobs by name.
     pub jobs: BTreeMap<String, Arc<Job>>,
     /// Client pods.
@@ -63,24 +65,11 @@ pub struct Fetched {
     pub runners: BTreeMap<String, RunnerState>,
     /// Warnings about client pods and those who make them.
     pub warnings: Vec<Arc<Event>>,
-    /// What is known of stored results, by name.
-    pub kept: BTreeMap<String, Kept>,
-    /// What is wrong with stored results that cannot be read.
-    pub damaged: Vec<String>,
-    /// Said of a target that was deleted.
-    pub target_gone: Option<String>,
-    /// Where servers and clients are, while that is being settled.
-    pub placed: Vec<Placed>,
     /// By Job until when load of pods that are gone, and were not seen to end, may run.
     pub unseen: BTreeMap<String, Timestamp>,
 }
 
 impl Fetched {
-    /// Whose turn it is, as far as it was looked at.
-    pub fn turn(&self) -> Turn {
-        self.turn.as_ref().map_or(Turn::Free, |looked| looked.turn.clone())
-    }
-
     /// The pods of the Job called `job`.
     pub fn pods_of<'a>(&'a self, job: &'a str) -> impl Iterator<Item = &'a Pod> {
         let uid = self.jobs.get(job).and_then(|job| job.metadata.uid.as_deref());
@@ -123,21 +112,21 @@ async fn kept_whole(
     ctx: &Context,
     run: &ValidatedRun,
     name: &str,
-) -> Result<Result<Kept, stored::Error>, Error> {
+) -> Result<Result<StoredResult, stored::Error>, Error> {
     Ok(result(&config_maps(ctx, run), name)
         .await?
-        .map(|result| Kept { failure: result.failure, ..Kept::default() }))
+        .map(|result| StoredResult { failure: result.failure, ..StoredResult::default() }))
 }
 
 /// Takes note of the results of which the servers' memory was read after the settle time.
 async fn settled(ctx: &Context, run: &ValidatedRun, fetched: &mut Fetched) -> Result<(), Error> {
-    if !settles(&run.spec) || fetched.kept.is_empty() {
+    if !settles(&run.spec) || fetched.snapshot.stored.is_empty() {
         return Ok(());
     }
     let own = format!("{}={},{}={}", labels::RUN_UID, run.holder.uid, stored::PART, stored::SETTLED);
     let list = config_maps(ctx, run).list_metadata(&ListParams::default().labels(&own)).await;
     let read: HashSet<String> = list.map_err(Error::List)?.items.iter().map(ResourceExt::name_any).collect();
-    for (name, kept) in &mut fetched.kept {
+    for (name, kept) in &mut fetched.snapshot.stored {
         kept.settled = read.contains(&stored::settled_name(name));
     }
     Ok(())
@@ -151,13 +140,13 @@ fn settles(spec: &BenchmarkRunSpec) -> bool {
 /// What is known of the run's stored results, and what is wrong with the others.
 async fn stored_results(ctx: &Context, run: &ValidatedRun, fetched: &mut Fetched) -> Result<(), Error> {
     if let Some(known) = ctx.remembered.of(&run.holder.uid) {
-        fetched.kept = known;
+        fetched.snapshot.stored = known;
         return Ok(());
     }
     let list = config_maps(ctx, run).list_metadata(&own_results(run)).await.map_err(Error::List)?;
     for object in list.items {
         let name = object.name_any();
-        let known = match kept(&object.metadata) {
+        let known = match stored_result(&object.metadata) {
             Err(stored::Error::Unmarked { found, .. }) if found.is_empty() => {
                 kept_whole(ctx, run, &name).await?
             }
@@ -165,14 +154,14 @@ async fn stored_results(ctx: &Context, run: &ValidatedRun, fetched: &mut Fetched
         };
         match known {
             Ok(known) => {
-                fetched.kept.insert(name, known);
+                fetched.snapshot.stored.insert(name, known);
             }
-            Err(damage) => fetched.damaged.push(chain(&damage)),
+            Err(damage) => fetched.snapshot.damaged.push(chain(&damage)),
         }
     }
     settled(ctx, run, fetched).await?;
-    if fetched.damaged.is_empty() {
-        ctx.remembered.note(&run.holder.uid, fetched.kept.clone(), &under_way(ctx));
+    if fetched.snapshot.damaged.is_empty() {
+        ctx.remembered.note(&run.holder.uid, fetched.snapshot.stored.clone(), &under_way(ctx));
     }
     Ok(())
 }
@@ -207,7 +196,7 @@ pub async fn remember_all(ctx: &Context) -> Result<(), Error> {
             let of = of.filter(|uid| here.get(*uid) == object.namespace().as_ref());
             let of = of.and_then(|uid| known.get_mut(uid.as_str()));
             let Some(results) = of else { continue };
-            match kept(&object.metadata) {
+            match stored_result(&object.metadata) {
                 Ok(result) => results.iter_mut().for_each(|all| {
                     all.insert(object.name_any(), result.clone());
                 }),
@@ -277,7 +266,7 @@ pub async fn results(
     fetched: &Fetched,
 ) -> Result<(BTreeMap<String, RepetitionResult>, Vec<String>), Error> {
     let (mut results, mut damaged) = (BTreeMap::new(), Vec::new());
-    for (name, kept) in &fetched.kept {
+    for (name, kept) in &fetched.snapshot.stored {
         let mut found = result(&config_maps(ctx, run), name).await?;
         if let (Ok(result), true) = (&mut found, kept.settled) {
             match settled_readings(&config_maps(ctx, run), name).await? {
@@ -323,20 +312,22 @@ fn seen(ctx: &Context, run: &ValidatedRun) -> Fetched {
     let pods = ctx.world.pods.state_filter(|pod| is_of_run(pod, namespace, uid));
     let (of_jobs, of_pods) = (jobs.iter().map(Arc::as_ref), pods.iter().map(Arc::as_ref));
     let unseen = ctx.loads.unseen(uid, of_jobs, of_pods, Timestamp::now());
-    Fetched {
-        target: TargetState::NotConsulted,
-        turn: None,
+    let facts = |job: &Arc<Job>| {
+        let note = |key| annotation(&job.metadata, key);
+        let facts = JobFacts {
+            start: start_line(&job.metadata),
+            spec_hash: note(labels::SPEC_HASH).map(str::to_owned),
+            search_value: note(labels::SEARCH_VALUE).and_then(|value| value.parse().ok()),
+        };
+        (job.name_any(), facts)
+    };
+    let snapshot = Snapshot {
         holds: ctx.leases().iter().any(|lease| is_held_by(lease, &run.holder)),
-        jobs: jobs.into_iter().map(|job| (job.name_any(), job)).collect(),
-        pods,
-        runners: BTreeMap::new(),
-        warnings: Vec::new(),
-        kept: BTreeMap::new(),
-        damaged: Vec::new(),
-        target_gone: None,
-        placed: Vec::new(),
-        unseen,
-    }
+        jobs: jobs.iter().map(facts).collect(),
+        ..Snapshot::default()
+    };
+    let jobs = jobs.into_iter().map(|job| (job.name_any(), job)).collect();
+    Fetched { snapshot, jobs, pods, unseen, ..Fetched::default() }
 }
 
 /// Said of the Datastore that the run refers to, if there is none any more.
@@ -357,10 +348,10 @@ async fn target_and_turn(
     old: &BenchmarkRunStatus,
     fetched: &mut Fetched,
 ) -> Result<(), Error> {
-    let connection = fetched.kept.values().find_map(|kept| kept.connection.as_ref());
-    let begun = (!fetched.kept.is_empty()).then_some(Begun { connection });
-    fetched.target = target::find(ctx, run, begun).await.map_err(Error::Target)?;
-    let TargetState::Ready(found) = &fetched.target else {
+    let connection = fetched.snapshot.stored.values().find_map(|kept| kept.connection.as_ref());
+    let begun = (!fetched.snapshot.stored.is_empty()).then_some(Begun { connection });
+    fetched.snapshot.target = target::find(ctx, run, begun).await.map_err(Error::Target)?;
+    let TargetState::Ready(found) = &fetched.snapshot.target else {
         return Ok(());
     };
     let world = &ctx.world;
@@ -371,11 +362,13 @@ async fn target_and_turn(
     let setbacks = old.setback.as_ref().map_or(0, |setback| usize::try_from(setback.count).unwrap_or(0));
     let looked = turn::look(run, found, &seen, setbacks);
     if looked.turn == Turn::Held {
-        fetched.target = target::question(ctx, run, (**found).clone()).await.map_err(Error::Target)?;
-        if let TargetState::Ready(target) = &fetched.target {
-            fetched.placed = machines::placed(ctx, run, &looked.client_nodes, Some(target));
+        fetched.snapshot.target =
+            target::question(ctx, run, (**found).clone()).await.map_err(Error::Target)?;
+        if let TargetState::Ready(target) = &fetched.snapshot.target {
+            fetched.snapshot.placed = machines::placed(ctx, run, &looked.client_nodes, Some(target));
         }
     }
+    fetched.snapshot.turn = looked.turn.clone();
     fetched.turn = Some(looked);
     Ok(())
 }
@@ -389,12 +382,12 @@ pub async fn fetch(
 ) -> Result<Fetched, Error> {
     let mut fetched = seen(ctx, run);
     stored_results(ctx, run, &mut fetched).await?;
-    search::settle(run, &fetched.kept, &fetched.jobs);
+    search::settle(run, &fetched.snapshot.stored, &fetched.snapshot.jobs);
     let run = &*run;
-    let current = match place_of(run, &fetched.kept) {
+    let current = match place_of(run, &fetched.snapshot.stored) {
         Place::At(current) => &run.attempts[current],
         Place::Failed(_) | Place::Done => {
-            fetched.target_gone = target_gone(ctx, run);
+            fetched.snapshot.target_gone = target_gone(ctx, run);
             return Ok(fetched);
         }
     };
@@ -408,7 +401,7 @@ pub async fn fetch(
         Some(_) => {
             let bound: Vec<String> = fetched.pods_of(&current.name).filter_map(target::node_of).collect();
             if bound.len() >= usize::try_from(current.pods).unwrap_or(usize::MAX) {
-                fetched.placed = machines::placed(ctx, run, &bound, None);
+                fetched.snapshot.placed = machines::placed(ctx, run, &bound, None);
             }
             let namespace = Some(&run.holder.namespace);
             fetched.warnings = ctx
@@ -420,7 +413,7 @@ pub async fn fetch(
         None if was_started(old, current) => {}
         None => {
             target_and_turn(ctx, run, old, &mut fetched).await?;
-            fetched.target_gone = target_gone(ctx, run);
+            fetched.snapshot.target_gone = target_gone(ctx, run);
         }
     }
     Ok(fetched)
@@ -429,12 +422,8 @@ pub async fn fetch(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run::{
-        fixtures::{pod_result, run},
-        merge::merge,
-        summary::phases,
-        validate::validate,
-    };
+    use crate::fixtures::{pod_result, run};
+    use dragstrip_core::run::{merge::merge, summary::phases, validate::validate};
 
     #[test]
     fn a_summary_of_reduced_results_says_the_same() {

@@ -8,14 +8,12 @@ mod loads;
 use super::fetch::{is_of_run, job_ended};
 use crate::cluster::shutdown::Shutdown;
 use crate::{
-    cluster::{
-        finished::FinishedRun,
-        lease::{self, Holder, LeaseKey, given_back, holder_of},
-        pods,
-        world::Feeds,
-    },
+    cluster::{finished::FinishedRun, lease, pods, world::Feeds},
     context::Context,
+};
+use dragstrip_core::{
     labels,
+    lease::{Holder, LeaseKey, given_back, holder_of},
 };
 use dragstrip_results::error_chain::chain;
 pub use loads::Loads;
@@ -266,7 +264,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_turn_that_is_still_needed_is_looked_at_every_minute_and_costs_no_call() {
-        let mut run = crate::run::fixtures::run(&["read"], 1);
+        let mut run = crate::fixtures::run(&["read"], 1);
         let metadata = json!({"namespace": "pits", "name": "sprint", "uid": "run-uid"});
         run.metadata = from(metadata);
         let every_minute = Action::requeue(Duration::from_secs(60));
@@ -292,7 +290,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_run_that_is_being_deleted_keeps_no_turn_whatever_finalizer_it_has() {
-        let mut run = crate::run::fixtures::run(&["read"], 1);
+        let mut run = crate::fixtures::run(&["read"], 1);
         run.metadata = from(json!({
             "namespace": "pits", "name": "sprint", "uid": "run-uid",
             "deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["example.com/keep"]

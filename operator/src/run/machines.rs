@@ -2,23 +2,22 @@
 //! conditions of where they are hold. [`fill`] and [`placed`] look at what was seen of the
 //! cluster; the rest is pure.
 
-use super::{
-    decide::{DatastoreKey, ReadyTarget},
-    target,
-    turn::digest,
-    validate::ValidatedRun,
+use super::target;
+use crate::{context::Context, metrics::Prices};
+use dragstrip_core::{
+    datastore::room::Room,
+    digest::digest,
+    labels, nodes,
+    run::{
+        decide::{DatastoreKey, ReadyTarget},
+        judge,
+        validate::ValidatedRun,
+    },
 };
-use crate::{cluster::nodes, context::Context, datastore::placement::Room, labels, metrics::Prices};
-use dragstrip_crds::{
-    DatastoreSpec,
-    datastore::Placement,
-    pod::PodSettings,
-    run::{CheckName, Level, Requirement},
-};
+use dragstrip_crds::{DatastoreSpec, datastore::Placement, pod::PodSettings};
 use dragstrip_results::{
     observed::Observation,
     result::{CpuSetRecord, EnvironmentRecord, GroupEvidence, GroupRecord, NodeRecord, RepetitionResult},
-    usage::ContainerUsage,
     verdict::placed::{Placed, exclusive_cpus, of_nodes, of_server},
 };
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -37,7 +36,8 @@ pub fn fill(ctx: &Context, run: &ValidatedRun, clients: &[&Pod], result: &mut Re
     let key = key(run);
     let servers = key.iter().flat_map(|key| target::servers(&pods, key)).map(Arc::as_ref);
     let known: Vec<&Pod> = clients.iter().copied().chain(servers).collect();
-    result.cpusets = cpu_sets(result, &known);
+    let pod = |name: &str| known.iter().find(|pod| pod.name_any() == name);
+    result.cpusets = judge::cpu_sets(result, |name| whole_cpus(pod(name)?));
     let datastore = target::datastore(ctx, run);
     let servers = key.iter().flat_map(|key| target::servers(&pods, key)).map(Arc::as_ref).collect();
     result.environment = Some(environment(servers, clients, datastore.as_deref().map(|one| &one.spec)));
@@ -109,18 +109,6 @@ pub fn placed(
     placed
 }
 
-/// The requirements of `run`, and those that its declarations and `datastore`'s imply: who
-/// declares CPUs of their own is told where they are none.
-pub fn requirements(run: &ValidatedRun, datastore: Option<&DatastoreSpec>) -> Vec<Requirement> {
-    let mut requirements = run.spec.requirements.clone();
-    let check = CheckName::ExclusiveCPUs;
-    let exclusive = run.spec.clients.cpu.exclusive || datastore.is_some_and(|spec| spec.cpu.exclusive);
-    if exclusive && requirements.iter().all(|requirement| requirement.check != check) {
-        requirements.push(Requirement { check, level: Level::Warn, limit: None });
-    }
-    requirements
-}
-
 fn key(run: &ValidatedRun) -> Option<DatastoreKey> {
     let name = run.datastore_name()?.to_owned();
     Some(DatastoreKey { namespace: run.holder.namespace.clone(), name })
@@ -147,26 +135,6 @@ pub fn seen(pod: &Pod, observation: &Observation) -> Option<CpuSetRecord> {
         online: u32::try_from(observation.host.cpus).unwrap_or(0),
         whole_cpus: whole_cpus(pod),
     })
-}
-
-/// The CPUs that every client and server of `result` could run on, whose pods are among `pods`.
-pub(super) fn cpu_sets(result: &RepetitionResult, pods: &[&Pod]) -> Vec<CpuSetRecord> {
-    let clients = result.pods.iter().map(|pod| (&pod.pod, &pod.node, &pod.client, false));
-    let servers = result.servers.iter().map(|one| (&one.server, &one.node, &one.usage, true));
-    let record = |(name, node, usage, serves): (&String, &Option<String>, &ContainerUsage, bool)| {
-        // Several servers of one pod are named by their ports too.
-        let pod_name = name.split(':').next().unwrap_or(name);
-        let pod = pods.iter().find(|pod| pod.name_any() == pod_name);
-        CpuSetRecord {
-            pod: name.clone(),
-            node: node.clone(),
-            serves,
-            cpus: usage.cgroup.as_ref().map(|cgroup| cgroup.cpuset.clone()).unwrap_or_default(),
-            online: usage.host.as_ref().map_or(0, |host| host.cpus),
-            whole_cpus: pod.and_then(|pod| whole_cpus(pod)),
-        }
-    };
-    clients.chain(servers).map(record).collect()
 }
 
 /// The nodes of `clients` and of the servers of `run` among all `pods`.
@@ -230,8 +198,8 @@ fn record(name: String, node: Option<&Node>, prices: &Prices) -> NodeRecord {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::labels;
-    use crate::run::{fixtures::run, validate::validate};
+    use crate::fixtures::run;
+    use dragstrip_core::{labels, run::validate::validate};
     use serde_json::{Value, json};
 
     fn object<T: serde::de::DeserializeOwned>(value: Value) -> Arc<T> {
@@ -314,20 +282,5 @@ mod tests {
         {
             assert_eq!(whole_cpus(&pod(requests, limits)), whole, "{requests} of {limits}");
         }
-    }
-
-    #[test]
-    fn who_declares_cpus_of_their_own_is_told_where_they_are_none() {
-        let mut declared = run(&["read"], 1);
-        let levels = |run: &dragstrip_crds::BenchmarkRun| -> Vec<Level> {
-            let run = validate(run).unwrap();
-            requirements(&run, None).iter().map(|requirement| requirement.level).collect()
-        };
-        assert_eq!(levels(&declared), []);
-        declared.spec.clients.cpu.exclusive = true;
-        assert_eq!(levels(&declared), [Level::Warn]);
-        declared.spec.requirements =
-            serde_json::from_value(json!([{"check": "ExclusiveCPUs", "level": "Ignore"}])).unwrap();
-        assert_eq!(levels(&declared), [Level::Ignore], "people's own word counts");
     }
 }

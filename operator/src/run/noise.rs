@@ -3,8 +3,11 @@
 //! beside the operator, told by every later run there. [`settle`] and what it calls need the
 //! client, the rest is pure.
 
-use super::{status::Results, validate::ValidatedRun};
-use crate::{context::Context, labels};
+use crate::context::Context;
+use dragstrip_core::{
+    labels,
+    run::{status::Results, validate::ValidatedRun},
+};
 use dragstrip_crds::run::{NoiseStatus, PhaseStatus};
 use dragstrip_results::error_chain::chain;
 use dragstrip_results::{result::TOTAL, statistics::spread};
@@ -184,12 +187,8 @@ pub async fn settle(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run::{
-        fixtures::{pod_result, run},
-        merge::merge,
-        summary::phases,
-        validate::validate,
-    };
+    use crate::fixtures::{pod_result, run};
+    use dragstrip_core::run::{merge::merge, summary::phases, validate::validate};
     use dragstrip_results::result::NodeRecord;
     use serde_json::Value;
 

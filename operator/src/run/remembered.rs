@@ -2,14 +2,14 @@
 //! list what has not changed. Another operator may store one meanwhile: its name is looked at
 //! before load is sent and before a result is stored, and what is known is forgotten then. Pure.
 
-use super::kept::Kept;
+use dragstrip_core::run::stored_result::StoredResult;
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
     sync::{Mutex, PoisonError},
 };
 
 /// What is known of one run's stored results, by name.
-pub type Results = BTreeMap<String, Kept>;
+pub type Results = BTreeMap<String, StoredResult>;
 
 /// By the uid of the run.
 #[derive(Debug, Default)]

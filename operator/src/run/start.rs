@@ -2,21 +2,20 @@
 //! clocks are from the operator's. Needs the client and the runners.
 
 use super::{
-    decide::watchdog_seconds,
     evidence,
     fetch::{Fetched, is_of_run, job_ended},
-    identity::Identity,
-    kept::{identity, start_line},
-    validate::{Attempt, ValidatedRun},
 };
-use crate::{
-    cluster::{
-        agents::{ANSWER_WITHIN, AgentError, Agents},
-        lease::Holder,
-        pods,
-    },
-    context::Context,
+use crate::{cluster::pods, context::Context};
+use dragstrip_agents::{ANSWER_WITHIN, AgentError, Agents};
+use dragstrip_core::{
     labels::{self, RUN_MANAGER},
+    lease::Holder,
+    run::{
+        identity::Identity,
+        stored_result::{identity, start_line},
+        timing::{ends_at, lead},
+        validate::{Attempt, ValidatedRun},
+    },
 };
 use dragstrip_results::protocol::{ClockOffset, RUNNER_PORT, StartCommand};
 use futures::future::join_all;
@@ -26,12 +25,8 @@ use kube::{
     Api, ResourceExt,
     api::{Patch, PatchParams},
 };
-use std::{net::IpAddr, sync::Arc, time::Duration};
+use std::{net::IpAddr, sync::Arc};
 
-/// From the command to the earliest start of a tool: time for every pod to be told.
-const START_LEAD: SignedDuration = SignedDuration::from_millis(500);
-/// Time for each further pod to be told.
-const LEAD_PER_POD: SignedDuration = SignedDuration::from_millis(10);
 /// Longest time that telling all pods may take.
 const TELLING: SignedDuration = SignedDuration::from_millis(300);
 
@@ -152,19 +147,6 @@ async fn fix_start_line(
     }
 }
 
-/// Time between the command and the start line for so many pods, whose tool is
-/// started `head_start` before the line.
-pub(super) fn lead(pods: u32, head_start: Duration) -> SignedDuration {
-    let head_start = SignedDuration::try_from(head_start).unwrap_or(SignedDuration::MAX);
-    START_LEAD + head_start + LEAD_PER_POD * i32::try_from(pods.saturating_sub(1)).unwrap_or(i32::MAX)
-}
-
-/// When the watchdogs of `attempt` have ended its load that begins at `start`.
-fn ends_at(run: &ValidatedRun, attempt: &Attempt, start: Timestamp) -> Timestamp {
-    let watchdog = SignedDuration::try_from_secs_f64(watchdog_seconds(run, attempt));
-    start.saturating_add(watchdog.unwrap_or(SignedDuration::MAX)).unwrap_or(Timestamp::MAX)
-}
-
 fn nanoseconds(instant: Timestamp) -> i64 {
     // Fits until the year 2262.
     i64::try_from(instant.as_nanosecond()).unwrap_or(i64::MAX)
@@ -232,13 +214,10 @@ pub async fn send(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        datastore::tests::{Cluster, context},
-        run::{
-            fixtures::{nothing, run},
-            validate::validate,
-        },
-    };
+    use crate::datastore::tests::{Cluster, context};
+    use crate::fixtures::run;
+    use dragstrip_core::run::timing::watchdog_seconds;
+    use dragstrip_core::run::validate::validate;
     use serde_json::json;
 
     #[tokio::test]
@@ -253,7 +232,7 @@ mod tests {
             json!({"metadata": {"name": "sprint-read-1", "uid": "job", "resourceVersion": "7"}}),
         )
         .unwrap();
-        let start = fix_start_line(&ctx, &run, &run.attempts[0], &seen, &nothing()).await.unwrap();
+        let start = fix_start_line(&ctx, &run, &run.attempts[0], &seen, &Fetched::default()).await.unwrap();
         assert!(ctx.overlay.is_ahead_of(&seen), "a Job that loads would be taken for one at the start line");
         let sent = calls.lock().unwrap()[0].1["metadata"].clone();
         assert_eq!(sent["resourceVersion"], "7");
@@ -282,11 +261,5 @@ mod tests {
         }
         // A command that is sent while it may be told has ended before the line is replaced.
         assert!(SignedDuration::try_from(ANSWER_WITHIN).unwrap() >= TELLING);
-    }
-
-    #[test]
-    fn more_pods_get_more_time_to_be_told() {
-        assert_eq!(lead(1, Duration::from_secs(1)), SignedDuration::from_millis(1500));
-        assert_eq!(lead(101, Duration::from_secs(4)), SignedDuration::from_millis(5500));
     }
 }

@@ -2,22 +2,24 @@
 //! this moment. Needs the client and, to question the server, the observer.
 
 mod alias;
-mod connection;
 
-use super::{
-    build,
-    decide::{DatastoreKey, ReadyTarget, TargetState, TargetTls},
-    identity::Identity,
-    kept::annotation,
-    machines,
-    turn::digest,
-    validate::{ValidatedRun, host_and_port, protocol, unsuitable},
-};
+use super::{build, machines};
 use crate::{
     cluster::pods,
     context::Context,
-    datastore::{CHANGE_WAITS, built_for, observe, verify},
+    datastore::{CHANGE_WAITS, built_for, observe},
+};
+use dragstrip_core::{
+    datastore::verify,
+    digest::digest,
     labels,
+    run::{
+        connection::Connection,
+        decide::{DatastoreKey, ReadyTarget, TargetState, TargetTls},
+        identity::Identity,
+        stored_result::annotation,
+        validate::{ValidatedRun, host_and_port, protocol, unsuitable},
+    },
 };
 use dragstrip_crds::{
     Datastore, DatastoreStatus, conditions,
@@ -32,8 +34,6 @@ use dragstrip_results::{
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, ResourceExt, runtime::reflector::ObjectRef};
 use std::{collections::BTreeSet, net::SocketAddr, sync::Arc};
-
-pub use connection::Connection;
 
 /// What is known of the target of a run that has measured something.
 #[derive(Debug, Clone, Copy)]

@@ -3,9 +3,9 @@
 
 use super::*;
 use crate::datastore::tests::{Answer, Calls, Cluster, body, context};
+use crate::fixtures;
 use decide::TargetState;
-use fixtures::nothing;
-use kept::Kept;
+use dragstrip_core::run::{snapshot::Snapshot, stored_result::StoredResult};
 use serde_json::{Value, json};
 use turn::Looked;
 
@@ -31,11 +31,15 @@ fn found(stored: &[&str]) -> Fetched {
         unplaceable: None,
     };
     Fetched {
-        target: TargetState::Ready(Box::new(fixtures::target())),
+        snapshot: Snapshot {
+            target: TargetState::Ready(Box::new(fixtures::target())),
+            turn: turn.turn.clone(),
+            holds: true,
+            stored: stored.iter().map(|name| ((*name).to_owned(), StoredResult::default())).collect(),
+            ..Snapshot::default()
+        },
         turn: Some(turn),
-        holds: true,
-        kept: stored.iter().map(|name| ((*name).to_owned(), Kept::default())).collect(),
-        ..nothing()
+        ..Fetched::default()
     }
 }
 

@@ -1,14 +1,15 @@
 //! Whose turn it is: which Leases a run needs, who holds them, which nodes its
 //! clients get, and its place in the queue. Pure.
 
-use super::{
-    client_nodes::{Servers, Uses, candidates, none_fits, terms, wanted},
-    decide::{ReadyTarget, Turn},
-    validate::ValidatedRun,
-};
-use crate::cluster::{
-    lease::{Holder, LeaseKey, given_back, holder_of},
+use super::client_nodes::{Servers, Uses, candidates, none_fits, terms, wanted};
+use dragstrip_core::{
+    digest::digest,
+    lease::{Holder, LeaseKey, NO_RUN, given_back, holder_of},
     nodes,
+    run::{
+        decide::{ReadyTarget, Turn},
+        validate::ValidatedRun,
+    },
 };
 use dragstrip_crds::{
     BenchmarkRun,
@@ -19,25 +20,10 @@ use k8s_openapi::api::{
     core::v1::{Node, NodeSelectorTerm, Pod},
 };
 use kube::ResourceExt;
-use sha2::{Digest, Sha256};
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fmt::Write,
     sync::Arc,
 };
-
-/// Stands for whoever has a Lease that is no run's.
-pub const NO_RUN: &str = "(not a run)";
-
-/// The first 12 hexadecimal digits of the SHA-256 of `text`.
-pub fn digest(text: &str) -> String {
-    let mut short = String::with_capacity(12);
-    for byte in Sha256::digest(text.as_bytes()).iter().take(6) {
-        // Writing into a String cannot fail.
-        let _ = write!(short, "{byte:02x}");
-    }
-    short
-}
 
 /// The Leases that a run against `target` needs beside those of its clients' nodes:
 /// the target's, and that of each node its servers run on, since two servers loaded

@@ -1,28 +1,20 @@
-//! What was fetched, as what a decision rests on. Pure.
+//! The state of each attempt of a run, from what was fetched. Pure.
 
-use super::{
-    clock,
-    decide::{AttemptState, Observed, Remains, TargetState, watchdog_seconds},
-    fetch::Fetched,
-    keeper::silent_from,
-    kept::{Kept, annotation, start_line},
-    plan::Outcome,
-    validate::{Attempt, ValidatedRun},
-};
-use crate::{
-    cluster::{
-        pods::{self, Trouble},
-        warnings,
-    },
+use super::{fetch::Fetched, keeper::silent_from};
+use crate::cluster::{pods, warnings};
+use dragstrip_core::{
     labels,
+    run::{
+        decide::{AttemptState, Remains},
+        snapshot::state_of_stored,
+        stored_result::{annotation, start_line},
+        timing::watchdog_seconds,
+        validate::{Attempt, ValidatedRun},
+    },
+    trouble::Trouble,
 };
 use dragstrip_crds::BenchmarkRunStatus;
-use dragstrip_results::{
-    observed::are_others,
-    protocol::{RunnerStage, RunnerState},
-    result::PodFailure,
-    verdict::placed::broken,
-};
+use dragstrip_results::protocol::{RunnerStage, RunnerState};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Event, Pod};
 use std::sync::Arc;
@@ -39,7 +31,7 @@ fn not_told(state: &RunnerState) -> bool {
 /// What is still there of an attempt that is over or lost. Its load is over at the latest when
 /// its runners' watchdogs, counted from the start line, have ended it.
 fn remains(run: &ValidatedRun, attempt: &Attempt, fetched: &Fetched) -> Remains {
-    let start = fetched.kept.get(&attempt.name).and_then(|kept| kept.start);
+    let start = fetched.snapshot.stored.get(&attempt.name).and_then(|stored| stored.start);
     let bound =
         SignedDuration::try_from_secs_f64(watchdog_seconds(run, attempt)).unwrap_or(SignedDuration::MAX);
     let watchdog = start.and_then(|start| start.checked_add(bound).ok());
@@ -57,21 +49,7 @@ fn remains(run: &ValidatedRun, attempt: &Attempt, fetched: &Fetched) -> Remains 
     }
 }
 
-fn stored(
-    run: &ValidatedRun,
-    attempt: &Attempt,
-    fetched: &Fetched,
-    failure: Option<&PodFailure>,
-) -> AttemptState {
-    match failure {
-        Some(failure) if Outcome::of_failure(Some(failure)) == Outcome::Lost => {
-            AttemptState::Lost { failure: failure.clone(), remains: remains(run, attempt, fetched) }
-        }
-        other => AttemptState::Stored(other.cloned()),
-    }
-}
-
-/// Whether the load of `attempt` was started by what `old` tells: its Job may be gone.
+/// Whether the load of `attempt` was ordered by what `old` tells: its Job may be gone.
 pub fn was_started(old: &BenchmarkRunStatus, attempt: &Attempt) -> bool {
     old.started.as_ref().is_some_and(|started| started.job == attempt.name)
 }
@@ -99,8 +77,8 @@ fn attempt_state(
     old: &BenchmarkRunStatus,
     fetched: &Fetched,
 ) -> AttemptState {
-    if let Some(kept) = fetched.kept.get(&attempt.name) {
-        return stored(run, attempt, fetched, kept.failure.as_ref());
+    if let Some(stored) = fetched.snapshot.stored.get(&attempt.name) {
+        return state_of_stored(stored.failure.as_ref(), || remains(run, attempt, fetched));
     }
     let Some(job) = fetched.jobs.get(&attempt.name) else {
         return without_job(run, attempt, old, fetched);
@@ -124,6 +102,11 @@ fn attempt_state(
         return AttemptState::AtStartLine { since };
     }
     AttemptState::Starting { trouble: trouble(attempt, fetched), since: since(attempt, fetched, made) }
+}
+
+/// The states of all attempts, in their order.
+pub fn attempts(run: &ValidatedRun, old: &BenchmarkRunStatus, fetched: &Fetched) -> Vec<AttemptState> {
+    run.attempts.iter().map(|attempt| attempt_state(run, attempt, old, fetched)).collect()
 }
 
 /// Since when the clients of `attempt`, whose Job was `made` then, are held up: a node may have
@@ -170,89 +153,13 @@ fn trouble(attempt: &Attempt, fetched: &Fetched) -> Option<Trouble> {
     })
 }
 
-/// How the server is another than the one that the first result was measured on.
-fn server_changed(run: &ValidatedRun, fetched: &Fetched) -> Option<String> {
-    let kept: Vec<(&Attempt, &Kept)> =
-        run.attempts.iter().filter_map(|attempt| Some((attempt, fetched.kept.get(&attempt.name)?))).collect();
-    let first = kept.iter().find_map(|(_, kept)| kept.identity.as_ref());
-    let now = match &fetched.target {
-        TargetState::Ready(target) if target.questioned => target.identity.as_ref(),
-        _ => None,
-    };
-    let later = kept.iter().filter_map(|(_, kept)| kept.identity.as_ref()).chain(now);
-    let changed = first.and_then(|first| later.into_iter().find_map(|later| first.change_to(later)));
-    changed.or_else(|| {
-        // Of an outsider the clients alone learn what it is.
-        let seen: Vec<&(&Attempt, &Kept)> = kept
-            .iter()
-            .filter(|(_, kept)| kept.failure.is_none() && !kept.server_run_ids.is_empty())
-            .collect();
-        // Also with the one before: the first may tell them in the form of a former version.
-        let pairs = seen.windows(2).flat_map(|pair| [(seen[0], pair[1]), (pair[0], pair[1])]);
-        let ((first, before), (other, after)) = pairs
-            .into_iter()
-            .find(|((_, one), (_, other))| are_others(&one.server_run_ids, &other.server_run_ids))?;
-        Some(format!(
-            "it had the run_id {} in phase {}, repetition {}, and {} in phase {}, repetition {}",
-            before.server_run_ids.join(", "),
-            first.phase,
-            first.repetition,
-            after.server_run_ids.join(", "),
-            other.phase,
-            other.repetition,
-        ))
-    })
-}
-
-/// The name of a measurement, stored or under way, that is of another spec than `run` has now.
-fn spec_changed(run: &ValidatedRun, fetched: &Fetched) -> Option<String> {
-    let stored = fetched.kept.iter().map(|(name, kept)| (name, kept.spec_hash.as_deref()));
-    let loading = fetched.jobs.iter().filter(|(_, job)| start_line(&job.metadata).is_some());
-    let loading = loading.map(|(name, job)| (name, annotation(&job.metadata, labels::SPEC_HASH)));
-    let other = |hash: Option<&str>| hash.is_some_and(|hash| hash != run.spec_hash);
-    stored.chain(loading).find(|(_, hash)| other(*hash)).map(|(name, _)| name.clone())
-}
-
-/// The measured attempt whose servers' memory is to be read once more, and when: that
-/// follows from what is stored alone. Of external servers their clients read it.
-fn settling(run: &ValidatedRun, fetched: &Fetched) -> Option<(usize, Timestamp)> {
-    let pending = |(index, attempt): (usize, &Attempt)| {
-        let settle = SignedDuration::try_from_secs_f64(run.settle_seconds(attempt)?).ok()?;
-        let kept = fetched.kept.get(&attempt.name).filter(|kept| kept.failure.is_none() && !kept.settled)?;
-        Some((index, kept.load_ended?.saturating_add(settle).unwrap_or(Timestamp::MAX)))
-    };
-    let observed = run.spec.target.external.is_none();
-    run.attempts.iter().enumerate().filter(|_| observed).find_map(pending)
-}
-
-/// The view of `fetched` that [`decide`](super::decide::decide) takes.
-pub fn view(run: &ValidatedRun, old: &BenchmarkRunStatus, fetched: &Fetched, now: Timestamp) -> Observed {
-    Observed {
-        target: fetched.target.clone(),
-        turn: fetched.turn(),
-        holds: fetched.holds,
-        deadline: clock::deadline(old.clock.as_ref(), run.created, run.spec.timeout.signed(), now),
-        setback: old.setback.clone(),
-        settling: settling(run, fetched),
-        server_changed: server_changed(run, fetched),
-        misplaced: broken(&fetched.placed, &run.spec.requirements),
-        target_gone: fetched.target_gone.clone(),
-        spec_changed: spec_changed(run, fetched),
-        ended: old.failure.clone(),
-        damaged: fetched.damaged.clone(),
-        attempts: run.attempts.iter().map(|attempt| attempt_state(run, attempt, old, fetched)).collect(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run::{
-        fixtures::{lost, nothing, run},
-        identity::Identity,
-        validate::validate,
-    };
+    use crate::fixtures::{lost, run};
+    use dragstrip_core::run::{snapshot::Snapshot, stored_result::StoredResult, validate::validate};
     use dragstrip_crds::run::StartedStatus;
+    use dragstrip_results::result::PodFailure;
     use k8s_openapi::api::batch::v1::Job;
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
     use serde_json::{Value, json};
@@ -318,7 +225,7 @@ mod tests {
         let fetched = Fetched {
             jobs: [("sprint-read-1".to_owned(), Arc::new(job))].into(),
             pods: shared(pods),
-            ..nothing()
+            ..Fetched::default()
         };
         attempt_state(&run, &run.attempts[0], &BenchmarkRunStatus::default(), &fetched)
     }
@@ -376,7 +283,7 @@ mod tests {
             let fetched = Fetched {
                 jobs: [("sprint-read-1".to_owned(), Arc::new(started()))].into(),
                 runners: [("a".to_owned(), runner)].into(),
-                ..nothing()
+                ..Fetched::default()
             };
             let expected = AttemptState::Started { start: at(0), untold };
             assert_eq!(
@@ -397,7 +304,7 @@ mod tests {
             jobs: [("sprint-read-1".to_owned(), Arc::new(running()))].into(),
             pods: shared(vec![of_phase("a", "Pending")]),
             warnings: vec![Arc::new(event.unwrap())],
-            ..nothing()
+            ..Fetched::default()
         };
         let AttemptState::Starting { trouble: Some(trouble), .. } =
             attempt_state(&run, &run.attempts[0], &BenchmarkRunStatus::default(), &fetched)
@@ -426,7 +333,7 @@ mod tests {
                 jobs: [("sprint-read-1".to_owned(), Arc::new(made))].into(),
                 pods: shared(vec![pod("a", json!({}), status)]),
                 warnings: warned.into_iter().map(warning).collect(),
-                ..nothing()
+                ..Fetched::default()
             };
             match attempt_state(&run, &run.attempts[0], &BenchmarkRunStatus::default(), &fetched) {
                 AttemptState::Starting { since, .. } => since,
@@ -436,34 +343,6 @@ mod tests {
         assert_eq!(since(None), at(90), "its node came late");
         assert_eq!(since(Some(95)), at(95), "one failed mount would end its turn at once");
         assert_eq!(since(Some(240)), at(240), "a large image came first");
-    }
-
-    #[test]
-    fn what_is_measured_by_another_spec_is_found() {
-        let run = two_clients();
-        let of = |stored: Option<&str>, started: Option<&str>| {
-            let kept = Kept { spec_hash: stored.map(str::to_owned), ..Kept::default() };
-            let mut job = super::tests::started();
-            let hash = started.map(|hash| (labels::SPEC_HASH.to_owned(), hash.to_owned()));
-            job.metadata.annotations.as_mut().unwrap().extend(hash);
-            let fetched = Fetched {
-                kept: [("sprint-write-1".to_owned(), kept)].into(),
-                jobs: [("sprint-read-1".to_owned(), Arc::new(job))].into(),
-                ..nothing()
-            };
-            spec_changed(&run, &fetched)
-        };
-        let own = Some(run.spec_hash.as_str());
-        assert_eq!(of(own, own), None);
-        assert_eq!(of(None, None), None, "a former version told nothing");
-        assert_eq!(of(Some("other"), own).as_deref(), Some("sprint-write-1"));
-        assert_eq!(of(own, Some("other")).as_deref(), Some("sprint-read-1"));
-    }
-
-    #[test]
-    fn the_digest_of_a_spec_outlives_an_upgrade_in_mid_run() {
-        // Another digest ends every run under way: leave new fields out of JSON where they are not set.
-        assert_eq!(two_clients().spec_hash, "a87aa913a307");
     }
 
     #[test]
@@ -478,7 +357,7 @@ mod tests {
             let fetched = Fetched {
                 jobs: [("sprint-read-1".to_owned(), Arc::new(made))].into(),
                 warnings: vec![Arc::new(event.unwrap())],
-                ..nothing()
+                ..Fetched::default()
             };
             match attempt_state(&run, &run.attempts[0], &BenchmarkRunStatus::default(), &fetched) {
                 AttemptState::Starting { trouble: Some(trouble), .. } => trouble.message,
@@ -498,12 +377,12 @@ mod tests {
         let run = two_clients();
         let attempt = &run.attempts[0];
         let failure = lost("b").failure.map(|failure| PodFailure { pod: "b".into(), failure });
-        let kept = Kept { failure, start, ..Kept::default() };
+        let stored = StoredResult { failure, start, ..StoredResult::default() };
         let fetched = Fetched {
             jobs: job.map(|job| ("sprint-read-1".to_owned(), Arc::new(job))).into_iter().collect(),
             pods: shared(pods),
-            kept: [(attempt.name.clone(), kept)].into(),
-            ..nothing()
+            snapshot: Snapshot { stored: [(attempt.name.clone(), stored)].into(), ..Snapshot::default() },
+            ..Fetched::default()
         };
         match attempt_state(&run, attempt, &BenchmarkRunStatus::default(), &fetched) {
             AttemptState::Lost { remains, .. } => remains,
@@ -540,7 +419,7 @@ mod tests {
         let gone = |pods: Vec<Pod>, started: Option<&str>| {
             let started = started.map(|job| StartedStatus { job: job.to_owned(), start_at: Time(at(0)) });
             let old = BenchmarkRunStatus { started, ..BenchmarkRunStatus::default() };
-            let fetched = Fetched { pods: shared(pods), ..nothing() };
+            let fetched = Fetched { pods: shared(pods), ..Fetched::default() };
             attempt_state(&run, &run.attempts[0], &old, &fetched)
         };
         assert_eq!(
@@ -568,7 +447,7 @@ mod tests {
     fn load_that_runs_unseen_keeps_its_own_job_from_being_made_again_and_no_other() {
         let run = two_clients();
         let unseen_of = |job: &str| {
-            let fetched = Fetched { unseen: [(job.to_owned(), at(75))].into(), ..nothing() };
+            let fetched = Fetched { unseen: [(job.to_owned(), at(75))].into(), ..Fetched::default() };
             attempt_state(&run, &run.attempts[0], &BenchmarkRunStatus::default(), &fetched)
         };
         assert_eq!(unseen_of("sprint-read-1"), AttemptState::Left { silent_from: Some(at(75)) });
@@ -576,61 +455,6 @@ mod tests {
             unseen_of("sprint-write-1"),
             AttemptState::Absent,
             "a phase that is over waits for nothing"
-        );
-    }
-
-    fn changed(kept: Vec<Kept>) -> Option<String> {
-        let run = validate(&run(&["write", "read"], 1)).unwrap();
-        let names = run.attempts.iter().map(|attempt| attempt.name.clone());
-        server_changed(&run, &Fetched { kept: names.zip(kept).collect(), ..nothing() })
-    }
-
-    #[test]
-    fn when_memory_is_to_be_read_again_follows_from_what_is_stored() {
-        let mut declared = run(&["write", "read"], 1);
-        declared.spec.phases[0].memory = serde_json::from_value(json!({"settle": "60s"})).unwrap();
-        let due = |declared: &dragstrip_crds::BenchmarkRun, kept: Kept| {
-            let run = validate(declared).unwrap();
-            let kept =
-                [("sprint-write-1".to_owned(), kept.clone()), ("sprint-read-1".to_owned(), kept)].into();
-            settling(&run, &Fetched { kept, ..nothing() })
-        };
-        let stored = || Kept { load_ended: Some(at(0)), ..Kept::default() };
-        assert_eq!(due(&declared, stored()), Some((0, at(60))));
-        assert_eq!(due(&declared, Kept { settled: true, ..stored() }), None, "it was read before a restart");
-        let failed = Kept {
-            failure: lost("p").failure.map(|failure| PodFailure { pod: "p".into(), failure }),
-            ..stored()
-        };
-        assert_eq!(due(&declared, failed), None, "nothing is shown of it");
-        declared.spec.target =
-            serde_json::from_value(json!({"external": {"address": "redis:6379"}})).unwrap();
-        assert_eq!(due(&declared, stored()), None, "its client has read it");
-    }
-
-    #[test]
-    fn results_of_two_servers_are_never_one_result() {
-        let on = |generation| Kept {
-            identity: Some(Identity { generation: Some(generation), ..Identity::default() }),
-            ..Kept::default()
-        };
-        assert_eq!(changed(vec![on(1), on(1)]), None);
-        assert!(changed(vec![on(1), on(2)]).unwrap().contains("edited"));
-        let outsider = |id: &str| Kept { server_run_ids: vec![id.into()], ..Kept::default() };
-        assert_eq!(changed(vec![outsider("a"), outsider("a")]), None);
-        let told = changed(vec![outsider("a"), outsider("b")]).unwrap();
-        assert!(told.contains("run_id a in phase write, repetition 1, and b in phase read"), "{told}");
-        // The first result was stored by a version that told Dragonfly's process otherwise.
-        assert_eq!(changed(vec![outsider("9216a1d4e8"), outsider("7@100")]), None);
-        let run = validate(&run(&["write", "read", "again"], 1)).unwrap();
-        let names = run.attempts.iter().map(|attempt| attempt.name.clone());
-        let kept = ["9216a1d4e8", "7@100", "7@101"].map(outsider);
-        let told = server_changed(&run, &Fetched { kept: names.zip(kept).collect(), ..nothing() });
-        assert!(told.is_some_and(|told| told.contains("7@100 in phase read")), "a restart after an upgrade");
-        assert_eq!(
-            changed(vec![outsider("a"), Kept::default()]),
-            None,
-            "what is not known is not held against it"
         );
     }
 }

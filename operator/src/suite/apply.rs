@@ -3,12 +3,12 @@
 
 use super::{
     build::{self, is_own},
-    expand::{self, Plan, PlannedCell, spec_of},
     known::Known,
 };
-use crate::{
-    context::Context,
+use crate::context::Context;
+use dragstrip_core::{
     labels::{GIVEN_SPEC, SUITE_MANAGER},
+    suite::expand::{self, Plan, PlannedCell, spec_of},
 };
 use dragstrip_crds::{BenchmarkRun, BenchmarkSuite};
 use futures::future::try_join_all;

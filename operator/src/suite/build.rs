@@ -1,7 +1,9 @@
 //! The objects that a suite makes. Pure.
 
-use super::expand::{Plan, PlannedCell};
-use crate::labels;
+use dragstrip_core::{
+    labels,
+    suite::expand::{Plan, PlannedCell},
+};
 use dragstrip_crds::{
     BenchmarkRun, BenchmarkRunSpec, BenchmarkSuite, suite::Baseline, thresholds::RelativeTo,
 };
@@ -152,7 +154,8 @@ pub fn report_for_people(suite: &BenchmarkSuite, html: Vec<Vec<u8>>, markdown: &
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::suite::expand::{plan, spec_of, tests::suite_of};
+    use crate::fixtures::suite_of;
+    use dragstrip_core::suite::expand::{plan, spec_of};
     use serde_json::json;
 
     fn suite(more: serde_json::Value) -> BenchmarkSuite {

@@ -1,7 +1,7 @@
 //! A run that has ended, as its suite remembers it until the report: packed, since a thousand
 //! of them as they are would take more memory than the operator has. Pure.
 
-use crate::labels::CELL_WORDS;
+use dragstrip_core::labels::CELL_WORDS;
 use dragstrip_crds::{
     BenchmarkRun,
     run::{RunPhase, Verdict},

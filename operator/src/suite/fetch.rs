@@ -1,14 +1,15 @@
 //! How the runs of a suite stand: those under way from the watch, those that have ended
 //! asked for once each, and after a restart listed. Needs the client.
 
-use super::{
-    build::is_own,
-    decide::Child,
-    ended::Ended,
-    expand::{Plan, PlannedCell},
-    known::Known,
+use super::{build::is_own, ended::Ended, known::Known};
+use crate::context::Context;
+use dragstrip_core::{
+    labels,
+    suite::{
+        decide::Child,
+        expand::{Plan, PlannedCell},
+    },
 };
-use crate::{context::Context, labels};
 use dragstrip_crds::{BenchmarkRun, BenchmarkSuite, run::RunPhase};
 use kube::{Api, ResourceExt, api::ListParams, core::DeserializeGuard};
 use std::{
@@ -212,13 +213,9 @@ pub async fn children(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::suite::{
-        build,
-        expand::{
-            plan, spec_of,
-            tests::{spec, suite_of},
-        },
-    };
+    use crate::fixtures::{spec, suite_of};
+    use crate::suite::build;
+    use dragstrip_core::suite::expand::{plan, spec_of};
     use serde_json::{Value, json};
 
     /// What becomes of the first run of a suite when it is found `changed`.

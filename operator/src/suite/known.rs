@@ -2,7 +2,8 @@
 //! it but what is to be told can be found again from what exists. Pure but for the clock that
 //! notes carry.
 
-use super::{decide::Child, ended::Ended, expand::Plan, round::Round};
+use super::ended::Ended;
+use dragstrip_core::suite::{decide::Child, expand::Plan, round::Round};
 use dragstrip_crds::run::RunPhase;
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
@@ -85,13 +86,9 @@ impl Remembered {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::suite::{
-        ended::tests::ended,
-        expand::{
-            plan,
-            tests::{spec, suite_of},
-        },
-    };
+    use crate::fixtures::{spec, suite_of};
+    use crate::suite::ended::tests::ended;
+    use dragstrip_core::suite::expand::plan;
     use serde_json::json;
 
     #[test]

@@ -1,8 +1,9 @@
 //! The report of a suite: from its runs' statuses, at its end with their stored results,
 //! compared with its baseline, and stored with it. Needs the client.
 
-use super::{Error, apply, build, ended::Ended, expand::Plan, known::Known, other::OtherSuite};
+use super::{Error, apply, build, ended::Ended, known::Known};
 use crate::{context::Context, run};
+use dragstrip_core::suite::{expand::Plan, other::OtherSuite};
 use dragstrip_crds::{
     BenchmarkSuite,
     suite::{Baseline, PublishedTable, ReportStatus},

@@ -5,12 +5,17 @@ use super::{
     apply::{self, cancel},
     build,
     known::Known,
-    other::OtherSuite,
-    round::{Round, due, outdated, previous, told},
-    schedule::Schedule,
     status,
 };
-use crate::{cluster::apply::delete, context::Context, labels};
+use crate::{cluster::apply::delete, context::Context};
+use dragstrip_core::{
+    labels,
+    suite::{
+        other::OtherSuite,
+        round::{Round, due, outdated, previous, told},
+        schedule::Schedule,
+    },
+};
 use dragstrip_crds::{BenchmarkSuite, BenchmarkSuiteStatus, suite::SuitePhase};
 use jiff::Timestamp;
 use kube::{Api, ResourceExt, api::ListParams, core::PartialObjectMetaExt};

@@ -1,19 +1,18 @@
 //! What a suite's status says. [`publish`] needs the client, the rest is pure: derived on
 //! every pass from what exists.
 
-use super::{
-    Error,
-    decide::{Child, Declared, Ending, Step},
-    ended::Ended,
-    expand::Plan,
-    known::Known,
-    report::Report,
-    validate::Invalid,
-};
+use super::{Error, ended::Ended, known::Known, report::Report};
 use crate::{
     cluster::apply::{StatusWrite, apply_status},
     context::Context,
+};
+use dragstrip_core::{
     labels::SUITE_MANAGER,
+    suite::{
+        decide::{Child, Declared, Ending, Step},
+        expand::Plan,
+        validate::Invalid,
+    },
 };
 use dragstrip_crds::{
     BenchmarkSuite, BenchmarkSuiteStatus,
@@ -353,13 +352,9 @@ pub async fn publish(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::suite::{
-        ended::tests::ended,
-        expand::{
-            plan,
-            tests::{spec, suite_of},
-        },
-    };
+    use crate::fixtures::{spec, suite_of};
+    use crate::suite::ended::tests::ended;
+    use dragstrip_core::suite::expand::plan;
 
     const GOOD: Child = Child::Ended { failed: false };
     const RUNS: Child = Child::UnderWay { cancelled: false };
@@ -379,7 +374,7 @@ mod tests {
     fn a_suite_that_ended_early_tells_what_it_has_and_no_time_left() {
         let suite = suite_of(spec());
         let mut plan = plan(&suite, &|_| Ok(())).unwrap();
-        plan.unmeasurable = Some(crate::suite::expand::Invalid(Vec::new()));
+        plan.unmeasurable = Some(dragstrip_core::suite::expand::Invalid(Vec::new()));
         let mut known = Known::default();
         known.ended.insert("s-1".into(), ended("Succeeded"));
         let (declared, now) = (Declared::of(&suite.spec, &plan), Timestamp::UNIX_EPOCH);

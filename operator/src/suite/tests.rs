@@ -2,10 +2,9 @@
 //! what the status says.
 
 use super::*;
-use crate::{
-    datastore::tests::{Answer, Calls, Cluster, body, context},
-    labels,
-};
+use crate::datastore::tests::{Answer, Calls, Cluster, body, context};
+use dragstrip_core::labels;
+use dragstrip_core::suite::expand;
 use dragstrip_crds::{conditions::find, conditions::types::PASSED, suite::SuiteProgress};
 use dragstrip_results::stored;
 use kube::core::Status;

@@ -4,7 +4,6 @@ use crate::document::Facts;
 use dragstrip_crds::BenchmarkRun;
 use std::collections::BTreeSet;
 
-/// All facts of `run`, by name such as server.version.
 pub fn facts(run: &BenchmarkRun) -> Facts {
     let Some(status) = &run.status else { return Facts::new() };
     let record = status.comparability.iter().flat_map(|record| &record.facts);

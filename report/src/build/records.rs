@@ -69,7 +69,7 @@ fn curves<'a>(results: impl Iterator<Item = &'a RepetitionResult>) -> Vec<Curve>
                 }
                 btree_map::Entry::Occupied(mut place) => {
                     let sum = place.get_mut();
-                    if !sum.as_mut().zip(decoded).is_some_and(|(sum, one)| sum.add(&one).is_ok()) {
+                    if sum.as_mut().zip(decoded).is_none_or(|(sum, one)| sum.add(&one).is_err()) {
                         *sum = None;
                     }
                 }

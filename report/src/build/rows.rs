@@ -17,7 +17,6 @@ fn rank<T: PartialEq + Clone>(seen: &mut Vec<T>, one: &T) -> usize {
     })
 }
 
-/// Rows under construction.
 #[derive(Default)]
 pub struct Rows {
     single_runs: bool,
@@ -25,7 +24,7 @@ pub struct Rows {
     phases: Vec<String>,
     operations: Vec<String>,
     tool_metrics: Vec<String>,
-    rows: BTreeMap<[usize; 4], Row>,
+    by_place: BTreeMap<[usize; 4], Row>,
 }
 
 impl Rows {
@@ -48,13 +47,12 @@ impl Rows {
                 MetricName::ALL.len() + rank(&mut self.tool_metrics, &one.figure.named.metric)
             });
             let place = [cell, rank(&mut self.phases, &one.phase), operation, metric];
-            add(self.rows.entry(place).or_insert_with(|| empty(&entry.cell, &one)), one);
+            add(self.by_place.entry(place).or_insert_with(|| empty(&entry.cell, &one)), one);
         }
     }
 
-    /// The rows, ordered by combination, phase, operation and metric.
     pub fn finish(self) -> Vec<Row> {
-        let mut rows: Vec<Row> = self.rows.into_values().collect();
+        let mut rows: Vec<Row> = self.by_place.into_values().collect();
         rows.iter_mut().for_each(summarise);
         rows
     }

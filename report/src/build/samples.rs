@@ -14,7 +14,6 @@ use dragstrip_results::{
 };
 use kube::ResourceExt;
 
-/// A metric's name, unit and direction.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Named {
     pub metric: String,
@@ -30,7 +29,6 @@ pub struct Figure {
     pub within: Option<Spread>,
 }
 
-/// One measurement of one figure.
 #[derive(Debug, Clone)]
 pub struct Measurement {
     pub phase: String,
@@ -47,7 +45,6 @@ fn figure(metric: MetricName, value: Option<f64>) -> Option<Figure> {
     other(&metric.to_string(), metric.unit(), Some(metric.more_is_better()), value)
 }
 
-/// A figure without a standard metric.
 fn other(metric: &str, unit: &str, more_is_better: Option<bool>, value: Option<f64>) -> Option<Figure> {
     let named = Named { metric: metric.to_owned(), unit: unit.to_owned(), more_is_better };
     value.map(|value| Figure { named, value, within: None })
@@ -200,7 +197,6 @@ impl<'a> Collector<'a> {
         }));
     }
 
-    /// The figures of a phase over all its repetitions.
     fn add_phase(&mut self, phase: &PhaseStatus, repetition: u32) {
         for row in &phase.operations {
             let rate = row.operations_per_second;
@@ -263,7 +259,9 @@ pub fn of_repetitions(entry: &Entry) -> Vec<Measurement> {
     let mut results: Vec<&RepetitionResult> =
         entry.results.iter().filter(|result| result.point.is_none()).collect();
     results.sort_by_key(|result| result.repetition);
-    results.iter().for_each(|result| all.add_result(result));
+    for result in &results {
+        all.add_result(result);
+    }
     for phase in all.phases() {
         if !results.iter().any(|result| result.phase == phase.name) {
             phase.repetitions.iter().for_each(|row| all.add_repetition(phase, row));

@@ -8,7 +8,6 @@ use crate::{
 };
 use std::collections::BTreeMap;
 
-/// A row's combination, phase, operation and metric.
 type Key = (Cell, String, String, String);
 
 fn key(cell: &Cell, row: &Row) -> Key {
@@ -28,7 +27,6 @@ pub struct Baseline<'a> {
 }
 
 pub enum Counterpart<'a> {
-    /// The row is part of the baseline.
     Own,
     Row(&'a Row),
     Published(&'a published::Figure),
@@ -73,7 +71,6 @@ impl<'a> Baseline<'a> {
         self.other.is_none() && self.table.is_none()
     }
 
-    /// Whether `cell` belongs to the baseline.
     pub fn is_own(&self, cell: &Cell) -> bool {
         self.is_within() && self.counterparts.get(cell) == Some(cell)
     }

@@ -5,12 +5,9 @@ use dragstrip_crds::suite::ComparisonVerdict;
 
 const LEVEL: f64 = 0.05;
 
-/// All comparisons of a report together.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Family {
-    /// Comparisons with an interval.
     pub compared: u32,
-    /// Better and Worse ones among them.
     pub differing: u32,
     /// Comparisons with a p value, which those with published figures lack.
     pub tested: u32,
@@ -49,7 +46,6 @@ pub fn judge_together<'a>(comparisons: impl Iterator<Item = &'a mut Comparison>)
 }
 
 impl Family {
-    /// What the number of comparisons means for readers; nothing for a single one.
     pub fn note(&self) -> Option<String> {
         let false_alarms = (LEVEL * f64::from(self.compared)).ceil();
         let plural = if self.compared > 20 { "s" } else { "" };

@@ -25,11 +25,9 @@ pub fn step(values: impl Iterator<Item = f64>) -> f64 {
     gaps.min_by(f64::total_cmp).unwrap_or_default()
 }
 
-/// A mean with its standard error.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Side {
     mean: f64,
-    /// Standard error, squared.
     error2: f64,
     degrees: f64,
 }
@@ -43,7 +41,6 @@ impl Side {
         Some(Self { mean: spread.mean, error2: variance / n, degrees: n - 1.0 })
     }
 
-    /// Half the width of the mean's own 95 % interval.
     pub fn half_width(self) -> f64 {
         let student = StudentsT::new(0.0, 1.0, self.degrees);
         student.map_or(0.0, |student| student.inverse_cdf(1.0 - LEVEL / 2.0) * self.error2.sqrt())
@@ -71,12 +68,10 @@ pub fn chance(x: Side, y: Side) -> f64 {
     student.map_or(1.0, |student| 2.0 * student.sf(distance / error2.sqrt()))
 }
 
-/// Whether the difference is significant.
 pub fn differ(x: Side, y: Side) -> bool {
     chance(x, y) < LEVEL
 }
 
-/// The difference `x - y` with its interval.
 pub fn difference(x: Side, y: Side) -> Estimate {
     let (mid, error) = (x.mean - y.mean, (x.error2 + y.error2).sqrt());
     let quantile =

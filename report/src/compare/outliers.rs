@@ -15,7 +15,6 @@ const LEVEL: f64 = 0.05;
 /// Rounding alone can put two equal figures this many steps apart.
 const STEPS: f64 = 2.0;
 
-/// The rounding step of each phase and metric.
 fn steps(rows: &[Row]) -> BTreeMap<(String, String), f64> {
     let mut values: BTreeMap<(String, String), Vec<f64>> = BTreeMap::new();
     for row in rows {
@@ -25,7 +24,6 @@ fn steps(rows: &[Row]) -> BTreeMap<(String, String), f64> {
     values.into_iter().map(|(key, values)| (key, step(values.into_iter()))).collect()
 }
 
-/// Marks the outliers of every row.
 pub fn mark(rows: &mut [Row]) {
     let steps = steps(rows);
     for row in rows {

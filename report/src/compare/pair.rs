@@ -15,7 +15,6 @@ fn around(mid: f64, half: f64) -> Estimate {
     Estimate { low: mid - half, mid, high: mid + half }
 }
 
-/// The statistics of a row, or why it has none.
 fn spread<'a>(row: &'a Row, whose: &str) -> Result<&'a Spread, String> {
     row.spread.as_ref().ok_or_else(|| match row.verdict {
         Some(Verdict::Invalid) => format!("all measurements of {whose} are Invalid"),
@@ -34,7 +33,6 @@ fn sides(here: &Row, there: &Row) -> Option<(interval::Side, interval::Side)> {
     side(here).zip(side(there))
 }
 
-/// Whether two figures differ significantly.
 pub fn differ(one: &Row, other: &Row) -> bool {
     sides(one, other).is_some_and(|(x, y)| interval::differ(x, y))
 }
@@ -69,7 +67,6 @@ pub fn with_measured(row: &Row, there: &Row, noise: &verdict::Noise) -> Result<C
     })
 }
 
-/// Compare `row` with a published figure, whose spread is unknown.
 pub fn with_published(
     row: &Row,
     figure: &published::Figure,
@@ -95,9 +92,7 @@ pub fn with_published(
         verdict = ComparisonVerdict::Unclear;
         reason += "; but one more measurement here could give the published figure, whose spread is unknown";
     }
-    if let Some(note) = &figure.note {
-        reason += &format!("; note in the table: {note}");
-    }
+    reason.extend(figure.note.iter().map(|note| format!("; note in the table: {note}")));
     Ok(Comparison {
         baseline: published,
         baseline_samples: 0,

@@ -66,7 +66,6 @@ impl Noise {
     }
 }
 
-/// The verdict on `ratio`, and the reason for it.
 pub fn judge(
     ratio: &Estimate,
     has_interval: bool,

@@ -15,7 +15,7 @@ fn outcome(run: &RunRecord) -> TestCaseStatus {
     match (run.phase, run.verdict) {
         (RunPhase::Succeeded, verdict) if verdict != Some(Verdict::Invalid) => TestCaseStatus::success(),
         (RunPhase::Failed | RunPhase::Succeeded, _) => {
-            failure(trouble(run).unwrap_or_else(|| format!("{} failed", run.name)))
+            failure(trouble(run, 0).unwrap_or_else(|| format!("{} failed", run.name)))
         }
         (phase, _) => {
             let mut status = TestCaseStatus::skipped();

@@ -14,9 +14,7 @@ use dragstrip_crds::thresholds::MetricName;
 use escape::escaped;
 use parts::{Part, join};
 
-/// Longer tables are folded.
 const LONG_TABLE: usize = 40;
-/// Further matrices are folded.
 const MATRICES_SHOWN: usize = 4;
 /// GitHub's limit for comments is 65,536 characters.
 const LONGEST: usize = 60_000;

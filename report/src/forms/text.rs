@@ -45,7 +45,7 @@ pub fn render(document: &Document) -> String {
 }
 
 fn lines(prefix: &str, all: impl Iterator<Item = String>) -> String {
-    all.map(|line| format!("{prefix}{line}\n")).collect()
+    all.flat_map(|line| [prefix, &line, "\n"].map(str::to_owned)).collect()
 }
 
 fn fitting_listings(document: &Document) -> Vec<String> {
@@ -61,7 +61,6 @@ fn fitting_listings(document: &Document) -> Vec<String> {
     texts
 }
 
-/// A table and its width in characters.
 fn table(grid: &Grid) -> (usize, String) {
     let mut table = Table::new();
     let item = |item: &Item| item.render(str::to_owned, |struck| format!("✗{struck}"));

@@ -41,7 +41,6 @@ impl Ending {
     }
 }
 
-/// The number of runs by ending.
 pub fn endings(document: &Document) -> BTreeMap<Ending, usize> {
     let mut counts = BTreeMap::new();
     for run in &document.runs {
@@ -85,13 +84,8 @@ pub fn difference(difference: &Difference) -> String {
     )
 }
 
-/// Why a run is not Valid, in one line.
-pub fn trouble(run: &RunRecord) -> Option<String> {
-    trouble_of(run, 0)
-}
-
-/// The same, on behalf of `more` similar runs.
-fn trouble_of(run: &RunRecord, more: usize) -> Option<String> {
+/// Why a run is not Valid, in one line, also on behalf of `more` similar runs.
+pub fn trouble(run: &RunRecord, more: usize) -> Option<String> {
     let verdict = match Ending::of(run) {
         Ending::Judged(Verdict::Valid) | Ending::Unjudged | Ending::Unfinished => return None,
         Ending::Judged(verdict) => format!(", {verdict}"),
@@ -125,5 +119,5 @@ pub fn troubles(document: &Document) -> Vec<String> {
             None => groups.push((run, 0)),
         }
     }
-    groups.into_iter().filter_map(|(run, more)| trouble_of(run, more)).collect()
+    groups.into_iter().filter_map(|(run, more)| trouble(run, more)).collect()
 }

@@ -2,7 +2,7 @@
 
 use super::{
     cells::{has_ratio, ratio_heading, ratio_item, verdict_item},
-    grid::{Column, Grid, Item, Piece, identity, identity_columns},
+    grid::{Column, Grid, Item, Kind, Piece, identity, identity_columns},
 };
 use crate::{
     document::{Document, Row, Sample},
@@ -11,18 +11,20 @@ use crate::{
 };
 use dragstrip_crds::run::Verdict;
 
-/// A line for each figure.
 pub fn all_figures(document: &Document) -> Grid {
     let axes = varied_axes(document);
     let compared = document.baseline.is_some();
     let mut columns = identity_columns(&axes);
     columns.extend(["Phase", "Operation", "Metric"].map(Column::name));
-    columns.extend(["n", "Mean", "Stdev", "CV", "±95%"].map(Column::figure));
+    columns.extend(["n", "Mean", "Stdev", "CV", "±95%"].map(|heading| Column::new(heading, Kind::Figure)));
     if compared {
-        columns.extend([ratio_heading(document), "Difference".to_owned()].map(Column::figure));
-        columns.push(Column::choice("Verdict"));
+        columns.extend(
+            [ratio_heading(document), "Difference".to_owned()]
+                .map(|heading| Column::new(heading, Kind::Figure)),
+        );
+        columns.push(Column::new("Verdict", Kind::Choice));
     }
-    columns.push(Column::words("Measurements"));
+    columns.push(Column::new("Measurements", Kind::Words));
     let line = |row: &Row| {
         let mut line = identity(&axes, &row.cell);
         let metric = heading(&row.metric, &row.unit);

@@ -7,7 +7,6 @@ use crate::{
 };
 use dragstrip_crds::suite::ComparisonVerdict;
 
-/// The symbol of a comparison's verdict.
 pub fn sign(verdict: ComparisonVerdict) -> &'static str {
     match verdict {
         ComparisonVerdict::Better => "▲",
@@ -36,9 +35,9 @@ pub fn verdict_item(row: &Row) -> Item {
 
 pub fn ratio_item(row: &Row) -> Item {
     let found = row.comparison.as_ref().filter(|_| has_ratio(row));
-    Item::or_nothing(found.map(|found| match found.interval_known {
-        true => format!("{} {}", ratio(found.ratio.mid), interval(&found.ratio)),
-        false => ratio(found.ratio.mid),
+    Item::or_nothing(found.map(|found| {
+        let interval = found.interval_known.then(|| format!(" {}", interval(&found.ratio)));
+        ratio(found.ratio.mid) + &interval.unwrap_or_default()
     }))
 }
 
@@ -50,7 +49,6 @@ pub fn ratio_heading(document: &Document) -> String {
     }
 }
 
-/// The samples of a row without any usable one.
 fn struck_item(row: &Row) -> Item {
     let mut pieces = Vec::new();
     for (index, sample) in row.samples.iter().enumerate() {
@@ -60,7 +58,6 @@ fn struck_item(row: &Row) -> Item {
     if pieces.is_empty() { Item::nothing() } else { Item(pieces) }
 }
 
-/// A mean with its interval.
 pub fn mean_item(row: Option<&Row>) -> Item {
     let Some(row) = row else { return Item::nothing() };
     row.spread.as_ref().map_or_else(|| struck_item(row), |found| Item::text(spread(&row.metric, found)))

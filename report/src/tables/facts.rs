@@ -20,7 +20,7 @@ impl<'a> Facts<'a> {
         let mut facts = Self::default();
         for name in names {
             match shared(runs, name) {
-                Some(Some(value)) => {
+                Some(value) if !value.is_empty() => {
                     facts.common.insert(name, value);
                 }
                 _ if variants.iter().all(|(_, runs)| shared(runs, name).is_some()) => {
@@ -33,9 +33,9 @@ impl<'a> Facts<'a> {
     }
 }
 
-/// The value of a fact if all runs agree on it; they may agree that they do not have it.
-fn shared<'a>(runs: &[&'a RunRecord], fact: &str) -> Option<Option<&'a str>> {
-    let value = |run: &&'a RunRecord| run.provenance.get(fact).map(String::as_str);
+/// The value of a fact if all runs agree on it; it is empty if all of them lack it.
+fn shared<'a>(runs: &[&'a RunRecord], fact: &str) -> Option<&'a str> {
+    let value = |run: &&'a RunRecord| run.provenance.get(fact).map_or("", String::as_str);
     let first = runs.first().map(value)?;
     runs.iter().all(|run| value(run) == first).then_some(first)
 }

@@ -2,13 +2,10 @@
 
 use crate::document::{AxisHead, Cell};
 
-/// A table.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Grid {
-    /// May be empty.
     pub title: String,
     pub columns: Vec<Column>,
-    /// As wide as the columns.
     pub lines: Vec<Vec<Item>>,
 }
 
@@ -29,31 +26,21 @@ pub enum Kind {
 }
 
 impl Column {
+    pub fn new(heading: impl Into<String>, kind: Kind) -> Self {
+        Self { heading: heading.into(), kind }
+    }
+
     pub fn name(heading: impl Into<String>) -> Self {
-        Self { heading: heading.into(), kind: Kind::Name(Vec::new()) }
-    }
-
-    pub fn figure(heading: impl Into<String>) -> Self {
-        Self { heading: heading.into(), kind: Kind::Figure }
-    }
-
-    pub fn choice(heading: impl Into<String>) -> Self {
-        Self { heading: heading.into(), kind: Kind::Choice }
-    }
-
-    pub fn words(heading: impl Into<String>) -> Self {
-        Self { heading: heading.into(), kind: Kind::Words }
+        Self::new(heading, Kind::Name(Vec::new()))
     }
 }
 
-/// A cell.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Item(pub Vec<Piece>);
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Piece {
     Plain(String),
-    /// An Invalid figure.
     Struck(String),
 }
 
@@ -62,7 +49,6 @@ impl Item {
         Self(vec![Piece::Plain(text.into())])
     }
 
-    /// The cell of something that was not measured.
     pub fn nothing() -> Self {
         Self::text("---")
     }
@@ -83,10 +69,7 @@ impl Item {
 
 /// The columns and cells that identify a combination: its variant and the values of `axes`.
 pub fn identity_columns(axes: &[(usize, &AxisHead)]) -> Vec<Column> {
-    let axis = |(_, axis): &(usize, &AxisHead)| Column {
-        heading: axis.name.clone(),
-        kind: Kind::Name(axis.values.clone()),
-    };
+    let axis = |(_, axis): &(usize, &AxisHead)| Column::new(&axis.name, Kind::Name(axis.values.clone()));
     std::iter::once(Column::name("Variant")).chain(axes.iter().map(axis)).collect()
 }
 

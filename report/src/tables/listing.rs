@@ -2,7 +2,7 @@
 
 use super::{
     cells::{brief_item, change, mean_item, ratio_heading, ratio_item, verdict_item},
-    grid::{Column, Grid, Item, identity, identity_columns},
+    grid::{Column, Grid, Item, Kind, identity, identity_columns},
 };
 use crate::{
     document::{Cell, Document, Row, Sample},
@@ -17,22 +17,16 @@ const NO_OPERATION: &str = "---";
 /// The memory of all servers together.
 const MEMORY: [MetricName; 3] =
     [MetricName::ServerRssBytes, MetricName::ServerPeakBytes, MetricName::ServerUsedBytes];
-/// The number of metrics beside a headline that is the tool's own.
 const BESIDE_OWN: usize = 4;
 
-/// What a form has room for.
 #[derive(Debug, Clone, Copy)]
 pub struct Style {
-    /// Metrics beside the headline.
     pub beside: &'static [MetricName],
-    /// Whether the notes of variants have room.
     pub notes: bool,
 }
 
-/// A metric and its unit.
 type Metric<'a> = (&'a str, &'a str);
 
-/// The content of a listing.
 struct Listing<'a> {
     document: &'a Document,
     index: &'a RowIndex<'a>,
@@ -43,7 +37,6 @@ struct Listing<'a> {
     beside: Vec<Metric<'a>>,
 }
 
-/// The tables of all phases: figures, then memory.
 pub fn listings(document: &Document, style: &Style) -> Vec<Grid> {
     let index = RowIndex::of(&document.rows);
     let of_phase = |phase| {
@@ -107,13 +100,19 @@ impl<'a> Listing<'a> {
         let noted = notes.iter().any(|note| !note.is_empty());
         let mut columns = identity_columns(&axes);
         columns.extend(several.then(|| Column::name("Operation")));
-        columns.push(Column::figure(format!("{} ±95%", heading(self.headline.0, self.headline.1))));
-        columns.extend(self.beside.iter().map(|(metric, unit)| Column::figure(heading(metric, unit))));
-        columns.extend(steps.then(|| Column::figure("vs. above")));
+        columns
+            .push(Column::new(format!("{} ±95%", heading(self.headline.0, self.headline.1)), Kind::Figure));
+        columns.extend(
+            self.beside.iter().map(|(metric, unit)| Column::new(heading(metric, unit), Kind::Figure)),
+        );
+        columns.extend(steps.then(|| Column::new("vs. above", Kind::Figure)));
         if compared {
-            columns.extend([Column::figure(ratio_heading(document)), Column::choice("Verdict")]);
+            columns.extend([
+                Column::new(ratio_heading(document), Kind::Figure),
+                Column::new("Verdict", Kind::Choice),
+            ]);
         }
-        columns.extend(noted.then(|| Column::words("Notes")));
+        columns.extend(noted.then(|| Column::new("Notes", Kind::Words)));
         let mut above: Option<&Row> = None;
         let mut lines = Vec::new();
         for ((cell, operation), note) in self.lines.iter().zip(notes) {

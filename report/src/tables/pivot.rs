@@ -3,7 +3,7 @@
 
 use super::{
     cells::{brief_item, change},
-    grid::{Column, Grid, Item},
+    grid::{Column, Grid, Item, Kind},
 };
 use crate::{
     document::{Cell, Document, Row},
@@ -12,7 +12,6 @@ use crate::{
 };
 use dragstrip_results::result::TOTAL;
 
-/// A matrix.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Pivot<'a> {
     /// The part of the document that it shows, such as `read GET, redis-8`.
@@ -23,11 +22,9 @@ pub struct Pivot<'a> {
     pub columns: Vec<String>,
     /// Each line with its heading; `None` if nothing was measured.
     pub lines: Vec<(String, Vec<Option<&'a Row>>)>,
-    /// Whether to show the change from the first column to the second.
     pub difference: bool,
 }
 
-/// A phase's operation and metric, and its label.
 struct Measure<'a> {
     phase: &'a str,
     operation: &'a str,
@@ -35,7 +32,6 @@ struct Measure<'a> {
     label: String,
 }
 
-/// What lines or columns vary.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Dimension {
     Variant,
@@ -98,15 +94,10 @@ impl<'a> Source<'a> {
     /// A matrix for each value of the dimensions that it does not span.
     fn span(&self, down: Dimension, across: Dimension) -> Vec<Pivot<'a>> {
         let spans = |dimension: Dimension| down == dimension || across == dimension;
-        let blank = |cell: &Cell| {
-            let cell = self.with(cell, down, "");
-            self.with(&cell, across, "")
-        };
+        let blank = |cell: &Cell| with(&with(cell, down, ""), across, "");
         let corners = distinct(measured_cells(self.document).into_iter().map(blank));
-        let measures: Vec<Option<&Measure<'a>>> = match spans(Dimension::Measure) {
-            true => vec![None],
-            false => self.measures.iter().map(Some).collect(),
-        };
+        let all = self.measures.iter().map(Some);
+        let measures: Vec<_> = if spans(Dimension::Measure) { vec![None] } else { all.collect() };
         let others = varied_axes(self.document).into_iter().filter(|(place, _)| !spans(Axis(*place)));
         let others: Vec<_> = others.collect();
         let mut found = Vec::new();
@@ -140,7 +131,7 @@ impl<'a> Source<'a> {
         across: Dimension,
     ) -> Vec<(String, Vec<Option<&'a Row>>)> {
         let row = |line: &String, column: &String| {
-            let cell = self.with(&self.with(corner, down, line), across, column);
+            let cell = with(&with(corner, down, line), across, column);
             let label = if down == Dimension::Measure { line } else { column };
             let measure = measure.or_else(|| self.measures.iter().find(|measure| measure.label == *label))?;
             self.index.find(&cell, measure.phase, measure.operation, measure.metric)
@@ -168,17 +159,17 @@ impl<'a> Source<'a> {
             Axis(place) => self.document.axes.get(place).map(|axis| axis.values.clone()).unwrap_or_default(),
         }
     }
+}
 
-    /// `cell` with another value of `dimension`.
-    fn with(&self, cell: &Cell, dimension: Dimension, value: &str) -> Cell {
-        let mut cell = cell.clone();
-        match dimension {
-            Variant => value.clone_into(&mut cell.variant),
-            Axis(place) => cell.values.iter_mut().skip(place).take(1).for_each(|own| value.clone_into(own)),
-            Dimension::Measure => {}
-        }
-        cell
+/// `cell` with another value of `dimension`.
+fn with(cell: &Cell, dimension: Dimension, value: &str) -> Cell {
+    let mut cell = cell.clone();
+    match dimension {
+        Variant => value.clone_into(&mut cell.variant),
+        Axis(place) => cell.values.iter_mut().skip(place).take(1).for_each(|own| value.clone_into(own)),
+        Dimension::Measure => {}
     }
+    cell
 }
 
 /// A matrix of `metric` over the last two varied axes for each phase, variant and value of the
@@ -197,7 +188,6 @@ pub fn matrices<'a>(document: &'a Document, metric: &str) -> Vec<Pivot<'a>> {
     source.span(Axis(down), Axis(across))
 }
 
-/// The matrices as tables.
 pub fn pivot_grids(document: &Document) -> Vec<Grid> {
     pivots(document).iter().map(grid).collect()
 }
@@ -210,12 +200,12 @@ fn grid(pivot: &Pivot<'_>) -> Grid {
     let common = distinct(units.iter().flatten());
     let unit = if let [only] = common.as_slice() { Some((*only).clone()) } else { None };
     let column = |(name, own): (&String, &Option<String>)| match (own, &unit) {
-        (Some(own), None) => Column::figure(format!("{name} ({own})")),
-        _ => Column::figure(name),
+        (Some(own), None) => Column::new(format!("{name} ({own})"), Kind::Figure),
+        _ => Column::new(name, Kind::Figure),
     };
     let mut columns = vec![Column::name(format!("{} \\ {}", pivot.down, pivot.across))];
     columns.extend(pivot.columns.iter().zip(&units).map(column));
-    columns.extend(pivot.difference.then(|| Column::figure("Difference")));
+    columns.extend(pivot.difference.then(|| Column::new("Difference", Kind::Figure)));
     let line = |(name, rows): &(String, Vec<Option<&Row>>)| {
         let difference = pivot.difference.then(|| match rows.as_slice() {
             [first, second] => Item::or_nothing(change(*first, *second).map(percent)),

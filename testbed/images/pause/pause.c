@@ -1,4 +1,4 @@
-/* Holds a pod's namespaces open: sleeps until told to end, and reaps the
+/* Holds a pod's namespaces open: sleeps until a signal ends it, and reaps the
  * orphans it inherits in pods that share a process namespace. */
 #include <signal.h>
 #include <stdlib.h>

@@ -26,7 +26,7 @@ pub struct Target {
 }
 
 /// Every parser of the project.
-pub const TARGETS: [Target; 16] = [
+pub const TARGETS: [Target; 15] = [
     Target { name: "memtier_json", check: outputs::memtier_json, seeds: seeds::memtier_json },
     Target {
         name: "redis_benchmark_csv",
@@ -34,7 +34,6 @@ pub const TARGETS: [Target; 16] = [
         seeds: seeds::redis_benchmark_csv,
     },
     Target { name: "go_bench", check: outputs::go_bench, seeds: seeds::go_bench },
-    Target { name: "criterion_json", check: outputs::criterion_json, seeds: seeds::criterion_json },
     Target { name: "csv", check: outputs::csv, seeds: seeds::csv },
     Target { name: "regex", check: outputs::regex, seeds: seeds::regex },
     Target { name: "regex_pattern", check: outputs::regex_pattern, seeds: seeds::regex_pattern },

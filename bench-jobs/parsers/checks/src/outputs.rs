@@ -70,16 +70,9 @@ pub(crate) fn hdr_histogram_log(data: &[u8]) {
     }
 }
 
-/// The first byte chooses the notation.
+/// Columns of every kind.
 pub(crate) fn csv(data: &[u8]) {
-    let Some((choice, data)) = data.split_first() else { return };
-    let (decimal, thousands, delimiter) = match choice % 4 {
-        0 => (".", None, ","),
-        1 => (".", Some(","), ","),
-        2 => (",", Some("."), ","),
-        _ => (",", Some(" "), ";"),
-    };
-    let options = json!({"file": FILE, "delimiter": delimiter, "decimalSeparator": decimal, "thousandsSeparator": thousands,
+    let options = json!({"file": FILE,
         "columns": [
             {"header": "Test", "meaning": "Operation"},
             {"header": "NsPerOp", "meaning": "TimePerOperation", "unit": "Nanoseconds"},
@@ -111,38 +104,13 @@ pub(crate) fn regex_pattern(data: &[u8]) {
     }
 }
 
-/// Three files, with a zero byte between them.
-pub(crate) fn criterion_json(data: &[u8]) {
-    holds(&spec(json!({"criterionJson": {"directory": "-"}})), Format::Lines, data);
-    let mut files = data.splitn(3, |byte| *byte == 0);
-    let names = ["benchmark.json", "estimates.json", "sample.json"];
-    let files: Vec<_> = names.iter().filter_map(|name| Some((*name, files.next()?.to_vec()))).collect();
-    let spec = spec(json!({"criterionJson": {"directory": "home"}}));
-    let read = |cut: usize, length: usize| {
-        let kept = files.iter().enumerate().map(|(index, (name, bytes))| {
-            let length = if index == cut { length } else { bytes.len() };
-            (format!("home/group/new/{name}"), bytes[..length].to_vec())
-        });
-        parse(&spec, &Outputs { files: kept.collect(), ..Outputs::default() })
-    };
-    let Ok(whole) = read(usize::MAX, 0) else { return };
-    sane(&whole);
-    for (index, (name, bytes)) in files.iter().enumerate() {
-        for length in cuts(bytes.len()) {
-            if let Ok(parsed) = read(index, length) {
-                assert_eq!(parsed, whole, "{name} cut after {length} bytes gave other numbers");
-            }
-        }
-    }
-}
-
 fn spec(value: Value) -> ParserSpec {
     serde_json::from_value(value).expect("the check's own options are valid")
 }
 
 fn read(spec: &ParserSpec, data: &[u8]) -> Result<Parsed, ParseError> {
     let outputs = Outputs {
-        stdout: Capture::whole(String::from_utf8_lossy(data)),
+        stdout: Capture::complete(String::from_utf8_lossy(data)),
         stderr: Capture::default(),
         files: [(FILE.to_owned(), data.to_vec())].into(),
         shards: 1,

@@ -38,33 +38,12 @@ pub(crate) fn go_bench() -> Vec<Seed> {
     files("../tests/fixtures/go-bench", ".txt")
 }
 
-pub(crate) fn criterion_json() -> Vec<Seed> {
-    let mut seeds = files("../tests/fixtures/criterion", ".jsonl");
-    for about in files("../tests/fixtures/criterion/home", "new/benchmark.json") {
-        let directory = here().join("../tests/fixtures/criterion/home").join(&about.name);
-        let others =
-            ["estimates.json", "sample.json"].map(|name| fs::read(directory.with_file_name(name)).unwrap());
-        let data = [about.data, others[0].clone(), others[1].clone()].join(&0);
-        seeds.push(Seed { name: about.name, data });
-    }
-    seeds
-}
-
-/// The first byte chooses the notation: 0 is a decimal point, 2 a decimal comma.
 pub(crate) fn csv() -> Vec<Seed> {
-    let mut seeds: Vec<_> =
-        files("../tests/fixtures/csv", ".csv").into_iter().map(|seed| chosen(0, seed)).collect();
-    let header = "Test,NsPerOp,OpsPerSec,Keys Count,TimeoutSec,LatencyP50,LatencyP99\n";
-    for (choice, row) in [
-        (0, "set,7871,127049.5,100,15 s,1.2ms,3.75ms\nget,1,N/A,---,15 s,0.5,1m2.5s\n"),
-        (1, "set,\"7,871\",\"127,049.5\",\"1,000,000\",15,1.2,3.75\n"),
-        (2, "set,7.871,\"127.049,5\",1.000.000,15,\"1,2\",\"3,75\"\n"),
-    ] {
-        seeds.push(chosen(choice, seed(row, &format!("{header}{row}"))));
-    }
-    seeds.push(chosen(
-        3,
-        seed("semicolons", &format!("{}set;7 871;127 049,5;100;15;1,2;3,75\n", header.replace(',', ";"))),
+    let mut seeds = files("../tests/fixtures/csv", ".csv");
+    seeds.push(seed(
+        "units",
+        "Test,NsPerOp,OpsPerSec,Keys Count,TimeoutSec,LatencyP50,LatencyP99\n\
+         set,7871,127049.5,100,15 s,1.2ms,3.75ms\nget,1,N/A,---,15 s,0.5,1m2.5s\n",
     ));
     seeds
 }

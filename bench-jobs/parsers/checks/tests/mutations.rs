@@ -112,7 +112,6 @@ targets!(
     memtier_json,
     redis_benchmark_csv,
     go_bench,
-    criterion_json,
     csv,
     regex,
     regex_pattern,

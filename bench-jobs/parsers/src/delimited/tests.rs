@@ -1,6 +1,7 @@
-//! Tables of every notation.
+//! Tables and options of every kind.
 
 use super::*;
+use crate::parsed::LatencyReport;
 use proptest::prelude::*;
 
 /// Options as they are written in a manifest.
@@ -40,12 +41,11 @@ fn durations_with_units_of_their_own_become_milliseconds() {
 }
 
 #[test]
-fn what_a_tool_skipped_is_left_out_and_told() {
+fn what_a_tool_skipped_is_left_out() {
     let parsed = parse(&dkv(), DKV).unwrap();
     let names: Vec<_> = parsed.operations.iter().map(|operation| operation.name.as_str()).collect();
     assert_eq!(names, ["set", "get"]);
     assert!(parsed.metrics.iter().all(|metric| metric.operation.as_deref() != Some("has-not")));
-    assert!(parsed.remarks[0].contains("has-not"), "{:?}", parsed.remarks);
 }
 
 #[test]
@@ -104,29 +104,26 @@ fn options_that_make_no_sense_are_refused_before_anything_is_run() {
         ),
         ("percentile", r#"{"operation": "a", "columns": [{"header": "r", "meaning": "LatencyPercentile"}]}"#),
         ("metric", r#"{"operation": "a", "columns": [{"header": "r", "meaning": "Metric"}]}"#),
-        (
-            "delimiter",
-            r#"{"operation": "a", "delimiter": "é", "columns": [{"header": "r", "meaning": "Count"}]}"#,
-        ),
-        (
-            "separators",
-            r#"{"operation": "a", "thousandsSeparator": ".", "columns": [{"header": "r", "meaning": "Count"}]}"#,
-        ),
     ] {
         assert!(check(&options(json)).is_err(), "{what} was taken");
     }
 }
 
 #[test]
-fn semicolons_decimal_commas_and_a_byte_order_mark_are_no_trouble() {
+fn a_byte_order_mark_is_not_part_of_a_header() {
     let options = options(
-        r#"{"delimiter": ";", "decimalSeparator": ",", "thousandsSeparator": ".", "columns": [
-            {"header": "Test", "meaning": "Operation"}, {"header": "Ops", "meaning": "OperationsPerSecond"},
-            {"header": "ms", "meaning": "MeanLatency"}, {"header": "n", "meaning": "Count"}]}"#,
+        r#"{"columns": [{"header": "Test", "meaning": "Operation"}, {"header": "n", "meaning": "Count"}]}"#,
     );
-    let parsed = parse(&options, "\u{feff}Test;Ops;ms;n\r\nset;1.234,56;0,5;2.000.000\r\n").unwrap();
-    assert_eq!(parsed.operations[0].operations_per_second, Some(1234.56));
+    let parsed = parse(&options, "\u{feff}Test,n\r\nset,2000000\r\n").unwrap();
     assert_eq!(parsed.operations[0].count, Some(2_000_000));
+}
+
+#[test]
+fn grouped_numbers_are_refused() {
+    let rate =
+        options(r#"{"operation": "a", "columns": [{"header": "r", "meaning": "OperationsPerSecond"}]}"#);
+    let error = parse(&rate, "r\n\"1,234.5\"\n").unwrap_err();
+    assert!(error.to_string().contains("','"), "{error}");
 }
 
 proptest! {

@@ -30,7 +30,6 @@ pub(super) fn read(document: &Value) -> Result<Parsed, MemtierError> {
         operations,
         together: true,
         tool: Some(ToolName { name: "dfly_bench".to_owned(), version: None }),
-        remarks: vec!["dfly_bench does not tell error replies from others".to_owned()],
         ..Parsed::default()
     })
 }

@@ -1,6 +1,7 @@
 //! Lines of the tools that print sentences.
 
 use super::*;
+use dragstrip_crds::workload::Merge;
 use proptest::prelude::*;
 
 fn options(json: &str) -> RegexParser {

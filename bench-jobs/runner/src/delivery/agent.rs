@@ -23,12 +23,9 @@ use tokio::net::TcpListener;
 const LARGEST_COMMAND: usize = 64 * 1024;
 const NANOS_PER_MILLI: i64 = 1_000_000;
 
-/// What authenticates queries and commands.
 #[derive(Debug)]
 pub struct Guard {
-    /// The agent's token.
     pub token: String,
-    /// The operator's key.
     pub key: VerifyingKey,
 }
 
@@ -127,7 +124,6 @@ pub async fn clock_answer() -> Response {
     Json(ClockReading { unix_nanos: clock::unix_nanos() }).into_response()
 }
 
-/// The answer to a scrape.
 pub fn metrics_answer(page: Result<String, prometheus::Error>) -> Response {
     match page {
         Ok(text) => ([(header::CONTENT_TYPE, prometheus::TEXT_FORMAT)], text).into_response(),

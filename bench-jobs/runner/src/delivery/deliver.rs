@@ -12,7 +12,6 @@ use std::{
 /// What Kubernetes keeps of a termination message, in bytes.
 pub const MAXIMUM_TERMINATION_BYTES: usize = 4096;
 
-/// A step of the delivery that failed.
 #[derive(Debug, thiserror::Error)]
 pub enum DeliverError {
     #[error("the result cannot be written as JSON")]

@@ -10,7 +10,6 @@ use prometheus::{
     proto::{Bucket, Counter, Gauge, Histogram, LabelPair, Metric, MetricFamily, MetricType},
 };
 
-/// A label's name and value.
 pub type Label = (&'static str, String);
 
 /// A metric's name, type and explanation.
@@ -39,7 +38,6 @@ const CONTAINER: [(Heading<'_>, FromContainer); 3] = [
     (gauge("cpu_limit", "CPU limit of the container, in CPUs."), |reading| reading.cpu_limit),
 ];
 
-/// A page of metrics in the making.
 #[derive(Debug, Default)]
 pub struct Exposition(Vec<MetricFamily>);
 
@@ -101,7 +99,6 @@ impl Exposition {
         }
     }
 
-    /// Adds a histogram of latencies.
     pub fn histogram(&mut self, name: &str, help: &str, labels: &[Label], latencies: &LatencyCounts) {
         let mut below = 0;
         let buckets = BOUNDS_MICROS.iter().zip(latencies.counts).map(|(micros, count)| {
@@ -132,7 +129,6 @@ impl Exposition {
         self.0.push(family);
     }
 
-    /// The page.
     pub fn text(mut self) -> Result<String, Error> {
         self.0.sort_by(|one, other| one.name().cmp(other.name()));
         TextEncoder::new().encode_to_string(&self.0)

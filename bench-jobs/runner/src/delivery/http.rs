@@ -34,7 +34,6 @@ const USE_STANDS: Duration = Duration::from_millis(900);
 /// How long answers under way may take when the runner ends.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
-/// What the handlers share.
 #[derive(Debug)]
 struct Desk {
     shared: Arc<Shared>,
@@ -59,10 +58,8 @@ impl Desk {
     }
 }
 
-/// The running server.
 #[derive(Debug)]
 pub struct Serving {
-    /// Where it listens.
     pub address: SocketAddr,
     end: oneshot::Sender<()>,
     task: JoinHandle<()>,

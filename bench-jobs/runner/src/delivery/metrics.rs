@@ -15,13 +15,11 @@ use dragstrip_results::{
 };
 use std::{collections::BTreeMap, time::Duration};
 
-/// The time series of one client.
 #[derive(Debug, Clone)]
 pub struct Series {
     labels: Vec<Label>,
     /// The planned length of the measured load, in seconds, where it is known.
     planned: Option<f64>,
-    /// The planned length of its warm-up.
     warmup: f64,
     /// How long after the start line a tool with one stage still warms up.
     warms_up_for: Duration,
@@ -157,7 +155,6 @@ const STAGES: [RunnerStage; 7] = [
     RunnerStage::Finished,
 ];
 
-/// A stage's name in answers and metrics.
 pub fn stage_name(stage: RunnerStage) -> &'static str {
     match stage {
         RunnerStage::Preflight => "preflight",

@@ -20,7 +20,6 @@ const MOST_PERCENTILES: usize = 16;
 /// An command and what it means by this pod's clock.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Received {
-    /// The command.
     pub command: StartCommand,
     /// This pod's clock minus the operator's, in seconds: as the operator
     /// measured it, else as the command's arrival tells, travel time included.
@@ -60,18 +59,14 @@ pub fn at_the_line(stage: RunnerStage) -> bool {
 /// Everything shared, at one moment.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Snapshot {
-    /// Where the runner stands.
     pub stage: RunnerStage,
-    /// The command it obeys.
     pub received: Option<Received>,
-    /// The tool's progress.
     pub progress: Progress,
     /// Length of the load in seconds, once it is over.
     pub final_seconds: Option<f64>,
 }
 
 impl Snapshot {
-    /// Seconds since the load began.
     pub fn elapsed_seconds(&self, now_unix_nanos: i64) -> f64 {
         match (self.stage, self.received) {
             (RunnerStage::Running, Some(received)) => {
@@ -98,7 +93,6 @@ impl Snapshot {
     }
 }
 
-/// When the metrics were scraped.
 #[derive(Debug, Clone, Copy, Default)]
 struct Scrapes {
     last: Option<Instant>,
@@ -106,7 +100,6 @@ struct Scrapes {
     of_the_end: bool,
 }
 
-/// The shared state. Never blocks.
 #[derive(Debug)]
 pub struct Shared {
     snapshot: watch::Sender<Snapshot>,
@@ -128,7 +121,6 @@ impl Default for Shared {
 }
 
 impl Shared {
-    /// How things are now.
     pub fn snapshot(&self) -> Snapshot {
         *self.snapshot.borrow()
     }
@@ -156,7 +148,6 @@ impl Shared {
         accepted
     }
 
-    /// Returns when there is a start command.
     pub async fn start_command(&self) -> Received {
         let mut receiver = self.snapshot.subscribe();
         loop {
@@ -170,7 +161,6 @@ impl Shared {
         }
     }
 
-    /// Notes the tool's progress.
     pub fn note_progress(&self, progress: Progress) {
         self.snapshot.send_modify(|snapshot| snapshot.progress = progress);
     }

@@ -9,7 +9,6 @@ pub fn unix_nanos() -> i64 {
     i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
 }
 
-/// Nanoseconds as seconds.
 pub fn seconds(nanos: i64) -> f64 {
     nanos as f64 / 1e9
 }

@@ -6,7 +6,6 @@ use dragstrip_results::{
     signing::VerifyingKey,
 };
 
-/// Why the job cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum JobError {
     #[error("the environment variable {0} is not set: the operator sets it in every client pod")]
@@ -19,7 +18,6 @@ pub enum JobError {
     Index(String),
 }
 
-/// A pod's input.
 #[derive(Clone)]
 pub struct Assignment {
     pub job: JobSpec,
@@ -40,12 +38,10 @@ pub fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// The target's password.
 pub fn password() -> Option<String> {
     variable(PASSWORD_VARIABLE)
 }
 
-/// Reads the environment.
 pub fn assignment() -> Result<Assignment, JobError> {
     let text = std::env::var(JOB_VARIABLE).map_err(|_| JobError::Missing(JOB_VARIABLE))?;
     let job: JobSpec = serde_json::from_str(&text).map_err(JobError::Decode)?;

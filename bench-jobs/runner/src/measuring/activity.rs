@@ -6,10 +6,8 @@ use crate::measuring::threads::{Times, busiest};
 use dragstrip_results::usage::ThreadUsage;
 use std::{collections::HashMap, time::Duration};
 
-/// Most threads that are told of.
 const MOST_THREADS: usize = 64;
 
-/// What one thread did.
 #[derive(Debug)]
 struct Track {
     /// The last reading at or before the start line, of a thread that was there.

@@ -8,13 +8,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Where a container sees its own cgroup.
 pub const OWN_ROOT: &str = "/sys/fs/cgroup";
 
 /// What a cgroup has used since it was made, and what it may use.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Reading {
-    /// CPU and memory.
     pub usage: CgroupUsage,
     /// Its own CPU limit, in CPUs. A pod's own one is out of sight.
     pub cpu_limit: Option<f64>,
@@ -30,7 +28,6 @@ pub fn read(root: &Path) -> Option<Reading> {
     if root.join("cgroup.controllers").exists() { read_unified(root) } else { read_legacy(root) }
 }
 
-/// What was used between two readings.
 pub fn usage_between(before: &Reading, after: &Reading) -> ContainerUsage {
     let (now, then) = (&after.usage, &before.usage);
     ContainerUsage {

@@ -14,7 +14,6 @@ use tokio::{
 const INTERVAL: Duration = Duration::from_millis(250);
 /// How often at least, of one client of many.
 const LONGEST_INTERVAL: Duration = Duration::from_secs(2);
-/// How long a handshake may take.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Measures with each of `observers` in turn, as one of so many clients, until `stop` is

@@ -7,11 +7,9 @@ use std::{collections::BTreeMap, fs, fs::File, os::unix::fs::FileExt as _, sync:
 /// A thread, and what it used since it began.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Times {
-    /// The kernel's number for it.
     pub id: i32,
     /// Whether it is the first one of its process.
     pub main: bool,
-    /// Its name.
     pub name: Arc<str>,
     /// CPU time, in nanoseconds.
     pub cpu_nanos: u64,
@@ -38,7 +36,6 @@ pub fn busiest(mut threads: Vec<ThreadUsage>, most: usize) -> Vec<ThreadUsage> {
     threads
 }
 
-/// A thread's open file.
 struct Opened {
     main: bool,
     name: Arc<str>,
@@ -61,7 +58,6 @@ impl Threads {
         Self { process, most, opened: BTreeMap::new() }
     }
 
-    /// The process.
     pub fn process(&self) -> i32 {
         self.process
     }

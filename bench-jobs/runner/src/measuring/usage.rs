@@ -15,14 +15,11 @@ use std::{path::Path, time::Instant};
 /// What went on around a container, since the machine and the pod began.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Around {
-    /// The machine.
     pub host: Option<HostUsage>,
-    /// The pod's network.
     pub network: Option<NetworkUsage>,
 }
 
 impl Around {
-    /// As it is now.
     pub fn read() -> Self {
         Self { host: host::usage(), network: network::usage() }
     }
@@ -64,7 +61,6 @@ fn network_since(after: &NetworkUsage, before: &NetworkUsage) -> NetworkUsage {
     }
 }
 
-/// The account at the beginning.
 #[derive(Debug)]
 pub struct Opening {
     accounting: Accounting,
@@ -73,7 +69,6 @@ pub struct Opening {
     around: Around,
 }
 
-/// Opens the account.
 pub fn open(accounting: Accounting) -> Opening {
     Opening { accounting, at: Instant::now(), cgroup: own(accounting), around: Around::read() }
 }

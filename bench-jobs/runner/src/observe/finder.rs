@@ -20,22 +20,18 @@ use std::{
 /// Process names of the engines' servers, as the kernel cuts them.
 const SERVER_NAMES: [&str; 5] =
     ["dragonfly", "redis-server", "valkey-server", "keydb-server", "GarnetServer"];
-/// The process that keeps a pod's namespaces.
 const SANDBOX_NAME: &str = "pause";
 /// Longest name that the kernel keeps of a process.
 const MAXIMUM_NAME_BYTES: usize = 15;
 
-/// The servers of the pod.
 #[derive(Debug, Clone)]
 pub struct Servers {
-    /// The ports they listen on.
     pub ports: Vec<u16>,
     /// Their processes' name, where it is declared.
     pub process_name: Option<String>,
     pub accounting: Accounting,
 }
 
-/// A process and its name.
 type Process = (u32, String);
 
 /// The usage of the server's container, or of all containers when the pod runs

@@ -24,7 +24,6 @@ struct Connection {
     ready: Option<Instant>,
 }
 
-/// A server of the pod.
 pub struct Neighbour {
     pub address: SocketAddr,
     /// Made when it is first needed and after it broke.
@@ -108,7 +107,6 @@ impl Neighbours {
         Ok(())
     }
 
-    /// What every server is.
     pub async fn truths(&self) -> Result<Vec<ServerTruth>, String> {
         let mut truths = Vec::with_capacity(self.servers.len());
         for neighbour in &self.servers {

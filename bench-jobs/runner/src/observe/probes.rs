@@ -24,7 +24,6 @@ const MOST_THREADS: usize = 512;
 /// Time between two searches for a missing server.
 const FIND_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The servers to sample.
 pub struct Probes {
     servers: Servers,
     /// The threads of each server, once its process is found.

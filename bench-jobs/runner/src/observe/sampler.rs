@@ -17,14 +17,12 @@ use tokio::{
     time::{Instant, sleep, timeout_at},
 };
 
-/// One measurement.
 struct Measurement {
     token: String,
     samples: Arc<Mutex<Samples>>,
     sampling: AbortHandle,
 }
 
-/// Samples one measurement at a time.
 pub struct Sampler {
     servers: Servers,
     current: Mutex<Option<Measurement>>,
@@ -35,7 +33,6 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Sampler {
-    /// Idle until it is told.
     pub fn new(servers: Servers) -> Self {
         Self { servers, current: Mutex::default() }
     }
@@ -73,7 +70,6 @@ impl Sampler {
     }
 }
 
-/// Samples for ever.
 async fn sample(servers: Servers, samples: Arc<Mutex<Samples>>) {
     let mut probes = Probes::of(servers);
     loop {

@@ -15,9 +15,7 @@ use dragstrip_results::{
 };
 use std::{collections::HashMap, time::Duration};
 
-/// How often at first.
 const INTERVAL: Duration = Duration::from_millis(250);
-/// Most samples that are kept.
 const MOST_SAMPLES: usize = 2_000;
 /// Most readings of single threads that are kept, of all samples: about 4 MB.
 const MOST_READINGS: usize = 80_000;
@@ -37,14 +35,11 @@ pub enum WindowError {
     Restarted(u16),
 }
 
-/// One server at one moment.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ServerSample {
-    /// Its process.
     pub process: i32,
     /// Its container, since it began; absent where it cannot be read.
     pub cgroup: Option<cgroup::Reading>,
-    /// Its threads and those of its children.
     pub threads: Vec<Times>,
 }
 
@@ -65,7 +60,6 @@ impl Sample {
     }
 }
 
-/// The samples of one measurement.
 #[derive(Debug)]
 pub struct Samples {
     taken: Vec<Sample>,

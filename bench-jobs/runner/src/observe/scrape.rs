@@ -31,7 +31,6 @@ impl Scraper {
         Self { cache: None, engines: vec![None; servers.ports.len()], probes: Probes::of(servers) }
     }
 
-    /// The page.
     pub async fn page(&mut self, neighbours: &Neighbours) -> Result<String, prometheus::Error> {
         if let Some((_, page)) = self.cache.as_ref().filter(|(made, _)| made.elapsed() < PAGE_STANDS) {
             return Ok(page.clone());

@@ -41,10 +41,8 @@ const MOST_IN_FLIGHT: i32 = 32;
 const CONNECTIONS: i32 = 16;
 /// memtier's own key prefix.
 const MEMTIER_PREFIX: &str = "memtier-";
-/// The load generator's own key prefix.
 const LOADGEN_PREFIX: &str = "dragstrip-";
 
-/// A step that failed.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     #[error(
@@ -69,7 +67,6 @@ pub enum LoadError {
 }
 
 impl LoadError {
-    /// The same as a result's failure.
     pub fn failure(&self) -> Failure {
         match self {
             Self::Failed { failure: told, .. } => {
@@ -80,7 +77,6 @@ impl LoadError {
     }
 }
 
-/// This client's keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Keys {
     prefix: String,
@@ -126,7 +122,6 @@ fn tool_prefix(tool: &JobTool) -> Option<String> {
     }
 }
 
-/// Writes this client's keys and counts them.
 pub async fn load(
     load: &LoadSpec,
     job: &JobSpec,
@@ -189,7 +184,6 @@ fn outcome(directory: &Path, ended: &Ended) -> Result<Report, Failure> {
     }
 }
 
-/// Hears the generator's progress and nothing else.
 struct ProgressLines;
 
 impl Listener for ProgressLines {

@@ -35,7 +35,6 @@ use dragstrip_results::{
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 use tokio::{sync::oneshot, task::JoinHandle};
 
-/// The state right before the tool starts.
 pub struct Armed {
     pub prepared: Prepared,
     pub received: Received,
@@ -44,7 +43,6 @@ pub struct Armed {
     launch: Launch,
 }
 
-/// The state when the tool has ended.
 pub struct Done {
     pub launched_unix_nanos: i64,
     pub watched: Watched,

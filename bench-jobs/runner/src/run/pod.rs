@@ -10,7 +10,6 @@ use crate::{
 use dragstrip_results::protocol::{JobSpec, JobTool};
 use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
-/// Where the runner writes and listens.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Directory for the tool's files; must be empty.

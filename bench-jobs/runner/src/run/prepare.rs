@@ -24,20 +24,16 @@ use dragstrip_results::{
 };
 use std::{collections::BTreeMap, io};
 
-/// The state at the start line.
 pub struct Prepared {
     pub ready: Ready,
     /// What the tool is launched with, but for the start line.
     pub context: LaunchContext,
-    /// Keys written.
     pub load: Option<Presence>,
-    /// Operations of a warm-up before the line.
     pub warmup: BTreeMap<String, u64>,
     /// Whether clients wait for one another's flush: see [`gate`].
     pub gated: bool,
 }
 
-/// Prepares the target and the tool.
 pub async fn prepare(pod: &Pod) -> Result<Prepared, Failure> {
     let job = &pod.job;
     let ready = preflight::check(job, pod.password.as_deref(), pod.tls.as_ref(), &pod.output_directory)
@@ -95,7 +91,6 @@ fn context(pod: &Pod, ready: &Ready, tool_version: Option<String>) -> LaunchCont
     }
 }
 
-/// The target in a few words.
 fn described(ready: &Ready) -> String {
     let Some(truth) = &ready.truth else {
         return format!("{} accepts connections", ready.address);

@@ -25,12 +25,9 @@ const MOST_THREADS: usize = 512;
 /// Stands for "never": further than any run lasts.
 const FAR: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// What was seen.
 #[derive(Debug, Clone)]
 pub struct Watched {
-    /// How the tool ended.
     pub exit: Exit,
-    /// From its start to its end.
     pub wall: Duration,
     /// From the start line to the first work of a load thread; zero where none
     /// was ever seen to work.
@@ -95,7 +92,6 @@ struct Samples {
     activity: Activity,
     started: Instant,
     line: Instant,
-    /// When to look again.
     next: Instant,
 }
 
@@ -113,7 +109,6 @@ impl Samples {
     }
 }
 
-/// What the runner did to the tool.
 struct Fate {
     interrupted: bool,
     watchdog: bool,

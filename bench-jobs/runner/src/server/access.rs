@@ -7,19 +7,16 @@ use crate::server::{
 };
 use dragstrip_results::protocol::JobTarget;
 
-/// What it takes to be let in.
 #[derive(Clone, Default)]
 pub struct Access {
     /// ACL user; the default user when absent.
     pub username: Option<String>,
-    /// Password.
     pub password: Option<String>,
     /// Encryption; plain connections when absent.
     pub encryption: Option<Encryption>,
 }
 
 impl Access {
-    /// What a job's target needs.
     pub fn to(
         target: &JobTarget,
         password: Option<&str>,

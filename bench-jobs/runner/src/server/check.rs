@@ -41,7 +41,6 @@ pub fn same_servers<'a>(
     Ok(after)
 }
 
-/// Whether enough reads found their key.
 pub fn hit_ratio(operations: &[OperationResult], minimum: f64) -> Result<(), Failure> {
     let refuse = |message| Err(failure(FailureStep::HitRatio, message));
     let reads = || operations.iter().filter_map(|operation| operation.hits.zip(operation.misses));

@@ -22,9 +22,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-/// How long a connection may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long an ordinary answer may take.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// How often a server's clock and uptime are read anew when a second ended in between.
 const CLOCK_ATTEMPTS: u32 = 5;
@@ -80,7 +78,6 @@ impl fmt::Display for Reply {
 
 impl std::error::Error for Reply {}
 
-/// An authenticated connection.
 #[derive(Debug)]
 pub struct Server {
     connection: MultiplexedConnection,
@@ -147,12 +144,10 @@ impl Server {
         !self.driver.is_finished()
     }
 
-    /// PING.
     pub async fn ping(&mut self) -> Result<(), ServerError> {
         self.ask("PING", &cmd("PING")).await
     }
 
-    /// Every section of INFO.
     pub async fn info(&mut self) -> Result<Info, ServerError> {
         // ALL, since only few engines take several sections in one request.
         self.ask("INFO ALL", cmd("INFO").arg("ALL")).await.map(|text: String| Info::parse(&text))
@@ -170,7 +165,6 @@ impl Server {
         Ok(Info::parse(&text).flag("loading"))
     }
 
-    /// What the server is.
     pub async fn truth(&mut self) -> Result<ServerTruth, ServerError> {
         let info = self.info().await?;
         let process = self.process(&info).await?;
@@ -198,7 +192,6 @@ impl Server {
         })
     }
 
-    /// What the server counted.
     pub async fn counters(&mut self) -> Result<ServerCounters, ServerError> {
         let info = self.info().await?;
         let process = self.process(&info).await?;
@@ -244,7 +237,6 @@ impl Server {
         self.ask("FLUSHALL SYNC", cmd("FLUSHALL").arg("SYNC")).await
     }
 
-    /// Number of keys in the first database.
     pub async fn key_count(&mut self) -> Result<u64, ServerError> {
         self.ask("DBSIZE", &cmd("DBSIZE")).await
     }
@@ -258,7 +250,6 @@ impl Server {
         Ok(nodes)
     }
 
-    /// How the cluster is by this node.
     pub async fn cluster_info(&mut self) -> Result<Info, ServerError> {
         let text: String = self.ask("CLUSTER INFO", cmd("CLUSTER").arg("INFO")).await?;
         Ok(Info::parse(&text))
@@ -269,9 +260,9 @@ impl Server {
         self.ask("CLUSTER NODES", cmd("CLUSTER").arg("NODES")).await
     }
 
-    /// Sends a command that changes how servers are joined; `name` stands for it in an error.
-    pub async fn command(&mut self, name: &'static str, words: &[String]) -> Result<(), ServerError> {
-        self.ask::<Value>(name, Cmd::new().arg(words)).await.map(drop)
+    /// Sends a command that changes how servers are joined.
+    pub async fn command(&mut self, name: &'static str, arguments: &[String]) -> Result<(), ServerError> {
+        self.ask::<Value>(name, cmd(name).arg(arguments)).await.map(drop)
     }
 
     /// Sets the password a replica gives to its primary.
@@ -285,12 +276,10 @@ impl Server {
         self.ask("SET", cmd("SET").arg(key).arg(1).arg("EX").arg(seconds)).await
     }
 
-    /// Whether a key exists.
     pub async fn exists(&mut self, key: &str) -> Result<bool, ServerError> {
         self.ask("EXISTS", cmd("EXISTS").arg(key)).await
     }
 
-    /// Deletes a key.
     pub async fn delete(&mut self, key: &str) -> Result<(), ServerError> {
         self.ask("DEL", cmd("DEL").arg(key)).await
     }
@@ -329,7 +318,6 @@ pub async fn reach(address: SocketAddr) -> Result<TcpStream, ServerError> {
 pub struct ClusterNode {
     /// Host name or IP address; empty where the node that was asked means itself.
     pub host: String,
-    /// TCP port.
     pub port: u16,
     /// Whether it only follows another one.
     pub replica: bool,

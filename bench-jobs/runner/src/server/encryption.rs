@@ -20,7 +20,6 @@ use tokio_rustls::{
     },
 };
 
-/// Why connections cannot be encrypted.
 #[derive(Debug, thiserror::Error)]
 pub enum EncryptionError {
     #[error("{path}: {source}. Check the Secret that tls names: ca.crt, tls.crt and tls.key in PEM")]
@@ -33,7 +32,6 @@ pub enum EncryptionError {
     Name(String),
 }
 
-/// How to encrypt connections to one target.
 #[derive(Clone)]
 pub struct Encryption {
     config: Arc<ClientConfig>,
@@ -47,7 +45,6 @@ impl fmt::Debug for Encryption {
 }
 
 impl Encryption {
-    /// Reads the files.
     pub fn load(files: &TlsFiles) -> Result<Self, EncryptionError> {
         let provider = Arc::new(ring::default_provider());
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
@@ -72,7 +69,6 @@ impl Encryption {
         Ok(Self { config: Arc::new(config), name })
     }
 
-    /// Encrypts a connection.
     pub async fn connect(&self, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
         TlsConnector::from(Arc::clone(&self.config)).connect(self.name.clone(), stream).await
     }

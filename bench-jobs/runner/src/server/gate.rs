@@ -19,12 +19,10 @@ use tokio::time::Instant;
 
 /// How long the flush may take, with some time for the other pod to come up.
 const PATIENCE: Duration = Duration::from_secs(600);
-/// Pause between looks.
 const PAUSE: Duration = Duration::from_millis(100);
 /// After this many seconds the sign goes away even if its writer was lost.
 const LIFETIME_SECONDS: u64 = 3600;
 
-/// A step that failed.
 #[derive(Debug, thiserror::Error)]
 pub enum GateError {
     #[error("the sign that the target was emptied cannot be {step}: {source}")]
@@ -55,7 +53,6 @@ pub async fn open(job: &JobSpec, ready: &Ready) -> Result<(), GateError> {
     at_owner(ready, "set", set).await
 }
 
-/// Returns when the target is empty.
 pub async fn pass(job: &JobSpec, ready: &Ready) -> Result<(), GateError> {
     let key = key(job);
     let deadline = Instant::now() + PATIENCE;

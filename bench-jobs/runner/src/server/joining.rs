@@ -7,6 +7,7 @@ pub mod cluster;
 pub mod nodes;
 pub mod replication;
 pub mod slots;
+pub mod step;
 
 use crate::server::{
     access::Access,
@@ -14,28 +15,16 @@ use crate::server::{
 };
 use dragstrip_results::protocol::{TopologyCommand, TopologyMember, TopologyState};
 use std::{net::SocketAddr, time::Duration};
+use step::{Step, Verdict};
 use tokio::time::{Instant, sleep};
 
 /// How long a command may wait for servers to learn of each other. The operator
 /// repeats it until everything is joined.
 const PATIENCE: Duration = Duration::from_secs(8);
-/// How long after that servers may still be asked what they are.
-const LAST_QUESTIONS: Duration = Duration::from_secs(3);
+/// How long after that servers may still be queried.
+const LAST_QUERIES: Duration = Duration::from_secs(3);
 /// Between two looks at servers that are learning.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
-
-/// What is to be done next.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Verdict<Step> {
-    /// These commands, in this order.
-    Do(Vec<Step>),
-    /// Nothing but to wait for this.
-    Wait(String),
-    /// Nothing: this is beyond repair by commands.
-    Stuck(String),
-    /// Nothing: all is joined.
-    Complete,
-}
 
 /// The servers of a command, with a connection to each that answers.
 struct Servers<'a> {
@@ -49,19 +38,19 @@ struct Member {
 }
 
 impl Servers<'_> {
-    /// Asks a server over the kept connection. A failed answer drops it, so
-    /// that the next question finds a restarted server.
-    async fn ask<T>(
+    /// Queries a server over its open connection. A failed answer closes it, so
+    /// that the next query finds a restarted server.
+    async fn query<T>(
         &mut self,
         index: usize,
-        question: impl AsyncFnOnce(&mut Server) -> Result<T, ServerError>,
+        query: impl AsyncFnOnce(&mut Server) -> Result<T, ServerError>,
     ) -> Result<T, ServerError> {
         let member = &mut self.members[index];
         let mut server = match member.connection.take() {
             Some(server) => server,
             None => Server::connect(member.address, self.access, ANSWER_TIMEOUT).await?,
         };
-        let answer = question(&mut server).await;
+        let answer = query(&mut server).await;
         if answer.is_ok() {
             member.connection = Some(server);
         }
@@ -70,22 +59,21 @@ impl Servers<'_> {
 
     async fn shard(&mut self, index: usize) -> cluster::Shard {
         let asked = self
-            .ask(index, async |server: &mut Server| {
+            .query(index, async |server: &mut Server| {
                 let table = server.cluster_table().await?;
                 let state_ok = server.cluster_info().await?.text("cluster_state") == Some("ok");
                 Ok((table, state_ok, server.key_count().await?))
             })
             .await;
         let view = asked.map_err(|error| error.to_string()).and_then(|(table, state_ok, keys)| {
-            let nodes =
-                nodes::parse(&table).ok_or_else(|| format!("CLUSTER NODES is not understood: {table}"))?;
+            let nodes = nodes::parse(&table).ok_or_else(|| format!("cannot read CLUSTER NODES: {table}"))?;
             Ok(cluster::View { nodes, state_ok, keys })
         });
         cluster::Shard { address: self.members[index].address, view }
     }
 
     async fn peer(&mut self, index: usize) -> replication::Peer {
-        let asked = self.ask(index, async |server: &mut Server| server.info().await).await;
+        let asked = self.query(index, async |server: &mut Server| server.info().await).await;
         replication::Peer {
             address: self.members[index].address,
             view: asked.map(|info| replication::View::read(&info)).map_err(|error| error.to_string()),
@@ -93,7 +81,7 @@ impl Servers<'_> {
     }
 
     /// Looks at every shard and decides. One that is silent decides alone.
-    async fn look_at_cluster(&mut self) -> Verdict<cluster::Step> {
+    async fn look_at_cluster(&mut self) -> Verdict {
         let mut shards = Vec::with_capacity(self.members.len());
         for index in 0..self.members.len() {
             shards.push(self.shard(index).await);
@@ -105,7 +93,7 @@ impl Servers<'_> {
     }
 
     /// Looks at the primary, then at its replicas, and decides.
-    async fn look_at_replication(&mut self) -> Verdict<replication::Step> {
+    async fn look_at_replication(&mut self) -> Verdict {
         let mut peers = Vec::with_capacity(self.members.len());
         for index in 0..self.members.len() {
             peers.push(self.peer(index).await);
@@ -116,46 +104,35 @@ impl Servers<'_> {
         replication::decide(&peers)
     }
 
-    /// A look at the cluster and what follows from it; the end of the command, if this is it.
-    async fn cluster_round(&mut self, progress: &mut Progress, out_of_time: bool) -> Option<End> {
-        let verdict = self.look_at_cluster().await;
+    /// A look and what follows from it; the end of the command, if this is it.
+    async fn round(
+        &mut self,
+        command: &TopologyCommand,
+        progress: &mut Progress,
+        out_of_time: bool,
+    ) -> Option<End> {
+        let verdict = match command {
+            TopologyCommand::Cluster { .. } => self.look_at_cluster().await,
+            TopologyCommand::Replication { .. } => self.look_at_replication().await,
+        };
         let end = progress.end(&verdict, out_of_time);
         if let (None, Verdict::Do(steps)) = (&end, verdict) {
             for step in steps {
-                let outcome = self.join_shard(&step).await;
-                progress.note(self.members[step.shard()].address, &step.to_string(), outcome);
+                let outcome = self.carry_out(&step).await;
+                progress.note(self.members[step.server].address, &step, outcome);
             }
         }
         end
     }
 
-    /// The same for a primary and its replicas.
-    async fn replication_round(&mut self, progress: &mut Progress, out_of_time: bool) -> Option<End> {
-        let verdict = self.look_at_replication().await;
-        let end = progress.end(&verdict, out_of_time);
-        if let (None, Verdict::Do(steps)) = (&end, verdict) {
-            for step in steps {
-                let outcome = self.join_replica(&step).await;
-                progress.note(self.members[step.peer()].address, &step.to_string(), outcome);
-            }
-        }
-        end
-    }
-
-    async fn join_shard(&mut self, step: &cluster::Step) -> Result<(), ServerError> {
-        let words = step.words();
-        self.ask(step.shard(), async |server: &mut Server| server.command("CLUSTER", &words).await).await
-    }
-
-    /// A restarted replica has lost its primary's password together with its primary.
-    async fn join_replica(&mut self, step: &replication::Step) -> Result<(), ServerError> {
-        let words = step.words();
-        let password = self.access.password.clone();
-        self.ask(step.peer(), async |server: &mut Server| {
+    async fn carry_out(&mut self, step: &Step) -> Result<(), ServerError> {
+        // A restarted replica has lost its primary's password together with its primary.
+        let password = self.access.password.clone().filter(|_| step.name == replication::REPLICAOF);
+        self.query(step.server, async |server: &mut Server| {
             if let Some(password) = &password {
                 server.set_primary_password(password).await?;
             }
-            server.command("REPLICAOF", &words).await
+            server.command(step.name, &step.arguments).await
         })
         .await
     }
@@ -172,7 +149,7 @@ impl Servers<'_> {
             };
             let (mut slots, mut truth) = (None, None);
             if Instant::now() < deadline {
-                truth = self.ask(index, async |server: &mut Server| server.truth().await).await.ok();
+                truth = self.query(index, async |server: &mut Server| server.truth().await).await.ok();
             }
             if clustered && truth.is_some() {
                 slots = self.served(index).await;
@@ -190,13 +167,11 @@ impl Servers<'_> {
     }
 }
 
-/// How a command ended.
 struct End {
     complete: bool,
     message: String,
 }
 
-/// What a command has done so far.
 #[derive(Default)]
 struct Progress {
     changes: Vec<String>,
@@ -205,7 +180,7 @@ struct Progress {
 }
 
 impl Progress {
-    fn note(&mut self, address: SocketAddr, step: &str, outcome: Result<(), ServerError>) {
+    fn note(&mut self, address: SocketAddr, step: &Step, outcome: Result<(), ServerError>) {
         match outcome {
             Ok(()) => self.changes.push(format!("{address}: {step}")),
             Err(error) => self.refusal = Some(format!("{address} refused {step}: {error}")),
@@ -213,14 +188,14 @@ impl Progress {
     }
 
     /// The end of the command, or `None` while more is to be done or waited for.
-    fn end<Step>(&self, verdict: &Verdict<Step>, out_of_time: bool) -> Option<End> {
+    fn end(&self, verdict: &Verdict, out_of_time: bool) -> Option<End> {
         let message = match verdict {
             Verdict::Complete => {
                 return Some(End { complete: true, message: "every server is joined".into() });
             }
             Verdict::Stuck(message) => message.clone(),
             Verdict::Wait(message) if out_of_time => message.clone(),
-            Verdict::Do(_) if out_of_time => "commands were given and had no effect yet".to_owned(),
+            Verdict::Do(_) if out_of_time => "the commands have had no effect yet".to_owned(),
             Verdict::Do(_) | Verdict::Wait(_) => return None,
         };
         let refusal = self.refusal.as_ref().map(|refusal| format!("; {refusal}")).unwrap_or_default();
@@ -247,17 +222,12 @@ pub async fn join(command: &TopologyCommand, access: &Access) -> TopologyState {
     let deadline = Instant::now() + PATIENCE;
     let end = loop {
         let out_of_time = Instant::now() >= deadline;
-        let end = match command {
-            TopologyCommand::Cluster { .. } => servers.cluster_round(&mut progress, out_of_time).await,
-            TopologyCommand::Replication { .. } => {
-                servers.replication_round(&mut progress, out_of_time).await
-            }
-        };
+        let end = servers.round(command, &mut progress, out_of_time).await;
         match end {
             Some(end) => break end,
             None => sleep(LOOK_AGAIN).await,
         }
     };
-    let members = servers.account(command, deadline + LAST_QUESTIONS).await;
+    let members = servers.account(command, deadline + LAST_QUERIES).await;
     TopologyState { complete: end.complete, message: end.message, changes: progress.changes, members }
 }

@@ -24,13 +24,11 @@ use std::net::SocketAddr;
 /// counts is what its primary passes on.
 const REPLICA_READS: [&str; 3] = ["get", "mget", "exists"];
 
-/// One server of the target.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Member {
     /// host:port, as declared or as the cluster names it.
     pub name: String,
     pub address: SocketAddr,
-    /// Identifies its process.
     pub run_id: String,
     /// Whether it only follows a primary.
     pub replica: bool,
@@ -129,7 +127,6 @@ async fn verify(candidate: &JobMember, target: &JobTarget, access: &Access) -> R
     Ok(Member { name, address, run_id: truth.run_id, replica })
 }
 
-/// Whether a node's cluster serves every slot.
 fn complete(info: &Info) -> Result<(), String> {
     let state = info.text("cluster_state").unwrap_or("unknown");
     let assigned = info.number::<u16>("cluster_slots_assigned").unwrap_or_default();
@@ -164,7 +161,6 @@ pub async fn memory(access: &Access, members: &[Member]) -> Vec<MemberMemory> {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Counts(pub Vec<ServerCounters>);
 
-/// Why a member's counts cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[error("{member}: {source}")]
 pub struct CountsError {
@@ -172,7 +168,6 @@ pub struct CountsError {
     source: ServerError,
 }
 
-/// Queries all members at once.
 pub async fn counts(access: &Access, members: &[Member]) -> Result<Counts, CountsError> {
     let queries = members.iter().map(async |member| {
         let counters =

@@ -62,13 +62,11 @@ pub enum PreflightError {
 }
 
 impl PreflightError {
-    /// Whether another attempt may succeed.
     fn may_pass(&self) -> bool {
         matches!(self, Self::Resolve { .. } | Self::Connect { .. })
     }
 }
 
-/// What the checks found out.
 #[derive(Clone)]
 pub struct Ready {
     /// The server that the target names, resolved.
@@ -82,7 +80,6 @@ pub struct Ready {
     pub replica_reads: bool,
 }
 
-/// Makes all checks.
 pub async fn check(
     job: &JobSpec,
     password: Option<&str>,
@@ -109,7 +106,6 @@ pub async fn check(
     Ok(Ready { address, access, truth: Some(truth), members, replica_reads })
 }
 
-/// Retries to connect for a short time.
 async fn patiently<T>(
     target: &JobTarget,
     connect: impl AsyncFn(SocketAddr) -> Result<T, ServerError>,

@@ -13,7 +13,6 @@ use tokio::time::timeout;
 /// How long a look-up may take, search domains and repetitions included.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A step of the look-up that failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ResolveError {
     #[error("the resolver's configuration /etc/resolv.conf cannot be used: {0}")]

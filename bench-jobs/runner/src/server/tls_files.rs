@@ -3,7 +3,6 @@
 use dragstrip_results::protocol::{AUTHORITY_DIRECTORY, CLIENT_CERTIFICATE_DIRECTORY, JobTarget};
 use std::path::{Path, PathBuf};
 
-/// Where certificates are mounted.
 #[derive(Debug, Clone)]
 pub struct CertificateDirectories {
     /// Holds ca.crt, where the target's authority is known.
@@ -21,9 +20,7 @@ impl Default for CertificateDirectories {
 /// The client's certificate and its key, as files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CertificateFiles {
-    /// Certificate chain in PEM.
     pub certificate: PathBuf,
-    /// Private key in PEM.
     pub key: PathBuf,
 }
 
@@ -34,9 +31,7 @@ pub struct TlsFiles {
     pub server_name: String,
     /// Authority that must have signed it; the well-known ones when absent.
     pub authority: Option<PathBuf>,
-    /// The client's own certificate.
     pub client: Option<CertificateFiles>,
-    /// Take any certificate.
     pub insecure_skip_verify: bool,
 }
 

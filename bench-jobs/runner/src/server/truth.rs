@@ -40,7 +40,6 @@ pub fn read_truth(info: &Info, run_id: String, io_threads: Option<i32>) -> Serve
     }
 }
 
-/// What identifies a server's process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Identity {
     /// An id that the process drew when it started.
@@ -49,7 +48,6 @@ pub enum Identity {
     /// run. The number alone is no identity: in a container it is the same after a
     /// restart. [`started_as`] makes one of both.
     Started {
-        /// Process number.
         process: u32,
         /// Whole seconds since it started, by its own clock.
         uptime_seconds: u64,

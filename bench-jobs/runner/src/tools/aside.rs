@@ -19,7 +19,6 @@ use tokio::{process::Command, time::timeout};
 /// How long a tool may take to print its version.
 const VERSION_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Why a tool's run has no outcome.
 #[derive(Debug, thiserror::Error)]
 pub enum AsideError {
     #[error(transparent)]

@@ -20,7 +20,6 @@ use dragstrip_results::{
 use report::{OperationReport, Report, RunStatus};
 use std::{collections::BTreeMap, fs, io, num::ParseIntError, time::Duration};
 
-/// The program's name in its image.
 const PROGRAM: &str = "dragstrip-bullmq";
 /// The report's file name in the output directory.
 const REPORT_NAME: &str = "bullmq.json";
@@ -28,7 +27,6 @@ const REPORT_NAME: &str = "bullmq.json";
 /// the five seconds it then takes at most, and write its report.
 const STOP_GRACE: Duration = Duration::from_secs(15);
 
-/// Why a report cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ReportError {
     #[error("the BullMQ job left no report {REPORT_NAME}: {0}")]
@@ -43,7 +41,6 @@ pub enum ReportError {
     Contradiction { operation: String, count: u64, account: &'static str, other: u64 },
 }
 
-/// The adapter of the BullMQ job.
 #[derive(Debug, Clone)]
 pub struct BullmqAdapter {
     spec: BullmqSpec,

@@ -9,7 +9,10 @@ use crate::{
     frame::failure::failure,
     tools::adapter::{Adapter, Ended, Launch, LaunchContext, Measured, Progress, Rejected, StopSignal},
 };
-use dragstrip_crds::{measured::LatencySummary, workload::ExecSpec};
+use dragstrip_crds::{
+    measured::LatencySummary,
+    workload::{ExecSpec, ParserSpec},
+};
 use dragstrip_parsers::{LatencyReport, Operation, Parsed, PrintedLatency};
 use dragstrip_results::{
     protocol::JobSpec,
@@ -103,7 +106,7 @@ impl Adapter for ExecAdapter {
         let tool = self.record(job, context, ended, parsed.as_ref().ok());
         let incomplete = parsed.as_ref().ok().and_then(|parsed| parsed.incomplete.clone());
         // memtier's own duration may be a second off: its threads' work is the better window.
-        let own_window = self.spec.parser.memtier_json.is_none();
+        let own_window = !matches!(self.spec.parser, ParserSpec::MemtierJson(_));
         let measured = parsed.map(|parsed| measured(parsed, tool, context, own_window));
         if let Some(message) = self.bad_exit(ended) {
             let failure = refuse(FailureStep::Tool, message);
@@ -238,7 +241,6 @@ fn result(operation: Operation, together: bool) -> OperationResult {
     }
 }
 
-/// Printed figures in their places.
 fn summary(printed: &PrintedLatency) -> LatencySummary {
     let percentile = |percent: f64| {
         let found = printed.percentiles.iter().find(|p| (p.percent - percent).abs() < 1e-9);

@@ -1,6 +1,5 @@
 //! `memtier_benchmark`: how it is started ([`arguments`]), what its progress
-//! output gives away ([`progress`]), what its result file says ([`report`]),
-//! and whether that may be believed ([`judge`]).
+//! output reveals ([`progress`]), and whether its result may be believed ([`judge`]).
 //!
 //! Its exit code proves nothing: it is 0 with a dead server, and error replies
 //! count as operations. So a run is good only when every line on stderr, the
@@ -45,20 +44,15 @@ impl Adapter for MemtierAdapter {
     }
 
     fn version(&self, answer: &str) -> Option<String> {
-        version::told(answer).map(|version| version.to_string())
+        version::printed(answer).map(str::to_owned)
     }
 
-    /// A build that does not tell its version is not held back: it may be one of
-    /// somebody's own, and refuses by itself what it does not know.
+    /// A build that prints no version may be somebody's own, and is accepted.
     fn accept(&self, job: &JobSpec, context: &LaunchContext) -> Result<(), String> {
-        if let Some(refusal) = arguments::unsayable(&self.spec, job, context) {
+        if let Some(refusal) = arguments::impossible(&self.spec, job, context) {
             return Err(refusal);
         }
-        let Some(version) = context.tool_version.as_deref().and_then(|version| version.parse().ok()) else {
-            return Ok(());
-        };
-        let arguments = arguments::arguments(&self.spec, job, context);
-        version::check(version, &arguments::uses(&arguments, &self.spec.extra_args))
+        context.tool_version.as_deref().map_or(Ok(()), version::check)
     }
 
     /// memtier cannot leave a part of its run out of its result, so that the
@@ -80,7 +74,7 @@ impl Adapter for MemtierAdapter {
     }
 
     fn sends_latencies(&self, context: &LaunchContext) -> bool {
-        // Who sends them elsewhere wants them there.
+        // A user who sends them elsewhere wants them there.
         let elsewhere = self.spec.extra_args.iter().any(|argument| argument.starts_with("--statsd-"));
         let connections = i64::from(self.spec.threads) * i64::from(self.spec.connections_per_thread);
         !elsewhere

@@ -5,9 +5,7 @@ use std::collections::VecDeque;
 
 /// Longest line kept, in bytes; the rest of a longer one is dropped.
 const MAXIMUM_LINE_BYTES: usize = 4096;
-/// How many last lines are kept.
 const KEPT_LINES: usize = 40;
-/// What stands where a secret stood.
 pub const REDACTED: &str = "[redacted]";
 
 /// Splits a byte stream at CR and LF: tools redraw progress lines with a bare
@@ -47,7 +45,6 @@ impl LineSplitter {
     }
 }
 
-/// The last lines of a tool's output.
 #[derive(Debug, Default)]
 pub struct Tail(VecDeque<String>);
 
@@ -66,7 +63,6 @@ impl Tail {
     }
 }
 
-/// Removes secrets from text.
 #[derive(Clone)]
 pub struct Redactor(Vec<String>);
 
@@ -88,7 +84,6 @@ impl Redactor {
         self.0.iter().fold(text.to_owned(), |text, secret| text.replace(secret.as_str(), REDACTED))
     }
 
-    /// Cleans every text.
     pub fn clean_all<'a>(&self, texts: impl IntoIterator<Item = &'a mut String>) {
         for text in texts {
             *text = self.clean(text);

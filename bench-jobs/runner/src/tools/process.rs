@@ -71,11 +71,8 @@ pub struct Tool<L> {
 
 /// What a tool left on its pipes, and who listened to it.
 pub struct Written<L> {
-    /// The listener.
     pub listener: L,
-    /// What it wrote to stdout.
     pub stdout: Capture,
-    /// What it wrote to stderr.
     pub stderr: Capture,
     /// The last lines of both streams without progress, secrets removed.
     pub last_lines: Vec<String>,
@@ -103,9 +100,7 @@ impl<L> Written<L> {
 /// number, so that secrets are removed from what is read, not from what is to be read.
 #[derive(Debug, Clone, Default)]
 pub struct Capture {
-    /// The text.
     pub text: String,
-    /// Whether there was more.
     pub cut: bool,
 }
 
@@ -166,7 +161,6 @@ impl<L: Listener> Tool<L> {
         Ok(Self { child, group: Pid::from_raw(id), stdout, stderr, tail })
     }
 
-    /// The tool's process id.
     pub fn id(&self) -> i32 {
         self.group.as_raw()
     }
@@ -176,7 +170,6 @@ impl<L: Listener> Tool<L> {
         self.child.wait().await
     }
 
-    /// Asks the process group to end.
     pub fn ask_to_stop(&self, signal: StopSignal) {
         self.signal(match signal {
             StopSignal::Interrupt => Signal::SIGINT,
@@ -194,7 +187,6 @@ impl<L: Listener> Tool<L> {
         self.ended().await
     }
 
-    /// Kills the process group.
     pub fn kill(&self) {
         self.signal(Signal::SIGKILL);
     }

@@ -1,29 +1,27 @@
 //! The pod of a Datastore: its servers, and the observer beside them. Pure.
 
-use super::{
-    empty_directory, locked_down, mount, own_field, prefer_role, required, secret_variable, selector,
-    tolerations, variable,
-};
-use crate::{
-    cluster::{nodes, pods::OBSERVER},
+use super::{empty_directory, locked_down, mount, prefer_role, required, selector};
+use crate::cluster::pods::OBSERVER;
+use dragstrip_core::{
     datastore::{
-        engines::{self, POD_IP_VARIABLE},
-        resources,
+        engines::{self},
+        resources, server,
         shape::{Shape, service_domain},
         validate::ValidatedDatastore,
     },
+    env::{secret_variable, variable},
     labels,
+    nodes::{self, tolerations},
 };
-use dragstrip_crds::{DatastoreSpec, datastore::CustomSpec};
+use dragstrip_crds::DatastoreSpec;
 use dragstrip_results::protocol::{
-    CLIENT_CERTIFICATE_DIRECTORY, OBSERVER_PORT, PASSWORD_VARIABLE, POD_NAME_VARIABLE, READY_PATH,
-    SERVER_CERTIFICATE_DIRECTORY,
+    CLIENT_CERTIFICATE_DIRECTORY, OBSERVER_PORT, PASSWORD_VARIABLE, READY_PATH, SERVER_CERTIFICATE_DIRECTORY,
 };
 use k8s_openapi::{
     api::core::v1::{
-        Affinity, Container, ContainerPort, EnvVar, HTTPGetAction, NodeAffinity, PodAffinity,
-        PodAffinityTerm, PodAntiAffinity, PodSecurityContext, PodSpec, Probe, SeccompProfile,
-        SecretVolumeSource, SecurityContext, TCPSocketAction, TopologySpreadConstraint, Volume, VolumeMount,
+        Affinity, Container, ContainerPort, HTTPGetAction, NodeAffinity, PodAffinity, PodAffinityTerm,
+        PodAntiAffinity, PodSecurityContext, PodSpec, Probe, SeccompProfile, SecretVolumeSource,
+        SecurityContext, TCPSocketAction, TopologySpreadConstraint, Volume, VolumeMount,
     },
     apimachinery::pkg::{
         apis::meta::v1::{LabelSelector, LabelSelectorRequirement},
@@ -132,37 +130,6 @@ fn observer(datastore: &ValidatedDatastore, runner_image: &str) -> Container {
     }
 }
 
-/// What a custom server's command may refer to.
-fn member_environment(datastore: &ValidatedDatastore, custom: &CustomSpec) -> Vec<EnvVar> {
-    vec![
-        own_field(POD_NAME_VARIABLE, "metadata.name"),
-        variable("DATASTORE", &datastore.name),
-        own_field("ORDINAL", "metadata.labels['apps.kubernetes.io/pod-index']"),
-        variable("MEMBERS", &custom.members.to_string()),
-        own_field(POD_IP_VARIABLE, "status.podIP"),
-        variable("SERVICE", &service_domain(&datastore.name, &datastore.namespace)),
-    ]
-}
-
-/// What is referred to comes before what may refer to it.
-fn server_environment(datastore: &ValidatedDatastore) -> Vec<EnvVar> {
-    let spec = &datastore.spec;
-    let rules = engines::rules(spec.engine);
-    let mut env: Vec<EnvVar> =
-        rules.environment().into_iter().map(|(name, value)| variable(name, value)).collect();
-    if let Some(custom) = &spec.custom {
-        env.extend(member_environment(datastore, custom));
-    }
-    if spec.cluster.is_some() {
-        env.push(own_field(POD_IP_VARIABLE, "status.podIP"));
-    }
-    if let Some(secret) = &spec.auth_secret_ref {
-        env.push(secret_variable(rules.password_variable().unwrap_or(PASSWORD_VARIABLE), secret));
-    }
-    env.extend(spec.env.iter().cloned());
-    env
-}
-
 fn server_ports(spec: &DatastoreSpec, index: usize) -> Vec<ContainerPort> {
     let port = |name: &str, number: i32| ContainerPort {
         name: Some(name.to_owned()),
@@ -207,20 +174,14 @@ fn server_mounts(spec: &DatastoreSpec) -> Vec<VolumeMount> {
 fn server(datastore: &ValidatedDatastore, spec: &DatastoreSpec, index: usize) -> Container {
     let shard = matches!(Shape::of(spec), Shape::ShardsInOnePod(_));
     let rules = engines::rules(spec.engine);
-    let (mut command, mut arguments) = (rules.command(spec), rules.arguments(spec));
-    let more = spec.extra_args.iter().cloned();
-    if spec.custom.is_some() {
-        arguments.extend(more);
-    } else {
-        command.extend(more);
-    }
+    let (command, arguments) = server::command(spec);
     let (startup_probe, readiness_probe) = probes(spec);
     Container {
         name: if shard { format!("shard-{index}") } else { "server".to_owned() },
         image: Some(datastore.image.clone()),
         command: Some(command).filter(|command| !command.is_empty()),
         args: Some(arguments).filter(|arguments| !arguments.is_empty()),
-        env: Some(server_environment(datastore)),
+        env: Some(server::environment(datastore)),
         ports: Some(server_ports(spec, index)),
         startup_probe,
         readiness_probe,

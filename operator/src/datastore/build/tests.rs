@@ -2,7 +2,7 @@
 //! them, and a change to any of them shows in the review of that file.
 
 use super::*;
-use crate::datastore::validate::{Invalid, validate};
+use dragstrip_core::datastore::validate::{Invalid, validate};
 use dragstrip_crds::Datastore;
 use dragstrip_results::signing::SigningKey;
 use k8s_openapi::api::core::v1::Node;

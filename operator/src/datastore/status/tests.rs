@@ -1,7 +1,7 @@
 //! What is said of a Datastore in every state its pods and servers may be in.
 
 use super::*;
-use crate::datastore::validate::validate;
+use dragstrip_core::datastore::validate::validate;
 use dragstrip_crds::{
     Engine,
     observed::{HostTruth, ServerTruth},

@@ -2,22 +2,24 @@
 
 use super::{Applied, Error, already_there, job_now, refused, stranger};
 use crate::{
-    cluster::pods::{self, Trouble},
+    cluster::pods,
     context::Context,
+    run::{build, collect, evidence, fetch::Fetched, machines, target},
+};
+use dragstrip_core::{
     labels::{self, RUN_MANAGER},
     run::{
-        build, collect, evidence,
-        fetch::Fetched,
-        kept, machines,
+        judge,
         merge::{failure, merge},
-        search, target,
+        stored_result,
         validate::{Attempt, ValidatedRun},
     },
+    trouble::Trouble,
 };
 use dragstrip_crds::run::{MemoryMoment, MemoryReading};
 use dragstrip_results::{
     result::{Failure, FailureStep, PodFailure, PodResult, RepetitionResult},
-    stored, verdict,
+    stored,
 };
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::{
@@ -131,7 +133,7 @@ async fn told(
     let mut result = collect::whole(&ctx.client, &ctx.unread, attempt, pods, Timestamp::now()).await?;
     // Of a server that tells its process the clients know better: it may have changed after them.
     if result.failure.is_none() && result.server_run_ids().is_empty() {
-        let before = kept::identity(&job.metadata);
+        let before = stored_result::identity(&job.metadata);
         let changed = before.and_then(|before| before.pods_changed_to(&target::identity(ctx, run)));
         result.failure =
             changed.map(|changed| PodFailure { pod: String::new(), failure: another_server(&changed) });
@@ -195,10 +197,7 @@ async fn judge(
     result.memory = right_after(ctx, run, result, ended).await;
     result.servers = evidence::gather(ctx, run, attempt, &result.pods).await;
     machines::fill(ctx, run, pods, result);
-    let declared =
-        machines::requirements(run, target::datastore(ctx, run).map(|one| one.spec.clone()).as_ref());
-    let requirements = search::requirements(result, &declared);
-    verdict::judge(result, &attempt.tool, requirements);
+    judge::judge(run, attempt, target::datastore(ctx, run).as_deref().map(|one| &one.spec), result);
     ended
 }
 
@@ -213,7 +212,7 @@ async fn keep_result(
 ) -> Result<Applied, Error> {
     let parts = stored::pack(result)?;
     let mut marks = stored::annotations(result, &parts)?;
-    let connection = job.and_then(|job| kept::annotation(&job.metadata, labels::CONNECTION));
+    let connection = job.and_then(|job| stored_result::annotation(&job.metadata, labels::CONNECTION));
     marks.extend(connection.map(|json| (labels::CONNECTION.to_owned(), json.to_owned())));
     marks.insert(stored::LOAD_ENDED_AT.to_owned(), ended.as_nanosecond().to_string());
     for config_map in build::config_maps(run, attempt, job, &marks, parts) {
@@ -269,7 +268,7 @@ pub(super) async fn memory(
     if let Some(too_soon) = too_soon(ctx, run, attempt) {
         return Ok(too_soon);
     }
-    let ended = fetched.kept.get(&attempt.name).and_then(|kept| kept.load_ended);
+    let ended = fetched.snapshot.stored.get(&attempt.name).and_then(|kept| kept.load_ended);
     let ended = ended.unwrap_or_else(Timestamp::now);
     let readings = evidence::memory(ctx, run, MemoryMoment::Settled, ended).await;
     let settled = build::settled(run, attempt, &readings).map_err(Error::WriteMemory)?;

@@ -1,7 +1,7 @@
 //! Which nodes the client pods of an attempt may run on. Pure.
 
-use crate::{
-    datastore::{prefer_role, required},
+use crate::datastore::{prefer_role, required};
+use dragstrip_core::{
     labels,
     run::validate::{Attempt, ValidatedRun},
 };

@@ -7,14 +7,16 @@ use super::{
 };
 use crate::{
     context::Settings,
-    datastore::{
-        empty_directory, locked_down, mount, of_client, of_helper, own_field, secret_variable, tolerations,
-        variable,
-    },
+    datastore::{empty_directory, locked_down, mount},
+    run::turn::Looked,
+};
+use dragstrip_core::{
+    datastore::resources::{of_client, of_helper},
+    env::{own_field, secret_variable, variable},
     labels,
+    nodes::tolerations,
     run::{
         decide::ReadyTarget,
-        turn::Looked,
         validate::{Attempt, ValidatedRun, client_needs},
     },
 };

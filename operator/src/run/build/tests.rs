@@ -1,14 +1,17 @@
 //! What would be applied for an attempt, as whole objects in `snapshots/`.
 
 use super::{placement::separation, *};
-use crate::cluster::{nodes, scope::Scope};
-use crate::run::{
-    decide::{TargetTls, Turn},
-    fixtures::{self, run},
-    kept::Kept,
-    merge::merge,
-    search::settle,
-    validate::validate,
+use crate::cluster::scope::Scope;
+use crate::fixtures::{self, run};
+use dragstrip_core::{
+    nodes,
+    run::{
+        decide::{TargetTls, Turn},
+        merge::merge,
+        search::settle,
+        stored_result::StoredResult,
+        validate::validate,
+    },
 };
 use dragstrip_results::{
     protocol::{JobMember, JobTls},
@@ -394,7 +397,7 @@ fn every_container_has_requests_and_all_but_an_undeclared_client_have_limits() {
 fn a_point_of_a_search_has_its_own_job_with_its_value() {
     let search = json!({"raise": "Pods", "from": 3, "to": 8, "until": {"gain": "0.1"}});
     let mut run = validate(&fixtures::searching(search, 1)).unwrap();
-    let kept = [("sprint-write-1".to_owned(), Kept::default())].into();
+    let kept = [("sprint-write-1".to_owned(), StoredResult::default())].into();
     settle(&mut run, &kept, &BTreeMap::new());
     let job = build_job(&run, &run.attempts[1]);
     assert_eq!(job.metadata.name.as_deref(), Some("sprint-knee-1p1"));

@@ -59,7 +59,7 @@ pub async fn read(mut log: impl AsyncBufRead + Unpin) -> io::Result<Log> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run::fixtures::pod_result;
+    use crate::fixtures::pod_result;
     use futures::{FutureExt, io::BufReader};
 
     fn of(log: &str) -> Log {

@@ -1,10 +1,8 @@
 //! Reading results, from an apiserver that is played.
 
 use super::*;
-use crate::run::{
-    fixtures::{pod_result, run},
-    validate::validate,
-};
+use crate::fixtures::{pod_result, run};
+use dragstrip_core::run::validate::validate;
 use dragstrip_results::result::LOG_MARKER;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::client::Body;

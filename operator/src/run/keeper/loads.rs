@@ -1,7 +1,8 @@
 //! Loads that were started and may still run though nothing shows them: a pod that was deleted
 //! by force, or whose Node was, is gone before its container is. Pure.
 
-use crate::{cluster::pods, labels};
+use crate::cluster::pods;
+use dragstrip_core::labels;
 use jiff::Timestamp;
 use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
 use kube::ResourceExt;

@@ -1,7 +1,7 @@
 //! Whether an external address is really a Datastore of ours: one server is one
 //! turn, however it is addressed. Pure.
 
-use crate::{labels, run::decide::DatastoreKey};
+use dragstrip_core::{labels, run::decide::DatastoreKey};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use std::{net::IpAddr, sync::Arc};

@@ -1,5 +1,5 @@
 use super::*;
-use crate::run::fixtures::truth;
+use crate::fixtures::truth;
 use dragstrip_crds::observed::{HostTruth, ServerTruth};
 use kube::api::ObjectMeta;
 use serde_json::json;
@@ -166,10 +166,10 @@ fn a_change_that_waits_for_the_run_is_not_held_against_the_server() {
 #[test]
 fn the_runs_own_datastore_is_made_anew_of_a_corrected_declaration() {
     let declaring = |threads: i32| {
-        let mut run = crate::run::fixtures::run(&["read"], 1);
+        let mut run = crate::fixtures::run(&["read"], 1);
         run.spec.target =
             serde_json::from_value(json!({"datastore": {"engine": "Redis", "threads": threads}})).unwrap();
-        crate::run::validate::validate(&run).unwrap()
+        dragstrip_core::run::validate::validate(&run).unwrap()
     };
     let made = own(&declaring(1)).unwrap();
     assert!(!is_outdated(&made, &declaring(1)), "nothing was corrected");

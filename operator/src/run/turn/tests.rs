@@ -1,11 +1,8 @@
 use super::*;
-use crate::{
+use crate::fixtures::{self, run};
+use dragstrip_core::{
     labels,
-    run::{
-        decide::DatastoreKey,
-        fixtures::{self, run},
-        validate::validate,
-    },
+    run::{decide::DatastoreKey, validate::validate},
 };
 use dragstrip_crds::run::{ClientSpread, RunReference};
 use serde_json::json;

@@ -9,7 +9,6 @@ use crate::{
 use dragstrip_crds::thresholds::ThresholdStatus;
 use maud::{Markup, html};
 
-/// Thresholds, missed ones first.
 pub fn thresholds(document: &Document) -> Option<Markup> {
     let (met, missed): (Vec<_>, Vec<_>) = document.thresholds.iter().partition(|status| status.met);
     let heads = html! {
@@ -33,7 +32,6 @@ fn threshold(status: &ThresholdStatus) -> Markup {
     }
 }
 
-/// The baseline, the method, and the conditions that differ.
 pub fn method(document: &Document) -> Option<Markup> {
     let baseline = document.baseline.as_ref()?;
     let (declared, undeclared): (Vec<_>, Vec<_>) =

@@ -10,7 +10,6 @@ use crate::{
 use dragstrip_crds::run::Verdict;
 use maud::{Markup, html};
 
-/// The metrics that people compare servers by.
 const HEADLINE: [&str; 6] = [
     "OperationsPerSecond",
     "ElementsPerSecond",
@@ -20,14 +19,12 @@ const HEADLINE: [&str; 6] = [
     "P999Milliseconds",
 ];
 
-/// Throughput and latency of each combination, phase and operation.
 pub fn results(document: &Document) -> Option<Markup> {
     let present = |metric: &&&str| document.rows.iter().any(|row| row.metric == **metric);
     let metrics: Vec<&str> = HEADLINE.iter().filter(present).copied().collect();
     side_by_side(document, &metrics)
 }
 
-/// Everything measured in bytes.
 pub fn memory(document: &Document) -> Option<Markup> {
     let rows = document.rows.iter().filter(|row| matches!(row.unit.as_str(), "B" | "MiB"));
     side_by_side(document, &distinct(rows.map(|row| row.metric.as_str())))
@@ -67,7 +64,6 @@ fn line(document: &Document, metrics: &[&str], rows: &[&Row]) -> Markup {
     }
 }
 
-/// The mean with its interval, Invalid samples, and the comparison.
 fn value(document: &Document, row: &Row) -> Markup {
     let invalid = row.samples.iter().filter(|sample| sample.is_invalid());
     let invalid: Vec<String> = invalid.map(|sample| figure(&row.metric, sample.value)).collect();
@@ -107,7 +103,6 @@ fn verdict(document: &Document, rows: &[&Row]) -> Markup {
     }
 }
 
-/// Every row of the document.
 pub fn every(document: &Document) -> Option<Markup> {
     let all = all_figures(document);
     (!all.lines.is_empty()).then(|| {

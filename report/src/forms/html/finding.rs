@@ -37,7 +37,6 @@ struct Contest<'a> {
     tied: Vec<&'a Row>,
 }
 
-/// The finding.
 pub fn sentence(document: &Document) -> Markup {
     let measured = CONTESTED.iter().find_map(|contested| {
         let mut rows = totals(document, contested.metric);
@@ -89,9 +88,9 @@ fn best_first<'a>(contested: &Contested, mut rows: Vec<&'a Row>) -> Vec<&'a Row>
 
 impl<'a> Contest<'a> {
     fn of(rows: Vec<&'a Row>) -> Option<Self> {
-        let (best, others) = rows.split_first()?;
+        let (&best, others) = rows.split_first()?;
         let tied = others.iter().copied().filter(|row| !differ(best, row)).collect();
-        Some(Self { best, tied, rows })
+        Some(Self { rows, best, tied })
     }
 }
 
@@ -142,7 +141,6 @@ fn of_one(document: &Document, contested: &Contested, Contest { best, tied, .. }
     }
 }
 
-/// How often each variant won.
 fn tally(document: &Document, contested: &Contested, contests: &[Contest<'_>]) -> Markup {
     let won = contests.iter().filter(|contest| contest.tied.is_empty());
     let mut won = grouped(won, |contest| contest.best.cell.variant.as_str());

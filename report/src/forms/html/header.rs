@@ -13,7 +13,6 @@ use crate::{
 use dragstrip_crds::{run::Verdict, suite::ComparisonVerdict};
 use maud::{Markup, html};
 
-/// Title, finding, badges and notes.
 pub fn header(document: &Document) -> Markup {
     html! {
         header {
@@ -34,7 +33,6 @@ pub fn header(document: &Document) -> Markup {
     }
 }
 
-/// A count with its colour and word.
 type Badge = (usize, &'static str, String);
 
 /// Counts of endings, thresholds and comparisons of throughput, without zeros.

@@ -14,7 +14,6 @@ const LEAST_CELLS: usize = 9;
 /// Nobody reads more of them.
 const MOST_MAPS: usize = 36;
 
-/// Maps of throughput and of p99.
 pub fn maps(document: &Document) -> Option<Markup> {
     let mut maps = Vec::new();
     for metric in METRICS {
@@ -77,7 +76,6 @@ fn shaded(row: &Row, ends: (f64, f64)) -> Markup {
     }
 }
 
-/// The least and the greatest mean.
 fn ends(pivot: &Pivot<'_>) -> (f64, f64) {
     let means = rows(pivot).filter_map(|row| Some(row.spread?.mean)).filter(|mean| *mean > 0.0);
     means.fold((f64::MAX, f64::MIN_POSITIVE), |(least, most), mean| (least.min(mean), most.max(mean)))

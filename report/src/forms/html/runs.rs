@@ -8,7 +8,6 @@ use crate::{
 use dragstrip_crds::run::Verdict;
 use maud::{Markup, html};
 
-/// A line for each run, in the order of the document.
 pub fn table(document: &Document) -> Option<Markup> {
     let heads = html! {
         (table::head("Run")) (table::combination(&document.axes)) (table::number("Repetition"))

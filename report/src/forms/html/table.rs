@@ -6,17 +6,14 @@ use crate::{
 };
 use maud::{Markup, html};
 
-/// The head of a column.
 pub fn head(name: &str) -> Markup {
     html! { th scope="col" { (name) } }
 }
 
-/// The head of a column with a filter.
 pub fn filter(name: &str) -> Markup {
     html! { th scope="col" data-filter { (name) } }
 }
 
-/// The head of a column of numbers.
 pub fn number(name: &str) -> Markup {
     html! { th scope="col" class="n" { (name) } }
 }
@@ -26,7 +23,6 @@ pub fn axis(name: &str, values: &[String]) -> Markup {
     html! { th scope="col" data-filter data-declared=(values.join("\n")) { (name) } }
 }
 
-/// The heads of what identifies a combination.
 pub fn combination(axes: &[AxisHead]) -> Markup {
     html! { (filter("Variant")) @for one in axes { (axis(&one.name, &one.values)) } }
 }
@@ -35,7 +31,6 @@ pub fn sorted(class: &str, heads: &Markup, lines: &Markup) -> Markup {
     html! { div.box { table class={ "sort" (class) } { thead { tr { (heads) } } tbody { (lines) } } } }
 }
 
-/// A table in the form that all forms share.
 pub fn grid(grid: &Grid) -> Markup {
     let heads = html! {
         @for column in &grid.columns {

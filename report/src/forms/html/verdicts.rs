@@ -13,7 +13,6 @@ use dragstrip_crds::{
 };
 use maud::{Markup, html};
 
-/// The class and the sign of an ending.
 pub fn look(ending: Ending) -> (&'static str, &'static str) {
     match ending {
         Ending::Judged(Verdict::Valid) => ("good", "✓"),
@@ -49,7 +48,6 @@ pub fn run_badge(run: &RunRecord) -> Markup {
     }
 }
 
-/// A comparison's verdict with its sign.
 pub fn comparison(verdict: ComparisonVerdict) -> Markup {
     let class = match verdict {
         ComparisonVerdict::Better => "up",
@@ -66,7 +64,6 @@ pub fn word(verdict: ComparisonVerdict) -> String {
     }
 }
 
-/// The ratio of a row with its interval, if it has them.
 pub fn ratio(row: &Row) -> Markup {
     html! {
         @if let Some(found) = row.comparison.as_ref().filter(|_| has_ratio(row)) {
@@ -76,7 +73,6 @@ pub fn ratio(row: &Row) -> Markup {
     }
 }
 
-/// The sign of a comparison with the ratio, if there is one.
 pub fn brief(row: &Row) -> String {
     let found = row.comparison.as_ref();
     let sign = found.map_or("", |found| sign(found.verdict));
@@ -97,7 +93,6 @@ pub fn reasons(document: &Document, row: &Row) -> Vec<String> {
     distinct(texts)
 }
 
-/// The names of the findings about a row's phase, each once.
 pub fn reason_names<'a>(document: &'a Document, row: &'a Row) -> Vec<&'a str> {
     let findings = runs_of(document, row).flat_map(|run| findings(run, row));
     distinct(findings.map(|reason| reason.reason.as_str()))

@@ -3,7 +3,6 @@
 use super::escape::escaped;
 use crate::tables::{Grid, Item, Kind};
 
-/// A list, a table, or a paragraph.
 #[derive(Debug, Default)]
 pub struct Part {
     before: String,
@@ -17,12 +16,10 @@ pub struct Part {
 }
 
 impl Part {
-    /// A text that is never shortened.
     pub fn short(text: String) -> Self {
         Self { before: text, ..Self::default() }
     }
 
-    /// Lines of Markdown.
     pub fn lines(lines: Vec<String>, what: &str) -> Self {
         Self { lines, what: escaped(what), ..Self::default() }
     }
@@ -57,7 +54,6 @@ impl Part {
         self
     }
 
-    /// Keeps all lines or none.
     pub fn indivisible(self) -> Self {
         Self { indivisible: true, ..self }
     }
@@ -83,7 +79,6 @@ impl Part {
         self.before.len() + lines + self.note().len() + self.after.len() + 1
     }
 
-    /// The part with a note about omitted lines.
     pub fn text(&self) -> String {
         if self.omitted > 0 && self.lines.is_empty() {
             return self.note();

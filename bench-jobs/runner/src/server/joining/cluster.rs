@@ -3,20 +3,18 @@
 //! left half made, or lost a server: only what is seen counts.
 
 use super::{
-    Verdict,
     nodes::KnownNode,
     slots::{SlotRanges, even},
+    step::{Step, Verdict},
 };
-use std::{collections::BTreeSet, fmt, net::SocketAddr};
+use std::{collections::BTreeSet, net::SocketAddr};
 
-/// How one server sees the cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct View {
     /// All servers it knows, itself too.
     pub nodes: Vec<KnownNode>,
     /// Whether it says `cluster_state:ok`.
     pub state_ok: bool,
-    /// Keys it holds.
     pub keys: u64,
 }
 
@@ -38,89 +36,15 @@ impl View {
 /// One shard: where it is, and how it sees the cluster or why it does not say.
 #[derive(Debug, Clone)]
 pub struct Shard {
-    /// Its address.
     pub address: SocketAddr,
-    /// Its view.
     pub view: Result<View, String>,
 }
 
-/// A command to the shard with the index `shard`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Step {
-    /// Forget everything, keys excepted: it is only given to empty servers, and they refuse it otherwise.
-    Reset {
-        /// To whom.
-        shard: usize,
-    },
-    /// Forget a server that is gone.
-    Forget {
-        /// To whom.
-        shard: usize,
-        /// Its id.
-        id: String,
-    },
-    /// Take an epoch that no other has, so that its claims to slots win over those of the dead.
-    SetEpoch {
-        /// To whom.
-        shard: usize,
-        /// The epoch.
-        epoch: u64,
-    },
-    /// Serve these slots, which nobody serves.
-    AddSlots {
-        /// To whom.
-        shard: usize,
-        /// The slots.
-        slots: SlotRanges,
-    },
-    /// Get to know the server at this address.
-    Meet {
-        /// To whom.
-        shard: usize,
-        /// The other's address.
-        other: SocketAddr,
-    },
+/// A command about the cluster to the shard with this index.
+fn step(shard: usize, arguments: &[&str]) -> Step {
+    Step::new(shard, "CLUSTER", arguments)
 }
 
-impl Step {
-    /// To which shard it goes.
-    pub fn shard(&self) -> usize {
-        match self {
-            Self::Reset { shard }
-            | Self::Forget { shard, .. }
-            | Self::SetEpoch { shard, .. }
-            | Self::AddSlots { shard, .. }
-            | Self::Meet { shard, .. } => *shard,
-        }
-    }
-
-    /// The words of the command.
-    pub fn words(&self) -> Vec<String> {
-        let mut words = vec!["CLUSTER".to_owned()];
-        let mut add = |new: &[&str]| words.extend(new.iter().map(|word| (*word).to_owned()));
-        match self {
-            Self::Reset { .. } => add(&["RESET", "HARD"]),
-            Self::Forget { id, .. } => add(&["FORGET", id]),
-            Self::SetEpoch { epoch, .. } => add(&["SET-CONFIG-EPOCH", &epoch.to_string()]),
-            Self::AddSlots { slots, .. } => {
-                add(&["ADDSLOTSRANGE"]);
-                for (first, last) in slots.ranges() {
-                    add(&[&first.to_string(), &last.to_string()]);
-                }
-            }
-            Self::Meet { other, .. } => add(&["MEET", &other.ip().to_string(), &other.port().to_string()]),
-        }
-        words
-    }
-}
-
-impl fmt::Display for Step {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.words().join(" "))
-    }
-}
-
-/// A shard that answered.
 struct Present<'a> {
     index: usize,
     address: SocketAddr,
@@ -129,8 +53,8 @@ struct Present<'a> {
     due: SlotRanges,
 }
 
-/// What to do about `shards`, which are to share the slots evenly in this order.
-pub fn decide(shards: &[Shard]) -> Verdict<Step> {
+/// What to do about `shards`, which are to share the slots evenly in this sequence.
+pub fn decide(shards: &[Shard]) -> Verdict {
     let present = match present(shards) {
         Ok(present) => present,
         Err(message) => return Verdict::Stuck(message),
@@ -172,15 +96,17 @@ fn present(shards: &[Shard]) -> Result<Vec<Present<'_>>, String> {
 }
 
 /// Slots served by another shard than they should be. While there is no key
-/// anywhere, all shards begin anew; slots that hold data are never moved.
-fn misplaced(present: &[Present<'_>]) -> Option<Verdict<Step>> {
+/// anywhere, all shards are reset, which only empty servers accept; slots that hold data are never moved.
+fn misplaced(present: &[Present<'_>]) -> Option<Verdict> {
     let (shard, slots) = present
         .iter()
         .map(|shard| (shard, shard.myself.slots.without(&shard.due)))
         .find(|(_, slots)| !slots.is_empty())?;
     let keys: u64 = present.iter().map(|shard| shard.view.keys).sum();
     if keys == 0 {
-        return Some(Verdict::Do(present.iter().map(|shard| Step::Reset { shard: shard.index }).collect()));
+        return Some(Verdict::Do(
+            present.iter().map(|shard| step(shard.index, &["RESET", "HARD"])).collect(),
+        ));
     }
     Some(Verdict::Stuck(format!(
         "{} serves slots {slots}, which are another shard's, and the cluster holds {keys} keys: slots that hold data are never moved; remove the keys, or delete the Datastore and create it again",
@@ -206,7 +132,7 @@ fn strangers(present: &[Present<'_>]) -> Result<Vec<Step>, String> {
                 let place = node.address.map_or_else(|| node.id.clone(), |address| address.to_string());
                 return Err(format!("{place} is in the cluster but is no shard of this Datastore"));
             }
-            steps.push(Step::Forget { shard: shard.index, id: node.id.clone() });
+            steps.push(step(shard.index, &["FORGET", &node.id]));
         }
     }
     Ok(steps)
@@ -220,7 +146,7 @@ fn epochs(present: &[Present<'_>]) -> Vec<Step> {
         .iter()
         .filter(|shard| shard.view.nodes.len() == 1 && shard.myself.epoch == 0)
         .zip(highest.unwrap_or(0) + 1..)
-        .map(|(shard, epoch)| Step::SetEpoch { shard: shard.index, epoch })
+        .map(|(shard, epoch)| step(shard.index, &["SET-CONFIG-EPOCH", &epoch.to_string()]))
         .collect()
 }
 
@@ -230,7 +156,12 @@ fn free_slots(present: &[Present<'_>]) -> Vec<Step> {
         .iter()
         .map(|shard| (shard.index, shard.due.without(&shard.myself.slots)))
         .filter(|(_, slots)| !slots.is_empty())
-        .map(|(shard, slots)| Step::AddSlots { shard, slots })
+        .map(|(shard, slots)| {
+            let bounds =
+                slots.ranges().iter().flat_map(|(first, last)| [first.to_string(), last.to_string()]);
+            let words: Vec<String> = std::iter::once("ADDSLOTSRANGE".to_owned()).chain(bounds).collect();
+            Step { server: shard, name: "CLUSTER", arguments: words }
+        })
         .collect()
 }
 
@@ -245,7 +176,8 @@ fn meetings(present: &[Present<'_>]) -> Vec<Step> {
                 Some(node) => node.address != Some(other.address),
             };
             if needed && !shard.view.meeting(other.address) {
-                steps.push(Step::Meet { shard: shard.index, other: other.address });
+                let (host, port) = (other.address.ip().to_string(), other.address.port().to_string());
+                steps.push(step(shard.index, &["MEET", &host, &port]));
             }
         }
     }

@@ -8,23 +8,18 @@ use std::net::{IpAddr, SocketAddr};
 #[allow(clippy::struct_excessive_bools)]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KnownNode {
-    /// Its node id.
     pub id: String,
     /// Where it is believed to be; `None` where that is not known.
     pub address: Option<SocketAddr>,
     /// Whether it is the server that was asked.
     pub myself: bool,
-    /// Whether it replicates another one.
     pub replica: bool,
     /// Whether it is, or may be, gone, or its address is no longer known.
     pub failing: bool,
     /// Whether it was met and has not answered yet; its id is then made up.
     pub handshake: bool,
-    /// Whether the link to it stands.
     pub connected: bool,
-    /// Its configuration epoch.
     pub epoch: u64,
-    /// The slots it is believed to serve.
     pub slots: SlotRanges,
 }
 

@@ -1,11 +1,10 @@
 //! What a primary with replicas lacks: from what every server says of its
 //! replication to the commands that mend it. Pure.
 
-use super::Verdict;
+use super::step::{Step, Verdict};
 use crate::server::info::Info;
-use std::{fmt, net::SocketAddr};
+use std::net::SocketAddr;
 
-/// INFO replication of one server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct View {
     /// Whom it replicates; `None` for a primary.
@@ -44,54 +43,26 @@ impl View {
 /// One server: where it is, and what it says or why it does not.
 #[derive(Debug, Clone)]
 pub struct Peer {
-    /// Its address.
     pub address: SocketAddr,
-    /// What it says.
     pub view: Result<View, String>,
 }
 
-/// A command to the server with the index `peer`; the primary has index 0.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Step {
-    /// Replicate nobody: `REPLICAOF NO ONE`.
-    Lead,
-    /// Replicate the primary.
-    Follow {
-        /// To whom.
-        peer: usize,
-        /// The primary's address.
-        primary: SocketAddr,
-    },
-}
+/// The command that makes a server follow another.
+pub const REPLICAOF: &str = "REPLICAOF";
 
-impl Step {
-    /// To which server it goes.
-    pub fn peer(&self) -> usize {
-        match self {
-            Self::Lead => 0,
-            Self::Follow { peer, .. } => *peer,
+/// Makes the server with this index follow another one, or nobody.
+fn replicaof(peer: usize, primary: Option<SocketAddr>) -> Step {
+    match primary {
+        None => Step::new(peer, REPLICAOF, &["NO", "ONE"]),
+        Some(primary) => {
+            Step::new(peer, REPLICAOF, &[&primary.ip().to_string(), &primary.port().to_string()])
         }
-    }
-
-    /// The words of the command.
-    pub fn words(&self) -> Vec<String> {
-        let (host, port) = match self {
-            Self::Lead => ("NO".to_owned(), "ONE".to_owned()),
-            Self::Follow { primary, .. } => (primary.ip().to_string(), primary.port().to_string()),
-        };
-        vec!["REPLICAOF".to_owned(), host, port]
-    }
-}
-
-impl fmt::Display for Step {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.words().join(" "))
     }
 }
 
 /// What to do so that all of `peers` but the first replicate the first. The
 /// primary's view must be older than the others': their offsets are compared.
-pub fn decide(peers: &[Peer]) -> Verdict<Step> {
+pub fn decide(peers: &[Peer]) -> Verdict {
     let mut views = Vec::with_capacity(peers.len());
     for peer in peers {
         match &peer.view {
@@ -103,10 +74,10 @@ pub fn decide(peers: &[Peer]) -> Verdict<Step> {
         return Verdict::Complete;
     };
     let expected = Some((address.ip().to_string(), address.port()));
-    let mut steps: Vec<Step> = primary.primary.iter().map(|_| Step::Lead).collect();
+    let mut steps: Vec<Step> = primary.primary.iter().map(|_| replicaof(0, None)).collect();
     for (index, (_, replica)) in replicas.iter().enumerate() {
         if replica.primary != expected {
-            steps.push(Step::Follow { peer: index + 1, primary: *address });
+            steps.push(replicaof(index + 1, Some(*address)));
         }
     }
     if !steps.is_empty() {
@@ -153,7 +124,7 @@ mod tests {
         }
     }
 
-    fn decided(views: [View; 3]) -> Verdict<Step> {
+    fn decided(views: [View; 3]) -> Verdict {
         let peers: Vec<Peer> =
             views.into_iter().enumerate().map(|(i, view)| Peer { address: at(i), view: Ok(view) }).collect();
         decide(&peers)
@@ -170,17 +141,14 @@ mod tests {
     fn new_servers_are_told_to_follow() {
         let new = View { replicas_in_step: 0, ..primary() };
         let Verdict::Do(steps) = decided([new.clone(), new.clone(), new]) else { panic!("nothing is done") };
-        let texts: Vec<String> = steps.iter().map(|step| format!("{}: {step}", step.peer())).collect();
+        let texts: Vec<String> = steps.iter().map(|step| format!("{}: {step}", step.server)).collect();
         assert_eq!(texts, ["1: REPLICAOF 10.0.0.0 6379", "2: REPLICAOF 10.0.0.0 6379"]);
     }
 
     #[test]
     fn a_replica_of_the_primarys_old_address_follows_the_new_one() {
         let lost = View { primary: Some(("10.9.9.9".to_owned(), 6379)), synchronised: false, ..replica() };
-        assert_eq!(
-            decided([primary(), replica(), lost]),
-            Verdict::Do(vec![Step::Follow { peer: 2, primary: at(0) }])
-        );
+        assert_eq!(decided([primary(), replica(), lost]), Verdict::Do(vec![replicaof(2, Some(at(0)))]));
     }
 
     #[test]

@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-/// Slots of every cluster.
 pub const SLOTS: u16 = 16_384;
 
 /// A set of slots, as sorted inclusive ranges that do not touch.
@@ -36,12 +35,10 @@ impl SlotRanges {
             .map(Self::new)
     }
 
-    /// Whether it holds no slot.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The ranges.
     pub fn ranges(&self) -> &[(u16, u16)] {
         &self.0
     }

@@ -8,10 +8,8 @@ use std::path::Path;
 
 /// Time kept back, before the watchdog kills, for what comes after the cleanup.
 const REPORT_SECONDS: f64 = 5.0;
-/// Shortest time for the cleanup.
 const CLEANUP_SECONDS: f64 = 1.0;
 
-/// The arguments.
 pub(super) fn arguments(spec: &BullmqSpec, job: &JobSpec, context: &LaunchContext) -> Vec<String> {
     let mut line = Line::default();
     server(&mut line, spec, job, context);

@@ -3,7 +3,6 @@
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// The whole report.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Report {
@@ -45,7 +44,6 @@ impl Report {
     }
 }
 
-/// How the job ended.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub(super) enum RunStatus {
@@ -57,20 +55,17 @@ pub(super) enum RunStatus {
     Unknown,
 }
 
-/// Why it failed.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct FailureReport {
     pub kind: String,
     pub message: String,
 }
 
-/// What was asked for.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct ConfigurationEcho {
     pub connections: u64,
 }
 
-/// One operation over all threads.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct OperationReport {
@@ -84,20 +79,17 @@ pub(super) struct OperationReport {
     pub histogram: String,
 }
 
-/// Error replies of one kind.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct ErrorReport {
     pub kind: String,
     pub count: u64,
 }
 
-/// The part before the measured one.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct WarmupReport {
     pub operations: BTreeMap<String, u64>,
 }
 
-/// One thread.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct WorkerReport {
@@ -112,20 +104,17 @@ pub(super) struct WorkerReport {
 }
 
 impl WorkerReport {
-    /// What a thread of this role does.
     pub fn operation(&self) -> &'static str {
         if self.role == "writer" { "ADD" } else { "PROCESS" }
     }
 }
 
-/// The queues after the load.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct QueuesReport {
     pub expected: u64,
     pub found: u64,
 }
 
-/// Jobs per second over the asked-for duration.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Rates {

@@ -8,12 +8,10 @@ const VARIABLE_PREFIX: &str = "DRAGSTRIP_";
 /// The target's password; with the prefix it is the variable of our own tools.
 const PASSWORD: &str = "PASSWORD";
 
-/// The values that a command may name.
 #[derive(Debug, Clone)]
 pub(super) struct Values(Vec<(&'static str, String)>);
 
 impl Values {
-    /// The values of one client's launch.
     pub(super) fn of(job: &JobSpec, context: &LaunchContext) -> Self {
         // The host as declared, since certificates and virtual hosts go by names.
         let (host, port) = (job.target.host.clone(), job.target.port);

@@ -2,36 +2,23 @@
 
 use crate::tools::adapter::{Ended, LaunchContext};
 use dragstrip_crds::workload::ParserSpec;
-use dragstrip_parsers::{Capture, Outputs, Wanted};
-use std::{
-    collections::BTreeMap,
-    fs, io,
-    path::{Path, PathBuf},
-};
+use dragstrip_parsers::{Capture, Outputs};
+use std::{collections::BTreeMap, fs, io, path::Path};
 
 /// Most bytes of all files together: a result is read into memory.
 const MOST_BYTES: u64 = 64 << 20;
-/// Most files below a directory.
-const MOST_FILES: usize = 10_000;
-/// How deep directories are followed.
-const DEEPEST: usize = 8;
 
 /// What the parser wants, or why it cannot be had.
 pub(super) fn read(parser: &ParserSpec, context: &LaunchContext, ended: &Ended) -> Result<Outputs, String> {
     let directory = context.output_directory.as_path();
     let mut files = Files { root: directory, found: BTreeMap::new(), bytes: 0 };
-    match dragstrip_parsers::wanted(parser).map_err(|e| e.to_string())? {
-        Wanted::Nothing => {}
-        Wanted::Files(names) => {
-            let paths = names.iter().map(|name| directory.join(name));
-            let (there, missing): (Vec<_>, Vec<_>) = paths.partition(|path| path.is_file());
-            there.iter().try_for_each(|path| files.take(path))?;
-            if !missing.is_empty() {
-                // The parser tells what is there instead.
-                files.names(directory, 1)?;
-            }
-        }
-        Wanted::Directory(name) => files.below(&directory.join(name), DEEPEST)?,
+    let wanted = dragstrip_parsers::wanted(parser).map_err(|e| e.to_string())?;
+    let paths = wanted.iter().map(|name| directory.join(name));
+    let (there, missing): (Vec<_>, Vec<_>) = paths.partition(|path| path.is_file());
+    there.iter().try_for_each(|path| files.read(path))?;
+    if !missing.is_empty() {
+        // The parser's message lists what is there instead.
+        files.list()?;
     }
     Ok(Outputs {
         stdout: Capture { text: ended.stdout.clone(), cut: ended.stdout_cut },
@@ -48,56 +35,35 @@ struct Files<'a> {
 }
 
 impl Files<'_> {
-    fn take(&mut self, path: &Path) -> Result<(), String> {
+    fn read(&mut self, path: &Path) -> Result<(), String> {
         let failed = |e: io::Error| format!("the tool's file {} cannot be read: {e}", path.display());
         let size = fs::metadata(path).map_err(failed)?.len();
         self.bytes = self.bytes.saturating_add(size);
-        if self.bytes > MOST_BYTES || self.found.len() >= MOST_FILES {
-            return Err(format!(
-                "the tool left more than {} MiB or {MOST_FILES} files to read: name the one file that holds its result",
-                MOST_BYTES >> 20
-            ));
+        if self.bytes > MOST_BYTES {
+            return Err(format!("the tool left more than {} MiB to read", MOST_BYTES >> 20));
         }
         let bytes = fs::read(path).map_err(failed)?;
         self.found.insert(self.name(path), bytes);
         Ok(())
     }
 
-    /// The names alone, for a message.
-    fn names(&mut self, directory: &Path, depth: usize) -> Result<(), String> {
-        for path in entries(directory, depth)? {
-            self.found.entry(self.name(&path)).or_default();
+    /// Adds the names of all files, without their contents.
+    fn list(&mut self) -> Result<(), String> {
+        let failed = |e: io::Error| format!("the directory {} cannot be read: {e}", self.root.display());
+        for entry in fs::read_dir(self.root).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            // Links are not followed: they could lead anywhere.
+            if entry.file_type().map_err(failed)?.is_file() {
+                self.found.entry(self.name(&entry.path())).or_default();
+            }
         }
         Ok(())
-    }
-
-    fn below(&mut self, directory: &Path, depth: usize) -> Result<(), String> {
-        if !directory.is_dir() {
-            return self.names(self.root, 1);
-        }
-        entries(directory, depth)?.iter().try_for_each(|path| self.take(path))
     }
 
     fn name(&self, path: &Path) -> String {
         let below = path.strip_prefix(self.root).unwrap_or(path);
         below.components().map(|part| part.as_os_str().to_string_lossy()).collect::<Vec<_>>().join("/")
     }
-}
-
-/// The files below a directory, links not followed: they could lead anywhere.
-fn entries(directory: &Path, depth: usize) -> Result<Vec<PathBuf>, String> {
-    let failed = |e: io::Error| format!("the directory {} cannot be read: {e}", directory.display());
-    let mut files = Vec::new();
-    for entry in fs::read_dir(directory).map_err(failed)? {
-        let entry = entry.map_err(failed)?;
-        let kind = entry.file_type().map_err(failed)?;
-        if kind.is_file() {
-            files.push(entry.path());
-        } else if kind.is_dir() && depth > 1 {
-            files.extend(entries(&entry.path(), depth - 1)?);
-        }
-    }
-    Ok(files)
 }
 
 #[cfg(test)]
@@ -112,8 +78,7 @@ mod tests {
     #[test]
     fn only_what_is_wanted_is_read() {
         let root = tempfile::tempdir().unwrap();
-        fs::create_dir_all(root.path().join("criterion/a/new")).unwrap();
-        fs::write(root.path().join("criterion/a/new/sample.json"), "s").unwrap();
+        fs::write(root.path().join("other.json"), "o").unwrap();
         fs::write(root.path().join("result.json"), "r").unwrap();
         let names = |json| {
             let outputs = read(&parser(json), &context(0, root.path()), &ended(Some(0), None)).unwrap();
@@ -121,8 +86,6 @@ mod tests {
         };
         let one = [("result.json".to_owned(), b"r".to_vec())];
         assert_eq!(names(r#"{"memtierJson": {"file": "result.json"}}"#), one);
-        let all = [("criterion/a/new/sample.json".to_owned(), b"s".to_vec())];
-        assert_eq!(names(r#"{"criterionJson": {"directory": "criterion"}}"#), all);
         assert!(names(r#"{"redisBenchmarkCsv": {}}"#).is_empty());
         let logs = r#"{"hdrHistogramLog": {"files": [{"file": "result.json", "operation": "GET"},
             {"file": "failed.hdr", "operation": "GET", "required": false}]}}"#;

@@ -9,7 +9,6 @@
 //! No version takes the password from anywhere but its command line: it is taken
 //! out of everything that is kept.
 
-use super::version::Use;
 use crate::tools::{
     adapter::{Launch, LaunchContext, StopSignal},
     loadgen::specification::exact_share,
@@ -27,7 +26,6 @@ use std::{
     time::Duration,
 };
 
-/// The program.
 pub(super) const PROGRAM: &str = "memtier_benchmark";
 
 const AUTHENTICATE: &str = "--authenticate";
@@ -35,15 +33,6 @@ const AUTHENTICATE: &str = "--authenticate";
 /// How long memtier may take to write its result after SIGINT.
 const STOP_GRACE: Duration = Duration::from_secs(5);
 
-/// Fields of the manifest by the option they become, where a version may lack it.
-const FIELDS: [(&str, &str); 4] = [
-    ("--rate-limiting", "rateLimit"),
-    ("--key-zipf-exp", "zipfExponent"),
-    ("--key-pattern", "keyPattern"),
-    ("--command-key-pattern", "commands.keyPattern"),
-];
-
-/// The command to start.
 pub(super) fn launch(spec: &MemtierSpec, job: &JobSpec, context: &LaunchContext) -> Launch {
     Launch {
         program: PROGRAM.to_owned(),
@@ -63,13 +52,12 @@ fn latencies(context: &LaunchContext) -> Vec<String> {
     if let Some(port) = context.statsd_port {
         option(&mut line, "--statsd-host", &Ipv4Addr::LOCALHOST);
         option(&mut line, "--statsd-port", &port);
-        // It tells begin and end over HTTP as well: there nobody listens.
+        // It also reports begin and end over HTTP, where nobody listens.
         option(&mut line, "--graphite-port", &port);
     }
     line
 }
 
-/// Where memtier writes its result.
 pub(super) fn result_file(context: &LaunchContext) -> PathBuf {
     context.output_directory.join("memtier.json")
 }
@@ -93,32 +81,6 @@ pub(super) fn redact(text: &str, context: &LaunchContext) -> String {
     Redactor::new(context.password.as_deref()).clean(text)
 }
 
-/// The options of a command line that a version may lack, and the fields that
-/// ask for them.
-pub(super) fn uses<'a>(arguments: &'a [String], extra_args: &[String]) -> Vec<Use<'a>> {
-    let own = arguments.len() - extra_args.len();
-    let zipfian = |value: Option<&String>| value.is_some_and(|value| value.contains('Z'));
-    arguments
-        .iter()
-        .enumerate()
-        .filter(|(_, argument)| argument.starts_with('-'))
-        .map(|(position, option)| {
-            let (name, inline) =
-                option.split_once('=').map_or((option.as_str(), None), |(n, v)| (n, Some(v)));
-            let field =
-                FIELDS.iter().find(|(known, _)| *known == name).map_or("extraArgs", |(_, field)| field);
-            let pattern = matches!(name, "--key-pattern" | "--command-key-pattern");
-            let value = inline.map(str::to_owned).or_else(|| arguments.get(position + 1).cloned());
-            Use {
-                option,
-                field: if position < own { field } else { "extraArgs" },
-                zipfian: pattern && zipfian(value.as_ref()),
-            }
-        })
-        .collect()
-}
-
-/// The whole command line.
 pub(super) fn arguments(spec: &MemtierSpec, job: &JobSpec, context: &LaunchContext) -> Vec<String> {
     let mut arguments = Vec::new();
     address(&mut arguments, job, context);
@@ -251,12 +213,12 @@ fn key_range(spec: &MemtierSpec, clients: u32, client_index: u32) -> (i64, i64) 
     exact_share(spec.key_minimum, spec.key_maximum, client_index, clients).unwrap_or(whole)
 }
 
-/// What no command line can say, with the remedy.
-pub(super) fn unsayable(spec: &MemtierSpec, job: &JobSpec, context: &LaunchContext) -> Option<String> {
+/// What no command line of memtier can express, with the remedy.
+pub(super) fn impossible(spec: &MemtierSpec, job: &JobSpec, context: &LaunchContext) -> Option<String> {
     let (_, maximum) = key_range(spec, job.clients, context.client_index);
     if maximum == 0 {
         return Some(format!(
-            "memtier.keyMaximum: of {} client pods one would have key 0 alone, which memtier cannot be told: raise it, or \
+            "memtier.keyMaximum: one of {} client pods would have only key 0, which memtier has no option for: raise it, or \
              lower spec.clients.pods",
             job.clients
         ));
@@ -422,33 +384,19 @@ mod tests {
     }
 
     #[test]
-    fn what_memtier_cannot_be_told_is_refused_before_the_load() {
+    fn what_memtier_has_no_option_for_is_refused_before_the_load() {
         let walked = spec(r#"{"testTime": "1s", "keyPattern": "S:S", "keyMaximum": 1}"#);
-        let told = unsayable(&walked, &job(2), &context(None)).unwrap();
+        let message = impossible(&walked, &job(2), &context(None)).unwrap();
         assert!(
-            told.starts_with("memtier.keyMaximum: of 2 client pods one would have key 0 alone"),
-            "{told}"
+            message.starts_with("memtier.keyMaximum: one of 2 client pods would have only key 0"),
+            "{message}"
         );
-        assert_eq!(unsayable(&walked, &job(1), &context(None)), None);
+        assert_eq!(impossible(&walked, &job(1), &context(None)), None);
         let anew = spec(r#"{"testTime": "1s", "reconnectInterval": 5}"#);
-        assert_eq!(unsayable(&anew, &job(1), &context(None)), None);
+        assert_eq!(impossible(&anew, &job(1), &context(None)), None);
         let mut cluster = job(1);
         cluster.target.cluster = true;
-        assert!(unsayable(&anew, &cluster, &context(None)).unwrap().contains("memtier.reconnectInterval"));
-    }
-
-    #[test]
-    fn options_a_version_may_lack_are_traced_to_their_fields() {
-        let spec = spec(
-            r#"{"testTime": "1s", "rateLimit": 5, "keyPattern": "Z:R", "extraArgs": ["--statsd-host=-x"]}"#,
-        );
-        let arguments = arguments(&spec, &job(1), &context(None));
-        let uses = uses(&arguments, &spec.extra_args);
-        let field =
-            |option: &str| uses.iter().find(|u| u.option.starts_with(option)).map(|u| (u.field, u.zipfian));
-        assert_eq!(field("--rate-limiting"), Some(("rateLimit", false)));
-        assert_eq!(field("--key-pattern"), Some(("keyPattern", true)));
-        assert_eq!(field("--statsd-host"), Some(("extraArgs", false)));
+        assert!(impossible(&anew, &cluster, &context(None)).unwrap().contains("memtier.reconnectInterval"));
     }
 
     #[test]

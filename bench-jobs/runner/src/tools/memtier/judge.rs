@@ -33,13 +33,11 @@ const UNFINISHED_MILLISECONDS: f64 = 1000.0;
 
 type Fault = (FailureStep, String);
 
-/// A readable result file.
 struct Outcome {
     report: Report,
     operations: Vec<OperationResult>,
 }
 
-/// Reads what the tool left behind.
 pub(super) fn judge(
     spec: &MemtierSpec,
     observed: &Observed,
@@ -118,7 +116,6 @@ fn tool_record(
     }
 }
 
-/// How the process ended.
 fn process_fault(observed: &Observed, ended: &Ended, outcome: Option<&Outcome>) -> Option<Fault> {
     let clues = clues(observed);
     if ended.exit.watchdog {

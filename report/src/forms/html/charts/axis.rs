@@ -3,12 +3,10 @@
 /// The largest percentile that charts show.
 pub const MOST_PERCENTILE: f64 = 99.999;
 
-/// An axis from its least to its greatest value.
 #[derive(Clone)]
 pub struct Axis {
     /// The quantity with its unit; empty if the heading of the chart has it.
     pub name: &'static str,
-    /// The label of a value.
     pub text: fn(f64) -> String,
     pub ticks: Vec<f64>,
     from: f64,
@@ -24,7 +22,6 @@ impl Axis {
         Self { name, text, from: 0.0, to, ticks: ticks.collect(), scale: |value| value }
     }
 
-    /// A logarithmic axis around positive values.
     pub fn logarithmic(
         name: &'static str,
         values: impl Iterator<Item = f64>,

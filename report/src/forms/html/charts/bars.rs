@@ -6,7 +6,7 @@ use super::{
     axis::Axis,
     card::{card, cards},
     series::SeriesLayout,
-    svg::{Anchor, Ink, WIDTH, dot, path, pixel, rectangle, svg, text},
+    svg::{Ink, WIDTH, dot, path, pixel, rectangle, svg, text},
 };
 use crate::{
     document::{Document, Row},
@@ -22,7 +22,6 @@ const MOST_BARS: usize = 64;
 const HEADING: f64 = 26.0;
 const BAR: f64 = 32.0;
 
-/// A chart for each metric and phase.
 pub fn draw(document: &Document, layout: &SeriesLayout) -> Option<Markup> {
     let mut drawn = Vec::new();
     let mut omitted = 0;
@@ -37,9 +36,9 @@ pub fn draw(document: &Document, layout: &SeriesLayout) -> Option<Markup> {
         }
     }
     let mut note = "Means of repetitions with their 95 % confidence intervals. Each repetition is a dot; an Invalid one is a cross, and the mean excludes it.".to_owned();
-    if omitted > 0 {
-        note += &format!(" The page omits {omitted} charts with more than {MOST_BARS} bars.");
-    }
+    note.extend(
+        (omitted > 0).then(|| format!(" The page omits {omitted} charts with more than {MOST_BARS} bars.")),
+    );
     cards(&html! {}, &drawn, &note)
 }
 
@@ -55,7 +54,7 @@ fn chart(layout: &SeriesLayout, metric: &str, phase: &str, rows: &[&Row]) -> Mar
     let mut content = Vec::new();
     for (name, rows) in grouped(rows.iter().copied(), |row| layout.panel_of(&row.cell)) {
         if !name.is_empty() {
-            content.push(text(Ink::Muted, (2.0, height + 14.0), Anchor::Start, &name));
+            content.push(text(Ink::Muted, (2.0, height + 14.0), "start", &name));
             height += HEADING;
         }
         for row in rows {
@@ -78,8 +77,8 @@ fn bar(layout: &SeriesLayout, axis: &Axis, row: &Row, top: f64) -> Markup {
         format!("M{low} {}v8m0-4H{high}m0-4v8", middle - 4.0)
     });
     html! {
-        (text(Ink::Text, (left, top + 8.0), Anchor::Start, &layout.series_name(&row.cell)))
-        (text(Ink::Text, (right, top + 8.0), Anchor::End, &figure_of(row)))
+        (text(Ink::Text, (left, top + 8.0), "start", &layout.series_name(&row.cell)))
+        (text(Ink::Text, (right, top + 8.0), "end", &figure_of(row)))
         @if let Some(spread) = row.spread {
             (rectangle(Ink::Series(layout.series_of(&row.cell)), (left, top + 16.0), (at(spread.mean) - left, 12.0)))
         }
@@ -95,7 +94,6 @@ fn bar(layout: &SeriesLayout, axis: &Axis, row: &Row, top: f64) -> Markup {
     }
 }
 
-/// The mean and its comparison.
 fn figure_of(row: &Row) -> String {
     let Some(spread) = row.spread else { return "Invalid".to_owned() };
     let figure = figures::figure(&row.metric, spread.mean);

@@ -5,7 +5,6 @@ use maud::{Markup, html};
 /// Nobody reads more charts of one kind.
 pub const MOST_CARDS: usize = 36;
 
-/// A chart with its heading.
 pub fn card(name: &str, about: &str, chart: &Markup) -> Markup {
     html! { figure.card { figcaption { b { (name) } span { (about) } } (chart) } }
 }

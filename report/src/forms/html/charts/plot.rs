@@ -3,7 +3,7 @@
 use super::{
     axis::Axis,
     series::SeriesLayout,
-    svg::{Anchor, Ink, Point, TEXT, WIDTH, dot, path, pixel, polyline, text},
+    svg::{Ink, Point, TEXT, WIDTH, dot, path, pixel, polyline, text},
 };
 use crate::select::grouped;
 use maud::{Markup, html};
@@ -40,13 +40,11 @@ impl Plot {
         Self { x, y, left, bottom }
     }
 
-    /// The place of a point of both axes.
     pub fn at(&self, (x, y): Point) -> Point {
         let (x, y) = (self.x.share(x), self.y.share(y));
         (self.left + x * (RIGHT - self.left), self.bottom - y * (self.bottom - TOP))
     }
 
-    /// Grid, ticks and names.
     pub fn frame(&self) -> Markup {
         let Self { x, y, left, bottom } = self;
         let across = |tick: &f64| left + x.share(*tick) * (RIGHT - left);
@@ -59,12 +57,12 @@ impl Plot {
         html! {
             (path(Ink::Grid, 1.0, &grid))
             @for tick in &x.ticks {
-                (text(Ink::Muted, (across(tick), bottom + 13.0), Anchor::Middle, &(x.text)(*tick)))
+                (text(Ink::Muted, (across(tick), bottom + 13.0), "middle", &(x.text)(*tick)))
             }
             @for tick in &y.ticks {
-                (text(Ink::Muted, (left - 7.0, down(tick)), Anchor::End, &(y.text)(*tick)))
+                (text(Ink::Muted, (left - 7.0, down(tick)), "end", &(y.text)(*tick)))
             }
-            (text(Ink::Muted, ((left + RIGHT) / 2.0, bottom + 29.0), Anchor::Middle, x.name))
+            (text(Ink::Muted, ((left + RIGHT) / 2.0, bottom + 29.0), "middle", x.name))
             text.fmuted text-anchor="middle" transform={ "translate(8 " (middle) ") rotate(-90)" } { (y.name) }
         }
     }
@@ -96,7 +94,7 @@ impl Plot {
             @for ((series, x, _), y) in ends.into_iter().zip(heights) {
                 @if let Some(number) = layout.number(series) {
                     (dot(Ink::Series(series), (x + 7.0, y), 3.0))
-                    (text(Ink::Text, (x + 12.0, y), Anchor::Start, &number))
+                    (text(Ink::Text, (x + 12.0, y), "start", &number))
                 }
             }
         }

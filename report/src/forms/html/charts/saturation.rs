@@ -5,7 +5,7 @@ use super::{
     card::{card, cards},
     plot::{Line, Plot},
     series::SeriesLayout,
-    svg::{Anchor, Ink, Point, dot, ring, spot, svg, text},
+    svg::{Ink, Point, dot, ring, spot, svg, text},
 };
 use crate::{
     document::{Document, RunRecord, Search, SearchFigure},
@@ -72,7 +72,7 @@ fn lines(layout: &SeriesLayout, searches: &[RunSearch]) -> Markup {
 
 fn knee(search: &Search, figure: &SearchFigure, (x, y): Point, label_left: bool) -> Markup {
     let label = format!("knee: {} {}", short(figure.value), search.raised);
-    let (x_of_label, anchor) = if label_left { (x - 13.0, Anchor::End) } else { (x + 13.0, Anchor::Start) };
+    let (x_of_label, anchor) = if label_left { (x - 13.0, "end") } else { (x + 13.0, "start") };
     html! { (ring(Ink::Text, (x, y), 8.0)) (text(Ink::Text, (x_of_label, y), anchor, &label)) }
 }
 

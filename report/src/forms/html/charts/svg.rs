@@ -4,9 +4,7 @@
 use maud::{Markup, html};
 use std::fmt;
 
-/// The width of a chart in pixels.
 pub const WIDTH: f64 = 340.0;
-/// The height of a line of text in pixels.
 pub const TEXT: f64 = 12.0;
 /// The number of series colours in the style sheet.
 pub const COLOURS: usize = 8;
@@ -35,13 +33,6 @@ impl fmt::Display for Ink {
     }
 }
 
-#[derive(Debug, Clone, Copy)]
-pub enum Anchor {
-    Start,
-    Middle,
-    End,
-}
-
 /// A tenth of a pixel is fine enough.
 pub fn pixel(value: f64) -> f64 {
     (value * 10.0).round() / 10.0
@@ -52,13 +43,9 @@ pub fn svg(height: f64, words: &str, content: &Markup) -> Markup {
     html! { svg viewBox={ "0 0 " (WIDTH) " " (height) } role="img" aria-label=(words) { (content) } }
 }
 
-pub fn text(ink: Ink, (x, y): Point, anchor: Anchor, content: &str) -> Markup {
-    let anchor = match anchor {
-        Anchor::Start => None,
-        Anchor::Middle => Some("middle"),
-        Anchor::End => Some("end"),
-    };
-    html! { text class={ "f" (ink) } x=(pixel(x)) y=(pixel(y)) text-anchor=[anchor] { (content) } }
+/// `anchor` as in SVG: start, middle or end.
+pub fn text(ink: Ink, (x, y): Point, anchor: &str, content: &str) -> Markup {
+    html! { text class={ "f" (ink) } x=(pixel(x)) y=(pixel(y)) text-anchor=(anchor) { (content) } }
 }
 
 pub fn dot(ink: Ink, (x, y): Point, radius: f64) -> Markup {

@@ -45,9 +45,9 @@ fn shards(views: Vec<View>) -> Vec<Shard> {
 }
 
 /// What is done, as text: `SHARD: COMMAND`.
-fn done(verdict: Verdict<Step>) -> Vec<String> {
+fn done(verdict: Verdict) -> Vec<String> {
     match verdict {
-        Verdict::Do(steps) => steps.iter().map(|step| format!("{}: {step}", step.shard())).collect(),
+        Verdict::Do(steps) => steps.iter().map(|step| format!("{}: {step}", step.server)).collect(),
         other => panic!("nothing is done: {other:?}"),
     }
 }

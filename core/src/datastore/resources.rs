@@ -1,0 +1,303 @@
+//! What the containers of a Datastore's pod request, declared or by default. Pure.
+
+use super::{
+    engines::{self, MIB, max_memory, threads},
+    shape::Shape,
+};
+use crate::datastore::room::Room;
+use dragstrip_crds::{DatastoreSpec, run::ClientsSpec};
+use k8s_openapi::{api::core::v1::ResourceRequirements, apimachinery::pkg::api::resource::Quantity};
+use std::collections::BTreeMap;
+
+type Amounts = BTreeMap<String, Quantity>;
+
+/// CPU of the observer, in thousandths.
+const OBSERVER_MILLI_CPUS: u64 = 50;
+/// CPU that a client requests of a node that is there, where nothing is declared, in
+/// thousandths: any number of clients fits a node, which is theirs anyway.
+const CLIENT_MILLI_CPUS: u64 = 100;
+/// Memory that a client requests where nothing is declared: what a small tool takes.
+const CLIENT_MEMORY: u64 = 64 * MIB;
+/// Memory of a client with CPUs of its own, where nothing is declared: its limit, too.
+const EXCLUSIVE_CLIENT_MEMORY: u64 = 512 * MIB;
+/// What is added to that for each load thread.
+const EXCLUSIVE_THREAD_MEMORY: u64 = 256 * MIB;
+/// What the daemons of a usual cluster (network, proxy, logs) request on every
+/// node, in thousandths of a CPU. More of them only means that a server is Pending
+/// where its CPUs would be its own, which is told.
+const DAEMONS_MILLI_CPUS: u64 = 250;
+/// See [`DAEMONS_MILLI_CPUS`].
+pub const DAEMONS: Room = Room { cpus: 0.25, memory: 0.0 };
+
+fn amounts(milli_cpus: u64, memory: u64) -> Amounts {
+    let cpu = if milli_cpus.is_multiple_of(1000) {
+        (milli_cpus / 1000).to_string()
+    } else {
+        format!("{milli_cpus}m")
+    };
+    let memory = format!("{}Mi", memory.div_ceil(MIB));
+    [("cpu".to_owned(), Quantity(cpu)), ("memory".to_owned(), Quantity(memory))].into()
+}
+
+/// One CPU less, and at least half: threads that equal a node's CPUs leave room for daemons.
+fn but_one(milli_cpus: u64) -> u64 {
+    milli_cpus - (milli_cpus / 2).min(1000)
+}
+
+/// The resources of what stands beside a server or a client: the observer, the
+/// installer of the runner. Requests equal limits: a sidecar without would cost the pod
+/// its guarantee.
+pub fn of_helper() -> ResourceRequirements {
+    let amounts = amounts(OBSERVER_MILLI_CPUS, 64 * MIB);
+    ResourceRequirements {
+        requests: Some(amounts.clone()),
+        limits: Some(amounts),
+        ..ResourceRequirements::default()
+    }
+}
+
+/// What a run's clients ask for where their manifest does not say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ClientNeeds {
+    /// Most load threads that any phase has in one client pod; 1 where only the tools' authors know.
+    pub threads: u64,
+    /// Whether there are nodes for them. Otherwise an autoscaler makes one that is as
+    /// large as they ask for.
+    pub placed: bool,
+}
+
+/// What clients with CPUs of their own ask for where nothing is declared.
+fn exclusive_client(threads: u64) -> Amounts {
+    amounts(1000 * threads, EXCLUSIVE_CLIENT_MEMORY + threads * EXCLUSIVE_THREAD_MEMORY)
+}
+
+/// What `resources`, called `field`, say against CPUs of one's own, with the remedy.
+pub fn not_exclusive(resources: &ResourceRequirements, field: &str) -> Option<String> {
+    let amount = |amounts: &Option<Amounts>, kind: &str| amounts.as_ref()?.get(kind).cloned();
+    let sides = [("requests", &resources.requests), ("limits", &resources.limits)];
+    for (side, amounts) in sides {
+        if let Some(cpus) =
+            amount(amounts, "cpu").filter(|cpus| Room::number(cpus).is_none_or(|n| n.fract() != 0.0))
+        {
+            return Some(format!(
+                "{field}.{side}.cpu is {}: CPUs of one's own (cpu.exclusive) are whole, such as 4",
+                cpus.0
+            ));
+        }
+    }
+    ["cpu", "memory"].into_iter().find_map(|kind| {
+        let (request, limit) = (amount(&resources.requests, kind)?, amount(&resources.limits, kind)?);
+        (Room::number(&request) != Room::number(&limit)).then(|| {
+            format!(
+                "{field}.requests.{kind} is {} and {field}.limits.{kind} {}: with cpu.exclusive they must be equal, so leave one of them out",
+                request.0, limit.0
+            )
+        })
+    })
+}
+
+/// Requests equal to limits: of each of `kinds` what is declared, or that amount.
+fn equal(mut resources: ResourceRequirements, kinds: Amounts) -> ResourceRequirements {
+    let requests = resources.requests.get_or_insert_default();
+    let limits = resources.limits.get_or_insert_default();
+    for (kind, amount) in kinds {
+        let declared = limits.get(&kind).or_else(|| requests.get(&kind)).cloned().unwrap_or(amount);
+        requests.insert(kind.clone(), declared.clone());
+        limits.insert(kind, declared);
+    }
+    resources
+}
+
+/// The resources of a run's clients: what `clients` leave out of the requests, where
+/// no limit stands for it either. Without a request clients would be the first to lose
+/// CPU and memory on a busy node, and an autoscaler would make a small one. They get no
+/// limit, unless their CPUs are to be their own: the client must be the stronger one, and
+/// nobody but its author knows what a tool needs.
+pub fn of_client(clients: &ClientsSpec, needs: ClientNeeds) -> ResourceRequirements {
+    let mut resources = clients.resources.clone().unwrap_or_default();
+    if clients.cpu.exclusive {
+        return equal(resources, exclusive_client(needs.threads));
+    }
+    let cpus = if needs.placed { CLIENT_MILLI_CPUS } else { but_one(1000 * needs.threads) };
+    for (kind, amount) in amounts(cpus, CLIENT_MEMORY) {
+        if !resources.limits.as_ref().is_some_and(|limits| limits.contains_key(&kind)) {
+            resources.requests.get_or_insert_default().entry(kind).or_insert(amount);
+        }
+    }
+    resources
+}
+
+/// Memory that a server with `maxMemory` needs, in bytes.
+pub fn needed_memory(spec: &DatastoreSpec) -> u64 {
+    max_memory(spec).saturating_add(engines::rules(spec.engine).memory_overhead(threads(spec)))
+}
+
+/// Whole CPUs for every thread, requests equal to limits, where there is room for
+/// them on the node with `most_cpus` of those that `spec.placement` selects, or where the
+/// declaration insists: a static CPU manager then gives the server CPUs of its own. Elsewhere (no such node, or none yet) the pod requests
+/// one CPU less and keeps the limit: daemons take a part of every node, and threads
+/// that equal a node's CPUs could never be scheduled.
+fn default_resources(spec: &DatastoreSpec, most_cpus: Option<f64>) -> ResourceRequirements {
+    let servers = u64::from(Shape::of(spec).servers_per_pod());
+    let all = servers.saturating_mul(threads(spec)).saturating_mul(1000);
+    let beside = OBSERVER_MILLI_CPUS + DAEMONS_MILLI_CPUS;
+    let fits = |cpus: f64| all.saturating_add(beside) as f64 <= cpus * 1000.0;
+    let whole = spec.cpu.exclusive || most_cpus.is_some_and(fits);
+    let requested = if whole { all } else { but_one(all) };
+    let limits = amounts(all / servers, needed_memory(spec));
+    let requests = amounts(requested / servers, needed_memory(spec));
+    ResourceRequirements { requests: Some(requests), limits: Some(limits), ..ResourceRequirements::default() }
+}
+
+/// The larger of two amounts; `other` where `amount` cannot be read.
+fn larger(amount: &Quantity, other: &Quantity) -> Quantity {
+    let smaller = Room::number(amount) < Room::number(other);
+    if smaller { other.clone() } else { amount.clone() }
+}
+
+/// The server container's resources: what `spec.resources` leaves out is filled in,
+/// so that every container has requests and limits of both kinds. `most_cpus` are
+/// those of the largest node that it may be on, where there is one yet.
+pub fn of_server(spec: &DatastoreSpec, most_cpus: Option<f64>) -> ResourceRequirements {
+    let default = default_resources(spec, most_cpus);
+    let mut resources = spec.resources.clone().unwrap_or_default();
+    if spec.cpu.exclusive {
+        return equal(resources, default.limits.unwrap_or_default());
+    }
+    let requests = resources.requests.get_or_insert_default();
+    let limits = resources.limits.get_or_insert_default();
+    for (kind, limit) in default.limits.unwrap_or_default() {
+        match (requests.get(&kind).cloned(), limits.get(&kind).cloned()) {
+            (Some(_), Some(_)) => {}
+            (Some(request), None) => {
+                limits.insert(kind, larger(&request, &limit));
+            }
+            (None, Some(limit)) => {
+                requests.insert(kind, limit);
+            }
+            (None, None) => {
+                let request = default.requests.as_ref().and_then(|requests| requests.get(&kind));
+                requests.insert(kind.clone(), request.unwrap_or(&limit).clone());
+                limits.insert(kind, limit);
+            }
+        }
+    }
+    resources
+}
+
+/// What the pod of `spec` would request as a whole.
+pub fn of_pod(spec: &DatastoreSpec, most_cpus: Option<f64>) -> Room {
+    let server = Room::of(of_server(spec, most_cpus).requests.as_ref());
+    let servers = Room::sum(std::iter::repeat_n(server, usize::from(Shape::of(spec).servers_per_pod())));
+    Room::sum([servers, Room::of(of_helper().requests.as_ref())])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    /// CPU requests, CPU limits, memory requests and memory limits.
+    fn texts(spec: Value, most_cpus: Option<f64>) -> [String; 4] {
+        let spec = serde_json::from_value(spec).unwrap();
+        let found = of_server(&spec, most_cpus);
+        let text = |amounts: &Option<Amounts>, kind: &str| amounts.as_ref().unwrap()[kind].0.clone();
+        [
+            text(&found.requests, "cpu"),
+            text(&found.limits, "cpu"),
+            text(&found.requests, "memory"),
+            text(&found.limits, "memory"),
+        ]
+    }
+
+    fn cpus(threads: i32, most_cpus: Option<f64>) -> [String; 2] {
+        let [request, limit, ..] = texts(json!({"engine": "Redis", "threads": threads}), most_cpus);
+        [request, limit]
+    }
+
+    #[test]
+    fn whole_cpus_are_requested_where_a_node_has_room_for_them() {
+        assert_eq!(cpus(48, Some(63.77)), ["48", "48"]);
+        assert_eq!(cpus(1, Some(1.9)), ["1", "1"]);
+    }
+
+    #[test]
+    fn threads_that_equal_a_nodes_cpus_leave_room_for_its_daemons() {
+        for (threads, allocatable) in [(48, 47.81), (8, 7.91), (2, 1.93), (1, 0.94)] {
+            let spec = serde_json::from_value(json!({"engine": "Redis", "threads": threads})).unwrap();
+            let pod = of_pod(&spec, Some(allocatable));
+            let room = Room { cpus: allocatable, memory: 1e11 };
+            assert!(
+                room.holds(Room::sum([pod, DAEMONS])),
+                "{threads} threads request {pod:?} of {room:?} and leave nothing to daemons"
+            );
+        }
+        assert_eq!(cpus(48, Some(47.81)), ["47", "48"]);
+        assert_eq!(cpus(8, Some(7.91)), ["7", "8"]);
+        assert_eq!(cpus(1, Some(0.94)), ["500m", "1"]);
+    }
+
+    #[test]
+    fn where_there_is_no_node_yet_any_node_with_as_many_cpus_will_do() {
+        assert_eq!(cpus(48, None), ["47", "48"]);
+    }
+
+    #[test]
+    fn the_shards_of_one_pod_share_what_is_left_to_daemons() {
+        let spec = json!({"engine": "Redis", "threads": 1, "cluster": {"shards": 8}});
+        let [request, limit, ..] = texts(spec.clone(), Some(7.91));
+        assert_eq!([request.as_str(), limit.as_str()], ["875m", "1"]);
+        let [request, limit, ..] = texts(spec, Some(9.0));
+        assert_eq!([request.as_str(), limit.as_str()], ["1", "1"]);
+    }
+
+    #[test]
+    fn cpus_of_ones_own_are_whole_and_requests_equal_limits_wherever_the_server_goes() {
+        let own = |more: Value| {
+            let mut spec =
+                json!({"engine": "Redis", "threads": 2, "maxMemory": "1Gi", "cpu": {"exclusive": true}});
+            spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            spec
+        };
+        for most_cpus in [None, Some(1.9), Some(64.0)] {
+            assert_eq!(texts(own(json!({})), most_cpus), ["2", "2", "1104Mi", "1104Mi"]);
+        }
+        let declared = own(json!({"resources": {"requests": {"cpu": "4"}, "limits": {"memory": "2Gi"}}}));
+        assert_eq!(texts(declared, None), ["4", "4", "2Gi", "2Gi"]);
+        let shards = own(json!({"cluster": {"shards": 8}, "threads": 1}));
+        assert_eq!(texts(shards, Some(7.91))[..2], ["1", "1"], "each shard has a CPU of its own");
+    }
+
+    #[test]
+    fn resources_that_contradict_cpus_of_ones_own_are_told_with_the_remedy() {
+        let told = |resources: Value| {
+            not_exclusive(&serde_json::from_value(resources).unwrap(), "spec.resources").unwrap_or_default()
+        };
+        assert_eq!(told(json!({"requests": {"cpu": 4}, "limits": {"cpu": "4", "memory": "2Gi"}})), "");
+        assert_eq!(told(json!({"requests": {"memory": "2048Mi"}, "limits": {"memory": "2Gi"}})), "");
+        for (resources, expected) in [
+            (json!({"limits": {"cpu": "3500m"}}), "spec.resources.limits.cpu is 3500m"),
+            (
+                json!({"requests": {"cpu": "4"}, "limits": {"cpu": "8"}}),
+                "requests.cpu is 4 and spec.resources.limits.cpu 8",
+            ),
+            (json!({"requests": {"memory": "1Gi"}, "limits": {"memory": "2Gi"}}), "leave one of them out"),
+        ] {
+            let found = told(resources);
+            assert!(found.contains(expected), "expected {expected:?}, got {found:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_declared_is_filled_in() {
+        let spec = |resources: Value| json!({"engine": "Redis", "threads": 2, "maxMemory": "1Gi", "resources": resources});
+        let all = |resources| texts(spec(resources), Some(64.0));
+        assert_eq!(all(json!({})), ["2", "2", "1104Mi", "1104Mi"]);
+        assert_eq!(all(json!({"requests": {"cpu": "500m"}})), ["500m", "2", "1104Mi", "1104Mi"]);
+        assert_eq!(all(json!({"requests": {"cpu": "3500m"}})), ["3500m", "3500m", "1104Mi", "1104Mi"]);
+        assert_eq!(
+            all(json!({"limits": {"memory": "2Gi"}, "requests": {"cpu": "1"}})),
+            ["1", "2", "2Gi", "2Gi"]
+        );
+    }
+}

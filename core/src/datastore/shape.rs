@@ -1,0 +1,90 @@
+//! Which pods and servers a Datastore has, and how they are joined. Pure.
+
+use dragstrip_crds::{DatastoreSpec, datastore::ShardPlacement};
+use dragstrip_results::protocol::TopologyCommand;
+use std::net::SocketAddr;
+
+/// How many servers there are, and where.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shape {
+    /// One server.
+    Single,
+    /// The shards of a cluster, all in one pod on ports one after the other.
+    ShardsInOnePod(u16),
+    /// The shards of a cluster, each in a pod of its own.
+    ShardsSpread(u16),
+    /// A primary, in the pod with index 0, and its replicas.
+    Replicated(u16),
+    /// Members of a custom server, which find each other.
+    Members(u16),
+}
+
+/// The schema keeps these numbers between 0 and 64.
+fn count(number: i32) -> u16 {
+    u16::try_from(number).unwrap_or(0)
+}
+
+impl Shape {
+    /// The shape that `spec` declares.
+    pub fn of(spec: &DatastoreSpec) -> Self {
+        match (&spec.cluster, &spec.custom) {
+            (Some(cluster), _) if cluster.placement == ShardPlacement::OneNode => {
+                Self::ShardsInOnePod(count(cluster.shards))
+            }
+            (Some(cluster), _) => Self::ShardsSpread(count(cluster.shards)),
+            (None, Some(custom)) => Self::Members(count(custom.members)),
+            (None, None) if spec.replicas > 0 => Self::Replicated(count(spec.replicas)),
+            (None, None) => Self::Single,
+        }
+    }
+
+    /// How many pods there are.
+    pub fn pods(self) -> u16 {
+        match self {
+            Self::Single | Self::ShardsInOnePod(_) => 1,
+            Self::ShardsSpread(shards) => shards,
+            Self::Replicated(replicas) => replicas + 1,
+            Self::Members(members) => members,
+        }
+    }
+
+    /// How many servers each pod runs.
+    pub fn servers_per_pod(self) -> u16 {
+        match self {
+            Self::ShardsInOnePod(shards) => shards,
+            _ => 1,
+        }
+    }
+
+    /// How many servers there are.
+    pub fn servers(self) -> u16 {
+        self.pods() * self.servers_per_pod()
+    }
+
+    /// The ports of the servers in one pod.
+    pub fn ports(self, spec: &DatastoreSpec) -> impl Iterator<Item = u16> + use<> {
+        let first = u16::try_from(spec.port).unwrap_or(0);
+        (0..self.servers_per_pod()).map(move |index| first.saturating_add(index))
+    }
+
+    /// The command that joins the servers at these addresses, if they need one.
+    pub fn command(self, addresses: Vec<SocketAddr>) -> Option<TopologyCommand> {
+        match self {
+            Self::Single | Self::Members(_) => None,
+            Self::ShardsInOnePod(_) | Self::ShardsSpread(_) => {
+                Some(TopologyCommand::Cluster { members: addresses })
+            }
+            Self::Replicated(_) => {
+                let (primary, replicas) = addresses.split_first()?;
+                Some(TopologyCommand::Replication { primary: *primary, replicas: replicas.to_vec() })
+            }
+        }
+    }
+}
+
+/// The domain of a Datastore's Service: clients connect to it, certificates are
+/// valid for it, and every pod is POD.DOMAIN. Without the cluster's own domain,
+/// which the pods' resolvers put in.
+pub fn service_domain(name: &str, namespace: &str) -> String {
+    format!("{name}.{namespace}.svc")
+}

@@ -1,0 +1,80 @@
+//! Judges a merged repetition by what its run demands. Pure.
+
+use super::{
+    search,
+    validate::{Attempt, ValidatedRun},
+};
+use dragstrip_crds::{
+    DatastoreSpec,
+    run::{CheckName, Level, Requirement},
+};
+use dragstrip_results::{
+    result::{CpuSetRecord, RepetitionResult},
+    usage::ContainerUsage,
+    verdict,
+};
+
+/// The requirements of `run`, and those that its declarations and `datastore`'s imply: a
+/// warning where exclusive CPUs are declared and not given.
+pub fn requirements(run: &ValidatedRun, datastore: Option<&DatastoreSpec>) -> Vec<Requirement> {
+    let mut requirements = run.spec.requirements.clone();
+    let check = CheckName::ExclusiveCPUs;
+    let exclusive = run.spec.clients.cpu.exclusive || datastore.is_some_and(|spec| spec.cpu.exclusive);
+    if exclusive && requirements.iter().all(|requirement| requirement.check != check) {
+        requirements.push(Requirement { check, level: Level::Warn, limit: None });
+    }
+    requirements
+}
+
+/// The CPUs that every client and server of `result` could run on; `whole_cpus` says how many a
+/// pod of this name has for its own.
+pub fn cpu_sets(result: &RepetitionResult, whole_cpus: impl Fn(&str) -> Option<u32>) -> Vec<CpuSetRecord> {
+    let clients = result.pods.iter().map(|pod| (&pod.pod, &pod.node, &pod.client, false));
+    let servers = result.servers.iter().map(|one| (&one.server, &one.node, &one.usage, true));
+    let record = |(name, node, usage, serves): (&String, &Option<String>, &ContainerUsage, bool)| {
+        CpuSetRecord {
+            pod: name.clone(),
+            node: node.clone(),
+            serves,
+            cpus: usage.cgroup.as_ref().map(|cgroup| cgroup.cpuset.clone()).unwrap_or_default(),
+            online: usage.host.as_ref().map_or(0, |host| host.cpus),
+            // Several servers of one pod are named by their ports too.
+            whole_cpus: whole_cpus(name.split(':').next().unwrap_or(name)),
+        }
+    };
+    clients.chain(servers).map(record).collect()
+}
+
+/// Gives `result` of `attempt` its verdict.
+pub fn judge(
+    run: &ValidatedRun,
+    attempt: &Attempt,
+    datastore: Option<&DatastoreSpec>,
+    result: &mut RepetitionResult,
+) {
+    let declared = requirements(run, datastore);
+    let requirements = search::requirements(result, &declared);
+    verdict::judge(result, &attempt.tool, requirements);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{fixtures::run, run::validate::validate};
+    use serde_json::json;
+
+    #[test]
+    fn who_declares_cpus_of_their_own_is_told_where_they_are_none() {
+        let mut declared = run(&["read"], 1);
+        let levels = |run: &dragstrip_crds::BenchmarkRun| -> Vec<Level> {
+            let run = validate(run).unwrap();
+            requirements(&run, None).iter().map(|requirement| requirement.level).collect()
+        };
+        assert_eq!(levels(&declared), []);
+        declared.spec.clients.cpu.exclusive = true;
+        assert_eq!(levels(&declared), [Level::Warn]);
+        declared.spec.requirements =
+            serde_json::from_value(json!([{"check": "ExclusiveCPUs", "level": "Ignore"}])).unwrap();
+        assert_eq!(levels(&declared), [Level::Ignore], "people's own word counts");
+    }
+}

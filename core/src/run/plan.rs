@@ -1,0 +1,310 @@
+//! The order of a run's measurements. A repetition that lost a client is
+//! measured again from its first phase: never a sum of parts. Pure.
+//!
+//! A run's attempts are laid out as repetition × measurement × phase; measurements
+//! after the first exist only when the one before was lost.
+
+use super::validate::{Attempt, ValidatedRun};
+use crate::run::stored_result::StoredResult;
+use dragstrip_crds::run::OnFailure;
+use dragstrip_results::result::{FailureStep, PodFailure, RepetitionResult};
+use std::collections::BTreeMap;
+
+/// What became of an attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// No result is stored.
+    Open,
+    /// A good result is stored.
+    Good,
+    /// A client was lost: the repetition may be measured again.
+    Lost,
+    /// Anything else went wrong.
+    Failed,
+}
+
+impl Outcome {
+    /// The outcome that a stored result tells.
+    pub fn of_failure(failure: Option<&PodFailure>) -> Self {
+        match failure {
+            None => Self::Good,
+            Some(failure) if failure.failure.step == FailureStep::Lost => Self::Lost,
+            Some(_) => Self::Failed,
+        }
+    }
+
+    fn of_stored(stored: Option<&RepetitionResult>) -> Self {
+        stored.map_or(Self::Open, |result| Self::of_failure(result.failure.as_ref()))
+    }
+
+    fn of_kept(kept: Option<&StoredResult>) -> Self {
+        kept.map_or(Self::Open, |kept| Self::of_failure(kept.failure.as_ref()))
+    }
+}
+
+/// How far a run came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// The attempt with this index has no result yet and is the next to get one.
+    At(usize),
+    /// What went wrong in the attempt with this index ends the run.
+    Failed(usize),
+    /// Everything was measured.
+    Done,
+}
+
+/// Index of the first attempt of the next measurement of the repetition that
+/// `attempt` (with `index`) belongs to; `None` when there are no more.
+fn again(run: &ValidatedRun, index: usize, attempt: &Attempt) -> Option<usize> {
+    let next = index - index % run.per_measurement + run.per_measurement;
+    run.attempts.get(next).filter(|other| other.repetition == attempt.repetition).map(|_| next)
+}
+
+/// Index of the first attempt of the repetition after that of the attempt with `index`.
+fn next_repetition(run: &ValidatedRun, index: usize) -> usize {
+    let repetition = run.attempts[index].repetition;
+    index + run.attempts[index..].iter().take_while(|attempt| attempt.repetition == repetition).count()
+}
+
+/// Whether the phases after a failed attempt are measured all the same.
+fn goes_on(run: &ValidatedRun, attempt: &Attempt) -> bool {
+    run.spec.phases[attempt.phase_index].on_failure == OnFailure::Continue
+}
+
+/// Where `run` stands when `outcome` tells what became of the attempt with an index.
+/// A failure that did not stop it ends it as soon as nothing is left to measure.
+pub fn place(run: &ValidatedRun, outcome: impl Fn(usize) -> Outcome) -> Place {
+    let mut failed: Option<usize> = None;
+    let mut index = 0;
+    while let Some(attempt) = run.attempts.get(index) {
+        let of_attempt = outcome(index);
+        index = match of_attempt {
+            Outcome::Open if !attempt.skipped => return Place::At(index),
+            Outcome::Failed if !goes_on(run, attempt) => return Place::Failed(index),
+            Outcome::Open | Outcome::Good | Outcome::Failed => {
+                failed = failed.or((of_attempt == Outcome::Failed).then_some(index));
+                if run.begins_measurement(index + 1) { next_repetition(run, index) } else { index + 1 }
+            }
+            Outcome::Lost => match again(run, index, attempt) {
+                Some(next) => {
+                    // What failed in the lost measurement is measured again too.
+                    failed = failed.filter(|index| run.attempts[*index].repetition != attempt.repetition);
+                    next
+                }
+                None => return Place::Failed(index),
+            },
+        };
+    }
+    failed.map_or(Place::Done, Place::Failed)
+}
+
+/// The phases that nobody measured after `index` failed, none where it did not
+/// stop the run.
+pub fn unmeasured(run: &ValidatedRun, index: usize) -> Vec<&str> {
+    let attempt = &run.attempts[index];
+    if goes_on(run, attempt) {
+        return Vec::new();
+    }
+    run.spec.phases[attempt.phase_index + 1..].iter().map(|phase| phase.name.as_str()).collect()
+}
+
+/// Where `run` stands by what is known of its stored results.
+pub fn place_of(run: &ValidatedRun, stored: &BTreeMap<String, StoredResult>) -> Place {
+    place(run, |index| Outcome::of_kept(stored.get(&run.attempts[index].name)))
+}
+
+/// The attempts of measurements of which `lost` says of no phase that it lost a client.
+fn whole(run: &ValidatedRun, lost: impl Fn(&Attempt) -> bool) -> impl Iterator<Item = &Attempt> {
+    let measurements = run.attempts.chunks(run.per_measurement);
+    measurements.filter(move |measurement| !measurement.iter().any(&lost)).flatten()
+}
+
+/// How many good results there are, of measurements that lost no client.
+pub fn done(run: &ValidatedRun, stored: &BTreeMap<String, StoredResult>) -> usize {
+    let outcome = |attempt: &Attempt| Outcome::of_kept(stored.get(&attempt.name));
+    let good = whole(run, |attempt| outcome(attempt) == Outcome::Lost);
+    good.filter(|attempt| outcome(attempt) == Outcome::Good).count()
+}
+
+/// How many results the whole run has, as far as it is known: each repetition those of its
+/// first measurement that was not lost, and of a search under way as many as it may need.
+pub fn wanted(run: &ValidatedRun, stored: &BTreeMap<String, StoredResult>) -> usize {
+    let lost = |attempt: &Attempt| Outcome::of_kept(stored.get(&attempt.name)) == Outcome::Lost;
+    let mut wanted: BTreeMap<u32, (bool, usize)> = BTreeMap::new();
+    for measurement in run.attempts.chunks(run.per_measurement) {
+        let of_repetition = wanted.entry(measurement[0].repetition).or_insert((true, 0));
+        if of_repetition.0 {
+            let needed = measurement.iter().filter(|attempt| !attempt.skipped).count();
+            *of_repetition = (measurement.iter().any(lost), needed);
+        }
+    }
+    wanted.values().map(|(_, needed)| needed).sum()
+}
+
+/// The attempts whose results count, with them: good ones, of measurements that
+/// lost no client. What a lost measurement has is never added to another's.
+pub fn counted<'a>(
+    run: &'a ValidatedRun,
+    stored: &'a BTreeMap<String, RepetitionResult>,
+) -> impl Iterator<Item = (&'a Attempt, &'a RepetitionResult)> {
+    let result = |attempt: &Attempt| stored.get(&attempt.name);
+    whole(run, move |attempt| Outcome::of_stored(result(attempt)) == Outcome::Lost)
+        .filter_map(move |attempt| Some((attempt, result(attempt)?)))
+        .filter(|(_, result)| result.failure.is_none())
+}
+
+/// Attempts that were lost and whose repetition was, or is to be, measured again.
+pub fn retried<'a>(
+    run: &'a ValidatedRun,
+    stored: &'a BTreeMap<String, StoredResult>,
+) -> impl Iterator<Item = (&'a Attempt, &'a PodFailure)> {
+    run.attempts.iter().enumerate().filter_map(|(index, attempt)| {
+        let failure = stored.get(&attempt.name)?.failure.as_ref()?;
+        let lost = Outcome::of_failure(Some(failure)) == Outcome::Lost;
+        (lost && again(run, index, attempt).is_some()).then_some((attempt, failure))
+    })
+}
+
+/// The names of results that are in no figure because their repetition was measured again.
+pub fn lost_and_measured_again<'a>(
+    run: &'a ValidatedRun,
+    stored: &'a BTreeMap<String, RepetitionResult>,
+) -> impl Iterator<Item = &'a str> {
+    let mut newest: BTreeMap<u32, u32> = BTreeMap::new();
+    for attempt in run.attempts.iter().filter(|attempt| stored.contains_key(&attempt.name)) {
+        let known = newest.entry(attempt.repetition).or_default();
+        *known = attempt.measurement.max(*known);
+    }
+    let superseded = move |attempt: &&Attempt| {
+        newest.get(&attempt.repetition).is_some_and(|newest| attempt.measurement < *newest)
+    };
+    run.attempts.iter().filter(superseded).map(|attempt| attempt.name.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        fixtures::{lost, pod_result, run},
+        run::{merge::merge, validate::validate},
+    };
+    use Outcome::{Failed, Good, Lost, Open};
+
+    fn plan(repetitions: i32, max_retries: i32) -> ValidatedRun {
+        let mut run = run(&["write", "read"], repetitions);
+        run.spec.max_retries = max_retries;
+        validate(&run).unwrap()
+    }
+
+    fn at(run: &ValidatedRun, outcomes: &[(&str, Outcome)]) -> String {
+        let of = |index: usize| {
+            let name = &run.attempts[index].name;
+            outcomes.iter().find(|(attempt, _)| attempt == name).map_or(Open, |(_, outcome)| *outcome)
+        };
+        match place(run, of) {
+            Place::At(index) => run.attempts[index].name.clone(),
+            Place::Failed(index) => format!("failed in {}", run.attempts[index].name),
+            Place::Done => "done".to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_lost_repetition_is_measured_again_from_its_first_phase_and_at_most_so_often() {
+        type Row<'a> = (&'a str, &'a [(&'a str, Outcome)], &'a str);
+        let (w1, r1) = ("sprint-write-1", "sprint-read-1");
+        let (w1b, r1b) = ("sprint-write-1b", "sprint-read-1b");
+        let table: [Row<'_>; 12] = [
+            ("the first phase comes first", &[], w1),
+            ("phases follow each other", &[(w1, Good)], r1),
+            ("repetitions follow each other", &[(w1, Good), (r1, Good)], "sprint-write-2"),
+            ("a lost first phase is measured again", &[(w1, Lost)], w1b),
+            ("a lost second phase starts from the first", &[(w1, Good), (r1, Lost)], w1b),
+            ("the second measurement goes on", &[(w1, Good), (r1, Lost), (w1b, Good)], r1b),
+            (
+                "the next repetition follows the second measurement",
+                &[(w1, Lost), (w1b, Good), (r1b, Good)],
+                "sprint-write-2",
+            ),
+            ("a second loss is one too many", &[(w1, Lost), (w1b, Lost)], "failed in sprint-write-1b"),
+            (
+                "a second loss in another phase too",
+                &[(w1, Good), (r1, Lost), (w1b, Good), (r1b, Lost)],
+                "failed in sprint-read-1b",
+            ),
+            ("another failure is not measured again", &[(w1, Failed)], "failed in sprint-write-1"),
+            ("nor in a second measurement", &[(w1, Lost), (w1b, Failed)], "failed in sprint-write-1b"),
+            (
+                "every repetition has its own measurements",
+                &[(w1, Lost), (w1b, Good), (r1b, Good), ("sprint-write-2", Lost)],
+                "sprint-write-2b",
+            ),
+        ];
+        for (sentence, outcomes, expected) in table {
+            assert_eq!(at(&plan(2, 1), outcomes), expected, "{sentence}");
+        }
+    }
+
+    #[test]
+    fn without_retries_a_loss_ends_the_run() {
+        assert_eq!(at(&plan(1, 0), &[("sprint-write-1", Lost)]), "failed in sprint-write-1");
+        assert_eq!(at(&plan(1, 0), &[("sprint-write-1", Good), ("sprint-read-1", Good)]), "done");
+    }
+
+    #[test]
+    fn a_phase_may_fail_without_stopping_the_others() {
+        let mut run = run(&["write", "read"], 2);
+        run.spec.max_retries = 1;
+        run.spec.phases[0].on_failure = OnFailure::Continue;
+        let run = validate(&run).unwrap();
+        let (w1, r1, w2, r2) = ("sprint-write-1", "sprint-read-1", "sprint-write-2", "sprint-read-2");
+        assert_eq!(at(&run, &[(w1, Failed)]), r1, "the next phase is measured");
+        assert_eq!(at(&run, &[(w1, Failed), (r1, Good)]), w2, "and the next repetition");
+        let end = [(w1, Failed), (r1, Good), (w2, Good), (r2, Good)];
+        assert_eq!(at(&run, &end), "failed in sprint-write-1", "the run is failed in the end");
+        assert_eq!(
+            at(&run, &[(w1, Good), (r1, Failed)]),
+            "failed in sprint-read-1",
+            "another phase stops it"
+        );
+        let again = [
+            (w1, Failed),
+            (r1, Lost),
+            ("sprint-write-1b", Good),
+            ("sprint-read-1b", Good),
+            (w2, Good),
+            (r2, Good),
+        ];
+        assert_eq!(at(&run, &again), "done", "what failed in a lost measurement was measured again");
+        assert_eq!(unmeasured(&run, 0), Vec::<&str>::new());
+        let run = plan(1, 0);
+        assert_eq!(unmeasured(&run, 0), ["read"]);
+    }
+
+    #[test]
+    fn nothing_of_a_lost_measurement_counts() {
+        let run = plan(1, 1);
+        let stored: BTreeMap<_, _> = run
+            .attempts
+            .iter()
+            .map(|attempt| {
+                let pods = match attempt.name.as_str() {
+                    "sprint-read-1" => vec![lost("p")],
+                    _ => vec![pod_result("p", 1000, 1.0, 100)],
+                };
+                (attempt.name.clone(), merge(attempt, 1, pods))
+            })
+            .collect();
+        let names: Vec<&str> = counted(&run, &stored).map(|(attempt, _)| attempt.name.as_str()).collect();
+        assert_eq!(names, ["sprint-write-1b", "sprint-read-1b"], "the good first phase must not count twice");
+        let kept: BTreeMap<_, _> = stored
+            .iter()
+            .map(|(name, result)| {
+                (name.clone(), StoredResult { failure: result.failure.clone(), ..StoredResult::default() })
+            })
+            .collect();
+        assert_eq!(done(&run, &kept), 2);
+        let again: Vec<_> = retried(&run, &kept).map(|(attempt, _)| attempt.name.as_str()).collect();
+        assert_eq!(again, ["sprint-read-1"]);
+        assert_eq!(place_of(&run, &kept), Place::Done);
+    }
+}

@@ -1,0 +1,219 @@
+use super::*;
+use crate::{
+    fixtures::{pod_result, run},
+    run::{merge::merge, validate::validate},
+};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+/// A search from 1 with this bound.
+fn spec(raise: &str, to: i64, until: Value) -> SearchSpec {
+    serde_json::from_value(json!({"raise": raise, "to": to, "until": until})).unwrap()
+}
+
+fn p99(to: i64, bound: &str) -> SearchSpec {
+    spec("Connections", to, json!({"p99": bound}))
+}
+
+fn gain(to: i64) -> SearchSpec {
+    spec("Connections", to, json!({"gain": "0.02"}))
+}
+
+/// A point with so many operations per second and this p99 in milliseconds.
+fn point(value: u64, operations_per_second: f64, p99: f64) -> SearchPoint {
+    SearchPoint { value, share: None, operations_per_second, p99_milliseconds: Some(p99), followed: true }
+}
+
+/// The values measured, and what was found, where `measure` tells the figures of a value.
+fn search(spec: &SearchSpec, measure: impl Fn(u64) -> SearchPoint) -> (Vec<u64>, Option<Knee>) {
+    let mut points: Vec<SearchPoint> = Vec::new();
+    loop {
+        match next(spec, &points) {
+            Next::Measure(value) => points.push(measure(value)),
+            Next::Done(knee) => return (points.iter().map(|point| point.value).collect(), knee),
+        }
+        let most = usize::try_from(spec.most_points()).unwrap();
+        assert!(points.len() <= most, "more than {most} points: {points:?}");
+    }
+}
+
+/// The knee's value, its interval and why.
+fn found(spec: &SearchSpec, measure: impl Fn(u64) -> SearchPoint) -> Option<(u64, u64, u64, KneeReason)> {
+    let (values, knee) = search(spec, measure);
+    knee.map(|knee| (values[knee.point], knee.low, knee.high, knee.why))
+}
+
+/// p99 grows by a tenth of a millisecond with each connection.
+fn latency(value: u64) -> SearchPoint {
+    point(value, 1000.0, value as f64 / 10.0)
+}
+
+/// Each connection adds 1000/s up to this many.
+fn up_to(connections: f64) -> impl Fn(u64) -> SearchPoint {
+    move |value| point(value, 1000.0 * (value as f64).min(connections), 1.0)
+}
+
+#[test]
+fn values_are_doubled_until_the_bound_and_the_interval_is_halved_after_it() {
+    let (values, knee) = search(&p99(512, "10ms"), latency);
+    assert_eq!(values, [1, 2, 4, 8, 16, 32, 64, 128, 96, 112, 104]);
+    let knee = knee.unwrap();
+    assert_eq!((values[knee.point], knee.low, knee.high, knee.why), (96, 96, 104, KneeReason::P99));
+    let (values, _) = search(&gain(512), up_to(11.0));
+    assert_eq!(values, [1, 2, 4, 8, 16, 32, 64, 12, 10, 11], "16 to 64 give the same: the knee is below 16");
+}
+
+#[test]
+fn the_value_found_is_the_last_within_the_bound_or_the_first_with_all_of_the_throughput() {
+    use KneeReason::{Gain, Limit, NotFollowed, P99};
+    let rate = |until| spec("Rate", 100_000, until);
+    let server = |value: u64| {
+        let followed = value <= 50_000;
+        SearchPoint { followed, ..point(value, (value as f64).min(50_000.0), value as f64 / 1e4) }
+    };
+    let table = [
+        ("neighbours have nothing between them", found(&p99(64, "300us"), latency), Some((3, 3, 4, P99))),
+        ("to is the last value", found(&p99(100, "1s"), latency), Some((100, 100, 100, Limit))),
+        ("one value alone", found(&p99(1, "1s"), latency), Some((1, 1, 1, Limit))),
+        ("the first value is too much", found(&p99(64, "50us"), latency), None),
+        ("throughput levels off at 11", found(&gain(512), up_to(11.0)), Some((11, 10, 11, Gain))),
+        ("the first value gives all", found(&gain(512), up_to(1.0)), Some((1, 1, 1, Gain))),
+        ("throughput still grows at to", found(&gain(48), up_to(1e9)), Some((48, 48, 48, Limit))),
+        (
+            "a rate within p99",
+            found(&rate(json!({"p99": "2ms"})), server),
+            Some((19_456, 19_456, 20_480, P99)),
+        ),
+        (
+            "the largest rate that is followed",
+            found(&rate(json!({"p99": "1s"})), server),
+            Some((49_152, 49_152, 53_248, NotFollowed)),
+        ),
+        (
+            "which is what is gained of a rate",
+            found(&rate(json!({"gain": "0.5"})), server),
+            Some((49_152, 49_152, 53_248, NotFollowed)),
+        ),
+    ];
+    for (sentence, found, expected) in table {
+        assert_eq!(found, expected, "{sentence}");
+    }
+}
+
+#[test]
+fn a_rate_that_the_server_cannot_follow_fails_no_requirement() {
+    let required: Vec<Requirement> =
+        serde_json::from_value(json!([{"check": "ShortWindow", "level": "Required"}])).unwrap();
+    let attempt = validate(&run(&["read"], 1)).unwrap().attempts.remove(0);
+    let mut result = merge(&attempt, 1, vec![pod_result("p", 1000, 1.0, 100)]);
+    assert_eq!(requirements(&result, &required).len(), 1, "a phase without a search");
+    result.point = Some(point(1, 1.0, 1.0));
+    assert_eq!(requirements(&result, &required).len(), 1, "a point is checked like any other");
+    result.point = Some(SearchPoint { followed: false, ..point(1, 1.0, 1.0) });
+    assert!(requirements(&result, &required).is_empty(), "it is beyond the bound, and no failure");
+    result.point = Some(SearchPoint { followed: false, share: Some(0.5), ..point(1, 1.0, 1.0) });
+    assert_eq!(requirements(&result, &required).len(), 1, "a share of what was found must be followed");
+}
+
+#[test]
+fn one_disturbed_measurement_is_no_level() {
+    let disturbed = |value: u64| match value {
+        2 => point(2, 900.0, 1.0),
+        _ => up_to(16.0)(value),
+    };
+    assert_eq!(found(&gain(512), disturbed), Some((16, 15, 16, KneeReason::Gain)));
+    let to_two = found(&gain(2), disturbed);
+    assert_eq!(to_two, Some((1, 1, 1, KneeReason::Gain)), "there is no value to ask again");
+}
+
+#[test]
+fn a_tool_that_tells_no_p99_shows_nothing_within_the_bound() {
+    let silent = |value| SearchPoint { p99_milliseconds: None, ..latency(value) };
+    assert_eq!(found(&p99(64, "1s"), silent), None);
+}
+
+#[test]
+fn every_small_search_keeps_its_promises() {
+    for limit in 1..=600_u64 {
+        let bound = limit as f64;
+        let (values, knee) = search(&p99(1024, "1ms"), |value| point(value, 1.0, value as f64 / bound));
+        let knee = knee.unwrap();
+        assert!(knee.low <= limit && limit < knee.high, "{limit} is not from {} to {}", knee.low, knee.high);
+        assert!(narrow(knee.low, knee.high, values[knee.point]), "{limit}: {} to {}", knee.low, knee.high);
+    }
+}
+
+/// Whether an interval is as narrow as promised.
+fn narrow(low: u64, high: u64, value: u64) -> bool {
+    high - low <= 1 || (high - low) * 10 <= value
+}
+
+/// Any search, with what it could find.
+fn searches() -> impl Strategy<Value = (u64, u64)> {
+    (1..=5000_u64).prop_flat_map(|from| (Just(from), from..=(from << 19).min(1_000_000_000)))
+}
+
+fn over(raise: &str, (from, to): (u64, u64), until: &Value) -> SearchSpec {
+    serde_json::from_value(json!({"raise": raise, "from": from, "to": to, "until": until})).unwrap()
+}
+
+proptest! {
+    #[test]
+    fn of_every_latency_that_only_grows_the_knee_is_in_its_interval(
+        range in searches(),
+        limit in 1..=1_000_000_000_u64,
+        steepness in 0.1..8.0_f64,
+    ) {
+        let spec = over("Rate", range, &json!({"p99": "1ms"}));
+        let growing = |value: u64| point(value, value as f64, (value as f64 / limit as f64).powf(steepness));
+        let (values, knee) = search(&spec, growing);
+        match knee {
+            None => prop_assert!(limit < range.0, "from is within the bound"),
+            Some(knee) if knee.why == KneeReason::Limit => prop_assert!(limit >= range.1 && values[knee.point] == range.1),
+            Some(knee) => {
+                prop_assert!(knee.low <= limit && limit < knee.high, "{} not in {knee:?}", limit);
+                prop_assert!(narrow(knee.low, knee.high, values[knee.point]), "{knee:?}");
+                prop_assert_eq!(values[knee.point], knee.low);
+            }
+        }
+    }
+
+    #[test]
+    fn of_every_throughput_that_levels_off_the_knee_has_all_but_the_gain(
+        range in searches(),
+        level in 1..=1_000_000_000_u64,
+        gain in 1..=500_u32,
+    ) {
+        let share = f64::from(gain) / 1000.0;
+        let spec = over("Pipeline", range, &json!({"gain": share.to_string()}));
+        let (values, knee) = search(&spec, |value| point(value, value.min(level) as f64, 1.0));
+        let knee = knee.expect("throughput has no bound that the first value breaks");
+        let of = |value: u64| value.min(level) as f64;
+        if knee.why == KneeReason::Gain {
+            let most = values.iter().map(|value| of(*value)).fold(0.0, f64::max);
+            prop_assert!(of(values[knee.point]) * (1.0 + share) >= most, "{knee:?} has too little of {most}");
+            prop_assert!(knee.low == knee.high || of(knee.low) * (1.0 + share) < most, "less would do: {knee:?}");
+            prop_assert!(knee.low == knee.high || narrow(knee.low, knee.high, values[knee.point]), "{knee:?}");
+        }
+    }
+
+    #[test]
+    fn whatever_is_measured_a_search_ends_with_values_in_its_range(
+        range in searches(),
+        noise in prop::collection::vec((0.0..1e6_f64, prop::option::of(0.0..2.0_f64), any::<bool>()), 30),
+        raise in prop::sample::select(vec!["Connections", "Rate"]),
+        until in prop::sample::select(vec![json!({"p99": "1ms"}), json!({"gain": "0.02"})]),
+    ) {
+        let spec = over(raise, range, &until);
+        let mut points: Vec<SearchPoint> = Vec::new();
+        while let Next::Measure(value) = next(&spec, &points) {
+            prop_assert!((range.0..=range.1).contains(&value), "{value} is not from {} to {}", range.0, range.1);
+            prop_assert!(points.iter().all(|point| point.value != value), "{value} is measured twice");
+            let (rate, p99_milliseconds, followed) = noise[points.len()];
+            points.push(SearchPoint { p99_milliseconds, followed, ..point(value, rate, 0.0) });
+        }
+        prop_assert!(points.len() <= usize::try_from(spec.most_points()).unwrap());
+        prop_assert!(spec.most_points() <= dragstrip_crds::run::MOST_POINTS);
+        prop_assert!(so_far(&spec, &points).is_some());
+    }
+}

@@ -1,0 +1,508 @@
+//! A run's status, derived on every pass from what exists. Pure.
+
+mod comparability;
+mod findings;
+mod glance;
+mod message;
+mod verdict;
+
+use super::snapshot::Snapshot;
+use super::stored_result::StoredResult;
+use super::{
+    checks, clock,
+    decide::{Ending, ReadyTarget, Step, TargetState, Waiting},
+    identity::Identity,
+    plan, summary,
+    validate::{Invalid, ValidatedRun},
+};
+use comparability::{comparability, provenance};
+use dragstrip_crds::{
+    BenchmarkRun, BenchmarkRunStatus, conditions,
+    conditions::Finding,
+    conditions::types::{COMPLETE, PASSED},
+    observed::ServerTruth,
+    run::{
+        FailureStatus, NodeStatus, PhaseStatus, Progress, RetryStatus, RunPhase, SetbackStatus,
+        StartedStatus, TargetStatus, Verdict, VerdictReason,
+    },
+    thresholds::ThresholdStatus,
+};
+use dragstrip_results::{
+    result::RepetitionResult,
+    thresholds,
+    usage::HostUsage,
+    verdict::placed::{Placed, of_result},
+};
+pub use findings::STARTING;
+use findings::{clients_finding, end_findings, placed_findings, target_finding};
+use glance::headline;
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use message::{message, phase, with_setback};
+use std::collections::BTreeMap;
+
+/// Step of a failure that a Required check found.
+const REQUIREMENT: &str = "Requirement";
+
+/// Longest time between two tries, in seconds.
+const LONGEST_SETBACK: i64 = 300;
+
+/// What keeps the run from its turn after this step, and until when.
+fn setback(old: &BenchmarkRunStatus, step: &Step, now: Timestamp) -> Option<SetbackStatus> {
+    match step {
+        Step::StandBack { trouble, .. } => {
+            let count = old.setback.as_ref().map_or(0, |setback| setback.count).saturating_add(1);
+            let wait = 5_i64.saturating_mul(1 << (count - 1).clamp(0, 10)).min(LONGEST_SETBACK);
+            Some(SetbackStatus {
+                reason: trouble.reason.clone(),
+                message: trouble.message.clone(),
+                count,
+                retry_at: Time(now.saturating_add(SignedDuration::from_secs(wait)).unwrap_or(now)),
+            })
+        }
+        // Clients have started, or nobody tries any more.
+        Step::Wait(Waiting::Load { .. }, _) | Step::Finish(_) => None,
+        _ => old.setback.clone(),
+    }
+}
+
+fn target_status(target: &ReadyTarget) -> TargetStatus {
+    TargetStatus {
+        name: target.name.clone(),
+        address: Some(if target.host.contains(':') {
+            format!("[{}]:{}", target.host, target.port)
+        } else {
+            format!("{}:{}", target.host, target.port)
+        }),
+        observed: target.truth.clone(),
+        servers: None,
+        nodes: target.nodes.clone(),
+        identity: target.identity.as_ref().map(Identity::digest),
+    }
+}
+
+/// The target's name before anything is known of it.
+fn declared_target(run: &ValidatedRun) -> TargetStatus {
+    let target = &run.spec.target;
+    let name = match (&target.datastore_ref, &target.external) {
+        (Some(reference), _) => reference.name.clone(),
+        (None, Some(external)) => external.address.clone(),
+        (None, None) => run.holder.name.clone(),
+    };
+    TargetStatus { name, ..TargetStatus::default() }
+}
+
+fn count(number: usize) -> i32 {
+    i32::try_from(number).unwrap_or(i32::MAX)
+}
+
+/// Repetitions that were lost and are measured again.
+fn retries(run: &ValidatedRun, stored: &BTreeMap<String, StoredResult>) -> Vec<RetryStatus> {
+    plan::retried(run, stored)
+        .map(|(attempt, failure)| RetryStatus {
+            repetition: attempt.repetition,
+            phase: attempt.phase.clone(),
+            measurement: attempt.measurement,
+            reason: format!("pod {}: {}", failure.pod, failure.failure.message),
+        })
+        .collect()
+}
+
+/// Whether a step changes what people should read. The others lead to the next
+/// look within milliseconds, and that tells.
+pub fn worth_telling(step: &Step) -> bool {
+    matches!(step, Step::Wait(..) | Step::Finish(_) | Step::CreateJob(_) | Step::StandBack { .. })
+}
+
+/// What is to be written before the failure in `step` ends the run: the failure alone, beside
+/// what was told before. Any other end is found again, whatever was cleared up.
+pub fn recorded(old: &BenchmarkRunStatus, step: &Step) -> Option<BenchmarkRunStatus> {
+    match step {
+        Step::Finish(Ending::Failed(failure)) if old.failure.is_none() => {
+            Some(BenchmarkRunStatus { failure: Some(failure.clone()), ..old.clone() })
+        }
+        _ => None,
+    }
+}
+
+/// Results by name, as far as a summary needs them.
+pub type Results = BTreeMap<String, RepetitionResult>;
+
+/// How many results `phase` shows.
+fn shown_results(phase: &PhaseStatus) -> usize {
+    let search = phase.search.as_ref().map(|search| search.points.len() + search.rates.len());
+    search.unwrap_or(phase.repetitions.len())
+}
+
+/// Whether the whole results are to be read, since the status is to show more of them
+/// than it does: at the end, after each phase of the first repetition, and after each
+/// further repetition. Reading them all after each phase of many repetitions would cost
+/// more with every one.
+pub fn shows_figures(run: &ValidatedRun, old: &BenchmarkRunStatus, snapshot: &Snapshot, step: &Step) -> bool {
+    let shown: usize = old.phases.iter().map(shown_results).sum();
+    let due = match step {
+        Step::CreateJob(index) => {
+            let attempt = &run.attempts[*index];
+            attempt.repetition == 1 || run.begins_measurement(*index)
+        }
+        Step::Finish(_) => true,
+        _ => false,
+    };
+    // What was checked is told at the end, from the results.
+    let judged = matches!(step, Step::Finish(Ending::Succeeded | Ending::Failed(_)));
+    judged && !snapshot.stored.is_empty() || due && plan::done(run, &snapshot.stored) != shown
+}
+
+/// The server's own account as an external target's clients got it.
+fn truth_from(stored: &Results) -> Option<ServerTruth> {
+    let servers = stored.values().flat_map(|result| &result.pods).filter_map(|pod| pod.server.as_ref());
+    servers.map(|server| server.truth.clone()).next()
+}
+
+/// What clients and servers of `result` saw of their machines, with the nodes' names.
+fn hosts(result: &RepetitionResult) -> impl Iterator<Item = (&str, &HostUsage)> {
+    let clients = result.pods.iter().map(|pod| (&pod.node, &pod.client));
+    let servers = result.servers.iter().map(|server| (&server.node, &server.usage));
+    clients.chain(servers).filter_map(|(node, usage)| Some((node.as_deref()?, usage.host.as_ref()?)))
+}
+
+/// The nodes of all that is stored, in the order of their names.
+fn nodes(stored: &Results) -> Vec<NodeStatus> {
+    let mut nodes: BTreeMap<&str, NodeStatus> = BTreeMap::new();
+    for record in stored.values().flat_map(|result| &result.nodes) {
+        let node = nodes.entry(&record.name).or_default();
+        node.name.clone_from(&record.name);
+        let fill = |known: &mut Option<String>, told: &Option<String>| {
+            *known = known.take().or_else(|| told.clone());
+        };
+        fill(&mut node.instance_type, &record.instance_type);
+        fill(&mut node.zone, &record.zone);
+        fill(&mut node.placement_group, &record.placement_group);
+        fill(&mut node.architecture, &record.architecture);
+        fill(&mut node.kernel, &record.kernel);
+        node.serves |= record.serves;
+        node.loads |= record.loads;
+    }
+    for (name, host) in stored.values().flat_map(hosts) {
+        if let Some(node) = nodes.get_mut(name) {
+            node.cpu_model = node.cpu_model.take().or_else(|| host.cpu_model.clone());
+            node.cpus = node.cpus.or(Some(host.cpus).filter(|cpus| *cpus > 0));
+        }
+    }
+    nodes.into_values().collect()
+}
+
+/// The target as far as it is known: looked at just now, else as last told.
+fn target(
+    run: &ValidatedRun,
+    old: &BenchmarkRunStatus,
+    snapshot: &Snapshot,
+    figures: &Figures,
+) -> TargetStatus {
+    let mut target = match &snapshot.target {
+        TargetState::Ready(target) => TargetStatus {
+            // Nobody tells of the servers of an address.
+            servers: run.spec.target.external.is_none().then(|| count(target.members.len()).max(1)),
+            ..target_status(target)
+        },
+        _ => old.target.clone().unwrap_or_else(|| declared_target(run)),
+    };
+    target.observed = target.observed.or_else(|| figures.observed.clone());
+    target
+}
+
+/// What the status shows of the results: of whole ones that were read just now, else as it was.
+#[derive(Default)]
+struct Figures {
+    phases: Vec<PhaseStatus>,
+    nodes: Vec<NodeStatus>,
+    observed: Option<ServerTruth>,
+    checks: String,
+    /// Why results must not be used that are in no phase.
+    refused: Vec<VerdictReason>,
+    /// Where servers and clients were.
+    placed: Vec<Placed>,
+}
+
+impl Figures {
+    fn of(run: &ValidatedRun, old: &BenchmarkRunStatus, results: Option<&Results>) -> Self {
+        match results {
+            Some(results) => Self {
+                phases: summary::phases(run, results),
+                nodes: nodes(results),
+                observed: truth_from(results),
+                checks: checks::told(run, results),
+                refused: verdict::refused(run, results),
+                placed: placed(results),
+            },
+            None => Self {
+                phases: old.phases.clone(),
+                nodes: old.nodes.clone(),
+                observed: None,
+                checks: String::new(),
+                refused: Vec::new(),
+                placed: Vec::new(),
+            },
+        }
+    }
+}
+
+/// The worst that any of `results` says of each condition of where servers and clients were.
+fn placed(results: &Results) -> Vec<Placed> {
+    let mut worst: Vec<Placed> = Vec::new();
+    let rank = |one: &Placed| one.holds.map_or(1, |holds| if holds { 2 } else { 0 });
+    for one in results.values().flat_map(of_result) {
+        match worst.iter_mut().find(|known| known.check == one.check) {
+            Some(known) if rank(&one) < rank(known) => *known = one,
+            Some(_) => {}
+            None => worst.push(one),
+        }
+    }
+    worst
+}
+
+/// When the first load began, or is to begin.
+fn started(old: &BenchmarkRunStatus, snapshot: &Snapshot) -> Option<Time> {
+    let kept = snapshot.stored.values().filter_map(|kept| kept.start);
+    let first = snapshot.jobs.values().filter_map(|job| job.start).chain(kept).min();
+    old.started_at.clone().or(first.map(Time))
+}
+
+/// The measurement that was started last and is not stored.
+fn started_measurement(
+    run: &ValidatedRun,
+    old: &BenchmarkRunStatus,
+    snapshot: &Snapshot,
+    step: &Step,
+) -> Option<StartedStatus> {
+    match step {
+        Step::Wait(Waiting::Load { attempt }, _) => {
+            let job = &run.attempts[*attempt].name;
+            let start = snapshot.jobs.get(job)?.start?;
+            // As the apiserver keeps it: one with a fraction would be written at every pass.
+            let whole = Timestamp::from_second(start.as_second()).unwrap_or(start);
+            Some(StartedStatus { job: job.clone(), start_at: Time(whole) })
+        }
+        Step::Finish(_) => None,
+        _ => old.started.clone().filter(|started| !snapshot.stored.contains_key(&started.job)),
+    }
+}
+
+/// How the figures stand to the thresholds, once nothing more is measured.
+fn bounds(
+    run: &ValidatedRun,
+    figures: &Figures,
+    old: &BenchmarkRunStatus,
+    step: &Step,
+) -> Vec<ThresholdStatus> {
+    if !matches!(step, Step::Finish(_)) {
+        return old.thresholds.clone();
+    }
+    let declared: Vec<&str> = run.spec.phases.iter().map(|phase| phase.name.as_str()).collect();
+    thresholds::evaluate(&run.spec.thresholds, &declared, &figures.phases)
+}
+
+/// The status of `run` when the next step is `step`, with the figures of `results`
+/// where they were read.
+pub fn of_step(
+    run: &ValidatedRun,
+    old: &BenchmarkRunStatus,
+    snapshot: &Snapshot,
+    results: Option<&Results>,
+    step: &Step,
+    now: Timestamp,
+) -> BenchmarkRunStatus {
+    let figures = Figures::of(run, old, results);
+    let text = message(run, &snapshot.stored, step);
+    let thresholds = bounds(run, &figures, old, step);
+    let mut findings = Vec::from(end_findings(&text, &figures, &thresholds, step));
+    findings.extend(placed_findings(&figures.placed, &snapshot.placed));
+    findings.extend(target_finding(step));
+    findings.extend(clients_finding(step));
+    let failure: Option<FailureStatus> = match step {
+        Step::Finish(Ending::Failed(failure)) => Some(failure.clone()),
+        _ => None,
+    };
+    let queued = phase(step) == RunPhase::Queued;
+    let setback = setback(old, step, now);
+    let told_already = matches!(step, Step::StandBack { .. } | Step::Wait(Waiting::Setback(_), _));
+    let mut text = with_setback(text, setback.as_ref().filter(|_| !told_already));
+    let (verdict, reasons) = verdict::verdict(&figures, step);
+    if verdict == Some(Verdict::Degraded) {
+        text = format!("{text}; Degraded: {}", reasons.join(", "));
+    }
+    let target = target(run, old, snapshot, &figures);
+    let record = results.filter(|results| !results.is_empty());
+    let record = record.map(|results| {
+        let comparability = comparability(run, results, &target, &figures.nodes, &figures.placed);
+        (provenance(run, results), comparability)
+    });
+    let (provenance, comparability) = record.unzip();
+    BenchmarkRunStatus {
+        observed_generation: Some(run.generation),
+        phase: phase(step),
+        message: Some(text).filter(|text| !text.is_empty()),
+        progress: Some(Progress {
+            measured: count(plan::done(run, &snapshot.stored)),
+            total: count(plan::wanted(run, &snapshot.stored)),
+        }),
+        started_at: started(old, snapshot),
+        started: started_measurement(run, old, snapshot, step),
+        finished_at: matches!(step, Step::Finish(_)).then_some(Time(now)),
+        clock: Some(clock::advance(old.clock.as_ref(), run.created, queued, now)),
+        setback,
+        queue: match step {
+            Step::Wait(Waiting::Queue(queue), _) => Some(queue.clone()),
+            _ => None,
+        },
+        target: Some(target),
+        verdict,
+        reasons,
+        // Settled at the end, with the cluster.
+        noise: None,
+        headline: headline(&run.spec, &figures.phases),
+        thresholds,
+        provenance: provenance.or_else(|| old.provenance.clone()),
+        comparability: comparability.or_else(|| old.comparability.clone()),
+        phases: figures.phases,
+        nodes: figures.nodes,
+        retries: retries(run, &snapshot.stored),
+        failure,
+        conditions: conditions::upsert(&old.conditions, &findings, run.generation, now),
+    }
+}
+
+/// The status of a run nothing can be made of.
+pub fn of_invalid(
+    run: &BenchmarkRun,
+    old: &BenchmarkRunStatus,
+    invalid: &Invalid,
+    now: Timestamp,
+) -> BenchmarkRunStatus {
+    let generation = run.metadata.generation.unwrap_or(0);
+    let message = invalid.to_string();
+    BenchmarkRunStatus {
+        observed_generation: Some(generation),
+        phase: RunPhase::Failed,
+        message: Some(message.clone()),
+        finished_at: Some(Time(now)),
+        verdict: Some(Verdict::Invalid),
+        reasons: vec!["SpecInvalid".to_owned()],
+        // What was measured before stays.
+        conditions: conditions::upsert(
+            &old.conditions,
+            &[Finding::yes(COMPLETE, "Invalid", message.clone()), Finding::no(PASSED, "Invalid", message)],
+            generation,
+            now,
+        ),
+        queue: None,
+        ..old.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::snapshot::JobFacts;
+    use dragstrip_crds::run::CheckName;
+    use serde_json::{Value, json};
+
+    fn failure_of(message: &str) -> FailureStatus {
+        serde_json::from_value(json!({"step": "Internal", "message": message})).unwrap()
+    }
+
+    #[test]
+    fn the_nodes_of_every_stored_measurement_are_told_once_with_their_instance_types() {
+        let measured = |nodes: Value| -> RepetitionResult {
+            serde_json::from_value(json!({
+                "phase": "read", "repetition": 1, "windowSeconds": 1.0, "operations": [], "pods": [], "nodes": nodes
+            }))
+            .unwrap()
+        };
+        let node = |name: &str, serves: bool, kind: Option<&str>| json!({"name": name, "serves": serves, "loads": !serves, "instanceType": kind});
+        let stored = Results::from([
+            ("a".to_owned(), measured(json!([node("server", true, None), node("client", false, None)]))),
+            ("b".to_owned(), measured(json!([node("server", true, Some("c7i.2xlarge"))]))),
+        ]);
+        let told = serde_json::to_value(nodes(&stored)).unwrap();
+        let expected = json!([
+            {"name": "client", "serves": false, "loads": true},
+            {"name": "server", "instanceType": "c7i.2xlarge", "serves": true, "loads": false},
+        ]);
+        assert_eq!(told, expected, "what one measurement does not know another may");
+    }
+
+    #[test]
+    fn the_worst_of_all_measurements_is_a_runs_condition_and_what_was_seen_before_fills_up() {
+        let of = |zone: &str| -> RepetitionResult {
+            serde_json::from_value(json!({
+                "phase": "read", "repetition": 1, "windowSeconds": 1.0, "operations": [], "pods": [], "nodes": [
+                    {"name": "s", "serves": true, "loads": false, "zone": "z1"},
+                    {"name": "c", "serves": false, "loads": true, "zone": zone},
+                ]
+            }))
+            .unwrap()
+        };
+        let results = Results::from([("a".to_owned(), of("z2")), ("b".to_owned(), of("z1"))]);
+        let before = [Placed {
+            check: CheckName::IoUring,
+            holds: Some(true),
+            reason: "ToldByServer",
+            message: "iouring".into(),
+        }];
+        let findings = placed_findings(&placed(&results), &before);
+        let of = |kind: &str| findings.iter().find(|one| one.kind == kind).unwrap();
+        assert_eq!((of("SameZone").status, of("SameZone").reason), (Some(false), "Label"));
+        assert!(of("SameZone").message.contains("c in z2"), "{}", of("SameZone").message);
+        assert_eq!(of("IoUring").status, Some(true));
+        assert_eq!(of("ExclusiveCPUs").status, None, "nobody told of CPUs");
+    }
+
+    #[test]
+    fn what_held_a_run_up_is_told_until_it_is_past() {
+        let setback = SetbackStatus {
+            reason: "FailedMount".into(),
+            message: "secret pit-tls not found".into(),
+            count: 2,
+            retry_at: Time(Timestamp::UNIX_EPOCH),
+        };
+        let queued = with_setback("waits for races/other".into(), Some(&setback));
+        assert_eq!(queued, "waits for races/other; tries again after secret pit-tls not found (FailedMount)");
+        let same = with_setback("pod p: secret pit-tls not found (FailedMount)".into(), Some(&setback));
+        assert_eq!(same, "pod p: secret pit-tls not found (FailedMount); tried again after 2 setbacks");
+        assert_eq!(with_setback("load is running".into(), None), "load is running");
+    }
+
+    #[test]
+    fn a_failure_is_written_down_once_before_anything_is_cleared_up() {
+        let failure = FailureStatus { step: "ServerChanged".into(), ..failure_of("the server was replaced") };
+        let failed = Step::Finish(Ending::Failed(failure.clone()));
+        let old = BenchmarkRunStatus { phase: RunPhase::Running, ..BenchmarkRunStatus::default() };
+        let first = recorded(&old, &failed).unwrap();
+        assert_eq!((first.failure.as_ref(), first.phase), (Some(&failure), RunPhase::Running));
+        assert_eq!(first.finished_at, None, "nobody would look at it again");
+        assert_eq!(recorded(&first, &failed), None, "it would never end");
+        assert_eq!(recorded(&old, &Step::Finish(Ending::Cancelled)), None);
+    }
+
+    #[test]
+    fn a_measurement_is_remembered_from_its_order_until_it_is_stored() {
+        let run = crate::run::validate::validate(&crate::fixtures::run(&["write", "read"], 1)).unwrap();
+        let name = || "sprint-write-1".to_owned();
+        let start = Timestamp::from_second(1_800_000_000).unwrap();
+        let job = JobFacts { start: Some(start + SignedDuration::from_nanos(1)), ..JobFacts::default() };
+        let loads = Snapshot { jobs: [(name(), job)].into(), ..Snapshot::default() };
+        let load = Step::Wait(Waiting::Load { attempt: 0 }, None);
+        let told = started_measurement(&run, &BenchmarkRunStatus::default(), &loads, &load);
+        assert_eq!(told, Some(StartedStatus { job: name(), start_at: Time(start) }));
+        let old = BenchmarkRunStatus { started: told.clone(), ..BenchmarkRunStatus::default() };
+        let collecting = Step::Wait(Waiting::Log { attempt: 0, why: String::new() }, None);
+        assert_eq!(
+            started_measurement(&run, &old, &Snapshot::default(), &collecting),
+            told,
+            "its Job may be gone"
+        );
+        let stored = Snapshot { stored: [(name(), StoredResult::default())].into(), ..Snapshot::default() };
+        assert_eq!(started_measurement(&run, &old, &stored, &Step::CreateJob(1)), None);
+    }
+}

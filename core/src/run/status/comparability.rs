@@ -1,0 +1,197 @@
+//! What was measured, on what and with what, as it was seen: what two runs must have in
+//! common to be compared, and what must be known to measure them again. Pure.
+
+use super::Results;
+use crate::{digest::digest, run::validate::ValidatedRun};
+use dragstrip_crds::run::{ComparabilityStatus, Fact, NodeStatus, ProvenanceStatus, TargetStatus};
+use dragstrip_results::{result::EnvironmentRecord, usage::ContainerUsage, verdict::placed::Placed};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Values by the fact's name. One that nobody knows is none.
+#[derive(Default)]
+struct Facts(BTreeMap<String, BTreeSet<String>>);
+
+impl Facts {
+    fn add(&mut self, name: &str, value: Option<impl ToString>) {
+        let value = value.map(|value| value.to_string()).filter(|value| !value.is_empty());
+        self.0.entry(name.to_owned()).or_default().extend(value);
+    }
+
+    fn told(self) -> Vec<Fact> {
+        let known = self.0.into_iter().filter(|(_, values)| !values.is_empty());
+        let fact = |(name, values): (String, BTreeSet<String>)| Fact {
+            name,
+            value: values.into_iter().collect::<Vec<_>>().join(", "),
+        };
+        known.map(fact).collect()
+    }
+}
+
+/// The record of `run`, from its stored `results` and what its status tells of its `target`,
+/// its `nodes` and of where these are.
+pub(super) fn comparability(
+    run: &ValidatedRun,
+    results: &Results,
+    target: &TargetStatus,
+    nodes: &[NodeStatus],
+    placed: &[Placed],
+) -> ComparabilityStatus {
+    let mut facts = Facts::default();
+    server(&mut facts, run, results, target);
+    client(&mut facts, run, results);
+    machines(&mut facts, nodes, placed);
+    for phase in &run.spec.phases {
+        // A spec that came as JSON has a JSON form.
+        let declared = digest(&serde_json::to_string(phase).unwrap_or_default());
+        facts.add(&format!("workload.{}", phase.name), Some(declared));
+    }
+    let facts = facts.told();
+    // A list of texts always has a JSON form.
+    ComparabilityStatus { key: digest(&serde_json::to_string(&facts).unwrap_or_default()), facts }
+}
+
+fn environments(results: &Results) -> impl Iterator<Item = &EnvironmentRecord> {
+    results.values().filter_map(|result| result.environment.as_ref())
+}
+
+fn network(host: bool) -> &'static str {
+    if host { "Host" } else { "Pod" }
+}
+
+fn server(facts: &mut Facts, run: &ValidatedRun, results: &Results, target: &TargetStatus) {
+    if let Some(seen) = &target.observed {
+        facts.add("server.engine", seen.engine.map(|engine| format!("{engine:?}")));
+        facts.add("server.version", Some(&seen.version));
+        facts.add("server.threads", seen.threads);
+        facts.add("server.ioInterface", seen.io_interface.as_ref());
+        facts.add("server.maxMemoryBytes", seen.max_memory_bytes);
+        facts.add("server.maxMemoryPolicy", seen.max_memory_policy.as_ref());
+    }
+    facts.add("server.servers", target.servers);
+    facts.add("server.address", run.spec.target.external.as_ref().map(|external| &external.address));
+    for seen in environments(results) {
+        seen.server_images.iter().for_each(|image| facts.add("server.images", Some(image)));
+        facts.add("server.declaration", seen.server_declaration.as_ref());
+        // Of an external server nobody knows it.
+        let known = run.spec.target.external.is_none();
+        facts.add("server.network", known.then(|| network(seen.server_host_network)));
+    }
+    for server in results.values().flat_map(|result| &result.servers) {
+        facts.add("server.cpuLimit", cpu_limit(&server.usage));
+    }
+}
+
+fn client(facts: &mut Facts, run: &ValidatedRun, results: &Results) {
+    facts.add("client.pods", Some(run.spec.clients.pods));
+    for seen in environments(results) {
+        seen.client_images.iter().for_each(|image| facts.add("client.images", Some(image)));
+        facts.add("client.network", Some(network(seen.client_host_network)));
+    }
+    for pod in results.values().flat_map(|result| &result.pods) {
+        let tool = [Some(&pod.tool.name), pod.tool.version.as_ref(), pod.tool.mode.as_ref()];
+        let words: Vec<&str> = tool.into_iter().flatten().map(String::as_str).collect();
+        facts.add("client.tools", Some(words.join(" ")));
+        facts.add("client.cpuLimit", cpu_limit(&pod.client));
+    }
+}
+
+/// Without a limit a container has all CPUs of its machine.
+fn cpu_limit(usage: &ContainerUsage) -> Option<String> {
+    // What was not looked at has no length.
+    let seen = usage.cgroup.is_some();
+    seen.then(|| usage.cpu_limit.map_or_else(|| "none".to_owned(), |cpus| cpus.to_string()))
+}
+
+fn machines(facts: &mut Facts, nodes: &[NodeStatus], placed: &[Placed]) {
+    for node in nodes {
+        let roles = [(node.serves, "server"), (node.loads, "client")];
+        for (_, role) in roles.into_iter().filter(|(has, _)| *has) {
+            let mut add = |name: &str, value: Option<String>| {
+                facts.add(&format!("machine.{role}.{name}"), value);
+            };
+            add("instanceType", node.instance_type.clone());
+            add("architecture", node.architecture.clone());
+            add("cpuModel", node.cpu_model.clone());
+            add("cpus", node.cpus.map(|cpus| cpus.to_string()));
+            add("kernel", node.kernel.clone());
+        }
+    }
+    for one in placed {
+        facts.add(&format!("machine.{}", one.check), one.holds);
+    }
+}
+
+/// What else must be known to measure `run` again.
+pub(super) fn provenance(run: &ValidatedRun, results: &Results) -> ProvenanceStatus {
+    let all = |pick: fn(&EnvironmentRecord) -> &BTreeSet<String>| -> Vec<String> {
+        let images: BTreeSet<&String> = environments(results).flat_map(pick).collect();
+        images.into_iter().cloned().collect()
+    };
+    ProvenanceStatus {
+        spec_hash: run.spec_hash.clone(),
+        operator_version: env!("CARGO_PKG_VERSION").to_owned(),
+        server_images: all(|seen| &seen.server_images),
+        server_command: environments(results)
+            .next()
+            .map(|seen| seen.server_command.clone())
+            .unwrap_or_default(),
+        client_images: all(|seen| &seen.client_images),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        fixtures::{pod_result, run, truth},
+        run::{merge::merge, validate::validate},
+    };
+
+    /// The record of a run named `name` whose server ran `image` on a machine of `kind`.
+    fn record(name: &str, image: &str, kind: &str, rate: u64) -> ComparabilityStatus {
+        let mut declared = run(&["write", "read"], 2);
+        declared.metadata.name = Some(name.into());
+        let run = validate(&declared).unwrap();
+        let environment =
+            EnvironmentRecord { server_images: [image.to_owned()].into(), ..EnvironmentRecord::default() };
+        let stored = run.attempts.iter().map(|attempt| {
+            let mut result = merge(attempt, 1, vec![pod_result("p", rate, 1.0, 100)]);
+            result.environment = Some(environment.clone());
+            (attempt.name.clone(), result)
+        });
+        let target = TargetStatus { observed: Some(truth()), servers: Some(1), ..TargetStatus::default() };
+        let node = NodeStatus {
+            name: format!("{name}-node"),
+            instance_type: Some(kind.into()),
+            serves: true,
+            ..NodeStatus::default()
+        };
+        comparability(&run, &stored.collect(), &target, &[node], &[])
+    }
+
+    #[test]
+    fn the_same_measured_twice_has_one_key_whatever_the_figures_and_names() {
+        let (first, second) =
+            (record("sprint", "redis@sha256:1", "c7i", 1000), record("again", "redis@sha256:1", "c7i", 900));
+        assert_eq!(first, second);
+        let names: Vec<&str> = first.facts.iter().map(|fact| fact.name.as_str()).collect();
+        assert!(names.is_sorted(), "{names:?}");
+        for expected in ["server.version", "client.tools", "machine.server.instanceType", "workload.read"] {
+            assert!(names.contains(&expected), "{expected} is not among {names:?}");
+        }
+    }
+
+    #[test]
+    fn what_differs_is_one_fact_and_another_key() {
+        let first = record("sprint", "redis@sha256:1", "c7i", 1000);
+        for (other, name) in [
+            (record("sprint", "redis@sha256:2", "c7i", 1000), "server.images"),
+            (record("sprint", "redis@sha256:1", "c6i", 1000), "machine.server.instanceType"),
+        ] {
+            assert_ne!(first.key, other.key);
+            let differing = first.facts.iter().zip(&other.facts).filter(|(one, other)| one != other);
+            let differing: Vec<&str> = differing.map(|(one, _)| one.name.as_str()).collect();
+            assert_eq!(differing, [name]);
+        }
+    }
+}

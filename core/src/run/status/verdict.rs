@@ -1,0 +1,187 @@
+//! What the verdicts of results come to for their run. Pure.
+
+use super::{Figures, REQUIREMENT, Results};
+use crate::run::{
+    decide::{Ending, Step},
+    plan,
+    validate::ValidatedRun,
+};
+use dragstrip_crds::run::{CheckName, FailureStatus, PhaseStatus, Verdict, VerdictReason};
+
+/// Reasons of the results that failed and were not measured again.
+pub(super) fn refused(run: &ValidatedRun, results: &Results) -> Vec<VerdictReason> {
+    let again: Vec<&str> = plan::lost_and_measured_again(run, results).collect();
+    let failed =
+        results.iter().filter(|(name, result)| result.failure.is_some() && !again.contains(&name.as_str()));
+    failed.flat_map(|(_, result)| result.reasons.clone()).collect()
+}
+
+/// The name of what failed a run outside of its measurements.
+fn failed_for(failure: &FailureStatus) -> String {
+    match failure.step.as_str() {
+        "Verification" => "NotAsDeclared".to_owned(),
+        "Placement" => CheckName::PlacementNotAsDeclared.to_string(),
+        "ServerChanged" => CheckName::ServerRestarted.to_string(),
+        step => step.to_owned(),
+    }
+}
+
+/// Whether the run's numbers may be believed, and the reasons by name, each once.
+pub(super) fn verdict(figures: &Figures, step: &Step) -> (Option<Verdict>, Vec<String>) {
+    let of_phases = figures.phases.iter().flat_map(|phase| &phase.reasons);
+    let mut names: Vec<String> = Vec::new();
+    let other = match step {
+        // A Required check is among the reasons of its phase or result.
+        Step::Finish(Ending::Failed(failure))
+            if failure.step != REQUIREMENT && figures.refused.is_empty() =>
+        {
+            Some(failed_for(failure))
+        }
+        _ => None,
+    };
+    for name in of_phases.chain(&figures.refused).map(|reason| reason.reason.clone()).chain(other) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    let verdict = match step {
+        Step::Finish(Ending::Failed(_)) => Some(Verdict::Invalid),
+        Step::Finish(Ending::Succeeded) => {
+            let each: Option<Vec<Verdict>> = figures.phases.iter().map(|phase| phase.verdict).collect();
+            each.and_then(|each| each.into_iter().max())
+        }
+        _ => None,
+    };
+    (verdict, if verdict.is_some() { names } else { Vec::new() })
+}
+
+/// What the verdict's reasons say, phase by phase, for people.
+pub(super) fn told(phases: &[PhaseStatus]) -> String {
+    let of_phase = |phase: &PhaseStatus| {
+        let each = phase.reasons.iter().map(|reason| format!("{}: {}", reason.reason, reason.message));
+        let each: Vec<String> = each.collect();
+        (!each.is_empty()).then(|| format!("{}: {}", phase.name, each.join("; ")))
+    };
+    phases.iter().filter_map(of_phase).collect::<Vec<_>>().join(". ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        fixtures::{lost, pod_result, run},
+        run::{
+            merge::merge,
+            summary::{phases, required},
+            validate::validate,
+        },
+    };
+    use dragstrip_results::result::{FailureStep, RepetitionResult};
+    use std::collections::BTreeMap;
+
+    fn reason(name: &str) -> VerdictReason {
+        let message = format!("{name} was seen");
+        VerdictReason { reason: name.into(), verdict: Verdict::Degraded, message }
+    }
+
+    /// A run of three repetitions with these rates and reasons.
+    fn of(rates: [u64; 3], reasons: &[&str], requirements: &str) -> (ValidatedRun, Results) {
+        let mut declared = run(&["read"], 3);
+        declared.spec.max_retries = 0;
+        declared.spec.requirements = serde_json::from_str(requirements).unwrap();
+        let run = validate(&declared).unwrap();
+        let stored = run.attempts.iter().zip(rates).map(|(attempt, rate)| {
+            let mut result = merge(attempt, 1, vec![pod_result("p", rate, 1.0, 100)]);
+            result.verdict = Some(Verdict::Degraded);
+            result.reasons = reasons.iter().copied().map(reason).collect();
+            (attempt.name.clone(), result)
+        });
+        let stored = stored.collect();
+        (run, stored)
+    }
+
+    fn figures(run: &ValidatedRun, results: &Results) -> Figures {
+        Figures {
+            phases: phases(run, results),
+            nodes: vec![],
+            observed: None,
+            checks: String::new(),
+            refused: refused(run, results),
+            placed: vec![],
+        }
+    }
+
+    const WELL: Step = Step::Finish(Ending::Succeeded);
+
+    #[test]
+    fn each_reason_of_a_run_is_told_once_and_the_spread_of_repetitions_is_one() {
+        let (run, results) = of([1000, 1000, 1000], &["Steal", "ForeignLoad"], "[]");
+        let (judged, names) = verdict(&figures(&run, &results), &WELL);
+        assert_eq!((judged, names), (Some(Verdict::Degraded), vec!["Steal".into(), "ForeignLoad".into()]));
+        let (run, results) = of([1000, 1200, 1400], &[], "[]");
+        let phases = phases(&run, &results);
+        assert_eq!(phases[0].verdict, Some(Verdict::Degraded));
+        assert!(told(&phases).starts_with("read: HighVariance: throughput of 3"), "{}", told(&phases));
+    }
+
+    #[test]
+    fn repetitions_that_differ_more_than_a_required_check_allows_fail_the_run() {
+        let strict = r#"[{"check": "HighVariance", "level": "Required"}]"#;
+        let (run, results) = of([1000, 1200, 1400], &[], strict);
+        let Some(Step::Finish(Ending::Failed(failure))) = required(&run, &results) else {
+            panic!("a spread of 17 % passed");
+        };
+        assert_eq!((failure.step.as_str(), failure.phase.as_deref()), ("Requirement", Some("read")));
+        let (judged, names) = verdict(&figures(&run, &results), &Step::Finish(Ending::Failed(failure)));
+        assert_eq!((judged, names), (Some(Verdict::Invalid), vec!["HighVariance".to_owned()]));
+    }
+
+    #[test]
+    fn a_failed_run_is_invalid_for_its_failed_results_and_not_for_those_measured_again() {
+        let run = validate(&run(&["read"], 1)).unwrap();
+        let failed = |attempt: usize, step: FailureStep| -> (String, RepetitionResult) {
+            let attempt = &run.attempts[attempt];
+            let mut pod = lost("p");
+            pod.failure.as_mut().unwrap().step = step;
+            let mut result = merge(attempt, 1, vec![pod]);
+            dragstrip_results::verdict::judge(&mut result, &attempt.tool, &[]);
+            (attempt.name.clone(), result)
+        };
+        let results: BTreeMap<_, _> =
+            [failed(0, FailureStep::Lost), failed(1, FailureStep::ErrorReplies)].into();
+        let failure = serde_json::from_str(r#"{"step": "ErrorReplies", "message": "m"}"#).unwrap();
+        let (judged, names) = verdict(&figures(&run, &results), &Step::Finish(Ending::Failed(failure)));
+        assert_eq!((judged, names), (Some(Verdict::Invalid), vec!["ErrorReplies".to_owned()]));
+    }
+
+    #[test]
+    fn a_run_that_failed_before_its_load_is_invalid_for_that() {
+        let nothing = Figures {
+            phases: vec![],
+            nodes: vec![],
+            observed: None,
+            checks: String::new(),
+            refused: vec![],
+            placed: vec![],
+        };
+        for (step, name) in [
+            ("Verification", "NotAsDeclared"),
+            ("Placement", "PlacementNotAsDeclared"),
+            ("Timeout", "Timeout"),
+        ] {
+            let failure = serde_json::from_value(serde_json::json!({"step": step, "message": "m"})).unwrap();
+            let (judged, names) = verdict(&nothing, &Step::Finish(Ending::Failed(failure)));
+            assert_eq!((judged, names), (Some(Verdict::Invalid), vec![name.to_owned()]));
+        }
+        assert_eq!(verdict(&nothing, &Step::Finish(Ending::Cancelled)).0, None, "a part has no verdict");
+    }
+
+    #[test]
+    fn results_of_a_version_without_verdicts_have_none() {
+        let (run, mut results) = of([1000, 1000, 1000], &[], "[]");
+        for result in results.values_mut() {
+            result.verdict = None;
+        }
+        assert_eq!(verdict(&figures(&run, &results), &WELL).0, None);
+    }
+}

@@ -1,0 +1,487 @@
+//! Stored repetitions as the status shows them: per phase and operation, merged
+//! and with their spread. Pure.
+
+use super::{
+    decide::{Step, too_variable},
+    merge::add_schedules,
+    plan::counted,
+    search::{searched, with_figures},
+    validate::{Attempt, ValidatedRun},
+};
+use dragstrip_crds::{
+    measured::{LatencySummary, Metric, ScheduleRecord},
+    run::{
+        LimitedBy, OperationStatus, PhaseSpec, PhaseStatus, RepetitionStatus, SUM, ServerMemoryStatus,
+        ToolStatus, VerdictReason,
+    },
+    units::Period,
+    workload::LoadSpec,
+};
+use dragstrip_results::{
+    histogram::Latencies,
+    result::{MergedOperation, RepetitionResult, TOTAL},
+    statistics::spread,
+    verdict,
+};
+use std::collections::BTreeMap;
+
+fn latencies(rows: &[&MergedOperation]) -> LatencySummary {
+    if let [single] = rows {
+        return single.latency_milliseconds;
+    }
+    let mut merged: Option<Latencies> = None;
+    for row in rows {
+        let Some(decoded) = row.histogram.as_ref().and_then(|encoded| Latencies::decode(encoded).ok()) else {
+            // What a tool printed of several repetitions cannot be joined: no number rather than a wrong one.
+            return LatencySummary::default();
+        };
+        match &mut merged {
+            None => merged = Some(decoded),
+            Some(sum) => {
+                if sum.add(&decoded).is_err() {
+                    return LatencySummary::default();
+                }
+            }
+        }
+    }
+    merged.map(|all| all.summary()).unwrap_or_default()
+}
+
+fn operation(name: &str, repetitions: &[&RepetitionResult]) -> Option<OperationStatus> {
+    let rows: Vec<&MergedOperation> =
+        repetitions.iter().filter_map(|r| r.operations.iter().find(|op| op.operation == name)).collect();
+    let rates: Vec<f64> = rows.iter().map(|row| row.operations_per_second).collect();
+    let told: Option<Vec<f64>> = rows.iter().map(|row| row.tool_operations_per_second).collect();
+    let bytes: Vec<f64> = rows.iter().map(|row| row.bytes_per_second).collect();
+    let sum = |pick: fn(&MergedOperation) -> Option<u64>| {
+        rows.iter().filter_map(|row| pick(row)).reduce(|a, b| a + b)
+    };
+    Some(OperationStatus {
+        operation: name.to_owned(),
+        count: rows.iter().map(|row| row.count).sum(),
+        operations_per_second: spread(&rates)?,
+        tool_operations_per_second: told.and_then(|told| spread(&told)).map(|spread| spread.mean),
+        bytes_per_second: spread(&bytes)?.mean,
+        hits: sum(|row| row.hits),
+        misses: sum(|row| row.misses),
+        errors: rows.iter().map(|row| row.errors).sum(),
+        latency_milliseconds: latencies(&rows),
+    })
+}
+
+fn repetition(config_map: &str, result: &RepetitionResult) -> RepetitionStatus {
+    let total = result.operations.iter().find(|op| op.operation == TOTAL);
+    let tool: Option<Vec<f64>> =
+        result.pods.iter().map(|pod| pod.tool.reported_operations_per_second).collect();
+    let cpus = result.pods.iter().filter(|pod| pod.window.seconds > 0.0);
+    let offsets = result.pods.iter().map(|pod| pod.window.clock_offset_seconds.abs());
+    RepetitionStatus {
+        repetition: result.repetition,
+        measurement: result.measurement,
+        config_map: config_map.to_owned(),
+        window_seconds: result.window_seconds,
+        operations_per_second: total.map(|total| total.operations_per_second),
+        tool_operations_per_second: tool.map(|rates| rates.iter().sum()),
+        p99_milliseconds: total.and_then(|total| total.latency_milliseconds.p99),
+        client_cpus: cpus.map(|pod| pod.client.cpu_seconds / pod.window.seconds).sum(),
+        pods: u32::try_from(result.pods.len()).unwrap_or(u32::MAX),
+        start_skew_seconds: result.start_skew_seconds,
+        clock_offset_seconds: offsets.fold(0.0, f64::max),
+        hit_ratio: result.hit_ratio,
+        verdict: result.verdict,
+        reasons: result.reasons.iter().map(|reason| reason.reason.clone()).collect(),
+    }
+}
+
+/// What the verdicts of `results` come to, with what their spread says: each reason once.
+fn reasons(
+    run: &ValidatedRun,
+    results: &[&RepetitionResult],
+    operations: &[OperationStatus],
+) -> Vec<VerdictReason> {
+    let total = operations.iter().find(|row| row.operation == TOTAL).map(|row| row.operations_per_second);
+    let spread = total.and_then(|total| {
+        verdict::high_variance(total.repetitions, total.coefficient_of_variation, &run.spec.requirements)
+    });
+    let mut reasons: Vec<VerdictReason> = Vec::new();
+    for reason in results.iter().flat_map(|result| &result.reasons).chain(&spread) {
+        if !reasons.iter().any(|known| known.reason == reason.reason) {
+            reasons.push(reason.clone());
+        }
+    }
+    reasons
+}
+
+/// What limited most of `results`, in the words of the first of those.
+fn limited_by(results: &[&RepetitionResult]) -> Option<LimitedBy> {
+    let found = || results.iter().filter_map(|result| result.limited_by.as_ref());
+    let times = |one: &LimitedBy| found().filter(|other| other.by == one.by).count();
+    // Of several with as many the first counts.
+    found().rev().max_by_key(|one| times(one)).cloned()
+}
+
+fn tool(result: &RepetitionResult) -> ToolStatus {
+    let first = result.pods.first().map(|pod| &pod.tool);
+    first.map_or_else(ToolStatus::default, |tool| ToolStatus {
+        name: tool.name.clone(),
+        version: tool.version.clone(),
+        mode: tool.mode.clone(),
+        command: tool.arguments.clone(),
+    })
+}
+
+/// The tool's own figures that every repetition has, as their mean.
+fn metrics(results: &[&RepetitionResult]) -> Vec<Metric> {
+    let Some(first) = results.first() else {
+        return Vec::new();
+    };
+    let mean = |metric: &Metric| {
+        let of = |result: &&RepetitionResult| {
+            result.metrics.iter().find(|other| other.name == metric.name).map(|other| other.value)
+        };
+        let values: Vec<f64> = results.iter().map(of).collect::<Option<_>>()?;
+        Some(Metric { value: values.iter().sum::<f64>() / values.len() as f64, ..metric.clone() })
+    };
+    first.metrics.iter().filter_map(mean).collect()
+}
+
+/// What became of an open loop's schedule over all repetitions, at the rate of each.
+fn schedule(results: &[&RepetitionResult]) -> Option<ScheduleRecord> {
+    let records =
+        results.iter().filter_map(|result| Some((result.schedule.as_ref()?, result.schedule_lag.as_ref())));
+    let rate = records.clone().next()?.0.operations_per_second;
+    // Each was merged before: they do fit.
+    let (sum, _) = add_schedules(records).ok()??;
+    Some(ScheduleRecord { operations_per_second: rate, ..sum })
+}
+
+/// Names of all operations in the order in which repetitions tell them, TOTAL last.
+fn names<'a>(results: &[&'a RepetitionResult]) -> Vec<&'a str> {
+    let mut names: Vec<&str> = Vec::new();
+    for operation in results.iter().flat_map(|result| &result.operations) {
+        if operation.operation != TOTAL && !names.contains(&operation.operation.as_str()) {
+            names.push(&operation.operation);
+        }
+    }
+    let mut rows = results.iter().flat_map(|result| &result.operations);
+    let total = rows.any(|row| row.operation == TOTAL).then_some(TOTAL);
+    names.into_iter().chain(total).collect()
+}
+
+/// Says which latencies are those of each repetition alone.
+fn not_joined(operations: &[OperationStatus], results: &[&RepetitionResult]) -> Option<String> {
+    let known = |name: &str| {
+        let mut rows =
+            results.iter().flat_map(|result| &result.operations).filter(|row| row.operation == name);
+        rows.any(|row| row.latency_milliseconds != LatencySummary::default())
+    };
+    let missing = operations.iter().filter(|row| row.latency_milliseconds == LatencySummary::default());
+    let names: Vec<&str> = missing.map(|row| row.operation.as_str()).filter(|name| known(name)).collect();
+    (!names.is_empty()).then(|| {
+        format!(
+            "latencies of {} are left out: percentiles without histograms cannot be joined over {} repetitions; each repetition's result has its own",
+            names.join(", "),
+            results.len()
+        )
+    })
+}
+
+/// The largest memory that all servers together had after a measurement; none where
+/// one of them did not tell.
+fn server_memory(results: &[&RepetitionResult]) -> Option<ServerMemoryStatus> {
+    let of = |result: &&RepetitionResult| {
+        let servers = result.servers.iter().map(|server| server.usage.cgroup.as_ref());
+        let told: Vec<_> = servers.collect::<Option<Vec<_>>>().filter(|told| !told.is_empty())?;
+        Some(ServerMemoryStatus {
+            used_bytes: told.iter().map(|cgroup| cgroup.memory_bytes).sum(),
+            peak_bytes: told.iter().map(|cgroup| cgroup.memory_peak_bytes).sum(),
+        })
+    };
+    results.iter().filter_map(of).reduce(|one, other| ServerMemoryStatus {
+        used_bytes: one.used_bytes.max(other.used_bytes),
+        peak_bytes: one.peak_bytes.max(other.peak_bytes),
+    })
+}
+
+fn notes(results: &[&RepetitionResult]) -> Vec<String> {
+    let mut notes: Vec<String> = Vec::new();
+    for note in results.iter().flat_map(|result| &result.notes) {
+        if !notes.contains(note) {
+            notes.push(note.clone());
+        }
+    }
+    notes
+}
+
+fn phase(
+    run: &ValidatedRun,
+    declared: &PhaseSpec,
+    good: &[(&Attempt, &RepetitionResult)],
+) -> Option<PhaseStatus> {
+    let results: Vec<&RepetitionResult> = good.iter().map(|(_, result)| *result).collect();
+    let first = results.first()?;
+    let operations: Vec<_> =
+        names(&results).into_iter().filter_map(|name| operation(name, &results)).collect();
+    let reasons = reasons(run, &results, &operations);
+    Some(PhaseStatus {
+        name: declared.name.clone(),
+        tool: tool(first),
+        repetitions: good.iter().map(|(attempt, result)| repetition(&attempt.name, result)).collect(),
+        // A result that a version without verdicts stored has none: nor has its phase.
+        verdict: results
+            .iter()
+            .map(|result| result.verdict)
+            .collect::<Option<Vec<_>>>()
+            .map(|_| verdict::worst(&reasons)),
+        limited_by: limited_by(&results),
+        metrics: metrics(&results),
+        batches: results.last().and_then(|last| last.batches.clone()),
+        schedule: schedule(&results),
+        search: None,
+        server_memory: server_memory(&results),
+        memory: results.last().map(|last| last.memory.clone()).unwrap_or_default(),
+        cost_per_million_operations_usd: None,
+        warmup_seconds: declared.warmup.as_ref().map(Period::seconds),
+        loaded_keys: declared.load.as_ref().map(LoadSpec::keys),
+        notes: notes(&results).into_iter().chain(not_joined(&operations, &results)).collect(),
+        reasons,
+        operations,
+    })
+}
+
+/// The phases that have at least one good repetition, in the order declared. A
+/// failed repetition's numbers are in its ConfigMap only: none is shown as good,
+/// nor are those that a lost measurement had before it was lost.
+pub fn phases(run: &ValidatedRun, stored: &BTreeMap<String, RepetitionResult>) -> Vec<PhaseStatus> {
+    let counted: Vec<_> = counted(run, stored).collect();
+    let of = |declared: &PhaseSpec| {
+        let own: Vec<_> =
+            counted.iter().filter(|(attempt, _)| attempt.phase == declared.name).copied().collect();
+        let Some(search) = &declared.search else { return phase(run, declared, &own) };
+        let found = searched(search, &own);
+        let mut phase = phase(run, declared, &found.shown)?;
+        phase.search = Some(with_figures(found.status, &phase.operations));
+        phase.notes.extend(found.notes);
+        Some(phase)
+    };
+    fit(run.spec.phases.iter().filter_map(of).collect())
+}
+
+/// How a run ends of which all measurements are good, but the repetitions of a phase
+/// differ more than a Required check allows.
+pub fn required(run: &ValidatedRun, stored: &BTreeMap<String, RepetitionResult>) -> Option<Step> {
+    phases(run, stored).iter().find_map(|phase| {
+        let failure = verdict::required(&phase.reasons)?;
+        Some(too_variable(&phase.name, &failure.message))
+    })
+}
+
+/// Most bytes of all phases as JSON: the object is kept, watched and sent as a whole.
+const LARGEST: usize = 150_000;
+
+/// `phases` without what makes them too large for a status: first the memory of each
+/// server, then the list of each repetition, then rows of single operations. The stored
+/// results have all of it.
+fn fit(mut phases: Vec<PhaseStatus>) -> Vec<PhaseStatus> {
+    let too_large =
+        |phases: &[PhaseStatus]| serde_json::to_vec(phases).is_ok_and(|json| json.len() > LARGEST);
+    if too_large(&phases) {
+        for phase in &mut phases {
+            phase.memory.retain(|reading| reading.member == SUM);
+        }
+    }
+    if too_large(&phases) {
+        for phase in &mut phases {
+            phase.repetitions.clear();
+            if let Some(search) = &mut phase.search {
+                (search.points, search.per_repetition, search.rates) = (Vec::new(), Vec::new(), Vec::new());
+            }
+            phase.notes.push(
+                "the list of repetitions is left out for its size: dragstrip report --json has it".to_owned(),
+            );
+        }
+    }
+    if too_large(&phases) {
+        for phase in &mut phases {
+            phase.operations.retain(|row| row.operation == TOTAL);
+            phase.notes.push(
+                "single operations are left out for their size: dragstrip report --json has them".to_owned(),
+            );
+        }
+    }
+    phases
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        fixtures::{lost, pod_result, run},
+        run::{merge::merge, validate::validate},
+    };
+    use dragstrip_crds::run::MemoryMoment;
+    use dragstrip_results::memory::{MemberMemory, readings};
+
+    #[test]
+    fn memory_is_that_of_all_servers_together_in_the_repetition_that_needed_most() {
+        let measured = |servers: &[Option<u64>]| -> RepetitionResult {
+            let server = |bytes: &Option<u64>| {
+                let cgroup = bytes.map(|bytes| {
+                    serde_json::json!({"cpuSeconds": 0.0, "throttledSeconds": 0.0, "throttledPeriods": 0,
+                        "cpuset": "", "memoryBytes": bytes, "memoryPeakBytes": 2 * bytes})
+                });
+                serde_json::json!({"server": "s", "usage": {"cpuSeconds": 0.0, "throttledSeconds": 0.0,
+                    "throttledPeriods": 0, "cgroup": cgroup}})
+            };
+            serde_json::from_value(serde_json::json!({
+                "phase": "read", "repetition": 1, "windowSeconds": 1.0, "operations": [], "pods": [],
+                "servers": servers.iter().map(server).collect::<Vec<_>>()
+            }))
+            .unwrap()
+        };
+        let (small, large, silent) =
+            (measured(&[Some(1), Some(2)]), measured(&[Some(4), Some(5)]), measured(&[Some(9), None]));
+        let memory = server_memory(&[&small, &large, &silent]).unwrap();
+        assert_eq!((memory.used_bytes, memory.peak_bytes), (9, 18), "a server that is silent is no zero");
+        assert_eq!(server_memory(&[&silent, &measured(&[])]), None);
+    }
+
+    #[test]
+    fn repetitions_are_spread_and_their_histograms_merged() {
+        let mut twice = run(&["read"], 2);
+        twice.spec.max_retries = 0;
+        let run = validate(&twice).unwrap();
+        let stored: BTreeMap<_, _> = run
+            .attempts
+            .iter()
+            .zip([(1000, 100), (3000, 900)])
+            .map(|(attempt, (count, latency))| {
+                (attempt.name.clone(), merge(attempt, 1, vec![pod_result("p", count, 1.0, latency)]))
+            })
+            .collect();
+        let phases = phases(&run, &stored);
+        let total = phases[0].operations.last().unwrap();
+        assert_eq!(total.count, 4000);
+        assert!((total.operations_per_second.mean - 2000.0).abs() < 1e-9);
+        assert_eq!(total.operations_per_second.repetitions, 2);
+        assert!(
+            (total.latency_milliseconds.p50.unwrap() - 0.9).abs() < 0.001,
+            "percentiles come from the merged histogram"
+        );
+        assert_eq!(phases[0].repetitions.len(), 2);
+        assert_eq!(phases[0].repetitions[1].config_map, "sprint-read-2");
+    }
+
+    #[test]
+    fn percentiles_that_a_tool_printed_are_those_of_each_repetition_alone() {
+        let printed = LatencySummary { p99: Some(3.0), ..LatencySummary::default() };
+        let of = |repetitions| {
+            let mut declared = run(&["read"], repetitions);
+            declared.spec.max_retries = 0;
+            let run = validate(&declared).unwrap();
+            let mut pod = pod_result("p", 1000, 1.0, 100);
+            pod.operations[0].histogram = None;
+            pod.operations[0].latency_milliseconds = printed;
+            let stored = run.attempts.iter().map(|a| (a.name.clone(), merge(a, 1, vec![pod.clone()])));
+            phases(&run, &stored.collect()).remove(0)
+        };
+        assert_eq!(of(1).operations[0].latency_milliseconds, printed, "p50 was not printed and is not 0");
+        let twice = of(2);
+        assert_eq!(twice.operations[0].latency_milliseconds, LatencySummary::default());
+        assert_eq!(twice.repetitions[1].p99_milliseconds, Some(3.0));
+        assert!(twice.notes.iter().any(|note| note.contains("over 2 repetitions")), "{:?}", twice.notes);
+    }
+
+    #[test]
+    fn the_largest_run_has_a_status_that_can_be_kept() {
+        let names: Vec<String> = (0..32).map(|index| format!("phase-number-{index}")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let mut largest = run(&names, 99);
+        largest.spec.max_retries = 0;
+        let run = validate(&largest).unwrap();
+        let good = |attempt: &Attempt| merge(attempt, 1, vec![pod_result("p", 1000, 1.0, 100)]);
+        let stored = run.attempts.iter().map(|attempt| (attempt.name.clone(), good(attempt))).collect();
+        let phases = phases(&run, &stored);
+        let bytes = serde_json::to_vec(&phases).unwrap().len();
+        assert!(bytes < 160_000, "32 phases of 99 repetitions have {bytes} bytes");
+        assert_eq!(phases[31].operations[0].operations_per_second.repetitions, 99, "the figures are of all");
+        assert!(phases[0].notes.iter().any(|note| note.contains("left out for its size")), "nobody is told");
+    }
+
+    #[test]
+    fn of_many_servers_memory_that_of_all_together_is_what_stays() {
+        let names: Vec<String> = (0..32).map(|index| format!("phase-{index}")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let mut declared = run(&names, 1);
+        declared.spec.max_retries = 0;
+        let run = validate(&declared).unwrap();
+        let members: Vec<MemberMemory> = (0..64)
+            .map(|index| MemberMemory {
+                server: format!("shop-{index}"),
+                used_bytes: Some(1),
+                ..MemberMemory::default()
+            })
+            .collect();
+        let with = |attempt: &Attempt| {
+            let mut result = merge(attempt, 1, vec![pod_result("p", 1000, 1.0, 100)]);
+            result.memory = readings(MemoryMoment::RightAfter, 1.0, members.clone());
+            result
+        };
+        let first = run.attempts.iter().take(1).map(|attempt| (attempt.name.clone(), with(attempt)));
+        assert_eq!(phases(&run, &first.collect())[0].memory.len(), 65);
+        let stored = run.attempts.iter().map(|attempt| (attempt.name.clone(), with(attempt))).collect();
+        let phases = phases(&run, &stored);
+        let rows: Vec<(&str, Option<u64>)> =
+            phases[31].memory.iter().map(|row| (row.member.as_str(), row.used_bytes)).collect();
+        assert_eq!(rows, [(SUM, Some(64))]);
+        assert_eq!(phases[31].repetitions.len(), 1, "the list of repetitions has room again");
+    }
+
+    #[test]
+    fn a_repetition_measured_again_counts_once() {
+        let run = validate(&run(&["write", "read"], 1)).unwrap();
+        let good = |attempt: &Attempt| merge(attempt, 1, vec![pod_result("p", 1000, 1.0, 100)]);
+        let stored: BTreeMap<_, _> = run
+            .attempts
+            .iter()
+            .map(|attempt| match attempt.name.as_str() {
+                "sprint-read-1" => (attempt.name.clone(), merge(attempt, 1, vec![lost("p")])),
+                _ => (attempt.name.clone(), good(attempt)),
+            })
+            .collect();
+        let phases = phases(&run, &stored);
+        let counts: Vec<u64> = phases.iter().map(|phase| phase.operations[0].count).collect();
+        assert_eq!(counts, [1000, 1000], "the lost measurement's write phase was added");
+        assert_eq!(phases[0].repetitions[0].config_map, "sprint-write-1b");
+        assert_eq!(phases[0].repetitions[0].measurement, 2);
+    }
+
+    #[test]
+    fn figures_of_the_tools_own_are_averaged_over_repetitions() {
+        let mut twice = run(&["read"], 2);
+        twice.spec.max_retries = 0;
+        let run = validate(&twice).unwrap();
+        let with = |attempt: &Attempt, value| {
+            let mut result = merge(attempt, 1, vec![pod_result("p", 10, 1.0, 100)]);
+            result.metrics = vec![Metric {
+                name: "B/op".into(),
+                value,
+                unit: None,
+                merge: dragstrip_crds::workload::Merge::Sum,
+            }];
+            result
+        };
+        let stored = run.attempts.iter().zip([2.0, 4.0]).map(|(a, value)| (a.name.clone(), with(a, value)));
+        let phases = phases(&run, &stored.collect());
+        assert_eq!(phases[0].metrics[0].value.to_string(), "3");
+    }
+
+    #[test]
+    fn a_failed_repetition_shows_no_numbers() {
+        let run = validate(&run(&["read"], 1)).unwrap();
+        let attempt = &run.attempts[0];
+        let failed = merge(attempt, 2, vec![pod_result("p", 1000, 1.0, 100)]);
+        assert!(failed.failure.is_some());
+        assert_eq!(phases(&run, &[(attempt.name.clone(), failed)].into()), vec![]);
+    }
+}

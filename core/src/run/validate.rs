@@ -1,0 +1,340 @@
+//! Spec to [`ValidatedRun`]: what is to be measured, as a flat list of attempts
+//! in order. Pure.
+
+mod named;
+mod rules;
+
+use super::search::{Point, points};
+use crate::{datastore::resources::ClientNeeds, digest::digest, lease::Holder};
+use dragstrip_crds::{
+    BenchmarkRun, BenchmarkRunSpec,
+    run::PhaseSpec,
+    units::{Decimal, Period},
+    workload::LoadSpec,
+};
+use dragstrip_results::protocol::JobTool;
+use jiff::Timestamp;
+use kube::ResourceExt;
+pub use rules::{protocol, unsuitable};
+use std::sync::Arc;
+
+/// A run nothing can be made of; the message names field and remedy.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Invalid {
+    /// A phase with no tool or two: admission refuses it, but an older rule may not have.
+    #[error("spec.phases[{0}] needs exactly one workload: memtier, bullmq, loadgen or exec")]
+    Workload(String),
+    /// memtier counts whole seconds.
+    #[error("spec.phases[{phase}].{field} is {given}: memtier measures whole seconds, such as 60s")]
+    WholeSeconds {
+        /// The phase.
+        phase: String,
+        /// The field in it.
+        field: &'static str,
+        /// What was written.
+        given: String,
+    },
+    /// Fields that do not go together.
+    #[error("spec.phases[{phase}].{problem}")]
+    Combination {
+        /// The phase.
+        phase: String,
+        /// The field, what is wrong with it, and the remedy.
+        problem: String,
+    },
+    /// The target does not speak what the phases need.
+    #[error("spec.{0}")]
+    Unsuitable(String),
+    /// The address does not end in a port.
+    #[error("spec.target.external.address {0:?} is not HOST:PORT with a port from 1 to 65535")]
+    Address(String),
+    /// Neither of the three targets.
+    #[error("spec.target needs exactly one of datastoreRef, datastore and external")]
+    Target,
+    /// The object has no uid or namespace, which only happens before it is stored.
+    #[error("the object has no {0}")]
+    Incomplete(&'static str),
+}
+
+/// One measurement of a phase.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Attempt {
+    /// Position of the phase in the spec.
+    pub phase_index: usize,
+    /// The phase's name.
+    pub phase: String,
+    /// Which repetition, from 1.
+    pub repetition: u32,
+    /// Which measurement of that repetition, from 1: later ones follow a lost one.
+    pub measurement: u32,
+    /// Name of its Job and its ConfigMap.
+    pub name: String,
+    /// FLUSHALL first.
+    pub flush: bool,
+    /// Keys to write first.
+    pub load: Option<LoadSpec>,
+    /// Load of the same kind before the measured part, in seconds.
+    pub warmup_seconds: Option<f64>,
+    /// Share of reads that must find their key, from 0 to 1.
+    pub minimum_hit_ratio: Option<f64>,
+    /// Whether the server may evict keys while the load runs.
+    pub allow_eviction: bool,
+    /// The tool.
+    pub tool: Arc<JobTool>,
+    /// Client pods.
+    pub pods: u32,
+    /// Which point of its phase's search it is.
+    pub point: Option<Point>,
+    /// Whether nothing is measured: its search has ended without it.
+    pub skipped: bool,
+}
+
+/// A run that can be decided on.
+#[derive(Debug, Clone)]
+pub struct ValidatedRun {
+    /// Name, namespace and uid: also how it holds a Lease.
+    pub holder: Holder,
+    /// Its generation.
+    pub generation: i64,
+    /// When it was made.
+    pub created: Timestamp,
+    /// The declaration.
+    pub spec: BenchmarkRunSpec,
+    /// Digest of what of it is measured: all but `cancel`, `ttlAfterFinished`,
+    /// `thresholds` and `headline`.
+    pub spec_hash: String,
+    /// Everything that may have to be measured, in order: per repetition as many
+    /// measurements as are allowed, and all phases in each of them, with as many points
+    /// as their searches may need.
+    pub attempts: Vec<Attempt>,
+    /// How many of them one measurement has.
+    pub per_measurement: usize,
+}
+
+impl ValidatedRun {
+    /// The token that requests to the runners of `attempt` carry.
+    pub fn token(&self, attempt: &Attempt) -> String {
+        format!("{}/{}", self.holder.uid, attempt.name)
+    }
+
+    /// The Datastore that the run loads, its own one or another; none for an external target.
+    pub fn datastore_name(&self) -> Option<&str> {
+        let target = &self.spec.target;
+        let own = target.datastore.as_ref().map(|_| self.holder.name.as_str());
+        target.datastore_ref.as_ref().map(|reference| reference.name.as_str()).or(own)
+    }
+
+    /// Most client pods that any phase has.
+    pub fn most_pods(&self) -> u32 {
+        let of_phase = |phase: &PhaseSpec| most_pods(phase, self.spec.clients.pods);
+        count(self.spec.phases.iter().map(of_phase).max().unwrap_or(1))
+    }
+
+    /// How long after the load of `attempt` its servers' memory is read once more, in seconds.
+    pub fn settle_seconds(&self, attempt: &Attempt) -> Option<f64> {
+        self.spec.phases[attempt.phase_index].memory.as_ref().map(|memory| memory.settle.seconds())
+    }
+
+    /// Whether the attempt with `index` is the first of its measurement.
+    pub fn begins_measurement(&self, index: usize) -> bool {
+        index.is_multiple_of(self.per_measurement)
+    }
+}
+
+fn count(number: i32) -> u32 {
+    u32::try_from(number).unwrap_or(1)
+}
+
+/// Most client pods of `phase`, when the run has `pods`.
+pub fn most_pods(phase: &PhaseSpec, pods: i32) -> i32 {
+    phase.search.as_ref().map_or(pods, |search| search.most_pods(pods))
+}
+
+/// What the clients of `spec` ask for by default; `placed` says that there are nodes for them.
+pub fn client_needs(spec: &BenchmarkRunSpec, placed: bool) -> ClientNeeds {
+    let threads = spec.phases.iter().filter_map(rules::load_threads).map(|(_, threads)| threads);
+    ClientNeeds { threads: u64::from(count(threads.max().unwrap_or(1))).max(1), placed }
+}
+
+/// The tool of `phase`: the one that it names.
+pub fn tool(phase: &PhaseSpec) -> Result<JobTool, Invalid> {
+    match (&phase.loadgen, &phase.memtier, &phase.bullmq, &phase.exec) {
+        (Some(loadgen), None, None, None) => Ok(JobTool::Loadgen(loadgen.clone())),
+        (None, Some(memtier), None, None) => Ok(JobTool::Memtier(memtier.clone())),
+        (None, None, Some(bullmq), None) => Ok(JobTool::Bullmq(bullmq.clone())),
+        (None, None, None, Some(exec)) => Ok(JobTool::Exec(exec.clone())),
+        _ => Err(Invalid::Workload(phase.name.clone())),
+    }
+}
+
+/// Splits `HOST:PORT`; IPv6 addresses stand in brackets.
+pub fn host_and_port(address: &str) -> Result<(String, u16), Invalid> {
+    let refuse = || Invalid::Address(address.to_owned());
+    let (host, port) = address.rsplit_once(':').ok_or_else(refuse)?;
+    let port: u16 = port.parse().ok().filter(|port| *port > 0).ok_or_else(refuse)?;
+    Ok((host.trim_start_matches('[').trim_end_matches(']').to_owned(), port))
+}
+
+/// Nothing for the first measurement, then b, c, ... With a run's and a phase's
+/// longest names and 99 repetitions this keeps the Job's name and its pods' host
+/// names within 63 characters.
+fn suffix(measurement: u32) -> String {
+    let letter = u8::try_from(measurement).ok().and_then(|measurement| b'a'.checked_add(measurement - 1));
+    match letter {
+        Some(letter) if measurement > 1 => char::from(letter).to_string(),
+        _ => String::new(),
+    }
+}
+
+fn attempts(run: &BenchmarkRun) -> Result<Vec<Attempt>, Invalid> {
+    let name = run.name_any();
+    let spec = &run.spec;
+    let tools: Vec<Arc<JobTool>> =
+        spec.phases.iter().map(|phase| tool(phase).map(Arc::new)).collect::<Result<_, _>>()?;
+    let measurements = u32::try_from(spec.max_retries).unwrap_or(0) + 1;
+    let phases = || spec.phases.iter().enumerate().zip(&tools);
+    let measured =
+        || phases().flat_map(|phase| points(phase.0.1).into_iter().map(move |point| (phase, point)));
+    let mut attempts = Vec::new();
+    for repetition in 1..=count(spec.repetitions) {
+        for measurement in 1..=measurements {
+            for (((phase_index, phase), tool), point) in measured() {
+                let of_search = point.as_ref().map(Point::suffix).unwrap_or_default();
+                attempts.push(Attempt {
+                    phase_index,
+                    phase: phase.name.clone(),
+                    repetition,
+                    measurement,
+                    name: format!("{name}-{}-{repetition}{of_search}{}", phase.name, suffix(measurement)),
+                    flush: phase.flush,
+                    load: phase.load.clone(),
+                    warmup_seconds: phase.warmup.as_ref().map(Period::seconds),
+                    minimum_hit_ratio: phase.minimum_hit_ratio.as_ref().map(Decimal::value),
+                    allow_eviction: phase.allow_eviction,
+                    tool: Arc::clone(tool),
+                    pods: count(spec.clients.pods),
+                    point,
+                    skipped: false,
+                });
+            }
+        }
+    }
+    Ok(attempts)
+}
+
+/// Digest of what `spec` has measured.
+fn spec_hash(spec: &BenchmarkRunSpec) -> String {
+    let measured = BenchmarkRunSpec {
+        cancel: false,
+        ttl_after_finished: None,
+        thresholds: Vec::new(),
+        headline: None,
+        ..spec.clone()
+    };
+    // A spec that came as JSON has a JSON form.
+    digest(&serde_json::to_string(&measured).unwrap_or_default())
+}
+
+/// Checks the whole run and lays out its attempts.
+pub fn validate(run: &BenchmarkRun) -> Result<ValidatedRun, Invalid> {
+    rules::check(&run.spec)?;
+    named::check(&run.spec)?;
+    let attempts = attempts(run)?;
+    let target = &run.spec.target;
+    match (&target.datastore_ref, &target.datastore, &target.external) {
+        (Some(_), None, None) | (None, Some(_), None) => {}
+        (None, None, Some(external)) => host_and_port(&external.address).map(|_| ())?,
+        _ => return Err(Invalid::Target),
+    }
+    Ok(ValidatedRun {
+        holder: Holder {
+            namespace: run.namespace().ok_or(Invalid::Incomplete("namespace"))?,
+            name: run.name_any(),
+            uid: run.uid().ok_or(Invalid::Incomplete("uid"))?,
+        },
+        generation: run.metadata.generation.unwrap_or(0),
+        created: run.metadata.creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0),
+        spec: run.spec.clone(),
+        spec_hash: spec_hash(&run.spec),
+        per_measurement: run.spec.phases.iter().map(|phase| points(phase).len()).sum::<usize>().max(1),
+        attempts,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::run;
+    use serde_json::json;
+
+    fn names(run: &BenchmarkRun) -> Vec<String> {
+        validate(run).unwrap().attempts.into_iter().map(|attempt| attempt.name).collect()
+    }
+
+    #[test]
+    fn a_repetition_holds_all_phases_before_the_next_begins() {
+        let mut once = run(&["write", "read"], 2);
+        once.spec.max_retries = 0;
+        assert_eq!(names(&once), ["sprint-write-1", "sprint-read-1", "sprint-write-2", "sprint-read-2"]);
+    }
+
+    #[test]
+    fn later_measurements_have_letters() {
+        let mut thrice = run(&["read"], 1);
+        thrice.spec.max_retries = 2;
+        assert_eq!(names(&thrice), ["sprint-read-1", "sprint-read-1b", "sprint-read-1c"]);
+    }
+
+    #[test]
+    fn the_longest_names_leave_room_for_the_pods_host_names() {
+        let phase = "p".repeat(20);
+        let mut long = run(&[&phase], 99);
+        long.metadata.name = Some("r".repeat(33));
+        long.spec.max_retries = 9;
+        let names = names(&long);
+        assert!(names.last().unwrap().ends_with("-99j"), "{:?}", names.last());
+        let longest = names.iter().map(|name| format!("{name}-255").len()).max();
+        assert!(longest <= Some(63), "a pod's host name would have {longest:?} characters");
+    }
+
+    #[test]
+    fn a_search_is_laid_out_with_all_the_points_that_it_may_need() {
+        let mut knee = run(&["write", "knee"], 1);
+        let search = json!({"raise": "Connections", "to": 3, "until": {"p99": "1ms"}, "rates": ["0.5"]});
+        knee.spec.phases[1].search = Some(serde_json::from_value(search).unwrap());
+        let names = names(&knee);
+        let points = (1..=7).map(|number| format!("sprint-knee-1p{number}"));
+        let first: Vec<String> = std::iter::once("sprint-write-1".to_owned()).chain(points).collect();
+        assert_eq!(names[..8], first, "from, two doublings and four halvings");
+        assert_eq!(names[8..10], ["sprint-knee-1r1", "sprint-write-1b"]);
+        assert_eq!(names.last().map(String::as_str), Some("sprint-knee-1r1b"));
+        let phase = "p".repeat(16);
+        let mut long = run(&[&phase], 99);
+        long.metadata.name = Some("r".repeat(33));
+        let search = json!({"raise": "Connections", "to": 4096, "until": {"p99": "1ms"}, "rates": ["0.5"]});
+        long.spec.phases[0].search = Some(serde_json::from_value(search).unwrap());
+        let longest = self::names(&long).iter().map(|name| format!("{name}-255").len()).max();
+        assert!(longest <= Some(63), "a pod's host name would have {longest:?} characters");
+    }
+
+    #[test]
+    fn a_search_with_more_measurements_than_can_be_looked_at_is_refused() {
+        let mut many = run(&["knee"], 99);
+        many.spec.max_retries = 9;
+        let until = json!({"p99": "1ms"});
+        let search = json!({"raise": "Rate", "to": 524_288, "until": until, "rates": vec!["0.5"; 8]});
+        many.spec.phases = vec![many.spec.phases[0].clone(); 2];
+        many.spec.phases[1].search = Some(serde_json::from_value(search).unwrap());
+        let refusal = validate(&many).unwrap_err().to_string();
+        assert!(refusal.contains("up to 32,670 measurements"), "{refusal}");
+    }
+
+    #[test]
+    fn addresses_are_split_at_the_last_colon() {
+        assert_eq!(host_and_port("10.0.0.7:6379"), Ok(("10.0.0.7".into(), 6379)));
+        assert_eq!(host_and_port("[fd00::7]:6380"), Ok(("fd00::7".into(), 6380)));
+        for bad in ["redis", "redis:0", "redis:99999", "redis:"] {
+            assert!(host_and_port(bad).is_err(), "{bad:?} was taken for an address");
+        }
+    }
+}

@@ -1,0 +1,435 @@
+//! Rules over a whole phase that admission cannot say. Pure.
+
+use super::{Invalid, most_pods};
+use crate::{datastore::resources::not_exclusive, run::search::points};
+use dragstrip_crds::{
+    BenchmarkRunSpec,
+    datastore::{DatastoreSpec, Engine, ServerProtocol},
+    run::{ClientsSpec, PhaseSpec, Raise},
+    units::{Period, thousands},
+    workload::{MemtierSpec, memtier_options},
+};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use std::collections::BTreeMap;
+
+type Amounts = BTreeMap<String, Quantity>;
+
+/// What a declared Datastore speaks.
+pub fn protocol(datastore: &DatastoreSpec) -> ServerProtocol {
+    match (datastore.engine, &datastore.custom) {
+        (Engine::Custom, Some(custom)) => custom.protocol,
+        _ => ServerProtocol::Resp,
+    }
+}
+
+/// What a target that does not speak RESP cannot do for `phase`, with the remedy.
+fn needs_resp(phase: &PhaseSpec) -> Option<String> {
+    let what = match (&phase.exec, &phase.load) {
+        (None, _) => {
+            "its tool speaks RESP, the target does not (protocol Tcp): use exec with the target's own tool"
+        }
+        (Some(_), _) if phase.flush => {
+            "flush is a RESP command, the target does not speak RESP (protocol Tcp): leave it out"
+        }
+        (Some(_), Some(_)) => {
+            "load writes keys over RESP, the target does not speak it (protocol Tcp): let a phase of its own write them"
+        }
+        (Some(exec), None) if exec.counter_check => {
+            "exec.counterCheck asks the server over RESP, the target does not speak it (protocol Tcp): leave it out"
+        }
+        (Some(_), None) => return None,
+    };
+    Some(format!("phases[{}]: {what}", phase.name))
+}
+
+/// Why the phases of `spec` cannot load what `datastore` declares; `None` when they can.
+pub fn unsuitable(spec: &BenchmarkRunSpec, datastore: &DatastoreSpec) -> Option<String> {
+    beyond_resp(spec, protocol(datastore))
+        .or_else(|| beyond_topology(spec, datastore.cluster.is_some()))
+        .or_else(|| datastore.cluster.as_ref().and_then(|_| without_replicas(spec)))
+}
+
+/// Which phase wants to read from replicas, where no shard has one.
+fn without_replicas(spec: &BenchmarkRunSpec) -> Option<String> {
+    let wants = |phase: &&PhaseSpec| phase.loadgen.as_ref().is_some_and(|loadgen| loadgen.replica_reads);
+    let phase = spec.phases.iter().find(wants)?;
+    Some(format!(
+        "phases[{}].loadgen.replicaReads needs replicas, and the shards of a Datastore have none: leave it out, or name a cluster that has some as target.external",
+        phase.name
+    ))
+}
+
+/// Why the load generator's phases cannot load a target that is a `cluster`, or that is none.
+fn beyond_topology(spec: &BenchmarkRunSpec, cluster: bool) -> Option<String> {
+    spec.phases.iter().find_map(|phase| {
+        let problem = phase.loadgen.as_ref()?.problem(cluster)?;
+        Some(format!("phases[{}].{problem}", phase.name))
+    })
+}
+
+/// Why the phases of `spec` cannot load a target that speaks `protocol`; `None` when they can.
+fn beyond_resp(spec: &BenchmarkRunSpec, protocol: ServerProtocol) -> Option<String> {
+    match protocol {
+        ServerProtocol::Resp => None,
+        ServerProtocol::Tcp => spec.phases.iter().find_map(needs_resp),
+    }
+}
+
+/// Which phase wants the memory of an external target that nobody can read: no observer is
+/// beside it, and over `protocol` it is not told.
+fn beyond_sight(spec: &BenchmarkRunSpec, protocol: ServerProtocol) -> Option<String> {
+    let blind = protocol == ServerProtocol::Tcp;
+    let phase = spec.phases.iter().find(|phase| blind && phase.memory.is_some())?;
+    Some(format!(
+        "phases[{}]: memory of an external target is asked of it over RESP, which it does not speak (protocol Tcp): leave it out, or declare the target as a Datastore",
+        phase.name
+    ))
+}
+
+fn whole_seconds(phase: &PhaseSpec, field: &'static str, given: Option<&Period>) -> Result<(), Invalid> {
+    match given.filter(|period| period.duration().subsec_nanos() != 0) {
+        None => Ok(()),
+        Some(period) => {
+            Err(Invalid::WholeSeconds { phase: phase.name.clone(), field, given: period.to_string() })
+        }
+    }
+}
+
+/// CPUs that a quantity such as 4, 1500m or 2.5 lets a container use, rounded up to whole ones.
+fn whole_cpus(limit: &Quantity) -> Option<i64> {
+    let (number, thousandths) = match limit.0.strip_suffix('m') {
+        Some(number) => (number, 1000.0),
+        None => (limit.0.as_str(), 1.0),
+    };
+    let cpus = (number.parse::<f64>().ok()? / thousandths).ceil();
+    // CPUs of one machine: far below 2^63. What is no number at all becomes 0 or the largest.
+    #[allow(clippy::cast_possible_truncation)]
+    Some(cpus as i64)
+}
+
+/// The threads that load the target in each client pod of `phase`, and the fields that say so.
+pub fn load_threads(phase: &PhaseSpec) -> Option<(&'static str, i32)> {
+    let loadgen = phase.loadgen.as_ref().map(|loadgen| ("loadgen.threads", loadgen.threads));
+    let memtier = phase.memtier.as_ref().map(|memtier| ("memtier.threads", memtier.threads));
+    let bullmq =
+        phase.bullmq.as_ref().map(|bullmq| ("bullmq.writers and readers", bullmq.writers + bullmq.readers));
+    loadgen.or(memtier).or(bullmq)
+}
+
+/// Why the threads of `phase` would wait for each other within the CPU limit of their pod.
+fn too_many_threads(phase: &PhaseSpec, clients: &ClientsSpec) -> Option<String> {
+    let resources = clients.resources.as_ref()?;
+    let cpus = |amounts: &Option<Amounts>| amounts.as_ref()?.get("cpu").cloned();
+    // A request is the limit, too, where CPUs are the client's own.
+    let requested = || clients.cpu.exclusive.then(|| cpus(&resources.requests)).flatten();
+    let limit = cpus(&resources.limits).or_else(requested)?;
+    let ((field, threads), cpus) = (load_threads(phase)?, whole_cpus(&limit)?);
+    (i64::from(threads) > cpus).then(|| {
+        format!(
+            "{field}: {threads} load threads need a CPU each, and spec.clients.resources.limits.cpu is {}: use at most {cpus} or raise the limit to {threads}",
+            limit.0
+        )
+    })
+}
+
+/// What resources say against CPUs of the clients' own.
+fn not_whole(clients: &ClientsSpec) -> Option<String> {
+    let resources = clients.resources.as_ref().filter(|_| clients.cpu.exclusive)?;
+    not_exclusive(resources, "clients.resources")
+}
+
+/// Why nobody knows how many CPUs the client of `phase` should have for its own.
+fn unknown_cpus(phase: &PhaseSpec, clients: &ClientsSpec) -> Option<String> {
+    let resources = clients.resources.as_ref();
+    let declared = resources.iter().flat_map(|it| [&it.limits, &it.requests]).flatten();
+    let declared = declared.into_iter().any(|amounts| amounts.contains_key("cpu"));
+    (clients.cpu.exclusive && phase.exec.is_some() && !declared).then(|| {
+        "exec: only its author knows how many CPUs a tool needs: with spec.clients.cpu.exclusive set spec.clients.resources.limits.cpu to a whole number".to_owned()
+    })
+}
+
+/// What memtier would refuse of its phase, or measure otherwise than declared.
+fn beyond_memtier(memtier: &MemtierSpec) -> Option<String> {
+    let keys = memtier.key_minimum as f64..=memtier.key_maximum as f64;
+    if let Some(median) = memtier.key_median.as_ref().filter(|median| !keys.contains(&median.value())) {
+        return Some(format!(
+            "memtier.keyMedian is {median}, and keys go from {} to {}: memtier wants it among them",
+            memtier.key_minimum, memtier.key_maximum
+        ));
+    }
+    memtier.extra_args.iter().find_map(|argument| memtier_options::refusal(argument))
+}
+
+/// What is wrong with `phase` when `clients` run it.
+fn problem(phase: &PhaseSpec, clients: &ClientsSpec) -> Option<String> {
+    let pods = most_pods(phase, clients.pods);
+    let rate = phase.loadgen.as_ref().and_then(|loadgen| loadgen.rate.as_ref());
+    if let Some(rate) = rate.filter(|rate| rate.operations_per_second < i64::from(pods)) {
+        return Some(format!(
+            "loadgen.rate.operationsPerSecond is {} for {pods} client pods together: each needs at least 1; raise it or lower spec.clients.pods",
+            rate.operations_per_second
+        ));
+    }
+    if let Some(search) =
+        phase.search.as_ref().filter(|search| search.raise == Raise::Rate && search.from < i64::from(pods))
+    {
+        return Some(format!(
+            "search.from is {} operations/s for {pods} client pods together: each needs at least 1; raise it or lower spec.clients.pods",
+            search.from
+        ));
+    }
+    let batch = phase.loadgen.as_ref().and_then(|loadgen| loadgen.batch.as_ref());
+    if batch.is_some() && pods > 1 {
+        return Some(format!(
+            "loadgen.batch times batches one by one, which cannot be joined over {pods} client pods: set spec.clients.pods to 1"
+        ));
+    }
+    let unnamed = phase.load.as_ref().is_some_and(|load| load.key_prefix.is_none());
+    if unnamed && (phase.exec.is_some() || phase.bullmq.is_some()) {
+        return Some("load.keyPrefix is needed: exec and bullmq have no key names of their own".to_owned());
+    }
+    if let Some(load) = phase.load.as_ref().filter(|load| load.keys() < u64::from(pods.unsigned_abs())) {
+        return Some(format!(
+            "load has {} keys for {pods} client pods, each of which writes a share: raise keyMaximum or lower spec.clients.pods",
+            thousands(load.keys())
+        ));
+    }
+    if phase.minimum_hit_ratio.is_some() && phase.bullmq.is_some() {
+        return Some(
+            "minimumHitRatio is about reads of keys, which bullmq does not count: leave it out".to_owned(),
+        );
+    }
+    let memtier = phase.memtier.as_ref().and_then(beyond_memtier);
+    memtier.or_else(|| too_many_threads(phase, clients)).or_else(|| unknown_cpus(phase, clients))
+}
+
+/// Most attempts that a run may have: all of them are looked at in every pass.
+const MOST_ATTEMPTS: usize = 32_000;
+
+/// Why `spec` with its searches may have more measurements than can be looked at.
+fn too_many(spec: &BenchmarkRunSpec) -> Option<String> {
+    spec.phases.iter().find(|phase| phase.search.is_some())?;
+    let points: usize = spec.phases.iter().map(|phase| points(phase).len()).sum();
+    let times = |number: i32| usize::try_from(number).unwrap_or(1);
+    let all = points * times(spec.repetitions) * times(spec.max_retries + 1);
+    (all > MOST_ATTEMPTS).then(|| {
+        format!(
+            "repetitions and maxRetries allow for up to {} measurements, each point of a search being one: lower them until it is at most {}",
+            thousands(all as u64),
+            thousands(MOST_ATTEMPTS as u64)
+        )
+    })
+}
+
+/// Checks every phase of `spec`.
+pub fn check(spec: &BenchmarkRunSpec) -> Result<(), Invalid> {
+    for phase in &spec.phases {
+        if let Some(memtier) = &phase.memtier {
+            whole_seconds(phase, "memtier.testTime", memtier.test_time.as_ref())?;
+            whole_seconds(phase, "warmup", phase.warmup.as_ref())?;
+        }
+        if let Some(problem) = problem(phase, &spec.clients) {
+            return Err(Invalid::Combination { phase: phase.name.clone(), problem });
+        }
+    }
+    if let Some(problem) = not_whole(&spec.clients).or_else(|| too_many(spec)) {
+        return Err(Invalid::Unsuitable(problem));
+    }
+    let target = &spec.target;
+    let external = target.external.as_ref().and_then(|external| {
+        beyond_resp(spec, external.protocol)
+            .or_else(|| beyond_sight(spec, external.protocol))
+            .or_else(|| beyond_topology(spec, external.cluster))
+    });
+    let made = || target.datastore.as_ref().and_then(|datastore| unsuitable(spec, datastore));
+    match external.or_else(made) {
+        None => Ok(()),
+        Some(message) => Err(Invalid::Unsuitable(message)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{fixtures::run, run::validate::validate};
+    use serde_json::{Value, json};
+
+    /// The message with which a run with this phase and so many pods is refused; empty when it is not.
+    fn refusal(phase: Value, pods: i32, target: Value) -> String {
+        let mut phase = phase;
+        phase["name"] = json!("p");
+        let mut run = run(&[], 1);
+        run.spec.phases = vec![serde_json::from_value(phase).unwrap()];
+        run.spec.clients.pods = pods;
+        run.spec.target = serde_json::from_value(target).unwrap();
+        validate(&run).err().map(|invalid| invalid.to_string()).unwrap_or_default()
+    }
+
+    fn redis() -> Value {
+        json!({"datastoreRef": {"name": "redis"}})
+    }
+
+    fn etcd() -> Value {
+        json!({"datastore": {"engine": "Custom", "image": "etcd:1", "threads": 1, "custom": {"protocol": "Tcp"}}})
+    }
+
+    fn external(cluster: bool) -> Value {
+        json!({"external": {"address": "10.0.0.7:6379", "cluster": cluster}})
+    }
+
+    fn shards() -> Value {
+        json!({"datastore": {"engine": "Redis", "threads": 1, "cluster": {"shards": 3}}})
+    }
+
+    fn replica_reads(ratio: &str) -> Value {
+        json!({"loadgen": {"duration": "2s", "replicaReads": true, "ratio": ratio}})
+    }
+
+    fn exec() -> Value {
+        json!({"exec": {"image": "i", "command": ["c"], "parser": {"redisBenchmarkCsv": {}}}})
+    }
+
+    fn with(mut phase: Value, field: &str, value: Value) -> Value {
+        phase[field] = value;
+        phase
+    }
+
+    #[test]
+    fn each_mistake_is_told_with_its_remedy() {
+        let memtier = json!({"memtier": {"testTime": "2s"}});
+        let loadgen = json!({"loadgen": {"duration": "2s"}});
+        let bullmq = json!({"bullmq": {"duration": "2s"}});
+        let batch = json!({"items": 10, "batchSize": 5, "operation": "Mset"});
+        let library = json!({"duration": "1s", "client": "Fred", "library": {}, "batch": batch});
+        let several =
+            json!({"loadgen": {"duration": "1s", "operations": [{"operation": "Mset", "keys": 10}]}});
+        let table = [
+            (
+                json!({"memtier": {"testTime": "1500ms"}}),
+                1,
+                redis(),
+                "spec.phases[p].memtier.testTime is 1500ms",
+            ),
+            (with(memtier.clone(), "warmup", json!("1500ms")), 1, redis(), "spec.phases[p].warmup is 1500ms"),
+            (
+                json!({"loadgen": {"duration": "2s", "rate": {"operationsPerSecond": 2}}}),
+                3,
+                redis(),
+                "spec.phases[p].loadgen.rate.operationsPerSecond is 2 for 3 client pods",
+            ),
+            (json!({"loadgen": library}), 2, redis(), "set spec.clients.pods to 1"),
+            (with(exec(), "load", json!({"keyMaximum": 9})), 1, redis(), "load.keyPrefix is needed"),
+            (with(bullmq.clone(), "load", json!({"keyMaximum": 9})), 1, redis(), "load.keyPrefix is needed"),
+            (
+                with(loadgen.clone(), "load", json!({"keyMaximum": 1})),
+                3,
+                redis(),
+                "load has 2 keys for 3 client pods",
+            ),
+            (with(bullmq, "minimumHitRatio", json!("0.5")), 1, redis(), "minimumHitRatio"),
+            (loadgen, 1, etcd(), "phases[p]: its tool speaks RESP"),
+            (with(exec(), "flush", json!(true)), 1, etcd(), "flush is a RESP command"),
+            (
+                with(exec(), "load", json!({"keyMaximum": 9, "keyPrefix": "k"})),
+                1,
+                etcd(),
+                "load writes keys over RESP",
+            ),
+            (
+                json!({"loadgen": {"duration": "1s", "client": "Fred", "library": {}, "ratio": "1:10"}}),
+                1,
+                external(false),
+                "phases[p].loadgen.ratio 1:10 mixes SET and GET",
+            ),
+            (several.clone(), 1, external(true), "phases[p].loadgen.operations[0] has several keys"),
+            (
+                replica_reads("1:10"),
+                1,
+                external(true),
+                "they refuse the SETs of loadgen.ratio 1:10: read only",
+            ),
+            (replica_reads("0:1"), 1, external(false), "loadgen.replicaReads needs a target in cluster mode"),
+            (replica_reads("0:1"), 1, shards(), "the shards of a Datastore have none: leave it out"),
+        ];
+        for (phase, pods, target, expected) in table {
+            let refusal = refusal(phase.clone(), pods, target);
+            assert!(refusal.contains(expected), "{phase}: expected {expected:?}, got {refusal:?}");
+        }
+        assert_eq!(refusal(exec(), 2, etcd()), "", "exec may load what speaks no RESP");
+        let settles = with(exec(), "memory", json!({"settle": "60s"}));
+        let http = json!({"external": {"address": "10.0.0.7:80", "protocol": "Tcp"}});
+        let told = refusal(settles.clone(), 1, http);
+        assert!(told.contains("phases[p]: memory of an external target is asked of it over RESP"), "{told}");
+        assert_eq!(refusal(settles, 1, etcd()), "", "the observer beside it reads what the kernel tells");
+        assert_eq!(refusal(memtier, 2, redis()), "");
+        assert_eq!(refusal(replica_reads("0:1"), 1, external(true)), "");
+        assert_eq!(refusal(several, 1, external(false)), "", "a server alone takes several keys");
+        let memtier = |field: &str, value: Value| {
+            let mut memtier = json!({"memtier": {"testTime": "2s", "keyMaximum": 99, "keyPattern": "G:G"}});
+            memtier["memtier"][field] = value;
+            refusal(memtier, 1, redis())
+        };
+        let told = memtier("extraArgs", json!(["--select-db=1", "--run-c=3"]));
+        assert!(told.contains("memtier.extraArgs holds --run-c=3: write options in full"), "{told}");
+        let told = memtier("keyMedian", json!("100"));
+        assert!(told.contains("memtier.keyMedian is 100, and keys go from 0 to 99"), "{told}");
+        assert_eq!(memtier("keyMedian", json!("99")), "");
+    }
+
+    /// The message with which client pods with this CPU limit refuse a phase.
+    fn within(limit: &Value, phase: Value) -> String {
+        let mut phase = phase;
+        phase["name"] = json!("p");
+        let mut run = run(&[], 1);
+        run.spec.phases = vec![serde_json::from_value(phase).unwrap()];
+        run.spec.clients = serde_json::from_value(json!({"resources": {"limits": {"cpu": limit}}})).unwrap();
+        validate(&run).err().map(|invalid| invalid.to_string()).unwrap_or_default()
+    }
+
+    #[test]
+    fn cpus_of_ones_own_are_no_fewer_than_load_threads_and_declared_for_other_tools() {
+        let told = |phase: Value, clients: Value| {
+            let mut phase = phase;
+            phase["name"] = json!("p");
+            let mut run = run(&[], 1);
+            run.spec.phases = vec![serde_json::from_value(phase).unwrap()];
+            run.spec.clients = serde_json::from_value(clients).unwrap();
+            validate(&run).err().map(|invalid| invalid.to_string()).unwrap_or_default()
+        };
+        let memtier = || json!({"memtier": {"testTime": "2s", "threads": 4}});
+        let own = |resources: Value| json!({"cpu": {"exclusive": true}, "resources": resources});
+        let few = told(memtier(), own(json!({"requests": {"cpu": "2"}})));
+        assert!(few.contains("4 load threads need a CPU each"), "{few}");
+        assert_eq!(told(memtier(), own(json!({"requests": {"cpu": "4"}}))), "");
+        let unknown = told(exec(), own(json!({})));
+        assert!(unknown.contains("set spec.clients.resources.limits.cpu to a whole number"), "{unknown}");
+        assert_eq!(told(exec(), own(json!({"limits": {"cpu": "4"}}))), "");
+        let broken = told(exec(), own(json!({"limits": {"cpu": "4500m"}})));
+        assert!(broken.contains("spec.clients.resources.limits.cpu is 4500m"), "{broken}");
+    }
+
+    #[test]
+    fn more_load_threads_than_the_client_may_use_cpus_are_refused() {
+        let loadgen = |threads: i32| json!({"loadgen": {"duration": "2s", "threads": threads}});
+        let memtier = |threads: i32| json!({"memtier": {"testTime": "2s", "threads": threads}});
+        let bullmq = |writers: i32| json!({"bullmq": {"duration": "2s", "writers": writers, "readers": 1}});
+        for (limit, phase) in [
+            (json!("2"), loadgen(2)),
+            (json!("1500m"), loadgen(2)),
+            (json!("2.5"), memtier(3)),
+            (json!(3), bullmq(2)),
+        ] {
+            assert_eq!(within(&limit, phase.clone()), "", "{phase} fits {limit}");
+        }
+        for (limit, phase, field) in [
+            (json!("1"), loadgen(2), "loadgen.threads: 2 load threads"),
+            (json!("1500m"), memtier(3), "memtier.threads: 3 load threads"),
+            (json!("2"), bullmq(2), "bullmq.writers and readers: 3 load threads"),
+        ] {
+            let refusal = within(&limit, phase);
+            assert!(
+                refusal.contains(field) && refusal.contains("spec.clients.resources.limits.cpu"),
+                "{refusal}"
+            );
+        }
+    }
+}

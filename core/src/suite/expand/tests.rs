@@ -1,0 +1,289 @@
+//! What becomes of declarations, good and bad.
+
+use super::*;
+use crate::fixtures::{redis, spec, suite_of};
+use serde_json::{Value, json};
+
+fn with(change: impl FnOnce(&mut Value)) -> BenchmarkSuite {
+    let mut spec = spec();
+    change(&mut spec);
+    suite_of(spec)
+}
+
+fn refusal(change: impl FnOnce(&mut Value)) -> String {
+    expand(&with(change)).unwrap_err().to_string()
+}
+
+#[test]
+fn every_variant_is_measured_with_every_combination_of_values() {
+    let expanded = expand(&suite_of(spec())).unwrap();
+    assert_eq!(expanded.runs.len(), 2 * 2 * 2 * 2);
+    let run = expanded
+        .runs
+        .iter()
+        .find(|run| run.cell.variant == "redis-8.0" && run.cell.values == ["2", "deep"])
+        .expect("a combination is missing");
+    let written = serde_json::to_value(&run.spec).unwrap();
+    assert_eq!(written["target"]["datastore"]["threads"], 2);
+    assert_eq!(written["target"]["datastore"]["version"], "8.0");
+    assert_eq!(written["phases"][0]["memtier"]["pipeline"], 10);
+    assert_eq!(expanded.axes[1].values, ["1", "deep"], "reports need the order of the declaration");
+}
+
+#[test]
+fn names_are_short_unique_and_made_of_the_suites() {
+    let mut suite = suite_of(spec());
+    suite.metadata.name = Some("a-very-long-name.of.a-nightly-suite-29384729".to_owned());
+    suite.spec.repetitions = 99;
+    let names: BTreeSet<String> = expand(&suite).unwrap().runs.into_iter().map(|run| run.name).collect();
+    assert_eq!(names.len(), 8 * 99, "two runs would have one name");
+    assert!(
+        names.iter().all(|name| name.len() <= 33 && name.starts_with("a-very-long-name-of-")),
+        "{names:?}"
+    );
+    let other = BenchmarkSuite::new("a-very-long-name.of.a-nightly-suite-29384730", suite.spec);
+    let others = expand(&other).unwrap().runs;
+    assert!(others.iter().all(|run| !names.contains(&run.name)), "rounds would take each other's names");
+}
+
+#[test]
+fn interleaved_runs_come_repetition_by_repetition_each_shuffled_anew() {
+    let runs = expand(&with(|spec| spec["seed"] = json!(7))).unwrap().runs;
+    let words = |repetition: u32| -> Vec<String> {
+        let of_it = runs.iter().filter(|run| run.repetition == repetition);
+        of_it.map(|run| format!("{} {}", run.cell.variant, run.cell.values.join(" "))).collect()
+    };
+    assert!(runs[..8].iter().all(|run| run.repetition == 1), "a second run before every first one");
+    assert_ne!(words(1), words(2), "the same order twice is no shuffle");
+    assert_eq!(
+        words(1),
+        PINNED,
+        "the order must stay the same, whatever version makes it: a suite may be half done"
+    );
+}
+
+#[test]
+fn sequential_runs_come_combination_by_combination() {
+    let runs = expand(&with(|spec| spec["order"] = json!("Sequential"))).unwrap().runs;
+    let first: Vec<_> = runs[..3].iter().map(|run| (run.cell.values.join(" "), run.repetition)).collect();
+    assert_eq!(first, [("1 1".into(), 1), ("1 1".into(), 2), ("1 deep".into(), 1)]);
+    assert!(runs[..8].iter().all(|run| run.cell.variant == "redis-7.0"), "one variant after the other");
+}
+
+#[test]
+fn what_is_excluded_is_not_measured() {
+    let runs = expand(&with(|spec| {
+        spec["exclude"] = json!([{"variant": "redis-7.0", "values": {"pipeline": "deep"}}]);
+    }));
+    assert_eq!(runs.unwrap().runs.len(), (8 - 2) * 2);
+    let told = refusal(|spec| spec["exclude"] = json!([{"values": {"pipeline": "10"}}]));
+    assert!(told.contains("spec.exclude[0]") && told.contains("its values are called 1, deep"), "{told}");
+    let told = refusal(|spec| spec["exclude"] = json!([{"variant": "redis-9"}]));
+    assert!(told.contains("there is no variant \"redis-9\""), "{told}");
+    assert!(refusal(|spec| spec["exclude"] = json!([{}])).contains("every combination"));
+}
+
+#[test]
+fn a_path_that_no_run_has_is_told_with_the_near_misses() {
+    let told = refusal(|spec| spec["axes"][1]["paths"] = json!(["/phases/0/memtier/pipelin"]));
+    assert_eq!(
+        told,
+        "spec.axes[pipeline].paths[0]: a run has no field /phases/0/memtier/pipelin: \
+         did you mean /phases/0/memtier/pipeline?"
+    );
+    let told = refusal(|spec| spec["axes"][1]["paths"] = json!(["phases/0"]));
+    assert!(told.contains("is no JSON pointer"), "{told}");
+    let told = refusal(|spec| spec["axes"][1]["paths"] = json!(["/ttlAfterFinished"]));
+    assert!(told.contains("what the suite itself decides"), "{told}");
+}
+
+#[test]
+fn everything_that_is_wrong_is_told_at_once() {
+    let told = refusal(|spec| {
+        spec["axes"][0]["paths"] = json!(["/target/datastore/treads"]);
+        spec["axes"][1]["values"] = json!([{"value": 1}, {"value": 1}, {}, {"value": {"a": 1}}]);
+        spec["exclude"] = json!([{"values": {"pipelines": "1"}}]);
+    });
+    for part in [
+        "did you mean /target/datastore/threads?",
+        "spec.axes[pipeline].values \"1\" is there twice",
+        "spec.axes[pipeline].values[2] changes nothing",
+        "spec.axes[pipeline].values[3] needs a name",
+        "there is no axis \"pipelines\"",
+    ] {
+        assert!(told.contains(part), "{part:?} is not told: {told}");
+    }
+}
+
+#[test]
+fn two_axes_that_change_the_same_are_refused() {
+    let told = refusal(|spec| spec["axes"][0]["paths"] = json!(["/phases/0/memtier/pipeline"]));
+    assert!(
+        told.contains("spec.axes[threads].paths[0] and spec.axes[pipeline].paths[0] both change"),
+        "{told}"
+    );
+    let told = refusal(|spec| spec["axes"][0]["paths"] = json!(["/phases/0/memtier"]));
+    assert!(told.contains("both change"), "one holds the other: {told}");
+    let appended = with(|spec| {
+        let flag = |flag: &str| json!({"name": flag, "paths": ["/target/datastore/extraArgs/-"], "values": [{"value": flag}]});
+        spec["axes"] = json!([flag("--a"), flag("--b")]);
+    });
+    let run = &expand(&appended).unwrap().runs[0];
+    assert_eq!(
+        serde_json::to_value(&run.spec).unwrap()["target"]["datastore"]["extraArgs"],
+        json!(["--a", "--b"])
+    );
+}
+
+#[test]
+fn an_axis_is_not_called_as_a_column_of_reports() {
+    let called = |name: &str| json!([{"name": name, "paths": ["/phases/0/memtier/pipeline"], "values": [{"value": 1}]}]);
+    for name in ["value", "phase", "variant", "note", "mean"] {
+        let told = refusal(|spec| spec["axes"] = called(name));
+        assert!(told.starts_with(&format!("spec.axes[{name}]: ")) && told.contains("column"), "{told}");
+    }
+    assert!(expand(&with(|spec| spec["axes"] = called("value-size"))).is_ok());
+}
+
+#[test]
+fn an_axis_that_overwrites_what_makes_variants_differ_is_refused() {
+    let axis = |path: &str, value: Value| json!([{"name": "a", "paths": [path], "values": [{"name": "b", "value": value}]}]);
+    let server = json!({"engine": "Redis", "threads": 2});
+    for (path, value) in [("/target/datastore", server.clone()), ("/target", json!({"datastore": server}))] {
+        let told = refusal(|spec| spec["axes"] = axis(path, value));
+        assert!(
+            told.contains("spec.variants[redis-7.0].target and spec.axes[a].paths[0] both change"),
+            "{path}: {told}"
+        );
+    }
+    let told = refusal(|spec| {
+        spec["variants"][0]["patches"] = json!([{"path": "/phases/0/memtier/pipeline", "value": 5}]);
+        spec["axes"] = axis("/phases/0/memtier", json!({"testTime": "2s"}));
+    });
+    assert!(told.contains("spec.variants[redis-7.0].patches[0].path and spec.axes[a]"), "{told}");
+    let told = refusal(|spec| {
+        spec["axes"] = json!([
+            {"name": "flags", "paths": ["/target/datastore/extraArgs/-"], "values": [{"value": "--a"}]},
+            {"name": "all", "paths": ["/target/datastore/extraArgs"], "values": [{"name": "none", "value": []}]}
+        ]);
+    });
+    assert!(told.contains("spec.axes[flags].paths[0] and spec.axes[all].paths[0] both change"), "{told}");
+    let deeper = with(|spec| {
+        spec["variants"][0]["patches"] = json!([{"path": "/phases/0/memtier", "value": {"testTime": "2s"}}]);
+    });
+    assert_eq!(expand(&deeper).map(|it| it.runs.len()), Ok(16), "what is in it may well be varied");
+}
+
+#[test]
+fn two_combinations_that_would_be_measured_alike_are_refused() {
+    let told = refusal(|spec| {
+        spec["variants"] = json!([redis("7.0"), redis("8.0")]);
+        spec["axes"] = json!([{"name": "version", "paths": ["/target/datastore/version"], "values": [{"value": "7.2"}]}]);
+    });
+    assert!(
+        told.starts_with("redis-7.0 version=7.2 and redis-8.0 version=7.2 would be measured alike"),
+        "{told}"
+    );
+    let told = refusal(|spec| {
+        let value = |name: &str, field: &str, value: u32| json!({"name": name, "patches": [{"path": format!("/phases/0/memtier/{field}"), "value": value}]});
+        let values = [value("plain", "pipeline", 1), value("usual", "threads", 4)];
+        spec["axes"] = json!([{"name": "how", "values": values}]);
+    });
+    assert!(told.contains("how=plain and redis-7.0 how=usual"), "both are what it is by default: {told}");
+    let twins = with(|spec| {
+        let again = |name: &str| json!({"name": name, "target": redis("7.0")["target"]});
+        spec["variants"] = json!([again("a"), again("again")]);
+    });
+    assert!(expand(&twins).is_ok(), "how much equal servers differ is a question, too");
+}
+
+#[test]
+fn a_threshold_on_a_phase_that_no_run_has_is_told_before_the_first_run() {
+    let threshold = |phase: &str| json!([{"metric": "P99Milliseconds", "phase": phase, "maximum": "5"}]);
+    let told = refusal(|spec| spec["thresholds"] = threshold("raed"));
+    assert_eq!(
+        told,
+        "spec.thresholds[0].phase: no run has a phase \"raed\": they have read; did you mean read?"
+    );
+    let patched = with(|spec| {
+        spec["thresholds"] = threshold("again");
+        let again = json!({"name": "again", "memtier": {"testTime": "2s"}});
+        spec["variants"][0]["patches"] = json!([{"path": "/phases/-", "value": again}]);
+    });
+    assert!(expand(&patched).is_ok(), "a patch may add a phase");
+}
+
+#[test]
+fn what_the_runs_of_a_combination_are_given_has_a_digest() {
+    let digests = |change: fn(&mut Value)| -> Vec<String> {
+        let cells = plan(&with(change), &|_| Ok(())).unwrap().cells;
+        cells.into_iter().map(|cell| cell.given_spec).collect()
+    };
+    let (before, after) =
+        (digests(|_| ()), digests(|spec| spec["axes"][1]["values"][1]["value"] = json!(20)));
+    assert_eq!(before[0], after[0], "a run with the same spec is the same");
+    assert_ne!(before[1], after[1], "the value called deep is another one: its numbers must not mix");
+    assert_eq!(before[0], "cd34e4acff07d6c8", "another version must not take its own runs for others");
+}
+
+#[test]
+fn millions_of_combinations_are_refused_with_their_number_at_once() {
+    let told = refusal(|spec| {
+        let values: Vec<Value> = (0..256).map(|value| json!({"value": value})).collect();
+        spec["axes"] = (0..8)
+            .map(|axis| json!({"name": format!("axis-{axis}"), "values": values, "paths": [format!("/phases/{axis}/memtier/pipeline")]}))
+            .collect();
+    });
+    assert!(told.contains("73786976294838206464 runs (2 variants x 256 of axis-0"), "{told}");
+    assert!(told.contains("spec.maxRuns is 1000"), "{told}");
+    let told = refusal(|spec| spec["maxRuns"] = json!(15));
+    assert!(
+        told.starts_with("16 runs (2 variants x 2 of threads x 2 of pipeline x 2 repetitions)"),
+        "{told}"
+    );
+    let enough = with(|spec| {
+        spec["maxRuns"] = json!(12);
+        spec["exclude"] = json!([{"variant": "redis-7.0", "values": {"threads": "1"}}]);
+    });
+    assert_eq!(expand(&enough).unwrap().runs.len(), 12, "what is left out does not count");
+}
+
+#[test]
+fn a_value_of_the_wrong_type_is_told_with_the_runs_field() {
+    let told = refusal(|spec| spec["axes"][1]["values"][1]["value"] = json!("ten"));
+    assert!(told.contains("phases[0].memtier.pipeline"), "{told}");
+    assert!(told.contains("(and of 3 more)"), "each cause is told once: {told}");
+}
+
+#[test]
+fn a_run_that_the_operator_would_refuse_is_refused_before_the_first_is_made() {
+    let told = refusal(|spec| spec["run"]["phases"][0]["memtier"]["testTime"] = json!("1500ms"));
+    assert!(told.contains("memtier measures whole seconds"), "{told}");
+}
+
+#[test]
+fn a_patch_may_create_what_the_template_does_not_have() {
+    let suite = with(|spec| {
+        spec["variants"][0]["patches"] = json!([
+            {"path": "/clients/resources/limits/cpu", "value": "4"},
+            {"path": "/phases/-", "value": {"name": "again", "memtier": {"testTime": "2s"}}}
+        ]);
+    });
+    let runs = expand(&suite).unwrap().runs;
+    let run = runs.iter().find(|run| run.cell.variant == "redis-7.0").unwrap();
+    let written = serde_json::to_value(&run.spec).unwrap();
+    assert_eq!(written["clients"]["resources"]["limits"]["cpu"], "4");
+    assert_eq!(run.spec.phases.len(), 2);
+}
+
+/// The order of the first repetition with seed 7.
+const PINNED: [&str; 8] = [
+    "redis-7.0 2 1",
+    "redis-8.0 2 1",
+    "redis-7.0 1 1",
+    "redis-7.0 2 deep",
+    "redis-8.0 1 deep",
+    "redis-7.0 1 deep",
+    "redis-8.0 2 deep",
+    "redis-8.0 1 1",
+];

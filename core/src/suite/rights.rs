@@ -1,0 +1,159 @@
+//! What the runs of a suite may name. The API server checks that the suite's author may read the
+//! Secrets and ConfigMaps, and use the settings, that the variants' targets and the template name. It
+//! cannot see what patches and axes add, and the operator creates the runs with its own rights: so runs
+//! may name only what the suite itself names. Pure.
+
+use dragstrip_crds::{BenchmarkRunSpec, BenchmarkSuiteSpec};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+
+/// What takes a right, and where it stands in a run's spec; * is every item of a list.
+const SECRETS: &[&str] = &[
+    "target/datastore/authSecretRef/name",
+    "target/datastore/tls/secretName",
+    "target/datastore/tls/clientSecretName",
+    "target/datastore/env/*/valueFrom/secretKeyRef/name",
+    "target/datastore/pod/imagePullSecrets/*/name",
+    "target/external/authSecretRef/name",
+    "target/external/tls/caSecretName",
+    "target/external/tls/clientSecretName",
+    "clients/pod/imagePullSecrets/*/name",
+    "phases/*/exec/env/*/valueFrom/secretKeyRef/name",
+];
+const CONFIG_MAPS: &[&str] = &[
+    "target/datastore/env/*/valueFrom/configMapKeyRef/name",
+    "phases/*/exec/env/*/valueFrom/configMapKeyRef/name",
+    "phases/*/exec/files/*/configMap",
+];
+const HOST_NETWORK: &[&str] = &["clients/pod/hostNetwork", "target/datastore/pod/hostNetwork"];
+const SERVICE_ACCOUNTS: &[&str] =
+    &["clients/pod/serviceAccountName", "target/datastore/pod/serviceAccountName"];
+const PRIORITY_CLASSES: &[&str] =
+    &["clients/pod/priorityClassName", "target/datastore/pod/priorityClassName"];
+const DATASTORES: &[&str] = &["target/datastoreRef/name"];
+/// Images of the author's own that are given the password of a Datastore.
+const TOOL_IMAGES: &[&str] = &["phases/*/exec/image", "phases/*/memtier/image", "phases/*/bullmq/image"];
+
+const KINDS: [(&str, &[&str]); 5] = [
+    ("Secret", SECRETS),
+    ("ConfigMap", CONFIG_MAPS),
+    ("hostNetwork", HOST_NETWORK),
+    ("serviceAccountName", SERVICE_ACCOUNTS),
+    ("priorityClassName", PRIORITY_CLASSES),
+];
+
+/// A run that names what its suite does not.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// Something that takes a right stands in a patch or axis alone.
+    #[error(
+        "patches and axes add {kind} {name}, which requires a right of the suite's author: name it in a variant's target or in run, where the API server can check that right"
+    )]
+    Smuggled {
+        /// What it is.
+        kind: &'static str,
+        /// Its name.
+        name: String,
+    },
+}
+
+/// The values at `path` in `value`.
+fn at<'a>(value: &'a Value, path: &str) -> Vec<&'a Value> {
+    path.split('/').fold(vec![value], |found, step| {
+        let below = |value: &'a Value| match (step, value) {
+            ("*", Value::Array(items)) => items.iter().collect(),
+            (name, Value::Object(fields)) => fields.get(name).into_iter().collect(),
+            _ => Vec::new(),
+        };
+        found.into_iter().flat_map(below).collect()
+    })
+}
+
+fn named(value: &Value, paths: &[&str]) -> BTreeSet<String> {
+    let text = |value: &Value| match value {
+        Value::String(text) => Some(text.clone()).filter(|text| !text.is_empty()),
+        Value::Bool(true) => Some("true".to_owned()),
+        _ => None,
+    };
+    paths.iter().flat_map(|path| at(value, path)).filter_map(text).collect()
+}
+
+/// What stands in a suite before anything is patched into it.
+pub struct Written(Vec<Value>);
+
+impl Written {
+    /// Of `spec`: its template with each variant's target.
+    pub fn of(spec: &BenchmarkSuiteSpec) -> Self {
+        let targets = spec.variants.iter().map(|variant| json!({"target": variant.target}));
+        Self(targets.chain([json!(spec.run)]).collect())
+    }
+
+    fn names(&self, paths: &[&str]) -> BTreeSet<String> {
+        self.0.iter().flat_map(|value| named(value, paths)).collect()
+    }
+
+    /// Whether a run of the suite names nothing that takes a right and does not stand in it.
+    pub fn check(&self, run: &BenchmarkRunSpec) -> Result<(), Refused> {
+        let whole = json!(run);
+        let with_password =
+            !named(&whole, TOOL_IMAGES).is_empty() && whole["target"]["datastoreRef"].is_object();
+        let with_password =
+            [("Datastore", DATASTORES), ("image", TOOL_IMAGES)].into_iter().filter(|_| with_password);
+        for (kind, paths) in KINDS.into_iter().chain(with_password) {
+            let known = self.names(paths);
+            if let Some(name) = named(&whole, paths).into_iter().find(|name| !known.contains(name)) {
+                return Err(Refused::Smuggled { kind, name });
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{fixtures::suite_of, suite::expand::expand};
+
+    fn refusal(target: Value, phase: Value, patch: Value) -> String {
+        let suite = suite_of(json!({
+            "variants": [{"name": "v", "target": target, "patches": [patch]}],
+            "run": {"phases": [phase]}, "repetitions": 1
+        }));
+        let run = expand(&suite).unwrap().runs.remove(0);
+        Written::of(&suite.spec).check(&run.spec).err().map(|why| why.to_string()).unwrap_or_default()
+    }
+
+    fn read() -> Value {
+        json!({"name": "read", "memtier": {"testTime": "1s"}})
+    }
+
+    #[test]
+    fn no_patch_names_a_secret_that_the_suite_does_not() {
+        let redis = json!({"datastore": {"engine": "Redis", "threads": 1}});
+        let with_secret = json!({"datastore": {"engine": "Redis", "threads": 1, "authSecretRef": {"name": "mine", "key": "k"}}});
+        let secret = |name: &str| json!({"name": name, "key": "password"});
+        let patch = |name: &str| json!({"path": "/target/datastore/authSecretRef", "value": secret(name)});
+        let told = refusal(redis.clone(), read(), patch("theirs"));
+        assert!(told.contains("Secret theirs") && told.contains("in a variant's target"), "{told}");
+        assert_eq!(refusal(with_secret.clone(), read(), patch("mine")), "", "its author was asked about it");
+        assert!(refusal(with_secret, read(), patch("theirs")).contains("Secret theirs"));
+        let environment = json!([{"name": "X", "valueFrom": {"secretKeyRef": secret("theirs")}}]);
+        let whole = json!({"path": "/target/datastore", "value": {"engine": "Redis", "threads": 1, "env": environment}});
+        assert!(refusal(redis, read(), whole).contains("Secret theirs"), "a patch of the whole is one too");
+    }
+
+    #[test]
+    fn no_patch_gives_pods_more_rights_or_an_image_somebody_elses_password() {
+        let redis = json!({"datastore": {"engine": "Redis", "threads": 1}});
+        let set = |path: &str, value: Value| json!({"path": path, "value": value});
+        let told = refusal(redis.clone(), read(), set("/clients/pod/serviceAccountName", json!("admin")));
+        assert!(told.contains("serviceAccountName admin"), "{told}");
+        let told = refusal(redis.clone(), read(), set("/target/datastore/pod/hostNetwork", json!(true)));
+        assert!(told.contains("hostNetwork"), "{told}");
+        let own = set("/phases/0/memtier/image", json!("example.com/own:1"));
+        assert_eq!(refusal(redis, read(), own.clone()), "", "the server is the run's own");
+        let reference = json!({"datastoreRef": {"name": "redis"}});
+        let told = refusal(reference, read(), own);
+        assert!(told.contains("image example.com/own:1"), "{told}");
+    }
+}

@@ -1,0 +1,120 @@
+//! A suite to its plan, if every run of it may be made. Pure.
+
+use super::{
+    expand::{self, Plan},
+    rights::Written,
+};
+use dragstrip_crds::BenchmarkSuite;
+
+/// A suite that is not measured; the message names the field and the remedy.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Invalid {
+    /// It cannot be measured as declared.
+    #[error(transparent)]
+    Declared(#[from] expand::Invalid),
+    /// The apiserver would not take its runs.
+    #[error("{0}")]
+    Rejected(String),
+    /// Its report would not fit in the operator's memory.
+    #[error(
+        "{runs} runs{}: the report of so many needs about {needed_mebibytes} MiB of the operator's memory, which may take {limit_mebibytes}: leave values out, lower repetitions, make several suites, or raise resources.limits.memory of Dragstrip's chart", beside(*.others)
+    )]
+    TooLarge {
+        /// How many it has, with those of the earlier suite that it is compared with.
+        runs: u64,
+        /// How many the suites have that are under way.
+        others: u64,
+        /// What they need.
+        needed_mebibytes: u64,
+        /// What there is.
+        limit_mebibytes: u64,
+    },
+    /// The schedule is none.
+    #[error("spec.schedule: {0}")]
+    Schedule(String),
+}
+
+fn beside(others: u64) -> String {
+    if others == 0 { String::new() } else { format!(" beside {others} of other suites") }
+}
+
+const MIB: u64 = 1 << 20;
+/// What the operator takes beside suites: docs/scale.md measures 41 MiB with ten thousand runs that
+/// have ended, and the rest is for what it is doing besides.
+const BESIDES_BYTES: u64 = 56 * MIB;
+/// What each run of a suite takes when the report is made, one at a time: 35 KiB with three
+/// phases, measured with 1,000 and with 2,500 of them.
+const REPORTED_RUN_BYTES: u64 = 40 << 10;
+/// What a run takes that has ended, packed until the report of its suite is made.
+const PACKED_RUN_BYTES: u64 = 8 << 10;
+
+/// Whether the report of `runs` can be made with `limit` bytes of memory beside suites under way,
+/// which have `others` each: an operator that is killed for it would be started and killed again,
+/// and look after nothing any more.
+pub fn fits(runs: u64, others: &[u64], limit: u64) -> Result<(), Invalid> {
+    let (all_others, most) =
+        (others.iter().sum::<u64>(), others.iter().fold(runs, |most, one| most.max(*one)));
+    let packed = (runs + all_others - most).saturating_mul(PACKED_RUN_BYTES);
+    let needed = most.saturating_mul(REPORTED_RUN_BYTES).saturating_add(packed).saturating_add(BESIDES_BYTES);
+    if needed <= limit {
+        return Ok(());
+    }
+    let (needed_mebibytes, limit_mebibytes) = (needed.div_ceil(MIB), limit / MIB);
+    Err(Invalid::TooLarge { runs, others: all_others, needed_mebibytes, limit_mebibytes })
+}
+
+/// What of `suite` is to be measured.
+pub fn validate(suite: &BenchmarkSuite) -> Result<Plan, expand::Invalid> {
+    let written = Written::of(&suite.spec);
+    expand::plan(suite, &|run| written.check(run).map_err(|why| why.to_string()))
+}
+
+/// What of `suite`, which has started, is to be measured. What may be named is asked all the same:
+/// nobody else is asked of what patches and axes put in.
+pub fn validate_started(suite: &BenchmarkSuite) -> Plan {
+    let written = Written::of(&suite.spec);
+    expand::plan_of_started(suite, &|run| written.check(run).map_err(|why| why.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::{spec, suite_of};
+    use serde_json::json;
+
+    #[test]
+    fn a_suite_whose_report_would_end_the_operator_is_refused_before_it_begins() {
+        assert_eq!(fits(1000, &[], 128 << 20), Ok(()), "the default maxRuns fits the chart's limit");
+        let told = fits(2000, &[], 128 << 20).unwrap_err().to_string();
+        assert!(told.starts_with("2000 runs: the report of so many needs about 135 MiB"), "{told}");
+        assert!(told.contains("may take 128") && told.contains("resources.limits.memory"), "{told}");
+    }
+
+    #[test]
+    fn what_other_suites_keep_until_their_reports_counts_and_reports_are_made_one_at_a_time() {
+        assert_eq!(fits(1000, &[1000, 1000], 128 << 20), Ok(()), "one report at a time");
+        let told = fits(1000, &[1800, 1000], 128 << 20).unwrap_err().to_string();
+        assert!(told.starts_with("1000 runs beside 2800 of other suites: "), "{told}");
+    }
+
+    #[test]
+    fn a_suite_that_has_started_goes_on_by_the_rules_that_it_was_taken_by() {
+        let mut declared = spec();
+        declared["run"]["phases"][0]["memtier"]["testTime"] = json!("1500ms");
+        declared["maxRuns"] = json!(1);
+        let suite = suite_of(declared.clone());
+        assert!(validate(&suite).is_err(), "it would not be taken now");
+        let plan = validate_started(&suite);
+        assert_eq!((plan.order.len(), plan.unmeasurable), (16, None), "an upgrade or a limit ended it");
+
+        declared["axes"][1]["values"][1]["value"] = json!("ten");
+        let plan = validate_started(&suite_of(declared.clone()));
+        assert_eq!(plan.order.len(), 16, "what was measured of it must be found");
+        let told = plan.unmeasurable.expect("runs that cannot be read can be made").to_string();
+        assert!(told.contains("phases[0].memtier.pipeline"), "{told}");
+
+        declared["axes"][1]["values"] = json!([{"name": "theirs", "patches": [{"path": "/clients/pod/serviceAccountName", "value": "admin"}]}]);
+        let told = validate_started(&suite_of(declared)).unmeasurable.unwrap().to_string();
+        assert!(told.contains("serviceAccountName admin"), "rights are asked whatever has started: {told}");
+    }
+}

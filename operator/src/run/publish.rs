@@ -1,0 +1,107 @@
+//! Writes a run's status, and tells of it in the log and by events. [`publish`] needs the
+//! client.
+
+use crate::{
+    cluster::apply::{StatusWrite, apply_status},
+    context::Context,
+};
+use dragstrip_core::{labels::RUN_MANAGER, run::status::STARTING};
+use dragstrip_crds::{
+    BenchmarkRun, BenchmarkRunStatus, conditions,
+    conditions::types::{CLIENTS_READY, TARGET_READY},
+    run::{RunPhase, Verdict},
+};
+use kube::ResourceExt;
+
+/// The status could not be carried on.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// It could not be written.
+    #[error("failed to write the status of the run")]
+    Write(#[source] kube::Error),
+}
+
+/// The event a change of status deserves: whether it warns, its reason, its note.
+fn announcement(old: &BenchmarkRunStatus, new: &BenchmarkRunStatus) -> Option<(bool, &'static str, String)> {
+    let note = new.message.clone().unwrap_or_default();
+    let held_up = |status: &BenchmarkRunStatus| {
+        [TARGET_READY, CLIENTS_READY].iter().any(|kind| {
+            conditions::find(&status.conditions, kind)
+                .is_some_and(|c| c.status == "False" && c.reason != STARTING)
+        })
+    };
+    match new.phase {
+        RunPhase::Succeeded if new.verdict == Some(Verdict::Degraded) => Some((true, "Degraded", note)),
+        RunPhase::Succeeded => Some((false, "Succeeded", note)),
+        RunPhase::Failed => Some((true, "Failed", note)),
+        RunPhase::Cancelled => Some((false, "Cancelled", note)),
+        _ if new.retries.len() > old.retries.len() => new.retries.last().map(|retry| {
+            let note = format!(
+                "repetition {}, phase {}, measurement {}: {}; the repetition is measured again",
+                retry.repetition, retry.phase, retry.measurement, retry.reason
+            );
+            (true, "Retrying", note)
+        }),
+        _ if held_up(new) && (old.message != new.message) => Some((true, "HeldUp", note)),
+        RunPhase::Queued if old.phase != RunPhase::Queued => Some((false, "Queued", note)),
+        RunPhase::Running if old.phase != RunPhase::Running => Some((false, "Running", note)),
+        _ => None,
+    }
+}
+
+/// The life of a run in the log, one line for each phase of it.
+fn log(run: &BenchmarkRun, old: &BenchmarkRunStatus, status: &BenchmarkRunStatus) {
+    if old.phase == status.phase && !status.conditions.is_empty() && !old.conditions.is_empty() {
+        return;
+    }
+    let (name, namespace) = (run.name_any(), run.namespace());
+    let (message, measured) =
+        (status.message.as_deref(), status.progress.as_ref().map(|progress| progress.measured));
+    tracing::info!(run = name, namespace, phase = %status.phase, measured, message, "run");
+}
+
+/// Writes `status` if it says anything that `old` does not, and announces what
+/// deserves it.
+pub async fn publish(
+    ctx: &Context,
+    run: &BenchmarkRun,
+    old: &BenchmarkRunStatus,
+    status: &BenchmarkRunStatus,
+) -> Result<StatusWrite, Error> {
+    if old == status {
+        return Ok(StatusWrite::Done);
+    }
+    let written =
+        apply_status(&ctx.client, &ctx.overlay, RUN_MANAGER, run, status).await.map_err(Error::Write)?;
+    if written == StatusWrite::Done {
+        log(run, old, status);
+    }
+    if written == StatusWrite::Done
+        && let Some((warning, reason, note)) = announcement(old, status)
+    {
+        ctx.announcer.publish(run, warning, reason, "Reconcile", &note).await;
+    }
+    Ok(written)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use dragstrip_crds::run::RetryStatus;
+
+    #[test]
+    fn each_retry_is_announced_once() {
+        let old = BenchmarkRunStatus { phase: RunPhase::Running, ..BenchmarkRunStatus::default() };
+        let retry = RetryStatus {
+            repetition: 1,
+            phase: "read".into(),
+            measurement: 1,
+            reason: "pod p: evicted".into(),
+        };
+        let new = BenchmarkRunStatus { retries: vec![retry], phase: RunPhase::Preparing, ..old.clone() };
+        let (warning, reason, note) = announcement(&old, &new).unwrap();
+        assert_eq!((warning, reason), (true, "Retrying"));
+        assert!(note.starts_with("repetition 1, phase read, measurement 1: pod p: evicted"), "{note}");
+        assert_eq!(announcement(&new, &new), None);
+    }
+}
