@@ -1,16 +1,16 @@
-# Every habit of the project as a target; `make help` lists them.
+# All targets of the project; `make help` lists them.
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
-# Whatever is built or downloaded stays outside the tree.
+# Builds and downloads stay outside the tree.
 export DRAGSTRIP_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/dragstrip
 export CARGO_TARGET_DIR ?= $(DRAGSTRIP_CACHE)/target
 export CLUSTER ?= local
 
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 HOST_TARGET = $(shell rustc -vV | sed -n 's/^host: //p')
-# What is built for; a release says both, for each architecture.
+# A release sets both, for each architecture.
 BUILD_TARGET ?= $(HOST_TARGET)
 NPM_PLATFORM ?=
 DIST := $(DRAGSTRIP_CACHE)/dist
@@ -18,7 +18,7 @@ OPERATOR_IMAGE := dragstrip.dev/operator:$(VERSION)
 RUNNER_IMAGE := dragstrip.dev/runner:$(VERSION)
 BULLMQ_IMAGE := dragstrip.dev/bullmq:$(VERSION)
 PREFIX ?= $(HOME)/.local
-# Where images are pushed to with CLUSTER=current, or by a release.
+# Images are pushed here with CLUSTER=current, or by a release.
 export REGISTRY
 CLUSTER_ENV = eval "$$(testbed/cluster env)"
 
@@ -75,11 +75,11 @@ build-bullmq: bullmq-modules ## Build the BullMQ job into the cache, with the mo
 bullmq-modules: bench-jobs/bullmq/node_modules/.package-lock.json
 dashboard-modules: dashboards/node_modules/.package-lock.json
 %/node_modules/.package-lock.json: %/package-lock.json
-	@command -v npm >/dev/null || { echo "no 'npm' on PATH: install Node.js 20 or newer (https://nodejs.org), then try again"; exit 1; }
+	@command -v npm >/dev/null || { echo "no 'npm' on PATH: install Node.js 20 or newer (https://nodejs.org), then retry"; exit 1; }
 	cd $* && npm ci --loglevel=error --ignore-scripts
 	@touch $@
 
-# Grafana's libraries: large, and of use to the dashboards' proof alone.
+# Grafana's libraries are large, and only the dashboards' proof needs them.
 .PHONY: proof-modules
 proof-modules: dashboards/proof/node_modules/.package-lock.json
 
@@ -190,11 +190,11 @@ advisories: $(TOOLS)/bin/cargo-deny ## Check whether a dependency has a known vu
 ##### The cluster
 
 .PHONY: cluster
-cluster: ## Bring a Kubernetes up on this machine (CLUSTER=local|kind), or look at the one you have (CLUSTER=current)
+cluster: ## Start a Kubernetes on this machine (CLUSTER=local|kind), or check the one you have (CLUSTER=current)
 	testbed/cluster up
 
 .PHONY: cluster-down
-cluster-down: ## Remove that cluster and all it made
+cluster-down: ## Remove that cluster and everything it created
 	testbed/cluster down
 
 .PHONY: install
@@ -213,7 +213,7 @@ install-operator: cluster images
 DEMO_IMAGES := redis-7.0 valkey-8
 
 .PHONY: demo
-demo: ## One command: cluster, operator, quickstart, a table of numbers; installs the Debian packages it needs
+demo: ## Start a cluster, install Dragstrip, run the quickstart, and print its table; installs missing Debian packages
 	@# The cluster and Dragstrip side by side: each leaves a core idle at times.
 	@# Not the variable MAKE: a dry run would execute this line.
 	@{ testbed/cluster up && testbed/cluster images $(DEMO_IMAGES); } & cluster=$$!; \
@@ -222,12 +222,12 @@ demo: ## One command: cluster, operator, quickstart, a table of numbers; install
 	$(CLUSTER_ENV); testbed/demo $(DIST)/bin/dragstrip
 
 .PHONY: published-smoke
-published-smoke: install ## Run the published benchmarks, small, on the cluster, and print how they compare (PUBLISHED names some; 10 minutes)
+published-smoke: install ## Run small versions of the published benchmarks and print how they compare (PUBLISHED selects some; 10 minutes)
 	testbed/cluster images
 	$(CLUSTER_ENV); testbed/published-smoke $(DIST)/bin/dragstrip $(PUBLISHED)
 
 .PHONY: test
-test: test-unit test-report-page test-eks test-e2e test-dashboards ## Run all tests but those of test-long
+test: test-unit test-report-page test-eks test-e2e test-dashboards ## Run all tests except those of test-long
 
 # Tests that wait for minutes, or stop a part of the cluster and all other tests with it, or
 # need a machine without other load. Patterns match a test's path.
@@ -261,7 +261,7 @@ report-pages: report/page-test/node_modules/.package-lock.json
 	$(DEV_PROGRAMS)/examples/page $(REPORT_PAGES)
 
 .PHONY: test-report-page
-test-report-page: report-pages ## Look at the report's page in a browser: wide, on a phone, by day, in the dark (20 seconds)
+test-report-page: report-pages ## Test the report's page in a browser: wide, narrow, light, dark (20 seconds)
 	cd report/page-test && PAGES=$(REPORT_PAGES) npm --silent test
 
 .PHONY: report-pictures
@@ -269,7 +269,7 @@ report-pictures: report-pages ## Take the report's pictures for docs/images
 	cd report/page-test && PAGES=$(REPORT_PAGES) npm --silent run pictures -- $(CURDIR)/docs/images
 
 .PHONY: test-eks
-test-eks: cluster build ## Hold deploy/eks against a real apiserver, and the flagship example against nodes as EKS makes them (a minute)
+test-eks: cluster build ## Check deploy/eks with a real API server, and the flagship example with nodes like those of EKS (a minute)
 	cargo test --quiet $(DEV) --test eks --no-run
 	$(CLUSTER_ENV); DRAGSTRIP_OPERATOR=$(DIST)/operator/dragstrip-operator \
 	  testbed/without-kubelets cargo test $(DEV) --test eks
@@ -279,23 +279,23 @@ test-rules: promtool ## Check the chart's alert rules and try them
 	promtool check rules charts/dragstrip/rules/alerts.yaml
 	promtool test rules charts/dragstrip/rules/alerts_test.yaml
 
-# Most of an end-to-end test is waiting; load takes turns, however many are started.
+# End-to-end tests mostly wait; their load takes turns, whatever the number of threads.
 E2E_THREADS ?= 4
 
 .PHONY: test-e2e
 test-e2e: install ## Run the end-to-end tests on the cluster
 	testbed/cluster images
-	@echo "==> not run here, but by make test-long: $(E2E_LONG)"
+	@echo "==> make test-long runs these: $(E2E_LONG)"
 	$(CLUSTER_ENV); cd dashboards && npm run --silent test:chart
 	$(CLUSTER_ENV); cargo test $(DEV) --test e2e -- --test-threads=$(E2E_THREADS) $(addprefix --skip ,$(E2E_LONG))
 
 .PHONY: test-dashboards
-test-dashboards: install proof-modules ## Prove every panel of the dashboards against a Prometheus that sees real runs (4 minutes)
+test-dashboards: install proof-modules ## Test every panel of the dashboards with a Prometheus that scrapes real runs (4 minutes)
 	testbed/cluster images $(DEMO_IMAGES)
 	$(CLUSTER_ENV); dashboards/proof/with-runs npm --silent --prefix dashboards/proof run proof
 
 .PHONY: dashboards-preview
-dashboards-preview: proof-modules ## Draw the dashboards with Grafana's components into docs/images (PROMETHEUS_URL: that one's data; else of runs made for it)
+dashboards-preview: proof-modules ## Draw the dashboards with Grafana's components into docs/images (PROMETHEUS_URL: with its data; otherwise with new runs)
 ifdef PROMETHEUS_URL
 	cd dashboards/proof && npm run --silent preview -- --prometheus $(PROMETHEUS_URL) --pictures ../../docs/images
 else
@@ -305,7 +305,7 @@ else
 endif
 
 .PHONY: bench-loadgen
-bench-loadgen: redis-server ## Measure the load generator against a bare loop, redis-benchmark (and memtier when on PATH)
+bench-loadgen: redis-server ## Measure the load generator against a bare loop, redis-benchmark (and memtier if on the PATH)
 	bench-jobs/loadgen/bench/bench-loadgen
 
 .PHONY: bench-scrapes
@@ -317,7 +317,7 @@ bench-bullmq: redis-server bullmq-modules ## Measure the BullMQ job against the 
 	cd bench-jobs/bullmq && npm run --silent bench
 
 .PHONY: bench-operator
-bench-operator: small-operator ## Measure the operator's memory, calls and speed against goals, beside 10,000 runs (5 minutes)
+bench-operator: small-operator ## Compare the operator's memory, calls, and speed with goals, beside 10,000 runs (5 minutes)
 	cargo build --quiet $(DEV) --bin dragstrip-bench-operator --example page
 	testbed/without-kubelets $(DEV_PROGRAMS)/dragstrip-bench-operator --operator $(BUILT)/small/dragstrip-operator
 
@@ -331,7 +331,7 @@ PROGRAMS_FOR = $(MAKE) build build-bullmq PROFILE=release SMALL_OPERATOR=yes DIS
   NPM_PLATFORM="--os=linux --cpu=$(3) --libc=glibc"
 
 .PHONY: release-build
-release-build: release-tools ## Build all that a release consists of, for amd64 and arm64, into the cache's dist/release
+release-build: release-tools ## Build a complete release for amd64 and arm64 into the cache's dist/release
 	$(call PROGRAMS_FOR,amd64,x86_64,x64)
 	$(call PROGRAMS_FOR,arm64,aarch64,arm64)
 	release/test-programs $(RELEASE_PROGRAMS) amd64
@@ -340,7 +340,7 @@ release-build: release-tools ## Build all that a release consists of, for amd64 
 	release/test-files $(RELEASE)
 
 .PHONY: release-dry-run
-release-dry-run: release-build ## Build a release, start its programs, and say what a hosted run would push and sign
+release-dry-run: release-build ## Build a release, start its programs, and print what a hosted run would push and sign
 	release/publish --dry-run $(RELEASE)
 
 .PHONY: test-release
@@ -365,13 +365,13 @@ FUZZ_FLAGS := --cfg fuzzing -Cpasses=sancov-module \
   $(addprefix -Cllvm-args=-sanitizer-coverage-,level=4 inline-8bit-counters pc-table trace-compares)
 
 .PHONY: fuzz
-fuzz: fuzz-build ## Fuzz every parser, FUZZ_SECONDS each (FUZZ_TARGETS names some); findings go to the cache
+fuzz: fuzz-build ## Fuzz every parser for FUZZ_SECONDS (FUZZ_TARGETS selects some); findings go to the cache
 	$(DEV_PROGRAMS)/fuzz-seeds $(FUZZ_DIR)/corpus >/dev/null
 	fuzz/run $(FUZZ_PROGRAMS) $(FUZZ_DIR) $(FUZZ_SECONDS) $(FUZZ_TARGETS)
 
 # From the fixtures alone and with one seed: the same inputs every time.
 .PHONY: fuzz-briefly
-fuzz-briefly: fuzz-build ## Fuzz every parser for some seconds, the same way every time
+fuzz-briefly: fuzz-build ## Fuzz every parser for some seconds, with the same inputs every time
 	rm -rf $(FUZZ_DIR)/briefly
 	$(DEV_PROGRAMS)/fuzz-seeds $(FUZZ_DIR)/briefly/corpus >/dev/null
 	fuzz/run $(FUZZ_PROGRAMS) $(FUZZ_DIR)/briefly 5 $(FUZZ_TARGETS) -- -seed=1 -runs=20000

@@ -48,7 +48,7 @@ impl Finding {
         Self { kind, status: Some(false), reason, message: message.into() }
     }
 
-    /// A condition nobody can tell yet.
+    /// A condition whose state is not known yet.
     pub fn unknown(kind: &'static str, reason: &'static str, message: impl Into<String>) -> Self {
         Self { kind, status: None, reason, message: message.into() }
     }

@@ -37,14 +37,14 @@ impl fmt::Display for Engine {
     }
 }
 
-/// Where a password is kept.
+/// The Secret that holds a password.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SecretKeyReference {
     /// Name of a Secret in the same namespace.
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
-    /// Key within the Secret. Default password.
+    /// Key within the Secret. Defaults to password.
     #[serde(default = "default_secret_key")]
     #[schemars(length(min = 1, max = 253))]
     pub key: String,
@@ -63,34 +63,34 @@ const LABEL_VALUE: &str = "self.matches('^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Placement {
-    /// Zone, such as us-east-1a: a node's label `topology.kubernetes.io/zone`. Any when absent.
+    /// Zone, such as us-east-1a: a node's label `topology.kubernetes.io/zone`. Any if omitted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63))]
     #[x_kube(validation = Rule::new(LABEL_VALUE).message("zone is a label's value, such as us-east-1a: letters, digits, -, _ and ., of which the first and last are letters or digits"))]
     pub zone: Option<String>,
     /// Cluster placement group: a node's label `dragstrip.dev/placement-group`, which
     /// people give their nodes, or `karpenter.k8s.aws/placement-group-id`, such as
-    /// pg-0123456789abcdef0. Either of them will do. Any group or none when absent.
+    /// pg-0123456789abcdef0. Either of them will do. Any group or none if omitted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63))]
     #[x_kube(validation = Rule::new(LABEL_VALUE).message("placementGroup is a label's value, such as pg-0123456789abcdef0: letters, digits, -, _ and ., of which the first and last are letters or digits"))]
     pub placement_group: Option<String>,
     /// Instance type, such as c7gn.16xlarge: a node's label
-    /// `node.kubernetes.io/instance-type`. Any when absent.
+    /// `node.kubernetes.io/instance-type`. Any if omitted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63))]
     #[x_kube(validation = Rule::new(LABEL_VALUE).message("instanceType is a label's value, such as c7gn.16xlarge: letters, digits, -, _ and ., of which the first and last are letters or digits"))]
     pub instance_type: Option<String>,
     /// On the node of this Datastore, which is in the same namespace. For clients it must
     /// be the target: they then share its node as with `shareServerNode`, and run nowhere
-    /// else. Any node when absent.
+    /// else. Any node if omitted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 45))]
     pub same_node_as: Option<String>,
-    /// Labels a node must have, such as `node.kubernetes.io/instance-type: c7gn.16xlarge`. None when absent.
+    /// Labels a node must have, such as `node.kubernetes.io/instance-type: c7gn.16xlarge`. None if omitted.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub node_selector: BTreeMap<String, String>,
-    /// Taints to tolerate besides `dragstrip.dev/role`, such as `{key: dedicated, operator: Exists}`. None when absent.
+    /// Taints to tolerate besides `dragstrip.dev/role`, such as `{key: dedicated, operator: Exists}`. None if omitted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
     pub tolerations: Vec<Toleration>,
@@ -114,17 +114,17 @@ pub enum IoUring {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct DragonflySpec {
     /// Answer as a cluster of one node (`--cluster_mode=emulated`), for clients that
-    /// insist on one. Read back and compared. Default false.
+    /// insist on one. Read back and compared. Defaults to false.
     #[serde(default)]
     pub emulated_cluster: bool,
     /// Keep all keys of a hashtag, such as {q1}, on one thread (`--lock_on_hashtags`): a
     /// script may then touch keys of that hashtag that it does not declare, and holds no
-    /// other thread up. For BullMQ with queue names or a prefix in braces. Default false.
+    /// other thread up. For BullMQ with queue names or a prefix in braces. Defaults to false.
     #[serde(default)]
     pub lock_on_hashtags: bool,
     /// Let scripts touch keys that they do not declare
     /// (`--default_lua_flags=allow-undeclared-keys`): each script then stops all threads.
-    /// For BullMQ with names without hashtags. Default false.
+    /// For BullMQ with names without hashtags. Defaults to false.
     #[serde(default)]
     pub allow_undeclared_keys: bool,
 }
@@ -151,7 +151,7 @@ pub struct ServerTls {
     #[schemars(length(min = 1, max = 253))]
     pub secret_name: String,
     /// Secret with the clients' tls.crt and tls.key, signed by the same ca.crt.
-    /// When set, the server refuses clients without a certificate; clients need none when absent.
+    /// When set, the server refuses clients without a certificate; clients need none if omitted.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub client_secret_name: Option<String>,
@@ -177,7 +177,7 @@ pub struct ClusterSpec {
     #[schemars(range(min = 3, max = 64))]
     pub shards: i32,
     /// Where they run: OneNode (one pod with a container per shard) or Spread (a pod
-    /// per shard). Default OneNode.
+    /// per shard). Defaults to OneNode.
     #[serde(default)]
     pub placement: ShardPlacement,
 }
@@ -208,11 +208,11 @@ pub struct CustomSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64), inner(length(max = 4096)))]
     pub command: Vec<String>,
-    /// Its arguments, such as `["--name=$(POD_NAME)"]`. None when absent.
+    /// Its arguments, such as `["--name=$(POD_NAME)"]`. None if omitted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256), inner(length(max = 4096)))]
     pub args: Vec<String>,
-    /// What it speaks on `port`: Tcp or Resp. Default Tcp.
+    /// What it speaks on `port`: Tcp or Resp. Defaults to Tcp.
     #[serde(default = "tcp")]
     pub protocol: ServerProtocol,
     /// How many members it has, each a pod of its own, spread over the nodes where
@@ -220,17 +220,17 @@ pub struct CustomSpec {
     #[serde(default = "one_member")]
     #[schemars(range(min = 1, max = 64))]
     pub members: i32,
-    /// Further ports, such as `[{name: peer, port: 2380}]`. None when absent.
+    /// Further ports, such as `[{name: peer, port: 2380}]`. None if omitted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub ports: Vec<CustomPort>,
     /// HTTP path that answers 200 on `port` when a member is ready, such as /readyz;
-    /// a TCP connection is enough when absent.
+    /// a TCP connection is enough if omitted.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 256))]
     pub readiness_path: Option<String>,
-    /// User id the server runs as, not root. Default 65532.
+    /// User id the server runs as, not root. Defaults to 65532.
     #[serde(default = "unprivileged")]
     #[schemars(range(min = 1, max = 2_147_483_647))]
     pub user: i64,
@@ -288,7 +288,7 @@ fn default_port() -> i32 {
     validation = Rule::new("(self.engine == 'Custom') == has(self.custom)")
         .message("custom describes engine Custom, which needs it; other engines must not have it"),
     validation = Rule::new("self.engine != 'Custom' || has(self.image)")
-        .message("engine Custom needs image: there is no default one"),
+        .message("engine Custom needs an image: there is no default"),
     validation = Rule::new("!has(self.cluster) || self.engine in ['Redis', 'Valkey']")
         .message("cluster is for engines Redis and Valkey"),
     validation = Rule::new("self.replicas == 0 || self.engine in ['Redis', 'Valkey', 'KeyDB', 'Dragonfly']")
@@ -309,15 +309,15 @@ fn default_port() -> i32 {
 )]
 pub struct DatastoreSpec {
     /// The engine: Dragonfly, Redis, Valkey, KeyDB, Garnet, or Custom for any other
-    /// server. Each has its own image, flags and way to tell its thread count.
+    /// server. Each has its own image, flags and way to report its thread count.
     pub engine: Engine,
     /// Version the server must report, whole or its beginning (8, 8.0 or 8.0.2).
     /// Chooses the default image's tag too; Dragonfly's and KeyDB's images need all three
-    /// numbers, or the beginning of the default's. Any version is accepted when absent.
+    /// numbers, or the beginning of the default's. Any version is accepted if omitted.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 64))]
     pub version: Option<String>,
-    /// Container image, such as redis:8.0; the engine's official one when absent. It
+    /// Container image, such as redis:8.0; the engine's official one if omitted. It
     /// must hold the engine's server on its PATH (Garnet: /app/GarnetServer).
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 512))]
@@ -329,18 +329,18 @@ pub struct DatastoreSpec {
     pub threads: i32,
     /// Memory the server may use for data, such as 512Mi or 1Gi: a whole number with
     /// Ki, Mi, Gi or Ti (or k, M, G, T), from 1Mi to 999Ti. 512Mi per thread for
-    /// Dragonfly and 1Gi for others when absent. Dragonfly needs at least 256Mi per
+    /// Dragonfly and 1Gi for others if omitted. Dragonfly needs at least 256Mi per
     /// thread. A memory limit in resources must not be below it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_memory: Option<Memory>,
-    /// TCP port it listens on, from 1 to 55535. Default 6379.
+    /// TCP port it listens on, from 1 to 55535. Defaults to 6379.
     #[serde(default = "default_port")]
     #[schemars(range(min = 1, max = 55535))]
     pub port: i32,
-    /// The password clients must give. No password when absent.
+    /// The password clients must give. No password if omitted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auth_secret_ref: Option<SecretKeyReference>,
-    /// Encrypted connections. Plain ones when absent.
+    /// Encrypted connections. Plain ones if omitted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls: Option<ServerTls>,
     /// A cluster of shards instead of one server.
@@ -356,16 +356,16 @@ pub struct DatastoreSpec {
     pub custom: Option<CustomSpec>,
     /// How Dragonfly takes scripts and cluster clients, such as
     /// `{emulatedCluster: true, lockOnHashtags: true}` for BullMQ. Engine Dragonfly only;
-    /// all of it off when absent.
+    /// all of it off if omitted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dragonfly: Option<DragonflySpec>,
     /// Further server arguments, after the operator's own, such as
     /// `["--maxclients", "50000"]`. What the operator declares (threads, memory, port,
-    /// persistence) is still verified. None when absent.
+    /// persistence) is still verified. None if omitted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64), inner(length(max = 1024)))]
     pub extra_args: Vec<String>,
-    /// Further environment variables of the server, such as `[{name: TZ, value: UTC}]`. None when absent.
+    /// Further environment variables of the server, such as `[{name: TZ, value: UTC}]`. None if omitted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
@@ -380,22 +380,22 @@ pub struct DatastoreSpec {
     /// request, whichever is larger; a request that is left out is the limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resources: Option<ResourceRequirements>,
-    /// Which nodes it may run on. Nodes labelled `dragstrip.dev/role=server` are preferred when absent.
+    /// Which nodes it may run on. Nodes labelled `dragstrip.dev/role=server` are preferred if omitted.
     #[serde(default)]
     pub placement: Placement,
     /// Use of Linux's `io_uring`, Dragonfly only: Prefer (where kernel and seccomp
     /// profile allow it), Require (without a seccomp profile, which would forbid it) or
-    /// Disable (epoll). Default Prefer.
+    /// Disable (epoll). Defaults to Prefer.
     #[serde(default)]
     pub io_uring: IoUring,
     /// Whether the server's CPUs are its own, such as `{exclusive: true}`: as many whole CPUs
     /// as threads, or those of resources, which must not be fewer. The observer beside it shares
-    /// the node's other CPUs. Not exclusive when absent.
+    /// the node's other CPUs. Not exclusive if omitted.
     // Left out where it is not set, so that the digest of a spec that does not know it stays the same.
     #[serde(default, skip_serializing_if = "CpuSettings::is_unset")]
     pub cpu: CpuSettings,
     /// Labels, annotations, volumes and other settings of its pods, such as
-    /// `{annotations: {sidecar.istio.io/inject: "false"}}`. None when absent.
+    /// `{annotations: {sidecar.istio.io/inject: "false"}}`. None if omitted.
     #[serde(default, skip_serializing_if = "PodSettings::is_unset")]
     pub pod: PodSettings,
 }
@@ -487,7 +487,8 @@ pub struct DatastoreStatus {
     /// Every server, where there are several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub members: Vec<MemberStatus>,
-    /// Things worth knowing that are no fault, such as an engine's licence or what the image's entrypoint would have added.
+    /// Remarks that are not faults, such as an engine's licence or what the image's entrypoint
+    /// would have added.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
     /// Ready and Verified.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// Latencies in milliseconds, read from a histogram, whose resolution is the
 /// tool's (1 µs for loadgen, 8 µs for memtier), or as a tool without histograms
-/// printed them. What is not known is absent: nothing is answered in 0 ms.
+/// printed them. What is not known is omitted: nothing is answered in 0 ms.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LatencySummary {
@@ -44,13 +44,13 @@ pub struct Spread {
     pub repetitions: u32,
     /// Arithmetic mean.
     pub mean: f64,
-    /// Sample standard deviation (divided by n - 1); absent for one repetition.
+    /// Sample standard deviation (divided by n - 1); omitted for one repetition.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub standard_deviation: Option<f64>,
-    /// Standard deviation divided by the mean; absent for one repetition.
+    /// Standard deviation divided by the mean; omitted for one repetition.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub coefficient_of_variation: Option<f64>,
-    /// Half the width of the 95 % confidence interval of the mean, by Student's t; absent for one repetition.
+    /// Half the width of the 95 % confidence interval of the mean, by Student's t; omitted for one repetition.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub confidence95: Option<f64>,
 }
@@ -109,7 +109,7 @@ pub struct BatchStatistics {
 pub struct ScheduleRecord {
     /// fixed or poisson.
     pub kind: String,
-    /// Operations per second that were asked for.
+    /// Target rate in operations per second.
     pub operations_per_second: f64,
     /// Requests that were due within the window.
     pub scheduled: u64,

@@ -1,4 +1,4 @@
-//! What a server says about itself when asked over RESP, and what its machine is.
+//! What a server reports about itself over RESP, and what its machine is.
 
 use crate::datastore::Engine;
 use schemars::JsonSchema;
@@ -8,12 +8,12 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ServerTruth {
-    /// The engine, told from INFO's fields; absent when none is recognised.
+    /// The engine, recognised by INFO's fields; omitted if none matches.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub engine: Option<Engine>,
     /// The engine's own version, such as 7.0.15.
     pub version: String,
-    /// Threads serving commands; absent where the engine does not tell (Garnet).
+    /// Threads serving commands; omitted if the engine does not report them (Garnet).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub threads: Option<i32>,
     /// I/O interface: epoll, iouring, ...
@@ -31,11 +31,11 @@ pub struct ServerTruth {
     pub loading: bool,
     /// Identifies this process: another value means that the server was restarted. The
     /// `run_id` that it drew; of an engine that has none (Dragonfly) PROCESS@START, its
-    /// number and the second in which it started, in Unix time; empty where neither is told.
+    /// number and the second in which it started, in Unix time; empty if the server reports neither.
     pub run_id: String,
     /// Memory used by data and the server, in bytes.
     pub used_memory_bytes: i64,
-    /// master or slave, as INFO replication says; absent where it does not.
+    /// master or slave, as INFO replication says; omitted if it does not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<String>,
 }

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 pub struct CpuSettings {
     /// Ask for whole CPUs with requests equal to limits in every container, which a
     /// kubelet with the static CPU manager policy then gives to that container alone.
-    /// Default false.
+    /// Defaults to false.
     #[serde(default)]
     pub exclusive: bool,
 }
@@ -41,14 +41,14 @@ pub struct ImagePullSecret {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct EmptyDirectory {
-    /// Memory, HugePages, or HugePages-SIZE such as HugePages-2Mi; the node's disk when absent.
+    /// Memory, HugePages, or HugePages-SIZE such as HugePages-2Mi; the node's disk if omitted.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 32))]
     #[x_kube(validation = Rule::new("self.matches('^(Memory|HugePages(-[1-9][0-9]{0,3}[KMG]i)?)$')")
         .message("medium is Memory, HugePages or HugePages-SIZE, such as HugePages-2Mi"))]
     pub medium: Option<String>,
     /// The most it may hold, such as 1Gi. What is in Memory counts as memory of the
-    /// container that wrote it. Unlimited when absent.
+    /// container that wrote it. Unlimited if omitted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size_limit: Option<Memory>,
 }
@@ -69,7 +69,7 @@ pub struct PodVolume {
     #[x_kube(validation = Rule::new("self.startsWith('/') && !self.contains(':') && !self.contains('..') && self != '/tmp' && !self.startsWith('/dragstrip')")
         .message("mountPath is an absolute path, such as /dev/shm, without .. or a colon; /tmp and /dragstrip are there already"))]
     pub mount_path: String,
-    /// What it is made of, such as `{medium: Memory, sizeLimit: 1Gi}`. The node's disk when absent.
+    /// What it is made of, such as `{medium: Memory, sizeLimit: 1Gi}`. The node's disk if omitted.
     #[serde(default, skip_serializing_if = "EmptyDirectory::is_unset")]
     pub empty_dir: EmptyDirectory,
 }
@@ -135,7 +135,7 @@ fn without_texts<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
 )]
 pub struct PodSettings {
     /// Further labels, such as `{team: caches}`. Those that Dragstrip or Kubernetes set
-    /// themselves, such as dragstrip.dev/run, are refused. None when absent.
+    /// themselves, such as dragstrip.dev/run, are refused. None if omitted.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 32))]
     // A message that tells which key it is costs more than the apiserver allows.
@@ -144,55 +144,55 @@ pub struct PodSettings {
     pub labels: BTreeMap<String, String>,
     /// Further annotations, such as `{sidecar.istio.io/inject: "false"}`. Those that
     /// Dragstrip or Kubernetes set themselves, such as karpenter.sh/do-not-disrupt, are
-    /// refused. None when absent.
+    /// refused. None if omitted.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 32))]
     #[x_kube(validation = Rule::new(free_annotations())
         .message("these annotations are set by Dragstrip or Kubernetes, leave them out: dragstrip.dev/..., batch.kubernetes.io/..., karpenter.sh/do-not-disrupt, cluster-autoscaler.kubernetes.io/safe-to-evict"))]
     pub annotations: BTreeMap<String, String>,
     /// Secrets with the credentials of private registries, such as `[{name: registry}]`.
-    /// None when absent.
+    /// None if omitted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub image_pull_secrets: Vec<ImagePullSecret>,
-    /// PriorityClass, such as system-cluster-critical. The cluster's default when absent.
+    /// PriorityClass, such as system-cluster-critical. The cluster's default if omitted.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub priority_class_name: Option<String>,
-    /// RuntimeClass, such as gvisor. The node's default when absent.
+    /// RuntimeClass, such as gvisor. The node's default if omitted.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub runtime_class_name: Option<String>,
     /// As in a pod (`kubectl explain pod.spec.affinity`). What it requires holds besides
     /// what Dragstrip requires, such as that clients keep off servers' nodes; nothing of that is
-    /// weakened. Dragstrip's own alone when absent.
+    /// weakened. Dragstrip's own alone if omitted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "without_texts::<Option<Affinity>>")]
     pub affinity: Option<Affinity>,
     /// As in a pod (`kubectl explain pod.spec.topologySpreadConstraints`), besides
     /// Dragstrip's own. A constraint without labelSelector is about the servers of this
-    /// Datastore, or the client pods of this run. None when absent.
+    /// Datastore, or the client pods of this run. None if omitted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8), schema_with = "without_texts::<Vec<TopologySpreadConstraint>>")]
     pub topology_spread_constraints: Vec<TopologySpreadConstraint>,
     /// ServiceAccount of the pods, such as bench; the platform's policy may refuse it. Its
     /// token is not mounted unless automountServiceAccountToken says so. The namespace's
-    /// default account when absent.
+    /// default account if omitted.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub service_account_name: Option<String>,
     /// Mount the ServiceAccount's token into the pods: whatever runs in them may then do what
-    /// the account may. Needs serviceAccountName. Default false.
+    /// the account may. Needs serviceAccountName. Defaults to false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub automount_service_account_token: bool,
     /// Use the node's network instead of one of the pod's own: saves the hop between the
     /// two. Every port is then the node's, so that two such pods with the same port never
-    /// share a node; Pod Security must be privileged. Default false.
+    /// share a node; Pod Security must be privileged. Defaults to false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub host_network: bool,
     /// Empty directories, such as `[{mountPath: /dev/shm, emptyDir: {medium: Memory, sizeLimit: 1Gi}}]`.
-    /// Medium HugePages needs hugepages in resources.limits. None when absent.
+    /// Medium HugePages needs hugepages in resources.limits. None if omitted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["mountPath".into()]))]
@@ -200,7 +200,7 @@ pub struct PodSettings {
     /// Seccomp profile of the server (or the client's tool): a path below the kubelet's
     /// seccomp directory, such as profiles/dragstrip-io-uring.json, which must be on the node.
     /// With Dragonfly and `ioUring: Require` it must allow io_uring, and is used instead of none
-    /// at all. The container runtime's own profile when absent.
+    /// at all. The container runtime's own profile if omitted.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 256))]
     #[x_kube(validation = Rule::new("!self.startsWith('/') && !self.contains('..')")

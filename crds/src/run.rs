@@ -49,19 +49,19 @@ pub struct DatastoreReference {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ClientTls {
     /// Secret with ca.crt, which must have signed the server's certificate.
-    /// When absent the well-known authorities; memtier and exec have those of their image.
+    /// If omitted the well-known authorities; memtier and exec have those of their image.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub ca_secret_name: Option<String>,
-    /// Secret with the clients' tls.crt and tls.key. No client certificate when absent.
+    /// Secret with the clients' tls.crt and tls.key. No client certificate if omitted.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub client_secret_name: Option<String>,
-    /// Name the server's certificate must be valid for; the address's host when absent.
+    /// Name the server's certificate must be valid for; the address's host if omitted.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub server_name: Option<String>,
-    /// Take any certificate. Only for tests: anybody could be in between. Default false.
+    /// Take any certificate. Only for tests: anybody could be in between. Defaults to false.
     #[serde(default)]
     pub insecure_skip_verify: bool,
 }
@@ -79,29 +79,29 @@ pub struct ExternalTarget {
     #[x_kube(validation = Rule::new("self.matches('^([A-Za-z0-9.-]+|\\\\[[0-9A-Fa-f:]+\\\\]):([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])$')")
         .message("address is HOST:PORT with a port from 1 to 65535, such as 10.0.0.7:6379 or [fd00::7]:6379"))]
     pub address: String,
-    /// The password. No password when absent.
+    /// The password. No password if omitted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auth_secret_ref: Option<SecretKeyReference>,
-    /// ACL user; the default user when absent.
+    /// ACL user; the default user if omitted.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 256))]
     pub username: Option<String>,
-    /// Encrypted connections. Plain ones when absent.
+    /// Encrypted connections. Plain ones if omitted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls: Option<ClientTls>,
     /// What the server speaks: Resp or Tcp. Tcp leaves out every question over RESP;
-    /// only exec tools can load it. Default Resp.
+    /// only exec tools can load it. Defaults to Resp.
     #[serde(default)]
     pub protocol: ServerProtocol,
     /// Allow phases with `flush: true` to empty this server. It is not ours: default false.
     #[serde(default)]
     pub allow_flush: bool,
     /// Whether the server is expected to run in cluster mode; a mismatch fails the run
-    /// before load. Default false.
+    /// before load. Defaults to false.
     #[serde(default)]
     pub cluster: bool,
     /// Whether it is a single Dragonfly that says it is in cluster mode
-    /// (`--cluster_mode=emulated`) and is loaded as the one server it is. Default false.
+    /// (`--cluster_mode=emulated`) and is loaded as the one server it is. Defaults to false.
     #[serde(default)]
     pub emulated_cluster: bool,
 }
@@ -156,30 +156,30 @@ pub struct PhaseSpec {
     #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')")
         .message("a phase's name is made of a-z, 0-9 and -, and begins and ends with a letter or digit"))]
     pub name: String,
-    /// Empty the datastore (FLUSHALL) before this phase. Default false: data stays.
+    /// Empty the datastore (FLUSHALL) before this phase. Defaults to false: data stays.
     #[serde(default)]
     pub flush: bool,
-    /// Write these keys before the load, and make sure that all of them are there. None when absent.
+    /// Write these keys before the load, and make sure that all of them are there. None if omitted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub load: Option<LoadSpec>,
     /// Load of the same kind for this long before the measured part, in no figure of
-    /// the result, such as 10s. None when absent. memtier takes whole seconds.
+    /// the result, such as 10s. None if omitted. memtier takes whole seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warmup: Option<Period>,
     /// Share of reads that must find their key, from "0" to "1", such as "0.999":
     /// below it the repetition is invalid, since reads that find nothing are cheaper.
-    /// Any share will do when absent.
+    /// Any share will do if omitted.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[x_kube(validation = Rule::new(decimal_between("0.0", "1.0"))
         .message("minimumHitRatio is from 0 to 1, such as \"0.999\""))]
     pub minimum_hit_ratio: Option<Decimal>,
     /// Let the server evict keys for memory while this phase's load runs, as a cache
-    /// does that is smaller than its data. Default false: an evicted key makes the
+    /// does that is smaller than its data. Defaults to false: an evicted key makes the
     /// repetition invalid, since the data measured is then not the data declared.
     // Left out where it is not set, so that the digest of a spec that does not know it stays the same.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub allow_eviction: bool,
-    /// What becomes of the run when this phase fails. Default Stop.
+    /// What becomes of the run when this phase fails. Defaults to Stop.
     #[serde(default, skip_serializing_if = "OnFailure::is_stop")]
     pub on_failure: OnFailure,
     /// Run `memtier_benchmark`, such as `{testTime: 60s, ratio: "1:10"}`.
@@ -200,7 +200,7 @@ pub struct PhaseSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub search: Option<SearchSpec>,
     /// Read the servers' memory once more a while after the phase, such as `{settle: 60s}`.
-    /// Only right after the phase when absent.
+    /// Only right after the phase if omitted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<MemorySpec>,
 }
@@ -240,7 +240,7 @@ pub enum ClientSpread {
 
 /// Put clients beside the server without naming the place: Zone (on nodes of its zone) or
 /// PlacementGroup (on nodes of its placement group), by the labels of its node; they
-/// wait where it has none. Anywhere when absent.
+/// wait where it has none. Anywhere if omitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Colocate {
     /// The server's zone.
@@ -256,12 +256,12 @@ pub enum Colocate {
     validation = Rule::new(HUGEPAGES_RULE).message(HUGEPAGES_MESSAGE),
 )]
 pub struct ClientsSpec {
-    /// How many client pods load the target together, from 1 to 256. Default 1.
+    /// How many client pods load the target together, from 1 to 256. Defaults to 1.
     #[serde(default = "default_pods")]
     #[schemars(range(min = 1, max = 256))]
     pub pods: i32,
     /// CPU and memory of each client pod, such as `{limits: {cpu: "4", memory: 2Gi}}`.
-    /// Unlimited when absent, with requests of 100m and 64Mi, or, where an autoscaler has
+    /// Unlimited if omitted, with requests of 100m and 64Mi, or, where an autoscaler has
     /// to make a node first, of a CPU for each load thread but one: the client must be the
     /// stronger one. A CPU limit must be at least the tool's load threads. A namespace
     /// whose ResourceQuota is about limits needs them here.
@@ -269,33 +269,33 @@ pub struct ClientsSpec {
     pub resources: Option<ResourceRequirements>,
     /// Which nodes they may run on; never one with a Dragstrip server, unless
     /// shareServerNode is true. Nodes labelled `dragstrip.dev/role=client` are preferred
-    /// when absent.
+    /// if omitted.
     #[serde(default)]
     pub placement: Placement,
     /// Put them beside the server without naming the place: Zone (on nodes of its zone) or
     /// PlacementGroup (on nodes of its placement group), by the labels of its node; they
-    /// wait where it has none. Anywhere when absent.
+    /// wait where it has none. Anywhere if omitted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub colocate: Option<Colocate>,
     /// How they are spread over those nodes: Preferred (as evenly as the nodes allow),
     /// Required (evenly, or they wait), OnePerNode (no two on one node, or they wait) or
-    /// None (wherever the scheduler likes). Default Preferred.
+    /// None (wherever the scheduler likes). Defaults to Preferred.
     #[serde(default)]
     pub spread: ClientSpread,
     /// Let clients run on the target's own node, beside the server: for clusters
     /// of one machine. Client and server then compete for its CPUs and the figures
-    /// are not the server's alone. Default false: clients keep off every node that
+    /// are not the server's alone. Defaults to false: clients keep off every node that
     /// has a Dragstrip server.
     #[serde(default)]
     pub share_server_node: bool,
     /// Whether the clients' CPUs are their own, such as `{exclusive: true}`: as many whole
     /// CPUs as the tool has load threads, or those of resources, which must not be fewer and
-    /// which exec phases need. Not exclusive when absent.
+    /// which exec phases need. Not exclusive if omitted.
     // Left out where it is not set, so that the digest of a spec that does not know it stays the same.
     #[serde(default, skip_serializing_if = "CpuSettings::is_unset")]
     pub cpu: CpuSettings,
     /// Labels, annotations, volumes and other settings of the client pods, such as
-    /// `{annotations: {sidecar.istio.io/inject: "false"}}`. None when absent.
+    /// `{annotations: {sidecar.istio.io/inject: "false"}}`. None if omitted.
     #[serde(default, skip_serializing_if = "PodSettings::is_unset")]
     pub pod: PodSettings,
 }
@@ -326,7 +326,7 @@ impl ClientsSpec {
     }
 }
 
-/// CEL: whether `path` is a duration. What is none is refused by its own rule.
+/// CEL: whether `path` is a duration. The type's own rule refuses other texts.
 fn is_duration(path: &str) -> String {
     format!("{path}.matches('^([0-9]+(h|ms|m|s))+$')")
 }
@@ -438,24 +438,24 @@ pub struct BenchmarkRunSpec {
     #[x_kube(validation = Rule::new("self.all(p, self.exists_one(q, q.name == p.name))")
         .message("phase names must be unique within a run"))]
     pub phases: Vec<PhaseSpec>,
-    /// How often the whole sequence of phases is measured, from 1 to 99. Default 1.
+    /// How often the whole sequence of phases is measured, from 1 to 99. Defaults to 1.
     #[serde(default = "default_repetitions")]
     #[schemars(range(min = 1, max = 99))]
     pub repetitions: i32,
     /// How often a repetition that lost a client pod or its node is measured
-    /// again, all its phases from the first. What was lost is kept, marked
+    /// again, all its phases from the first. The lost measurement is stored, marked
     /// invalid, and never part of a sum. Other failures end the run. From 0 to 9, default 1.
     #[serde(default = "default_max_retries")]
     #[schemars(range(min = 0, max = 9))]
     pub max_retries: i32,
-    /// The client pods: one, anywhere but on a server's node, when absent.
+    /// The client pods: one, anywhere but on a server's node, if omitted.
     #[serde(default)]
     pub clients: ClientsSpec,
     /// Longest time the run may take, such as 30s, 5m or 1h30m, not counting the wait for
     /// other runs. At least the warmup, duration and settle time of all phases (of bullmq in
     /// mode Published with readers the first two twice) times repetitions; of a search, which takes up to
     /// 24 times as long, those of one point.
-    /// Default 30m.
+    /// Defaults to 30m.
     #[serde(default = "default_timeout")]
     pub timeout: Period,
     /// How strict the checks of the numbers are, such as
@@ -467,24 +467,24 @@ pub struct BenchmarkRunSpec {
     #[x_kube(merge_strategy = ListMerge::Map(vec!["check".into()]))]
     pub requirements: Vec<Requirement>,
     /// Measure how much equal repetitions differ on these nodes, and keep that for later
-    /// runs there, which tell it in `status.noise`. Needs 3 repetitions or more. Default false.
+    /// runs there, which show it in `status.noise`. Needs 3 repetitions or more. Defaults to false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub calibrate: bool,
     /// Bounds that the figures must keep, such as
     /// `[{metric: P99Milliseconds, phase: read, maximum: "1.2"}]`: the run's condition Passed
-    /// is False, and names them, where one is not kept. None when absent.
+    /// is False, and names them, where one is not kept. None if omitted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub thresholds: Vec<Threshold>,
     /// The phase whose figures are the run's own at a glance: in kubectl's columns and
-    /// `status.headline`. When absent the last measured one that has a throughput.
+    /// `status.headline`. If omitted the last measured one that has a throughput.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 20))]
     pub headline: Option<String>,
-    /// Remove the run this long after it finished, such as 24h. Kept when absent.
+    /// Remove the run this long after it finished, such as 24h. Kept if omitted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ttl_after_finished: Option<Period>,
-    /// Stop the run; what was measured stays. Default false.
+    /// Stop the run; what was measured stays. Defaults to false.
     #[serde(default)]
     pub cancel: bool,
 }

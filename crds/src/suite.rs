@@ -75,7 +75,7 @@ pub struct Axis {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AxisValue {
-    /// What reports call it; the value itself when absent.
+    /// What reports call it; the value itself if omitted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 40))]
     pub name: Option<String>,
@@ -93,7 +93,7 @@ pub struct AxisValue {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Exclusion {
-    /// The variant; any when absent.
+    /// The variant; any if omitted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub variant: Option<String>,
     /// By axis the name of a value, such as `{pipeline: "10"}`; any of axes that are not named.
@@ -129,7 +129,7 @@ pub struct PublishedTable {
     /// Name of the ConfigMap, in the suite's namespace.
     #[schemars(length(min = 1, max = 253))]
     pub config_map: String,
-    /// Its key. Default published.csv.
+    /// Its key. Defaults to published.csv.
     #[serde(default = "default_key")]
     #[schemars(length(min = 1, max = 253))]
     pub key: String,
@@ -156,8 +156,8 @@ pub struct Baseline {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub suite: Option<String>,
-    /// With schedule: the last round before that Passed, so that what became worse is told until
-    /// it is mended; where none did, the last that measured anything. Default false.
+    /// With schedule: the last round before that Passed, so that a regression is reported until
+    /// it is mended; where none did, the last that measured anything. Defaults to false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub previous: bool,
     /// A published table, with columns variant, one for each axis, phase, operation, metric and value.
@@ -239,7 +239,7 @@ pub struct BenchmarkSuiteSpec {
     pub run: RunTemplate,
     /// What is varied, such as
     /// `[{name: pipeline, paths: [/phases/0/memtier/pipeline], values: [{value: 1}, {value: 10}]}]`.
-    /// Nothing when absent.
+    /// Nothing if omitted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
@@ -248,24 +248,24 @@ pub struct BenchmarkSuiteSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256))]
     pub exclude: Vec<Exclusion>,
-    /// How many runs measure each combination, from 1 to 99. Default 3. Each has a server of
+    /// How many runs measure each combination, from 1 to 99. Defaults to 3. Each has a server of
     /// its own where the variant has a datastore; repetitions within one are run.repetitions.
     #[serde(default = "default_repetitions")]
     #[schemars(range(min = 1, max = 99))]
     pub repetitions: i32,
     /// The order of the runs: Interleaved (repetition by repetition, shuffled) or Sequential
-    /// (one combination after the other). Default Interleaved.
+    /// (one combination after the other). Defaults to Interleaved.
     #[serde(default)]
     pub order: Order,
-    /// What the shuffling starts from: the same seed gives the same order. Default 0.
+    /// What the shuffling starts from: the same seed gives the same order. Defaults to 0.
     #[serde(default)]
     pub seed: i64,
     /// How many runs may be under way at once, from 1 to 64; each still needs nodes of its
-    /// own, or waits. Default 1.
+    /// own, or waits. Defaults to 1.
     #[serde(default = "default_parallelism")]
     #[schemars(range(min = 1, max = 64))]
     pub parallelism: i32,
-    /// Continue, or Stop at the first run that fails. Default Continue.
+    /// Continue, or Stop at the first run that fails. Defaults to Continue.
     #[serde(default)]
     pub on_failure: OnRunFailure,
     /// The most runs that this suite may make: more are refused before the first is made, with
@@ -274,7 +274,7 @@ pub struct BenchmarkSuiteSpec {
     #[serde(default = "default_max_runs")]
     #[schemars(range(min = 1, max = 10000))]
     pub max_runs: i32,
-    /// What the numbers are compared with, such as `{variant: redis-8}`. Nothing when absent.
+    /// What the numbers are compared with, such as `{variant: redis-8}`. Nothing if omitted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub baseline: Option<Baseline>,
     /// What the numbers must be for the suite to pass.
@@ -282,31 +282,31 @@ pub struct BenchmarkSuiteSpec {
     #[schemars(length(max = 64))]
     pub thresholds: Vec<Threshold>,
     /// Compare also what was measured under other conditions than the baseline (another
-    /// machine, kernel or tool): the differences are told either way. Default false: such
+    /// machine, kernel or tool): the differences are reported either way. Defaults to false: such
     /// rows are not compared, and relative thresholds on them not met.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub compare_anyway: bool,
-    /// Make no further runs for now; those under way end. Default false.
+    /// Make no further runs for now; those under way end. Defaults to false.
     #[serde(default)]
     pub suspend: bool,
-    /// Stop the suite and the runs under way; what was measured stays. Default false.
+    /// Stop the suite and the runs under way; what was measured stays. Defaults to false.
     #[serde(default)]
     pub cancel: bool,
     /// Make a round of this suite, a BenchmarkSuite of its own, at these times, as cron writes
-    /// them in UTC, such as "0 3 * * *". One round, which is the suite itself, when absent. A
+    /// them in UTC, such as "0 3 * * *". One round, which is the suite itself, if omitted. A
     /// time at which the last round is still under way is left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 9, max = 100))]
     pub schedule: Option<String>,
-    /// Rounds of a schedule that passed and are kept. From 0 to 100, default 3.
+    /// How many rounds that passed a schedule keeps, from 0 to 100. Defaults to 3.
     #[serde(default = "default_history")]
     #[schemars(range(min = 0, max = 100))]
     pub passed_history_limit: i32,
-    /// Rounds of a schedule that did not pass and are kept. From 0 to 100, default 3.
+    /// How many rounds that did not pass a schedule keeps, from 0 to 100. Defaults to 3.
     #[serde(default = "default_history")]
     #[schemars(range(min = 0, max = 100))]
     pub failed_history_limit: i32,
-    /// Remove the suite and its runs this long after it finished, such as 168h. Kept when absent.
+    /// Remove the suite and its runs this long after it finished, such as 168h. Kept if omitted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttl_after_finished: Option<Period>,
 }

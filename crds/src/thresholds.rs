@@ -144,11 +144,11 @@ impl RelativeTo {
 pub struct Threshold {
     /// The figure, named with its unit: OperationsPerSecond, P99Milliseconds, ServerUsedBytes.
     pub metric: MetricName,
-    /// The phase; every one that has the figure when absent.
+    /// The phase; every one that has the figure if omitted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 20))]
     pub phase: Option<String>,
-    /// The operation, such as GET; the total of the phase when absent, and its only operation
+    /// The operation, such as GET; the total of the phase if omitted, and its only operation
     /// where it has no total.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 64))]
@@ -160,11 +160,11 @@ pub struct Threshold {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub maximum: Option<Decimal>,
     /// What minimum and maximum are about: Nothing (the figure itself) or Baseline (its ratio
-    /// to the baseline, which a BenchmarkSuite has). Default Nothing.
+    /// to the baseline, which a BenchmarkSuite has). Defaults to Nothing.
     #[serde(default, skip_serializing_if = "RelativeTo::is_nothing")]
     pub relative_to: RelativeTo,
     /// Miss it only where the difference to the baseline is significant: the whole 95 %
-    /// confidence interval of the ratio is beyond the limit. Default false.
+    /// confidence interval of the ratio is beyond the limit. Defaults to false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub only_significant: bool,
 }
@@ -184,7 +184,8 @@ pub struct ThresholdStatus {
     pub phase: String,
     /// The operation.
     pub operation: String,
-    /// The figure, or its ratio to the baseline; absent where there is none, which is not met.
+    /// The figure, or its ratio to the baseline; omitted if the metric was not measured: the threshold then
+    /// fails.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<f64>,
     /// Whether it is good enough.

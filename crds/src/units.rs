@@ -26,7 +26,7 @@ pub enum UnitError {
     #[error("{0:?} is not a duration: {PERIOD_FORM}")]
     Duration(String),
     /// No time at all.
-    #[error("{0:?} is no time: {PERIOD_POSITIVE}")]
+    #[error("{0:?} is not a time: {PERIOD_POSITIVE}")]
     NoTime(String),
     /// Not a decimal fraction.
     #[error("{0:?} is not a decimal fraction: {DECIMAL_FORM}")]
@@ -240,7 +240,7 @@ impl FromStr for Period {
     }
 }
 
-/// A decimal fraction that is not negative (`0.99`, `50`), kept as it is written:
+/// A decimal fraction that is not negative (`0.99`, `50`), stored as it is written:
 /// the API has no floating-point numbers, of which no two readers write the same digits.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -267,7 +267,7 @@ pub(crate) fn decimal_between(least: &str, most: &str) -> String {
 
 /// The same of what `path` names.
 pub(crate) fn decimal_in(path: &str, least: &str, most: &str) -> String {
-    // What is no decimal fraction is refused by the type's own rule.
+    // The type's own rule refuses what is not a decimal fraction.
     format!("!{path}.matches('{DECIMAL_PATTERN}') || (double({path}) >= {least} && double({path}) <= {most})")
 }
 

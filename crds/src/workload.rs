@@ -64,7 +64,7 @@ pub enum KeyPattern {
     Sequential,
     /// Keys near the middle of the key space are likelier (normal distribution).
     Gaussian,
-    /// Few keys are asked for most of the time (Zipf's law).
+    /// A few keys get most of the requests (Zipf's law).
     Zipfian,
 }
 
@@ -78,19 +78,19 @@ pub enum KeyPattern {
         .message("load.keyMaximum must not be below load.keyMinimum"),
 )]
 pub struct LoadSpec {
-    /// Text before the key's number. The prefix of the phase's tool when absent:
+    /// Text before the key's number. The prefix of the phase's tool if omitted:
     /// `memtier-` for memtier, `dragstrip-` for loadgen; exec and bullmq need one.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 128))]
     pub key_prefix: Option<String>,
-    /// First key number. Default 0.
+    /// First key number. Defaults to 0.
     #[serde(default)]
     #[schemars(range(min = 0, max = LARGEST))]
     pub key_minimum: i64,
     /// Last key number, such as 999999 for a million keys from 0 on.
     #[schemars(range(min = 0, max = LARGEST))]
     pub key_maximum: i64,
-    /// Value size in bytes. Default 32.
+    /// Value size in bytes. Defaults to 32.
     #[serde(default = "default_data_size")]
     #[schemars(range(min = 1, max = 536_870_912))]
     pub data_size: i64,

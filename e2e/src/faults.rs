@@ -38,8 +38,9 @@ impl Fault {
 
     /// Kills the node of this name with all that runs on it.
     pub fn kill_node(node: &str) -> Result<Self> {
-        let name =
-            node.strip_prefix("dragstrip-").with_context(|| format!("{node} is no node of the testbed's"))?;
+        let name = node
+            .strip_prefix("dragstrip-")
+            .with_context(|| format!("{node} is not a node of the testbed"))?;
         Self::make(vec![format!("kubelet:{name}"), format!("containerd:{name}")], &["--with-pods"])
     }
 

@@ -48,6 +48,6 @@ pub const SHORT_RUN: Duration = Duration::from_secs(90);
 /// is skipped must be seen even when all is green.
 pub fn not_run(what: &str, why: &str) {
     use std::io::Write;
-    // A terminal that is gone is no reason to fail.
+    // A closed terminal is not a reason to fail.
     let _ = writeln!(std::io::stderr(), "\nNOT RUN: {what}: {why}");
 }

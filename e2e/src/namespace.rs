@@ -245,11 +245,11 @@ impl Env {
     /// Waits until load runs in the run's phase called `of`.
     pub async fn load_runs(&self, name: &str, of: &str, within: Duration) -> Result<BenchmarkRun> {
         let what = format!("load of phase {of} running");
-        let told = |run: &BenchmarkRun| {
+        let reported = |run: &BenchmarkRun| {
             phase(run) == RunPhase::Running && message(run).starts_with(&format!("phase {of},"))
         };
-        let run = self.run_is(name, &what, within, told).await?;
-        // Runners are told a second and more before the load begins: what a test does to a
+        let run = self.run_is(name, &what, within, reported).await?;
+        // Runners get the start command a second or more before the load begins: what a test does to a
         // server until then may be over when it does.
         let labels = format!("dragstrip.dev/run={name},dragstrip.dev/phase={of}");
         until(&format!("the load of phase {of} of {name} to begin"), within, async || {

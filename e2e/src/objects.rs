@@ -26,11 +26,11 @@ impl Env {
             + DeserializeOwned
             + Serialize,
     {
-        let told = object.to_string();
+        let reported = object.to_string();
         let object =
-            serde_json::from_value(object).with_context(|| format!("no {}: {told}", K::kind(&())))?;
+            serde_json::from_value(object).with_context(|| format!("no {}: {reported}", K::kind(&())))?;
         let created = self.api::<K>().create(&PostParams::default(), &object).await;
-        created.with_context(|| format!("failed to create {}: {told}", K::kind(&())))
+        created.with_context(|| format!("failed to create {}: {reported}", K::kind(&())))
     }
 
     /// Merges `change` into an object.

@@ -69,7 +69,7 @@ async fn scale(client: &Client, replicas: i32) -> Result<()> {
     Ok(())
 }
 
-/// Runs `test` while there is no operator. It is brought back, however the test ends.
+/// Runs `test` while there is no operator. It is restored, however the test ends.
 pub async fn without<T>(client: &Client, test: impl Future<Output = Result<T>>) -> Result<T> {
     scale(client, 0).await?;
     let pods = pods(client);
@@ -104,10 +104,10 @@ async fn await_number(client: &Client, wanted: usize) -> Result<()> {
     until(&format!("{wanted} ready operators and no other"), UP_WITHIN, || async {
         let found = pods.list(&ListParams::default().labels(SELECTOR)).await?.items;
         let all_ready = found.len() == wanted && found.iter().all(ready);
-        let told = || {
+        let reported = || {
             format!("{} pods, {} of them ready", found.len(), found.iter().filter(|pod| ready(pod)).count())
         };
-        Ok(if all_ready { Look::Done(()) } else { Look::NotYet(told()) })
+        Ok(if all_ready { Look::Done(()) } else { Look::NotYet(reported()) })
     })
     .await
 }

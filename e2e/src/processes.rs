@@ -44,7 +44,7 @@ pub fn of_pod(uid: &str) -> Result<Vec<Process>> {
 }
 
 /// Waits until the pod with this uid has no process left. On clusters whose
-/// nodes are other machines only the apiserver and the server can tell.
+/// nodes are other machines only the API server and the server know.
 pub async fn await_none(uid: &str) -> Result<()> {
     if !faults::local() {
         return Ok(());

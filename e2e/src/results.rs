@@ -120,7 +120,7 @@ fn duration_error_seconds(tool: &str) -> f64 {
     if tool == "memtier" { 1.0 } else { 0.0 }
 }
 
-/// The rates that a tool may tell of `total` a second over a window, where its
+/// The rates that a tool may report for `total` a second over a window, where its
 /// duration is off by as much as `off` seconds: 5 % more or less.
 fn own_rates(total: f64, window: f64, off: f64) -> std::ops::RangeInclusive<f64> {
     let longest = total * window / (window - off).max(f64::MIN_POSITIVE);

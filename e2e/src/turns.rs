@@ -1,4 +1,4 @@
-//! Who may use the cluster when: what tests share, and what one has alone.
+//! When a test may use the cluster: what tests share, and what one test has alone.
 //!
 //! Most of a test is waiting for pods, so that tests run side by side. But the
 //! nodes share the CPUs of one machine, and a run that waits for another test's

@@ -18,7 +18,7 @@ pub enum Look<T> {
 }
 
 /// Looks until the condition `what` holds. A look that fails (an apiserver that
-/// is down) counts as not yet; what was last seen is told at the deadline.
+/// is down) counts as not yet; the error at the deadline shows what was last seen.
 pub async fn until<T>(
     what: &str,
     within: Duration,
@@ -36,7 +36,7 @@ pub async fn until<T>(
             Err(_) => {}
         }
         if begun.elapsed() >= within {
-            bail!("waited {within:?} in vain for: {what}; last seen: {seen}");
+            bail!("timed out after {within:?} while waiting for: {what}; last seen: {seen}");
         }
         tokio::time::sleep(PAUSE).await;
     }

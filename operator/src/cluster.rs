@@ -3,7 +3,6 @@
 
 pub mod apply;
 pub mod events;
-pub mod failures;
 pub mod feed;
 pub mod finished;
 pub mod leader;
@@ -12,7 +11,6 @@ pub mod overlay;
 pub mod pods;
 pub mod retry;
 pub mod scope;
-pub mod shutdown;
 pub mod signing_key;
 pub mod undecodable;
 pub mod warnings;

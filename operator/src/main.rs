@@ -183,10 +183,10 @@ async fn start(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
     let context = Context {
         world: feeds.world(),
         retries: Arc::default(),
-        unread: Arc::default(),
+        log_retries: Arc::default(),
         overlay: Arc::default(),
         loads: Arc::default(),
-        remembered: Arc::default(),
+        result_cache: Arc::default(),
         suites: Arc::default(),
         announcer: Arc::new(Announcer::new(client.clone())),
         client,

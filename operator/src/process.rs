@@ -4,13 +4,14 @@
 use crate::{
     cluster::{
         leader::{Candidate, Leadership},
-        shutdown::{self, Shutdown},
         world::Feeds,
     },
     context::Context,
     datastore,
     metrics::Page,
-    run, suite,
+    run,
+    shutdown::{self, Shutdown},
+    suite,
 };
 use axum::{Router, extract::State, http::StatusCode, response::IntoResponse, routing::get};
 use dragstrip_crds::{BenchmarkRun, BenchmarkSuite, Datastore};
@@ -157,7 +158,7 @@ async fn lead(
     }
     health.leads.store(true, Ordering::Relaxed);
     let worked = tokio::select! {
-        worked = controllers(ctx, feeds, health, stop) => worked,
+        worked = controllers(ctx, feeds, health, stop.clone()) => worked,
         why = lost(leadership.as_mut()) => Err(Error::LeadershipLost(why)),
     };
     if let (Ok(()), Some(leadership)) = (&worked, leadership)
@@ -176,7 +177,7 @@ async fn controllers(
 ) -> Result<(), Error> {
     let datastores = datastore::controller(ctx.clone(), &mut feeds, &stop);
     let runs = run::controller(ctx.clone(), &mut feeds, &stop);
-    let keeper = run::keeper(ctx.clone(), &mut feeds, &stop);
+    let lease_cleanup = run::lease_cleanup(ctx.clone(), &mut feeds, &stop);
     let suites = suite::controller(ctx.clone(), &mut feeds, &stop);
     let expiring = (ctx.world.expiring.clone(), ctx.world.expiring_suites.clone());
     let expiry = run::expiry(ctx.clone(), &mut feeds.expiring, expiring.0, &stop);
@@ -197,7 +198,7 @@ async fn controllers(
     let working: Working<'_> = [
         named("datastore", datastores),
         named("run", runs),
-        named("turn", keeper),
+        named("turn", lease_cleanup),
         named("suite", suites),
         named("expiry", expiry),
         named("expiry of suites", suite_expiry),

@@ -5,7 +5,7 @@ readonly STAMPS=$CACHE/stamps
 readonly LOGS_BUILD=$CACHE/logs
 
 require_go() {
-  command -v go >/dev/null || die "no 'go' on PATH: install Go 1.24 or newer (https://go.dev/dl), then try again"
+  command -v go >/dev/null || die "no 'go' on PATH: install Go 1.24 or newer (https://go.dev/dl), then retry"
 }
 
 # fresh STAMP INPUTS FILE...: nothing has changed since the files were built.
@@ -76,7 +76,7 @@ compile_helm() {
   compile "$BIN/helm" "-X helm.sh/helm/v3/internal/version.version=$HELM_VERSION" helm.sh/helm/v3/cmd/helm
 }
 
-# What decides on all programs.
+# The inputs of all programs.
 pinned() { cat "$TESTBED"/programs/{go.mod,go.sum,coredns/main.go} | sha256sum | cut -c1-32; }
 
 build_programs() {
@@ -86,8 +86,8 @@ build_programs() {
 
 build_helm() { build_step helm "$(pinned)" helm compile_helm; }
 
-# What plays the kubelets where there are none. It asks for a newer Kubernetes than
-# the one above, so it is built with the versions of its own module.
+# kwok plays kubelets. It needs a newer Kubernetes than the one above, so its own module pins
+# its dependencies.
 readonly KWOK=sigs.k8s.io/kwok/cmd/kwok@v0.8.0
 
 compile_kwok() { GOBIN=$BIN CGO_ENABLED=0 go install -trimpath -gcflags=all=-dwarf=false -ldflags "-s -w" "$KWOK"; }

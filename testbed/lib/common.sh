@@ -1,6 +1,5 @@
 # shellcheck shell=bash
-# What every part of the testbed shares: where things are, how it speaks,
-# how it waits.
+# Shared by all parts of the testbed: paths, messages, waiting.
 
 # module_version MODULE: the version that is built.
 module_version() { sed -n "s|^[[:space:]]*$1 \(v[^ ]*\)$|\1|p" "$TESTBED/programs/go.mod"; }
@@ -55,7 +54,7 @@ wait_for() {
   shift 2
   until "$@" >/dev/null 2>&1; do
     if ((SECONDS >= deadline)); then
-      printf 'testbed: waited %s s for %s, in vain\n' "$seconds" "$what" >&2
+      printf 'testbed: timed out after %s s while waiting for %s\n' "$seconds" "$what" >&2
       return 1
     fi
     sleep 0.1
@@ -72,7 +71,7 @@ node_number() {
     [[ $node != "$1" ]] || { echo "$number" && return; }
     ((number += 1))
   done
-  die "no such node: $1 (there are: ${NODES[*]})"
+  die "no such node: $1 (choose from: ${NODES[*]})"
 }
 
 node_ip() { echo "10.88.0.$(($(node_number "$1") + 1))"; }
@@ -80,7 +79,7 @@ node_ip() { echo "10.88.0.$(($(node_number "$1") + 1))"; }
 # node_role NODE: server or client.
 node_role() { echo "${1%-*}"; }
 
-# Those of the cluster that is there, which another version may have made.
+# The existing cluster's nodes; another version may have created it.
 made_nodes() { if [[ -d $STATE/nodes ]]; then ls "$STATE/nodes"; fi; }
 
 # As root's super-admin.conf the testbed is not locked out by a broken RBAC test.
@@ -93,7 +92,7 @@ ctr_node() {
 }
 
 require_root() {
-  ((EUID == 0)) || die "needs root (bridge, cgroups, mounts): run it as root, for example with sudo -E"
+  ((EUID == 0)) || die "needs root for bridge, cgroups, and mounts: run it as root, for example with sudo -E"
 }
 
 require_local() {
@@ -105,10 +104,10 @@ require_disk() {
   mkdir -p "$path"
   free=$(df --output=avail -k "$path" | tail -1)
   ((free >= 6 * 1024 * 1024)) ||
-    die "$path has $((free / 1024)) MiB free and 6 GiB are needed: free some, or point DRAGSTRIP_CACHE and DRAGSTRIP_STATE to another disk"
+    die "$path has $((free / 1024)) MiB free, but needs 6 GiB: free some space, or point DRAGSTRIP_CACHE and DRAGSTRIP_STATE to another disk"
 }
 
-# package_of COMMAND: the Debian package that brings it.
+# package_of COMMAND: the Debian package that contains it.
 package_of() {
   case $1 in
   containerd | ctr) echo containerd ;;
@@ -129,7 +128,7 @@ cni_plugins() {
   return 1
 }
 
-# require_commands COMMAND...: installs the packages of those that are missing.
+# require_commands COMMAND...: installs the packages of missing commands.
 require_commands() {
   local command packages=()
   for command in "$@"; do
@@ -142,7 +141,7 @@ require_commands() {
   done
   ((${#packages[@]})) || return 0
   command -v apt-get >/dev/null ||
-    die "missing: ${packages[*]} (Debian package names): install them; this machine has no apt-get to do it with"
+    die "missing: ${packages[*]} (Debian package names): install them; this machine has no apt-get"
   require_root
   say "installing ${packages[*]}"
   local log
@@ -162,5 +161,5 @@ lock() {
   exec 9>"$file"
   flock --nonblock 9 && return
   say "waiting for another testbed command to finish ($file)"
-  flock --timeout 900 9 || die "another testbed command has held $file for 15 minutes: end it, then try again"
+  flock --timeout 900 9 || die "another testbed command has held $file for 15 minutes: end it, then retry"
 }

@@ -67,7 +67,7 @@ make_debian() {
   suite=${suite%-slim}
   require_commands mmdebstrap
   mirror=$(apt_mirror)
-  say "cannot be pulled (see $LOGS_BUILD/pull.log): making $image with mmdebstrap"
+  say "could not pull $image (see $LOGS_BUILD/pull.log): building it with mmdebstrap"
   work=$CACHE/base-$suite.tar
   # policy-rc.d: as in the public image, packages must not start their daemons,
   # which in a chroot build would run on this very machine.
@@ -90,7 +90,7 @@ make_node() {
   *) die "npm has no node program for $(uname -m)" ;;
   esac
   make_base "$NODE_DEBIAN"
-  say "cannot be pulled (see $LOGS_BUILD/pull.log): making $image from $NODE_DEBIAN and npm's node $major"
+  say "could not pull $image (see $LOGS_BUILD/pull.log): building it from $NODE_DEBIAN and npm's node $major"
   work=$(mktemp -d)
   quietly "$LOGS_BUILD/node-$major.log" npm pack --silent --pack-destination "$work" "node-linux-$architecture@$major"
   tar -xf "$work"/*.tgz -C "$work" package/bin/node
@@ -162,7 +162,7 @@ name_in() {
 # push_archive ARCHIVE NAME: to REGISTRY, from where the current cluster takes it.
 push_archive() {
   [[ -n ${REGISTRY:-} ]] ||
-    die "CLUSTER=current takes images from a registry only: name one that the cluster reaches and you may push to, such as REGISTRY=ghcr.io/OWNER"
+    die "CLUSTER=current needs a registry that the cluster can reach and you can push to: set REGISTRY, such as REGISTRY=ghcr.io/OWNER"
   require_commands skopeo
   say "pushing $REGISTRY/${2#*/}"
   skopeo copy --quiet --all "$(transport_of "$1"):$1" "docker://$REGISTRY/${2#*/}"
@@ -173,7 +173,7 @@ load_archive() {
   local archive=$1 name node jobs=() job
   [[ -r $archive ]] || die "no such image archive: $archive"
   name=$(name_in "$archive") ||
-    die "$archive is not a docker-archive or OCI archive with a name in it (make it with: buildah push IMAGE docker-archive:FILE:NAME)"
+    die "$archive is not a docker-archive or OCI archive with an image name (create one with: buildah push IMAGE docker-archive:FILE:NAME)"
   case $CLUSTER in
   kind)
     kind load image-archive --name dragstrip "$archive"
@@ -185,7 +185,7 @@ load_archive() {
     ;;
   esac
   for node in "${NODES[@]}"; do
-    running "containerd:$node" || die "containerd of node $node does not run: 'testbed/cluster up' first"
+    running "containerd:$node" || die "containerd of node $node does not run: run 'testbed/cluster up' first"
     load_into "$node" "$name" "$archive" &
     jobs+=($!)
   done

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# `up` of the local testbed, and its faults.
+# Starting the local testbed, and its faults.
 
 readonly COMPONENTS=(apiserver scheduler controller-manager "${NODES[@]/#/kubelet:}" "${NODES[@]/#/containerd:}")
 
@@ -8,7 +8,7 @@ preflight() {
   ((${#STATE} <= 57)) || die "DRAGSTRIP_STATE is too long for the sockets below it (57 characters at most): $STATE"
   for node in $(made_nodes); do
     [[ " ${NODES[*]} " == *" $node "* ]] ||
-      die "the cluster in $STATE was made with other nodes ($(made_nodes | paste -sd' ')) than ${NODES[*]}: 'testbed/cluster down', then 'testbed/cluster up'"
+      die "the cluster in $STATE was created with other nodes ($(made_nodes | paste -sd' ')) than ${NODES[*]}: 'testbed/cluster down', then 'testbed/cluster up'"
   done
   for node in $STATIC_CPU_NODES; do node_number "$node" >/dev/null; done
   require_commands containerd runc cni iptables conntrack ip ss sysctl flock setsid buildah jq curl openssl gcc
@@ -28,7 +28,7 @@ local_up() {
   build_programs
   build_system_images
   local result=0
-  # As a program of its own, so that any failure in it ends it.
+  # A separate program, so that any failure ends it.
   "$TESTBED/cluster" bring-up || result=$?
   if ((result == UNUSABLE_STATE)); then
     say "the stored state in $STATE cannot be used: starting clean"
@@ -37,7 +37,7 @@ local_up() {
     result=0
     "$TESTBED/cluster" bring-up || result=$?
   fi
-  ((result == 0)) || die "the cluster did not come up: logs are in $LOGS; 'testbed/cluster down' removes it all"
+  ((result == 0)) || die "the cluster did not start: see the logs in $LOGS; 'testbed/cluster down' removes everything"
   say "ready: export KUBECONFIG=$STATE/kubeconfig"
 }
 
@@ -120,7 +120,7 @@ coredns_available() {
   kube --namespace kube-system rollout status deployment/coredns --timeout 5s
 }
 
-# Asks for kube-dns.kube-system.svc.cluster.local, type A, and wants an answer.
+# Asks for kube-dns.kube-system.svc.cluster.local, type A, and requires an answer.
 dns_answers() {
   local reply
   exec 8<>"/dev/udp/$DNS_IP/53"
@@ -134,7 +134,7 @@ dns_answers() {
 require_component() {
   local component
   for component in "${COMPONENTS[@]}"; do [[ $component != "$1" ]] || return 0; done
-  die "no such component: $1 (there are: ${COMPONENTS[*]})"
+  die "no such component: $1 (choose from: ${COMPONENTS[*]})"
 }
 
 # stop_components [--with-pods] NAME...
@@ -148,14 +148,14 @@ stop_components() {
       names+=("$name")
     fi
   done
-  ((${#names[@]})) || die "stop what? One or more of: ${COMPONENTS[*]}"
+  ((${#names[@]})) || die "name one or more components to stop: ${COMPONENTS[*]}"
   lock cluster
   for name in "${names[@]}"; do
     stop_process "$name"
     say "stopped $name"
     if [[ $with_pods == yes && $name == containerd:* ]]; then
       kill_pods "${name#*:}"
-      say "killed the pods' processes of node ${name#*:}"
+      say "killed the processes of pods on node ${name#*:}"
     fi
   done
 }
@@ -163,9 +163,9 @@ stop_components() {
 # start_components NAME...: each is ready when this returns.
 start_components() {
   local name function
-  (($#)) || die "start what? One or more of: ${COMPONENTS[*]}"
+  (($#)) || die "name one or more components to start: ${COMPONENTS[*]}"
   for name in "$@"; do require_component "$name"; done
-  [[ -e $PKI/complete ]] || die "there is no cluster in $STATE: 'testbed/cluster up' first"
+  [[ -e $PKI/complete ]] || die "there is no cluster in $STATE: run 'testbed/cluster up' first"
   lock cluster
   for name in "$@"; do
     function=${name%%:*}

@@ -6,7 +6,7 @@ require_kind() {
   local command
   for command in docker kind kubectl; do
     command -v "$command" >/dev/null ||
-      die "CLUSTER=kind needs '$command' on PATH and does not find it: install it, or use CLUSTER=local, which needs neither docker nor kind"
+      die "CLUSTER=kind needs '$command' on the PATH: install it, or use CLUSTER=local"
   done
 }
 
@@ -51,7 +51,7 @@ current_up() {
   context=$(kubectl config current-context) ||
     die "CLUSTER=current: the kubeconfig ($(kubeconfig_path)) has no current context: choose one with 'kubectl config use-context'"
   kubectl version --request-timeout 10s >/dev/null ||
-    die "CLUSTER=current: the cluster of context '$context' cannot be reached"
+    die "CLUSTER=current: cannot reach the cluster of context '$context'"
   say "current cluster: $context"
   kubectl get nodes --label-columns node.kubernetes.io/instance-type,topology.kubernetes.io/zone
 }

@@ -43,7 +43,7 @@ await_process() {
     return 1
   }
   running "$name" && return
-  printf 'testbed: %s died before there was %s\n' "$name" "$what" >&2
+  printf 'testbed: %s ended while waiting for %s\n' "$name" "$what" >&2
   show_log "$name"
   return 1
 }

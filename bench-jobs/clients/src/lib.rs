@@ -2,20 +2,22 @@
 //! compared on the same ground. What surrounds the load (specification, start line, signals,
 //! counts, report) is the load generator's.
 //!
-//! [`plan`] validates what a specification declares, [`run`] carries it out on a multi-threaded
+//! `plan` validates what a specification declares, `run` carries it out on a multi-threaded
 //! runtime. It opens connections to the declared server and writes the report.
 
 mod clients;
-pub mod plan;
+mod plan;
 mod report;
-pub mod run;
+mod run;
 mod work;
 
 use std::process::ExitCode;
 
 use dragstrip_loadgen::cli::Program;
 
-/// The whole `dragstrip-clients` program, as this process.
+pub use plan::read;
+
+/// Runs `dragstrip-clients` as this process.
 pub fn main() -> ExitCode {
     let program = Program {
         name: "dragstrip-clients",

@@ -5,7 +5,7 @@ use std::time::Duration;
 use dragstrip_crds::workload::{BatchOperation, BatchSpec, Client, ConnectionKind, LibrarySpec};
 use dragstrip_loadgen::configuration::{Configuration, Limit, SpecificationError};
 use dragstrip_loadgen::specification::{Specification, Task};
-use dragstrip_loadgen::workload::operations::whole_seconds;
+use dragstrip_loadgen::workload::whole_seconds;
 
 use SpecificationError::Contradiction;
 
@@ -15,9 +15,7 @@ const DEFAULT_LIFETIME: Duration = Duration::from_secs(300);
 /// A client library and how it is used.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Library {
-    /// The `redis` crate.
     RedisRs(ConnectionKind),
-    /// The `fred` crate.
     Fred,
     /// The `redis` crate behind a `bb8` pool: a connection serves one request at a time.
     Bb8Redis,
@@ -39,18 +37,14 @@ impl Library {
 pub enum TaskOperation {
     /// INCR of a random key that each task keeps to itself.
     Increment,
-    /// GET of the key space.
     Get,
-    /// SET of the key space.
     Set,
 }
 
 /// Tasks that each send one request after the other.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct TaskWork {
-    /// What is sent.
     pub operation: TaskOperation,
-    /// Number of tasks.
     pub tasks: usize,
     /// Whether a reply to INCR that is not the task's own count is an error.
     pub assert_expected: bool,
@@ -61,17 +55,12 @@ pub struct TaskWork {
 /// Batches, one after the other.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct BatchWork {
-    /// What is sent for each chunk.
     pub operation: BatchOperation,
-    /// Items of a batch.
     pub items: usize,
     /// Items of a chunk.
     pub batch_size: usize,
-    /// Chunks in flight.
     pub parallelism: usize,
-    /// Bytes of a key.
     pub key_bytes: usize,
-    /// Bytes of a value.
     pub value_bytes: usize,
     /// Life of the items where they expire.
     pub lifetime: Duration,
@@ -82,7 +71,6 @@ pub struct BatchWork {
 /// What is sent.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Work {
-    /// Tasks with single requests.
     Tasks(TaskWork),
     /// Batches as in a Criterion bench.
     Batches(BatchWork),
@@ -111,11 +99,9 @@ impl Work {
 /// those of its [`Configuration`].
 #[derive(Clone, Copy, Debug)]
 pub struct LibraryPlan {
-    /// Which library.
     pub library: Library,
     /// Connections, or clients with one connection each; requests take turns on them.
     pub pool_size: usize,
-    /// What is sent.
     pub work: Work,
 }
 

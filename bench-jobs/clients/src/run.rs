@@ -21,10 +21,10 @@ use crate::work::tasks::{self, LoadTask, SharedWork};
 use dragstrip_crds::workload::BatchOperation;
 use dragstrip_loadgen::configuration::Configuration;
 use dragstrip_loadgen::counts::report::{Failure, Report, ThreadCpu};
-use dragstrip_loadgen::driver::clock::ClockAnchor;
-use dragstrip_loadgen::driver::cpu::{self, CpuTime};
-use dragstrip_loadgen::driver::phase::{Ending, Signals};
-use dragstrip_loadgen::driver::progress::ProgressLines;
+use dragstrip_loadgen::driver::ClockAnchor;
+use dragstrip_loadgen::driver::ProgressLines;
+use dragstrip_loadgen::driver::{self, CpuTime};
+use dragstrip_loadgen::driver::{Ending, Signals};
 use dragstrip_loadgen::wire::connect;
 use dragstrip_loadgen::workload::streams::{Purpose, stream};
 
@@ -71,7 +71,7 @@ async fn run(configuration: &Configuration, plan: &LibraryPlan, threads: &Runtim
     assemble::report(configuration, plan, &gathered, ending)
 }
 
-/// The work that runs, with what it still has to say.
+/// The prepared work.
 enum Running {
     Tasks(JoinSet<Result<(), LibraryError>>, watch::Sender<Option<Instant>>),
     Batches(Box<BatchLoader>),
@@ -87,7 +87,7 @@ struct Conductor<'a> {
 impl Conductor<'_> {
     async fn conduct(&mut self, gathered: &mut Gathered) -> Result<(), Ending> {
         let mut signals = Signals::listen().map_err(|error| self.client("listen for signals", &error))?;
-        cpu::allow_open_files(self.plan.pool_size)
+        driver::allow_open_files(self.plan.pool_size)
             .map_err(|error| self.client("open so many connections", &error))?;
         let stop = Arc::new(AtomicBool::new(false));
         let running = tokio::select! {
@@ -263,7 +263,7 @@ impl Conductor<'_> {
                 }
                 () = progress.next() => {
                     if self.configuration.detail_interval.is_some() {
-                        self.counters.tell_detail(self.plan.pool_size);
+                        self.counters.publish_detail(self.plan.pool_size);
                     }
                     progress.print(&counters);
                 }

@@ -64,7 +64,7 @@ enum InputError {
 }
 
 impl Program {
-    /// Runs the whole program as this process: `prepare` validates the specification, `load`
+    /// Runs the program as this process: `prepare` validates the specification, `load`
     /// carries it out.
     pub fn main<P>(
         &self,

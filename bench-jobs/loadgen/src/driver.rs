@@ -2,14 +2,19 @@
 //! request leaves and when the run ends.
 
 mod client;
-pub mod clock;
+pub(crate) mod clock;
 mod connector;
-pub mod cpu;
+pub(crate) mod cpu;
 mod event_loop;
 mod link;
 pub(crate) mod pacer;
-pub mod phase;
-pub mod progress;
+pub(crate) mod phase;
+pub(crate) mod progress;
 pub mod run;
 mod supervise;
 pub(crate) mod worker;
+
+pub use clock::ClockAnchor;
+pub use cpu::{CpuTime, allow_open_files};
+pub use phase::{Ending, Signals};
+pub use progress::{Detail, ProgressCounters, ProgressLines};

@@ -31,7 +31,7 @@ use std::process::ExitCode;
 use cli::Program;
 use configuration::Configuration;
 
-/// The whole `dragstrip-loadgen` program, as this process.
+/// Runs `dragstrip-loadgen` as this process.
 pub fn main() -> ExitCode {
     let program = Program {
         name: "dragstrip-loadgen",

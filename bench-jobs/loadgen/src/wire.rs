@@ -6,7 +6,9 @@ pub mod connect;
 pub(crate) mod exchange;
 pub(crate) mod outgoing;
 pub(crate) mod redirect;
-pub mod scanner;
+pub(crate) mod scanner;
+
+pub use scanner::{ReplyKind, ReplyScanner, ReplySink};
 pub(crate) mod slots;
 pub(crate) mod socket;
 pub(crate) mod stream;

@@ -3,10 +3,13 @@
 
 pub(crate) mod decimal;
 pub mod keys;
-pub mod mix;
-pub mod operations;
+pub(crate) mod mix;
+pub(crate) mod operations;
 pub(crate) mod requests;
-pub mod schedule;
+pub(crate) mod schedule;
 pub mod streams;
-pub mod template;
+pub(crate) mod template;
 mod values;
+
+pub use mix::OperationIndex;
+pub use operations::{Found, whole_seconds};

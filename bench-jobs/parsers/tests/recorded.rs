@@ -1,5 +1,5 @@
 //! Recorded outputs of real tools: redis-benchmark 7.0, go test -bench,
-//! Criterion, memtier 1.4.0 and 2.3.0.
+//! memtier 1.4.0 and 2.3.0.
 #![allow(clippy::unwrap_used, clippy::unwrap_in_result, clippy::panic)]
 
 use dragstrip_crds::workload::ParserSpec;

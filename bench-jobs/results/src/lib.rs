@@ -15,6 +15,7 @@ pub mod live;
 pub mod memory;
 pub mod observed;
 pub mod protocol;
+pub mod ranges;
 pub mod result;
 pub mod search;
 pub mod signing;

@@ -2,8 +2,8 @@
 //! are, and read when they have ended. Touches processes and talks to the runners.
 
 use super::{
-    children::{self, Process, Program, last_lines},
-    keep::Directory,
+    children::{self, Process, Program, last_lines, read_output},
+    directory::Directory,
     plan::Plan,
     screen::{Screen, live},
     server::{Death, Server},
@@ -20,7 +20,7 @@ use dragstrip_results::{
         ClockOffset, INDEX_VARIABLE, JOB_VARIABLE, JobSpec, JobTool, PASSWORD_VARIABLE, POD_NAME_VARIABLE,
         RunnerState, StartCommand, UsageCommand, UsageWindow,
     },
-    result::{Failure, FailureStep, LOG_MARKER, PodResult},
+    result::{Failure, FailureStep, PodResult},
     signing::VerifyingKey,
     usage::ServerUsage,
 };
@@ -30,18 +30,11 @@ use jiff::{SignedDuration, Timestamp};
 use nix::sys::signal::Signal;
 use std::{
     ffi::OsString,
-    fs::File,
-    io::Write as _,
     net::SocketAddr,
     path::{Path, PathBuf},
     time::Duration,
 };
-use tokio::{
-    io::{AsyncBufReadExt as _, BufReader},
-    sync::oneshot,
-    task::JoinHandle,
-    time::Instant,
-};
+use tokio::{sync::oneshot, task::JoinHandle, time::Instant};
 
 /// How often is looked whether something has ended.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
@@ -105,41 +98,6 @@ pub enum Cut {
     Died(Death),
     /// It took too long.
     Overdue,
-}
-
-/// Where a child listens, and the last result that it writes to its standard output, of
-/// which a copy goes to `log`.
-pub fn listening(
-    process: &mut Process,
-    log: &Path,
-) -> (oneshot::Receiver<SocketAddr>, JoinHandle<Option<String>>) {
-    let (sender, receiver) = oneshot::channel();
-    let (output, log) = (process.output(), log.to_owned());
-    let reading = tokio::spawn(async move {
-        let mut sender = Some(sender);
-        let mut result = None;
-        let mut lines = BufReader::new(output?).lines();
-        // What cannot be copied is read all the same.
-        let mut copy = File::create(log).ok();
-        while let Ok(Some(line)) = lines.next_line().await {
-            if let Some(found) = line.strip_prefix(LOG_MARKER) {
-                result = Some(found.to_owned());
-                continue;
-            }
-            if let Some(copy) = &mut copy {
-                let _ = writeln!(copy, "{line}");
-            }
-            let address = line.strip_prefix("listening on ").and_then(|rest| rest.split(',').next());
-            if let Some(address) = address.and_then(|address| address.parse().ok())
-                && let Some(sender) = sender.take()
-            {
-                // Who does not wait for it does without.
-                let _ = sender.send(address);
-            }
-        }
-        result
-    });
-    (receiver, reading)
 }
 
 /// A client.
@@ -213,7 +171,7 @@ fn start(track: &Track<'_>, job: &JobSpec, name: &str, index: u32) -> Result<Cli
         orphaned: Signal::SIGTERM,
     };
     let mut process = program.start_piped(&log)?;
-    let (awaited, reading) = listening(&mut process, &track.directory.log(&format!("{name}-output")));
+    let (awaited, reading) = read_output(&mut process, &track.directory.log(&format!("{name}-output")));
     let name = name.to_owned();
     Ok(Client { name, process, awaited: Some(awaited), address: None, reading, termination, log })
 }
@@ -266,7 +224,7 @@ impl Clients {
     async fn read(self, attempt: &Attempt, cut: Option<&Cut>) -> Result<Vec<PodResult>, Error> {
         let mut results = Vec::with_capacity(self.all.len());
         // All at once, so that none waits for the other's grace.
-        self.all.iter().for_each(|client| client.process.ask_to_end());
+        self.all.iter().for_each(|client| client.process.terminate());
         for mut client in self.all {
             client.process.end().await?;
             let line = client.reading.await.ok().flatten();

@@ -2,12 +2,12 @@
 //! planned, checked, judged and told by the same code as in a cluster.
 
 use super::{
-    Options, children,
+    children,
     clients::{self, Cut, Measured, Track, measure},
     cpus,
-    keep::{self, Directory},
+    directory::{self, Directory},
     manifests::{self, Manifests},
-    origin::Origin,
+    options::Options,
     plan::{self, Plan, Surroundings, plan},
     programs,
     screen::Screen,
@@ -15,7 +15,7 @@ use super::{
     settings::{self, Settings},
     suites,
 };
-use crate::{causes, get::whole, output, report};
+use crate::output::{errors::chain, figures::rate, input, print};
 use dragstrip_agents::{AgentError, Agents};
 use dragstrip_core::run::{
     decide::Ending,
@@ -58,7 +58,7 @@ pub enum Error {
     Plan(#[from] plan::Error),
     /// Nothing can be kept.
     #[error(transparent)]
-    Keep(#[from] keep::Error),
+    Directory(#[from] directory::Error),
     /// Commands cannot be signed.
     #[error("failed to make a key for commands")]
     Key(#[source] KeyError),
@@ -76,7 +76,7 @@ pub enum Error {
     Suite(#[from] suites::Error),
     /// The table could not be printed.
     #[error(transparent)]
-    Output(#[from] output::Error),
+    Print(#[from] print::Error),
 }
 
 /// A run that has ended, and what was measured of it.
@@ -130,7 +130,7 @@ fn announcement(plan: &Plan) -> Vec<String> {
     let time = plan
         .offline
         .planned_seconds()
-        .map(|seconds| format!(", {} s of load", whole(seconds)))
+        .map(|seconds| format!(", {} s of load", rate(seconds)))
         .unwrap_or_default();
     let mut lines = vec![format!(
         "{}: {}, {}{time}",
@@ -186,12 +186,13 @@ fn outcome(result: &RepetitionResult) -> String {
         return format!("failed: {}", failure.failure.message);
     }
     let total = result.total();
-    let rate = total.map(|total| format!("{} ops/s", whole(total.operations_per_second))).unwrap_or_default();
+    let throughput =
+        total.map(|total| format!("{} ops/s", rate(total.operations_per_second))).unwrap_or_default();
     let p99 = total.and_then(|total| total.latency_milliseconds.p99);
     let p99 = p99.map(|p99| format!(", p99 {p99:.3} ms")).unwrap_or_default();
     let errors = total.map_or(0, |total| total.errors);
     let errors = if errors > 0 { format!(", {} errors", thousands(errors)) } else { String::new() };
-    format!("{rate}{p99}{errors}")
+    format!("{throughput}{p99}{errors}")
 }
 
 fn label(offline: &OfflineRun, run: &BenchmarkRun, attempt: &Attempt) -> String {
@@ -201,8 +202,11 @@ fn label(offline: &OfflineRun, run: &BenchmarkRun, attempt: &Attempt) -> String 
         String::new()
     };
     let search = run.spec.phases.get(attempt.phase_index).and_then(|phase| phase.search.as_ref());
-    let point =
-        attempt.point.as_ref().zip(search).map(|(point, search)| format!(", {}", point.told(search.raise)));
+    let point = attempt
+        .point
+        .as_ref()
+        .zip(search)
+        .map(|(point, search)| format!(", {}", point.reported(search.raise)));
     format!(
         "[{}/{}] {}, repetition {}{}{again}",
         offline.measured() + 1,
@@ -225,7 +229,7 @@ fn died(attempt: &Attempt, death: server::Death) -> Ending {
 
 /// Why there is no server to load.
 fn no_server(error: &server::Error) -> FailureStatus {
-    FailureStatus { last_lines: error.last_lines().to_vec(), ..failure("Server", causes::told(error)) }
+    FailureStatus { last_lines: error.last_lines().to_vec(), ..failure("Server", chain(error)) }
 }
 
 /// Why `attempt` could not be measured.
@@ -233,7 +237,7 @@ fn no_measurement(attempt: &Attempt, error: &clients::Error) -> FailureStatus {
     FailureStatus {
         phase: Some(attempt.phase.clone()),
         repetition: Some(attempt.repetition),
-        ..failure("Client", causes::told(error))
+        ..failure("Client", chain(error))
     }
 }
 
@@ -287,11 +291,9 @@ pub async fn run_locally(
     let plan = planned(run, datastores, settings)?;
     let path = match &settings.output_directory {
         Some(path) => path.clone(),
-        None => keep::usual(&run.name_any(), Timestamp::now())?,
+        None => directory::default_path(&run.name_any(), Timestamp::now())?,
     };
-    let origin = Origin::of(&plan)?;
-    let directory = Directory::make(&path)?;
-    directory.origin(&origin)?;
+    let directory = Directory::create(&path)?;
     let signing = SigningKey::generate().and_then(|key| SigningKey::read(&key)).map_err(Error::Key)?;
     let key = signing.public();
     let agents = Agents::new(signing).map_err(Error::Agents)?;
@@ -333,7 +335,7 @@ async fn conduct(
         }
     };
     let run = BenchmarkRun { status: Some(status), ..plan.run };
-    directory.finish(&run, offline.results(), &report::report(std::slice::from_ref(&run)))?;
+    directory.finish(&run, offline.results(), &input::text_report(std::slice::from_ref(&run)))?;
     Ok(Raced { run, results: offline.results().clone() })
 }
 
@@ -343,9 +345,9 @@ pub fn passed(run: &BenchmarkRun) -> bool {
 }
 
 /// Prints `text`. Who reads no more does not end what is measured, nor change how it ends.
-pub fn tell(text: &str) -> Result<(), output::Error> {
-    match output::print(text) {
-        Err(output::Error::Closed) => Ok(()),
+pub fn tell(text: &str) -> Result<(), print::Error> {
+    match print::print(text) {
+        Err(print::Error::Closed) => Ok(()),
         told => told,
     }
 }
@@ -372,7 +374,7 @@ async fn all(
         }
     }
     if !ended.is_empty() {
-        tell(&report::report(&ended))?;
+        tell(&input::text_report(&ended))?;
     }
     failed.map_or(Ok(ended.len() == runs.len() && ended.iter().all(passed)), Err)
 }

@@ -46,7 +46,7 @@ pub enum Error {
     #[error("Datastore {0}")]
     Datastore(String, #[source] server::Error),
     /// Something of it needs a cluster.
-    #[error("BenchmarkRun {run}: {field} cannot be had without a cluster: {remedy}")]
+    #[error("BenchmarkRun {run}: {field} needs a cluster: {remedy}")]
     NotHere {
         /// The run.
         run: String,
@@ -299,7 +299,7 @@ pub fn plan(run: &BenchmarkRun, datastores: &[Datastore], around: &Surroundings<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::causes;
+    use crate::output::errors::chain;
     use serde_json::{Value, json};
     use std::error::Error as _;
 
@@ -330,7 +330,7 @@ mod tests {
     }
 
     fn planned(run: &BenchmarkRun, datastores: &[Datastore], programs: &[&str]) -> Result<Plan, String> {
-        tried(run, datastores, programs).map_err(|error| causes::told(&error))
+        tried(run, datastores, programs).map_err(|error| chain(&error))
     }
 
     fn redis() -> Value {
@@ -374,7 +374,7 @@ mod tests {
     fn what_needs_a_cluster_is_refused_by_its_field() {
         let cluster = json!({"datastore": {"engine": "Redis", "threads": 1, "cluster": {"shards": 3}}});
         let told = planned(&run(&cluster, &loadgen()), &[], &["redis-server"]).unwrap_err();
-        assert!(told.contains("spec.cluster cannot be had without a cluster"), "{told}");
+        assert!(told.contains("spec.cluster needs a cluster"), "{told}");
         let secret = json!({"external": {"address": "h:1", "authSecretRef": {"name": "s"}}});
         let told = planned(&run(&secret, &loadgen()), &[], &[]).unwrap_err();
         assert!(told.contains("DRAGSTRIP_PASSWORD"), "{told}");

@@ -2,9 +2,8 @@
 //! observer.
 
 use super::{
-    children::{self, Process, Program, last_lines},
-    clients::listening,
-    keep::Directory,
+    children::{self, Process, Program, last_lines, read_output},
+    directory::Directory,
     plan::Plan,
 };
 use dragstrip_agents::Agents;
@@ -297,7 +296,7 @@ async fn observer(
         orphaned: Signal::SIGKILL,
     };
     let mut process = program.start_piped(&log)?;
-    let (address, _) = listening(&mut process, &directory.log("observer-output"));
+    let (address, _) = read_output(&mut process, &directory.log("observer-output"));
     let silent = |_| Error::Observer { last_lines: last_lines(&log, LAST_LINES) };
     let address = address.await.map_err(silent)?;
     Ok(Observer { process, address, token })

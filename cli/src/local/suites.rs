@@ -2,30 +2,23 @@
 //! would make them, and the report of all. Touches files and what a run touches.
 
 use super::{
-    conduct::{Raced, passed, planned, ready, run_locally, tell},
-    keep::{self, Kept},
-    origin::Origin,
+    conduct::{Raced, passed, ready, run_locally, tell},
+    directory,
     screen::Screen,
     settings::Settings,
 };
-use crate::output;
+use crate::output::{input::suite_input, print};
 use dragstrip_core::suite::expand::{ChildRun, Expanded, Invalid, expand};
 use dragstrip_crds::{
     BenchmarkRun, BenchmarkSuite, BenchmarkSuiteSpec, Datastore, Engine,
-    run::RunPhase,
     suite::{Baseline, OnRunFailure},
 };
 use dragstrip_report::{
-    BaselineInput, Entry, Input, build, csv,
-    document::{Document, VariantHead},
-    json, junit, markdown, text,
+    BaselineInput, Entry, Input, build, csv, document::Document, json, junit, markdown, text,
 };
 use jiff::Timestamp;
 use kube::ResourceExt;
-use std::{
-    collections::BTreeSet,
-    path::{Path, PathBuf},
-};
+use std::{collections::BTreeSet, path::Path};
 
 /// A suite that could not be run.
 #[derive(Debug, thiserror::Error)]
@@ -38,18 +31,10 @@ pub enum Error {
     Run(#[source] Box<super::conduct::Error>, String, String),
     /// Nothing can be kept or read.
     #[error(transparent)]
-    Keep(#[from] keep::Error),
-    /// The directory holds another suite's run.
-    #[error("{0} holds a run of another spec: name another directory with --output-directory")]
-    Another(PathBuf),
-    /// The directory holds a run that was measured with something else.
-    #[error(
-        "{0} holds a run that was measured with something else: {1}: name another directory with --output-directory, or remove {0} to have that run measured again"
-    )]
-    Changed(PathBuf, String),
+    Directory(#[from] directory::Error),
     /// Its report could not be printed.
     #[error(transparent)]
-    Output(#[from] output::Error),
+    Print(#[from] print::Error),
 }
 
 /// A suite with its runs, each as an object.
@@ -98,28 +83,6 @@ fn aside(spec: &BenchmarkSuiteSpec) -> Vec<&'static str> {
     fields.into_iter().filter(|(declared, _)| *declared).map(|(_, note)| note).collect()
 }
 
-/// What was measured of `run` in `directory` earlier, if it would be measured with the same now.
-/// One that has no result, failed or interrupted, is measured again.
-fn earlier(directory: &Path, run: &BenchmarkRun, now: &Origin) -> Result<Option<Raced>, Error> {
-    let Some(Kept { run: kept, results, origin }) = keep::read(directory)? else { return Ok(None) };
-    if kept.spec != run.spec {
-        return Err(Error::Another(directory.to_owned()));
-    }
-    if kept.status.as_ref().is_none_or(|status| status.phase != RunPhase::Succeeded) {
-        return Ok(None);
-    }
-    let unknown = || Some("nothing tells with what".to_owned());
-    match origin.map_or_else(unknown, |origin| origin.difference(now)) {
-        Some(difference) => Err(Error::Changed(directory.to_owned(), difference)),
-        None => Ok(Some(Raced { run: kept, results })),
-    }
-}
-
-/// Where the run called `name` is kept in `directory`.
-fn own(directory: &Path, name: &str) -> PathBuf {
-    directory.join("runs").join(name)
-}
-
 impl Planned {
     /// Runs it, and writes and prints the report of what was measured whatever ends it: whether
     /// all passed.
@@ -132,17 +95,16 @@ impl Planned {
         let (name, spec) = (self.suite.name_any(), &self.suite.spec);
         let directory = match &settings.output_directory {
             Some(directory) => directory.clone(),
-            None => keep::usual(&name, Timestamp::now())?,
+            None => directory::default_path(&name, Timestamp::now())?,
         };
-        let _lock = keep::lock(&directory)?;
-        let earlier = self.earlier(&directory, datastores, settings)?;
+        directory::create_for_suite(&directory)?;
         let all = self.expanded.runs.len();
         screen.step(&format!("{name}: {all} runs; results: {}", directory.display()));
         for note in aside(spec) {
             screen.step(note);
         }
         let mut entries = Vec::with_capacity(all);
-        let raced = self.all(earlier, &mut entries, datastores, settings, (screen, &directory)).await;
+        let raced = self.all(&mut entries, datastores, settings, (screen, &directory)).await;
         if entries.is_empty() {
             return raced.map(|()| false);
         }
@@ -154,36 +116,17 @@ impl Planned {
         Ok(passed && document.thresholds.iter().all(|threshold| threshold.met))
     }
 
-    /// What was measured of each of its runs earlier. Nothing is measured beside what would
-    /// come out otherwise now.
-    fn earlier(
-        &self,
-        directory: &Path,
-        datastores: &[Datastore],
-        settings: &Settings,
-    ) -> Result<Vec<Option<Raced>>, Error> {
-        let of = |declared: &ChildRun| {
-            let run = child(&self.suite, declared);
-            let failed = |error| Error::Run(Box::new(error), declared.name.clone(), String::new());
-            let now = Origin::of(&planned(&run, datastores, settings).map_err(failed)?)?;
-            earlier(&own(directory, &declared.name), &run, &now)
-        };
-        self.expanded.runs.iter().map(of).collect()
-    }
-
     /// Its runs one after the other, each that has ended in `entries`.
     async fn all(
         &self,
-        earlier: Vec<Option<Raced>>,
         entries: &mut Vec<Entry>,
         datastores: &[Datastore],
         settings: &Settings,
         (screen, directory): (&mut Screen, &Path),
     ) -> Result<(), Error> {
-        for ((number, declared), earlier) in (1..).zip(&self.expanded.runs).zip(earlier) {
+        for (number, declared) in (1..).zip(&self.expanded.runs) {
             let words = declared.cell.label(&self.expanded.axes);
-            let raced =
-                self.one(declared, (number, &words, earlier), datastores, settings, (screen, directory));
+            let raced = self.one(declared, (number, &words), datastores, settings, (screen, directory));
             let raced = raced.await?;
             let failed = !passed(&raced.run);
             let results = raced.results.into_values().collect();
@@ -196,29 +139,20 @@ impl Planned {
         Ok(())
     }
 
-    /// One of its runs, unless it was measured earlier.
     async fn one(
         &self,
         declared: &ChildRun,
-        (number, words, earlier): (usize, &str, Option<Raced>),
+        (number, words): (usize, &str),
         datastores: &[Datastore],
         settings: &Settings,
         (screen, directory): (&mut Screen, &Path),
     ) -> Result<Raced, Error> {
-        let told = format!(
+        screen.step(&format!(
             "run {number} of {}: {words}, repetition {}",
             self.expanded.runs.len(),
             declared.repetition
-        );
-        if let Some(raced) = earlier {
-            screen.step(&format!("{told}: measured earlier"));
-            return Ok(raced);
-        }
-        screen.step(&told);
-        let own = own(directory, &declared.name);
-        if own.join(keep::RUN).exists() {
-            keep::forget(&own)?;
-        }
+        ));
+        let own = directory::of_run(directory, &declared.name);
         let settings = Settings { output_directory: Some(own), ..settings.clone() };
         let run = child(&self.suite, declared);
         let raced = Box::pin(run_locally(&run, datastores, &settings, screen)).await;
@@ -226,20 +160,7 @@ impl Planned {
     }
 
     fn document(&self, entries: Vec<Entry>, baseline: Option<BaselineInput>) -> Document {
-        let spec = &self.suite.spec;
-        let head = |variant: &dragstrip_crds::suite::Variant| VariantHead {
-            name: variant.name.clone(),
-            note: variant.note.clone(),
-        };
-        build(Input {
-            title: self.suite.name_any(),
-            variants: spec.variants.iter().map(head).collect(),
-            axes: self.expanded.axes.clone(),
-            entries,
-            baseline,
-            thresholds: spec.thresholds.clone(),
-            compare_anyway: spec.compare_anyway,
-        })
+        build(Input { entries, baseline, ..suite_input(&self.suite, self.expanded.axes.clone()) })
     }
 }
 
@@ -253,7 +174,7 @@ fn write(directory: &Path, document: &Document) -> Result<(), Error> {
         ("junit.xml", junit::render(document)),
     ];
     for (name, text) in forms {
-        keep::write(&directory.join(name), &text)?;
+        directory::write(&directory.join(name), &text)?;
     }
     Ok(())
 }
@@ -262,7 +183,6 @@ fn write(directory: &Path, document: &Document) -> Result<(), Error> {
 mod tests {
     use super::*;
     use serde_json::{Value, json};
-    use std::collections::BTreeMap;
 
     fn spec(more: &Value) -> BenchmarkSuiteSpec {
         let mut spec = json!({"variants": [{"name": "redis", "target": {"external": {"address": "h:1"}}}],
@@ -282,49 +202,6 @@ mod tests {
         let notes = aside(&spec(&all)).join("\n");
         for field in ["spec.baseline", "spec.schedule", "spec.suspend"] {
             assert!(notes.contains(field), "{field} is left aside without a word:\n{notes}");
-        }
-    }
-
-    /// A directory with a run that ended in this phase.
-    fn kept(place: &Path, phase: &str, origin: Option<&Origin>) -> BenchmarkRun {
-        let run: BenchmarkRun = serde_json::from_value(json!({
-            "apiVersion": "dragstrip.dev/v1alpha1", "kind": "BenchmarkRun", "metadata": {"name": "sprint"},
-            "spec": {"target": {"external": {"address": "h:1"}}, "phases": []}, "status": {"phase": phase}
-        }))
-        .unwrap();
-        let directory = keep::Directory::make(place).unwrap();
-        if let Some(origin) = origin {
-            directory.origin(origin).unwrap();
-        }
-        directory.finish(&run, &BTreeMap::new(), "").unwrap();
-        run
-    }
-
-    #[test]
-    fn what_was_measured_with_the_same_is_not_measured_again_and_what_has_no_result_is() {
-        for (phase, stays) in [("Succeeded", true), ("Failed", false), ("Cancelled", false)] {
-            let place = tempfile::tempdir().unwrap();
-            let run = kept(place.path(), phase, Some(&Origin::default()));
-            let found = earlier(place.path(), &run, &Origin::default()).unwrap();
-            assert_eq!(found.is_some(), stays, "{phase}");
-        }
-    }
-
-    #[test]
-    fn what_was_measured_with_something_else_is_refused() {
-        let other: Origin =
-            serde_json::from_value(json!({"datastore": {"engine": "Redis", "threads": 1}, "programs": {}}))
-                .unwrap();
-        for (origin, reason) in [(Some(&other), "spec.threads of its Datastore"), (None, "nothing tells")] {
-            let place = tempfile::tempdir().unwrap();
-            let mut run = kept(place.path(), "Succeeded", origin);
-            let told = |run: &BenchmarkRun| {
-                earlier(place.path(), run, &Origin::default()).err().unwrap().to_string()
-            };
-            let changed = told(&run);
-            assert!(changed.contains(reason) && changed.contains("--output-directory"), "{changed}");
-            run.spec.repetitions += 1;
-            assert!(told(&run).contains("a run of another spec"), "{}", told(&run));
         }
     }
 }

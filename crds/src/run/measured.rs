@@ -1,4 +1,4 @@
-//! What was measured in the phases of a run, as its status tells it.
+//! What the phases of a run measured, as its status shows it.
 
 use super::{
     MemoryReading, SearchStatus,
@@ -21,10 +21,10 @@ pub struct Headline {
     /// a tool that counts none, and where several operations ran one after the other.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub throughput: Option<i64>,
-    /// 99th percentile of latency in microseconds; absent where the tool does not tell.
+    /// 99th percentile of latency in microseconds; omitted if the tool does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p99_latency_microseconds: Option<i64>,
-    /// What limited the phase; absent where it was not judged.
+    /// What limited the phase; omitted if it was not judged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limiter: Option<Limiter>,
 }
@@ -59,7 +59,7 @@ pub struct ServerMemoryStatus {
 pub struct ToolStatus {
     /// Its name, such as memtier.
     pub name: String,
-    /// Its version, such as 2.1.4; absent where it does not tell.
+    /// Its version, such as 2.1.4; omitted if the tool does not report it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
     /// The mode it ran in, of a tool with several, such as Published.
@@ -80,10 +80,10 @@ pub struct OperationStatus {
     pub count: u64,
     /// Throughput in operations per second and its spread over repetitions.
     pub operations_per_second: Spread,
-    /// The tool's own figure, mean over repetitions; absent where it does not tell.
+    /// The tool's own figure, mean over repetitions; omitted if the tool does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_operations_per_second: Option<f64>,
-    /// Bytes per second, both directions, mean over repetitions; 0 where the tool does not tell.
+    /// Bytes per second, both directions, mean over repetitions; 0 if the tool does not report them.
     pub bytes_per_second: f64,
     /// Reads that found their key.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -95,7 +95,7 @@ pub struct OperationStatus {
     pub errors: u64,
     /// Latency in milliseconds, from the histogram merged over clients and
     /// repetitions; a tool without histograms has its own figures here, where there
-    /// is one client and one repetition. What is not known is absent.
+    /// is one client and one repetition. What is not known is omitted.
     #[serde(default)]
     pub latency_milliseconds: LatencySummary,
 }
@@ -117,7 +117,7 @@ pub struct RepetitionStatus {
     /// The tool's own figure of all operations together, for comparison only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_operations_per_second: Option<f64>,
-    /// 99th percentile of latency, in milliseconds; absent where it is not known.
+    /// 99th percentile of latency, in milliseconds; omitted if it is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p99_milliseconds: Option<f64>,
     /// CPU the client pods used, in CPUs.
@@ -196,7 +196,7 @@ pub struct PhaseStatus {
     /// has ended those at the best value so far.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub search: Option<SearchStatus>,
-    /// Memory of the servers; absent where nobody could tell.
+    /// Memory of the servers; omitted if nothing could measure it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_memory: Option<ServerMemoryStatus>,
     /// Memory of each server and of all together (member SUM), right after the phase and
@@ -204,7 +204,7 @@ pub struct PhaseStatus {
     /// have those of every repetition.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub memory: Vec<MemoryReading>,
-    /// What a million operations cost, in US dollars; absent where the price of an instance
+    /// What a million operations cost, in US dollars; omitted if the price of an instance
     /// type is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_per_million_operations_usd: Option<CostStatus>,

@@ -29,7 +29,7 @@ pub enum MemoryMoment {
     Settled,
 }
 
-/// The memory of one server, or of all together, at one moment. What is not known is absent.
+/// The memory of one server, or of all together, at one moment. What is not known is omitted.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MemoryReading {
@@ -65,7 +65,7 @@ pub struct MemoryReading {
     /// than few.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes_per_key: Option<f64>,
-    /// Why something is absent that was asked for; of SUM which members are not in it.
+    /// Why a requested figure is missing; in SUM, which members it does not include.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unread: Option<String>,
 }

@@ -83,7 +83,7 @@ pub struct SearchSpec {
     /// What is raised: Connections (`connectionsPerThread`), Rate (operations per second of
     /// all client pods together in an open loop, loadgen only), Pipeline or Pods.
     pub raise: Raise,
-    /// First value. Default 1.
+    /// First value. Defaults to 1.
     #[serde(default = "first")]
     #[schemars(range(min = 1, max = LARGEST_VALUE))]
     pub from: i64,
@@ -93,14 +93,14 @@ pub struct SearchSpec {
     /// The bound, such as `{p99: 1ms}` or `{gain: "0.02"}`.
     pub until: Until,
     /// Afterwards latency is measured in an open loop at these shares of the throughput
-    /// found, such as `["0.5", "0.7", "0.9"]`; loadgen only, at most 8. None when absent.
+    /// found, such as `["0.5", "0.7", "0.9"]`; loadgen only, at most 8. None if omitted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8))]
     #[x_kube(validation = Rule::new(format!("self.all(r, {})", decimal_in("r", "0.01", "1.0")))
         .message("rates are shares from 0.01 to 1, such as [\"0.5\", \"0.7\", \"0.9\"]"))]
     pub rates: Vec<Decimal>,
     /// When the requests of an open loop are due, of `raise: Rate` and of `rates`: Fixed
-    /// (equal distances) or Poisson (as independent users would send). Default Fixed.
+    /// (equal distances) or Poisson (as independent users would send). Defaults to Fixed.
     #[serde(default)]
     pub arrival: ArrivalSchedule,
 }
@@ -143,7 +143,7 @@ pub enum KneeReason {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct KneeStatus {
-    /// Which repetition found it; absent where it is that of all of them.
+    /// Which repetition found it; omitted if it is that of all of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repetition: Option<u32>,
     /// The value, in the unit of what was raised. Of several repetitions their median,
@@ -197,7 +197,7 @@ pub struct ShareStatus {
     pub repetition: u32,
     /// Share of the throughput that this repetition found, from 0 to 1.
     pub share: f64,
-    /// Operations per second that were asked for.
+    /// Target rate in operations per second.
     pub asked_operations_per_second: f64,
     /// Operations per second that were answered.
     pub operations_per_second: f64,

@@ -78,13 +78,13 @@ pub struct TargetStatus {
 pub struct NodeStatus {
     /// Its name.
     pub name: String,
-    /// Its instance type, such as c7i.2xlarge; absent where its label does not tell.
+    /// Its instance type, such as c7i.2xlarge; omitted if the node has no such label.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instance_type: Option<String>,
     /// Its zone, by its label.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub zone: Option<String>,
-    /// Its placement group; absent where it is in none, or nobody tells.
+    /// Its placement group; omitted if it is in none or unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub placement_group: Option<String>,
     /// Its architecture, such as arm64.
@@ -111,7 +111,7 @@ pub struct NodeStatus {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ProvenanceStatus {
-    /// Digest of what the spec has measured: all but what only tells of it.
+    /// Digest of the fields of the spec that affect the measurement.
     #[serde(default)]
     pub spec_hash: String,
     /// Version of the operator that judged the run.
@@ -170,7 +170,7 @@ pub struct NoiseStatus {
     /// Coefficient of variation of throughput over equal repetitions; of several phases
     /// the largest.
     pub throughput: f64,
-    /// The same of the 99th percentile of latency; absent where it is not known.
+    /// The same of the 99th percentile of latency; omitted if it is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p99: Option<f64>,
     /// The run that found it.
@@ -299,7 +299,7 @@ pub struct BenchmarkRunStatus {
     /// phases have the evidence.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reasons: Vec<String>,
-    /// How much equal runs differ on these nodes; absent where no run with `calibrate`
+    /// How much equal runs differ on these nodes; omitted if no run with `calibrate`
     /// measured it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub noise: Option<NoiseStatus>,

@@ -1,5 +1,5 @@
 //! Whether a number may be believed, and what limited it: the words for it in spec
-//! and status. What each check rests on is told in docs/verdicts.md.
+//! and status. docs/verdicts.md says what each check rests on.
 
 use crate::units::Decimal;
 use kube::KubeSchema;
@@ -142,13 +142,13 @@ pub struct Requirement {
     /// SamePlacementGroup, ClientStronger, DistinctNodes, ExclusiveCPUs, IoUring and
     /// ThreadsAsRequested are named as what is to hold, have no limit, and are checked only
     /// where they are named here: Required fails the run before load where one does not
-    /// hold or cannot be told.
+    /// hold or is unknown.
     pub check: CheckName,
     /// Required (a finding fails the run), Warn (it makes the verdict Degraded) or Ignore (it is not made; the word is not Off, which YAML reads as false).
-    /// Default Warn.
+    /// Defaults to Warn.
     #[serde(default = "default_level")]
     pub level: Level,
-    /// The limit, such as "0.05", in the check's unit. The check's default when absent.
+    /// The limit, such as "0.05", in the check's unit. The check's default if omitted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<Decimal>,
 }

@@ -25,7 +25,7 @@ pub enum SuitePhase {
     Suspended,
     /// It makes rounds at the times of its schedule.
     Scheduled,
-    /// All runs have ended; the rows tell of what.
+    /// All runs have ended; the rows show how.
     Succeeded,
     /// It cannot be measured as declared, or was stopped by a run that failed.
     Failed,
@@ -56,7 +56,7 @@ pub struct SuiteProgress {
     pub total: i32,
     /// Runs under way.
     pub running: i32,
-    /// Of those that have ended, how many failed or are Invalid.
+    /// How many of them failed or are Invalid.
     pub failed: i32,
     /// Seconds that the runs that are left will take, by those that have ended; absent
     /// before the first has, and where the suite does not go on.
@@ -73,7 +73,7 @@ pub enum ComparisonVerdict {
     Worse,
     /// The difference is smaller than the noise, and known well enough to say so.
     Same,
-    /// Nobody can tell: too few repetitions, or too different ones.
+    /// Unknown: too few repetitions, or repetitions that differ too much.
     Unclear,
     /// Not compared: it was measured under other conditions.
     NotComparable,

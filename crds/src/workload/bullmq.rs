@@ -63,43 +63,43 @@ impl fmt::Display for BullmqMode {
         .message("mode Published has its own jobs and batches: leave out concurrency, bulk, payload and payloadBytes, or use mode Fast"),
 )]
 pub struct BullmqSpec {
-    /// Image that holds `dragstrip-bullmq`; the operator's default when absent.
+    /// Image that holds `dragstrip-bullmq`; the operator's default if omitted.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 512))]
     pub image: Option<String>,
-    /// Published (the article's loop) or Fast. Default Fast.
+    /// Published (the article's loop) or Fast. Defaults to Fast.
     #[serde(default)]
     pub mode: BullmqMode,
     /// Worker threads that add jobs, per client pod. Each needs a CPU of its own:
-    /// Node.js is the limit at about 60,000 jobs per second and thread. Default 1.
+    /// Node.js is the limit at about 60,000 jobs per second and thread. Defaults to 1.
     #[serde(default = "one")]
     #[schemars(range(min = 0, max = 1024))]
     pub writers: i32,
-    /// Worker threads that process jobs, per client pod. Default 0.
+    /// Worker threads that process jobs, per client pod. Defaults to 0.
     #[serde(default)]
     #[schemars(range(min = 0, max = 1024))]
     pub readers: i32,
-    /// Queues, shared by all threads in turn. Default 1.
+    /// Queues, shared by all threads in turn. Defaults to 1.
     #[serde(default = "default_queues")]
     #[schemars(range(min = 1, max = 4096))]
     pub queues: i32,
-    /// Adds each writer has in flight in mode Fast; 1 awaits every add. Default 2000.
+    /// Adds each writer has in flight in mode Fast; 1 awaits every add. Defaults to 2000.
     #[serde(default = "default_concurrency")]
     #[schemars(range(min = 1, max = 100_000))]
     pub concurrency: i32,
-    /// Jobs each reader processes at a time, per queue. Default 1, as BullMQ itself and
+    /// Jobs each reader processes at a time, per queue. Defaults to 1, as BullMQ itself and
     /// the published tool have.
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 100_000))]
     pub reader_concurrency: i32,
-    /// Jobs per addBulk; 0 adds them one by one. Default 0.
+    /// Jobs per addBulk; 0 adds them one by one. Defaults to 0.
     #[serde(default)]
     #[schemars(range(min = 0, max = 100_000))]
     pub bulk: i32,
     /// How long to measure, such as 30s, 5m or 1h30m; in mode Published the writers, and
     /// then the readers for as long.
     pub duration: Period,
-    /// Size of each job's data, in bytes of text. 32 when absent.
+    /// Size of each job's data, in bytes of text. 32 if omitted.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 16_777_216))]
     pub payload_bytes: Option<i64>,
@@ -107,7 +107,7 @@ pub struct BullmqSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 65_536))]
     pub payload: Option<String>,
-    /// BullMQ's key prefix. Default b.
+    /// BullMQ's key prefix. Defaults to b.
     #[serde(default = "default_prefix")]
     #[schemars(length(min = 1, max = 64))]
     pub prefix: String,
@@ -120,11 +120,11 @@ pub struct BullmqSpec {
         .message("queueName needs %d where the queue's number goes, such as {queue%d}"))]
     pub queue_name: String,
     /// Use the cluster client although the target is not in cluster mode, or the
-    /// plain one although it is. As the target is when absent.
+    /// plain one although it is. As the target is if omitted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster: Option<bool>,
     /// Remove the queues' keys after the measurement. What could not be removed in time
-    /// is a note of the result. Default true.
+    /// is a note of the result. Defaults to true.
     #[serde(default = "default_true")]
     pub clean_up: bool,
 }

@@ -15,7 +15,7 @@ fn default_connections() -> i32 {
     20
 }
 
-/// A known operation, such as Get: Set, Get, Incr, Mset, Mget, Del, Exists or MsetExpireat.
+/// An operation: Set, Get, Incr, Mset, Mget, Del, Exists or MsetExpireat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum OperationName {
     /// SET key value.
@@ -36,27 +36,27 @@ pub enum OperationName {
     MsetExpireat,
 }
 
-/// One of the operations a load is mixed of.
+/// One operation of a mix.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[x_kube(
     validation = Rule::new("has(self.operation) != has(self.command)")
-        .message("set exactly one of operation (one of the known ones) and command (a template)"),
+        .message("set exactly one of operation (such as Get) and command (a template)"),
     validation = Rule::new("!has(self.expiry) || (has(self.operation) && self.operation in ['Set', 'MsetExpireat'])")
         .message("expiry goes with operation Set or MsetExpireat; write it into the command of a template"),
     validation = Rule::new("!self.missing || (has(self.operation) && self.operation in ['Get', 'Mget', 'Del', 'Exists'])")
         .message("missing goes with operation Get, Mget, Del or Exists"),
 )]
 pub struct LoadgenOperation {
-    /// A known operation.
+    /// The operation, such as Get.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub operation: Option<OperationName>,
-    /// Any command, with `__key__` and `__data__` where a key and a value go,
+    /// Any command, with `__key__` and `__data__` in place of a key and a value,
     /// such as `ZADD __key__ 1 __data__`. Quotes keep words together.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 1024))]
     pub command: Option<String>,
-    /// How often it is sent, relative to the others. Default 1.
+    /// Share of this operation, relative to the others. Default 1.
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 10000))]
     pub weight: i32,
@@ -64,43 +64,43 @@ pub struct LoadgenOperation {
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 100_000))]
     pub keys: i32,
-    /// Lifetime of what is written, such as 300s: `SET ... EX`, or the EXPIREAT of
-    /// MsetExpireat. None when absent.
+    /// Lifetime of the written keys, such as 300s: `SET ... EX`, or the EXPIREAT of
+    /// MsetExpireat. Keys do not expire if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expiry: Option<Period>,
     /// Write the expiry as an absolute instant (`SET ... EXAT`). Default false.
     #[serde(default)]
     pub absolute_expiry: bool,
-    /// Ask for keys that nobody wrote. Default false.
+    /// Read keys that are never written. Default false.
     #[serde(default)]
     pub missing: bool,
-    /// Value size in bytes; the load's when absent.
+    /// Value size in bytes. Default: the dataSize of the load.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 536_870_912))]
     pub data_size: Option<i64>,
 }
 
-/// When an open loop's requests are due.
+/// When the requests of an open loop are due.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum ArrivalSchedule {
-    /// At equal distances.
+    /// At equal intervals.
     #[default]
     Fixed,
-    /// At exponentially distributed distances, as independent users would send them.
+    /// At exponentially distributed intervals, as independent users would send them.
     Poisson,
 }
 
 /// An open loop: requests are due by a schedule, whatever the server does.
-/// Latency counts from the instant a request was due, so that a stall shows. Answers
-/// are awaited for 5 s after the schedule's end; what is unanswered then counts with
-/// the time it has waited.
+/// Latency counts from the instant a request was due, so that a stall shows. The load
+/// generator awaits replies for 5 s after the end of the schedule; a request without one
+/// counts with the time it has waited.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct OpenLoopSpec {
     /// Operations per second of all client pods together, such as 100000.
     #[schemars(range(min = 1, max = LARGEST))]
     pub operations_per_second: i64,
-    /// The schedule: Fixed (equal distances) or Poisson (as independent users would send). Default Fixed.
+    /// The schedule: Fixed (equal intervals) or Poisson (as independent users would send). Default Fixed.
     #[serde(default)]
     pub arrival: ArrivalSchedule,
 }
@@ -176,13 +176,13 @@ pub struct BatchSpec {
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 10_000))]
     pub parallelism: i32,
-    /// What is done with the items: Mset, SetExpire, MsetExpire or Mget.
+    /// What to do with the items: Mset, SetExpire, MsetExpire or Mget.
     pub operation: BatchOperation,
     /// Size of each key in bytes. Default 80.
     #[serde(default = "default_key_size")]
     #[schemars(range(min = 1, max = 65_536))]
     pub key_size: i32,
-    /// Lifetime of what is written by the operations with expiry, such as 300s.
+    /// Lifetime of the items that SetExpire and MsetExpire write, such as 300s. Default 300s.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expiry: Option<Period>,
 }
@@ -191,7 +191,7 @@ fn default_key_size() -> i32 {
     80
 }
 
-/// What a batch does.
+/// The operation of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum BatchOperation {
     /// One MSET per `batchSize` items.
@@ -221,8 +221,8 @@ pub enum BatchOperation {
         .message("keyMaximum must not be below keyMinimum"),
 )]
 pub struct LoadgenSpec {
-    /// Load threads per client pod. Default 1. Give the pod at least as many CPUs: a
-    /// lower limit in clients.resources is refused.
+    /// Load threads per client pod. Default 1. Give the pod at least as many CPUs: the
+    /// operator refuses a lower limit in clients.resources.
     #[serde(default = "default_threads")]
     #[schemars(range(min = 1, max = 1024))]
     pub threads: i32,
@@ -248,7 +248,7 @@ pub struct LoadgenSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
     pub operations: Vec<LoadgenOperation>,
-    /// Open loop: send by a schedule, such as `{operationsPerSecond: 100000}`. Closed loop when absent.
+    /// Open loop: send by a schedule, such as `{operationsPerSecond: 100000}`. Closed loop if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<OpenLoopSpec>,
     /// What sends the requests: Raw (the generator's own code), or a client library:
@@ -261,7 +261,7 @@ pub struct LoadgenSpec {
     /// Time batches one by one, such as `{items: 100000, batchSize: 10000, operation: Mset}`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub batch: Option<BatchSpec>,
-    /// Send reads to replicas, of an external Redis Cluster that has some: the load may then
+    /// Send reads to the replicas of an external Redis Cluster: the load may then
     /// only read (ratio 0:1, or the operations Get, Mget and Exists). Default false.
     #[serde(default)]
     pub replica_reads: bool,
@@ -273,7 +273,7 @@ pub struct LoadgenSpec {
     #[serde(default = "default_data_size")]
     #[schemars(range(min = 1, max = 536_870_912))]
     pub data_size: i64,
-    /// Text before the key's number; `dragstrip-` when absent.
+    /// Text before the key's number; Default `dragstrip-`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 128))]
     pub key_prefix: Option<String>,
@@ -289,13 +289,13 @@ pub struct LoadgenSpec {
     /// the middle) or Zipfian (few keys most of the time). Default Uniform.
     #[serde(default)]
     pub key_pattern: KeyPattern,
-    /// Exponent of the Zipfian pattern, from "0.01" to "10", such as "1.2"; "0.99" when absent.
+    /// Exponent of the Zipfian pattern, from "0.01" to "10", such as "1.2". Default "0.99".
     #[serde(skip_serializing_if = "Option::is_none")]
     #[x_kube(validation = Rule::new(decimal_between("0.01", "10.0"))
         .message("zipfExponent is from 0.01 to 10, such as \"0.99\""))]
     pub zipf_exponent: Option<Decimal>,
     /// Seed of the random numbers, such as 7; every connection of every client pod draws
-    /// independently of the others. 0 when absent: the same keys each time.
+    /// independently of the others. Default 0: the same keys each time.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = LARGEST))]
     pub seed: Option<i64>,

@@ -35,14 +35,18 @@ fn every_default_is_named() {
             other => other.to_string(),
         };
         let text = description(&schema).to_lowercase();
-        let named = format!("default {}", default.to_lowercase());
-        assert!(text.contains(&named), "{path}: its description must say {named:?}: {text}");
+        let default = default.to_lowercase();
+        let named = [format!("default {default}"), format!("defaults to {default}")];
+        assert!(
+            named.iter().any(|one| text.contains(one)),
+            "{path}: its description must name {default:?}: {text}"
+        );
     }
 }
 
 #[test]
 fn every_optional_field_says_what_holds_without_it_or_shows_how_it_is_written() {
-    let said = ["default", "absent", "such as", "instead", "when empty", "only", "needs"];
+    let said = ["default", "absent", "omitted", "such as", "instead", "when empty", "only", "needs"];
     let silent = |(_, schema): &(String, Value)| {
         let text = description(schema).to_lowercase();
         let optional = schema["nullable"] == json!(true) || schema["type"] == "array";

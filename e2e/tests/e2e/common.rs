@@ -50,7 +50,7 @@ pub async fn run_says(env: &Env, name: &str, kind: &str, reason: &str, texts: &[
 /// on, waits or has ended.
 pub async fn run_reports(env: &Env, name: &str, texts: &[&str], within: Duration) -> Result<BenchmarkRun> {
     let api = env.api::<BenchmarkRun>();
-    until(&format!("BenchmarkRun {name} tells {texts:?}"), within, || async {
+    until(&format!("BenchmarkRun {name} reports {texts:?}"), within, || async {
         let run = api.get(name).await?;
         let said = message(&run);
         Ok(if texts.iter().all(|text| said.contains(text)) {
@@ -148,7 +148,7 @@ pub fn says(text: &str, parts: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// The reason of the event that tells of a run's good end: on nodes that are one machine
+/// The reason of the event for a run's good end: on nodes that are one machine
 /// its verdict is Degraded.
 pub fn end_event(run: &BenchmarkRun) -> Result<&'static str> {
     let verdict = results::status(run)?.verdict.context("a run that has ended has no verdict")?;

@@ -49,11 +49,11 @@ async fn operator_before_its_crds() -> Result<(Child, NamedTempFile)> {
     kubectl::must(&["create", "namespace", "dragstrip-system"], "").await?;
     let (mut operator, log) = operator()?;
     until("the operator to wait for the CRDs", WITHIN, async || {
-        let told = std::fs::read_to_string(log.path())?;
+        let reported = std::fs::read_to_string(log.path())?;
         Ok(match operator.try_wait()? {
-            Some(exit) => Look::Never(format!("it ended with {exit}: {told}")),
-            None if told.contains("are the CRDs installed?") => Look::Done(()),
-            None => Look::NotYet(told),
+            Some(exit) => Look::Never(format!("it ended with {exit}: {reported}")),
+            None if reported.contains("are the CRDs installed?") => Look::Done(()),
+            None => Look::NotYet(reported),
         })
     })
     .await?;
@@ -87,9 +87,9 @@ async fn bound(client: &Client, namespace: &str, labels: &str) -> Result<(Pod, S
     let what = format!("a pod {labels} in {namespace} to have a node");
     let pod = until(&what, WITHIN, || async {
         let found = pods.list(&ListParams::default().labels(labels)).await?.items;
-        let told = || found.iter().map(|pod| format!("{:?}", pod.status)).collect::<Vec<_>>().join("; ");
+        let reported = || found.iter().map(|pod| format!("{:?}", pod.status)).collect::<Vec<_>>().join("; ");
         let on_node = |pod: &&Pod| pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
-        Ok(found.iter().find(on_node).cloned().map_or_else(|| Look::NotYet(told()), Look::Done))
+        Ok(found.iter().find(on_node).cloned().map_or_else(|| Look::NotYet(reported()), Look::Done))
     })
     .await?;
     let node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone()).unwrap_or_default();

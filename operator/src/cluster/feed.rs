@@ -1,6 +1,7 @@
 //! A shared watch of one kind: a store for look-ups, and for each subscriber a stream of the objects
 //! that changed. Needs the client.
 
+use dragstrip_results::error_chain::chain;
 use futures::{
     Stream, StreamExt,
     stream::{self, BoxStream},
@@ -20,7 +21,6 @@ use std::{collections::HashSet, fmt::Debug, hash::Hash, sync::Arc};
 use tokio::sync::mpsc;
 
 use super::undecodable::{Conditioned, Undecodable};
-use dragstrip_results::error_chain::chain;
 
 /// Objects of ours in one page of the first list. kube buffers each as a tree of values, many times its
 /// size, before it decodes it, and the process never returns the memory of a complete page.

@@ -1,6 +1,5 @@
 //! Removes finished runs and suites when their `spec.ttlAfterFinished` is over. Needs the client.
 
-use crate::cluster::shutdown::Shutdown;
 use crate::{
     cluster::{
         apply::delete,
@@ -8,8 +7,9 @@ use crate::{
         finished::Expires,
     },
     context::Context,
+    failure::retry_later,
+    shutdown::Shutdown,
 };
-use dragstrip_results::error_chain::chain;
 use futures::{Future, StreamExt};
 use jiff::Timestamp;
 use kube::{
@@ -48,13 +48,7 @@ where
 // The controller hands over an Arc that this signature must take.
 #[allow(clippy::needless_pass_by_value)]
 fn on_error<K: Expires>(object: Arc<K>, error: &kube::Error, ctx: Arc<Context>) -> Action {
-    let cause = chain(error);
-    let retry = ctx.retries.again(&object.uid().unwrap_or_default(), &cause, LONGEST_WAIT);
-    if retry.news {
-        let (kind, name, namespace) = (K::kind(&()), object.name_any(), object.namespace());
-        tracing::warn!(%kind, name, namespace, error = %cause, "what has outlived its ttlAfterFinished cannot be removed");
-    }
-    Action::requeue(retry.after)
+    retry_later(&ctx.retries, &*object, error, LONGEST_WAIT)
 }
 
 /// The controller of what is told of by `feed` and held by `store`. Runs until shutdown.

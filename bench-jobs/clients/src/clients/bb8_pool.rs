@@ -14,7 +14,7 @@ use crate::clients::request::{Answer, Chunk, Reply, Request};
 use crate::plan::LibraryPlan;
 use dragstrip_loadgen::configuration::Configuration;
 
-/// What a pool does besides what it is asked for.
+/// What a pool does besides the requests.
 #[derive(Clone, Debug)]
 pub(crate) struct PoolWatch {
     /// PINGs by which it checked a connection before it handed it out (bb8's
@@ -94,9 +94,9 @@ impl PooledConnections {
         Ok(Self { pool })
     }
 
-    pub(crate) async fn ask(&self, request: Request<'_>) -> Result<Reply, LibraryError> {
+    pub(crate) async fn request(&self, request: Request<'_>) -> Result<Reply, LibraryError> {
         let mut connection = self.pool.get().await.map_err(LibraryError::TakeFromPool)?;
-        redis_client::ask(&mut *connection, request).await
+        redis_client::request_on(&mut *connection, request).await
     }
 
     pub(crate) async fn send(&self, chunk: &Chunk<'_>, encoded: &Encoded) -> Result<Answer, LibraryError> {

@@ -82,7 +82,7 @@ pub(crate) struct FredLink {
 }
 
 impl FredLink {
-    pub(crate) async fn ask(&self, request: Request<'_>) -> Result<Reply, LibraryError> {
+    pub(crate) async fn request(&self, request: Request<'_>) -> Result<Reply, LibraryError> {
         let replied = match request {
             Request::Increment { key } => self.client.incr(key).await.map(Reply::Number),
             Request::Get { key } => {
@@ -161,7 +161,7 @@ fn answered(chunk: &Chunk<'_>, replies: Vec<Result<Value, Error>>) -> Result<Ans
 
 /// What the server said; an error that is none of the server's breaks the run.
 fn server_words(error: Error) -> Result<String, LibraryError> {
-    // fred sorts error replies under these kinds, and those it does not know under Unknown.
+    // fred sorts error replies under these kinds, and all others under Unknown.
     let of_the_server = matches!(
         error.kind(),
         ErrorKind::Unknown

@@ -24,11 +24,11 @@ pub(crate) enum Link {
 
 impl Link {
     /// Sends one request and awaits its reply.
-    pub(crate) async fn ask(&mut self, request: Request<'_>) -> Result<Reply, LibraryError> {
+    pub(crate) async fn request(&mut self, request: Request<'_>) -> Result<Reply, LibraryError> {
         match self {
-            Self::RedisRs(link) => link.ask(request).await,
-            Self::Fred(link) => link.ask(request).await,
-            Self::Bb8(pool) => pool.ask(request).await,
+            Self::RedisRs(link) => link.request(request).await,
+            Self::Fred(link) => link.request(request).await,
+            Self::Bb8(pool) => pool.request(request).await,
         }
     }
 

@@ -53,7 +53,7 @@ impl Dialer {
         })
     }
 
-    /// Connects; `losses` is told of a connection that would be replaced silently.
+    /// Connects; `losses` learns of a connection that would be replaced silently.
     pub(crate) async fn connect(
         &self,
         kind: ConnectionKind,
@@ -161,11 +161,11 @@ impl std::fmt::Debug for RedisLink {
 }
 
 impl RedisLink {
-    pub(crate) async fn ask(&mut self, request: Request<'_>) -> Result<Reply, LibraryError> {
+    pub(crate) async fn request(&mut self, request: Request<'_>) -> Result<Reply, LibraryError> {
         match self {
-            Self::Multiplexed(connection) => ask(connection, request).await,
-            Self::Manager(connection) => ask(connection, request).await,
-            Self::Cluster(connection) => ask(connection, request).await,
+            Self::Multiplexed(connection) => request_on(connection, request).await,
+            Self::Manager(connection) => request_on(connection, request).await,
+            Self::Cluster(connection) => request_on(connection, request).await,
         }
     }
 
@@ -183,7 +183,7 @@ impl RedisLink {
 }
 
 /// Sends one request on any kind of connection.
-pub(crate) async fn ask(
+pub(crate) async fn request_on(
     connection: &mut impl ConnectionLike,
     request: Request<'_>,
 ) -> Result<Reply, LibraryError> {

@@ -9,9 +9,9 @@ use dragstrip_loadgen::configuration::Configuration;
 use dragstrip_loadgen::counts::assemble::{Counts, not_merged, set_ending};
 use dragstrip_loadgen::counts::recorder::OperationRecord;
 use dragstrip_loadgen::counts::report::{ClientCpu, Failure, Report, StartReport, ThreadCpu};
-use dragstrip_loadgen::driver::clock::ClockAnchor;
-use dragstrip_loadgen::driver::cpu::CpuTime;
-use dragstrip_loadgen::driver::phase::Ending;
+use dragstrip_loadgen::driver::ClockAnchor;
+use dragstrip_loadgen::driver::CpuTime;
+use dragstrip_loadgen::driver::Ending;
 
 use crate::clients::bb8_pool::PoolWatch;
 use crate::plan::{LibraryPlan, Work};

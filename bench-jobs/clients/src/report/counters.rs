@@ -12,14 +12,13 @@ use std::time::Instant;
 
 use crate::clients::request::Answer;
 use dragstrip_loadgen::counts::recorder::{Origin, Recorder, Tally};
-use dragstrip_loadgen::driver::progress::{Detail, ProgressCounters};
-use dragstrip_loadgen::workload::mix::OperationIndex;
-use dragstrip_loadgen::workload::operations::Found;
+use dragstrip_loadgen::driver::{Detail, ProgressCounters};
+use dragstrip_loadgen::workload::{Found, OperationIndex};
 use dragstrip_results::histogram::HistogramError;
 use tokio::sync::Notify;
 use tokio::time::sleep_until;
 
-/// Longest message kept, in bytes.
+/// Longest stored message, in bytes.
 const MAXIMUM_MESSAGE_BYTES: usize = 1024;
 /// The only operation of a run.
 const ONLY: OperationIndex = OperationIndex(0);
@@ -75,10 +74,10 @@ fn truncated(text: &str) -> &str {
 #[derive(Debug)]
 pub(crate) struct Counters {
     shards: Box<[Shard]>,
-    /// Second 0 of the measured part begins here; nothing is measured before it is known.
+    /// Second 0 of the measured part begins here; nothing is measured before it is set.
     measured_from: OnceLock<Instant>,
-    measured_from_known: Notify,
-    /// Commands the server answered, by lower-case name, where the operation alone does not tell.
+    measured_from_set: Notify,
+    /// Commands the server answered, by lower-case name, where the operation alone does not determine them.
     commands: Mutex<BTreeMap<&'static str, u64>>,
 }
 
@@ -94,7 +93,7 @@ impl Counters {
         Ok(Self {
             shards,
             measured_from: OnceLock::new(),
-            measured_from_known: Notify::new(),
+            measured_from_set: Notify::new(),
             commands: Mutex::default(),
         })
     }
@@ -107,7 +106,7 @@ impl Counters {
             }
             instant
         });
-        self.measured_from_known.notify_one();
+        self.measured_from_set.notify_one();
         first
     }
 
@@ -116,7 +115,7 @@ impl Counters {
         let begin = loop {
             match self.measured_from.get() {
                 Some(begin) => break *begin,
-                None => self.measured_from_known.notified().await,
+                None => self.measured_from_set.notified().await,
             }
         };
         sleep_until(begin.into()).await;
@@ -144,12 +143,12 @@ impl Counters {
     }
 
     /// Shows the progress lines what was counted until now, over so many connections.
-    pub(crate) fn tell_detail(&self, connections: usize) {
+    pub(crate) fn publish_detail(&self, connections: usize) {
         for (number, shard) in self.shards.iter().enumerate() {
             let (bytes, latency) = shard.lock().so_far();
-            // The connections belong to no thread: they are told once.
+            // The connections belong to no thread: they are reported once.
             let connections = if number == 0 { connections as u64 } else { 0 };
-            shard.progress.tell(Detail { bytes, connections, latency });
+            shard.progress.publish(Detail { bytes, connections, latency });
         }
     }
 

@@ -16,7 +16,7 @@ use crate::clients::request::{Answer, Reply, Request};
 use crate::plan::{TaskOperation, TaskWork};
 use crate::report::counters::Counters;
 use dragstrip_loadgen::configuration::{Configuration, Limit};
-use dragstrip_loadgen::counts::errors::UNEXPECTED_REPLY;
+use dragstrip_loadgen::counts::UNEXPECTED_REPLY;
 use dragstrip_loadgen::workload::keys::{KeyError, KeyPicker, Share};
 use dragstrip_loadgen::workload::streams::{Purpose, stream};
 
@@ -127,7 +127,7 @@ impl LoadTask {
             TaskOperation::Set => Request::Set { key, value: self.value.clone() },
         };
         let sent = shared.counters.note_sent(1);
-        let reply = self.link.ask(request).await?;
+        let reply = self.link.request(request).await?;
         let answer = judged(shared.work, reply, &mut self.counted);
         Ok(shared.counters.note_answer(sent, &answer))
     }
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_count_is_one_error_and_only_when_asked_for() {
+    fn a_wrong_count_is_one_error_and_only_on_request() {
         let (mut strict, mut lax) = (None, None);
         let replies = [1, 2, 4, 5, 5];
         let errors = |assert, counted: &mut Option<i64>| -> usize {

@@ -1,7 +1,7 @@
 //! Makes the report out of what the load threads counted.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use dragstrip_results::histogram::{self, HistogramError};
 
@@ -11,8 +11,7 @@ use crate::counts::exit;
 use crate::counts::recorder::{NodeCounts, OperationRecord, Recorder, Second, SecondCell};
 use crate::counts::report::{
     ClientCpu, ErrorReport, Failure, Latency, OperationReport, Report, RunStatus, ScheduleReport,
-    SecondOperation, SecondReport, ShardReport, StartReport, ThreadCpu, ThreadStart, Totals, VerifiedReport,
-    WarmupReport,
+    SecondOperation, SecondReport, ShardReport, StartReport, ThreadCpu, Totals, VerifiedReport, WarmupReport,
 };
 use crate::driver::clock::ClockAnchor;
 use crate::driver::cpu::CpuTime;
@@ -47,7 +46,7 @@ impl Gathered {
     }
 }
 
-/// What recorders counted, and how it is told.
+/// What recorders counted.
 #[derive(Debug)]
 pub struct Counts<'a> {
     /// When an open loop's schedule began, and when it ended if it came that far.
@@ -192,9 +191,9 @@ pub(crate) fn report(configuration: &Configuration, mut gathered: Gathered, endi
     };
     let names = operations::names(mix);
     let windows = gathered.outcomes.iter().filter_map(|outcome| Some(outcome.schedule.as_ref()?.window));
-    let whole = windows.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)));
+    let window = windows.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)));
     let counts = Counts {
-        schedule: whole.map(|(begin, end)| (begin, matches!(ending, Ending::Completed).then_some(end))),
+        schedule: window.map(|(begin, end)| (begin, matches!(ending, Ending::Completed).then_some(end))),
         names: &names,
         recorders: gathered.recorders().collect(),
         clock: gathered.clock,
@@ -243,7 +242,7 @@ fn commands(
 fn shards(gathered: &Gathered) -> Vec<ShardReport> {
     let mut merged: Vec<(&str, NodeCounts)> = Vec::new();
     for (address, counts) in gathered.recorders().flat_map(|recorder| &recorder.nodes) {
-        match merged.iter_mut().find(|(known, _)| *known == &**address) {
+        match merged.iter_mut().find(|(name, _)| *name == &**address) {
             Some((_, total)) => total.merge(*counts),
             None => merged.push((address, *counts)),
         }
@@ -313,31 +312,15 @@ pub fn set_ending(report: &mut Report, ending: Ending) {
     }
 }
 
-fn micros(duration: Duration) -> f64 {
-    duration.as_secs_f64() * 1e6
-}
-
 fn start(gathered: &Gathered) -> StartReport {
     let Some(line) = gathered.line else {
         return StartReport::default();
     };
-    let threads: Vec<ThreadStart> = gathered
-        .outcomes
-        .iter()
-        .filter_map(|outcome| {
-            let recorder = outcome.recorder.as_ref()?;
-            Some(ThreadStart {
-                thread: outcome.thread,
-                first_send_min_micros: micros(recorder.first_send?.saturating_duration_since(line)),
-                first_send_max_micros: micros(recorder.last_first_send?.saturating_duration_since(line)),
-            })
-        })
-        .collect();
+    let late = |instant: Instant| instant.saturating_duration_since(line).as_secs_f64() * 1e6;
     StartReport {
         line_unix_nanos: Some(gathered.clock.unix_nanos_at(line)),
-        first_send_min_micros: threads.iter().map(|thread| thread.first_send_min_micros).reduce(f64::min),
-        first_send_max_micros: threads.iter().map(|thread| thread.first_send_max_micros).reduce(f64::max),
-        threads,
+        first_send_min_micros: gathered.recorders().filter_map(|it| it.first_send).min().map(late),
+        first_send_max_micros: gathered.recorders().filter_map(|it| it.last_first_send).max().map(late),
     }
 }
 

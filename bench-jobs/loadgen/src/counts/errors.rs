@@ -2,7 +2,7 @@
 
 use crate::workload::mix::OperationIndex;
 
-/// Distinct kinds of error kept apart; further ones are counted as [`OTHER_KINDS`].
+/// Distinct kinds of error that are counted by name; further ones are counted as [`OTHER_KINDS`].
 const MAXIMUM_KINDS: usize = 64;
 /// Longest kind, in bytes.
 const MAXIMUM_KIND_BYTES: usize = 64;
@@ -35,11 +35,11 @@ impl ErrorTable {
     }
 
     fn note_kind(&mut self, operation: OperationIndex, kind: &[u8], message: &[u8]) {
-        let known = self
+        let entry = self
             .entries
             .iter_mut()
             .find(|entry| entry.operation == operation && entry.kind.as_bytes() == kind);
-        if let Some(entry) = known {
+        if let Some(entry) = entry {
             entry.count += 1;
             return;
         }
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_word_is_the_kind_and_the_first_message_is_kept() {
+    fn the_first_word_is_the_kind_and_the_first_message_is_stored() {
         let mut table = ErrorTable::default();
         for message in ["OOM one", "OOM two"] {
             table.note(OperationIndex(1), message.as_bytes());

@@ -2,7 +2,7 @@
 
 use crate::counts::report::{Failure, FailureKind};
 
-/// Everything asked for was done and every reply was a success.
+/// The run was completed and every reply was a success.
 pub const COMPLETED: u8 = 0;
 /// The specification or the environment is not usable; nothing was sent.
 pub const USAGE: u8 = 2;

@@ -13,36 +13,14 @@ use crate::counts::report::Report;
 /// The result could not be written.
 #[derive(Debug, Error)]
 pub enum OutputError {
-    /// The file could not be opened.
     #[error("cannot create {path} for the result: {source}")]
-    Create {
-        /// The file.
-        path: PathBuf,
-        /// What went wrong.
-        source: io::Error,
-    },
-    /// The result could not be turned into JSON.
+    Create { path: PathBuf, source: io::Error },
     #[error("cannot write the result as JSON: {source}")]
-    Serialize {
-        /// What went wrong.
-        source: serde_json::Error,
-    },
-    /// The file could not be written.
+    Serialize { source: serde_json::Error },
     #[error("cannot write the result to {path}: {source}")]
-    Write {
-        /// The file.
-        path: PathBuf,
-        /// What went wrong.
-        source: io::Error,
-    },
-    /// The file could not get its final name.
+    Write { path: PathBuf, source: io::Error },
     #[error("cannot rename the result to {path}: {source}")]
-    Rename {
-        /// The file.
-        path: PathBuf,
-        /// What went wrong.
-        source: io::Error,
-    },
+    Rename { path: PathBuf, source: io::Error },
 }
 
 /// Where the JSON goes. Opened before the load starts, so that an unusable
@@ -58,11 +36,11 @@ pub enum JsonOutput {
         /// It, open.
         file: File,
     },
-    /// A regular file, which appears whole or not at all.
+    /// A regular file, which appears complete or not at all.
     Renamed {
         /// Its final path.
         path: PathBuf,
-        /// Its path until it is whole.
+        /// Its path until it is complete.
         partial: PathBuf,
         /// It, open.
         file: File,
@@ -208,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_regular_file_appears_whole() {
+    fn a_regular_file_appears_complete() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("result.json");
         let output = JsonOutput::open(&path).unwrap();

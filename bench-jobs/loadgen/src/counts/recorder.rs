@@ -33,7 +33,7 @@ pub struct OperationRecord {
     pub(crate) warmup_count: u64,
     /// Error replies before the measured window.
     pub(crate) warmup_errors: u64,
-    /// Answers that only said where to ask instead, in both parts of the run.
+    /// Redirections, in both parts of the run.
     pub(crate) redirected: u64,
 }
 
@@ -324,14 +324,14 @@ impl Recorder {
 
     /// Number of the node of this name, which may be new.
     pub(crate) fn node_number(&mut self, name: &str) -> usize {
-        let known = self.nodes.iter().position(|(node, _)| &**node == name);
-        known.unwrap_or_else(|| {
+        let place = self.nodes.iter().position(|(node, _)| &**node == name);
+        place.unwrap_or_else(|| {
             self.nodes.push((name.into(), NodeCounts::default()));
             self.nodes.len() - 1
         })
     }
 
-    /// A request was answered with where to ask instead.
+    /// The reply to a request was a redirection.
     pub(crate) fn note_redirection(
         &mut self,
         operation: OperationIndex,
@@ -359,12 +359,12 @@ impl Recorder {
     fn advance_second(&mut self, arrived: Instant) {
         let empty = vec![SecondCell::default(); self.operations.len()];
         self.seconds.push(std::mem::replace(&mut self.current, empty.clone()));
-        let whole = arrived.saturating_duration_since(self.origin).as_secs();
+        let seconds = arrived.saturating_duration_since(self.origin).as_secs();
         // Seconds without any reply are there, with zeros: a stall must show.
-        while (self.seconds.len() as u64) < whole {
+        while (self.seconds.len() as u64) < seconds {
             self.seconds.push(empty.clone());
         }
-        self.current_end = self.origin + Duration::from_secs(whole + 1);
+        self.current_end = self.origin + Duration::from_secs(seconds + 1);
     }
 }
 
@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn silent_seconds_are_kept_as_zeros() {
+    fn silent_seconds_are_recorded_as_zeros() {
         // Far enough from the clock's zero for the longest latency.
         let origin = Instant::now() + Duration::from_secs(10);
         let mut recorder = Recorder::new(2, vec!["node".into()], origin).unwrap();

@@ -35,7 +35,7 @@ struct Partial {
     direction: Option<Direction>,
 }
 
-/// How requests in flight are told from each other.
+/// How requests in flight are distinguished.
 #[derive(Debug)]
 pub(crate) enum Flight {
     /// They follow the mix, and all of them left together.
@@ -46,7 +46,7 @@ pub(crate) enum Flight {
     Routed(VecDeque<Sent>),
 }
 
-/// A request in flight, kept whole for the case that another node must have it.
+/// A request in flight, stored in full in case it must go to another node.
 #[derive(Debug)]
 pub(crate) struct Sent {
     pub(crate) operation: OperationIndex,
@@ -233,7 +233,7 @@ impl ReplySorter<'_> {
 
 impl ReplySorter<'_> {
     /// Takes as many of `limit` equal replies as answer requests of one
-    /// operation in a row and need not be told apart, and returns how many.
+    /// operation in a row and need not be distinguished, and returns how many.
     #[inline]
     fn take_alike(&mut self, kind: ReplyKind, bytes_of_each: u64, limit: u64) -> u64 {
         let expected = &mut *self.expected;
@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn a_redirection_is_no_error_and_its_request_is_kept() {
+    fn a_redirection_is_not_an_error_and_its_request_is_stored() {
         let stream = b"+OK\r\n-MOVED 12182 10.0.0.7:6379\r\n-ASK 1 h:1\r\n";
         let found = sorted(stream, &["Set"], 3, |_| routed([false; 3]));
         let set = &found.recorder.operations[0];
@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn the_answer_to_asking_is_no_answer_to_the_request_behind_it() {
+    fn the_reply_to_asking_does_not_answer_the_request_behind_it() {
         let stream = b"+OK\r\n+OK\r\n-ERR refused\r\n+OK\r\n";
         let found = sorted(stream, &["Set"], 3, |_| routed([true, false, false]));
         let set = &found.recorder.operations[0];

@@ -1,7 +1,6 @@
 //! The JSON result of a run.
 //!
-//! These types are the format: the generator writes them, and whoever reads a
-//! result uses [`Report::from_json`]. Reading ignores unknown members and
+//! These types are the format: the generators write them, and readers use [`Report::from_json`]. Reading ignores unknown members and
 //! fills absent ones with their defaults, so results of other versions stay
 //! readable. Times named `...UnixNanos` are wall-clock nanoseconds since the
 //! Unix epoch; everything else is measured on the monotonic clock.
@@ -15,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::specification::Specification;
 
-/// The whole result of one process.
+/// The result of one process.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Report {
@@ -23,7 +22,7 @@ pub struct Report {
     pub tool: String,
     /// Version of the tool.
     pub version: String,
-    /// How the run ended. Only [`RunStatus::Completed`] is a whole result.
+    /// How the run ended. Only [`RunStatus::Completed`] is a complete result.
     pub status: RunStatus,
     /// Name of the signal that ended the run early.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -41,8 +40,7 @@ pub struct Report {
     /// Wall time of the first byte sent, or of the begin of an open loop's schedule.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub started_at_unix_nanos: Option<u64>,
-    /// Wall time of the last reply received, and not before the end of a schedule
-    /// that was kept to it.
+    /// Wall time of the last reply received; at least the end of a schedule that was completed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended_at_unix_nanos: Option<u64>,
     /// Seconds between both.
@@ -64,10 +62,10 @@ pub struct Report {
     /// Times of batches.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub batches: Option<BatchStatistics>,
-    /// Commands sent and answered by their lower-case name, over the whole run:
+    /// Commands sent and answered by their lower-case name, over the complete run:
     /// warm-up, error replies and redirections included, greetings not.
     pub commands: BTreeMap<String, u64>,
-    /// How an open loop kept to its schedule.
+    /// How punctual an open loop was.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub schedule: Option<ScheduleReport>,
     /// What was sent before the measured window.
@@ -76,7 +74,7 @@ pub struct Report {
     /// What each node of a cluster answered in the measured window.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub shards: Vec<ShardReport>,
-    /// Which keys were there, when only that was asked.
+    /// Which keys exist, after the task `VerifyKeys`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verified: Option<VerifiedReport>,
 }
@@ -102,13 +100,13 @@ impl Report {
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum RunStatus {
-    /// Every connection did its whole part. Error replies may still be there.
+    /// Every connection did its part. Error replies are possible.
     Completed,
     /// A signal ended it; the numbers cover what was done until then.
     Interrupted,
     /// Something failed; the numbers cover what was done until then.
     Failed,
-    /// A status that this version does not know, or none.
+    /// Any other status, or none.
     #[default]
     #[serde(other)]
     Unknown,
@@ -124,7 +122,7 @@ pub struct Failure {
     pub step: String,
     /// Server address.
     pub address: String,
-    /// The whole story in one line.
+    /// What failed, where and why, in one line.
     pub message: String,
 }
 
@@ -157,7 +155,7 @@ pub enum FailureKind {
     Protocol,
     /// The client itself could not do its work. Exit code 12.
     Client,
-    /// A class that this version does not know, or none.
+    /// Any other class, or none.
     #[default]
     #[serde(other)]
     Unknown,
@@ -178,20 +176,6 @@ pub struct StartReport {
     /// From the line to the first send of the latest connection, in microseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_send_max_micros: Option<f64>,
-    /// The same for each load thread.
-    pub threads: Vec<ThreadStart>,
-}
-
-/// Start of one load thread's connections.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct ThreadStart {
-    /// Number of the thread, from 0.
-    pub thread: usize,
-    /// From the line to the thread's earliest first send, in microseconds.
-    pub first_send_min_micros: f64,
-    /// From the line to the thread's latest first send, in microseconds.
-    pub first_send_max_micros: f64,
 }
 
 /// Sums over all operations.
@@ -212,7 +196,7 @@ pub struct Totals {
     pub operations_per_second: f64,
 }
 
-/// How an open loop kept to its schedule, over the measured window.
+/// How punctual an open loop was, over the measured window.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ScheduleReport {

@@ -13,28 +13,12 @@ const SPARE_FILES: u64 = 64;
 /// The process cannot hold all its connections.
 #[derive(Debug, Error)]
 pub enum LimitError {
-    /// The limit could not be read.
     #[error("cannot read the limit of open files: {source}")]
-    ReadLimit {
-        /// Answer of the kernel.
-        source: nix::Error,
-    },
-    /// The hard limit is below what is needed.
+    ReadLimit { source: nix::Error },
     #[error("{needed} open files are needed, the limit is {hard}")]
-    LimitTooLow {
-        /// Files needed.
-        needed: u64,
-        /// Highest limit allowed.
-        hard: u64,
-    },
-    /// The limit could not be raised.
+    LimitTooLow { needed: u64, hard: u64 },
     #[error("cannot raise the limit of open files to {needed}: {source}")]
-    RaiseLimit {
-        /// Files needed.
-        needed: u64,
-        /// Answer of the kernel.
-        source: nix::Error,
-    },
+    RaiseLimit { needed: u64, source: nix::Error },
 }
 
 /// CPU time in user and kernel mode.

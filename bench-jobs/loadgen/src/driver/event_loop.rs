@@ -2,7 +2,7 @@
 //! for what happens on their sockets and, in an open loop, for what is due.
 //!
 //! A task per connection of an asynchronous runtime would cost its polling, its
-//! waker and the runtime's table of who is ready: about as much as everything else
+//! waker and the runtime's table of what is ready: about as much as everything else
 //! a client does for a batch outside the kernel.
 
 use std::io;

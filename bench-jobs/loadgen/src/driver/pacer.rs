@@ -1,5 +1,5 @@
 //! The open loop's clock: says what is due and when the loop has to be awake
-//! for it, and counts how the schedule was kept. Reads no clock itself.
+//! for it, and counts how punctual it was. Reads no clock itself.
 //!
 //! Times are made when they come, so that a server that cannot follow costs no
 //! memory: a client whose connection takes no more is parked with its next one.
@@ -19,7 +19,7 @@ const AWAKE_WAIT: Duration = Duration::from_micros(60);
 /// only keeps time does not look busy.
 const AWAKE_SHARE: f64 = 0.2;
 
-/// How far a thread's clients kept to their schedule, over the measured window.
+/// How punctual a thread's clients were, over the measured window.
 #[derive(Clone, Debug)]
 pub(crate) struct ScheduleCounts {
     pub(crate) scheduled: u64,

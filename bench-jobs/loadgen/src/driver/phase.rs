@@ -1,5 +1,4 @@
-//! What the whole run is doing, as the coordinator tells its load threads, and
-//! how a run ends.
+//! The phase of a run, which the coordinator announces to its load threads, and how a run ends.
 
 use std::time::Instant;
 
@@ -8,7 +7,7 @@ use tokio::sync::watch;
 
 use crate::counts::report::Failure;
 
-/// What the whole run is doing; threads follow it.
+/// The phase of a run; threads follow it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Phase {
     Prepare,

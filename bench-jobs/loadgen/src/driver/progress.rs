@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use dragstrip_results::live::LatencyCounts;
 use tokio::time::{Interval, interval_at};
 
-/// A thread tells its detail this long before a line is due: twice as long as an idle
+/// A thread publishes its detail this long before a line is due: twice as long as an idle
 /// event loop may not see that it is time.
 const LEAD: Duration = Duration::from_millis(100);
 
@@ -38,22 +38,22 @@ pub struct ProgressCounters {
     pub operations: AtomicU64,
     /// Error replies.
     pub errors: AtomicU64,
-    /// The last detail, where details are told.
+    /// The last detail, if details are published.
     detail: Mutex<Option<Detail>>,
 }
 
 impl ProgressCounters {
     /// Shows what was counted until now.
-    pub fn tell(&self, detail: Detail) {
+    pub fn publish(&self, detail: Detail) {
         *self.detail.lock().unwrap_or_else(PoisonError::into_inner) = Some(detail);
     }
 
-    fn told(&self) -> Option<Detail> {
+    fn detail(&self) -> Option<Detail> {
         *self.detail.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// When a thread is to tell its detail: just before a line is due, so that the load
+/// When a thread publishes its detail: just before a line is due, so that the load
 /// is disturbed once in each interval and a line has what it needs.
 #[derive(Clone, Copy, Debug)]
 pub struct DetailTimes {
@@ -129,13 +129,13 @@ impl ProgressLines {
     }
 }
 
-/// The line's further fields; empty where no thread tells a detail.
+/// The line's further fields; empty if no thread publishes a detail.
 fn detail(counters: &[Arc<ProgressCounters>]) -> String {
-    let told = counters.iter().filter_map(|thread| thread.told()).reduce(|mut sum, other| {
+    let sum = counters.iter().filter_map(|thread| thread.detail()).reduce(|mut sum, other| {
         sum.add(&other);
         sum
     });
-    told.map_or_else(String::new, |Detail { bytes, connections, latency }| {
+    sum.map_or_else(String::new, |Detail { bytes, connections, latency }| {
         let bytes = if bytes > 0 { format!(" bytes={bytes}") } else { String::new() };
         format!("{bytes} connections={connections} {}", latency.fields())
     })
@@ -146,13 +146,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn details_of_all_threads_are_told_together_and_nothing_without_them() {
+    fn details_of_all_threads_are_printed_together_and_nothing_without_them() {
         let counters: Vec<Arc<ProgressCounters>> = vec![Arc::default(), Arc::default()];
         assert_eq!(detail(&counters), "");
         let mut one = Detail { bytes: 10, connections: 2, latency: LatencyCounts::default() };
         one.latency.counts[0] = 3;
-        counters[0].tell(one);
-        counters[1].tell(Detail { bytes: 5, ..one });
+        counters[0].publish(one);
+        counters[1].publish(Detail { bytes: 5, ..one });
         let line = detail(&counters);
         assert!(
             line.starts_with(" bytes=15 connections=4 latency_seconds=0.000000 latency_counts=6,0,"),
@@ -167,6 +167,6 @@ mod tests {
         let mut times = DetailTimes::new(Some(Duration::from_secs(1)), origin);
         assert!(!times.pass(at(899)) && times.pass(at(900)) && !times.pass(at(901)));
         assert!(times.pass(at(5_000)) && !times.pass(at(5_500)) && times.pass(at(5_900)));
-        assert!(!DetailTimes::new(None, origin).pass(at(1_000_000)), "without lines nothing is told");
+        assert!(!DetailTimes::new(None, origin).pass(at(1_000_000)), "without lines nothing is published");
     }
 }

@@ -1,4 +1,4 @@
-//! Runs the whole load: resolves the server, starts the load threads, lets
+//! Runs the load: resolves the server, starts the load threads, lets
 //! them go together, prints progress, obeys signals and gathers the result.
 
 use std::sync::Arc;

@@ -71,7 +71,7 @@ impl<'a> Watch<'a> {
             if now >= next_check {
                 self.fail_when_silent(clients, now)?;
                 if self.detail_times.pass(now) {
-                    self.tell_detail(clients);
+                    self.publish_detail(clients);
                 }
                 next_check = self.next_check(now);
             }
@@ -94,7 +94,7 @@ impl<'a> Watch<'a> {
         Ok(())
     }
 
-    /// When silence is looked for, or a detail told. One look at the clock serves both.
+    /// When silence is looked for, or a detail published. One look at the clock serves both.
     fn next_check(&self, now: Instant) -> Instant {
         let silence = now + self.silence_check();
         self.detail_times.next().map_or(silence, |detail| detail.min(silence))
@@ -102,10 +102,10 @@ impl<'a> Watch<'a> {
 
     /// Shows what was counted until now. It takes some 20 us, the load's own: the thread
     /// alone knows its counts, and the load need not keep others beside them.
-    fn tell_detail(&self, clients: &EventLoop) {
+    fn publish_detail(&self, clients: &EventLoop) {
         let (bytes, latency) = self.context.recorder.borrow().so_far();
         let connections = u64::try_from(clients.connections()).unwrap_or(u64::MAX);
-        self.context.progress.tell(Detail { bytes, connections, latency });
+        self.context.progress.publish(Detail { bytes, connections, latency });
     }
 
     fn turn_failure(&self, error: &TurnError) -> Failure {

@@ -38,7 +38,7 @@ const COARSE_WAIT_MARGIN: Duration = Duration::from_millis(2);
 /// A thread sleeps until this long before the line and spins from there.
 const FINE_WAIT_MARGIN: Duration = Duration::from_micros(150);
 
-/// What a thread tells the coordinator.
+/// What a thread reports to the coordinator.
 #[derive(Debug)]
 pub(crate) enum WorkerEvent {
     Ready,
@@ -51,7 +51,7 @@ pub(crate) struct WorkerOutcome {
     pub(crate) thread: usize,
     /// None when the thread sent nothing.
     pub(crate) recorder: Option<Recorder>,
-    /// How an open loop kept to its schedule.
+    /// How punctual an open loop was.
     pub(crate) schedule: Option<ScheduleCounts>,
     /// CPU time of the measured window.
     pub(crate) cpu: CpuTime,

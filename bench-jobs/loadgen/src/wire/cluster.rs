@@ -98,7 +98,7 @@ async fn discover(
     let (mut stream, address) = connect::establish(configuration, security, seed).await?;
     let (request, mut raw) = (encode_command(&["CLUSTER", "SLOTS"]), Vec::new());
     let limit = configuration.connect_timeout;
-    connect::ask(&mut stream, &address, HandshakeStep::ReadSlots, &request, limit, Some(&mut raw)).await?;
+    connect::send(&mut stream, &address, HandshakeStep::ReadSlots, &request, limit, Some(&mut raw)).await?;
     let value = redis::parse_redis_value(&raw)
         .map_err(|source| ClusterError::Parse { address: address.to_string(), source })?;
     let members =
@@ -135,7 +135,7 @@ fn members(value: &Value, seed_host: &str) -> Option<Vec<Member>> {
     (!members.is_empty() && members.iter().all(|member| !member.nodes.is_empty())).then_some(members)
 }
 
-/// A node without a host of its own has that of the node which was asked.
+/// A node without a host of its own has the host of the node that answered.
 fn node_of(value: &Value, seed_host: &str) -> Option<(String, u16)> {
     let Value::Array(fields) = value else { return None };
     let [host, Value::Int(port), ..] = fields.as_slice() else { return None };

@@ -47,7 +47,7 @@ impl Endpoint {
     }
 }
 
-/// What a connection is asked before the load.
+/// Requests on a connection before the load.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum HandshakeStep {
     Authenticate,
@@ -244,15 +244,15 @@ async fn greet(
     let limit = configuration.connect_timeout;
     if let Some(credentials) = &configuration.credentials {
         let request = authentication_request(credentials);
-        ask(stream, address, HandshakeStep::Authenticate, &request, limit, None).await?;
+        send(stream, address, HandshakeStep::Authenticate, &request, limit, None).await?;
     }
     if configuration.load().resp3 {
         let request = encode_command(&["HELLO", "3"]);
-        ask(stream, address, HandshakeStep::NegotiateProtocol, &request, limit, None).await?;
+        send(stream, address, HandshakeStep::NegotiateProtocol, &request, limit, None).await?;
     }
     if configuration.load().replica_reads {
         let request = encode_command(&["READONLY"]);
-        ask(stream, address, HandshakeStep::AllowReplicaReads, &request, limit, None).await?;
+        send(stream, address, HandshakeStep::AllowReplicaReads, &request, limit, None).await?;
     }
     Ok(())
 }
@@ -266,7 +266,7 @@ fn authentication_request(credentials: &Credentials) -> Outgoing {
 
 /// Asks the server one thing, which it must not refuse. With `raw` the bytes
 /// of its reply are kept.
-pub(crate) async fn ask(
+pub(crate) async fn send(
     stream: &mut LoadStream,
     address: &str,
     step: HandshakeStep,

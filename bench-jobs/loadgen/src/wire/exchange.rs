@@ -66,7 +66,7 @@ pub(crate) fn encode_command(words: &[&str]) -> Outgoing {
     outgoing
 }
 
-/// Sends `request` and awaits so many replies. With `raw` their bytes are kept.
+/// Sends `request` and awaits so many replies. `raw` collects their bytes.
 pub(crate) async fn exchange(
     stream: &mut LoadStream,
     request: &Outgoing,

@@ -1,6 +1,6 @@
 //! What a node of a cluster says when another one has the key.
 
-/// Where to ask instead.
+/// Where a request must go instead.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Direction {
     pub(crate) slot: usize,

@@ -1,12 +1,12 @@
 //! Incremental scanner for RESP2 and RESP3 reply streams.
 //!
 //! It counts complete replies in whatever pieces the network delivers them and
-//! tells a [`ReplySink`] what each one was. It keeps no payload, allocates only
+//! reports each one to a [`ReplySink`]. It stores no payload, allocates only
 //! to hold the text of error replies, and touches nothing outside itself.
 
 use thiserror::Error;
 
-/// Longest error message kept, in bytes; the rest of the line is skipped.
+/// Longest stored error message, in bytes; the rest of the line is skipped.
 const MAXIMUM_ERROR_BYTES: usize = 1024;
 /// Longest accepted string or aggregate header value; anything above is a
 /// stream that lost its framing (no datastore sends a value of 1 TiB).
@@ -38,7 +38,7 @@ pub enum ReplyKind {
 pub trait ReplySink {
     /// A complete reply that is not an error; `bytes` is its size on the wire.
     fn reply(&mut self, kind: ReplyKind, bytes: u64);
-    /// So many equal replies in a row, each as [`Self::reply`] would be told of it.
+    /// So many equal replies in a row, each as for [`Self::reply`].
     #[inline]
     fn replies(&mut self, kind: ReplyKind, bytes_of_each: u64, count: u64) {
         for _ in 0..count {
@@ -54,32 +54,14 @@ pub trait ReplySink {
 /// The stream is not RESP, or lost its framing.
 #[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
 pub enum ScanError {
-    /// A reply began with a byte that marks no RESP type.
     #[error("a reply begins with byte 0x{marker:02x}, which marks no RESP type")]
-    UnknownMarker {
-        /// The byte found.
-        marker: u8,
-    },
-    /// A length held something other than digits.
+    UnknownMarker { marker: u8 },
     #[error("the length of a '{}' reply contains byte 0x{byte:02x}", char::from(*marker))]
-    ReadLength {
-        /// RESP type marker of the reply.
-        marker: u8,
-        /// The byte found.
-        byte: u8,
-    },
-    /// A length is negative (other than -1) or absurdly large.
+    ReadLength { marker: u8, byte: u8 },
     #[error("the length of a '{}' reply is out of range", char::from(*marker))]
-    LengthOutOfRange {
-        /// RESP type marker of the reply.
-        marker: u8,
-    },
-    /// An integer reply held something other than an integer of 64 bits.
+    LengthOutOfRange { marker: u8 },
     #[error("an integer reply contains byte 0x{byte:02x} or is out of range")]
-    ReadInteger {
-        /// The byte at which it stopped being one.
-        byte: u8,
-    },
+    ReadInteger { byte: u8 },
 }
 
 /// Where in the current value the scanner stands.
@@ -99,7 +81,7 @@ enum State {
     Payload { marker: u8, remaining: u64 },
 }
 
-/// What a value is, as far as its header tells.
+/// What a value is, according to its header.
 #[derive(Clone, Copy, Debug)]
 enum Top {
     Null,
@@ -383,7 +365,7 @@ impl ReplyScanner {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct CommonReply {
     kind: ReplyKind,
-    /// Bytes that tell its type and length, eight at most.
+    /// Bytes of its type and length, eight at most.
     head_length: usize,
     /// Its bytes on the wire.
     length: usize,
@@ -391,7 +373,7 @@ struct CommonReply {
 
 impl CommonReply {
     /// How many replies with the same head `input`, which begins with this one,
-    /// begins with, all of them whole.
+    /// begins with, all of them complete.
     #[inline]
     fn count_alike(self, input: &[u8]) -> usize {
         let word_of = |bytes: &[u8]| bytes.first_chunk().map(|word| u64::from_le_bytes(*word));
@@ -411,7 +393,7 @@ impl CommonReply {
 }
 
 /// The reply at the beginning of `input`, if it is one of the two most common
-/// ones and whole: `+OK` and a bulk string of at most five digits.
+/// ones and complete: `+OK` and a bulk string of at most five digits.
 #[inline]
 fn common_reply(input: &[u8]) -> Option<CommonReply> {
     if input.starts_with(b"+OK\r\n") {
@@ -429,8 +411,8 @@ fn common_reply(input: &[u8]) -> Option<CommonReply> {
                 // Marker, digits, line end; payload, line end.
                 let head_length = 1 + index + 2;
                 let length = head_length + size + 2;
-                let whole = length <= input.len();
-                return whole.then_some(CommonReply { kind: ReplyKind::Bulk, head_length, length });
+                let complete = length <= input.len();
+                return complete.then_some(CommonReply { kind: ReplyKind::Bulk, head_length, length });
             }
             _ => return None,
         }
@@ -462,7 +444,7 @@ mod tests {
         }
     }
 
-    fn scan_whole(input: &[u8]) -> Result<Collected, ScanError> {
+    fn scan_complete(input: &[u8]) -> Result<Collected, ScanError> {
         let mut collected = Collected::default();
         ReplyScanner::new().scan(input, &mut collected)?;
         Ok(collected)
@@ -492,7 +474,7 @@ mod tests {
             (b":+0\r\n", ReplyKind::Integer(0)),
         ];
         for (input, kind) in cases {
-            let found = scan_whole(input).unwrap();
+            let found = scan_complete(input).unwrap();
             assert_eq!(found.replies, vec![(kind, input.len() as u64)], "{}", input.escape_ascii());
         }
     }
@@ -516,7 +498,7 @@ mod tests {
         assert_eq!(common_reply(&large).unwrap().count_alike(&large), 3);
         let bulk = (ReplyKind::Bulk, 9);
         assert_eq!(
-            scan_whole(b"$3\r\nabc\r\n$3\r\nabc\r\n$-1\r\n$3\r\nabc\r\n").unwrap().replies,
+            scan_complete(b"$3\r\nabc\r\n$3\r\nabc\r\n$-1\r\n$3\r\nabc\r\n").unwrap().replies,
             [bulk, bulk, (ReplyKind::Null, 5), bulk]
         );
     }
@@ -524,11 +506,11 @@ mod tests {
     #[test]
     fn errors_keep_their_text_and_pushes_are_not_replies() {
         let input = b"-ERR no such thing\r\n!10\r\nOOM too big\r\n>2\r\n+message\r\n$2\r\nhi\r\n+OK\r\n";
-        let found = scan_whole(&input.map(|byte| byte)).unwrap_err();
+        let found = scan_complete(&input.map(|byte| byte)).unwrap_err();
         // "OOM too big" has 11 bytes, so the declared 10 break the framing.
         assert_eq!(found, ScanError::UnknownMarker { marker: b'\n' });
         let input = b"-ERR no such thing\r\n!11\r\nOOM too big\r\n>2\r\n+message\r\n$2\r\nhi\r\n+OK\r\n";
-        let found = scan_whole(input).unwrap();
+        let found = scan_complete(input).unwrap();
         assert_eq!(found.errors, vec![("ERR no such thing".into(), 20), ("OOM too big".into(), 18)]);
         assert_eq!(found.pushes, vec![22]);
         assert_eq!(found.replies, vec![(ReplyKind::Simple, 5)]);
@@ -537,7 +519,7 @@ mod tests {
     #[test]
     fn attributes_belong_to_the_reply_that_follows() {
         let input = b"|1\r\n+ttl\r\n*2\r\n:1\r\n:2\r\n$2\r\nhi\r\n|1\r\n+a\r\n+b\r\n-ERR x\r\n*1\r\n|1\r\n+c\r\n+d\r\n:9\r\n";
-        let found = scan_whole(input).unwrap();
+        let found = scan_complete(input).unwrap();
         assert_eq!(
             found.replies.iter().map(|reply| reply.0).collect::<Vec<_>>(),
             vec![ReplyKind::Bulk, ReplyKind::Array { elements: 1, nulls: 0 }]
@@ -547,23 +529,23 @@ mod tests {
 
     #[test]
     fn broken_streams_are_refused() {
-        assert_eq!(scan_whole(b"HTTP/1.1"), Err(ScanError::UnknownMarker { marker: b'H' }));
-        assert_eq!(scan_whole(b"$?\r\n"), Err(ScanError::ReadLength { marker: b'$', byte: b'?' }));
-        assert_eq!(scan_whole(b":1x\r\n"), Err(ScanError::ReadInteger { byte: b'x' }));
-        assert_eq!(scan_whole(b":9223372036854775808\r\n"), Err(ScanError::ReadInteger { byte: b'\n' }));
-        assert_eq!(scan_whole(b"$-2\r\n"), Err(ScanError::LengthOutOfRange { marker: b'$' }));
+        assert_eq!(scan_complete(b"HTTP/1.1"), Err(ScanError::UnknownMarker { marker: b'H' }));
+        assert_eq!(scan_complete(b"$?\r\n"), Err(ScanError::ReadLength { marker: b'$', byte: b'?' }));
+        assert_eq!(scan_complete(b":1x\r\n"), Err(ScanError::ReadInteger { byte: b'x' }));
+        assert_eq!(scan_complete(b":9223372036854775808\r\n"), Err(ScanError::ReadInteger { byte: b'\n' }));
+        assert_eq!(scan_complete(b"$-2\r\n"), Err(ScanError::LengthOutOfRange { marker: b'$' }));
         assert_eq!(
-            scan_whole(b"*99999999999999999999999999\r\n"),
+            scan_complete(b"*99999999999999999999999999\r\n"),
             Err(ScanError::LengthOutOfRange { marker: b'*' })
         );
     }
 
     #[test]
-    fn a_long_error_is_kept_bounded() {
+    fn a_long_error_is_stored_up_to_the_bound() {
         let mut input = b"-ERR ".to_vec();
         input.resize(100_000, b'x');
         input.extend_from_slice(b"\r\n");
-        let found = scan_whole(&input).unwrap();
+        let found = scan_complete(&input).unwrap();
         assert_eq!(found.errors[0].0.len(), MAXIMUM_ERROR_BYTES);
         assert_eq!(found.errors[0].1, input.len() as u64);
     }
@@ -639,7 +621,7 @@ mod tests {
             cuts in proptest::collection::vec(any::<prop::sample::Index>(), 0..30),
         ) {
             let stream = values.concat();
-            let whole = scan_whole(&stream).unwrap();
+            let whole = scan_complete(&stream).unwrap();
             prop_assert_eq!(whole.replies.len() + whole.errors.len() + whole.pushes.len(), values.len());
             let mut positions: Vec<usize> = cuts.iter().map(|cut| cut.index(stream.len() + 1)).collect();
             positions.extend([0, stream.len()]);

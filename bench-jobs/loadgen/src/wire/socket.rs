@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 use tokio_rustls::rustls::ClientConnection;
 
-/// A non-blocking socket whose owner is told, once, whenever bytes arrive.
+/// A non-blocking socket whose owner gets one event whenever bytes arrive.
 #[derive(Debug)]
 pub(crate) struct Socket {
     descriptor: OwnedFd,
@@ -40,7 +40,7 @@ impl Socket {
         let room = buffer.len();
         let received = rustix::net::recv(&self.descriptor, buffer, RecvFlags::empty());
         let attempt = received.map(|(length, _)| length);
-        // What arrives after a read that left room is told anew; an end was told already.
+        // Bytes that arrive after a read that left room cause a new event; an end caused one already.
         self.drained = match attempt {
             Err(Errno::AGAIN) => true,
             Ok(length) => length > 0 && length < room && !self.ended,
@@ -208,7 +208,7 @@ mod tests {
         drop(theirs);
         socket.note_event(true);
         assert!(matches!(socket.read(&mut buffer), Poll::Ready(Ok(4))));
-        assert!(matches!(socket.read(&mut buffer), Poll::Ready(Ok(0))), "no event will tell the end again");
+        assert!(matches!(socket.read(&mut buffer), Poll::Ready(Ok(0))), "no event repeats the end");
     }
 
     #[test]
@@ -221,6 +221,6 @@ mod tests {
         socket.note_event(false);
         assert!(matches!(socket.read(&mut buffer), Poll::Ready(Ok(4))));
         theirs.write_all(b"more").unwrap();
-        assert!(socket.read(&mut buffer).is_pending(), "the next event tells of more");
+        assert!(socket.read(&mut buffer).is_pending(), "the next event announces more");
     }
 }

@@ -1,5 +1,5 @@
 //! The client side of TLS: whom to trust and how to present oneself. Reads the
-//! files it is told and nothing else.
+//! declared files and nothing else.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -168,7 +168,7 @@ fn certificates(field: &'static str, path: &Path) -> Result<Vec<CertificateDer<'
     }
 }
 
-/// Accepts every certificate, as only people get it who asked for it. Signatures
+/// Accepts every certificate, for users who asked for it. Signatures
 /// are still checked, so that the peer at least owns the certificate it shows.
 #[derive(Debug)]
 pub struct AnyCertificate {

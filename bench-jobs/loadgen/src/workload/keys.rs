@@ -56,7 +56,7 @@ pub enum KeyError {
     DivideRange {
         /// Keys in the key space.
         keys: u64,
-        /// Connections of the whole run.
+        /// Connections of the run.
         connections: u64,
     },
     /// The uniform distribution refused its bounds.
@@ -85,12 +85,12 @@ pub enum KeyError {
     },
 }
 
-/// One connection's part in the whole run.
+/// One connection's part in the run.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Share {
     /// Index of this connection, from 0.
     pub index: u64,
-    /// Connections of the whole run.
+    /// Connections of the run.
     pub connections: u64,
 }
 

@@ -21,21 +21,14 @@ pub const MAXIMUM_KEYS: usize = 100_000;
 pub enum OperationKind {
     /// `SET key value`, with an expiry if one is declared.
     Set,
-    /// `GET key`.
     Get,
-    /// `INCR key`.
     Incr,
-    /// `MSET` of several keys.
     Mset,
-    /// `MGET` of several keys.
     Mget,
-    /// `DEL` of one or several keys.
     Del,
-    /// `EXISTS` of one or several keys.
     Exists,
     /// `MSET` of several keys followed by one `EXPIREAT` for each, sent together.
     MsetExpireAt,
-    /// Any other command.
     Command(CommandTemplate),
 }
 
@@ -97,7 +90,6 @@ impl OperationKind {
 /// One operation of a mix.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct OperationSpec {
-    /// What its requests do.
     pub kind: OperationKind,
     /// Share of the requests, relative to the other operations.
     pub weight: NonZeroU32,
@@ -116,26 +108,12 @@ pub struct OperationSpec {
 /// Why an operation cannot be sent.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 pub enum OperationError {
-    /// Neither or both are there.
     #[error("set exactly one of operation and command")]
     Name,
-    /// A number is out of its range.
     #[error("{field} must be {expected}")]
-    OutOfRange {
-        /// The field.
-        field: &'static str,
-        /// What it must be.
-        expected: &'static str,
-    },
-    /// A field does not fit the operation.
+    OutOfRange { field: &'static str, expected: &'static str },
     #[error("{field} has no meaning for {operation}")]
-    Unfit {
-        /// The field.
-        field: &'static str,
-        /// The operation.
-        operation: String,
-    },
-    /// The template is not usable.
+    Unfit { field: &'static str, operation: String },
     #[error("command: {0}")]
     Template(#[from] TemplateError),
 }

@@ -23,7 +23,7 @@ use crate::workload::values::{self, ValueSource};
 /// Comes before the key prefix of keys that are never written.
 pub(crate) const MISSING_PREFIX: &str = "missing:";
 
-/// Longest end of a request of one key that is kept in a copy for each number of digits.
+/// Longest end of a request of one key that has a copy for each number of digits.
 const MAXIMUM_KEYED_TAIL_BYTES: usize = 1024;
 
 /// A part of a request. Parts that are arguments carry their own framing.
@@ -86,7 +86,7 @@ impl KeyHeads {
 struct Request {
     parts: Vec<Part>,
     replies: ReplyShape,
-    /// The whole request where only the digits of one key change.
+    /// The complete request, if only the digits of one key change.
     keyed: Option<KeyedRequest>,
 }
 
@@ -373,7 +373,7 @@ pub(crate) struct Row {
 struct KeySource {
     picker: KeyPicker,
     random: SmallRng,
-    /// Whether the slot of the first key is asked for.
+    /// Whether the slot of the first key is needed.
     routed: bool,
     slot: Option<usize>,
     /// Keys of the request that is being written.
@@ -448,8 +448,8 @@ fn write_word(
     value: &ValueSource,
 ) {
     let mut filled = Vec::with_capacity(pieces.len());
-    // The key is the whole word: what stands before and after its placeholder belongs to it.
-    let known = keys.slot;
+    // The key is the complete word: what stands before and after its placeholder belongs to it.
+    let earlier = keys.slot;
     for piece in pieces {
         filled.push(match piece {
             Piece::Text(text) => Filled::Text(text),
@@ -457,7 +457,7 @@ fn write_word(
             Piece::Data => Filled::Value,
         });
     }
-    if keys.routed && known.is_none() && keys.slot.is_some() {
+    if keys.routed && earlier.is_none() && keys.slot.is_some() {
         keys.slot = Some(slot_of(text_of(&filled, prefix).as_bytes()));
     }
     let length: usize = filled

@@ -21,7 +21,7 @@ pub enum Arrival {
 }
 
 impl Arrival {
-    /// As the command line names it.
+    /// Its name in the report.
     pub fn name(self) -> &'static str {
         match self {
             Self::Fixed => "fixed",
@@ -242,9 +242,9 @@ mod tests {
         let mut agenda = Agenda::new(&plan(Arrival::Fixed, 10.0, 2, Crowd::ALONE), &[0, 1]);
         assert!((agenda.mean_interval() - 0.1).abs() < 1e-12);
         agenda.retire(0);
-        let who: Vec<usize> =
-            due_by(&mut agenda, Duration::from_secs(1)).into_iter().map(|(_, who)| who).collect();
-        assert_eq!(who, vec![1; 5]);
+        let clients: Vec<usize> =
+            due_by(&mut agenda, Duration::from_secs(1)).into_iter().map(|(_, client)| client).collect();
+        assert_eq!(clients, vec![1; 5]);
         agenda.retire(1);
         assert_eq!(agenda.peek(), None);
     }

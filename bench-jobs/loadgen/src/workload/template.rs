@@ -15,11 +15,9 @@ const DATA_PLACEHOLDER: &str = "__data__";
 /// A piece of a word.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Piece {
-    /// Always the same text.
     Text(String),
     /// A key, drawn anew for every placeholder.
     Key,
-    /// A value.
     Data,
 }
 
@@ -36,19 +34,12 @@ pub struct CommandTemplate {
 /// The template is not usable.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 pub enum TemplateError {
-    /// There is no command.
     #[error("the command template is empty")]
     Empty,
-    /// A quote has no end.
     #[error("a {quote} quote in the command template is not closed")]
-    OpenQuote {
-        /// The quote.
-        quote: char,
-    },
-    /// The template ends in a backslash.
+    OpenQuote { quote: char },
     #[error("the command template ends in a backslash")]
     OpenEscape,
-    /// The command word itself is a placeholder or empty.
     #[error("the first word of a command template must be a command without placeholders")]
     PlaceholderCommand,
 }
@@ -156,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn words_quotes_and_placeholders_are_told_apart() {
+    fn words_quotes_and_placeholders_are_distinguished() {
         let template =
             CommandTemplate::parse(r#" HSET user:__key__:x 'a field' "q\"__data__" \__key__ '' "#).unwrap();
         assert_eq!(

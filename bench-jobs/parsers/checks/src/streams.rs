@@ -1,7 +1,7 @@
 //! What arrives piece by piece: replies of a server, memtier's progress, INFO.
 
 use crate::cuts;
-use dragstrip_loadgen::wire::scanner::{ReplyKind, ReplyScanner, ReplySink};
+use dragstrip_loadgen::wire::{ReplyKind, ReplyScanner, ReplySink};
 use dragstrip_runner::{Info, Observed, read_counters};
 use std::collections::BTreeMap;
 

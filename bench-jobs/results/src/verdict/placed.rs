@@ -1,7 +1,10 @@
 //! Where servers and clients are, as conditions that hold or do not, each with its
 //! evidence. docs/placement.md says what each rests on. Pure.
 
-use crate::result::{CpuSetRecord, GroupEvidence, NodeRecord, RepetitionResult};
+use crate::{
+    ranges::numbers,
+    result::{CpuSetRecord, GroupEvidence, NodeRecord, RepetitionResult},
+};
 use dragstrip_crds::{
     observed::ServerTruth,
     run::{CheckName, Level, Requirement},
@@ -267,18 +270,6 @@ fn distinct_nodes(nodes: &[&NodeRecord]) -> Placed {
     Placed::new(check, Some(false), "SharedNode", format!("one machine has both: {}", each(&shared, side)))
 }
 
-/// The numbers of a kernel list such as `0-3,8`; `None` where it is none.
-fn listed(list: &str) -> Option<BTreeSet<u32>> {
-    let mut cpus = BTreeSet::new();
-    for range in list.split(',') {
-        let (first, last) = range.split_once('-').unwrap_or((range, range));
-        let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
-        // A machine has at most some thousands: what has more is no list of CPUs.
-        (last.saturating_sub(first) < 65_536).then(|| cpus.extend(first..=last))?;
-    }
-    Some(cpus)
-}
-
 /// Whether every server has CPUs of its own, and every client that asks for whole ones:
 /// as many as it asks for, fewer than the machine has, and none that another one has.
 /// `complete` where no more is going to be known.
@@ -291,7 +282,7 @@ pub fn exclusive_cpus(sets: &[CpuSetRecord], complete: bool) -> Placed {
         format!("{} may run on CPUs {}{node}, which has {} ({wants})", set.pod, set.cpus, set.online)
     };
     let known: Vec<(&CpuSetRecord, BTreeSet<u32>)> =
-        sets.iter().filter_map(|set| Some((set, listed(&set.cpus)?))).collect();
+        sets.iter().filter_map(|set| Some((set, numbers(&set.cpus)?.collect()))).collect();
     let own = |(set, cpus): &(&CpuSetRecord, BTreeSet<u32>)| {
         let count = u32::try_from(cpus.len()).unwrap_or(u32::MAX);
         set.whole_cpus == Some(count) && (set.online == 0 || count < set.online)

@@ -1,13 +1,12 @@
-//! What a load generator's declaration alone tells that it cannot do. Pure.
+//! Finds what a load generator cannot do from its declaration alone. Pure.
 
 use super::{LoadgenOperation, LoadgenSpec, OperationName};
 
-/// Longest repeating order of a mix, in requests.
+/// Longest repeating sequence of a mix, in requests.
 const MAXIMUM_CYCLE: u64 = 100_000;
 
 impl LoadgenSpec {
-    /// Why this load cannot run, or not on a `cluster`: field and remedy, without
-    /// what stands before `loadgen`. None when nothing is known against it.
+    /// Why this load cannot run, or not on a `cluster`: field, from `loadgen` on, and remedy. None if it can run.
     pub fn problem(&self, cluster: bool) -> Option<String> {
         if self.rate.is_some() && self.pipeline != 1 {
             let problem = "loadgen.rate sends each request at its own time: leave loadgen.pipeline at 1";
@@ -33,12 +32,12 @@ impl LoadgenSpec {
         }
         let written = self.written()?;
         Some(format!(
-            "loadgen.replicaReads sends everything to replicas, and they refuse {written}: read only (ratio 0:1, or \
+            "loadgen.replicaReads sends the load to replicas, which refuse {written}: read only (ratio 0:1, or \
              the operations Get, Mget and Exists), and write in a phase of its own"
         ))
     }
 
-    /// What of the generator's own load no replica answers, with its field. A client
+    /// The first write of the generator's own load, which replicas refuse, with its field. A client
     /// library's writes go to primaries.
     fn written(&self) -> Option<String> {
         if self.library.is_some() {
@@ -51,9 +50,9 @@ impl LoadgenSpec {
         let read = |name| matches!(name, OperationName::Get | OperationName::Mget | OperationName::Exists);
         let place = self.operations.iter().position(|operation| !operation.operation.is_some_and(read))?;
         let operation = &self.operations[place];
-        let told =
+        let name =
             operation.operation.map_or_else(|| operation.command.clone(), |name| Some(format!("{name:?}")));
-        Some(format!("loadgen.operations[{place}], {}", told.unwrap_or_default()))
+        Some(format!("loadgen.operations[{place}], {}", name.unwrap_or_default()))
     }
 
     fn cluster_problem(&self) -> Option<String> {
@@ -61,13 +60,13 @@ impl LoadgenSpec {
         let several = self.operations.iter().position(|operation| keys_of(operation) > 1);
         several.filter(|_| !one_slot).map(|place| {
             format!(
-                "loadgen.operations[{place}] has several keys, which a cluster only takes from one slot: use one \
+                "loadgen.operations[{place}] has several keys, which a cluster only accepts from one slot: use one \
                  key, or a loadgen.keyPrefix with a {{hashtag}}, which puts all keys in one slot"
             )
         })
     }
 
-    /// The shortest repeating order that keeps the weights must be short enough to be laid out.
+    /// The shortest repeating sequence that keeps the weights must fit into memory.
     fn unlike_weights(&self) -> Option<String> {
         let weights = || self.operations.iter().map(|operation| u64::from(operation.weight.unsigned_abs()));
         let divisor = weights().fold(0, greatest_common_divisor).max(1);
@@ -77,8 +76,8 @@ impl LoadgenSpec {
         })
     }
 
-    /// The one operation of a client library, in the load generator's words, or why there is none:
-    /// libraries are compared operation by operation.
+    /// The one operation of a client library (`set`, `get` or `incr`): libraries are compared
+    /// operation by operation. An error says why the load has no such operation.
     pub fn library_operation(&self) -> Result<&'static str, String> {
         match self.operations.as_slice() {
             [] => match self.ratio.split_once(':').map(|(sets, gets)| (nothing(sets), nothing(gets))) {
@@ -109,13 +108,13 @@ fn nothing(number: &str) -> bool {
 }
 
 fn single_operation(operation: &LoadgenOperation) -> Result<&'static str, String> {
-    let known = match operation.operation {
+    let name = match operation.operation {
         Some(OperationName::Incr) => Some("incr"),
         Some(OperationName::Get) => Some("get"),
         Some(OperationName::Set) if operation.expiry.is_none() => Some("set"),
         _ => None,
     };
-    known.ok_or_else(|| {
+    name.ok_or_else(|| {
         "loadgen.operations of a client library must be Incr, Get, or Set without expiry; for Mset, Mget and \
          expiries use loadgen.batch"
             .to_owned()
@@ -167,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_declaration_alone_forbids_is_told_with_the_remedy() {
+    fn a_declaration_that_cannot_run_is_refused_with_the_remedy() {
         let several = json!([{"operation": "Mset", "keys": 10}]);
         let library = |operations: Value| json!({"client": "Fred", "library": {}, "operations": operations});
         for (options, cluster, reason) in [
@@ -178,7 +177,7 @@ mod tests {
             (json!({"operations": [{"operation": "Set", "absoluteExpiry": true}]}), false, "need an expiry"),
             (json!({"operations": [{"operation": "MsetExpireat"}]}), false, "need an expiry"),
             (json!({"replicaReads": true}), false, "needs a target in cluster mode"),
-            (json!({"replicaReads": true}), true, "they refuse the SETs of loadgen.ratio 1:10"),
+            (json!({"replicaReads": true}), true, "which refuse the SETs of loadgen.ratio 1:10"),
             (
                 json!({"replicaReads": true, "operations": [{"operation": "Get"}, {"operation": "Del"}]}),
                 true,
@@ -203,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_run_is_let_through() {
+    fn a_declaration_that_can_run_is_accepted() {
         for (options, cluster) in [
             (json!({}), true),
             (json!({"client": "Fred", "library": {}, "ratio": "0:1"}), true),

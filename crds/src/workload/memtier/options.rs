@@ -5,7 +5,7 @@
 //! memtier takes a value attached to a letter (`-x2`), letters in a row (`-Dx2`)
 //! and beginnings of names (`--run-c=3`): in `extraArgs` names are written in full.
 
-/// Who sets an option.
+/// What sets an option.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Setter {
     /// The field of a memtier phase with this name.
@@ -24,7 +24,7 @@ const ENCRYPTION: Setter = Instead("encryption comes from the target's tls");
 const OUTPUT: Setter = Instead("the runner reads memtier's result file");
 const REPETITIONS: Setter = Instead("use spec.repetitions: memtier's averages over runs are wrong");
 const RECONNECTS: Setter =
-    Instead("a run that loses connections is no measurement: memtier starts over and says so nowhere");
+    Instead("a run that loses connections is not a measurement: memtier starts over and reports nothing");
 const IMPORT: Setter = Instead("imported data is not supported: use commands");
 const NO_LOAD: Setter = Instead("it makes memtier end without a load");
 

@@ -254,7 +254,7 @@ async fn a_required_group_that_is_not_shared_fails_the_run_before_any_load() -> 
 async fn clients_on_the_node_of_a_server_leave_it_its_exclusive_cpus() -> Result<()> {
     alone("same-node", |env| async move {
         if !faults::local() {
-            not_run("exclusive CPUs", "nobody tells which nodes have the static CPU manager policy");
+            not_run("exclusive CPUs", "no node has a label for the static CPU manager policy");
             return Ok(());
         }
         let node = env.nodes().await?.servers.remove(0);

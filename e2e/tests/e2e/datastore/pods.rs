@@ -168,7 +168,7 @@ async fn a_server_on_its_nodes_network_is_measured_and_a_second_one_reports_the_
         env.run_in("load", RunPhase::Succeeded, SHORT_RUN).await?;
         // Another port of its own: the observers' one is taken all the same.
         env.datastore("second", &server_on(&on_the_host(26380), &node)).await?;
-        let told = |datastore: &Datastore| {
+        let reported = |datastore: &Datastore| {
             let conditions = datastore.status.clone().unwrap_or_default().conditions;
             find(&conditions, READY).is_some_and(|ready| {
                 ready.status == "False"
@@ -176,7 +176,7 @@ async fn a_server_on_its_nodes_network_is_measured_and_a_second_one_reports_the_
                     && ready.message.contains("leave hostNetwork out")
             })
         };
-        env.datastore_is("second", "told that a port is taken", SERVER_UP, told).await?;
+        env.datastore_is("second", "a port conflict in its status", SERVER_UP, reported).await?;
         Ok(())
     })
     .await

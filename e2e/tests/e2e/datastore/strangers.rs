@@ -1,4 +1,4 @@
-//! Objects of the names we need that are not ours: told, and left alone.
+//! Foreign objects with the names we need: the operator reports them and leaves them alone.
 
 use crate::common::{redis, run_reports};
 use anyhow::{Result, ensure};
@@ -56,7 +56,7 @@ where
     Ok(())
 }
 
-/// Asserts that a Datastore called redis tells of the stranger that has its name,
+/// Asserts that a Datastore called redis reports the foreign object that has its name,
 /// touches nothing of it, and becomes Ready when it is gone.
 async fn in_the_way_of_a_datastore<K>(env: &Env, stranger: Value) -> Result<()>
 where
@@ -71,7 +71,7 @@ where
     env.datastore("redis", REDIS).await?;
     env.datastore_is(
         "redis",
-        &format!("tells of the {kind} in its way, and of the remedy"),
+        &format!("reports the {kind} in its way, and the remedy"),
         NOTICE,
         |datastore| {
             let conditions = datastore.status.clone().unwrap_or_default().conditions;
@@ -137,7 +137,7 @@ async fn a_foreign_service_outlives_the_datastore_with_its_name() -> Result<()> 
     .await
 }
 
-/// Asserts that a run called sprint tells of the stranger `sprint-write-1` in its
+/// Asserts that a run called sprint reports the foreign object `sprint-write-1` in its
 /// way, with the remedy, and touches nothing of it.
 async fn in_the_way_of_a_run<K>(env: &Env, stranger: Value) -> Result<()>
 where

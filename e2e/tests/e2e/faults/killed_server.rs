@@ -34,7 +34,7 @@ async fn a_server_killed_under_load_fails_the_run_and_shows_no_numbers_of_that_p
         ensure!(failure.pod.as_deref() == Some(pod.as_str()), "pod {pod} failed, not {:?}", failure.pod);
         ensure!(
             !failure.last_lines.is_empty() || failure.exit_code.is_some(),
-            "the tool's end is not told: {failure:?}"
+            "the failure does not mention the tool's end: {failure:?}"
         );
         let status = results::status(&run)?;
         says(&status.message.clone().unwrap_or_default(), &["phase during", &pod, &failure.message])?;

@@ -42,7 +42,7 @@ async fn an_operator_killed_in_every_phase_of_a_run_measures_each_once() -> Resu
         // Running: load runs on, and ends with nobody there.
         env.load_runs("steady", "write", SHORT_RUN).await?;
         operator::restart(&env.client).await?;
-        // Finishing: the last result is stored, the end is not yet told.
+        // Finishing: the last result is stored, the end is not yet reported.
         stored(&env, "steady-read-2").await?;
         operator::restart(&env.client).await?;
 

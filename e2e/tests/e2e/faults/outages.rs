@@ -65,7 +65,7 @@ async fn a_load_that_ends_while_the_apiserver_is_down_is_not_lost() -> Result<()
         let jobs: Vec<Job> = env.labelled(&of_run("unmoved")).await?;
         ensure!(
             jobs.len() == 2 && jobs.iter().any(|kept| kept.uid() == job),
-            "the Job was made anew: {jobs:?}"
+            "the Job was recreated: {jobs:?}"
         );
         let status = results::status(&run)?;
         ensure!(status.phases.len() == 2, "{:?}", status.phases);

@@ -80,8 +80,8 @@ async fn says_so(env: &Env, kind: &str) -> Result<()> {
     until(&format!("{kind} garbled says that it cannot be decoded"), NOTICE, || async {
         let object: Value = serde_json::from_str(&kubectl::must(&get, "").await?)?;
         let conditions = object["status"]["conditions"].as_array().cloned().unwrap_or_default();
-        let told = conditions.iter().any(|c| c["type"] == DECODABLE && c["status"] == "False");
-        Ok(if told { Look::Done(()) } else { Look::NotYet(format!("{conditions:?}")) })
+        let reported = conditions.iter().any(|c| c["type"] == DECODABLE && c["status"] == "False");
+        Ok(if reported { Look::Done(()) } else { Look::NotYet(format!("{conditions:?}")) })
     })
     .await
 }

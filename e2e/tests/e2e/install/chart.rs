@@ -38,15 +38,15 @@ async fn the_apiserver_accepts_everything_that_the_chart_renders() -> Result<()>
 #[tokio::test]
 async fn helm_test_passes() -> Result<()> {
     alone("helm-test", |_| async move {
-        let told = helm::test().await?;
+        let reported = helm::test().await?;
         for words in [
             "OK    API: dragstrip.dev/v1alpha1",
             "OK    operator: dragstrip-system/dragstrip-operator",
             "nodes:",
         ] {
-            ensure!(told.contains(words), "doctor does not say {words:?}:\n{told}");
+            ensure!(reported.contains(words), "doctor does not say {words:?}:\n{reported}");
         }
-        ensure!(!told.contains("FAIL"), "{told}");
+        ensure!(!reported.contains("FAIL"), "{reported}");
         Ok(())
     })
     .await

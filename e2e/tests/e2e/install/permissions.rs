@@ -44,7 +44,7 @@ const EVERYWHERE: &[(&str, &str)] = &[
 /// In the operator's namespace besides; objects that have names there are in [`NAMED`].
 const OWN: &[(&str, &str)] = &[("/secrets", "create")];
 
-/// Verbs that discovery does not tell.
+/// Verbs that discovery does not list.
 const SPECIAL: &[(&str, &str)] = &[
     ("/users", "impersonate"),
     ("/groups", "impersonate"),
@@ -110,7 +110,7 @@ impl Question {
         };
         let api: Api<SubjectAccessReview> = Api::all(client.clone());
         let answer = api.create(&PostParams::default(), &review).await;
-        let answer = answer.with_context(|| format!("nobody could tell whether {self:?} is allowed"))?;
+        let answer = answer.with_context(|| format!("could not check whether {self:?} is allowed"))?;
         Ok(answer.status.is_some_and(|status| status.allowed))
     }
 }
@@ -200,7 +200,7 @@ async fn surprises(client: &Client, who: &Who, questions: Vec<(Question, bool)>)
 async fn the_operator_has_the_rights_it_needs_and_no_others() -> Result<()> {
     with_namespace("permissions", |env| async move {
         let (mut all, needed, own) = (all_resources(&env.client).await?, table(EVERYWHERE), table(OWN));
-        ensure!(all.len() > 80, "discovery tells {} resources alone", all.len());
+        ensure!(all.len() > 80, "discovery lists only {} resources", all.len());
         for (resource, verbs) in needed.clone().into_iter().chain(table(SPECIAL)) {
             all.entry(resource).or_default().extend(verbs);
         }
@@ -294,8 +294,8 @@ async fn the_operator_creates_only_config_maps_of_results_and_its_own() -> Resul
     with_namespace("config-maps", |env| async move {
         // An apiserver takes some seconds to hold a policy that was just made.
         until("the policy about ConfigMaps", Duration::from_secs(20), || async {
-            let told = created("kube-system", "aws-auth-e2e", "").await?;
-            Ok(if told.success { Look::NotYet("it is not held".to_owned()) } else { Look::Done(()) })
+            let reported = created("kube-system", "aws-auth-e2e", "").await?;
+            Ok(if reported.success { Look::NotYet("it is not held".to_owned()) } else { Look::Done(()) })
         })
         .await?;
         for (namespace, name, owner) in [
@@ -304,9 +304,13 @@ async fn the_operator_creates_only_config_maps_of_results_and_its_own() -> Resul
             (NAMESPACE, "another", ""),
             (&*env.namespace, "sprint-read-1", "Datastore"),
         ] {
-            let told = created(namespace, name, owner).await?;
-            ensure!(!told.success, "it makes ConfigMap {namespace}/{name} of {owner:?}");
-            ensure!(told.stderr.contains("that a BenchmarkRun or BenchmarkSuite owns"), "{}", told.stderr);
+            let reported = created(namespace, name, owner).await?;
+            ensure!(!reported.success, "it makes ConfigMap {namespace}/{name} of {owner:?}");
+            ensure!(
+                reported.stderr.contains("that a BenchmarkRun or BenchmarkSuite owns"),
+                "{}",
+                reported.stderr
+            );
         }
         for owner in ["BenchmarkRun", "BenchmarkSuite"] {
             let kept = created(&env.namespace, "sprint-read-1", owner).await?;

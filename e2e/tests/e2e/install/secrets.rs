@@ -1,4 +1,4 @@
-//! Passwords: the wrong one is told apart, and no one is ever shown.
+//! Passwords: the run reports a wrong one, and shows none.
 
 use crate::common::{failed, of_run, says};
 use anyhow::{Context, Result, ensure};

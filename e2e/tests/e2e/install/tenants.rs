@@ -30,11 +30,11 @@ async fn tenant(env: &Env) -> Result<Env> {
     env.as_user("e2e-tenant", &ROLES).await
 }
 
-/// Asserts that the tenant may make none of these objects, and is told why.
+/// Asserts that the tenant can create none of these objects and gets the reason.
 async fn refused(tenant: &Env, kind: &str, specs: &[String], why: &str) -> Result<()> {
     for (index, spec) in specs.iter().enumerate() {
-        let told = tenant.refusal(kind, &format!("escape-{index}"), spec).await?;
-        ensure!(told.contains(why), "{spec}\nis refused with {told:?}, which does not say {why:?}");
+        let reported = tenant.refusal(kind, &format!("escape-{index}"), spec).await?;
+        ensure!(reported.contains(why), "{spec}\nis refused with {reported:?}, which does not say {why:?}");
     }
     Ok(())
 }
@@ -86,7 +86,7 @@ async fn a_secret_that_a_tenant_may_not_read_cannot_be_named_anywhere() -> Resul
         let files = against_address("10.0.0.7:6379", &exec("files: [{configMap: hidden, mountPath: /x}]"));
         refused(&tenant, "BenchmarkRun", &[files], "you may not read configmaps/hidden").await?;
 
-        // Who may read it makes the same, and it is not the tenant's to lead its password out of.
+        // A user who can read it can create the same; the tenant must not extract its password.
         env.datastore("guarded", &format!("{REDIS}\nauthSecretRef: {{name: hidden}}")).await?;
         let own = against("guarded", &exec(""));
         refused(&tenant, "BenchmarkRun", &[own], "given the password of Datastore guarded").await?;
@@ -234,8 +234,8 @@ async fn a_user_who_can_read_objects_cannot_command_servers_or_clients() -> Resu
         let job = pod.labels().get("batch.kubernetes.io/job-name").context("no Job")?.clone();
         let token = format!("{}/{job}", run.uid().context("no uid")?);
         let start = json!({"startAtUnixNanos": 0, "sentAtUnixNanos": 0});
-        let told = command(&format!("{}:9181", ip(&pod)?), "/v1/start", &token, &start).await?;
-        says(&told, &["403", "must be signed by the operator"])?;
+        let reported = command(&format!("{}:9181", ip(&pod)?), "/v1/start", &token, &start).await?;
+        says(&reported, &["403", "must be signed by the operator"])?;
         env.change::<BenchmarkRun>("endless", json!({"spec": {"cancel": true}})).await?;
         env.run_in("endless", RunPhase::Cancelled, SHORT_RUN).await?;
         Ok(())

@@ -1,4 +1,4 @@
-//! What only the cluster can tell is wrong: a condition and an event say so at once.
+//! Mistakes that only the cluster can find: a condition and an event report them at once.
 
 use crate::common::{datastore_says, failed, of_run, redis, run_says, says, unpulled};
 use anyhow::{Result, ensure};

@@ -21,7 +21,7 @@ const GIVEN_BACK: Duration = TURN_KEPT.saturating_add(Duration::from_secs(20));
 const MENDED: Duration = SHORT_RUN.saturating_mul(2);
 
 /// Waits until the run has given its turn back: no Lease, no Job, and a run that
-/// waited behind it has ended. Its message must still say `texts`, and that it tries again.
+/// waited behind it has ended. Its message must still say `texts`, and that it retries.
 async fn gives_back(env: &Env, unlucky: &str, patient: &str, texts: &[&str]) -> Result<()> {
     let label = of_run(unlucky);
     env.run_is(unlucky, "its turn given back", GIVEN_BACK, |run| {
@@ -35,8 +35,8 @@ async fn gives_back(env: &Env, unlucky: &str, patient: &str, texts: &[&str]) -> 
     env.run_in(patient, RunPhase::Succeeded, SHORT_RUN).await?;
     let run = env.api::<BenchmarkRun>().get(unlucky).await?;
     ensure!(!phase(&run).finished(), "it ended: {}", message(&run));
-    let told: Vec<&str> = texts.iter().copied().chain(["again"]).collect();
-    run_reports(env, unlucky, &told, LOAD_GONE).await?;
+    let reported: Vec<&str> = texts.iter().copied().chain(["retri"]).collect();
+    run_reports(env, unlucky, &reported, LOAD_GONE).await?;
     Ok(())
 }
 
@@ -68,7 +68,7 @@ async fn a_run_without_its_secret_releases_its_leases_and_continues_once_the_sec
         let run = env.run_in("unlucky", RunPhase::Succeeded, MENDED).await?;
         ensure!(
             run.status.as_ref().is_some_and(|status| status.setback.is_none()),
-            "a run that ended well still tells of its setback: {:?}",
+            "a run that ended well still reports its setback: {:?}",
             run.status
         );
         Ok(())

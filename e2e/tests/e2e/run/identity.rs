@@ -32,7 +32,7 @@ timeout: 5m
 enum Blow {
     /// The process dies and is started again in its pod.
     Kill,
-    /// The pod is deleted and made anew.
+    /// The pod is deleted and recreated.
     Remove,
 }
 
@@ -204,7 +204,7 @@ async fn a_reserved_server_cannot_be_evicted_or_scaled_away() -> Result<()> {
             );
         }
         let name = pod.name_any();
-        // The client itself tries again for some seconds when it is told that it is too early.
+        // The client itself tries again for some seconds when the answer is that it is too early.
         match env.api::<Pod>().evict(&name, &EvictParams::default()).await {
             Err(kube::Error::Api(status)) if status.code == 429 => {}
             other => {

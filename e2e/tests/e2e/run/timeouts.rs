@@ -19,7 +19,7 @@ const SLACK: Duration = Duration::from_secs(5);
 const TOO_LONG: &str = "
 phases:
 - name: endless
-  # Nobody can tell beforehand how long so many requests take.
+  # The duration of so many requests is unknown.
   loadgen: {ratio: '1:0', keyMaximum: 9999, requestsPerConnection: 1000000000}
 timeout: 8s
 ";

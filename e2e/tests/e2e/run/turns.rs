@@ -228,7 +228,7 @@ async fn a_queued_run_sends_no_request_to_the_server_that_another_run_loads() ->
                 |of: &std::collections::BTreeMap<String, u64>| of.get(command).copied().unwrap_or_default();
             calls(&after) - calls(&before)
         };
-        // One INFO is this test's own, and one a second the observer's, who tells the kubelet
+        // One INFO is this test's own, and one a second the observer's, who reports to the kubelet
         // whether the server is ready.
         let own = 2 + begun.elapsed().as_secs();
         let questions = (asked("info").saturating_sub(own), asked("config|get"), asked("hello"));

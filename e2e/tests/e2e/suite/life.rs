@@ -1,4 +1,4 @@
-//! Suites: what is compared is measured once, in its order, and told at the end.
+//! Suites: each combination is measured once, in turn, and reported at the end.
 
 use crate::common::says;
 use anyhow::{Context, Result, ensure};
@@ -230,7 +230,7 @@ async fn a_suite_that_cannot_be_measured_is_refused_before_its_first_run() -> Re
     with_namespace("suite-bad", |env| async move {
         let good = spec(&[REDIS_7], &[1], 1, "");
         let many = spec(&[REDIS_7], &[1], 99, "maxRuns: 100");
-        for (name, spec, told) in [
+        for (name, spec, reported) in [
             ("misspelt", good.replace("/pipeline]", "/pipelin]"), "did you mean /phases/0/loadgen/pipeline?"),
             ("many", many, "198 runs"),
             // The operator knows no such rule: the apiserver is asked.
@@ -241,7 +241,7 @@ async fn a_suite_that_cannot_be_measured_is_refused_before_its_first_run() -> Re
             let suite = ended(&env, name, NOTICE * 2).await?;
             let status = status(&suite);
             ensure!(status.phase == SuitePhase::Failed, "{name}: {status:?}");
-            says(&status.message.unwrap_or_default(), &[told])?;
+            says(&status.message.unwrap_or_default(), &[reported])?;
             ensure!(runs(&env, name).await?.is_empty(), "{name} made runs");
         }
         Ok(())
@@ -262,11 +262,11 @@ async fn a_suite_reports_a_quota_on_runs_and_waits_for_room() -> Result<()> {
         })
         .await?;
         suite(&env, "many", &spec(&[REDIS_7], &[1], 1, "")).await?;
-        let told = suite_is(&env, "many", "the quota told", SHORT_RUN * 2, |status| {
+        let reported = suite_is(&env, "many", "a message about the quota", SHORT_RUN * 2, |status| {
             status.message.as_ref().is_some_and(|message| message.contains("exceeded quota"))
         });
-        let told = status(&told.await?);
-        ensure!(told.progress.is_some_and(|progress| progress.done == 1), "{told:?}");
+        let reported = status(&reported.await?);
+        ensure!(reported.progress.is_some_and(|progress| progress.done == 1), "{reported:?}");
         env.change::<ResourceQuota>("few", json!({"spec": hard("9")})).await?;
         let suite = ended(&env, "many", SHORT_RUN * 2).await?;
         measured_once(&env, &suite, 2).await
@@ -307,9 +307,9 @@ async fn a_foreign_run_is_reported_and_left_alone() -> Result<()> {
         let stranger = "target: {external: {address: '10.255.255.1:6379'}}\nphases: [{name: write, loadgen: {duration: 1s}}]\ncancel: true";
         env.run(&name, stranger).await?;
         suite(&env, "crowded", &spec).await?;
-        suite_is(&env, "crowded", "the stranger told", NOTICE * 2, |status| {
-            let told = status.message.clone().unwrap_or_default();
-            told.contains(&name) && told.contains("is not this suite's")
+        suite_is(&env, "crowded", "a message about the foreign run", NOTICE * 2, |status| {
+            let reported = status.message.clone().unwrap_or_default();
+            reported.contains(&name) && reported.contains("does not belong to this suite")
         })
         .await?;
         ensure!(env.api::<BenchmarkRun>().get(&name).await?.owner_references().is_empty(), "it was adopted");
@@ -327,21 +327,21 @@ async fn a_suite_has_no_more_rights_than_its_author() -> Result<()> {
         let phases = "run: {phases: [{name: write, loadgen: {duration: 1s}}]}\nsuspend: true";
         let with = |target: &str| format!("variants: [{{name: v, target: {target}}}]\n{phases}");
         let secret = "{name: theirs, key: password}";
-        for (target, told) in [
+        for (target, reported) in [
             (format!("{{datastore: {{engine: Redis, threads: 1, authSecretRef: {secret}}}}}"), "you may not read secrets/theirs"),
             (format!("{{external: {{address: 'redis.example.com:6379', authSecretRef: {secret}}}}}"), "you may not read secrets/theirs"),
             (format!("{{datastore: {{engine: Redis, threads: 1, env: [{{name: X, valueFrom: {{secretKeyRef: {secret}}}}}]}}}}"), "takes get on all Secrets"),
             ("{datastore: {engine: Redis, threads: 1, pod: {hostNetwork: true}}}".to_owned(), "hostNetwork"),
             ("{datastore: {engine: Redis, threads: 1, pod: {serviceAccountName: admin}}}".to_owned(), "serviceAccountName"),
         ] {
-            says(&tenant.refusal("BenchmarkSuite", "greedy", &with(&target)).await?, &[told])?;
+            says(&tenant.refusal("BenchmarkSuite", "greedy", &with(&target)).await?, &[reported])?;
         }
         let plain = with("{datastore: {engine: Redis, threads: 1}}");
         let published = format!("{plain}\nbaseline: {{published: {{configMap: theirs}}}}");
         says(&tenant.refusal("BenchmarkSuite", "greedy", &published).await?, &["configmaps/theirs"])?;
         tenant.create::<BenchmarkSuite>(object("BenchmarkSuite", "modest", &plain)?).await?;
 
-        // Who may not read a suite's Secrets can stop it, and change nothing that names one.
+        // A user without access to a suite's Secrets can stop it, but change nothing that names one.
         let target = format!("{{datastore: {{engine: Redis, threads: 1, authSecretRef: {secret}}}}}");
         env.create::<BenchmarkSuite>(object("BenchmarkSuite", "guarded", &with(&target))?).await?;
         let changed = json!({"spec": {"repetitions": 2, "run": {"timeout": "3m"}}});

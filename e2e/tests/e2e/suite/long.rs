@@ -31,7 +31,7 @@ async fn keep_report(env: &Env, suite: &str) -> Result<()> {
     fs::create_dir_all(&directory)?;
     for (format, extension) in [("markdown", "md"), ("html", "html"), ("csv", "csv")] {
         let file = directory.join(format!("{suite}.{extension}"));
-        let file = file.to_str().context("the cache's path is no text")?;
+        let file = file.to_str().context("the cache's path is not text")?;
         let said = dragstrip(env, &["report", "suite", suite, "--format", format, "--output-file", file], "")
             .await?;
         ensure!(said.code == 0, "{}", said.all());

@@ -1,5 +1,6 @@
 //! Hash slots of a cluster, as ranges. Pure.
 
+use dragstrip_results::ranges::range;
 use std::fmt;
 
 pub const SLOTS: u16 = 16_384;
@@ -28,8 +29,8 @@ impl SlotRanges {
         fields
             .filter(|field| !field.starts_with('['))
             .map(|field| {
-                let (first, last) = field.split_once('-').unwrap_or((field, field));
-                Some((first.parse().ok()?, last.parse().ok()?))
+                let (first, last) = range(field)?.into_inner();
+                Some((first, last))
             })
             .collect::<Option<Vec<_>>>()
             .map(Self::new)

@@ -21,41 +21,17 @@ const READS: [&str; 3] = ["GET", "MGET", "EXISTS"];
 
 /// Why a report cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub enum ReportError {
-    /// It could not be read.
+pub(crate) enum ReportError {
     #[error("the load generator left no report {REPORT_NAME}: {0}")]
     Read(#[source] io::Error),
-    /// It is cut, or is not a report.
     #[error("the load generator's report {REPORT_NAME} cannot be read: {0}")]
     Decode(#[source] serde_json::Error),
-    /// An operation's latencies are damaged.
     #[error("{operation}: {source}")]
-    Histogram {
-        /// The operation.
-        operation: String,
-        /// What is wrong.
-        source: HistogramError,
-    },
-    /// An operation's count and latencies contradict each other.
+    Histogram { operation: String, source: HistogramError },
     #[error("{operation}: {count} replies and unanswered requests but {latencies} latencies are reported")]
-    Contradiction {
-        /// The operation.
-        operation: String,
-        /// Replies counted, and what had none.
-        count: u64,
-        /// Latencies recorded.
-        latencies: u64,
-    },
-    /// An operation's count and its seconds contradict each other.
+    Contradiction { operation: String, count: u64, latencies: u64 },
     #[error("{operation}: {count} replies but {seconds} over all seconds are reported")]
-    Series {
-        /// The operation.
-        operation: String,
-        /// Replies counted.
-        count: u64,
-        /// Replies over all seconds.
-        seconds: u64,
-    },
+    Series { operation: String, count: u64, seconds: u64 },
 }
 
 pub(super) fn measured(
@@ -113,7 +89,7 @@ fn connections(spec: &LoadgenSpec) -> u64 {
     }
 }
 
-fn operation(report: &OperationReport, whole: &Report) -> Result<OperationResult, ReportError> {
+fn operation(report: &OperationReport, complete: &Report) -> Result<OperationResult, ReportError> {
     let name = || report.operation.clone();
     let latencies =
         report.latencies().map_err(|source| ReportError::Histogram { operation: name(), source })?;
@@ -121,7 +97,7 @@ fn operation(report: &OperationReport, whole: &Report) -> Result<OperationResult
         let (count, latencies) = (report.count + report.unanswered, latencies.count());
         return Err(ReportError::Contradiction { operation: name(), count, latencies });
     }
-    let per_second = series(&report.operation, whole);
+    let per_second = series(&report.operation, complete);
     let seconds: u64 = per_second.iter().sum();
     if !per_second.is_empty() && seconds != report.count {
         return Err(ReportError::Series { operation: name(), count: report.count, seconds });

@@ -120,7 +120,7 @@ fn our_own_programs_understand_every_specification() {
 fn understood(launch: &Launch) -> Result<Configuration, Box<dyn std::error::Error>> {
     let document: Specification = serde_json::from_str(launch.input.as_deref().unwrap())?;
     if launch.program == CLIENTS_NAME {
-        return Ok(dragstrip_clients::plan::read(document, None)?.0);
+        return Ok(dragstrip_clients::read(document, None)?.0);
     }
     Ok(Configuration::of_raw_client(document, None)?)
 }

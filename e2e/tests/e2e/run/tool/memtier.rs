@@ -98,21 +98,21 @@ fn check_job(job: &Job) -> Result<()> {
         "runner and tool share no volume"
     );
     let mut variables = client.env.iter().flatten();
-    let told =
+    let reported =
         variables.find(|variable| variable.name == JOB_VARIABLE).and_then(|variable| variable.value.clone());
-    let told: JobSpec = serde_json::from_str(&told.context("the runner is told nothing")?)?;
-    let JobTool::Memtier(memtier) = told.tool else {
-        anyhow::bail!("the runner is told to run {:?}", told.tool);
+    let reported: JobSpec = serde_json::from_str(&reported.context("the runner has no job")?)?;
+    let JobTool::Memtier(memtier) = reported.tool else {
+        anyhow::bail!("the runner's job is {:?}", reported.tool);
     };
     ensure!(
         memtier.threads == 1 && memtier.connections_per_thread == 5 && memtier.ratio == "1:0",
         "{memtier:?}"
     );
     ensure!(
-        (told.phase.as_str(), told.repetition, told.clients) == ("write", 1, 1),
+        (reported.phase.as_str(), reported.repetition, reported.clients) == ("write", 1, 1),
         "{} {}",
-        told.phase,
-        told.clients
+        reported.phase,
+        reported.clients
     );
     Ok(())
 }

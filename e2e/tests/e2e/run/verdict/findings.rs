@@ -55,7 +55,7 @@ pub(crate) fn is(run: &BenchmarkRun, verdict: Verdict, reasons: &[&str]) -> Resu
 
 /// Asserts what limited a phase, and that the evidence says all of `parts`.
 pub(crate) fn limited(phase: &PhaseStatus, by: Limiter, parts: &[&str]) -> Result<()> {
-    let limited = phase.limited_by.clone().with_context(|| format!("nothing is told of {}", phase.name))?;
+    let limited = phase.limited_by.clone().with_context(|| format!("nothing limits {}", phase.name))?;
     ensure!(limited.by == by, "limited by {}, not {by}: {}", limited.by, limited.evidence);
     says(&limited.evidence, parts)
 }
@@ -217,9 +217,9 @@ async fn different_zones_and_one_machine_under_two_nodes_are_reported() -> Resul
         );
         let apart = env.relabelled(client, ZONE, "west", succeeded(&env, "apart", &spec));
         let run = env.relabelled(server, ZONE, "east", apart).await?;
-        let mut told = names(&run)?;
-        told.retain(|reason| reason != "SharedNode" || !faults::local());
-        ensure!(told == ["PlacementNotAsDeclared"], "{told:?}");
+        let mut reported = names(&run)?;
+        reported.retain(|reason| reason != "SharedNode" || !faults::local());
+        ensure!(reported == ["PlacementNotAsDeclared"], "{reported:?}");
         let status = results::status(&run)?;
         let evidence: Vec<String> =
             phase(&status, "rated")?.reasons.iter().map(|reason| reason.message.clone()).collect();
@@ -294,7 +294,7 @@ phases:
 timeout: 3m
 ";
 
-/// Removes what runs of `namespace` found of the cluster's noise: later runs of others are told it.
+/// Removes what runs of `namespace` found of the cluster's noise: later runs of others would report it.
 async fn forget_noise(namespace: &str) -> Result<()> {
     let found =
         kubectl::must(&["-n", operator::NAMESPACE, "get", "configmap", "dragstrip-noise", "-o", "json"], "");
@@ -317,8 +317,8 @@ async fn noise_between_equal_runs_is_measured_once_and_reported_by_later_runs() 
         ensure!(found.found_by.name == "still" && found.throughput > 0.0, "{found:?}");
         let later = succeeded(&env, "later", &spec).await;
         forget_noise(&env.namespace).await?;
-        let told = results::status(&later?)?.noise;
-        ensure!(told.as_ref() == Some(&found), "{told:?} is not {found:?}");
+        let reported = results::status(&later?)?.noise;
+        ensure!(reported.as_ref() == Some(&found), "{reported:?} is not {found:?}");
         Ok(())
     })
     .await

@@ -39,7 +39,7 @@ fn reading(rows: &[MemoryReading], moment: MemoryMoment, member: &str) -> Result
 /// What holds of every reading of a server with so many keys.
 fn check(row: &MemoryReading, keys: u64) -> Result<()> {
     ensure!(row.keys == Some(keys) && row.unread.is_none(), "{row:?}");
-    let used = row.used_bytes.context("used_memory is not told")?;
+    let used = row.used_bytes.context("used_memory is missing")?;
     ensure!(used > keys * 500 && row.peak_bytes >= row.used_bytes && row.rss_bytes > Some(0), "{row:?}");
     let each = row.bytes_per_key.context("no bytes per key")?;
     ensure!((each - used as f64 / keys as f64).abs() < 0.001, "{row:?}");

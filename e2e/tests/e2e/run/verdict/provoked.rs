@@ -83,10 +83,10 @@ async fn a_client_that_loads_on_when_the_other_has_ended() -> Result<()> {
         env.run("apart", &judged("redis", TWO_CLIENTS)).await?;
         shape(&env, "apart", "8mbit").await?;
         let run = env.run_in("apart", RunPhase::Succeeded, SHORT_RUN).await?;
-        let told = names(&run)?;
-        ensure!(told.iter().any(|reason| reason == "ShortOverlap"), "{told:?}");
+        let reported = names(&run)?;
+        ensure!(reported.iter().any(|reason| reason == "ShortOverlap"), "{reported:?}");
         let known = ["ShortOverlap", "ShortWindow"];
-        ensure!(told.iter().all(|reason| known.contains(&reason.as_str())), "{told:?}");
+        ensure!(reported.iter().all(|reason| known.contains(&reason.as_str())), "{reported:?}");
         Ok(())
     })
     .await
@@ -139,7 +139,7 @@ timeout: 2m
 
 /// The instant at which the clients of a run's only Job start.
 async fn start_line(env: &Env, run: &str) -> Result<Duration> {
-    until("the order to start", SHORT_RUN, || async {
+    until("the start command", SHORT_RUN, || async {
         let jobs: Vec<Job> = env.labelled(&format!("dragstrip.dev/run={run}")).await?;
         let start = jobs.first().and_then(|job| job.annotations().get("dragstrip.dev/start-at-unix-nanos"));
         Ok(match start {
@@ -172,7 +172,7 @@ async fn a_client_that_is_frozen_at_the_start_line() -> Result<()> {
         let pods: Vec<Pod> = env.labelled("dragstrip.dev/run=skewed").await?;
         let late = pods.last().context("the run has no pod")?;
         let until_start = start.saturating_sub(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?);
-        // The order has reached the runner by then, and its tool waits for the instant.
+        // The start command has reached the runner by then, and its tool waits for the instant.
         tokio::time::sleep(until_start.saturating_sub(Duration::from_millis(100))).await;
         signal(late, "-STOP")?;
         tokio::time::sleep(Duration::from_millis(1600)).await;

@@ -81,17 +81,17 @@ async fn thresholds_decide_whether_a_good_run_passed_and_the_headline_comes_from
 async fn a_threshold_on_an_unknown_name_is_refused_with_the_known_ones() -> Result<()> {
     with_namespace("no-such", |env| async move {
         let phases = |threshold: &str| against("redis", &format!("{PHASES}thresholds: [{threshold}]\n"));
-        let told =
+        let reported =
             env.refusal("BenchmarkRun", "no", &phases("{metric: Errors, phase: raed, maximum: '0'}")).await?;
-        ensure!(told.contains("names no phase of this run"), "{told}");
-        let told = env
+        ensure!(reported.contains("names no phase of this run"), "{reported}");
+        let reported = env
             .refusal("BenchmarkRun", "no", &phases("{metric: Errors, relativeTo: Baseline, maximum: '1'}"))
             .await?;
-        ensure!(told.contains("BenchmarkSuite with a baseline"), "{told}");
+        ensure!(reported.contains("BenchmarkSuite with a baseline"), "{reported}");
         env.run("misspelt", &phases("{metric: Errors, operation: GTE, maximum: '0'}")).await?;
         let run = env.run_in("misspelt", RunPhase::Failed, SHORT_RUN).await?;
-        let told = dragstrip_e2e::message(&run);
-        ensure!(told.contains("did you mean GET?"), "{told}");
+        let reported = dragstrip_e2e::message(&run);
+        ensure!(reported.contains("did you mean GET?"), "{reported}");
         Ok(())
     })
     .await
