@@ -184,7 +184,7 @@ fn an_interrupted_run_keeps_what_it_has_and_leaves_nothing_running() {
     assert_eq!(code, Some(1), "{text}");
     let run = place.run();
     assert_eq!(run["status"]["phase"], "Cancelled");
-    assert_eq!(run["status"]["message"], "interrupted: 0 of 1 measurements are kept");
+    assert_eq!(run["status"]["message"], "interrupted: 0 of 1 measurements are stored");
     let kept = place.result("sprint-write-1");
     assert_eq!(kept["failure"]["failure"]["step"], "Interrupted", "{kept}");
     place.is_left_alone();
@@ -239,7 +239,7 @@ fn a_run_that_is_interrupted_while_its_server_starts_has_ended() {
     let (text, code) = finished(&child.wait_with_output().unwrap());
     assert_eq!(code, Some(1), "{text}");
     assert_eq!(place.run()["status"]["phase"], "Cancelled", "{text}");
-    assert!(text.contains("interrupted: 0 of 1 measurements are kept"), "{text}");
+    assert!(text.contains("interrupted: 0 of 1 measurements are stored"), "{text}");
     place.is_left_alone();
 }
 

@@ -186,8 +186,11 @@ fn label(offline: &OfflineRun, run: &BenchmarkRun, attempt: &Attempt) -> String 
         String::new()
     };
     let search = run.spec.phases.get(attempt.phase_index).and_then(|phase| phase.search.as_ref());
-    let point =
-        attempt.point.as_ref().zip(search).map(|(point, search)| format!(", {}", point.told(search.raise)));
+    let point = attempt
+        .point
+        .as_ref()
+        .zip(search)
+        .map(|(point, search)| format!(", {}", point.reported(search.raise)));
     format!(
         "[{}/{}] {}, repetition {}{}{again}",
         offline.measured() + 1,

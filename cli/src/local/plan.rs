@@ -41,7 +41,7 @@ pub enum Error {
     },
     #[error("Datastore {0}")]
     Datastore(String, #[source] server::Error),
-    #[error("BenchmarkRun {run}: {field} cannot be had without a cluster: {remedy}")]
+    #[error("BenchmarkRun {run}: {field} needs a cluster: {remedy}")]
     NotHere {
         /// The run.
         run: String,
@@ -368,7 +368,7 @@ mod tests {
     fn what_needs_a_cluster_is_refused_by_its_field() {
         let cluster = json!({"datastore": {"engine": "Redis", "threads": 1, "cluster": {"shards": 3}}});
         let message = planned(&run(&cluster, &loadgen()), &[], &["redis-server"]).unwrap_err();
-        assert!(message.contains("spec.cluster cannot be had without a cluster"), "{message}");
+        assert!(message.contains("spec.cluster needs a cluster"), "{message}");
         let secret = json!({"external": {"address": "h:1", "authSecretRef": {"name": "s"}}});
         let message = planned(&run(&secret, &loadgen()), &[], &[]).unwrap_err();
         assert!(message.contains("DRAGSTRIP_PASSWORD"), "{message}");
