@@ -59,42 +59,29 @@ pub enum Error {
 
 /// What all measurements of a run share.
 pub struct Track<'a> {
-    /// The run.
     pub plan: &'a Plan,
-    /// Its directory.
     pub directory: &'a Directory,
-    /// Talks to runners and observers.
     pub agents: &'a Agents,
-    /// The key that its commands are signed with.
     pub key: &'a VerifyingKey,
-    /// Whether somebody interrupts it.
     pub stop: &'a Stop,
 }
 
 /// The outcome of a measurement.
 pub struct Measured {
-    /// The start line.
     pub start: Option<Timestamp>,
-    /// The result of each client.
     pub pods: Vec<PodResult>,
-    /// What the server used.
     pub servers: Vec<ServerUsage>,
-    /// What ended it before its time.
     pub cut: Option<Cut>,
 }
 
 /// What ends a measurement before its time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Cut {
-    /// Somebody interrupted it.
     Interrupted,
-    /// The server died.
     Died(Death),
-    /// It took too long.
     Overdue,
 }
 
-/// A client.
 struct Client {
     name: String,
     process: Process,
@@ -105,7 +92,6 @@ struct Client {
     log: PathBuf,
 }
 
-/// The clients of a measurement.
 struct Clients {
     all: Vec<Client>,
     token: String,
@@ -214,7 +200,7 @@ impl Clients {
         join_all(sent).await.into_iter().collect()
     }
 
-    /// Ends all that still run, and reads what all have left.
+    /// Ends all that still run, and reads their results.
     async fn read(self, attempt: &Attempt, cut: Option<&Cut>) -> Result<Vec<PodResult>, Error> {
         let mut results = Vec::with_capacity(self.all.len());
         // All at once, so that none waits for the other's grace.
@@ -261,7 +247,7 @@ async fn cut(track: &Track<'_>, server: &mut Server, end: Instant) -> Result<Opt
     })
 }
 
-/// Waits until all stand at the start line; false where one ended before it.
+/// Waits until all are at the start line; false if one ended before it.
 async fn line_up(
     track: &Track<'_>,
     clients: &mut Clients,
@@ -316,7 +302,7 @@ async fn load(
     }
 }
 
-/// Operations per second since the look before, and what to compare the next look with.
+/// Operations per second since the last query, and the state to compare the next one with.
 fn rate(states: &[RunnerState], last: Option<(f64, u64)>) -> (Option<f64>, Option<(f64, u64)>) {
     let elapsed = states.iter().map(|state| state.elapsed_seconds).fold(0.0, f64::max);
     let operations: u64 = states.iter().map(|state| state.operations).sum();
@@ -362,7 +348,6 @@ async fn race(
     Ok((Some(line), cut))
 }
 
-/// Measures the attempt with this index.
 pub async fn measure(
     track: &Track<'_>,
     offline: &OfflineRun,
@@ -407,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rate_is_that_of_all_clients_since_the_look_before() {
+    fn the_rate_is_that_of_all_clients_since_the_last_query() {
         let (first, last) = rate(&[state(1.0, 100), state(0.9, 50)], None);
         assert_eq!(first, Some(150.0));
         let (second, _) = rate(&[state(2.0, 300), state(1.9, 150)], last);

@@ -1,19 +1,16 @@
-//! Local runs from their manifests to their results, one after the other. The core plans,
-//! checks and judges them as it does in a cluster.
+//! One local run from its plan to its results. The core plans, checks and judges it as it does
+//! in a cluster. Touches processes and files.
 
 use super::{
     children,
     clients::{self, Cut, Measured, Track, measure},
     cpus,
     directory::{self, Directory},
-    manifests::{self, Manifests},
-    options::Options,
     plan::{self, Plan, Surroundings, plan},
     programs,
     screen::Screen,
     server::{self, Server},
-    settings::{self, Settings},
-    suites,
+    settings::Settings,
 };
 use crate::output::{errors::chain, figures::rate, input, print};
 use dragstrip_agents::{AgentError, Agents};
@@ -34,19 +31,10 @@ use dragstrip_results::{
 };
 use jiff::Timestamp;
 use kube::ResourceExt;
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    process::ExitCode,
-};
+use std::collections::BTreeMap;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error(transparent)]
-    Manifests(#[from] manifests::Error),
-    #[error("the manifests declare no BenchmarkRun or BenchmarkSuite: add one, as in examples/local.yaml")]
-    NoRun,
-    #[error(transparent)]
-    Settings(#[from] settings::Error),
     #[error(transparent)]
     Plan(#[from] plan::Error),
     #[error(transparent)]
@@ -59,10 +47,6 @@ pub enum Error {
     Server(#[from] server::Error),
     #[error(transparent)]
     Child(#[from] children::Error),
-    #[error(transparent)]
-    Suite(#[from] suites::Error),
-    #[error(transparent)]
-    Print(#[from] print::Error),
 }
 
 /// A run that has ended, with its results.
@@ -264,8 +248,8 @@ async fn race(
     }
 }
 
-/// Runs `run` on this machine, against the Datastore that it names of `datastores`: the run
-/// with its status. Everything is looked at before anything starts.
+/// Runs `run` on this machine, against the one of `datastores` that it names. Checks everything
+/// before anything starts.
 pub async fn run_locally(
     run: &BenchmarkRun,
     datastores: &[Datastore],
@@ -333,63 +317,4 @@ pub fn print_or_closed(text: &str) -> Result<(), print::Error> {
         Err(print::Error::Closed) => Ok(()),
         printed => printed,
     }
-}
-
-/// Runs `runs` one after the other, and always prints their table; returns whether all passed.
-async fn all(
-    runs: &[BenchmarkRun],
-    datastores: &[Datastore],
-    settings: impl Fn(&str) -> Settings,
-    screen: &mut Screen,
-) -> Result<bool, Error> {
-    let (mut ended, mut failed) = (Vec::new(), None);
-    for run in runs {
-        let settings = settings(&run.name_any());
-        if settings.stop.is_requested() {
-            break;
-        }
-        match Box::pin(run_locally(run, datastores, &settings, screen)).await {
-            Ok(raced) => ended.push(raced.run),
-            Err(error) => {
-                failed = Some(error);
-                break;
-            }
-        }
-    }
-    if !ended.is_empty() {
-        print_or_closed(&input::text_report(&ended))?;
-    }
-    failed.map_or(Ok(ended.len() == runs.len() && ended.iter().all(passed)), Err)
-}
-
-/// Runs what the manifests declare. Exit code 0 if all passed, 1 if one did not.
-pub async fn run(options: Options) -> Result<ExitCode, Error> {
-    let Manifests { datastores, runs, suites, notes } = manifests::read(&options.files)?;
-    let declared = runs.len() + suites.len();
-    if declared == 0 {
-        return Err(Error::NoRun);
-    }
-    let settings = Settings::of(&options)?;
-    let mut engines = BTreeSet::new();
-    for run in &runs {
-        engines.extend(ready(run, &datastores, &settings)?.engine());
-    }
-    let plans = suites.iter().map(|suite| suites::plan(suite, &datastores, &settings));
-    let plans = plans.collect::<Result<Vec<_>, _>>()?;
-    engines.extend(plans.iter().flat_map(|plan| &plan.engines));
-    settings.check(&engines)?;
-    let mut screen = Screen::default();
-    for note in &notes {
-        screen.step(note);
-    }
-    let of = |name: &str| settings.called(name, options.output_directory.as_deref(), declared > 1);
-    let mut good = all(&runs, &datastores, of, &mut screen).await?;
-    for (suite, plan) in suites.iter().zip(&plans) {
-        if settings.stop.is_requested() {
-            good = false;
-            break;
-        }
-        good &= plan.race(&datastores, &of(&suite.name_any()), &mut screen).await?;
-    }
-    Ok(if good { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }

@@ -19,7 +19,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 use std::{collections::BTreeMap, path::PathBuf};
 
-/// Namespace of what has none.
+/// Namespace of objects without one.
 const NAMESPACE: &str = "local";
 /// The port for checking a server's command; the server gets a free one when it starts.
 const ANY_PORT: u16 = 6379;
@@ -31,66 +31,37 @@ pub enum Error {
     #[error(
         "BenchmarkRun {run}: spec.target.datastoreRef.name: no manifest declares a Datastore named {name}{known}"
     )]
-    NoDatastore {
-        /// The run.
-        run: String,
-        /// The Datastore.
-        name: String,
-        /// Those that are declared.
-        known: String,
-    },
+    NoDatastore { run: String, name: String, known: String },
     #[error("Datastore {0}")]
     Datastore(String, #[source] server::Error),
     #[error("BenchmarkRun {run}: {field} needs a cluster: {remedy}")]
-    NotHere {
-        /// The run.
-        run: String,
-        /// The field.
-        field: String,
-        /// What to do.
-        remedy: &'static str,
-    },
+    NotHere { run: String, field: String, remedy: &'static str },
     #[error(
         "BenchmarkRun {0}: authSecretRef: local runs have no Secrets: set the environment variable {PASSWORD_VARIABLE}"
     )]
     NoPassword(String),
     #[error("{needed_for} needs {program}, which is {}: {remedy}", absence(program))]
-    NoProgram {
-        /// What needs it.
-        needed_for: String,
-        /// Its name.
-        program: String,
-        /// How to get it.
-        remedy: String,
-    },
+    NoProgram { needed_for: String, program: String, remedy: String },
 }
 
 fn absence(program: &str) -> &'static str {
     if program.contains('/') { "not an executable file" } else { "not on PATH" }
 }
 
-/// What a plan is made with.
 pub struct Surroundings<'a> {
-    /// Programs of servers that were named, by engine.
+    /// The server programs of the command line, by engine.
     pub binaries: &'a BTreeMap<Engine, PathBuf>,
-    /// The password of servers that want one.
     pub password: Option<&'a str>,
-    /// The CPUs that there are.
     pub cpus: &'a [Cpu],
-    /// This machine.
     pub machine: NodeRecord,
-    /// The file that would be started as a program of this name.
+    /// Finds the file of a program.
     pub find: &'a dyn Fn(&str) -> Option<PathBuf>,
-    /// Now.
     pub now: Timestamp,
 }
 
-/// The server of a run.
 #[derive(Debug, Clone)]
 pub struct ServerPlan {
-    /// Its declaration.
     pub datastore: Datastore,
-    /// Its program.
     pub file: PathBuf,
 }
 
@@ -101,33 +72,31 @@ impl ServerPlan {
     }
 }
 
-/// A run of which everything is there.
+/// A run with everything it needs.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// The run, with what an apiserver would have given it.
+    /// With what the API server would have added.
     pub run: BenchmarkRun,
-    /// The same, laid out.
     pub offline: OfflineRun,
     /// Its server; none of an external target.
     pub server: Option<ServerPlan>,
-    /// The files of the tools' programs, by the name that the run gives them.
+    /// The files of the tools' programs, by their name in the run.
     pub tools: BTreeMap<String, PathBuf>,
-    /// Its password.
     pub password: Option<String>,
-    /// Who gets which CPUs; nobody any where there are not enough.
+    /// The CPUs of server and clients, if there are enough to divide.
     pub division: Option<Division>,
     /// Notes about ignored fields, for people.
     pub notes: Vec<String>,
 }
 
 impl Plan {
-    /// The engine whose server is started, if one is.
+    /// The engine of its server, if it starts one.
     pub fn engine(&self) -> Option<Engine> {
         self.server.as_ref().map(|server| server.datastore.spec.engine)
     }
 }
 
-/// `run` with what an apiserver gives every object.
+/// `run` with what the API server adds to every object.
 fn stored(run: &BenchmarkRun, now: Timestamp) -> BenchmarkRun {
     let mut run = run.clone();
     run.metadata.namespace.get_or_insert_with(|| NAMESPACE.to_owned());

@@ -51,25 +51,15 @@ pub enum Error {
     #[error("{}", .0.message)]
     Died(Death),
     #[error("the server {name} did not answer on port {port} within {within} s", within = READY_WITHIN.as_secs())]
-    Silent {
-        /// Its name.
-        name: String,
-        /// Where it was to listen.
-        port: u16,
-        /// The last lines of its log.
-        last_lines: Vec<String>,
-    },
+    Silent { name: String, port: u16, last_lines: Vec<String> },
     #[error("the observer of the server did not start")]
-    Observer {
-        /// The last lines of its log.
-        last_lines: Vec<String>,
-    },
+    Observer { last_lines: Vec<String> },
     #[error("interrupted before the server was ready")]
     Interrupted,
 }
 
 impl Error {
-    /// What the process wrote last that it is about.
+    /// The last lines of the process that failed.
     pub fn last_lines(&self) -> &[String] {
         match self {
             Self::Died(Death { last_lines, .. })
@@ -83,13 +73,10 @@ impl Error {
 /// How a server ended unexpectedly.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Death {
-    /// Its name, and how it ended.
     pub message: String,
-    /// The last lines of its log.
     pub last_lines: Vec<String>,
 }
 
-/// The observer of a server.
 struct Observer {
     process: Process,
     address: SocketAddr,
@@ -101,20 +88,18 @@ pub struct Server {
     process: Option<Process>,
     observer: Option<Observer>,
     log: PathBuf,
-    /// Its program.
     pub file: PathBuf,
-    /// Where it listens.
     pub address: (String, u16),
     observation: Option<Observation>,
 }
 
-/// A port that nobody listens on just now.
+/// A port on which nobody listens at the moment.
 fn free_port() -> Result<u16, Error> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(Error::Port)?;
     Ok(listener.local_addr().map_err(Error::Port)?.port())
 }
 
-/// The port for the server of `datastore`: a free one, or that which its own command names.
+/// The port for the server of `datastore`: a free one, or that of a Custom server's command.
 pub fn port(datastore: &dragstrip_crds::Datastore) -> Result<u16, Error> {
     if datastore.spec.custom.is_none() {
         return free_port();
@@ -183,7 +168,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Waits until the server answers; where its observer cannot ask it, until it listens.
+    /// Waits until the server answers; without RESP, until it listens.
     async fn ready(&mut self, agents: &Agents, asks: bool) -> Result<(), Error> {
         let end = Instant::now() + READY_WITHIN;
         while Instant::now() < end {
@@ -215,7 +200,7 @@ impl Server {
         }
     }
 
-    /// Its name and version, where it tells them.
+    /// The version that it reports.
     pub fn version(&self) -> Option<&str> {
         self.observation.as_ref().map(|observation| observation.server.version.as_str())
     }
@@ -227,7 +212,7 @@ impl Server {
         Ok(status.map(|status| ended(&process.name, status, &self.log)))
     }
 
-    /// Has the observer sample what the server uses. What cannot be had is left out.
+    /// Lets the observer sample what the server uses.
     pub async fn sample(&self, agents: &Agents, command: &UsageCommand) {
         if let Some(observer) = &self.observer {
             // The check that misses the figures reports that.
@@ -235,14 +220,13 @@ impl Server {
         }
     }
 
-    /// What the server used in `window`, under its `name`; nothing where nobody tells.
+    /// What the server used in `window`, under its `name`; nothing without an answer.
     pub async fn usage(&self, agents: &Agents, window: &UsageWindow, name: &str) -> Vec<ServerUsage> {
         let Some(observer) = &self.observer else { return Vec::new() };
         let usage = agents.usage_at(observer.address, &observer.token, window).await.unwrap_or_default();
         usage.into_iter().map(|server| ServerUsage { server: name.to_owned(), ..server }).collect()
     }
 
-    /// Ends the server and its observer.
     pub async fn end(&mut self) -> Result<(), children::Error> {
         if let Some(observer) = &mut self.observer {
             observer.process.end().await?;
