@@ -1,27 +1,25 @@
-//! An example under the help of each command. Pure.
+//! The examples in the help of each command. Pure.
 
 use clap::Command;
 
-/// By command what is shown; NAME stands for how the program is called.
-const EXAMPLES: [(&str, &str); 11] = [
+/// By command; NAME stands for the name of the program.
+const EXAMPLES: [(&str, &str); 9] = [
     (
         "run",
         "NAME run --local -f examples/local.yaml\n  NAME run -f examples/quickstart.yaml --watch\n  NAME run -f examples/quickstart.yaml --name-suffix 2 --watch",
     ),
-    ("follow", "NAME follow quickstart-redis quickstart-valkey\n  NAME follow suite/engines --timeout 3h"),
-    ("get", "NAME get\n  NAME get runs -A\n  NAME get run quickstart-redis --output yaml"),
+    ("follow", "NAME follow redis-read valkey-read\n  NAME follow suite/engines --timeout 3h"),
     (
         "report",
-        "NAME report quickstart-redis quickstart-valkey\n  NAME report suite engines --format html --output-file engines.html",
+        "NAME report redis-read valkey-read\n  NAME report suite engines --format html --output-file engines.html",
     ),
     (
         "compare",
-        "NAME compare quickstart-redis quickstart-valkey\n  NAME compare published.csv suite/engines\n  NAME compare main.json branch.json --format markdown",
+        "NAME compare redis-read valkey-read\n  NAME compare published.csv suite/engines\n  NAME compare main.json branch.json --format markdown",
     ),
-    ("logs", "NAME logs quickstart-redis --phase read --servers"),
-    ("cancel", "NAME cancel quickstart-redis suite/engines"),
+    ("cancel", "NAME cancel redis-read suite/engines"),
     ("validate", "NAME validate -f examples/quickstart.yaml\n  helm template my-chart | NAME validate -f -"),
-    ("doctor", "NAME doctor\n  NAME doctor -f examples/quickstart.yaml --probe"),
+    ("doctor", "NAME doctor\n  NAME doctor -f examples/quickstart.yaml"),
     (
         "calibrate",
         "NAME calibrate --datastore redis --repetitions 5 --duration 30s --client-nodes dragstrip.dev/role=client",
@@ -29,11 +27,11 @@ const EXAMPLES: [(&str, &str); 11] = [
     ("completions", "source <(NAME completions bash)"),
 ];
 
-/// `command` with an example under each command's help, as the program is called `name`.
+/// `command` with examples in each command's help, for a program called `name`.
 pub fn with(mut command: Command, name: &str) -> Command {
-    for (of, example) in EXAMPLES {
+    for (subcommand, example) in EXAMPLES {
         let text = format!("Example:\n  {}", example.replace("NAME", name));
-        command = command.mut_subcommand(of, |below| below.after_help(text));
+        command = command.mut_subcommand(subcommand, |below| below.after_help(text));
     }
     command
 }
@@ -44,7 +42,7 @@ mod tests {
     use clap::CommandFactory;
 
     #[test]
-    fn every_command_has_an_example_that_it_takes() {
+    fn every_command_has_an_example_that_parses() {
         let command = with(crate::Arguments::command(), "dragstrip");
         for below in command.get_subcommands() {
             assert!(below.get_after_help().is_some(), "{} has no example", below.get_name());
@@ -63,9 +61,10 @@ mod tests {
     }
 
     #[test]
-    fn as_a_plugin_of_kubectl_it_says_so() {
-        let mut command = crate::called(Some(std::path::Path::new("/usr/local/bin/kubectl-dragstrip")));
+    fn a_plugin_of_kubectl_shows_its_own_name() {
+        let mut command =
+            crate::program_command(Some(std::path::Path::new("/usr/local/bin/kubectl-dragstrip")));
         let help = command.find_subcommand_mut("follow").unwrap().render_help().to_string();
-        assert!(help.contains("kubectl dragstrip follow quickstart-redis"), "{help}");
+        assert!(help.contains("kubectl dragstrip follow redis-read"), "{help}");
     }
 }

@@ -7,7 +7,7 @@ use crate::{
         world::World,
     },
     metrics::{Metrics, Prices},
-    run::{Loads, Remembered, Unread},
+    run::{Loads, LogRetries, ResultCache},
     suite,
 };
 use dragstrip_agents::Agents;
@@ -88,7 +88,7 @@ pub struct Context {
     /// What was seen of the cluster.
     pub world: World,
     /// Logs of client pods that cannot be read just now.
-    pub unread: Arc<Unread>,
+    pub log_retries: Arc<LogRetries>,
     /// Objects that something is wrong with, by uid.
     pub retries: Arc<Retries>,
     /// What was written last of each run and suite.
@@ -98,9 +98,9 @@ pub struct Context {
     /// Loads that may run unseen.
     pub loads: Arc<Loads>,
     /// What is known of stored results.
-    pub remembered: Arc<Remembered>,
+    pub result_cache: Arc<ResultCache>,
     /// What is known of suites under way.
-    pub suites: Arc<suite::Remembered>,
+    pub suites: Arc<suite::SuiteCaches>,
     /// What is known of instance types.
     pub prices: Arc<Prices>,
     /// Counters of the process.

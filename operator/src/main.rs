@@ -11,8 +11,9 @@ use dragstrip_operator::{
         world::Feeds,
     },
     context::{Context, Settings},
+    failure::chain,
     metrics::{Metrics, Page, Prices},
-    process::{self, chain},
+    process,
 };
 use futures::future::BoxFuture;
 use http::{Request, Response};
@@ -183,11 +184,11 @@ async fn start(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
     let context = Context {
         world: feeds.world(),
         retries: Arc::default(),
-        unread: Arc::default(),
+        log_retries: Arc::default(),
         own_writes: Arc::default(),
         own_leases: Arc::default(),
         loads: Arc::default(),
-        remembered: Arc::default(),
+        result_cache: Arc::default(),
         suites: Arc::default(),
         announcer: Arc::new(Announcer::new(client.clone())),
         client,

@@ -3,22 +3,20 @@
 
 use crate::{
     cluster::{
-        apply::namespace_ends,
         leader::{Candidate, Leadership},
         world::Feeds,
     },
     context::Context,
     datastore,
+    failure::chain,
     metrics::Page,
-    run, suite,
+    run,
+    shutdown::Shutdown,
+    suite,
 };
 use axum::{Router, extract::State, http::StatusCode, response::IntoResponse, routing::get};
 use dragstrip_crds::{BenchmarkRun, BenchmarkSuite, Datastore};
-use futures::{
-    Future, FutureExt, StreamExt,
-    future::{LocalBoxFuture, Shared},
-    stream::FuturesUnordered,
-};
+use futures::{Future, FutureExt, StreamExt, future::LocalBoxFuture, stream::FuturesUnordered};
 use jiff::Timestamp;
 use kube::{Client, Resource};
 use std::{
@@ -51,62 +49,6 @@ pub enum Error {
     /// Signals could not be waited for.
     #[error("failed to wait for signals")]
     Signals(#[source] std::io::Error),
-}
-
-/// `error` and all its causes, joined by colons.
-pub fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        text = format!("{text}: {cause}");
-        next = cause.source();
-    }
-    text
-}
-
-/// What to do about a failure whose words do not tell it.
-fn remedy(failure: &str) -> Option<&'static str> {
-    // The apiserver's words for a status with fields that its definition has not.
-    failure.contains("field not declared in schema").then_some(
-        "the CustomResourceDefinitions are older than this operator: upgrade the release with \
-         crds.install=true, or apply its install.yaml",
-    )
-}
-
-/// Writes a failed pass to the log, unless its namespace is being deleted: what
-/// was asked for cannot be made then and will not be missed.
-pub fn log_failure(
-    kind: &'static str,
-    name: &str,
-    namespace: Option<&str>,
-    error: &(dyn std::error::Error + 'static),
-) {
-    let mut next = Some(error);
-    while let Some(cause) = next {
-        if cause.downcast_ref::<kube::Error>().is_some_and(namespace_ends) {
-            tracing::debug!(kind, name, namespace, "the namespace is being deleted");
-            return;
-        }
-        next = cause.source();
-    }
-    let error = chain(error);
-    tracing::warn!(kind, name, namespace, error, remedy = remedy(&error), "reconcile failed");
-}
-
-/// A shutdown that several can wait for.
-type Shutdown = Shared<Pin<Box<dyn Future<Output = ()> + Send>>>;
-
-/// What controllers need of the process.
-#[derive(Clone)]
-pub struct Parts {
-    shutdown: Shutdown,
-}
-
-impl Parts {
-    /// Ends when the process is told to stop.
-    pub fn shutdown(&self) -> Shutdown {
-        self.shutdown.clone()
-    }
 }
 
 fn shutdown() -> Result<Shutdown, Error> {
@@ -212,11 +154,11 @@ async fn lead(
     candidate: Option<Candidate>,
     feeds: Feeds,
     health: Health,
-    parts: Parts,
+    stop: Shutdown,
 ) -> Result<(), Error> {
     tokio::select! {
         () = await_kinds(&ctx.client) => {}
-        () = parts.shutdown() => return Ok(()),
+        () = stop.clone() => return Ok(()),
     }
     let mut leadership = None;
     if let Some(candidate) = candidate {
@@ -225,13 +167,13 @@ async fn lead(
         health.ready.store(true, Ordering::Relaxed);
         tokio::select! {
             won = candidate.win() => leadership = Some(won),
-            () = parts.shutdown() => return Ok(()),
+            () = stop.clone() => return Ok(()),
         }
         tracing::info!("this operator leads");
     }
     health.leads.store(true, Ordering::Relaxed);
     let worked = tokio::select! {
-        worked = controllers(ctx, feeds, health, parts) => worked,
+        worked = controllers(ctx, feeds, health, stop.clone()) => worked,
         why = lost(leadership.as_mut()) => Err(Error::LeadershipLost(why)),
     };
     if let (Ok(()), Some(leadership)) = (&worked, leadership)
@@ -242,19 +184,24 @@ async fn lead(
     worked
 }
 
-async fn controllers(ctx: Arc<Context>, mut feeds: Feeds, health: Health, parts: Parts) -> Result<(), Error> {
-    let datastores = datastore::controller(ctx.clone(), &mut feeds, &parts);
-    let runs = run::controller(ctx.clone(), &mut feeds, &parts);
-    let keeper = run::keeper(ctx.clone(), &mut feeds, &parts);
-    let suites = suite::controller(ctx.clone(), &mut feeds, &parts);
+async fn controllers(
+    ctx: Arc<Context>,
+    mut feeds: Feeds,
+    health: Health,
+    stop: Shutdown,
+) -> Result<(), Error> {
+    let datastores = datastore::controller(ctx.clone(), &mut feeds, &stop);
+    let runs = run::controller(ctx.clone(), &mut feeds, &stop);
+    let lease_cleanup = run::lease_cleanup(ctx.clone(), &mut feeds, &stop);
+    let suites = suite::controller(ctx.clone(), &mut feeds, &stop);
     let expiring = (ctx.world.expiring.clone(), ctx.world.expiring_suites.clone());
-    let expiry = run::expiry(ctx.clone(), &mut feeds.expiring, expiring.0, &parts);
-    let suite_expiry = run::expiry(ctx.clone(), &mut feeds.expiring_suites, expiring.1, &parts);
+    let expiry = run::expiry(ctx.clone(), &mut feeds.expiring, expiring.0, &stop);
+    let suite_expiry = run::expiry(ctx.clone(), &mut feeds.expiring_suites, expiring.1, &stop);
     let watches = tokio::spawn(feeds.run());
     tracing::info!("listing what there is");
     tokio::select! {
         listed = ctx.world.listed() => listed.map_err(|_| Error::ControllerEnded(WATCHES))?,
-        () = parts.shutdown() => return Ok(()),
+        () = stop.clone() => return Ok(()),
     }
     if let Err(error) = run::remember_all(&ctx).await {
         tracing::warn!(error = %chain(&error), "stored results cannot be listed; each run asks for its own");
@@ -266,7 +213,7 @@ async fn controllers(ctx: Arc<Context>, mut feeds: Feeds, health: Health, parts:
     let working: Working<'_> = [
         named("datastore", datastores),
         named("run", runs),
-        named("turn", keeper),
+        named("turn", lease_cleanup),
         named("suite", suites),
         named("expiry", expiry),
         named("expiry of suites", suite_expiry),
@@ -279,7 +226,7 @@ async fn controllers(ctx: Arc<Context>, mut feeds: Feeds, health: Health, parts:
             () = history => "history",
         }
     };
-    until_stopped(working, endless, parts.shutdown()).await
+    until_stopped(working, endless, stop.clone()).await
 }
 
 /// Parts of the operator that end when the process is told to stop, by name.
@@ -322,11 +269,11 @@ pub async fn run(
     page: Page,
     listen: SocketAddr,
 ) -> Result<(), Error> {
-    let parts = Parts { shutdown: shutdown()? };
+    let stop = shutdown()?;
     let health = Health { ready: Arc::default(), leads: Arc::default(), page };
     tokio::try_join!(
-        serve(listen, health.clone(), parts.shutdown()),
-        lead(Arc::new(ctx), candidate, feeds, health, parts.clone())
+        serve(listen, health.clone(), stop.clone()),
+        lead(Arc::new(ctx), candidate, feeds, health, stop)
     )?;
     tracing::info!("stopped");
     Ok(())

@@ -230,8 +230,8 @@ pub struct JobSpec {
     pub clients: u32,
     /// What requests to this runner must carry.
     pub token: String,
-    /// The key that must have signed its commands. A Job without one, of an operator that
-    /// signed nothing, takes the token alone.
+    /// The key that must have signed its commands; a runner refuses a job without one. Absent in
+    /// records, which hold no job of a pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verifying_key: Option<VerifyingKey>,
     /// The server.

@@ -13,8 +13,7 @@ use std::net::SocketAddr;
 /// Request header with a command's signature: `1 ISSUED SIGNATURE`, the moment in
 /// milliseconds of Unix time by the operator's clock, the signature in base64.
 pub const SIGNATURE_HEADER: &str = "x-dragstrip-signature";
-/// Environment variable with the public key that an observer takes commands from, in base64.
-/// One without it, made by an operator that signed nothing, takes the token alone.
+/// Environment variable with the public key that must have signed an observer's commands, in base64.
 pub const VERIFYING_KEY_VARIABLE: &str = "DRAGSTRIP_VERIFYING_KEY";
 /// For how long a command is valid before and after it was issued, in milliseconds. Clocks
 /// of nodes differ; the same command twice changes nothing.

@@ -179,12 +179,12 @@ async fn only_who_has_the_token_is_told_and_only_of_his_own_measurement() {
     let window = "/v1/usage?token=mine&fromUnixNanos=0&toUnixNanos=1";
     assert_eq!(observer.get(window, "another token").await.0, 403);
     let told = usage_since(&observer, "mine", now()).await.unwrap_err();
-    assert!(told.contains("never told to, or was restarted since"), "{told}");
+    assert!(told.contains("got no command for it, or was restarted since"), "{told}");
     order(&observer, "mine", 60).await;
     let told = usage_in(&observer, "mine", 0, 1).await.unwrap_err();
     assert!(told.contains("no two samples lie in the window"), "{told}");
     order(&observer, "another", 60).await;
-    assert!(usage_since(&observer, "mine", now()).await.unwrap_err().contains("never told to"));
+    assert!(usage_since(&observer, "mine", now()).await.unwrap_err().contains("got no command for it"));
 }
 
 #[tokio::test]

@@ -206,7 +206,7 @@ async fn the_declared_cluster_mode_must_be_the_servers() {
     job["target"]["cluster"] = json!(true);
     let finished = Pod::new(&job).run().await;
     assert_eq!(finished.failure().step, FailureStep::Preflight);
-    assert!(finished.failure().message.contains("declared cluster mode on, the server says off"));
+    assert!(finished.failure().message.contains("declared cluster mode on, the server reports off"));
 }
 
 #[tokio::test]

@@ -1,9 +1,9 @@
-//! The clients of one measurement: a runner each, told to start together, asked how far they
-//! are, and read when they have ended. Touches processes and talks to the runners.
+//! The clients of one measurement: one runner each. They start together, report their progress,
+//! and leave a result. Touches processes and talks to the runners.
 
 use super::{
-    children::{self, Process, Program, last_lines},
-    keep::Directory,
+    children::{self, Process, Program, last_lines, read_output},
+    directory::Directory,
     plan::Plan,
     screen::{Screen, live},
     server::{Death, Server},
@@ -20,7 +20,7 @@ use dragstrip_results::{
         ClockOffset, INDEX_VARIABLE, JOB_VARIABLE, JobSpec, JobTool, PASSWORD_VARIABLE, POD_NAME_VARIABLE,
         RunnerState, StartCommand, UsageCommand, UsageWindow,
     },
-    result::{Failure, FailureStep, LOG_MARKER, PodResult},
+    result::{Failure, FailureStep, PodResult},
     signing::VerifyingKey,
     usage::ServerUsage,
 };
@@ -30,47 +30,34 @@ use jiff::{SignedDuration, Timestamp};
 use nix::sys::signal::Signal;
 use std::{
     ffi::OsString,
-    fs::File,
-    io::Write as _,
     net::SocketAddr,
     path::{Path, PathBuf},
     time::Duration,
 };
-use tokio::{
-    io::{AsyncBufReadExt as _, BufReader},
-    sync::oneshot,
-    task::JoinHandle,
-    time::Instant,
-};
+use tokio::{sync::oneshot, task::JoinHandle, time::Instant};
 
-/// How often is looked whether something has ended.
-const LOOK_INTERVAL: Duration = Duration::from_millis(50);
-/// How often the runners are asked while load runs.
-const ASK_INTERVAL: Duration = Duration::from_secs(1);
-/// Lines of a log that are told of a client without a result.
+/// How often clients and server are checked for their end.
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
+/// How often the runners are queried while load runs.
+const QUERY_INTERVAL: Duration = Duration::from_secs(1);
+/// Lines of the log of a client without a result that are reported.
 const LAST_LINES: usize = 10;
 
-/// A measurement that could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A process failed.
     #[error(transparent)]
     Child(#[from] children::Error),
-    /// The job has no JSON form.
     #[error("failed to write the job of a client")]
     Job(#[source] serde_json::Error),
-    /// There is no target yet.
     #[error("there is no server to load")]
     NoTarget,
-    /// A client's directory could not be made.
     #[error("failed to write {1}")]
     Directory(#[source] std::io::Error, PathBuf),
-    /// A runner could not be told to start.
     #[error("failed to give client {1} its start command")]
-    Order(#[source] AgentError, String),
+    Start(#[source] AgentError, String),
 }
 
-/// What every measurement of a run is made with.
+/// What all measurements of a run share.
 pub struct Track<'a> {
     /// The run.
     pub plan: &'a Plan,
@@ -84,11 +71,11 @@ pub struct Track<'a> {
     pub stop: &'a Stop,
 }
 
-/// What came of a measurement.
+/// The outcome of a measurement.
 pub struct Measured {
     /// The start line.
     pub start: Option<Timestamp>,
-    /// What each client said.
+    /// The result of each client.
     pub pods: Vec<PodResult>,
     /// What the server used.
     pub servers: Vec<ServerUsage>,
@@ -105,41 +92,6 @@ pub enum Cut {
     Died(Death),
     /// It took too long.
     Overdue,
-}
-
-/// Where a child listens, and the last result that it writes to its standard output, of
-/// which a copy goes to `log`.
-pub fn listening(
-    process: &mut Process,
-    log: &Path,
-) -> (oneshot::Receiver<SocketAddr>, JoinHandle<Option<String>>) {
-    let (sender, receiver) = oneshot::channel();
-    let (output, log) = (process.output(), log.to_owned());
-    let reading = tokio::spawn(async move {
-        let mut sender = Some(sender);
-        let mut result = None;
-        let mut lines = BufReader::new(output?).lines();
-        // What cannot be copied is read all the same.
-        let mut copy = File::create(log).ok();
-        while let Ok(Some(line)) = lines.next_line().await {
-            if let Some(found) = line.strip_prefix(LOG_MARKER) {
-                result = Some(found.to_owned());
-                continue;
-            }
-            if let Some(copy) = &mut copy {
-                let _ = writeln!(copy, "{line}");
-            }
-            let address = line.strip_prefix("listening on ").and_then(|rest| rest.split(',').next());
-            if let Some(address) = address.and_then(|address| address.parse().ok())
-                && let Some(sender) = sender.take()
-            {
-                // Who does not wait for it does without.
-                let _ = sender.send(address);
-            }
-        }
-        result
-    });
-    (receiver, reading)
 }
 
 /// A client.
@@ -159,7 +111,7 @@ struct Clients {
     token: String,
 }
 
-/// What a client finds in its environment.
+/// The environment of a client.
 fn environment(
     track: &Track<'_>,
     job: &JobSpec,
@@ -213,7 +165,7 @@ fn start(track: &Track<'_>, job: &JobSpec, name: &str, index: u32) -> Result<Cli
         orphaned: Signal::SIGTERM,
     };
     let mut process = program.start_piped(&log)?;
-    let (awaited, reading) = listening(&mut process, &track.directory.log(&format!("{name}-output")));
+    let (awaited, reading) = read_output(&mut process, &track.directory.log(&format!("{name}-output")));
     let name = name.to_owned();
     Ok(Client { name, process, awaited: Some(awaited), address: None, reading, termination, log })
 }
@@ -225,16 +177,16 @@ impl Clients {
         Ok(Self { all, token: job.token.clone() })
     }
 
-    /// Where all runners stand that can be asked.
+    /// The states of all runners that answer.
     async fn states(&mut self, agents: &Agents) -> Vec<RunnerState> {
         for client in &mut self.all {
             if let Some(Ok(address)) = client.awaited.as_mut().map(oneshot::Receiver::try_recv) {
                 (client.address, client.awaited) = (Some(address), None);
             }
         }
-        let asked = self.all.iter().filter_map(|client| client.address);
-        let asked = asked.map(|address| agents.progress_at(address, &self.token));
-        join_all(asked).await.into_iter().flatten().collect()
+        let states = self.all.iter().filter_map(|client| client.address);
+        let states = states.map(|address| agents.progress_at(address, &self.token));
+        join_all(states).await.into_iter().flatten().collect()
     }
 
     fn ended(&mut self) -> Result<usize, children::Error> {
@@ -245,7 +197,7 @@ impl Clients {
         Ok(ended)
     }
 
-    /// Gives all runners the same start line. All are told, even where one does not answer.
+    /// Sends all runners the same start line, even if one does not answer.
     async fn command(&self, agents: &Agents, start: Timestamp) -> Result<(), Error> {
         let nanos = |at: Timestamp| i64::try_from(at.as_nanosecond()).unwrap_or(i64::MAX);
         let command = StartCommand {
@@ -254,19 +206,19 @@ impl Clients {
             // One machine has one clock.
             clock: Some(ClockOffset { offset_nanos: 0, uncertainty_nanos: 0 }),
         };
-        let told = self.all.iter().map(|client| async {
+        let sent = self.all.iter().map(|client| async {
             let Some(address) = client.address else { return Ok(()) };
-            let told = agents.start_at(address, &self.token, command).await;
-            told.map(drop).map_err(|error| Error::Order(error, client.name.clone()))
+            let started = agents.start_at(address, &self.token, command).await;
+            started.map(drop).map_err(|error| Error::Start(error, client.name.clone()))
         });
-        join_all(told).await.into_iter().collect()
+        join_all(sent).await.into_iter().collect()
     }
 
     /// Ends all that still run, and reads what all have left.
     async fn read(self, attempt: &Attempt, cut: Option<&Cut>) -> Result<Vec<PodResult>, Error> {
         let mut results = Vec::with_capacity(self.all.len());
         // All at once, so that none waits for the other's grace.
-        self.all.iter().for_each(|client| client.process.ask_to_end());
+        self.all.iter().for_each(|client| client.process.terminate());
         for mut client in self.all {
             client.process.end().await?;
             let line = client.reading.await.ok().flatten();
@@ -305,7 +257,7 @@ async fn cut(track: &Track<'_>, server: &mut Server, end: Instant) -> Result<Opt
     }
     Ok(tokio::select! {
         () = track.stop.requested() => Some(Cut::Interrupted),
-        () = tokio::time::sleep(LOOK_INTERVAL) => None,
+        () = tokio::time::sleep(CHECK_INTERVAL) => None,
     })
 }
 
@@ -345,14 +297,14 @@ async fn load(
         .unwrap_or(Duration::MAX)
         .saturating_add(RESULT_GRACE.unsigned_abs());
     let end = Instant::now().checked_add(most).unwrap_or_else(Instant::now);
-    let mut asked = Instant::now();
+    let mut queried = Instant::now();
     let mut last: Option<(f64, u64)> = None;
     loop {
         if clients.ended()? == clients.all.len() {
             return Ok(None);
         }
-        if asked.elapsed() >= ASK_INTERVAL {
-            asked = Instant::now();
+        if queried.elapsed() >= QUERY_INTERVAL {
+            queried = Instant::now();
             let states = clients.states(track.agents).await;
             let (rate, now) = rate(&states, last);
             last = now;
@@ -373,7 +325,7 @@ fn rate(states: &[RunnerState], last: Option<(f64, u64)>) -> (Option<f64>, Optio
     (rate, Some((elapsed, operations)))
 }
 
-/// What the runners of `attempt` are told.
+/// The job of the runners of `attempt`.
 fn job(track: &Track<'_>, offline: &OfflineRun, attempt: &Attempt) -> Result<JobSpec, Error> {
     let mut job = offline.job(attempt, track.key.clone()).ok_or(Error::NoTarget)?;
     // Clients work in directories of their own, in which ./bench is another file or none.
@@ -386,7 +338,7 @@ fn job(track: &Track<'_>, offline: &OfflineRun, attempt: &Attempt) -> Result<Job
     Ok(job)
 }
 
-/// Has the clients load the server together: the start line, and what cut it short.
+/// Lets the clients load the server together; returns the start line, and what cut it short.
 async fn race(
     track: &Track<'_>,
     offline: &OfflineRun,
@@ -422,7 +374,7 @@ pub async fn measure(
     let mut clients = Clients::start(track, attempt, &job)?;
     let raced = race(track, offline, attempt, (&mut clients, server), (screen, label)).await;
     let cut = raced.as_ref().ok().and_then(|(_, cut)| cut.clone());
-    // Its clients end whatever came of it.
+    // The clients end even after an error.
     let pods = clients.read(attempt, cut.as_ref()).await?;
     let (start, cut) = raced?;
     let servers = match common_window(&pods) {

@@ -1,13 +1,13 @@
-//! Local runs from their manifests to their results, one after the other. What is measured is
-//! planned, checked, judged and told by the same code as in a cluster.
+//! Local runs from their manifests to their results, one after the other. The core plans,
+//! checks and judges them as it does in a cluster.
 
 use super::{
-    Options, children,
+    children,
     clients::{self, Cut, Measured, Track, measure},
     cpus,
-    keep::{self, Directory},
+    directory::{self, Directory},
     manifests::{self, Manifests},
-    origin::Origin,
+    options::Options,
     plan::{self, Plan, Surroundings, plan},
     programs,
     screen::Screen,
@@ -15,7 +15,7 @@ use super::{
     settings::{self, Settings},
     suites,
 };
-use crate::{causes, get::whole, output, report};
+use crate::output::{errors::chain, figures::rate, input, print};
 use dragstrip_agents::{AgentError, Agents};
 use dragstrip_core::run::{
     decide::Ending,
@@ -39,51 +39,36 @@ use std::{
     process::ExitCode,
 };
 
-/// A local run that could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The manifests are not usable.
     #[error(transparent)]
     Manifests(#[from] manifests::Error),
-    /// There is nothing to run.
-    #[error(
-        "the manifests hold no BenchmarkRun and no BenchmarkSuite: add one, such as examples/local.yaml has"
-    )]
+    #[error("the manifests declare no BenchmarkRun or BenchmarkSuite: add one, as in examples/local.yaml")]
     NoRun,
-    /// The command line says what nothing can be made of.
     #[error(transparent)]
     Settings(#[from] settings::Error),
-    /// Something that it needs is missing.
     #[error(transparent)]
     Plan(#[from] plan::Error),
-    /// Nothing can be kept.
     #[error(transparent)]
-    Keep(#[from] keep::Error),
-    /// Commands cannot be signed.
-    #[error("failed to make a key for commands")]
+    Directory(#[from] directory::Error),
+    #[error("failed to create a key for signing commands")]
     Key(#[source] KeyError),
-    /// Runners and observers cannot be asked.
-    #[error("failed to make a client for runners")]
+    #[error("failed to create a client for runners")]
     Agents(#[source] AgentError),
-    /// The port of its server cannot be had.
     #[error(transparent)]
     Server(#[from] server::Error),
-    /// A process failed.
     #[error(transparent)]
     Child(#[from] children::Error),
-    /// A suite could not be run.
     #[error(transparent)]
     Suite(#[from] suites::Error),
-    /// The table could not be printed.
     #[error(transparent)]
-    Output(#[from] output::Error),
+    Print(#[from] print::Error),
 }
 
-/// A run that has ended, and what was measured of it.
+/// A run that has ended, with its results.
 pub struct Raced {
-    /// The run with its status.
     pub run: BenchmarkRun,
-    /// Its results by name.
+    /// By name.
     pub results: BTreeMap<String, RepetitionResult>,
 }
 
@@ -98,7 +83,7 @@ fn machine(cpus: usize) -> NodeRecord {
     }
 }
 
-/// Looks at everything that `run` needs, now.
+/// Checks everything that `run` needs.
 pub fn planned(run: &BenchmarkRun, datastores: &[Datastore], settings: &Settings) -> Result<Plan, Error> {
     let cpus = cpus::available();
     let around = Surroundings {
@@ -112,7 +97,7 @@ pub fn planned(run: &BenchmarkRun, datastores: &[Datastore], settings: &Settings
     Ok(plan(run, datastores, &around)?)
 }
 
-/// The same, and that the port is free that the server's command names: for before anything starts.
+/// The same, and that the port in a Custom server's command is free.
 pub fn ready(run: &BenchmarkRun, datastores: &[Datastore], settings: &Settings) -> Result<Plan, Error> {
     let plan = planned(run, datastores, settings)?;
     if let Some(declared) = &plan.server {
@@ -121,7 +106,7 @@ pub fn ready(run: &BenchmarkRun, datastores: &[Datastore], settings: &Settings) 
     Ok(plan)
 }
 
-/// What is about to happen, for people.
+/// What the run consists of, for people.
 fn announcement(plan: &Plan) -> Vec<String> {
     let spec = &plan.run.spec;
     let count =
@@ -130,7 +115,7 @@ fn announcement(plan: &Plan) -> Vec<String> {
     let time = plan
         .offline
         .planned_seconds()
-        .map(|seconds| format!(", {} s of load", whole(seconds)))
+        .map(|seconds| format!(", {} s of load", rate(seconds)))
         .unwrap_or_default();
     let mut lines = vec![format!(
         "{}: {}, {}{time}",
@@ -142,24 +127,23 @@ fn announcement(plan: &Plan) -> Vec<String> {
     lines
 }
 
-/// What a shared machine makes of the numbers.
-const DISTURBED: &str = "they disturb each other, so that the verdict is Degraded at best";
+const DISTURBED: &str = "they disturb each other, so the verdict is Degraded at best";
 
 /// How the machine is divided, for people.
 fn division(plan: &Plan) -> String {
     match (&plan.division, &plan.server) {
         (Some(division), _) => {
-            let shared = if division.core_is_shared { ", which share a core" } else { "" };
+            let shared = if division.core_is_shared { " and core" } else { "" };
             format!(
-                "one machine for both: server on CPU {}, clients on CPU {}{shared}; {DISTURBED}",
+                "server on CPU {}, clients on CPU {} of the same machine{shared}: {DISTURBED}",
                 cpus::listed(&division.server),
                 cpus::listed(&division.clients)
             )
         }
         (None, Some(_)) => {
-            format!("one machine for both, and only one CPU: server and clients share it; {DISTURBED}")
+            format!("server and clients share the only CPU: {DISTURBED}")
         }
-        (None, None) => "clients on all CPUs of this machine; the server is elsewhere".to_owned(),
+        (None, None) => "clients on all CPUs of this machine, server elsewhere".to_owned(),
     }
 }
 
@@ -180,18 +164,19 @@ fn server_line(plan: &Plan, server: &Server) -> String {
     }
 }
 
-/// What a result says, for people.
+/// The figures of a result, for people.
 fn outcome(result: &RepetitionResult) -> String {
     if let Some(failure) = &result.failure {
         return format!("failed: {}", failure.failure.message);
     }
     let total = result.total();
-    let rate = total.map(|total| format!("{} ops/s", whole(total.operations_per_second))).unwrap_or_default();
+    let throughput =
+        total.map(|total| format!("{} ops/s", rate(total.operations_per_second))).unwrap_or_default();
     let p99 = total.and_then(|total| total.latency_milliseconds.p99);
     let p99 = p99.map(|p99| format!(", p99 {p99:.3} ms")).unwrap_or_default();
     let errors = total.map_or(0, |total| total.errors);
     let errors = if errors > 0 { format!(", {} errors", thousands(errors)) } else { String::new() };
-    format!("{rate}{p99}{errors}")
+    format!("{throughput}{p99}{errors}")
 }
 
 fn label(offline: &OfflineRun, run: &BenchmarkRun, attempt: &Attempt) -> String {
@@ -201,8 +186,11 @@ fn label(offline: &OfflineRun, run: &BenchmarkRun, attempt: &Attempt) -> String 
         String::new()
     };
     let search = run.spec.phases.get(attempt.phase_index).and_then(|phase| phase.search.as_ref());
-    let point =
-        attempt.point.as_ref().zip(search).map(|(point, search)| format!(", {}", point.told(search.raise)));
+    let point = attempt
+        .point
+        .as_ref()
+        .zip(search)
+        .map(|(point, search)| format!(", {}", point.reported(search.raise)));
     format!(
         "[{}/{}] {}, repetition {}{}{again}",
         offline.measured() + 1,
@@ -223,21 +211,21 @@ fn died(attempt: &Attempt, death: server::Death) -> Ending {
     })
 }
 
-/// Why there is no server to load.
+/// The failure of a run whose server did not start.
 fn no_server(error: &server::Error) -> FailureStatus {
-    FailureStatus { last_lines: error.last_lines().to_vec(), ..failure("Server", causes::told(error)) }
+    FailureStatus { last_lines: error.last_lines().to_vec(), ..failure("Server", chain(error)) }
 }
 
-/// Why `attempt` could not be measured.
+/// The failure of a run whose `attempt` could not be measured.
 fn no_measurement(attempt: &Attempt, error: &clients::Error) -> FailureStatus {
     FailureStatus {
         phase: Some(attempt.phase.clone()),
         repetition: Some(attempt.repetition),
-        ..failure("Client", causes::told(error))
+        ..failure("Client", chain(error))
     }
 }
 
-/// Measures until nothing is left, and says how the run ended.
+/// Measures all attempts; returns the final status.
 async fn race(
     track: &Track<'_>,
     offline: &mut OfflineRun,
@@ -264,7 +252,7 @@ async fn race(
             }
         };
         if let Some(result) = offline.keep(index, start, pods, servers) {
-            // Kept at once: a run of hours must not lose them.
+            // Stored at once: a run of hours must not lose them.
             track.directory.result(&attempt.name, result)?;
             screen.step(&format!("{label}: {}", outcome(result)));
         }
@@ -287,11 +275,9 @@ pub async fn run_locally(
     let plan = planned(run, datastores, settings)?;
     let path = match &settings.output_directory {
         Some(path) => path.clone(),
-        None => keep::usual(&run.name_any(), Timestamp::now())?,
+        None => directory::default_path(&run.name_any(), Timestamp::now())?,
     };
-    let origin = Origin::of(&plan)?;
-    let directory = Directory::make(&path)?;
-    directory.origin(&origin)?;
+    let directory = Directory::create(&path)?;
     let signing = SigningKey::generate().and_then(|key| SigningKey::read(&key)).map_err(Error::Key)?;
     let key = signing.public();
     let agents = Agents::new(signing).map_err(Error::Agents)?;
@@ -303,8 +289,8 @@ pub async fn run_locally(
     Ok(raced)
 }
 
-/// Starts the server, measures, and ends the server whatever came of it. What goes wrong on the
-/// way is the run's end, as in a cluster.
+/// Starts the server, measures, and always ends the server. An error ends the run as Failed, as in
+/// a cluster.
 async fn conduct(
     plan: Plan,
     directory: &Directory,
@@ -333,24 +319,23 @@ async fn conduct(
         }
     };
     let run = BenchmarkRun { status: Some(status), ..plan.run };
-    directory.finish(&run, offline.results(), &report::report(std::slice::from_ref(&run)))?;
+    directory.finish(&run, offline.results(), &input::text_report(std::slice::from_ref(&run)))?;
     Ok(Raced { run, results: offline.results().clone() })
 }
 
-/// Whether the verdict of `run` lets its numbers be used.
 pub fn passed(run: &BenchmarkRun) -> bool {
     run.status.as_ref().is_some_and(|status| conditions::holds(&status.conditions, PASSED, None))
 }
 
-/// Prints `text`. Who reads no more does not end what is measured, nor change how it ends.
-pub fn tell(text: &str) -> Result<(), output::Error> {
-    match output::print(text) {
-        Err(output::Error::Closed) => Ok(()),
-        told => told,
+/// Prints `text`. A reader that has gone away does not end a run or change how it ends.
+pub fn print_or_closed(text: &str) -> Result<(), print::Error> {
+    match print::print(text) {
+        Err(print::Error::Closed) => Ok(()),
+        printed => printed,
     }
 }
 
-/// Runs `runs` one after the other, and prints their table whatever ends them: whether all passed.
+/// Runs `runs` one after the other, and always prints their table; returns whether all passed.
 async fn all(
     runs: &[BenchmarkRun],
     datastores: &[Datastore],
@@ -372,12 +357,12 @@ async fn all(
         }
     }
     if !ended.is_empty() {
-        tell(&report::report(&ended))?;
+        print_or_closed(&input::text_report(&ended))?;
     }
     failed.map_or(Ok(ended.len() == runs.len() && ended.iter().all(passed)), Err)
 }
 
-/// Runs what the manifests declare. 0 when all passed, 1 when one did not.
+/// Runs what the manifests declare. Exit code 0 if all passed, 1 if one did not.
 pub async fn run(options: Options) -> Result<ExitCode, Error> {
     let Manifests { datastores, runs, suites, notes } = manifests::read(&options.files)?;
     let declared = runs.len() + suites.len();

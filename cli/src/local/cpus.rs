@@ -1,5 +1,5 @@
-//! The CPUs of a machine, divided between server and clients. [`available`] touches /sys and
-//! asks the kernel; the rest is pure.
+//! The CPUs of a machine, divided between server and clients. [`available`] reads /sys and
+//! calls the kernel; the rest is pure.
 
 use nix::{
     sched::{CpuSet, sched_getaffinity},
@@ -10,16 +10,13 @@ use std::fs;
 /// A CPU that this process may run on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cpu {
-    /// Its number.
     pub number: usize,
-    /// The number of the first CPU of its core: those with the same share one.
+    /// The number of the first CPU of its core.
     pub core: usize,
 }
 
-/// Which CPUs are whose.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Division {
-    /// The server's.
     pub server: Vec<usize>,
     /// The clients', the observer's and this process's.
     pub clients: Vec<usize>,
@@ -34,15 +31,15 @@ fn core_of(number: usize) -> usize {
     first.parse().unwrap_or(number)
 }
 
-/// The CPUs that this process may run on; none where the kernel does not tell.
+/// The CPUs that this process may run on; none if they are unknown.
 pub fn available() -> Vec<Cpu> {
     let Ok(allowed) = sched_getaffinity(Pid::from_raw(0)) else { return Vec::new() };
     let all = (0..CpuSet::count()).filter(|number| allowed.is_set(*number).unwrap_or(false));
     all.map(|number| Cpu { number, core: core_of(number) }).collect()
 }
 
-/// Divides `cpus` between a server and clients with so many threads each: the server gets
-/// what its threads need, and in shortage its share of all. `None` of a single CPU.
+/// Divides `cpus` between a server and clients with these numbers of threads: the server gets
+/// one for each thread, or its share if they are scarce. A single CPU cannot be divided.
 pub fn divide(cpus: &[Cpu], server_threads: usize, client_threads: usize) -> Option<Division> {
     if cpus.len() < 2 {
         return None;
@@ -68,15 +65,15 @@ pub fn divide(cpus: &[Cpu], server_threads: usize, client_threads: usize) -> Opt
     Some(Division { server: numbers(server), clients: numbers(clients), core_is_shared })
 }
 
-/// `numbers`, which are sorted, as a kernel list such as 0-3,8.
+/// Sorted `numbers` as a kernel list such as 0-3,8.
 pub fn listed(numbers: &[usize]) -> String {
     let runs = numbers.chunk_by(|one, next| one + 1 == *next);
-    let told = runs.map(|run| match run {
+    let ranges = runs.map(|run| match run {
         [first, .., last] => format!("{first}-{last}"),
         [one] => one.to_string(),
         [] => String::new(),
     });
-    told.collect::<Vec<_>>().join(",")
+    ranges.collect::<Vec<_>>().join(",")
 }
 
 #[cfg(test)]
@@ -84,11 +81,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cpus_are_handed_over_as_the_kernel_lists_them() {
+    fn numbers_become_a_kernel_list() {
         assert_eq!(listed(&[0, 1, 2, 8]), "0-2,8");
     }
 
-    /// So many cores with so many CPUs each, numbered as Linux does: first threads first.
+    /// Cores with several CPUs each, numbered as Linux does: first threads first.
     fn machine(cores: usize, threads: usize) -> Vec<Cpu> {
         (0..cores * threads).map(|number| Cpu { number, core: number % cores }).collect()
     }
@@ -106,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn in_shortage_each_has_its_share_and_at_least_one() {
+    fn scarce_cpus_are_shared_and_each_side_has_at_least_one() {
         assert_eq!(division(&machine(2, 1), 4, 4), ("0".into(), "1".into()));
         assert_eq!(division(&machine(4, 1), 60, 1), ("0-2".into(), "3".into()));
         assert_eq!(division(&machine(4, 1), 1, 60), ("0".into(), "1-3".into()));
@@ -114,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_core_is_not_split_without_need_and_told_where_it_is() {
+    fn a_core_is_split_only_if_necessary_and_that_is_reported() {
         let two_threads = machine(4, 2);
         assert_eq!(division(&two_threads, 2, 2), ("0,4".into(), "1-3,5-7".into()));
         assert!(!divide(&two_threads, 2, 2).unwrap().core_is_shared);

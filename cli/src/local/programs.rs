@@ -1,5 +1,5 @@
 //! The programs of a local run: this one under the names of the runner and the load
-//! generators, and those that are looked up on PATH. Touches the environment and files.
+//! generators, and those on PATH. Touches the environment and files.
 
 use clap::Parser as _;
 use dragstrip_crds::Engine;
@@ -14,10 +14,10 @@ use std::{
     process::ExitCode,
 };
 
-/// Does the work of the program under whose name this one was started, if it is another.
+/// Runs the program under whose name this one was started, if it is another.
 pub fn other_program() -> Option<ExitCode> {
-    let called = env::args_os().next()?;
-    match Path::new(&called).file_name()?.to_str()? {
+    let name = env::args_os().next()?;
+    match Path::new(&name).file_name()?.to_str()? {
         RUNNER_NAME => Some(runner()),
         LOADGEN_NAME => Some(dragstrip_loadgen::main()),
         CLIENTS_NAME => Some(dragstrip_clients::main()),
@@ -25,7 +25,7 @@ pub fn other_program() -> Option<ExitCode> {
     }
 }
 
-/// One thread: it shares its CPUs with the tool it runs, or observes a server from them.
+/// With one thread: it shares its CPUs with its tool, or observes a server from them.
 fn runner() -> ExitCode {
     match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime.block_on(dragstrip_runner::cli::Cli::parse().execute()),
@@ -36,7 +36,7 @@ fn runner() -> ExitCode {
     }
 }
 
-/// Makes `directory`, in which this program has the names of the others.
+/// Creates `directory` with links to this program under the names of the others.
 pub fn link(directory: &Path) -> io::Result<()> {
     let own = env::current_exe()?;
     std::fs::create_dir_all(directory)?;
@@ -46,7 +46,7 @@ pub fn link(directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// PATH with `first` in front, from the root on: children work in other directories.
+/// PATH with `first` in front, all absolute: children have other working directories.
 pub fn path_with(first: &Path) -> OsString {
     let mut path = first.as_os_str().to_owned();
     for directory in env::split_paths(&env::var_os("PATH").unwrap_or_default()) {
@@ -56,20 +56,20 @@ pub fn path_with(first: &Path) -> OsString {
     path
 }
 
-/// The file that a shell would start as `program`, from the root on: who starts it works elsewhere.
+/// The absolute path of the file that a shell would start as `program`.
 pub fn find(program: &str) -> Option<PathBuf> {
-    let can_be_started = |path: &PathBuf| {
+    let executable = |path: &PathBuf| {
         path.metadata().is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
     };
     if program.contains('/') {
-        return std::path::absolute(program).ok().filter(can_be_started);
+        return std::path::absolute(program).ok().filter(executable);
     }
     let directories = env::var_os("PATH")?;
     let files = env::split_paths(&directories).map(|directory| directory.join(program));
-    files.filter_map(|file| std::path::absolute(file).ok()).find(can_be_started)
+    files.filter_map(|file| std::path::absolute(file).ok()).find(executable)
 }
 
-/// Names that the server of `engine` has outside of its image; none of a custom one.
+/// The usual names of the server of `engine`; none for a custom one.
 pub fn servers(engine: Engine) -> &'static [&'static str] {
     match engine {
         Engine::Redis => &["redis-server"],
@@ -86,29 +86,29 @@ pub fn server_remedy(engine: Engine) -> String {
     let install = match engine {
         Engine::Redis => "install redis-server (such as: apt install redis-server, brew install redis)",
         Engine::Valkey => "install valkey-server (such as: apt install valkey-server, brew install valkey)",
-        Engine::Dragonfly => "take dragonfly from https://github.com/dragonflydb/dragonfly/releases",
-        Engine::KeyDB => "take keydb-server from https://docs.keydb.dev/docs/download",
-        Engine::Garnet => "take GarnetServer from https://github.com/microsoft/garnet/releases",
+        Engine::Dragonfly => "get dragonfly from https://github.com/dragonflydb/dragonfly/releases",
+        Engine::KeyDB => "get keydb-server from https://docs.keydb.dev/docs/download",
+        Engine::Garnet => "get GarnetServer from https://github.com/microsoft/garnet/releases",
         Engine::Custom => return "correct spec.custom.command".to_owned(),
     };
-    format!("{install}, or name the file with --server-binary {engine}=PATH")
+    format!("{install}, or use --server-binary {engine}=PATH")
 }
 
-/// The program of `tool` that must be on PATH, and how to get it; `None` of what is inside this one.
+/// The program of `tool` that must be on PATH, and how to get it; `None` if this one contains it.
 pub fn of_tool(tool: &JobTool) -> Option<(String, &'static str)> {
     match tool {
         JobTool::Loadgen(_) => None,
         JobTool::Memtier(_) => Some((
             "memtier_benchmark".to_owned(),
-            "install it (such as: apt install memtier-benchmark, brew install memtier_benchmark; source: https://github.com/redis/memtier_benchmark), or use loadgen, which is inside this program",
+            "install it (such as: apt install memtier-benchmark, brew install memtier_benchmark; source: https://github.com/redis/memtier_benchmark), or use loadgen, which this program contains",
         )),
         JobTool::Bullmq(_) => Some((
             "dragstrip-bullmq".to_owned(),
-            "build it from bench-jobs/bullmq of Dragstrip's sources, or run this phase in a cluster",
+            "build it from bench-jobs/bullmq in Dragstrip's repository, or run this phase in a cluster",
         )),
         JobTool::Exec(exec) => Some((
             exec.command.first().cloned().unwrap_or_default(),
-            "without a cluster exec's command is a program of this machine: install it, or correct exec.command",
+            "local runs start exec's command on this machine: install it, or correct exec.command",
         )),
     }
 }
@@ -124,6 +124,6 @@ mod tests {
         let relative = find("../../../../../../../../bin/sh");
         assert!(relative.is_some_and(|path| path.is_absolute()), "another directory has other programs");
         assert_eq!(find("no-such-program"), None);
-        assert_eq!(find("/etc/passwd"), None, "it cannot be started");
+        assert_eq!(find("/etc/passwd"), None, "it is not executable");
     }
 }

@@ -1,7 +1,7 @@
-//! What people see while a local run goes on: a line per step on standard error; on a
-//! terminal one that changes while load runs. Touches standard error.
+//! The progress of a local run: a line per step, and on a terminal a line that changes while
+//! load runs. Touches standard error.
 
-use crate::get::whole;
+use crate::output::{block::CLEAR_LINE, figures};
 use dragstrip_crds::units::thousands;
 use dragstrip_results::protocol::{RunnerStage, RunnerState};
 use std::{
@@ -9,61 +9,57 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How often progress is told without a terminal.
+/// How often progress is printed where there is no terminal.
 const PLAIN_INTERVAL: Duration = Duration::from_secs(10);
-/// The begin of the line, and nothing on it.
-const ANEW: &str = "\r\x1b[2K";
 
-/// Where steps are told.
 #[derive(Debug)]
 pub struct Screen {
     terminal: bool,
-    /// Whether an unfinished line stands there.
+    /// Whether the cursor is in an unfinished line.
     open: bool,
-    told: Instant,
+    printed: Instant,
 }
 
 impl Default for Screen {
     fn default() -> Self {
-        Self { terminal: std::io::stderr().is_terminal(), open: false, told: Instant::now() }
+        Self { terminal: std::io::stderr().is_terminal(), open: false, printed: Instant::now() }
     }
 }
 
 impl Screen {
     fn write(text: &str) {
-        // Nobody has to look.
+        // A closed standard error is no reason to fail.
         let mut stderr = std::io::stderr().lock();
         let _ = stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush());
     }
 
-    /// Tells a step.
     pub fn step(&mut self, text: &str) {
-        let begin = if self.open { ANEW } else { "" };
+        let begin = if self.open { CLEAR_LINE } else { "" };
         Self::write(&format!("{begin}{text}\n"));
-        (self.open, self.told) = (false, Instant::now());
+        (self.open, self.printed) = (false, Instant::now());
     }
 
-    /// Tells how a step goes on: at once on a terminal, in place of what stood there, else now and then.
+    /// Prints the progress of a step: at once on a terminal, replacing the last one, elsewhere rarely.
     pub fn progress(&mut self, text: &str) {
         if self.terminal {
-            Self::write(&format!("{ANEW}{text}"));
+            Self::write(&format!("{CLEAR_LINE}{text}"));
             self.open = true;
-        } else if self.told.elapsed() >= PLAIN_INTERVAL {
+        } else if self.printed.elapsed() >= PLAIN_INTERVAL {
             self.step(text);
         }
     }
 }
 
-/// All runners together at one moment, `rate` in operations per second since the look before. Pure.
+/// All runners together at a moment; `rate` is in operations per second since the last one. Pure.
 pub fn live(states: &[RunnerState], rate: Option<f64>) -> String {
-    let Some(slowest) = states.iter().min_by_key(|state| order(state.stage)) else {
-        return "the clients start".to_owned();
+    let Some(slowest) = states.iter().min_by_key(|state| rank(state.stage)) else {
+        return "clients are starting".to_owned();
     };
     let operations: u64 = states.iter().map(|state| state.operations).sum();
     match slowest.stage {
-        RunnerStage::Preflight => "the clients look at the server".to_owned(),
-        RunnerStage::Loading => format!("{} keys are written", thousands(operations)),
-        RunnerStage::WarmingUp => "warms up".to_owned(),
+        RunnerStage::Preflight => "clients are checking the server".to_owned(),
+        RunnerStage::Loading => format!("{} keys written", thousands(operations)),
+        RunnerStage::WarmingUp => "warming up".to_owned(),
         RunnerStage::AtStartLine | RunnerStage::Armed => "at the start line".to_owned(),
         RunnerStage::Running | RunnerStage::Finished => {
             let p99 = states.iter().filter_map(|state| state.p99_milliseconds).reduce(f64::max);
@@ -71,13 +67,13 @@ pub fn live(states: &[RunnerState], rate: Option<f64>) -> String {
             let p99 = p99.map(|p99| format!("  p99 about {p99:.2} ms")).unwrap_or_default();
             let errors: u64 = states.iter().map(|state| state.errors).sum();
             let errors = if errors > 0 { format!("  {} errors", thousands(errors)) } else { String::new() };
-            let rate = rate.map(|rate| format!("  {} ops/s", whole(rate))).unwrap_or_default();
+            let rate = rate.map(|rate| format!("  {} ops/s", figures::rate(rate))).unwrap_or_default();
             format!("{elapsed:.0} s{rate}{p99}{errors}")
         }
     }
 }
 
-fn order(stage: RunnerStage) -> u8 {
+fn rank(stage: RunnerStage) -> u8 {
     match stage {
         RunnerStage::Preflight => 0,
         RunnerStage::Loading => 1,
@@ -105,11 +101,11 @@ mod tests {
     }
 
     #[test]
-    fn the_slowest_client_says_what_all_do_and_the_slowest_p99_counts() {
+    fn the_slowest_stage_and_the_slowest_p99_are_shown() {
         let running = [state(RunnerStage::Running, Some(0.3)), state(RunnerStage::Running, Some(0.5))];
         assert_eq!(live(&running, Some(151_234.4)), "3 s  151,234 ops/s  p99 about 0.50 ms");
         let loading = [state(RunnerStage::Running, None), state(RunnerStage::Loading, None)];
-        assert_eq!(live(&loading, None), "3,000 keys are written");
-        assert_eq!(live(&[], None), "the clients start");
+        assert_eq!(live(&loading, None), "3,000 keys written");
+        assert_eq!(live(&[], None), "clients are starting");
     }
 }

@@ -2,9 +2,8 @@
 //! observer.
 
 use super::{
-    children::{self, Process, Program, last_lines},
-    clients::listening,
-    keep::Directory,
+    children::{self, Process, Program, last_lines, read_output},
+    directory::Directory,
     plan::Plan,
 };
 use dragstrip_agents::Agents;
@@ -32,32 +31,25 @@ use tokio::{net::TcpStream, time::Instant};
 
 /// How long a server may take to answer.
 const READY_WITHIN: Duration = Duration::from_secs(60);
-/// How often it is asked.
-const ASK_INTERVAL: Duration = Duration::from_millis(50);
-/// Lines of its log that are told when it dies.
+/// How often it is queried.
+const QUERY_INTERVAL: Duration = Duration::from_millis(50);
+/// Lines of its log that are reported when it dies.
 const LAST_LINES: usize = 10;
 
-/// A server that cannot be had.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// No port is free.
     #[error("failed to find a free port")]
     Port(#[source] io::Error),
-    /// The port that a command names is taken.
     #[error(
-        "spec.port of Datastore {1}: port {2} is taken: end what listens there, or declare another port in spec.port and in the command"
+        "spec.port of Datastore {1}: port {2} is taken: end the program that listens there, or change the port in spec.port and in the command"
     )]
     PortTaken(#[source] io::Error, String, u16),
-    /// Its command cannot be made.
     #[error("Datastore {0}")]
     Launch(String, #[source] ServerError),
-    /// A process failed.
     #[error(transparent)]
     Child(#[from] children::Error),
-    /// It ended.
     #[error("{}", .0.message)]
     Died(Death),
-    /// It never answered.
     #[error("the server {name} did not answer on port {port} within {within} s", within = READY_WITHIN.as_secs())]
     Silent {
         /// Its name.
@@ -67,13 +59,11 @@ pub enum Error {
         /// The last lines of its log.
         last_lines: Vec<String>,
     },
-    /// The observer did not say where it listens.
     #[error("the observer of the server did not start")]
     Observer {
         /// The last lines of its log.
         last_lines: Vec<String>,
     },
-    /// Somebody stopped it.
     #[error("interrupted before the server was ready")]
     Interrupted,
 }
@@ -90,7 +80,7 @@ impl Error {
     }
 }
 
-/// How a server ended that was to stay.
+/// How a server ended unexpectedly.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Death {
     /// Its name, and how it ended.
@@ -106,7 +96,7 @@ struct Observer {
     token: String,
 }
 
-/// A server that is there, ours or another's.
+/// A server, ours or an external one.
 pub struct Server {
     process: Option<Process>,
     observer: Option<Observer>,
@@ -137,7 +127,7 @@ pub fn port(datastore: &dragstrip_crds::Datastore) -> Result<u16, Error> {
 
 fn ended(name: &str, status: ExitStatus, log: &std::path::Path) -> Death {
     Death {
-        message: format!("the server {name} ended by itself ({status})"),
+        message: format!("the server {name} ended unexpectedly ({status})"),
         last_lines: last_lines(log, LAST_LINES),
     }
 }
@@ -208,13 +198,13 @@ impl Server {
             } else if TcpStream::connect((self.address.0.as_str(), self.address.1)).await.is_ok() {
                 return Ok(());
             }
-            tokio::time::sleep(ASK_INTERVAL).await;
+            tokio::time::sleep(QUERY_INTERVAL).await;
         }
         let name = self.process.as_ref().map(|process| process.name.clone()).unwrap_or_default();
         Err(Error::Silent { name, port: self.address.1, last_lines: last_lines(&self.log, LAST_LINES) })
     }
 
-    /// What the run is told of it.
+    /// What the run needs to know of it.
     pub fn found(&self) -> Found {
         Found {
             host: self.address.0.clone(),
@@ -240,7 +230,7 @@ impl Server {
     /// Has the observer sample what the server uses. What cannot be had is left out.
     pub async fn sample(&self, agents: &Agents, command: &UsageCommand) {
         if let Some(observer) = &self.observer {
-            // The check that misses it says so.
+            // The check that misses the figures reports that.
             let _ = agents.sample_at(observer.address, &observer.token, command).await;
         }
     }
@@ -248,8 +238,8 @@ impl Server {
     /// What the server used in `window`, under its `name`; nothing where nobody tells.
     pub async fn usage(&self, agents: &Agents, window: &UsageWindow, name: &str) -> Vec<ServerUsage> {
         let Some(observer) = &self.observer else { return Vec::new() };
-        let told = agents.usage_at(observer.address, &observer.token, window).await.unwrap_or_default();
-        told.into_iter().map(|server| ServerUsage { server: name.to_owned(), ..server }).collect()
+        let usage = agents.usage_at(observer.address, &observer.token, window).await.unwrap_or_default();
+        usage.into_iter().map(|server| ServerUsage { server: name.to_owned(), ..server }).collect()
     }
 
     /// Ends the server and its observer.
@@ -297,7 +287,7 @@ async fn observer(
         orphaned: Signal::SIGKILL,
     };
     let mut process = program.start_piped(&log)?;
-    let (address, _) = listening(&mut process, &directory.log("observer-output"));
+    let (address, _) = read_output(&mut process, &directory.log("observer-output"));
     let silent = |_| Error::Observer { last_lines: last_lines(&log, LAST_LINES) };
     let address = address.await.map_err(silent)?;
     Ok(Observer { process, address, token })
@@ -322,8 +312,8 @@ mod tests {
             "spec": {"engine": "Custom", "image": "x", "threads": 1, "port": taken, "custom": {"command": ["kv"]}}
         }))
         .unwrap();
-        let told = port(&custom).unwrap_err().to_string();
-        assert!(told.contains(&format!("port {taken} is taken")), "{told}");
+        let message = port(&custom).unwrap_err().to_string();
+        assert!(message.contains(&format!("port {taken} is taken")), "{message}");
         drop(listener);
         assert_eq!(port(&custom).unwrap(), taken);
     }

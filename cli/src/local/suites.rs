@@ -1,62 +1,42 @@
-//! Suites without a cluster: their runs one after the other, in the order that the operator
-//! would make them, and the report of all. Touches files and what a run touches.
+//! Local suites: their runs one after the other, in the operator's order, and the report of all.
+//! Touches files and what a run touches.
 
 use super::{
-    conduct::{Raced, passed, planned, ready, run_locally, tell},
-    keep::{self, Kept},
-    origin::Origin,
+    conduct::{Raced, passed, print_or_closed, ready, run_locally},
+    directory,
     screen::Screen,
     settings::Settings,
 };
-use crate::output;
+use crate::output::{input::suite_input, print};
 use dragstrip_core::suite::expand::{ChildRun, Expanded, Invalid, expand};
 use dragstrip_crds::{
     BenchmarkRun, BenchmarkSuite, BenchmarkSuiteSpec, Datastore, Engine,
-    run::RunPhase,
     suite::{Baseline, OnRunFailure},
 };
 use dragstrip_report::{
-    BaselineInput, Entry, Input, build, csv,
-    document::{Document, VariantHead},
-    json, junit, markdown, text,
+    BaselineInput, Entry, Input, build, csv, document::Document, json, junit, markdown, text,
 };
 use jiff::Timestamp;
 use kube::ResourceExt;
-use std::{
-    collections::BTreeSet,
-    path::{Path, PathBuf},
-};
+use std::{collections::BTreeSet, path::Path};
 
-/// A suite that could not be run.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Its declaration is not usable.
     #[error("BenchmarkSuite {0}")]
     Suite(String, #[source] Invalid),
-    /// A run of it could not be made.
     #[error("run {1} of the suite ({2})")]
     Run(#[source] Box<super::conduct::Error>, String, String),
-    /// Nothing can be kept or read.
     #[error(transparent)]
-    Keep(#[from] keep::Error),
-    /// The directory holds another suite's run.
-    #[error("{0} holds a run of another spec: name another directory with --output-directory")]
-    Another(PathBuf),
-    /// The directory holds a run that was measured with something else.
-    #[error(
-        "{0} holds a run that was measured with something else: {1}: name another directory with --output-directory, or remove {0} to have that run measured again"
-    )]
-    Changed(PathBuf, String),
-    /// Its report could not be printed.
+    Directory(#[from] directory::Error),
     #[error(transparent)]
-    Output(#[from] output::Error),
+    Print(#[from] print::Error),
 }
 
-/// A suite with its runs, each as an object.
+/// A suite with its runs.
 pub struct Planned {
     suite: BenchmarkSuite,
     expanded: Expanded,
-    /// The engines whose servers it starts.
+    /// The engines of its servers.
     pub engines: BTreeSet<Engine>,
 }
 
@@ -66,7 +46,7 @@ fn child(suite: &BenchmarkSuite, child: &ChildRun) -> BenchmarkRun {
     run
 }
 
-/// Looks at everything that `suite` needs.
+/// Checks everything that `suite` needs.
 pub fn plan(suite: &BenchmarkSuite, datastores: &[Datastore], settings: &Settings) -> Result<Planned, Error> {
     let expanded = expand(suite).map_err(|invalid| Error::Suite(suite.name_any(), invalid))?;
     let mut engines = BTreeSet::new();
@@ -77,52 +57,26 @@ pub fn plan(suite: &BenchmarkSuite, datastores: &[Datastore], settings: &Setting
     Ok(Planned { suite: suite.clone(), expanded, engines })
 }
 
-/// What the figures are compared with, as far as it is here.
+/// The baseline, if a local suite can have it.
 fn baseline(declared: Option<&Baseline>) -> Option<BaselineInput> {
     declared.and_then(|baseline| baseline.variant.clone()).map(BaselineInput::Variant)
 }
 
-/// What of `spec` is left aside, for people.
-fn aside(spec: &BenchmarkSuiteSpec) -> Vec<&'static str> {
+/// Notes about fields of `spec` that a local suite ignores.
+fn ignored(spec: &BenchmarkSuiteSpec) -> Vec<&'static str> {
     let fields = [
         (
             spec.baseline.is_some() && baseline(spec.baseline.as_ref()).is_none(),
-            "left aside: spec.baseline: without a cluster only a variant can be it; compare reports with dragstrip compare",
+            "ignored: spec.baseline: a local suite compares variants only; use dragstrip compare for reports",
         ),
-        (
-            spec.schedule.is_some(),
-            "left aside: spec.schedule: without a cluster there is one round, which is now",
-        ),
-        (spec.suspend, "left aside: spec.suspend: without a cluster the suite runs now; Ctrl-C ends it"),
+        (spec.schedule.is_some(), "ignored: spec.schedule: a local suite runs once, now"),
+        (spec.suspend, "ignored: spec.suspend: a local suite runs now; Ctrl-C ends it"),
     ];
     fields.into_iter().filter(|(declared, _)| *declared).map(|(_, note)| note).collect()
 }
 
-/// What was measured of `run` in `directory` earlier, if it would be measured with the same now.
-/// One that has no result, failed or interrupted, is measured again.
-fn earlier(directory: &Path, run: &BenchmarkRun, now: &Origin) -> Result<Option<Raced>, Error> {
-    let Some(Kept { run: kept, results, origin }) = keep::read(directory)? else { return Ok(None) };
-    if kept.spec != run.spec {
-        return Err(Error::Another(directory.to_owned()));
-    }
-    if kept.status.as_ref().is_none_or(|status| status.phase != RunPhase::Succeeded) {
-        return Ok(None);
-    }
-    let unknown = || Some("nothing tells with what".to_owned());
-    match origin.map_or_else(unknown, |origin| origin.difference(now)) {
-        Some(difference) => Err(Error::Changed(directory.to_owned(), difference)),
-        None => Ok(Some(Raced { run: kept, results })),
-    }
-}
-
-/// Where the run called `name` is kept in `directory`.
-fn own(directory: &Path, name: &str) -> PathBuf {
-    directory.join("runs").join(name)
-}
-
 impl Planned {
-    /// Runs it, and writes and prints the report of what was measured whatever ends it: whether
-    /// all passed.
+    /// Runs it, and always writes and prints the report; returns whether all passed.
     pub async fn race(
         &self,
         datastores: &[Datastore],
@@ -132,58 +86,38 @@ impl Planned {
         let (name, spec) = (self.suite.name_any(), &self.suite.spec);
         let directory = match &settings.output_directory {
             Some(directory) => directory.clone(),
-            None => keep::usual(&name, Timestamp::now())?,
+            None => directory::default_path(&name, Timestamp::now())?,
         };
-        let _lock = keep::lock(&directory)?;
-        let earlier = self.earlier(&directory, datastores, settings)?;
+        directory::create_for_suite(&directory)?;
         let all = self.expanded.runs.len();
         screen.step(&format!("{name}: {all} runs; results: {}", directory.display()));
-        for note in aside(spec) {
+        for note in ignored(spec) {
             screen.step(note);
         }
         let mut entries = Vec::with_capacity(all);
-        let raced = self.all(earlier, &mut entries, datastores, settings, (screen, &directory)).await;
+        let raced = self.all(&mut entries, datastores, settings, (screen, &directory)).await;
         if entries.is_empty() {
             return raced.map(|()| false);
         }
         let passed = entries.len() == all && entries.iter().all(|entry| passed(&entry.run));
         let document = self.document(entries, baseline(spec.baseline.as_ref()));
         write(&directory, &document)?;
-        tell(&text::render(&document))?;
+        print_or_closed(&text::render(&document))?;
         raced?;
         Ok(passed && document.thresholds.iter().all(|threshold| threshold.met))
     }
 
-    /// What was measured of each of its runs earlier. Nothing is measured beside what would
-    /// come out otherwise now.
-    fn earlier(
-        &self,
-        directory: &Path,
-        datastores: &[Datastore],
-        settings: &Settings,
-    ) -> Result<Vec<Option<Raced>>, Error> {
-        let of = |declared: &ChildRun| {
-            let run = child(&self.suite, declared);
-            let failed = |error| Error::Run(Box::new(error), declared.name.clone(), String::new());
-            let now = Origin::of(&planned(&run, datastores, settings).map_err(failed)?)?;
-            earlier(&own(directory, &declared.name), &run, &now)
-        };
-        self.expanded.runs.iter().map(of).collect()
-    }
-
-    /// Its runs one after the other, each that has ended in `entries`.
+    /// Runs it run by run, and adds each to `entries` when it has ended.
     async fn all(
         &self,
-        earlier: Vec<Option<Raced>>,
         entries: &mut Vec<Entry>,
         datastores: &[Datastore],
         settings: &Settings,
         (screen, directory): (&mut Screen, &Path),
     ) -> Result<(), Error> {
-        for ((number, declared), earlier) in (1..).zip(&self.expanded.runs).zip(earlier) {
+        for (number, declared) in (1..).zip(&self.expanded.runs) {
             let words = declared.cell.label(&self.expanded.axes);
-            let raced =
-                self.one(declared, (number, &words, earlier), datastores, settings, (screen, directory));
+            let raced = self.one(declared, (number, &words), datastores, settings, (screen, directory));
             let raced = raced.await?;
             let failed = !passed(&raced.run);
             let results = raced.results.into_values().collect();
@@ -196,29 +130,20 @@ impl Planned {
         Ok(())
     }
 
-    /// One of its runs, unless it was measured earlier.
     async fn one(
         &self,
         declared: &ChildRun,
-        (number, words, earlier): (usize, &str, Option<Raced>),
+        (number, words): (usize, &str),
         datastores: &[Datastore],
         settings: &Settings,
         (screen, directory): (&mut Screen, &Path),
     ) -> Result<Raced, Error> {
-        let told = format!(
+        screen.step(&format!(
             "run {number} of {}: {words}, repetition {}",
             self.expanded.runs.len(),
             declared.repetition
-        );
-        if let Some(raced) = earlier {
-            screen.step(&format!("{told}: measured earlier"));
-            return Ok(raced);
-        }
-        screen.step(&told);
-        let own = own(directory, &declared.name);
-        if own.join(keep::RUN).exists() {
-            keep::forget(&own)?;
-        }
+        ));
+        let own = directory::of_run(directory, &declared.name);
         let settings = Settings { output_directory: Some(own), ..settings.clone() };
         let run = child(&self.suite, declared);
         let raced = Box::pin(run_locally(&run, datastores, &settings, screen)).await;
@@ -226,20 +151,7 @@ impl Planned {
     }
 
     fn document(&self, entries: Vec<Entry>, baseline: Option<BaselineInput>) -> Document {
-        let spec = &self.suite.spec;
-        let head = |variant: &dragstrip_crds::suite::Variant| VariantHead {
-            name: variant.name.clone(),
-            note: variant.note.clone(),
-        };
-        build(Input {
-            title: self.suite.name_any(),
-            variants: spec.variants.iter().map(head).collect(),
-            axes: self.expanded.axes.clone(),
-            entries,
-            baseline,
-            thresholds: spec.thresholds.clone(),
-            compare_anyway: spec.compare_anyway,
-        })
+        build(Input { entries, baseline, ..suite_input(&self.suite, self.expanded.axes.clone()) })
     }
 }
 
@@ -253,7 +165,7 @@ fn write(directory: &Path, document: &Document) -> Result<(), Error> {
         ("junit.xml", junit::render(document)),
     ];
     for (name, text) in forms {
-        keep::write(&directory.join(name), &text)?;
+        directory::write(&directory.join(name), &text)?;
     }
     Ok(())
 }
@@ -262,7 +174,6 @@ fn write(directory: &Path, document: &Document) -> Result<(), Error> {
 mod tests {
     use super::*;
     use serde_json::{Value, json};
-    use std::collections::BTreeMap;
 
     fn spec(more: &Value) -> BenchmarkSuiteSpec {
         let mut spec = json!({"variants": [{"name": "redis", "target": {"external": {"address": "h:1"}}}],
@@ -272,59 +183,16 @@ mod tests {
     }
 
     #[test]
-    fn what_only_a_cluster_can_do_is_left_aside_with_a_note() {
+    fn what_only_a_cluster_can_do_is_ignored_with_a_note() {
         let variant = spec(&json!({"baseline": {"variant": "redis"}}));
-        assert!(aside(&variant).is_empty(), "a variant is known here");
+        assert!(ignored(&variant).is_empty(), "a variant needs no cluster");
         assert!(
             matches!(baseline(variant.baseline.as_ref()), Some(BaselineInput::Variant(name)) if name == "redis")
         );
         let all = json!({"baseline": {"suite": "last-week"}, "schedule": "0 3 * * *", "suspend": true});
-        let notes = aside(&spec(&all)).join("\n");
+        let notes = ignored(&spec(&all)).join("\n");
         for field in ["spec.baseline", "spec.schedule", "spec.suspend"] {
-            assert!(notes.contains(field), "{field} is left aside without a word:\n{notes}");
-        }
-    }
-
-    /// A directory with a run that ended in this phase.
-    fn kept(place: &Path, phase: &str, origin: Option<&Origin>) -> BenchmarkRun {
-        let run: BenchmarkRun = serde_json::from_value(json!({
-            "apiVersion": "dragstrip.dev/v1alpha1", "kind": "BenchmarkRun", "metadata": {"name": "sprint"},
-            "spec": {"target": {"external": {"address": "h:1"}}, "phases": []}, "status": {"phase": phase}
-        }))
-        .unwrap();
-        let directory = keep::Directory::make(place).unwrap();
-        if let Some(origin) = origin {
-            directory.origin(origin).unwrap();
-        }
-        directory.finish(&run, &BTreeMap::new(), "").unwrap();
-        run
-    }
-
-    #[test]
-    fn what_was_measured_with_the_same_is_not_measured_again_and_what_has_no_result_is() {
-        for (phase, stays) in [("Succeeded", true), ("Failed", false), ("Cancelled", false)] {
-            let place = tempfile::tempdir().unwrap();
-            let run = kept(place.path(), phase, Some(&Origin::default()));
-            let found = earlier(place.path(), &run, &Origin::default()).unwrap();
-            assert_eq!(found.is_some(), stays, "{phase}");
-        }
-    }
-
-    #[test]
-    fn what_was_measured_with_something_else_is_refused() {
-        let other: Origin =
-            serde_json::from_value(json!({"datastore": {"engine": "Redis", "threads": 1}, "programs": {}}))
-                .unwrap();
-        for (origin, reason) in [(Some(&other), "spec.threads of its Datastore"), (None, "nothing tells")] {
-            let place = tempfile::tempdir().unwrap();
-            let mut run = kept(place.path(), "Succeeded", origin);
-            let told = |run: &BenchmarkRun| {
-                earlier(place.path(), run, &Origin::default()).err().unwrap().to_string()
-            };
-            let changed = told(&run);
-            assert!(changed.contains(reason) && changed.contains("--output-directory"), "{changed}");
-            run.spec.repetitions += 1;
-            assert!(told(&run).contains("a run of another spec"), "{}", told(&run));
+            assert!(notes.contains(field), "{field} is ignored without a note:\n{notes}");
         }
     }
 }

@@ -1,7 +1,7 @@
-//! The two processes of this program that stand behind every child. The warden inherits what
-//! its program leaves behind, wrappers' children and daemons too, and kills all of it when the
-//! program has ended, when it is told to, or when who started it is gone, however that ended.
-//! The starter takes the CPUs and becomes the program. Touches processes and /proc.
+//! The two processes of this program behind every child. The warden inherits what its program
+//! leaves behind, such as daemons, and kills all of it when the program or the warden's parent
+//! has ended, or on a signal. The starter sets the CPUs and becomes the program. Touches
+//! processes and /proc.
 
 use dragstrip_results::ranges::numbers;
 use nix::{
@@ -25,16 +25,16 @@ use tokio::{
     signal::unix::{SignalKind, signal},
 };
 
-/// First argument of this program when it is to be a warden.
+/// First argument of this program as a warden.
 pub const WARDEN: &str = "__ward";
-/// First argument of this program when it is to become another.
+/// First argument of this program as a starter.
 const STARTER: &str = "__child";
-/// Has a warden kill all that it wards.
+/// Makes a warden kill everything it wards.
 pub const KILL: Signal = Signal::SIGUSR1;
-/// Exit code of what could not be started, as shells have it.
+/// A shell's exit code for a program that could not be started.
 const NOT_STARTED: u8 = 127;
 
-/// Does the work of a warden or a starter, if this process was started for it.
+/// Runs a warden or a starter, if this process was started as one.
 pub fn other_work() -> Option<ExitCode> {
     let mut arguments = env::args_os().skip(1);
     let first = arguments.next()?;
@@ -45,17 +45,17 @@ pub fn other_work() -> Option<ExitCode> {
     Some(if first == WARDEN { ward(&parent, arguments) } else { become_program(&parent, arguments) })
 }
 
-/// Has the kernel send `signal` to this process when `parent` is gone.
+/// Makes the kernel send `signal` to this process when `parent` ends.
 fn end_with(parent: &OsStr, signal: Signal) -> io::Result<()> {
     set_pdeathsig(signal)?;
-    // Who ended before that sends no signal any more.
+    // A parent that ended before that causes no signal.
     if *parent != *getppid().to_string() {
-        return Err(io::Error::other("who started it is gone"));
+        return Err(io::Error::other("its parent process has ended"));
     }
     Ok(())
 }
 
-/// Wards the program of `arguments`, and ends as it did.
+/// Runs the program of `arguments`, and ends as it ended.
 fn ward(parent: &OsStr, arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let ended = runtime.and_then(|runtime| runtime.block_on(warded(parent, arguments)));
@@ -70,27 +70,27 @@ fn ward(parent: &OsStr, arguments: impl Iterator<Item = OsString>) -> ExitCode {
     }
 }
 
-/// How the program ended; none where it is to be killed.
+/// How the program ended; `None` if it must be killed.
 async fn warded(parent: &OsStr, arguments: impl Iterator<Item = OsString>) -> io::Result<Option<ExitStatus>> {
-    let mut told = signal(SignalKind::user_defined1())?;
-    // Who asks the whole group to end means the program.
-    let _asked = signal(SignalKind::terminate())?;
+    let mut kills = signal(SignalKind::user_defined1())?;
+    // A SIGTERM to the process group is for the program.
+    let _terminations = signal(SignalKind::terminate())?;
     end_with(parent, KILL)?;
     set_child_subreaper(true)?;
     let own = std::process::id().to_string();
     let mut program = Command::new(env::current_exe()?).args([STARTER, &own]).args(arguments).spawn()?;
     tokio::select! {
         status = program.wait() => status.map(Some),
-        _ = told.recv() => Ok(None),
+        _ = kills.recv() => Ok(None),
     }
 }
 
-/// Kills all that this process wards. What a killed process leaves becomes this one's child:
+/// Kills everything this process wards. The children of a killed process become this one's:
 /// when it has none, nothing is left.
 fn kill_all() {
     loop {
         let mut children = children();
-        // What runs as another user cannot be killed, and must not be waited for.
+        // Waiting for a process of another user, which cannot be killed, might never end.
         children.retain(|child| kill(*child, Signal::SIGKILL).is_ok());
         if children.is_empty() {
             return;
@@ -113,26 +113,26 @@ fn children() -> Vec<Pid> {
     processes.filter_map(child).collect()
 }
 
-/// The parent in the text of /proc/PID/stat, in which a name may hold blanks and brackets.
+/// The parent in the text of /proc/PID/stat, where a name may contain blanks and brackets.
 fn parent(stat: &str) -> Option<&str> {
     stat.rsplit_once(')')?.1.split_whitespace().nth(1)
 }
 
-/// Ends this process as the program ended, so that who started it is told the signal.
+/// Ends this process as the program ended, so that its parent sees the signal.
 fn end_as(status: ExitStatus) -> ExitCode {
     let Some(number) = status.signal() else {
         return ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1));
     };
     if let Ok(signal) = Signal::try_from(number) {
-        // The program's core is the one to keep.
+        // The program has dumped its own core.
         let _ = set_dumpable(false);
         let _ = raise(signal);
     }
-    // A signal that the warden listens to does not end it.
+    // A signal that the warden handles does not end it.
     ExitCode::from(u8::try_from(128 + number).unwrap_or(1))
 }
 
-/// Becomes the program of `arguments`: who sends it which signal, its CPUs, its file and its own.
+/// Becomes the program of `arguments`: signal at the parent's end, CPUs, file, its own arguments.
 fn become_program(parent: &OsStr, mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let mut text = || arguments.next().and_then(|one| one.into_string().ok()).unwrap_or_default();
     let (signal, cpus) = (text(), text());

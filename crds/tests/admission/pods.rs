@@ -99,5 +99,5 @@ fn files_of_a_tool_and_its_user_have_bounds() {
     let files = |path: &str| json!({"files": [{"configMap": "workloads", "mountPath": path}], "user": 1000});
     assert_eq!(exec(files("/workloads")), Vec::<String>::new());
     let told = exec(files("/dragstrip/bin"));
-    assert!(told.iter().any(|told| told.contains("mountPath is an absolute path")), "{told:?}");
+    assert!(told.iter().any(|told| told.contains("mountPath must be an absolute path")), "{told:?}");
 }

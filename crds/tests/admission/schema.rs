@@ -32,7 +32,7 @@ pub fn pattern(schema: &Value) -> Option<String> {
 
 /// Texts of which one is admitted wherever most random ones are not.
 const EXAMPLES: [&str; 14] =
-    ["/a", "a", "30s", "512Mi", "1", "1:10", "16-1024", "R:R", "R", "{queue%d}", "h:1", ".", "1ms", "Memory"];
+    ["/a", "a", "30s", "512Mi", "1", "1:10", "16-1024", "R:R", "R", "{queue%d}", "h:1", ",", "1ms", "Memory"];
 
 fn text(schema: &Value) -> BoxedStrategy<Value> {
     if let Some(known) = schema["enum"].as_array() {
@@ -74,11 +74,22 @@ fn list(schema: &Value) -> BoxedStrategy<Value> {
     prop::collection::vec(any(&schema["items"]), least..=most.min(least.max(3))).prop_map(Value::from).boxed()
 }
 
+/// The object with the one property that `variant` of a union requires.
+fn one(schema: &Value, variant: &Value) -> BoxedStrategy<Value> {
+    let name = variant["required"][0].as_str().expect("a variant requires a property").to_owned();
+    any(&schema["properties"][&name])
+        .prop_map(move |value| Value::Object(Map::from_iter([(name.clone(), value)])))
+        .boxed()
+}
+
 fn object(schema: &Value) -> BoxedStrategy<Value> {
     if schema["additionalProperties"].is_object() {
         return prop::collection::btree_map("[a-z]{1,8}", any(&schema["additionalProperties"]), 0..3)
             .prop_map(|map| json!(map))
             .boxed();
+    }
+    if let Some(variants) = schema["oneOf"].as_array() {
+        return prop::strategy::Union::new(variants.iter().map(|variant| one(schema, variant))).boxed();
     }
     let required = schema["required"].as_array().cloned().unwrap_or_default();
     let start = Just(Map::new()).boxed();

@@ -20,7 +20,7 @@ use std::{collections::HashSet, fmt::Debug, hash::Hash, sync::Arc};
 use tokio::sync::mpsc;
 
 use super::undecodable::{Conditioned, Undecodable};
-use crate::process::chain;
+use crate::failure::chain;
 
 /// Objects of ours read at once at the start. Each is buffered as a tree of values until
 /// it is known whether it can be decoded, many times its size, and what a whole page

@@ -112,9 +112,9 @@ async fn join(
 /// Asks the observers that have something to tell: the first pod's where it
 /// joins the others and asks them, every pod's where there is no such joint.
 async fn ask_each(agents: &Agents, spec: &DatastoreSpec, pods: &[Pod], token: &str) -> Vec<Observed> {
-    let asked = if matches!(Shape::of(spec), Shape::Members(_)) { pods.len() } else { 1 };
+    let requests = if matches!(Shape::of(spec), Shape::Members(_)) { pods.len() } else { 1 };
     let mut observed = Vec::new();
-    for pod in pods.iter().take(asked) {
+    for pod in pods.iter().take(requests) {
         observed.extend(observe(agents, pod, token).await);
     }
     observed

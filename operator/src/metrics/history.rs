@@ -5,7 +5,7 @@
 use super::{families::Families, phases::Detail};
 use crate::{
     cluster::{feed, scope::Scope},
-    process::chain,
+    failure::chain,
 };
 use dragstrip_crds::{BenchmarkRun, run::RunPhase};
 use futures::StreamExt;

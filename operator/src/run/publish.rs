@@ -16,7 +16,6 @@ use kube::ResourceExt;
 /// The status could not be carried on.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// It could not be written.
     #[error("failed to write the status of the run")]
     Write(#[source] kube::Error),
 }

@@ -9,16 +9,16 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// What Kubernetes keeps of a termination message, in bytes.
+/// How much of a termination message Kubernetes stores, in bytes.
 pub const MAXIMUM_TERMINATION_BYTES: usize = 4096;
 
 #[derive(Debug, thiserror::Error)]
 pub enum DeliverError {
-    #[error("the result cannot be written as JSON")]
+    #[error("cannot encode the result as JSON")]
     Encode(#[source] serde_json::Error),
-    #[error("the result cannot be written to the log")]
+    #[error("cannot write the result to the log")]
     Log(#[source] io::Error),
-    #[error("the termination message cannot be written to {path}")]
+    #[error("cannot write the termination message to {path}")]
     Termination { path: PathBuf, source: io::Error },
 }
 
@@ -55,7 +55,7 @@ pub fn termination_message(result: &PodResult) -> Result<String, serde_json::Err
 }
 
 /// Ways to make a result smaller, the least painful first. Each does one step
-/// and tells whether there was anything left to take away.
+/// and returns whether there was anything left to take away.
 const SHRINKS: [fn(&mut PodResult) -> bool; 8] = [
     |result| result.failure.as_mut().is_some_and(drop_oldest_line),
     |result| drop_rarest(&mut result.warmup),

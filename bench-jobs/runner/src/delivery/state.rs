@@ -14,15 +14,15 @@ use tokio::{sync::watch, time::timeout};
 /// for synchronised: the difference is then mostly the command's travel time.
 pub const CLOCK_TOLERANCE_SECONDS: f64 = 0.25;
 
-/// Most percentiles of the tool's own that are kept.
+/// Most percentiles of the tool's own that are stored.
 const MOST_PERCENTILES: usize = 16;
 
-/// An command and what it means by this pod's clock.
+/// A command and what it means by this pod's clock.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Received {
     pub command: StartCommand,
     /// This pod's clock minus the operator's, in seconds: as the operator
-    /// measured it, else as the command's arrival tells, travel time included.
+    /// measured it, else by the command's arrival, travel time included.
     pub clock_offset_seconds: f64,
     /// The offset cannot be further off than this, in seconds; 0 where unknown.
     pub clock_uncertainty_seconds: f64,
@@ -165,21 +165,21 @@ impl Shared {
         self.snapshot.send_modify(|snapshot| snapshot.progress = progress);
     }
 
-    /// Notes what the whole load came to. Nothing that was told before falls: some tools
+    /// Notes the final counts of the load. No figure falls below what was shown before: some tools
     /// count a little less in the end, which Prometheus would take for a new beginning.
     pub fn finish(&self, totals: Progress, seconds: f64) {
         self.snapshot.send_modify(|snapshot| {
-            let told = snapshot.progress;
+            let shown = snapshot.progress;
             snapshot.stage = RunnerStage::Finished;
             snapshot.progress = Progress {
-                operations: totals.operations.max(told.operations),
-                errors: totals.errors.max(told.errors),
-                bytes: told.bytes.map(|bytes| totals.bytes.map_or(bytes, |all| all.max(bytes))),
-                latency: told.latency.map(|told| match totals.latency {
-                    Some(all) if all.count() >= told.count() => all,
-                    _ => told,
+                operations: totals.operations.max(shown.operations),
+                errors: totals.errors.max(shown.errors),
+                bytes: shown.bytes.map(|bytes| totals.bytes.map_or(bytes, |all| all.max(bytes))),
+                latency: shown.latency.map(|shown| match totals.latency {
+                    Some(all) if all.count() >= shown.count() => all,
+                    _ => shown,
                 }),
-                ..told
+                ..shown
             };
             snapshot.final_seconds = Some(seconds);
         });
@@ -188,7 +188,7 @@ impl Shared {
     /// Notes a latency of the tool's own, in seconds.
     pub fn note_latency(&self, percentile: String, seconds: f64) {
         let mut latencies = self.latencies.lock().unwrap_or_else(PoisonError::into_inner);
-        // More percentiles than these nobody asks for.
+        // Nobody needs more percentiles than these.
         if latencies.len() < MOST_PERCENTILES || latencies.contains_key(&percentile) {
             latencies.insert(percentile, seconds);
         }
@@ -291,21 +291,21 @@ mod tests {
             Some(latency)
         };
         let shared = Shared::default();
-        let told = Progress {
+        let shown = Progress {
             operations: 9,
             bytes: Some(90),
             connections: Some(3),
             latency: counts(9),
             ..Progress::default()
         };
-        shared.note_progress(told);
+        shared.note_progress(shown);
         shared.finish(Progress { operations: 8, latency: counts(8), ..Progress::default() }, 1.0);
-        assert_eq!(shared.snapshot().progress, told);
+        assert_eq!(shared.snapshot().progress, shown);
         shared.finish(
             Progress { operations: 10, bytes: Some(100), latency: counts(10), ..Progress::default() },
             1.0,
         );
-        let all = Progress { operations: 10, bytes: Some(100), latency: counts(10), ..told };
+        let all = Progress { operations: 10, bytes: Some(100), latency: counts(10), ..shown };
         assert_eq!(shared.snapshot().progress, all);
         let untold = Shared::default();
         untold.finish(all, 1.0);
@@ -313,7 +313,7 @@ mod tests {
         assert_eq!(
             (progress.bytes, progress.latency),
             (None, None),
-            "what was not told while it ran is not told"
+            "what was not shown while it ran is not shown"
         );
     }
 

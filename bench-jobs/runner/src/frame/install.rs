@@ -19,7 +19,7 @@ pub const CLIENTS_NAME: &str = "dragstrip-clients";
 /// A step of the installation that failed.
 #[derive(Debug, thiserror::Error)]
 pub enum InstallError {
-    #[error("cannot tell where this program lies")]
+    #[error("cannot find this program's own file")]
     Locate(#[source] io::Error),
     #[error("cannot create the directory {path}")]
     Directory { path: PathBuf, source: io::Error },

@@ -6,7 +6,7 @@ use tokio::{
     sync::watch,
 };
 
-/// Tells when somebody asked this process to stop. Once asked, always asked.
+/// A request to stop this process. It is never withdrawn.
 #[derive(Debug, Clone)]
 pub struct Stop(watch::Receiver<bool>);
 

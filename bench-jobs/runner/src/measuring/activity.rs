@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn main_threads_begin_no_load_but_are_told_of() {
+    fn main_threads_begin_no_load_but_are_reported() {
         let mut activity = Activity::default();
         activity.note(vec![times(1, 500_000_000)], at(20));
         assert_eq!(activity.growth(), None);

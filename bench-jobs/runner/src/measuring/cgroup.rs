@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn no_limit_is_told_as_none() {
+    fn no_limit_is_none() {
         let unified = tempfile::tempdir().unwrap();
         let files = [("cgroup.controllers", ""), ("cpu.stat", "usage_usec 1\n"), ("cpu.max", "max 100000\n")];
         write(unified.path(), &files);

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 const LOOPBACK: &str = "lo";
 
 /// What all interfaces but the loopback sent and received since they were made, and what
-/// TCP did; `None` where the kernel does not tell.
+/// TCP did; `None` where the kernel does not report it.
 pub fn usage() -> Option<NetworkUsage> {
     let mut devices = procfs::net::dev_status().ok()?;
     devices.remove(LOOPBACK);
@@ -17,7 +17,7 @@ pub fn usage() -> Option<NetworkUsage> {
         sent_bytes: devices.values().map(|device| device.sent_bytes).sum(),
         sent_segments: segments.as_ref().map_or(0, |tcp| tcp.tcp_out_segs),
         retransmitted_segments: segments.as_ref().map_or(0, |tcp| tcp.tcp_retrans_segs),
-        // A driver's own counters are told over an ioctl alone.
+        // A driver's own counters need an ioctl.
         allowance_exceeded: BTreeMap::new(),
     })
 }

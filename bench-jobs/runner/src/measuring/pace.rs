@@ -7,7 +7,7 @@ use std::time::Duration;
 /// A core has so many times what sampling may take of it: a third of a percent.
 const SHARES: u32 = 300;
 
-/// Does `work` and tells how long to wait until it may be done again: `shortest`, or
+/// Does `work` and returns how long to wait until it may be done again: `shortest`, or
 /// as long as the CPU time that it took demands.
 pub fn paced<T>(shortest: Duration, work: impl FnOnce() -> T) -> (T, Duration) {
     let before = thread_cpu();

@@ -1,5 +1,5 @@
 //! What processes use that have no container of their own: the kernel's account of each, in
-//! the form of a cgroup's. Nothing holds them back that could be told. Touches /proc.
+//! the form of a cgroup's. It shows no throttling. Touches /proc.
 
 use crate::measuring::cgroup::Reading;
 use dragstrip_results::observed::CgroupUsage;

@@ -1,6 +1,6 @@
 //! What the network alone takes: how long TCP's handshake with the observer beside a
-//! server lasts, which the kernels make without the programs. So a slow network can be
-//! told from a slow server. Opens one connection at a time to observers, and nothing else.
+//! server lasts, which the kernels make without the programs. This distinguishes a slow
+//! network from a slow server. Opens one connection at a time to observers, and nothing else.
 
 use dragstrip_results::usage::RoundTrip;
 use std::{net::SocketAddr, time::Duration};

@@ -159,7 +159,7 @@ mod tests {
         worker.unwrap().join().unwrap();
         let deadline = Instant::now() + Duration::from_secs(5);
         while named(&threads.read(), "a-busy-one").is_some() {
-            assert!(Instant::now() < deadline, "a thread that has ended is still told");
+            assert!(Instant::now() < deadline, "a thread that has ended is still reported");
         }
     }
 
@@ -167,7 +167,7 @@ mod tests {
     fn threads_of_children_count_and_what_is_gone_has_none() {
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         let child_id = i32::try_from(child.id()).unwrap();
-        // The child of this test's own thread is a child of no main thread: asked for directly.
+        // The child of this test's own thread is a child of no main thread: watched directly.
         let mut threads = Threads::of(child_id, 512);
         let deadline = Instant::now() + Duration::from_secs(5);
         while named(&threads.read(), "sleep").is_none() {

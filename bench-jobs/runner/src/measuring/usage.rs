@@ -24,7 +24,7 @@ impl Around {
         Self { host: host::usage(), network: network::usage() }
     }
 
-    /// What went on since an earlier reading, as far as both tell. Pure.
+    /// What went on since an earlier reading, as far as both report it. Pure.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         let host = self.host.as_ref().zip(before.host.as_ref());

@@ -1,6 +1,6 @@
 //! Finds the server's container: in a shared process namespace each process's
 //! root, and so its cgroup, is reachable through /proc by the same user; and so are
-//! its open sockets, which tell on what port it listens. Touches /proc.
+//! its open sockets, which show the port it listens on. Touches /proc.
 
 use crate::measuring::{
     cgroup,
@@ -21,7 +21,7 @@ use std::{
 const SERVER_NAMES: [&str; 5] =
     ["dragonfly", "redis-server", "valkey-server", "keydb-server", "GarnetServer"];
 const SANDBOX_NAME: &str = "pause";
-/// Longest name that the kernel keeps of a process.
+/// Longest process name that the kernel stores.
 const MAXIMUM_NAME_BYTES: usize = 15;
 
 #[derive(Debug, Clone)]

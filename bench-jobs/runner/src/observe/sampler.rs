@@ -1,5 +1,5 @@
 //! Samples what the pod's servers use, from a command until its time is over, another
-//! measurement is ordered, or somebody asked what was used. Touches /proc and the
+//! measurement begins, or somebody reads what was used. Touches /proc and the
 //! servers' cgroups.
 
 use super::{finder::Servers, probes::Probes, samples::Samples};
@@ -54,12 +54,13 @@ impl Sampler {
         *current = Some(Measurement { token: command.token, samples, sampling });
     }
 
-    /// What each server used in a window. Nothing is sampled after that: who asks has
+    /// What each server used in a window. Sampling ends: whoever reads it has
     /// measured.
     pub fn usage(&self, window: &UsageWindow) -> Result<Vec<ServerUsage>, String> {
         let current = locked(&self.current);
-        let Some(measurement) = current.as_ref().filter(|known| known.token == window.token) else {
-            return Err("nothing was sampled for this measurement: the observer was never told to, \
+        let Some(measurement) = current.as_ref().filter(|measurement| measurement.token == window.token)
+        else {
+            return Err("nothing was sampled for this measurement: the observer got no command for it, \
                         or was restarted since"
                 .to_owned());
         };

@@ -17,11 +17,11 @@ use std::{collections::HashMap, time::Duration};
 
 const INTERVAL: Duration = Duration::from_millis(250);
 const MOST_SAMPLES: usize = 2_000;
-/// Most readings of single threads that are kept, of all samples: about 4 MB.
+/// Most readings of single threads that are stored, of all samples: about 4 MB.
 const MOST_READINGS: usize = 80_000;
-/// Most threads of a server that are told of.
+/// Most threads of a server that are reported.
 const MOST_THREADS: usize = 256;
-/// A thread that used less of a core is idle, and not told of.
+/// A thread that used less of a core is idle, and not reported.
 const IDLE: f64 = 0.001;
 
 /// Why the samples say nothing of a window.
@@ -114,7 +114,7 @@ impl Samples {
         if length(inside) >= seconds(to.saturating_sub(from)) / 2.0 && inside.len() > 1 {
             return Some(inside);
         }
-        // A window in which nothing was sampled is not told of by what lies far from it.
+        // Samples far from a window without any say nothing about it.
         self.taken.get(first.checked_sub(1)?..=end)
     }
 }

@@ -45,17 +45,15 @@ const LOADGEN_PREFIX: &str = "dragstrip-";
 
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    #[error(
-        "load.keyPrefix is needed with this tool, whose own key prefix is not known: set it to the one the tool uses"
-    )]
+    #[error("load.keyPrefix is missing: set it to the key prefix that the tool uses")]
     NoPrefix,
-    #[error("the directory {directory} cannot be made: {source}")]
+    #[error("cannot create the directory {directory}: {source}")]
     Directory { directory: PathBuf, source: io::Error },
-    #[error("the keys cannot be {step}: the specification cannot be written: {source}")]
+    #[error("the keys were not {step}: cannot encode the specification: {source}")]
     Encode { step: &'static str, source: serde_json::Error },
-    #[error("the keys cannot be {step}: {source}")]
+    #[error("the keys were not {step}: {source}")]
     Run { step: &'static str, source: AsideError },
-    #[error("the keys cannot be {step}: {}", .failure.message)]
+    #[error("the keys were not {step}: {}", .failure.message)]
     Failed { step: &'static str, failure: Box<Failure> },
     #[error("{} keys were to be written, {} were", thousands(*.expected), thousands(*.written))]
     Written { expected: u64, written: u64 },
@@ -69,8 +67,8 @@ pub enum LoadError {
 impl LoadError {
     pub fn failure(&self) -> Failure {
         match self {
-            Self::Failed { failure: told, .. } => {
-                Failure { step: FailureStep::Load, message: self.to_string(), ..(**told).clone() }
+            Self::Failed { failure, .. } => {
+                Failure { step: FailureStep::Load, message: self.to_string(), ..(**failure).clone() }
             }
             _ => failure(FailureStep::Load, self.to_string()),
         }
@@ -253,11 +251,11 @@ mod tests {
         assert_eq!(prefix(r#"{"loadgen": {"duration": "5s"}}"#).as_deref(), Some("dragstrip-"));
         let job = job(1, r#"{"bullmq": {"duration": "5s"}}"#);
         let error = Keys::of(&spec(r#"{"keyMaximum": 1}"#), &job, 0).unwrap_err().to_string();
-        assert!(error.contains("load.keyPrefix is needed"), "{error}");
+        assert!(error.contains("load.keyPrefix is missing"), "{error}");
     }
 
     #[test]
-    fn a_missing_key_is_told_with_both_figures() {
+    fn a_missing_key_is_reported_with_both_figures() {
         let failure = LoadError::Missing(Presence { expected: 10_000, found: 9_998 }).failure();
         assert_eq!(failure.step, FailureStep::Load);
         assert!(

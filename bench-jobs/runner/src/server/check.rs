@@ -13,8 +13,8 @@ use dragstrip_results::{
 use std::collections::BTreeMap;
 
 /// Whether the servers that end the run are the ones that began it. `after` is
-/// what they said then, or why one said nothing. One that tells nothing that a restart
-/// would change is told by its counters, which a restart sets to nothing.
+/// what they reported then, or why one did not answer. Counters, which a restart sets to 0,
+/// identify a server that reports nothing else that a restart would change.
 pub fn same_servers<'a>(
     members: &[Member],
     before: &Counts,
@@ -63,7 +63,7 @@ pub fn hit_ratio(operations: &[OperationResult], minimum: f64) -> Result<(), Fai
 }
 
 /// Whether the tool did anything, and everything without error replies. A tool
-/// that tells `figures` of its own, or rates alone, did something too.
+/// that reports `figures` of its own, or rates alone, did something too.
 pub fn replies_are_good(
     operations: &[OperationResult],
     errors: &BTreeMap<String, u64>,
@@ -84,7 +84,7 @@ pub fn replies_are_good(
     Ok(())
 }
 
-/// Whether the server's own statistics, before the load and after it, tell of nothing
+/// Whether the server's own statistics, before the load and after it, show no error or eviction
 /// that a tool may have counted as an operation.
 pub fn server_is_content(
     before: &ServerCounters,
@@ -94,7 +94,7 @@ pub fn server_is_content(
     let errors = error_replies(before, after);
     if errors.count > 0 {
         let message = format!(
-            "by its own statistics the server answered {} requests with errors{} while the load ran, which the tool does not tell",
+            "the server counted {} requests with errors{} while the load ran, which the tool does not report",
             thousands(errors.count),
             listed(&errors.kinds)
         );
@@ -112,7 +112,7 @@ pub fn server_is_content(
     Ok(())
 }
 
-/// ` (1,200 OOM, 3 LOADING)`; nothing where kinds are not known.
+/// ` (1,200 OOM, 3 LOADING)`; empty where the kinds are unknown.
 fn listed(kinds: &BTreeMap<String, u64>) -> String {
     let kinds: Vec<_> = kinds.iter().map(|(kind, count)| format!("{} {kind}", thousands(*count))).collect();
     if kinds.is_empty() { String::new() } else { format!(" ({})", kinds.join(", ")) }
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_tells_no_process_is_told_by_counters_that_fell() {
+    fn counters_that_fell_reveal_a_restart_of_a_server_without_an_id() {
         let member = Member {
             name: "db".into(),
             address: "127.0.0.1:1".parse().unwrap(),
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_server_complains_of_is_a_failure_whatever_the_tool_says() {
+    fn what_the_server_counts_as_errors_is_a_failure_whatever_the_tool_reports() {
         let look = |errors: u64, evicted_keys| ServerCounters {
             errors: BTreeMap::from([("OOM".to_owned(), errors)]),
             evicted_keys,

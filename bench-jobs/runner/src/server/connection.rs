@@ -44,9 +44,9 @@ pub enum ServerError {
     Authenticate(Reply),
     #[error("{command} failed: {reply}")]
     Command { command: &'static str, reply: Reply },
-    #[error("TIME and INFO take longer than a second: when the server started cannot be told")]
+    #[error("TIME and INFO take longer than a second, so that the server's start is unknown")]
     Clock,
-    #[error("the server does not speak RESP: nothing is asked of it")]
+    #[error("the server does not speak RESP")]
     NoResp,
 }
 
@@ -115,7 +115,7 @@ impl Server {
         stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
         answer_timeout: Duration,
     ) -> Result<Self, ServerError> {
-        // Nothing is sent on connecting: AUTH follows, where its refusal can be told apart.
+        // Nothing is sent on connecting: AUTH follows, whose refusal is then an error of its own.
         let settings = RedisConnectionInfo::default().set_skip_set_lib_name();
         let config = AsyncConnectionConfig::new().set_response_timeout(Some(answer_timeout));
         let (connection, driver) = MultiplexedConnection::new_with_config(&settings, stream, config)
@@ -153,7 +153,7 @@ impl Server {
         self.ask("INFO ALL", cmd("INFO").arg("ALL")).await.map(|text: String| Info::parse(&text))
     }
 
-    /// What INFO tells when it is not asked for anything: without the statistics of every
+    /// INFO without arguments: it leaves out the statistics of every
     /// command, which cost most of it.
     pub async fn brief_info(&mut self) -> Result<Info, ServerError> {
         self.ask("INFO", &cmd("INFO")).await.map(|text: String| Info::parse(&text))
@@ -176,7 +176,8 @@ impl Server {
     pub async fn memory(&mut self) -> Result<MemberMemory, ServerError> {
         let info = self.brief_info().await?;
         let keys = if truth::detect_engine(&info) == Some(Engine::Garnet) {
-            Err("Garnet walks over all keys to count them: it is not asked how many there are".to_owned())
+            Err("Dragstrip does not count the keys of Garnet, which walks over all of them for that"
+                .to_owned())
         } else {
             // An account may be forbidden to count keys.
             self.ask::<u64>("DBSIZE", &cmd("DBSIZE")).await.map_err(|error| error.to_string())
@@ -316,7 +317,7 @@ pub async fn reach(address: SocketAddr) -> Result<TcpStream, ServerError> {
 /// A node of a cluster, as another node names it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ClusterNode {
-    /// Host name or IP address; empty where the node that was asked means itself.
+    /// Host name or IP address; empty where the queried node means itself.
     pub host: String,
     pub port: u16,
     /// Whether it only follows another one.

@@ -81,8 +81,8 @@ mod tests {
             ),
             String::new(),
         );
-        let told = [("-MOVED 7 10.0.0.1:6379".to_owned(), 5), ("syntax error".to_owned(), 2)];
-        assert_eq!((counters.errors, counters.connections_received), (BTreeMap::from(told), 9));
+        let expected = [("-MOVED 7 10.0.0.1:6379".to_owned(), 5), ("syntax error".to_owned(), 2)];
+        assert_eq!((counters.errors, counters.connections_received), (BTreeMap::from(expected), 9));
     }
 
     #[test]

@@ -26,7 +26,7 @@ pub enum EncryptionError {
     File { path: PathBuf, source: PemError },
     #[error("{0}: it holds no certificate. Check the Secret that tls names")]
     Empty(PathBuf),
-    #[error("the certificates cannot be used: {0}")]
+    #[error("cannot use the certificates: {0}")]
     Unusable(#[source] tokio_rustls::rustls::Error),
     #[error("tls.serverName {0:?} is neither a domain name nor an IP address")]
     Name(String),

@@ -25,11 +25,11 @@ const LIFETIME_SECONDS: u64 = 3600;
 
 #[derive(Debug, thiserror::Error)]
 pub enum GateError {
-    #[error("the sign that the target was emptied cannot be {step}: {source}")]
+    #[error("the marker key of the flush was not {step}: {source}")]
     Ask { step: &'static str, source: ServerError },
-    #[error("no server of the target serves the slot of the sign that it was emptied")]
+    #[error("no server of the target serves the slot of the flush's marker key")]
     NoServer,
-    #[error("the client pod with index 0 did not empty the target within {} s. See what that pod says", PATIENCE.as_secs())]
+    #[error("the client pod with index 0 did not empty the target within {} s. Read the log of that pod", PATIENCE.as_secs())]
     Timeout,
 }
 

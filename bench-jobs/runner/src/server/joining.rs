@@ -58,14 +58,14 @@ impl Servers<'_> {
     }
 
     async fn shard(&mut self, index: usize) -> cluster::Shard {
-        let asked = self
+        let answer = self
             .query(index, async |server: &mut Server| {
                 let table = server.cluster_table().await?;
                 let state_ok = server.cluster_info().await?.text("cluster_state") == Some("ok");
                 Ok((table, state_ok, server.key_count().await?))
             })
             .await;
-        let view = asked.map_err(|error| error.to_string()).and_then(|(table, state_ok, keys)| {
+        let view = answer.map_err(|error| error.to_string()).and_then(|(table, state_ok, keys)| {
             let nodes = nodes::parse(&table).ok_or_else(|| format!("cannot read CLUSTER NODES: {table}"))?;
             Ok(cluster::View { nodes, state_ok, keys })
         });
@@ -73,10 +73,10 @@ impl Servers<'_> {
     }
 
     async fn peer(&mut self, index: usize) -> replication::Peer {
-        let asked = self.query(index, async |server: &mut Server| server.info().await).await;
+        let answer = self.query(index, async |server: &mut Server| server.info().await).await;
         replication::Peer {
             address: self.members[index].address,
-            view: asked.map(|info| replication::View::read(&info)).map_err(|error| error.to_string()),
+            view: answer.map(|info| replication::View::read(&info)).map_err(|error| error.to_string()),
         }
     }
 
@@ -213,7 +213,7 @@ fn addresses(command: &TopologyCommand) -> Vec<SocketAddr> {
 }
 
 /// Joins the servers of `command`, waits for them to learn of each other for a
-/// bounded time, and tells how they are.
+/// bounded time, and reports how they are.
 pub async fn join(command: &TopologyCommand, access: &Access) -> TopologyState {
     let members =
         addresses(command).into_iter().map(|address| Member { address, connection: None }).collect();

@@ -15,11 +15,11 @@ const LOOKUP_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Debug, thiserror::Error)]
 pub enum ResolveError {
-    #[error("the resolver's configuration /etc/resolv.conf cannot be used: {0}")]
+    #[error("cannot use the resolver's configuration /etc/resolv.conf: {0}")]
     Configuration(#[source] NetError),
     #[error("the name servers of /etc/resolv.conf do not answer within {} s", LOOKUP_TIMEOUT.as_secs())]
     Timeout,
-    #[error("the name cannot be resolved: {0}")]
+    #[error("cannot resolve the name: {0}")]
     Lookup(#[source] NetError),
     #[error("the name has no address")]
     NoAddress,

@@ -4,7 +4,7 @@
 use crate::server::info::Info;
 use dragstrip_crds::{Engine, observed::ServerTruth};
 
-/// The engine, told by the fields that only it has. `redis_version` is asked
+/// The engine, by the fields that only it has. `redis_version` comes
 /// last: all the others report one too, for compatibility.
 pub fn detect_engine(info: &Info) -> Option<Engine> {
     let named = |name: &str| info.text("server_name") == Some(name);
@@ -44,7 +44,7 @@ pub fn read_truth(info: &Info, run_id: String, io_threads: Option<i32>) -> Serve
 pub enum Identity {
     /// An id that the process drew when it started.
     Drawn(String),
-    /// Nothing that INFO tells by itself: its number, and the seconds that it has
+    /// No id in INFO: its number, and the seconds that it has
     /// run. The number alone is no identity: in a container it is the same after a
     /// restart. [`started_as`] makes one of both.
     Started {
@@ -52,11 +52,11 @@ pub enum Identity {
         /// Whole seconds since it started, by its own clock.
         uptime_seconds: u64,
     },
-    /// The server tells nothing that a restart would change.
+    /// The server reports nothing that a restart would change.
     Untold,
 }
 
-/// How the server tells its process from the one before it: each engine in its own
+/// What distinguishes the server's process from the one before it: each engine has its own
 /// way. Dragonfly has no id of its own (its replication id is, on a replica, the
 /// primary's); all the others draw a `run_id` at every start.
 pub fn identity(info: &Info) -> Identity {
@@ -150,7 +150,7 @@ mod tests {
             ("a replica of Dragonfly", replica, started(1, 9)),
             ("an unknown server with an id", "run_id:e\nprocess_id:1\nuptime_in_seconds:9", drawn("e")),
             ("an unknown server", "process_id:1\nuptime_in_seconds:9", started(1, 9)),
-            ("a server that tells no uptime", "process_id:1", Identity::Untold),
+            ("a server that reports no uptime", "process_id:1", Identity::Untold),
         ] {
             assert_eq!(identity(&Info::parse(info)), expected, "{sentence}");
         }

@@ -18,7 +18,7 @@ use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration}
 pub struct LaunchContext {
     /// The server, resolved.
     pub address: SocketAddr,
-    /// Every server of the target, resolved; none where they cannot be asked.
+    /// Every server of the target, resolved; empty where they do not speak RESP.
     pub members: Vec<SocketAddr>,
     /// This pod's index among the clients, from 0.
     pub client_index: u32,
@@ -31,14 +31,14 @@ pub struct LaunchContext {
     /// The start line, in nanoseconds of Unix time by this pod's clock, for
     /// tools that connect first and then wait for it themselves.
     pub start_at_unix_nanos: i64,
-    /// The tool's version, where the runner asked for it.
+    /// The tool's version, where the runner queried it.
     pub tool_version: Option<String>,
     /// Where the runner listens for the latencies that the tool sends while it runs,
     /// a UDP port of the loopback device.
     pub statsd_port: Option<u16>,
 }
 
-/// How the tool is asked to end early.
+/// The signal that ends the tool early.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StopSignal {
     /// SIGINT: memtier writes its result on it, and on nothing else.
@@ -73,13 +73,13 @@ pub struct Progress {
     pub operations: u64,
     /// Errors so far.
     pub errors: u64,
-    /// Bytes sent and received so far, where the tool tells.
+    /// Bytes sent and received so far, where the tool reports them.
     pub bytes: Option<u64>,
-    /// Open connections, where it tells.
+    /// Open connections, where it reports them.
     pub connections: Option<u64>,
-    /// How much of the planned load is done, from 0 to 1, where it tells.
+    /// How much of the planned load is done, from 0 to 1, where it reports that.
     pub ratio: Option<f64>,
-    /// Latencies so far, where it tells.
+    /// Latencies so far, where it reports them.
     pub latency: Option<LatencyCounts>,
 }
 
@@ -90,7 +90,7 @@ pub struct Exit {
     pub code: Option<i32>,
     /// The signal that ended it.
     pub signal: Option<i32>,
-    /// Whether the runner asked it to end because the pod was told to stop.
+    /// Whether the runner ended it because the pod had to stop.
     pub interrupted: bool,
     /// Whether the watchdog had to end it.
     pub watchdog: bool,
@@ -128,7 +128,7 @@ pub struct Measured {
     pub operations: Vec<OperationResult>,
     /// Error replies by first word.
     pub errors: BTreeMap<String, u64>,
-    /// Operations per whole second since the load began; empty where the tool does not tell.
+    /// Operations per whole second since the load began; empty where the tool does not report them.
     pub per_second: Vec<u64>,
     /// The load's window by the tool's monotonic clock, where it has one:
     /// start in nanoseconds of Unix time, and length in seconds.
@@ -216,7 +216,7 @@ pub trait Adapter: Send {
     /// The command to start.
     fn launch(&self, job: &JobSpec, context: &LaunchContext) -> Launch;
 
-    /// Takes in one line of stderr (ended by CR or LF); tells the progress if the line does.
+    /// Reads one line of stderr (ended by CR or LF); returns the progress if the line reports it.
     fn stderr_line(&mut self, line: &str) -> Option<Progress>;
 
     /// Reads what the tool left behind. An exit code alone proves nothing:
@@ -234,7 +234,7 @@ pub fn measured_after(job: &JobSpec) -> Duration {
     }
 }
 
-/// Whether the tool's threads are to be sampled: who does not tell when it loaded, and
+/// Whether the tool's threads are to be sampled: those of a tool that does not report when it loaded, and
 /// what its threads used, is watched.
 pub fn threads_sampled(tool: &JobTool) -> bool {
     match tool {

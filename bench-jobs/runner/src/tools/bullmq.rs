@@ -31,7 +31,7 @@ const STOP_GRACE: Duration = Duration::from_secs(15);
 pub enum ReportError {
     #[error("the BullMQ job left no report {REPORT_NAME}: {0}")]
     Read(#[source] io::Error),
-    #[error("the BullMQ job's report {REPORT_NAME} cannot be read: {0}")]
+    #[error("cannot read the BullMQ job's report {REPORT_NAME}: {0}")]
     Decode(#[source] serde_json::Error),
     #[error("startedAtUnixNanos is {text:?}: {source}")]
     Start { text: String, source: ParseIntError },
@@ -121,7 +121,7 @@ fn verdict(report: &Report, ended: &Ended) -> Option<Failure> {
             refuse(FailureStep::Interrupted, &format!("the BullMQ job was ended by {signal}"))
         }
         RunStatus::Failed | RunStatus::Unknown => {
-            refuse(FailureStep::Tool, "the BullMQ job says that it failed, but not why")
+            refuse(FailureStep::Tool, "the BullMQ job failed and reported no reason")
         }
     }
 }

@@ -40,7 +40,7 @@ impl ExecAdapter {
 }
 
 /// Values of the job's environment variables that come from Secrets: they must
-/// appear in nothing that is kept.
+/// not appear in anything that is stored.
 pub fn secrets(spec: &ExecSpec) -> Vec<String> {
     spec.env
         .iter()
@@ -135,11 +135,11 @@ impl ExecAdapter {
         parsed: Option<&Parsed>,
     ) -> ToolRecord {
         let launch = self.launch(job, context);
-        let told = parsed.and_then(|parsed| parsed.tool.as_ref());
+        let reported = parsed.and_then(|parsed| parsed.tool.as_ref());
         let wall = ended.wall.as_secs_f64();
         ToolRecord {
-            name: told.map_or_else(|| base_name(&launch.program).to_owned(), |tool| tool.name.clone()),
-            version: told.and_then(|tool| tool.version.clone()),
+            name: reported.map_or_else(|| base_name(&launch.program).to_owned(), |tool| tool.name.clone()),
+            version: reported.and_then(|tool| tool.version.clone()),
             mode: None,
             arguments: launch.arguments,
             reported_operations_per_second: parsed.and_then(total_rate),
@@ -216,8 +216,8 @@ fn measured(parsed: Parsed, tool: ToolRecord, context: &LaunchContext, own_windo
     }
 }
 
-/// The operation as a run's result keeps it. Of one that did not run together with the
-/// others, or tells no count, the tool's own rate is its rate.
+/// The operation in the form of a run's result. An operation that did not run together with the
+/// others, or has no count, has the tool's own rate.
 fn result(operation: Operation, together: bool) -> OperationResult {
     let own = operation.own_rate().filter(|_| !together || operation.count.is_none());
     let (latency_milliseconds, histogram) = match operation.latency {

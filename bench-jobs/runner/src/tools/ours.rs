@@ -12,7 +12,7 @@ use dragstrip_results::{
 };
 use std::fmt::Display;
 
-/// What has them tell bytes, connections and latencies in these lines.
+/// The variable that adds bytes, connections and latencies to these lines.
 pub(crate) fn progress_detail() -> (String, String) {
     (PROGRESS_DETAIL_VARIABLE.to_owned(), "true".to_owned())
 }
@@ -69,7 +69,7 @@ pub(crate) fn explained(step: FailureStep, message: String, ended: &Ended) -> Fa
     let last_lines: Vec<String> = ended.last_lines.iter().filter(|line| !of_a_stack(line)).cloned().collect();
     let undeclared = |line: &str| line.contains("undeclared key");
     let known = undeclared(&said) || last_lines.iter().any(|line| undeclared(line));
-    // The BullMQ job tells the remedy itself.
+    // The BullMQ job names the remedy itself.
     let message =
         if known && !said.contains("lockOnHashtags") { format!("{said}. {UNDECLARED_KEY}") } else { said };
     Failure { exit_code: ended.exit.code, signal: ended.exit.signal, last_lines, ..failure(step, message) }
@@ -85,25 +85,25 @@ mod tests {
     #[test]
     fn what_dragonfly_refuses_of_a_script_is_told_with_the_field_to_set() {
         let in_message = explained(FailureStep::ErrorReplies, REFUSED.into(), &ended(Some(10), None));
-        let mut told = ended(Some(10), None);
-        told.last_lines = vec![REFUSED.to_owned()];
-        let in_lines = explained(FailureStep::Tool, "it failed".into(), &told);
+        let mut run = ended(Some(10), None);
+        run.last_lines = vec![REFUSED.to_owned()];
+        let in_lines = explained(FailureStep::Tool, "it failed".into(), &run);
         for failure in [in_message, in_lines] {
             assert!(failure.message.contains("set dragonfly.lockOnHashtags"), "{}", failure.message);
             assert!(failure.message.contains("dragonfly.allowUndeclaredKeys"), "{}", failure.message);
         }
-        let told_already =
+        let with_remedy =
             format!("{REFUSED}: start Dragonfly with --lock_on_hashtags (lockOnHashtags: true)");
-        let once = explained(FailureStep::ErrorReplies, told_already.clone(), &ended(Some(10), None));
-        assert_eq!(once.message, told_already, "the remedy is told once");
+        let once = explained(FailureStep::ErrorReplies, with_remedy.clone(), &ended(Some(10), None));
+        assert_eq!(once.message, with_remedy, "the remedy is named once");
         let other = explained(FailureStep::Tool, "OOM".into(), &ended(Some(10), None));
         assert_eq!(other.message, "OOM");
     }
 
     #[test]
     fn a_stack_is_left_out_and_all_else_stays() {
-        let mut told = ended(Some(1), None);
-        told.last_lines = [
+        let mut ended = ended(Some(1), None);
+        ended.last_lines = [
             "ReplyError: ERR no",
             "    at parseError (/app/node_modules/redis-parser/lib/parser.js:179:12)",
             "    at node:internal/main/run_main_module:28:49",
@@ -112,7 +112,7 @@ mod tests {
         .map(str::to_owned)
         .to_vec();
         let message = "ERR no\n    at JavascriptRedisParser.execute (parser.js:563:14)".to_owned();
-        let failure = explained(FailureStep::Tool, message, &told);
+        let failure = explained(FailureStep::Tool, message, &ended);
         assert_eq!(failure.message, "ERR no");
         assert_eq!(failure.last_lines, ["ReplyError: ERR no", "at least one queue is missing"]);
     }

@@ -1,4 +1,4 @@
-//! What a tool writes: bytes into lines, the last of them kept, secrets
+//! What a tool writes: bytes into lines, the last of them stored, secrets
 //! removed. Pure.
 
 use std::collections::VecDeque;

@@ -114,7 +114,7 @@ fn misplaced(present: &[Present<'_>]) -> Option<Verdict> {
     )))
 }
 
-/// Servers that are known to a shard and are none of the shards: the former
+/// Servers that a shard knows and that are not shards: the former
 /// selves of restarted ones, and those that are gone. One that still lives is
 /// waited for.
 fn strangers(present: &[Present<'_>]) -> Result<Vec<Step>, String> {
@@ -130,7 +130,7 @@ fn strangers(present: &[Present<'_>]) -> Result<Vec<Step>, String> {
             let replaced = node.address.is_some_and(|address| addresses.contains(&address));
             if !(node.failing || replaced || !node.connected) {
                 let place = node.address.map_or_else(|| node.id.clone(), |address| address.to_string());
-                return Err(format!("{place} is in the cluster but is no shard of this Datastore"));
+                return Err(format!("{place} is in the cluster but is not a shard of this Datastore"));
             }
             steps.push(step(shard.index, &["FORGET", &node.id]));
         }

@@ -9,12 +9,12 @@ use std::net::{IpAddr, SocketAddr};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KnownNode {
     pub id: String,
-    /// Where it is believed to be; `None` where that is not known.
+    /// Where it is believed to be; `None` where that is unknown.
     pub address: Option<SocketAddr>,
-    /// Whether it is the server that was asked.
+    /// Whether it is the server that was queried.
     pub myself: bool,
     pub replica: bool,
-    /// Whether it is, or may be, gone, or its address is no longer known.
+    /// Whether it is, or may be, gone, or its address is lost.
     pub failing: bool,
     /// Whether it was met and has not answered yet; its id is then made up.
     pub handshake: bool,

@@ -11,7 +11,7 @@ pub struct View {
     pub primary: Option<(String, u16)>,
     /// Whether the link to its primary is up and the first copy is complete.
     pub synchronised: bool,
-    /// How far it is in the stream of writes; absent where the engine does not tell.
+    /// How far it is in the stream of writes; absent where the engine does not report it.
     pub offset: Option<u64>,
     /// How many replicas it says are in step with it.
     pub replicas_in_step: usize,

@@ -80,7 +80,7 @@ fn jobs(line: &mut Line, spec: &BullmqSpec) {
 }
 
 /// What the watchdog leaves for the cleanup: a cleanup that takes longer is
-/// better told by the tool than killed without a result.
+/// better reported by the tool than killed without a result.
 fn cleanup_seconds(spec: &BullmqSpec, job: &JobSpec) -> f64 {
     let stage = spec.duration.seconds() + job.warmup_seconds.unwrap_or_default();
     (job.watchdog_seconds - stage * f64::from(spec.stages()) - REPORT_SECONDS).max(CLEANUP_SECONDS)

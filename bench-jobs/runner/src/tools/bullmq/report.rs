@@ -97,7 +97,7 @@ pub(super) struct WorkerReport {
     pub index: u32,
     pub operations: u64,
     pub errors: u64,
-    /// Absent on systems that do not tell, none of which runs containers.
+    /// Absent on systems that do not report it, which run no containers.
     #[serde(default)]
     pub cpu_seconds: f64,
     pub event_loop_utilization: f64,

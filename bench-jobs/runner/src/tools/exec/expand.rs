@@ -18,10 +18,10 @@ impl Values {
         let address = joined(&host, port);
         let members: Vec<_> =
             job.target.members.iter().map(|member| joined(&member.host, member.port)).collect();
-        let asked: Vec<_> = context.members.iter().map(ToString::to_string).collect();
-        let members = match (members.is_empty(), asked.is_empty()) {
+        let found: Vec<_> = context.members.iter().map(ToString::to_string).collect();
+        let members = match (members.is_empty(), found.is_empty()) {
             (false, _) => members.join(","),
-            (true, false) => asked.join(","),
+            (true, false) => found.join(","),
             (true, true) => address.clone(),
         };
         Self(vec![
@@ -36,7 +36,7 @@ impl Values {
         ])
     }
 
-    /// `text` with every `${NAME}` replaced; names that are not known, and every
+    /// `text` with every `${NAME}` replaced; unknown names, and every
     /// other dollar sign, stay as they are. What is put in is not expanded again.
     pub(super) fn expand(&self, text: &str) -> String {
         let mut expanded = String::with_capacity(text.len());
@@ -45,7 +45,7 @@ impl Values {
             let (before, from) = rest.split_at(start);
             expanded.push_str(before);
             let name = from.find('}').map(|end| &from[2..end]);
-            let value = name.and_then(|name| self.0.iter().find(|(known, _)| *known == name));
+            let value = name.and_then(|name| self.0.iter().find(|(variable, _)| *variable == name));
             let length = if let (Some(name), Some((_, value))) = (name, value) {
                 expanded.push_str(value);
                 name.len() + 3
@@ -59,10 +59,10 @@ impl Values {
         expanded
     }
 
-    /// The same as environment variables; no password is none, which an empty one is not.
+    /// The same as environment variables; without a password there is no such variable.
     pub(super) fn variables(&self) -> impl Iterator<Item = (String, String)> + use<'_> {
-        let known = self.0.iter().filter(|(name, value)| *name != PASSWORD || !value.is_empty());
-        known.map(|(name, value)| (format!("{VARIABLE_PREFIX}{name}"), value.clone()))
+        let set = self.0.iter().filter(|(name, value)| *name != PASSWORD || !value.is_empty());
+        set.map(|(name, value)| (format!("{VARIABLE_PREFIX}{name}"), value.clone()))
     }
 }
 

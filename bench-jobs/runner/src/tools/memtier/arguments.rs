@@ -7,7 +7,7 @@
 //! pod gets its own part of the key range.
 //!
 //! No version takes the password from anywhere but its command line: it is taken
-//! out of everything that is kept.
+//! out of everything that is stored.
 
 use crate::tools::{
     adapter::{Launch, LaunchContext, StopSignal},

@@ -90,7 +90,7 @@ fn measured(tool: ToolRecord, observed: &Observed, outcome: Option<Outcome>) -> 
     Measured { tool, operations, errors, per_second, ..Measured::default() }
 }
 
-/// The tool's account of itself; what it was told where it left none.
+/// The tool's account of itself; its options where it left none.
 fn tool_record(
     spec: &MemtierSpec,
     job: &JobSpec,
@@ -98,7 +98,7 @@ fn tool_record(
     report: Option<&Report>,
     ended: &Ended,
 ) -> ToolRecord {
-    let told = |number: i32| u64::try_from(number).unwrap_or(0);
+    let unsigned = |number: i32| u64::try_from(number).unwrap_or(0);
     let positive = |number: f64| (number.is_finite() && number > 0.0).then_some(number);
     ToolRecord {
         name: "memtier".to_owned(),
@@ -109,9 +109,11 @@ fn tool_record(
         wall_operations_per_second: report
             .and_then(|report| positive(report.total_count as f64 / ended.wall.as_secs_f64())),
         reported_seconds: report.and_then(|report| positive(report.seconds)),
-        connections: report
-            .map_or_else(|| told(spec.threads) * told(spec.connections_per_thread), Report::connections),
-        pipeline: told(spec.pipeline),
+        connections: report.map_or_else(
+            || unsigned(spec.threads) * unsigned(spec.connections_per_thread),
+            Report::connections,
+        ),
+        pipeline: unsigned(spec.pipeline),
     }
 }
 
@@ -126,7 +128,7 @@ fn process_fault(observed: &Observed, ended: &Ended, outcome: Option<&Outcome>) 
         return Some((FailureStep::Watchdog, message));
     }
     if ended.exit.interrupted || outcome.is_some_and(|outcome| outcome.report.interrupted) {
-        let message = format!("memtier was told to stop after {:.1} s", ended.wall.as_secs_f64());
+        let message = format!("memtier was stopped after {:.1} s", ended.wall.as_secs_f64());
         return Some((FailureStep::Interrupted, message));
     }
     if ended.exit.code == Some(0) {
@@ -141,7 +143,7 @@ fn bad_exit(exit: Exit) -> String {
         (Some(code), _) => format!("memtier ended with exit code {code}"),
         (None, Some(9)) => "memtier was killed by signal 9 (SIGKILL), as when memory runs out".to_owned(),
         (None, Some(signal)) => format!("memtier was ended by signal {signal}{}", signal_name(signal)),
-        (None, None) => "how memtier ended is not known".to_owned(),
+        (None, None) => "how memtier ended is unknown".to_owned(),
     }
 }
 

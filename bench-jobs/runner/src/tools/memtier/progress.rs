@@ -11,7 +11,7 @@ const LINES: usize = 8;
 /// Characters of a remembered line.
 const LINE_LENGTH: usize = 300;
 
-/// Lines that tell of a broken or failed connection.
+/// Lines that report a broken or failed connection.
 const TROUBLES: [&str; 6] = [
     "Connection error:",
     "connection dropped",
@@ -42,7 +42,7 @@ const ORDINARY: [&str; 13] = [
 pub struct Observed {
     /// Operations by the last progress line; error replies are among them.
     pub operations: u64,
-    /// The most operations any progress line told of.
+    /// The most operations in any progress line.
     pub most_operations: u64,
     /// Progress lines since the number of operations last changed.
     pub idle_reports: u64,
@@ -55,20 +55,20 @@ pub struct Observed {
     pub error_replies: BTreeMap<String, u64>,
     /// The first error reply, as the server worded it.
     pub first_error_reply: Option<String>,
-    /// Connection trouble by the line that told of it.
+    /// Connection trouble by the line that reported it.
     pub troubles: BTreeMap<String, u64>,
     /// Lines in which the tool says that something failed for good.
     pub complaints: Vec<String>,
     /// Other lines that belong to no undisturbed run.
     pub remarks: Vec<String>,
     run: u64,
-    /// Bytes of the seconds so far, and the last of these: memtier tells the rate of each.
+    /// Bytes of the seconds so far, and the last of these: memtier prints the rate of each.
     bytes: f64,
     seconds: u64,
 }
 
 impl Observed {
-    /// Takes in one line, ended by CR or LF; tells the progress if the line does.
+    /// Reads one line, ended by CR or LF; returns the progress if the line reports it.
     pub fn take_in(&mut self, line: &str) -> Option<Progress> {
         let line = line.trim();
         if let Some(report) = Report::read(line) {
@@ -129,9 +129,9 @@ impl Observed {
     }
 }
 
-/// What a progress line tells, such as
+/// The content of a progress line such as
 /// `[RUN #1 10%,   1 secs]  2 threads  2 conns:  35878 ops,  35874 (avg: 35874) ops/sec, 1.49MB/sec (avg: ...`.
-/// Early versions tell no connections.
+/// Early versions print no connections.
 struct Report {
     run: u64,
     percent: Option<f64>,
@@ -227,33 +227,33 @@ mod tests {
     }
 
     #[test]
-    fn progress_tells_bytes_connections_and_how_much_is_done() {
+    fn progress_has_bytes_connections_and_how_much_is_done() {
         let line = |percent: u64, seconds: u64, rate: &str| {
             format!(
                 "[RUN #1 {percent}%, {seconds:3} secs]  2 threads 50 conns:       35878 ops,   35874 (avg:   35874) ops/sec, {rate}/sec (avg: 1.49MB/sec),  0.11 (avg:  0.11) msec latency"
             )
         };
         let mut seen = Observed::default();
-        let told = |progress: Progress| (progress.bytes, progress.connections, progress.ratio);
+        let fields = |progress: Progress| (progress.bytes, progress.connections, progress.ratio);
         assert_eq!(
-            told(seen.take_in(&line(10, 1, "1.50MB")).unwrap()),
+            fields(seen.take_in(&line(10, 1, "1.50MB")).unwrap()),
             (Some(1_572_864), Some(100), Some(0.1))
         );
         assert_eq!(
-            told(seen.take_in(&line(30, 3, "1.00KB")).unwrap()),
+            fields(seen.take_in(&line(30, 3, "1.00KB")).unwrap()),
             (Some(1_574_912), Some(100), Some(0.3))
         );
         assert_eq!(
-            told(seen.take_in(&line(120, 3, "1.00GB")).unwrap()),
+            fields(seen.take_in(&line(120, 3, "1.00GB")).unwrap()),
             (Some(1_574_912), Some(100), Some(1.0))
         );
         let early =
             "[RUN #1 10%,   1 secs]  2 threads:       35878 ops,   35874 (avg:   35874) ops/sec, -nan/sec";
-        assert_eq!(told(Observed::default().take_in(early).unwrap()), (None, None, Some(0.1)));
+        assert_eq!(fields(Observed::default().take_in(early).unwrap()), (None, None, Some(0.1)));
     }
 
     #[test]
-    fn other_lines_tell_no_progress() {
+    fn other_lines_report_no_progress() {
         for line in
             ["", "[RUN #1] Launching threads now...", "[RUN #1 10%, 1 secs] 2 threads: many ops,", "[RUN #"]
         {
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn trouble_and_its_consequences_are_told_apart() {
+    fn trouble_is_distinguished_from_its_consequences() {
         let seen = observed(&[
             "Connection error: Connection refused",
             "Connection error, attempting reconnection 1/2 in 1.00 seconds...",

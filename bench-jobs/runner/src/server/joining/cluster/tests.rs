@@ -187,7 +187,7 @@ fn slots_that_hold_data_are_never_moved() {
 fn a_living_stranger_is_waited_for() {
     let mut views: Vec<View> = (0..3).map(formed).collect();
     views[1].nodes.push(known("other", 8, 9, ""));
-    let expected = "10.0.0.8:7000 is in the cluster but is no shard of this Datastore".to_owned();
+    let expected = "10.0.0.8:7000 is in the cluster but is not a shard of this Datastore".to_owned();
     assert_eq!(decide(&shards(views)), Verdict::Wait(expected));
 }
 

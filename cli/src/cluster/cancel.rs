@@ -1,0 +1,63 @@
+//! `dragstrip cancel`: stops runs and suites. Needs the client.
+
+use super::client::{self, Cluster, Subject};
+use crate::output::print::{self, Done};
+use clap::Args;
+use dragstrip_crds::{BenchmarkRun, BenchmarkSuite};
+use kube::api::{Patch, PatchParams};
+use serde_json::json;
+use std::process::ExitCode;
+
+#[derive(Debug, Clone, Args)]
+pub struct Options {
+    /// Names of runs and suites, as NAME, run/NAME or suite/NAME.
+    #[arg(required = true, value_name = "NAME")]
+    pub names: Vec<String>,
+    #[command(flatten)]
+    pub output: print::Options,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error(transparent)]
+    Cluster(#[from] client::Error),
+    #[error("failed to cancel {1}")]
+    Patch(#[source] Box<kube::Error>, String),
+    #[error(transparent)]
+    Print(#[from] print::Error),
+}
+
+async fn stop(cluster: &Cluster, subject: &Subject) -> Result<Done, Error> {
+    let title = subject.title();
+    if let Some(phase) = subject.final_phase() {
+        return Ok(Done { name: title, namespace: None, state: format!("has already ended ({phase})") });
+    }
+    let (name, parameters) = (subject.name(), PatchParams::default());
+    let patch = Patch::Merge(json!({"spec": {"cancel": true}}));
+    let patched = match subject {
+        Subject::Run(_) => cluster.api::<BenchmarkRun>().patch(&name, &parameters, &patch).await.map(drop),
+        Subject::Suite(_) => {
+            cluster.api::<BenchmarkSuite>().patch(&name, &parameters, &patch).await.map(drop)
+        }
+    };
+    patched.map_err(|error| Error::Patch(Box::new(error), title.clone()))?;
+    Ok(Done { name: title, namespace: None, state: "is being cancelled".to_owned() })
+}
+
+/// Stops all subjects that are named; none if one of the names is wrong.
+pub async fn cancel(cluster: &Cluster, options: &Options) -> Result<ExitCode, Error> {
+    let subjects = cluster.subjects(&options.names).await?;
+    let (mut done, mut outcome) = (Vec::new(), Ok(ExitCode::SUCCESS));
+    for subject in &subjects {
+        match stop(cluster, subject).await {
+            Ok(one) => done.push(one),
+            Err(error) => {
+                outcome = Err(error);
+                break;
+            }
+        }
+    }
+    // What was stopped before the failure stays stopped, and is printed.
+    let printed = print::print_done(&done, options.output.form);
+    outcome.and_then(|code| Ok(printed.map(|()| code)?))
+}

@@ -1,0 +1,300 @@
+//! `dragstrip compare`: compares two runs, suites, reports or published tables. Needs the
+//! client for those in a cluster, and reads files.
+
+use super::{
+    client::{self, Cluster, Given},
+    gather::{self, Source},
+};
+use crate::output::format;
+use clap::Args;
+use dragstrip_crds::suite::ComparisonVerdict;
+use dragstrip_report::{
+    BaselineInput, Input, build,
+    document::{Comparison, Document},
+};
+use std::{path::Path, process::ExitCode};
+
+#[derive(Debug, Clone, Args)]
+pub struct Options {
+    /// The two sides: runs or suites (NAME, run/NAME, suite/NAME), files with a BenchmarkRun or a
+    /// report as JSON, or published tables (.csv).
+    #[arg(required = true, num_args = 2, value_names = ["A", "B"])]
+    pub sides: Vec<String>,
+    /// The side that is the baseline; by default the first, or a published table.
+    #[arg(long, value_name = "A")]
+    pub baseline: Option<String>,
+    /// Compare even what was measured under different conditions.
+    #[arg(long)]
+    pub force: bool,
+    #[command(flatten)]
+    pub output: format::Options,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error(transparent)]
+    Cluster(#[from] client::Error),
+    #[error(transparent)]
+    Gather(#[from] gather::Error),
+    #[error(transparent)]
+    Format(#[from] format::Error),
+    #[error("--baseline {0} is neither of the two sides: use {1} or {2}")]
+    Baseline(String, String, String),
+    #[error("{0} is named twice: name two different sides")]
+    Same(String),
+    #[error("{0} is a published table, which can only be the baseline: use --baseline {0}")]
+    Table(String),
+}
+
+/// The index of the baseline in `sides`.
+fn baseline(options: &Options) -> Result<usize, Error> {
+    let sides = &options.sides;
+    match &options.baseline {
+        // Others are compared with a published table, never the reverse.
+        None => Ok(usize::from(
+            sides.get(1).is_some_and(|side| Path::new(side).extension().is_some_and(|end| end == "csv")),
+        )),
+        Some(named) => sides.iter().position(|side| side == named).ok_or_else(|| {
+            let side = |place: usize| sides.get(place).cloned().unwrap_or_default();
+            Error::Baseline(named.clone(), side(0), side(1))
+        }),
+    }
+}
+
+fn is_file(side: &str) -> bool {
+    let path = Path::new(side);
+    path.is_file() || path.extension().is_some_and(|end| end == "json" || end == "csv")
+}
+
+async fn source(cluster: Option<&Cluster>, side: &str) -> Result<Source, Error> {
+    let Some(cluster) = cluster.filter(|_| !is_file(side)) else {
+        return Ok(gather::file(Path::new(side))?);
+    };
+    let subject = cluster.subject(&Given::parse(side, None)?).await?;
+    Ok(Source::Measured(Box::new(gather::subjects(cluster, vec![subject]).await?)))
+}
+
+pub fn needs_cluster(options: &Options) -> bool {
+    !options.sides.iter().all(|side| is_file(side))
+}
+
+/// Whether `input` has runs alone, not those of a suite.
+fn side_by_side(input: &Input) -> bool {
+    input.axes.is_empty() && input.variants.is_empty()
+}
+
+/// Renames the only combination of `there` to that of `here`, where each has only one: two runs
+/// are compared whatever their names.
+fn matched(mut there: Document, here: &Document) -> Document {
+    let only = |document: &Document| match document.variants.as_slice() {
+        [variant] if document.axes.is_empty() => Some(variant.name.clone()),
+        _ => None,
+    };
+    if let (Some(_), Some(name)) = (only(&there), only(here)) {
+        let cells = there.rows.iter_mut().map(|row| &mut row.cell);
+        for cell in cells.chain(there.runs.iter_mut().map(|run| &mut run.cell)) {
+            cell.variant.clone_from(&name);
+        }
+        there.variants.iter_mut().for_each(|variant| variant.name.clone_from(&name));
+    }
+    there
+}
+
+/// Names two runs of the same name, as before and after a change, by the command line: otherwise
+/// they would be one combination.
+fn labelled(there: (Input, &str), here: (Input, &str)) -> (Input, Input) {
+    let same = there.0.title == here.0.title;
+    let label = |(mut input, given): (Input, &str)| {
+        if same {
+            given.clone_into(&mut input.title);
+        }
+        for entry in &mut input.entries {
+            entry.cell.variant.clone_from(&input.title);
+        }
+        input
+    };
+    (label(there), label(here))
+}
+
+/// The comparison of `here` with `there`, which is called `name`.
+fn compared(there: Source, here: Source, name: &str, other: &str, force: bool) -> Result<Document, Error> {
+    match (there, here) {
+        (_, Source::Published(_)) => Err(Error::Table(other.to_owned())),
+        (Source::Measured(there), Source::Measured(here)) if side_by_side(&there) && side_by_side(&here) => {
+            let (there, here) = labelled((*there, name), (*here, other));
+            let title = format!("{} and {}", there.title, here.title);
+            let baseline = Some(BaselineInput::Run(there.title));
+            let entries = there.entries.into_iter().chain(here.entries).collect();
+            Ok(build(Input { title, entries, baseline, compare_anyway: force, ..Input::default() }))
+        }
+        (Source::Published(text), Source::Measured(mut here)) => {
+            here.baseline = Some(gather::published(&here, name, &text)?);
+            here.compare_anyway |= force;
+            Ok(build(*here))
+        }
+        (Source::Published(text), Source::Made(here)) => {
+            let mut here = uncompared(*here);
+            let known =
+                Input { variants: here.variants.clone(), axes: here.axes.clone(), ..Input::default() };
+            let table = gather::published(&known, name, &text)?;
+            dragstrip_report::compare(&mut here, &Vec::new(), &table, force);
+            Ok(here)
+        }
+        (there, here) => {
+            let entries =
+                if let Source::Measured(input) = &here { input.entries.clone() } else { Vec::new() };
+            let mut here = made(here);
+            let there = matched(made(there), &here);
+            let kind = if there.axes.is_empty() && there.runs.len() == 1 { "run" } else { "suite" };
+            let baseline = BaselineInput::Report { kind: kind.to_owned(), document: Box::new(there) };
+            dragstrip_report::compare(&mut here, &entries, &baseline, force);
+            Ok(here)
+        }
+    }
+}
+
+/// The report of `source` without its own baseline.
+fn made(source: Source) -> Document {
+    match source {
+        Source::Measured(input) => build(Input { baseline: None, thresholds: Vec::new(), ..*input }),
+        Source::Made(document) => uncompared(*document),
+        Source::Published(_) => Document::default(),
+    }
+}
+
+/// `document` without its own baseline.
+fn uncompared(mut document: Document) -> Document {
+    document.baseline = None;
+    document.thresholds.clear();
+    for row in &mut document.rows {
+        (row.comparison, row.uncompared) = (None, None);
+    }
+    document
+}
+
+/// 0 if nothing is worse, 1 if something is, 2 if nothing could be compared. Some of many equal
+/// figures are Worse by chance: only those count that hold after the correction for that.
+fn exit_code(document: &Document) -> u8 {
+    let all = || document.rows.iter().filter_map(|row| row.comparison.as_ref());
+    let worse = |it: &Comparison| {
+        it.verdict == ComparisonVerdict::Worse && it.holds_among_all.unwrap_or(it.chance.is_none())
+    };
+    if all().any(worse) {
+        return 1;
+    }
+    let compared = all().any(|it| it.verdict != ComparisonVerdict::NotComparable);
+    if compared { 0 } else { 2 }
+}
+
+pub async fn compare(cluster: Option<&Cluster>, options: &Options) -> Result<ExitCode, Error> {
+    let place = baseline(options)?;
+    let side = |place: usize| options.sides.get(place).map(String::as_str).unwrap_or_default();
+    let (name, other) = (side(place), side(1 - place));
+    if name == other {
+        return Err(Error::Same(name.to_owned()));
+    }
+    let (there, here) = (source(cluster, name).await?, source(cluster, other).await?);
+    let document = compared(there, here, name, other, options.force)?;
+    format::write(&format::render(&document, options.output.format), options.output.output_file.as_deref())?;
+    Ok(ExitCode::from(exit_code(&document)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn options(sides: [&str; 2], baseline: Option<&str>) -> Options {
+        Options {
+            sides: sides.map(str::to_owned).into(),
+            baseline: baseline.map(str::to_owned),
+            force: false,
+            output: format::Options::default(),
+        }
+    }
+
+    #[test]
+    fn the_baseline_is_the_first_or_the_one_that_is_named_or_the_published_table() {
+        assert_eq!(baseline(&options(["a", "b"], None)).unwrap(), 0);
+        assert_eq!(baseline(&options(["a", "b"], Some("b"))).unwrap(), 1);
+        assert_eq!(baseline(&options(["a", "published.csv"], None)).unwrap(), 1);
+        let error = baseline(&options(["a", "b"], Some("c"))).unwrap_err();
+        assert_eq!(error.to_string(), "--baseline c is neither of the two sides: use a or b");
+    }
+
+    /// A run of one phase with this throughput in three repetitions.
+    fn run(name: &str, rates: [f64; 3]) -> Source {
+        run_on("c7i.2xlarge", name, rates)
+    }
+
+    /// The same, with its clients on this type of machine.
+    fn run_on(machine: &str, name: &str, rates: [f64; 3]) -> Source {
+        let repetition = |(index, rate): (usize, &f64)| {
+            json!({"repetition": index + 1, "configMap": "c", "windowSeconds": 5.0, "clientCpus": 1.0,
+                   "operationsPerSecond": rate, "verdict": "Valid"})
+        };
+        let mean = rates.iter().sum::<f64>() / 3.0;
+        let text = json!({
+            "apiVersion": "dragstrip.dev/v1alpha1", "kind": "BenchmarkRun", "metadata": {"name": name},
+            "spec": {"target": {"datastoreRef": {"name": "redis"}}, "repetitions": 3,
+                     "phases": [{"name": "read", "loadgen": {"duration": "5s"}}]},
+            "status": {"phase": "Succeeded", "verdict": "Valid",
+                "comparability": {"key": "k", "facts": [{"name": "machine.client.instanceType", "value": machine}]},
+                "phases": [{
+                "name": "read", "tool": {"name": "loadgen"}, "verdict": "Valid",
+                "operations": [{"operation": "GET", "count": 1, "operationsPerSecond": {"mean": mean, "repetitions": 3},
+                    "bytesPerSecond": 0.0, "errors": 0, "latencyMilliseconds": {}}],
+                "repetitions": rates.iter().enumerate().map(repetition).collect::<Vec<_>>()}]}
+        });
+        let file = tempfile::NamedTempFile::with_suffix(".json").unwrap();
+        std::fs::write(file.path(), text.to_string()).unwrap();
+        gather::file(file.path()).unwrap()
+    }
+
+    #[test]
+    fn two_runs_are_compared_whatever_their_form() {
+        let (fast, slow) = ([100.0, 101.0, 99.0], [50.0, 51.0, 49.0]);
+        let report = |source: Source| Source::Made(Box::new(made(source)));
+        for (there, here) in [
+            (run("a", fast), run("b", slow)),
+            (report(run("a", fast)), report(run("b", slow))),
+            (report(run("a", fast)), run("b", slow)),
+        ] {
+            let document = compared(there, here, "a", "b", false).unwrap();
+            let compared = document.rows.iter().find_map(|row| row.comparison.clone());
+            let ratio = compared.map(|comparison| comparison.ratio.mid);
+            assert!(ratio.is_some_and(|ratio| (ratio - 0.5).abs() < 0.01), "{ratio:?}: {document:#?}");
+        }
+    }
+
+    #[test]
+    fn two_runs_of_one_name_are_compared_and_not_taken_for_one() {
+        let (base, branch) = (run("race", [100.0, 101.0, 99.0]), run("race", [50.0, 51.0, 49.0]));
+        let document = compared(base, branch, "base/run.json", "branch/run.json", false).unwrap();
+        assert_eq!(exit_code(&document), 1, "half the throughput is worse: {document:#?}");
+        let names: Vec<&str> = document.variants.iter().map(|variant| variant.name.as_str()).collect();
+        assert_eq!(names, ["base/run.json", "branch/run.json"]);
+    }
+
+    #[test]
+    fn what_was_measured_on_other_machines_is_compared_only_by_force() {
+        let rates = ([100.0, 101.0, 99.0], [50.0, 51.0, 49.0]);
+        let sides = || (run_on("c7i.2xlarge", "a", rates.0), run_on("m5.large", "b", rates.1));
+        let report = |source: Source| Source::Made(Box::new(made(source)));
+        for form in [report, |source| source] {
+            let of = |force| {
+                let (there, here) = sides();
+                compared(form(there), form(here), "a", "b", force).unwrap()
+            };
+            assert_eq!(exit_code(&of(false)), 2, "refused: {:#?}", of(false));
+            assert_eq!(exit_code(&of(true)), 1, "compared by force: {:#?}", of(true));
+        }
+    }
+
+    #[test]
+    fn a_published_table_cannot_be_compared_with_anything() {
+        let error =
+            compared(run("a", [1.0; 3]), Source::Published(String::new()), "a", "t.csv", false).unwrap_err();
+        assert!(error.to_string().contains("--baseline t.csv"), "{error}");
+    }
+}

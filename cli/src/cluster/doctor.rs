@@ -1,0 +1,191 @@
+//! `dragstrip doctor`: checks whether a cluster is ready for races. Needs the client; the
+//! judgements are pure.
+
+mod finding;
+mod manifests;
+mod nodes;
+mod operator;
+mod surroundings;
+
+use super::client::{Cluster, forbidden};
+use crate::{
+    manifests::{
+        check::{Object, check},
+        documents,
+    },
+    output::print::{self, Form},
+};
+use clap::Args;
+use dragstrip_crds::Datastore;
+use finding::{Finding, Level, fail, skip, text, unseen};
+use jiff::Timestamp;
+use k8s_openapi::api::{
+    apps::v1::Deployment,
+    coordination::v1::Lease,
+    core::v1::{ConfigMap, Node},
+};
+use kube::{
+    Api, Client,
+    api::{ApiResource, DynamicObject, GroupVersionKind, ListParams},
+};
+use std::{path::PathBuf, process::ExitCode};
+
+const OPERATOR: &str = "app.kubernetes.io/component=operator";
+/// The chart's name in its label, which finds the operator where no release is named.
+const CHART: &str = "app.kubernetes.io/name=dragstrip";
+/// What marks the dashboards that Grafana's sidecar loads.
+const DASHBOARDS: &str = "app.kubernetes.io/name=dragstrip,grafana_dashboard";
+const MONITORING: &str = "monitoring.coreos.com/v1";
+
+#[derive(Debug, Clone, Default, Args)]
+pub struct Options {
+    /// Namespace of the operator; by default all namespaces are searched.
+    #[arg(long)]
+    pub operator_namespace: Option<String>,
+    /// Helm release of the operator; by default any.
+    #[arg(long)]
+    pub release: Option<String>,
+    /// Check that the nodes have room for these manifests: files, directories, or - for standard input.
+    #[arg(short, long = "filename", value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    #[command(flatten)]
+    pub output: print::Options,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("failed to list the kinds that the API server serves")]
+    Served(#[source] Box<kube::Error>),
+    #[error(transparent)]
+    Read(#[from] documents::Error),
+    #[error(transparent)]
+    Print(#[from] print::Error),
+}
+
+/// The finding about something minor that could not be checked.
+fn left_out(what: &str, error: &kube::Error) -> Finding {
+    // A missing right says nothing about the cluster.
+    if forbidden(error) {
+        return skip(format!("{what}: not checked: this account lacks the right"), "");
+    }
+    unseen(what, error, "try again")
+}
+
+/// The names of the kinds that `group_version` serves; none if it is not served.
+async fn served(client: &Client, group_version: &str) -> kube::Result<Vec<String>> {
+    match client.list_api_group_resources(group_version).await {
+        Ok(list) => Ok(list.resources.into_iter().map(|resource| resource.name).collect()),
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
+}
+
+async fn operators(client: &Client, options: &Options) -> kube::Result<Vec<Deployment>> {
+    let deployments: Api<Deployment> = match &options.operator_namespace {
+        Some(namespace) => Api::namespaced(client.clone(), namespace),
+        None => Api::all(client.clone()),
+    };
+    let selected = match &options.release {
+        Some(release) => format!("{OPERATOR},app.kubernetes.io/instance={release}"),
+        None => format!("{OPERATOR},{CHART}"),
+    };
+    Ok(deployments.list(&ListParams::default().labels(&selected)).await?.items)
+}
+
+async fn clocks(client: &Client) -> Finding {
+    let leases: Api<Lease> = Api::namespaced(client.clone(), "kube-node-lease");
+    match leases.list(&ListParams::default()).await {
+        Ok(list) => surroundings::clocks(&list.items, Timestamp::now()),
+        Err(error) => left_out("clocks", &error),
+    }
+}
+
+async fn io_uring(client: &Client) -> Option<Finding> {
+    match Api::<Datastore>::all(client.clone()).list(&ListParams::default()).await {
+        Ok(list) => surroundings::io_uring(&list.items),
+        Err(error) => Some(left_out("io_uring", &error)),
+    }
+}
+
+async fn monitors(client: &Client) -> kube::Result<usize> {
+    let mut count = 0;
+    for kind in ["ServiceMonitor", "PodMonitor"] {
+        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("monitoring.coreos.com", "v1", kind));
+        let found: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
+        count += found.list_metadata(&ListParams::default().labels(CHART)).await?.items.len();
+    }
+    Ok(count)
+}
+
+async fn prometheus(client: &Client) -> Finding {
+    let kinds = match served(client, MONITORING).await {
+        Ok(kinds) => kinds,
+        Err(error) => return left_out("Prometheus", &error),
+    };
+    if kinds.is_empty() {
+        return surroundings::prometheus(&kinds, 0);
+    }
+    match monitors(client).await {
+        Ok(count) => surroundings::prometheus(&kinds, count),
+        Err(error) => left_out("Prometheus", &error),
+    }
+}
+
+async fn grafana(client: &Client) -> Finding {
+    let maps: Api<ConfigMap> = Api::all(client.clone());
+    match maps.list_metadata(&ListParams::default().labels(DASHBOARDS)).await {
+        Ok(list) => surroundings::grafana(list.items.len()),
+        Err(error) => left_out("Grafana", &error),
+    }
+}
+
+/// The valid objects of the manifests, and a finding if others are invalid.
+fn declared(options: &Options) -> Result<(Vec<Object>, Option<Finding>), Error> {
+    let checked = check(documents::read(&options.files)?);
+    let invalid = (checked.errors() > 0)
+        .then(|| fail("manifests: some are invalid and were not checked", "see why: dragstrip validate -f"));
+    Ok((checked.objects.into_iter().map(|(_, object)| object).collect(), invalid))
+}
+
+async fn examine(cluster: &Cluster, options: &Options) -> Result<Vec<Finding>, Error> {
+    let client = &cluster.client;
+    let (objects, invalid) = declared(options)?;
+    // Without an answer to this nothing else would be answered either.
+    let kinds =
+        served(client, operator::GROUP_VERSION).await.map_err(|error| Error::Served(Box::new(error)))?;
+    let mut findings = vec![operator::api(&kinds)];
+    match operators(client, options).await {
+        Ok(found) => findings.extend(operator::operators(&found, env!("CARGO_PKG_VERSION"))),
+        Err(error) => {
+            let remedy =
+                "name its namespace with --operator-namespace, or get the right to list Deployments there";
+            findings.push(unseen("operator", &error, remedy));
+        }
+    }
+    match Api::<Node>::all(client.clone()).list(&ListParams::default()).await {
+        Ok(list) => {
+            findings.extend(nodes::nodes(&list.items));
+            findings.extend(manifests::room(&objects, &list.items));
+        }
+        Err(error) => findings.push(unseen("nodes", &error, "get the right to list nodes")),
+    }
+    findings.extend(invalid);
+    findings.push(clocks(client).await);
+    if kinds.iter().any(|kind| kind == "datastores") {
+        findings.extend(io_uring(client).await);
+    }
+    findings.push(prometheus(client).await);
+    findings.push(grafana(client).await);
+    Ok(findings)
+}
+
+/// Exit code 1 if no run can work.
+pub async fn doctor(cluster: &Cluster, options: &Options) -> Result<ExitCode, Error> {
+    let findings = examine(cluster, options).await?;
+    match options.output.form {
+        Form::Table => print::print(&text(&findings, print::coloured()))?,
+        Form::Json => print::print(&print::json(&findings)?)?,
+    }
+    let failed = findings.iter().any(|finding| finding.level == Level::Fail);
+    Ok(if failed { ExitCode::from(1) } else { ExitCode::SUCCESS })
+}

@@ -1,0 +1,85 @@
+//! What an examination finds, and how it is printed. Pure.
+
+use crate::output::errors;
+use serde::Serialize;
+use std::fmt;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub enum Level {
+    Ok,
+    /// It was not checked.
+    Skip,
+    /// Runs work, but perhaps not as intended.
+    Warn,
+    /// No run can work.
+    Fail,
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Ok => "OK  ",
+            Self::Skip => "SKIP",
+            Self::Warn => "WARN",
+            Self::Fail => "FAIL",
+        })
+    }
+}
+
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    pub level: Level,
+    /// What was checked, and what was seen.
+    pub seen: String,
+    /// What to do about it; empty for Ok.
+    pub remedy: String,
+}
+
+pub fn ok(seen: impl Into<String>) -> Finding {
+    Finding { level: Level::Ok, seen: seen.into(), remedy: String::new() }
+}
+
+pub fn warn(seen: impl Into<String>, remedy: impl Into<String>) -> Finding {
+    Finding { level: Level::Warn, seen: seen.into(), remedy: remedy.into() }
+}
+
+pub fn fail(seen: impl Into<String>, remedy: impl Into<String>) -> Finding {
+    Finding { level: Level::Fail, seen: seen.into(), remedy: remedy.into() }
+}
+
+pub fn skip(seen: impl Into<String>, remedy: impl Into<String>) -> Finding {
+    Finding { level: Level::Skip, seen: seen.into(), remedy: remedy.into() }
+}
+
+/// The finding about something that could not be read.
+pub fn unseen(what: &str, error: &kube::Error, remedy: &str) -> Finding {
+    warn(format!("{what}: cannot be read: {}", errors::chain(error)), remedy)
+}
+
+pub fn text(findings: &[Finding], coloured: bool) -> String {
+    let line = |finding: &Finding| {
+        let remedy =
+            if finding.remedy.is_empty() { String::new() } else { format!("      {}\n", finding.remedy) };
+        let colour = match finding.level {
+            Level::Ok => 32,
+            Level::Skip | Level::Warn => 33,
+            Level::Fail => 31,
+        };
+        let level = finding.level;
+        let level = if coloured { format!("\u{1b}[{colour}m{level}\u{1b}[0m") } else { level.to_string() };
+        format!("{level}  {}\n{remedy}", finding.seen)
+    };
+    findings.iter().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_can_have_colours() {
+        let findings = [warn("room: none", "make some")];
+        assert_eq!(text(&findings, false), "WARN  room: none\n      make some\n");
+        assert_eq!(text(&findings, true), "\u{1b}[33mWARN\u{1b}[0m  room: none\n      make some\n");
+    }
+}

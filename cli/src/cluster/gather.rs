@@ -1,0 +1,201 @@
+//! What reports are made of: runs, suites and their stored results, from the cluster or from
+//! files. Needs the client and reads files.
+
+use super::{
+    client::{self, Cluster, Subject},
+    results,
+};
+use crate::{
+    local::RUN_FILE,
+    output::input::{side_by_side, suite_input},
+};
+use dragstrip_core::suite::expand::{self, expand};
+use dragstrip_crds::{BenchmarkRun, BenchmarkSuite, suite::Baseline};
+use dragstrip_report::{
+    BaselineInput, Entry, Input, build,
+    document::Document,
+    json,
+    published::{self, Scope},
+};
+use dragstrip_results::result::RepetitionResult;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::ResourceExt;
+use serde_json::Value;
+use std::{collections::BTreeSet, fs, io, path::Path};
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error(transparent)]
+    Cluster(#[from] client::Error),
+    #[error(transparent)]
+    Results(#[from] results::Error),
+    #[error("suite {1} cannot be expanded into its runs")]
+    Expand(#[source] expand::Invalid, String),
+    #[error("report on suite {0} alone, or use dragstrip compare to put two side by side")]
+    Mixed(String),
+    #[error("cannot read {1}")]
+    File(#[source] io::Error, String),
+    #[error("{1} is neither a BenchmarkRun nor a report as JSON")]
+    Json(#[source] serde_json::Error, String),
+    #[error("{1} is not a published table")]
+    Published(#[source] published::Error, String),
+    #[error("ConfigMap {0} has no key {1}")]
+    Key(String, String),
+}
+
+/// Something to be reported or compared.
+#[derive(Debug, Clone)]
+pub enum Source {
+    /// Runs, or a suite, with everything for any format.
+    Measured(Box<Input>),
+    /// A finished report.
+    Made(Box<Document>),
+    /// The text of a published table.
+    Published(String),
+}
+
+/// The text of a published table in a ConfigMap.
+async fn published_text(cluster: &Cluster, name: &str, key: &str) -> Result<String, Error> {
+    let map: ConfigMap = cluster.get("ConfigMap", name).await?;
+    let text = map.data.and_then(|mut data| data.remove(key));
+    text.ok_or_else(|| Error::Key(name.to_owned(), key.to_owned()))
+}
+
+/// The names that a published table may use, beside `input`.
+fn scope(input: &Input) -> Scope {
+    let phases = input.entries.iter().flat_map(|entry| &entry.run.spec.phases);
+    let phases: BTreeSet<String> = phases.map(|phase| phase.name.clone()).collect();
+    let variants = input.variants.iter().map(|variant| variant.name.clone());
+    // Runs side by side go by their own names.
+    let runs = input.entries.iter().map(|entry| entry.cell.variant.clone());
+    let variants: BTreeSet<String> = variants.chain(runs).collect();
+    Scope {
+        variants: variants.into_iter().collect(),
+        axes: input.axes.clone(),
+        phases: phases.into_iter().collect(),
+    }
+}
+
+/// A published table as the baseline of `input`.
+pub fn published(input: &Input, name: &str, text: &str) -> Result<BaselineInput, Error> {
+    let table =
+        published::parse(text, &scope(input)).map_err(|error| Error::Published(error, name.to_owned()))?;
+    Ok(BaselineInput::Published { name: name.to_owned(), table })
+}
+
+async fn baseline(
+    cluster: &Cluster,
+    input: &Input,
+    declared: &Baseline,
+) -> Result<Option<BaselineInput>, Error> {
+    if let Some(variant) = &declared.variant {
+        return Ok(Some(BaselineInput::Variant(variant.clone())));
+    }
+    if let Some(table) = &declared.published {
+        let text = published_text(cluster, &table.config_map, &table.key).await?;
+        return published(input, &table.config_map, &text).map(Some);
+    }
+    let Some(name) = &declared.suite else { return Ok(None) };
+    let suite: BenchmarkSuite = cluster.get("suite", name).await?;
+    let earlier = Box::pin(runs_of_suite(cluster, &suite)).await?;
+    Ok(Some(BaselineInput::Report { kind: "suite".to_owned(), document: Box::new(build(earlier)) }))
+}
+
+/// The runs of `suite` that exist, each with its combination.
+async fn runs_of_suite(cluster: &Cluster, suite: &BenchmarkSuite) -> Result<Input, Error> {
+    let expanded = expand(suite).map_err(|invalid| Error::Expand(invalid, suite.name_any()))?;
+    let mut input = suite_input(suite, expanded.axes);
+    for child in expanded.runs {
+        if let Some(run) = Box::pin(cluster.find::<BenchmarkRun>(&child.name)).await? {
+            let results = results::of(cluster, &run).await?;
+            input.entries.push(Entry { cell: child.cell, repetition: child.repetition, run, results });
+        }
+    }
+    Ok(input)
+}
+
+/// Everything that a report of `suite` shows.
+pub async fn suite(cluster: &Cluster, suite: &BenchmarkSuite) -> Result<Input, Error> {
+    let mut input = Box::pin(runs_of_suite(cluster, suite)).await?;
+    if let Some(declared) = &suite.spec.baseline {
+        input.baseline = Box::pin(baseline(cluster, &input, declared)).await?;
+    }
+    Ok(input)
+}
+
+/// Everything that a report of `subjects` shows: runs, or one suite.
+pub async fn subjects(cluster: &Cluster, subjects: Vec<Subject>) -> Result<Input, Error> {
+    let several = subjects.len() > 1;
+    let mut runs = Vec::new();
+    for subject in subjects {
+        match subject {
+            Subject::Run(run) => runs.push(*run),
+            Subject::Suite(suite) if several => return Err(Error::Mixed(suite.name_any())),
+            Subject::Suite(suite) => return self::suite(cluster, &suite).await,
+        }
+    }
+    let mut input = side_by_side(&runs);
+    for entry in &mut input.entries {
+        entry.results = results::of(cluster, &entry.run).await?;
+    }
+    Ok(input)
+}
+
+/// What the file at `path` holds.
+pub fn file(path: &Path) -> Result<Source, Error> {
+    let text = fs::read_to_string(path).map_err(|error| Error::File(error, path.display().to_string()))?;
+    if path.extension().is_some_and(|end| end == "csv") {
+        return Ok(Source::Published(text));
+    }
+    let mut source = from_json(&text).map_err(|error| Error::Json(error, path.display().to_string()))?;
+    if let Source::Measured(input) = &mut source {
+        for entry in &mut input.entries {
+            entry.results = results_beside(path, &entry.run)?;
+        }
+    }
+    Ok(source)
+}
+
+/// The results of `run` that a local run stores beside its run.json; none beside another file.
+fn results_beside(path: &Path, run: &BenchmarkRun) -> Result<Vec<RepetitionResult>, Error> {
+    if path.file_name().is_none_or(|name| name != RUN_FILE) {
+        return Ok(Vec::new());
+    }
+    let phases = run.status.iter().flat_map(|status| &status.phases);
+    let names = phases.flat_map(|phase| &phase.repetitions).map(|repetition| &repetition.config_map);
+    let files = names.map(|name| path.with_file_name("results").join(format!("{name}.json")));
+    files.filter(|file| file.exists()).map(|file| result_file(&file)).collect()
+}
+
+fn result_file(file: &Path) -> Result<RepetitionResult, Error> {
+    let name = || file.display().to_string();
+    let text = fs::read_to_string(file).map_err(|error| Error::File(error, name()))?;
+    serde_json::from_str(&text).map_err(|error| Error::Json(error, name()))
+}
+
+/// A BenchmarkRun, or a report.
+fn from_json(text: &str) -> Result<Source, serde_json::Error> {
+    let value: Value = serde_json::from_str(text)?;
+    if value["kind"] != "BenchmarkRun" {
+        return Ok(Source::Made(Box::new(json::read(text)?)));
+    }
+    let run: BenchmarkRun = serde_json::from_value(value)?;
+    Ok(Source::Measured(Box::new(side_by_side(&[run]))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_a_run_or_a_report_by_its_content() {
+        let run = r#"{"apiVersion": "dragstrip.dev/v1alpha1", "kind": "BenchmarkRun", "metadata": {"name": "a"},
+            "spec": {"target": {"datastoreRef": {"name": "r"}}, "phases": [{"name": "read", "loadgen": {"duration": "5s"}}]}}"#;
+        let Ok(Source::Measured(input)) = from_json(run) else { panic!("a run is measured") };
+        assert_eq!((input.title.as_str(), input.entries.len()), ("a", 1));
+        let report = json::render(&Document { title: "engines".into(), ..Document::default() });
+        let Ok(Source::Made(document)) = from_json(&report) else { panic!("it is a finished report") };
+        assert_eq!(document.title, "engines");
+        assert!(from_json("{\"rows\": 7}").is_err(), "this is neither");
+    }
+}

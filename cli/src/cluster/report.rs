@@ -1,0 +1,128 @@
+//! `dragstrip report`: what runs and suites have measured, in every format. Needs the client.
+
+use super::{
+    client::{self, Cluster, Subject},
+    gather, results,
+};
+use crate::output::{
+    details,
+    format::{self, Format},
+    print,
+};
+use clap::Args;
+use dragstrip_core::labels;
+use dragstrip_crds::BenchmarkRun;
+use dragstrip_report::{build, document::Document, text};
+use kube::ResourceExt;
+use std::{collections::BTreeMap, path::Path, process::ExitCode};
+
+#[derive(Debug, Clone, Args)]
+pub struct Options {
+    /// Names of runs, which are reported side by side, or of one suite: NAME, run/NAME, suite/NAME.
+    #[arg(required = true, value_name = "NAME")]
+    pub names: Vec<String>,
+    #[command(flatten)]
+    pub output: format::Options,
+    /// Print the complete stored results of runs instead, as JSON: a list of repetitions by run.
+    #[arg(long, conflicts_with = "format")]
+    pub results: bool,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error(transparent)]
+    Cluster(#[from] client::Error),
+    #[error(transparent)]
+    Gather(#[from] gather::Error),
+    #[error(transparent)]
+    Results(#[from] results::Error),
+    #[error(
+        "--results needs runs, and suite/{0} is a suite: name its runs, which kubectl get benchmarkruns -l {label}={0} lists, or use --format json",
+        label = labels::SUITE
+    )]
+    ResultsOfSuite(String),
+    #[error(transparent)]
+    Print(#[from] print::Error),
+    #[error(transparent)]
+    Format(#[from] format::Error),
+}
+
+/// The stored report of a finished suite, or what its runs have measured so far.
+async fn suite_document(cluster: &Cluster, suite: &Subject) -> Result<Document, Error> {
+    if let Subject::Suite(suite) = suite
+        && let Some(document) = results::report(cluster, suite).await?
+    {
+        return Ok(document);
+    }
+    Ok(build(gather::subjects(cluster, vec![suite.clone()]).await?))
+}
+
+fn runs(subjects: &[Subject]) -> Vec<BenchmarkRun> {
+    let run = |subject: &Subject| match subject {
+        Subject::Run(run) => Some((**run).clone()),
+        Subject::Suite(_) => None,
+    };
+    subjects.iter().filter_map(run).collect()
+}
+
+/// Prints text reports: one of each suite that is named, and one of all runs.
+pub async fn print_text(cluster: &Cluster, names: &[String]) -> Result<(), Error> {
+    let subjects = cluster.subjects(names).await?;
+    let (suites, subjects): (Vec<_>, Vec<_>) =
+        subjects.into_iter().partition(|subject| matches!(subject, Subject::Suite(_)));
+    for suite in suites {
+        print::print(&text::render(&suite_document(cluster, &suite).await?))?;
+    }
+    let runs = runs(&subjects);
+    if !runs.is_empty() {
+        let document = build(gather::subjects(cluster, subjects).await?);
+        print::print(&(text::render(&document) + &details::of(&runs)))?;
+    }
+    Ok(())
+}
+
+/// Writes the complete results of `subjects`, which must be runs.
+async fn write_results(
+    cluster: &Cluster,
+    subjects: &[Subject],
+    file: Option<&Path>,
+) -> Result<ExitCode, Error> {
+    let mut by_run = BTreeMap::new();
+    for subject in subjects {
+        match subject {
+            Subject::Suite(suite) => return Err(Error::ResultsOfSuite(suite.name_any())),
+            Subject::Run(run) => by_run.insert(run.name_any(), results::of(cluster, run).await?),
+        };
+    }
+    format::write(&print::json(&by_run)?, file)?;
+    Ok(if by_run.values().any(Vec::is_empty) { ExitCode::from(1) } else { ExitCode::SUCCESS })
+}
+
+/// The document of `subjects`, and whether each of them has results.
+async fn document(cluster: &Cluster, subjects: Vec<Subject>) -> Result<(Document, bool), Error> {
+    if let [suite @ Subject::Suite(_)] = subjects.as_slice() {
+        let document = suite_document(cluster, suite).await?;
+        let complete = !document.rows.is_empty();
+        return Ok((document, complete));
+    }
+    let input = gather::subjects(cluster, subjects).await?;
+    let measured = |run: &BenchmarkRun| run.status.as_ref().is_some_and(|status| !status.phases.is_empty());
+    let complete = input.entries.iter().all(|entry| measured(&entry.run));
+    Ok((build(input), complete))
+}
+
+pub async fn report(cluster: &Cluster, options: &Options) -> Result<ExitCode, Error> {
+    let subjects = cluster.subjects(&options.names).await?;
+    let (format, file) = (options.output.format, options.output.output_file.as_deref());
+    if options.results {
+        return write_results(cluster, &subjects, file).await;
+    }
+    let runs = runs(&subjects);
+    let (document, complete) = document(cluster, subjects).await?;
+    let mut text = format::render(&document, format);
+    if format == Format::Text {
+        text += &details::of(&runs);
+    }
+    format::write(&text, file)?;
+    Ok(if complete { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}

@@ -1,0 +1,23 @@
+//! The options of local runs. Pure.
+
+use clap::Args;
+use std::path::PathBuf;
+
+/// File in a local run's directory with the run and its status.
+pub const RUN_FILE: &str = "run.json";
+
+#[derive(Debug, Clone, Args)]
+#[group(id = "local_run")]
+pub struct Options {
+    /// Manifests with Datastores, BenchmarkRuns and BenchmarkSuites: files, directories, or - for
+    /// standard input.
+    #[arg(short, long = "filename", value_name = "FILE", required = true)]
+    pub files: Vec<PathBuf>,
+    /// Server program of an engine, such as Redis=/opt/redis/redis-server; by default the engine's
+    /// usual program on PATH.
+    #[arg(long, value_name = "ENGINE=PATH", requires = "local")]
+    pub server_binary: Vec<String>,
+    /// Directory for the results; by default a new one in the user's cache.
+    #[arg(long, value_name = "DIRECTORY", requires = "local")]
+    pub output_directory: Option<PathBuf>,
+}

@@ -1,0 +1,10 @@
+//! Manifests: read from files, and checked as the API server and the operator would check them.
+
+mod admission;
+pub mod check;
+pub mod documents;
+pub mod kind;
+mod problem;
+mod rules;
+mod schema;
+pub mod validate;

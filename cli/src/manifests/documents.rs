@@ -1,0 +1,172 @@
+//! The documents of manifests. Reads files and standard input.
+
+use dragstrip_crds::near::near;
+use serde::Deserialize as _;
+use serde_json::Value;
+use std::{
+    fs,
+    io::{self, Read},
+    path::{Path, PathBuf},
+};
+
+/// The project's kinds.
+pub const KINDS: [&str; 3] = ["Datastore", "BenchmarkRun", "BenchmarkSuite"];
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("cannot read {1}")]
+    Read(#[source] io::Error, String),
+    #[error("{1}: not valid YAML")]
+    Syntax(#[source] serde_yaml::Error, String),
+    #[error("{1}: this YAML has no JSON form")]
+    Json(#[source] serde_json::Error, String),
+}
+
+/// One document of a file.
+#[derive(Debug, Clone)]
+pub struct Document {
+    /// The file's name as given on the command line; - is standard input.
+    pub file: String,
+    pub value: Value,
+}
+
+impl Document {
+    /// The text at `pointer`; empty if absent.
+    pub fn text(&self, pointer: &str) -> &str {
+        self.value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// Its kind and name, for messages.
+    pub fn title(&self) -> String {
+        let or =
+            |text: &str, default: &str| if text.is_empty() { default.to_owned() } else { text.to_owned() };
+        format!(
+            "{} {}",
+            or(self.text("/kind"), "document"),
+            or(self.text("/metadata/name"), "without a name")
+        )
+    }
+
+    /// Whether its author meant one of the project's kinds, in whatever version. A group with
+    /// another domain belongs to another project.
+    pub fn is_ours(&self) -> bool {
+        let group = self.text("/apiVersion").split('/').next().unwrap_or_default();
+        let kind = KINDS.contains(&self.text("/kind")) && !group.contains('.');
+        kind || !near(group, [dragstrip_crds::GROUP]).is_empty()
+    }
+
+    /// The objects in a list, as `kubectl get --output yaml` writes several; of another document itself.
+    fn unpacked(self) -> Vec<Self> {
+        let items = self.value.get("items").and_then(Value::as_array);
+        let Some(items) = items.filter(|_| self.text("/kind").ends_with("List")) else { return vec![self] };
+        let item = |value: &Value| Self { file: self.file.clone(), value: value.clone() }.unpacked();
+        items.iter().flat_map(item).collect()
+    }
+}
+
+/// The documents of `text`, without empty ones.
+pub fn parse(file: &str, text: &str) -> Result<Vec<Document>, Error> {
+    let syntax = |error| Error::Syntax(error, file.to_owned());
+    let mut documents = Vec::new();
+    // Editors on Windows begin a file with a byte order mark.
+    for document in serde_yaml::Deserializer::from_str(text.strip_prefix('\u{feff}').unwrap_or(text)) {
+        // JSON values would silently take the last of two fields of one name.
+        let mut value = serde_yaml::Value::deserialize(document).map_err(syntax)?;
+        value.apply_merge().map_err(syntax)?;
+        let value = serde_json::to_value(value).map_err(|error| Error::Json(error, file.to_owned()))?;
+        documents.extend(Document { file: file.to_owned(), value }.unpacked());
+    }
+    documents.retain(|document| !document.value.is_null());
+    Ok(documents)
+}
+
+fn text_of(file: &Path) -> io::Result<String> {
+    if file == Path::new("-") {
+        return io::read_to_string(io::stdin().by_ref());
+    }
+    fs::read_to_string(file)
+}
+
+/// `path`, or the YAML and JSON files of a directory, sorted by name.
+fn files_of(path: &Path) -> io::Result<Vec<PathBuf>> {
+    if !path.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let entries = fs::read_dir(path)?.map(|entry| entry.map(|entry| entry.path()));
+    let mut files = entries.collect::<Result<Vec<_>, _>>()?;
+    files.retain(|file| file.extension().is_some_and(|end| end == "yaml" || end == "yml" || end == "json"));
+    files.sort();
+    Ok(files)
+}
+
+/// All documents of `paths`: files, directories, or - for standard input.
+pub fn read(paths: &[PathBuf]) -> Result<Vec<Document>, Error> {
+    let mut documents = Vec::new();
+    let failed = |error, path: &Path| Error::Read(error, path.display().to_string());
+    for path in paths {
+        for file in files_of(path).map_err(|error| failed(error, path))? {
+            let text = text_of(&file).map_err(|error| failed(error, &file))?;
+            documents.extend(parse(&file.display().to_string(), &text)?);
+        }
+    }
+    Ok(documents)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::errors::chain;
+    use serde_json::json;
+
+    fn values(text: &str) -> Vec<Value> {
+        parse("a.yaml", text).unwrap().into_iter().map(|document| document.value).collect()
+    }
+
+    #[test]
+    fn values_are_those_of_the_file_and_empty_documents_are_left_out() {
+        let text =
+            "# first\nkind: A\nphases:\n- {name: read, warmup: 1.5}\n---\n---\nkind: B\nspec: {7: ~}\n";
+        let expected = [
+            json!({"kind": "A", "phases": [{"name": "read", "warmup": 1.5}]}),
+            json!({"kind": "B", "spec": {"7": null}}),
+        ];
+        assert_eq!(values(text), expected);
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_not_part_of_the_first_field() {
+        assert_eq!(values("\u{feff}kind: A\n"), [json!({"kind": "A"})]);
+    }
+
+    #[test]
+    fn anchors_and_merged_fields_are_resolved() {
+        assert_eq!(values("a: &it {x: 1}\nb: *it\n")[0]["b"], json!({"x": 1}));
+        let text = "a: &a {k: theirs, l: 2}\nb: &b {k: b, m: 1}\nc:\n  <<: [*a, *b]\n  m: own\n";
+        assert_eq!(values(text)[0]["c"], json!({"k": "theirs", "l": 2, "m": "own"}));
+        assert!(parse("a.yaml", "a: 1\n<<: 7\n").is_err(), "7 has no fields");
+    }
+
+    #[test]
+    fn a_list_stands_for_its_items() {
+        let text = "kind: List\napiVersion: v1\nitems:\n- kind: A\n- kind: ThingList\n  items:\n  - kind: B\n---\nkind: List\nitems: []\n";
+        assert_eq!(values(text), [json!({"kind": "A"}), json!({"kind": "B"})]);
+    }
+
+    #[test]
+    fn a_syntax_error_names_the_file_and_the_line() {
+        for (text, words) in [
+            ("kind: A\nspec: [1, 2\n", "line"),
+            ("kind: A\nkind: B\n", "duplicate entry with key \"kind\""),
+            ("kind: A\n\"kind\": B\n", "duplicate entry with key \"kind\""),
+        ] {
+            let message = chain(&parse("a.yaml", text).unwrap_err());
+            assert!(message.starts_with("a.yaml: not valid YAML: ") && message.contains(words), "{message}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_does_not_exist_is_named() {
+        let error = read(&[PathBuf::from("/nowhere/run.yaml")]).unwrap_err();
+        assert_eq!(error.to_string(), "cannot read /nowhere/run.yaml");
+    }
+}

@@ -1,0 +1,158 @@
+//! What the API server and the operator say of one object, on nodes that are large enough for
+//! anything. Pure.
+
+use super::{admission, documents::Document, kind::Kind, problem::Problem, schema};
+use dragstrip_core::{
+    datastore::validate::validate as validate_datastore,
+    nodes::wants,
+    run::validate::{unsuitable, validate as validate_run},
+    suite::expand::{ChildRun, expand},
+};
+use dragstrip_crds::{BenchmarkRun, BenchmarkSuite, Datastore, DatastoreSpec, datastore::Placement};
+use k8s_openapi::{
+    api::core::v1::{Node, NodeStatus},
+    apimachinery::pkg::api::resource::Quantity,
+};
+use kube::{CustomResourceExt, Resource};
+use serde::{Serialize, de::DeserializeOwned};
+use std::collections::BTreeMap;
+
+/// An object without a fault of its own, as its manifest declares it.
+#[derive(Debug, Clone)]
+pub enum Object {
+    Datastore(Box<Datastore>),
+    Run(Box<BenchmarkRun>),
+    Suite(Box<BenchmarkSuite>),
+}
+
+impl Object {
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Datastore(_) => Kind::Datastore,
+            Self::Run(_) => Kind::Run,
+            Self::Suite(_) => Kind::Suite,
+        }
+    }
+}
+
+/// `object` with what the API server gives every object.
+fn stored<K: Resource + Clone>(object: &K) -> K {
+    let mut object = object.clone();
+    object.meta_mut().namespace.get_or_insert_with(|| "offline".to_owned());
+    object.meta_mut().uid = Some("offline".to_owned());
+    object
+}
+
+/// A node that is larger than any server needs, with the labels that `placement` selects.
+fn large_node(placement: &Placement) -> Node {
+    let labels: BTreeMap<_, _> =
+        wants(placement).into_iter().filter_map(|want| want.labels.into_iter().next()).collect();
+    let amounts = [("cpu", "1024"), ("memory", "16Ti")];
+    let amounts = amounts.map(|(name, amount)| (name.to_owned(), Quantity(amount.to_owned())));
+    let mut node = Node::default();
+    node.metadata.labels = Some(labels);
+    node.status = Some(NodeStatus { allocatable: Some(amounts.into()), ..NodeStatus::default() });
+    node
+}
+
+/// `document` as a `K`, checked by its schema, its types and its rules.
+fn decoded<K>(document: &Document) -> Result<K, Vec<Problem>>
+where
+    K: CustomResourceExt + DeserializeOwned + Resource + Serialize + Clone,
+{
+    let mut value = document.value.clone();
+    let found = schema::check::<K>(&value["spec"]);
+    if !found.is_empty() {
+        return Err(found);
+    }
+    if let Some(fields) = value.as_object_mut() {
+        fields.remove("status");
+    }
+    let object: K = serde_path_to_error::deserialize(&value)
+        .map_err(|error| vec![Problem::new(error.path().to_string(), error.inner().to_string())])?;
+    let found = admission::check(&stored(&object));
+    if found.is_empty() { Ok(object) } else { Err(found) }
+}
+
+fn datastore_problem(datastore: &Datastore) -> Option<String> {
+    let nodes = [large_node(&datastore.spec.placement)];
+    validate_datastore(&stored(datastore), &nodes).err().map(|invalid| invalid.to_string())
+}
+
+/// What is wrong with the Datastore that `run` declares.
+fn own_datastore_problems(run: &BenchmarkRun, spec: &DatastoreSpec) -> Vec<Problem> {
+    const WITHIN: &str = "spec.target.datastore";
+    let datastore = stored(&Datastore::new(run.metadata.name.as_deref().unwrap_or_default(), spec.clone()));
+    let mut found = admission::check(&datastore);
+    for problem in &mut found {
+        problem.field = format!("{WITHIN}{}", problem.field.strip_prefix("spec").unwrap_or_default());
+    }
+    if found.is_empty() {
+        found.extend(datastore_problem(&datastore).map(|message| Problem::new(WITHIN, message)));
+    }
+    found.extend(target_problem(run, spec));
+    found
+}
+
+/// Why the phases of `run` cannot load the server that `target` declares.
+pub fn target_problem(run: &BenchmarkRun, target: &DatastoreSpec) -> Option<Problem> {
+    unsuitable(&run.spec, target).map(|problem| Problem::new("", format!("spec.{problem}")))
+}
+
+/// What the operator says of `run`, whose rules hold.
+fn run_problems(run: &BenchmarkRun) -> Vec<Problem> {
+    let own = validate_run(&stored(run)).err().map(|invalid| Problem::new("", invalid.to_string()));
+    let datastore = run.spec.target.datastore.iter().flat_map(|spec| own_datastore_problems(run, spec));
+    own.into_iter().chain(datastore).collect()
+}
+
+/// What the API server and the operator would say of a run of `suite`.
+fn child_problems(child: &ChildRun, suite: &BenchmarkSuite) -> Vec<Problem> {
+    let mut run = BenchmarkRun::new(&child.name, child.spec.clone());
+    run.metadata.namespace.clone_from(&suite.metadata.namespace);
+    let found = admission::check(&stored(&run));
+    if found.is_empty() { run_problems(&run) } else { found }
+}
+
+/// What is wrong with `suite` and its runs: each problem once, for the first combination that has it.
+fn suite_problems(suite: &BenchmarkSuite) -> Vec<Problem> {
+    let expanded = match expand(&stored(suite)) {
+        Ok(expanded) => expanded,
+        Err(invalid) => {
+            return invalid.0.iter().map(|problem| Problem::new("", problem.to_string())).collect();
+        }
+    };
+    let (mut seen, mut found) = (Vec::new(), Vec::new());
+    for child in expanded.runs.iter().filter(|child| child.repetition == 1) {
+        for problem in child_problems(child, suite) {
+            if !seen.contains(&problem) {
+                let cell = child.cell.label(&expanded.axes);
+                found.push(Problem::new("", format!("the run of {cell} is invalid: {}", problem.text())));
+                seen.push(problem);
+            }
+        }
+    }
+    found
+}
+
+/// The object that `document` declares, or what is wrong with it.
+pub fn check(document: &Document) -> Result<Object, Vec<Problem>> {
+    let (object, found) = match document.text("/kind") {
+        "Datastore" => {
+            let datastore: Datastore = decoded(document)?;
+            let found = datastore_problem(&datastore).map(|message| Problem::new("", message));
+            (Object::Datastore(Box::new(datastore)), found.into_iter().collect())
+        }
+        "BenchmarkRun" => {
+            let run: BenchmarkRun = decoded(document)?;
+            let found = run_problems(&run);
+            (Object::Run(Box::new(run)), found)
+        }
+        _ => {
+            let suite: BenchmarkSuite = decoded(document)?;
+            let found = suite_problems(&suite);
+            (Object::Suite(Box::new(suite)), found)
+        }
+    };
+    if found.is_empty() { Ok(object) } else { Err(found) }
+}

@@ -1,0 +1,153 @@
+//! What the API server says of a spec's shape: fields, types and ranges, by the CRD's own
+//! schema. Pure.
+
+use super::problem::Problem;
+use dragstrip_crds::near::did_you_mean;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
+};
+use kube::CustomResourceExt;
+use serde_json::{Map, Value};
+
+fn type_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(number) if number.is_f64() => "number",
+        Value::Number(_) => "integer",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+/// The type that `schema` demands where `value` has another.
+fn wrong_type<'a>(schema: &'a JSONSchemaProps, value: &Value) -> Option<&'a str> {
+    if schema.x_kubernetes_int_or_string == Some(true) {
+        return (!["integer", "string"].contains(&type_of(value))).then_some("integer or string");
+    }
+    let wanted = schema.type_.as_deref()?;
+    let fits = wanted == type_of(value) || wanted == "number" && value.is_number();
+    (!fits).then_some(wanted)
+}
+
+/// The first bound of `schema` that `value` breaks.
+fn broken_bound(schema: &JSONSchemaProps, value: &Value) -> Option<String> {
+    let length = |length: usize| Some(length as f64);
+    let integer = |bound: Option<i64>| bound.map(|bound| bound as f64);
+    let (size, least, most, unit) = match value {
+        Value::Number(number) => (number.as_f64(), schema.minimum, schema.maximum, ""),
+        Value::String(text) => (
+            length(text.chars().count()),
+            integer(schema.min_length),
+            integer(schema.max_length),
+            " characters",
+        ),
+        Value::Array(items) => {
+            (length(items.len()), integer(schema.min_items), integer(schema.max_items), " items")
+        }
+        Value::Object(fields) => (length(fields.len()), None, integer(schema.max_properties), " fields"),
+        Value::Null | Value::Bool(_) => return None,
+    };
+    let (size, verb) = (size?, if unit.is_empty() { "be" } else { "have" });
+    match (least.filter(|least| size < *least), most.filter(|most| size > *most)) {
+        (Some(least), _) => Some(format!("must {verb} at least {least}{unit}")),
+        (None, Some(most)) => Some(format!("must {verb} at most {most}{unit}")),
+        (None, None) => None,
+    }
+}
+
+fn check_fields(
+    schema: &JSONSchemaProps,
+    fields: &Map<String, Value>,
+    field: &str,
+    found: &mut Vec<Problem>,
+) {
+    let missing = schema.required.iter().flatten().filter(|name| !fields.contains_key(*name));
+    found.extend(missing.map(|name| Problem::new(field, format!("needs {name}"))));
+    let known = schema.properties.iter().flatten();
+    let open = schema.additional_properties.is_some()
+        || schema.properties.is_none()
+        || schema.x_kubernetes_preserve_unknown_fields == Some(true);
+    for (name, value) in fields {
+        let at = format!("{field}.{name}");
+        if let Some(below) = schema.properties.as_ref().and_then(|properties| properties.get(name)) {
+            check_value(below, value, &at, found);
+        } else if let Some(JSONSchemaPropsOrBool::Schema(below)) = &schema.additional_properties {
+            check_value(below, value, &at, found);
+        } else if !open {
+            let near = did_you_mean(name, known.clone().map(|(name, _)| name.as_str()));
+            found.push(Problem::new(at, format!("there is no such field{near}")));
+        }
+    }
+}
+
+fn check_value(schema: &JSONSchemaProps, value: &Value, field: &str, found: &mut Vec<Problem>) {
+    if value.is_null() && schema.nullable == Some(true) {
+        return;
+    }
+    if let Some(wanted) = wrong_type(schema, value) {
+        found.push(Problem::new(
+            field,
+            format!("must be of type {wanted}, and is of type {}", type_of(value)),
+        ));
+        return;
+    }
+    let choices: Vec<&Value> = schema.enum_.iter().flatten().map(|choice| &choice.0).collect();
+    if !choices.is_empty() && !choices.contains(&value) {
+        let names: Vec<&str> = choices.into_iter().filter_map(Value::as_str).collect();
+        let near = did_you_mean(value.as_str().unwrap_or_default(), names.iter().copied());
+        found.push(Problem::new(field, format!("is {value}, and must be one of {}{near}", names.join(", "))));
+    }
+    found.extend(broken_bound(schema, value).map(|message| Problem::new(field, message)));
+    match (value, &schema.items) {
+        (Value::Object(fields), _) => check_fields(schema, fields, field, found),
+        (Value::Array(items), Some(JSONSchemaPropsOrArray::Schema(below))) => {
+            for (index, item) in items.iter().enumerate() {
+                check_value(below, item, &format!("{field}[{index}]"), found);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// What the schema of `K` says against `spec`.
+pub fn check<K: CustomResourceExt>(spec: &Value) -> Vec<Problem> {
+    let version = K::crd().spec.versions.into_iter().next();
+    let schema = version.and_then(|version| version.schema?.open_api_v3_schema?.properties?.remove("spec"));
+    let Some(schema) = schema else { return vec![Problem::new("spec", "its CRD has no schema")] };
+    let mut found = Vec::new();
+    check_value(&schema, spec, "spec", &mut found);
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use dragstrip_crds::{BenchmarkRun, Datastore};
+    use serde_json::json;
+
+    #[test]
+    fn an_unknown_field_is_reported_with_similar_ones() {
+        let spec = json!({"engine": "Redis", "threads": 1, "thread": 2});
+        let message = "there is no such field; did you mean threads?";
+        assert_eq!(check::<Datastore>(&spec), [Problem::new("spec.thread", message)]);
+        let spec = json!({"target": {"datastoreRef": {"name": "a"}}, "phases": [{"name": "read", "memtier": {"pipelines": 10}}]});
+        let message = "there is no such field; did you mean pipeline?";
+        assert_eq!(check::<BenchmarkRun>(&spec), [Problem::new("spec.phases[0].memtier.pipelines", message)]);
+    }
+
+    #[test]
+    fn a_wrong_value_is_reported_with_the_right_ones() {
+        for (spec, field, words) in [
+            (json!({"engine": "Reddis", "threads": 1}), "spec.engine", "did you mean Redis?"),
+            (json!({"engine": "Redis", "threads": "two"}), "spec.threads", "must be of type integer"),
+            (json!({"engine": "Redis", "threads": 0}), "spec.threads", "must be at least 1"),
+            (json!({"threads": 1}), "spec", "needs engine"),
+        ] {
+            let found = check::<Datastore>(&spec);
+            assert_eq!(found.len(), 1, "{found:?}");
+            assert!(found[0].field == field && found[0].message.contains(words), "{found:?}");
+        }
+    }
+}

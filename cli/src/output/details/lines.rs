@@ -1,0 +1,177 @@
+//! One line for each fact about a run beside its figures. Pure.
+
+use crate::output::figures::rate;
+use dragstrip_crds::{
+    BenchmarkRunStatus,
+    measured::{BatchStatistics, Estimate, LatencySummary, Metric, ScheduleRecord},
+    run::{CostStatus, NoiseStatus, PhaseStatus, RepetitionStatus, Verdict},
+    units::thousands,
+};
+
+fn interval(estimate: &Estimate, factor: f64) -> String {
+    let scaled = |value: f64| format!("{:.3}", value * factor);
+    format!("{} - {} - {}", scaled(estimate.low), scaled(estimate.mid), scaled(estimate.high))
+}
+
+fn batches(batches: &BatchStatistics) -> String {
+    format!(
+        "batches of {} items ({} timed): {} ms, {} items/s, {} MiB/s (low - mid - high)",
+        thousands(batches.items),
+        thousands(batches.iterations),
+        interval(&batches.seconds_per_batch, 1e3),
+        interval(&batches.elements_per_second, 1.0),
+        interval(&batches.mebibytes_per_second, 1.0),
+    )
+}
+
+fn schedule(schedule: &ScheduleRecord) -> String {
+    format!(
+        "open loop ({}) at {} ops/s: {} scheduled, {} sent, {} answered, {} unanswered; sent late by ms: {}",
+        schedule.kind,
+        rate(schedule.operations_per_second),
+        thousands(schedule.scheduled),
+        thousands(schedule.sent),
+        thousands(schedule.answered),
+        thousands(schedule.unanswered),
+        lag(&schedule.lag_milliseconds),
+    )
+}
+
+fn lag(lag: &LatencySummary) -> String {
+    let figures = [("p50", lag.p50), ("p99", lag.p99), ("p99.9", lag.p999), ("max", lag.max)];
+    let measured = figures.into_iter().filter_map(|(name, value)| Some(format!("{name} {:.3}", value?)));
+    measured.collect::<Vec<_>>().join(", ")
+}
+
+fn metric(metric: &Metric) -> String {
+    let unit = metric.unit.as_ref().map(|unit| format!(" {unit}")).unwrap_or_default();
+    format!("{}: {}{unit}", metric.name, metric.value)
+}
+
+/// The line of a repetition with several clients, or with a hit ratio.
+fn repetition(row: &RepetitionStatus) -> Option<String> {
+    let clients = (row.pods > 1).then(|| {
+        format!(
+            "{} client pods, started within {:.3} ms, clocks within {:.3} ms, {:.3} s together",
+            row.pods,
+            row.start_skew_seconds * 1e3,
+            row.clock_offset_seconds * 1e3,
+            row.window_seconds,
+        )
+    });
+    let hits = row.hit_ratio.map(|ratio| format!("{:.2} % of reads found their key", ratio * 100.0));
+    let parts: Vec<String> = clients.into_iter().chain(hits).collect();
+    (!parts.is_empty()).then(|| format!("repetition {}: {}", row.repetition, parts.join(", ")))
+}
+
+fn cost(cost: &CostStatus) -> String {
+    let nodes =
+        [("the servers' nodes", cost.servers), ("servers' and clients' nodes", cost.servers_and_clients)];
+    let costs =
+        nodes.into_iter().filter_map(|(whose, dollars)| Some(format!("{:.6} USD for {whose}", dollars?)));
+    format!("a million operations cost {}", costs.collect::<Vec<_>>().join(", "))
+}
+
+/// The lines of a phase, without its reasons if the report has them already.
+fn of_phase(phase: &PhaseStatus, reported: bool) -> Vec<String> {
+    let loaded =
+        phase.loaded_keys.map(|keys| format!("{} keys loaded and counted before the load", thousands(keys)));
+    let warmup = phase.warmup_seconds.map(|seconds| format!("{seconds} s of warm-up, in no figure"));
+    let mode = phase.tool.mode.as_ref().map(|mode| format!("{} in mode {mode}", phase.tool.name));
+    let reasons = phase
+        .reasons
+        .iter()
+        .filter(|_| !reported)
+        .map(|found| format!("{}: {}: {}", found.verdict, found.reason, found.message));
+    let limited =
+        phase.limited_by.iter().map(|limited| format!("limited by {}: {}", limited.by, limited.evidence));
+    reasons
+        .chain(limited)
+        .chain(mode)
+        .chain(loaded)
+        .chain(warmup)
+        .chain(phase.cost_per_million_operations_usd.as_ref().map(cost))
+        .chain(phase.schedule.as_ref().map(schedule))
+        .chain(phase.batches.as_ref().map(batches))
+        .chain(phase.metrics.iter().map(metric))
+        .chain(phase.repetitions.iter().filter_map(repetition))
+        .chain(phase.notes.iter().map(|note| format!("note: {note}")))
+        .map(|line| format!("{}: {line}", phase.name))
+        .collect()
+}
+
+fn noise(noise: &NoiseStatus) -> String {
+    let p99 = noise.p99.map(|p99| format!(" and p99 by {:.1} %", p99 * 100.0)).unwrap_or_default();
+    format!(
+        "throughput of equal runs differs by {:.1} %{p99} on these nodes (coefficient of variation, found by {})",
+        noise.throughput * 100.0,
+        noise.found_by
+    )
+}
+
+pub fn lines(status: &BenchmarkRunStatus) -> Vec<String> {
+    let retries = status.retries.iter().map(|retry| {
+        format!(
+            "measured again: repetition {} was lost in phase {} (measurement {}): {}",
+            retry.repetition, retry.phase, retry.measurement, retry.reason
+        )
+    });
+    // The report has the reasons of each run that is not Valid.
+    let reported = status.verdict.is_some_and(|verdict| verdict != Verdict::Valid);
+    retries
+        .chain(status.phases.iter().flat_map(|phase| of_phase(phase, reported)))
+        .chain(status.noise.as_ref().map(noise))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn each_fact_is_one_line() {
+        let estimate = json!({"low": 0.001, "mid": 0.002, "high": 0.003});
+        let status: BenchmarkRunStatus = serde_json::from_value(json!({
+            "noise": {"throughput": 0.031, "p99": 0.08, "foundBy": {"namespace": "lab", "name": "still"},
+                "measuredAt": "2026-01-01T00:00:00Z"},
+            "retries": [{"repetition": 1, "phase": "read", "measurement": 1, "reason": "pod p: evicted"}],
+            "phases": [{
+                "name": "read", "tool": {"name": "loadgen", "mode": "Fast"}, "operations": [],
+                "verdict": "Degraded",
+                "reasons": [{"reason": "Steal", "verdict": "Degraded", "message": "the hypervisor gave 3 % away"}],
+                "limitedBy": {"by": "Server", "evidence": "server thread redis-server of redis-0 at 99 %"},
+                "costPerMillionOperationsUsd": {"servers": 0.0036, "serversAndClients": 0.01},
+                "warmupSeconds": 2.0, "loadedKeys": 100_000,
+                "schedule": {"kind": "fixed", "operationsPerSecond": 50.0, "scheduled": 1000, "sent": 999,
+                    "answered": 998, "unanswered": 2, "lagMilliseconds": {"p50": 0.02, "p99": 0.05, "p999": 0.9, "max": 1.5}},
+                "batches": {"items": 1000, "batchSize": 10, "bytesPerItem": 1, "iterations": 7,
+                    "secondsPerBatch": estimate, "elementsPerSecond": estimate, "mebibytesPerSecond": estimate},
+                "metrics": [{"name": "memory", "value": 4.5, "unit": "MiB"}],
+                "repetitions": [{"repetition": 1, "configMap": "c", "windowSeconds": 2.5,
+                    "operationsPerSecond": 1.0, "p99Milliseconds": 1.0, "clientCpus": 1.0, "pods": 3,
+                    "startSkewSeconds": 0.002, "clockOffsetSeconds": 0.0001, "hitRatio": 0.5}],
+                "notes": ["something was left out"]
+            }]
+        }))
+        .unwrap();
+        assert_eq!(
+            lines(&status),
+            [
+                "measured again: repetition 1 was lost in phase read (measurement 1): pod p: evicted",
+                "read: Degraded: Steal: the hypervisor gave 3 % away",
+                "read: limited by Server: server thread redis-server of redis-0 at 99 %",
+                "read: loadgen in mode Fast",
+                "read: 100,000 keys loaded and counted before the load",
+                "read: 2 s of warm-up, in no figure",
+                "read: a million operations cost 0.003600 USD for the servers' nodes, 0.010000 USD for servers' and clients' nodes",
+                "read: open loop (fixed) at 50 ops/s: 1,000 scheduled, 999 sent, 998 answered, 2 unanswered; sent late by ms: p50 0.020, p99 0.050, p99.9 0.900, max 1.500",
+                "read: batches of 1,000 items (7 timed): 1.000 - 2.000 - 3.000 ms, 0.001 - 0.002 - 0.003 items/s, 0.001 - 0.002 - 0.003 MiB/s (low - mid - high)",
+                "read: memory: 4.5 MiB",
+                "read: repetition 1: 3 client pods, started within 2.000 ms, clocks within 0.100 ms, 2.500 s together, 50.00 % of reads found their key",
+                "read: note: something was left out",
+                "throughput of equal runs differs by 3.1 % and p99 by 8.0 % on these nodes (coefficient of variation, found by lab/still)",
+            ]
+        );
+    }
+}

@@ -1,0 +1,460 @@
+//! The state of each attempt of a run, from what was fetched. Pure.
+
+use super::{fetch::Fetched, lease_cleanup::silent_from};
+use crate::cluster::{pods, warnings};
+use dragstrip_core::{
+    labels,
+    run::{
+        decide::{AttemptState, Remains},
+        snapshot::state_of_stored,
+        stored_result::{annotation, start_line},
+        timing::watchdog_seconds,
+        validate::{Attempt, ValidatedRun},
+    },
+    trouble::Trouble,
+};
+use dragstrip_crds::BenchmarkRunStatus;
+use dragstrip_results::protocol::{RunnerStage, RunnerState};
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::{Event, Pod};
+use std::sync::Arc;
+
+/// What a quota on limits asks for: of all containers only the clients' have none by default.
+const CLIENT_LIMITS: &str =
+    "; declare what the client may use in spec.clients.resources.limits, such as {cpu: \"4\", memory: 2Gi}";
+
+fn not_told(state: &RunnerState) -> bool {
+    use RunnerStage::{AtStartLine, Loading, Preflight, WarmingUp};
+    matches!(state.stage, Preflight | Loading | WarmingUp | AtStartLine)
+}
+
+/// What is still there of an attempt that is over or lost. Its load is over at the latest when
+/// its runners' watchdogs, counted from the start line, have ended it.
+fn remains(run: &ValidatedRun, attempt: &Attempt, fetched: &Fetched) -> Remains {
+    let start = fetched.snapshot.stored.get(&attempt.name).and_then(|stored| stored.start);
+    let bound =
+        SignedDuration::try_from_secs_f64(watchdog_seconds(run, attempt)).unwrap_or(SignedDuration::MAX);
+    let watchdog = start.and_then(|start| start.checked_add(bound).ok());
+    let silent = |pod| match (silent_from(pod), watchdog) {
+        (Some(known), Some(watchdog)) => Some(known.min(watchdog)),
+        (known, watchdog) => known.or(watchdog),
+    };
+    let unseen = fetched.unseen.get(&attempt.name).copied().unwrap_or(Timestamp::MIN);
+    Remains {
+        job: fetched.jobs.get(&attempt.name).is_some_and(|job| job.metadata.deletion_timestamp.is_none()),
+        silent_from: fetched
+            .pods_of(&attempt.name)
+            .map(silent)
+            .try_fold(unseen, |latest, from| from.map(|from| latest.max(from))),
+    }
+}
+
+/// Whether the load of `attempt` was ordered by what `old` tells: its Job may be gone.
+pub fn was_started(old: &BenchmarkRunStatus, attempt: &Attempt) -> bool {
+    old.started.as_ref().is_some_and(|started| started.job == attempt.name)
+}
+
+/// `attempt` without a Job.
+fn without_job(
+    run: &ValidatedRun,
+    attempt: &Attempt,
+    old: &BenchmarkRunStatus,
+    fetched: &Fetched,
+) -> AttemptState {
+    // What may have loaded the server is never measured again in silence.
+    if was_started(old, attempt) {
+        return AttemptState::Ended;
+    }
+    match remains(run, attempt, fetched).silent_from {
+        Some(from) if from == Timestamp::MIN => AttemptState::Absent,
+        silent_from => AttemptState::Left { silent_from },
+    }
+}
+
+fn attempt_state(
+    run: &ValidatedRun,
+    attempt: &Attempt,
+    old: &BenchmarkRunStatus,
+    fetched: &Fetched,
+) -> AttemptState {
+    if let Some(stored) = fetched.snapshot.stored.get(&attempt.name) {
+        return state_of_stored(stored.failure.as_ref(), || remains(run, attempt, fetched));
+    }
+    let Some(job) = fetched.jobs.get(&attempt.name) else {
+        return without_job(run, attempt, old, fetched);
+    };
+    if fetched.ended(attempt) {
+        return AttemptState::Ended;
+    }
+    if job.metadata.deletion_timestamp.is_some() {
+        return AttemptState::Leaving;
+    }
+    if let Some(start) = start_line(&job.metadata) {
+        return AttemptState::Started { start, unsent: fetched.runners.values().any(not_told) };
+    }
+    if annotation(&job.metadata, labels::SPEC_HASH).is_some_and(|hash| hash != run.spec_hash) {
+        return AttemptState::Outdated;
+    }
+    let made = job.metadata.creation_timestamp.as_ref().map_or(run.created, |time| time.0);
+    let at_line = || fetched.pods_of(&attempt.name).filter(|pod| pods::ready(pod));
+    if u32::try_from(at_line().count()).is_ok_and(|count| count >= attempt.pods) {
+        let since = at_line().filter_map(pods::ready_since).max().unwrap_or(made);
+        return AttemptState::AtStartLine { since };
+    }
+    AttemptState::Starting { trouble: trouble(attempt, fetched), since: since(attempt, fetched, made) }
+}
+
+/// The states of all attempts, in their order.
+pub fn states(run: &ValidatedRun, old: &BenchmarkRunStatus, fetched: &Fetched) -> Vec<AttemptState> {
+    run.attempts.iter().map(|attempt| attempt_state(run, attempt, old, fetched)).collect()
+}
+
+/// Since when the clients of `attempt`, whose Job was `made` then, are held up: a node may have
+/// come late, and what went well until then is no trouble.
+fn since(attempt: &Attempt, fetched: &Fetched, made: Timestamp) -> Timestamp {
+    let pods = || fetched.pods_of(&attempt.name);
+    let first = |event: &Event| {
+        let (first, only) = (event.first_timestamp.as_ref(), event.event_time.as_ref());
+        first.map(|time| time.0).or(only.map(|time| time.0))
+    };
+    let warned = |pod| {
+        let telling = fetched
+            .warnings
+            .iter()
+            .filter(move |event| warnings::trouble(pod, &[Arc::clone(event)]).is_some());
+        telling.filter_map(|event| first(event)).min()
+    };
+    pods().filter_map(scheduled).chain(pods().filter_map(warned).min()).fold(made, Timestamp::max)
+}
+
+/// When `pod` got its node.
+fn scheduled(pod: &Pod) -> Option<Timestamp> {
+    let mut conditions = pod.status.as_ref()?.conditions.iter().flatten();
+    let scheduled = conditions.find(|one| one.type_ == "PodScheduled" && one.status == "True")?;
+    Some(scheduled.last_transition_time.as_ref()?.0)
+}
+
+/// What holds the clients of `attempt` up: what a pod's own status says, what events
+/// say of a pod, or why no pod was made.
+fn trouble(attempt: &Attempt, fetched: &Fetched) -> Option<Trouble> {
+    let pods = || fetched.pods_of(&attempt.name);
+    let reported = || pods().find_map(|pod| warnings::trouble(pod, &fetched.warnings));
+    let refused = || {
+        let refused = warnings::refusal(fetched.jobs.get(&attempt.name)?.as_ref(), &fetched.warnings)?;
+        let limits_missing = ["must specify", "limits."].iter().all(|text| refused.message.contains(text));
+        let remedy = if limits_missing { CLIENT_LIMITS } else { "" };
+        Some(Trouble { message: format!("{}{remedy}", refused.message), ..refused })
+    };
+    let found = pods().find_map(pods::trouble).or_else(reported).or_else(refused)?;
+    let no_node = fetched.jobs.get(&attempt.name).and_then(|job| annotation(&job.metadata, labels::NO_NODE));
+    Some(match no_node.filter(|_| found.reason == "Unschedulable") {
+        Some(why) => Trouble { message: format!("{why} ({})", found.message), ..found },
+        None => found,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::{lost, run};
+    use dragstrip_core::run::{snapshot::Snapshot, stored_result::StoredResult, validate::validate};
+    use dragstrip_crds::run::StartedStatus;
+    use dragstrip_results::result::PodFailure;
+    use k8s_openapi::api::batch::v1::Job;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
+    use serde_json::{Value, json};
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(1_800_000_000 + second).unwrap()
+    }
+
+    fn two_clients() -> ValidatedRun {
+        let mut two = run(&["read"], 1);
+        two.spec.clients.pods = 2;
+        validate(&two).unwrap()
+    }
+
+    fn job(metadata: Value, status: Value) -> Job {
+        let mut job: Job = serde_json::from_value(json!({"metadata": metadata, "status": status})).unwrap();
+        job.metadata.name = Some("sprint-read-1".into());
+        job
+    }
+
+    fn running() -> Job {
+        job(json!({}), json!({"active": 2}))
+    }
+
+    fn started() -> Job {
+        job(
+            json!({"annotations": {labels::START_AT: at(0).as_nanosecond().to_string()}}),
+            json!({"active": 2}),
+        )
+    }
+
+    fn pod(name: &str, metadata: Value, status: Value) -> Pod {
+        let mut pod: Pod = serde_json::from_value(
+            json!({"metadata": metadata, "spec": {"nodeName": "n", "containers": []}, "status": status}),
+        )
+        .unwrap();
+        pod.metadata.name = Some(name.to_owned());
+        pod.metadata.uid = Some(name.to_owned());
+        pod.metadata.owner_references = Some(vec![OwnerReference {
+            kind: "Job".into(),
+            name: "sprint-read-1".into(),
+            controller: Some(true),
+            ..OwnerReference::default()
+        }]);
+        pod
+    }
+
+    fn of_phase(name: &str, phase: &str) -> Pod {
+        pod(name, json!({}), json!({"phase": phase}))
+    }
+
+    fn shared(pods: Vec<Pod>) -> Vec<Arc<Pod>> {
+        pods.into_iter().map(Arc::new).collect()
+    }
+
+    /// Made when the run was.
+    fn starting() -> AttemptState {
+        AttemptState::Starting { trouble: None, since: two_clients().created }
+    }
+
+    fn state(job: Job, pods: Vec<Pod>) -> AttemptState {
+        let run = two_clients();
+        let fetched = Fetched {
+            jobs: [("sprint-read-1".to_owned(), Arc::new(job))].into(),
+            pods: shared(pods),
+            ..Fetched::default()
+        };
+        attempt_state(&run, &run.attempts[0], &BenchmarkRunStatus::default(), &fetched)
+    }
+
+    #[test]
+    fn an_attempt_has_ended_with_its_job_or_with_all_its_pods() {
+        let over = |phases: [&str; 2]| vec![of_phase("a", phases[0]), of_phase("b", phases[1])];
+        let failed = job(json!({}), json!({"conditions": [{"type": "Failed", "status": "True"}]}));
+        assert_eq!(state(failed, vec![]), AttemptState::Ended, "the Job says so");
+        // After an outage of the apiserver the Job controller may need 40 s to notice.
+        assert_eq!(state(started(), over(["Succeeded", "Succeeded"])), AttemptState::Ended);
+        assert_eq!(state(started(), over(["Succeeded", "Failed"])), AttemptState::Ended);
+        let loading = AttemptState::Started { start: at(0), unsent: false };
+        assert_eq!(state(started(), over(["Succeeded", "Running"])), loading, "one pod still loads");
+        assert_eq!(state(started(), vec![of_phase("a", "Succeeded")]), loading, "one pod is not there");
+        assert_eq!(state(running(), vec![]), starting(), "no pod was made yet");
+    }
+
+    #[test]
+    fn pods_are_at_the_start_line_when_all_are_ready() {
+        let ready = |name| {
+            pod(
+                name,
+                json!({}),
+                json!({"phase": "Running", "conditions": [
+                    {"type": "Ready", "status": "True", "lastTransitionTime": at(7).to_string()}
+                ]}),
+            )
+        };
+        assert_eq!(
+            state(running(), vec![ready("a"), ready("b")]),
+            AttemptState::AtStartLine { since: at(7) }
+        );
+        let one = state(running(), vec![ready("a"), of_phase("b", "Pending")]);
+        assert_eq!(one, starting());
+    }
+
+    #[test]
+    fn a_runner_before_the_line_was_not_told() {
+        let run = two_clients();
+        for (stage, unsent) in [
+            (RunnerStage::Loading, true),
+            (RunnerStage::AtStartLine, true),
+            (RunnerStage::Armed, false),
+            (RunnerStage::Running, false),
+        ] {
+            let runner = RunnerState {
+                stage,
+                start_at_unix_nanos: None,
+                elapsed_seconds: 0.0,
+                operations: 0,
+                errors: 0,
+                p99_milliseconds: None,
+            };
+            let fetched = Fetched {
+                jobs: [("sprint-read-1".to_owned(), Arc::new(started()))].into(),
+                runners: [("a".to_owned(), runner)].into(),
+                ..Fetched::default()
+            };
+            let expected = AttemptState::Started { start: at(0), unsent };
+            assert_eq!(
+                attempt_state(&run, &run.attempts[0], &BenchmarkRunStatus::default(), &fetched),
+                expected,
+                "{stage:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_warning_about_a_pod_tells_what_its_status_does_not() {
+        let run = two_clients();
+        let event = serde_json::from_value(json!({
+            "metadata": {}, "involvedObject": {"uid": "a"}, "reason": "FailedMount", "message": "secret not found"
+        }));
+        let fetched = Fetched {
+            jobs: [("sprint-read-1".to_owned(), Arc::new(running()))].into(),
+            pods: shared(vec![of_phase("a", "Pending")]),
+            warnings: vec![Arc::new(event.unwrap())],
+            ..Fetched::default()
+        };
+        let AttemptState::Starting { trouble: Some(trouble), .. } =
+            attempt_state(&run, &run.attempts[0], &BenchmarkRunStatus::default(), &fetched)
+        else {
+            panic!("the missing Secret was not told");
+        };
+        assert!(trouble.message.contains("secret not found"), "{}", trouble.message);
+    }
+
+    #[test]
+    fn patience_counts_from_the_first_sign_of_trouble_and_not_from_a_wait_for_a_node() {
+        let run = two_clients();
+        let since = |warned: Option<i64>| {
+            let status = json!({"phase": "Pending", "conditions": [
+                {"type": "PodScheduled", "status": "True", "lastTransitionTime": at(90).to_string()}
+            ]});
+            let warning = |first: i64| {
+                let event = json!({
+                    "metadata": {}, "involvedObject": {"uid": "a"}, "reason": "FailedMount", "message": "no answer",
+                    "firstTimestamp": at(first).to_string(), "lastTimestamp": at(first + 30).to_string()
+                });
+                Arc::new(serde_json::from_value(event).unwrap())
+            };
+            let made = job(json!({"creationTimestamp": at(0).to_string()}), json!({"active": 2}));
+            let fetched = Fetched {
+                jobs: [("sprint-read-1".to_owned(), Arc::new(made))].into(),
+                pods: shared(vec![pod("a", json!({}), status)]),
+                warnings: warned.into_iter().map(warning).collect(),
+                ..Fetched::default()
+            };
+            match attempt_state(&run, &run.attempts[0], &BenchmarkRunStatus::default(), &fetched) {
+                AttemptState::Starting { since, .. } => since,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(since(None), at(90), "its node came late");
+        assert_eq!(since(Some(95)), at(95), "one failed mount would end its turn at once");
+        assert_eq!(since(Some(240)), at(240), "a large image came first");
+    }
+
+    #[test]
+    fn a_quota_on_limits_is_told_with_the_field_to_set() {
+        let refused = |message: &str| {
+            let run = two_clients();
+            let mut made = running();
+            made.metadata.uid = Some("j".into());
+            let event = serde_json::from_value(json!({
+                "metadata": {}, "involvedObject": {"uid": "j"}, "reason": "FailedCreate", "message": message
+            }));
+            let fetched = Fetched {
+                jobs: [("sprint-read-1".to_owned(), Arc::new(made))].into(),
+                warnings: vec![Arc::new(event.unwrap())],
+                ..Fetched::default()
+            };
+            match attempt_state(&run, &run.attempts[0], &BenchmarkRunStatus::default(), &fetched) {
+                AttemptState::Starting { trouble: Some(trouble), .. } => trouble.message,
+                other => panic!("the refusal was not told: {other:?}"),
+            }
+        };
+        let words = "pods \"p\" is forbidden: failed quota: small: must specify limits.cpu for: client; limits.memory for: client";
+        let reported = refused(words);
+        assert!(reported.contains(words) && reported.contains("spec.clients.resources.limits"), "{reported}");
+        let reported = refused(
+            "pods \"p\" is forbidden: exceeded quota: small, used: limits.cpu=2, limited: limits.cpu=2",
+        );
+        assert!(!reported.contains("spec.clients"), "{reported}");
+    }
+
+    fn what_remains(job: Option<Job>, pods: Vec<Pod>, start: Option<Timestamp>) -> Remains {
+        let run = two_clients();
+        let attempt = &run.attempts[0];
+        let failure = lost("b").failure.map(|failure| PodFailure { pod: "b".into(), failure });
+        let stored = StoredResult { failure, start, ..StoredResult::default() };
+        let fetched = Fetched {
+            jobs: job.map(|job| ("sprint-read-1".to_owned(), Arc::new(job))).into_iter().collect(),
+            pods: shared(pods),
+            snapshot: Snapshot { stored: [(attempt.name.clone(), stored)].into(), ..Snapshot::default() },
+            ..Fetched::default()
+        };
+        match attempt_state(&run, attempt, &BenchmarkRunStatus::default(), &fetched) {
+            AttemptState::Lost { remains, .. } => remains,
+            other => panic!("not lost: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn what_is_left_of_a_lost_attempt_is_its_job_then_pods_that_may_still_load() {
+        let gone = Remains { job: false, silent_from: Some(Timestamp::MIN) };
+        assert_eq!(what_remains(None, vec![of_phase("a", "Succeeded")], None), gone);
+        assert!(what_remains(Some(running()), vec![], None).job);
+        let deleting = job(json!({"deletionTimestamp": at(0).to_string()}), json!({}));
+        assert!(!what_remains(Some(deleting), vec![], None).job, "it is being deleted already");
+        let cut_off = || of_phase("b", "Running");
+        assert_eq!(what_remains(None, vec![cut_off()], None).silent_from, None, "it may load for ever");
+        // 4 s of load and 15 s for the watchdog.
+        assert_eq!(what_remains(None, vec![cut_off()], Some(at(0))).silent_from, Some(at(19)));
+    }
+
+    #[test]
+    fn a_job_of_another_spec_is_outdated_and_one_that_goes_is_awaited() {
+        let other = job(json!({"annotations": {labels::SPEC_HASH: "other"}}), json!({}));
+        assert_eq!(state(other, vec![]), AttemptState::Outdated);
+        let own = json!({"annotations": {labels::SPEC_HASH: two_clients().spec_hash}});
+        assert_eq!(state(job(own, json!({})), vec![]), starting());
+        let going = job(json!({"deletionTimestamp": at(0).to_string()}), json!({}));
+        assert_eq!(state(going, vec![]), AttemptState::Leaving);
+    }
+
+    #[test]
+    fn a_job_that_is_gone_is_lost_after_its_order_and_its_pods_are_awaited_before() {
+        let run = two_clients();
+        let gone = |pods: Vec<Pod>, started: Option<&str>| {
+            let started = started.map(|job| StartedStatus { job: job.to_owned(), start_at: Time(at(0)) });
+            let old = BenchmarkRunStatus { started, ..BenchmarkRunStatus::default() };
+            let fetched = Fetched { pods: shared(pods), ..Fetched::default() };
+            attempt_state(&run, &run.attempts[0], &old, &fetched)
+        };
+        assert_eq!(
+            gone(vec![], Some("sprint-read-1")),
+            AttemptState::Ended,
+            "it would be measured again in silence"
+        );
+        assert_eq!(
+            gone(vec![], Some("sprint-write-1")),
+            AttemptState::Absent,
+            "that was another measurement"
+        );
+        assert_eq!(gone(vec![], None), AttemptState::Absent);
+        assert_eq!(gone(vec![of_phase("a", "Failed")], None), AttemptState::Absent, "it has ended");
+        let writes = gone(vec![of_phase("a", "Running")], None);
+        assert_eq!(writes, AttemptState::Left { silent_from: None }, "it may still write keys");
+        let bound = json!({
+            "deletionTimestamp": at(0).to_string(), "annotations": {labels::LOAD_BOUND: "75"}
+        });
+        let cut_off = gone(vec![pod("a", bound, json!({"phase": "Running"}))], None);
+        assert_eq!(cut_off, AttemptState::Left { silent_from: Some(at(75)) });
+    }
+
+    #[test]
+    fn load_that_runs_unseen_keeps_its_own_job_from_being_made_again_and_no_other() {
+        let run = two_clients();
+        let unseen_of = |job: &str| {
+            let fetched = Fetched { unseen: [(job.to_owned(), at(75))].into(), ..Fetched::default() };
+            attempt_state(&run, &run.attempts[0], &BenchmarkRunStatus::default(), &fetched)
+        };
+        assert_eq!(unseen_of("sprint-read-1"), AttemptState::Left { silent_from: Some(at(75)) });
+        assert_eq!(
+            unseen_of("sprint-write-1"),
+            AttemptState::Absent,
+            "a phase that is over waits for nothing"
+        );
+    }
+}
