@@ -43,9 +43,9 @@ mod tests {
     fn the_api_servers_answer_is_printed_once_and_without_a_dump() {
         let answer =
             || kube::Error::Api(Status::failure("pods is forbidden", "Forbidden").with_code(403).boxed());
-        let listed = client::Error::List(Box::new(answer()), "run");
-        assert_eq!(chain(&listed), "failed to list run: pods is forbidden");
-        assert_eq!(chain(&crate::Error::Cluster(listed)), "failed to list run: pods is forbidden");
+        let listed = client::Error::Read(Box::new(answer()), "run a".into());
+        assert_eq!(chain(&listed), "failed to read run a: pods is forbidden");
+        assert_eq!(chain(&crate::Error::Cluster(listed)), "failed to read run a: pods is forbidden");
         assert_eq!(chain(&answer()), "pods is forbidden");
     }
 
