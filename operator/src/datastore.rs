@@ -17,7 +17,7 @@ pub(crate) use status::CHANGE_WAITS;
 use crate::{
     cluster::world::Feeds,
     context::Context,
-    failure::{chain, passes, retry_later},
+    failure::{passes, retry_later},
     metrics::Outcome,
     run,
     shutdown::Shutdown,
@@ -29,6 +29,7 @@ use dragstrip_crds::{
     conditions::{self, Finding, types::READY},
     run::RunPhase,
 };
+use dragstrip_results::error_chain::chain;
 use futures::{Future, StreamExt};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Event, Pod, Service};

@@ -1,19 +1,13 @@
-//! What failed: its causes in one line, a log line when the cause is new, and the wait before the
-//! next attempt.
+//! Failed passes: a log line when the cause is new, and the wait before the next attempt.
 
 use crate::cluster::{apply::namespace_ends, retry::Retries};
+use dragstrip_results::error_chain::chain;
 use kube::{Resource, ResourceExt, runtime::controller::Action};
 use std::{
     error::Error,
     future::{Ready, ready},
     time::Duration,
 };
-
-/// `error` and all its causes, joined by colons.
-pub fn chain(error: &dyn Error) -> String {
-    let causes = std::iter::successors(Some(error), |error| (*error).source());
-    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
-}
 
 /// How to resolve a failure whose message does not say it.
 fn remedy(failure: &str) -> Option<&'static str> {
@@ -52,7 +46,7 @@ pub fn retry_later<K: Resource<DynamicType = ()>>(
 }
 
 /// Takes the results of the controller of this name, whose errors are logged where they arise.
-pub fn passes<T, E: Error>(controller: &'static str) -> impl FnMut(Result<T, E>) -> Ready<()> {
+pub fn passes<T, E: Error + 'static>(controller: &'static str) -> impl FnMut(Result<T, E>) -> Ready<()> {
     move |result| {
         if let Err(error) = result {
             tracing::debug!(error = %chain(&error), controller, "a pass failed");

@@ -1,4 +1,4 @@
-//! The process around the controllers: shutdown, waiting for the CRDs, health
+//! The process around the controllers: it waits for the CRDs, elects a leader, and serves health
 //! and metrics over HTTP.
 
 use crate::{
@@ -8,21 +8,20 @@ use crate::{
     },
     context::Context,
     datastore,
-    failure::chain,
     metrics::Page,
     run,
-    shutdown::Shutdown,
+    shutdown::{self, Shutdown},
     suite,
 };
 use axum::{Router, extract::State, http::StatusCode, response::IntoResponse, routing::get};
 use dragstrip_crds::{BenchmarkRun, BenchmarkSuite, Datastore};
+use dragstrip_results::error_chain::chain;
 use futures::{Future, FutureExt, StreamExt, future::LocalBoxFuture, stream::FuturesUnordered};
 use jiff::Timestamp;
 use kube::{Client, Resource};
 use std::{
     borrow::Cow,
     net::SocketAddr,
-    pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -34,40 +33,27 @@ use tokio::time::timeout;
 /// A step of the process that failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The address could not be listened on.
+    /// The address is not available.
     #[error("failed to listen on {1}")]
     Listen(#[source] std::io::Error, SocketAddr),
     /// The HTTP server ended.
     #[error("failed to serve health and metrics")]
     Serve(#[source] std::io::Error),
-    /// A controller ended without being told to.
-    #[error("the {0} controller ended by itself")]
+    /// A controller ended before the shutdown.
+    #[error("the {0} controller ended unexpectedly")]
     ControllerEnded(&'static str),
-    /// Another operator works, or may.
-    #[error("the Lease of the leader is lost: {0}")]
+    /// Another operator may lead.
+    #[error("lost the leader's Lease: {0}")]
     LeadershipLost(&'static str),
-    /// Signals could not be waited for.
+    /// The signal handlers could not be installed.
     #[error("failed to wait for signals")]
     Signals(#[source] std::io::Error),
-}
-
-fn shutdown() -> Result<Shutdown, Error> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let mut terminate = signal(SignalKind::terminate()).map_err(Error::Signals)?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(Error::Signals)?;
-    let either: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(async move {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
-    });
-    Ok(either.shared())
 }
 
 #[derive(Clone)]
 struct Health {
     ready: Arc<AtomicBool>,
-    /// Whether this operator works, or will as soon as it is ready.
+    /// Whether this operator leads.
     leads: Arc<AtomicBool>,
     page: Page,
 }
@@ -76,7 +62,7 @@ async fn readyz(State(health): State<Health>) -> impl IntoResponse {
     if health.ready.load(Ordering::Relaxed) {
         (StatusCode::OK, "ready")
     } else {
-        (StatusCode::SERVICE_UNAVAILABLE, "waiting for the CRDs, and for every kind to be listed")
+        (StatusCode::SERVICE_UNAVAILABLE, "waiting for the CRDs and for the first list of every kind")
     }
 }
 
@@ -97,11 +83,11 @@ async fn serve(listen: SocketAddr, health: Health, shutdown: Shutdown) -> Result
     axum::serve(listener, router).with_graceful_shutdown(shutdown).await.map_err(Error::Serve)
 }
 
-/// How often the apiserver is asked what it serves, while it does not serve all kinds.
-const ASKED_EVERY: Duration = Duration::from_secs(1);
+/// How often to query which kinds the API server serves, until it serves all.
+const QUERY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The kinds of ours that the apiserver does not serve. Discovery tells it in a few lines; the
-/// CRDs themselves have 48 to 181 KB of JSON, and decoding them left 2.6 MB more in memory for good.
+/// Our kinds that the API server does not serve. Discovery needs a few lines; the CRDs
+/// themselves have up to 181 KB of JSON, and decoding them costs 2.6 MB of memory permanently.
 async fn unserved(client: &Client) -> Result<Vec<Cow<'static, str>>, kube::Error> {
     let served = match client.list_api_group_resources(&Datastore::api_version(&())).await {
         Ok(list) => list.resources,
@@ -113,34 +99,33 @@ async fn unserved(client: &Client) -> Result<Vec<Cow<'static, str>>, kube::Error
     Ok(kinds.into_iter().filter(|kind| served.iter().all(|one| one.name != **kind)).collect())
 }
 
-/// Waits until every kind is served, however long that takes: a chart may install
-/// CRDs after the operator, an apiserver may come up after it, and exiting would only
-/// make a crash loop.
+/// Waits until the API server serves every kind, however long that takes: a chart may install
+/// CRDs after the operator, and the API server may start later. To exit would cause a crash loop.
 async fn await_kinds(client: &Client) {
-    let mut told = None;
+    let mut logged = None;
     loop {
         let state = match unserved(client).await {
             Ok(missing) if missing.is_empty() => return,
             Ok(missing) => Ok(missing.join(", ")),
             Err(error) => Err(chain(&error)),
         };
-        if told.as_ref() != Some(&state) {
+        if logged.as_ref() != Some(&state) {
             match &state {
                 Ok(kinds) => tracing::info!(
                     kinds,
-                    "waiting until the apiserver serves all kinds: are the CRDs installed?"
+                    "waiting until the API server serves all kinds: are the CRDs installed?"
                 ),
                 Err(error) => {
-                    tracing::warn!(error, "the apiserver does not say which kinds it serves: asking again");
+                    tracing::warn!(error, "could not query which kinds the API server serves: retrying");
                 }
             }
         }
-        told = Some(state);
-        tokio::time::sleep(ASKED_EVERY).await;
+        logged = Some(state);
+        tokio::time::sleep(QUERY_INTERVAL).await;
     }
 }
 
-/// Why `leadership` was lost. Never ends where there is none to lose.
+/// Why `leadership` was lost; never completes without an election.
 async fn lost(leadership: Option<&mut Leadership>) -> &'static str {
     match leadership {
         Some(leadership) => leadership.lost().await,
@@ -148,7 +133,7 @@ async fn lost(leadership: Option<&mut Leadership>) -> &'static str {
     }
 }
 
-/// Works as long as this operator leads: from the start where nobody is elected.
+/// Runs the controllers while this operator leads: from the start if there is no election.
 async fn lead(
     ctx: Arc<Context>,
     candidate: Option<Candidate>,
@@ -163,7 +148,7 @@ async fn lead(
     let mut leadership = None;
     if let Some(candidate) = candidate {
         tracing::info!("standing by until this operator leads");
-        // Ready to take over: that is all a replica can be.
+        // A replica on standby is as ready as it can be.
         health.ready.store(true, Ordering::Relaxed);
         tokio::select! {
             won = candidate.win() => leadership = Some(won),
@@ -179,7 +164,7 @@ async fn lead(
     if let (Ok(()), Some(leadership)) = (&worked, leadership)
         && let Err(error) = leadership.release().await
     {
-        tracing::warn!(%error, "the Lease of the leader was not given back: the next one waits for its end");
+        tracing::warn!(%error, "could not release the leader's Lease: the next leader waits until it expires");
     }
     worked
 }
@@ -198,17 +183,17 @@ async fn controllers(
     let expiry = run::expiry(ctx.clone(), &mut feeds.expiring, expiring.0, &stop);
     let suite_expiry = run::expiry(ctx.clone(), &mut feeds.expiring_suites, expiring.1, &stop);
     let watches = tokio::spawn(feeds.run());
-    tracing::info!("listing what there is");
+    tracing::info!("listing all kinds");
     tokio::select! {
         listed = ctx.world.listed() => listed.map_err(|_| Error::ControllerEnded(WATCHES))?,
         () = stop.clone() => return Ok(()),
     }
     if let Err(error) = run::remember_all(&ctx).await {
-        tracing::warn!(error = %chain(&error), "stored results cannot be listed; each run asks for its own");
+        tracing::warn!(error = %chain(&error), "could not list the stored results; each run will list its own");
     }
     health.ready.store(true, Ordering::Relaxed);
-    tracing::info!("controllers start");
-    // Not before: runs under way come first.
+    tracing::info!("starting the controllers");
+    // Later than the controllers: running benchmarks come first.
     let history = Box::pin(health.page.history.follow(ctx.client.clone(), &ctx.settings.scope));
     let working: Working<'_> = [
         named("datastore", datastores),
@@ -229,19 +214,19 @@ async fn controllers(
     until_stopped(working, endless, stop.clone()).await
 }
 
-/// Parts of the operator that end when the process is told to stop, by name.
+/// Parts of the operator that end with the shutdown, by name.
 type Working<'a> = FuturesUnordered<LocalBoxFuture<'a, &'static str>>;
 
 const WATCHES: &str = "watches";
-/// How long passes under way have when the process is told to stop: the chart gives it 10 s.
-const LAST_PASSES: Duration = Duration::from_secs(7);
+/// How long running reconciles may take after the shutdown begins: the chart allows 10 s.
+const LAST_RECONCILES: Duration = Duration::from_secs(7);
 
 fn named<'a>(name: &'static str, part: impl Future<Output = ()> + 'a) -> LocalBoxFuture<'a, &'static str> {
     part.map(move |()| name).boxed_local()
 }
 
-/// Works until the process is told to stop, and then until every pass under way has ended: what
-/// one has begun, such as telling pods to start, is not left half done.
+/// Waits for the shutdown, and then for the reconciles that are still running, so that none stops
+/// halfway, such as while it sends start commands to pods.
 async fn until_stopped(
     mut working: Working<'_>,
     endless: impl Future<Output = &'static str>,
@@ -251,17 +236,17 @@ async fn until_stopped(
         Some(ended) = working.next() => ended,
         ended = endless => ended,
     };
-    // A controller that ends while nobody asked must not leave half an operator behind.
+    // A controller that ends early must not leave half an operator behind.
     if stop.now_or_never().is_none() {
         return Err(Error::ControllerEnded(ended));
     }
-    if timeout(LAST_PASSES, working.count()).await.is_err() {
-        tracing::warn!("passes that are under way are given up");
+    if timeout(LAST_RECONCILES, working.count()).await.is_err() {
+        tracing::warn!("abandoning reconciles that are still running");
     }
     Ok(())
 }
 
-/// Runs the operator until it is told to stop.
+/// Runs the operator until the shutdown.
 pub async fn run(
     ctx: Context,
     candidate: Option<Candidate>,
@@ -269,7 +254,7 @@ pub async fn run(
     page: Page,
     listen: SocketAddr,
 ) -> Result<(), Error> {
-    let stop = shutdown()?;
+    let stop = shutdown::on_signals().map_err(Error::Signals)?;
     let health = Health { ready: Arc::default(), leads: Arc::default(), page };
     tokio::try_join!(
         serve(listen, health.clone(), stop.clone()),
@@ -284,27 +269,26 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn passes_under_way_end_when_the_process_is_told_to_stop() {
+    async fn running_reconciles_finish_after_the_shutdown_begins() {
         let ended = AtomicBool::new(false);
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-        let told: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(stopped.map(drop));
+        let stopped = shutdown::shutdown_after(stopped.map(drop));
         let slow = async {
             tokio::time::sleep(Duration::from_millis(50)).await;
             ended.store(true, Ordering::Relaxed);
         };
         let working = [named("idle", std::future::ready(())), named("busy", slow)].into_iter().collect();
         stop.send(()).unwrap();
-        let told = told.shared();
-        told.clone().await;
-        until_stopped(working, std::future::pending(), told).await.unwrap();
-        assert!(ended.load(Ordering::Relaxed), "a pass was given up half-way");
+        stopped.clone().await;
+        until_stopped(working, std::future::pending(), stopped).await.unwrap();
+        assert!(ended.load(Ordering::Relaxed), "a reconcile stopped halfway");
     }
 
     #[tokio::test]
-    async fn a_controller_that_ends_unasked_ends_the_operator() {
-        let never: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(std::future::pending());
+    async fn a_controller_that_ends_early_ends_the_operator() {
+        let never = shutdown::shutdown_after(std::future::pending());
         let working = [named("run", std::future::ready(()))].into_iter().collect();
-        let error = until_stopped(working, std::future::pending(), never.shared()).await.unwrap_err();
-        assert_eq!(error.to_string(), "the run controller ended by itself");
+        let error = until_stopped(working, std::future::pending(), never).await.unwrap_err();
+        assert_eq!(error.to_string(), "the run controller ended unexpectedly");
     }
 }

@@ -112,7 +112,7 @@ async fn reconcile(run: Arc<BenchmarkRun>, ctx: Arc<Context>) -> Result<Action, 
 async fn pass(run: &BenchmarkRun, ctx: &Context) -> Result<(Outcome, Action), Error> {
     // What a status takes over from the one before, such as the target's address or that
     // the run has ended, would be lost.
-    if ctx.own_writes.outrun(run) {
+    if ctx.overlay.is_ahead_of(run) {
         return Ok((Outcome::Done, Action::requeue(IF_NO_EVENT_COMES)));
     }
     let old = run.status.clone().unwrap_or_default();
@@ -128,7 +128,7 @@ async fn pass(run: &BenchmarkRun, ctx: &Context) -> Result<(Outcome, Action), Er
     };
     let fetched = fetch::fetch(ctx, &mut validated, &old).await?; // client
     // A Job that was just given its start line would be taken for one that waits at it.
-    if fetched.jobs.values().any(|job| ctx.own_writes.outrun(&**job)) {
+    if fetched.jobs.values().any(|job| ctx.overlay.is_ahead_of(&**job)) {
         return Ok((Outcome::Done, Action::requeue(IF_NO_EVENT_COMES)));
     }
     let now = Timestamp::now();

@@ -11,6 +11,7 @@ mod rounds;
 mod status;
 
 pub use cache::SuiteCaches;
+use dragstrip_results::error_chain::chain_with;
 
 use crate::{
     cluster::{apply::StatusWrite, world::Feeds},
@@ -29,6 +30,7 @@ use dragstrip_core::suite::{
 use dragstrip_crds::{BenchmarkRun, BenchmarkSuite, BenchmarkSuiteStatus, suite::SuitePhase};
 use futures::{Future, StreamExt};
 use jiff::Timestamp;
+use kube::core::Status;
 use kube::{
     Resource, ResourceExt,
     runtime::{
@@ -119,7 +121,7 @@ async fn pass(
     if old.finished_at.is_some() {
         return Ok((Outcome::Done, Action::await_change()));
     }
-    if ctx.own_writes.outrun(suite) {
+    if ctx.overlay.is_ahead_of(suite) {
         return Ok((Outcome::Done, Action::requeue(IF_NO_EVENT_COMES)));
     }
     if suite.spec.schedule.is_some() && suite.spec.cancel {
@@ -337,12 +339,16 @@ fn has_news(old: &BenchmarkSuiteStatus, new: &BenchmarkSuiteStatus) -> bool {
     done(new) > 0 && done(old) != done(new)
 }
 
-/// `error` and its causes; of what the apiserver answered its own words.
+/// `error` and its causes, with the API server's message alone for what it answered.
 fn in_words(error: &(dyn std::error::Error + 'static)) -> String {
-    if let Some(kube::Error::Api(status)) = error.downcast_ref() {
-        return status.message.clone();
-    }
-    error.source().map_or(error.to_string(), |cause| format!("{error}: {}", in_words(cause)))
+    chain_with(error, |error| {
+        if matches!(error.downcast_ref(), Some(kube::Error::Api(_))) {
+            return String::new();
+        }
+        let boxed = error.downcast_ref::<Box<Status>>().map(Box::as_ref);
+        let status = error.downcast_ref::<Status>().or(boxed);
+        status.map_or_else(|| error.to_string(), |status| status.message.clone())
+    })
 }
 
 /// Tells in `status` what is in the way; how long to wait before trying again.

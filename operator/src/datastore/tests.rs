@@ -109,8 +109,7 @@ pub(crate) fn context(cluster: Cluster, answer: Answer) -> (Arc<Context>, Calls)
     let context = Context {
         retries: Arc::default(),
         log_retries: Arc::default(),
-        own_writes: Arc::default(),
-        own_leases: Arc::default(),
+        overlay: Arc::default(),
         loads: Arc::default(),
         result_cache: Arc::default(),
         suites: Arc::default(),

@@ -16,7 +16,6 @@ use crate::{
         pods,
     },
     context::Context,
-    failure::chain,
 };
 use dragstrip_core::{
     labels::{self, RUN_MANAGER},
@@ -30,6 +29,7 @@ use dragstrip_core::{
     trouble::Trouble,
 };
 use dragstrip_crds::{BenchmarkRun, Datastore};
+use dragstrip_results::error_chain::chain;
 use dragstrip_results::stored;
 use jiff::Timestamp;
 use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
@@ -203,7 +203,7 @@ async fn take_turn(ctx: &Context, run: &ValidatedRun, fetched: &Fetched) -> Resu
         return Ok(Applied::Hindered(trouble));
     }
     let missing = fetched.turn.iter().flat_map(|turn_check| turn_check.missing.clone()).collect::<Vec<_>>();
-    let taken = lease::take_all(&ctx.client, &ctx.own_leases, &missing, &run.holder, Timestamp::now()).await;
+    let taken = lease::take_all(&ctx.client, &ctx.overlay, &missing, &run.holder, Timestamp::now()).await;
     match taken {
         Ok(Taken::All | Taken::Lost) => Ok(Applied::Awaited),
         Ok(Taken::Reserved) => Ok(Applied::Progressed),
@@ -222,7 +222,7 @@ fn unplaceable(fetched: &Fetched) -> Option<Trouble> {
 async fn give_back(ctx: &Context, run: &ValidatedRun) -> Result<Applied, Error> {
     let leases = ctx.leases();
     for held in leases.iter().filter(|lease| is_held_by(lease, &run.holder)) {
-        let given = lease::give_back(&ctx.client, &ctx.own_leases, held).await;
+        let given = lease::give_back(&ctx.client, &ctx.overlay, held).await;
         given.map_err(|error| Error::GiveBack(error, LeaseKey::of(held).to_string()))?;
     }
     Ok(Applied::Awaited)

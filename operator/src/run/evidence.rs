@@ -4,7 +4,7 @@
 //! cannot be had is told. Needs the observers.
 
 use super::target;
-use crate::{cluster::pods, context::Context, failure::chain};
+use crate::{cluster::pods, context::Context};
 use dragstrip_agents::{AgentError, Agents};
 use dragstrip_core::run::{
     decide::DatastoreKey,
@@ -13,6 +13,7 @@ use dragstrip_core::run::{
     validate::{Attempt, ValidatedRun},
 };
 use dragstrip_crds::run::{MemoryMoment, MemoryReading};
+use dragstrip_results::error_chain::chain;
 use dragstrip_results::{
     memory::{self, MemberMemory},
     protocol::{OBSERVER_PORT, UsageCommand, UsageWindow},

@@ -22,6 +22,7 @@ use dragstrip_core::{
     },
 };
 use dragstrip_crds::{BenchmarkRunSpec, BenchmarkRunStatus, run::MemoryReading};
+use dragstrip_results::error_chain::chain;
 use dragstrip_results::{protocol::RunnerState, result::RepetitionResult, stored};
 use futures::future::join_all;
 use jiff::Timestamp;
@@ -149,7 +150,7 @@ async fn stored_results(ctx: &Context, run: &ValidatedRun, fetched: &mut Fetched
             Ok(known) => {
                 fetched.snapshot.stored.insert(name, known);
             }
-            Err(damage) => fetched.snapshot.damaged.push(crate::failure::chain(&damage)),
+            Err(damage) => fetched.snapshot.damaged.push(chain(&damage)),
         }
     }
     settled(ctx, run, fetched).await?;
@@ -271,7 +272,7 @@ pub async fn results(
             Ok(result) => {
                 results.insert(name.clone(), reduced(result));
             }
-            Err(damage) => damaged.push(crate::failure::chain(&damage)),
+            Err(damage) => damaged.push(chain(&damage)),
         }
     }
     Ok((results, damaged))

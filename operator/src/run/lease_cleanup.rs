@@ -154,7 +154,7 @@ async fn reconcile(lease: Arc<Lease>, ctx: Arc<Context>) -> Result<Action, Error
     if let Err(again) = over(silent, now) {
         return Ok(again);
     }
-    let removed = lease::remove(&ctx.client, &ctx.own_leases, &lease).await;
+    let removed = lease::remove(&ctx.client, &ctx.overlay, &lease).await;
     removed.map_err(|error| Error::Remove(error, key()))?;
     tracing::debug!(lease = %key(), %holder, "a turn has ended");
     Ok(Action::requeue(LONGEST_WAIT))

@@ -3,12 +3,13 @@
 //! beside the operator, told by every later run there. [`settle`] and what it calls need the
 //! client, the rest is pure.
 
-use crate::{context::Context, failure::chain};
+use crate::context::Context;
 use dragstrip_core::{
     labels,
     run::{status::Results, validate::ValidatedRun},
 };
 use dragstrip_crds::run::{NoiseStatus, PhaseStatus};
+use dragstrip_results::error_chain::chain;
 use dragstrip_results::{result::TOTAL, statistics::spread};
 use jiff::Timestamp;
 use k8s_openapi::{

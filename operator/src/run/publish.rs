@@ -71,7 +71,7 @@ pub async fn publish(
         return Ok(StatusWrite::Done);
     }
     let written =
-        apply_status(&ctx.client, &ctx.own_writes, RUN_MANAGER, run, status).await.map_err(Error::Write)?;
+        apply_status(&ctx.client, &ctx.overlay, RUN_MANAGER, run, status).await.map_err(Error::Write)?;
     if written == StatusWrite::Done {
         log(run, old, status);
     }

@@ -134,7 +134,7 @@ async fn fix_start_line(
     let parameters = PatchParams { field_manager: Some(RUN_MANAGER.to_owned()), ..PatchParams::default() };
     match jobs.patch(&job.name_any(), &parameters, &Patch::Merge(&patch)).await {
         Ok(written) => {
-            ctx.own_writes.wrote(&written);
+            ctx.overlay.record(&written);
             Ok(Some(start))
         }
         Err(kube::Error::Api(status)) if status.is_conflict() => Ok(None),
@@ -228,7 +228,7 @@ mod tests {
         )
         .unwrap();
         let start = fix_start_line(&ctx, &run, &run.attempts[0], &seen, &Fetched::default()).await.unwrap();
-        assert!(ctx.own_writes.outrun(&seen), "a Job that loads would be taken for one at the start line");
+        assert!(ctx.overlay.is_ahead_of(&seen), "a Job that loads would be taken for one at the start line");
         let sent = calls.lock().unwrap()[0].1["metadata"].clone();
         assert_eq!(sent["resourceVersion"], "7");
         let written = |key: &str| sent["annotations"][key].as_str().unwrap().parse::<i128>().unwrap();

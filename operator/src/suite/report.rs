@@ -2,7 +2,7 @@
 //! compared with its baseline, and stored with it. Needs the client.
 
 use super::{Error, apply, build, cache::SuiteCache, ended::Ended};
-use crate::{context::Context, failure::chain, run};
+use crate::{context::Context, run};
 use dragstrip_core::suite::{expand::Plan, other::OtherSuite};
 use dragstrip_crds::{
     BenchmarkSuite,
@@ -13,6 +13,7 @@ use dragstrip_report::{
     document::{Cell, Document, VariantHead},
     html, markdown, published,
 };
+use dragstrip_results::error_chain::chain;
 use dragstrip_results::{result::RepetitionResult, stored};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, ResourceExt};

@@ -334,7 +334,7 @@ pub async fn publish(
     if old == status {
         return Ok(StatusWrite::Done);
     }
-    let written = apply_status(&ctx.client, &ctx.own_writes, SUITE_MANAGER, suite, status).await;
+    let written = apply_status(&ctx.client, &ctx.overlay, SUITE_MANAGER, suite, status).await;
     let written = written.map_err(Error::Write)?;
     if written == StatusWrite::Done && old.phase != status.phase {
         let (name, namespace, message) = (suite.name_any(), suite.namespace(), status.message.as_deref());
