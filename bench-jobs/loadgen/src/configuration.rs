@@ -438,7 +438,7 @@ mod tests {
             ("", "exactly one of loadgen.duration and loadgen.requestsPerConnection"),
             ("requestsPerConnection=1 duration=1s", "exactly one of"),
             ("requestsPerConnection=0", "greater than 0"),
-            ("duration=0s", "\"0s\" is no time"),
+            ("duration=0s", "\"0s\" is not a time"),
             ("duration=1s fly=1", "unknown field `fly`"),
             ("duration=1s ratio=0:0", "loadgen.ratio must be"),
             ("duration=1s pipeline=0", "loadgen.pipeline must be greater than 0"),

@@ -303,7 +303,7 @@ mod tests {
             ("Fly", "unknown variant `Fly`"),
             ("Get weight=0", "weight must be greater than 0"),
             ("Mget keys=0", "keys must be from 1 to 100000"),
-            ("Set expiry=0s", "is no time"),
+            ("Set expiry=0s", "is not a time"),
             ("Get keys=2", "keys has no meaning for Get"),
             ("Mset expiry=5s", "expiry has no meaning for Mset"),
             ("Incr missing=true", "missing has no meaning for Incr"),

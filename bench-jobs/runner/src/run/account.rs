@@ -277,7 +277,7 @@ mod tests {
         assert!(!compared(2, r#"{"memtier": {"testTime": "5s"}}"#), "only the operator knows all counts");
         let exec = |check| {
             format!(
-                r#"{{"exec": {{"image": "i", "command": ["x"], "parser": {{}}, "counterCheck": {check}}}}}"#
+                r#"{{"exec": {{"image": "i", "command": ["x"], "parser": {{"goBench": {{}}}}, "counterCheck": {check}}}}}"#
             )
         };
         assert!(compared(1, &exec(true)) && !compared(1, &exec(false)));

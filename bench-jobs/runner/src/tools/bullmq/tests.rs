@@ -281,6 +281,6 @@ fn a_missing_or_cut_report_is_a_failure_with_the_exit() {
     assert_eq!(refusal.last_lines, ["the last line"]);
     assert!(judge(None, Some(9)).message.contains("ended by signal 9"));
     for cut in [1, COMPLETED.len() / 2, COMPLETED.len() - 3] {
-        assert!(refused(&COMPLETED[..cut], 0).message.contains("cannot be read"), "cut at {cut}");
+        assert!(refused(&COMPLETED[..cut], 0).message.contains("cannot read"), "cut at {cut}");
     }
 }

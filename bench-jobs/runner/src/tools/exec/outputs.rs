@@ -78,8 +78,9 @@ mod tests {
     #[test]
     fn only_what_is_wanted_is_read() {
         let root = tempfile::tempdir().unwrap();
-        fs::write(root.path().join("other.json"), "o").unwrap();
         fs::write(root.path().join("result.json"), "r").unwrap();
+        fs::create_dir(root.path().join("other")).unwrap();
+        fs::write(root.path().join("other/unread.json"), "u").unwrap();
         let names = |json| {
             let outputs = read(&parser(json), &context(0, root.path()), &ended(Some(0), None)).unwrap();
             outputs.files.into_iter().collect::<Vec<_>>()
