@@ -8,16 +8,16 @@ const EXAMPLES: [(&str, &str); 9] = [
         "run",
         "NAME run --local -f examples/local.yaml\n  NAME run -f examples/quickstart.yaml --watch\n  NAME run -f examples/quickstart.yaml --name-suffix 2 --watch",
     ),
-    ("follow", "NAME follow quickstart-redis quickstart-valkey\n  NAME follow suite/engines --timeout 3h"),
+    ("follow", "NAME follow redis-read valkey-read\n  NAME follow suite/engines --timeout 3h"),
     (
         "report",
-        "NAME report quickstart-redis quickstart-valkey\n  NAME report suite engines --format html --output-file engines.html",
+        "NAME report redis-read valkey-read\n  NAME report suite engines --format html --output-file engines.html",
     ),
     (
         "compare",
-        "NAME compare quickstart-redis quickstart-valkey\n  NAME compare published.csv suite/engines\n  NAME compare main.json branch.json --format markdown",
+        "NAME compare redis-read valkey-read\n  NAME compare published.csv suite/engines\n  NAME compare main.json branch.json --format markdown",
     ),
-    ("cancel", "NAME cancel quickstart-redis suite/engines"),
+    ("cancel", "NAME cancel redis-read suite/engines"),
     ("validate", "NAME validate -f examples/quickstart.yaml\n  helm template my-chart | NAME validate -f -"),
     ("doctor", "NAME doctor\n  NAME doctor -f examples/quickstart.yaml"),
     (
@@ -65,6 +65,6 @@ mod tests {
         let mut command =
             crate::program_command(Some(std::path::Path::new("/usr/local/bin/kubectl-dragstrip")));
         let help = command.find_subcommand_mut("follow").unwrap().render_help().to_string();
-        assert!(help.contains("kubectl dragstrip follow quickstart-redis"), "{help}");
+        assert!(help.contains("kubectl dragstrip follow redis-read"), "{help}");
     }
 }

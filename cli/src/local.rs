@@ -3,10 +3,10 @@
 
 mod children;
 mod clients;
+mod command;
 mod conduct;
 mod cpus;
 mod directory;
-mod manifests;
 mod options;
 mod plan;
 mod programs;
@@ -16,6 +16,6 @@ mod settings;
 mod suites;
 mod warden;
 
-pub use conduct::{Error, run};
+pub use command::{Error, run};
 pub use options::{Options, RUN_FILE};
 pub use programs::other_program;

@@ -139,7 +139,7 @@ fn a_race_without_a_cluster_ends_with_a_table_and_the_servers_own_count() {
     assert_eq!(code, Some(0), "{text}");
     let table = String::from_utf8_lossy(&output.stdout);
     assert!(table.contains("Ops/s") && table.contains("SET") && table.contains("SharedNode"), "{table}");
-    assert!(text.contains("one machine for both") && text.contains("[1/1] write, repetition 1: "), "{text}");
+    assert!(text.contains("of the same machine") && text.contains("[1/1] write, repetition 1: "), "{text}");
     let run = place.run();
     assert_eq!(run["status"]["verdict"], "Degraded", "the shared machine is not in the verdict");
     let counted = run["status"]["phases"][0]["operations"][0]["count"].as_u64().unwrap();
@@ -168,7 +168,7 @@ fn a_server_that_is_killed_under_load_is_reported_with_its_last_lines() {
     let (text, code) = finished(&child.wait_with_output().unwrap());
     assert_eq!(code, Some(1), "{text}");
     assert!(started.elapsed() < Duration::from_secs(45), "it hung for {:?}", started.elapsed());
-    assert!(text.contains("the server redis ended by itself (signal: 9"), "{text}");
+    assert!(text.contains("the server redis ended unexpectedly (signal: 9"), "{text}");
     assert!(text.contains("Ready to accept connections"), "its last lines are missing:\n{text}");
     assert_eq!(place.run()["status"]["phase"], "Failed");
     place.is_left_alone();
@@ -184,7 +184,7 @@ fn an_interrupted_run_keeps_what_it_has_and_leaves_nothing_running() {
     assert_eq!(code, Some(1), "{text}");
     let run = place.run();
     assert_eq!(run["status"]["phase"], "Cancelled");
-    assert_eq!(run["status"]["message"], "interrupted: 0 of 1 measurements are kept");
+    assert_eq!(run["status"]["message"], "interrupted: 0 of 1 measurements are stored");
     let kept = place.result("sprint-write-1");
     assert_eq!(kept["failure"]["failure"]["step"], "Interrupted", "{kept}");
     place.is_left_alone();
@@ -239,7 +239,7 @@ fn a_run_that_is_interrupted_while_its_server_starts_has_ended() {
     let (text, code) = finished(&child.wait_with_output().unwrap());
     assert_eq!(code, Some(1), "{text}");
     assert_eq!(place.run()["status"]["phase"], "Cancelled", "{text}");
-    assert!(text.contains("interrupted: 0 of 1 measurements are kept"), "{text}");
+    assert!(text.contains("interrupted: 0 of 1 measurements are stored"), "{text}");
     place.is_left_alone();
 }
 
@@ -354,7 +354,7 @@ fn a_suite_goes_on_after_a_server_that_dies() {
     let place = Place::with(HALF_BROKEN);
     let (text, code) = finished(&place.start().wait_with_output().unwrap());
     assert_eq!(code, Some(1), "{text}");
-    assert!(text.contains("ended by itself") && text.contains("no-such-option"), "{text}");
+    assert!(text.contains("ended unexpectedly") && text.contains("no-such-option"), "{text}");
     assert!(text.contains("[1/1] write, repetition 1: "), "the sound one was not measured: {text}");
     assert!(place.results().join("report.json").exists(), "there is no report: {text}");
     place.is_left_alone();

@@ -1,5 +1,5 @@
 //! A Datastore: its engine, its servers and what they need, whether the declaration can be built,
-//! and whether the running server is what was declared. Pure.
+//! and whether the running server matches its declaration. Pure.
 
 pub mod engines;
 pub mod launch;

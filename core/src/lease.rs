@@ -9,9 +9,7 @@ use std::fmt;
 /// Where a Lease is and what it is called.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LeaseKey {
-    /// Its namespace.
     pub namespace: String,
-    /// Its name.
     pub name: String,
 }
 
@@ -52,9 +50,7 @@ pub const NO_RUN: &str = "(not a run)";
 /// A run as the holder of a Lease, written `namespace/name/uid`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Holder {
-    /// Namespace of the run.
     pub namespace: String,
-    /// Name of the run.
     pub name: String,
     /// Its uid: a later run of the same name is another holder.
     pub uid: String,

@@ -87,13 +87,13 @@ pub fn beside(colocate: Option<Colocate>, servers: &[&Node]) -> Result<Option<Wa
     if !labels.is_empty() {
         return Ok(Some(Want { field: "colocate", labels }));
     }
-    let told = |node: &&Node| {
+    let reported = |node: &&Node| {
         let has = keys.iter().filter_map(|key| Some(format!("{key}={}", node.labels().get(*key)?)));
         let has = has.collect::<Vec<_>>().join(", ");
         format!("{} has {}", node.name_any(), if has.is_empty() { "none" } else { &has })
     };
-    let nodes: Vec<String> = servers.iter().map(told).collect();
-    let nodes = if nodes.is_empty() { "its node is not known".to_owned() } else { nodes.join(", ") };
+    let nodes: Vec<String> = servers.iter().map(reported).collect();
+    let nodes = if nodes.is_empty() { "its node is unknown".to_owned() } else { nodes.join(", ") };
     Err(format!(
         "spec.clients.colocate is {what}, but the server's nodes have no label {} in common ({nodes}): label them, or declare spec.clients.placement instead",
         keys.join(" or ")
@@ -201,7 +201,7 @@ pub fn by_fields(placement: &Placement) -> Vec<NodeSelectorTerm> {
 }
 
 /// `wants` with their fields and labels, for messages.
-pub fn told<'a>(wants: impl IntoIterator<Item = &'a Want>) -> String {
+pub fn reported<'a>(wants: impl IntoIterator<Item = &'a Want>) -> String {
     let one = |want: &Want| {
         let labels: Vec<String> = want.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
         let labels = labels.join(" or ");
@@ -213,7 +213,7 @@ pub fn told<'a>(wants: impl IntoIterator<Item = &'a Want>) -> String {
 
 /// `key=value, key=value` of what `placement` asks for, for messages.
 pub fn describe(placement: &Placement) -> String {
-    told(&wants(placement))
+    reported(&wants(placement))
 }
 
 /// Which of `wants` no node has, by its field, or all of them where only their
@@ -226,9 +226,9 @@ pub fn unmet<'a>(wants: &[Want], nodes: &(impl Iterator<Item = &'a Node> + Clone
         fields.join(", ")
     };
     if lacking.is_empty() {
-        format!("no node matches all of spec.placement ({})", told(wants))
+        format!("no node matches all of spec.placement ({})", reported(wants))
     } else {
-        format!("no node matches spec.placement.{} ({})", fields(&lacking), told(lacking.iter().copied()))
+        format!("no node matches spec.placement.{} ({})", fields(&lacking), reported(lacking.iter().copied()))
     }
 }
 
@@ -317,8 +317,8 @@ mod tests {
             "no node matches spec.placement.instanceType (instanceType: node.kubernetes.io/instance-type=huge)"
         );
         let huge = node("c", json!({"node.kubernetes.io/instance-type": "huge"}));
-        let told = unmet(&wants, &[&nodes[0], &huge].into_iter());
-        assert!(told.starts_with("no node matches all of spec.placement (zone: "), "{told}");
+        let reported = unmet(&wants, &[&nodes[0], &huge].into_iter());
+        assert!(reported.starts_with("no node matches all of spec.placement (zone: "), "{reported}");
     }
 
     #[test]

@@ -2,12 +2,9 @@
 //! to use, a way to talk to runners and observers, and metrics.
 
 use crate::{
-    cluster::{
-        events::Announcer, own_leases::OwnLeases, own_writes::OwnWrites, retry::Retries, scope::Scope,
-        world::World,
-    },
+    cluster::{events::Announcer, overlay::Overlay, retry::Retries, scope::Scope, world::World},
     metrics::{Metrics, Prices},
-    run::{Loads, Remembered, Unread},
+    run::{Loads, LogRetries, ResultCache},
     suite,
 };
 use dragstrip_agents::Agents;
@@ -88,19 +85,17 @@ pub struct Context {
     /// What was seen of the cluster.
     pub world: World,
     /// Logs of client pods that cannot be read just now.
-    pub unread: Arc<Unread>,
+    pub log_retries: Arc<LogRetries>,
     /// Objects that something is wrong with, by uid.
     pub retries: Arc<Retries>,
-    /// What was written last of each run and suite.
-    pub own_writes: Arc<OwnWrites>,
-    /// What was written last of each Lease.
-    pub own_leases: Arc<OwnLeases>,
+    /// This process's own writes.
+    pub overlay: Arc<Overlay>,
     /// Loads that may run unseen.
     pub loads: Arc<Loads>,
     /// What is known of stored results.
-    pub remembered: Arc<Remembered>,
+    pub result_cache: Arc<ResultCache>,
     /// What is known of suites under way.
-    pub suites: Arc<suite::Remembered>,
+    pub suites: Arc<suite::SuiteCaches>,
     /// What is known of instance types.
     pub prices: Arc<Prices>,
     /// Counters of the process.
@@ -108,9 +103,9 @@ pub struct Context {
 }
 
 impl Context {
-    /// All Leases of ours as they are, as far as this process can know.
+    /// All Leases of ours, as current as this process can know.
     pub fn leases(&self) -> Vec<Arc<Lease>> {
-        self.own_leases.after(self.world.leases.state())
+        self.overlay.leases(self.world.leases.state())
     }
 }
 

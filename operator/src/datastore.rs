@@ -17,9 +17,10 @@ pub(crate) use status::CHANGE_WAITS;
 use crate::{
     cluster::world::Feeds,
     context::Context,
+    failure::{passes, retry_later},
     metrics::Outcome,
-    process::{Parts, chain, log_failure},
     run,
+    shutdown::Shutdown,
 };
 use apply::Applied;
 use dragstrip_core::{datastore::validate, labels, lease::Holder};
@@ -28,6 +29,7 @@ use dragstrip_crds::{
     conditions::{self, Finding, types::READY},
     run::RunPhase,
 };
+use dragstrip_results::error_chain::chain;
 use futures::{Future, StreamExt};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Event, Pod, Service};
@@ -47,10 +49,8 @@ use std::{
 /// A reconcile's step that failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Writing the cluster failed.
     #[error("failed to apply the datastore's objects")]
     Apply(#[from] apply::Error),
-    /// Writing the status failed.
     #[error(transparent)]
     Status(#[from] status::Error),
 }
@@ -74,7 +74,7 @@ async fn reconcile(datastore: Arc<Datastore>, ctx: Arc<Context>) -> Result<Actio
         return Ok(Action::await_change());
     }
     let started = Instant::now();
-    let result = told(&datastore, &ctx).await;
+    let result = reported(&datastore, &ctx).await;
     let outcome = match &result {
         Ok((outcome, _)) => *outcome,
         Err(_) => Outcome::Failed,
@@ -84,7 +84,7 @@ async fn reconcile(datastore: Arc<Datastore>, ctx: Arc<Context>) -> Result<Actio
 }
 
 /// A pass, of which the status tells also what was refused.
-async fn told(datastore: &Datastore, ctx: &Context) -> Result<(Outcome, Action), Error> {
+async fn reported(datastore: &Datastore, ctx: &Context) -> Result<(Outcome, Action), Error> {
     let result = pass(datastore, ctx).await;
     if let Err(Error::Apply(error)) = &result
         && let Some(finding) = error.finding()
@@ -200,12 +200,13 @@ fn outrun(error: &Error) -> bool {
 // The controller hands over an Arc that this signature must take.
 #[allow(clippy::needless_pass_by_value)]
 fn on_error(datastore: Arc<Datastore>, error: &Error, ctx: Arc<Context>) -> Action {
-    let uid = datastore.uid().unwrap_or_default();
-    let retry = ctx.retries.again(&uid, &chain(error), TRY_AGAIN);
-    if retry.news && !outrun(error) {
-        log_failure("Datastore", &datastore.name_any(), datastore.namespace().as_deref(), error);
+    if outrun(error) {
+        // Not worth a line in the log: the next pass sees what it is now.
+        return Action::requeue(
+            ctx.retries.again(&datastore.uid().unwrap_or_default(), &chain(error), TRY_AGAIN).after,
+        );
     }
-    Action::requeue(retry.after)
+    retry_later(&ctx.retries, &*datastore, error, TRY_AGAIN)
 }
 
 /// Which Datastore a pod belongs to.
@@ -245,7 +246,7 @@ fn of_service(service: &Service) -> Option<ObjectRef<Datastore>> {
 }
 
 /// The controller. Runs until shutdown.
-pub fn controller(ctx: Arc<Context>, feeds: &mut Feeds, parts: &Parts) -> impl Future<Output = ()> + use<> {
+pub fn controller(ctx: Arc<Context>, feeds: &mut Feeds, stop: &Shutdown) -> impl Future<Output = ()> + use<> {
     Controller::for_shared_stream(feeds.datastores.subscribe(), ctx.world.datastores.clone())
         .with_config(Config::default().concurrency(CONCURRENCY).debounce(BURST))
         .owns_shared_stream(feeds.stateful_sets.subscribe())
@@ -255,14 +256,9 @@ pub fn controller(ctx: Arc<Context>, feeds: &mut Feeds, parts: &Parts) -> impl F
         .watches_shared_stream(feeds.pods.subscribe(), |pod| of_pod(&pod))
         .watches_shared_stream(feeds.warnings.subscribe(), |event| of_warning(&event))
         .watches_shared_stream(feeds.runs.subscribe(), |run| of_run(&run))
-        .graceful_shutdown_on(parts.shutdown())
+        .graceful_shutdown_on(stop.clone())
         .run(reconcile, on_error, ctx)
-        .for_each(|result| {
-            if let Err(error) = result {
-                tracing::debug!(error = %chain(&error), "datastore controller");
-            }
-            std::future::ready(())
-        })
+        .for_each(passes("datastore"))
 }
 
 #[cfg(test)]

@@ -2,12 +2,15 @@
 //! fetch (client), validate (pure), decide or build (pure), apply (client),
 //! status (client); what they share of the cluster is in [`cluster`].
 
+// The program's main is the only user: a comment stands where the name does not say enough.
+#![allow(missing_docs)]
 // Tests hand over json!(..) literals, which a reference would only make longer.
 #![cfg_attr(test, allow(clippy::needless_pass_by_value))]
 
 pub mod cluster;
 pub mod context;
 pub mod datastore;
+pub mod failure;
 #[cfg(test)]
 #[path = "../../core/tests/fixtures/mod.rs"]
 mod fixtures;
@@ -15,4 +18,5 @@ pub mod metrics;
 mod pod_settings;
 pub mod process;
 pub mod run;
+mod shutdown;
 pub mod suite;

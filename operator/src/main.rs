@@ -12,8 +12,9 @@ use dragstrip_operator::{
     },
     context::{Context, Settings},
     metrics::{Metrics, Page, Prices},
-    process::{self, chain},
+    process,
 };
+use dragstrip_results::error_chain::chain;
 use futures::future::BoxFuture;
 use http::{Request, Response};
 use ipnet::IpNet;
@@ -30,70 +31,69 @@ use tokio::time::timeout;
 use tower::{BoxError, Service, layer::layer_fn, limit::ConcurrencyLimitLayer};
 use tracing_subscriber::EnvFilter;
 
-/// Dragstrip's operator: Datastores and BenchmarkRuns.
+/// Run Dragstrip's operator, which controls Datastores, BenchmarkRuns and BenchmarkSuites.
 #[derive(Debug, Parser)]
 #[command(version)]
 struct Arguments {
-    /// Image that holds dragstrip-runner, dragstrip-loadgen and dragstrip-clients.
+    /// Image with dragstrip-runner, dragstrip-loadgen and dragstrip-clients.
     #[arg(long, env = "DRAGSTRIP_RUNNER_IMAGE", default_value = concat!("dragstrip.dev/runner:", env!("CARGO_PKG_VERSION")))]
     runner_image: String,
-    /// Image that holds memtier_benchmark, for phases that name none.
+    /// Image with memtier_benchmark, for phases without an image.
     #[arg(
         long,
         env = "DRAGSTRIP_MEMTIER_IMAGE",
         default_value = "docker.io/redislabs/memtier_benchmark:2.3.0"
     )]
     memtier_image: String,
-    /// Image that holds dragstrip-bullmq, for phases that name none.
+    /// Image with dragstrip-bullmq, for phases without an image.
     #[arg(long, env = "DRAGSTRIP_BULLMQ_IMAGE", default_value = concat!("dragstrip.dev/bullmq:", env!("CARGO_PKG_VERSION")))]
     bullmq_image: String,
-    /// When these images are pulled: Always, IfNotPresent or Never; Kubernetes' own rule when absent.
+    /// Pull policy of these images; Kubernetes' default if omitted.
     #[arg(long, env = "DRAGSTRIP_IMAGE_PULL_POLICY", value_parser = ["Always", "IfNotPresent", "Never"])]
     image_pull_policy: Option<String>,
-    /// Names of Secrets that pods of runs and Datastores may pull images with, separated by commas.
+    /// Pull secrets for the pods of runs and Datastores, separated by commas.
     #[arg(long, env = "DRAGSTRIP_IMAGE_PULL_SECRETS", value_delimiter = ',')]
     image_pull_secrets: Vec<String>,
-    /// The operator's namespace: the Leases of nodes are kept there.
+    /// The operator's namespace, in which it stores the Leases of nodes.
     #[arg(long, env = "DRAGSTRIP_NAMESPACE", default_value = "dragstrip-system")]
     namespace: String,
     /// Networks that no external target may resolve to, such as 169.254.0.0/16, separated by commas.
     #[arg(long, env = "DRAGSTRIP_BLOCKED_NETWORKS", value_delimiter = ',')]
     blocked_networks: Vec<IpNet>,
-    /// Name of the Lease in the operator's namespace by which several operators elect the one that
-    /// works; without it this one works at once.
+    /// Lease in the operator's namespace by which replicas elect a leader; without it there is no election.
     #[arg(long, env = "DRAGSTRIP_LEADER_LEASE", requires = "pod_name")]
     leader_lease: Option<String>,
-    /// This operator's name among those that elect a leader.
+    /// Name of this replica in the election.
     #[arg(long, env = "DRAGSTRIP_POD_NAME")]
     pod_name: Option<String>,
     /// Watch the operator's own namespace instead of the whole cluster.
     #[arg(long, env = "DRAGSTRIP_OWN_NAMESPACE_ONLY")]
     own_namespace_only: bool,
-    /// How often Prometheus scrapes client pods, in seconds, 0 for never: they stay up to two
-    /// intervals after their result for the scrape of their last counts, where somebody scraped.
+    /// Interval in seconds at which Prometheus scrapes client pods, 0 for never. A scraped pod waits up to
+    /// two intervals after its result, so that Prometheus reads its last counts.
     #[arg(long, env = "DRAGSTRIP_SCRAPE_INTERVAL_SECONDS", default_value_t = 1.0)]
     scrape_interval_seconds: f64,
-    /// Address for health and metrics.
+    /// Address at which to serve health and metrics.
     #[arg(long, env = "DRAGSTRIP_LISTEN", default_value = "0.0.0.0:8080")]
     listen: SocketAddr,
-    /// Runs that have ended and whose metrics are shown, the newest; 0 for none.
+    /// Number of finished runs in the metrics, the newest first; 0 for none.
     #[arg(long, env = "DRAGSTRIP_METRICS_MAX_RUNS", default_value_t = 200)]
     metrics_max_runs: usize,
-    /// Memory that this process may take: suites whose report would need more are refused.
+    /// Memory limit of this process: it rejects suites whose report would exceed it.
     #[arg(long, env = "DRAGSTRIP_MEMORY_LIMIT_BYTES")]
     memory_limit_bytes: Option<u64>,
-    /// A CSV table with the columns `instance_type` and `usd_per_hour`, added to the prices that are known.
+    /// CSV table with the columns `instance_type` and `usd_per_hour`, which extends the built-in prices.
     #[arg(long, env = "DRAGSTRIP_PRICES_FILE")]
     prices_file: Option<PathBuf>,
-    /// Log lines for people instead of JSON.
+    /// Log plain text instead of JSON.
     #[arg(long)]
     plain_logs: bool,
 }
 
-/// Where a request fails the caller says so; kube's client would log the whole body of the answer.
+/// The caller logs a failed request; kube's client would log the complete body of the response.
 const DEFAULT_FILTER: &str = "info,kube=error";
 
-/// Requests to the apiserver under way at the same time: it serves others too.
+/// Highest number of concurrent requests: the API server serves others too.
 const MOST_IN_FLIGHT: usize = 64;
 
 fn start_logs(plain: bool) {
@@ -106,11 +106,11 @@ fn start_logs(plain: bool) {
     }
 }
 
-/// The apiserver gives up after a minute; what it never answers would hold up who asked for ever.
-const ANSWERED_WITHIN: Duration = Duration::from_secs(90);
+/// The API server gives up after a minute; a request without a response would block its caller forever.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(90);
 
-/// Counts requests: those that are answered by method and status, and those under way. What is
-/// not answered in time fails; a watch is answered when it begins.
+/// Counts requests, by method and status, and those in flight. A request without a response in time
+/// fails; the response of a watch is its begin.
 #[derive(Clone)]
 struct Counted<S> {
     inner: S,
@@ -135,7 +135,7 @@ where
             (request.method().clone(), self.metrics.clone(), self.metrics.in_flight());
         let answer = self.inner.call(request);
         Box::pin(async move {
-            let answer = timeout(ANSWERED_WITHIN, answer).await;
+            let answer = timeout(RESPONSE_TIMEOUT, answer).await;
             let answer = answer.map_err(BoxError::from).and_then(|answer| answer.map_err(Into::into));
             drop(in_flight);
             let code = answer.as_ref().ok().map(|answer| answer.status().as_u16());
@@ -145,20 +145,20 @@ where
     }
 }
 
-/// A client whose requests are counted and bounded.
+/// A client that counts and limits its requests.
 fn counting_client(config: kube::Config, metrics: &Metrics) -> kube::Result<kube::Client> {
     let count = layer_fn(|inner| Counted { inner, metrics: metrics.clone() });
     let bound = ConcurrencyLimitLayer::new(MOST_IN_FLIGHT);
     Ok(ClientBuilder::try_from(config)?.with_layer(&count).with_layer(&bound).build())
 }
 
-/// The prices that are known, and those of the file at `path`, which win.
+/// The built-in prices, overridden by those in the file at `path`.
 fn prices(path: Option<&Path>) -> Result<Prices, String> {
-    let told = |error: &dyn std::error::Error| {
-        format!("failed to read the table of prices {path:?}: {}", chain(error))
+    let message = |error: &(dyn std::error::Error + 'static)| {
+        format!("failed to read the price table {path:?}: {}", chain(error))
     };
-    let own = path.map_or(Ok(String::new()), std::fs::read_to_string).map_err(|error| told(&error))?;
-    Prices::with(&own).map_err(|error| told(&error))
+    let own = path.map_or(Ok(String::new()), std::fs::read_to_string).map_err(|error| message(&error))?;
+    Prices::with(&own).map_err(|error| message(&error))
 }
 
 async fn start(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
@@ -168,7 +168,7 @@ async fn start(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
     let client = counting_client(config.clone(), &metrics)?;
     let signing_key = signing_key::read_or_create(&client, &arguments.namespace).await?;
     let elected = arguments.leader_lease.zip(arguments.pod_name);
-    // Of its own, so that the Lease is renewed in time whatever else is under way.
+    // A separate client, so that other requests never delay the renewal of the Lease.
     let for_lease = counting_client(config, &metrics)?;
     let candidate = elected.map(|(lease, identity)| {
         Candidate::new(for_lease, &arguments.namespace, lease, identity, Times::default())
@@ -183,11 +183,10 @@ async fn start(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
     let context = Context {
         world: feeds.world(),
         retries: Arc::default(),
-        unread: Arc::default(),
-        own_writes: Arc::default(),
-        own_leases: Arc::default(),
+        log_retries: Arc::default(),
+        overlay: Arc::default(),
         loads: Arc::default(),
-        remembered: Arc::default(),
+        result_cache: Arc::default(),
         suites: Arc::default(),
         announcer: Arc::new(Announcer::new(client.clone())),
         client,
@@ -211,7 +210,7 @@ async fn start(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
     Ok(Box::pin(process::run(context, candidate, feeds, page, arguments.listen)).await?)
 }
 
-// It mostly waits: a thread for each CPU of a large node would only take memory.
+// The operator mostly waits: a thread for each CPU of a large node would only cost memory.
 #[tokio::main(worker_threads = 2)]
 async fn main() -> ExitCode {
     let arguments = Arguments::parse();

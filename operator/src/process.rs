@@ -1,30 +1,27 @@
-//! The process around the controllers: shutdown, waiting for the CRDs, health
+//! The process around the controllers: it waits for the CRDs, elects a leader, and serves health
 //! and metrics over HTTP.
 
 use crate::{
     cluster::{
-        apply::namespace_ends,
         leader::{Candidate, Leadership},
         world::Feeds,
     },
     context::Context,
     datastore,
     metrics::Page,
-    run, suite,
+    run,
+    shutdown::{self, Shutdown},
+    suite,
 };
 use axum::{Router, extract::State, http::StatusCode, response::IntoResponse, routing::get};
 use dragstrip_crds::{BenchmarkRun, BenchmarkSuite, Datastore};
-use futures::{
-    Future, FutureExt, StreamExt,
-    future::{LocalBoxFuture, Shared},
-    stream::FuturesUnordered,
-};
+use dragstrip_results::error_chain::chain;
+use futures::{Future, FutureExt, StreamExt, future::LocalBoxFuture, stream::FuturesUnordered};
 use jiff::Timestamp;
 use kube::{Client, Resource};
 use std::{
     borrow::Cow,
     net::SocketAddr,
-    pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -36,96 +33,27 @@ use tokio::time::timeout;
 /// A step of the process that failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The address could not be listened on.
+    /// The address is not available.
     #[error("failed to listen on {1}")]
     Listen(#[source] std::io::Error, SocketAddr),
     /// The HTTP server ended.
     #[error("failed to serve health and metrics")]
     Serve(#[source] std::io::Error),
-    /// A controller ended without being told to.
-    #[error("the {0} controller ended by itself")]
+    /// A controller ended before the shutdown.
+    #[error("the {0} controller ended unexpectedly")]
     ControllerEnded(&'static str),
-    /// Another operator works, or may.
-    #[error("the Lease of the leader is lost: {0}")]
+    /// Another operator may lead.
+    #[error("lost the leader's Lease: {0}")]
     LeadershipLost(&'static str),
-    /// Signals could not be waited for.
+    /// The signal handlers could not be installed.
     #[error("failed to wait for signals")]
     Signals(#[source] std::io::Error),
-}
-
-/// `error` and all its causes, joined by colons.
-pub fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        text = format!("{text}: {cause}");
-        next = cause.source();
-    }
-    text
-}
-
-/// What to do about a failure whose words do not tell it.
-fn remedy(failure: &str) -> Option<&'static str> {
-    // The apiserver's words for a status with fields that its definition has not.
-    failure.contains("field not declared in schema").then_some(
-        "the CustomResourceDefinitions are older than this operator: upgrade the release with \
-         crds.install=true, or apply its install.yaml",
-    )
-}
-
-/// Writes a failed pass to the log, unless its namespace is being deleted: what
-/// was asked for cannot be made then and will not be missed.
-pub fn log_failure(
-    kind: &'static str,
-    name: &str,
-    namespace: Option<&str>,
-    error: &(dyn std::error::Error + 'static),
-) {
-    let mut next = Some(error);
-    while let Some(cause) = next {
-        if cause.downcast_ref::<kube::Error>().is_some_and(namespace_ends) {
-            tracing::debug!(kind, name, namespace, "the namespace is being deleted");
-            return;
-        }
-        next = cause.source();
-    }
-    let error = chain(error);
-    tracing::warn!(kind, name, namespace, error, remedy = remedy(&error), "reconcile failed");
-}
-
-/// A shutdown that several can wait for.
-type Shutdown = Shared<Pin<Box<dyn Future<Output = ()> + Send>>>;
-
-/// What controllers need of the process.
-#[derive(Clone)]
-pub struct Parts {
-    shutdown: Shutdown,
-}
-
-impl Parts {
-    /// Ends when the process is told to stop.
-    pub fn shutdown(&self) -> Shutdown {
-        self.shutdown.clone()
-    }
-}
-
-fn shutdown() -> Result<Shutdown, Error> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let mut terminate = signal(SignalKind::terminate()).map_err(Error::Signals)?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(Error::Signals)?;
-    let either: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(async move {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
-    });
-    Ok(either.shared())
 }
 
 #[derive(Clone)]
 struct Health {
     ready: Arc<AtomicBool>,
-    /// Whether this operator works, or will as soon as it is ready.
+    /// Whether this operator leads.
     leads: Arc<AtomicBool>,
     page: Page,
 }
@@ -134,7 +62,7 @@ async fn readyz(State(health): State<Health>) -> impl IntoResponse {
     if health.ready.load(Ordering::Relaxed) {
         (StatusCode::OK, "ready")
     } else {
-        (StatusCode::SERVICE_UNAVAILABLE, "waiting for the CRDs, and for every kind to be listed")
+        (StatusCode::SERVICE_UNAVAILABLE, "waiting for the CRDs and for the first list of every kind")
     }
 }
 
@@ -155,11 +83,11 @@ async fn serve(listen: SocketAddr, health: Health, shutdown: Shutdown) -> Result
     axum::serve(listener, router).with_graceful_shutdown(shutdown).await.map_err(Error::Serve)
 }
 
-/// How often the apiserver is asked what it serves, while it does not serve all kinds.
-const ASKED_EVERY: Duration = Duration::from_secs(1);
+/// How often to query which kinds the API server serves, until it serves all.
+const QUERY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The kinds of ours that the apiserver does not serve. Discovery tells it in a few lines; the
-/// CRDs themselves have 48 to 181 KB of JSON, and decoding them left 2.6 MB more in memory for good.
+/// Our kinds that the API server does not serve. Discovery needs a few lines; the CRDs
+/// themselves have up to 181 KB of JSON, and decoding them costs 2.6 MB of memory permanently.
 async fn unserved(client: &Client) -> Result<Vec<Cow<'static, str>>, kube::Error> {
     let served = match client.list_api_group_resources(&Datastore::api_version(&())).await {
         Ok(list) => list.resources,
@@ -171,34 +99,33 @@ async fn unserved(client: &Client) -> Result<Vec<Cow<'static, str>>, kube::Error
     Ok(kinds.into_iter().filter(|kind| served.iter().all(|one| one.name != **kind)).collect())
 }
 
-/// Waits until every kind is served, however long that takes: a chart may install
-/// CRDs after the operator, an apiserver may come up after it, and exiting would only
-/// make a crash loop.
+/// Waits until the API server serves every kind, however long that takes: a chart may install
+/// CRDs after the operator, and the API server may start later. To exit would cause a crash loop.
 async fn await_kinds(client: &Client) {
-    let mut told = None;
+    let mut logged = None;
     loop {
         let state = match unserved(client).await {
             Ok(missing) if missing.is_empty() => return,
             Ok(missing) => Ok(missing.join(", ")),
             Err(error) => Err(chain(&error)),
         };
-        if told.as_ref() != Some(&state) {
+        if logged.as_ref() != Some(&state) {
             match &state {
                 Ok(kinds) => tracing::info!(
                     kinds,
-                    "waiting until the apiserver serves all kinds: are the CRDs installed?"
+                    "waiting until the API server serves all kinds: are the CRDs installed?"
                 ),
                 Err(error) => {
-                    tracing::warn!(error, "the apiserver does not say which kinds it serves: asking again");
+                    tracing::warn!(error, "could not query which kinds the API server serves: retrying");
                 }
             }
         }
-        told = Some(state);
-        tokio::time::sleep(ASKED_EVERY).await;
+        logged = Some(state);
+        tokio::time::sleep(QUERY_INTERVAL).await;
     }
 }
 
-/// Why `leadership` was lost. Never ends where there is none to lose.
+/// Why `leadership` was lost; never completes without an election.
 async fn lost(leadership: Option<&mut Leadership>) -> &'static str {
     match leadership {
         Some(leadership) => leadership.lost().await,
@@ -206,67 +133,72 @@ async fn lost(leadership: Option<&mut Leadership>) -> &'static str {
     }
 }
 
-/// Works as long as this operator leads: from the start where nobody is elected.
+/// Runs the controllers while this operator leads: from the start if there is no election.
 async fn lead(
     ctx: Arc<Context>,
     candidate: Option<Candidate>,
     feeds: Feeds,
     health: Health,
-    parts: Parts,
+    stop: Shutdown,
 ) -> Result<(), Error> {
     tokio::select! {
         () = await_kinds(&ctx.client) => {}
-        () = parts.shutdown() => return Ok(()),
+        () = stop.clone() => return Ok(()),
     }
     let mut leadership = None;
     if let Some(candidate) = candidate {
         tracing::info!("standing by until this operator leads");
-        // Ready to take over: that is all a replica can be.
+        // A replica on standby is as ready as it can be.
         health.ready.store(true, Ordering::Relaxed);
         tokio::select! {
             won = candidate.win() => leadership = Some(won),
-            () = parts.shutdown() => return Ok(()),
+            () = stop.clone() => return Ok(()),
         }
         tracing::info!("this operator leads");
     }
     health.leads.store(true, Ordering::Relaxed);
     let worked = tokio::select! {
-        worked = controllers(ctx, feeds, health, parts) => worked,
+        worked = controllers(ctx, feeds, health, stop.clone()) => worked,
         why = lost(leadership.as_mut()) => Err(Error::LeadershipLost(why)),
     };
     if let (Ok(()), Some(leadership)) = (&worked, leadership)
         && let Err(error) = leadership.release().await
     {
-        tracing::warn!(%error, "the Lease of the leader was not given back: the next one waits for its end");
+        tracing::warn!(%error, "could not release the leader's Lease: the next leader waits until it expires");
     }
     worked
 }
 
-async fn controllers(ctx: Arc<Context>, mut feeds: Feeds, health: Health, parts: Parts) -> Result<(), Error> {
-    let datastores = datastore::controller(ctx.clone(), &mut feeds, &parts);
-    let runs = run::controller(ctx.clone(), &mut feeds, &parts);
-    let keeper = run::keeper(ctx.clone(), &mut feeds, &parts);
-    let suites = suite::controller(ctx.clone(), &mut feeds, &parts);
+async fn controllers(
+    ctx: Arc<Context>,
+    mut feeds: Feeds,
+    health: Health,
+    stop: Shutdown,
+) -> Result<(), Error> {
+    let datastores = datastore::controller(ctx.clone(), &mut feeds, &stop);
+    let runs = run::controller(ctx.clone(), &mut feeds, &stop);
+    let lease_cleanup = run::lease_cleanup(ctx.clone(), &mut feeds, &stop);
+    let suites = suite::controller(ctx.clone(), &mut feeds, &stop);
     let expiring = (ctx.world.expiring.clone(), ctx.world.expiring_suites.clone());
-    let expiry = run::expiry(ctx.clone(), &mut feeds.expiring, expiring.0, &parts);
-    let suite_expiry = run::expiry(ctx.clone(), &mut feeds.expiring_suites, expiring.1, &parts);
+    let expiry = run::expiry(ctx.clone(), &mut feeds.expiring, expiring.0, &stop);
+    let suite_expiry = run::expiry(ctx.clone(), &mut feeds.expiring_suites, expiring.1, &stop);
     let watches = tokio::spawn(feeds.run());
-    tracing::info!("listing what there is");
+    tracing::info!("listing all kinds");
     tokio::select! {
         listed = ctx.world.listed() => listed.map_err(|_| Error::ControllerEnded(WATCHES))?,
-        () = parts.shutdown() => return Ok(()),
+        () = stop.clone() => return Ok(()),
     }
     if let Err(error) = run::remember_all(&ctx).await {
-        tracing::warn!(error = %chain(&error), "stored results cannot be listed; each run asks for its own");
+        tracing::warn!(error = %chain(&error), "could not list the stored results; each run will list its own");
     }
     health.ready.store(true, Ordering::Relaxed);
-    tracing::info!("controllers start");
-    // Not before: runs under way come first.
+    tracing::info!("starting the controllers");
+    // Later than the controllers: running benchmarks come first.
     let history = Box::pin(health.page.history.follow(ctx.client.clone(), &ctx.settings.scope));
     let working: Working<'_> = [
         named("datastore", datastores),
         named("run", runs),
-        named("turn", keeper),
+        named("turn", lease_cleanup),
         named("suite", suites),
         named("expiry", expiry),
         named("expiry of suites", suite_expiry),
@@ -279,22 +211,22 @@ async fn controllers(ctx: Arc<Context>, mut feeds: Feeds, health: Health, parts:
             () = history => "history",
         }
     };
-    until_stopped(working, endless, parts.shutdown()).await
+    until_stopped(working, endless, stop.clone()).await
 }
 
-/// Parts of the operator that end when the process is told to stop, by name.
+/// Parts of the operator that end with the shutdown, by name.
 type Working<'a> = FuturesUnordered<LocalBoxFuture<'a, &'static str>>;
 
 const WATCHES: &str = "watches";
-/// How long passes under way have when the process is told to stop: the chart gives it 10 s.
-const LAST_PASSES: Duration = Duration::from_secs(7);
+/// How long running reconciles may take after the shutdown begins: the chart allows 10 s.
+const LAST_RECONCILES: Duration = Duration::from_secs(7);
 
 fn named<'a>(name: &'static str, part: impl Future<Output = ()> + 'a) -> LocalBoxFuture<'a, &'static str> {
     part.map(move |()| name).boxed_local()
 }
 
-/// Works until the process is told to stop, and then until every pass under way has ended: what
-/// one has begun, such as telling pods to start, is not left half done.
+/// Waits for the shutdown, and then for the reconciles that are still running, so that none stops
+/// halfway, such as while it sends start commands to pods.
 async fn until_stopped(
     mut working: Working<'_>,
     endless: impl Future<Output = &'static str>,
@@ -304,17 +236,17 @@ async fn until_stopped(
         Some(ended) = working.next() => ended,
         ended = endless => ended,
     };
-    // A controller that ends while nobody asked must not leave half an operator behind.
+    // A controller that ends early must not leave half an operator behind.
     if stop.now_or_never().is_none() {
         return Err(Error::ControllerEnded(ended));
     }
-    if timeout(LAST_PASSES, working.count()).await.is_err() {
-        tracing::warn!("passes that are under way are given up");
+    if timeout(LAST_RECONCILES, working.count()).await.is_err() {
+        tracing::warn!("abandoning reconciles that are still running");
     }
     Ok(())
 }
 
-/// Runs the operator until it is told to stop.
+/// Runs the operator until the shutdown.
 pub async fn run(
     ctx: Context,
     candidate: Option<Candidate>,
@@ -322,11 +254,11 @@ pub async fn run(
     page: Page,
     listen: SocketAddr,
 ) -> Result<(), Error> {
-    let parts = Parts { shutdown: shutdown()? };
+    let stop = shutdown::on_signals().map_err(Error::Signals)?;
     let health = Health { ready: Arc::default(), leads: Arc::default(), page };
     tokio::try_join!(
-        serve(listen, health.clone(), parts.shutdown()),
-        lead(Arc::new(ctx), candidate, feeds, health, parts.clone())
+        serve(listen, health.clone(), stop.clone()),
+        lead(Arc::new(ctx), candidate, feeds, health, stop)
     )?;
     tracing::info!("stopped");
     Ok(())
@@ -337,36 +269,26 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn passes_under_way_end_when_the_process_is_told_to_stop() {
+    async fn running_reconciles_finish_after_the_shutdown_begins() {
         let ended = AtomicBool::new(false);
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-        let told: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(stopped.map(drop));
+        let stopped = shutdown::shutdown_after(stopped.map(drop));
         let slow = async {
             tokio::time::sleep(Duration::from_millis(50)).await;
             ended.store(true, Ordering::Relaxed);
         };
         let working = [named("idle", std::future::ready(())), named("busy", slow)].into_iter().collect();
         stop.send(()).unwrap();
-        let told = told.shared();
-        told.clone().await;
-        until_stopped(working, std::future::pending(), told).await.unwrap();
-        assert!(ended.load(Ordering::Relaxed), "a pass was given up half-way");
+        stopped.clone().await;
+        until_stopped(working, std::future::pending(), stopped).await.unwrap();
+        assert!(ended.load(Ordering::Relaxed), "a reconcile stopped halfway");
     }
 
     #[tokio::test]
-    async fn a_controller_that_ends_unasked_ends_the_operator() {
-        let never: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(std::future::pending());
+    async fn a_controller_that_ends_early_ends_the_operator() {
+        let never = shutdown::shutdown_after(std::future::pending());
         let working = [named("run", std::future::ready(()))].into_iter().collect();
-        let error = until_stopped(working, std::future::pending(), never.shared()).await.unwrap_err();
-        assert_eq!(error.to_string(), "the run controller ended by itself");
-    }
-
-    #[test]
-    fn a_status_that_the_definitions_do_not_know_tells_that_they_are_old() {
-        let refused = "failed to write the status: ApiError: failed to create typed patch object \
-                       (caches/redis; dragstrip.dev/v1alpha1, Kind=Datastore): .status.members: field not \
-                       declared in schema";
-        assert!(remedy(refused).is_some_and(|remedy| remedy.contains("CustomResourceDefinitions are older")));
-        assert_eq!(remedy("failed to write the status: forbidden"), None);
+        let error = until_stopped(working, std::future::pending(), never).await.unwrap_err();
+        assert_eq!(error.to_string(), "the run controller ended unexpectedly");
     }
 }

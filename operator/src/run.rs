@@ -1,30 +1,31 @@
 //! The BenchmarkRun controller.
 
 mod apply;
+mod attempts;
 mod build;
 mod client_nodes;
 mod collect;
 mod evidence;
 mod expiry;
 mod fetch;
-mod keeper;
+mod lease_cleanup;
 mod machines;
 mod noise;
 mod price;
 mod publish;
-mod remembered;
+mod result_cache;
 mod start;
 mod target;
 mod turn;
-mod view;
 
 use crate::{
     cluster::{apply::StatusWrite, world::Feeds},
     context::Context,
+    failure::{passes, retry_later},
     metrics::Outcome,
-    process::{Parts, chain, log_failure},
+    shutdown::Shutdown,
 };
-pub use collect::Unread;
+pub use collect::LogRetries;
 use dragstrip_core::{
     labels,
     lease::{LeaseKey, holder_of},
@@ -38,8 +39,8 @@ use dragstrip_core::{
 };
 pub use expiry::controller as expiry;
 pub use fetch::{Error as StoredError, remember_all, result as stored_result};
-pub use keeper::{Loads, controller as keeper};
-pub use remembered::Remembered;
+pub use lease_cleanup::{Loads, controller as lease_cleanup};
+pub use result_cache::ResultCache;
 pub(crate) use start::same_under_load;
 
 use apply::Applied;
@@ -67,13 +68,10 @@ use std::{
 /// A reconcile's step that failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Reading the cluster failed.
     #[error("failed to fetch what exists for the run")]
     Fetch(#[from] fetch::Error),
-    /// Carrying out the step failed.
     #[error("failed to carry out a step of the run")]
     Apply(#[from] apply::Error),
-    /// Writing the status failed.
     #[error(transparent)]
     Status(#[from] publish::Error),
 }
@@ -114,7 +112,7 @@ async fn reconcile(run: Arc<BenchmarkRun>, ctx: Arc<Context>) -> Result<Action, 
 async fn pass(run: &BenchmarkRun, ctx: &Context) -> Result<(Outcome, Action), Error> {
     // What a status takes over from the one before, such as the target's address or that
     // the run has ended, would be lost.
-    if ctx.own_writes.outrun(run) {
+    if ctx.overlay.is_ahead_of(run) {
         return Ok((Outcome::Done, Action::requeue(IF_NO_EVENT_COMES)));
     }
     let old = run.status.clone().unwrap_or_default();
@@ -130,11 +128,11 @@ async fn pass(run: &BenchmarkRun, ctx: &Context) -> Result<(Outcome, Action), Er
     };
     let fetched = fetch::fetch(ctx, &mut validated, &old).await?; // client
     // A Job that was just given its start line would be taken for one that waits at it.
-    if fetched.jobs.values().any(|job| ctx.own_writes.outrun(&**job)) {
+    if fetched.jobs.values().any(|job| ctx.overlay.is_ahead_of(&**job)) {
         return Ok((Outcome::Done, Action::requeue(IF_NO_EVENT_COMES)));
     }
     let now = Timestamp::now();
-    let attempts = view::attempts(&validated, &old, &fetched); // pure
+    let attempts = attempts::states(&validated, &old, &fetched); // pure
     let observed = observe(&validated, &old, &fetched.snapshot, attempts, now); // pure
     let step = decide(&validated, &observed, now); // pure
     let (step, next) = carry_out(ctx, &validated, &fetched, step, observed.deadline, now).await?; // client
@@ -189,31 +187,31 @@ async fn carry_out(
             if retry.news {
                 tracing::warn!(run = %run.holder.reference(), reason = trouble.reason, message = trouble.message, "a step is delayed");
             }
-            let told = match step {
+            let reported = match step {
                 Step::SendStart(attempt) => {
                     Step::Wait(Waiting::Clients { attempt, trouble: Some(trouble) }, None)
                 }
                 other => other,
             };
-            Ok((told, (Outcome::Failed, Action::requeue(retry.after))))
+            Ok((reported, (Outcome::Failed, Action::requeue(retry.after))))
         }
-        Applied::Unread(not_yet) => {
+        Applied::LogPending(not_yet) => {
             let left = Duration::try_from(not_yet.until.duration_since(now)).unwrap_or(IF_NO_EVENT_COMES);
-            let told = match step {
+            let reported = match step {
                 Step::Collect(attempt) => Step::Wait(Waiting::Log { attempt, why: not_yet.why }, None),
                 other => other,
             };
-            Ok((told, done(Action::requeue(left))))
+            Ok((reported, done(Action::requeue(left))))
         }
         Applied::NotStored { why, until } => {
-            let told = match step {
+            let reported = match step {
                 Step::Collect(attempt) | Step::ReadMemory(attempt) => {
                     decide::not_stored(run, attempt, &why, until, deadline, now) // pure
                 }
                 other => other,
             };
-            let next = next_look(&told, now);
-            Ok((told, done(next)))
+            let next = next_look(&reported, now);
+            Ok((reported, done(next)))
         }
     }
 }
@@ -257,11 +255,7 @@ fn next_look(step: &Step, now: Timestamp) -> Action {
 // The controller hands over an Arc that this signature must take.
 #[allow(clippy::needless_pass_by_value)]
 fn on_error(run: Arc<BenchmarkRun>, error: &Error, ctx: Arc<Context>) -> Action {
-    let retry = ctx.retries.again(&run.uid().unwrap_or_default(), &chain(error), LONGEST_WAIT);
-    if retry.news {
-        log_failure("BenchmarkRun", &run.name_any(), run.namespace().as_deref(), error);
-    }
-    Action::requeue(retry.after)
+    retry_later(&ctx.retries, &*run, error, LONGEST_WAIT)
 }
 
 /// The runs that a Lease concerns: its holder, and those that are queued for it. A
@@ -314,7 +308,7 @@ fn of_datastore(datastore: &Datastore, runs: &Store<BenchmarkRun>) -> Vec<Object
 }
 
 /// The controller. Runs until shutdown.
-pub fn controller(ctx: Arc<Context>, feeds: &mut Feeds, parts: &Parts) -> impl Future<Output = ()> + use<> {
+pub fn controller(ctx: Arc<Context>, feeds: &mut Feeds, stop: &Shutdown) -> impl Future<Output = ()> + use<> {
     let runs = ctx.world.runs.clone();
     let (for_datastores, for_leases, for_warnings) = (runs.clone(), runs.clone(), runs.clone());
     Controller::for_shared_stream(feeds.runs.subscribe(), runs)
@@ -326,14 +320,9 @@ pub fn controller(ctx: Arc<Context>, feeds: &mut Feeds, parts: &Parts) -> impl F
         .watches_shared_stream(feeds.datastores.subscribe(), move |datastore| {
             of_datastore(&datastore, &for_datastores)
         })
-        .graceful_shutdown_on(parts.shutdown())
+        .graceful_shutdown_on(stop.clone())
         .run(reconcile, on_error, ctx)
-        .for_each(|result| {
-            if let Err(error) = result {
-                tracing::debug!(error = %chain(&error), "run controller");
-            }
-            std::future::ready(())
-        })
+        .for_each(passes("run"))
 }
 
 #[cfg(test)]

@@ -3,21 +3,24 @@
 
 mod apply;
 mod build;
+mod cache;
 mod ended;
 mod fetch;
-mod known;
 mod report;
 mod rounds;
 mod status;
 
-pub use known::Remembered;
+pub use cache::SuiteCaches;
+use dragstrip_results::error_chain::chain_with;
 
 use crate::{
     cluster::{apply::StatusWrite, world::Feeds},
     context::Context,
+    failure::{log_failure, passes, retry_later},
     metrics::Outcome,
-    process::{Parts, chain, log_failure},
+    shutdown::Shutdown,
 };
+use cache::SuiteCache;
 use dragstrip_core::suite::{
     decide::{Child, Declared, Ending, Step, decide},
     expand::Plan,
@@ -27,7 +30,7 @@ use dragstrip_core::suite::{
 use dragstrip_crds::{BenchmarkRun, BenchmarkSuite, BenchmarkSuiteStatus, suite::SuitePhase};
 use futures::{Future, StreamExt};
 use jiff::Timestamp;
-use known::Known;
+use kube::core::Status;
 use kube::{
     Resource, ResourceExt,
     runtime::{
@@ -36,7 +39,7 @@ use kube::{
         reflector::ObjectRef,
     },
 };
-use rounds::Looked;
+use rounds::RoundsCheck;
 use std::{
     sync::Arc,
     time::{Duration, Instant},
@@ -46,45 +49,32 @@ use tokio::task::block_in_place;
 /// A step of a pass that failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Reading the cluster failed.
     #[error("failed to fetch the runs of the suite")]
     Fetch(#[from] fetch::Error),
-    /// Carrying out the step failed.
     #[error(transparent)]
     Apply(#[from] apply::Error),
-    /// Rounds could not be listed.
     #[error("failed to list the rounds of the suite")]
     ListRounds(#[source] kube::Error),
-    /// An old round could not be removed.
     #[error("failed to remove an old round of the suite")]
     RemoveRound(#[source] kube::Error),
-    /// It would not fit in memory beside other suites.
-    #[error("waits until other suites have ended: {0}")]
+    #[error("waiting until other suites have ended: {0}")]
     Waits(Invalid),
-    /// The baseline could not be read.
     #[error("failed to read what the suite is compared with")]
     ReadBaseline(#[source] kube::Error),
-    /// A report could not be read.
     #[error("failed to read a stored report")]
     ReadReport(#[source] kube::Error),
-    /// A report is there of what the suite was before.
     #[error("ConfigMap {name} is an old report of this suite, {why}: when it is deleted it is made anew")]
     OldReport {
-        /// Its name.
         name: String,
         /// What is wrong with it.
         why: String,
     },
-    /// A stored result could not be read.
     #[error("failed to read a result for the report")]
     ReadResult(#[source] crate::run::StoredError),
-    /// The report could not be written as JSON.
     #[error("failed to write the report as JSON")]
     Encode(#[source] serde_json::Error),
-    /// The report could not be packed.
     #[error("failed to pack the report")]
     Pack(#[from] dragstrip_results::stored::Error),
-    /// The status could not be written.
     #[error("failed to write the status of the suite")]
     Write(#[source] kube::Error),
 }
@@ -109,10 +99,10 @@ async fn reconcile(suite: Arc<BenchmarkSuite>, ctx: Arc<Context>) -> Result<Acti
         return Ok(Action::await_change());
     }
     let (started, uid) = (Instant::now(), suite.uid().unwrap_or_default());
-    let mut known = ctx.suites.take(&uid);
-    let result = pass(&suite, &ctx, &mut known).await;
+    let mut cache = ctx.suites.take(&uid);
+    let result = pass(&suite, &ctx, &mut cache).await;
     let under_way = ctx.world.suites.state().iter().filter_map(|suite| suite.uid()).collect();
-    ctx.suites.put(&uid, known, &under_way);
+    ctx.suites.put(&uid, cache, &under_way);
     let outcome = result.as_ref().map_or(Outcome::Failed, |(outcome, _)| *outcome);
     ctx.metrics.reconciled("suite", outcome, started.elapsed());
     if outcome != Outcome::Failed {
@@ -121,21 +111,25 @@ async fn reconcile(suite: Arc<BenchmarkSuite>, ctx: Arc<Context>) -> Result<Acti
     result.map(|(_, action)| action)
 }
 
-async fn pass(suite: &BenchmarkSuite, ctx: &Context, known: &mut Known) -> Result<(Outcome, Action), Error> {
+async fn pass(
+    suite: &BenchmarkSuite,
+    ctx: &Context,
+    cache: &mut SuiteCache,
+) -> Result<(Outcome, Action), Error> {
     let old = suite.status.clone().unwrap_or_default();
     // What has ended is a record.
     if old.finished_at.is_some() {
         return Ok((Outcome::Done, Action::await_change()));
     }
-    if ctx.own_writes.outrun(suite) {
+    if ctx.overlay.is_ahead_of(suite) {
         return Ok((Outcome::Done, Action::requeue(IF_NO_EVENT_COMES)));
     }
     if suite.spec.schedule.is_some() && suite.spec.cancel {
         // Also of one that is invalid.
-        let looked = rounds::stop(ctx, suite, &old, known, Timestamp::now()).await?;
-        return scheduled(suite, ctx, &old, looked, known).await;
+        let rounds_check = rounds::stop(ctx, suite, &old, cache, Timestamp::now()).await?;
+        return scheduled(suite, ctx, &old, rounds_check, cache).await;
     }
-    let plan = match planned(suite, &old, ctx, known) {
+    let plan = match planned(suite, &old, ctx, cache) {
         Ok(plan) => plan, // pure
         Err(invalid) => return refuse(suite, ctx, &old, &invalid).await,
     };
@@ -144,11 +138,11 @@ async fn pass(suite: &BenchmarkSuite, ctx: &Context, known: &mut Known) -> Resul
             Ok(schedule) => schedule,
             Err(why) => return refuse(suite, ctx, &old, &Invalid::Schedule(why)).await,
         };
-        let looked = rounds::pass(ctx, suite, &old, &schedule, known, Timestamp::now()).await?;
-        return scheduled(suite, ctx, &old, looked, known).await;
+        let rounds_check = rounds::pass(ctx, suite, &old, &schedule, cache, Timestamp::now()).await?;
+        return scheduled(suite, ctx, &old, rounds_check, cache).await;
     }
-    let children = fetch::children(ctx, suite, &plan, known).await?; // client
-    announce_failures(suite, ctx, known).await; // client
+    let children = fetch::children(ctx, suite, &plan, cache).await?; // client
+    announce_failures(suite, ctx, cache).await; // client
     let declared = Declared::of(&suite.spec, &plan);
     let step = decide(declared, &children); // pure
     let begins = matches!(step, Step::Make(_)) && old.started_at.is_none();
@@ -159,10 +153,10 @@ async fn pass(suite: &BenchmarkSuite, ctx: &Context, known: &mut Known) -> Resul
             Err(error) => Some(error),
         }
     } else {
-        carry_out(suite, ctx, &plan, &step, known).await.err().map(Error::from) // client
+        carry_out(suite, ctx, &plan, &step, cache).await.err().map(Error::from) // client
     };
     let pass = Pass { suite, ctx, old: &old, plan: &plan, declared, begins };
-    tell(&pass, (children, known), &step, hindered).await
+    tell(&pass, (children, cache), &step, hindered).await
 }
 
 /// What does not change within a pass.
@@ -180,10 +174,10 @@ fn planned(
     suite: &BenchmarkSuite,
     old: &BenchmarkSuiteStatus,
     ctx: &Context,
-    known: &mut Known,
+    cache: &mut SuiteCache,
 ) -> Result<Arc<Plan>, Invalid> {
     let generation = suite.metadata.generation.unwrap_or(0);
-    if let Some((of, plan)) = &known.plan
+    if let Some((of, plan)) = &cache.plan
         && *of == generation
     {
         return Ok(Arc::clone(plan));
@@ -196,7 +190,7 @@ fn planned(
     if let (Some(limit), None) = (ctx.settings.memory_limit_bytes, &old.started_at) {
         validate::fits(plan.order.len() as u64, &[], limit)?;
     }
-    known.follow(generation, Arc::clone(&plan));
+    cache.follow(generation, Arc::clone(&plan));
     Ok(plan)
 }
 
@@ -218,22 +212,23 @@ async fn scheduled(
     suite: &BenchmarkSuite,
     ctx: &Context,
     old: &BenchmarkSuiteStatus,
-    looked: Looked,
-    known: &mut Known,
+    rounds_check: RoundsCheck,
+    cache: &mut SuiteCache,
 ) -> Result<(Outcome, Action), Error> {
-    let mut status = looked.status;
-    let hindered = looked.hindered.map(Error::from);
+    let mut status = rounds_check.status;
+    let hindered = rounds_check.hindered.map(Error::from);
     let retry = hindered.map(|error| retry(suite, ctx, &mut status, &error));
     if status::publish(ctx, suite, old, &status).await? == StatusWrite::ObjectChanged {
         return Ok((Outcome::Done, Action::requeue(IF_NO_EVENT_COMES)));
     }
-    rounds::tidy(ctx, suite, &looked.rounds, known).await?;
+    rounds::tidy(ctx, suite, &rounds_check.rounds, cache).await?;
     if let Some(after) = retry {
         return Ok((Outcome::Failed, Action::requeue(after)));
     }
-    let left = looked.next.and_then(|next| Duration::try_from(next.duration_since(Timestamp::now())).ok());
+    let left =
+        rounds_check.next.and_then(|next| Duration::try_from(next.duration_since(Timestamp::now())).ok());
     let wait = left.map_or(SAFETY_NET, |left| (left + Duration::from_millis(100)).min(SAFETY_NET));
-    Ok((Outcome::Done, Action::requeue(if looked.unseen { wait.min(IF_NO_EVENT_COMES) } else { wait })))
+    Ok((Outcome::Done, Action::requeue(if rounds_check.unseen { wait.min(IF_NO_EVENT_COMES) } else { wait })))
 }
 
 /// Whether the first run may be made: what is against it for good, or for now.
@@ -267,10 +262,10 @@ async fn carry_out(
     ctx: &Context,
     plan: &Plan,
     step: &Step,
-    known: &mut Known,
+    cache: &mut SuiteCache,
 ) -> Result<(), apply::Error> {
     match step {
-        Step::Make(places) => apply::make(ctx, suite, plan, places, known).await,
+        Step::Make(places) => apply::make(ctx, suite, plan, places, cache).await,
         Step::Cancel(places) => {
             let namespace = suite.namespace().unwrap_or_default();
             for (cell, repetition) in places.iter().map(|place| plan.order[*place]) {
@@ -284,8 +279,8 @@ async fn carry_out(
 }
 
 /// Tells of each run that failed, once.
-async fn announce_failures(suite: &BenchmarkSuite, ctx: &Context, known: &mut Known) {
-    for (run, message) in std::mem::take(&mut known.untold) {
+async fn announce_failures(suite: &BenchmarkSuite, ctx: &Context, cache: &mut SuiteCache) {
+    for (run, message) in std::mem::take(&mut cache.unannounced) {
         let (name, namespace) = (suite.name_any(), suite.namespace());
         tracing::warn!(suite = name, namespace, run, message, "run of a suite failed");
         let note = format!("{run}: {message}");
@@ -296,7 +291,7 @@ async fn announce_failures(suite: &BenchmarkSuite, ctx: &Context, known: &mut Kn
 /// Tells how the suite stands, and at its end what came of it.
 async fn tell(
     pass: &Pass<'_>,
-    (mut children, known): (Vec<Child>, &mut Known),
+    (mut children, cache): (Vec<Child>, &mut SuiteCache),
     step: &Step,
     mut hindered: Option<Error>,
 ) -> Result<(Outcome, Action), Error> {
@@ -305,10 +300,10 @@ async fn tell(
     // With the runs that were just made, all that were to be or not.
     for (child, (cell, repetition)) in children.iter_mut().zip(&plan.order) {
         if *child == Child::Missing {
-            *child = known.child(&plan.name(&plan.cells[*cell], *repetition), None, suite.spec.cancel);
+            *child = cache.child(&plan.name(&plan.cells[*cell], *repetition), None, suite.spec.cancel);
         }
     }
-    let mut status = status::of_step(suite, old, *declared, (&children, known), step, now); // pure
+    let mut status = status::of_step(suite, old, *declared, (&children, cache), step, now); // pure
     if *begins && hindered.is_none() {
         // Before the first run is made: from then on the apiserver lets nobody change what is
         // measured, and it is what was judged.
@@ -316,16 +311,16 @@ async fn tell(
     }
     match step {
         Step::Finish(ending) => {
-            if *ending == Ending::Completed && fetch::verify(ctx, suite, known).await? {
+            if *ending == Ending::Completed && fetch::verify(ctx, suite, cache).await? {
                 return Ok((Outcome::Done, Action::requeue(Duration::ZERO)));
             }
-            match report::make(ctx, suite, plan, known).await {
-                Ok(report) => status = status::of_end(status, old, *ending, (plan, known, &report), now),
+            match report::make(ctx, suite, plan, cache).await {
+                Ok(report) => status = status::of_end(status, old, *ending, (plan, cache, &report), now),
                 Err(error) => hindered = Some(error),
             }
         }
         _ if has_news(old, &status) && plan.order.len() <= MOST_LIVE => {
-            status::show(&mut status, &block_in_place(|| report::so_far(suite, plan, known))); // pure
+            status::show(&mut status, &block_in_place(|| report::so_far(suite, plan, cache))); // pure
         }
         _ => {}
     }
@@ -335,7 +330,7 @@ async fn tell(
     {
         status.message = status.message.map(|message| format!("{message}; {waits}"));
     }
-    publish(pass, status, known, hindered).await
+    publish(pass, status, cache, hindered).await
 }
 
 /// Whether other runs have ended than the table shows.
@@ -344,12 +339,16 @@ fn has_news(old: &BenchmarkSuiteStatus, new: &BenchmarkSuiteStatus) -> bool {
     done(new) > 0 && done(old) != done(new)
 }
 
-/// `error` and its causes; of what the apiserver answered its own words.
+/// `error` and its causes, with the API server's message alone for what it answered.
 fn in_words(error: &(dyn std::error::Error + 'static)) -> String {
-    if let Some(kube::Error::Api(status)) = error.downcast_ref() {
-        return status.message.clone();
-    }
-    error.source().map_or(error.to_string(), |cause| format!("{error}: {}", in_words(cause)))
+    chain_with(error, |error| {
+        if matches!(error.downcast_ref(), Some(kube::Error::Api(_))) {
+            return String::new();
+        }
+        let boxed = error.downcast_ref::<Box<Status>>().map(Box::as_ref);
+        let status = error.downcast_ref::<Status>().or(boxed);
+        status.map_or_else(|| error.to_string(), |status| status.message.clone())
+    })
 }
 
 /// Tells in `status` what is in the way; how long to wait before trying again.
@@ -362,7 +361,7 @@ fn retry(
     let words = in_words(error);
     let retry = ctx.retries.again(&suite.uid().unwrap_or_default(), &words, LONGEST_WAIT);
     if retry.news {
-        log_failure("BenchmarkSuite", &suite.name_any(), suite.namespace().as_deref(), error);
+        log_failure(suite, error);
     }
     status.message = Some(words);
     retry.after
@@ -371,21 +370,21 @@ fn retry(
 async fn publish(
     pass: &Pass<'_>,
     mut status: BenchmarkSuiteStatus,
-    known: &mut Known,
+    cache: &mut SuiteCache,
     hindered: Option<Error>,
 ) -> Result<(Outcome, Action), Error> {
     let Pass { suite, ctx, old, begins, .. } = pass;
     let again = hindered.map(|error| retry(suite, ctx, &mut status, &error));
     let outcome = if again.is_some() { Outcome::Failed } else { Outcome::Done };
-    let since = known.written.map_or(BETWEEN_WRITES, |written| written.elapsed());
+    let since = cache.written.map_or(BETWEEN_WRITES, |written| written.elapsed());
     if **old != status && old.phase == status.phase && since < BETWEEN_WRITES {
         return Ok((outcome, Action::requeue(BETWEEN_WRITES.saturating_sub(since))));
     }
     if **old != status {
-        known.written = Some(Instant::now());
+        cache.written = Some(Instant::now());
     }
     let written = status::publish(ctx, suite, old, &status).await?;
-    let soon = written == StatusWrite::ObjectChanged || *begins || known.awaits();
+    let soon = written == StatusWrite::ObjectChanged || *begins || cache.awaits();
     let wait = if soon { fetch::WATCH_LAGS } else { SAFETY_NET };
     Ok((outcome, Action::requeue(again.unwrap_or(wait))))
 }
@@ -393,11 +392,7 @@ async fn publish(
 // The controller hands over an Arc that this signature must take.
 #[allow(clippy::needless_pass_by_value)]
 fn on_error(suite: Arc<BenchmarkSuite>, error: &Error, ctx: Arc<Context>) -> Action {
-    let retry = ctx.retries.again(&suite.uid().unwrap_or_default(), &chain(error), LONGEST_WAIT);
-    if retry.news {
-        log_failure("BenchmarkSuite", &suite.name_any(), suite.namespace().as_deref(), error);
-    }
-    Action::requeue(retry.after)
+    retry_later(&ctx.retries, &*suite, error, LONGEST_WAIT)
 }
 
 /// The suite that made `object`.
@@ -408,19 +403,14 @@ fn maker(object: &impl ResourceExt) -> Option<ObjectRef<BenchmarkSuite>> {
 }
 
 /// The controller. Runs until shutdown.
-pub fn controller(ctx: Arc<Context>, feeds: &mut Feeds, parts: &Parts) -> impl Future<Output = ()> + use<> {
+pub fn controller(ctx: Arc<Context>, feeds: &mut Feeds, stop: &Shutdown) -> impl Future<Output = ()> + use<> {
     Controller::for_shared_stream(feeds.suites.subscribe(), ctx.world.suites.clone())
         .with_config(Config::default().concurrency(CONCURRENCY))
         .watches_shared_stream(feeds.runs.subscribe(), |run| maker(&*run))
         .watches_shared_stream(feeds.suites.subscribe(), |round| maker(&*round))
-        .graceful_shutdown_on(parts.shutdown())
+        .graceful_shutdown_on(stop.clone())
         .run(reconcile, on_error, ctx)
-        .for_each(|result| {
-            if let Err(error) = result {
-                tracing::debug!(error = %chain(&error), "suite controller");
-            }
-            std::future::ready(())
-        })
+        .for_each(passes("suite"))
 }
 
 #[cfg(test)]

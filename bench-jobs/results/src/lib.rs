@@ -9,6 +9,7 @@
 pub mod commands;
 pub mod complaints;
 pub mod counters;
+pub mod error_chain;
 pub mod histogram;
 pub mod live;
 pub mod memory;

@@ -8,6 +8,7 @@ use crate::{
 };
 use clap::{Args, Parser, Subcommand};
 use dragstrip_results::{
+    error_chain::chain,
     protocol::{
         AUTHORITY_DIRECTORY, CLIENT_CERTIFICATE_DIRECTORY, OBSERVER_PORT, RUNNER_PORT,
         SERVER_CERTIFICATE_DIRECTORY,
@@ -226,17 +227,11 @@ impl From<ObserveArguments> for observe::Options {
 }
 
 /// Success, or the error with all its causes on stderr.
-fn report<E: std::error::Error>(outcome: Result<(), E>) -> ExitCode {
+fn report<E: std::error::Error + 'static>(outcome: Result<(), E>) -> ExitCode {
     let Err(error) = outcome else {
         return ExitCode::SUCCESS;
     };
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(deeper) = cause {
-        text = format!("{text}: {deeper}");
-        cause = deeper.source();
-    }
-    eprintln!("{text}");
+    eprintln!("{}", chain(&error));
     ExitCode::FAILURE
 }
 

@@ -36,8 +36,6 @@ pub enum Error {
     Client(#[source] Box<kube::Error>),
     #[error("failed to read {1}")]
     Read(#[source] Box<kube::Error>, String),
-    #[error("failed to list {1}")]
-    List(#[source] Box<kube::Error>, &'static str),
     #[error("there is no {kinds} {name} in namespace {namespace}{hint}")]
     Absent { kinds: &'static str, name: String, namespace: String, hint: String },
     #[error("there are a run and a suite called {0}: use run/{0} or suite/{0}")]
@@ -48,7 +46,7 @@ pub enum Error {
 
 impl Error {
     pub fn is_forbidden(&self) -> bool {
-        matches!(self, Self::Read(error, _) | Self::List(error, _) if forbidden(error))
+        matches!(self, Self::Read(error, _) if forbidden(error))
     }
 }
 

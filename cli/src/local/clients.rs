@@ -1,5 +1,5 @@
-//! The clients of one measurement: a runner each, told to start together, asked how far they
-//! are, and read when they have ended. Touches processes and talks to the runners.
+//! The clients of one measurement: one runner each. They start together, report their progress,
+//! and leave a result. Touches processes and talks to the runners.
 
 use super::{
     children::{self, Process, Program, last_lines, read_output},
@@ -36,71 +36,52 @@ use std::{
 };
 use tokio::{sync::oneshot, task::JoinHandle, time::Instant};
 
-/// How often is looked whether something has ended.
-const LOOK_INTERVAL: Duration = Duration::from_millis(50);
-/// How often the runners are asked while load runs.
-const ASK_INTERVAL: Duration = Duration::from_secs(1);
-/// Lines of a log that are told of a client without a result.
+/// How often clients and server are checked for their end.
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
+/// How often the runners are queried while load runs.
+const QUERY_INTERVAL: Duration = Duration::from_secs(1);
+/// Lines of the log of a client without a result that are reported.
 const LAST_LINES: usize = 10;
 
-/// A measurement that could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A process failed.
     #[error(transparent)]
     Child(#[from] children::Error),
-    /// The job has no JSON form.
     #[error("failed to write the job of a client")]
     Job(#[source] serde_json::Error),
-    /// There is no target yet.
     #[error("there is no server to load")]
     NoTarget,
-    /// A client's directory could not be made.
     #[error("failed to write {1}")]
     Directory(#[source] std::io::Error, PathBuf),
-    /// A runner could not be told to start.
     #[error("failed to give client {1} its start command")]
-    Order(#[source] AgentError, String),
+    Start(#[source] AgentError, String),
 }
 
-/// What every measurement of a run is made with.
+/// What all measurements of a run share.
 pub struct Track<'a> {
-    /// The run.
     pub plan: &'a Plan,
-    /// Its directory.
     pub directory: &'a Directory,
-    /// Talks to runners and observers.
     pub agents: &'a Agents,
-    /// The key that its commands are signed with.
     pub key: &'a VerifyingKey,
-    /// Whether somebody interrupts it.
     pub stop: &'a Stop,
 }
 
-/// What came of a measurement.
+/// The outcome of a measurement.
 pub struct Measured {
-    /// The start line.
     pub start: Option<Timestamp>,
-    /// What each client said.
     pub pods: Vec<PodResult>,
-    /// What the server used.
     pub servers: Vec<ServerUsage>,
-    /// What ended it before its time.
     pub cut: Option<Cut>,
 }
 
 /// What ends a measurement before its time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Cut {
-    /// Somebody interrupted it.
     Interrupted,
-    /// The server died.
     Died(Death),
-    /// It took too long.
     Overdue,
 }
 
-/// A client.
 struct Client {
     name: String,
     process: Process,
@@ -111,13 +92,12 @@ struct Client {
     log: PathBuf,
 }
 
-/// The clients of a measurement.
 struct Clients {
     all: Vec<Client>,
     token: String,
 }
 
-/// What a client finds in its environment.
+/// The environment of a client.
 fn environment(
     track: &Track<'_>,
     job: &JobSpec,
@@ -183,16 +163,16 @@ impl Clients {
         Ok(Self { all, token: job.token.clone() })
     }
 
-    /// Where all runners stand that can be asked.
+    /// The states of all runners that answer.
     async fn states(&mut self, agents: &Agents) -> Vec<RunnerState> {
         for client in &mut self.all {
             if let Some(Ok(address)) = client.awaited.as_mut().map(oneshot::Receiver::try_recv) {
                 (client.address, client.awaited) = (Some(address), None);
             }
         }
-        let asked = self.all.iter().filter_map(|client| client.address);
-        let asked = asked.map(|address| agents.progress_at(address, &self.token));
-        join_all(asked).await.into_iter().flatten().collect()
+        let states = self.all.iter().filter_map(|client| client.address);
+        let states = states.map(|address| agents.progress_at(address, &self.token));
+        join_all(states).await.into_iter().flatten().collect()
     }
 
     fn ended(&mut self) -> Result<usize, children::Error> {
@@ -203,7 +183,7 @@ impl Clients {
         Ok(ended)
     }
 
-    /// Gives all runners the same start line. All are told, even where one does not answer.
+    /// Sends all runners the same start line, even if one does not answer.
     async fn command(&self, agents: &Agents, start: Timestamp) -> Result<(), Error> {
         let nanos = |at: Timestamp| i64::try_from(at.as_nanosecond()).unwrap_or(i64::MAX);
         let command = StartCommand {
@@ -212,15 +192,15 @@ impl Clients {
             // One machine has one clock.
             clock: Some(ClockOffset { offset_nanos: 0, uncertainty_nanos: 0 }),
         };
-        let told = self.all.iter().map(|client| async {
+        let sent = self.all.iter().map(|client| async {
             let Some(address) = client.address else { return Ok(()) };
-            let told = agents.start_at(address, &self.token, command).await;
-            told.map(drop).map_err(|error| Error::Order(error, client.name.clone()))
+            let started = agents.start_at(address, &self.token, command).await;
+            started.map(drop).map_err(|error| Error::Start(error, client.name.clone()))
         });
-        join_all(told).await.into_iter().collect()
+        join_all(sent).await.into_iter().collect()
     }
 
-    /// Ends all that still run, and reads what all have left.
+    /// Ends all that still run, and reads their results.
     async fn read(self, attempt: &Attempt, cut: Option<&Cut>) -> Result<Vec<PodResult>, Error> {
         let mut results = Vec::with_capacity(self.all.len());
         // All at once, so that none waits for the other's grace.
@@ -263,11 +243,11 @@ async fn cut(track: &Track<'_>, server: &mut Server, end: Instant) -> Result<Opt
     }
     Ok(tokio::select! {
         () = track.stop.requested() => Some(Cut::Interrupted),
-        () = tokio::time::sleep(LOOK_INTERVAL) => None,
+        () = tokio::time::sleep(CHECK_INTERVAL) => None,
     })
 }
 
-/// Waits until all stand at the start line; false where one ended before it.
+/// Waits until all are at the start line; false if one ended before it.
 async fn line_up(
     track: &Track<'_>,
     clients: &mut Clients,
@@ -303,14 +283,14 @@ async fn load(
         .unwrap_or(Duration::MAX)
         .saturating_add(RESULT_GRACE.unsigned_abs());
     let end = Instant::now().checked_add(most).unwrap_or_else(Instant::now);
-    let mut asked = Instant::now();
+    let mut queried = Instant::now();
     let mut last: Option<(f64, u64)> = None;
     loop {
         if clients.ended()? == clients.all.len() {
             return Ok(None);
         }
-        if asked.elapsed() >= ASK_INTERVAL {
-            asked = Instant::now();
+        if queried.elapsed() >= QUERY_INTERVAL {
+            queried = Instant::now();
             let states = clients.states(track.agents).await;
             let (rate, now) = rate(&states, last);
             last = now;
@@ -322,7 +302,7 @@ async fn load(
     }
 }
 
-/// Operations per second since the look before, and what to compare the next look with.
+/// Operations per second since the last query, and the state to compare the next one with.
 fn rate(states: &[RunnerState], last: Option<(f64, u64)>) -> (Option<f64>, Option<(f64, u64)>) {
     let elapsed = states.iter().map(|state| state.elapsed_seconds).fold(0.0, f64::max);
     let operations: u64 = states.iter().map(|state| state.operations).sum();
@@ -331,7 +311,7 @@ fn rate(states: &[RunnerState], last: Option<(f64, u64)>) -> (Option<f64>, Optio
     (rate, Some((elapsed, operations)))
 }
 
-/// What the runners of `attempt` are told.
+/// The job of the runners of `attempt`.
 fn job(track: &Track<'_>, offline: &OfflineRun, attempt: &Attempt) -> Result<JobSpec, Error> {
     let mut job = offline.job(attempt, track.key.clone()).ok_or(Error::NoTarget)?;
     // Clients work in directories of their own, in which ./bench is another file or none.
@@ -344,7 +324,7 @@ fn job(track: &Track<'_>, offline: &OfflineRun, attempt: &Attempt) -> Result<Job
     Ok(job)
 }
 
-/// Has the clients load the server together: the start line, and what cut it short.
+/// Lets the clients load the server together; returns the start line, and what cut it short.
 async fn race(
     track: &Track<'_>,
     offline: &OfflineRun,
@@ -368,7 +348,6 @@ async fn race(
     Ok((Some(line), cut))
 }
 
-/// Measures the attempt with this index.
 pub async fn measure(
     track: &Track<'_>,
     offline: &OfflineRun,
@@ -380,7 +359,7 @@ pub async fn measure(
     let mut clients = Clients::start(track, attempt, &job)?;
     let raced = race(track, offline, attempt, (&mut clients, server), (screen, label)).await;
     let cut = raced.as_ref().ok().and_then(|(_, cut)| cut.clone());
-    // Its clients end whatever came of it.
+    // The clients end even after an error.
     let pods = clients.read(attempt, cut.as_ref()).await?;
     let (start, cut) = raced?;
     let servers = match common_window(&pods) {
@@ -413,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rate_is_that_of_all_clients_since_the_look_before() {
+    fn the_rate_is_that_of_all_clients_since_the_last_query() {
         let (first, last) = rate(&[state(1.0, 100), state(0.9, 50)], None);
         assert_eq!(first, Some(150.0));
         let (second, _) = rate(&[state(2.0, 300), state(1.9, 150)], last);

@@ -1,19 +1,16 @@
-//! Local runs from their manifests to their results, one after the other. What is measured is
-//! planned, checked, judged and told by the same code as in a cluster.
+//! One local run from its plan to its results. The core plans, checks and judges it as it does
+//! in a cluster. Touches processes and files.
 
 use super::{
     children,
     clients::{self, Cut, Measured, Track, measure},
     cpus,
     directory::{self, Directory},
-    manifests::{self, Manifests},
-    options::Options,
     plan::{self, Plan, Surroundings, plan},
     programs,
     screen::Screen,
     server::{self, Server},
-    settings::{self, Settings},
-    suites,
+    settings::Settings,
 };
 use crate::output::{errors::chain, figures::rate, input, print};
 use dragstrip_agents::{AgentError, Agents};
@@ -34,56 +31,28 @@ use dragstrip_results::{
 };
 use jiff::Timestamp;
 use kube::ResourceExt;
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    process::ExitCode,
-};
+use std::collections::BTreeMap;
 
-/// A local run that could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The manifests are not usable.
-    #[error(transparent)]
-    Manifests(#[from] manifests::Error),
-    /// There is nothing to run.
-    #[error(
-        "the manifests hold no BenchmarkRun and no BenchmarkSuite: add one, such as examples/local.yaml has"
-    )]
-    NoRun,
-    /// The command line says what nothing can be made of.
-    #[error(transparent)]
-    Settings(#[from] settings::Error),
-    /// Something that it needs is missing.
     #[error(transparent)]
     Plan(#[from] plan::Error),
-    /// Nothing can be kept.
     #[error(transparent)]
     Directory(#[from] directory::Error),
-    /// Commands cannot be signed.
-    #[error("failed to make a key for commands")]
+    #[error("failed to create a key for signing commands")]
     Key(#[source] KeyError),
-    /// Runners and observers cannot be asked.
-    #[error("failed to make a client for runners")]
+    #[error("failed to create a client for runners")]
     Agents(#[source] AgentError),
-    /// The port of its server cannot be had.
     #[error(transparent)]
     Server(#[from] server::Error),
-    /// A process failed.
     #[error(transparent)]
     Child(#[from] children::Error),
-    /// A suite could not be run.
-    #[error(transparent)]
-    Suite(#[from] suites::Error),
-    /// The table could not be printed.
-    #[error(transparent)]
-    Print(#[from] print::Error),
 }
 
-/// A run that has ended, and what was measured of it.
+/// A run that has ended, with its results.
 pub struct Raced {
-    /// The run with its status.
     pub run: BenchmarkRun,
-    /// Its results by name.
+    /// By name.
     pub results: BTreeMap<String, RepetitionResult>,
 }
 
@@ -98,7 +67,7 @@ fn machine(cpus: usize) -> NodeRecord {
     }
 }
 
-/// Looks at everything that `run` needs, now.
+/// Checks everything that `run` needs.
 pub fn planned(run: &BenchmarkRun, datastores: &[Datastore], settings: &Settings) -> Result<Plan, Error> {
     let cpus = cpus::available();
     let around = Surroundings {
@@ -112,7 +81,7 @@ pub fn planned(run: &BenchmarkRun, datastores: &[Datastore], settings: &Settings
     Ok(plan(run, datastores, &around)?)
 }
 
-/// The same, and that the port is free that the server's command names: for before anything starts.
+/// The same, and that the port in a Custom server's command is free.
 pub fn ready(run: &BenchmarkRun, datastores: &[Datastore], settings: &Settings) -> Result<Plan, Error> {
     let plan = planned(run, datastores, settings)?;
     if let Some(declared) = &plan.server {
@@ -121,7 +90,7 @@ pub fn ready(run: &BenchmarkRun, datastores: &[Datastore], settings: &Settings) 
     Ok(plan)
 }
 
-/// What is about to happen, for people.
+/// What the run consists of, for people.
 fn announcement(plan: &Plan) -> Vec<String> {
     let spec = &plan.run.spec;
     let count =
@@ -142,24 +111,23 @@ fn announcement(plan: &Plan) -> Vec<String> {
     lines
 }
 
-/// What a shared machine makes of the numbers.
-const DISTURBED: &str = "they disturb each other, so that the verdict is Degraded at best";
+const DISTURBED: &str = "they disturb each other, so the verdict is Degraded at best";
 
 /// How the machine is divided, for people.
 fn division(plan: &Plan) -> String {
     match (&plan.division, &plan.server) {
         (Some(division), _) => {
-            let shared = if division.core_is_shared { ", which share a core" } else { "" };
+            let shared = if division.core_is_shared { " and core" } else { "" };
             format!(
-                "one machine for both: server on CPU {}, clients on CPU {}{shared}; {DISTURBED}",
+                "server on CPU {}, clients on CPU {} of the same machine{shared}: {DISTURBED}",
                 cpus::listed(&division.server),
                 cpus::listed(&division.clients)
             )
         }
         (None, Some(_)) => {
-            format!("one machine for both, and only one CPU: server and clients share it; {DISTURBED}")
+            format!("server and clients share the only CPU: {DISTURBED}")
         }
-        (None, None) => "clients on all CPUs of this machine; the server is elsewhere".to_owned(),
+        (None, None) => "clients on all CPUs of this machine, server elsewhere".to_owned(),
     }
 }
 
@@ -180,7 +148,7 @@ fn server_line(plan: &Plan, server: &Server) -> String {
     }
 }
 
-/// What a result says, for people.
+/// The figures of a result, for people.
 fn outcome(result: &RepetitionResult) -> String {
     if let Some(failure) = &result.failure {
         return format!("failed: {}", failure.failure.message);
@@ -202,8 +170,11 @@ fn label(offline: &OfflineRun, run: &BenchmarkRun, attempt: &Attempt) -> String 
         String::new()
     };
     let search = run.spec.phases.get(attempt.phase_index).and_then(|phase| phase.search.as_ref());
-    let point =
-        attempt.point.as_ref().zip(search).map(|(point, search)| format!(", {}", point.told(search.raise)));
+    let point = attempt
+        .point
+        .as_ref()
+        .zip(search)
+        .map(|(point, search)| format!(", {}", point.reported(search.raise)));
     format!(
         "[{}/{}] {}, repetition {}{}{again}",
         offline.measured() + 1,
@@ -224,12 +195,12 @@ fn died(attempt: &Attempt, death: server::Death) -> Ending {
     })
 }
 
-/// Why there is no server to load.
+/// The failure of a run whose server did not start.
 fn no_server(error: &server::Error) -> FailureStatus {
     FailureStatus { last_lines: error.last_lines().to_vec(), ..failure("Server", chain(error)) }
 }
 
-/// Why `attempt` could not be measured.
+/// The failure of a run whose `attempt` could not be measured.
 fn no_measurement(attempt: &Attempt, error: &clients::Error) -> FailureStatus {
     FailureStatus {
         phase: Some(attempt.phase.clone()),
@@ -238,7 +209,7 @@ fn no_measurement(attempt: &Attempt, error: &clients::Error) -> FailureStatus {
     }
 }
 
-/// Measures until nothing is left, and says how the run ended.
+/// Measures all attempts; returns the final status.
 async fn race(
     track: &Track<'_>,
     offline: &mut OfflineRun,
@@ -265,7 +236,7 @@ async fn race(
             }
         };
         if let Some(result) = offline.keep(index, start, pods, servers) {
-            // Kept at once: a run of hours must not lose them.
+            // Stored at once: a run of hours must not lose them.
             track.directory.result(&attempt.name, result)?;
             screen.step(&format!("{label}: {}", outcome(result)));
         }
@@ -277,8 +248,8 @@ async fn race(
     }
 }
 
-/// Runs `run` on this machine, against the Datastore that it names of `datastores`: the run
-/// with its status. Everything is looked at before anything starts.
+/// Runs `run` on this machine, against the one of `datastores` that it names. Checks everything
+/// before anything starts.
 pub async fn run_locally(
     run: &BenchmarkRun,
     datastores: &[Datastore],
@@ -302,8 +273,8 @@ pub async fn run_locally(
     Ok(raced)
 }
 
-/// Starts the server, measures, and ends the server whatever came of it. What goes wrong on the
-/// way is the run's end, as in a cluster.
+/// Starts the server, measures, and always ends the server. An error ends the run as Failed, as in
+/// a cluster.
 async fn conduct(
     plan: Plan,
     directory: &Directory,
@@ -336,74 +307,14 @@ async fn conduct(
     Ok(Raced { run, results: offline.results().clone() })
 }
 
-/// Whether the verdict of `run` lets its numbers be used.
 pub fn passed(run: &BenchmarkRun) -> bool {
     run.status.as_ref().is_some_and(|status| conditions::holds(&status.conditions, PASSED, None))
 }
 
-/// Prints `text`. Who reads no more does not end what is measured, nor change how it ends.
-pub fn tell(text: &str) -> Result<(), print::Error> {
+/// Prints `text`. A reader that has gone away does not end a run or change how it ends.
+pub fn print_or_closed(text: &str) -> Result<(), print::Error> {
     match print::print(text) {
         Err(print::Error::Closed) => Ok(()),
-        told => told,
+        printed => printed,
     }
-}
-
-/// Runs `runs` one after the other, and prints their table whatever ends them: whether all passed.
-async fn all(
-    runs: &[BenchmarkRun],
-    datastores: &[Datastore],
-    settings: impl Fn(&str) -> Settings,
-    screen: &mut Screen,
-) -> Result<bool, Error> {
-    let (mut ended, mut failed) = (Vec::new(), None);
-    for run in runs {
-        let settings = settings(&run.name_any());
-        if settings.stop.is_requested() {
-            break;
-        }
-        match Box::pin(run_locally(run, datastores, &settings, screen)).await {
-            Ok(raced) => ended.push(raced.run),
-            Err(error) => {
-                failed = Some(error);
-                break;
-            }
-        }
-    }
-    if !ended.is_empty() {
-        tell(&input::text_report(&ended))?;
-    }
-    failed.map_or(Ok(ended.len() == runs.len() && ended.iter().all(passed)), Err)
-}
-
-/// Runs what the manifests declare. 0 when all passed, 1 when one did not.
-pub async fn run(options: Options) -> Result<ExitCode, Error> {
-    let Manifests { datastores, runs, suites, notes } = manifests::read(&options.files)?;
-    let declared = runs.len() + suites.len();
-    if declared == 0 {
-        return Err(Error::NoRun);
-    }
-    let settings = Settings::of(&options)?;
-    let mut engines = BTreeSet::new();
-    for run in &runs {
-        engines.extend(ready(run, &datastores, &settings)?.engine());
-    }
-    let plans = suites.iter().map(|suite| suites::plan(suite, &datastores, &settings));
-    let plans = plans.collect::<Result<Vec<_>, _>>()?;
-    engines.extend(plans.iter().flat_map(|plan| &plan.engines));
-    settings.check(&engines)?;
-    let mut screen = Screen::default();
-    for note in &notes {
-        screen.step(note);
-    }
-    let of = |name: &str| settings.called(name, options.output_directory.as_deref(), declared > 1);
-    let mut good = all(&runs, &datastores, of, &mut screen).await?;
-    for (suite, plan) in suites.iter().zip(&plans) {
-        if settings.stop.is_requested() {
-            good = false;
-            break;
-        }
-        good &= plan.race(&datastores, &of(&suite.name_any()), &mut screen).await?;
-    }
-    Ok(if good { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }

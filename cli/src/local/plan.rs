@@ -1,5 +1,5 @@
-//! What a local run needs, all of it looked at before anything starts. Touches nothing but
-//! PATH, through the function that it is given.
+//! The plan of a local run, which checks everything it needs before anything starts. Touches
+//! only PATH, through a function that it is given.
 
 use super::{
     cpus::{Cpu, Division, divide},
@@ -19,86 +19,49 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 use std::{collections::BTreeMap, path::PathBuf};
 
-/// Namespace of what has none.
+/// Namespace of objects without one.
 const NAMESPACE: &str = "local";
-/// A port with which a server's command is looked at; it gets a free one when it starts.
+/// The port for checking a server's command; the server gets a free one when it starts.
 const ANY_PORT: u16 = 6379;
 
-/// A run that cannot be had on this machine. Nothing was started.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The run's declaration is not usable.
     #[error("BenchmarkRun {0}")]
     Run(String, #[source] Invalid),
-    /// It loads a Datastore that nobody declares.
     #[error(
         "BenchmarkRun {run}: spec.target.datastoreRef.name: no manifest declares a Datastore named {name}{known}"
     )]
-    NoDatastore {
-        /// The run.
-        run: String,
-        /// The Datastore.
-        name: String,
-        /// Those that are declared.
-        known: String,
-    },
-    /// Its Datastore is not usable here.
+    NoDatastore { run: String, name: String, known: String },
     #[error("Datastore {0}")]
     Datastore(String, #[source] server::Error),
-    /// Something of it needs a cluster.
-    #[error("BenchmarkRun {run}: {field} cannot be had without a cluster: {remedy}")]
-    NotHere {
-        /// The run.
-        run: String,
-        /// The field.
-        field: String,
-        /// What to do.
-        remedy: &'static str,
-    },
-    /// A password is declared and not given.
+    #[error("BenchmarkRun {run}: {field} needs a cluster: {remedy}")]
+    NotHere { run: String, field: String, remedy: &'static str },
     #[error(
-        "BenchmarkRun {0}: authSecretRef: without a cluster there are no Secrets: give the password in the environment variable {PASSWORD_VARIABLE}"
+        "BenchmarkRun {0}: authSecretRef: local runs have no Secrets: set the environment variable {PASSWORD_VARIABLE}"
     )]
     NoPassword(String),
-    /// A program is missing.
     #[error("{needed_for} needs {program}, which is {}: {remedy}", absence(program))]
-    NoProgram {
-        /// What needs it.
-        needed_for: String,
-        /// Its name.
-        program: String,
-        /// How to get it.
-        remedy: String,
-    },
+    NoProgram { needed_for: String, program: String, remedy: String },
 }
 
-/// What a missing program is.
 fn absence(program: &str) -> &'static str {
-    if program.contains('/') { "no file that can be started" } else { "not on PATH" }
+    if program.contains('/') { "not an executable file" } else { "not on PATH" }
 }
 
-/// What a plan is made with.
 pub struct Surroundings<'a> {
-    /// Programs of servers that were named, by engine.
+    /// The server programs of the command line, by engine.
     pub binaries: &'a BTreeMap<Engine, PathBuf>,
-    /// The password of servers that want one.
     pub password: Option<&'a str>,
-    /// The CPUs that there are.
     pub cpus: &'a [Cpu],
-    /// This machine.
     pub machine: NodeRecord,
-    /// The file that would be started as a program of this name.
+    /// Finds the file of a program.
     pub find: &'a dyn Fn(&str) -> Option<PathBuf>,
-    /// Now.
     pub now: Timestamp,
 }
 
-/// The server of a run.
 #[derive(Debug, Clone)]
 pub struct ServerPlan {
-    /// Its declaration.
     pub datastore: Datastore,
-    /// Its program.
     pub file: PathBuf,
 }
 
@@ -109,33 +72,31 @@ impl ServerPlan {
     }
 }
 
-/// A run of which everything is there.
+/// A run with everything it needs.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// The run, with what an apiserver would have given it.
+    /// With what the API server would have added.
     pub run: BenchmarkRun,
-    /// The same, laid out.
     pub offline: OfflineRun,
     /// Its server; none of an external target.
     pub server: Option<ServerPlan>,
-    /// The files of the tools' programs, by the name that the run gives them.
+    /// The files of the tools' programs, by their name in the run.
     pub tools: BTreeMap<String, PathBuf>,
-    /// Its password.
     pub password: Option<String>,
-    /// Who gets which CPUs; nobody any where there are not enough.
+    /// The CPUs of server and clients, if there are enough to divide.
     pub division: Option<Division>,
-    /// What is left aside, for people.
+    /// Notes about ignored fields, for people.
     pub notes: Vec<String>,
 }
 
 impl Plan {
-    /// The engine whose server is started, if one is.
+    /// The engine of its server, if it starts one.
     pub fn engine(&self) -> Option<Engine> {
         self.server.as_ref().map(|server| server.datastore.spec.engine)
     }
 }
 
-/// `run` with what an apiserver gives every object.
+/// `run` with what the API server adds to every object.
 fn stored(run: &BenchmarkRun, now: Timestamp) -> BenchmarkRun {
     let mut run = run.clone();
     run.metadata.namespace.get_or_insert_with(|| NAMESPACE.to_owned());
@@ -190,7 +151,7 @@ fn not_here(run: &BenchmarkRun) -> Option<(String, &'static str)> {
         .find_map(|(phase, exec)| exec_not_here(phase, exec))
 }
 
-/// The fields of `run` that are left aside.
+/// The fields of `run` that a local run ignores.
 fn ignored(run: &BenchmarkRun) -> Vec<&'static str> {
     let clients = &run.spec.clients;
     let placed =
@@ -219,7 +180,7 @@ fn wants_password(run: &BenchmarkRun, datastore: Option<&Datastore>) -> bool {
         || datastore.is_some_and(|datastore| datastore.spec.auth_secret_ref.is_some())
 }
 
-/// The files of the programs of all tools, which must be there.
+/// The files of all tools' programs, which must exist.
 fn tools(
     run: &BenchmarkRun,
     find: &dyn Fn(&str) -> Option<PathBuf>,
@@ -254,7 +215,7 @@ fn server_file(datastore: &Datastore, launch: &Launch, around: &Surroundings<'_>
     })
 }
 
-/// Looks at everything that `run` needs.
+/// Plans `run`, and checks everything it needs.
 pub fn plan(run: &BenchmarkRun, datastores: &[Datastore], around: &Surroundings<'_>) -> Result<Plan, Error> {
     let run = stored(run, around.now);
     let name = run.name_any();
@@ -270,10 +231,8 @@ pub fn plan(run: &BenchmarkRun, datastores: &[Datastore], around: &Surroundings<
         return Err(Error::NoPassword(name));
     }
     let tools = tools(&run, around.find)?;
-    let mut notes: Vec<String> = ignored(&run)
-        .into_iter()
-        .map(|field| format!("left aside: {field} of BenchmarkRun {name}"))
-        .collect();
+    let mut notes: Vec<String> =
+        ignored(&run).into_iter().map(|field| format!("ignored: {field} of BenchmarkRun {name}")).collect();
     let server = match datastore {
         None => None,
         Some(datastore) => {
@@ -281,9 +240,8 @@ pub fn plan(run: &BenchmarkRun, datastores: &[Datastore], around: &Surroundings<
                 .map_err(|error| Error::Datastore(datastore.name_any(), error))?;
             let file = server_file(&datastore, &launch, around)?;
             let aside = server::ignored(&datastore).into_iter();
-            notes.extend(
-                aside.map(|field| format!("left aside: {field} of Datastore {}", datastore.name_any())),
-            );
+            notes
+                .extend(aside.map(|field| format!("ignored: {field} of Datastore {}", datastore.name_any())));
             Some(ServerPlan { datastore, file })
         }
     };
@@ -347,46 +305,51 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_program_is_told_with_what_to_install() {
-        let told = planned(&run(&redis(), &loadgen()), &[], &[]).unwrap_err();
+    fn a_missing_program_is_reported_with_what_to_install() {
+        let message = planned(&run(&redis(), &loadgen()), &[], &[]).unwrap_err();
         assert!(
-            told.contains("Datastore sprint needs redis-server") && told.contains("apt install"),
-            "{told}"
+            message.contains("Datastore sprint needs redis-server") && message.contains("apt install"),
+            "{message}"
         );
-        assert!(told.contains("--server-binary Redis=PATH"), "{told}");
+        assert!(message.contains("--server-binary Redis=PATH"), "{message}");
         let memtier = json!({"name": "read", "memtier": {"testTime": "2s"}});
-        let told = planned(&run(&redis(), &memtier), &[], &["redis-server"]).unwrap_err();
+        let message = planned(&run(&redis(), &memtier), &[], &["redis-server"]).unwrap_err();
         assert!(
-            told.contains("phase read") && told.contains("memtier_benchmark") && told.contains("loadgen"),
-            "{told}"
+            message.contains("phase read")
+                && message.contains("memtier_benchmark")
+                && message.contains("loadgen"),
+            "{message}"
         );
     }
 
     #[test]
-    fn a_datastore_that_nobody_declares_is_told_with_those_that_are() {
+    fn an_undeclared_datastore_is_reported_with_the_declared_ones() {
         let other = Datastore::new("redis-8", serde_json::from_value(redis()["datastore"].clone()).unwrap());
         let reference = json!({"datastoreRef": {"name": "redis"}});
-        let told = planned(&run(&reference, &loadgen()), &[other], &["redis-server"]).unwrap_err();
-        assert!(told.contains("no manifest declares a Datastore named redis; there is redis-8"), "{told}");
+        let message = planned(&run(&reference, &loadgen()), &[other], &["redis-server"]).unwrap_err();
+        assert!(
+            message.contains("no manifest declares a Datastore named redis; there is redis-8"),
+            "{message}"
+        );
     }
 
     #[test]
     fn what_needs_a_cluster_is_refused_by_its_field() {
         let cluster = json!({"datastore": {"engine": "Redis", "threads": 1, "cluster": {"shards": 3}}});
-        let told = planned(&run(&cluster, &loadgen()), &[], &["redis-server"]).unwrap_err();
-        assert!(told.contains("spec.cluster cannot be had without a cluster"), "{told}");
+        let message = planned(&run(&cluster, &loadgen()), &[], &["redis-server"]).unwrap_err();
+        assert!(message.contains("spec.cluster needs a cluster"), "{message}");
         let secret = json!({"external": {"address": "h:1", "authSecretRef": {"name": "s"}}});
-        let told = planned(&run(&secret, &loadgen()), &[], &[]).unwrap_err();
-        assert!(told.contains("DRAGSTRIP_PASSWORD"), "{told}");
+        let message = planned(&run(&secret, &loadgen()), &[], &[]).unwrap_err();
+        assert!(message.contains("DRAGSTRIP_PASSWORD"), "{message}");
     }
 
     #[test]
-    fn a_reason_is_no_part_of_what_is_told_before_it() {
+    fn a_message_does_not_repeat_its_cause() {
         let cluster = json!({"datastore": {"engine": "Redis", "threads": 1, "cluster": {"shards": 3}}});
         for refused in [run(&cluster, &loadgen()), run(&redis(), &json!({"name": "read"}))] {
             let error = tried(&refused, &[], &["redis-server"]).unwrap_err();
             let reason = error.source().unwrap().to_string();
-            assert!(!error.to_string().contains(&reason), "it is told twice: {error}");
+            assert!(!error.to_string().contains(&reason), "the cause is repeated: {error}");
         }
     }
 
@@ -405,10 +368,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_aside_is_named() {
+    fn ignored_fields_are_named() {
         let mut placed = run(&redis(), &loadgen());
         placed.spec.clients.placement.zone = Some("a".into());
         let plan = planned(&placed, &[], &["redis-server"]).unwrap();
-        assert_eq!(plan.notes, ["left aside: spec.clients.placement of BenchmarkRun sprint"]);
+        assert_eq!(plan.notes, ["ignored: spec.clients.placement of BenchmarkRun sprint"]);
     }
 }

@@ -31,54 +31,35 @@ use tokio::{net::TcpStream, time::Instant};
 
 /// How long a server may take to answer.
 const READY_WITHIN: Duration = Duration::from_secs(60);
-/// How often it is asked.
-const ASK_INTERVAL: Duration = Duration::from_millis(50);
-/// Lines of its log that are told when it dies.
+/// How often it is queried.
+const QUERY_INTERVAL: Duration = Duration::from_millis(50);
+/// Lines of its log that are reported when it dies.
 const LAST_LINES: usize = 10;
 
-/// A server that cannot be had.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// No port is free.
     #[error("failed to find a free port")]
     Port(#[source] io::Error),
-    /// The port that a command names is taken.
     #[error(
-        "spec.port of Datastore {1}: port {2} is taken: end what listens there, or declare another port in spec.port and in the command"
+        "spec.port of Datastore {1}: port {2} is taken: end the program that listens there, or change the port in spec.port and in the command"
     )]
     PortTaken(#[source] io::Error, String, u16),
-    /// Its command cannot be made.
     #[error("Datastore {0}")]
     Launch(String, #[source] ServerError),
-    /// A process failed.
     #[error(transparent)]
     Child(#[from] children::Error),
-    /// It ended.
     #[error("{}", .0.message)]
     Died(Death),
-    /// It never answered.
     #[error("the server {name} did not answer on port {port} within {within} s", within = READY_WITHIN.as_secs())]
-    Silent {
-        /// Its name.
-        name: String,
-        /// Where it was to listen.
-        port: u16,
-        /// The last lines of its log.
-        last_lines: Vec<String>,
-    },
-    /// The observer did not say where it listens.
+    Silent { name: String, port: u16, last_lines: Vec<String> },
     #[error("the observer of the server did not start")]
-    Observer {
-        /// The last lines of its log.
-        last_lines: Vec<String>,
-    },
-    /// Somebody stopped it.
+    Observer { last_lines: Vec<String> },
     #[error("interrupted before the server was ready")]
     Interrupted,
 }
 
 impl Error {
-    /// What the process wrote last that it is about.
+    /// The last lines of the process that failed.
     pub fn last_lines(&self) -> &[String] {
         match self {
             Self::Died(Death { last_lines, .. })
@@ -89,41 +70,36 @@ impl Error {
     }
 }
 
-/// How a server ended that was to stay.
+/// How a server ended unexpectedly.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Death {
-    /// Its name, and how it ended.
     pub message: String,
-    /// The last lines of its log.
     pub last_lines: Vec<String>,
 }
 
-/// The observer of a server.
 struct Observer {
     process: Process,
     address: SocketAddr,
     token: String,
 }
 
-/// A server that is there, ours or another's.
+/// A server, ours or an external one.
 pub struct Server {
     process: Option<Process>,
     observer: Option<Observer>,
     log: PathBuf,
-    /// Its program.
     pub file: PathBuf,
-    /// Where it listens.
     pub address: (String, u16),
     observation: Option<Observation>,
 }
 
-/// A port that nobody listens on just now.
+/// A port on which nobody listens at the moment.
 fn free_port() -> Result<u16, Error> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(Error::Port)?;
     Ok(listener.local_addr().map_err(Error::Port)?.port())
 }
 
-/// The port for the server of `datastore`: a free one, or that which its own command names.
+/// The port for the server of `datastore`: a free one, or that of a Custom server's command.
 pub fn port(datastore: &dragstrip_crds::Datastore) -> Result<u16, Error> {
     if datastore.spec.custom.is_none() {
         return free_port();
@@ -136,7 +112,7 @@ pub fn port(datastore: &dragstrip_crds::Datastore) -> Result<u16, Error> {
 
 fn ended(name: &str, status: ExitStatus, log: &std::path::Path) -> Death {
     Death {
-        message: format!("the server {name} ended by itself ({status})"),
+        message: format!("the server {name} ended unexpectedly ({status})"),
         last_lines: last_lines(log, LAST_LINES),
     }
 }
@@ -192,7 +168,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Waits until the server answers; where its observer cannot ask it, until it listens.
+    /// Waits until the server answers; without RESP, until it listens.
     async fn ready(&mut self, agents: &Agents, asks: bool) -> Result<(), Error> {
         let end = Instant::now() + READY_WITHIN;
         while Instant::now() < end {
@@ -207,13 +183,13 @@ impl Server {
             } else if TcpStream::connect((self.address.0.as_str(), self.address.1)).await.is_ok() {
                 return Ok(());
             }
-            tokio::time::sleep(ASK_INTERVAL).await;
+            tokio::time::sleep(QUERY_INTERVAL).await;
         }
         let name = self.process.as_ref().map(|process| process.name.clone()).unwrap_or_default();
         Err(Error::Silent { name, port: self.address.1, last_lines: last_lines(&self.log, LAST_LINES) })
     }
 
-    /// What the run is told of it.
+    /// What the run needs to know of it.
     pub fn found(&self) -> Found {
         Found {
             host: self.address.0.clone(),
@@ -224,7 +200,7 @@ impl Server {
         }
     }
 
-    /// Its name and version, where it tells them.
+    /// The version that it reports.
     pub fn version(&self) -> Option<&str> {
         self.observation.as_ref().map(|observation| observation.server.version.as_str())
     }
@@ -236,22 +212,21 @@ impl Server {
         Ok(status.map(|status| ended(&process.name, status, &self.log)))
     }
 
-    /// Has the observer sample what the server uses. What cannot be had is left out.
+    /// Lets the observer sample what the server uses.
     pub async fn sample(&self, agents: &Agents, command: &UsageCommand) {
         if let Some(observer) = &self.observer {
-            // The check that misses it says so.
+            // The check that misses the figures reports that.
             let _ = agents.sample_at(observer.address, &observer.token, command).await;
         }
     }
 
-    /// What the server used in `window`, under its `name`; nothing where nobody tells.
+    /// What the server used in `window`, under its `name`; nothing without an answer.
     pub async fn usage(&self, agents: &Agents, window: &UsageWindow, name: &str) -> Vec<ServerUsage> {
         let Some(observer) = &self.observer else { return Vec::new() };
-        let told = agents.usage_at(observer.address, &observer.token, window).await.unwrap_or_default();
-        told.into_iter().map(|server| ServerUsage { server: name.to_owned(), ..server }).collect()
+        let usage = agents.usage_at(observer.address, &observer.token, window).await.unwrap_or_default();
+        usage.into_iter().map(|server| ServerUsage { server: name.to_owned(), ..server }).collect()
     }
 
-    /// Ends the server and its observer.
     pub async fn end(&mut self) -> Result<(), children::Error> {
         if let Some(observer) = &mut self.observer {
             observer.process.end().await?;
@@ -321,8 +296,8 @@ mod tests {
             "spec": {"engine": "Custom", "image": "x", "threads": 1, "port": taken, "custom": {"command": ["kv"]}}
         }))
         .unwrap();
-        let told = port(&custom).unwrap_err().to_string();
-        assert!(told.contains(&format!("port {taken} is taken")), "{told}");
+        let message = port(&custom).unwrap_err().to_string();
+        assert!(message.contains(&format!("port {taken} is taken")), "{message}");
         drop(listener);
         assert_eq!(port(&custom).unwrap(), taken);
     }

@@ -1,8 +1,8 @@
-//! Suites without a cluster: their runs one after the other, in the order that the operator
-//! would make them, and the report of all. Touches files and what a run touches.
+//! Local suites: their runs one after the other, in the operator's order, and the report of all.
+//! Touches files and what a run touches.
 
 use super::{
-    conduct::{Raced, passed, ready, run_locally, tell},
+    conduct::{Raced, passed, print_or_closed, ready, run_locally},
     directory,
     screen::Screen,
     settings::Settings,
@@ -20,28 +20,23 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 use std::{collections::BTreeSet, path::Path};
 
-/// A suite that could not be run.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Its declaration is not usable.
     #[error("BenchmarkSuite {0}")]
     Suite(String, #[source] Invalid),
-    /// A run of it could not be made.
     #[error("run {1} of the suite ({2})")]
     Run(#[source] Box<super::conduct::Error>, String, String),
-    /// Nothing can be kept or read.
     #[error(transparent)]
     Directory(#[from] directory::Error),
-    /// Its report could not be printed.
     #[error(transparent)]
     Print(#[from] print::Error),
 }
 
-/// A suite with its runs, each as an object.
+/// A suite with its runs.
 pub struct Planned {
     suite: BenchmarkSuite,
     expanded: Expanded,
-    /// The engines whose servers it starts.
+    /// The engines of its servers.
     pub engines: BTreeSet<Engine>,
 }
 
@@ -51,7 +46,7 @@ fn child(suite: &BenchmarkSuite, child: &ChildRun) -> BenchmarkRun {
     run
 }
 
-/// Looks at everything that `suite` needs.
+/// Checks everything that `suite` needs.
 pub fn plan(suite: &BenchmarkSuite, datastores: &[Datastore], settings: &Settings) -> Result<Planned, Error> {
     let expanded = expand(suite).map_err(|invalid| Error::Suite(suite.name_any(), invalid))?;
     let mut engines = BTreeSet::new();
@@ -62,30 +57,26 @@ pub fn plan(suite: &BenchmarkSuite, datastores: &[Datastore], settings: &Setting
     Ok(Planned { suite: suite.clone(), expanded, engines })
 }
 
-/// What the figures are compared with, as far as it is here.
+/// The baseline, if a local suite can have it.
 fn baseline(declared: Option<&Baseline>) -> Option<BaselineInput> {
     declared.and_then(|baseline| baseline.variant.clone()).map(BaselineInput::Variant)
 }
 
-/// What of `spec` is left aside, for people.
-fn aside(spec: &BenchmarkSuiteSpec) -> Vec<&'static str> {
+/// Notes about fields of `spec` that a local suite ignores.
+fn ignored(spec: &BenchmarkSuiteSpec) -> Vec<&'static str> {
     let fields = [
         (
             spec.baseline.is_some() && baseline(spec.baseline.as_ref()).is_none(),
-            "left aside: spec.baseline: without a cluster only a variant can be it; compare reports with dragstrip compare",
+            "ignored: spec.baseline: a local suite compares variants only; use dragstrip compare for reports",
         ),
-        (
-            spec.schedule.is_some(),
-            "left aside: spec.schedule: without a cluster there is one round, which is now",
-        ),
-        (spec.suspend, "left aside: spec.suspend: without a cluster the suite runs now; Ctrl-C ends it"),
+        (spec.schedule.is_some(), "ignored: spec.schedule: a local suite runs once, now"),
+        (spec.suspend, "ignored: spec.suspend: a local suite runs now; Ctrl-C ends it"),
     ];
     fields.into_iter().filter(|(declared, _)| *declared).map(|(_, note)| note).collect()
 }
 
 impl Planned {
-    /// Runs it, and writes and prints the report of what was measured whatever ends it: whether
-    /// all passed.
+    /// Runs it, and always writes and prints the report; returns whether all passed.
     pub async fn race(
         &self,
         datastores: &[Datastore],
@@ -100,7 +91,7 @@ impl Planned {
         directory::create_for_suite(&directory)?;
         let all = self.expanded.runs.len();
         screen.step(&format!("{name}: {all} runs; results: {}", directory.display()));
-        for note in aside(spec) {
+        for note in ignored(spec) {
             screen.step(note);
         }
         let mut entries = Vec::with_capacity(all);
@@ -111,12 +102,12 @@ impl Planned {
         let passed = entries.len() == all && entries.iter().all(|entry| passed(&entry.run));
         let document = self.document(entries, baseline(spec.baseline.as_ref()));
         write(&directory, &document)?;
-        tell(&text::render(&document))?;
+        print_or_closed(&text::render(&document))?;
         raced?;
         Ok(passed && document.thresholds.iter().all(|threshold| threshold.met))
     }
 
-    /// Its runs one after the other, each that has ended in `entries`.
+    /// Runs it run by run, and adds each to `entries` when it has ended.
     async fn all(
         &self,
         entries: &mut Vec<Entry>,
@@ -192,16 +183,16 @@ mod tests {
     }
 
     #[test]
-    fn what_only_a_cluster_can_do_is_left_aside_with_a_note() {
+    fn what_only_a_cluster_can_do_is_ignored_with_a_note() {
         let variant = spec(&json!({"baseline": {"variant": "redis"}}));
-        assert!(aside(&variant).is_empty(), "a variant is known here");
+        assert!(ignored(&variant).is_empty(), "a variant needs no cluster");
         assert!(
             matches!(baseline(variant.baseline.as_ref()), Some(BaselineInput::Variant(name)) if name == "redis")
         );
         let all = json!({"baseline": {"suite": "last-week"}, "schedule": "0 3 * * *", "suspend": true});
-        let notes = aside(&spec(&all)).join("\n");
+        let notes = ignored(&spec(&all)).join("\n");
         for field in ["spec.baseline", "spec.schedule", "spec.suspend"] {
-            assert!(notes.contains(field), "{field} is left aside without a word:\n{notes}");
+            assert!(notes.contains(field), "{field} is ignored without a note:\n{notes}");
         }
     }
 }

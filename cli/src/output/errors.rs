@@ -1,7 +1,8 @@
 //! Errors in words: every cause once, and the API server's answers in its own words. Pure.
 
+use dragstrip_results::error_chain::chain_with;
 use kube::core::Status;
-use std::{error::Error, iter::successors};
+use std::error::Error;
 
 /// Whether kube wraps an answer of the API server here, and adds only a dump of it.
 fn wraps_answer(error: &(dyn Error + 'static)) -> bool {
@@ -29,8 +30,7 @@ fn own(error: &(dyn Error + 'static)) -> String {
 
 /// `error` and its causes.
 pub fn chain(error: &(dyn Error + 'static)) -> String {
-    let all = successors(Some(error), |error| (*error).source()).map(own);
-    all.filter(|words| !words.is_empty()).collect::<Vec<_>>().join(": ")
+    chain_with(error, own)
 }
 
 #[cfg(test)]
@@ -43,9 +43,9 @@ mod tests {
     fn the_api_servers_answer_is_printed_once_and_without_a_dump() {
         let answer =
             || kube::Error::Api(Status::failure("pods is forbidden", "Forbidden").with_code(403).boxed());
-        let listed = client::Error::List(Box::new(answer()), "run");
-        assert_eq!(chain(&listed), "failed to list run: pods is forbidden");
-        assert_eq!(chain(&crate::Error::Cluster(listed)), "failed to list run: pods is forbidden");
+        let listed = client::Error::Read(Box::new(answer()), "run a".into());
+        assert_eq!(chain(&listed), "failed to read run a: pods is forbidden");
+        assert_eq!(chain(&crate::Error::Cluster(listed)), "failed to read run a: pods is forbidden");
         assert_eq!(chain(&answer()), "pods is forbidden");
     }
 

@@ -11,21 +11,13 @@ use k8s_openapi::api::core::v1::{EnvVar, Node};
 use kube::ResourceExt;
 use std::collections::BTreeMap;
 
-/// Why a Datastore cannot be had without a cluster.
+/// Why a Datastore needs a cluster.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// Nothing could be built from it anywhere.
     #[error(transparent)]
     Invalid(#[from] Invalid),
-    /// What it needs is there in a cluster alone.
-    #[error("{field} cannot be had without a cluster: {remedy}")]
-    NotHere {
-        /// The field.
-        field: String,
-        /// What to do.
-        remedy: &'static str,
-    },
-    /// There is nothing to run.
+    #[error("{field} needs a cluster: {remedy}")]
+    NotHere { field: String, remedy: &'static str },
     #[error(
         "spec.custom.command is missing: without a cluster there is no image whose entry point could be run"
     )]
@@ -171,7 +163,7 @@ mod tests {
             (json!({"engine": "Redis", "threads": 1, "tls": {"secretName": "s"}}), "spec.tls"),
         ] {
             let refused = launch(&datastore(spec), 7001, None).unwrap_err().to_string();
-            assert!(refused.starts_with(&format!("{field} cannot be had")), "{refused}");
+            assert!(refused.starts_with(&format!("{field} needs a cluster")), "{refused}");
         }
         let bare = datastore(json!({"engine": "Custom", "threads": 1, "image": "x", "custom": {}}));
         assert_eq!(launch(&bare, 1, None), Err(Error::NoCommand));

@@ -80,7 +80,7 @@ pub fn not_exclusive(resources: &ResourceRequirements, field: &str) -> Option<St
             amount(amounts, "cpu").filter(|cpus| Room::number(cpus).is_none_or(|n| n.fract() != 0.0))
         {
             return Some(format!(
-                "{field}.{side}.cpu is {}: CPUs of one's own (cpu.exclusive) are whole, such as 4",
+                "{field}.{side}.cpu is {}: exclusive CPUs (cpu.exclusive) must be whole numbers, such as 4",
                 cpus.0
             ));
         }
@@ -142,8 +142,8 @@ fn default_resources(spec: &DatastoreSpec, most_cpus: Option<f64>) -> ResourceRe
     let all = servers.saturating_mul(threads(spec)).saturating_mul(1000);
     let beside = OBSERVER_MILLI_CPUS + DAEMONS_MILLI_CPUS;
     let fits = |cpus: f64| all.saturating_add(beside) as f64 <= cpus * 1000.0;
-    let whole = spec.cpu.exclusive || most_cpus.is_some_and(fits);
-    let requested = if whole { all } else { but_one(all) };
+    let complete = spec.cpu.exclusive || most_cpus.is_some_and(fits);
+    let requested = if complete { all } else { but_one(all) };
     let limits = amounts(all / servers, needed_memory(spec));
     let requests = amounts(requested / servers, needed_memory(spec));
     ResourceRequirements { requests: Some(requests), limits: Some(limits), ..ResourceRequirements::default() }
@@ -270,11 +270,11 @@ mod tests {
 
     #[test]
     fn resources_that_contradict_cpus_of_ones_own_are_told_with_the_remedy() {
-        let told = |resources: Value| {
+        let reported = |resources: Value| {
             not_exclusive(&serde_json::from_value(resources).unwrap(), "spec.resources").unwrap_or_default()
         };
-        assert_eq!(told(json!({"requests": {"cpu": 4}, "limits": {"cpu": "4", "memory": "2Gi"}})), "");
-        assert_eq!(told(json!({"requests": {"memory": "2048Mi"}, "limits": {"memory": "2Gi"}})), "");
+        assert_eq!(reported(json!({"requests": {"cpu": 4}, "limits": {"cpu": "4", "memory": "2Gi"}})), "");
+        assert_eq!(reported(json!({"requests": {"memory": "2048Mi"}, "limits": {"memory": "2Gi"}})), "");
         for (resources, expected) in [
             (json!({"limits": {"cpu": "3500m"}}), "spec.resources.limits.cpu is 3500m"),
             (
@@ -283,7 +283,7 @@ mod tests {
             ),
             (json!({"requests": {"memory": "1Gi"}, "limits": {"memory": "2Gi"}}), "leave one of them out"),
         ] {
-            let found = told(resources);
+            let found = reported(resources);
             assert!(found.contains(expected), "expected {expected:?}, got {found:?}");
         }
     }

@@ -14,9 +14,7 @@ use std::{borrow::Borrow, collections::BTreeMap, fmt};
 /// CPUs, and memory in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Room {
-    /// CPUs.
     pub cpus: f64,
-    /// Memory in bytes.
     pub memory: f64,
 }
 

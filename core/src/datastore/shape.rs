@@ -7,7 +7,6 @@ use std::net::SocketAddr;
 /// How many servers there are, and where.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
-    /// One server.
     Single,
     /// The shards of a cluster, all in one pod on ports one after the other.
     ShardsInOnePod(u16),

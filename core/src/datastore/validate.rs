@@ -22,19 +22,14 @@ use std::{
 /// A declaration nothing can be built from; the message names field and remedy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Invalid {
-    /// The engine refuses the combination.
     #[error("{0}")]
     Engine(String),
-    /// The server cannot live with so little memory.
     #[error("{0}")]
     Memory(String),
-    /// The server cannot have CPUs of its own as declared.
     #[error("{0}")]
     Cpus(String),
-    /// Two things would listen on one port, or have one name.
     #[error("{0}")]
     Ports(String),
-    /// The object has no uid or namespace, which only happens before it is stored.
     #[error("the object has no {0}")]
     Incomplete(&'static str),
 }
@@ -55,17 +50,12 @@ impl Invalid {
 /// A Datastore that can be built without further doubt.
 #[derive(Debug, Clone)]
 pub struct ValidatedDatastore {
-    /// Its name.
     pub name: String,
-    /// Its namespace.
     pub namespace: String,
     /// Its uid, which is also the observer's token.
     pub uid: String,
-    /// Its generation.
     pub generation: i64,
-    /// The declaration.
     pub spec: DatastoreSpec,
-    /// Image to run.
     pub image: String,
     /// Resources of the server container.
     pub resources: ResourceRequirements,

@@ -20,7 +20,7 @@ pub fn disagreements(spec: &DatastoreSpec, truth: &ServerTruth) -> Vec<String> {
         _ if !known => {}
         Some(engine) if engine == spec.engine => {}
         Some(engine) => found.push(format!("engine: declared {}, the server is {engine}", spec.engine)),
-        None => found.push(format!("engine: declared {}, the server is none that is known", spec.engine)),
+        None => found.push(format!("engine: declared {}, the server is an unknown engine", spec.engine)),
     }
     if let Some(declared) = &spec.version
         && !version_agrees(declared, &truth.version)

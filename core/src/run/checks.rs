@@ -38,7 +38,7 @@ fn same_server(results: &[PodResult]) -> Result<Made, Failure> {
     };
     let seen: BTreeSet<BTreeSet<&str>> = servers.iter().map(|server| server.run_ids().collect()).collect();
     if seen.iter().any(BTreeSet::is_empty) {
-        return Ok(Err("the server tells nothing that a restart would change"));
+        return Ok(Err("the server reports nothing that a restart would change"));
     }
     if seen.len() > 1 {
         let each: Vec<String> = seen.into_iter().map(|ids| Vec::from_iter(ids).join(", ")).collect();
@@ -77,7 +77,7 @@ fn counters(attempt: &Attempt, results: &[PodResult]) -> Result<(Made, Agreement
     let after = servers.iter().map(|server| server.after.as_ref()).collect::<Option<Vec<_>>>();
     let after = after.and_then(|looks| joined(looks.into_iter(), u64::max));
     let (Some(before), Some(after)) = (before, after) else {
-        return not_made("the server could not be asked after the load");
+        return not_made("the server could not be queried after the load");
     };
     let in_flight = results.iter().map(|pod| pod.in_flight(&attempt.tool)).sum();
     match counters_agree(&account, in_flight, &before, &after) {
@@ -133,7 +133,7 @@ pub fn of(attempt: &Attempt, results: &[PodResult]) -> Result<Vec<Check>, Failur
 
 /// Which checks the numbers of `run` went through, and which could not be made in
 /// which phases, for people.
-pub fn told(run: &ValidatedRun, stored: &BTreeMap<String, RepetitionResult>) -> String {
+pub fn reported(run: &ValidatedRun, stored: &BTreeMap<String, RepetitionResult>) -> String {
     let counted: Vec<_> = counted(run, stored).collect();
     let made = |(attempt, result): &(&Attempt, &RepetitionResult)| {
         result.checks.iter().map(|check| (check.clone(), attempt.phase.clone())).collect::<Vec<_>>()
@@ -147,7 +147,7 @@ pub fn told(run: &ValidatedRun, stored: &BTreeMap<String, RepetitionResult>) -> 
         }
     }
     let all = run.spec.phases.len();
-    let told = |state: CheckState| {
+    let reported = |state: CheckState| {
         let of_state = phases.iter().filter(move |(check, _)| check.state == state);
         let texts = of_state.map(move |(check, phases)| {
             let place = if phases.len() < all { format!(" in {}", phases.join(", ")) } else { String::new() };
@@ -156,8 +156,8 @@ pub fn told(run: &ValidatedRun, stored: &BTreeMap<String, RepetitionResult>) -> 
         });
         Some(texts.collect::<Vec<_>>().join("; ")).filter(|text| !text.is_empty())
     };
-    let checked = told(CheckState::Passed).map(|text| format!(". Checked: {text}"));
-    let not_checked = told(CheckState::NotMade).map(|text| format!(". Not checked: {text}"));
+    let checked = reported(CheckState::Passed).map(|text| format!(". Checked: {text}"));
+    let not_checked = reported(CheckState::NotMade).map(|text| format!(". Not checked: {text}"));
     format!("every phase was measured{}{}", checked.unwrap_or_default(), not_checked.unwrap_or_default())
 }
 
@@ -245,7 +245,7 @@ mod tests {
             ("another tool", &exec, &alone, "CountMismatch", "counterCheck is not declared"),
             ("another tool without RESP", &exec, &tcp, "ErrorReplies", "neither the tool nor the server"),
             ("a server without counters", &attempt(), &silent, "CountMismatch", "keeps no command counters"),
-            ("a server without a run id", &attempt(), &nameless, identity, "tells nothing"),
+            ("a server without a run id", &attempt(), &nameless, identity, "reports nothing"),
             ("a target that is only TCP", &attempt(), &tcp, identity, "does not speak RESP"),
             ("its counters", &attempt(), &tcp, "CountMismatch", "does not speak RESP"),
         ];
@@ -305,7 +305,7 @@ mod tests {
             (attempt.name.clone(), merge(attempt, 1, vec![pod]))
         });
         assert_eq!(
-            told(&run, &stored.collect()),
+            reported(&run, &stored.collect()),
             "every phase was measured. Checked: ServerRestarted; CountMismatch in write; ErrorReplies; \
              Evictions. Not checked: CountMismatch in read (the server keeps no command counters)"
         );

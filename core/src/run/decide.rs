@@ -149,12 +149,12 @@ pub fn decide(run: &ValidatedRun, observed: &Observed, now: Timestamp) -> Step {
             return Step::Collect(current);
         }
         // Some pods load already, and the others cannot join them any more.
-        AttemptState::Started { start, untold: true }
+        AttemptState::Started { start, unsent: true }
             if now > start.saturating_add(LATE).unwrap_or(*start) =>
         {
             return Step::Collect(current);
         }
-        AttemptState::Started { start, untold: false } => {
+        AttemptState::Started { start, unsent: false } => {
             let until = lost_at(run, &run.attempts[current], *start).min(observed.deadline);
             Step::Wait(Waiting::Load { attempt: current }, Some(until))
         }
@@ -165,7 +165,7 @@ pub fn decide(run: &ValidatedRun, observed: &Observed, now: Timestamp) -> Step {
         AttemptState::AtStartLine { since } if now >= since.saturating_add(PATIENCE).unwrap_or(*since) => {
             stand_back(run, current, unreachable())
         }
-        AttemptState::Started { untold: true, .. } | AttemptState::AtStartLine { .. } => {
+        AttemptState::Started { unsent: true, .. } | AttemptState::AtStartLine { .. } => {
             Step::SendStart(current)
         }
         AttemptState::Outdated => Step::RemoveOutdated(current),
@@ -236,7 +236,7 @@ pub fn not_stored(
         return Step::Wait(Waiting::Log { attempt, why: why.to_owned() }, Some(until.min(deadline)));
     }
     let message = format!(
-        "its result could not be stored: {why}; let the operator create ConfigMaps in this namespace and create the run again: until this one is removed the logs of its client pods have the result"
+        "its result could not be stored: {why}; allow the operator to create ConfigMaps in this namespace and create the run again; the logs of this run's client pods hold the result until the run is deleted"
     );
     failed(Some(&run.attempts[attempt]), "StoredResult", message)
 }
@@ -255,14 +255,14 @@ pub fn too_variable(phase: &str, message: &str) -> Step {
 /// Measurements of two specs are never one result.
 fn spec_changed(measured: &str) -> Step {
     let message = format!(
-        "{measured} is of another spec than the run has now: once a run has started only cancel and ttlAfterFinished may change; make a new BenchmarkRun"
+        "{measured} was measured with another spec than the run has now: after the start only cancel and ttlAfterFinished may change; create a new BenchmarkRun"
     );
     failed(None, "SpecChanged", message)
 }
 
 fn server_changed(run: &ValidatedRun, change: &str) -> Step {
     let message = format!(
-        "the server is not the one that was measured first: {change}; leave the server alone while a run is under way, and create the run again"
+        "the server is not the one that was measured first: {change}; do not change the server during a run, and create the run again"
     );
     failed(run.attempts.first(), "ServerChanged", message)
 }
@@ -273,7 +273,7 @@ fn with_unmeasured(step: Step, run: &ValidatedRun, index: usize) -> Step {
     match step {
         Step::Finish(Ending::Failed(mut failure)) if !names.is_empty() && failure.step != "Lost" => {
             failure.message = format!(
-                "{}; not measured after it: {} (with onFailure: Continue on phase {} they would be)",
+                "{}; not measured after that: {} (set onFailure: Continue on phase {} to measure them)",
                 failure.message,
                 names.join(", "),
                 run.attempts[index].phase
@@ -301,7 +301,7 @@ fn misplaced(attempt: &Attempt, observed: &Observed) -> Step {
 }
 
 fn unreachable() -> Trouble {
-    let message = "its client pods wait at the start line but the operator cannot reach their runners: let a NetworkPolicy admit the operator's pod to the runners' port in this namespace";
+    let message = "its client pods wait at the start line but the operator cannot reach their runners: add a NetworkPolicy that admits the operator's pod to the runners' port in this namespace";
     Trouble { reason: "RunnersUnreachable".to_owned(), message: message.to_owned() }
 }
 
@@ -330,7 +330,7 @@ fn starting(
     let unknown = || Trouble {
         reason: "NotStarted".to_owned(),
         message: format!(
-            "its client pods did not start within {} s, and nobody says why",
+            "its client pods did not start within {} s; Kubernetes reported no reason",
             patience.as_secs()
         ),
     };
@@ -354,7 +354,7 @@ fn stand_back(run: &ValidatedRun, current: usize, trouble: Trouble) -> Step {
         return Step::StandBack { attempt: Some(current), trouble };
     }
     let message = format!(
-        "its client pods could not start: {}; earlier phases or points of the repetition were measured, and their data would not outlast giving the turn back",
+        "its client pods could not start: {}; earlier phases or points of the repetition were measured, and releasing the turn would lose their data",
         trouble.message
     );
     failed(Some(attempt), "Clients", message)

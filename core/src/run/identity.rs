@@ -16,7 +16,6 @@ pub struct Identity {
     pub generation: Option<i64>,
     /// Name and uid of each pod, with how often its containers were restarted.
     pub pods: BTreeSet<String>,
-    /// Images by digest.
     pub images: BTreeSet<String>,
     /// What identifies each server process, where it can be asked.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
@@ -24,11 +23,12 @@ pub struct Identity {
 }
 
 fn differ<T: Ord + ToString>(what: &str, before: &BTreeSet<T>, now: &BTreeSet<T>) -> Option<String> {
-    let told = |from: &BTreeSet<T>, not_in: &BTreeSet<T>| {
+    let reported = |from: &BTreeSet<T>, not_in: &BTreeSet<T>| {
         let texts: Vec<String> = from.difference(not_in).map(ToString::to_string).collect();
         if texts.is_empty() { "none".to_owned() } else { texts.join(", ") }
     };
-    (before != now).then(|| format!("{what}: at first {}, now {}", told(before, now), told(now, before)))
+    (before != now)
+        .then(|| format!("{what}: at first {}, now {}", reported(before, now), reported(now, before)))
 }
 
 impl Identity {
@@ -135,8 +135,8 @@ mod tests {
             ("another declaration", Identity { generation: Some(2), ..first.clone() }, "generation 1, now 2"),
         ];
         for (sentence, now, expected) in table {
-            let told = first.change_to(&now).unwrap_or_default();
-            assert!(told.contains(expected), "{sentence}: {told}");
+            let reported = first.change_to(&now).unwrap_or_default();
+            assert!(reported.contains(expected), "{sentence}: {reported}");
         }
     }
 }

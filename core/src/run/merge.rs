@@ -68,11 +68,11 @@ fn bytes_rate(common: &Common, pod: &PodResult, operation: &OperationResult) -> 
 
 /// The tools' own rate of the row `name`; none where one of them does not tell.
 fn tool_rate(results: &[PodResult], name: &str) -> Option<f64> {
-    let told = |pod: &PodResult| match name {
+    let reported = |pod: &PodResult| match name {
         TOTAL => pod.tool.reported_operations_per_second,
         _ => of(pod, name).map(|operation| operation.reported_operations_per_second).sum(),
     };
-    results.iter().map(told).sum()
+    results.iter().map(reported).sum()
 }
 
 fn merge_operation(
@@ -203,11 +203,11 @@ fn merge_metrics(results: &[PodResult]) -> (Vec<Metric>, Vec<String>) {
 }
 
 /// An open loop's record with how long after they were due its requests were sent.
-type Kept<'a> = (&'a ScheduleRecord, Option<&'a EncodedHistogram>);
+type ScheduleParts<'a> = (&'a ScheduleRecord, Option<&'a EncodedHistogram>);
 
 /// Several records of an open loop as one: counts and rates added, lags merged.
 pub fn add_schedules<'a>(
-    records: impl Iterator<Item = Kept<'a>> + Clone,
+    records: impl Iterator<Item = ScheduleParts<'a>> + Clone,
 ) -> Result<Option<(ScheduleRecord, EncodedHistogram)>, HistogramError> {
     let Some(lag) = merged_histogram(records.clone().map(|(_, lag)| lag))? else { return Ok(None) };
     let sum = records.map(|(record, _)| record.clone()).reduce(|sum, record| ScheduleRecord {
@@ -225,7 +225,7 @@ pub fn add_schedules<'a>(
 /// What went wrong in `pod`, if anything did. A part of a result is none: its sums
 /// would look like whole ones.
 fn failure_of(pod: &PodResult) -> Option<Failure> {
-    let part = || failure(FailureStep::Lost, "only a part of its result could be read".to_owned());
+    let part = || failure(FailureStep::Lost, "only part of its result could be read".to_owned());
     pod.failure.clone().or_else(|| (!pod.complete).then(part))
 }
 

@@ -34,14 +34,13 @@ use jiff::Timestamp;
 use std::{collections::BTreeMap, net::SocketAddr};
 
 /// Why nobody can tell whether a CPU limit held a process back.
-const NO_CGROUP: &str = "without a container nobody tells how long a CPU limit held it back";
+const NO_CGROUP: &str = "without a container, CPU throttling is not recorded";
 
 /// Where a run's server was found.
 #[derive(Debug, Clone)]
 pub struct Found {
     /// Host name or IP address.
     pub host: String,
-    /// TCP port.
     pub port: u16,
     /// Every server, where there are several.
     pub members: Vec<JobMember>,
@@ -56,7 +55,6 @@ pub struct Found {
 pub enum Next {
     /// The attempt with this index is measured.
     Measure(usize),
-    /// Nothing more is measured.
     End(Ending),
 }
 
@@ -224,7 +222,7 @@ impl OfflineRun {
             },
             Step::Finish(ending) => Next::End(ending),
             // Nothing here waits for anybody.
-            other => Next::End(Ending::Failed(failure("Internal", format!("nobody can do this: {other:?}")))),
+            other => Next::End(Ending::Failed(failure("Internal", format!("unexpected step: {other:?}")))),
         }
     }
 
@@ -258,7 +256,7 @@ impl OfflineRun {
         result.cpusets = judge::cpu_sets(&result, |_| None);
         judge::judge(&self.run, attempt, self.datastore.as_ref(), &mut result);
         unmake_throttling(&mut result);
-        let kept = StoredResult {
+        let stored = StoredResult {
             failure: result.failure.clone(),
             server_run_ids: result.server_run_ids().into_iter().map(Into::into).collect(),
             start,
@@ -266,7 +264,7 @@ impl OfflineRun {
             ..StoredResult::default()
         };
         let name = attempt.name.clone();
-        self.snapshot.stored.insert(name.clone(), kept);
+        self.snapshot.stored.insert(name.clone(), stored);
         Some(self.results.entry(name).or_insert(result))
     }
 
@@ -284,7 +282,8 @@ impl OfflineRun {
     /// The status of a run that somebody interrupted at `now`.
     pub fn interrupted(&self, now: Timestamp) -> BenchmarkRunStatus {
         let mut status = self.status(Ending::Cancelled, now);
-        let message = format!("interrupted: {} of {} measurements are kept", self.measured(), self.planned());
+        let message =
+            format!("interrupted: {} of {} measurements are stored", self.measured(), self.planned());
         for condition in
             status.conditions.iter_mut().filter(|one| [COMPLETE, PASSED].contains(&one.type_.as_str()))
         {
@@ -412,11 +411,15 @@ mod tests {
         assert_eq!(run.next(now()), Next::Measure(0));
         let mut stopped = lost("sprint-0");
         stopped.failure.as_mut().unwrap().step = FailureStep::Interrupted;
-        let kept = run.keep(0, Some(now()), vec![stopped], vec![]).unwrap();
-        assert_eq!(kept.failure.as_ref().unwrap().failure.step, FailureStep::Interrupted, "it was not lost");
+        let stored = run.keep(0, Some(now()), vec![stopped], vec![]).unwrap();
+        assert_eq!(
+            stored.failure.as_ref().unwrap().failure.step,
+            FailureStep::Interrupted,
+            "it was not lost"
+        );
         let status = run.interrupted(now());
         assert_eq!((status.phase, status.verdict), (RunPhase::Cancelled, Some(Verdict::Invalid)));
-        assert_eq!(status.message.as_deref(), Some("interrupted: 0 of 1 measurements are kept"));
+        assert_eq!(status.message.as_deref(), Some("interrupted: 0 of 1 measurements are stored"));
         assert!(
             status.conditions.iter().all(|one| !one.message.contains("spec.cancel")),
             "{:?}",

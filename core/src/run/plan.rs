@@ -13,13 +13,11 @@ use std::collections::BTreeMap;
 /// What became of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// No result is stored.
     Open,
     /// A good result is stored.
     Good,
     /// A client was lost: the repetition may be measured again.
     Lost,
-    /// Anything else went wrong.
     Failed,
 }
 
@@ -37,8 +35,8 @@ impl Outcome {
         stored.map_or(Self::Open, |result| Self::of_failure(result.failure.as_ref()))
     }
 
-    fn of_kept(kept: Option<&StoredResult>) -> Self {
-        kept.map_or(Self::Open, |kept| Self::of_failure(kept.failure.as_ref()))
+    fn of_kept(stored: Option<&StoredResult>) -> Self {
+        stored.map_or(Self::Open, |stored| Self::of_failure(stored.failure.as_ref()))
     }
 }
 
@@ -49,7 +47,6 @@ pub enum Place {
     At(usize),
     /// What went wrong in the attempt with this index ends the run.
     Failed(usize),
-    /// Everything was measured.
     Done,
 }
 
@@ -114,7 +111,7 @@ pub fn place_of(run: &ValidatedRun, stored: &BTreeMap<String, StoredResult>) -> 
 }
 
 /// The attempts of measurements of which `lost` says of no phase that it lost a client.
-fn whole(run: &ValidatedRun, lost: impl Fn(&Attempt) -> bool) -> impl Iterator<Item = &Attempt> {
+fn complete(run: &ValidatedRun, lost: impl Fn(&Attempt) -> bool) -> impl Iterator<Item = &Attempt> {
     let measurements = run.attempts.chunks(run.per_measurement);
     measurements.filter(move |measurement| !measurement.iter().any(&lost)).flatten()
 }
@@ -122,7 +119,7 @@ fn whole(run: &ValidatedRun, lost: impl Fn(&Attempt) -> bool) -> impl Iterator<I
 /// How many good results there are, of measurements that lost no client.
 pub fn done(run: &ValidatedRun, stored: &BTreeMap<String, StoredResult>) -> usize {
     let outcome = |attempt: &Attempt| Outcome::of_kept(stored.get(&attempt.name));
-    let good = whole(run, |attempt| outcome(attempt) == Outcome::Lost);
+    let good = complete(run, |attempt| outcome(attempt) == Outcome::Lost);
     good.filter(|attempt| outcome(attempt) == Outcome::Good).count()
 }
 
@@ -148,7 +145,7 @@ pub fn counted<'a>(
     stored: &'a BTreeMap<String, RepetitionResult>,
 ) -> impl Iterator<Item = (&'a Attempt, &'a RepetitionResult)> {
     let result = |attempt: &Attempt| stored.get(&attempt.name);
-    whole(run, move |attempt| Outcome::of_stored(result(attempt)) == Outcome::Lost)
+    complete(run, move |attempt| Outcome::of_stored(result(attempt)) == Outcome::Lost)
         .filter_map(move |attempt| Some((attempt, result(attempt)?)))
         .filter(|(_, result)| result.failure.is_none())
 }
@@ -296,15 +293,15 @@ mod tests {
             .collect();
         let names: Vec<&str> = counted(&run, &stored).map(|(attempt, _)| attempt.name.as_str()).collect();
         assert_eq!(names, ["sprint-write-1b", "sprint-read-1b"], "the good first phase must not count twice");
-        let kept: BTreeMap<_, _> = stored
+        let stored: BTreeMap<_, _> = stored
             .iter()
             .map(|(name, result)| {
                 (name.clone(), StoredResult { failure: result.failure.clone(), ..StoredResult::default() })
             })
             .collect();
-        assert_eq!(done(&run, &kept), 2);
-        let again: Vec<_> = retried(&run, &kept).map(|(attempt, _)| attempt.name.as_str()).collect();
+        assert_eq!(done(&run, &stored), 2);
+        let again: Vec<_> = retried(&run, &stored).map(|(attempt, _)| attempt.name.as_str()).collect();
         assert_eq!(again, ["sprint-read-1"]);
-        assert_eq!(place_of(&run, &kept), Place::Done);
+        assert_eq!(place_of(&run, &stored), Place::Done);
     }
 }

@@ -15,7 +15,6 @@ pub use points::{Point, points, raised, settle};
 /// What a search does after the points that it has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
-    /// Measures this value.
     Measure(u64),
     /// Nothing more; `None` where the first value is beyond the bound already.
     Done(Option<Knee>),
@@ -24,7 +23,6 @@ pub enum Next {
 /// The value that a search found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Knee {
-    /// Index of its point.
     pub point: usize,
     /// The largest value measured on the near side of the bound.
     pub low: u64,
@@ -44,7 +42,7 @@ struct Bracket {
     why: KneeReason,
 }
 
-fn whole(value: i64) -> u64 {
+fn complete(value: i64) -> u64 {
     value.unsigned_abs()
 }
 
@@ -91,7 +89,7 @@ fn level_until(spec: &SearchSpec, points: &[SearchPoint], level: usize, least: f
     let shows =
         |index: usize| points.get(index).is_some_and(|after| levels_off(&points[level], after, least));
     let next = level + 1;
-    let last = if points.get(next)?.value >= whole(spec.to) { next } else { next + 1 };
+    let last = if points.get(next)?.value >= complete(spec.to) { next } else { next + 1 };
     (shows(next) && shows(last)).then_some(last)
 }
 
@@ -126,9 +124,9 @@ fn best(spec: &SearchSpec, bracket: &Bracket) -> Option<usize> {
 pub fn next(spec: &SearchSpec, points: &[SearchPoint]) -> Next {
     let all = points.len() >= usize::try_from(spec.most_points()).unwrap_or(usize::MAX);
     let Some(bracket) = bracket(spec, points) else {
-        let last = whole(spec.to);
+        let last = complete(spec.to);
         return match points.last() {
-            None => Next::Measure(whole(spec.from).min(last)),
+            None => Next::Measure(complete(spec.from).min(last)),
             Some(point) if point.value >= last || all => Next::Done(Some(Knee {
                 point: points.len() - 1,
                 low: point.value,

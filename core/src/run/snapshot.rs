@@ -90,7 +90,7 @@ fn server_changed(run: &ValidatedRun, snapshot: &Snapshot) -> Option<String> {
 
 /// The name of a measurement, stored or under way, that is of another spec than `run` has now.
 fn spec_changed(run: &ValidatedRun, snapshot: &Snapshot) -> Option<String> {
-    let stored = snapshot.stored.iter().map(|(name, kept)| (name, kept.spec_hash.as_deref()));
+    let stored = snapshot.stored.iter().map(|(name, stored)| (name, stored.spec_hash.as_deref()));
     let loading = snapshot.jobs.iter().filter(|(_, job)| job.start.is_some());
     let loading = loading.map(|(name, job)| (name, job.spec_hash.as_deref()));
     let other = |hash: Option<&str>| hash.is_some_and(|hash| hash != run.spec_hash);
@@ -102,9 +102,11 @@ fn spec_changed(run: &ValidatedRun, snapshot: &Snapshot) -> Option<String> {
 fn settling(run: &ValidatedRun, snapshot: &Snapshot) -> Option<(usize, Timestamp)> {
     let pending = |(index, attempt): (usize, &Attempt)| {
         let settle = SignedDuration::try_from_secs_f64(run.settle_seconds(attempt)?).ok()?;
-        let kept =
-            snapshot.stored.get(&attempt.name).filter(|kept| kept.failure.is_none() && !kept.settled)?;
-        Some((index, kept.load_ended?.saturating_add(settle).unwrap_or(Timestamp::MAX)))
+        let stored = snapshot
+            .stored
+            .get(&attempt.name)
+            .filter(|stored| stored.failure.is_none() && !stored.settled)?;
+        Some((index, stored.load_ended?.saturating_add(settle).unwrap_or(Timestamp::MAX)))
     };
     let observed = run.spec.target.external.is_none();
     run.attempts.iter().enumerate().filter(|_| observed).find_map(pending)
@@ -224,8 +226,11 @@ mod tests {
         assert!(changed(vec![on(1), on(2)]).unwrap().contains("edited"));
         let outsider = |id: &str| StoredResult { server_run_ids: vec![id.into()], ..StoredResult::default() };
         assert_eq!(changed(vec![outsider("a"), outsider("a")]), None);
-        let told = changed(vec![outsider("a"), outsider("b")]).unwrap();
-        assert!(told.contains("run_id a in phase write, repetition 1, and b in phase read"), "{told}");
+        let reported = changed(vec![outsider("a"), outsider("b")]).unwrap();
+        assert!(
+            reported.contains("run_id a in phase write, repetition 1, and b in phase read"),
+            "{reported}"
+        );
         assert_eq!(
             changed(vec![outsider("a"), StoredResult::default()]),
             None,

@@ -172,8 +172,8 @@ fn nodes(stored: &Results) -> Vec<NodeStatus> {
     for record in stored.values().flat_map(|result| &result.nodes) {
         let node = nodes.entry(&record.name).or_default();
         node.name.clone_from(&record.name);
-        let fill = |known: &mut Option<String>, told: &Option<String>| {
-            *known = known.take().or_else(|| told.clone());
+        let fill = |known: &mut Option<String>, reported: &Option<String>| {
+            *known = known.take().or_else(|| reported.clone());
         };
         fill(&mut node.instance_type, &record.instance_type);
         fill(&mut node.zone, &record.zone);
@@ -231,7 +231,7 @@ impl Figures {
                 phases: summary::phases(run, results),
                 nodes: nodes(results),
                 observed: truth_from(results),
-                checks: checks::told(run, results),
+                checks: checks::reported(run, results),
                 refused: verdict::refused(run, results),
                 placed: placed(results),
             },
@@ -263,8 +263,8 @@ fn placed(results: &Results) -> Vec<Placed> {
 
 /// When the first load began, or is to begin.
 fn started(old: &BenchmarkRunStatus, snapshot: &Snapshot) -> Option<Time> {
-    let kept = snapshot.stored.values().filter_map(|kept| kept.start);
-    let first = snapshot.jobs.values().filter_map(|job| job.start).chain(kept).min();
+    let stored = snapshot.stored.values().filter_map(|stored| stored.start);
+    let first = snapshot.jobs.values().filter_map(|job| job.start).chain(stored).min();
     old.started_at.clone().or(first.map(Time))
 }
 
@@ -280,8 +280,8 @@ fn started_measurement(
             let job = &run.attempts[*attempt].name;
             let start = snapshot.jobs.get(job)?.start?;
             // As the apiserver keeps it: one with a fraction would be written at every pass.
-            let whole = Timestamp::from_second(start.as_second()).unwrap_or(start);
-            Some(StartedStatus { job: job.clone(), start_at: Time(whole) })
+            let complete = Timestamp::from_second(start.as_second()).unwrap_or(start);
+            Some(StartedStatus { job: job.clone(), start_at: Time(complete) })
         }
         Step::Finish(_) => None,
         _ => old.started.clone().filter(|started| !snapshot.stored.contains_key(&started.job)),
@@ -424,12 +424,12 @@ mod tests {
             ("a".to_owned(), measured(json!([node("server", true, None), node("client", false, None)]))),
             ("b".to_owned(), measured(json!([node("server", true, Some("c7i.2xlarge"))]))),
         ]);
-        let told = serde_json::to_value(nodes(&stored)).unwrap();
+        let reported = serde_json::to_value(nodes(&stored)).unwrap();
         let expected = json!([
             {"name": "client", "serves": false, "loads": true},
             {"name": "server", "instanceType": "c7i.2xlarge", "serves": true, "loads": false},
         ]);
-        assert_eq!(told, expected, "what one measurement does not know another may");
+        assert_eq!(reported, expected, "what one measurement does not know another may");
     }
 
     #[test]
@@ -467,9 +467,9 @@ mod tests {
             retry_at: Time(Timestamp::UNIX_EPOCH),
         };
         let queued = with_setback("waits for races/other".into(), Some(&setback));
-        assert_eq!(queued, "waits for races/other; tries again after secret pit-tls not found (FailedMount)");
+        assert_eq!(queued, "waits for races/other; retries after secret pit-tls not found (FailedMount)");
         let same = with_setback("pod p: secret pit-tls not found (FailedMount)".into(), Some(&setback));
-        assert_eq!(same, "pod p: secret pit-tls not found (FailedMount); tried again after 2 setbacks");
+        assert_eq!(same, "pod p: secret pit-tls not found (FailedMount); retried after 2 setbacks");
         assert_eq!(with_setback("load is running".into(), None), "load is running");
     }
 
@@ -493,13 +493,13 @@ mod tests {
         let job = JobFacts { start: Some(start + SignedDuration::from_nanos(1)), ..JobFacts::default() };
         let loads = Snapshot { jobs: [(name(), job)].into(), ..Snapshot::default() };
         let load = Step::Wait(Waiting::Load { attempt: 0 }, None);
-        let told = started_measurement(&run, &BenchmarkRunStatus::default(), &loads, &load);
-        assert_eq!(told, Some(StartedStatus { job: name(), start_at: Time(start) }));
-        let old = BenchmarkRunStatus { started: told.clone(), ..BenchmarkRunStatus::default() };
+        let reported = started_measurement(&run, &BenchmarkRunStatus::default(), &loads, &load);
+        assert_eq!(reported, Some(StartedStatus { job: name(), start_at: Time(start) }));
+        let old = BenchmarkRunStatus { started: reported.clone(), ..BenchmarkRunStatus::default() };
         let collecting = Step::Wait(Waiting::Log { attempt: 0, why: String::new() }, None);
         assert_eq!(
             started_measurement(&run, &old, &Snapshot::default(), &collecting),
-            told,
+            reported,
             "its Job may be gone"
         );
         let stored = Snapshot { stored: [(name(), StoredResult::default())].into(), ..Snapshot::default() };

@@ -51,7 +51,7 @@ fn operation(name: &str, repetitions: &[&RepetitionResult]) -> Option<OperationS
     let rows: Vec<&MergedOperation> =
         repetitions.iter().filter_map(|r| r.operations.iter().find(|op| op.operation == name)).collect();
     let rates: Vec<f64> = rows.iter().map(|row| row.operations_per_second).collect();
-    let told: Option<Vec<f64>> = rows.iter().map(|row| row.tool_operations_per_second).collect();
+    let reported: Option<Vec<f64>> = rows.iter().map(|row| row.tool_operations_per_second).collect();
     let bytes: Vec<f64> = rows.iter().map(|row| row.bytes_per_second).collect();
     let sum = |pick: fn(&MergedOperation) -> Option<u64>| {
         rows.iter().filter_map(|row| pick(row)).reduce(|a, b| a + b)
@@ -60,7 +60,7 @@ fn operation(name: &str, repetitions: &[&RepetitionResult]) -> Option<OperationS
         operation: name.to_owned(),
         count: rows.iter().map(|row| row.count).sum(),
         operations_per_second: spread(&rates)?,
-        tool_operations_per_second: told.and_then(|told| spread(&told)).map(|spread| spread.mean),
+        tool_operations_per_second: reported.and_then(|reported| spread(&reported)).map(|spread| spread.mean),
         bytes_per_second: spread(&bytes)?.mean,
         hits: sum(|row| row.hits),
         misses: sum(|row| row.misses),
@@ -191,10 +191,10 @@ fn not_joined(operations: &[OperationStatus], results: &[&RepetitionResult]) -> 
 fn server_memory(results: &[&RepetitionResult]) -> Option<ServerMemoryStatus> {
     let of = |result: &&RepetitionResult| {
         let servers = result.servers.iter().map(|server| server.usage.cgroup.as_ref());
-        let told: Vec<_> = servers.collect::<Option<Vec<_>>>().filter(|told| !told.is_empty())?;
+        let reported: Vec<_> = servers.collect::<Option<Vec<_>>>().filter(|reported| !reported.is_empty())?;
         Some(ServerMemoryStatus {
-            used_bytes: told.iter().map(|cgroup| cgroup.memory_bytes).sum(),
-            peak_bytes: told.iter().map(|cgroup| cgroup.memory_peak_bytes).sum(),
+            used_bytes: reported.iter().map(|cgroup| cgroup.memory_bytes).sum(),
+            peak_bytes: reported.iter().map(|cgroup| cgroup.memory_peak_bytes).sum(),
         })
     };
     results.iter().filter_map(of).reduce(|one, other| ServerMemoryStatus {

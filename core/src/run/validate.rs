@@ -21,37 +21,22 @@ use std::sync::Arc;
 /// A run nothing can be made of; the message names field and remedy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Invalid {
-    /// A phase with no tool or two: admission refuses it, but an older rule may not have.
     #[error("spec.phases[{0}] needs exactly one workload: memtier, bullmq, loadgen or exec")]
     Workload(String),
-    /// memtier counts whole seconds.
     #[error("spec.phases[{phase}].{field} is {given}: memtier measures whole seconds, such as 60s")]
-    WholeSeconds {
-        /// The phase.
-        phase: String,
-        /// The field in it.
-        field: &'static str,
-        /// What was written.
-        given: String,
-    },
-    /// Fields that do not go together.
+    WholeSeconds { phase: String, field: &'static str, given: String },
     #[error("spec.phases[{phase}].{problem}")]
     Combination {
-        /// The phase.
         phase: String,
         /// The field, what is wrong with it, and the remedy.
         problem: String,
     },
-    /// The target does not speak what the phases need.
     #[error("spec.{0}")]
     Unsuitable(String),
-    /// The address does not end in a port.
     #[error("spec.target.external.address {0:?} is not HOST:PORT with a port from 1 to 65535")]
     Address(String),
-    /// Neither of the three targets.
     #[error("spec.target needs exactly one of datastoreRef, datastore and external")]
     Target,
-    /// The object has no uid or namespace, which only happens before it is stored.
     #[error("the object has no {0}")]
     Incomplete(&'static str),
 }
@@ -61,7 +46,6 @@ pub enum Invalid {
 pub struct Attempt {
     /// Position of the phase in the spec.
     pub phase_index: usize,
-    /// The phase's name.
     pub phase: String,
     /// Which repetition, from 1.
     pub repetition: u32,
@@ -69,9 +53,7 @@ pub struct Attempt {
     pub measurement: u32,
     /// Name of its Job and its ConfigMap.
     pub name: String,
-    /// FLUSHALL first.
     pub flush: bool,
-    /// Keys to write first.
     pub load: Option<LoadSpec>,
     /// Load of the same kind before the measured part, in seconds.
     pub warmup_seconds: Option<f64>,
@@ -79,9 +61,7 @@ pub struct Attempt {
     pub minimum_hit_ratio: Option<f64>,
     /// Whether the server may evict keys while the load runs.
     pub allow_eviction: bool,
-    /// The tool.
     pub tool: Arc<JobTool>,
-    /// Client pods.
     pub pods: u32,
     /// Which point of its phase's search it is.
     pub point: Option<Point>,
@@ -94,11 +74,8 @@ pub struct Attempt {
 pub struct ValidatedRun {
     /// Name, namespace and uid: also how it holds a Lease.
     pub holder: Holder,
-    /// Its generation.
     pub generation: i64,
-    /// When it was made.
     pub created: Timestamp,
-    /// The declaration.
     pub spec: BenchmarkRunSpec,
     /// Digest of what of it is measured: all but `cancel`, `ttlAfterFinished`,
     /// `thresholds` and `headline`.

@@ -8,12 +8,10 @@ use dragstrip_crds::{BenchmarkSuiteSpec, suite::OnRunFailure};
 pub enum Child {
     /// It is not there: not made yet, or deleted.
     Missing,
-    /// It has not ended.
     UnderWay {
         /// It was told to stop.
         cancelled: bool,
     },
-    /// It has ended.
     Ended {
         /// Without numbers that may be believed.
         failed: bool,
@@ -33,7 +31,7 @@ pub struct Declared {
     pub suspend: bool,
     /// Whether the suite is to stop.
     pub cancel: bool,
-    /// Whether no further run can be made.
+    /// Whether no further run can be created.
     pub unmeasurable: bool,
 }
 
@@ -53,7 +51,6 @@ impl Declared {
 /// How a suite ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
-    /// Every run has ended.
     Completed,
     /// A run failed, and no further one was to be made.
     Stopped,
@@ -66,7 +63,6 @@ pub enum Ending {
 /// What is next. Runs are named by their places in the plan's order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
-    /// Make these runs.
     Make(Vec<usize>),
     /// Tell these runs to stop.
     Cancel(Vec<usize>),

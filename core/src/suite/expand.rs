@@ -38,14 +38,13 @@ pub struct PlannedCell {
 /// What a suite measures, without the specs of its runs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
-    /// What is varied.
     pub axes: Vec<AxisHead>,
     /// Every combination, in the order of the declaration.
     pub cells: Vec<PlannedCell>,
     /// The runs in the order in which they are to be made: a combination's place in `cells`,
     /// and which of its runs it is, from 1.
     pub order: Vec<(usize, u32)>,
-    /// Why no further run can be made of a suite that has started: an operator that came later
+    /// Why no further run can be created of a suite that has started: an operator that came later
     /// reads runs otherwise.
     pub unmeasurable: Option<Invalid>,
     stem: String,
@@ -63,14 +62,12 @@ pub struct ChildRun {
     pub cell: Cell,
     /// Which of the combination's runs it is, from 1.
     pub repetition: u32,
-    /// Its spec.
     pub spec: BenchmarkRunSpec,
 }
 
 /// A suite with all its runs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Expanded {
-    /// What is varied.
     pub axes: Vec<AxisHead>,
     /// The runs, in the order in which they are to be made.
     pub runs: Vec<ChildRun>,
@@ -180,10 +177,10 @@ fn exclusions(spec: &BenchmarkSuiteSpec) -> (Vec<Excluded>, Vec<Problem>) {
 fn too_many(spec: &BenchmarkSuiteSpec, excluded: &[Excluded]) -> Option<Problem> {
     let all = product(spec);
     let left = if all <= COUNTED && !excluded.is_empty() {
-        let kept = |(variant, values): &(usize, Vec<usize>)| {
+        let stored = |(variant, values): &(usize, Vec<usize>)| {
             !excluded.iter().any(|one| one.leaves_out(*variant, values))
         };
-        combinations(spec).filter(kept).count() as u128
+        combinations(spec).filter(stored).count() as u128
     } else {
         all
     };
@@ -287,8 +284,9 @@ fn judge(
         let run = validated(run).and_then(|run| allowed(&run).map(|()| run)).map_err(refused)?;
         phases.extend(run.phases.iter().map(|phase| phase.name.clone()));
         // A spec that came as JSON has a JSON form.
-        let whole = digest(&[&serde_json::to_string(&run).unwrap_or_default()]);
-        if let Some(first) = seen.insert(whole, cell.clone()).filter(|first| !is_meant(spec, first, cell)) {
+        let complete = digest(&[&serde_json::to_string(&run).unwrap_or_default()]);
+        if let Some(first) = seen.insert(complete, cell.clone()).filter(|first| !is_meant(spec, first, cell))
+        {
             alike.get_or_insert(Problem::SameSpec { first: first.words, second: cell.words.clone() });
         }
         Ok(())
@@ -303,22 +301,22 @@ fn no_phases(spec: &BenchmarkSuiteSpec, phases: &BTreeSet<String>) -> Vec<Proble
     let named = named.filter_map(|(index, threshold)| Some((index, threshold.phase.as_ref()?)));
     let unknown = named.filter(|(_, phase)| !phases.contains(*phase));
     let known = || phases.iter().map(String::as_str);
-    let told = |(index, phase): (usize, &String)| Problem::NoPhase {
+    let reported = |(index, phase): (usize, &String)| Problem::NoPhase {
         index,
         phase: phase.clone(),
         known: known().collect::<Vec<_>>().join(", "),
         near: near::did_you_mean(phase, known()),
     };
-    unknown.map(told).collect()
+    unknown.map(reported).collect()
 }
 
 /// The combinations and the order of their runs, as they are declared.
 fn layout(suite: &BenchmarkSuite, excluded: &[Excluded]) -> Plan {
     let spec = &suite.spec;
-    let kept = combinations(spec)
+    let stored = combinations(spec)
         .filter(|(variant, values)| !excluded.iter().any(|one| one.leaves_out(*variant, values)));
     let cells: Vec<PlannedCell> =
-        kept.take(MOST_CELLS).map(|(variant, values)| planned(suite, variant, values)).collect();
+        stored.take(MOST_CELLS).map(|(variant, values)| planned(suite, variant, values)).collect();
     let heads = spec.axes.iter().map(|axis| AxisHead {
         name: axis.name.clone(),
         values: axis.values.iter().filter_map(display_name).collect(),

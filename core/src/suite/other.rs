@@ -37,11 +37,9 @@ pub struct Spec {
 pub struct Status {
     /// A text, so that a phase of another version stops nothing.
     pub phase: String,
-    /// When it ended.
     pub finished_at: Option<Time>,
     /// How far it has come.
     pub progress: Option<SuiteProgress>,
-    /// Where its report is.
     pub report: Option<ReportStatus>,
     /// What it says of having passed.
     pub conditions: Vec<Condition>,
@@ -49,7 +47,7 @@ pub struct Status {
 
 impl Status {
     /// Where the report is of one that measured all that it was to measure.
-    pub fn whole(&self) -> Option<&ReportStatus> {
+    pub fn complete(&self) -> Option<&ReportStatus> {
         self.report.as_ref().filter(|_| self.phase == "Succeeded")
     }
 }
@@ -67,9 +65,9 @@ mod tests {
             "status": {"phase": "Succeeded", "rows": 7, "report": {"configMap": "nightly-1-report", "parts": 1}}
         }))
         .unwrap();
-        assert!(suite.spec.cancel && suite.status.whole().is_some(), "{suite:?}");
+        assert!(suite.spec.cancel && suite.status.complete().is_some(), "{suite:?}");
         let partial = Status { phase: SuitePhase::Cancelled.to_string(), ..suite.status };
-        assert!(partial.whole().is_none(), "a part is no baseline");
+        assert!(partial.complete().is_none(), "a part is no baseline");
         assert_eq!(SuitePhase::Succeeded.to_string(), "Succeeded", "that is what a whole one's says");
         let new: OtherSuite = serde_json::from_value(json!({"metadata": {"name": "n"}})).unwrap();
         assert_eq!(new.status.finished_at, None);

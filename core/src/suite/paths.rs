@@ -32,8 +32,8 @@ fn known_fields(schema: &Value) -> Value {
         (ANYTHING, anything) => Some(anything.clone()),
         (_, values) => Some(known_fields(values)),
     };
-    let told = ["properties", "items", "additionalProperties", ANYTHING];
-    told.iter().filter_map(|key| Some(((*key).to_owned(), below(key)?))).collect()
+    let reported = ["properties", "items", "additionalProperties", ANYTHING];
+    reported.iter().filter_map(|key| Some(((*key).to_owned(), below(key)?))).collect()
 }
 
 impl Fields {
@@ -99,7 +99,7 @@ fn near(name: &str, above: &str, mut fields: Vec<&str>) -> String {
 mod tests {
     use super::*;
 
-    fn told(path: &str) -> String {
+    fn reported(path: &str) -> String {
         let found = OF_RUN.find(Pointer::parse(path).unwrap());
         found.err().map(|nowhere| nowhere.near).unwrap_or_default()
     }
@@ -114,22 +114,26 @@ mod tests {
             "/clients/pods",
             "/clients/pod/annotations/sidecar.istio.io~1inject",
         ] {
-            assert_eq!(told(path), "", "{path} is a field of a run");
+            assert_eq!(reported(path), "", "{path} is a field of a run");
         }
     }
 
     #[test]
     fn a_misspelt_field_is_told_with_those_that_are_near_at_its_depth() {
-        assert_eq!(told("/phases/0/memtier/pipelin"), "did you mean /phases/0/memtier/pipeline?");
-        assert_eq!(told("/phases/0/memTier/pipeline"), "did you mean /phases/0/memtier?");
-        assert!(told("/phase/0").contains("/phases"), "{}", told("/phase/0"));
+        assert_eq!(reported("/phases/0/memtier/pipelin"), "did you mean /phases/0/memtier/pipeline?");
+        assert_eq!(reported("/phases/0/memTier/pipeline"), "did you mean /phases/0/memtier?");
+        assert!(reported("/phase/0").contains("/phases"), "{}", reported("/phase/0"));
     }
 
     #[test]
     fn a_field_that_is_like_none_is_told_with_what_there_is() {
-        let far = told("/target/xyz");
+        let far = reported("/target/xyz");
         assert_eq!(far, "below /target there are datastore, datastoreRef, external");
-        assert!(told("/phases/first/memtier").contains("/phases is a list"), "{}", told("/phases/first"));
-        assert_eq!(told("/phases/0/memtier/pipeline/deep"), "/phases/0/memtier/pipeline has no fields");
+        assert!(
+            reported("/phases/first/memtier").contains("/phases is a list"),
+            "{}",
+            reported("/phases/first")
+        );
+        assert_eq!(reported("/phases/0/memtier/pipeline/deep"), "/phases/0/memtier/pipeline has no fields");
     }
 }

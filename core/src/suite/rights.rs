@@ -45,16 +45,10 @@ const KINDS: [(&str, &[&str]); 5] = [
 /// A run that names what its suite does not.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    /// Something that takes a right stands in a patch or axis alone.
     #[error(
         "patches and axes add {kind} {name}, which requires a right of the suite's author: name it in a variant's target or in run, where the API server can check that right"
     )]
-    Smuggled {
-        /// What it is.
-        kind: &'static str,
-        /// Its name.
-        name: String,
-    },
+    Smuggled { kind: &'static str, name: String },
 }
 
 /// The values at `path` in `value`.
@@ -94,14 +88,14 @@ impl Written {
 
     /// Whether a run of the suite names nothing that takes a right and does not stand in it.
     pub fn check(&self, run: &BenchmarkRunSpec) -> Result<(), Refused> {
-        let whole = json!(run);
+        let complete = json!(run);
         let with_password =
-            !named(&whole, TOOL_IMAGES).is_empty() && whole["target"]["datastoreRef"].is_object();
+            !named(&complete, TOOL_IMAGES).is_empty() && complete["target"]["datastoreRef"].is_object();
         let with_password =
             [("Datastore", DATASTORES), ("image", TOOL_IMAGES)].into_iter().filter(|_| with_password);
         for (kind, paths) in KINDS.into_iter().chain(with_password) {
             let known = self.names(paths);
-            if let Some(name) = named(&whole, paths).into_iter().find(|name| !known.contains(name)) {
+            if let Some(name) = named(&complete, paths).into_iter().find(|name| !known.contains(name)) {
                 return Err(Refused::Smuggled { kind, name });
             }
         }
@@ -133,27 +127,33 @@ mod tests {
         let with_secret = json!({"datastore": {"engine": "Redis", "threads": 1, "authSecretRef": {"name": "mine", "key": "k"}}});
         let secret = |name: &str| json!({"name": name, "key": "password"});
         let patch = |name: &str| json!({"path": "/target/datastore/authSecretRef", "value": secret(name)});
-        let told = refusal(redis.clone(), read(), patch("theirs"));
-        assert!(told.contains("Secret theirs") && told.contains("in a variant's target"), "{told}");
+        let reported = refusal(redis.clone(), read(), patch("theirs"));
+        assert!(
+            reported.contains("Secret theirs") && reported.contains("in a variant's target"),
+            "{reported}"
+        );
         assert_eq!(refusal(with_secret.clone(), read(), patch("mine")), "", "its author was asked about it");
         assert!(refusal(with_secret, read(), patch("theirs")).contains("Secret theirs"));
         let environment = json!([{"name": "X", "valueFrom": {"secretKeyRef": secret("theirs")}}]);
-        let whole = json!({"path": "/target/datastore", "value": {"engine": "Redis", "threads": 1, "env": environment}});
-        assert!(refusal(redis, read(), whole).contains("Secret theirs"), "a patch of the whole is one too");
+        let complete = json!({"path": "/target/datastore", "value": {"engine": "Redis", "threads": 1, "env": environment}});
+        assert!(
+            refusal(redis, read(), complete).contains("Secret theirs"),
+            "a patch of the whole is one too"
+        );
     }
 
     #[test]
     fn no_patch_gives_pods_more_rights_or_an_image_somebody_elses_password() {
         let redis = json!({"datastore": {"engine": "Redis", "threads": 1}});
         let set = |path: &str, value: Value| json!({"path": path, "value": value});
-        let told = refusal(redis.clone(), read(), set("/clients/pod/serviceAccountName", json!("admin")));
-        assert!(told.contains("serviceAccountName admin"), "{told}");
-        let told = refusal(redis.clone(), read(), set("/target/datastore/pod/hostNetwork", json!(true)));
-        assert!(told.contains("hostNetwork"), "{told}");
+        let reported = refusal(redis.clone(), read(), set("/clients/pod/serviceAccountName", json!("admin")));
+        assert!(reported.contains("serviceAccountName admin"), "{reported}");
+        let reported = refusal(redis.clone(), read(), set("/target/datastore/pod/hostNetwork", json!(true)));
+        assert!(reported.contains("hostNetwork"), "{reported}");
         let own = set("/phases/0/memtier/image", json!("example.com/own:1"));
         assert_eq!(refusal(redis, read(), own.clone()), "", "the server is the run's own");
         let reference = json!({"datastoreRef": {"name": "redis"}});
-        let told = refusal(reference, read(), own);
-        assert!(told.contains("image example.com/own:1"), "{told}");
+        let reported = refusal(reference, read(), own);
+        assert!(reported.contains("image example.com/own:1"), "{reported}");
     }
 }

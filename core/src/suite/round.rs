@@ -33,9 +33,7 @@ pub struct Round {
 /// What became of a round.
 #[derive(Debug, Clone, PartialEq)]
 pub struct End {
-    /// When it ended.
     pub at: Timestamp,
-    /// Whether it passed.
     pub passed: bool,
     /// What it says of that.
     pub message: String,
@@ -51,7 +49,7 @@ fn end(round: &OtherSuite) -> Option<End> {
         at: status.finished_at.as_ref()?.0,
         passed: passed.is_some_and(|passed| passed.status == "True"),
         message: passed.map(|passed| passed.message.clone()).unwrap_or_default(),
-        measured: status.whole().is_some() && some,
+        measured: status.complete().is_some() && some,
     })
 }
 
@@ -94,7 +92,7 @@ pub fn previous(rounds: &[Round]) -> Option<&str> {
 /// Rounds that have ended and are more than are kept: `passed` and `failed` ones at most. What
 /// the next round is compared with stays.
 pub fn outdated(rounds: &[Round], passed: i32, failed: i32, compares: bool) -> Vec<&Round> {
-    let kept = previous(rounds).filter(|_| compares);
+    let stored = previous(rounds).filter(|_| compares);
     let mut ended: Vec<(&Round, &End)> =
         rounds.iter().filter_map(|round| Some((round, round.end.as_ref()?))).collect();
     ended.sort_by_key(|(round, _)| std::cmp::Reverse(round.time));
@@ -103,7 +101,7 @@ pub fn outdated(rounds: &[Round], passed: i32, failed: i32, compares: bool) -> V
         of_kind.skip(usize::try_from(most).unwrap_or_default())
     };
     let all = beyond(true, passed).chain(beyond(false, failed));
-    all.filter(|round| Some(round.name()) != kept).collect()
+    all.filter(|round| Some(round.name()) != stored).collect()
 }
 
 /// The time for which a round is to be made of a suite that was made at `created` and said `old`
@@ -118,9 +116,9 @@ pub fn due(
     if rounds.iter().any(|round| round.end.is_none()) {
         return None;
     }
-    let told = [&old.last_scheduled_at, &old.last_ended_at].into_iter().flatten().map(|time| time.0);
+    let reported = [&old.last_scheduled_at, &old.last_ended_at].into_iter().flatten().map(|time| time.0);
     let ends = rounds.iter().filter_map(|round| Some(round.end.as_ref()?.at));
-    let past = rounds.iter().map(|round| round.time).chain(ends).chain(told);
+    let past = rounds.iter().map(|round| round.time).chain(ends).chain(reported);
     schedule.due(past.fold(created, Timestamp::max), now)
 }
 
@@ -144,13 +142,13 @@ fn message(suite: &BenchmarkSuite, rounds: &[Round], next: Option<Timestamp>) ->
     let under_way = rounds.iter().find(|round| round.end.is_none());
     match (under_way, next) {
         (Some(round), _) if round.unreadable => format!(
-            "this version of the operator cannot read round {}, which is left alone: no other is made before it is deleted",
+            "this version of the operator cannot read round {}, and leaves it alone: delete it to start another round",
             round.name()
         ),
         (Some(round), _) => format!("round {} is under way", round.name()),
-        (None, _) if suite.spec.suspend => "suspended: no round is made".to_owned(),
+        (None, _) if suite.spec.suspend => "suspended: no round starts".to_owned(),
         (None, Some(next)) => format!("the next round is at {next}"),
-        (None, None) => "spec.schedule names no time of the next years".to_owned(),
+        (None, None) => "spec.schedule matches no time in the coming years".to_owned(),
     }
 }
 
@@ -160,7 +158,7 @@ fn is_later(new: Timestamp, old: Option<&Time>) -> bool {
 }
 
 /// What a suite that said `old` says of its `rounds`, of which the next one is due at `next`.
-pub fn told(
+pub fn reported(
     suite: &BenchmarkSuite,
     old: &BenchmarkSuiteStatus,
     rounds: &[Round],
@@ -232,7 +230,7 @@ mod tests {
     }
 
     fn said(old: &BenchmarkSuiteStatus, rounds: &[Round]) -> BenchmarkSuiteStatus {
-        told(&nightly(json!({})), old, rounds, None, at("2026-01-09T00:00:00Z"))
+        reported(&nightly(json!({})), old, rounds, None, at("2026-01-09T00:00:00Z"))
     }
 
     fn is_passed(status: &BenchmarkSuiteStatus) -> (&str, &str) {

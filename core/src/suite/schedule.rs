@@ -64,9 +64,11 @@ mod tests {
             Some(at("2026-01-05T08:00:00Z")),
             "over the weekend"
         );
-        for (bad, told) in [("0 3 * *", "five fields"), ("0 3 * * * *", "five fields"), ("61 3 * * *", "")] {
+        for (bad, reported) in
+            [("0 3 * *", "five fields"), ("0 3 * * * *", "five fields"), ("61 3 * * *", "")]
+        {
             let error = Schedule::parse(bad).unwrap_err();
-            assert!(error.contains(told), "{bad}: {error}");
+            assert!(error.contains(reported), "{bad}: {error}");
         }
     }
 

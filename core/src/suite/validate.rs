@@ -9,13 +9,10 @@ use dragstrip_crds::BenchmarkSuite;
 /// A suite that is not measured; the message names the field and the remedy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Invalid {
-    /// It cannot be measured as declared.
     #[error(transparent)]
     Declared(#[from] expand::Invalid),
-    /// The apiserver would not take its runs.
     #[error("{0}")]
     Rejected(String),
-    /// Its report would not fit in the operator's memory.
     #[error(
         "{runs} runs{}: the report of so many needs about {needed_mebibytes} MiB of the operator's memory, which may take {limit_mebibytes}: leave values out, lower repetitions, make several suites, or raise resources.limits.memory of Dragstrip's chart", beside(*.others)
     )]
@@ -24,12 +21,9 @@ pub enum Invalid {
         runs: u64,
         /// How many the suites have that are under way.
         others: u64,
-        /// What they need.
         needed_mebibytes: u64,
-        /// What there is.
         limit_mebibytes: u64,
     },
-    /// The schedule is none.
     #[error("spec.schedule: {0}")]
     Schedule(String),
 }
@@ -85,16 +79,19 @@ mod tests {
     #[test]
     fn a_suite_whose_report_would_end_the_operator_is_refused_before_it_begins() {
         assert_eq!(fits(1000, &[], 128 << 20), Ok(()), "the default maxRuns fits the chart's limit");
-        let told = fits(2000, &[], 128 << 20).unwrap_err().to_string();
-        assert!(told.starts_with("2000 runs: the report of so many needs about 135 MiB"), "{told}");
-        assert!(told.contains("may take 128") && told.contains("resources.limits.memory"), "{told}");
+        let reported = fits(2000, &[], 128 << 20).unwrap_err().to_string();
+        assert!(reported.starts_with("2000 runs: the report of so many needs about 135 MiB"), "{reported}");
+        assert!(
+            reported.contains("may take 128") && reported.contains("resources.limits.memory"),
+            "{reported}"
+        );
     }
 
     #[test]
     fn what_other_suites_keep_until_their_reports_counts_and_reports_are_made_one_at_a_time() {
         assert_eq!(fits(1000, &[1000, 1000], 128 << 20), Ok(()), "one report at a time");
-        let told = fits(1000, &[1800, 1000], 128 << 20).unwrap_err().to_string();
-        assert!(told.starts_with("1000 runs beside 2800 of other suites: "), "{told}");
+        let reported = fits(1000, &[1800, 1000], 128 << 20).unwrap_err().to_string();
+        assert!(reported.starts_with("1000 runs beside 2800 of other suites: "), "{reported}");
     }
 
     #[test]
@@ -110,11 +107,14 @@ mod tests {
         declared["axes"][1]["values"][1]["value"] = json!("ten");
         let plan = validate_started(&suite_of(declared.clone()));
         assert_eq!(plan.order.len(), 16, "what was measured of it must be found");
-        let told = plan.unmeasurable.expect("runs that cannot be read can be made").to_string();
-        assert!(told.contains("phases[0].memtier.pipeline"), "{told}");
+        let reported = plan.unmeasurable.expect("runs that cannot be read can be made").to_string();
+        assert!(reported.contains("phases[0].memtier.pipeline"), "{reported}");
 
         declared["axes"][1]["values"] = json!([{"name": "theirs", "patches": [{"path": "/clients/pod/serviceAccountName", "value": "admin"}]}]);
-        let told = validate_started(&suite_of(declared)).unmeasurable.unwrap().to_string();
-        assert!(told.contains("serviceAccountName admin"), "rights are asked whatever has started: {told}");
+        let reported = validate_started(&suite_of(declared)).unmeasurable.unwrap().to_string();
+        assert!(
+            reported.contains("serviceAccountName admin"),
+            "rights are asked whatever has started: {reported}"
+        );
     }
 }

@@ -1,6 +1,6 @@
 //! Server-side apply of objects and of status, for every kind alike.
 
-use super::own_writes::OwnWrites;
+use super::overlay::Overlay;
 use kube::{
     Api, Client, Resource, ResourceExt,
     api::{DeleteParams, Patch, PatchParams, Preconditions, PropagationPolicy},
@@ -42,10 +42,10 @@ fn object_gone(error: &kube::Error) -> bool {
 }
 
 /// Writes `status` and nothing else, if the object is still as it was read, and takes
-/// note of that in `own_writes`.
+/// note of that in the overlay.
 pub async fn apply_status<K, S>(
     client: &Client,
-    own_writes: &OwnWrites,
+    overlay: &Overlay,
     manager: &str,
     object: &K,
     status: &S,
@@ -64,7 +64,7 @@ where
     let name = object.name_any();
     match api.patch_status(&name, &PatchParams::apply(manager).force(), &Patch::Apply(&body)).await {
         Ok(stored) => {
-            own_writes.wrote(&stored);
+            overlay.record(&stored);
             Ok(StatusWrite::Done)
         }
         Err(error) if object_gone(&error) => {

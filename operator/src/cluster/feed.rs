@@ -1,6 +1,7 @@
-//! A watch of one kind, shared by all who need it: a store to
-//! look things up in, and for each subscriber a stream of what was touched. Needs the client.
+//! A shared watch of one kind: a store for look-ups, and for each subscriber a stream of the objects
+//! that changed. Needs the client.
 
+use dragstrip_results::error_chain::chain;
 use futures::{
     Stream, StreamExt,
     stream::{self, BoxStream},
@@ -20,14 +21,12 @@ use std::{collections::HashSet, fmt::Debug, hash::Hash, sync::Arc};
 use tokio::sync::mpsc;
 
 use super::undecodable::{Conditioned, Undecodable};
-use crate::process::chain;
 
-/// Objects of ours read at once at the start. Each is buffered as a tree of values until
-/// it is known whether it can be decoded, many times its size, and what a whole page
-/// took the process keeps.
+/// Objects of ours in one page of the first list. kube buffers each as a tree of values, many times its
+/// size, before it decodes it, and the process never returns the memory of a complete page.
 const PAGE: u32 = 100;
 
-/// What can be watched.
+/// A kind that can be watched.
 pub trait Watched:
     Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static
 {
@@ -37,19 +36,18 @@ impl<K> Watched for K where
 {
 }
 
-/// What becomes of an object that was told: `Err` where it is none of those in the store,
-/// whether it was one before or not.
+/// An object of an event; `Err` if the store must not contain it, whether it did before or not.
 type Changed<K> = Result<K, ObjectRef<K>>;
 
-/// What happens in the store.
+/// A change of the store.
 enum Step<K: Watched> {
     Event(Event<K>),
-    /// It is not kept any more, or was deleted in a state that is not kept: left out of the
-    /// store it would seem to be there for ever as it last was.
+    /// The store must drop the object. If the event were ignored, the object would stay in the store
+    /// forever in its last state.
     Leaves(ObjectRef<K>),
 }
 
-/// A watch that has not been started, or is under way in [`Feed::run`].
+/// A watch, which runs in [`Feed::run`].
 pub struct Feed<K: Watched>
 where
     ObjectRef<K>: Eq + Hash,
@@ -60,8 +58,8 @@ where
     subscribers: Vec<mpsc::UnboundedSender<Arc<K>>>,
 }
 
-/// `events` with the beginning of each list told together with what follows it: a list that is
-/// begun and refused is no success.
+/// `events` with the start of each list delayed until the next event: a list that the API server then
+/// refuses is not a success.
 fn begun_lists<A>(
     events: impl Stream<Item = watcher::Result<Event<A>>>,
 ) -> impl Stream<Item = watcher::Result<Event<A>>> {
@@ -74,8 +72,8 @@ fn begun_lists<A>(
     })
 }
 
-/// What a watch of `api` tells, for ever. One that fails is begun anew, later each time until it
-/// succeeds: kube takes the beginning of a list for that, and would ask every second.
+/// The events of a watch of `api`, forever. A watch that fails restarts, after a longer wait each time
+/// until it succeeds: kube takes the start of a list for success, and would retry every second.
 pub fn events<A>(api: Api<A>, config: watcher::Config) -> impl Stream<Item = watcher::Result<Event<A>>> + Send
 where
     A: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
@@ -83,8 +81,8 @@ where
     begun_lists(watcher::watcher(api, config)).default_backoff()
 }
 
-/// What `event` means for the store, with its object changed by `change`, which is told
-/// whether the object was deleted.
+/// The step for `event`, with its object changed by `change`, which learns whether the object was
+/// deleted.
 fn step<A, K: Watched>(event: Event<A>, change: impl FnOnce(A, bool) -> Changed<K>) -> Step<K> {
     let event = match event {
         Event::Apply(object) => change(object, false).map(Event::Apply),
@@ -96,7 +94,7 @@ fn step<A, K: Watched>(event: Event<A>, change: impl FnOnce(A, bool) -> Changed<
     event.map_or_else(Step::Leaves, Step::Event)
 }
 
-/// The object that `metadata` is of.
+/// The reference of the object with `metadata`.
 fn key_of<K: Watched>(metadata: &ObjectMeta) -> ObjectRef<K> {
     let key = ObjectRef::new(metadata.name.as_deref().unwrap_or_default());
     match &metadata.namespace {
@@ -105,8 +103,7 @@ fn key_of<K: Watched>(metadata: &ObjectMeta) -> ObjectRef<K> {
     }
 }
 
-/// Whether the watch was longer away than the apiserver remembers: the usual end of one that
-/// is told little.
+/// Whether the watch resumed later than the API server remembers: the usual end of one with few events.
 fn has_expired(error: &watcher::Error) -> bool {
     matches!(error, watcher::Error::WatchError(status) if status.code == 410)
 }
@@ -125,19 +122,19 @@ where
         Self { steps: steps.boxed(), store: writer.as_reader(), writer, subscribers: Vec::new() }
     }
 
-    /// Watches objects of Kubernetes' own. `keep` leaves nothing in them that nobody
-    /// reads, since they stay in memory, and says whether the object is kept at all.
+    /// Watches objects of Kubernetes. `keep` removes what nobody reads, since they stay in memory, and
+    /// returns whether to store the object at all.
     pub fn new(api: Api<K>, config: &watcher::Config, keep: fn(&mut K) -> bool) -> Self {
         let kept = move |mut object: K, _| {
-            // managedFields are three quarters of an object in memory and nobody reads them.
+            // managedFields take three quarters of an object's memory, and nobody reads them.
             object.managed_fields_mut().clear();
             if keep(&mut object) { Ok(object) } else { Err(object.to_object_ref(())) }
         };
         Self::of(events(api, config.clone()), kept)
     }
 
-    /// Watches objects of ours, of which some may have been written by an older or
-    /// a newer version: what cannot be decoded is told and left out.
+    /// Watches objects of ours. Another version may have written some of them: the feed reports and
+    /// skips what it cannot decode.
     pub fn guarded(
         api: Api<DeserializeGuard<K>>,
         config: watcher::Config,
@@ -156,7 +153,7 @@ where
                 if deleted {
                     undecodable.gone(&invalid.metadata);
                 } else {
-                    undecodable.tell(&invalid);
+                    undecodable.report(&invalid);
                 }
                 Err(key_of(&invalid.metadata))
             }
@@ -164,12 +161,12 @@ where
         Self::of(events(api, config.page_size(PAGE)), decode)
     }
 
-    /// What is there, as far as it was seen.
+    /// The objects that the watch has reported.
     pub fn store(&self) -> Store<K> {
         self.store.clone()
     }
 
-    /// Every object that is made, changed or deleted from now on, and at first those that are there.
+    /// Every object that exists, and then every object that is created, changed or deleted.
     pub fn subscribe(&mut self) -> impl Stream<Item = Arc<K>> + use<K> {
         let (sender, mut receiver) = mpsc::unbounded_channel();
         self.subscribers.push(sender);
@@ -178,12 +175,12 @@ where
 
     fn send(&self, object: &Arc<K>) {
         for subscriber in &self.subscribers {
-            // A controller that has ended does not listen any more.
+            // A controller that has ended receives nothing.
             let _ = subscriber.send(Arc::clone(object));
         }
     }
 
-    /// Takes over what was listed, and tells also what was deleted unseen.
+    /// Replaces the store by a list, and sends also the objects that were deleted unseen.
     fn listed(&mut self, event: &Event<K>) {
         let before = self.store.state();
         self.writer.apply_watcher_event(event);
@@ -193,7 +190,7 @@ where
         gone.chain(&now).for_each(|object| self.send(object));
     }
 
-    /// Takes an object out of the store, if it is there, and tells it.
+    /// Removes an object from the store and sends it.
     fn take_out(&mut self, key: &ObjectRef<K>) {
         if let Some(known) = self.store.get(key) {
             self.take(&Event::Delete((*known).clone()));
@@ -217,7 +214,7 @@ where
         }
     }
 
-    /// Watches for ever. A watch that fails is begun anew, later each time.
+    /// Watches forever. A watch that fails restarts, after a longer wait each time.
     pub async fn run(mut self) {
         let mut failing = false;
         while let Some(step) = self.steps.next().await {
@@ -234,7 +231,7 @@ where
                 }
                 Err(error) => {
                     failing = true;
-                    tracing::warn!(kind = %K::kind(&()), error = %chain(&error), "watch failed; it is begun anew");
+                    tracing::warn!(kind = %K::kind(&()), error = %chain(&error), "watch failed; restarting it");
                 }
             }
         }

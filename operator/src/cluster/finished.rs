@@ -1,5 +1,4 @@
-//! A run or suite that has ended, as far as the operator still cares: whether it has, and
-//! when it is to be removed. Any version's can be read so. Pure.
+//! A finished run or suite, reduced to its end and its expiry, which every version can read. Pure.
 
 use dragstrip_crds::{BenchmarkRun, BenchmarkSuite, units::Period};
 use jiff::Timestamp;
@@ -7,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::Resource;
 use serde::{Deserialize, Serialize};
 
-/// A BenchmarkRun without most of it.
+/// A BenchmarkRun, reduced.
 #[derive(Debug, Clone, Resource, Serialize, Deserialize)]
 #[resource(inherit = BenchmarkRun)]
 pub struct FinishedRun {
@@ -19,7 +18,7 @@ pub struct FinishedRun {
     status: Option<Status>,
 }
 
-/// A BenchmarkSuite without most of it.
+/// A BenchmarkSuite, reduced.
 #[derive(Debug, Clone, Resource, Serialize, Deserialize)]
 #[resource(inherit = BenchmarkSuite)]
 pub struct FinishedSuite {
@@ -31,16 +30,16 @@ pub struct FinishedSuite {
     status: Option<Status>,
 }
 
-/// What is removed some time after it ended.
+/// A kind that the operator deletes some time after the end.
 pub trait Expires: Resource<DynamicType = ()> {
-    /// When that is; never where it is not declared or cannot be read.
+    /// When it expires; `None` if the spec declares no period or this version cannot read it.
     fn expires_at(&self) -> Option<Timestamp>;
 }
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Spec {
-    /// A text, so that one which this version cannot read stops no other.
+    /// A string, so that a value which this version cannot read blocks no other object.
     ttl_after_finished: Option<String>,
 }
 
@@ -60,12 +59,12 @@ fn expiry(spec: &Spec, status: Option<&Status>) -> Option<Timestamp> {
 }
 
 impl FinishedRun {
-    /// When it ended, if it has: that is a record, which stays true.
+    /// When it ended, if it has.
     pub fn finished_at(&self) -> Option<Timestamp> {
         end(self.status.as_ref())
     }
 
-    /// Leaves nothing in memory that nobody reads.
+    /// Removes what nobody reads.
     pub(super) fn prune(&mut self) -> bool {
         (self.metadata.annotations, self.metadata.labels) = (None, None);
         true
@@ -73,7 +72,7 @@ impl FinishedRun {
 }
 
 impl FinishedSuite {
-    /// Leaves nothing in memory that nobody reads.
+    /// Removes what nobody reads.
     pub(super) fn prune(&mut self) -> bool {
         (self.metadata.annotations, self.metadata.labels) = (None, None);
         true

@@ -6,7 +6,7 @@
 //! when its run has ended, is gone or has given it back, and the last client pod
 //! has stopped. Several are taken all or none.
 
-use super::{apply::delete, own_leases::OwnLeases};
+use super::{apply::delete, overlay::Overlay};
 use dragstrip_core::{
     labels::{self, RUN_MANAGER},
     lease::{Holder, LeaseKey, is_held_by},
@@ -31,16 +31,16 @@ pub async fn find(client: &Client, key: &LeaseKey) -> kube::Result<Option<Lease>
 }
 
 /// Removes this very Lease. One that is gone is fine.
-pub async fn remove(client: &Client, own: &OwnLeases, lease: &Lease) -> kube::Result<()> {
+pub async fn remove(client: &Client, overlay: &Overlay, lease: &Lease) -> kube::Result<()> {
     delete(client, lease).await?;
-    own.removed(lease);
+    overlay.record_deleted_lease(lease);
     Ok(())
 }
 
 /// Takes a Lease by creating it; `None` when it exists.
 async fn take(
     client: &Client,
-    own: &OwnLeases,
+    overlay: &Overlay,
     key: &LeaseKey,
     holder: &Holder,
     now: Timestamp,
@@ -60,7 +60,7 @@ async fn take(
     };
     match api(client, key).create(&PostParams::default(), &lease).await {
         Ok(lease) => {
-            own.wrote(lease.clone());
+            overlay.record_lease(lease.clone());
             Ok(Some(lease))
         }
         Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(None),
@@ -85,15 +85,15 @@ pub enum Taken {
 /// has run under it.
 pub async fn take_all(
     client: &Client,
-    own: &OwnLeases,
+    overlay: &Overlay,
     keys: &[LeaseKey],
     holder: &Holder,
     now: Timestamp,
 ) -> kube::Result<Taken> {
-    let Some(_reserved) = own.reserve(keys, holder) else { return Ok(Taken::Reserved) };
+    let Some(_reserved) = overlay.reserve(keys, holder) else { return Ok(Taken::Reserved) };
     let mut taken = Vec::new();
     for key in keys {
-        let got = match take(client, own, key, holder, now).await {
+        let got = match take(client, overlay, key, holder, now).await {
             Ok(Some(lease)) => {
                 taken.push(lease);
                 Ok(true)
@@ -102,7 +102,7 @@ pub async fn take_all(
                 // Taken before, and the answer was lost.
                 let ours = found.as_ref().is_some_and(|lease| is_held_by(lease, holder));
                 if let Some(lease) = found {
-                    own.found(lease);
+                    overlay.record_foreign_lease(lease);
                 }
                 ours
             }),
@@ -110,7 +110,7 @@ pub async fn take_all(
         };
         if !matches!(got, Ok(true)) {
             for lease in &taken {
-                remove(client, own, lease).await?;
+                remove(client, overlay, lease).await?;
             }
             return got.map(|_| Taken::Lost);
         }
@@ -119,7 +119,7 @@ pub async fn take_all(
 }
 
 /// Gives a Lease back. One that is gone is fine.
-pub async fn give_back(client: &Client, own: &OwnLeases, lease: &Lease) -> kube::Result<()> {
+pub async fn give_back(client: &Client, overlay: &Overlay, lease: &Lease) -> kube::Result<()> {
     let patch = serde_json::json!({"metadata": {
         "uid": lease.uid(), "annotations": {labels::GIVEN_BACK: "true"},
     }});
@@ -127,7 +127,7 @@ pub async fn give_back(client: &Client, own: &OwnLeases, lease: &Lease) -> kube:
     let leases = api(client, &LeaseKey::of(lease));
     match leases.patch(&lease.name_any(), &parameters, &Patch::Merge(&patch)).await {
         Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),
-        other => other.map(|lease| own.wrote(lease)),
+        other => other.map(|lease| overlay.record_lease(lease)),
     }
 }
 
@@ -180,12 +180,12 @@ mod tests {
     async fn held_after_taking_a_node_of(owner: &str) -> (Taken, Vec<String>) {
         let owner = holder(owner);
         let service = tower::service_fn(move |request| answer(request, owner.clone()));
-        let (client, own) = (Client::new(service, "pits"), OwnLeases::default());
+        let (client, overlay) = (Client::new(service, "pits"), Overlay::default());
         let keys = ["target", "node"].map(|name| LeaseKey { namespace: "pits".into(), name: name.into() });
-        let got = take_all(&client, &own, &keys, &holder("first"), Timestamp::UNIX_EPOCH).await.unwrap();
+        let got = take_all(&client, &overlay, &keys, &holder("first"), Timestamp::UNIX_EPOCH).await.unwrap();
         let told: Lease = serde_json::from_value(stored("target", &holder("first"))).unwrap();
         let mut names: Vec<_> =
-            own.after(vec![Arc::new(told)]).iter().map(|lease| lease.name_any()).collect();
+            overlay.leases(vec![Arc::new(told)]).iter().map(|lease| lease.name_any()).collect();
         names.sort();
         (got, names)
     }
@@ -200,12 +200,12 @@ mod tests {
     #[tokio::test]
     async fn a_lease_that_no_watch_tells_is_known_once_it_was_in_the_way() {
         let service = tower::service_fn(move |request| answer(request, holder("stranger")));
-        let (client, own) = (Client::new(service, "pits"), OwnLeases::default());
+        let (client, overlay) = (Client::new(service, "pits"), Overlay::default());
         let keys = ["target", "node"].map(|name| LeaseKey { namespace: "pits".into(), name: name.into() });
         let first = holder("first");
-        let take = || take_all(&client, &own, &keys, &first, Timestamp::UNIX_EPOCH);
+        let take = || take_all(&client, &overlay, &keys, &first, Timestamp::UNIX_EPOCH);
         assert_eq!(take().await.unwrap(), Taken::Lost);
-        let known: Vec<_> = own.after(vec![]).iter().map(|lease| lease.name_any()).collect();
+        let known: Vec<_> = overlay.leases(vec![]).iter().map(|lease| lease.name_any()).collect();
         assert_eq!(known, ["node"], "the turn would look free, be tried and be lost again at once");
         assert_eq!(take().await.unwrap(), Taken::Reserved, "nothing is asked for it");
     }

@@ -1,5 +1,5 @@
-//! How long to wait before trying again, and whether that is worth a line in the log. Pure but
-//! for the clock that drops old notes.
+//! Backoff of failing objects: how long to wait before a retry, and whether to log the failure. Pure
+//! except for the clock that drops old entries.
 
 use std::{
     collections::HashMap,
@@ -7,49 +7,48 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The first wait; each further one is twice as long.
+/// The first wait; each later one is twice as long.
 const FIRST: Duration = Duration::from_millis(250);
 
-/// Whoever tries again does so earlier: what was not tried for so long is gone.
-const KEPT: Duration = Duration::from_secs(3600);
+/// Every retry comes earlier: an object without a retry for so long is gone.
+const LIFETIME: Duration = Duration::from_secs(3600);
 
 #[derive(Debug)]
-struct Tried {
+struct Failure {
     cause: String,
-    times: u32,
+    count: u32,
     last: Instant,
 }
 
-/// Objects that something is wrong with, by uid.
+/// Failing objects, by uid.
 #[derive(Debug, Default)]
-pub struct Retries(Mutex<HashMap<String, Tried>>);
+pub struct Retries(Mutex<HashMap<String, Failure>>);
 
-/// What to do about a failure.
+/// How to retry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retry {
-    /// Wait so long.
+    /// How long to wait.
     pub after: Duration,
-    /// The cause is another one than the last time.
+    /// Whether the cause differs from the last one: log it.
     pub news: bool,
 }
 
 impl Retries {
-    /// Takes note that the object with this `uid` failed because of `cause`; it is
-    /// tried again after `longest` at the latest.
+    /// Records that the object with this `uid` failed because of `cause`. The wait is at most `longest`.
     pub fn again(&self, uid: &str, cause: &str, longest: Duration) -> Retry {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut failures = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
-        known.retain(|_, tried| now.duration_since(tried.last) < KEPT);
-        let never = || Tried { cause: String::new(), times: 0, last: now };
-        let tried = known.entry(uid.to_owned()).or_insert_with(never);
-        let news = tried.cause != cause;
-        cause.clone_into(&mut tried.cause);
-        let after = FIRST.saturating_mul(2_u32.saturating_pow(tried.times)).min(longest);
-        (tried.times, tried.last) = (tried.times.saturating_add(1), now);
+        failures.retain(|_, failure| now.duration_since(failure.last) < LIFETIME);
+        let first = || Failure { cause: String::new(), count: 0, last: now };
+        let failure = failures.entry(uid.to_owned()).or_insert_with(first);
+        let news = failure.cause != cause;
+        cause.clone_into(&mut failure.cause);
+        let after = FIRST.saturating_mul(2_u32.saturating_pow(failure.count)).min(longest);
+        (failure.count, failure.last) = (failure.count.saturating_add(1), now);
         Retry { after, news }
     }
 
-    /// Nothing is wrong with the object any more.
+    /// Forgets the object: it succeeded.
     pub fn settled(&self, uid: &str) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(uid);
     }
@@ -69,7 +68,11 @@ mod tests {
         for _ in 0..100 {
             retries.again("u", "another cause", LONGEST);
         }
-        assert_eq!(retries.again("u", "x", LONGEST).after, LONGEST, "causes that take turns are no hot loop");
+        assert_eq!(
+            retries.again("u", "x", LONGEST).after,
+            LONGEST,
+            "alternating causes must not cause a hot loop"
+        );
         retries.settled("u");
         assert_eq!(retries.again("u", "x", LONGEST).after, FIRST);
     }

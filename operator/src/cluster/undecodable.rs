@@ -1,5 +1,5 @@
-//! Objects of ours that cannot be decoded: told in the log, in a metric and in
-//! their own status, and left out, so that one of them stops no other. Needs the client.
+//! Objects of ours that cannot be decoded. The operator reports them in the log, in a metric and in
+//! their status, and ignores them, so that they block no other object. Needs the client.
 
 use crate::metrics::Metrics;
 use dragstrip_core::labels::DECODING_MANAGER;
@@ -14,7 +14,7 @@ use kube::{
 use serde_json::{Value, json};
 use std::{collections::HashMap, marker::PhantomData};
 
-/// What has conditions in its status.
+/// A kind with conditions in its status.
 pub trait Conditioned: Resource<DynamicType = ()> {
     /// Its conditions.
     fn conditions(&self) -> &[Condition];
@@ -38,12 +38,12 @@ impl Conditioned for Datastore {
     }
 }
 
-/// The objects of one kind that cannot be decoded just now.
+/// The objects of one kind that cannot be decoded.
 pub struct Undecodable<K> {
     client: Client,
     metrics: Metrics,
     /// Resource versions by namespace and name.
-    known: HashMap<(String, String), String>,
+    versions: HashMap<(String, String), String>,
     kind: PhantomData<K>,
 }
 
@@ -52,31 +52,31 @@ fn key(metadata: &ObjectMeta) -> (String, String) {
 }
 
 impl<K: Conditioned> Undecodable<K> {
-    /// None so far.
+    /// An empty set.
     pub fn new(client: Client, metrics: Metrics) -> Self {
-        Self { client, metrics, known: HashMap::new(), kind: PhantomData }
+        Self { client, metrics, versions: HashMap::new(), kind: PhantomData }
     }
 
     fn count(&self) {
-        self.metrics.undecodable(&K::kind(&()), self.known.len());
+        self.metrics.undecodable(&K::kind(&()), self.versions.len());
     }
 
-    /// Tells of an object that cannot be decoded, once per version of it.
-    pub fn tell(&mut self, invalid: &InvalidObject) {
+    /// Reports an object that cannot be decoded, once per resource version.
+    pub fn report(&mut self, invalid: &InvalidObject) {
         let metadata = &invalid.metadata;
         let (namespace, name) = key(metadata);
         let version = metadata.resource_version.clone().unwrap_or_default();
-        let before = self.known.insert(key(metadata), version.clone());
+        let before = self.versions.insert(key(metadata), version.clone());
         self.count();
         if before.as_ref() == Some(&version) {
             return;
         }
         let kind = K::kind(&());
-        tracing::warn!(%kind, namespace, name, error = invalid.error, "an object cannot be decoded and is left alone");
+        tracing::warn!(%kind, namespace, name, error = invalid.error, "ignoring an object that cannot be decoded");
         if before.is_none() {
             let condition = json!({
                 "type": DECODABLE, "status": "False", "reason": "Undecodable",
-                "message": format!("this version of the operator cannot read the object and leaves it alone: {}", invalid.error),
+                "message": format!("this version of the operator cannot decode the object and ignores it: {}", invalid.error),
                 "lastTransitionTime": Timestamp::now().to_string(),
                 "observedGeneration": metadata.generation.unwrap_or(0),
             });
@@ -84,14 +84,14 @@ impl<K: Conditioned> Undecodable<K> {
         }
     }
 
-    /// Takes note of the end of an object that could not be decoded.
+    /// Forgets an object, which was deleted or can be decoded.
     pub fn gone(&mut self, metadata: &ObjectMeta) {
-        if self.known.remove(&key(metadata)).is_some() {
+        if self.versions.remove(&key(metadata)).is_some() {
             self.count();
         }
     }
 
-    /// Takes note of an object that can be decoded, perhaps again.
+    /// Records that an object can be decoded, and removes the condition from its status.
     pub fn decoded(&mut self, object: &K) {
         self.gone(object.meta());
         if object.meta().deletion_timestamp.is_none()
@@ -101,7 +101,7 @@ impl<K: Conditioned> Undecodable<K> {
         }
     }
 
-    /// Owns this one condition alone, whatever else the status says.
+    /// Writes this one condition, under a field manager of its own.
     fn write(&self, namespace: String, name: String, conditions: &Value) {
         let resource = ApiResource::erase::<K>(&());
         let body = json!({
@@ -111,7 +111,7 @@ impl<K: Conditioned> Undecodable<K> {
         tokio::spawn(async move {
             let parameters = PatchParams::apply(DECODING_MANAGER).force();
             if let Err(error) = api.patch_status(&name, &parameters, &Patch::Apply(&body)).await {
-                tracing::debug!(namespace, name, %error, "its status cannot be written either");
+                tracing::debug!(namespace, name, %error, "could not write its status either");
             }
         });
     }

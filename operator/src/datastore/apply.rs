@@ -38,13 +38,10 @@ use std::{fmt::Debug, sync::Arc};
 /// A step of applying that failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// An object of that name is not this Datastore's.
     #[error(transparent)]
     NotOurs(#[from] NotOurs),
-    /// The Lease could not be read.
     #[error("failed to read Lease {1}")]
     Lease(#[source] kube::Error, LeaseKey),
-    /// An object could not be read or written.
     #[error("failed to write the {1}")]
     Write(#[source] kube::Error, &'static str),
 }
@@ -53,10 +50,10 @@ impl Error {
     /// What the Datastore's status says of it; `None` where trying again may help.
     pub fn finding(&self) -> Option<Finding> {
         match self {
-            Self::NotOurs(told @ NotOurs::Taken(..)) => {
-                Some(Finding::no(READY, "NameTaken", told.to_string()))
+            Self::NotOurs(reported @ NotOurs::Taken(..)) => {
+                Some(Finding::no(READY, "NameTaken", reported.to_string()))
             }
-            Self::NotOurs(told) => Some(Finding::no(READY, BEING_REMOVED, told.to_string())),
+            Self::NotOurs(reported) => Some(Finding::no(READY, BEING_REMOVED, reported.to_string())),
             Self::Write(error @ kube::Error::Api(status), kind)
                 if matches!(status.code, 400 | 403 | 422) && !namespace_ends(error) =>
             {
@@ -71,7 +68,6 @@ impl Error {
 /// What became of the objects.
 #[derive(Debug)]
 pub enum Applied {
-    /// They are as declared.
     Stands(Arc<StatefulSet>),
     /// They were made a moment ago: the StatefulSet's own event brings the next pass,
     /// which has something to tell.
@@ -103,7 +99,6 @@ fn written() -> PostParams {
 
 /// An object that was to be there.
 enum Found<K> {
-    /// It was created.
     New(K),
     /// It has been there, or somebody was quicker.
     There(K),

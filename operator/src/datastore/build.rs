@@ -34,7 +34,6 @@ use std::collections::BTreeMap;
 pub struct Resources {
     /// Headless: clients get the pod's own address, no proxy in between.
     pub service: Service,
-    /// The pods.
     pub stateful_set: StatefulSet,
 }
 

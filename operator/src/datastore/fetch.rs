@@ -6,12 +6,13 @@ use crate::{
     cluster::{pods, warnings},
     context::Context,
 };
-use dragstrip_agents::{AgentError, Agents};
+use dragstrip_agents::Agents;
 use dragstrip_core::{
     datastore::{engines, shape::Shape},
     lease::{Holder, LeaseKey, holder_of},
 };
 use dragstrip_crds::{Datastore, DatastoreSpec, observed::ServerTruth};
+use dragstrip_results::error_chain::chain;
 use dragstrip_results::{observed::Observation, protocol::TopologyState};
 use k8s_openapi::api::{
     apps::v1::StatefulSet,
@@ -22,7 +23,7 @@ use kube::{
     Resource, ResourceExt,
     runtime::reflector::{ObjectRef, Store},
 };
-use std::{error::Error as _, sync::Arc};
+use std::sync::Arc;
 
 /// What the observer answered, or why it did not.
 pub type Observed = Result<Observation, String>;
@@ -75,15 +76,10 @@ impl Fetched {
     }
 }
 
-fn explained(error: &AgentError) -> String {
-    let cause = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
-    format!("{error}{cause}")
-}
-
 /// Asks the observer in `pod`; `None` while there is none.
 pub async fn observe(agents: &Agents, pod: &Pod, token: &str) -> Option<Observed> {
     let address = pods::observer(pod)?;
-    Some(agents.observe(address, token).await.map_err(|error| explained(&error)))
+    Some(agents.observe(address, token).await.map_err(|error| chain(&error)))
 }
 
 /// Whether all pods that `shape` has are there and ready.
@@ -106,15 +102,15 @@ async fn join(
     let joiner = addresses.first()?.ip();
     let complete = addresses.len() == usize::from(shape.servers());
     let command = shape.command(addresses).filter(|_| complete)?;
-    Some(agents.join(joiner, token, &command).await.map_err(|error| explained(&error)))
+    Some(agents.join(joiner, token, &command).await.map_err(|error| chain(&error)))
 }
 
 /// Asks the observers that have something to tell: the first pod's where it
 /// joins the others and asks them, every pod's where there is no such joint.
 async fn ask_each(agents: &Agents, spec: &DatastoreSpec, pods: &[Pod], token: &str) -> Vec<Observed> {
-    let asked = if matches!(Shape::of(spec), Shape::Members(_)) { pods.len() } else { 1 };
+    let requests = if matches!(Shape::of(spec), Shape::Members(_)) { pods.len() } else { 1 };
     let mut observed = Vec::new();
-    for pod in pods.iter().take(asked) {
+    for pod in pods.iter().take(requests) {
         observed.extend(observe(agents, pod, token).await);
     }
     observed

@@ -143,9 +143,9 @@ mod tests {
     #[test]
     fn a_selector_that_no_node_has_yet_is_named() {
         let spec = json!({"engine": "Redis", "threads": 1, "placement": {"nodeSelector": {"pool": "none"}}});
-        let told = explained(spec, &[node("a", "7910m", json!({}))]);
-        assert!(told.contains("no node matches spec.placement.nodeSelector (pool=none)"), "{told}");
-        assert!(told.contains("wait where an autoscaler brings one"), "{told}");
+        let reported = explained(spec, &[node("a", "7910m", json!({}))]);
+        assert!(reported.contains("no node matches spec.placement.nodeSelector (pool=none)"), "{reported}");
+        assert!(reported.contains("wait where an autoscaler brings one"), "{reported}");
     }
 
     #[test]
@@ -156,31 +156,37 @@ mod tests {
                 &[node("a", "8", json!({}))],
             )
         };
-        let told = placed(json!({"zone": "eu-1a"}));
-        assert!(told.contains("spec.placement.zone (zone: topology.kubernetes.io/zone=eu-1a)"), "{told}");
-        let told = placed(json!({"placementGroup": "pg-1"}));
+        let reported = placed(json!({"zone": "eu-1a"}));
+        assert!(
+            reported.contains("spec.placement.zone (zone: topology.kubernetes.io/zone=eu-1a)"),
+            "{reported}"
+        );
+        let reported = placed(json!({"placementGroup": "pg-1"}));
         let either = "karpenter.k8s.aws/placement-group-id=pg-1 or dragstrip.dev/placement-group=pg-1";
         assert!(
-            told.contains(&format!("spec.placement.placementGroup (placementGroup: {either})")),
-            "{told}"
+            reported.contains(&format!("spec.placement.placementGroup (placementGroup: {either})")),
+            "{reported}"
         );
     }
 
     #[test]
     fn more_threads_than_any_node_has_room_for_are_told_with_what_fits() {
         let nodes = [node("a", "3920m", json!({})), node("b", "7910m", json!({}))];
-        let told = explained(json!({"engine": "Redis", "threads": 12}), &nodes);
-        assert!(told.contains("pod racer-0 requests 11.05 CPUs and 1248 MiB"), "{told}");
-        assert!(told.contains("b has 7.91 CPUs and 14336 MiB for all pods, daemons included"), "{told}");
-        assert!(told.contains("use at most 8 threads, or select a larger node"), "{told}");
+        let reported = explained(json!({"engine": "Redis", "threads": 12}), &nodes);
+        assert!(reported.contains("pod racer-0 requests 11.05 CPUs and 1248 MiB"), "{reported}");
+        assert!(
+            reported.contains("b has 7.91 CPUs and 14336 MiB for all pods, daemons included"),
+            "{reported}"
+        );
+        assert!(reported.contains("use at most 8 threads, or select a larger node"), "{reported}");
     }
 
     #[test]
     fn the_number_of_threads_that_is_advised_fits() {
         for cpus in ["940m", "1900m", "3920m", "7910m", "47810m"] {
             let nodes = [node("a", cpus, json!({}))];
-            let told = explained(json!({"engine": "Redis", "threads": 1000}), &nodes);
-            let advised = told.split("use at most ").nth(1).unwrap().split(' ').next().unwrap();
+            let reported = explained(json!({"engine": "Redis", "threads": 1000}), &nodes);
+            let advised = reported.split("use at most ").nth(1).unwrap().split(' ').next().unwrap();
             let spec = serde_json::from_value(json!({
                 "engine": "Redis", "threads": advised.parse::<i32>().unwrap()
             }))
@@ -193,40 +199,41 @@ mod tests {
 
     #[test]
     fn no_number_of_threads_is_advised_where_none_fits() {
-        let told = explained(
+        let reported = explained(
             json!({"engine": "Redis", "threads": 2, "maxMemory": "20Gi"}),
             &[node("a", "2", json!({}))],
         );
-        assert!(!told.contains("threads"), "{told}");
-        assert!(told.ends_with("lower spec.maxMemory, or select a larger node"), "{told}");
+        assert!(!reported.contains("threads"), "{reported}");
+        assert!(reported.ends_with("lower spec.maxMemory, or select a larger node"), "{reported}");
         let declared = json!({"engine": "Redis", "threads": 2, "resources": {"requests": {"cpu": "3"}}});
-        let told = explained(declared, &[node("a", "2", json!({}))]);
-        assert!(told.ends_with("lower spec.resources.requests, or select a larger node"), "{told}");
+        let reported = explained(declared, &[node("a", "2", json!({}))]);
+        assert!(reported.ends_with("lower spec.resources.requests, or select a larger node"), "{reported}");
     }
 
     #[test]
     fn a_cluster_too_large_for_a_node_may_be_spread_where_a_shard_fits() {
         let spec = json!({"engine": "Redis", "threads": 2, "maxMemory": "1Gi", "cluster": {"shards": 8}});
-        let told = explained(spec, &[node("a", "7910m", json!({}))]);
-        assert!(told.contains("declare another Datastore with cluster.placement Spread"), "{told}");
+        let reported = explained(spec, &[node("a", "7910m", json!({}))]);
+        assert!(reported.contains("declare another Datastore with cluster.placement Spread"), "{reported}");
     }
 
     #[test]
     fn a_taint_that_keeps_servers_away_is_named() {
         let taints = json!({"spec": {"taints": [{"key": "team", "value": "a", "effect": "NoSchedule"}]}});
         let spec = |tolerations: Value| json!({"engine": "Redis", "threads": 99, "placement": {"tolerations": tolerations}});
-        let told = explained(spec(json!([])), &[node("a", "8", taints.clone())]);
-        assert!(told.contains("(team=a:NoSchedule): add it to spec.placement.tolerations"), "{told}");
-        let told = explained(spec(json!([{"key": "team", "operator": "Exists"}])), &[node("a", "8", taints)]);
-        assert!(told.contains("a has 8 CPUs"), "{told}");
+        let reported = explained(spec(json!([])), &[node("a", "8", taints.clone())]);
+        assert!(reported.contains("(team=a:NoSchedule): add it to spec.placement.tolerations"), "{reported}");
+        let reported =
+            explained(spec(json!([{"key": "team", "operator": "Exists"}])), &[node("a", "8", taints)]);
+        assert!(reported.contains("a has 8 CPUs"), "{reported}");
     }
 
     #[test]
     fn a_node_that_is_taken_for_the_moment_is_told_in_the_schedulers_words() {
-        let told = explained(json!({"engine": "Redis", "threads": 1}), &[node("a", "8", json!({}))]);
+        let reported = explained(json!({"engine": "Redis", "threads": 1}), &[node("a", "8", json!({}))]);
         assert!(
-            told.contains("waits for room on a, which other pods and daemons have taken: 0/1 nodes"),
-            "{told}"
+            reported.contains("waits for room on a, which other pods and daemons have taken: 0/1 nodes"),
+            "{reported}"
         );
     }
 }

@@ -10,11 +10,8 @@ use std::net::SocketAddr;
 /// A server: the pod it is in, and where it listens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
-    /// The pod's name.
     pub pod: String,
-    /// The pod's node.
     pub node: Option<String>,
-    /// Address and port.
     pub address: SocketAddr,
 }
 

@@ -14,14 +14,12 @@ use kube::{Resource, ResourceExt};
 /// An object of the name that is needed, which this Datastore may not touch.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotOurs {
-    /// It is somebody else's.
     #[error(
-        "there is a {0} in namespace {1} that does not belong to this Datastore, and it is left alone: delete it, or give the Datastore another name"
+        "there is a {0} in namespace {1} that does not belong to this Datastore: delete it, or give the Datastore another name"
     )]
     Taken(String, String),
-    /// It is about to go, with the former Datastore of this name or by itself.
     #[error(
-        "the {0} in namespace {1}, of a former Datastore or deleted by hand, is still being removed: a new one is made when it is gone"
+        "the {0} in namespace {1}, of a former Datastore or deleted by hand, is still being deleted: the operator creates a new one after that"
     )]
     Leaving(String, String),
 }
@@ -48,7 +46,6 @@ pub fn ours<K: Resource<DynamicType = ()>>(object: &K, uid: &str) -> Result<(), 
 /// What a StatefulSet of ours needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
-    /// Nothing.
     None,
     /// Its number of pods, which somebody has changed.
     Rescale,
@@ -148,15 +145,15 @@ mod tests {
         let of = |metadata: Value| ours(&stateful_set(metadata, 1), "me").map_err(|error| error.to_string());
         assert_eq!(of(json!({"ownerReferences": owned("Datastore", "me")})), Ok(()));
         let former = of(json!({"ownerReferences": owned("Datastore", "before")})).unwrap_err();
-        assert!(former.contains("still being removed"), "{former}");
+        assert!(former.contains("still being deleted"), "{former}");
         let going = of(json!({
             "ownerReferences": owned("Datastore", "me"), "deletionTimestamp": "2026-01-01T00:00:00Z"
         }));
-        assert!(going.unwrap_err().contains("still being removed"));
+        assert!(going.unwrap_err().contains("still being deleted"));
         for stranger in [json!({}), json!({"ownerReferences": owned("Helm", "me-not")})] {
-            let told = of(stranger).unwrap_err();
-            assert!(told.contains("StatefulSet named racer in namespace pits"), "{told}");
-            assert!(told.contains("delete it, or give the Datastore another name"), "{told}");
+            let reported = of(stranger).unwrap_err();
+            assert!(reported.contains("StatefulSet named racer in namespace pits"), "{reported}");
+            assert!(reported.contains("delete it, or give the Datastore another name"), "{reported}");
         }
     }
 

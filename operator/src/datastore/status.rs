@@ -43,9 +43,9 @@ pub const CHANGE_WAITS: &str = "ChangeWaits";
 pub const BEING_REMOVED: &str = "BeingRemoved";
 
 /// Said of a server that was asked.
-const AS_DECLARED: &str = "the server answers and is what was declared";
+const AS_DECLARED: &str = "the server answers and matches its declaration";
 /// Said of servers that cannot be asked.
-const NOT_COMPARED: &str = "every member is ready; nothing could be compared";
+const NOT_COMPARED: &str = "every member is ready; the declaration could not be compared";
 
 /// Writing the status failed.
 #[derive(Debug, thiserror::Error)]
@@ -84,18 +84,19 @@ fn all_asked(datastore: &ValidatedDatastore, fetched: &Fetched) -> bool {
 
 fn verified(datastore: &ValidatedDatastore, fetched: &Fetched) -> Finding {
     if !engines::speaks_resp(&datastore.spec) {
-        let message = "the server does not speak RESP: what it is cannot be read back and compared";
+        let message =
+            "the server does not speak RESP, so the operator cannot compare it with its declaration";
         return Finding::unknown(VERIFIED, NOT_VERIFIABLE, message);
     }
     if !all_asked(datastore, fetched) {
-        return Finding::unknown(VERIFIED, "NotObserved", "the server has not been asked yet");
+        return Finding::unknown(VERIFIED, "NotObserved", "the server has not been queried yet");
     }
     match differences(datastore, fetched) {
         Err(error) => {
-            Finding::unknown(VERIFIED, "ObserverSilent", format!("the server could not be asked: {error}"))
+            Finding::unknown(VERIFIED, "ObserverSilent", format!("the server could not be queried: {error}"))
         }
         Ok(found) if found.is_empty() => {
-            Finding::yes(VERIFIED, "AsDeclared", "the running server is what was declared")
+            Finding::yes(VERIFIED, "AsDeclared", "the running server matches its declaration")
         }
         Ok(found) => Finding::no(VERIFIED, "NotAsDeclared", found.join("; ")),
     }
@@ -140,14 +141,14 @@ fn members(datastore: &ValidatedDatastore, fetched: &Fetched) -> Vec<MemberStatu
     let joined = fetched.topology.as_ref().and_then(|topology| topology.as_ref().ok());
     let places = places::places(&datastore.spec, &fetched.pods);
     let member = |(index, place): (usize, places::Place)| {
-        let told = joined.and_then(|state| state.members.iter().find(|m| m.address == place.address));
+        let reported = joined.and_then(|state| state.members.iter().find(|m| m.address == place.address));
         let truth = match shape {
             Shape::Members(_) => fetched.observed.get(index).and_then(|o| o.as_ref().ok()).map(|o| &o.server),
-            _ => told.and_then(|member| member.truth.as_ref()),
+            _ => reported.and_then(|member| member.truth.as_ref()),
         };
         MemberStatus {
-            role: told.map_or_else(|| role(shape, index).to_owned(), |member| member.role.clone()),
-            slots: told.and_then(|member| member.slots.as_deref()).map(ranges).unwrap_or_default(),
+            role: reported.map_or_else(|| role(shape, index).to_owned(), |member| member.role.clone()),
+            slots: reported.and_then(|member| member.slots.as_deref()).map(ranges).unwrap_or_default(),
             run_id: truth.map(|truth| truth.run_id.clone()).filter(|id| !id.is_empty()),
             address: place.address.to_string(),
             pod: place.pod,
@@ -180,10 +181,11 @@ fn alike(one: &str, other: &str) -> bool {
 /// A server that exits again and again says the same with other times in it: what
 /// was told of it stays, so that neither status nor events change with every try.
 fn steady(finding: Finding, old: &DatastoreStatus) -> Finding {
-    let told = conditions::find(&old.conditions, READY).filter(|told| told.reason == SERVER_EXITS);
-    match told {
-        Some(told) if finding.reason == SERVER_EXITS && alike(&told.message, &finding.message) => {
-            Finding { message: told.message.clone(), ..finding }
+    let reported =
+        conditions::find(&old.conditions, READY).filter(|reported| reported.reason == SERVER_EXITS);
+    match reported {
+        Some(reported) if finding.reason == SERVER_EXITS && alike(&reported.message, &finding.message) => {
+            Finding { message: reported.message.clone(), ..finding }
         }
         _ => finding,
     }
@@ -262,7 +264,7 @@ pub fn invalid(invalid: &Invalid) -> Finding {
 /// A datastore whose server must stay as it is while `holder` uses it.
 pub fn waits(holder: &Holder) -> Finding {
     let message = format!(
-        "run {} holds the server, which keeps its former declaration until the run has ended: the change is made then",
+        "run {} holds the server, which keeps its earlier declaration until the run has ended; the change follows then",
         holder.reference()
     );
     Finding::no(READY, CHANGE_WAITS, message)

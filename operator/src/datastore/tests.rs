@@ -67,7 +67,7 @@ fn status(code: u16, reason: &str, message: &str) -> (u16, Value) {
 fn apiserver(answer: Answer) -> (Client, Calls) {
     let (service, mut handle) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
     let calls = Calls::default();
-    let told = calls.clone();
+    let reported = calls.clone();
     tokio::spawn(async move {
         while let Some((request, send)) = handle.next_request().await {
             let path = request.uri().path().split("/namespaces/pits/").last().unwrap_or_default();
@@ -83,7 +83,7 @@ fn apiserver(answer: Answer) -> (Client, Calls) {
                 _ => (200, body.clone()),
             };
             let (code, content) = answer(&call).unwrap_or_else(usual);
-            told.lock().unwrap().push((call, body));
+            reported.lock().unwrap().push((call, body));
             let content = Body::from(serde_json::to_vec(&content).unwrap());
             send.send_response(Response::builder().status(code).body(content).unwrap());
         }
@@ -108,11 +108,10 @@ pub(crate) fn context(cluster: Cluster, answer: Answer) -> (Arc<Context>, Calls)
     };
     let context = Context {
         retries: Arc::default(),
-        unread: Arc::default(),
-        own_writes: Arc::default(),
-        own_leases: Arc::default(),
+        log_retries: Arc::default(),
+        overlay: Arc::default(),
         loads: Arc::default(),
-        remembered: Arc::default(),
+        result_cache: Arc::default(),
         suites: Arc::default(),
         announcer: Arc::new(Announcer::new(client.clone())),
         client,
@@ -316,7 +315,7 @@ async fn another_version_of_the_operator_leaves_the_template_alone() {
 
 #[tokio::test]
 async fn a_stricter_rule_of_a_later_version_is_no_matter_for_what_was_built_before() {
-    let told = async |generation| {
+    let reported = async |generation| {
         let (ctx, calls) = context(standing(stateful_set(noted("1"), 1)), |_| None);
         let mut datastore = datastore(generation);
         let limit = json!({"limits": {"memory": "1Mi"}});
@@ -325,8 +324,8 @@ async fn a_stricter_rule_of_a_later_version_is_no_matter_for_what_was_built_befo
         assert_eq!(names(&calls), [WRITE_STATUS]);
         ready(&calls).1
     };
-    assert_eq!(told(1).await, "NoPod", "it was good enough when it was built");
-    assert_eq!(told(2).await, "InvalidMemory", "an edit is held to the rules of today");
+    assert_eq!(reported(1).await, "NoPod", "it was good enough when it was built");
+    assert_eq!(reported(2).await, "InvalidMemory", "an edit is held to the rules of today");
 }
 
 #[tokio::test]

@@ -103,7 +103,7 @@ pub fn unready(datastore: &ValidatedDatastore, fetched: &Fetched) -> Option<Find
         Some(if first { started() } else { replaced() })
     };
     if !settled(stateful_set, datastore.generation) {
-        return rolling("the servers of the former declaration are about to be replaced");
+        return rolling("the servers of the earlier declaration are about to be replaced");
     }
     let present = |pod: &&Pod| current(stateful_set, pod);
     let trouble = || pods.iter().filter(present).find_map(|pod| of_pod(datastore, fetched, pod));

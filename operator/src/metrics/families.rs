@@ -1,18 +1,16 @@
-//! Prometheus' text format for what is derived from objects at each scrape. Thousands of
-//! samples, most of which never change, are kept as text: building and encoding each anew
-//! would take many times the memory. Pure.
+//! Prometheus' text format for metrics of objects. Thousands of samples, most of which never change, are
+//! stored as text: to build and encode each of them at every scrape would cost many times the memory. Pure.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
-/// What one metric is called and says. It is a counter when its name ends in `_total`,
-/// else a gauge.
+/// Name and help text of a metric: a counter if the name ends in `_total`, otherwise a gauge.
 pub struct Metric(pub &'static str, pub &'static str);
 
 /// Samples by metric.
 #[derive(Debug, Clone, Default)]
 pub struct Families(BTreeMap<&'static str, (&'static str, String)>);
 
-/// `base`, which is written already, and then label pairs, as they stand between braces.
+/// The formatted labels `base`, followed by more pairs, as they appear between braces.
 pub fn labels(base: &str, pairs: &[(&str, &str)]) -> String {
     let mut text = base.to_owned();
     for (name, value) in pairs {
@@ -25,8 +23,7 @@ pub fn labels(base: &str, pairs: &[(&str, &str)]) -> String {
 }
 
 impl Families {
-    /// Adds a sample with the labels `base`, which are written already, and `own`. What is
-    /// no number is left out.
+    /// Adds a sample with the formatted labels `base` and with `own`, unless it is NaN.
     pub fn add(&mut self, metric: &Metric, base: &str, own: &[(&str, &str)], value: f64) {
         if !value.is_finite() {
             return;
@@ -38,7 +35,7 @@ impl Families {
         let _ = writeln!(samples, "{name}{braced} {value}");
     }
 
-    /// The same in as little memory as it takes.
+    /// The same without spare capacity.
     #[must_use]
     pub fn shrunk(mut self) -> Self {
         self.0.values_mut().for_each(|(_, samples)| samples.shrink_to_fit());

@@ -3,11 +3,9 @@
 //! cost little. [`Newest`] is pure, [`follow`] needs the client.
 
 use super::{families::Families, phases::Detail};
-use crate::{
-    cluster::{feed, scope::Scope},
-    process::chain,
-};
+use crate::cluster::{feed, scope::Scope};
 use dragstrip_crds::{BenchmarkRun, run::RunPhase};
+use dragstrip_results::error_chain::chain;
 use futures::StreamExt;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;

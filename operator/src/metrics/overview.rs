@@ -1,5 +1,4 @@
-//! The operator's own state as metrics: how many runs, Datastores and turns there are, and
-//! which runs are stuck. Pure.
+//! The operator's own state as metrics: numbers of runs, Datastores and Leases, and stuck runs. Pure.
 
 use super::families::{Families, Metric, labels};
 use dragstrip_core::{
@@ -17,26 +16,21 @@ use kube::ResourceExt;
 use std::sync::Arc;
 
 const RUNS: Metric =
-    Metric("dragstrip_runs", "Runs by state; of those that have ended the ones whose metrics are shown.");
-const DATASTORES: Metric = Metric("dragstrip_datastores", "Datastores by whether they are ready.");
-const LEASES: Metric =
-    Metric("dragstrip_leases_held", "Leases of Datastores and nodes that runs hold at the moment.");
+    Metric("dragstrip_runs", "Runs by state, including the finished runs whose metrics are shown.");
+const DATASTORES: Metric = Metric("dragstrip_datastores", "Datastores by readiness.");
+const LEASES: Metric = Metric("dragstrip_leases_held", "Leases of Datastores and nodes that runs hold.");
 const QUEUE: Metric = Metric("dragstrip_queue_length", "Runs that wait for other runs.");
-const STUCK: Metric = Metric(
-    "dragstrip_run_stuck",
-    "1 for a run that has not ended 5 minutes after its timeout, which should have ended it.",
-);
+const STUCK: Metric =
+    Metric("dragstrip_run_stuck", "1 for a run that continues 5 minutes after its timeout.");
 
-const SUITE_PROGRESS: Metric = Metric(
-    "dragstrip_suite_progress_ratio",
-    "Share of the runs of a suite under way that have ended, from 0 to 1.",
-);
+const SUITE_PROGRESS: Metric =
+    Metric("dragstrip_suite_progress_ratio", "Share of finished runs of a running suite, from 0 to 1.");
 const SUITE_PASSED: Metric = Metric(
     "dragstrip_suite_passed",
     "1 for a suite with a schedule whose last round passed, 0 for one whose last round did not.",
 );
 
-/// How long after its timeout a run must have ended.
+/// How long a run may continue after its timeout.
 const PATIENCE: SignedDuration = SignedDuration::from_mins(5);
 
 /// Every state of a run.
@@ -56,7 +50,7 @@ fn state(run: &BenchmarkRun) -> RunPhase {
     run.status.as_ref().map(|status| status.phase).unwrap_or_default()
 }
 
-/// Whether its timeout should have ended `run` some time ago.
+/// Whether `run` continues although its timeout should have ended it.
 fn stuck(run: &BenchmarkRun, now: Timestamp) -> bool {
     let Some(created) = &run.metadata.creation_timestamp else { return false };
     let clock = run.status.as_ref().and_then(|status| status.clock.as_ref());
@@ -64,7 +58,7 @@ fn stuck(run: &BenchmarkRun, now: Timestamp) -> bool {
     ends.saturating_add(PATIENCE).is_ok_and(|latest| latest < now)
 }
 
-/// Suites under way, and what schedules tell of their last round.
+/// Running suites, and the last round of suites with a schedule.
 pub fn suites(suites: &[Arc<BenchmarkSuite>]) -> Families {
     let mut page = Families::default();
     for suite in suites {

@@ -12,14 +12,13 @@ use dragstrip_crds::{
 use dragstrip_results::result::TOTAL;
 use std::collections::BTreeMap;
 
-const INFO: Metric =
-    Metric("dragstrip_run_phase_info", "What a phase of a run sends, and with what; always 1.");
+const INFO: Metric = Metric("dragstrip_run_phase_info", "Workload of a phase; always 1.");
 const VERDICT: Metric =
-    Metric("dragstrip_run_phase_verdict", "1 for what a phase's numbers are: Valid, Degraded or Invalid.");
+    Metric("dragstrip_run_phase_verdict", "1 for the verdict of a phase: Valid, Degraded or Invalid.");
 const REASON: Metric =
     Metric("dragstrip_run_phase_reason", "1 for each check that a phase did not pass, with its level.");
 const LIMITED_BY: Metric =
-    Metric("dragstrip_run_phase_limited_by", "1 for what limited a phase's throughput.");
+    Metric("dragstrip_run_phase_limited_by", "1 for the limiter of a phase's throughput.");
 const RATE: Metric =
     Metric("dragstrip_run_operations_per_second", "Throughput of a phase, mean over its repetitions.");
 const INTERVAL: Metric = Metric(
@@ -48,7 +47,7 @@ const CLIENT_CPUS: Metric =
     Metric("dragstrip_run_client_cpus", "CPUs that a phase's client pods used, mean over its repetitions.");
 const SERVER_MEMORY: Metric = Metric(
     "dragstrip_run_server_memory_bytes",
-    "Memory of all servers' containers when a phase's load had ended, and their peak.",
+    "Memory of all server containers after a phase's load, and their peak.",
 );
 const COST: Metric = Metric(
     "dragstrip_run_cost_dollars_per_million_operations",
@@ -60,20 +59,20 @@ const SEARCH_RATE: Metric = Metric(
 );
 const SEARCH_LATENCY: Metric = Metric(
     "dragstrip_run_search_latency_seconds",
-    "Percentiles of latency at a value of a search; of several repetitions the largest.",
+    "Percentiles of latency at a value of a search; the largest of several repetitions.",
 );
 const KNEE: Metric = Metric("dragstrip_run_search_knee", "The value that a search found.");
 
-/// How much of a run is told.
+/// How much of a run the metrics show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Detail {
-    /// All of it.
+    /// Everything.
     Whole,
-    /// No single operations where there is a total, and no single repetitions.
+    /// Neither single operations beside a total nor single repetitions.
     Totals,
 }
 
-/// The percentiles of a latency, by their names, in milliseconds.
+/// Percentiles of a latency in milliseconds, by name.
 fn percentiles(latency: &LatencySummary) -> impl Iterator<Item = (&'static str, f64)> {
     let all = [
         ("50", latency.p50),
@@ -96,7 +95,7 @@ fn text(value: Option<impl ToString>) -> String {
     value.map(|value| value.to_string()).unwrap_or_default()
 }
 
-/// What a phase of a run with so many client `pods` is; of a search with what it has found.
+/// The info metric of a phase of a run with so many client `pods`, and what its search found.
 pub fn info(
     pods: i32,
     index: usize,
@@ -120,7 +119,7 @@ pub fn info(
         ("tool", name),
         ("tool_version", &text(reported.version)),
         ("mode", &text(reported.mode)),
-        ("workload", &workload::told(&tool)),
+        ("workload", &workload::summary(&tool)),
         ("pipeline", &text(workload::pipeline(&tool))),
         ("connections", &text(tool.connections().map(|each| each.saturating_mul(pods)))),
         ("client_pods", &pods.to_string()),
@@ -159,7 +158,7 @@ fn operation(row: &OperationStatus, base: &str, page: &mut Families) {
     page.add(&BYTES, base, &[of], row.bytes_per_second);
 }
 
-/// Several repetitions have measured the same values: each is one point.
+/// One point per value: several repetitions measure the same values.
 fn search(search: &SearchStatus, base: &str, page: &mut Families) {
     let raise = ("raise", &*format!("{:?}", search.raise));
     let mut points: BTreeMap<u64, Vec<&SearchPointStatus>> = BTreeMap::new();

@@ -1,12 +1,12 @@
-//! What instance types cost, what operations cost on them, and their networks. Pure.
+//! Prices and network bandwidths of instance types, and the cost of operations. Pure.
 
 use serde::Deserialize;
 use std::collections::HashMap;
 
-/// Prices that are known without being told: on demand, in AWS' us-east-1.
+/// The built-in prices: on demand, in AWS us-east-1.
 const KNOWN: &str = include_str!("prices.csv");
 
-/// A line of a table of prices; further columns are for people.
+/// A row of a price table; other columns are ignored.
 #[derive(Deserialize)]
 struct Row {
     instance_type: String,
@@ -16,7 +16,7 @@ struct Row {
     baseline_network_gbps: Option<f64>,
 }
 
-/// What is known of instance types.
+/// Prices and bandwidths of instance types.
 #[derive(Debug, Clone, Default)]
 pub struct Prices {
     /// Dollars per hour by instance type.
@@ -26,9 +26,9 @@ pub struct Prices {
 }
 
 impl Prices {
-    /// The prices that are known, and those of `own`, which win: a CSV table with the columns
-    /// `instance_type` and `usd_per_hour` (or `usd_per_hour_us_east_1`), and where it has it
-    /// `baseline_network_gbps`. Lines that begin with # are for people.
+    /// The built-in prices, overridden by those of `own`: a CSV table with the columns `instance_type`,
+    /// `usd_per_hour` (or `usd_per_hour_us_east_1`) and optionally `baseline_network_gbps`. Lines that
+    /// begin with # are comments.
     pub fn with(own: &str) -> Result<Self, csv::Error> {
         let mut prices = Self::default();
         for table in [KNOWN, own] {
@@ -51,8 +51,8 @@ impl Prices {
 
     /// Dollars that a million operations cost on nodes of these instance types, at so many
     /// operations per second: (sum of the nodes' dollars per hour) / (operations per second
-    /// x 3600) x 1,000,000. A node counts whole, however much of it is used. `None` where the
-    /// price of one of them is not known, there is none, or nothing was done.
+    /// x 3600) x 1,000,000. A node counts completely, whatever share of it is used. `None` if a
+    /// price is unknown, there are no nodes, or no operations.
     pub fn per_million_operations(
         &self,
         instance_types: &[Option<String>],

@@ -10,12 +10,12 @@ use dragstrip_crds::{BenchmarkRun, BenchmarkRunStatus, run::NodeStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 
-const INFO: Metric = Metric("dragstrip_run_info", "What a run measured, and where; always 1.");
-const STATE: Metric = Metric("dragstrip_run_state", "1 for the state that a run is in.");
+const INFO: Metric = Metric("dragstrip_run_info", "Target and nodes of a run; always 1.");
+const STATE: Metric = Metric("dragstrip_run_state", "1 for the state of a run.");
 const PROGRESS: Metric =
-    Metric("dragstrip_run_progress_ratio", "Share of a run's measurements that are stored, from 0 to 1.");
+    Metric("dragstrip_run_progress_ratio", "Share of a run's stored measurements, from 0 to 1.");
 const VERDICT: Metric =
-    Metric("dragstrip_run_verdict", "1 for what a run's numbers are: Valid, Degraded or Invalid.");
+    Metric("dragstrip_run_verdict", "1 for the verdict of a run: Valid, Degraded or Invalid.");
 const START: Metric = Metric("dragstrip_run_start_timestamp_seconds", "When a run's first load began.");
 const END: Metric = Metric("dragstrip_run_end_timestamp_seconds", "When a run ended.");
 const NOISE: Metric = Metric(

@@ -1,9 +1,9 @@
-//! What a phase sends, in few words. Pure.
+//! A phase's workload in few words. Pure.
 
 use dragstrip_crds::workload::{BullmqSpec, LoadgenOperation, LoadgenSpec, MemtierSpec};
 use dragstrip_results::protocol::JobTool;
 
-/// `SET 10%, GET 90%` of names and weights; a single one stands alone.
+/// Shares of names and weights, such as `SET 10%, GET 90%`; a single name alone.
 fn mix(parts: &[(String, i64)]) -> String {
     let total: i64 = parts.iter().map(|(_, weight)| weight).sum();
     let sent: Vec<_> = parts.iter().filter(|(_, weight)| *weight > 0).collect();
@@ -70,9 +70,9 @@ fn bullmq(spec: &BullmqSpec) -> String {
     )
 }
 
-/// What `tool` sends, such as `SET 10%, GET 90%, 32 B`. Of another's tool only the
-/// program: its arguments may hold anything.
-pub fn told(tool: &JobTool) -> String {
+/// The workload of `tool`, such as `SET 10%, GET 90%, 32 B`. For `exec` only the program: its arguments
+/// may contain secrets.
+pub fn summary(tool: &JobTool) -> String {
     match tool {
         JobTool::Loadgen(spec) => loadgen(spec),
         JobTool::Memtier(spec) => memtier(spec),
@@ -84,7 +84,7 @@ pub fn told(tool: &JobTool) -> String {
     }
 }
 
-/// Requests in flight on each connection; `None` of a tool that does not say.
+/// Requests in flight on each connection; `None` if the tool does not declare them.
 pub fn pipeline(tool: &JobTool) -> Option<i32> {
     match tool {
         JobTool::Loadgen(spec) => Some(spec.pipeline),
@@ -99,7 +99,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_workload_is_told_in_few_words() {
+    fn a_workload_is_summarised_in_few_words() {
         let cases = [
             (json!({"memtier": {"testTime": "60s", "ratio": "1:9"}}), "SET 10%, GET 90%, 32 B"),
             (
@@ -128,7 +128,7 @@ mod tests {
             ),
         ];
         for (tool, expected) in cases {
-            assert_eq!(told(&serde_json::from_value(tool.clone()).unwrap()), expected, "{tool}");
+            assert_eq!(summary(&serde_json::from_value(tool.clone()).unwrap()), expected, "{tool}");
         }
     }
 }

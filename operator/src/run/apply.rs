@@ -16,7 +16,6 @@ use crate::{
         pods,
     },
     context::Context,
-    process::chain,
 };
 use dragstrip_core::{
     labels::{self, RUN_MANAGER},
@@ -30,6 +29,7 @@ use dragstrip_core::{
     trouble::Trouble,
 };
 use dragstrip_crds::{BenchmarkRun, Datastore};
+use dragstrip_results::error_chain::chain;
 use dragstrip_results::stored;
 use jiff::Timestamp;
 use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
@@ -43,47 +43,33 @@ use store::ResultName;
 /// A step that failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The run itself could not be read.
-    #[error("failed to look whether the run has ended")]
+    #[error("failed to check whether the run has ended")]
     ReadRun(#[source] kube::Error),
-    /// The run's own Datastore could not be made.
-    #[error("failed to make the run's own Datastore")]
+    #[error("failed to create the run's own Datastore")]
     MakeDatastore(#[source] kube::Error),
-    /// The run's own Datastore could not be removed, to be made anew.
-    #[error("failed to remove the run's own Datastore, which is of a former declaration")]
+    #[error("failed to delete the run's own Datastore, which has an outdated declaration")]
     RemoveDatastore(#[source] kube::Error),
-    /// The run's Leases could not be taken.
-    #[error("failed to take the run's Leases")]
+    #[error("failed to acquire the run's Leases")]
     TakeTurn(#[source] kube::Error),
-    /// A Lease could not be given back.
-    #[error("failed to give the Lease {1} back")]
+    #[error("failed to release Lease {1}")]
     GiveBack(#[source] kube::Error, String),
-    /// The runner's job could not be written as JSON.
     #[error("failed to write the runner's job")]
     WriteJob(#[source] serde_json::Error),
-    /// What has the Job's name could not be looked at.
-    #[error("failed to look whether the name {1} is free")]
+    #[error("failed to check whether the name {1} is free")]
     LookAtName(#[source] kube::Error, String),
-    /// The Job could not be created.
     #[error("failed to create Job {1}")]
     CreateJob(#[source] kube::Error, String),
-    /// A Job could not be removed.
     #[error("failed to delete Job {1}")]
     RemoveJob(#[source] kube::Error, String),
-    /// The pods that have ended could not be listed.
     #[error("failed to list the pods of Job {1}")]
     ListPods(#[source] kube::Error, String),
-    /// A result could not be packed.
     #[error(transparent)]
     Pack(#[from] stored::Error),
-    /// What was read of the servers' memory could not be written as JSON.
     #[error("failed to write the servers' memory")]
     WriteMemory(#[source] serde_json::Error),
-    /// A result could not be stored.
     #[error("failed to store the result in ConfigMap {1}")]
     Store(#[source] kube::Error, String),
-    /// What a finished run leaves could not be removed.
-    #[error("failed to clear up after the run")]
+    #[error("failed to clean up after the run")]
     ClearUp(#[source] kube::Error),
 }
 
@@ -94,14 +80,13 @@ pub enum Applied {
     Progressed,
     /// Something was done whose own event brings the next look.
     Awaited,
-    /// Nothing to do.
     Nothing,
     /// Not possible now, and nothing runs: the turn is to be given back, where that loses nothing.
     Hindered(Trouble),
     /// Not possible now, though it may be in a moment; what runs goes on.
     Delayed(Trouble),
     /// A log cannot be read yet.
-    Unread(NotYet),
+    LogPending(NotYet),
     /// What was measured was not stored.
     NotStored {
         /// What stands in the way.
@@ -217,8 +202,8 @@ async fn take_turn(ctx: &Context, run: &ValidatedRun, fetched: &Fetched) -> Resu
     {
         return Ok(Applied::Hindered(trouble));
     }
-    let missing = fetched.turn.iter().flat_map(|looked| looked.missing.clone()).collect::<Vec<_>>();
-    let taken = lease::take_all(&ctx.client, &ctx.own_leases, &missing, &run.holder, Timestamp::now()).await;
+    let missing = fetched.turn.iter().flat_map(|turn_check| turn_check.missing.clone()).collect::<Vec<_>>();
+    let taken = lease::take_all(&ctx.client, &ctx.overlay, &missing, &run.holder, Timestamp::now()).await;
     match taken {
         Ok(Taken::All | Taken::Lost) => Ok(Applied::Awaited),
         Ok(Taken::Reserved) => Ok(Applied::Progressed),
@@ -237,7 +222,7 @@ fn unplaceable(fetched: &Fetched) -> Option<Trouble> {
 async fn give_back(ctx: &Context, run: &ValidatedRun) -> Result<Applied, Error> {
     let leases = ctx.leases();
     for held in leases.iter().filter(|lease| is_held_by(lease, &run.holder)) {
-        let given = lease::give_back(&ctx.client, &ctx.own_leases, held).await;
+        let given = lease::give_back(&ctx.client, &ctx.overlay, held).await;
         given.map_err(|error| Error::GiveBack(error, LeaseKey::of(held).to_string()))?;
     }
     Ok(Applied::Awaited)
@@ -250,7 +235,7 @@ fn stranger(kind: &str, object: &impl ResourceExt, run: &ValidatedRun) -> Option
     }
     let owner = object.owner_references().first().map(|owner| format!(" (of {} {})", owner.kind, owner.name));
     let message = format!(
-        "{kind} {} exists{} and is not this run's: it is left alone; delete it, or create the run under another name",
+        "{kind} {} exists{} and does not belong to this run: delete it, or create the run under another name",
         object.name_any(),
         owner.unwrap_or_default()
     );
@@ -283,7 +268,7 @@ async fn create_job(
     attempt: &Attempt,
     fetched: &Fetched,
 ) -> Result<Applied, Error> {
-    let (Some(target), Some(looked)) = (ready_target(fetched), &fetched.turn) else {
+    let (Some(target), Some(turn_check)) = (ready_target(fetched), &fetched.turn) else {
         return Ok(Applied::Nothing);
     };
     if let Some(trouble) = unplaceable(fetched) {
@@ -294,7 +279,7 @@ async fn create_job(
         ResultName::Stored => return Ok(Applied::Progressed),
         ResultName::Taken(trouble) => return Ok(Applied::Hindered(trouble)),
     }
-    let mut job = build::job(run, attempt, target, looked, &ctx.settings).map_err(Error::WriteJob)?;
+    let mut job = build::job(run, attempt, target, turn_check, &ctx.settings).map_err(Error::WriteJob)?;
     if let Some(connection) = Connection::of(target, run.spec.target.external.is_some()) {
         let json = serde_json::to_string(&connection).map_err(Error::WriteJob)?;
         job.annotations_mut().insert(labels::CONNECTION.to_owned(), json);
@@ -401,9 +386,9 @@ mod tests {
             .unwrap()
         };
         assert_eq!(stranger("Job", &job("run-uid"), &run), None);
-        let told = stranger("Job", &job("other-uid"), &run).unwrap().message;
-        assert!(told.contains("Job sprint-read-1 exists (of BenchmarkRun other)"), "{told}");
-        assert!(told.contains("under another name"), "{told}");
+        let reported = stranger("Job", &job("other-uid"), &run).unwrap().message;
+        assert!(reported.contains("Job sprint-read-1 exists (of BenchmarkRun other)"), "{reported}");
+        assert!(reported.contains("under another name"), "{reported}");
     }
 
     #[test]

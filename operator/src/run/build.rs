@@ -4,7 +4,7 @@
 mod placement;
 mod pod;
 
-use super::turn::Looked;
+use super::turn::TurnCheck;
 use crate::{context::Settings, pod_settings};
 use dragstrip_core::{
     labels,
@@ -73,8 +73,8 @@ pub fn datastore(run: &ValidatedRun, spec: &DatastoreSpec) -> Datastore {
 /// What a result remembers of its `job`, which may be removed: when it was to start,
 /// of which spec it was, and what the server was.
 fn memory(job: Option<&Job>) -> impl Iterator<Item = (String, String)> {
-    let remembered = [labels::START_AT, labels::SPEC_HASH, labels::SERVER_IDENTITY];
-    remembered
+    let notes = [labels::START_AT, labels::SPEC_HASH, labels::SERVER_IDENTITY];
+    notes
         .into_iter()
         .filter_map(move |key| Some((key.to_owned(), annotation(&job?.metadata, key)?.to_owned())))
 }
@@ -91,9 +91,9 @@ pub fn config_maps(
     marks: &BTreeMap<String, String>,
     parts: Vec<Vec<u8>>,
 ) -> Vec<ConfigMap> {
-    let kept = parts.into_iter().enumerate().map(|(index, part)| {
+    let stored = parts.into_iter().enumerate().map(|(index, part)| {
         let first = index == 0;
-        let mut kept = ConfigMap {
+        let mut stored = ConfigMap {
             metadata: metadata(
                 run,
                 &stored::part_name(&attempt.name, index + 1, marks),
@@ -104,13 +104,13 @@ pub fn config_maps(
             ..ConfigMap::default()
         };
         if first {
-            kept.metadata.annotations = Some(memory(job).chain(marks.clone()).collect());
+            stored.metadata.annotations = Some(memory(job).chain(marks.clone()).collect());
         } else {
-            kept.labels_mut().insert(stored::PART.to_owned(), (index + 1).to_string());
+            stored.labels_mut().insert(stored::PART.to_owned(), (index + 1).to_string());
         }
-        kept
+        stored
     });
-    kept.rev().collect()
+    stored.rev().collect()
 }
 
 /// Where `readings` of the servers' memory are kept that were taken after the settle time of
@@ -187,7 +187,7 @@ pub fn job(
     run: &ValidatedRun,
     attempt: &Attempt,
     target: &ReadyTarget,
-    turn: &Looked,
+    turn: &TurnCheck,
     settings: &Settings,
 ) -> Result<Job, serde_json::Error> {
     let identity = target.identity.as_ref().map(serde_json::to_string).transpose()?;

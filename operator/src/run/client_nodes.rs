@@ -191,7 +191,7 @@ pub fn none_fits(run: &ValidatedRun, nodes: &[Arc<Node>], uses: &Uses, servers: 
             .or(uses.servers.contains(&node.name_any()).then_some("has a Datastore's server"));
         reasons.entry(reason.unwrap_or("fits")).or_default().push(node.name_any());
     }
-    let told: Vec<String> = reasons
+    let reported: Vec<String> = reasons
         .into_iter()
         .map(|(reason, mut names)| {
             names.sort_unstable();
@@ -209,8 +209,8 @@ pub fn none_fits(run: &ValidatedRun, nodes: &[Arc<Node>], uses: &Uses, servers: 
     };
     format!(
         "{needed} that spec.clients.placement ({}) selects and that has no server ({}); add or label a node, correct the placement, or set spec.clients.shareServerNode",
-        nodes::told(&wanted_of(run, servers)),
-        if told.is_empty() { "the cluster has no nodes".to_owned() } else { told.join("; ") },
+        nodes::reported(&wanted_of(run, servers)),
+        if reported.is_empty() { "the cluster has no nodes".to_owned() } else { reported.join("; ") },
     )
 }
 
@@ -279,9 +279,9 @@ mod tests {
         assert_eq!(placed(&run, &nodes, &server, beside()), ["near"]);
         let servers = Servers { nodes: vec![&nodes[2]], beside: beside() };
         let uses = Uses::of(&server, "run-uid");
-        let told = none_fits(&validate(&run).unwrap(), &nodes[..1], &uses, &servers);
+        let reported = none_fits(&validate(&run).unwrap(), &nodes[..1], &uses, &servers);
         for words in ["colocate: topology.kubernetes.io/zone=z1", "not beside the server: far"] {
-            assert!(told.contains(words), "{words}: {told}");
+            assert!(reported.contains(words), "{words}: {reported}");
         }
         let term = terms(&validate(&run).unwrap(), &servers);
         assert_eq!(term.len(), 1, "a node that an autoscaler makes must be in the zone too: {term:?}");
@@ -335,8 +335,11 @@ mod tests {
         ];
         assert_eq!(found(false, &nodes, &[]), ["for-clients"]);
         let run = validate(&fixtures::run(&["read"], 1)).unwrap();
-        let told = none_fits(&run, &nodes[..1], &Uses::default(), &Servers::default());
-        assert!(told.contains("no node for clients") && told.contains("tainted: for-servers"), "{told}");
+        let reported = none_fits(&run, &nodes[..1], &Uses::default(), &Servers::default());
+        assert!(
+            reported.contains("no node for clients") && reported.contains("tainted: for-servers"),
+            "{reported}"
+        );
     }
 
     #[test]
@@ -365,8 +368,8 @@ mod tests {
         assert_eq!(candidates_of(four).0, ["large"]);
         assert_eq!(candidates_of(json!({})).0, ["large", "small"], "nothing is declared");
         let sixteen = json!({"resources": {"requests": {"cpu": "16"}}});
-        let (none, told) = candidates_of(sixteen);
-        assert!(none.is_empty() && told.contains("too small: large, small"), "{none:?} {told}");
+        let (none, reported) = candidates_of(sixteen);
+        assert!(none.is_empty() && reported.contains("too small: large, small"), "{none:?} {reported}");
         let affinity = json!({"pod": {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
             "nodeSelectorTerms": [{"matchExpressions": [{"key": "size", "operator": "In", "values": ["small"]}]}]
         }}}}});

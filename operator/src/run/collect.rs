@@ -5,7 +5,7 @@
 //! for until it was read, or is gone for good.
 
 mod log;
-mod unread;
+mod log_retries;
 
 use super::build::CLIENT_CONTAINER;
 use crate::cluster::pods;
@@ -20,8 +20,8 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{ContainerStateTerminated, Node, Pod};
 use kube::{Api, Client, ResourceExt, api::LogParams};
 use log::Log;
+pub use log_retries::{LogRetries, NotYet};
 use std::time::Duration;
-pub use unread::{NotYet, Unread};
 
 /// Characters kept of why a log cannot be read: a proxy may answer with a whole page.
 const REASON_CHARACTERS: usize = 300;
@@ -111,7 +111,6 @@ fn without_result(attempt: &Attempt, pod: &Pod, unreadable: Option<&str>) -> Pod
 
 /// What asking for a log came to.
 enum Heard {
-    /// The pod's own account.
     Result(Box<PodResult>),
     /// There is no log, or it holds no result.
     Nothing,
@@ -196,7 +195,7 @@ fn part_of_result(part: PodResult, why: &str) -> PodResult {
 /// what its termination message has of it, or why there is none.
 async fn read_pod(
     client: &Client,
-    unread: &Unread,
+    log_retries: &LogRetries,
     attempt: &Attempt,
     pod: &Pod,
     now: Timestamp,
@@ -204,27 +203,27 @@ async fn read_pod(
     let left = terminated(pod).and_then(|ended| ended.message.as_deref());
     let left: Option<PodResult> = left.and_then(|message| serde_json::from_str(message).ok());
     let left = left.filter(|result| is_own(result, attempt, pod));
-    if let Some(whole) = left.as_ref().filter(|result| result.complete) {
-        return Ok(whole.clone());
+    if let Some(complete) = left.as_ref().filter(|result| result.complete) {
+        return Ok(complete.clone());
     }
     let uid = pod.uid().unwrap_or_default();
-    unread.due(&uid, now)?;
+    log_retries.due(&uid, now)?;
     let why = match ask(client, attempt, pod).await {
         Heard::Result(result) => {
-            unread.settle(&uid);
+            log_retries.settle(&uid);
             return Ok(*result);
         }
         Heard::Nothing => None,
         Heard::Gone(why) => Some(why),
         Heard::Silent(why) => {
             let named = format!("the log of pod {} cannot be read: {why}", pod.name_any());
-            if let Some(again) = unread.failed(&uid, patience(pod, &why), &named, now) {
+            if let Some(again) = log_retries.failed(&uid, patience(pod, &why), &named, now) {
                 return Err(again);
             }
             Some(why)
         }
     };
-    unread.settle(&uid);
+    log_retries.settle(&uid);
     tracing::warn!(pod = %pod.name_any(), why, "no whole result in the log");
     Ok(match left {
         Some(part) => part_of_result(part, why.as_deref().unwrap_or("it is not in its log")),
@@ -240,16 +239,16 @@ fn on_its_node(result: PodResult, pod: &Pod) -> PodResult {
 /// Reads the results of all `pods` of `attempt` and merges them. A log that cannot be
 /// read now, but may be later, is asked for again at the time the error names; `unread`
 /// remembers since when.
-pub async fn whole(
+pub async fn complete(
     client: &Client,
-    unread: &Unread,
+    log_retries: &LogRetries,
     attempt: &Attempt,
     pods: &[&Pod],
     now: Timestamp,
 ) -> Result<RepetitionResult, NotYet> {
     let mut reading = Vec::with_capacity(pods.len());
     for pod in pods {
-        let read = read_pod(client, unread, attempt, pod, now);
+        let read = read_pod(client, log_retries, attempt, pod, now);
         reading.push(read.map_ok(|result| on_its_node(result, pod)));
     }
     // All are asked even when one is silent: each has its own patience, counted from its first silence.

@@ -4,7 +4,7 @@
 //! cannot be had is told. Needs the observers.
 
 use super::target;
-use crate::{cluster::pods, context::Context, process::chain};
+use crate::{cluster::pods, context::Context};
 use dragstrip_agents::{AgentError, Agents};
 use dragstrip_core::run::{
     decide::DatastoreKey,
@@ -13,6 +13,7 @@ use dragstrip_core::run::{
     validate::{Attempt, ValidatedRun},
 };
 use dragstrip_crds::run::{MemoryMoment, MemoryReading};
+use dragstrip_results::error_chain::chain;
 use dragstrip_results::{
     memory::{self, MemberMemory},
     protocol::{OBSERVER_PORT, UsageCommand, UsageWindow},
@@ -62,13 +63,13 @@ fn observers(ctx: &Context, run: &ValidatedRun) -> Option<(String, Vec<Observer>
 pub async fn start_sampling(ctx: &Context, run: &ValidatedRun, attempt: &Attempt) {
     let Some((token, observers)) = observers(ctx, run) else { return };
     let command = UsageCommand { token: run.token(attempt), seconds: sampled_seconds(run, attempt) };
-    let told = observers.iter().map(|observer| async {
+    let reported = observers.iter().map(|observer| async {
         if let Err(error) = ctx.agents.sample(observer.address, &token, &command).await {
             let why = chain(&error);
             tracing::info!(pod = observer.pod, why, "the observer does not sample what its servers use");
         }
     });
-    join_all(told).await;
+    join_all(reported).await;
 }
 
 /// What each server used in the window in which all clients of `attempt` loaded it; none
@@ -84,7 +85,7 @@ pub async fn gather(
     };
     let window =
         UsageWindow { token: run.token(attempt), from_unix_nanos: window.start, to_unix_nanos: window.end };
-    let asked = observers.iter().map(|observer| async {
+    let requests = observers.iter().map(|observer| async {
         let asking = ask(&ctx.agents, observer, &token, &window);
         let why = match tokio::time::timeout(ASKED_WITHIN, asking).await {
             Ok(Ok(servers)) => return named(observer, servers),
@@ -94,7 +95,7 @@ pub async fn gather(
         tracing::info!(pod = observer.pod, why, "the observer does not tell what its servers used");
         Vec::new()
     });
-    join_all(asked).await.concat()
+    join_all(requests).await.concat()
 }
 
 /// What the servers beside `observer` used in `window`, which is by this clock.
@@ -124,14 +125,14 @@ pub async fn memory(
 ) -> Vec<MemoryReading> {
     let Some((token, observers)) = observers(ctx, run) else { return Vec::new() };
     let seconds = Timestamp::now().duration_since(ended).as_secs_f64();
-    let asked = observers.iter().map(|observer| async {
+    let requests = observers.iter().map(|observer| async {
         let why = match ctx.agents.memory(observer.address, &token).await {
             Ok(members) => return by_pod(observer, members),
             Err(error) => chain(&error),
         };
         vec![MemberMemory { server: observer.pod.clone(), unread: Some(why), ..MemberMemory::default() }]
     });
-    memory::readings(moment, seconds, join_all(asked).await.concat())
+    memory::readings(moment, seconds, join_all(requests).await.concat())
 }
 
 /// The servers by their pod, and by their port too where the pod has several. Pure.

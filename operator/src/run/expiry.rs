@@ -7,7 +7,8 @@ use crate::{
         finished::Expires,
     },
     context::Context,
-    process::{Parts, chain},
+    failure::retry_later,
+    shutdown::Shutdown,
 };
 use futures::{Future, StreamExt};
 use jiff::Timestamp;
@@ -47,13 +48,7 @@ where
 // The controller hands over an Arc that this signature must take.
 #[allow(clippy::needless_pass_by_value)]
 fn on_error<K: Expires>(object: Arc<K>, error: &kube::Error, ctx: Arc<Context>) -> Action {
-    let cause = chain(error);
-    let retry = ctx.retries.again(&object.uid().unwrap_or_default(), &cause, LONGEST_WAIT);
-    if retry.news {
-        let (kind, name, namespace) = (K::kind(&()), object.name_any(), object.namespace());
-        tracing::warn!(%kind, name, namespace, error = %cause, "what has outlived its ttlAfterFinished cannot be removed");
-    }
-    Action::requeue(retry.after)
+    retry_later(&ctx.retries, &*object, error, LONGEST_WAIT)
 }
 
 /// The controller of what is told of by `feed` and held by `store`. Runs until shutdown.
@@ -61,7 +56,7 @@ pub fn controller<K>(
     ctx: Arc<Context>,
     feed: &mut Feed<K>,
     store: Store<K>,
-    parts: &Parts,
+    stop: &Shutdown,
 ) -> impl Future<Output = ()> + use<K>
 where
     K: Expires + Watched + kube::Resource<Scope = NamespaceResourceScope>,
@@ -69,7 +64,7 @@ where
 {
     Controller::for_shared_stream(feed.subscribe(), store)
         .with_config(Config::default().concurrency(CONCURRENCY))
-        .graceful_shutdown_on(parts.shutdown())
+        .graceful_shutdown_on(stop.clone())
         .run(reconcile::<K>, on_error::<K>, ctx)
         .for_each(|_| std::future::ready(()))
 }

@@ -1,12 +1,12 @@
 //! What exists for a run: its target, its turn, Jobs, pods, runners, and what is
-//! known of stored results. Needs the client; [`view`](super::view) makes sense of it.
+//! known of stored results. Needs the client; [`attempts`](super::attempts) makes sense of it.
 
 use super::{
+    attempts::was_started,
     machines,
-    remembered::Results,
+    result_cache::Results,
     target::{self, Begun},
     turn,
-    view::was_started,
 };
 use crate::{cluster::pods, context::Context};
 use dragstrip_core::{
@@ -22,6 +22,7 @@ use dragstrip_core::{
     },
 };
 use dragstrip_crds::{BenchmarkRunSpec, BenchmarkRunStatus, run::MemoryReading};
+use dragstrip_results::error_chain::chain;
 use dragstrip_results::{protocol::RunnerState, result::RepetitionResult, stored};
 use futures::future::join_all;
 use jiff::Timestamp;
@@ -38,13 +39,10 @@ use std::{
 /// A step of fetching that failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// What is stored could not be listed.
     #[error("failed to list the run's stored results")]
     List(#[source] kube::Error),
-    /// A stored result could not be read.
     #[error("failed to read ConfigMap {1}, which holds a result")]
     Read(#[source] kube::Error, String),
-    /// The target could not be read.
     #[error("failed to read the run's target")]
     Target(#[source] kube::Error),
 }
@@ -52,13 +50,10 @@ pub enum Error {
 /// All that a pass works with.
 #[derive(Default)]
 pub struct Fetched {
-    /// What decisions rest on.
     pub snapshot: Snapshot,
     /// The Leases, and whose turn it is; absent when the target was not ready or not consulted.
-    pub turn: Option<turn::Looked>,
-    /// Jobs by name.
+    pub turn: Option<turn::TurnCheck>,
     pub jobs: BTreeMap<String, Arc<Job>>,
-    /// Client pods.
     pub pods: Vec<Arc<Pod>>,
     /// Runners of the current attempt, by pod, where they answered.
     pub runners: BTreeMap<String, RunnerState>,
@@ -125,8 +120,8 @@ async fn settled(ctx: &Context, run: &ValidatedRun, fetched: &mut Fetched) -> Re
     let own = format!("{}={},{}={}", labels::RUN_UID, run.holder.uid, stored::PART, stored::SETTLED);
     let list = config_maps(ctx, run).list_metadata(&ListParams::default().labels(&own)).await;
     let read: HashSet<String> = list.map_err(Error::List)?.items.iter().map(ResourceExt::name_any).collect();
-    for (name, kept) in &mut fetched.snapshot.stored {
-        kept.settled = read.contains(&stored::settled_name(name));
+    for (name, stored) in &mut fetched.snapshot.stored {
+        stored.settled = read.contains(&stored::settled_name(name));
     }
     Ok(())
 }
@@ -138,7 +133,7 @@ fn settles(spec: &BenchmarkRunSpec) -> bool {
 
 /// What is known of the run's stored results, and what is wrong with the others.
 async fn stored_results(ctx: &Context, run: &ValidatedRun, fetched: &mut Fetched) -> Result<(), Error> {
-    if let Some(known) = ctx.remembered.of(&run.holder.uid) {
+    if let Some(known) = ctx.result_cache.of(&run.holder.uid) {
         fetched.snapshot.stored = known;
         return Ok(());
     }
@@ -155,12 +150,12 @@ async fn stored_results(ctx: &Context, run: &ValidatedRun, fetched: &mut Fetched
             Ok(known) => {
                 fetched.snapshot.stored.insert(name, known);
             }
-            Err(damage) => fetched.snapshot.damaged.push(crate::process::chain(&damage)),
+            Err(damage) => fetched.snapshot.damaged.push(chain(&damage)),
         }
     }
     settled(ctx, run, fetched).await?;
     if fetched.snapshot.damaged.is_empty() {
-        ctx.remembered.note(&run.holder.uid, fetched.snapshot.stored.clone(), &under_way(ctx));
+        ctx.result_cache.note(&run.holder.uid, fetched.snapshot.stored.clone(), &under_way(ctx));
     }
     Ok(())
 }
@@ -204,7 +199,7 @@ pub async fn remember_all(ctx: &Context) -> Result<(), Error> {
         }
         for (uid, results) in known {
             if let Some(results) = results {
-                ctx.remembered.note(uid, results, &all);
+                ctx.result_cache.note(uid, results, &all);
             }
         }
     }
@@ -265,9 +260,9 @@ pub async fn results(
     fetched: &Fetched,
 ) -> Result<(BTreeMap<String, RepetitionResult>, Vec<String>), Error> {
     let (mut results, mut damaged) = (BTreeMap::new(), Vec::new());
-    for (name, kept) in &fetched.snapshot.stored {
+    for (name, stored) in &fetched.snapshot.stored {
         let mut found = result(&config_maps(ctx, run), name).await?;
-        if let (Ok(result), true) = (&mut found, kept.settled) {
+        if let (Ok(result), true) = (&mut found, stored.settled) {
             match settled_readings(&config_maps(ctx, run), name).await? {
                 Ok(readings) => result.memory.extend(readings),
                 Err(damage) => found = Err(damage),
@@ -277,7 +272,7 @@ pub async fn results(
             Ok(result) => {
                 results.insert(name.clone(), reduced(result));
             }
-            Err(damage) => damaged.push(crate::process::chain(&damage)),
+            Err(damage) => damaged.push(chain(&damage)),
         }
     }
     Ok((results, damaged))
@@ -292,16 +287,18 @@ async fn runners(
 ) -> BTreeMap<String, RunnerState> {
     let token = run.token(attempt);
     let alive = fetched.pods_of(&attempt.name).filter(|pod| !pods::ended(pod));
-    let asked = alive.filter_map(|pod| Some((pod.name_any(), pods::address(pod)?))).map(|(pod, address)| {
-        let token = &token;
-        async move {
-            let answer = ctx.agents.progress(address, token).await;
-            // It may just be ending; its own end is what counts then.
-            let told = answer.inspect_err(|error| tracing::debug!(pod, %error, "runner did not answer"));
-            Some((pod, told.ok()?))
-        }
-    });
-    join_all(asked).await.into_iter().flatten().collect()
+    let requests =
+        alive.filter_map(|pod| Some((pod.name_any(), pods::address(pod)?))).map(|(pod, address)| {
+            let token = &token;
+            async move {
+                let answer = ctx.agents.progress(address, token).await;
+                // It may just be ending; its own end is what counts then.
+                let reported =
+                    answer.inspect_err(|error| tracing::debug!(pod, %error, "runner did not answer"));
+                Some((pod, reported.ok()?))
+            }
+        });
+    join_all(requests).await.into_iter().flatten().collect()
 }
 
 /// What the watches have seen for the run.
@@ -347,7 +344,7 @@ async fn target_and_turn(
     old: &BenchmarkRunStatus,
     fetched: &mut Fetched,
 ) -> Result<(), Error> {
-    let connection = fetched.snapshot.stored.values().find_map(|kept| kept.connection.as_ref());
+    let connection = fetched.snapshot.stored.values().find_map(|stored| stored.connection.as_ref());
     let begun = (!fetched.snapshot.stored.is_empty()).then_some(Begun { connection });
     fetched.snapshot.target = target::find(ctx, run, begun).await.map_err(Error::Target)?;
     let TargetState::Ready(found) = &fetched.snapshot.target else {
@@ -359,16 +356,16 @@ async fn target_and_turn(
     let operator_namespace = &ctx.settings.namespace;
     let seen = turn::Seen { leases: &leases, runs: &runs, nodes: &nodes, pods: &pods, operator_namespace };
     let setbacks = old.setback.as_ref().map_or(0, |setback| usize::try_from(setback.count).unwrap_or(0));
-    let looked = turn::look(run, found, &seen, setbacks);
-    if looked.turn == Turn::Held {
+    let turn_check = turn::look(run, found, &seen, setbacks);
+    if turn_check.turn == Turn::Held {
         fetched.snapshot.target =
             target::question(ctx, run, (**found).clone()).await.map_err(Error::Target)?;
         if let TargetState::Ready(target) = &fetched.snapshot.target {
-            fetched.snapshot.placed = machines::placed(ctx, run, &looked.client_nodes, Some(target));
+            fetched.snapshot.placed = machines::placed(ctx, run, &turn_check.client_nodes, Some(target));
         }
     }
-    fetched.snapshot.turn = looked.turn.clone();
-    fetched.turn = Some(looked);
+    fetched.snapshot.turn = turn_check.turn.clone();
+    fetched.turn = Some(turn_check);
     Ok(())
 }
 
@@ -431,11 +428,11 @@ mod tests {
             let pods = ["a", "b"].map(|pod| pod_result(pod, 1000, 1.0, 100));
             (attempt.name.clone(), merge(attempt, 2, pods.into()))
         };
-        let whole: BTreeMap<_, _> = run.attempts.iter().step_by(2).map(measured).collect();
+        let complete: BTreeMap<_, _> = run.attempts.iter().step_by(2).map(measured).collect();
         let reduced: BTreeMap<_, _> =
-            whole.iter().map(|(name, it)| (name.clone(), reduced(it.clone()))).collect();
-        assert_eq!(whole.len(), 2);
-        assert_eq!(phases(&run, &reduced), phases(&run, &whole), "what is shown was thrown away");
+            complete.iter().map(|(name, it)| (name.clone(), reduced(it.clone()))).collect();
+        assert_eq!(complete.len(), 2);
+        assert_eq!(phases(&run, &reduced), phases(&run, &complete), "what is shown was thrown away");
         let operations = reduced.values().flat_map(|result| &result.pods).map(|pod| pod.operations.len());
         assert_eq!(operations.sum::<usize>(), 0, "each pod's histograms are held in memory");
     }

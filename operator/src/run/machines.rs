@@ -96,15 +96,15 @@ pub fn placed(
     ctx: &Context,
     run: &ValidatedRun,
     client_nodes: &[String],
-    asked: Option<&ReadyTarget>,
+    requests: Option<&ReadyTarget>,
 ) -> Vec<Placed> {
     let (nodes, pods) = (ctx.world.nodes.state(), ctx.world.pods.state());
     let records = records(run, client_nodes.iter().cloned(), &nodes, &pods, &ctx.prices);
     let mut placed = of_nodes(&records, None);
-    if let Some(asked) = asked {
+    if let Some(requests) = requests {
         let declared = target::datastore(ctx, run).map(|datastore| datastore.spec.threads);
-        placed.extend(of_server(asked.truth.as_ref(), declared));
-        placed.push(exclusive_cpus(asked.cpus.as_slice(), false));
+        placed.extend(of_server(requests.truth.as_ref(), declared));
+        placed.push(exclusive_cpus(requests.cpus.as_slice(), false));
     }
     placed
 }
@@ -162,10 +162,10 @@ fn records(
 /// What the labels of `node` say of its placement group.
 fn groups(node: &Node) -> Vec<GroupRecord> {
     let evidence = [GroupEvidence::KarpenterLabel, GroupEvidence::Label];
-    let told = labels::PLACEMENT_GROUPS.into_iter().zip(evidence);
+    let reported = labels::PLACEMENT_GROUPS.into_iter().zip(evidence);
     let record =
         |(key, evidence)| Some(GroupRecord { evidence, group: Some(node.labels().get(key)?.clone()) });
-    told.filter_map(record).collect()
+    reported.filter_map(record).collect()
 }
 
 /// Its network's bandwidth by Karpenter's label, else by its instance type.
@@ -235,8 +235,9 @@ mod tests {
             server("other", "races", "server-b"),
         ];
         let found = records(&run, ["client-a".to_owned()].into_iter(), &nodes, &pods, &Prices::default());
-        let told: Vec<_> = found.iter().map(|node| (node.name.as_str(), node.serves, node.loads)).collect();
-        assert_eq!(told, [("client-a", false, true), ("server-a", true, false)]);
+        let reported: Vec<_> =
+            found.iter().map(|node| (node.name.as_str(), node.serves, node.loads)).collect();
+        assert_eq!(reported, [("client-a", false, true), ("server-a", true, false)]);
         assert_eq!(found[1].zone.as_deref(), Some("z2"));
         assert_eq!(found[1].boot_id.as_deref(), Some("boot-server-a"));
     }
@@ -256,9 +257,9 @@ mod tests {
             "karpenter.k8s.aws/placement-group-id": "pg-1", "dragstrip.dev/placement-group": "fast",
             "node.kubernetes.io/instance-type": "c7i.2xlarge"
         }));
-        let told: Vec<_> = both.groups.iter().map(|one| (one.evidence, one.group.as_deref())).collect();
+        let reported: Vec<_> = both.groups.iter().map(|one| (one.evidence, one.group.as_deref())).collect();
         assert_eq!(
-            told,
+            reported,
             [(GroupEvidence::KarpenterLabel, Some("pg-1")), (GroupEvidence::Label, Some("fast"))]
         );
         assert_eq!((both.allocatable_millicpus, both.network_megabits_per_second), (Some(7910), Some(3125)));
@@ -277,10 +278,10 @@ mod tests {
             ]}}))
             .unwrap()
         };
-        for (requests, limits, whole) in
+        for (requests, limits, complete) in
             [("4", "4", Some(4)), ("4", "4000m", Some(4)), ("4", "5", None), ("1500m", "1500m", None)]
         {
-            assert_eq!(whole_cpus(&pod(requests, limits)), whole, "{requests} of {limits}");
+            assert_eq!(whole_cpus(&pod(requests, limits)), complete, "{requests} of {limits}");
         }
     }
 }

@@ -3,12 +3,13 @@
 //! beside the operator, told by every later run there. [`settle`] and what it calls need the
 //! client, the rest is pure.
 
-use crate::{context::Context, process::chain};
+use crate::context::Context;
 use dragstrip_core::{
     labels,
     run::{status::Results, validate::ValidatedRun},
 };
 use dragstrip_crds::run::{NoiseStatus, PhaseStatus};
+use dragstrip_results::error_chain::chain;
 use dragstrip_results::{result::TOTAL, statistics::spread};
 use jiff::Timestamp;
 use k8s_openapi::{
@@ -31,13 +32,10 @@ const NOISE: &str = "dragstrip-noise";
 /// A step that failed.
 #[derive(Debug, thiserror::Error)]
 enum Error {
-    /// What is known could not be read.
     #[error("failed to read ConfigMap {NOISE} in the operator's namespace")]
     Look(#[source] kube::Error),
-    /// What was found could not be written.
     #[error("failed to write ConfigMap {NOISE} in the operator's namespace")]
     Keep(#[source] kube::Error),
-    /// Somebody else made an object of that name.
     #[error(
         "ConfigMap {NOISE} in the operator's namespace is not Dragstrip's and is left alone: delete or rename it"
     )]
@@ -122,7 +120,7 @@ async fn keep(
 ) -> Result<(), Error> {
     let found = config_maps.get_opt(NOISE).await.map_err(Error::Look)?;
     let nodes = ctx.world.nodes.state().iter().map(|node| node.name_any()).collect();
-    let kept = match found {
+    let stored = match found {
         None => {
             let data = written(own, pairs, &BTreeMap::new(), &nodes);
             let metadata = ObjectMeta {
@@ -142,7 +140,7 @@ async fn keep(
         }
         Some(_) => return Err(Error::NotOurs),
     };
-    kept.map(drop).map_err(Error::Keep)
+    stored.map(drop).map_err(Error::Keep)
 }
 
 /// What is known of `pairs`.
@@ -241,12 +239,12 @@ mod tests {
         let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
         let known: BTreeMap<String, String> =
             ["s_gone", "gone_c", "s_c"].map(|pair| (pair.to_owned(), String::new())).into();
-        let told: BTreeMap<_, _> = written(&own, set(&["s_d"]), &known, &set(&["s", "c", "d"]))
+        let reported: BTreeMap<_, _> = written(&own, set(&["s_d"]), &known, &set(&["s", "c", "d"]))
             .into_iter()
             .map(|(pair, value)| (pair, value.is_some()))
             .collect();
         let expected = [("gone_c", false), ("s_d", true), ("s_gone", false)];
-        assert_eq!(told, expected.map(|(pair, kept)| (pair.to_owned(), kept)).into());
+        assert_eq!(reported, expected.map(|(pair, stored)| (pair.to_owned(), stored)).into());
     }
 
     #[test]

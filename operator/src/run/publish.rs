@@ -16,7 +16,6 @@ use kube::ResourceExt;
 /// The status could not be carried on.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// It could not be written.
     #[error("failed to write the status of the run")]
     Write(#[source] kube::Error),
 }
@@ -72,7 +71,7 @@ pub async fn publish(
         return Ok(StatusWrite::Done);
     }
     let written =
-        apply_status(&ctx.client, &ctx.own_writes, RUN_MANAGER, run, status).await.map_err(Error::Write)?;
+        apply_status(&ctx.client, &ctx.overlay, RUN_MANAGER, run, status).await.map_err(Error::Write)?;
     if written == StatusWrite::Done {
         log(run, old, status);
     }

@@ -33,16 +33,12 @@ const TELLING: SignedDuration = SignedDuration::from_millis(300);
 /// A step that failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A runner's clock could not be read.
     #[error("failed to read the clock of pod {1}")]
     ReadClock(#[source] AgentError, String),
-    /// The start line could not be written on the Job.
     #[error("failed to write the start line on Job {1}")]
     FixStartLine(#[source] kube::Error, String),
-    /// Nobody was told in time, and who may still be telling it must be done first.
     #[error("the start line on Job {0} passed before a pod was told; another is given in a moment")]
     Passing(String),
-    /// A runner could not be told to start.
     #[error("failed to send pod {1} its start command")]
     SendStart(#[source] AgentError, String),
 }
@@ -87,7 +83,6 @@ fn told_to_some(job: &str, fetched: &Fetched) -> bool {
 /// What may be done with a start line that stands on a Job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Line {
-    /// Told to the pods.
     Tell,
     /// Nothing: it is too late to tell it, and another operator's command may be on its way.
     Await,
@@ -139,7 +134,7 @@ async fn fix_start_line(
     let parameters = PatchParams { field_manager: Some(RUN_MANAGER.to_owned()), ..PatchParams::default() };
     match jobs.patch(&job.name_any(), &parameters, &Patch::Merge(&patch)).await {
         Ok(written) => {
-            ctx.own_writes.wrote(&written);
+            ctx.overlay.record(&written);
             Ok(Some(start))
         }
         Err(kube::Error::Api(status)) if status.is_conflict() => Ok(None),
@@ -168,13 +163,13 @@ async fn runners(
     let alive = fetched.pods_of(&attempt.name).filter(|pod| !pods::ended(pod));
     let found: Vec<(String, IpAddr)> =
         alive.filter_map(|pod| Some((pod.name_any(), pods::address(pod)?))).collect();
-    let asked = found.into_iter().map(|(pod, address)| async move {
+    let requests = found.into_iter().map(|(pod, address)| async move {
         match agents.clock(address, RUNNER_PORT, token).await {
             Ok(clock) => Ok(Runner { pod, address, clock }),
             Err(error) => Err(Error::ReadClock(error, pod)),
         }
     });
-    all(join_all(asked).await)
+    all(join_all(requests).await)
 }
 
 /// Sends all runners of `attempt` the start command for one instant. Repeating it changes nothing.
@@ -205,8 +200,8 @@ pub async fn send(
     let commands = runners.into_iter().map(|runner| async move {
         let sent_at_unix_nanos = nanoseconds(Timestamp::now());
         let command = StartCommand { start_at_unix_nanos, sent_at_unix_nanos, clock: runner.clock };
-        let told = agents.start(runner.address, token, command).await;
-        told.map_err(|error| Error::SendStart(error, runner.pod))
+        let reported = agents.start(runner.address, token, command).await;
+        reported.map_err(|error| Error::SendStart(error, runner.pod))
     });
     all(join_all(commands).await).map(|_| ())
 }
@@ -233,7 +228,7 @@ mod tests {
         )
         .unwrap();
         let start = fix_start_line(&ctx, &run, &run.attempts[0], &seen, &Fetched::default()).await.unwrap();
-        assert!(ctx.own_writes.outrun(&seen), "a Job that loads would be taken for one at the start line");
+        assert!(ctx.overlay.is_ahead_of(&seen), "a Job that loads would be taken for one at the start line");
         let sent = calls.lock().unwrap()[0].1["metadata"].clone();
         assert_eq!(sent["resourceVersion"], "7");
         let written = |key: &str| sent["annotations"][key].as_str().unwrap().parse::<i128>().unwrap();
@@ -248,7 +243,7 @@ mod tests {
     fn a_start_line_is_replaced_only_when_nobody_can_be_told_it_any_more() {
         let start = Timestamp::from_second(1_000_000).unwrap();
         let after = |milliseconds| start + SignedDuration::from_millis(milliseconds);
-        for (now, told, expected) in [
+        for (now, reported, expected) in [
             (-1000, false, Line::Tell),
             (-200, false, Line::Await),
             (0, false, Line::Await),
@@ -257,7 +252,11 @@ mod tests {
             (-200, true, Line::Tell),
             (60_000, true, Line::Tell),
         ] {
-            assert_eq!(line(start, after(now), told), expected, "{now} ms after it, told to some: {told}");
+            assert_eq!(
+                line(start, after(now), reported),
+                expected,
+                "{now} ms after it, told to some: {reported}"
+            );
         }
         // A command that is sent while it may be told has ended before the line is replaced.
         assert!(SignedDuration::try_from(ANSWER_WITHIN).unwrap() >= TELLING);

@@ -70,7 +70,7 @@ fn taken(datastore: &Datastore) -> TargetState {
     let name = datastore.name_any();
     let of_a_run = datastore.owner_references().iter().any(|owner| owner.kind == "BenchmarkRun");
     if of_a_run || datastore.metadata.deletion_timestamp.is_some() {
-        let message = format!("waits for the Datastore {name} of an earlier run of this name to be gone");
+        let message = format!("waits for the Datastore {name} of an earlier run of this name to be removed");
         return not_ready(true, "Starting", message);
     }
     TargetState::NameTaken(format!(
@@ -254,7 +254,7 @@ fn held_up(datastore: &Datastore, status: &DatastoreStatus, own: bool) -> Option
     }
     let name = datastore.name_any();
     let ready = conditions::find(&status.conditions, READY);
-    let (reason, message) = ready.map_or(("Starting", "not looked at yet"), |c| (&c.reason, &c.message));
+    let (reason, message) = ready.map_or(("Starting", "not checked yet"), |c| (&c.reason, &c.message));
     if reason == "NotAsDeclared" {
         return Some(TargetState::Disagrees(format!("Datastore {name}: {message}")));
     }

@@ -7,7 +7,7 @@ use crate::fixtures;
 use decide::TargetState;
 use dragstrip_core::run::{snapshot::Snapshot, stored_result::StoredResult};
 use serde_json::{Value, json};
-use turn::Looked;
+use turn::TurnCheck;
 
 /// A run with phases write and read in the mock's namespace.
 fn declared() -> BenchmarkRun {
@@ -22,7 +22,7 @@ fn valid() -> ValidatedRun {
 
 /// What a pass found that holds its turn, when results of these names are stored.
 fn found(stored: &[&str]) -> Fetched {
-    let turn = Looked {
+    let turn = TurnCheck {
         turn: decide::Turn::Held,
         missing: vec![],
         client_nodes: vec!["client".into()],

@@ -74,11 +74,9 @@ fn tickets(runs: &[Arc<BenchmarkRun>], run: &ValidatedRun) -> BTreeMap<String, W
 
 /// What of the cluster a look at the turn rests on.
 pub struct Seen<'a> {
-    /// All Leases of ours.
     pub leases: &'a [Arc<Lease>],
     /// All runs that have not ended.
     pub runs: &'a [Arc<BenchmarkRun>],
-    /// All nodes.
     pub nodes: &'a [Arc<Node>],
     /// All server and client pods.
     pub pods: &'a [Arc<Pod>],
@@ -88,8 +86,7 @@ pub struct Seen<'a> {
 
 /// The turn as it was found, and what follows from it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Looked {
-    /// Whose turn it is.
+pub struct TurnCheck {
     pub turn: Turn,
     /// The Leases to take when it is nobody's, in a fixed order.
     pub missing: Vec<LeaseKey>,
@@ -128,7 +125,7 @@ impl Holders<'_> {
 
     /// What keeps this run off the Lease: who holds it, who was there first, or whose
     /// clients are on the node or wait for it.
-    fn kept_by(&self, key: &LeaseKey) -> Option<RunReference> {
+    fn blocked_by(&self, key: &LeaseKey) -> Option<RunReference> {
         if self.own(key) {
             return None;
         }
@@ -171,7 +168,7 @@ struct Choice {
     /// How many must be held before a client starts.
     least: usize,
     /// Who keeps this run off a node that would do, where too few are free.
-    kept: Option<(RunReference, LeaseKey)>,
+    blocked: Option<(RunReference, LeaseKey)>,
     /// As many nodes as are needed, those first that are free or held.
     needs: Vec<LeaseKey>,
     /// Why there are too few nodes, whoever has them: the scheduler, or who makes nodes, is
@@ -192,13 +189,14 @@ impl Choice {
         let turned = setbacks % fit.len().max(1);
         fit.rotate_left(turned);
         fit.sort_by_key(|node| !held.own(&held.node(node)));
-        let free = fit.iter().filter(|node| held.kept_by(&held.node(node)).is_none());
+        let free = fit.iter().filter(|node| held.blocked_by(&held.node(node)).is_none());
         let nodes: Vec<String> = free.take(most).cloned().collect();
         let own = nodes.iter().filter(|node| held.own(&held.node(node))).cloned().collect();
         let busy = || fit.iter().filter(|node| !nodes.contains(node)).map(|node| held.node(node));
-        let kept = (nodes.len() < least).then(|| busy().find_map(|key| Some((held.kept_by(&key)?, key))));
+        let blocked =
+            (nodes.len() < least).then(|| busy().find_map(|key| Some((held.blocked_by(&key)?, key))));
         let needs = nodes.iter().map(|node| held.node(node)).chain(busy()).take(least).collect();
-        Self { kept: kept.flatten(), needs, nodes, own, least, too_few }
+        Self { blocked: blocked.flatten(), needs, nodes, own, least, too_few }
     }
 
     /// The nodes that the clients are bound to, of those `chosen`: of too few none, since the
@@ -209,7 +207,7 @@ impl Choice {
 }
 
 /// Finds out whose turn it is. `setbacks` is how often the clients could not start.
-pub fn look(run: &ValidatedRun, target: &ReadyTarget, seen: &Seen<'_>, setbacks: usize) -> Looked {
+pub fn look(run: &ValidatedRun, target: &ReadyTarget, seen: &Seen<'_>, setbacks: usize) -> TurnCheck {
     let nodes = seen.nodes.iter().map(Arc::as_ref).filter(|node| target.nodes.contains(&node.name_any()));
     let nodes: Vec<&Node> = nodes.collect();
     let (beside, unplaceable) = match nodes::beside(run.spec.clients.colocate, &nodes) {
@@ -227,7 +225,7 @@ pub fn look(run: &ValidatedRun, target: &ReadyTarget, seen: &Seen<'_>, setbacks:
     let choice = Choice::of(&held, setbacks);
     let fixed = keys(target, seen.operator_namespace);
     let of_run = |lease: &&Arc<Lease>| holder_of(lease).as_ref() == Some(&run.holder);
-    let looked = |turn, missing, client_nodes| Looked {
+    let turn_check = |turn, missing, client_nodes| TurnCheck {
         turn,
         missing,
         client_nodes,
@@ -236,18 +234,18 @@ pub fn look(run: &ValidatedRun, target: &ReadyTarget, seen: &Seen<'_>, setbacks:
         unplaceable: unplaceable.clone(),
     };
     if seen.leases.iter().filter(of_run).any(|lease| given_back(lease)) {
-        return looked(Turn::Returning, Vec::new(), Vec::new());
+        return turn_check(Turn::Returning, Vec::new(), Vec::new());
     }
     if choice.own.len() >= choice.least && fixed.iter().all(|key| held.own(key)) {
-        return looked(Turn::Held, Vec::new(), choice.bound(&choice.own));
+        return turn_check(Turn::Held, Vec::new(), choice.bound(&choice.own));
     }
-    let target_kept = fixed.iter().find_map(|key| Some((held.kept_by(key)?, key.clone())));
+    let target_kept = fixed.iter().find_map(|key| Some((held.blocked_by(key)?, key.clone())));
     // Until the target is free its nodes are left to others; from then on all wait for this run.
     let nodes: &[LeaseKey] = if target_kept.is_some() { &[] } else { &choice.needs };
-    if let Some((by, key)) = target_kept.or_else(|| choice.kept.clone()) {
+    if let Some((by, key)) = target_kept.or_else(|| choice.blocked.clone()) {
         let holds = seen.leases.iter().any(|lease| of_run(&lease));
         let queue = held.busy(&key, by, fixed.iter().chain(nodes));
-        return looked(Turn::Busy { queue, holds }, Vec::new(), Vec::new());
+        return turn_check(Turn::Busy { queue, holds }, Vec::new(), Vec::new());
     }
     let nodes = choice.nodes.iter().map(|node| held.node(node));
     let mut missing: Vec<LeaseKey> =
@@ -255,7 +253,7 @@ pub fn look(run: &ValidatedRun, target: &ReadyTarget, seen: &Seen<'_>, setbacks:
     // In one order for all, so that two runs never wait for each other; a shared node once.
     missing.sort();
     missing.dedup();
-    looked(Turn::Free, missing, choice.bound(&choice.nodes))
+    turn_check(Turn::Free, missing, choice.bound(&choice.nodes))
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 
 use super::{
     build::{self, is_own},
-    known::Known,
+    cache::SuiteCache,
 };
 use crate::context::Context;
 use dragstrip_core::{
@@ -24,42 +24,23 @@ use std::{fmt::Debug, time::Instant};
 /// A step that failed. What keeps an object from being made is told in the suite's status.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A run's spec could not be made.
     #[error("failed to make the spec of a run")]
     Expand(#[from] expand::Invalid),
-    /// An object could not be made.
     #[error("{kind} {name} cannot be made")]
-    Create {
-        /// Its kind.
-        kind: String,
-        /// Its name.
-        name: String,
-        /// What the apiserver said.
-        source: kube::Error,
-    },
-    /// An object of that name is there, which is not the suite's.
-    #[error("{0} {1} is there already and is not this suite's: delete it, or give the suite another name")]
+    Create { kind: String, name: String, source: kube::Error },
+    #[error("{0} {1} exists and does not belong to this suite: delete it, or give the suite another name")]
     Strange(String, String),
-    /// An object of that name is there, which is being removed.
-    #[error("{0} {1} is still being removed: it is made anew when it is gone")]
+    #[error("{0} {1} is still being deleted: the operator creates it again after that")]
     Leaving(String, String),
-    /// A run is there of what the suite was before somebody changed it.
     #[error(
         "{0} {1} was made from another spec of this suite, and its numbers do not count: delete it, or give the suite another name"
     )]
     OtherSpec(String, String),
-    /// A run is there that this version cannot read.
     #[error(
         "this version of the operator cannot read BenchmarkRun {name}, which is left alone: {why}: when it is deleted it is made anew"
     )]
-    Unreadable {
-        /// Its name.
-        name: String,
-        /// Why.
-        why: String,
-    },
-    /// A run or round could not be told to stop.
-    #[error("{1} cannot be told to stop")]
+    Unreadable { name: String, why: String },
+    #[error("{1} cannot be stopped")]
     Cancel(#[source] kube::Error, String),
 }
 
@@ -127,20 +108,20 @@ pub async fn make(
     suite: &BenchmarkSuite,
     plan: &Plan,
     places: &[usize],
-    known: &mut Known,
+    cache: &mut SuiteCache,
 ) -> Result<(), Error> {
     let uid = suite.uid().unwrap_or_default();
     for (cell, repetition) in places.iter().map(|place| plan.order[*place]) {
         let cell = &plan.cells[cell];
         let name = plan.name(cell, repetition);
-        if let Some(why) = known.unreadable.get(&name) {
+        if let Some(why) = cache.unreadable.get(&name) {
             return Err(Error::Unreadable { name, why: why.clone() });
         }
         let run = build::child(suite, plan, (cell, repetition), spec_of(suite, cell)?);
         create(ctx, &uid, &run).await?;
         let (suite, namespace) = (suite.name_any(), suite.namespace());
         tracing::info!(suite, namespace, run = name, cell = cell.words, repetition, "run of a suite made");
-        known.made.insert(name, Some(Instant::now()));
+        cache.made.insert(name, Some(Instant::now()));
     }
     Ok(())
 }
@@ -193,10 +174,10 @@ pub async fn judge(ctx: &Context, suite: &BenchmarkSuite, plan: &Plan) -> Result
     let api: Api<BenchmarkRun> = Api::namespaced(ctx.client.clone(), &suite.namespace().unwrap_or_default());
     let (mut first, mut more) = (None, 0);
     for cells in plan.cells.chunks(ASKED_AT_ONCE) {
-        let asked = cells.iter().map(|cell| judge_one(&api, suite, plan, cell));
-        for told in try_join_all(asked).await?.into_iter().flatten() {
+        let requests = cells.iter().map(|cell| judge_one(&api, suite, plan, cell));
+        for reported in try_join_all(requests).await?.into_iter().flatten() {
             if first.is_none() {
-                first = Some(told);
+                first = Some(reported);
             } else {
                 more += 1;
             }
@@ -228,25 +209,28 @@ mod tests {
     #[test]
     fn what_is_there_is_told_with_the_remedy_and_whose_it_is() {
         let own = json!([{"apiVersion": "v1", "kind": "BenchmarkSuite", "name": "s", "uid": "uid", "controller": true}]);
-        let told = |metadata: Value| {
+        let reported = |metadata: Value| {
             let mut map: ConfigMap = serde_json::from_value(json!({"metadata": metadata})).unwrap();
             map.metadata.name = Some(report_name("s"));
             let given = Some("given".to_owned());
             is_same("ConfigMap", &map, "uid", given.as_ref()).err().map(|error| error.to_string())
         };
         let with = |given: &str| json!({"ownerReferences": own, "annotations": {(GIVEN_SPEC): given}});
-        assert_eq!(told(json!({"ownerReferences": own})), None, "an earlier version made it");
-        assert_eq!(told(with("given")), None);
+        assert_eq!(reported(json!({"ownerReferences": own})), None, "an earlier version made it");
+        assert_eq!(reported(with("given")), None);
         let says = |metadata: Value, words: &str| {
-            let told = told(metadata).unwrap_or_default();
-            assert!(told.contains("ConfigMap s-report") && told.contains(words), "{words:?}: {told}");
+            let reported = reported(metadata).unwrap_or_default();
+            assert!(
+                reported.contains("ConfigMap s-report") && reported.contains(words),
+                "{words:?}: {reported}"
+            );
         };
         says(with("other"), "made from another spec of this suite");
-        says(json!({}), "is not this suite's: delete it");
-        says(json!({"deletionTimestamp": "2026-01-01T00:00:00Z"}), "still being removed");
+        says(json!({}), "does not belong to this suite: delete it");
+        says(json!({"deletionTimestamp": "2026-01-01T00:00:00Z"}), "still being deleted");
         says(
             json!({"ownerReferences": own, "deletionTimestamp": "2026-01-01T00:00:00Z"}),
-            "still being removed: it is made anew",
+            "still being deleted: the operator creates it again",
         );
     }
 }

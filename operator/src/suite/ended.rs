@@ -14,7 +14,6 @@ use kube::ResourceExt;
 pub struct Ended {
     /// Its name and its combination, for people.
     pub words: String,
-    /// How it ended.
     pub phase: RunPhase,
     /// Whether it gives no numbers that may be believed.
     pub failed: bool,

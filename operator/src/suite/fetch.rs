@@ -1,7 +1,7 @@
 //! How the runs of a suite stand: those under way from the watch, those that have ended
 //! asked for once each, and after a restart listed. Needs the client.
 
-use super::{build::is_own, ended::Ended, known::Known};
+use super::{build::is_own, cache::SuiteCache, ended::Ended};
 use crate::context::Context;
 use dragstrip_core::{
     labels,
@@ -20,13 +20,10 @@ use std::{
 /// A step of fetching that failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The runs could not be listed.
     #[error("failed to list the runs of the suite")]
     List(#[source] kube::Error),
-    /// A run could not be read.
     #[error("failed to read BenchmarkRun {1}")]
     Read(#[source] kube::Error, String),
-    /// A run could not be packed.
     #[error("failed to pack BenchmarkRun {1}")]
     Pack(#[source] serde_json::Error, String),
 }
@@ -42,9 +39,7 @@ type Names<'a> = HashMap<String, &'a PlannedCell>;
 /// What was found of a run.
 #[derive(Debug)]
 enum Found {
-    /// It has ended.
     Ended(Box<BenchmarkRun>),
-    /// It has not.
     UnderWay,
     /// This version cannot read it.
     Unreadable(String),
@@ -78,21 +73,21 @@ fn look(run: DeserializeGuard<BenchmarkRun>, uid: &str, names: &Names<'_>) -> Fo
 }
 
 /// Takes note of what was found of the run called `name`.
-fn note(known: &mut Known, name: String, found: Found) -> Result<(), Error> {
-    known.made.remove(&name);
-    known.unreadable.remove(&name);
+fn note(cache: &mut SuiteCache, name: String, found: Found) -> Result<(), Error> {
+    cache.made.remove(&name);
+    cache.unreadable.remove(&name);
     match found {
         Found::Ended(mut run) => {
             // What nobody reads need not be packed.
             run.managed_fields_mut().clear();
             let ended = Ended::of(&run).map_err(|error| Error::Pack(error, name.clone()))?;
-            known.ended.insert(name, ended);
+            cache.ended.insert(name, ended);
         }
         Found::UnderWay => {
-            known.made.insert(name, Some(Instant::now()));
+            cache.made.insert(name, Some(Instant::now()));
         }
         Found::Unreadable(why) => {
-            known.unreadable.insert(name, why);
+            cache.unreadable.insert(name, why);
         }
         Found::Other => {}
     }
@@ -113,34 +108,34 @@ fn of_suite(uid: &str) -> ListParams {
 
 impl Runs<'_> {
     /// Takes note of all runs that are there.
-    async fn list(&self, known: &mut Known) -> Result<(), Error> {
+    async fn list(&self, cache: &mut SuiteCache) -> Result<(), Error> {
         let mut page = of_suite(self.uid).limit(PAGE);
         loop {
             let listed = self.api.list(&page).await.map_err(Error::List)?;
             for run in listed.items {
                 let name = run.name_any();
-                note(known, name, look(run, self.uid, self.names))?;
+                note(cache, name, look(run, self.uid, self.names))?;
             }
             match listed.metadata.continue_.filter(|token| !token.is_empty()) {
                 Some(token) => page = page.continue_token(&token),
                 None => break,
             }
         }
-        known.listed = true;
+        cache.listed = true;
         Ok(())
     }
 
     /// Takes note of what became of the run called `name`, which the watch does not know, or not yet.
-    async fn ask(&self, name: String, known: &mut Known) -> Result<(), Error> {
+    async fn ask(&self, name: String, cache: &mut SuiteCache) -> Result<(), Error> {
         let found = self.api.get_opt(&name).await.map_err(|error| Error::Read(error, name.clone()))?;
         let found = found.map_or(Found::Other, |run| look(run, self.uid, self.names));
         let says = match &found {
             Found::Ended(run) => run.status.as_ref().and_then(|status| status.message.clone()),
             _ => None,
         };
-        note(known, name.clone(), found)?;
-        if known.child(&name, None, self.cancelled) == (Child::Ended { failed: true }) {
-            known.untold.push((name, says.unwrap_or_default()));
+        note(cache, name.clone(), found)?;
+        if cache.child(&name, None, self.cancelled) == (Child::Ended { failed: true }) {
+            cache.unannounced.push((name, says.unwrap_or_default()));
         }
         Ok(())
     }
@@ -148,14 +143,14 @@ impl Runs<'_> {
 
 /// Looks which of the runs that have ended are still there: those that somebody deleted are
 /// to be measured again. Whether any is missing.
-pub async fn verify(ctx: &Context, suite: &BenchmarkSuite, known: &mut Known) -> Result<bool, Error> {
+pub async fn verify(ctx: &Context, suite: &BenchmarkSuite, cache: &mut SuiteCache) -> Result<bool, Error> {
     let uid = suite.uid().unwrap_or_default();
     let api: Api<BenchmarkRun> = Api::namespaced(ctx.client.clone(), &suite.namespace().unwrap_or_default());
     let listed = api.list_metadata(&of_suite(&uid)).await.map_err(Error::List)?;
     let there: HashSet<String> = listed.items.iter().map(ResourceExt::name_any).collect();
-    let before = known.ended.len();
-    known.ended.retain(|name, _| there.contains(name));
-    Ok(known.ended.len() < before)
+    let before = cache.ended.len();
+    cache.ended.retain(|name, _| there.contains(name));
+    Ok(cache.ended.len() < before)
 }
 
 /// What a run waits for before its load, so that a suite that does not come on says why.
@@ -180,32 +175,32 @@ pub async fn children(
     ctx: &Context,
     suite: &BenchmarkSuite,
     plan: &Plan,
-    known: &mut Known,
+    cache: &mut SuiteCache,
 ) -> Result<Vec<Child>, Error> {
     let (uid, names) = (suite.uid().unwrap_or_default(), plan.names());
     let api = Api::namespaced(ctx.client.clone(), &suite.namespace().unwrap_or_default());
     let runs = Runs { api, uid: &uid, names: &names, cancelled: suite.spec.cancel };
-    if !known.listed {
-        runs.list(known).await?;
+    if !cache.listed {
+        runs.list(cache).await?;
     }
     let namespace = suite.namespace();
     let seen =
         ctx.world.runs.state_filter(|run| run.namespace() == namespace && is_planned(run, &uid, &names));
     let seen: HashMap<String, bool> =
         seen.iter().filter(|run| !has_ended(run)).map(|run| (run.name_any(), run.spec.cancel)).collect();
-    let under_way = seen.keys().filter(|name| !known.ended.contains_key(*name));
-    known.made.extend(under_way.map(|name| (name.clone(), None)));
+    let under_way = seen.keys().filter(|name| !cache.ended.contains_key(*name));
+    cache.made.extend(under_way.map(|name| (name.clone(), None)));
     let unseen = |(name, since): (&String, &Option<Instant>)| {
         let lags = since.is_some_and(|since| since.elapsed() < WATCH_LAGS);
         (!seen.contains_key(name) && !lags).then(|| name.clone())
     };
-    let unseen = known.made.iter().filter_map(unseen).chain(known.unreadable.keys().cloned());
+    let unseen = cache.made.iter().filter_map(unseen).chain(cache.unreadable.keys().cloned());
     for name in unseen.collect::<Vec<_>>() {
-        runs.ask(name, known).await?;
+        runs.ask(name, cache).await?;
     }
     let state = |(place, repetition): &(usize, u32)| {
         let name = plan.name(&plan.cells[*place], *repetition);
-        known.child(&name, seen.get(&name).copied(), runs.cancelled)
+        cache.child(&name, seen.get(&name).copied(), runs.cancelled)
     };
     Ok(plan.order.iter().map(state).collect())
 }
@@ -254,11 +249,11 @@ mod tests {
     fn a_run_that_cannot_be_read_stops_no_other_and_is_known_by_name() {
         let found = found(|run| run["spec"] = json!(7));
         assert!(matches!(&found, Found::Unreadable(why) if !why.is_empty()), "{found:?}");
-        let mut known = Known::default();
-        note(&mut known, "s-1".into(), found).unwrap();
-        assert_eq!(known.child("s-1", None, false), Child::Missing);
-        assert!(known.unreadable.contains_key("s-1"));
-        note(&mut known, "s-1".into(), Found::Other).unwrap();
-        assert!(known.unreadable.is_empty(), "it was deleted");
+        let mut cache = SuiteCache::default();
+        note(&mut cache, "s-1".into(), found).unwrap();
+        assert_eq!(cache.child("s-1", None, false), Child::Missing);
+        assert!(cache.unreadable.contains_key("s-1"));
+        note(&mut cache, "s-1".into(), Found::Other).unwrap();
+        assert!(cache.unreadable.is_empty(), "it was deleted");
     }
 }

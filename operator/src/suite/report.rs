@@ -1,8 +1,8 @@
 //! The report of a suite: from its runs' statuses, at its end with their stored results,
 //! compared with its baseline, and stored with it. Needs the client.
 
-use super::{Error, apply, build, ended::Ended, known::Known};
-use crate::{context::Context, process::chain, run};
+use super::{Error, apply, build, cache::SuiteCache, ended::Ended};
+use crate::{context::Context, run};
 use dragstrip_core::suite::{expand::Plan, other::OtherSuite};
 use dragstrip_crds::{
     BenchmarkSuite,
@@ -13,6 +13,7 @@ use dragstrip_report::{
     document::{Cell, Document, VariantHead},
     html, markdown, published,
 };
+use dragstrip_results::error_chain::chain;
 use dragstrip_results::{result::RepetitionResult, stored};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, ResourceExt};
@@ -23,9 +24,7 @@ use tokio::task::block_in_place;
 /// What a suite ends with.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// Every figure and record.
     pub document: Document,
-    /// Where it is stored.
     pub stored: Option<ReportStatus>,
 }
 
@@ -44,14 +43,14 @@ impl Report {
 const MOST_RESULTS: usize = 200;
 
 /// A run that has ended, with its stored results where they were read.
-struct Remembered<'a> {
+struct EndedRun<'a> {
     cell: &'a Cell,
     repetition: u32,
     ended: &'a Ended,
     results: Vec<RepetitionResult>,
 }
 
-impl Remembered<'_> {
+impl EndedRun<'_> {
     fn entry(&self) -> Option<Entry> {
         let run = self.ended.run().inspect_err(
             |error| tracing::warn!(run = self.ended.words, %error, "a run cannot be unpacked, and is in no report"),
@@ -62,7 +61,7 @@ impl Remembered<'_> {
 }
 
 /// The runs that have ended, unpacked one after the other.
-struct Packed<'a>(Vec<Remembered<'a>>);
+struct Packed<'a>(Vec<EndedRun<'a>>);
 
 impl Entries for Packed<'_> {
     fn places(&self) -> Vec<(&Cell, u32)> {
@@ -74,11 +73,11 @@ impl Entries for Packed<'_> {
     }
 }
 
-fn entries<'a>(plan: &'a Plan, known: &'a Known) -> Packed<'a> {
+fn entries<'a>(plan: &'a Plan, cache: &'a SuiteCache) -> Packed<'a> {
     let entry = |(place, repetition): &(usize, u32)| {
         let cell = &plan.cells[*place];
-        let ended = known.ended.get(&plan.name(cell, *repetition))?;
-        Some(Remembered { cell: &cell.cell, repetition: *repetition, ended, results: Vec::new() })
+        let ended = cache.ended.get(&plan.name(cell, *repetition))?;
+        Some(EndedRun { cell: &cell.cell, repetition: *repetition, ended, results: Vec::new() })
     };
     Packed(plan.order.iter().filter_map(entry).collect())
 }
@@ -100,11 +99,11 @@ fn input(suite: &BenchmarkSuite, plan: &Plan) -> Input {
 
 /// The document of the runs that have ended so far, from their statuses alone; what a
 /// variant is compared with is among them. Pure.
-pub fn so_far(suite: &BenchmarkSuite, plan: &Plan, known: &Known) -> Document {
+pub fn so_far(suite: &BenchmarkSuite, plan: &Plan, cache: &SuiteCache) -> Document {
     let variant = suite.spec.baseline.as_ref().and_then(|baseline| baseline.variant.clone());
     let mut input = input(suite, plan);
     (input.baseline, input.thresholds) = (variant.map(BaselineInput::Variant), Vec::new());
-    document_of(input, &entries(plan, known))
+    document_of(input, &entries(plan, cache))
 }
 
 fn config_maps(ctx: &Context, suite: &BenchmarkSuite) -> Api<ConfigMap> {
@@ -133,7 +132,7 @@ async fn earlier(
     let Some(found) = other(ctx, suite, name).await? else {
         return Ok(Err(format!("spec.baseline.suite: there is no BenchmarkSuite {name}")));
     };
-    let Some(report) = found.status.whole() else {
+    let Some(report) = found.status.complete() else {
         let phase = found.status.phase;
         return Ok(Err(format!(
             "spec.baseline.suite: BenchmarkSuite {name} is {phase}, and only one that succeeded can be compared with"
@@ -212,7 +211,7 @@ async fn baseline(
 async fn results(
     ctx: &Context,
     suite: &BenchmarkSuite,
-    runs: &mut [Remembered<'_>],
+    runs: &mut [EndedRun<'_>],
 ) -> Result<Vec<String>, Error> {
     let number: usize = runs.iter().map(|run| run.ended.results.len()).sum();
     if number > MOST_RESULTS {
@@ -286,9 +285,9 @@ pub async fn make(
     ctx: &Context,
     suite: &BenchmarkSuite,
     plan: &Plan,
-    known: &Known,
+    cache: &SuiteCache,
 ) -> Result<Report, Error> {
-    let entries = entries(plan, known);
+    let entries = entries(plan, cache);
     if entries.0.is_empty() {
         return Ok(Report::default());
     }

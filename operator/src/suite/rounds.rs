@@ -4,7 +4,7 @@ use super::{
     Error,
     apply::{self, cancel},
     build,
-    known::Known,
+    cache::SuiteCache,
     status,
 };
 use crate::{cluster::apply::delete, context::Context};
@@ -12,7 +12,7 @@ use dragstrip_core::{
     labels,
     suite::{
         other::OtherSuite,
-        round::{Round, due, outdated, previous, told},
+        round::{Round, due, outdated, previous, reported},
         schedule::Schedule,
     },
 };
@@ -33,7 +33,7 @@ fn unseen(rounds: &[Round], under_way: &BTreeSet<String>) -> bool {
     rounds.iter().any(|round| round.end.is_none() && !round.unreadable && !under_way.contains(round.name()))
 }
 
-async fn list(ctx: &Context, suite: &BenchmarkSuite, known: &mut Known) -> Result<Vec<Round>, Error> {
+async fn list(ctx: &Context, suite: &BenchmarkSuite, cache: &mut SuiteCache) -> Result<Vec<Round>, Error> {
     let uid = suite.uid().unwrap_or_default();
     // Before: what ends meanwhile is noticed by the difference.
     let now_under_way = under_way(ctx, suite, &uid);
@@ -48,20 +48,20 @@ async fn list(ctx: &Context, suite: &BenchmarkSuite, known: &mut Known) -> Resul
     // What has ended and goes can be no baseline, and is not to be removed again.
     let rounds: Vec<Round> =
         own.filter(|(goes, round)| !goes || round.end.is_none()).map(|(_, round)| round).collect();
-    known.rounds = Some((now_under_way, rounds.clone()));
+    cache.rounds = Some((now_under_way, rounds.clone()));
     Ok(rounds)
 }
 
 /// The rounds as they were listed, while that is still how they stand: those that ended are not
 /// watched.
-fn listed(ctx: &Context, suite: &BenchmarkSuite, known: &Known) -> Option<Vec<Round>> {
+fn listed(ctx: &Context, suite: &BenchmarkSuite, cache: &SuiteCache) -> Option<Vec<Round>> {
     let now_under_way = under_way(ctx, suite, &suite.uid().unwrap_or_default());
-    let (then, rounds) = known.rounds.as_ref()?;
+    let (then, rounds) = cache.rounds.as_ref()?;
     (*then == now_under_way && !unseen(rounds, then)).then(|| rounds.clone())
 }
 
 /// What a schedule's pass found: its status, and when it is to be looked at again.
-pub struct Looked {
+pub struct RoundsCheck {
     /// What is to be told.
     pub status: BenchmarkSuiteStatus,
     /// The rounds, of which old ones are to be removed when that is told.
@@ -79,11 +79,11 @@ pub async fn stop(
     ctx: &Context,
     suite: &BenchmarkSuite,
     old: &BenchmarkSuiteStatus,
-    known: &mut Known,
+    cache: &mut SuiteCache,
     now: Timestamp,
-) -> Result<Looked, Error> {
-    let rounds = list(ctx, suite, known).await?;
-    let mut status = told(suite, old, &rounds, None, now);
+) -> Result<RoundsCheck, Error> {
+    let rounds = list(ctx, suite, cache).await?;
+    let mut status = reported(suite, old, &rounds, None, now);
     let mut hindered = None;
     for round in rounds.iter().filter(|round| round.end.is_none() && !round.cancelled) {
         let namespace = suite.namespace().unwrap_or_default();
@@ -91,10 +91,10 @@ pub async fn stop(
     }
     // One that cannot be read goes on for nobody.
     if rounds.iter().all(|round| round.end.is_some() || round.unreadable) {
-        let message = "cancelled: no further round is made".to_owned();
+        let message = "cancelled: no further round starts".to_owned();
         status::end(&mut status, old, SuitePhase::Cancelled, message, now);
     }
-    Ok(Looked { status, rounds: Vec::new(), next: None, unseen: true, hindered })
+    Ok(RoundsCheck { status, rounds: Vec::new(), next: None, unseen: true, hindered })
 }
 
 /// One pass over a suite with this `schedule`.
@@ -103,15 +103,15 @@ pub async fn pass(
     suite: &BenchmarkSuite,
     old: &BenchmarkSuiteStatus,
     schedule: &Schedule,
-    known: &mut Known,
+    cache: &mut SuiteCache,
     now: Timestamp,
-) -> Result<Looked, Error> {
+) -> Result<RoundsCheck, Error> {
     let created = suite.metadata.creation_timestamp.as_ref().map_or(now, |time| time.0);
     let is_due = |rounds: &[Round]| due(schedule, rounds, old, created, now).filter(|_| !suite.spec.suspend);
-    let mut rounds = match listed(ctx, suite, known).filter(|rounds| is_due(rounds).is_none()) {
+    let mut rounds = match listed(ctx, suite, cache).filter(|rounds| is_due(rounds).is_none()) {
         Some(rounds) => rounds,
         // What the next one is compared with may have been removed.
-        None => list(ctx, suite, known).await?,
+        None => list(ctx, suite, cache).await?,
     };
     let mut hindered = None;
     if let Some(time) = is_due(&rounds) {
@@ -121,15 +121,15 @@ pub async fn pass(
                 let (suite, namespace, round) = (suite.name_any(), suite.namespace(), round.name_any());
                 tracing::info!(suite, namespace, round, "round of a suite made");
                 rounds.push(Round::made(round, time));
-                known.rounds = None;
+                cache.rounds = None;
             }
             Err(error) => hindered = Some(error),
         }
     }
     let next = schedule.next(now);
-    let status = told(suite, old, &rounds, next, now);
+    let status = reported(suite, old, &rounds, next, now);
     let unseen = unseen(&rounds, &under_way(ctx, suite, &suite.uid().unwrap_or_default()));
-    Ok(Looked { status, rounds, next, unseen, hindered })
+    Ok(RoundsCheck { status, rounds, next, unseen, hindered })
 }
 
 /// Removes old `rounds`: when what they were was told, since nobody sees it any more then.
@@ -137,12 +137,12 @@ pub async fn tidy(
     ctx: &Context,
     suite: &BenchmarkSuite,
     rounds: &[Round],
-    known: &mut Known,
+    cache: &mut SuiteCache,
 ) -> Result<(), Error> {
     let spec = &suite.spec;
     let compares = spec.baseline.as_ref().is_some_and(|baseline| baseline.previous);
     for round in outdated(rounds, spec.passed_history_limit, spec.failed_history_limit, compares) {
-        known.rounds = None;
+        cache.rounds = None;
         let removed = round.metadata.clone().into_response_partial::<BenchmarkSuite>();
         delete(&ctx.client, &removed).await.map_err(Error::RemoveRound)?;
     }

@@ -1,7 +1,7 @@
 //! What a suite's status says. [`publish`] needs the client, the rest is pure: derived on
 //! every pass from what exists.
 
-use super::{Error, ended::Ended, known::Known, report::Report};
+use super::{Error, cache::SuiteCache, ended::Ended, report::Report};
 use crate::{
     cluster::apply::{StatusWrite, apply_status},
     context::Context,
@@ -103,12 +103,12 @@ pub fn show(status: &mut BenchmarkSuiteStatus, document: &Document) {
     status.rows = rows;
     status.baseline = document.baseline.as_ref().map(|baseline| {
         let beyond = baseline.differences.iter().filter(|difference| !difference.varied);
-        let told = |difference: &dragstrip_report::document::Difference| {
+        let reported = |difference: &dragstrip_report::document::Difference| {
             format!("{}: {} instead of {}", difference.fact, difference.here, difference.baseline)
         };
         BaselineStatus {
             name: baseline.name.clone(),
-            differences: beyond.take(DIFFERENCES).map(told).collect(),
+            differences: beyond.take(DIFFERENCES).map(reported).collect(),
         }
     });
     status.thresholds.clone_from(&document.thresholds);
@@ -118,14 +118,14 @@ pub fn show(status: &mut BenchmarkSuiteStatus, document: &Document) {
 
 fn some(names: &[String]) -> String {
     let more = names.len().saturating_sub(NAMED);
-    let told = names.iter().take(NAMED).cloned().collect::<Vec<_>>().join("; ");
-    if more == 0 { told } else { format!("{told}; and {more} more") }
+    let reported = names.iter().take(NAMED).cloned().collect::<Vec<_>>().join("; ");
+    if more == 0 { reported } else { format!("{reported}; and {more} more") }
 }
 
 /// Everything that keeps a suite from having passed: reason and message.
-fn obstacles(known: &Known, report: &Report) -> Vec<(&'static str, String)> {
+fn obstacles(cache: &SuiteCache, report: &Report) -> Vec<(&'static str, String)> {
     let names = |wanted: &dyn Fn(&Ended) -> bool| -> Vec<String> {
-        known.ended.values().filter(|run| wanted(run)).map(|run| run.words.clone()).collect()
+        cache.ended.values().filter(|run| wanted(run)).map(|run| run.words.clone()).collect()
     };
     let broken = names(&|run| run.phase != RunPhase::Succeeded);
     let invalid = names(&|run| run.phase == RunPhase::Succeeded && run.failed);
@@ -136,15 +136,15 @@ fn obstacles(known: &Known, report: &Report) -> Vec<(&'static str, String)> {
             format!("{cell}{} {}: {}", threshold.phase, threshold.operation, threshold.message)
         })
         .collect();
-    let told = |reason, what: &str, names: Vec<String>| {
+    let reported = |reason, what: &str, names: Vec<String>| {
         (!names.is_empty()).then(|| (reason, format!("{} {what}: {}", names.len(), some(&names))))
     };
     let baseline = report.baseline_trouble();
     [
-        told("RunsFailed", "runs did not succeed", broken),
-        told("InvalidRuns", "runs are Invalid", invalid),
+        reported("RunsFailed", "runs did not succeed", broken),
+        reported("InvalidRuns", "runs are Invalid", invalid),
         baseline.map(|why| ("BaselineMissing", format!("nothing to compare with: {why}"))),
-        told("ThresholdMissed", "thresholds are not met", missed),
+        reported("ThresholdMissed", "thresholds are not met", missed),
     ]
     .into_iter()
     .flatten()
@@ -152,17 +152,17 @@ fn obstacles(known: &Known, report: &Report) -> Vec<(&'static str, String)> {
 }
 
 /// Whether a suite that ended so has passed.
-fn passed(ending: Ending, plan: &Plan, known: &Known, report: &Report) -> Finding {
-    let obstacles = obstacles(known, report);
+fn passed(ending: Ending, plan: &Plan, cache: &SuiteCache, report: &Report) -> Finding {
+    let obstacles = obstacles(cache, report);
     let message = obstacles.iter().map(|(_, message)| message.as_str()).collect::<Vec<_>>().join(". ");
     match (ending, obstacles.first()) {
         (Ending::Cancelled, _) => Finding::no(PASSED, "Cancelled", "the suite was cancelled before its end"),
         (Ending::Unmeasurable, _) => {
             let why = plan.unmeasurable.as_ref().map(ToString::to_string).unwrap_or_default();
-            Finding::no(PASSED, "Invalid", format!("no further run can be made: {why}"))
+            Finding::no(PASSED, "Invalid", format!("no further run can be created: {why}"))
         }
         (_, Some((reason, _))) => Finding::no(PASSED, reason, message),
-        (Ending::Stopped, None) => Finding::no(PASSED, "Stopped", "no further run was made"),
+        (Ending::Stopped, None) => Finding::no(PASSED, "Stopped", "no further run was created"),
         (Ending::Completed, None) if report.document.thresholds.is_empty() => {
             Finding::yes(PASSED, "RunsSucceeded", "every run succeeded, and none is Invalid")
         }
@@ -224,11 +224,11 @@ pub fn of_step(
     suite: &BenchmarkSuite,
     old: &BenchmarkSuiteStatus,
     declared: Declared,
-    (states, known): (&[Child], &Known),
+    (states, cache): (&[Child], &SuiteCache),
     step: &Step,
     now: Timestamp,
 ) -> BenchmarkSuiteStatus {
-    let took: Vec<i64> = known.ended.values().filter_map(|run| run.seconds).collect();
+    let took: Vec<i64> = cache.ended.values().filter_map(|run| run.seconds).collect();
     let goes_on = matches!(step, Step::Make(_) | Step::Wait);
     let progress = progress(states, &took, declared.parallelism, goes_on);
     let so_far =
@@ -272,12 +272,12 @@ pub fn of_end(
     mut status: BenchmarkSuiteStatus,
     old: &BenchmarkSuiteStatus,
     ending: Ending,
-    (plan, known, report): (&Plan, &Known, &Report),
+    (plan, cache, report): (&Plan, &SuiteCache, &Report),
     now: Timestamp,
 ) -> BenchmarkSuiteStatus {
     show(&mut status, &report.document);
     status.report.clone_from(&report.stored);
-    let passed = passed(ending, plan, known, report);
+    let passed = passed(ending, plan, cache, report);
     let progress = status.progress.unwrap_or_default();
     let how = if passed.status == Some(true) {
         "passed".to_owned()
@@ -334,7 +334,7 @@ pub async fn publish(
     if old == status {
         return Ok(StatusWrite::Done);
     }
-    let written = apply_status(&ctx.client, &ctx.own_writes, SUITE_MANAGER, suite, status).await;
+    let written = apply_status(&ctx.client, &ctx.overlay, SUITE_MANAGER, suite, status).await;
     let written = written.map_err(Error::Write)?;
     if written == StatusWrite::Done && old.phase != status.phase {
         let (name, namespace, message) = (suite.name_any(), suite.namespace(), status.message.as_deref());
@@ -375,23 +375,23 @@ mod tests {
         let suite = suite_of(spec());
         let mut plan = plan(&suite, &|_| Ok(())).unwrap();
         plan.unmeasurable = Some(dragstrip_core::suite::expand::Invalid(Vec::new()));
-        let mut known = Known::default();
-        known.ended.insert("s-1".into(), ended("Succeeded"));
+        let mut cache = SuiteCache::default();
+        cache.ended.insert("s-1".into(), ended("Succeeded"));
         let (declared, now) = (Declared::of(&suite.spec, &plan), Timestamp::UNIX_EPOCH);
         let states = [GOOD, Child::Cancelled, Child::Missing];
-        let told = |ending: Ending| {
+        let reported = |ending: Ending| {
             let (old, step) = (BenchmarkSuiteStatus::default(), Step::Finish(ending));
-            let status = of_step(&suite, &old, declared, (&states, &known), &step, now);
-            of_end(status, &old, ending, (&plan, &known, &Report::default()), now)
+            let status = of_step(&suite, &old, declared, (&states, &cache), &step, now);
+            of_end(status, &old, ending, (&plan, &cache, &Report::default()), now)
         };
-        let cancelled = told(Ending::Cancelled);
+        let cancelled = reported(Ending::Cancelled);
         let progress = cancelled.progress.unwrap();
         assert_eq!((progress.done, progress.failed, progress.seconds_left), (2, 0, None), "{progress:?}");
         assert_eq!(cancelled.message.as_deref(), Some("cancelled after 2 of 3 runs"));
-        let unmeasurable = told(Ending::Unmeasurable);
+        let unmeasurable = reported(Ending::Unmeasurable);
         assert_eq!(unmeasurable.phase, SuitePhase::Failed);
         let message = unmeasurable.message.unwrap_or_default();
-        assert!(message.starts_with("ended after 2 of 3 runs: no further run can be made"), "{message}");
+        assert!(message.starts_with("ended after 2 of 3 runs: no further run can be created"), "{message}");
     }
 
     #[test]
@@ -399,7 +399,7 @@ mod tests {
         let mut report = Report::default();
         report.document.notes =
             vec!["a note".into(), "nothing to compare with: there is no BenchmarkSuite a".into()];
-        let told = obstacles(&Known::default(), &report);
-        assert_eq!(told[0].0, "BaselineMissing", "a stored report must not be told as one that passed");
+        let reported = obstacles(&SuiteCache::default(), &report);
+        assert_eq!(reported[0].0, "BaselineMissing", "a stored report must not be told as one that passed");
     }
 }

@@ -87,7 +87,7 @@ fn made(calls: &Calls) -> Vec<String> {
     changes.filter(|call| !call.starts_with("GET") && !call.ends_with(" events")).collect()
 }
 
-fn told(calls: &Calls) -> BenchmarkSuiteStatus {
+fn reported(calls: &Calls) -> BenchmarkSuiteStatus {
     serde_json::from_value(body(calls, WRITE_STATUS)["status"].clone()).unwrap()
 }
 
@@ -95,12 +95,12 @@ fn told(calls: &Calls) -> BenchmarkSuiteStatus {
 async fn nothing_is_made_before_the_apiserver_knows_that_the_suite_has_started() {
     let (_, calls) = pass_over(&suite(json!({}), json!({})), empty).await;
     assert_eq!(made(&calls), [MAKE_RUN, WRITE_STATUS], "a question, and then the start");
-    assert!(told(&calls).started_at.is_some(), "it may still be changed when its first run is made");
+    assert!(reported(&calls).started_at.is_some(), "it may still be changed when its first run is made");
     let (_, calls) = pass_over(&suite(json!({}), started()), empty).await;
     assert_eq!(made(&calls), [MAKE_RUN, WRITE_STATUS]);
     let given = &body(&calls, MAKE_RUN)["metadata"]["annotations"][labels::GIVEN_SPEC];
     assert!(given.as_str().is_some_and(|given| given.len() == 16), "{given}");
-    assert_eq!(told(&calls).progress.map(|progress| progress.running), Some(1));
+    assert_eq!(reported(&calls).progress.map(|progress| progress.running), Some(1));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -115,7 +115,7 @@ async fn a_quota_is_told_and_waited_for_before_the_first_run_and_after_it() {
         other => empty(other),
     };
     let (action, calls) = pass_over(&suite(json!({}), json!({})), none).await;
-    let status = told(&calls);
+    let status = reported(&calls);
     assert!(status.message.as_ref().is_some_and(|message| message.contains(QUOTA)), "{status:?}");
     assert_eq!((status.phase, status.finished_at, status.started_at), (SuitePhase::Pending, None, None));
     assert_eq!(
@@ -125,7 +125,7 @@ async fn a_quota_is_told_and_waited_for_before_the_first_run_and_after_it() {
     );
 
     let (_, calls) = pass_over(&suite(json!({}), started()), full).await;
-    let status = told(&calls);
+    let status = reported(&calls);
     assert!(status.message.is_some_and(|message| message.contains(QUOTA)));
     assert_eq!(
         status.progress.map(|progress| (progress.done, progress.failed)),
@@ -141,7 +141,7 @@ async fn a_rule_against_a_run_refuses_the_suite() {
         other => empty(other),
     };
     let (_, calls) = pass_over(&suite(json!({}), json!({})), ruled).await;
-    let status = told(&calls);
+    let status = reported(&calls);
     assert_eq!(status.phase, SuitePhase::Failed);
     assert!(status.message.is_some_and(|message| message.contains("spec.timeout: Invalid value")));
 }
@@ -159,7 +159,7 @@ async fn a_run_of_another_declaration_is_told_and_does_not_count() {
         }
     };
     let (_, calls) = pass_over(&suite(json!({}), started()), stale).await;
-    let status = told(&calls);
+    let status = reported(&calls);
     assert_eq!(status.progress.map(|progress| progress.done), Some(0), "numbers of two specs are mixed");
     assert!(status.message.is_some_and(|message| message.contains("made from another spec of this suite")));
     assert!(!made(&calls).iter().any(|call| call.starts_with("DELETE")), "it is somebody's measurement");
@@ -177,7 +177,7 @@ async fn a_run_that_cannot_be_read_is_told_and_the_others_count() {
         }
     };
     let (_, calls) = pass_over(&suite(json!({}), started()), unreadable).await;
-    let status = told(&calls);
+    let status = reported(&calls);
     assert_eq!(status.progress.map(|progress| progress.done), Some(1));
     let message = status.message.unwrap_or_default();
     assert!(message.contains("cannot read BenchmarkRun s-") && message.contains("deleted"), "{message}");
@@ -186,7 +186,7 @@ async fn a_run_that_cannot_be_read_is_told_and_the_others_count() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_suite_ends_with_its_report_and_one_under_way_whatever_became_invalid() {
     let (_, calls) = pass_over(&suite(json!({"maxRuns": 1}), started()), ended).await;
-    let status = told(&calls);
+    let status = reported(&calls);
     assert_eq!((status.phase, status.report.map(|report| report.parts)), (SuitePhase::Succeeded, Some(1)));
     assert_eq!(made(&calls), ["POST configmaps", "POST configmaps", "POST configmaps", WRITE_STATUS]);
     assert_eq!(
@@ -204,14 +204,14 @@ async fn a_suite_ends_with_its_report_and_one_under_way_whatever_became_invalid(
     };
     let mut suite = suite(unmeasurable, started());
     let (_, calls) = pass_over(&suite, half).await;
-    let status = told(&calls);
+    let status = reported(&calls);
     assert_eq!((status.phase, status.report.is_some()), (SuitePhase::Failed, true), "what it has is kept");
     let message = status.message.unwrap_or_default();
-    assert!(message.contains("ended after 1 of 2 runs: no further run can be made"), "{message}");
+    assert!(message.contains("ended after 1 of 2 runs: no further run can be created"), "{message}");
     assert!(!made(&calls).contains(&MAKE_RUN.to_owned()));
     suite.spec.cancel = true;
     let (_, calls) = pass_over(&suite, half).await;
-    assert_eq!(told(&calls).phase, SuitePhase::Cancelled);
+    assert_eq!(reported(&calls).phase, SuitePhase::Cancelled);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -222,8 +222,12 @@ async fn a_strangers_config_map_is_found_before_the_report_is_built() {
     };
     let (action, calls) = pass_over(&suite(json!({}), started()), strange).await;
     assert_eq!(made(&calls), [WRITE_STATUS]);
-    let status = told(&calls);
-    assert!(status.message.is_some_and(|told| told.contains("ConfigMap s-report.md is there already")));
+    let status = reported(&calls);
+    assert!(
+        status
+            .message
+            .is_some_and(|reported| reported.contains("ConfigMap s-report.md exists and does not belong"))
+    );
     assert_eq!(status.finished_at, None, "it ends when the name is free");
     assert_eq!(action.unwrap(), Action::requeue(Duration::from_millis(250)));
 }
@@ -232,10 +236,7 @@ async fn a_strangers_config_map_is_found_before_the_report_is_built() {
 async fn a_report_that_is_stored_is_what_the_status_tells_whatever_was_edited_since() {
     let kept: Answer = |call| match call {
         "GET configmaps s-report" => {
-            let document = json!({
-                "title": "s", "runs": [run_record("s-1"), run_record("s-2")],
-                "notes": ["nothing to compare with: it was gone"]
-            });
+            let document = report_of_two(&json!(["nothing to compare with: it was gone"]));
             let parts = stored::compress(document.to_string().as_bytes()).unwrap();
             let map = build::report(&suite(json!({}), started()), parts).remove(0);
             Some((200, serde_json::to_value(map).unwrap()))
@@ -243,28 +244,44 @@ async fn a_report_that_is_stored_is_what_the_status_tells_whatever_was_edited_si
         other => ended(other),
     };
     let (_, calls) = pass_over(&suite(json!({}), started()), kept).await;
-    let status = told(&calls);
+    let status = reported(&calls);
     let passed = find(&status.conditions, PASSED).unwrap();
-    assert_eq!((passed.reason.as_str(), status.phase), ("BaselineMissing", SuitePhase::Succeeded));
+    assert_eq!(
+        (passed.reason.as_str(), status.phase),
+        ("BaselineMissing", SuitePhase::Succeeded),
+        "{:?}",
+        status.message
+    );
     assert_eq!(made(&calls), ["POST configmaps", "POST configmaps", WRITE_STATUS], "the page and the text");
     let older: Answer = |call| match call {
         LIST_RUNS => Some(list("BenchmarkRun", &[run(1, "Succeeded")])),
         other => kept_before(other),
     };
     let (_, calls) = pass_over(&suite(json!({"repetitions": 1}), started()), older).await;
-    let message = told(&calls).message.unwrap_or_default();
+    let message = reported(&calls).message.unwrap_or_default();
     assert!(message.contains("s-report is an old report") && message.contains("2 runs, and 1"), "{message}");
 }
 
+/// A stored report of both runs with these notes.
+fn report_of_two(notes: &Value) -> Value {
+    let mut document = serde_json::to_value(dragstrip_report::document::Document::default()).unwrap();
+    document["runs"] = json!([run_record("s-1"), run_record("s-2")]);
+    document["notes"] = notes.clone();
+    document
+}
+
 fn run_record(name: &str) -> Value {
-    json!({"name": name, "variant": "v", "values": [], "repetition": 1, "phase": "Succeeded"})
+    json!({
+        "name": name, "variant": "v", "values": [], "repetition": 1, "phase": "Succeeded", "reasons": [],
+        "limitedBy": [], "provenance": {}, "curves": [], "timelines": [], "searches": [],
+    })
 }
 
 fn kept_before(call: &str) -> Option<(u16, Value)> {
     if call != "GET configmaps s-report" {
         return ended(call);
     }
-    let document = json!({"title": "s", "runs": [run_record("s-1"), run_record("s-2")]});
+    let document = report_of_two(&json!([]));
     let parts = stored::compress(document.to_string().as_bytes()).unwrap();
     let map = build::report(&suite(json!({}), started()), parts).remove(0);
     Some((200, serde_json::to_value(map).unwrap()))
@@ -284,7 +301,7 @@ async fn a_schedule_is_cancelled_though_it_is_invalid_and_its_round_with_it() {
     let wrong = json!({"schedule": "never and ever", "cancel": true});
     let (_, calls) = pass_over(&suite(wrong, json!({})), scheduled).await;
     assert_eq!(made(&calls), ["PATCH benchmarksuites s-1", WRITE_STATUS]);
-    assert_eq!(told(&calls).finished_at, None, "its round has not ended");
+    assert_eq!(reported(&calls).finished_at, None, "its round has not ended");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -304,7 +321,7 @@ async fn an_old_round_is_removed_when_what_it_was_has_been_told() {
     let old = json!({"lastScheduledAt": "2099-01-01T00:00:00Z", "lastRound": "s-2"});
     let (_, calls) = pass_over(&suite(schedule, old), scheduled).await;
     assert_eq!(made(&calls), [WRITE_STATUS, "DELETE benchmarksuites s-1"]);
-    let status = told(&calls);
+    let status = reported(&calls);
     assert_eq!(status.last_round.as_deref(), Some("s-2"), "it goes back to an older round");
     assert_eq!(find(&status.conditions, PASSED).map(|it| it.status.as_str()), Some("False"));
 }
@@ -316,8 +333,8 @@ fn what_is_in_the_way_is_told_in_the_apiservers_own_words() {
     let error = Error::from(apply::Error::Create { kind, name, source });
     assert_eq!(in_words(&error), format!("BenchmarkRun s-1 cannot be made: {QUOTA}"));
     let strange = Error::from(apply::Error::Strange("ConfigMap".into(), "s-report".into()));
-    let told = in_words(&strange);
-    assert_eq!(told.matches("is not this suite's").count(), 1, "{told}");
+    let reported = in_words(&strange);
+    assert_eq!(reported.matches("does not belong to this suite").count(), 1, "{reported}");
 }
 
 #[test]

@@ -17,9 +17,7 @@ use std::net::SocketAddr;
 /// A Datastore, wherever it is.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DatastoreKey {
-    /// Its namespace.
     pub namespace: String,
-    /// Its name.
     pub name: String,
 }
 
@@ -29,7 +27,6 @@ pub struct DatastoreKey {
 pub struct TargetTls {
     /// What the runner is told.
     pub job: JobTls,
-    /// Secret with ca.crt.
     pub authority_secret: Option<String>,
     /// Secret with the clients' tls.crt and tls.key.
     pub client_secret: Option<String>,
@@ -42,19 +39,14 @@ pub struct ReadyTarget {
     pub name: String,
     /// Host name or IP address.
     pub host: String,
-    /// TCP port.
     pub port: u16,
     /// Whether it is a cluster.
     pub cluster: bool,
     /// Whether it is one server that says it is in cluster mode.
     pub emulated_cluster: bool,
-    /// What it speaks.
     pub protocol: ServerProtocol,
-    /// ACL user.
     pub username: Option<String>,
-    /// Its password.
     pub auth: Option<SecretKeyReference>,
-    /// Encrypted connections.
     pub tls: Option<TargetTls>,
     /// What the server says of itself; absent for external targets, whose runner
     /// asks, and for those that cannot be asked.
@@ -93,28 +85,23 @@ pub enum TargetState {
     NotReady {
         /// Whether it is the run's own.
         own: bool,
-        /// Its condition's reason.
         reason: String,
-        /// What is wrong.
         message: String,
     },
     /// The running server is not what was declared.
     Disagrees(String),
     /// It cannot serve what the phases ask of it.
     Unsuitable(String),
-    /// Clients may come.
     Ready(Box<ReadyTarget>),
 }
 
 /// Whose turn it is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Turn {
-    /// This run's.
     Held,
     /// Nobody's.
     #[default]
     Free,
-    /// Another run's.
     Busy {
         /// Whose, and this run's place.
         queue: QueueStatus,
@@ -146,16 +133,12 @@ pub enum AttemptState {
     },
     /// Its Job exists; not all pods are at the start line.
     Starting {
-        /// What holds them up.
         trouble: Option<Trouble>,
         /// Since when, as far as anybody can tell.
         since: Timestamp,
     },
     /// All pods wait at the start line.
-    AtStartLine {
-        /// Since when.
-        since: Timestamp,
-    },
+    AtStartLine { since: Timestamp },
     /// Its Job is of another spec than the run has now.
     Outdated,
     /// Its Job is being deleted.
@@ -165,7 +148,7 @@ pub enum AttemptState {
         /// When it is or was.
         start: Timestamp,
         /// Whether a pod still has to be told.
-        untold: bool,
+        unsent: bool,
     },
     /// The Job, or every pod of it, has ended, or the Job is gone after load was started; its
     /// result is not stored.
@@ -174,7 +157,6 @@ pub enum AttemptState {
     Stored(Option<PodFailure>),
     /// It is stored that a client was lost.
     Lost {
-        /// What happened.
         failure: PodFailure,
         /// What must be gone before the repetition is measured again.
         remains: Remains,
@@ -184,7 +166,6 @@ pub enum AttemptState {
 /// All that a decision rests on.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Observed {
-    /// The target.
     pub target: TargetState,
     /// The turn; looked at only for a target that is ready.
     pub turn: Turn,

@@ -7,45 +7,34 @@ use jiff::Timestamp;
 /// What a run waits for.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Waiting {
-    /// Its target to exist.
     TargetMissing(String),
     /// Its target to become ready.
     TargetNotReady {
         /// Whether it is the run's own.
         own: bool,
-        /// The Datastore's reason.
         reason: String,
-        /// What is wrong.
         message: String,
     },
-    /// Other runs.
     Queue(QueueStatus),
     /// The moment at which it asks for its turn again.
     Setback(SetbackStatus),
     /// Its own Leases, which it gave back, to be gone.
     Return,
-    /// Client pods.
     Clients {
-        /// Index of the attempt.
         attempt: usize,
-        /// What holds them up.
         trouble: Option<Trouble>,
     },
     /// A Job that is being deleted, and its pods, to be gone.
     Leaving {
-        /// Index of the attempt.
         attempt: usize,
     },
     /// A result that is there and cannot be read, or stored, just now.
     Log {
-        /// Index of the attempt.
         attempt: usize,
         /// What stands in the way.
         why: String,
     },
-    /// The load to end.
     Load {
-        /// Index of the attempt.
         attempt: usize,
     },
     /// The servers' memory to settle, before it is read once more.
@@ -63,7 +52,6 @@ pub enum Waiting {
 /// How a run ends.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Ending {
-    /// Everything was measured.
     Succeeded,
     /// There is no usable result.
     Failed(FailureStatus),
@@ -80,14 +68,12 @@ pub enum Step {
     MakeDatastore,
     /// Delete the run's own Datastore, which is of another declaration: it is made anew.
     RemoveDatastore,
-    /// Take the turn.
     TakeTurn,
     /// Give the turn back and ask again later, since clients cannot start: they have
     /// not loaded anything, and what they lack must not keep others waiting.
     StandBack {
         /// Index of the attempt whose Job goes, if it has one.
         attempt: Option<usize>,
-        /// Why.
         trouble: Trouble,
     },
     /// Give back what is held of a turn that others have another part of.
@@ -104,6 +90,5 @@ pub enum Step {
     ReadMemory(usize),
     /// Delete the Job of the lost attempt with this index.
     RemoveLost(usize),
-    /// End the run.
     Finish(Ending),
 }

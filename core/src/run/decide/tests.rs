@@ -130,7 +130,7 @@ fn a_run_that_goes_well_takes_these_steps_in_order() {
         ),
         (
             "a pod that was not told is told again",
-            observed(Started { start: at(1), untold: true }, Absent),
+            observed(Started { start: at(1), unsent: true }, Absent),
             Step::SendStart(0),
         ),
         ("an ended job is collected", observed(Ended, Absent), Step::Collect(0)),
@@ -159,7 +159,7 @@ fn a_run_waits_where_it_must() {
         decide(&two_phases(), &Observed { turn: busy(false), ..absent() }, at(1)),
         Step::Wait(Waiting::Queue(queue()), None)
     );
-    let running = observed(AttemptState::Started { start: at(5), untold: false }, AttemptState::Absent);
+    let running = observed(AttemptState::Started { start: at(5), unsent: false }, AttemptState::Absent);
     // 4 s of load, 15 s of watchdog, 30 s for the result.
     assert_eq!(
         decide(&two_phases(), &running, at(6)),
@@ -185,7 +185,8 @@ fn a_stored_failure_ends_the_run_with_the_pod_the_exit_code_and_the_last_lines()
     assert_eq!(found.pod.as_deref(), Some("sprint-write-1-0"));
     assert_eq!((found.step.as_str(), found.exit_code), ("ErrorReplies", Some(0)));
     assert_eq!(found.last_lines, ["last words"]);
-    let unmeasured = "; not measured after it: read (with onFailure: Continue on phase write they would be)";
+    let unmeasured =
+        "; not measured after that: read (set onFailure: Continue on phase write to measure them)";
     assert!(found.message.ends_with(unmeasured), "{}", found.message);
 }
 
@@ -230,7 +231,7 @@ fn a_result_that_is_there_is_stored_even_after_the_timeout() {
 
 #[test]
 fn a_result_that_never_comes_is_stored_as_lost() {
-    let started = observed(AttemptState::Started { start: at(5), untold: false }, AttemptState::Absent);
+    let started = observed(AttemptState::Started { start: at(5), unsent: false }, AttemptState::Absent);
     assert_eq!(decide(&two_phases(), &started, at(5 + 4 + 15 + 30)), Step::Collect(0));
 }
 
@@ -374,10 +375,10 @@ fn what_is_refused_between_the_phases_of_a_repetition_ends_the_run_and_keeps_its
     let run = validate(&run(&["write", "read"], 2)).unwrap();
     let stored =
         |names: &[&str]| names.iter().map(|name| ((*name).to_owned(), StoredResult::default())).collect();
-    for (sentence, kept) in
+    for (sentence, stored) in
         [("at first", stored(&[])), ("before a repetition", stored(&["sprint-write-1", "sprint-read-1"]))]
     {
-        let step = hindered(&run, &kept, refused());
+        let step = hindered(&run, &stored, refused());
         assert!(matches!(step, Step::StandBack { .. }), "{sentence} nothing is lost: {step:?}");
     }
     let found = ending(hindered(&run, &stored(&["sprint-write-1"]), refused()));
@@ -495,7 +496,7 @@ fn a_condition_that_must_hold_and_does_not_ends_the_run_before_its_load() {
         assert_eq!((found.step.as_str(), found.phase.as_deref()), ("Placement", Some("write")), "{before:?}");
         assert!(found.message.contains("client-1 in z2"), "{}", found.message);
     }
-    let loads = AttemptState::Started { start: at(0), untold: false };
+    let loads = AttemptState::Started { start: at(0), unsent: false };
     let step = decide(&two_phases(), &misplaced(loads), at(1));
     assert!(matches!(step, Step::Wait(Waiting::Load { .. }, _)), "what loads already is measured: {step:?}");
     let queued = Observed { turn: busy(false), ..misplaced(AttemptState::Absent) };
@@ -518,12 +519,12 @@ fn a_damaged_result_ends_the_run_with_its_name() {
 fn a_result_that_nobody_can_store_ends_the_run_after_a_while_and_at_once_when_it_is_to_end() {
     let mut run = two_phases();
     let why = "configmaps \"sprint-read-1\" is forbidden: exceeded quota: small";
-    let Step::Wait(Waiting::Log { attempt: 1, why: told }, Some(until)) =
+    let Step::Wait(Waiting::Log { attempt: 1, why: reported }, Some(until)) =
         not_stored(&run, 1, why, Some(at(60)), at(1800), at(30))
     else {
         panic!("it was not tried again");
     };
-    assert_eq!((told.as_str(), until), (why, at(60)));
+    assert_eq!((reported.as_str(), until), (why, at(60)));
     let ends = |run: &ValidatedRun, until, now| ending(not_stored(run, 1, why, until, at(1800), at(now)));
     for found in [ends(&run, None, 330), ends(&run, Some(at(1860)), 1800)] {
         assert_eq!((found.step.as_str(), found.phase.as_deref()), ("StoredResult", Some("read")));
@@ -537,11 +538,11 @@ fn a_result_that_nobody_can_store_ends_the_run_after_a_while_and_at_once_when_it
 fn measurements_of_two_specs_are_never_one_result() {
     let changed = Observed {
         spec_changed: Some("sprint-write-1".into()),
-        ..observed(done(), AttemptState::Started { start: at(0), untold: false })
+        ..observed(done(), AttemptState::Started { start: at(0), unsent: false })
     };
     let found = ending(decide(&two_phases(), &changed, at(1)));
     assert_eq!(found.step, "SpecChanged");
-    assert!(found.message.starts_with("sprint-write-1 is of another spec"), "{}", found.message);
+    assert!(found.message.starts_with("sprint-write-1 was measured with another spec"), "{}", found.message);
 }
 
 #[test]
@@ -562,7 +563,7 @@ fn a_failure_that_was_recorded_ends_the_run_whatever_is_found_afterwards() {
 
 #[test]
 fn pods_that_were_not_told_in_time_make_a_lost_repetition_and_no_failed_run() {
-    let told_late = observed(AttemptState::Started { start: at(0), untold: true }, AttemptState::Absent);
+    let told_late = observed(AttemptState::Started { start: at(0), unsent: true }, AttemptState::Absent);
     assert_eq!(decide(&two_phases(), &told_late, at(1)), Step::SendStart(0));
     assert_eq!(decide(&two_phases(), &told_late, at(2)), Step::Collect(0), "others load already");
 }
@@ -657,10 +658,10 @@ fn a_search_takes_one_step_after_the_other_and_ends_where_its_figures_end_it() {
 
 #[test]
 fn a_search_that_is_cancelled_keeps_what_it_has() {
-    let kept = stored_points(&[0.5]);
-    let cancelled = in_search(&[done(), done()], &kept, true);
+    let stored = stored_points(&[0.5]);
+    let cancelled = in_search(&[done(), done()], &stored, true);
     assert_eq!(cancelled, Step::Finish(Ending::Cancelled));
-    let ended = in_search(&[done(), done(), AttemptState::Ended], &kept, true);
+    let ended = in_search(&[done(), done(), AttemptState::Ended], &stored, true);
     assert_eq!(ended, Step::Collect(2), "what was measured stays");
 }
 

@@ -59,7 +59,7 @@ fn a_part_of_a_result_is_never_merged_and_the_repetition_is_lost() {
     let merged = merge(&attempt(), 2, vec![pod_result("a", 1000, 2.0, 100), part]);
     let found = merged.failure.unwrap();
     assert_eq!((found.pod.as_str(), found.failure.step), ("b", FailureStep::Lost));
-    assert!(found.failure.message.contains("only a part of its result"), "{}", found.failure.message);
+    assert!(found.failure.message.contains("only part of its result"), "{}", found.failure.message);
     assert_eq!(merged.operations, vec![], "half a sum was shown");
     assert_eq!((merged.pods.len(), merged.hit_ratio, merged.checks), (2, None, vec![]));
 }
@@ -128,8 +128,8 @@ fn printed(pod: &str, p99: f64) -> PodResult {
 #[test]
 fn printed_percentiles_of_one_pod_are_kept_and_of_several_left_out() {
     let one = merge(&attempt(), 1, vec![printed("a", 3.0)]);
-    let told = LatencySummary { p99: Some(3.0), ..LatencySummary::default() };
-    assert_eq!(one.operations[0].latency_milliseconds, told, "what was not printed is not 0");
+    let reported = LatencySummary { p99: Some(3.0), ..LatencySummary::default() };
+    assert_eq!(one.operations[0].latency_milliseconds, reported, "what was not printed is not 0");
     assert_eq!(one.notes, ["latencies of GET, TOTAL are loadgen's own figures: it keeps no histogram"]);
     let two = merge(&attempt(), 2, vec![printed("a", 3.0), printed("b", 5.0)]);
     assert_eq!(two.operations[0].latency_milliseconds, LatencySummary::default(), "4 ms would be an average");
@@ -209,20 +209,20 @@ fn operations_that_ran_one_after_the_other_have_their_own_rates_and_no_total() {
 
 #[test]
 fn the_tools_own_rate_stands_beside_ours() {
-    let told = |pod: &str, rate| {
+    let reported = |pod: &str, rate| {
         let mut result = pod_result(pod, 1000, 2.0, 100);
         result.operations[0].reported_operations_per_second = rate;
         result.tool.reported_operations_per_second = rate;
         result
     };
-    let merged = merge(&attempt(), 2, vec![told("a", Some(480.0)), told("b", Some(490.0))]);
+    let merged = merge(&attempt(), 2, vec![reported("a", Some(480.0)), reported("b", Some(490.0))]);
     let rates: Vec<_> = merged
         .operations
         .iter()
         .map(|row| (row.operations_per_second, row.tool_operations_per_second))
         .collect();
     assert_eq!(rates, [(1000.0, Some(970.0)); 2]);
-    let half = merge(&attempt(), 2, vec![told("a", Some(480.0)), told("b", None)]);
+    let half = merge(&attempt(), 2, vec![reported("a", Some(480.0)), reported("b", None)]);
     assert_eq!(half.operations[0].tool_operations_per_second, None, "a part of the pods is no rate of all");
 }
 
@@ -307,15 +307,15 @@ proptest! {
         seconds in 0.5f64..100.0,
     ) {
         let all: Vec<u64> = latencies.iter().map(|(latency, _)| *latency).collect();
-        let whole = merge(&attempt(), 1, vec![sample("whole", &all, seconds)]);
+        let complete = merge(&attempt(), 1, vec![sample("whole", &all, seconds)]);
         let part = |index: usize| {
             let own: Vec<u64> = latencies.iter().filter(|(_, pod)| *pod == index).map(|(l, _)| *l).collect();
             sample(&format!("pod-{index}"), &own, seconds)
         };
         let split = merge(&attempt(), 5, (0..5).map(part).collect());
         prop_assert_eq!(&split.failure, &None);
-        prop_assert_eq!(whole.operations.len(), split.operations.len());
-        for (one, many) in whole.operations.iter().zip(&split.operations) {
+        prop_assert_eq!(complete.operations.len(), split.operations.len());
+        for (one, many) in complete.operations.iter().zip(&split.operations) {
             prop_assert_eq!((one.count, one.hits, one.misses), (many.count, many.hits, many.misses));
             prop_assert_eq!(one.latency_milliseconds, many.latency_milliseconds);
             let decode = |row: &MergedOperation| Latencies::decode(row.histogram.as_ref().unwrap()).unwrap();

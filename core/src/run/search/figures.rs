@@ -23,7 +23,6 @@ pub struct Searched<'a> {
     /// The results that stand for the phase: those of the knees, or as long as there is
     /// none the best so far.
     pub shown: Vec<Good<'a>>,
-    /// What else to know.
     pub notes: Vec<String>,
 }
 
@@ -151,18 +150,18 @@ mod tests {
     /// The status of phase knee of `run` after so many measurements, of a server that adds 1000/s
     /// and 100 µs for each connection.
     fn measured(run: &BenchmarkRun, most: usize) -> PhaseStatus {
-        let (mut kept, mut stored) = (BTreeMap::new(), BTreeMap::new());
+        let (mut known, mut stored) = (BTreeMap::new(), BTreeMap::new());
         loop {
             let mut run = validate(run).unwrap();
-            settle(&mut run, &kept, &BTreeMap::new());
-            let Place::At(index) = place_of(&run, &kept) else { return phases(&run, &stored).remove(1) };
+            settle(&mut run, &known, &BTreeMap::new());
+            let Place::At(index) = place_of(&run, &known) else { return phases(&run, &stored).remove(1) };
             if stored.len() == most {
                 return phases(&run, &stored).remove(1);
             }
             let attempt = &run.attempts[index];
             let value = attempt.point.as_ref().and_then(|point| point.value).unwrap_or(1);
             let result = merge(attempt, attempt.pods, vec![pod_result("p", 1000 * value, 1.0, 100 * value)]);
-            kept.insert(
+            known.insert(
                 attempt.name.clone(),
                 StoredResult { point: result.point.clone(), ..StoredResult::default() },
             );

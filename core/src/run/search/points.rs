@@ -32,7 +32,7 @@ impl Point {
     }
 
     /// The point for people, such as `point 5 (16 connections per thread)`.
-    pub fn told(&self, raise: Raise) -> String {
+    pub fn reported(&self, raise: Raise) -> String {
         let (what, unit) = match self.share {
             Some(share) => (format!("share {share}"), Raise::Rate.unit()),
             None => (format!("point {}", self.number), raise.unit()),

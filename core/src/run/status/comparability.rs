@@ -17,7 +17,7 @@ impl Facts {
         self.0.entry(name.to_owned()).or_default().extend(value);
     }
 
-    fn told(self) -> Vec<Fact> {
+    fn reported(self) -> Vec<Fact> {
         let known = self.0.into_iter().filter(|(_, values)| !values.is_empty());
         let fact = |(name, values): (String, BTreeSet<String>)| Fact {
             name,
@@ -45,7 +45,7 @@ pub(super) fn comparability(
         let declared = digest(&serde_json::to_string(phase).unwrap_or_default());
         facts.add(&format!("workload.{}", phase.name), Some(declared));
     }
-    let facts = facts.told();
+    let facts = facts.reported();
     // A list of texts always has a JSON form.
     ComparabilityStatus { key: digest(&serde_json::to_string(&facts).unwrap_or_default()), facts }
 }

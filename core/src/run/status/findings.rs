@@ -38,7 +38,7 @@ pub(super) fn target_finding(step: &Step) -> Option<Finding> {
             Finding::no(TARGET_READY, "Unsuitable", failure.message.clone())
         }
         Step::Wait(Waiting::Queue(_) | Waiting::Clients { .. } | Waiting::Load { .. }, _)
-        | Step::CreateJob(_) => Finding::yes(TARGET_READY, "Ready", "the target is there"),
+        | Step::CreateJob(_) => Finding::yes(TARGET_READY, "Ready", "the target is ready"),
         _ => return None,
     })
 }
@@ -73,11 +73,13 @@ pub(super) fn end_findings(
     match step {
         Step::Finish(Ending::Succeeded) => [
             Finding::yes(COMPLETE, "Succeeded", "every phase was measured"),
-            match (missed(thresholds), verdict::told(&figures.phases)) {
+            match (missed(thresholds), verdict::reported(&figures.phases)) {
                 (Some(missed), _) => Finding::no(PASSED, THRESHOLD_MISSED, missed),
-                (None, told) if told.is_empty() => Finding::yes(PASSED, "Succeeded", figures.checks.clone()),
-                (None, told) => {
-                    Finding::yes(PASSED, "Degraded", format!("Degraded. {told}. {}", figures.checks))
+                (None, reported) if reported.is_empty() => {
+                    Finding::yes(PASSED, "Succeeded", figures.checks.clone())
+                }
+                (None, reported) => {
+                    Finding::yes(PASSED, "Degraded", format!("Degraded. {reported}. {}", figures.checks))
                 }
             },
         ],

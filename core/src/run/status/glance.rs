@@ -18,7 +18,7 @@ pub(super) fn headline(spec: &BenchmarkRunSpec, phases: &[PhaseStatus]) -> Optio
     Some(Headline {
         phase: phase.name.clone(),
         throughput: throughput(phase),
-        p99_latency_microseconds: p99.map(|p99| whole(p99 * 1000.0)),
+        p99_latency_microseconds: p99.map(|p99| complete(p99 * 1000.0)),
         limiter: phase.limited_by.as_ref().map(|limited| limited.by),
     })
 }
@@ -28,12 +28,12 @@ fn total(phase: &PhaseStatus) -> Option<&OperationStatus> {
 }
 
 fn throughput(phase: &PhaseStatus) -> Option<i64> {
-    total(phase).map(|total| whole(total.operations_per_second.mean))
+    total(phase).map(|total| complete(total.operations_per_second.mean))
 }
 
 // Throughput and latency are far below 2^63: rounding is safe.
 #[allow(clippy::cast_possible_truncation)]
-fn whole(value: f64) -> i64 {
+fn complete(value: f64) -> i64 {
     value.round() as i64
 }
 
@@ -66,18 +66,18 @@ mod tests {
             phase_of("read", &total(50.0, Some(0.5))),
             phase_of("script", &json!([])),
         ];
-        let told = |spec: &BenchmarkRunSpec, phases: &[PhaseStatus]| {
+        let reported = |spec: &BenchmarkRunSpec, phases: &[PhaseStatus]| {
             headline(spec, phases).map(|it| (it.phase, it.throughput, it.p99_latency_microseconds))
         };
-        assert_eq!(told(&spec, &phases), Some(("read".into(), Some(50), Some(500))));
+        assert_eq!(reported(&spec, &phases), Some(("read".into(), Some(50), Some(500))));
         assert_eq!(
-            told(&spec, &phases[2..]),
+            reported(&spec, &phases[2..]),
             Some(("script".into(), None, None)),
             "what is left out is no zero"
         );
-        assert_eq!(told(&spec, &[]), None);
+        assert_eq!(reported(&spec, &[]), None);
         spec.headline = Some("write".into());
-        assert_eq!(told(&spec, &phases), Some(("write".into(), Some(1234), None)));
-        assert_eq!(told(&spec, &phases[1..]), None, "another phase's figures are not those asked for");
+        assert_eq!(reported(&spec, &phases), Some(("write".into(), Some(1234), None)));
+        assert_eq!(reported(&spec, &phases[1..]), None, "another phase's figures are not those asked for");
     }
 }

@@ -45,7 +45,7 @@ pub(super) fn message(run: &ValidatedRun, stored: &BTreeMap<String, StoredResult
             measurement => format!(", measurement {measurement}"),
         };
         let search = run.spec.phases[attempt.phase_index].search.as_ref();
-        let point = attempt.point.as_ref().zip(search).map(|(point, search)| point.told(search.raise));
+        let point = attempt.point.as_ref().zip(search).map(|(point, search)| point.reported(search.raise));
         let point = point.map(|point| format!(", {point}")).unwrap_or_default();
         format!(
             "phase {}, repetition {} of {}{point}{again}",
@@ -57,7 +57,7 @@ pub(super) fn message(run: &ValidatedRun, stored: &BTreeMap<String, StoredResult
             message.clone()
         }
         Step::Wait(Waiting::Queue(queue), _) if queue.holder.name == NO_RUN => {
-            format!("Lease {} exists and is no run's: delete it, if nothing else needs it", queue.lease)
+            format!("Lease {} exists and belongs to no run: delete it if nothing else needs it", queue.lease)
         }
         Step::Wait(Waiting::Queue(queue), _) => {
             format!(
@@ -72,11 +72,9 @@ pub(super) fn message(run: &ValidatedRun, stored: &BTreeMap<String, StoredResult
             format!("{}: its result is not stored yet: {why}", name(attempt))
         }
         Step::Wait(Waiting::Leaving { attempt }, _) => {
-            format!("{}: an earlier Job of that name, or a pod of it, is not gone yet", name(attempt))
+            format!("{}: an earlier Job of that name, or one of its pods, still exists", name(attempt))
         }
-        Step::Wait(Waiting::Return, _) => {
-            "its turn was given back, and what ran under it is ending".to_owned()
-        }
+        Step::Wait(Waiting::Return, _) => "it released its turn, and its load is ending".to_owned(),
         Step::Wait(Waiting::Setback(setback), _) => set_back(&setback.reason, &setback.message),
         Step::StandBack { trouble, .. } => set_back(&trouble.reason, &trouble.message),
         Step::Wait(Waiting::Clients { attempt, trouble: None }, _) | Step::CreateJob(attempt) => {
@@ -84,7 +82,7 @@ pub(super) fn message(run: &ValidatedRun, stored: &BTreeMap<String, StoredResult
         }
         Step::Wait(Waiting::Load { attempt }, _) => format!("{}: load is running", name(attempt)),
         Step::Wait(Waiting::Settling { attempt }, _) => {
-            format!("{}: the servers' memory settles before it is read once more", name(attempt))
+            format!("{}: the servers' memory settles before it is read again", name(attempt))
         }
         Step::Wait(Waiting::Remains { attempt }, _) => format!(
             "{}: a client pod or its node was lost; the repetition is measured again when its client pods are gone",
@@ -119,16 +117,14 @@ pub(super) fn message(run: &ValidatedRun, stored: &BTreeMap<String, StoredResult
 pub(super) fn with_setback(text: String, setback: Option<&SetbackStatus>) -> String {
     match setback {
         Some(setback) if text.contains(&setback.message) => {
-            format!("{text}; tried again after {} setbacks", setback.count)
+            format!("{text}; retried after {} setbacks", setback.count)
         }
-        Some(setback) => format!("{text}; tries again after {} ({})", setback.message, setback.reason),
+        Some(setback) => format!("{text}; retries after {} ({})", setback.message, setback.reason),
         None => text,
     }
 }
 
 /// The same text at every try, so that an event is made of it only once.
 pub(super) fn set_back(reason: &str, message: &str) -> String {
-    format!(
-        "{message} ({reason}); nothing was loaded, the turn was given back, and the run tries again by itself"
-    )
+    format!("{message} ({reason}); no load was sent; the run released its turn and retries by itself")
 }

@@ -56,7 +56,7 @@ pub(super) fn verdict(figures: &Figures, step: &Step) -> (Option<Verdict>, Vec<S
 }
 
 /// What the verdict's reasons say, phase by phase, for people.
-pub(super) fn told(phases: &[PhaseStatus]) -> String {
+pub(super) fn reported(phases: &[PhaseStatus]) -> String {
     let of_phase = |phase: &PhaseStatus| {
         let each = phase.reasons.iter().map(|reason| format!("{}: {}", reason.reason, reason.message));
         let each: Vec<String> = each.collect();
@@ -121,7 +121,11 @@ mod tests {
         let (run, results) = of([1000, 1200, 1400], &[], "[]");
         let phases = phases(&run, &results);
         assert_eq!(phases[0].verdict, Some(Verdict::Degraded));
-        assert!(told(&phases).starts_with("read: HighVariance: throughput of 3"), "{}", told(&phases));
+        assert!(
+            reported(&phases).starts_with("read: HighVariance: throughput of 3"),
+            "{}",
+            reported(&phases)
+        );
     }
 
     #[test]

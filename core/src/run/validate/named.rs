@@ -77,27 +77,33 @@ mod tests {
 
     #[test]
     fn what_a_threshold_or_the_headline_misspells_is_told_with_what_may_be_meant() {
-        let told = refusal(|spec| spec.headline = Some("raed".into()));
-        assert!(told.contains(r#"headline: the phase "raed" does not exist: did you mean read?"#), "{told}");
-        let told = with(json!({"metric": "Errors", "phase": "wirte", "maximum": "0"}));
-        assert!(told.contains("thresholds[0].phase") && told.contains("did you mean write?"), "{told}");
-        let told = with(json!({"metric": "Errors", "operation": "get", "maximum": "0"}));
-        assert!(told.contains("did you mean GET?"), "{told}");
-        let told = with(json!({"metric": "Errors", "operation": "ZADD", "maximum": "0"}));
-        assert!(told.contains("does not exist: there are GET, "), "{told}");
-        let told = with(json!({"metric": "Errors", "relativeTo": "Baseline", "maximum": "1"}));
-        assert!(told.contains("BenchmarkSuite with a baseline"), "{told}");
+        let reported = refusal(|spec| spec.headline = Some("raed".into()));
+        assert!(
+            reported.contains(r#"headline: the phase "raed" does not exist: did you mean read?"#),
+            "{reported}"
+        );
+        let reported = with(json!({"metric": "Errors", "phase": "wirte", "maximum": "0"}));
+        assert!(
+            reported.contains("thresholds[0].phase") && reported.contains("did you mean write?"),
+            "{reported}"
+        );
+        let reported = with(json!({"metric": "Errors", "operation": "get", "maximum": "0"}));
+        assert!(reported.contains("did you mean GET?"), "{reported}");
+        let reported = with(json!({"metric": "Errors", "operation": "ZADD", "maximum": "0"}));
+        assert!(reported.contains("does not exist: there are GET, "), "{reported}");
+        let reported = with(json!({"metric": "Errors", "relativeTo": "Baseline", "maximum": "1"}));
+        assert!(reported.contains("BenchmarkSuite with a baseline"), "{reported}");
     }
 
     #[test]
     fn what_a_tool_may_have_is_not_refused() {
         assert_eq!(with(json!({"metric": "P99Milliseconds", "operation": "TOTAL", "maximum": "1"})), "");
-        let told = refusal(|spec| {
+        let reported = refusal(|spec| {
             let threshold = json!({"metric": "Errors", "phase": "read", "operation": "HGET", "maximum": "0"});
             spec.thresholds = vec![serde_json::from_value(threshold).unwrap()];
             let loadgen = json!({"duration": "4s", "operations": [{"command": "HGET __key__ f"}]});
             spec.phases[1].loadgen = Some(serde_json::from_value(loadgen).unwrap());
         });
-        assert_eq!(told, "", "only its author knows what the command is called in the result");
+        assert_eq!(reported, "", "only its author knows what the command is called in the result");
     }
 }

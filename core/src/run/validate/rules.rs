@@ -345,7 +345,7 @@ mod tests {
                 replica_reads("1:10"),
                 1,
                 external(true),
-                "they refuse the SETs of loadgen.ratio 1:10: read only",
+                "which refuse the SETs of loadgen.ratio 1:10: read only",
             ),
             (replica_reads("0:1"), 1, external(false), "loadgen.replicaReads needs a target in cluster mode"),
             (replica_reads("0:1"), 1, shards(), "the shards of a Datastore have none: leave it out"),
@@ -357,8 +357,11 @@ mod tests {
         assert_eq!(refusal(exec(), 2, etcd()), "", "exec may load what speaks no RESP");
         let settles = with(exec(), "memory", json!({"settle": "60s"}));
         let http = json!({"external": {"address": "10.0.0.7:80", "protocol": "Tcp"}});
-        let told = refusal(settles.clone(), 1, http);
-        assert!(told.contains("phases[p]: memory of an external target is asked of it over RESP"), "{told}");
+        let reported = refusal(settles.clone(), 1, http);
+        assert!(
+            reported.contains("phases[p]: memory of an external target is asked of it over RESP"),
+            "{reported}"
+        );
         assert_eq!(refusal(settles, 1, etcd()), "", "the observer beside it reads what the kernel tells");
         assert_eq!(refusal(memtier, 2, redis()), "");
         assert_eq!(refusal(replica_reads("0:1"), 1, external(true)), "");
@@ -368,10 +371,10 @@ mod tests {
             memtier["memtier"][field] = value;
             refusal(memtier, 1, redis())
         };
-        let told = memtier("extraArgs", json!(["--select-db=1", "--run-c=3"]));
-        assert!(told.contains("memtier.extraArgs holds --run-c=3: write options in full"), "{told}");
-        let told = memtier("keyMedian", json!("100"));
-        assert!(told.contains("memtier.keyMedian is 100, and keys go from 0 to 99"), "{told}");
+        let reported = memtier("extraArgs", json!(["--select-db=1", "--run-c=3"]));
+        assert!(reported.contains("memtier.extraArgs holds --run-c=3: write options in full"), "{reported}");
+        let reported = memtier("keyMedian", json!("100"));
+        assert!(reported.contains("memtier.keyMedian is 100, and keys go from 0 to 99"), "{reported}");
         assert_eq!(memtier("keyMedian", json!("99")), "");
     }
 
@@ -387,7 +390,7 @@ mod tests {
 
     #[test]
     fn cpus_of_ones_own_are_no_fewer_than_load_threads_and_declared_for_other_tools() {
-        let told = |phase: Value, clients: Value| {
+        let reported = |phase: Value, clients: Value| {
             let mut phase = phase;
             phase["name"] = json!("p");
             let mut run = run(&[], 1);
@@ -397,13 +400,13 @@ mod tests {
         };
         let memtier = || json!({"memtier": {"testTime": "2s", "threads": 4}});
         let own = |resources: Value| json!({"cpu": {"exclusive": true}, "resources": resources});
-        let few = told(memtier(), own(json!({"requests": {"cpu": "2"}})));
+        let few = reported(memtier(), own(json!({"requests": {"cpu": "2"}})));
         assert!(few.contains("4 load threads need a CPU each"), "{few}");
-        assert_eq!(told(memtier(), own(json!({"requests": {"cpu": "4"}}))), "");
-        let unknown = told(exec(), own(json!({})));
+        assert_eq!(reported(memtier(), own(json!({"requests": {"cpu": "4"}}))), "");
+        let unknown = reported(exec(), own(json!({})));
         assert!(unknown.contains("set spec.clients.resources.limits.cpu to a whole number"), "{unknown}");
-        assert_eq!(told(exec(), own(json!({"limits": {"cpu": "4"}}))), "");
-        let broken = told(exec(), own(json!({"limits": {"cpu": "4500m"}})));
+        assert_eq!(reported(exec(), own(json!({"limits": {"cpu": "4"}}))), "");
+        let broken = reported(exec(), own(json!({"limits": {"cpu": "4500m"}})));
         assert!(broken.contains("spec.clients.resources.limits.cpu is 4500m"), "{broken}");
     }
 

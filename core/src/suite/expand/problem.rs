@@ -5,69 +5,45 @@ use std::fmt;
 /// What is wrong with a suite; each names the field and the remedy.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 pub enum Problem {
-    /// Two of the same name.
-    #[error("{field} {name:?} is there twice: names are unique")]
+    #[error("{field} {name:?} appears twice: use unique names")]
     Twice {
         /// Of which there are two.
         field: String,
-        /// Their name.
         name: String,
     },
-    /// An axis whose values would stand in a column of that name, beside the report's own.
     #[error(
         "spec.axes[{0}]: reports have a column of that name of their own: call the axis {0}-size, {0}-count or the like"
     )]
     Column(String),
-    /// A value that nothing can be called by.
     #[error(
         "{0} needs a name: only texts of at most 40 characters, numbers, true and false are names themselves"
     )]
     Nameless(String),
-    /// A value of an axis that changes nothing.
     #[error("{0} changes nothing: give it a value, or patches")]
     Empty(String),
-    /// A value for which there is no place.
     #[error("{0} has a value, and its axis has no paths to put it at: name them, or give each value patches")]
     NoPlace(String),
-    /// No JSON pointer.
     #[error(
-        "{field}: {path:?} is no JSON pointer: it begins with / and names a field at each step, such as /phases/0/memtier/pipeline"
+        "{field}: {path:?} is not a JSON pointer: it begins with / and names a field at each step, such as /phases/0/memtier/pipeline"
     )]
-    Syntax {
-        /// Where it is written.
-        field: String,
-        /// The pointer.
-        path: String,
-    },
-    /// A pointer to what no run has.
+    Syntax { field: String, path: String },
     #[error("{field}: a run has no field {path}: {near}")]
     Path {
-        /// Where it is written.
         field: String,
-        /// The pointer.
         path: String,
         /// What it may have been meant to be.
         near: String,
     },
-    /// What is the suite's to say.
     #[error("{field}: {path} is what the suite itself decides: leave it out")]
-    Decided {
-        /// Where it is written.
-        field: String,
-        /// The field.
-        path: String,
-    },
-    /// Two axes that change the same, or an axis what a variant says.
+    Decided { field: String, path: String },
     #[error("{first} and {second} both change {path}, and only one of them would count: vary it by one")]
     Contested {
         /// Where the first is written.
         first: String,
         /// Where the second is written.
         second: String,
-        /// What both change.
         path: String,
     },
-    /// An exclusion of nothing.
     #[error("spec.exclude[{index}] leaves nothing out: {why}")]
     NothingExcluded {
         /// Its place in the list.
@@ -75,81 +51,55 @@ pub enum Problem {
         /// Which name is not there.
         why: String,
     },
-    /// Nothing is left.
     #[error("spec.exclude leaves every combination out: nothing would be measured")]
     AllExcluded,
-    /// More runs than are allowed.
     #[error(
         "{runs} runs ({how}), and spec.maxRuns is {most}: leave values out, lower repetitions, or raise maxRuns if that is meant"
     )]
     TooMany {
         /// How many there would be.
         runs: u128,
-        /// How that comes.
         how: String,
-        /// The limit.
         most: i32,
     },
-    /// A value that cannot be put where it belongs.
     #[error("{field} of {cell}: nothing can be put at {path}: {why}")]
     Put {
-        /// Where it is written.
         field: String,
-        /// The combination.
         cell: String,
-        /// The pointer.
         path: String,
         /// What is in the way.
         why: String,
     },
-    /// A run that is none.
-    #[error("the run of {cell} is no BenchmarkRun: {path}: {why}")]
+    #[error("the run of {cell} is not a BenchmarkRun: {path}: {why}")]
     Decode {
-        /// The combination.
         cell: String,
         /// The field of the run.
         path: String,
         /// What is wrong with it.
         why: String,
     },
-    /// A run that the operator would refuse.
     #[error("the run of {cell} cannot be measured: {why}")]
     Refused {
-        /// The combination.
         cell: String,
         /// What is wrong with it.
         why: String,
     },
-    /// A threshold on what is never measured.
     #[error("spec.thresholds[{index}].phase: no run has a phase {phase:?}: they have {known}{near}")]
     NoPhase {
         /// Its place in the list.
         index: usize,
-        /// The phase.
         phase: String,
         /// The phases of all runs.
         known: String,
         /// What it may have been meant to be.
         near: String,
     },
-    /// Two combinations that measure the same.
     #[error(
         "{first} and {second} would be measured alike: an axis overwrites what makes them differ, or nothing does: leave one of them out; to see how equal measurements differ, declare two variants with the same target and patches"
     )]
-    SameSpec {
-        /// A combination.
-        first: String,
-        /// Another one.
-        second: String,
-    },
-    /// Names that the digests make equal.
+    SameSpec { first: String, second: String },
     #[error("the runs of {first} and of {second} would have the same name: rename a variant or a value")]
-    SameName {
-        /// A combination.
-        first: String,
-        /// Another one.
-        second: String,
-    },
+    SameName { first: String, second: String },
 }
 
 impl Problem {
@@ -183,8 +133,8 @@ const TOLD: usize = 10;
 
 impl fmt::Display for Invalid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let told: Vec<String> = self.0.iter().take(TOLD).map(ToString::to_string).collect();
-        f.write_str(&told.join("; "))?;
+        let reported: Vec<String> = self.0.iter().take(TOLD).map(ToString::to_string).collect();
+        f.write_str(&reported.join("; "))?;
         match self.0.len().saturating_sub(TOLD) {
             0 => Ok(()),
             more => write!(f, "; and {more} more"),

@@ -48,8 +48,8 @@ fn written(spec: &BenchmarkSuiteSpec, cell: &PlannedCell) -> Result<Value, Probl
     run.insert("target".to_owned(), Value::Object(spec.variants[cell.variant].target.0.clone()));
     let mut run = Value::Object(run);
     for (field, path, value) in changes(spec, cell) {
-        let told = |why| Problem::Put { field, cell: cell.words.clone(), path: path.to_owned(), why };
-        put(&mut run, path, value).map_err(told)?;
+        let reported = |why| Problem::Put { field, cell: cell.words.clone(), path: path.to_owned(), why };
+        put(&mut run, path, value).map_err(reported)?;
     }
     Ok(run)
 }

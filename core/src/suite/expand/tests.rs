@@ -76,54 +76,57 @@ fn what_is_excluded_is_not_measured() {
         spec["exclude"] = json!([{"variant": "redis-7.0", "values": {"pipeline": "deep"}}]);
     }));
     assert_eq!(runs.unwrap().runs.len(), (8 - 2) * 2);
-    let told = refusal(|spec| spec["exclude"] = json!([{"values": {"pipeline": "10"}}]));
-    assert!(told.contains("spec.exclude[0]") && told.contains("its values are called 1, deep"), "{told}");
-    let told = refusal(|spec| spec["exclude"] = json!([{"variant": "redis-9"}]));
-    assert!(told.contains("there is no variant \"redis-9\""), "{told}");
+    let reported = refusal(|spec| spec["exclude"] = json!([{"values": {"pipeline": "10"}}]));
+    assert!(
+        reported.contains("spec.exclude[0]") && reported.contains("its values are called 1, deep"),
+        "{reported}"
+    );
+    let reported = refusal(|spec| spec["exclude"] = json!([{"variant": "redis-9"}]));
+    assert!(reported.contains("there is no variant \"redis-9\""), "{reported}");
     assert!(refusal(|spec| spec["exclude"] = json!([{}])).contains("every combination"));
 }
 
 #[test]
 fn a_path_that_no_run_has_is_told_with_the_near_misses() {
-    let told = refusal(|spec| spec["axes"][1]["paths"] = json!(["/phases/0/memtier/pipelin"]));
+    let reported = refusal(|spec| spec["axes"][1]["paths"] = json!(["/phases/0/memtier/pipelin"]));
     assert_eq!(
-        told,
+        reported,
         "spec.axes[pipeline].paths[0]: a run has no field /phases/0/memtier/pipelin: \
          did you mean /phases/0/memtier/pipeline?"
     );
-    let told = refusal(|spec| spec["axes"][1]["paths"] = json!(["phases/0"]));
-    assert!(told.contains("is no JSON pointer"), "{told}");
-    let told = refusal(|spec| spec["axes"][1]["paths"] = json!(["/ttlAfterFinished"]));
-    assert!(told.contains("what the suite itself decides"), "{told}");
+    let reported = refusal(|spec| spec["axes"][1]["paths"] = json!(["phases/0"]));
+    assert!(reported.contains("is not a JSON pointer"), "{reported}");
+    let reported = refusal(|spec| spec["axes"][1]["paths"] = json!(["/ttlAfterFinished"]));
+    assert!(reported.contains("what the suite itself decides"), "{reported}");
 }
 
 #[test]
 fn everything_that_is_wrong_is_told_at_once() {
-    let told = refusal(|spec| {
+    let reported = refusal(|spec| {
         spec["axes"][0]["paths"] = json!(["/target/datastore/treads"]);
         spec["axes"][1]["values"] = json!([{"value": 1}, {"value": 1}, {}, {"value": {"a": 1}}]);
         spec["exclude"] = json!([{"values": {"pipelines": "1"}}]);
     });
     for part in [
         "did you mean /target/datastore/threads?",
-        "spec.axes[pipeline].values \"1\" is there twice",
+        "spec.axes[pipeline].values \"1\" appears twice",
         "spec.axes[pipeline].values[2] changes nothing",
         "spec.axes[pipeline].values[3] needs a name",
         "there is no axis \"pipelines\"",
     ] {
-        assert!(told.contains(part), "{part:?} is not told: {told}");
+        assert!(reported.contains(part), "{part:?} is not told: {reported}");
     }
 }
 
 #[test]
 fn two_axes_that_change_the_same_are_refused() {
-    let told = refusal(|spec| spec["axes"][0]["paths"] = json!(["/phases/0/memtier/pipeline"]));
+    let reported = refusal(|spec| spec["axes"][0]["paths"] = json!(["/phases/0/memtier/pipeline"]));
     assert!(
-        told.contains("spec.axes[threads].paths[0] and spec.axes[pipeline].paths[0] both change"),
-        "{told}"
+        reported.contains("spec.axes[threads].paths[0] and spec.axes[pipeline].paths[0] both change"),
+        "{reported}"
     );
-    let told = refusal(|spec| spec["axes"][0]["paths"] = json!(["/phases/0/memtier"]));
-    assert!(told.contains("both change"), "one holds the other: {told}");
+    let reported = refusal(|spec| spec["axes"][0]["paths"] = json!(["/phases/0/memtier"]));
+    assert!(reported.contains("both change"), "one holds the other: {reported}");
     let appended = with(|spec| {
         let flag = |flag: &str| json!({"name": flag, "paths": ["/target/datastore/extraArgs/-"], "values": [{"value": flag}]});
         spec["axes"] = json!([flag("--a"), flag("--b")]);
@@ -139,8 +142,11 @@ fn two_axes_that_change_the_same_are_refused() {
 fn an_axis_is_not_called_as_a_column_of_reports() {
     let called = |name: &str| json!([{"name": name, "paths": ["/phases/0/memtier/pipeline"], "values": [{"value": 1}]}]);
     for name in ["value", "phase", "variant", "note", "mean"] {
-        let told = refusal(|spec| spec["axes"] = called(name));
-        assert!(told.starts_with(&format!("spec.axes[{name}]: ")) && told.contains("column"), "{told}");
+        let reported = refusal(|spec| spec["axes"] = called(name));
+        assert!(
+            reported.starts_with(&format!("spec.axes[{name}]: ")) && reported.contains("column"),
+            "{reported}"
+        );
     }
     assert!(expand(&with(|spec| spec["axes"] = called("value-size"))).is_ok());
 }
@@ -150,24 +156,27 @@ fn an_axis_that_overwrites_what_makes_variants_differ_is_refused() {
     let axis = |path: &str, value: Value| json!([{"name": "a", "paths": [path], "values": [{"name": "b", "value": value}]}]);
     let server = json!({"engine": "Redis", "threads": 2});
     for (path, value) in [("/target/datastore", server.clone()), ("/target", json!({"datastore": server}))] {
-        let told = refusal(|spec| spec["axes"] = axis(path, value));
+        let reported = refusal(|spec| spec["axes"] = axis(path, value));
         assert!(
-            told.contains("spec.variants[redis-7.0].target and spec.axes[a].paths[0] both change"),
-            "{path}: {told}"
+            reported.contains("spec.variants[redis-7.0].target and spec.axes[a].paths[0] both change"),
+            "{path}: {reported}"
         );
     }
-    let told = refusal(|spec| {
+    let reported = refusal(|spec| {
         spec["variants"][0]["patches"] = json!([{"path": "/phases/0/memtier/pipeline", "value": 5}]);
         spec["axes"] = axis("/phases/0/memtier", json!({"testTime": "2s"}));
     });
-    assert!(told.contains("spec.variants[redis-7.0].patches[0].path and spec.axes[a]"), "{told}");
-    let told = refusal(|spec| {
+    assert!(reported.contains("spec.variants[redis-7.0].patches[0].path and spec.axes[a]"), "{reported}");
+    let reported = refusal(|spec| {
         spec["axes"] = json!([
             {"name": "flags", "paths": ["/target/datastore/extraArgs/-"], "values": [{"value": "--a"}]},
             {"name": "all", "paths": ["/target/datastore/extraArgs"], "values": [{"name": "none", "value": []}]}
         ]);
     });
-    assert!(told.contains("spec.axes[flags].paths[0] and spec.axes[all].paths[0] both change"), "{told}");
+    assert!(
+        reported.contains("spec.axes[flags].paths[0] and spec.axes[all].paths[0] both change"),
+        "{reported}"
+    );
     let deeper = with(|spec| {
         spec["variants"][0]["patches"] = json!([{"path": "/phases/0/memtier", "value": {"testTime": "2s"}}]);
     });
@@ -176,20 +185,23 @@ fn an_axis_that_overwrites_what_makes_variants_differ_is_refused() {
 
 #[test]
 fn two_combinations_that_would_be_measured_alike_are_refused() {
-    let told = refusal(|spec| {
+    let reported = refusal(|spec| {
         spec["variants"] = json!([redis("7.0"), redis("8.0")]);
         spec["axes"] = json!([{"name": "version", "paths": ["/target/datastore/version"], "values": [{"value": "7.2"}]}]);
     });
     assert!(
-        told.starts_with("redis-7.0 version=7.2 and redis-8.0 version=7.2 would be measured alike"),
-        "{told}"
+        reported.starts_with("redis-7.0 version=7.2 and redis-8.0 version=7.2 would be measured alike"),
+        "{reported}"
     );
-    let told = refusal(|spec| {
+    let reported = refusal(|spec| {
         let value = |name: &str, field: &str, value: u32| json!({"name": name, "patches": [{"path": format!("/phases/0/memtier/{field}"), "value": value}]});
         let values = [value("plain", "pipeline", 1), value("usual", "threads", 4)];
         spec["axes"] = json!([{"name": "how", "values": values}]);
     });
-    assert!(told.contains("how=plain and redis-7.0 how=usual"), "both are what it is by default: {told}");
+    assert!(
+        reported.contains("how=plain and redis-7.0 how=usual"),
+        "both are what it is by default: {reported}"
+    );
     let twins = with(|spec| {
         let again = |name: &str| json!({"name": name, "target": redis("7.0")["target"]});
         spec["variants"] = json!([again("a"), again("again")]);
@@ -200,9 +212,9 @@ fn two_combinations_that_would_be_measured_alike_are_refused() {
 #[test]
 fn a_threshold_on_a_phase_that_no_run_has_is_told_before_the_first_run() {
     let threshold = |phase: &str| json!([{"metric": "P99Milliseconds", "phase": phase, "maximum": "5"}]);
-    let told = refusal(|spec| spec["thresholds"] = threshold("raed"));
+    let reported = refusal(|spec| spec["thresholds"] = threshold("raed"));
     assert_eq!(
-        told,
+        reported,
         "spec.thresholds[0].phase: no run has a phase \"raed\": they have read; did you mean read?"
     );
     let patched = with(|spec| {
@@ -228,18 +240,18 @@ fn what_the_runs_of_a_combination_are_given_has_a_digest() {
 
 #[test]
 fn millions_of_combinations_are_refused_with_their_number_at_once() {
-    let told = refusal(|spec| {
+    let reported = refusal(|spec| {
         let values: Vec<Value> = (0..256).map(|value| json!({"value": value})).collect();
         spec["axes"] = (0..8)
             .map(|axis| json!({"name": format!("axis-{axis}"), "values": values, "paths": [format!("/phases/{axis}/memtier/pipeline")]}))
             .collect();
     });
-    assert!(told.contains("73786976294838206464 runs (2 variants x 256 of axis-0"), "{told}");
-    assert!(told.contains("spec.maxRuns is 1000"), "{told}");
-    let told = refusal(|spec| spec["maxRuns"] = json!(15));
+    assert!(reported.contains("73786976294838206464 runs (2 variants x 256 of axis-0"), "{reported}");
+    assert!(reported.contains("spec.maxRuns is 1000"), "{reported}");
+    let reported = refusal(|spec| spec["maxRuns"] = json!(15));
     assert!(
-        told.starts_with("16 runs (2 variants x 2 of threads x 2 of pipeline x 2 repetitions)"),
-        "{told}"
+        reported.starts_with("16 runs (2 variants x 2 of threads x 2 of pipeline x 2 repetitions)"),
+        "{reported}"
     );
     let enough = with(|spec| {
         spec["maxRuns"] = json!(12);
@@ -250,15 +262,15 @@ fn millions_of_combinations_are_refused_with_their_number_at_once() {
 
 #[test]
 fn a_value_of_the_wrong_type_is_told_with_the_runs_field() {
-    let told = refusal(|spec| spec["axes"][1]["values"][1]["value"] = json!("ten"));
-    assert!(told.contains("phases[0].memtier.pipeline"), "{told}");
-    assert!(told.contains("(and of 3 more)"), "each cause is told once: {told}");
+    let reported = refusal(|spec| spec["axes"][1]["values"][1]["value"] = json!("ten"));
+    assert!(reported.contains("phases[0].memtier.pipeline"), "{reported}");
+    assert!(reported.contains("(and of 3 more)"), "each cause is told once: {reported}");
 }
 
 #[test]
 fn a_run_that_the_operator_would_refuse_is_refused_before_the_first_is_made() {
-    let told = refusal(|spec| spec["run"]["phases"][0]["memtier"]["testTime"] = json!("1500ms"));
-    assert!(told.contains("memtier measures whole seconds"), "{told}");
+    let reported = refusal(|spec| spec["run"]["phases"][0]["memtier"]["testTime"] = json!("1500ms"));
+    assert!(reported.contains("memtier measures whole seconds"), "{reported}");
 }
 
 #[test]

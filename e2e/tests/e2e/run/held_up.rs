@@ -21,7 +21,7 @@ const GIVEN_BACK: Duration = TURN_KEPT.saturating_add(Duration::from_secs(20));
 const MENDED: Duration = SHORT_RUN.saturating_mul(2);
 
 /// Waits until the run has given its turn back: no Lease, no Job, and a run that
-/// waited behind it has ended. Its message must still say `texts`, and that it tries again.
+/// waited behind it has ended. Its message must still say `texts`, and that it retries.
 async fn gives_back(env: &Env, unlucky: &str, patient: &str, texts: &[&str]) -> Result<()> {
     let label = of_run(unlucky);
     env.run_is(unlucky, "its turn given back", GIVEN_BACK, |run| {
@@ -35,7 +35,7 @@ async fn gives_back(env: &Env, unlucky: &str, patient: &str, texts: &[&str]) -> 
     env.run_in(patient, RunPhase::Succeeded, SHORT_RUN).await?;
     let run = env.api::<BenchmarkRun>().get(unlucky).await?;
     ensure!(!phase(&run).finished(), "it ended: {}", message(&run));
-    let reported: Vec<&str> = texts.iter().copied().chain(["again"]).collect();
+    let reported: Vec<&str> = texts.iter().copied().chain(["retri"]).collect();
     run_reports(env, unlucky, &reported, LOAD_GONE).await?;
     Ok(())
 }

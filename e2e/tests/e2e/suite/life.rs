@@ -309,7 +309,7 @@ async fn a_foreign_run_is_reported_and_left_alone() -> Result<()> {
         suite(&env, "crowded", &spec).await?;
         suite_is(&env, "crowded", "a message about the foreign run", NOTICE * 2, |status| {
             let reported = status.message.clone().unwrap_or_default();
-            reported.contains(&name) && reported.contains("is not this suite's")
+            reported.contains(&name) && reported.contains("does not belong to this suite")
         })
         .await?;
         ensure!(env.api::<BenchmarkRun>().get(&name).await?.owner_references().is_empty(), "it was adopted");

@@ -44,8 +44,11 @@ fn observers_take_commands_of_the_operators_key_and_a_template_without_one_stays
     let plain = observer(built());
     assert_eq!(observer(built().obeying(None)), plain, "an operator without a key builds another template");
     let mut with_key = observer(built().obeying(Some(&key)));
-    let told = with_key.env.as_mut().and_then(Vec::pop).unwrap();
-    assert_eq!((told.name.as_str(), told.value), ("DRAGSTRIP_VERIFYING_KEY", Some(String::from(key))));
+    let reported = with_key.env.as_mut().and_then(Vec::pop).unwrap();
+    assert_eq!(
+        (reported.name.as_str(), reported.value),
+        ("DRAGSTRIP_VERIFYING_KEY", Some(String::from(key)))
+    );
     assert_eq!(with_key, plain);
 }
 
@@ -102,13 +105,14 @@ fn a_cluster_with_every_setting_of_its_pod_and_cpus_of_its_own() {
 #[test]
 fn fewer_cpus_of_its_own_than_threads_are_refused_with_the_remedy() {
     let spec = |cpu: &str| json!({"engine": "Redis", "threads": 4, "cpu": {"exclusive": true}, "resources": {"limits": {"cpu": cpu}}});
-    let told = refused(spec("3"), "64");
-    assert_eq!(told.reason(), "InvalidCpus");
+    let reported = refused(spec("3"), "64");
+    assert_eq!(reported.reason(), "InvalidCpus");
     assert!(
-        told.to_string().contains("3 CPUs for 4 threads") && told.to_string().contains("raise cpu to 4"),
-        "{told}"
+        reported.to_string().contains("3 CPUs for 4 threads")
+            && reported.to_string().contains("raise cpu to 4"),
+        "{reported}"
     );
-    assert!(refused(spec("4500m"), "64").to_string().contains("are whole, such as 4"));
+    assert!(refused(spec("4500m"), "64").to_string().contains("must be whole numbers, such as 4"));
     assert!(validate(&datastore(spec("6")), &[node("64")]).is_ok(), "more are allowed");
 }
 
@@ -426,8 +430,8 @@ fn a_datastore_that_a_run_declares_is_built_like_any_other() {
         kind: "BenchmarkRun".into(),
         ..OwnerReference::default()
     }]);
-    let whole = build(&validate(&of_run, &[node("64")]).unwrap(), "example.com/runner:1");
-    assert_eq!(whole, built(spec));
+    let complete = build(&validate(&of_run, &[node("64")]).unwrap(), "example.com/runner:1");
+    assert_eq!(complete, built(spec));
 }
 
 #[test]

@@ -103,7 +103,7 @@ fn fetched(pods: Vec<Pod>) -> Fetched {
     }
 }
 
-fn told(datastore: &ValidatedDatastore, fetched: &Fetched) -> DatastoreStatus {
+fn reported(datastore: &ValidatedDatastore, fetched: &Fetched) -> DatastoreStatus {
     of_valid(datastore, &DatastoreStatus::default(), fetched, Timestamp::UNIX_EPOCH)
 }
 
@@ -124,7 +124,7 @@ fn spread() -> ValidatedDatastore {
 
 #[test]
 fn one_server_is_ready_when_it_is_what_was_declared() {
-    let status = told(&valid(json!({})), &fetched(vec![pod(0, true)]));
+    let status = reported(&valid(json!({})), &fetched(vec![pod(0, true)]));
     assert_eq!(condition(&status, READY).1, "Ready");
     assert_eq!(status.endpoint.as_deref(), Some("racer.pits.svc:7000"));
     assert!(status.members.is_empty(), "one server is no member of anything");
@@ -132,9 +132,9 @@ fn one_server_is_ready_when_it_is_what_was_declared() {
 
 #[test]
 fn a_whole_cluster_is_ready_and_tells_its_members() {
-    let mut whole = fetched((0..3).map(|i| pod(i, true)).collect());
-    whole.topology = Some(Ok(joined(true, "every server is joined", shards())));
-    let status = told(&spread(), &whole);
+    let mut complete = fetched((0..3).map(|i| pod(i, true)).collect());
+    complete.topology = Some(Ok(joined(true, "every server is joined", shards())));
+    let status = reported(&spread(), &complete);
     assert_eq!(condition(&status, READY).1, "Ready");
     assert_eq!(condition(&status, VERIFIED).1, "AsDeclared");
     let second = &status.members[1];
@@ -148,7 +148,7 @@ fn a_whole_cluster_is_ready_and_tells_its_members() {
 fn a_cluster_that_is_being_formed_is_not_ready_and_looked_at_again() {
     let mut forming = fetched((0..3).map(|i| pod(i, true)).collect());
     forming.topology = Some(Ok(joined(false, "10.0.0.1:7000 knows 2 of 3 servers", shards())));
-    let status = told(&spread(), &forming);
+    let status = reported(&spread(), &forming);
     let (holds, reason, message) = condition(&status, READY);
     assert_eq!((holds.as_str(), reason.as_str()), ("False", "Joining"));
     assert!(message.contains("knows 2 of 3 servers"), "{message}");
@@ -159,9 +159,9 @@ fn a_cluster_that_is_being_formed_is_not_ready_and_looked_at_again() {
 fn one_shard_that_differs_is_named() {
     let mut members = shards();
     members[2].truth.as_mut().unwrap().threads = Some(4);
-    let mut whole = fetched((0..3).map(|i| pod(i, true)).collect());
-    whole.topology = Some(Ok(joined(true, "", members)));
-    let status = told(&spread(), &whole);
+    let mut complete = fetched((0..3).map(|i| pod(i, true)).collect());
+    complete.topology = Some(Ok(joined(true, "", members)));
+    let status = reported(&spread(), &complete);
     assert_eq!(condition(&status, READY).1, "NotAsDeclared");
     assert_eq!(condition(&status, VERIFIED).2, "10.0.0.2:7000: threads: declared 1, the server runs 4");
 }
@@ -170,9 +170,9 @@ fn one_shard_that_differs_is_named() {
 fn a_server_that_did_not_answer_leaves_it_unverified() {
     let mut members = shards();
     members[1].truth = None;
-    let mut whole = fetched((0..3).map(|i| pod(i, true)).collect());
-    whole.topology = Some(Ok(joined(true, "", members)));
-    let (holds, reason, message) = condition(&told(&spread(), &whole), VERIFIED);
+    let mut complete = fetched((0..3).map(|i| pod(i, true)).collect());
+    complete.topology = Some(Ok(joined(true, "", members)));
+    let (holds, reason, message) = condition(&reported(&spread(), &complete), VERIFIED);
     assert_eq!((holds.as_str(), reason.as_str()), ("Unknown", "ObserverSilent"));
     assert!(message.contains("10.0.0.1:7000"), "{message}");
 }
@@ -180,17 +180,17 @@ fn a_server_that_did_not_answer_leaves_it_unverified() {
 #[test]
 fn pods_that_are_missing_or_starting_are_counted_and_named() {
     let few = fetched(vec![pod(0, true)]);
-    assert_eq!(condition(&told(&spread(), &few), READY).2, "1 of 3 pods have been created");
+    assert_eq!(condition(&reported(&spread(), &few), READY).2, "1 of 3 pods have been created");
     let starting = fetched(vec![pod(0, true), pod(1, false), pod(2, true)]);
-    assert_eq!(condition(&told(&spread(), &starting), READY).2, "pod racer-1 is starting");
-    assert_eq!(condition(&told(&spread(), &fetched(Vec::new())), READY).1, "NoPod");
+    assert_eq!(condition(&reported(&spread(), &starting), READY).2, "pod racer-1 is starting");
+    assert_eq!(condition(&reported(&spread(), &fetched(Vec::new())), READY).1, "NoPod");
 }
 
 #[test]
 fn replicas_have_their_roles() {
     let datastore = valid(json!({"replicas": 1}));
-    let mut whole = fetched(vec![pod(0, true), pod(1, true)]);
-    whole.topology = Some(Ok(joined(
+    let mut complete = fetched(vec![pod(0, true), pod(1, true)]);
+    complete.topology = Some(Ok(joined(
         true,
         "",
         vec![
@@ -198,7 +198,7 @@ fn replicas_have_their_roles() {
             member(1, "replica", Some(truth("b", "slave"))),
         ],
     )));
-    let status = told(&datastore, &whole);
+    let status = reported(&datastore, &complete);
     assert_eq!(condition(&status, READY).1, "Ready");
     let roles: Vec<_> = status.members.iter().map(|member| member.role.as_str()).collect();
     assert_eq!(roles, ["primary", "replica"]);
@@ -209,7 +209,7 @@ fn replicas_have_their_roles() {
 fn a_server_that_speaks_no_resp_is_ready_without_being_verified() {
     let datastore = valid(json!({"engine": "Custom", "image": "etcd:3.6", "custom": {"members": 3}}));
     let silent = Fetched { observed: Vec::new(), ..fetched((0..3).map(|i| pod(i, true)).collect()) };
-    let status = told(&datastore, &silent);
+    let status = reported(&datastore, &silent);
     let (holds, reason, _) = condition(&status, VERIFIED);
     assert_eq!((holds.as_str(), reason.as_str()), ("Unknown", "NotVerifiable"));
     assert_eq!(condition(&status, READY).0, "True");
@@ -230,7 +230,7 @@ fn a_missing_certificate_secret_is_told() {
     .unwrap();
     waiting.warnings = vec![event];
     let (_, reason, message) =
-        condition(&told(&valid(json!({"tls": {"secretName": "pit-tls"}})), &waiting), READY);
+        condition(&reported(&valid(json!({"tls": {"secretName": "pit-tls"}})), &waiting), READY);
     assert_eq!(reason, "ConfigurationMissing");
     assert!(message.contains("secret \"pit-tls\" not found"), "{message}");
 }
@@ -238,7 +238,7 @@ fn a_missing_certificate_secret_is_told() {
 #[test]
 fn pods_of_the_former_declaration_are_not_what_is_ready() {
     let datastore = valid(json!({}));
-    let reason = |fetched: &Fetched| condition(&told(&datastore, fetched), READY).1;
+    let reason = |fetched: &Fetched| condition(&reported(&datastore, fetched), READY).1;
     let former = |change: fn(&mut Pod)| {
         let mut pods = vec![pod(0, true)];
         change(&mut pods[0]);
@@ -268,7 +268,7 @@ fn the_first_pods_of_a_datastore_replace_nothing() {
     new.metadata.generation = Some(1);
     let mut all = fetched(vec![pod(0, false)]);
     all.stateful_set = Some(Arc::new(new));
-    assert_eq!(condition(&told(&valid(json!({})), &all), READY).1, "Starting");
+    assert_eq!(condition(&reported(&valid(json!({})), &all), READY).1, "Starting");
 }
 
 fn refusal(message: &str, seconds: u8) -> Event {
@@ -285,14 +285,14 @@ fn a_pod_that_a_quota_or_policy_refuses_is_told_in_the_apiservers_words() {
     let quota = "create Pod racer-0 in StatefulSet racer failed error: pods \"racer-0\" is forbidden: exceeded quota: small";
     let mut refused = fetched(Vec::new());
     refused.warnings = vec![refusal("an older one", 1), refusal(quota, 2)];
-    let (_, reason, message) = condition(&told(&valid(json!({})), &refused), READY);
+    let (_, reason, message) = condition(&reported(&valid(json!({})), &refused), READY);
     assert_eq!(reason, "PodsRefused");
     assert!(message.contains("forbidden: exceeded quota: small"), "{message}");
     refused.pods = vec![pod(0, true)];
-    assert_eq!(condition(&told(&valid(json!({})), &refused), READY).1, "Ready", "that is over");
+    assert_eq!(condition(&reported(&valid(json!({})), &refused), READY).1, "Ready", "that is over");
     let mut former = fetched(Vec::new());
     former.warnings = vec![refusal("object is being deleted: pods \"racer-0\" already exists", 1)];
-    assert_eq!(condition(&told(&valid(json!({})), &former), READY).1, "NoPod");
+    assert_eq!(condition(&reported(&valid(json!({})), &former), READY).1, "NoPod");
 }
 
 fn crashed(message: &str) -> Fetched {
@@ -310,7 +310,7 @@ fn crashed(message: &str) -> Fetched {
 #[test]
 fn a_server_that_exits_again_and_again_says_the_same() {
     let datastore = valid(json!({}));
-    let first = told(&datastore, &crashed("7:M 22 Nov 04:45:01 # Bad directive 'maxmemoryy'"));
+    let first = reported(&datastore, &crashed("7:M 22 Nov 04:45:01 # Bad directive 'maxmemoryy'"));
     let (_, reason, message) = condition(&first, READY);
     assert_eq!(reason, "ServerExits");
     assert!(message.contains("Bad directive 'maxmemoryy'"), "{message}");
@@ -332,7 +332,7 @@ fn a_server_without_cpus_of_its_own_is_noted() {
     .unwrap();
     let mut all = fetched(vec![pod(0, true)]);
     all.stateful_set = Some(Arc::new(shared));
-    let notes = |spec| told(&valid(spec), &all).notes.join(";");
+    let notes = |spec| reported(&valid(spec), &all).notes.join(";");
     assert!(notes(json!({})).contains("requests 47 of 48 CPUs"), "{}", notes(json!({})));
     let declared = json!({"resources": {"requests": {"cpu": "47"}, "limits": {"cpu": "48"}}});
     assert!(!notes(declared).contains("requests 47"), "it was asked for");

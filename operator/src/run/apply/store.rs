@@ -57,7 +57,7 @@ pub(super) async fn result_name(
     Ok(stranger("ConfigMap", &found, run).map_or_else(
         || {
             // What this operator remembers is not all there is.
-            ctx.remembered.forget(&run.holder.uid);
+            ctx.result_cache.forget(&run.holder.uid);
             ResultName::Stored
         },
         ResultName::Taken,
@@ -101,13 +101,13 @@ fn unstored(run: &ValidatedRun, attempt: &Attempt) -> String {
 
 /// That `trouble` keeps the result of `attempt` from being stored.
 fn not_stored(ctx: &Context, run: &ValidatedRun, attempt: &Attempt, trouble: Trouble) -> Applied {
-    let again = ctx.unread.failed(&unstored(run, attempt), PATIENCE, &trouble.message, Timestamp::now());
+    let again = ctx.log_retries.failed(&unstored(run, attempt), PATIENCE, &trouble.message, Timestamp::now());
     Applied::NotStored { why: trouble.message, until: again.map(|again| again.until) }
 }
 
 /// Whether it is too soon to try again to store the result of `attempt`.
 fn too_soon(ctx: &Context, run: &ValidatedRun, attempt: &Attempt) -> Option<Applied> {
-    let not_yet = ctx.unread.due(&unstored(run, attempt), Timestamp::now()).err()?;
+    let not_yet = ctx.log_retries.due(&unstored(run, attempt), Timestamp::now()).err()?;
     Some(Applied::NotStored { why: not_yet.why, until: Some(not_yet.until) })
 }
 
@@ -115,7 +115,7 @@ fn too_soon(ctx: &Context, run: &ValidatedRun, attempt: &Attempt) -> Option<Appl
 /// did that ended its pods too, or lets nobody tell which of them are its own.
 fn lost_with_its_job(attempt: &Attempt) -> RepetitionResult {
     let message = format!(
-        "its Job {} was deleted before its result was stored: leave the Jobs of a run under way alone, and let nothing give them a ttlSecondsAfterFinished",
+        "its Job {} was deleted before its result was stored: do not delete the Jobs of a run, and let nothing set ttlSecondsAfterFinished on them",
         attempt.name
     );
     let lost = PodFailure { pod: attempt.name.clone(), failure: failure(FailureStep::Lost, message) };
@@ -123,14 +123,15 @@ fn lost_with_its_job(attempt: &Attempt) -> RepetitionResult {
 }
 
 /// The result of `attempt` as its pods tell it.
-async fn told(
+async fn reported(
     ctx: &Context,
     run: &ValidatedRun,
     attempt: &Attempt,
     job: &Job,
     pods: &[&Pod],
 ) -> Result<RepetitionResult, collect::NotYet> {
-    let mut result = collect::whole(&ctx.client, &ctx.unread, attempt, pods, Timestamp::now()).await?;
+    let mut result =
+        collect::complete(&ctx.client, &ctx.log_retries, attempt, pods, Timestamp::now()).await?;
     // Of a server that tells its process the clients know better: it may have changed after them.
     if result.failure.is_none() && result.server_run_ids().is_empty() {
         let before = stored_result::identity(&job.metadata);
@@ -143,7 +144,7 @@ async fn told(
 
 fn another_server(changed: &str) -> Failure {
     let message = format!(
-        "the server was restarted or replaced while it was measured: {changed}; leave the server alone while a run is under way"
+        "the server was restarted or replaced while it was measured: {changed}; do not change the server during a run"
     );
     failure(FailureStep::ServerIdentity, message)
 }
@@ -167,9 +168,9 @@ pub(super) async fn result(
     let pods: Vec<&Pod> = pods.iter().collect();
     let job = fetched.jobs.get(&attempt.name).map(Arc::as_ref);
     let mut result = match job {
-        Some(job) => match told(ctx, run, attempt, job, &pods).await {
+        Some(job) => match reported(ctx, run, attempt, job, &pods).await {
             Ok(result) => result,
-            Err(not_yet) => return Ok(Applied::Unread(not_yet)),
+            Err(not_yet) => return Ok(Applied::LogPending(not_yet)),
         },
         // The watch may be behind.
         None if is_own(job_now(ctx, run, attempt).await?.as_ref(), run) => return Ok(Applied::Awaited),
@@ -220,11 +221,11 @@ async fn keep_result(
             return Ok(not_stored(ctx, run, attempt, trouble));
         }
     }
-    ctx.unread.settle(&unstored(run, attempt));
+    ctx.log_retries.settle(&unstored(run, attempt));
     if result.failure.as_ref().is_some_and(|failed| failed.failure.step == FailureStep::Lost) {
         ctx.metrics.result_lost();
     }
-    ctx.remembered.forget(&run.holder.uid);
+    ctx.result_cache.forget(&run.holder.uid);
     Ok(Applied::Progressed)
 }
 
@@ -268,14 +269,14 @@ pub(super) async fn memory(
     if let Some(too_soon) = too_soon(ctx, run, attempt) {
         return Ok(too_soon);
     }
-    let ended = fetched.snapshot.stored.get(&attempt.name).and_then(|kept| kept.load_ended);
+    let ended = fetched.snapshot.stored.get(&attempt.name).and_then(|stored| stored.load_ended);
     let ended = ended.unwrap_or_else(Timestamp::now);
     let readings = evidence::memory(ctx, run, MemoryMoment::Settled, ended).await;
     let settled = build::settled(run, attempt, &readings).map_err(Error::WriteMemory)?;
     if let Some(trouble) = keep(ctx, run, &settled).await? {
         return Ok(not_stored(ctx, run, attempt, trouble));
     }
-    ctx.unread.settle(&unstored(run, attempt));
-    ctx.remembered.forget(&run.holder.uid);
+    ctx.log_retries.settle(&unstored(run, attempt));
+    ctx.result_cache.forget(&run.holder.uid);
     Ok(Applied::Progressed)
 }

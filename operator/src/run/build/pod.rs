@@ -8,7 +8,7 @@ use super::{
 use crate::{
     context::Settings,
     datastore::{empty_directory, locked_down, mount},
-    run::turn::Looked,
+    run::turn::TurnCheck,
 };
 use dragstrip_core::{
     datastore::resources::{of_client, of_helper},
@@ -185,7 +185,7 @@ pub(super) fn client_pod(
     run: &ValidatedRun,
     attempt: &Attempt,
     target: &ReadyTarget,
-    turn: &Looked,
+    turn: &TurnCheck,
     settings: &Settings,
 ) -> Result<PodSpec, serde_json::Error> {
     let placement = &run.spec.clients.placement;

@@ -58,8 +58,8 @@ fn loadgen() -> serde_json::Value {
 }
 
 /// A turn with this node for the clients.
-fn turn() -> Looked {
-    Looked {
+fn turn() -> TurnCheck {
+    TurnCheck {
         turn: Turn::Held,
         missing: Vec::new(),
         client_nodes: vec!["client-1".into()],
@@ -119,7 +119,7 @@ fn amounts(phase: serde_json::Value, clients: serde_json::Value, placed: bool) -
     run.spec.clients = serde_json::from_value(clients).unwrap();
     let run = validate(&run).unwrap();
     let turn =
-        Looked { client_nodes: turn().client_nodes.into_iter().filter(|_| placed).collect(), ..turn() };
+        TurnCheck { client_nodes: turn().client_nodes.into_iter().filter(|_| placed).collect(), ..turn() };
     let job = job(&run, &run.attempts[1], &target(), &turn, &settings()).unwrap();
     let pod = job.spec.unwrap().template.spec.unwrap();
     serde_json::to_value(&pod.containers[0].resources).unwrap()
@@ -171,10 +171,10 @@ fn memtier_runs_from_its_own_image_with_the_runner_put_in() {
 #[test]
 fn the_watchdog_follows_the_declared_duration() {
     let run = validate(&run(&["read"], 1)).unwrap();
-    let told = runner_job(&run, &run.attempts[0], &target(), &settings());
-    assert!((told.watchdog_seconds - 19.0).abs() < 1e-9, "4 s of load and 15 s of grace");
-    assert_eq!(told.target.run_id.as_deref(), Some("server-process"));
-    assert_eq!(told.token, "run-uid/sprint-read-1");
+    let reported = runner_job(&run, &run.attempts[0], &target(), &settings());
+    assert!((reported.watchdog_seconds - 19.0).abs() < 1e-9, "4 s of load and 15 s of grace");
+    assert_eq!(reported.target.run_id.as_deref(), Some("server-process"));
+    assert_eq!(reported.token, "run-uid/sprint-read-1");
 }
 
 #[test]
@@ -182,8 +182,8 @@ fn clients_stay_for_two_scrapes_and_never_long() {
     let run = validate(&run(&["read"], 1)).unwrap();
     for (interval, expected) in [(0.0, 0.0), (1.0, 2.0), (30.0, 10.0), (-1.0, 0.0)] {
         let settings = Settings { scrape_interval_seconds: interval, ..settings() };
-        let told = runner_job(&run, &run.attempts[0], &target(), &settings).linger_seconds;
-        assert!((told - expected).abs() < 1e-9, "{told} s for scrapes every {interval} s");
+        let reported = runner_job(&run, &run.attempts[0], &target(), &settings).linger_seconds;
+        assert!((reported - expected).abs() < 1e-9, "{reported} s for scrapes every {interval} s");
     }
 }
 
@@ -213,7 +213,7 @@ fn clients_keep_off_all_servers_and_other_clients_by_one_term() {
 #[test]
 fn clients_run_on_the_nodes_that_their_run_holds() {
     let run = validate(&run(&["read"], 1)).unwrap();
-    let required = |turn: &Looked| {
+    let required = |turn: &TurnCheck| {
         let job = job(&run, &run.attempts[0], &target(), turn, &settings()).unwrap();
         let affinity = job.spec.unwrap().template.spec.unwrap().affinity.unwrap().node_affinity.unwrap();
         affinity.required_during_scheduling_ignored_during_execution
@@ -224,13 +224,13 @@ fn clients_run_on_the_nodes_that_their_run_holds() {
         Some(&["client-1".to_owned()][..])
     );
     assert_eq!(
-        required(&Looked { client_nodes: Vec::new(), ..turn() }),
+        required(&TurnCheck { client_nodes: Vec::new(), ..turn() }),
         None,
         "one that is still to be made"
     );
     let zone = nodes::Want { field: "zone", labels: vec![(labels::ZONE.into(), "z1".into())] };
     let wanted = nodes::terms(&[zone]);
-    let to_be_made = Looked { client_nodes: Vec::new(), wanted: wanted.clone(), ..turn() };
+    let to_be_made = TurnCheck { client_nodes: Vec::new(), wanted: wanted.clone(), ..turn() };
     let terms = required(&to_be_made).unwrap().node_selector_terms;
     assert_eq!(terms, wanted, "a node that is still to be made must be in the declared zone");
 }
@@ -320,14 +320,18 @@ fn a_runner_is_told_of_load_warm_up_and_members() {
     let run = validate(&declared).unwrap();
     let member = JobMember { host: "10.1.2.4".into(), port: 6380, run_id: Some("other".into()) };
     let cluster = ReadyTarget { cluster: true, members: vec![member.clone()], ..target() };
-    let told = runner_job(&run, &run.attempts[0], &cluster, &settings());
-    assert_eq!((told.warmup_seconds, told.minimum_hit_ratio), (Some(2.0), Some(0.9)));
-    assert_eq!(told.load.map(|load| load.keys()), Some(10));
-    assert_eq!((told.target.cluster, told.target.members), (true, vec![member]));
+    let reported = runner_job(&run, &run.attempts[0], &cluster, &settings());
+    assert_eq!((reported.warmup_seconds, reported.minimum_hit_ratio), (Some(2.0), Some(0.9)));
+    assert_eq!(reported.load.map(|load| load.keys()), Some(10));
+    assert_eq!((reported.target.cluster, reported.target.members), (true, vec![member]));
     let emulated = ReadyTarget { emulated_cluster: true, ..target() };
-    let told = runner_job(&run, &run.attempts[0], &emulated, &settings());
-    assert_eq!((told.target.cluster, told.target.emulated_cluster), (false, true), "it is one server");
-    assert!((told.watchdog_seconds - 21.0).abs() < 1e-9);
+    let reported = runner_job(&run, &run.attempts[0], &emulated, &settings());
+    assert_eq!(
+        (reported.target.cluster, reported.target.emulated_cluster),
+        (false, true),
+        "it is one server"
+    );
+    assert!((reported.watchdog_seconds - 21.0).abs() < 1e-9);
     let annotations = pod_annotations(&run, &run.attempts[0]);
     assert_eq!(annotations[labels::LOAD_BOUND], "1821", "keys may be written until the timeout");
 }
@@ -354,16 +358,16 @@ fn a_result_in_parts_is_complete_before_it_counts_as_stored() {
     let lost = merge(&run.attempts[0], 1, vec![]);
     let parts = vec![vec![1], vec![2], vec![3]];
     let marks = stored::annotations(&lost, &parts).unwrap();
-    let kept = config_maps(&run, &run.attempts[0], None, &marks, parts);
-    let names: Vec<_> = kept.iter().map(ResourceExt::name_any).collect();
+    let stored = config_maps(&run, &run.attempts[0], None, &marks, parts);
+    let names: Vec<_> = stored.iter().map(ResourceExt::name_any).collect();
     assert_eq!(names, ["sprint-read-1.part-3-55bc801d", "sprint-read-1.part-2-55bc801d", "sprint-read-1"]);
-    let immutable: Vec<_> = kept.iter().map(|map| map.immutable).collect();
+    let immutable: Vec<_> = stored.iter().map(|map| map.immutable).collect();
     assert_eq!(immutable, [Some(true); 3], "nobody may change a result");
-    assert_eq!(kept.iter().map(stored::is_later_part).collect::<Vec<_>>(), [true, true, false]);
-    let told = stored::mark(&kept[2].metadata).unwrap().failure.map(|failure| failure.failure.step);
-    assert_eq!(told, Some(FailureStep::Lost), "what became of it is not told by the first part");
+    assert_eq!(stored.iter().map(stored::is_later_part).collect::<Vec<_>>(), [true, true, false]);
+    let reported = stored::mark(&stored[2].metadata).unwrap().failure.map(|failure| failure.failure.step);
+    assert_eq!(reported, Some(FailureStep::Lost), "what became of it is not told by the first part");
     assert_eq!(
-        stored::later_parts(&kept[2]),
+        stored::later_parts(&stored[2]),
         ["sprint-read-1.part-2-55bc801d", "sprint-read-1.part-3-55bc801d"]
     );
 }
@@ -397,8 +401,8 @@ fn every_container_has_requests_and_all_but_an_undeclared_client_have_limits() {
 fn a_point_of_a_search_has_its_own_job_with_its_value() {
     let search = json!({"raise": "Pods", "from": 3, "to": 8, "until": {"gain": "0.1"}});
     let mut run = validate(&fixtures::searching(search, 1)).unwrap();
-    let kept = [("sprint-write-1".to_owned(), StoredResult::default())].into();
-    settle(&mut run, &kept, &BTreeMap::new());
+    let stored = [("sprint-write-1".to_owned(), StoredResult::default())].into();
+    settle(&mut run, &stored, &BTreeMap::new());
     let job = build_job(&run, &run.attempts[1]);
     assert_eq!(job.metadata.name.as_deref(), Some("sprint-knee-1p1"));
     assert_eq!(job.metadata.annotations.unwrap()[labels::SEARCH_VALUE], "3");

@@ -134,12 +134,12 @@ fn whole_log() -> String {
 
 async fn collected(
     answers: &Answers,
-    unread: &Unread,
+    log_retries: &LogRetries,
     pod: &Pod,
     now: Timestamp,
 ) -> Result<RepetitionResult, NotYet> {
     let run = validate(&run(&["read"], 1)).unwrap();
-    whole(&apiserver(answers), unread, &run.attempts[0], &[pod], now).await
+    complete(&apiserver(answers), log_retries, &run.attempts[0], &[pod], now).await
 }
 
 fn lost(result: &RepetitionResult) -> &str {
@@ -153,24 +153,31 @@ const REFUSED: (u16, &str) = (500, "dial tcp 10.0.0.1:10250: connect: connection
 
 #[tokio::test]
 async fn a_log_that_cannot_be_read_for_a_moment_is_read_whole_later() {
-    let (answers, unread, pod) = (there(REFUSED), Unread::default(), client_pod(&part()));
-    let told = collected(&answers, &unread, &pod, at(0)).await.unwrap_err();
-    assert!(told.why.contains("the log of pod p cannot be read") && told.why.contains("refused"), "{told:?}");
+    let (answers, log_retries, pod) = (there(REFUSED), LogRetries::default(), client_pod(&part()));
+    let reported = collected(&answers, &log_retries, &pod, at(0)).await.unwrap_err();
+    assert!(
+        reported.why.contains("the log of pod p cannot be read") && reported.why.contains("refused"),
+        "{reported:?}"
+    );
     answers.lock().unwrap().insert(LOG, (200, whole_log()));
-    assert_eq!(collected(&answers, &unread, &pod, at(0)).await, Err(told.clone()), "asked before its time");
-    let result = collected(&answers, &unread, &pod, told.until).await.unwrap();
+    assert_eq!(
+        collected(&answers, &log_retries, &pod, at(0)).await,
+        Err(reported.clone()),
+        "asked before its time"
+    );
+    let result = collected(&answers, &log_retries, &pod, reported.until).await.unwrap();
     assert_eq!(result.failure, None);
     assert!(result.operations[0].histogram.is_some(), "a restarted kubelet cost the histogram");
 }
 
 #[tokio::test]
 async fn a_silent_kubelet_is_asked_for_minutes_and_then_the_repetition_is_lost() {
-    let (answers, unread, pod) = (there(REFUSED), Unread::default(), client_pod(&part()));
+    let (answers, log_retries, pod) = (there(REFUSED), LogRetries::default(), client_pod(&part()));
     let mut now = at(0);
     let result = loop {
-        match collected(&answers, &unread, &pod, now).await {
+        match collected(&answers, &log_retries, &pod, now).await {
             Ok(result) => break result,
-            Err(told) => now = told.until,
+            Err(reported) => now = reported.until,
         }
     };
     assert_eq!(now, at(600));
@@ -196,7 +203,7 @@ async fn what_is_gone_for_good_is_not_waited_for() {
         (nodeless, "its node worker is gone"),
         (empty, "it is not in its log"),
     ] {
-        let result = collected(&answers, &Unread::default(), &client_pod(&part()), at(0)).await.unwrap();
+        let result = collected(&answers, &LogRetries::default(), &client_pod(&part()), at(0)).await.unwrap();
         assert!(lost(&result).contains(expected), "{}", lost(&result));
     }
 }
@@ -205,14 +212,14 @@ async fn what_is_gone_for_good_is_not_waited_for() {
 async fn a_kubelet_that_has_just_started_is_not_believed_that_the_log_is_gone() {
     let words = "unable to retrieve container logs for containerd://4711";
     for answer in [(200, words), (400, words), (404, "pod \"p\" does not exist")] {
-        let (answers, unread) = (there(answer), Unread::default());
-        let told = collected(&answers, &unread, &client_pod(&part()), at(0)).await.unwrap_err();
-        assert!(told.until > at(0), "{answer:?}");
-        let result = collected(&answers, &unread, &client_pod(&part()), at(60)).await.unwrap();
+        let (answers, log_retries) = (there(answer), LogRetries::default());
+        let reported = collected(&answers, &log_retries, &client_pod(&part()), at(0)).await.unwrap_err();
+        assert!(reported.until > at(0), "{answer:?}");
+        let result = collected(&answers, &log_retries, &client_pod(&part()), at(60)).await.unwrap();
         assert!(lost(&result).contains("could not be read"), "{answer:?}: {}", lost(&result));
         let mut deleted = client_pod(&part());
         deleted.metadata.deletion_timestamp = Some(Time(at(0)));
-        let result = collected(&answers, &Unread::default(), &deleted, at(0)).await.unwrap();
+        let result = collected(&answers, &LogRetries::default(), &deleted, at(0)).await.unwrap();
         assert!(
             lost(&result).contains("could not be read"),
             "a deleted pod's containers go first: {answer:?}"
@@ -223,7 +230,7 @@ async fn a_kubelet_that_has_just_started_is_not_believed_that_the_log_is_gone() 
 #[tokio::test]
 async fn a_termination_message_that_is_complete_needs_no_log() {
     let all = serde_json::to_string(&pod_result("p", 1000, 1.0, 100)).unwrap();
-    let result = collected(&there(REFUSED), &Unread::default(), &client_pod(&all), at(0)).await.unwrap();
+    let result = collected(&there(REFUSED), &LogRetries::default(), &client_pod(&all), at(0)).await.unwrap();
     assert_eq!((result.failure, result.operations[0].count), (None, 1000));
 }
 
@@ -232,6 +239,6 @@ async fn a_container_that_never_began_has_no_log_to_wait_for() {
     let mut never: Value = serde_json::to_value(client_pod("")).unwrap();
     never["status"]["phase"] = json!("Failed");
     never["status"]["containerStatuses"][0]["state"] = json!({"waiting": {"reason": "PodInitializing"}});
-    let result = collected(&there(REFUSED), &Unread::default(), &pod(never), at(0)).await.unwrap();
+    let result = collected(&there(REFUSED), &LogRetries::default(), &pod(never), at(0)).await.unwrap();
     assert_eq!(result.failure.unwrap().failure.step, FailureStep::Tool);
 }

@@ -51,7 +51,7 @@ fn found(spec: serde_json::Value) -> ReadyTarget {
 }
 
 /// The same with what its servers answered.
-fn asked(spec: serde_json::Value, observation: Observation) -> TargetState {
+fn requests(spec: serde_json::Value, observation: Observation) -> TargetState {
     answered(&datastore(spec.clone()), &status(), found(spec), observation, false)
 }
 
@@ -80,7 +80,7 @@ fn ready_one(state: TargetState) -> ReadyTarget {
 #[test]
 fn a_cluster_has_all_its_members_with_the_processes_that_run_now() {
     let spec = json!({"engine": "Redis", "threads": 1, "cluster": {"shards": 3}});
-    let find = |shards: &[&str]| ready_one(asked(spec.clone(), observation(true, shards)));
+    let find = |shards: &[&str]| ready_one(requests(spec.clone(), observation(true, shards)));
     let one_pod = find(&["seen-0", "seen-1"]);
     let ids =
         |target: &ReadyTarget| target.members.iter().map(|m| m.run_id.clone().unwrap()).collect::<Vec<_>>();
@@ -98,7 +98,7 @@ fn a_shard_that_is_not_as_declared_stops_the_run() {
     let spec = json!({"engine": "Redis", "threads": 1});
     let mut seen = observation(false, &["a", "b"]);
     seen.shards[1].threads = Some(4);
-    let state = asked(spec, seen);
+    let state = requests(spec, seen);
     let TargetState::Disagrees(message) = state else { panic!("{state:?}") };
     assert!(message.contains("threads: declared 1, the server runs 4"), "{message}");
 }
@@ -106,7 +106,7 @@ fn a_shard_that_is_not_as_declared_stops_the_run() {
 #[test]
 fn certificates_are_for_the_datastores_name() {
     let spec = json!({"engine": "Redis", "threads": 1, "tls": {"secretName": "pit-tls"}});
-    let target = ready_one(asked(spec, observation(false, &[])));
+    let target = ready_one(requests(spec, observation(false, &[])));
     let tls = target.tls.unwrap();
     assert_eq!(tls.job.server_name.as_deref(), Some("shop.races.svc"));
     assert_eq!((tls.authority_secret.as_deref(), tls.client_secret), (Some("pit-tls"), None));
@@ -134,13 +134,13 @@ fn a_datastore_is_found_without_a_question_and_known_by_what_it_answers() {
     let spec = json!({"engine": "Redis", "threads": 1});
     let before = found(spec.clone());
     assert_eq!((before.questioned, &before.truth), (false, &None));
-    let asked = |process: &str| {
+    let requests = |process: &str| {
         let mut seen = observation(false, &[]);
         seen.server.run_id = process.into();
-        ready_one(asked(spec.clone(), seen)).identity.unwrap()
+        ready_one(requests(spec.clone(), seen)).identity.unwrap()
     };
-    assert_eq!(asked("a"), asked("a"));
-    assert!(asked("a").change_to(&asked("b")).unwrap().contains("at first a, now b"));
+    assert_eq!(requests("a"), requests("a"));
+    assert!(requests("a").change_to(&requests("b")).unwrap().contains("at first a, now b"));
 }
 
 #[test]
@@ -195,7 +195,7 @@ fn a_datastore_that_is_edited_under_a_run_is_reached_as_before_until_the_run_has
         "tls": {"secretName": "pit-tls"}
     }));
     let json = serde_json::to_string(&Connection::of(&before, false).unwrap()).unwrap();
-    let kept: Connection = serde_json::from_str(&json).unwrap();
+    let stored: Connection = serde_json::from_str(&json).unwrap();
     let edited = || {
         ready(
             &datastore(json!({
@@ -208,7 +208,7 @@ fn a_datastore_that_is_edited_under_a_run_is_reached_as_before_until_the_run_has
             false,
         )
     };
-    assert_eq!(ready_one(as_begun(edited(), Some(&kept))), before, "its servers are as they were");
+    assert_eq!(ready_one(as_begun(edited(), Some(&stored))), before, "its servers are as they were");
     assert_eq!(ready_one(as_begun(edited(), None)).port, 7000, "nothing is known of the first Job");
     assert_eq!(Connection::of(&before, true), None, "an address is the run's own declaration");
 }

@@ -78,7 +78,7 @@ const C1: &str = "dragstrip-system/dragstrip-node.c1";
 const C2: &str = "dragstrip-system/dragstrip-node.c2";
 
 /// A look at two client nodes and the server's.
-fn looked(leases: &[Arc<Lease>], runs: &[Arc<BenchmarkRun>], pods: &[Arc<Pod>]) -> Looked {
+fn turn_check(leases: &[Arc<Lease>], runs: &[Arc<BenchmarkRun>], pods: &[Arc<Pod>]) -> TurnCheck {
     let run = validate(&run(&["write"], 1)).unwrap();
     let server: Pod = serde_json::from_value(json!({
         "metadata": {"name": "redis-0", "labels": {labels::COMPONENT: labels::SERVER}},
@@ -125,7 +125,7 @@ fn texts(keys: &[LeaseKey]) -> Vec<String> {
 
 #[test]
 fn a_free_turn_needs_target_server_node_and_a_client_node() {
-    let found = looked(&[], &[], &[]);
+    let found = turn_check(&[], &[], &[]);
     assert_eq!(found.turn, Turn::Free);
     assert_eq!(texts(&found.missing), [C1, SERVER, TARGET]);
     assert_eq!(found.client_nodes, ["c1"]);
@@ -156,13 +156,13 @@ fn clients_beside_a_server_whose_node_has_no_label_have_no_place_and_the_remedy_
 
 #[test]
 fn a_client_node_that_another_run_holds_is_left_alone() {
-    let found = looked(&[lease(C1, "other")], &[], &[]);
+    let found = turn_check(&[lease(C1, "other")], &[], &[]);
     assert_eq!((found.turn, found.client_nodes), (Turn::Free, vec!["c2".to_owned()]));
 }
 
 #[test]
 fn a_run_whose_client_nodes_are_all_held_is_queued() {
-    let found = looked(&[lease(C1, "other"), lease(C2, "third")], &[], &[]);
+    let found = turn_check(&[lease(C1, "other"), lease(C2, "third")], &[], &[]);
     assert_eq!(first(found.turn), busy(C1, "other", 1, false));
     assert_eq!(found.missing, vec![]);
 }
@@ -170,11 +170,11 @@ fn a_run_whose_client_nodes_are_all_held_is_queued() {
 #[test]
 fn a_turn_is_held_only_with_every_lease() {
     let own = |key| lease(key, "sprint");
-    let held = looked(&[own(TARGET), own(SERVER), own(C2)], &[], &[]);
+    let held = turn_check(&[own(TARGET), own(SERVER), own(C2)], &[], &[]);
     assert_eq!((held.turn, held.client_nodes), (Turn::Held, vec!["c2".to_owned()]));
-    let part = looked(&[own(TARGET), own(C2)], &[], &[]);
+    let part = turn_check(&[own(TARGET), own(C2)], &[], &[]);
     assert_eq!((part.turn, texts(&part.missing)), (Turn::Free, vec![SERVER.to_owned()]));
-    let lost = looked(&[own(TARGET), own(C2), lease(SERVER, "other")], &[], &[]);
+    let lost = turn_check(&[own(TARGET), own(C2), lease(SERVER, "other")], &[], &[]);
     assert_eq!(first(lost.turn), busy(SERVER, "other", 1, true), "what is held in part must be given back");
 }
 
@@ -182,17 +182,17 @@ fn a_turn_is_held_only_with_every_lease() {
 fn a_lease_that_was_given_back_is_not_held() {
     let mut back = (*lease(TARGET, "sprint")).clone();
     back.annotations_mut().insert(labels::GIVEN_BACK.into(), "true".into());
-    assert_eq!(looked(&[Arc::new(back)], &[], &[]).turn, Turn::Returning);
+    assert_eq!(turn_check(&[Arc::new(back)], &[], &[]).turn, Turn::Returning);
 }
 
 #[test]
 fn a_free_lease_is_left_to_who_came_first() {
     let earlier = queued("first", "2025-01-01T00:00:00Z", TARGET);
     let later = queued("later", "2027-01-01T00:00:00Z", TARGET);
-    assert_eq!(first(looked(&[], &[earlier, later.clone()], &[]).turn), busy(TARGET, "first", 2, false));
-    assert_eq!(looked(&[], &[later], &[]).turn, Turn::Free);
+    assert_eq!(first(turn_check(&[], &[earlier, later.clone()], &[]).turn), busy(TARGET, "first", 2, false));
+    assert_eq!(turn_check(&[], &[later], &[]).turn, Turn::Free);
     let elsewhere = queued("first", "2025-01-01T00:00:00Z", "races/dragstrip-valkey");
-    assert_eq!(looked(&[], &[elsewhere], &[]).turn, Turn::Free);
+    assert_eq!(turn_check(&[], &[elsewhere], &[]).turn, Turn::Free);
 }
 
 #[test]
@@ -200,12 +200,12 @@ fn a_run_that_is_being_deleted_has_no_ticket() {
     let mut leaving = (*queued("first", "2025-01-01T00:00:00Z", TARGET)).clone();
     leaving.metadata.deletion_timestamp = serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
     leaving.metadata.finalizers = Some(vec!["example.com/keep".into()]);
-    assert_eq!(looked(&[], &[Arc::new(leaving)], &[]).turn, Turn::Free, "all others would wait for ever");
+    assert_eq!(turn_check(&[], &[Arc::new(leaving)], &[]).turn, Turn::Free, "all others would wait for ever");
 }
 
 #[test]
 fn while_its_target_is_busy_a_run_leaves_the_nodes_to_others() {
-    let found = looked(&[lease(TARGET, "other")], &[], &[]).turn;
+    let found = turn_check(&[lease(TARGET, "other")], &[], &[]).turn;
     assert_eq!(lacks(&found), [SERVER, TARGET]);
 }
 
@@ -219,7 +219,7 @@ fn a_run_that_needs_several_nodes_is_not_overtaken_by_those_that_need_one() {
     let Turn::Busy { queue, .. } = large else { panic!("it has one node of two: {large:?}") };
     let mut first_one = (*queued("large", "2025-01-01T00:00:00Z", C1)).clone();
     first_one.status.as_mut().unwrap().queue = Some(queue);
-    let turn = |leases: &[Arc<Lease>]| looked(leases, &[Arc::new(first_one.clone())], &[]);
+    let turn = |leases: &[Arc<Lease>]| turn_check(leases, &[Arc::new(first_one.clone())], &[]);
     // The large run is of another target; there is no third node in this look.
     assert_eq!(turn(&[]).client_nodes, ["c2"], "c1 is left to who came first");
     assert_eq!(first(turn(&[lease(C2, "y")]).turn), busy(C1, "large", 2, false));
@@ -238,8 +238,8 @@ fn a_node_with_another_runs_clients_is_busy_without_a_lease() {
             .unwrap(),
         )
     };
-    assert_eq!(looked(&[], &[], &[client("c1")]).client_nodes, ["c2"]);
-    assert_eq!(first(looked(&[], &[], &[client("c1"), client("c2")]).turn), busy(C1, "other", 1, false));
+    assert_eq!(turn_check(&[], &[], &[client("c1")]).client_nodes, ["c2"]);
+    assert_eq!(first(turn_check(&[], &[], &[client("c1"), client("c2")]).turn), busy(C1, "other", 1, false));
 }
 
 #[test]
@@ -262,7 +262,7 @@ fn after_a_setback_other_nodes_come_first() {
 }
 
 /// A look of the run `sprint`, whose `pods` clients each need a node of their own.
-fn looked_for_many(pods: i32, leases: &[Arc<Lease>], nodes: &[Arc<Node>], others: &[Arc<Pod>]) -> Looked {
+fn looked_for_many(pods: i32, leases: &[Arc<Lease>], nodes: &[Arc<Node>], others: &[Arc<Pod>]) -> TurnCheck {
     let mut run = run(&["write"], 1);
     (run.spec.clients.pods, run.spec.clients.spread) = (pods, ClientSpread::OnePerNode);
     let seen = Seen { leases, runs: &[], nodes, pods: others, operator_namespace: "dragstrip-system" };

@@ -19,10 +19,11 @@ use dragstrip_parsers::memtier::{
     report::{Report, ReportError},
 };
 use dragstrip_results::{
+    error_chain::chain,
     protocol::JobSpec,
     result::{Failure, FailureStep, OperationResult, ToolRecord},
 };
-use std::{collections::BTreeMap, error::Error, fs};
+use std::{collections::BTreeMap, fs};
 
 /// A timed run cannot take less than this many seconds below its time.
 const CLOCK_TOLERANCE_SECONDS: f64 = 0.05;
@@ -48,7 +49,7 @@ pub(super) fn judge(
     let fault = process_fault(observed, ended, outcome.as_ref().ok())
         .or_else(|| stderr_fault(observed))
         .or_else(|| match &outcome {
-            Err(error) => Some((FailureStep::Output, unreadable(error))),
+            Err(error) => Some((FailureStep::Output, chain(error))),
             Ok(outcome) => content_fault(spec, &outcome.report, ended, context.members.len() as u64),
         });
     let tool = tool_record(spec, job, context, outcome.as_ref().ok().map(|outcome| &outcome.report), ended);
@@ -192,16 +193,6 @@ fn broken_connections(observed: &Observed) -> Option<Fault> {
         "memtier lost connections to the server during the run"
     };
     Some((FailureStep::Tool, joined(&[Some(what.to_owned()), troubles])))
-}
-
-fn unreadable(error: &ReportError) -> String {
-    let mut message = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        message = format!("{message}: {cause}");
-        source = cause.source();
-    }
-    message
 }
 
 /// What is wrong with a readable result of a tool that reported no trouble.

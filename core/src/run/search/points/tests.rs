@@ -15,9 +15,9 @@ use serde_json::{Value, json};
 type Results = BTreeMap<String, StoredResult>;
 
 /// As a pass finds it that knows of `kept` and `jobs` alone.
-fn settled(run: &BenchmarkRun, kept: &Results, jobs: &BTreeMap<String, JobFacts>) -> ValidatedRun {
+fn settled(run: &BenchmarkRun, stored: &Results, jobs: &BTreeMap<String, JobFacts>) -> ValidatedRun {
     let mut run = validate(run).unwrap();
-    settle(&mut run, kept, jobs);
+    settle(&mut run, stored, jobs);
     run
 }
 
@@ -51,8 +51,8 @@ fn failed(step: FailureStep) -> StoredResult {
 }
 
 /// Where the run stands, for reading.
-fn stands(run: &ValidatedRun, kept: &Results) -> String {
-    match place_of(run, kept) {
+fn stands(run: &ValidatedRun, stored: &Results) -> String {
+    match place_of(run, stored) {
         Place::At(index) => {
             let attempt = &run.attempts[index];
             let value = attempt.point.as_ref().and_then(|point| point.value);
@@ -66,13 +66,13 @@ fn stands(run: &ValidatedRun, kept: &Results) -> String {
 
 /// Everything measured, in order, until `run` ends; `result` tells what becomes of an attempt.
 fn course(run: &BenchmarkRun, result: impl Fn(&Attempt) -> StoredResult) -> (Vec<String>, Results) {
-    let (mut course, mut kept) = (Vec::new(), Results::new());
+    let (mut course, mut stored) = (Vec::new(), Results::new());
     loop {
         // Each time anew, as an operator that was just started.
-        let run = settled(run, &kept, &no_jobs());
-        course.push(stands(&run, &kept));
-        let Place::At(index) = place_of(&run, &kept) else { return (course, kept) };
-        kept.insert(run.attempts[index].name.clone(), result(&run.attempts[index]));
+        let run = settled(run, &stored, &no_jobs());
+        course.push(stands(&run, &stored));
+        let Place::At(index) = place_of(&run, &stored) else { return (course, stored) };
+        stored.insert(run.attempts[index].name.clone(), result(&run.attempts[index]));
     }
 }
 
@@ -81,24 +81,24 @@ fn each_value_follows_from_the_figures_before_it_and_what_is_not_needed_is_skipp
     let run = searching(to_sixteen(), 2);
     // The second repetition has a slower server.
     let bound = |attempt: &Attempt| if attempt.repetition == 1 { 6.0 } else { 3.0 };
-    let (course, kept) = course(&run, |attempt| good(attempt, bound(attempt)));
+    let (course, stored) = course(&run, |attempt| good(attempt, bound(attempt)));
     let first = ["write-1", "knee-1p1=1", "knee-1p2=2", "knee-1p3=4", "knee-1p4=8", "knee-1p5=6"];
     let then = ["knee-1p6=7", "knee-1r1=3000", "knee-1r2=5400"];
     let second = ["write-2", "knee-2p1=1", "knee-2p2=2", "knee-2p3=4", "knee-2p4=3", "knee-2r1=1500"];
     let expected: Vec<&str> =
         first.into_iter().chain(then).chain(second).chain(["knee-2r2=2700", "done"]).collect();
     assert_eq!(course, expected);
-    let run = settled(&run, &kept, &no_jobs());
-    assert_eq!((done(&run, &kept), wanted(&run, &kept)), (16, 16), "progress ends at what there was");
+    let run = settled(&run, &stored, &no_jobs());
+    assert_eq!((done(&run, &stored), wanted(&run, &stored)), (16, 16), "progress ends at what there was");
 }
 
 #[test]
 fn before_a_search_has_ended_the_most_that_it_may_need_is_wanted() {
     let run = searching(to_sixteen(), 1);
-    let kept = Results::new();
-    let begun = settled(&run, &kept, &no_jobs());
+    let stored = Results::new();
+    let begun = settled(&run, &stored, &no_jobs());
     // 1 to 16 are five, four halvings, two shares, and the phase before.
-    assert_eq!(wanted(&begun, &kept), 1 + 5 + 4 + 2);
+    assert_eq!(wanted(&begun, &stored), 1 + 5 + 4 + 2);
 }
 
 #[test]
@@ -110,14 +110,14 @@ fn a_first_value_beyond_the_bound_ends_the_search_without_shares() {
 #[test]
 fn a_lost_point_is_measured_again_with_all_before_it() {
     let run = searching(to_sixteen(), 1);
-    let (measured, kept) = course(&run, |attempt| match attempt.name.as_str() {
+    let (measured, stored) = course(&run, |attempt| match attempt.name.as_str() {
         "sprint-knee-1p2" => failed(FailureStep::Lost),
         _ => good(attempt, 3.0),
     });
     assert_eq!(measured[..3], ["write-1", "knee-1p1=1", "knee-1p2=2"]);
     assert_eq!(measured[3..7], ["write-1b", "knee-1p1b=1", "knee-1p2b=2", "knee-1p3b=4"], "{measured:?}");
-    let run_now = settled(&run, &kept, &no_jobs());
-    assert_eq!(done(&run_now, &kept), wanted(&run_now, &kept), "what was lost counts nowhere");
+    let run_now = settled(&run, &stored, &no_jobs());
+    assert_eq!(done(&run_now, &stored), wanted(&run_now, &stored), "what was lost counts nowhere");
     assert_eq!(measured.last().map(String::as_str), Some("done"));
 }
 
@@ -130,9 +130,9 @@ fn a_point_that_fails_ends_the_run_or_with_continue_its_search() {
     let mut run = searching(to_sixteen(), 1);
     run.spec.phases.push(run.spec.phases[0].clone());
     run.spec.phases[2].name = "after".into();
-    let (stopped, kept) = course(&run, error);
+    let (stopped, stored) = course(&run, error);
     assert_eq!(stopped.last().map(String::as_str), Some("failed in sprint-knee-1p2"));
-    let now = settled(&run, &kept, &no_jobs());
+    let now = settled(&run, &stored, &no_jobs());
     let index = now.attempts.iter().position(|attempt| attempt.name == "sprint-knee-1p2").unwrap();
     assert_eq!(unmeasured(&now, index), ["after"]);
     run.spec.phases[1].on_failure = OnFailure::Continue;
@@ -148,7 +148,7 @@ fn job(value: u64) -> JobFacts {
 #[test]
 fn a_job_made_by_another_version_is_measured_with_the_value_that_it_has() {
     let run = searching(to_sixteen(), 1);
-    let (_, whole) = course(&run, |attempt| good(attempt, 6.0));
+    let (_, complete) = course(&run, |attempt| good(attempt, 6.0));
     let until = |last: &str| -> Results {
         let names = [
             "sprint-write-1",
@@ -160,7 +160,7 @@ fn a_job_made_by_another_version_is_measured_with_the_value_that_it_has() {
             "sprint-knee-1p6",
         ];
         let count = names.iter().position(|name| *name == last).unwrap() + 1;
-        names[..count].iter().map(|name| ((*name).to_owned(), whole[*name].clone())).collect()
+        names[..count].iter().map(|name| ((*name).to_owned(), complete[*name].clone())).collect()
     };
     let two = until("sprint-knee-1p2");
     let at_five = settled(&run, &two, &[("sprint-knee-1p3".to_owned(), job(5))].into());
@@ -180,20 +180,20 @@ fn a_job_made_by_another_version_is_measured_with_the_value_that_it_has() {
 }
 
 /// The open attempt of a run with this search in a phase with `tool`, after `kept`.
-fn open(search: Value, tool: Value, kept: &[(&str, SearchPoint)]) -> Attempt {
+fn open(search: Value, tool: Value, stored: &[(&str, SearchPoint)]) -> Attempt {
     let mut run = searching(search, 1);
     let mut phase = tool;
     (phase["name"], phase["search"]) =
         (json!("knee"), serde_json::to_value(&run.spec.phases[1].search).unwrap());
     run.spec.phases = vec![serde_json::from_value(phase).unwrap()];
-    let kept: Results = kept
+    let stored: Results = stored
         .iter()
         .map(|(name, point)| {
             ((*name).to_owned(), StoredResult { point: Some(point.clone()), ..StoredResult::default() })
         })
         .collect();
-    let run = settled(&run, &kept, &no_jobs());
-    match place_of(&run, &kept) {
+    let run = settled(&run, &stored, &no_jobs());
+    match place_of(&run, &stored) {
         Place::At(index) => run.attempts[index].clone(),
         other => panic!("nothing is open: {other:?}"),
     }
@@ -244,7 +244,7 @@ fn a_share_is_measured_with_the_value_found() {
     assert_eq!(sent(&attempt), (20, 1, Some(4501), 4));
     let JobTool::Loadgen(spec) = &*attempt.tool else { panic!("{:?}", attempt.tool) };
     assert_eq!(serde_json::to_value(&spec.rate).unwrap()["arrival"], "Poisson");
-    assert_eq!(attempt.point.unwrap().told(Raise::Pods), "share 0.5 (4501 operations/s)");
+    assert_eq!(attempt.point.unwrap().reported(Raise::Pods), "share 0.5 (4501 operations/s)");
     assert_eq!(rate_at(0.1, 7.0, 4), 4, "each pod needs a request per second at least");
 }
 

@@ -9,7 +9,8 @@ use super::fetch::{is_of_run, job_ended};
 use crate::{
     cluster::{finished::FinishedRun, lease, pods, world::Feeds},
     context::Context,
-    process::{Parts, chain},
+    failure::{passes, retry_later},
+    shutdown::Shutdown,
 };
 use dragstrip_core::{
     labels,
@@ -35,13 +36,10 @@ use std::{sync::Arc, time::Duration};
 /// A look at a Lease that failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Error {
-    /// Its holder could not be read.
     #[error("failed to read the run that holds Lease {1}")]
     ReadHolder(#[source] kube::Error, LeaseKey),
-    /// The holder's pods could not be listed.
     #[error("failed to list the client pods of the run that held Lease {1}")]
     ListPods(#[source] kube::Error, LeaseKey),
-    /// It could not be removed.
     #[error("failed to remove Lease {1}")]
     Remove(#[source] kube::Error, LeaseKey),
 }
@@ -156,7 +154,7 @@ async fn reconcile(lease: Arc<Lease>, ctx: Arc<Context>) -> Result<Action, Error
     if let Err(again) = over(silent, now) {
         return Ok(again);
     }
-    let removed = lease::remove(&ctx.client, &ctx.own_leases, &lease).await;
+    let removed = lease::remove(&ctx.client, &ctx.overlay, &lease).await;
     removed.map_err(|error| Error::Remove(error, key()))?;
     tracing::debug!(lease = %key(), %holder, "a turn has ended");
     Ok(Action::requeue(LONGEST_WAIT))
@@ -165,12 +163,7 @@ async fn reconcile(lease: Arc<Lease>, ctx: Arc<Context>) -> Result<Action, Error
 // The controller hands over an Arc that this signature must take.
 #[allow(clippy::needless_pass_by_value)]
 fn on_error(lease: Arc<Lease>, error: &Error, ctx: Arc<Context>) -> Action {
-    let cause = chain(error);
-    let retry = ctx.retries.again(&lease.uid().unwrap_or_default(), &cause, LONGEST_WAIT);
-    if retry.news {
-        tracing::warn!(error = %cause, "keeping turns failed");
-    }
-    Action::requeue(retry.after)
+    retry_later(&ctx.retries, &*lease, error, LONGEST_WAIT)
 }
 
 /// The Leases held by the run called `namespace/name`, whatever its uid.
@@ -189,7 +182,7 @@ fn held_for(leases: &Store<Lease>, object: &impl ResourceExt) -> Vec<ObjectRef<L
 }
 
 /// The controller. Runs until shutdown.
-pub fn controller(ctx: Arc<Context>, feeds: &mut Feeds, parts: &Parts) -> impl Future<Output = ()> + use<> {
+pub fn controller(ctx: Arc<Context>, feeds: &mut Feeds, stop: &Shutdown) -> impl Future<Output = ()> + use<> {
     let leases = ctx.world.leases.clone();
     let (for_runs, for_jobs, for_pods) = (leases.clone(), leases.clone(), leases.clone());
     let (of_jobs, of_pods) = (ctx.loads.clone(), ctx.loads.clone());
@@ -207,14 +200,9 @@ pub fn controller(ctx: Arc<Context>, feeds: &mut Feeds, parts: &Parts) -> impl F
             of_pods.note_pod(&pod);
             held_for(&for_pods, &*pod)
         })
-        .graceful_shutdown_on(parts.shutdown())
+        .graceful_shutdown_on(stop.clone())
         .run(reconcile, on_error, ctx)
-        .for_each(|result| {
-            if let Err(error) = result {
-                tracing::debug!(error = %chain(&error), "keeper of turns");
-            }
-            std::future::ready(())
-        })
+        .for_each(passes("turns"))
 }
 
 #[cfg(test)]

@@ -16,7 +16,6 @@ const FORGOTTEN_AFTER: SignedDuration = SignedDuration::from_hours(1);
 /// A result that cannot be had yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NotYet {
-    /// When to ask again.
     pub until: Timestamp,
     /// What stands in the way, for people.
     pub why: String,
@@ -24,14 +23,14 @@ pub struct NotYet {
 
 struct Log {
     since: Timestamp,
-    told: NotYet,
+    reported: NotYet,
 }
 
 /// The logs that could not be read, by their pod's uid.
 #[derive(Default)]
-pub struct Unread(Mutex<BTreeMap<String, Log>>);
+pub struct LogRetries(Mutex<BTreeMap<String, Log>>);
 
-impl Unread {
+impl LogRetries {
     fn logs(&self) -> MutexGuard<'_, BTreeMap<String, Log>> {
         // Each change is one assignment: a panic elsewhere leaves nothing half done.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -40,7 +39,7 @@ impl Unread {
     /// The error tells that the log of `pod` is not to be asked for before a later time than `now`.
     pub fn due(&self, pod: &str, now: Timestamp) -> Result<(), NotYet> {
         match self.logs().get(pod) {
-            Some(log) if now < log.told.until => Err(log.told.clone()),
+            Some(log) if now < log.reported.until => Err(log.reported.clone()),
             _ => Ok(()),
         }
     }
@@ -49,16 +48,17 @@ impl Unread {
     /// nothing when that has been so for as long as `patience`.
     pub fn failed(&self, pod: &str, patience: SignedDuration, why: &str, now: Timestamp) -> Option<NotYet> {
         let mut logs = self.logs();
-        logs.retain(|_, log| now.duration_since(log.told.until) < FORGOTTEN_AFTER);
+        logs.retain(|_, log| now.duration_since(log.reported.until) < FORGOTTEN_AFTER);
         let since = logs.get(pod).map_or(now, |log| log.since);
         let waited = now.duration_since(since);
         if waited >= patience {
             return None;
         }
         let pause = waited.clamp(PAUSES.0, PAUSES.1).min(patience - waited);
-        let told = NotYet { until: now.saturating_add(pause).unwrap_or(Timestamp::MAX), why: why.to_owned() };
-        logs.insert(pod.to_owned(), Log { since, told: told.clone() });
-        Some(told)
+        let reported =
+            NotYet { until: now.saturating_add(pause).unwrap_or(Timestamp::MAX), why: why.to_owned() };
+        logs.insert(pod.to_owned(), Log { since, reported: reported.clone() });
+        Some(reported)
     }
 
     /// The log of `pod` was read, or is given up.
@@ -79,12 +79,12 @@ mod tests {
 
     #[test]
     fn a_log_is_asked_for_ever_less_often_until_patience_ends() {
-        let unread = Unread::default();
+        let log_retries = LogRetries::default();
         let (mut now, mut tries) = (at(0), Vec::new());
-        while let Some(told) = unread.failed("pod", PATIENCE, "refused", now) {
-            assert_eq!(unread.due("pod", now).unwrap_err(), told, "asked again before its time");
-            now = told.until;
-            assert_eq!(unread.due("pod", now), Ok(()));
+        while let Some(reported) = log_retries.failed("pod", PATIENCE, "refused", now) {
+            assert_eq!(log_retries.due("pod", now).unwrap_err(), reported, "asked again before its time");
+            now = reported.until;
+            assert_eq!(log_retries.due("pod", now), Ok(()));
             tries.push(now.duration_since(at(0)).as_secs());
         }
         assert_eq!(tries, [1, 2, 4, 8, 16, 32, 62, 92, 100]);
@@ -92,13 +92,13 @@ mod tests {
 
     #[test]
     fn each_pod_has_its_own_patience_and_none_is_kept_for_ever() {
-        let unread = Unread::default();
-        unread.failed("a", PATIENCE, "refused", at(0)).unwrap();
-        assert_eq!(unread.due("b", at(0)), Ok(()));
-        assert!(unread.failed("a", PATIENCE, "refused", at(200)).is_none());
-        unread.settle("a");
-        assert!(unread.failed("a", PATIENCE, "refused", at(200)).is_some(), "a settled log starts anew");
-        unread.failed("b", PATIENCE, "refused", at(10_000)).unwrap();
-        assert_eq!(unread.logs().len(), 1, "what nobody asks for any more was kept");
+        let log_retries = LogRetries::default();
+        log_retries.failed("a", PATIENCE, "refused", at(0)).unwrap();
+        assert_eq!(log_retries.due("b", at(0)), Ok(()));
+        assert!(log_retries.failed("a", PATIENCE, "refused", at(200)).is_none());
+        log_retries.settle("a");
+        assert!(log_retries.failed("a", PATIENCE, "refused", at(200)).is_some(), "a settled log starts anew");
+        log_retries.failed("b", PATIENCE, "refused", at(10_000)).unwrap();
+        assert_eq!(log_retries.logs().len(), 1, "what nobody asks for any more was kept");
     }
 }

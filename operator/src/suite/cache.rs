@@ -13,7 +13,7 @@ use std::{
 
 /// What is known of one suite.
 #[derive(Debug, Default)]
-pub struct Known {
+pub struct SuiteCache {
     /// Its plan, of this generation of its spec. All else is of runs of this plan.
     pub plan: Option<(i64, Arc<Plan>)>,
     /// Its runs that have ended, by name.
@@ -23,7 +23,7 @@ pub struct Known {
     /// Its runs that this version cannot read, by name, with the reason.
     pub unreadable: BTreeMap<String, String>,
     /// Runs that failed and were not told of, with what they say.
-    pub untold: Vec<(String, String)>,
+    pub unannounced: Vec<(String, String)>,
     /// Whether its runs were listed since the start of the process.
     pub listed: bool,
     /// When its status was written last.
@@ -32,7 +32,7 @@ pub struct Known {
     pub rounds: Option<(BTreeSet<String>, Vec<Round>)>,
 }
 
-impl Known {
+impl SuiteCache {
     /// Takes note of the plan of this generation. What is known of runs of another plan is
     /// forgotten: their numbers are not this one's.
     pub fn follow(&mut self, generation: i64, plan: Arc<Plan>) {
@@ -63,22 +63,22 @@ impl Known {
 
 /// By the uid of the suite.
 #[derive(Debug, Default)]
-pub struct Remembered {
-    known: Mutex<HashMap<String, Known>>,
+pub struct SuiteCaches {
+    cache: Mutex<HashMap<String, SuiteCache>>,
     /// Held by who makes a report: one at a time fits in memory.
     pub report: tokio::sync::Mutex<()>,
 }
 
-impl Remembered {
+impl SuiteCaches {
     /// What is known of the suite with this `uid`, to be put back.
-    pub fn take(&self, uid: &str) -> Known {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).remove(uid).unwrap_or_default()
+    pub fn take(&self, uid: &str) -> SuiteCache {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner).remove(uid).unwrap_or_default()
     }
 
     /// Takes note of what is known of a suite, and drops what is of none that is `under_way`.
-    pub fn put(&self, uid: &str, known: Known, under_way: &HashSet<String>) {
-        let mut all = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        all.insert(uid.to_owned(), known);
+    pub fn put(&self, uid: &str, cache: SuiteCache, under_way: &HashSet<String>) {
+        let mut all = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        all.insert(uid.to_owned(), cache);
         all.retain(|uid, _| under_way.contains(uid));
     }
 }
@@ -98,32 +98,32 @@ mod tests {
             spec["axes"][1]["values"][1]["value"] = json!(pipeline);
             Arc::new(plan(&suite_of(spec), &|_| Ok(())).unwrap())
         };
-        let mut known = Known::default();
-        known.follow(1, of(10));
-        known.ended.insert("s-1".into(), ended("Succeeded"));
-        known.follow(2, of(10));
-        assert_eq!(known.ended.len(), 1, "suspend changes no run");
-        known.follow(3, of(20));
-        assert!(known.ended.is_empty() && !known.listed, "numbers of two specs would be mixed");
+        let mut cache = SuiteCache::default();
+        cache.follow(1, of(10));
+        cache.ended.insert("s-1".into(), ended("Succeeded"));
+        cache.follow(2, of(10));
+        assert_eq!(cache.ended.len(), 1, "suspend changes no run");
+        cache.follow(3, of(20));
+        assert!(cache.ended.is_empty() && !cache.listed, "numbers of two specs would be mixed");
     }
 
     #[test]
     fn a_run_that_was_stopped_with_its_suite_did_not_fail() {
-        let mut known = Known::default();
-        known.ended.insert("stopped".into(), ended("Cancelled"));
-        known.ended.insert("broken".into(), ended("Failed"));
-        assert_eq!(known.child("stopped", None, true), Child::Cancelled);
-        assert_eq!(known.child("stopped", None, false), Child::Ended { failed: true }, "somebody else did");
-        assert_eq!(known.child("broken", None, true), Child::Ended { failed: true });
+        let mut cache = SuiteCache::default();
+        cache.ended.insert("stopped".into(), ended("Cancelled"));
+        cache.ended.insert("broken".into(), ended("Failed"));
+        assert_eq!(cache.child("stopped", None, true), Child::Cancelled);
+        assert_eq!(cache.child("stopped", None, false), Child::Ended { failed: true }, "somebody else did");
+        assert_eq!(cache.child("broken", None, true), Child::Ended { failed: true });
     }
 
     #[test]
     fn a_run_that_the_watch_never_told_of_is_asked_for() {
-        let mut known = Known::default();
-        known.made.insert("seen".into(), None);
-        assert!(!known.awaits(), "events tell of it");
-        known.made.insert("quick".into(), Some(Instant::now()));
-        assert!(known.awaits(), "it may have ended between two passes");
-        assert_eq!(known.child("quick", None, false), Child::UnderWay { cancelled: false });
+        let mut cache = SuiteCache::default();
+        cache.made.insert("seen".into(), None);
+        assert!(!cache.awaits(), "events tell of it");
+        cache.made.insert("quick".into(), Some(Instant::now()));
+        assert!(cache.awaits(), "it may have ended between two passes");
+        assert_eq!(cache.child("quick", None, false), Child::UnderWay { cancelled: false });
     }
 }

@@ -1,6 +1,6 @@
 //! The state of each attempt of a run, from what was fetched. Pure.
 
-use super::{fetch::Fetched, keeper::silent_from};
+use super::{fetch::Fetched, lease_cleanup::silent_from};
 use crate::cluster::{pods, warnings};
 use dragstrip_core::{
     labels,
@@ -90,7 +90,7 @@ fn attempt_state(
         return AttemptState::Leaving;
     }
     if let Some(start) = start_line(&job.metadata) {
-        return AttemptState::Started { start, untold: fetched.runners.values().any(not_told) };
+        return AttemptState::Started { start, unsent: fetched.runners.values().any(not_told) };
     }
     if annotation(&job.metadata, labels::SPEC_HASH).is_some_and(|hash| hash != run.spec_hash) {
         return AttemptState::Outdated;
@@ -105,7 +105,7 @@ fn attempt_state(
 }
 
 /// The states of all attempts, in their order.
-pub fn attempts(run: &ValidatedRun, old: &BenchmarkRunStatus, fetched: &Fetched) -> Vec<AttemptState> {
+pub fn states(run: &ValidatedRun, old: &BenchmarkRunStatus, fetched: &Fetched) -> Vec<AttemptState> {
     run.attempts.iter().map(|attempt| attempt_state(run, attempt, old, fetched)).collect()
 }
 
@@ -138,14 +138,14 @@ fn scheduled(pod: &Pod) -> Option<Timestamp> {
 /// say of a pod, or why no pod was made.
 fn trouble(attempt: &Attempt, fetched: &Fetched) -> Option<Trouble> {
     let pods = || fetched.pods_of(&attempt.name);
-    let told = || pods().find_map(|pod| warnings::trouble(pod, &fetched.warnings));
+    let reported = || pods().find_map(|pod| warnings::trouble(pod, &fetched.warnings));
     let refused = || {
         let refused = warnings::refusal(fetched.jobs.get(&attempt.name)?.as_ref(), &fetched.warnings)?;
         let limits_missing = ["must specify", "limits."].iter().all(|text| refused.message.contains(text));
         let remedy = if limits_missing { CLIENT_LIMITS } else { "" };
         Some(Trouble { message: format!("{}{remedy}", refused.message), ..refused })
     };
-    let found = pods().find_map(pods::trouble).or_else(told).or_else(refused)?;
+    let found = pods().find_map(pods::trouble).or_else(reported).or_else(refused)?;
     let no_node = fetched.jobs.get(&attempt.name).and_then(|job| annotation(&job.metadata, labels::NO_NODE));
     Some(match no_node.filter(|_| found.reason == "Unschedulable") {
         Some(why) => Trouble { message: format!("{why} ({})", found.message), ..found },
@@ -238,7 +238,7 @@ mod tests {
         // After an outage of the apiserver the Job controller may need 40 s to notice.
         assert_eq!(state(started(), over(["Succeeded", "Succeeded"])), AttemptState::Ended);
         assert_eq!(state(started(), over(["Succeeded", "Failed"])), AttemptState::Ended);
-        let loading = AttemptState::Started { start: at(0), untold: false };
+        let loading = AttemptState::Started { start: at(0), unsent: false };
         assert_eq!(state(started(), over(["Succeeded", "Running"])), loading, "one pod still loads");
         assert_eq!(state(started(), vec![of_phase("a", "Succeeded")]), loading, "one pod is not there");
         assert_eq!(state(running(), vec![]), starting(), "no pod was made yet");
@@ -266,7 +266,7 @@ mod tests {
     #[test]
     fn a_runner_before_the_line_was_not_told() {
         let run = two_clients();
-        for (stage, untold) in [
+        for (stage, unsent) in [
             (RunnerStage::Loading, true),
             (RunnerStage::AtStartLine, true),
             (RunnerStage::Armed, false),
@@ -285,7 +285,7 @@ mod tests {
                 runners: [("a".to_owned(), runner)].into(),
                 ..Fetched::default()
             };
-            let expected = AttemptState::Started { start: at(0), untold };
+            let expected = AttemptState::Started { start: at(0), unsent };
             assert_eq!(
                 attempt_state(&run, &run.attempts[0], &BenchmarkRunStatus::default(), &fetched),
                 expected,
@@ -365,12 +365,12 @@ mod tests {
             }
         };
         let words = "pods \"p\" is forbidden: failed quota: small: must specify limits.cpu for: client; limits.memory for: client";
-        let told = refused(words);
-        assert!(told.contains(words) && told.contains("spec.clients.resources.limits"), "{told}");
-        let told = refused(
+        let reported = refused(words);
+        assert!(reported.contains(words) && reported.contains("spec.clients.resources.limits"), "{reported}");
+        let reported = refused(
             "pods \"p\" is forbidden: exceeded quota: small, used: limits.cpu=2, limited: limits.cpu=2",
         );
-        assert!(!told.contains("spec.clients"), "{told}");
+        assert!(!reported.contains("spec.clients"), "{reported}");
     }
 
     fn what_remains(job: Option<Job>, pods: Vec<Pod>, start: Option<Timestamp>) -> Remains {

@@ -13,9 +13,9 @@ pub type Results = BTreeMap<String, StoredResult>;
 
 /// By the uid of the run.
 #[derive(Debug, Default)]
-pub struct Remembered(Mutex<HashMap<String, Results>>);
+pub struct ResultCache(Mutex<HashMap<String, Results>>);
 
-impl Remembered {
+impl ResultCache {
     /// What is known, if it is.
     pub fn of(&self, uid: &str) -> Option<Results> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get(uid).cloned()

@@ -1,0 +1,70 @@
+//! Failed passes: a log line when the cause is new, and the wait before the next attempt.
+
+use crate::cluster::{apply::namespace_ends, retry::Retries};
+use dragstrip_results::error_chain::chain;
+use kube::{Resource, ResourceExt, runtime::controller::Action};
+use std::{
+    error::Error,
+    future::{Ready, ready},
+    time::Duration,
+};
+
+/// How to resolve a failure whose message does not say it.
+fn remedy(failure: &str) -> Option<&'static str> {
+    // The API server's message for a status with fields that its definition does not have.
+    failure.contains("field not declared in schema").then_some(
+        "the CustomResourceDefinitions are older than this operator: upgrade the release with \
+         crds.install=true, or apply its install.yaml",
+    )
+}
+
+/// Logs that a pass over `object` failed, unless its namespace is being deleted: nothing can be
+/// created there any more, and nobody needs it.
+pub fn log_failure<K: Resource<DynamicType = ()>>(object: &K, error: &(dyn Error + 'static)) {
+    let (kind, name, namespace) = (K::kind(&()), object.name_any(), object.namespace());
+    let mut causes = std::iter::successors(Some(error), |error| (*error).source());
+    if causes.any(|cause| cause.downcast_ref::<kube::Error>().is_some_and(namespace_ends)) {
+        tracing::debug!(%kind, name, namespace, "the namespace is being deleted");
+        return;
+    }
+    let error = chain(error);
+    tracing::warn!(%kind, name, namespace, error, remedy = remedy(&error), "reconcile failed");
+}
+
+/// Retries a failed pass over `object` after `longest` at the latest; logs each cause once.
+pub fn retry_later<K: Resource<DynamicType = ()>>(
+    retries: &Retries,
+    object: &K,
+    error: &(dyn Error + 'static),
+    longest: Duration,
+) -> Action {
+    let retry = retries.again(&object.uid().unwrap_or_default(), &chain(error), longest);
+    if retry.news {
+        log_failure(object, error);
+    }
+    Action::requeue(retry.after)
+}
+
+/// Takes the results of the controller of this name, whose errors are logged where they arise.
+pub fn passes<T, E: Error + 'static>(controller: &'static str) -> impl FnMut(Result<T, E>) -> Ready<()> {
+    move |result| {
+        if let Err(error) = result {
+            tracing::debug!(error = %chain(&error), controller, "a pass failed");
+        }
+        ready(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_that_the_definitions_do_not_know_tells_that_they_are_old() {
+        let refused = "failed to write the status: ApiError: failed to create typed patch object \
+                       (caches/redis; dragstrip.dev/v1alpha1, Kind=Datastore): .status.members: field not \
+                       declared in schema";
+        assert!(remedy(refused).is_some_and(|remedy| remedy.contains("CustomResourceDefinitions are older")));
+        assert_eq!(remedy("failed to write the status: forbidden"), None);
+    }
+}

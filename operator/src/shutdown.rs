@@ -1,0 +1,25 @@
+//! The process's shutdown, which several can wait for.
+
+use futures::{Future, FutureExt, future::Shared};
+use std::{io, pin::Pin};
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Completes when the process must stop.
+pub type Shutdown = Shared<Pin<Box<dyn Future<Output = ()> + Send>>>;
+
+/// A shutdown that completes when `stop` does.
+pub fn shutdown_after(stop: impl Future<Output = ()> + Send + 'static) -> Shutdown {
+    stop.boxed().shared()
+}
+
+/// A shutdown on SIGTERM or SIGINT.
+pub fn on_signals() -> io::Result<Shutdown> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    Ok(shutdown_after(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    }))
+}
