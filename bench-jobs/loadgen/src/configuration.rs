@@ -358,7 +358,10 @@ fn keys(specification: &Specification, crowd: Crowd) -> Result<KeySpace, Specifi
         workload::KeyPattern::Sequential => KeyPattern::Sequential,
         workload::KeyPattern::Gaussian => KeyPattern::gaussian(minimum, maximum),
         workload::KeyPattern::Zipfian => KeyPattern::Zipfian {
-            exponent: load.zipf_exponent.as_ref().map_or(DEFAULT_ZIPF_EXPONENT, |exponent| exponent.value()),
+            exponent: load
+                .zipf_exponent
+                .as_ref()
+                .map_or(DEFAULT_ZIPF_EXPONENT, dragstrip_crds::units::Decimal::value),
         },
     };
     let prefix = load.key_prefix.clone().unwrap_or_else(|| DEFAULT_PREFIX.into());

@@ -118,7 +118,7 @@ fn a_custom_server_is_described_and_has_an_image() {
     let custom = json!({"command": ["/etcd"], "members": 3, "ports": [{"name": "peer", "port": 2380}]});
     admitted(json!({"engine": "Custom", "threads": 1, "port": 2379, "image": "etcd:3.6", "custom": custom}));
     let no_image = refused(json!({"engine": "Custom", "threads": 1, "custom": custom}));
-    assert!(no_image.contains("engine Custom needs image"), "{no_image}");
+    assert!(no_image.contains("engine Custom needs an image"), "{no_image}");
     let undescribed = refused(json!({"engine": "Custom", "threads": 1, "image": "etcd:3.6"}));
     assert!(undescribed.contains("custom describes engine Custom"), "{undescribed}");
     let redis = refused(json!({"engine": "Redis", "threads": 1, "custom": custom}));

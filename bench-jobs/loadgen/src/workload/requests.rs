@@ -222,7 +222,7 @@ impl RequestBuilder<'_> {
                 parts.extend([Part::Fixed(argument("EXAT")), Part::ExpireAt(seconds)]);
             }
             Some(seconds) => {
-                parts.push(Part::Fixed([argument("EX"), argument(&seconds.to_string())].concat()))
+                parts.push(Part::Fixed([argument("EX"), argument(&seconds.to_string())].concat()));
             }
             None => {}
         }

@@ -177,7 +177,7 @@ mod tests {
 
     fn page(progress: &Progress, percentiles: &BTreeMap<String, f64>, used: &ContainerUse) -> String {
         let shared = Shared::default();
-        shared.note_progress(*progress);
+        shared.note_progress(progress);
         let series = Series::of(&job(1, r#"{"memtier": {"testTime": "5s"}}"#), 0);
         series.page(&shared.snapshot(), percentiles, used, 0).unwrap()
     }
@@ -255,7 +255,7 @@ mod tests {
         shared.enter(RunnerStage::Running);
         let running = series.progress(&shared.snapshot(), 4.0).unwrap();
         assert!((running - 0.5).abs() < 1e-9, "the warm-up is a part of the plan: {running}");
-        shared.finish(Progress::default(), 6.0);
+        shared.finish(&Progress::default(), 6.0);
         let over = series.progress(&shared.snapshot(), 6.0).unwrap();
         assert!((over - 1.0).abs() < 1e-9, "{over}");
         let unbounded = Series::of(&job_by_requests(), 0);

@@ -161,13 +161,13 @@ impl Shared {
         }
     }
 
-    pub fn note_progress(&self, progress: Progress) {
-        self.snapshot.send_modify(|snapshot| snapshot.progress = progress);
+    pub fn note_progress(&self, progress: &Progress) {
+        self.snapshot.send_modify(|snapshot| snapshot.progress = *progress);
     }
 
     /// Notes the final counts of the load. No figure falls below what was shown before: some tools
     /// count a little less in the end, which Prometheus would take for a new beginning.
-    pub fn finish(&self, totals: Progress, seconds: f64) {
+    pub fn finish(&self, totals: &Progress, seconds: f64) {
         self.snapshot.send_modify(|snapshot| {
             let shown = snapshot.progress;
             snapshot.stage = RunnerStage::Finished;
@@ -267,7 +267,7 @@ mod tests {
     fn progress_of_one_stage_is_none_of_the_next() {
         let shared = Shared::default();
         shared.enter(RunnerStage::Loading);
-        shared.note_progress(Progress { operations: 5, ..Progress::default() });
+        shared.note_progress(&Progress { operations: 5, ..Progress::default() });
         assert_eq!(shared.snapshot().answer(0).operations, 5);
         shared.enter(RunnerStage::AtStartLine);
         assert_eq!(shared.snapshot().answer(0).operations, 0);
@@ -298,18 +298,18 @@ mod tests {
             latency: counts(9),
             ..Progress::default()
         };
-        shared.note_progress(shown);
-        shared.finish(Progress { operations: 8, latency: counts(8), ..Progress::default() }, 1.0);
+        shared.note_progress(&shown);
+        shared.finish(&Progress { operations: 8, latency: counts(8), ..Progress::default() }, 1.0);
         assert_eq!(shared.snapshot().progress, shown);
         shared.finish(
-            Progress { operations: 10, bytes: Some(100), latency: counts(10), ..Progress::default() },
+            &Progress { operations: 10, bytes: Some(100), latency: counts(10), ..Progress::default() },
             1.0,
         );
         let all = Progress { operations: 10, bytes: Some(100), latency: counts(10), ..shown };
         assert_eq!(shared.snapshot().progress, all);
-        let untold = Shared::default();
-        untold.finish(all, 1.0);
-        let progress = untold.snapshot().progress;
+        let unreported = Shared::default();
+        unreported.finish(&all, 1.0);
+        let progress = unreported.snapshot().progress;
         assert_eq!(
             (progress.bytes, progress.latency),
             (None, None),
@@ -347,7 +347,7 @@ mod tests {
         assert!(shared.snapshot().elapsed_seconds(9 * SECOND).abs() < 1e-9);
         shared.enter(RunnerStage::Running);
         assert!((shared.snapshot().elapsed_seconds(9 * SECOND) - 7.0).abs() < 1e-9);
-        shared.finish(Progress { operations: 5, ..Progress::default() }, 3.5);
+        shared.finish(&Progress { operations: 5, ..Progress::default() }, 3.5);
         let state = shared.snapshot().answer(99 * SECOND);
         assert_eq!((state.stage, state.operations), (RunnerStage::Finished, 5));
         assert!((state.elapsed_seconds - 3.5).abs() < 1e-9);

@@ -42,7 +42,7 @@ pub fn settle(
     let line = Line { received: armed.received, measured_after: adapter::measured_after(job) };
     result.window = window(&line, done.launched_unix_nanos, began..active, reported);
     result.client = ContainerUsage { threads, ..done.client };
-    shared.finish(totals(measured.as_ref(), shared), result.window.seconds);
+    shared.finish(&totals(measured.as_ref(), shared), result.window.seconds);
     if let Some(measured) = measured {
         fill_in(result, measured);
     }

@@ -164,7 +164,7 @@ async fn run(
         serde_json::to_string(&specification).map_err(|source| LoadError::Encode { step, source })?;
     let launch = loadgen::launch(LOADGEN_NAME, document, context, Duration::ZERO);
     let shared = Arc::clone(shared);
-    let on_progress = move |progress| shared.note_progress(progress);
+    let on_progress = move |progress| shared.note_progress(&progress);
     // Without a bound of its own: the generator gives up by itself when the
     // server falls silent, and the run's timeout ends everything.
     let ended = aside::run(&launch, &directory, ProgressLines, redactor.clone(), None, on_progress).await;

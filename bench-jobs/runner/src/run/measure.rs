@@ -108,7 +108,7 @@ fn start(pod: &Pod, armed: &Armed) -> Result<Tool<Box<dyn Adapter>>, Failure> {
     let (shared, mut printer) = (Arc::clone(&pod.shared), Printer::default());
     let line = armed.received.line_unix_nanos;
     let on_progress = move |progress| {
-        shared.note_progress(progress);
+        shared.note_progress(&progress);
         let elapsed = clock::seconds(clock::unix_nanos().saturating_sub(line));
         if let Some(line) = printer.line(elapsed, &progress) {
             print_line(&line);

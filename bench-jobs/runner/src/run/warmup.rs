@@ -29,7 +29,7 @@ pub async fn warm_up(
         .map_err(|e| failed(format!("cannot create the directory {}: {e}", directory.display())))?;
     let launch = adapter.launch(job, &context);
     let shared = Arc::clone(shared);
-    let on_progress = move |progress| shared.note_progress(progress);
+    let on_progress = move |progress| shared.note_progress(&progress);
     let ended =
         aside::run(&launch, &directory, adapter, redactor.clone(), Some(duration + GRACE), on_progress).await;
     let (ended, adapter) = ended.map_err(|e| failed(e.to_string()))?;

@@ -269,15 +269,6 @@ fn cpus_are_exclusive_when_they_are_as_many_as_requested_and_nobody_elses() {
 }
 
 #[test]
-fn lists_of_cpus_are_read_as_the_kernel_writes_them() {
-    assert_eq!(listed("0-2,8").map(Vec::from_iter), Some(vec![0, 1, 2, 8]));
-    assert_eq!(listed("3").map(|cpus| cpus.len()), Some(1));
-    for bad in ["", "a", "0-", "0-4294967295"] {
-        assert_eq!(listed(bad), None, "{bad}");
-    }
-}
-
-#[test]
 fn the_servers_own_account_is_compared() {
     let truth = |io: Option<&str>, threads: Option<i32>| {
         let mut truth: ServerTruth = serde_json::from_str(
