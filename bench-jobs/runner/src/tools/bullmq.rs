@@ -8,6 +8,7 @@ use crate::tools::{
     adapter::{Adapter, Ended, Launch, LaunchContext, Measured, Progress, Rejected, StopSignal},
     ours::{explained, progress, progress_detail, unread},
 };
+use arguments::REPORT_NAME;
 use dragstrip_crds::{
     measured::Metric,
     workload::{BullmqSpec, Merge},
@@ -21,8 +22,6 @@ use report::{OperationReport, Report, RunStatus};
 use std::{collections::BTreeMap, fs, io, num::ParseIntError, time::Duration};
 
 const PROGRAM: &str = "dragstrip-bullmq";
-/// The report's file name in the output directory.
-const REPORT_NAME: &str = "bullmq.json";
 /// How long it may take to await its replies, count the queues, remove them in
 /// the five seconds it then takes at most, and write its report.
 const STOP_GRACE: Duration = Duration::from_secs(15);

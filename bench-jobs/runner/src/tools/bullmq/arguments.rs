@@ -1,12 +1,13 @@
 //! The BullMQ job's command line. Pure; no secret is in it.
 
-use super::REPORT_NAME;
 use crate::{server::tls_files::TlsFiles, tools::adapter::LaunchContext};
 use dragstrip_crds::workload::{BullmqMode, BullmqSpec};
 use dragstrip_results::protocol::JobSpec;
 use std::path::Path;
 
-/// Time kept back, before the watchdog kills, for what comes after the cleanup.
+/// The report's file name in the output directory.
+pub(super) const REPORT_NAME: &str = "bullmq.json";
+/// Time between the end of the cleanup and the watchdog.
 const REPORT_SECONDS: f64 = 5.0;
 const CLEANUP_SECONDS: f64 = 1.0;
 
