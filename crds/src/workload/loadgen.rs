@@ -15,7 +15,7 @@ fn default_connections() -> i32 {
     20
 }
 
-/// An operation: Set, Get, Incr, Mset, Mget, Del, Exists or MsetExpireat.
+/// Set, Get, Incr, Mset, Mget, Del, Exists or MsetExpireat. Omitted for a `command`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum OperationName {
     /// SET key value.
