@@ -181,18 +181,28 @@ pub fn decide(run: &ValidatedRun, observed: &Observed, now: Timestamp) -> Step {
             again.or(changed).unwrap_or_else(|| before_job(run, observed, current, now))
         }
     };
-    // Waiting for other runs costs nobody anything and does not count, however
-    // long it took; every other wait is bounded.
+    within_timeout(run, &run.attempts[current], step, observed.deadline, now)
+}
+
+/// `step` for `attempt`, or the run's failure if its timeout has passed. Waiting for other runs does
+/// not count against the timeout; every other wait does.
+fn within_timeout(
+    run: &ValidatedRun,
+    attempt: &Attempt,
+    step: Step,
+    deadline: Timestamp,
+    now: Timestamp,
+) -> Step {
     let queued = matches!(
         step,
         Step::Wait(Waiting::Queue(_) | Waiting::Return, _) | Step::TakeTurn | Step::ReturnTurn
     );
-    if now >= observed.deadline && !queued {
-        let message =
-            format!("the run did not end within spec.timeout ({}): {}", run.spec.timeout, describe(&step));
-        return failed(Some(&run.attempts[current]), "Timeout", message);
+    if now < deadline || queued {
+        return step;
     }
-    step
+    let message =
+        format!("the run did not end within spec.timeout ({}): {}", run.spec.timeout, describe(&step));
+    failed(Some(attempt), "Timeout", message)
 }
 
 /// Reads the memory of the servers once more when that is due, before anything else is done
