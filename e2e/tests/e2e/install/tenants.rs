@@ -5,16 +5,18 @@ use crate::common::{client_pod, ip, says};
 use anyhow::{Context, Result, bail, ensure};
 use dragstrip_crds::{BenchmarkRun, Datastore, run::RunPhase};
 use dragstrip_e2e::{
-    Env, SHORT_RUN, alone, helm,
+    Env, Look, SHORT_RUN, alone, helm,
     manifests::{LONG_PHASE, ONE_PHASE, REDIS, against, against_address, made_for_run},
-    with_namespace,
+    until, with_namespace,
 };
+use k8s_openapi::NamespaceResourceScope;
 use kube::{
-    Api, Client, ResourceExt,
+    Api, Client, Resource, ResourceExt,
     api::{Patch, PatchParams},
 };
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use std::time::Duration;
+use std::{fmt::Debug, time::Duration};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
@@ -23,6 +25,8 @@ use tokio::{
 
 /// The roles of the chart that a tenant has.
 const ROLES: [&str; 2] = ["dragstrip-view", "dragstrip-edit"];
+/// How long the apiserver may take to read a policy.
+const LONGEST_DELAY: Duration = Duration::from_secs(60);
 /// How long an agent may take to refuse.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(10);
 
@@ -37,6 +41,21 @@ async fn refused(tenant: &Env, kind: &str, specs: &[String], why: &str) -> Resul
         ensure!(reported.contains(why), "{spec}\nis refused with {reported:?}, which does not say {why:?}");
     }
     Ok(())
+}
+
+/// Waits until the apiserver refuses this object: it reads a changed policy a moment after Helm wrote it.
+async fn enforced<K>(env: &Env, tenant: &Env, kind: &str, spec: &str) -> Result<()>
+where
+    K: Resource<Scope = NamespaceResourceScope, DynamicType = ()> + Clone + Debug + DeserializeOwned,
+{
+    until("the apiserver enforces the policy", LONGEST_DELAY, async || {
+        if tenant.refusal(kind, "early", spec).await.is_ok() {
+            return Ok(Look::Done(()));
+        }
+        env.delete::<K>("early").await?;
+        Ok(Look::NotYet(format!("it took a {kind}")))
+    })
+    .await
 }
 
 /// A phase of a tool in an image of one's own, with more of its spec.
@@ -264,6 +283,8 @@ async fn the_platforms_policy_is_enforced() -> Result<()> {
             let run = |more: &str| {
                 format!("{}\n{more}", against("redis", ONE_PHASE.replace("timeout: 2m", "").trim_end()))
             };
+            enforced::<Datastore>(&env, &tenant, "Datastore", &image).await?;
+            enforced::<BenchmarkRun>(&env, &tenant, "BenchmarkRun", &run("clients: {pods: 3}")).await?;
             for (kind, spec, why) in [
                 ("Datastore", image, "policy allows images of"),
                 (

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use dragstrip_crds::{
     BenchmarkRun,
     conditions::{holds, types::PASSED},
-    run::{Progress, RunPhase},
+    run::Progress,
 };
 use dragstrip_e2e::{
     Env, SHORT_RUN, alone,

@@ -17,7 +17,10 @@ use dragstrip_e2e::{
 use k8s_openapi::api::core::v1::{ConfigMap, ResourceQuota};
 use kube::ResourceExt;
 use serde_json::json;
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 /// A suite of these engines (engine, version, image) with pipelines 1 and 10 and `threads`, whose
 /// runs load for a second.
@@ -127,7 +130,8 @@ pub async fn measured_once(env: &Env, suite: &BenchmarkSuite, total: usize) -> R
     ensure!(cells.values().all(|count| count * cells.len() == total), "{cells:?}");
     let status = status(suite);
     ensure!(status.progress.is_some_and(|progress| progress.done == progress.total), "{status:?}");
-    ensure!(status.rows.len() == cells.len().min(32) && status.best.is_some(), "{:?}", status.rows);
+    let reported: BTreeSet<&str> = status.rows.iter().map(|row| row.cell.as_str()).collect();
+    ensure!(reported.len() == cells.len().min(32) && status.best.is_some(), "{:?}", status.rows);
     let report = status.report.context("no report")?;
     ensure!(report.config_map == format!("{name}-report") && report.parts >= 1, "{report:?}");
     let markdown = env.api::<ConfigMap>().get(&format!("{name}-report.md")).await?;
