@@ -134,8 +134,6 @@ async fn command() -> ExitCode {
     }
 }
 
-#[cfg(test)]
-mod reference;
 
 #[cfg(test)]
 mod tests {
