@@ -25,7 +25,7 @@ pub async fn connect_as(user: Option<&str>) -> Result<Client> {
     let mut config = Config::infer().await.with_context(named)?;
     config.connect_timeout = Some(Duration::from_secs(5));
     config.read_timeout = Some(ANSWER_WITHIN);
-    // The time that a pooled connection was idle is no wait for an answer.
+    // A pooled connection's idle time does not count as a wait for an answer.
     config.reset_reader_on_write = true;
     config.auth_info.impersonate = user.map(str::to_owned);
     let client = Client::try_from(config).with_context(named)?;

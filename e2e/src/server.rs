@@ -1,4 +1,4 @@
-//! The measured server, asked over RESP by the test itself, and killed.
+//! Queries the measured server over RESP, and kills it.
 
 use crate::{Env, kubectl};
 use anyhow::{Context, Result};
@@ -44,8 +44,8 @@ impl Server {
         for word in &words[1..] {
             command.arg(word);
         }
-        let asked = command.query_async(&mut self.0).await;
-        asked.with_context(|| format!("the server refused {}", words.join(" ")))
+        let reply = command.query_async(&mut self.0).await;
+        reply.with_context(|| format!("the server refused {}", words.join(" ")))
     }
 
     /// Changes a setting behind everybody's back.

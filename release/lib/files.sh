@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# What of a release is no image: chart, manifest, krew manifest, bills of materials.
+# The files of a release besides images: chart, manifest, krew manifest, bills of materials.
 
 # The chart names the images where the release puts them.
 package_chart() {

@@ -55,7 +55,7 @@ test("every page fits a phone, sends no request, and has readable charts", async
       for (const chart of charts) {
         assert.ok(chart.width > 200 && chart.height > 60 && chart.drawn > 0, `${name} has an empty chart: ${JSON.stringify(chart)}`);
         assert.ok(chart.text >= 10, `${name} has text of ${chart.text} px on a phone`);
-        assert.ok(!chart.wrong, `${name} has a coordinate that is no number`);
+        assert.ok(!chart.wrong, `${name} has a coordinate that is not a number`);
       }
     });
   }

@@ -143,7 +143,7 @@ unmount_below() {
 }
 
 # require_free_ports PROCESS ADDRESS PORT...: unless the process is ours and
-# runs. The same port on another node's address is no conflict.
+# runs. The same port on another node's address does not conflict.
 require_free_ports() {
   local process=$1 address=${2//./\\.} port holder
   shift 2

@@ -88,7 +88,7 @@ pub async fn placed(env: &Env, run: &str, within: Duration) -> Result<String> {
     .await
 }
 
-/// What of a server changes when it is rolled or restarted: uid and restarts of its
+/// What changes when a server is rolled or restarted: uid and restarts of its
 /// pod, and the StatefulSet's revision.
 pub async fn life(env: &Env, datastore: &str) -> Result<(String, Vec<i32>, String)> {
     let pod = env.server_pod(datastore).await?;

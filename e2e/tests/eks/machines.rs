@@ -54,11 +54,11 @@ fn usual(cpus: u32) -> u32 {
 impl Machine {
     /// CPUs that pods may request, in thousandths.
     pub fn allocatable(&self, reserved: Reserved) -> u32 {
-        let kept = match reserved {
+        let reserve = match reserved {
             Reserved::Usual => usual(self.cpus),
             Reserved::OneCpu => 1000,
         };
-        self.cpus * 1000 - kept
+        self.cpus * 1000 - reserve
     }
 
     /// The Node, ready, with labels and taint of deploy/eks.

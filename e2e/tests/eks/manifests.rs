@@ -65,7 +65,7 @@ fn all_machines_for_benchmarks_are_in_one_zone_and_one_placement_group() -> Resu
         ensure!(group["labels"]["dragstrip.dev/placement-group"] == "dragstrip", "{name} does not say so");
         let role = &group["labels"]["dragstrip.dev/role"];
         ensure!(group["taints"][0]["value"] == *role, "{name}: another taint than its role {role}");
-        ensure!(group["desiredCapacity"] == 0, "{name} costs money before anybody asked for it");
+        ensure!(group["desiredCapacity"] == 0, "{name} costs money before anybody uses it");
         types.insert(group["instanceType"].as_str(), role.as_str());
     }
     let known = super::machines::MACHINES.iter().map(|it| (Some(it.name), Some(it.role))).collect();

@@ -58,7 +58,7 @@ async fn answer(address: Ipv4Addr, body: String) -> Result<Observer> {
             let mut request = [0; 8192];
             let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n";
             let answer = format!("{head}Content-Length: {}\r\n\r\n{body}", body.len());
-            // Who went away asks again.
+            // A client that disconnected retries.
             if stream.read(&mut request).await.is_ok() {
                 let _ = stream.write_all(answer.as_bytes()).await;
             }

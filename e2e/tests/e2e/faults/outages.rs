@@ -64,7 +64,7 @@ async fn a_load_that_ends_while_the_apiserver_is_down_is_not_lost() -> Result<()
         let run = env.run_in("unmoved", RunPhase::Succeeded, SHORT_RUN).await?;
         let jobs: Vec<Job> = env.labelled(&of_run("unmoved")).await?;
         ensure!(
-            jobs.len() == 2 && jobs.iter().any(|kept| kept.uid() == job),
+            jobs.len() == 2 && jobs.iter().any(|found| found.uid() == job),
             "the Job was recreated: {jobs:?}"
         );
         let status = results::status(&run)?;
@@ -130,7 +130,7 @@ async fn a_repetition_lost_with_its_node_is_repeated_when_the_node_is_back() -> 
         ensure!(status.retries.len() == 1 && status.phases.len() == 1, "{:?}", status.retries);
         plausible(&status.phases[0])?;
         ensure!(status.phases[0].repetitions.len() == 1, "a partial measurement is shown: {status:?}");
-        ensure!(env.result("again-write-1").await?.failure.is_some(), "what was lost is kept as lost");
+        ensure!(env.result("again-write-1").await?.failure.is_some(), "the lost result is stored as lost");
         Ok(())
     })
     .await

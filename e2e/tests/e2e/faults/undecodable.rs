@@ -40,10 +40,10 @@ fn loosen(spec: &mut Value, field: &str) -> Result<()> {
 /// pass is removed, however it ends.
 async fn loosened(env: &Env, test: impl Future<Output = Result<()>>) -> Result<()> {
     let definitions: Api<CustomResourceDefinition> = Api::all(env.client.clone());
-    let mut kept = Vec::new();
+    let mut originals = Vec::new();
     for (_, plural, field) in LOOSENED {
         let name = format!("{plural}.dragstrip.dev");
-        kept.push((plural, serde_json::to_value(definitions.get(&name).await?)?["spec"].clone()));
+        originals.push((plural, serde_json::to_value(definitions.get(&name).await?)?["spec"].clone()));
         change(&env.client, plural, |spec| loosen(spec, field)).await?;
     }
     let outcome = test.await;
@@ -52,7 +52,7 @@ async fn loosened(env: &Env, test: impl Future<Output = Result<()>>) -> Result<(
             ["delete", kind, "garbled", "-n", &env.namespace, "--ignore-not-found", "--timeout", "30s"];
         kubectl::must(&delete, "").await?;
     }
-    for (plural, was) in kept {
+    for (plural, was) in originals {
         change(&env.client, plural, |spec| {
             *spec = was.clone();
             Ok(())

@@ -1,4 +1,4 @@
-//! What the operator may do: asked of the apiserver for every resource and verb that it
+//! What the operator may do: queries the apiserver for every resource and verb that it
 //! has, and compared with what the operator needs. What is in no table here is refused.
 
 use anyhow::{Context, Result, ensure};
@@ -115,7 +115,7 @@ impl Question {
     }
 }
 
-/// Who is asked about.
+/// The account that a question is about.
 struct Who {
     user: String,
     groups: Vec<String>,
@@ -184,7 +184,7 @@ fn table(rows: &[(&str, &str)]) -> BTreeMap<String, BTreeSet<String>> {
 
 /// The questions whose answer is another than `wanted`, as a message.
 async fn surprises(client: &Client, who: &Who, questions: Vec<(Question, bool)>) -> Result<Vec<String>> {
-    let asked = stream::iter(questions).map(|(question, wanted)| async move {
+    let answers = stream::iter(questions).map(|(question, wanted)| async move {
         let allowed = question.ask(client, who).await?;
         anyhow::Ok((allowed != wanted).then(|| {
             let Question { resource, verb, namespace, name } = question;
@@ -192,7 +192,7 @@ async fn surprises(client: &Client, who: &Who, questions: Vec<(Question, bool)>)
             format!("it {may} {verb} {resource} {name} in namespace {namespace:?}, and {should}")
         }))
     });
-    let found: Vec<Option<String>> = asked.buffer_unordered(16).try_collect().await?;
+    let found: Vec<Option<String>> = answers.buffer_unordered(16).try_collect().await?;
     Ok(found.into_iter().flatten().collect())
 }
 
@@ -274,7 +274,7 @@ async fn viewers_and_editors_of_a_namespace_have_the_same_rights_on_its_runs_and
     .await
 }
 
-/// What kubectl says when the operator's account creates this ConfigMap, which is not kept.
+/// What kubectl says when the operator's account creates this ConfigMap in a dry run.
 async fn created(namespace: &str, name: &str, owner: &str) -> Result<kubectl::Output> {
     let owners = if owner.is_empty() {
         serde_json::json!([])
@@ -313,8 +313,8 @@ async fn the_operator_creates_only_config_maps_of_results_and_its_own() -> Resul
             );
         }
         for owner in ["BenchmarkRun", "BenchmarkSuite"] {
-            let kept = created(&env.namespace, "sprint-read-1", owner).await?;
-            ensure!(kept.success, "it cannot keep a result of a {owner}: {}", kept.stderr);
+            let stored = created(&env.namespace, "sprint-read-1", owner).await?;
+            ensure!(stored.success, "it cannot store a result of a {owner}: {}", stored.stderr);
         }
         Ok(())
     })

@@ -222,14 +222,14 @@ async fn command(address: &str, path: &str, token: &str, order: &Value) -> Resul
          x-dragstrip-token: {token}\r\nContent-Length: {}\r\n\r\n{body}",
         body.len()
     );
-    let asked = async {
+    let request = async {
         let mut stream = TcpStream::connect(address).await?;
         stream.write_all(request.as_bytes()).await?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await?;
         Ok::<_, std::io::Error>(answer)
     };
-    timeout(ANSWERED_WITHIN, asked).await.context("no answer")?.with_context(|| format!("{address}{path}"))
+    timeout(ANSWERED_WITHIN, request).await.context("no answer")?.with_context(|| format!("{address}{path}"))
 }
 
 #[tokio::test]

@@ -107,7 +107,7 @@ async fn a_repetition_that_lost_a_pod_is_repeated_from_its_first_phase() -> Resu
             ensure!(phase.repetitions.len() == 1, "a partial measurement is shown: {phase:?}");
         }
         let lost = env.result("unlucky-read-1").await?;
-        ensure!(lost.failure.is_some(), "what was lost is kept as lost: {:?}", lost.failure);
+        ensure!(lost.failure.is_some(), "the lost result is stored as lost: {:?}", lost.failure);
         let jobs: Vec<Job> = env.labelled(&of_run("unlucky")).await?;
         ensure!(jobs.iter().any(|job| job.name_any() == "unlucky-write-1b"), "write was not measured again");
         Ok(())

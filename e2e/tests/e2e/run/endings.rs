@@ -73,7 +73,7 @@ async fn a_started_run_can_be_cancelled_but_not_changed_and_keeps_its_results() 
         let shown: Vec<&str> = status.phases.iter().map(|phase| phase.name.as_str()).collect();
         ensure!(shown == ["write"], "numbers are shown of {shown:?}");
         plausible(&status.phases[0])?;
-        ensure!(env.results(&run).await?.len() == 1, "the finished phase's result is kept");
+        ensure!(env.results(&run).await?.len() == 1, "the finished phase's result stays");
         // Another run can have the server at once.
         env.run("next", &against("redis", ONE_PHASE)).await?;
         env.run_in("next", RunPhase::Succeeded, SHORT_RUN).await?;
@@ -129,7 +129,7 @@ where
     until(&format!("{} {name} gone", K::kind(&())), Duration::from_secs(20), || async {
         Ok(match api.get_opt(name).await? {
             None => Look::Done(()),
-            Some(found) => Look::NotYet(format!("deletion asked for: {:?}", found.meta().deletion_timestamp)),
+            Some(found) => Look::NotYet(format!("deletion requested: {:?}", found.meta().deletion_timestamp)),
         })
     })
     .await

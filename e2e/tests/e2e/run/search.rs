@@ -68,8 +68,8 @@ async fn a_search_by_connections_finds_where_throughput_levels_off_and_latency_b
         ensure!((headline / found.operations_per_second - 1.0).abs() < 0.01, "{headline} is not {found:?}");
         ensure!(search.rates.len() == 2, "{:?}", search.rates);
         for (rate, share) in search.rates.iter().zip([0.5, 0.8]) {
-            let asked = share * found.operations_per_second;
-            ensure!((rate.asked_operations_per_second / asked - 1.0).abs() < 0.01, "{rate:?}, not {asked}");
+            let wanted = share * found.operations_per_second;
+            ensure!((rate.asked_operations_per_second / wanted - 1.0).abs() < 0.01, "{rate:?}, not {wanted}");
             ensure!(rate.latency_milliseconds.p99.is_some(), "{rate:?}");
         }
         let half = &search.rates[0];

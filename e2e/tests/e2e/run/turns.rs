@@ -223,7 +223,7 @@ async fn a_queued_run_sends_no_request_to_the_server_that_another_run_loads() ->
             .await?;
         }
         let after = server.calls().await?;
-        let asked = |command: &str| {
+        let calls = |command: &str| {
             let calls =
                 |of: &std::collections::BTreeMap<String, u64>| of.get(command).copied().unwrap_or_default();
             calls(&after) - calls(&before)
@@ -231,7 +231,7 @@ async fn a_queued_run_sends_no_request_to_the_server_that_another_run_loads() ->
         // One INFO is this test's own, and one a second the observer's, who reports to the kubelet
         // whether the server is ready.
         let own = 2 + begun.elapsed().as_secs();
-        let questions = (asked("info").saturating_sub(own), asked("config|get"), asked("hello"));
+        let questions = (calls("info").saturating_sub(own), calls("config|get"), calls("hello"));
         ensure!(questions == (0, 0, 0), "INFO, CONFIG GET and HELLO under load: {questions:?}");
         Ok(())
     })
@@ -291,16 +291,16 @@ async fn clients_keep_off_nodes_with_servers_of_other_namespaces() -> Result<()>
         env.beside("far", async |far| {
             server(&far, "redis", &nodes.servers[0]).await?;
             let phases = format!("{ONE_PHASE}{}", clients_on(&nodes.servers[0]));
-            env.run("kept-off", &against("redis", &phases)).await?;
-            run_reports(&env, "kept-off", &["no node for clients", &nodes.servers[0]], SERVER_UP).await?;
-            let pods: Vec<Pod> = env.labelled(&of_run("kept-off")).await?;
+            env.run("held-off", &against("redis", &phases)).await?;
+            run_reports(&env, "held-off", &["no node for clients", &nodes.servers[0]], SERVER_UP).await?;
+            let pods: Vec<Pod> = env.labelled(&of_run("held-off")).await?;
             ensure!(pods.iter().all(|pod| nodes::of(pod).is_err()), "a client is beside a server: {pods:?}");
             far.delete::<Datastore>("redis").await
         })
         .await?;
         // The node is empty now, and the run goes on by itself.
-        let run = env.run_in("kept-off", RunPhase::Succeeded, SHORT_RUN).await?;
-        ensure!(placed(&env, "kept-off", NOTICE).await? == nodes.servers[0], "it ran elsewhere: {run:?}");
+        let run = env.run_in("held-off", RunPhase::Succeeded, SHORT_RUN).await?;
+        ensure!(placed(&env, "held-off", NOTICE).await? == nodes.servers[0], "it ran elsewhere: {run:?}");
         let redis = env.api::<Datastore>().get("redis").await?;
         let conditions = redis.status.unwrap_or_default().conditions;
         ensure!(holds(&conditions, READY, redis.metadata.generation), "{conditions:?}");

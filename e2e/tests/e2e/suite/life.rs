@@ -237,7 +237,7 @@ async fn a_suite_that_cannot_be_measured_is_refused_before_its_first_run() -> Re
         for (name, spec, reported) in [
             ("misspelt", good.replace("/pipeline]", "/pipelin]"), "did you mean /phases/0/loadgen/pipeline?"),
             ("many", many, "198 runs"),
-            // The operator knows no such rule: the apiserver is asked.
+            // The operator has no such rule: only the apiserver refuses.
             ("long", good.replace("timeout: 5m", "timeout: 500ms"), "shorter than the declared load"),
             ("secret", good.replace("values: [{value: 1}]", "values: [{value: 1, patches: [{path: /target/datastore/authSecretRef, value: {name: theirs, key: password}}]}]"), "Secret theirs"),
         ] {

@@ -98,9 +98,9 @@ async fn a_result_larger_than_a_config_map_is_stored_completely() -> Result<()> 
         env.run("large", &against("redis", LARGE)).await?;
         let run = env.run_in("large", RunPhase::Succeeded, SHORT_RUN).await?;
         complete(&run, "Succeeded")?;
-        let kept = env.api::<ConfigMap>().list(&ListParams::default()).await?;
+        let stored = env.api::<ConfigMap>().list(&ListParams::default()).await?;
         let names: Vec<_> =
-            kept.iter().map(ResourceExt::name_any).filter(|name| name.starts_with("large-")).collect();
+            stored.iter().map(ResourceExt::name_any).filter(|name| name.starts_with("large-")).collect();
         ensure!(names.len() > 1, "only {names:?} were stored");
         let result = env.result("large-bench-1").await?;
         let seconds = result.pods.iter().map(|pod| pod.per_second.len()).sum::<usize>();

@@ -114,7 +114,7 @@ async fn a_cpu_limit_is_reported_for_the_side_that_has_it() -> Result<()> {
     with_namespace("throttled", |env| async move {
         redis(&env).await?;
         let run = succeeded(&env, "weak-client", &judged("redis", THEIRS)).await?;
-        // A fifth of a CPU is no match for one server thread either.
+        // A fifth of a CPU cannot saturate one server thread either.
         is(&run, Verdict::Degraded, &["ClientThrottled", "PlacementNotAsDeclared"])?;
         limited(phase(&results::status(&run)?, "theirs")?, Limiter::Client, &["of its limit of 0.2"])?;
         env.datastore("weak", &REDIS.replace("cpu: 2,", "cpu: 300m,")).await?;

@@ -84,9 +84,9 @@ async fn memory_is_reported_right_after_a_phase_and_after_its_settle_time_throug
             used.push(settled.used_bytes);
         }
         ensure!(used[0] == used[1], "the sum of one is that one: {used:?}");
-        let kept = jobs_of(&env, "sized").await?;
+        let jobs = jobs_of(&env, "sized").await?;
         let expected = ["sized-few-1", "sized-many-1", "sized-many-1.settled", "sized-read-1"];
-        ensure!(kept.iter().eq(expected), "each was measured once: {kept:?}");
+        ensure!(jobs.iter().eq(expected), "each was measured once: {jobs:?}");
         Ok(())
     })
     .await
