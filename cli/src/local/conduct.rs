@@ -3,7 +3,7 @@
 
 use super::{
     children,
-    clients::{self, Cut, Measured, Track, measure},
+    clients::{Cut, Measured, Track, measure},
     cpus,
     directory::{self, Directory},
     plan::{self, Plan, Surroundings, plan},
@@ -15,8 +15,8 @@ use super::{
 use crate::output::{errors::chain, figures::rate, input, print};
 use dragstrip_agents::{AgentError, Agents};
 use dragstrip_core::run::{
-    decide::Ending,
-    offline::{Next, OfflineRun, failure},
+    decide::{Ending, attempt_failure, failure},
+    offline::{Next, OfflineRun},
     validate::Attempt,
 };
 use dragstrip_crds::{
@@ -188,25 +188,14 @@ fn label(offline: &OfflineRun, run: &BenchmarkRun, attempt: &Attempt) -> String 
 /// The end of a run whose server died under `attempt`.
 fn died(attempt: &Attempt, death: server::Death) -> Ending {
     Ending::Failed(FailureStatus {
-        phase: Some(attempt.phase.clone()),
-        repetition: Some(attempt.repetition),
         last_lines: death.last_lines,
-        ..failure("Server", death.message)
+        ..attempt_failure(attempt, "Server", death.message)
     })
 }
 
 /// The failure of a run whose server did not start.
 fn no_server(error: &server::Error) -> FailureStatus {
     FailureStatus { last_lines: error.last_lines().to_vec(), ..failure("Server", chain(error)) }
-}
-
-/// The failure of a run whose `attempt` could not be measured.
-fn no_measurement(attempt: &Attempt, error: &clients::Error) -> FailureStatus {
-    FailureStatus {
-        phase: Some(attempt.phase.clone()),
-        repetition: Some(attempt.repetition),
-        ..failure("Client", chain(error))
-    }
 }
 
 /// Measures all attempts; returns the final status.
@@ -230,7 +219,7 @@ async fn race(
         let Measured { start, pods, servers, cut } = match measured {
             Ok(measured) => measured,
             Err(error) => {
-                let failure = no_measurement(&attempt, &error);
+                let failure = attempt_failure(&attempt, "Client", chain(&error));
                 screen.step(&format!("{label}: failed: {}", failure.message));
                 return Ok(offline.status(Ending::Failed(failure), Timestamp::now()));
             }

@@ -187,8 +187,8 @@ fn tools(
 ) -> Result<BTreeMap<String, PathBuf>, Error> {
     let mut tools = BTreeMap::new();
     for phase in &run.spec.phases {
-        let tool = validate::tool(phase).map_err(|invalid| Error::Run(run.name_any(), invalid))?;
-        let Some((program, remedy)) = programs::of_tool(&tool) else { continue };
+        let tool = validate::tool(phase);
+        let Some((program, remedy)) = tool.as_ref().and_then(programs::of_tool) else { continue };
         let Some(file) = find(&program) else {
             let needed_for = format!("phase {} of BenchmarkRun {}", phase.name, run.name_any());
             return Err(Error::NoProgram { needed_for, program, remedy: remedy.to_owned() });

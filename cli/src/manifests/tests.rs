@@ -179,7 +179,10 @@ fn every_run_of_a_suite_is_checked_and_each_problem_is_reported_once() {
     let suite = "apiVersion: dragstrip.dev/v1alpha1\nkind: BenchmarkSuite\nmetadata: {name: s}\nspec:\n  repetitions: 2\n  variants: [{name: v, target: {datastoreRef: {name: redis}}}]\n  run:\n    phases:\n    - {name: read, memtier: {testTime: 1500ms}}\n";
     let found = remarks(suite);
     assert!(found.len() == 1 && found[0].contains("the run of v "), "{found:?}");
-    assert!(found[0].contains("spec.phases[read]") && found[0].contains("whole seconds"), "{found:?}");
+    assert!(
+        found[0].contains("spec.phases[0].memtier.testTime") && found[0].contains("whole seconds"),
+        "{found:?}"
+    );
 }
 
 #[test]

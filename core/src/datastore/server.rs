@@ -12,15 +12,11 @@ use k8s_openapi::api::core::v1::EnvVar;
 
 /// Command and arguments; `spec` has the server's own port.
 pub fn command(spec: &DatastoreSpec) -> (Vec<String>, Vec<String>) {
-    let rules = engines::rules(spec.engine);
-    let (mut command, mut arguments) = (rules.command(spec), rules.arguments(spec));
-    let more = spec.extra_args.iter().cloned();
-    if spec.custom.is_some() {
-        arguments.extend(more);
-    } else {
-        command.extend(more);
+    let command = engines::rules(spec.engine).command(spec);
+    match &spec.custom {
+        Some(custom) => (command, [&custom.args[..], &spec.extra_args].concat()),
+        None => ([command, spec.extra_args.clone()].concat(), Vec::new()),
     }
-    (command, arguments)
 }
 
 /// What a custom server's command may refer to.
@@ -40,7 +36,7 @@ pub fn environment(datastore: &ValidatedDatastore) -> Vec<EnvVar> {
     let spec = &datastore.spec;
     let rules = engines::rules(spec.engine);
     let mut env: Vec<EnvVar> =
-        rules.environment().into_iter().map(|(name, value)| variable(name, value)).collect();
+        rules.environment().iter().map(|(name, value)| variable(name, value)).collect();
     if let Some(custom) = &spec.custom {
         env.extend(member_environment(datastore, custom));
     }

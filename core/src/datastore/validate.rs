@@ -1,5 +1,4 @@
-//! Spec to [`ValidatedDatastore`]: what the apiserver's rules cannot say is
-//! checked here. Pure.
+//! Spec to [`ValidatedDatastore`]: checks what the API server's rules cannot express. Pure.
 
 use super::{
     engines::{self, MIB, max_memory},
@@ -10,41 +9,24 @@ use crate::{
     datastore::room::{Room, most_cpus},
     nodes::affine as affine_to,
 };
-use dragstrip_crds::{Datastore, DatastoreSpec};
+use dragstrip_crds::{Datastore, DatastoreSpec, Engine, datastore::CustomPort};
 use dragstrip_results::protocol::OBSERVER_PORT;
 use k8s_openapi::api::core::v1::{Node, ResourceRequirements};
 use kube::ResourceExt;
-use std::{
-    borrow::Borrow,
-    collections::{BTreeMap, BTreeSet},
-};
+use std::{borrow::Borrow, collections::BTreeMap, iter};
 
-/// A declaration nothing can be built from; the message names field and remedy.
+/// Why nothing can be built from a declaration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Invalid {
-    #[error("{0}")]
-    Engine(String),
-    #[error("{0}")]
-    Memory(String),
-    #[error("{0}")]
-    Cpus(String),
-    #[error("{0}")]
-    Ports(String),
-    #[error("the object has no {0}")]
-    Incomplete(&'static str),
+#[error("{message}")]
+pub struct Invalid {
+    /// Reason of the condition.
+    pub reason: &'static str,
+    /// Names the field and the remedy.
+    message: String,
 }
 
-impl Invalid {
-    /// Reason of the condition.
-    pub fn reason(&self) -> &'static str {
-        match self {
-            Self::Engine(_) => "InvalidForEngine",
-            Self::Memory(_) => "InvalidMemory",
-            Self::Cpus(_) => "InvalidCpus",
-            Self::Ports(_) => "InvalidPorts",
-            Self::Incomplete(_) => "Incomplete",
-        }
-    }
+fn invalid(reason: &'static str, message: String) -> Invalid {
+    Invalid { reason, message }
 }
 
 /// A Datastore that can be built without further doubt.
@@ -67,74 +49,71 @@ fn check_memory(spec: &DatastoreSpec, resources: &ResourceRequirements) -> Resul
         return Ok(());
     };
     let needed = needed_memory(spec);
-    // What another server does with maxMemory is not known.
-    if !engines::rules(spec.engine).known() || limit >= needed as f64 {
+    // A custom server may do anything with maxMemory.
+    if spec.engine == Engine::Custom || limit >= needed as f64 {
         return Ok(());
     }
     let data = max_memory(spec).div_ceil(MIB);
-    Err(Invalid::Memory(format!(
-        "spec.resources.limits.memory is {text}, but maxMemory ({data} MiB) and what {} itself needs make {} MiB: set the limit to {1}Mi or more, or lower spec.maxMemory",
-        spec.engine,
-        needed.div_ceil(MIB)
-    )))
+    Err(invalid(
+        "InvalidMemory",
+        format!(
+            "spec.resources.limits.memory is {text}, but maxMemory ({data} MiB) and what {} itself needs make {} MiB: set the limit to {1}Mi or more, or lower spec.maxMemory",
+            spec.engine,
+            needed.div_ceil(MIB)
+        ),
+    ))
 }
 
-/// CPUs of its own are whole, and no fewer than threads.
+/// Checks that exclusive CPUs are whole, and no fewer than threads.
 fn check_cpus(spec: &DatastoreSpec) -> Result<(), Invalid> {
     let Some(resources) = spec.resources.as_ref().filter(|_| spec.cpu.exclusive) else { return Ok(()) };
-    if let Some(problem) = not_exclusive(resources, "spec.resources") {
-        return Err(Invalid::Cpus(problem));
-    }
     let declared =
         [&resources.limits, &resources.requests].into_iter().flatten().find_map(|it| it.get("cpu"));
-    match declared.and_then(Room::number) {
-        Some(cpus) if cpus < f64::from(spec.threads) => Err(Invalid::Cpus(format!(
+    let too_few = || {
+        let cpus = declared.and_then(Room::number).filter(|cpus| *cpus < f64::from(spec.threads))?;
+        Some(format!(
             "spec.resources: {cpus} CPUs for {0} threads, each of which needs one of its own with spec.cpu.exclusive: raise cpu to {0} or more, or lower spec.threads",
             spec.threads
-        ))),
-        _ => Ok(()),
-    }
+        ))
+    };
+    let problem = not_exclusive(resources, "spec.resources").or_else(too_few);
+    problem.map_or(Ok(()), |problem| Err(invalid("InvalidCpus", problem)))
 }
 
-/// All containers of a pod share its address, and all ports of a Service their names.
+/// Checks that ports and their names differ: all containers of a pod share its address.
 fn check_ports(spec: &DatastoreSpec) -> Result<(), Invalid> {
-    let mut taken = BTreeMap::from([(i32::from(OBSERVER_PORT), "the observer's port".to_owned())]);
-    for port in Shape::of(spec).ports(spec).map(i32::from) {
-        if let Some(owner) = taken.insert(port, "a server's port".to_owned()) {
-            return Err(Invalid::Ports(format!(
-                "spec.port: a server would listen on {port}, which is {owner}: choose another"
-            )));
+    let observer = (i32::from(OBSERVER_PORT), "", "the observer's port".to_owned());
+    let servers = Shape::of(spec).ports(spec);
+    let servers = servers.map(|port| (i32::from(port), "spec.port", "a server's port".to_owned()));
+    let further = || spec.custom.iter().flat_map(|custom| &custom.ports);
+    let named = further().map(|it| (it.port, "spec.custom.ports", format!("the port {}", it.name)));
+    let mut owners = BTreeMap::new();
+    for (port, field, owner) in iter::once(observer).chain(servers).chain(named) {
+        if let Some(other) = owners.insert(port, owner.clone()) {
+            let message = format!("{field}: {owner} is {port}, which is {other}: choose another");
+            return Err(invalid("InvalidPorts", message));
         }
     }
-    let reserved = ["resp", "server", "observer"];
-    let mut names: BTreeSet<&str> = reserved.into();
-    for further in spec.custom.iter().flat_map(|custom| &custom.ports) {
-        let (name, port) = (&further.name, further.port);
-        if let Some(owner) = taken.insert(port, format!("the port {name}")) {
-            return Err(Invalid::Ports(format!(
-                "spec.custom.ports: {name} is {port}, which is {owner}: choose another"
-            )));
+    match further().find(|port| ["resp", "server", "observer"].contains(&port.name.as_str())) {
+        Some(CustomPort { name, .. }) => {
+            let message = format!("spec.custom.ports: the name {name} is taken: choose another");
+            Err(invalid("InvalidPorts", message))
         }
-        if !names.insert(name) {
-            return Err(Invalid::Ports(format!(
-                "spec.custom.ports: the name {name} is taken: choose another"
-            )));
-        }
+        None => Ok(()),
     }
-    Ok(())
 }
 
-/// The declaration with what it leaves out. Of the nodes that there are only the
-/// default of what the server requests depends: none of them must exist yet.
+/// The declaration with defaults. Only the default requests depend on `nodes`, which may be none.
 pub fn complete<N: Borrow<Node>>(datastore: &Datastore, nodes: &[N]) -> Result<ValidatedDatastore, Invalid> {
+    let incomplete = |part| invalid("Incomplete", format!("the object has no {part}"));
     let spec = datastore.spec.clone();
     let rules = engines::rules(spec.engine);
     let affine: Vec<&Node> =
         nodes.iter().map(Borrow::borrow).filter(|node| affine_to(node, &spec.pod)).collect();
     Ok(ValidatedDatastore {
         name: datastore.name_any(),
-        namespace: datastore.namespace().ok_or(Invalid::Incomplete("namespace"))?,
-        uid: datastore.uid().ok_or(Invalid::Incomplete("uid"))?,
+        namespace: datastore.namespace().ok_or_else(|| incomplete("namespace"))?,
+        uid: datastore.uid().ok_or_else(|| incomplete("uid"))?,
         generation: datastore.metadata.generation.unwrap_or(0),
         image: spec.image.clone().unwrap_or_else(|| rules.default_image(spec.version.as_deref())),
         resources: of_server(&spec, most_cpus(&affine, &spec.placement)),
@@ -146,7 +125,7 @@ pub fn complete<N: Borrow<Node>>(datastore: &Datastore, nodes: &[N]) -> Result<V
 pub fn validate<N: Borrow<Node>>(datastore: &Datastore, nodes: &[N]) -> Result<ValidatedDatastore, Invalid> {
     let spec = &datastore.spec;
     if let Some(complaint) = engines::rules(spec.engine).refuse(spec) {
-        return Err(Invalid::Engine(complaint));
+        return Err(invalid("InvalidForEngine", complaint));
     }
     check_ports(spec)?;
     check_cpus(spec)?;

@@ -2,7 +2,7 @@
 //! the manifest says. Pure.
 
 use super::engines;
-use dragstrip_crds::{DatastoreSpec, observed::ServerTruth};
+use dragstrip_crds::{DatastoreSpec, Engine, observed::ServerTruth};
 use dragstrip_results::protocol::TopologyMember;
 
 /// Whether `actual` is `declared` or a longer form of it: 8.0 allows 8.0.2, not 8.01.
@@ -14,10 +14,11 @@ fn version_agrees(declared: &str, actual: &str) -> bool {
 /// Every difference, as a sentence with both values; empty when all agrees.
 /// What an engine does not tell (absent in `truth`) is not compared.
 pub fn disagreements(spec: &DatastoreSpec, truth: &ServerTruth) -> Vec<String> {
-    let known = engines::rules(spec.engine).known();
+    // What a custom server reports means whatever its author says.
+    let custom = spec.engine == Engine::Custom;
     let mut found = Vec::new();
     match truth.engine {
-        _ if !known => {}
+        _ if custom => {}
         Some(engine) if engine == spec.engine => {}
         Some(engine) => found.push(format!("engine: declared {}, the server is {engine}", spec.engine)),
         None => found.push(format!("engine: declared {}, the server is an unknown engine", spec.engine)),
@@ -27,7 +28,7 @@ pub fn disagreements(spec: &DatastoreSpec, truth: &ServerTruth) -> Vec<String> {
     {
         found.push(format!("version: declared {declared}, the server is {}", truth.version));
     }
-    if known {
+    if !custom {
         found.extend(settings(spec, truth));
     }
     found
@@ -86,7 +87,6 @@ pub fn member_disagreements(spec: &DatastoreSpec, member: &TopologyMember) -> Ve
 #[cfg(test)]
 mod tests {
     use super::*;
-    use dragstrip_crds::Engine;
 
     fn declared() -> DatastoreSpec {
         serde_json::from_value(serde_json::json!({

@@ -1,9 +1,9 @@
 //! What a runner gets to do. Pure.
 
 use super::{
-    decide::ReadyTarget,
-    timing::watchdog_seconds,
-    validate::{Attempt, ValidatedRun},
+    observe::target::ReadyTarget,
+    plan::timing::watchdog_seconds,
+    validate::attempt::{Attempt, ValidatedRun},
 };
 use dragstrip_crds::datastore::ServerProtocol;
 use dragstrip_results::protocol::{JobMemory, JobSpec, JobTarget};

@@ -1,8 +1,8 @@
 //! Judges a merged repetition by what its run demands. Pure.
 
 use super::{
-    search,
-    validate::{Attempt, ValidatedRun},
+    search::knee,
+    validate::attempt::{Attempt, ValidatedRun},
 };
 use dragstrip_crds::{
     DatastoreSpec,
@@ -53,7 +53,7 @@ pub fn judge(
     result: &mut RepetitionResult,
 ) {
     let declared = requirements(run, datastore);
-    let requirements = search::requirements(result, &declared);
+    let requirements = knee::requirements(result, &declared);
     verdict::judge(result, &attempt.tool, requirements);
 }
 

@@ -3,9 +3,10 @@
 //! histograms are added. What some pods measured without the others, or only a part
 //! of what they did, is never summed. Pure.
 
+pub(super) mod checks;
 mod window;
 
-use super::{checks, validate::Attempt};
+use super::validate::attempt::Attempt;
 use dragstrip_crds::{
     measured::{LatencySummary, Metric, ScheduleRecord},
     units::thousands,

@@ -2,24 +2,28 @@
 //! code, for whoever starts the processes. Pure.
 
 use super::{
-    decide::{AttemptState, DatastoreKey, Ending, ReadyTarget, Remains, Step, TargetState, Turn, decide},
-    identity::Identity,
+    decide::{Ending, Step, decide, failure},
     job::bare_job,
     judge,
     merge::merge,
-    plan, search,
-    snapshot::{Snapshot, observe, state_of_stored},
-    status,
-    stored_result::StoredResult,
-    summary,
-    validate::{Attempt, Invalid, ValidatedRun, client_needs, host_and_port, protocol, unsuitable, validate},
+    observe::{
+        identity::Identity,
+        snapshot::{Snapshot, observe, state_of_stored},
+        state::{AttemptState, Remains, Turn},
+        stored_result::StoredResult,
+        target::{DatastoreKey, ReadyTarget, TargetState},
+    },
+    plan, search, status, summary,
+    validate::{
+        Attempt, Invalid, ValidatedRun, client_needs, host_and_port, protocol, tool, unsuitable, validate,
+    },
 };
 use crate::datastore::verify;
 use dragstrip_crds::{
     BenchmarkRun, BenchmarkRunStatus, DatastoreSpec,
     conditions::types::{COMPLETE, PASSED},
     observed::ServerTruth,
-    run::{CheckName, FailureStatus, Verdict},
+    run::{CheckName, Verdict},
     units::Period,
 };
 use dragstrip_results::{
@@ -77,7 +81,7 @@ impl OfflineRun {
     ) -> Result<Self, Invalid> {
         let run = validate(run)?;
         if let Some(problem) = datastore.and_then(|declared| unsuitable(&run.spec, declared)) {
-            return Err(Invalid::Unsuitable(problem));
+            return Err(Invalid::Spec(problem));
         }
         let machine = NodeRecord { serves: run.spec.target.external.is_none(), loads: true, ..machine };
         Ok(Self {
@@ -119,7 +123,7 @@ impl OfflineRun {
     /// bounded by time; what is written before them is not counted.
     pub fn planned_seconds(&self) -> Option<f64> {
         let phase = |phase: &dragstrip_crds::run::PhaseSpec| {
-            let tool = super::validate::tool(phase).ok()?;
+            let tool = tool(phase)?;
             let warmup = phase.warmup.as_ref().map_or(0.0, Period::seconds) * f64::from(tool.stages());
             phase.search.is_none().then_some(())?;
             Some(warmup + tool.planned_seconds()?)
@@ -199,7 +203,7 @@ impl OfflineRun {
 
     /// Where an external target is, as declared; `None` of a declared server.
     pub fn external_address(&self) -> Option<(String, u16)> {
-        host_and_port(&self.run.spec.target.external.as_ref()?.address).ok()
+        host_and_port(&self.run.spec.target.external.as_ref()?.address)
     }
 
     fn state(&self, attempt: &Attempt) -> AttemptState {
@@ -294,19 +298,6 @@ impl OfflineRun {
         status.verdict = Some(Verdict::Invalid);
         status.reasons = vec!["Interrupted".to_owned()];
         status
-    }
-}
-
-/// A failure of the run itself, found in this step.
-pub fn failure(step: &str, message: String) -> FailureStatus {
-    FailureStatus {
-        phase: None,
-        repetition: None,
-        pod: None,
-        step: step.to_owned(),
-        message,
-        exit_code: None,
-        last_lines: Vec::new(),
     }
 }
 

@@ -4,8 +4,13 @@
 //! A run's attempts are laid out as repetition × measurement × phase; measurements
 //! after the first exist only when the one before was lost.
 
-use super::validate::{Attempt, ValidatedRun};
-use crate::run::stored_result::StoredResult;
+pub mod clock;
+pub mod timing;
+
+use super::{
+    observe::stored_result::StoredResult,
+    validate::attempt::{Attempt, ValidatedRun},
+};
 use dragstrip_crds::run::OnFailure;
 use dragstrip_results::result::{FailureStep, PodFailure, RepetitionResult};
 use std::collections::BTreeMap;

@@ -1,38 +1,37 @@
 //! A run's status, derived on every pass from what exists. Pure.
 
 mod comparability;
+mod figures;
 mod findings;
 mod glance;
 mod message;
 mod verdict;
 
-use super::snapshot::Snapshot;
-use super::stored_result::StoredResult;
 use super::{
-    checks, clock,
-    decide::{Ending, ReadyTarget, Step, TargetState, Waiting},
-    identity::Identity,
-    plan, summary,
-    validate::{Invalid, ValidatedRun},
+    decide::step::{Ending, Step, Waiting},
+    observe::{
+        identity::Identity,
+        snapshot::Snapshot,
+        stored_result::StoredResult,
+        target::{ReadyTarget, TargetState},
+    },
+    plan::{self, clock},
+    validate::attempt::{Invalid, ValidatedRun},
 };
 use comparability::{comparability, provenance};
 use dragstrip_crds::{
     BenchmarkRun, BenchmarkRunStatus, conditions,
     conditions::Finding,
     conditions::types::{COMPLETE, PASSED},
-    observed::ServerTruth,
     run::{
-        FailureStatus, NodeStatus, PhaseStatus, Progress, RetryStatus, RunPhase, SetbackStatus,
-        StartedStatus, TargetStatus, Verdict, VerdictReason,
+        FailureStatus, PhaseStatus, Progress, RetryStatus, RunPhase, SetbackStatus, StartedStatus,
+        TargetStatus, Verdict,
     },
     thresholds::ThresholdStatus,
 };
-use dragstrip_results::{
-    result::RepetitionResult,
-    thresholds,
-    usage::HostUsage,
-    verdict::placed::{Placed, of_result},
-};
+use dragstrip_results::thresholds;
+use figures::Figures;
+pub use figures::Results;
 pub use findings::STARTING;
 use findings::{clients_finding, end_findings, placed_findings, target_finding};
 use glance::headline;
@@ -40,9 +39,6 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use message::{message, phase, with_setback};
 use std::collections::BTreeMap;
-
-/// Step of a failure that a Required check found.
-const REQUIREMENT: &str = "Requirement";
 
 /// Longest time between two tries, in seconds.
 const LONGEST_SETBACK: i64 = 300;
@@ -125,9 +121,6 @@ pub fn recorded(old: &BenchmarkRunStatus, step: &Step) -> Option<BenchmarkRunSta
     }
 }
 
-/// Results by name, as far as a summary needs them.
-pub type Results = BTreeMap<String, RepetitionResult>;
-
 /// How many results `phase` shows.
 fn shown_results(phase: &PhaseStatus) -> usize {
     let search = phase.search.as_ref().map(|search| search.points.len() + search.rates.len());
@@ -153,45 +146,6 @@ pub fn shows_figures(run: &ValidatedRun, old: &BenchmarkRunStatus, snapshot: &Sn
     judged && !snapshot.stored.is_empty() || due && plan::done(run, &snapshot.stored) != shown
 }
 
-/// The server's own account as an external target's clients got it.
-fn truth_from(stored: &Results) -> Option<ServerTruth> {
-    let servers = stored.values().flat_map(|result| &result.pods).filter_map(|pod| pod.server.as_ref());
-    servers.map(|server| server.truth.clone()).next()
-}
-
-/// What clients and servers of `result` saw of their machines, with the nodes' names.
-fn hosts(result: &RepetitionResult) -> impl Iterator<Item = (&str, &HostUsage)> {
-    let clients = result.pods.iter().map(|pod| (&pod.node, &pod.client));
-    let servers = result.servers.iter().map(|server| (&server.node, &server.usage));
-    clients.chain(servers).filter_map(|(node, usage)| Some((node.as_deref()?, usage.host.as_ref()?)))
-}
-
-/// The nodes of all that is stored, in the order of their names.
-fn nodes(stored: &Results) -> Vec<NodeStatus> {
-    let mut nodes: BTreeMap<&str, NodeStatus> = BTreeMap::new();
-    for record in stored.values().flat_map(|result| &result.nodes) {
-        let node = nodes.entry(&record.name).or_default();
-        node.name.clone_from(&record.name);
-        let fill = |known: &mut Option<String>, reported: &Option<String>| {
-            *known = known.take().or_else(|| reported.clone());
-        };
-        fill(&mut node.instance_type, &record.instance_type);
-        fill(&mut node.zone, &record.zone);
-        fill(&mut node.placement_group, &record.placement_group);
-        fill(&mut node.architecture, &record.architecture);
-        fill(&mut node.kernel, &record.kernel);
-        node.serves |= record.serves;
-        node.loads |= record.loads;
-    }
-    for (name, host) in stored.values().flat_map(hosts) {
-        if let Some(node) = nodes.get_mut(name) {
-            node.cpu_model = node.cpu_model.take().or_else(|| host.cpu_model.clone());
-            node.cpus = node.cpus.or(Some(host.cpus).filter(|cpus| *cpus > 0));
-        }
-    }
-    nodes.into_values().collect()
-}
-
 /// The target as far as it is known: looked at just now, else as last told.
 fn target(
     run: &ValidatedRun,
@@ -209,56 +163,6 @@ fn target(
     };
     target.observed = target.observed.or_else(|| figures.observed.clone());
     target
-}
-
-/// What the status shows of the results: of whole ones that were read just now, else as it was.
-#[derive(Default)]
-struct Figures {
-    phases: Vec<PhaseStatus>,
-    nodes: Vec<NodeStatus>,
-    observed: Option<ServerTruth>,
-    checks: String,
-    /// Why results must not be used that are in no phase.
-    refused: Vec<VerdictReason>,
-    /// Where servers and clients were.
-    placed: Vec<Placed>,
-}
-
-impl Figures {
-    fn of(run: &ValidatedRun, old: &BenchmarkRunStatus, results: Option<&Results>) -> Self {
-        match results {
-            Some(results) => Self {
-                phases: summary::phases(run, results),
-                nodes: nodes(results),
-                observed: truth_from(results),
-                checks: checks::reported(run, results),
-                refused: verdict::refused(run, results),
-                placed: placed(results),
-            },
-            None => Self {
-                phases: old.phases.clone(),
-                nodes: old.nodes.clone(),
-                observed: None,
-                checks: String::new(),
-                refused: Vec::new(),
-                placed: Vec::new(),
-            },
-        }
-    }
-}
-
-/// The worst that any of `results` says of each condition of where servers and clients were.
-fn placed(results: &Results) -> Vec<Placed> {
-    let mut worst: Vec<Placed> = Vec::new();
-    let rank = |one: &Placed| one.holds.map_or(1, |holds| if holds { 2 } else { 0 });
-    for one in results.values().flat_map(of_result) {
-        match worst.iter_mut().find(|known| known.check == one.check) {
-            Some(known) if rank(&one) < rank(known) => *known = one,
-            Some(_) => {}
-            None => worst.push(one),
-        }
-    }
-    worst
 }
 
 /// When the first load began, or is to begin.
@@ -404,58 +308,10 @@ pub fn of_invalid(
 mod tests {
     use super::*;
     use crate::run::snapshot::JobFacts;
-    use dragstrip_crds::run::CheckName;
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     fn failure_of(message: &str) -> FailureStatus {
         serde_json::from_value(json!({"step": "Internal", "message": message})).unwrap()
-    }
-
-    #[test]
-    fn the_nodes_of_every_stored_measurement_are_told_once_with_their_instance_types() {
-        let measured = |nodes: Value| -> RepetitionResult {
-            serde_json::from_value(json!({
-                "phase": "read", "repetition": 1, "windowSeconds": 1.0, "operations": [], "pods": [], "nodes": nodes
-            }))
-            .unwrap()
-        };
-        let node = |name: &str, serves: bool, kind: Option<&str>| json!({"name": name, "serves": serves, "loads": !serves, "instanceType": kind});
-        let stored = Results::from([
-            ("a".to_owned(), measured(json!([node("server", true, None), node("client", false, None)]))),
-            ("b".to_owned(), measured(json!([node("server", true, Some("c7i.2xlarge"))]))),
-        ]);
-        let reported = serde_json::to_value(nodes(&stored)).unwrap();
-        let expected = json!([
-            {"name": "client", "serves": false, "loads": true},
-            {"name": "server", "instanceType": "c7i.2xlarge", "serves": true, "loads": false},
-        ]);
-        assert_eq!(reported, expected, "what one measurement does not know another may");
-    }
-
-    #[test]
-    fn the_worst_of_all_measurements_is_a_runs_condition_and_what_was_seen_before_fills_up() {
-        let of = |zone: &str| -> RepetitionResult {
-            serde_json::from_value(json!({
-                "phase": "read", "repetition": 1, "windowSeconds": 1.0, "operations": [], "pods": [], "nodes": [
-                    {"name": "s", "serves": true, "loads": false, "zone": "z1"},
-                    {"name": "c", "serves": false, "loads": true, "zone": zone},
-                ]
-            }))
-            .unwrap()
-        };
-        let results = Results::from([("a".to_owned(), of("z2")), ("b".to_owned(), of("z1"))]);
-        let before = [Placed {
-            check: CheckName::IoUring,
-            holds: Some(true),
-            reason: "ToldByServer",
-            message: "iouring".into(),
-        }];
-        let findings = placed_findings(&placed(&results), &before);
-        let of = |kind: &str| findings.iter().find(|one| one.kind == kind).unwrap();
-        assert_eq!((of("SameZone").status, of("SameZone").reason), (Some(false), "Label"));
-        assert!(of("SameZone").message.contains("c in z2"), "{}", of("SameZone").message);
-        assert_eq!(of("IoUring").status, Some(true));
-        assert_eq!(of("ExclusiveCPUs").status, None, "nobody told of CPUs");
     }
 
     #[test]

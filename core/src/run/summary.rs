@@ -2,11 +2,11 @@
 //! and with their spread. Pure.
 
 use super::{
-    decide::{Step, too_variable},
+    decide::{step::Step, too_variable},
     merge::add_schedules,
     plan::counted,
-    search::{searched, with_figures},
-    validate::{Attempt, ValidatedRun},
+    search::figures::{searched, with_figures},
+    validate::attempt::{Attempt, ValidatedRun},
 };
 use dragstrip_crds::{
     measured::{LatencySummary, Metric, ScheduleRecord},

@@ -1,16 +1,18 @@
-//! Spec to [`ValidatedRun`]: what is to be measured, as a flat list of attempts
+//! Spec to [`ValidatedRun`]: what the run measures, as a flat list of attempts
 //! in order. Pure.
 
-mod named;
+pub(super) mod attempt;
 mod rules;
+mod thresholds;
 
-use super::search::{Point, points};
+use super::search::point::{Point, points};
 use crate::{datastore::resources::ClientNeeds, digest::digest, lease::Holder};
+use attempt::count;
+pub use attempt::{Attempt, Invalid, ValidatedRun};
 use dragstrip_crds::{
     BenchmarkRun, BenchmarkRunSpec,
     run::PhaseSpec,
     units::{Decimal, Period},
-    workload::LoadSpec,
 };
 use dragstrip_results::protocol::JobTool;
 use jiff::Timestamp;
@@ -18,138 +20,26 @@ use kube::ResourceExt;
 pub use rules::{protocol, unsuitable};
 use std::sync::Arc;
 
-/// A run nothing can be made of; the message names field and remedy.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Invalid {
-    #[error("spec.phases[{0}] needs exactly one workload: memtier, bullmq, loadgen or exec")]
-    Workload(String),
-    #[error("spec.phases[{phase}].{field} is {given}: memtier measures whole seconds, such as 60s")]
-    WholeSeconds { phase: String, field: &'static str, given: String },
-    #[error("spec.phases[{phase}].{problem}")]
-    Combination {
-        phase: String,
-        /// The field, what is wrong with it, and the remedy.
-        problem: String,
-    },
-    #[error("spec.{0}")]
-    Unsuitable(String),
-    #[error("spec.target.external.address {0:?} is not HOST:PORT with a port from 1 to 65535")]
-    Address(String),
-    #[error("spec.target needs exactly one of datastoreRef, datastore and external")]
-    Target,
-    #[error("the object has no {0}")]
-    Incomplete(&'static str),
-}
-
-/// One measurement of a phase.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Attempt {
-    /// Position of the phase in the spec.
-    pub phase_index: usize,
-    pub phase: String,
-    /// Which repetition, from 1.
-    pub repetition: u32,
-    /// Which measurement of that repetition, from 1: later ones follow a lost one.
-    pub measurement: u32,
-    /// Name of its Job and its ConfigMap.
-    pub name: String,
-    pub flush: bool,
-    pub load: Option<LoadSpec>,
-    /// Load of the same kind before the measured part, in seconds.
-    pub warmup_seconds: Option<f64>,
-    /// Share of reads that must find their key, from 0 to 1.
-    pub minimum_hit_ratio: Option<f64>,
-    /// Whether the server may evict keys while the load runs.
-    pub allow_eviction: bool,
-    pub tool: Arc<JobTool>,
-    pub pods: u32,
-    /// Which point of its phase's search it is.
-    pub point: Option<Point>,
-    /// Whether nothing is measured: its search has ended without it.
-    pub skipped: bool,
-}
-
-/// A run that can be decided on.
-#[derive(Debug, Clone)]
-pub struct ValidatedRun {
-    /// Name, namespace and uid: also how it holds a Lease.
-    pub holder: Holder,
-    pub generation: i64,
-    pub created: Timestamp,
-    pub spec: BenchmarkRunSpec,
-    /// Digest of what of it is measured: all but `cancel`, `ttlAfterFinished`,
-    /// `thresholds` and `headline`.
-    pub spec_hash: String,
-    /// Everything that may have to be measured, in order: per repetition as many
-    /// measurements as are allowed, and all phases in each of them, with as many points
-    /// as their searches may need.
-    pub attempts: Vec<Attempt>,
-    /// How many of them one measurement has.
-    pub per_measurement: usize,
-}
-
-impl ValidatedRun {
-    /// The token that requests to the runners of `attempt` carry.
-    pub fn token(&self, attempt: &Attempt) -> String {
-        format!("{}/{}", self.holder.uid, attempt.name)
-    }
-
-    /// The Datastore that the run loads, its own one or another; none for an external target.
-    pub fn datastore_name(&self) -> Option<&str> {
-        let target = &self.spec.target;
-        let own = target.datastore.as_ref().map(|_| self.holder.name.as_str());
-        target.datastore_ref.as_ref().map(|reference| reference.name.as_str()).or(own)
-    }
-
-    /// Most client pods that any phase has.
-    pub fn most_pods(&self) -> u32 {
-        let of_phase = |phase: &PhaseSpec| most_pods(phase, self.spec.clients.pods);
-        count(self.spec.phases.iter().map(of_phase).max().unwrap_or(1))
-    }
-
-    /// How long after the load of `attempt` its servers' memory is read once more, in seconds.
-    pub fn settle_seconds(&self, attempt: &Attempt) -> Option<f64> {
-        self.spec.phases[attempt.phase_index].memory.as_ref().map(|memory| memory.settle.seconds())
-    }
-
-    /// Whether the attempt with `index` is the first of its measurement.
-    pub fn begins_measurement(&self, index: usize) -> bool {
-        index.is_multiple_of(self.per_measurement)
-    }
-}
-
-fn count(number: i32) -> u32 {
-    u32::try_from(number).unwrap_or(1)
-}
-
-/// Most client pods of `phase`, when the run has `pods`.
-pub fn most_pods(phase: &PhaseSpec, pods: i32) -> i32 {
-    phase.search.as_ref().map_or(pods, |search| search.most_pods(pods))
-}
-
 /// What the clients of `spec` ask for by default; `placed` says that there are nodes for them.
 pub fn client_needs(spec: &BenchmarkRunSpec, placed: bool) -> ClientNeeds {
     let threads = spec.phases.iter().filter_map(rules::load_threads).map(|(_, threads)| threads);
     ClientNeeds { threads: u64::from(count(threads.max().unwrap_or(1))).max(1), placed }
 }
 
-/// The tool of `phase`: the one that it names.
-pub fn tool(phase: &PhaseSpec) -> Result<JobTool, Invalid> {
-    match (&phase.loadgen, &phase.memtier, &phase.bullmq, &phase.exec) {
-        (Some(loadgen), None, None, None) => Ok(JobTool::Loadgen(loadgen.clone())),
-        (None, Some(memtier), None, None) => Ok(JobTool::Memtier(memtier.clone())),
-        (None, None, Some(bullmq), None) => Ok(JobTool::Bullmq(bullmq.clone())),
-        (None, None, None, Some(exec)) => Ok(JobTool::Exec(exec.clone())),
-        _ => Err(Invalid::Workload(phase.name.clone())),
-    }
+/// The tool that `phase` names; the schema admits exactly one.
+pub fn tool(phase: &PhaseSpec) -> Option<JobTool> {
+    let loadgen = phase.loadgen.clone().map(JobTool::Loadgen);
+    loadgen
+        .or_else(|| phase.memtier.clone().map(JobTool::Memtier))
+        .or_else(|| phase.bullmq.clone().map(JobTool::Bullmq))
+        .or_else(|| phase.exec.clone().map(JobTool::Exec))
 }
 
 /// Splits `HOST:PORT`; IPv6 addresses stand in brackets.
-pub fn host_and_port(address: &str) -> Result<(String, u16), Invalid> {
-    let refuse = || Invalid::Address(address.to_owned());
-    let (host, port) = address.rsplit_once(':').ok_or_else(refuse)?;
-    let port: u16 = port.parse().ok().filter(|port| *port > 0).ok_or_else(refuse)?;
-    Ok((host.trim_start_matches('[').trim_end_matches(']').to_owned(), port))
+pub fn host_and_port(address: &str) -> Option<(String, u16)> {
+    let (host, port) = address.rsplit_once(':')?;
+    let port: u16 = port.parse().ok().filter(|port| *port > 0)?;
+    Some((host.trim_start_matches('[').trim_end_matches(']').to_owned(), port))
 }
 
 /// Nothing for the first measurement, then b, c, ... With a run's and a phase's
@@ -163,11 +53,11 @@ fn suffix(measurement: u32) -> String {
     }
 }
 
-fn attempts(run: &BenchmarkRun) -> Result<Vec<Attempt>, Invalid> {
+fn attempts(run: &BenchmarkRun) -> Option<Vec<Attempt>> {
     let name = run.name_any();
     let spec = &run.spec;
     let tools: Vec<Arc<JobTool>> =
-        spec.phases.iter().map(|phase| tool(phase).map(Arc::new)).collect::<Result<_, _>>()?;
+        spec.phases.iter().map(|phase| tool(phase).map(Arc::new)).collect::<Option<_>>()?;
     let measurements = u32::try_from(spec.max_retries).unwrap_or(0) + 1;
     let phases = || spec.phases.iter().enumerate().zip(&tools);
     let measured =
@@ -196,7 +86,7 @@ fn attempts(run: &BenchmarkRun) -> Result<Vec<Attempt>, Invalid> {
             }
         }
     }
-    Ok(attempts)
+    Some(attempts)
 }
 
 /// Digest of what `spec` has measured.
@@ -214,14 +104,8 @@ fn spec_hash(spec: &BenchmarkRunSpec) -> String {
 
 /// Checks the whole run and lays out its attempts.
 pub fn validate(run: &BenchmarkRun) -> Result<ValidatedRun, Invalid> {
-    rules::check(&run.spec)?;
-    named::check(&run.spec)?;
-    let attempts = attempts(run)?;
-    let target = &run.spec.target;
-    match (&target.datastore_ref, &target.datastore, &target.external) {
-        (Some(_), None, None) | (None, Some(_), None) => {}
-        (None, None, Some(external)) => host_and_port(&external.address).map(|_| ())?,
-        _ => return Err(Invalid::Target),
+    if let Some(problem) = rules::problem(&run.spec).or_else(|| thresholds::problem(&run.spec)) {
+        return Err(Invalid::Spec(problem));
     }
     Ok(ValidatedRun {
         holder: Holder {
@@ -234,7 +118,7 @@ pub fn validate(run: &BenchmarkRun) -> Result<ValidatedRun, Invalid> {
         spec: run.spec.clone(),
         spec_hash: spec_hash(&run.spec),
         per_measurement: run.spec.phases.iter().map(|phase| points(phase).len()).sum::<usize>().max(1),
-        attempts,
+        attempts: attempts(run).ok_or(Invalid::Incomplete("workload in one of its phases"))?,
     })
 }
 
@@ -308,10 +192,10 @@ mod tests {
 
     #[test]
     fn addresses_are_split_at_the_last_colon() {
-        assert_eq!(host_and_port("10.0.0.7:6379"), Ok(("10.0.0.7".into(), 6379)));
-        assert_eq!(host_and_port("[fd00::7]:6380"), Ok(("fd00::7".into(), 6380)));
+        assert_eq!(host_and_port("10.0.0.7:6379"), Some(("10.0.0.7".into(), 6379)));
+        assert_eq!(host_and_port("[fd00::7]:6380"), Some(("fd00::7".into(), 6380)));
         for bad in ["redis", "redis:0", "redis:99999", "redis:"] {
-            assert!(host_and_port(bad).is_err(), "{bad:?} was taken for an address");
+            assert_eq!(host_and_port(bad), None, "{bad:?} was taken for an address");
         }
     }
 }

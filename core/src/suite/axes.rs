@@ -1,6 +1,6 @@
 //! What can be said of a suite's variants and axes before anything is expanded. Pure.
 
-use super::{expand::Problem, paths::Fields};
+use super::paths::Fields;
 use dragstrip_crds::{
     BenchmarkSuiteSpec,
     suite::{Axis, AxisValue, DECIDED_BY_SUITE, Patch, Variant},
@@ -52,41 +52,53 @@ fn of_axis(axis: &Axis) -> Vec<Written<'_>> {
     own.chain(patched).collect()
 }
 
-fn check_path(written: &Written<'_>, fields: &Fields) -> Option<Problem> {
-    let (field, path) = (written.field.clone(), written.path.to_string());
-    let Ok(pointer) = Pointer::parse(&*written.path) else {
-        return Some(Problem::Syntax { field, path });
+fn check_path(written: &Written<'_>, fields: &Fields) -> Option<String> {
+    let (field, path) = (&written.field, &written.path);
+    let syntax = || {
+        format!(
+            "{field}: {path:?} is not a JSON pointer: it begins with / and names a field at each step, such as /phases/0/memtier/pipeline"
+        )
     };
-    let Some(first) = pointer.first() else {
-        return Some(Problem::Syntax { field, path });
-    };
+    let Ok(pointer) = Pointer::parse(&**path) else { return Some(syntax()) };
+    let Some(first) = pointer.first() else { return Some(syntax()) };
     // The target is a variant's, and an axis may vary what is in it.
-    let decided = DECIDED_BY_SUITE.iter().filter(|name| **name != "target");
-    if decided.into_iter().any(|name| first.decoded() == *name) {
-        return Some(Problem::Decided { field, path });
+    let mut decided = DECIDED_BY_SUITE.iter().filter(|name| **name != "target");
+    if decided.any(|name| first.decoded() == *name) {
+        return Some(decided_by_suite(field, path));
     }
-    fields.find(pointer).err().map(|nowhere| Problem::Path { field, path, near: nowhere.near })
+    let near = fields.find(pointer).err()?;
+    Some(format!("{field}: a run has no field {path}: {near}"))
 }
 
-fn twice<'a>(field: &str, names: impl Iterator<Item = &'a str>) -> Vec<Problem> {
+/// The problem of a `field` that sets what the suite itself decides.
+pub fn decided_by_suite(field: &str, path: &str) -> String {
+    format!("{field}: {path} is what the suite itself decides: leave it out")
+}
+
+fn twice<'a>(field: &str, names: impl Iterator<Item = &'a str>) -> Vec<String> {
     let mut seen = HashSet::new();
     let repeated = names.filter(|name| !seen.insert(*name));
-    repeated.map(|name| Problem::Twice { field: field.to_owned(), name: name.to_owned() }).collect()
+    repeated.map(|name| format!("{field} {name:?} appears twice: use unique names")).collect()
 }
 
-fn check_values(axis: &Axis) -> Vec<Problem> {
+fn check_values(axis: &Axis) -> Vec<String> {
     let names: Vec<Option<String>> = axis.values.iter().map(display_name).collect();
     let field = format!("spec.axes[{}].values", axis.name);
     let mut problems = twice(&field, names.iter().flatten().map(String::as_str));
     for (index, (value, name)) in axis.values.iter().zip(&names).enumerate() {
         let field = format!("{field}[{}]", name.clone().unwrap_or_else(|| index.to_string()));
-        match (&value.value, value.patches.is_empty()) {
-            (None, true) => problems.push(Problem::Empty(field)),
-            // Patches alone make the difference, and the value is what it is called by.
-            (Some(_), true) if axis.paths.is_empty() => problems.push(Problem::NoPlace(field)),
-            _ if name.is_none() => problems.push(Problem::Nameless(field)),
-            _ => {}
-        }
+        let problem = match (&value.value, value.patches.is_empty()) {
+            (None, true) => "changes nothing: give it a value, or patches",
+            // Patches alone make the difference, and the value is its name.
+            (Some(_), true) if axis.paths.is_empty() => {
+                "has a value, and its axis has no paths to put it at: name them, or give each value patches"
+            }
+            _ if name.is_none() => {
+                "needs a name: only texts of at most 40 characters, numbers, true and false are names themselves"
+            }
+            _ => continue,
+        };
+        problems.push(format!("{field} {problem}"));
     }
     problems
 }
@@ -110,46 +122,50 @@ fn replaces(outer: &str, inner: &str) -> bool {
 }
 
 /// What two axes change both, or an axis and a variant.
-fn contested(spec: &BenchmarkSuiteSpec) -> Vec<Problem> {
+fn contested(spec: &BenchmarkSuiteSpec) -> Vec<String> {
     let axes: Vec<Vec<Written<'_>>> = spec.axes.iter().map(of_axis).collect();
     let mut problems = Vec::new();
-    let mut tell = |first: &Written<'_>, second: &Written<'_>| {
-        let (first, second, path) = (first.field.clone(), second.field.clone(), second.path.to_string());
-        problems.push(Problem::Contested { first, second, path });
+    let mut report = |first: &Written<'_>, second: &Written<'_>| {
+        problems.push(format!(
+            "{} and {} both change {}, and only one of them would count: vary it by one",
+            first.field, second.field, second.path
+        ));
     };
     for (index, axis) in axes.iter().enumerate() {
-        let later = || axes[index + 1..].iter().flatten();
         for one in axis {
             let overlaps =
-                |other: &Written<'_>| replaces(&one.path, &other.path) || replaces(&other.path, &one.path);
-            if let Some(other) = later().find(|other| overlaps(other)) {
-                tell(one, other);
+                |other: &&Written<'_>| replaces(&one.path, &other.path) || replaces(&other.path, &one.path);
+            if let Some(other) = axes[index + 1..].iter().flatten().find(overlaps) {
+                report(one, other);
             }
         }
     }
     for own in spec.variants.iter().flat_map(of_variant) {
-        // What is in what a variant says may well be varied.
+        // An axis may vary a part of what a variant sets.
         if let Some(axis) = axes.iter().flatten().find(|axis| replaces(&axis.path, &own.path)) {
-            tell(&own, axis);
+            report(&own, axis);
         }
     }
     problems
 }
 
 /// Everything that is wrong with the names, values and pointers of `spec`.
-pub fn check(spec: &BenchmarkSuiteSpec, fields: &Fields) -> Vec<Problem> {
+pub fn check(spec: &BenchmarkSuiteSpec, fields: &Fields) -> Vec<String> {
     let mut problems = twice("spec.variants", spec.variants.iter().map(|variant| variant.name.as_str()));
     problems.extend(twice("spec.axes", spec.axes.iter().map(|axis| axis.name.as_str())));
-    let of_reports = spec.axes.iter().filter(|axis| csv::is_column(&axis.name));
-    problems.extend(of_reports.map(|axis| Problem::Column(axis.name.clone())));
+    let of_reports = spec.axes.iter().map(|axis| &axis.name).filter(|name| csv::is_column(name));
+    problems.extend(of_reports.map(|name| {
+        format!(
+            "spec.axes[{name}]: reports have a column of that name of their own: call the axis {name}-size, {name}-count or the like"
+        )
+    }));
     problems.extend(spec.axes.iter().flat_map(check_values));
-    for variant in &spec.variants {
-        let written = of_patches(&format!("spec.variants[{}]", variant.name), &variant.patches);
-        problems.extend(written.iter().filter_map(|one| check_path(one, fields)));
-    }
-    for axis in &spec.axes {
-        problems.extend(of_axis(axis).iter().filter_map(|one| check_path(one, fields)));
-    }
+    let of_variants = spec
+        .variants
+        .iter()
+        .flat_map(|variant| of_patches(&format!("spec.variants[{}]", variant.name), &variant.patches));
+    let written = of_variants.chain(spec.axes.iter().flat_map(of_axis));
+    problems.extend(written.filter_map(|written| check_path(&written, fields)));
     problems.extend(contested(spec));
     problems
 }

@@ -1,10 +1,11 @@
 //! A suite to its runs: each variant with each value of each axis, patched into the template,
 //! decoded and judged as a BenchmarkRun is, in the order in which they are to be made. Pure.
 
-mod problem;
+mod cell;
 mod render;
 
-pub use problem::{Invalid, Problem};
+pub use cell::PlannedCell;
+use cell::digest;
 
 use super::{
     axes::{self, display_name},
@@ -17,23 +18,10 @@ use dragstrip_crds::{
 };
 use dragstrip_report::document::{AxisHead, Cell};
 use kube::ResourceExt;
-use sha2::{Digest, Sha256};
-use std::collections::{BTreeSet, HashMap};
-
-/// A combination and what its runs are called by.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PlannedCell {
-    /// The variant and a value of each axis.
-    pub cell: Cell,
-    /// The same in words, such as `redis-8 threads=2 pipeline=10`.
-    pub words: String,
-    /// Eight hexadecimal digits, unique in the suite.
-    pub digest: String,
-    /// Digest of the spec that its runs are given; empty where that cannot be written.
-    pub given_spec: String,
-    variant: usize,
-    values: Vec<usize>,
-}
+use std::{
+    collections::{BTreeSet, HashMap},
+    fmt,
+};
 
 /// What a suite measures, without the specs of its runs.
 #[derive(Debug, Clone, PartialEq)]
@@ -48,6 +36,23 @@ pub struct Plan {
     /// reads runs otherwise.
     pub unmeasurable: Option<Invalid>,
     stem: String,
+}
+
+/// A suite that cannot be measured as declared: everything that is wrong with it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub struct Invalid(pub Vec<String>);
+
+/// Problems in one text; the others are counted.
+const SHOWN: usize = 10;
+
+impl fmt::Display for Invalid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0[..self.0.len().min(SHOWN)].join("; "))?;
+        match self.0.len().saturating_sub(SHOWN) {
+            0 => Ok(()),
+            more => write!(f, "; and {more} more"),
+        }
+    }
 }
 
 /// Whether a run may be so, by rules that are not about runs alone.
@@ -86,16 +91,6 @@ const STEM: usize = 20;
 fn stem(suite: &str) -> String {
     let plain: String = suite.chars().map(|letter| if letter == '.' { '-' } else { letter }).collect();
     plain.chars().take(STEM).collect::<String>().trim_end_matches('-').to_owned()
-}
-
-/// The digest of `parts`, none of which can be taken for two.
-fn digest(parts: &[&str]) -> [u8; 32] {
-    let mut digest = Sha256::new();
-    for part in parts {
-        digest.update(part.len().to_be_bytes());
-        digest.update(part);
-    }
-    digest.finalize().into()
 }
 
 fn repetitions(spec: &BenchmarkSuiteSpec) -> u32 {
@@ -162,19 +157,19 @@ fn resolve(exclusion: &Exclusion, spec: &BenchmarkSuiteSpec) -> Result<Excluded,
 }
 
 /// The exclusions, and what is wrong with them.
-fn exclusions(spec: &BenchmarkSuiteSpec) -> (Vec<Excluded>, Vec<Problem>) {
+fn exclusions(spec: &BenchmarkSuiteSpec) -> (Vec<Excluded>, Vec<String>) {
     let (mut found, mut problems) = (Vec::new(), Vec::new());
     for (index, exclusion) in spec.exclude.iter().enumerate() {
         match resolve(exclusion, spec) {
             Ok(excluded) => found.push(excluded),
-            Err(why) => problems.push(Problem::NothingExcluded { index, why }),
+            Err(why) => problems.push(format!("spec.exclude[{index}] leaves nothing out: {why}")),
         }
     }
     (found, problems)
 }
 
 /// More runs than `spec` allows, told before any is laid out.
-fn too_many(spec: &BenchmarkSuiteSpec, excluded: &[Excluded]) -> Option<Problem> {
+fn too_many(spec: &BenchmarkSuiteSpec, excluded: &[Excluded]) -> Option<String> {
     let all = product(spec);
     let left = if all <= COUNTED && !excluded.is_empty() {
         let stored = |(variant, values): &(usize, Vec<usize>)| {
@@ -189,18 +184,17 @@ fn too_many(spec: &BenchmarkSuiteSpec, excluded: &[Excluded]) -> Option<Problem>
         return None;
     }
     if left == 0 {
-        return Some(Problem::AllExcluded);
+        return Some("spec.exclude leaves every combination out: nothing would be measured".to_owned());
     }
     let axes = spec.axes.iter().map(|axis| format!(" x {} of {}", axis.values.len(), axis.name));
-    let without = Some(all - left).filter(|without| *without > 0);
-    let how = format!(
-        "{} variants{}{} x {} repetitions",
+    let without = if all > left { format!(" less {} excluded", all - left) } else { String::new() };
+    Some(format!(
+        "{runs} runs ({} variants{}{without} x {} repetitions), and spec.maxRuns is {}: leave values out, lower repetitions, or raise maxRuns if that is meant",
         spec.variants.len(),
         axes.collect::<String>(),
-        without.map(|number| format!(" less {number} excluded")).unwrap_or_default(),
-        spec.repetitions
-    );
-    Some(Problem::TooMany { runs, how, most: spec.max_runs })
+        spec.repetitions,
+        spec.max_runs
+    ))
 }
 
 fn planned(suite: &BenchmarkSuite, variant: usize, values: Vec<usize>) -> PlannedCell {
@@ -242,17 +236,20 @@ fn order(spec: &BenchmarkSuiteSpec, cells: &[PlannedCell]) -> Vec<(usize, u32)> 
 }
 
 /// Two combinations whose runs would have the same names.
-fn same_name(cells: &[PlannedCell]) -> Option<Problem> {
+fn same_name(cells: &[PlannedCell]) -> Option<String> {
     let mut seen: HashMap<&str, &PlannedCell> = HashMap::new();
     cells.iter().find_map(|cell| {
         let first = seen.insert(&cell.digest, cell)?;
-        Some(Problem::SameName { first: first.words.clone(), second: cell.words.clone() })
+        Some(format!(
+            "the runs of {} and of {} would have the same name: rename a variant or a value",
+            first.words, cell.words
+        ))
     })
 }
 
-fn decided_fields(spec: &BenchmarkSuiteSpec) -> impl Iterator<Item = Problem> {
+fn decided_fields(spec: &BenchmarkSuiteSpec) -> impl Iterator<Item = String> {
     let there = DECIDED_BY_SUITE.iter().filter(|name| spec.run.0.contains_key(**name));
-    there.map(|name| Problem::Decided { field: "spec.run".to_owned(), path: format!("/{name}") })
+    there.map(|name| axes::decided_by_suite("spec.run", &format!("/{name}")))
 }
 
 /// `run` as the operator would take it.
@@ -276,18 +273,21 @@ fn judge(
     spec: &BenchmarkSuiteSpec,
     cells: &mut [PlannedCell],
     allowed: Allowed<'_>,
-) -> (Vec<Problem>, BTreeSet<String>) {
+) -> (Vec<String>, BTreeSet<String>) {
     let (mut seen, mut phases) = (HashMap::<[u8; 32], PlannedCell>::new(), BTreeSet::new());
     let mut alike = None;
     let mut problems = render::render(spec, cells, |cell, run| {
-        let refused = |why| Problem::Refused { cell: cell.words.clone(), why };
-        let run = validated(run).and_then(|run| allowed(&run).map(|()| run)).map_err(refused)?;
+        let run = validated(run)?;
+        allowed(&run)?;
         phases.extend(run.phases.iter().map(|phase| phase.name.clone()));
         // A spec that came as JSON has a JSON form.
         let complete = digest(&[&serde_json::to_string(&run).unwrap_or_default()]);
         if let Some(first) = seen.insert(complete, cell.clone()).filter(|first| !is_meant(spec, first, cell))
         {
-            alike.get_or_insert(Problem::SameSpec { first: first.words, second: cell.words.clone() });
+            alike.get_or_insert_with(|| format!(
+                "{} and {} would be measured alike: an axis overwrites what makes them differ, or nothing does: leave one of them out; to see how equal measurements differ, declare two variants with the same target and patches",
+                first.words, cell.words
+            ));
         }
         Ok(())
     });
@@ -295,19 +295,19 @@ fn judge(
     (problems, phases)
 }
 
-/// Thresholds on phases that are none of `phases`.
-fn no_phases(spec: &BenchmarkSuiteSpec, phases: &BTreeSet<String>) -> Vec<Problem> {
-    let named = spec.thresholds.iter().enumerate();
-    let named = named.filter_map(|(index, threshold)| Some((index, threshold.phase.as_ref()?)));
-    let unknown = named.filter(|(_, phase)| !phases.contains(*phase));
+/// Thresholds on phases that no run has.
+fn no_phases(spec: &BenchmarkSuiteSpec, phases: &BTreeSet<String>) -> Vec<String> {
     let known = || phases.iter().map(String::as_str);
-    let reported = |(index, phase): (usize, &String)| Problem::NoPhase {
-        index,
-        phase: phase.clone(),
-        known: known().collect::<Vec<_>>().join(", "),
-        near: near::did_you_mean(phase, known()),
+    let problem = |(index, phase): (usize, &String)| {
+        format!(
+            "spec.thresholds[{index}].phase: no run has a phase {phase:?}: they have {}{}",
+            known().collect::<Vec<_>>().join(", "),
+            near::did_you_mean(phase, known())
+        )
     };
-    unknown.map(reported).collect()
+    let thresholds = spec.thresholds.iter().enumerate();
+    let named = thresholds.filter_map(|(index, threshold)| Some((index, threshold.phase.as_ref()?)));
+    named.filter(|(_, phase)| !phases.contains(*phase)).map(problem).collect()
 }
 
 /// The combinations and the order of their runs, as they are declared.
@@ -329,7 +329,7 @@ fn layout(suite: &BenchmarkSuite, excluded: &[Excluded]) -> Plan {
 /// that is wrong with it where it cannot be.
 pub fn plan(suite: &BenchmarkSuite, allowed: Allowed<'_>) -> Result<Plan, Invalid> {
     let spec = &suite.spec;
-    let mut problems: BTreeSet<Problem> = axes::check(spec, &OF_RUN).into_iter().collect();
+    let mut problems: BTreeSet<String> = axes::check(spec, &OF_RUN).into_iter().collect();
     problems.extend(decided_fields(spec));
     let (excluded, unmatched) = exclusions(spec);
     problems.extend(unmatched);
@@ -354,9 +354,7 @@ pub fn plan(suite: &BenchmarkSuite, allowed: Allowed<'_>) -> Result<Plan, Invali
 /// not `allowed` or cannot be read any more end it, and the plan says so.
 pub fn plan_of_started(suite: &BenchmarkSuite, allowed: Allowed<'_>) -> Plan {
     let mut plan = layout(suite, &exclusions(&suite.spec).0);
-    let problems = render::render(&suite.spec, &mut plan.cells, |cell, run| {
-        allowed(&run).map_err(|why| Problem::Refused { cell: cell.words.clone(), why })
-    });
+    let problems = render::render(&suite.spec, &mut plan.cells, |_, run| allowed(&run));
     plan.unmeasurable = (!problems.is_empty()).then_some(Invalid(problems));
     plan
 }

@@ -1,4 +1,4 @@
-//! Fields of a BenchmarkRun's spec, and those whose names are near to one that is none. Pure.
+//! The fields of a BenchmarkRun's spec, and which of them a misspelt one may have meant. Pure.
 
 use dragstrip_crds::{BenchmarkRun, near};
 use jsonptr::Pointer;
@@ -12,14 +12,8 @@ pub struct Fields(Value);
 /// Of a run of this version.
 pub static OF_RUN: LazyLock<Fields> = LazyLock::new(Fields::of_run);
 
-/// A pointer that leads nowhere.
-pub struct Nowhere {
-    /// What it may have been meant to be, in words.
-    pub near: String,
-}
-
-/// Names that are told where none is near.
-const TOLD: usize = 12;
+/// Names that are listed if none is near.
+const LISTED: usize = 12;
 
 const ANYTHING: &str = "x-kubernetes-preserve-unknown-fields";
 
@@ -43,22 +37,21 @@ impl Fields {
         Self(crd.pointer(schema).map(known_fields).unwrap_or_default())
     }
 
-    /// Whether `path` may lead to a field, whose value another may put there.
-    pub fn find(&self, path: &Pointer) -> Result<(), Nowhere> {
+    /// Checks that `path` may lead to a field; the error says which field it may have meant.
+    pub fn find(&self, path: &Pointer) -> Result<(), String> {
         let (mut schema, mut above) = (&self.0, String::new());
         for token in path.tokens() {
             let name = token.decoded();
             if let Some(fields) = schema.get("properties").and_then(Value::as_object) {
                 let Some(field) = fields.get(name.as_ref()) else {
-                    let near = near(&name, &above, fields.keys().map(String::as_str).collect());
-                    return Err(Nowhere { near });
+                    return Err(near(&name, &above, fields.keys().map(String::as_str).collect()));
                 };
                 schema = field;
             } else if let Some(items) = schema.get("items") {
                 if name != "-" && name.parse::<usize>().is_err() {
-                    let near =
-                        format!("{above} is a list: name an item by its place from 0, or - to add one");
-                    return Err(Nowhere { near });
+                    return Err(format!(
+                        "{above} is a list: name an item by its place from 0, or - to add one"
+                    ));
                 }
                 schema = items;
             } else if let Some(values @ Value::Object(_)) = schema.get("additionalProperties") {
@@ -66,7 +59,7 @@ impl Fields {
             } else if schema.get(ANYTHING) == Some(&Value::Bool(true)) {
                 return Ok(());
             } else {
-                return Err(Nowhere { near: format!("{above} has no fields") });
+                return Err(format!("{above} has no fields"));
             }
             above = format!("{above}/{}", token.encoded());
         }
@@ -87,8 +80,8 @@ fn near(name: &str, above: &str, mut fields: Vec<&str>) -> String {
     let close: Vec<String> = close.iter().take(3).map(|field| format!("{above}/{field}")).collect();
     if close.is_empty() {
         fields.sort_unstable();
-        let more = if fields.len() > TOLD { ", ..." } else { "" };
-        fields.truncate(TOLD);
+        let more = if fields.len() > LISTED { ", ..." } else { "" };
+        fields.truncate(LISTED);
         let above = if above.is_empty() { "/" } else { above };
         return format!("below {above} there are {}{more}", fields.join(", "));
     }
@@ -100,8 +93,7 @@ mod tests {
     use super::*;
 
     fn reported(path: &str) -> String {
-        let found = OF_RUN.find(Pointer::parse(path).unwrap());
-        found.err().map(|nowhere| nowhere.near).unwrap_or_default()
+        OF_RUN.find(Pointer::parse(path).unwrap()).err().unwrap_or_default()
     }
 
     #[test]

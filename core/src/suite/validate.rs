@@ -6,68 +6,64 @@ use super::{
 };
 use dragstrip_crds::BenchmarkSuite;
 
-/// A suite that is not measured; the message names the field and the remedy.
+/// Why a suite is not measured; the message names the field and the remedy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Invalid {
+    /// The suite's own rules refuse it.
     #[error(transparent)]
     Declared(#[from] expand::Invalid),
+    /// The API server refuses one of its runs.
     #[error("{0}")]
     Rejected(String),
-    #[error(
-        "{runs} runs{}: the report of so many needs about {needed_mebibytes} MiB of the operator's memory, which may take {limit_mebibytes}: leave values out, lower repetitions, make several suites, or raise resources.limits.memory of Dragstrip's chart", beside(*.others)
-    )]
-    TooLarge {
-        /// How many it has, with those of the earlier suite that it is compared with.
-        runs: u64,
-        /// How many the suites have that are under way.
-        others: u64,
-        needed_mebibytes: u64,
-        limit_mebibytes: u64,
-    },
+    /// Its report needs more memory than the operator may use.
+    #[error("{0}")]
+    TooLarge(String),
+    /// Its schedule cannot be read.
     #[error("spec.schedule: {0}")]
     Schedule(String),
 }
 
-fn beside(others: u64) -> String {
-    if others == 0 { String::new() } else { format!(" beside {others} of other suites") }
-}
-
 const MIB: u64 = 1 << 20;
-/// What the operator takes beside suites: docs/scale.md measures 41 MiB with ten thousand runs that
-/// have ended, and the rest is for what it is doing besides.
+/// What the operator uses beside suites: docs/scale.md measures 41 MiB with ten thousand finished
+/// runs, and the rest is for its other work.
 const BESIDES_BYTES: u64 = 56 * MIB;
-/// What each run of a suite takes when the report is made, one at a time: 35 KiB with three
+/// What each run of a suite needs when the report is made, one at a time: 35 KiB with three
 /// phases, measured with 1,000 and with 2,500 of them.
 const REPORTED_RUN_BYTES: u64 = 40 << 10;
-/// What a run takes that has ended, packed until the report of its suite is made.
+/// What a finished run needs, packed until the report of its suite is made.
 const PACKED_RUN_BYTES: u64 = 8 << 10;
 
 /// Whether the report of `runs` can be made with `limit` bytes of memory beside suites under way,
-/// which have `others` each: an operator that is killed for it would be started and killed again,
-/// and look after nothing any more.
+/// which have `others` each. Without this check the kernel would kill the operator again after every
+/// restart.
 pub fn fits(runs: u64, others: &[u64], limit: u64) -> Result<(), Invalid> {
-    let (all_others, most) =
-        (others.iter().sum::<u64>(), others.iter().fold(runs, |most, one| most.max(*one)));
+    let all_others: u64 = others.iter().sum();
+    let most = others.iter().fold(runs, |most, one| most.max(*one));
     let packed = (runs + all_others - most).saturating_mul(PACKED_RUN_BYTES);
     let needed = most.saturating_mul(REPORTED_RUN_BYTES).saturating_add(packed).saturating_add(BESIDES_BYTES);
     if needed <= limit {
         return Ok(());
     }
-    let (needed_mebibytes, limit_mebibytes) = (needed.div_ceil(MIB), limit / MIB);
-    Err(Invalid::TooLarge { runs, others: all_others, needed_mebibytes, limit_mebibytes })
+    let beside =
+        if all_others == 0 { String::new() } else { format!(" beside {all_others} of other suites") };
+    Err(Invalid::TooLarge(format!(
+        "{runs} runs{beside}: the report of so many needs about {} MiB of the operator's memory, which may take {}: leave values out, lower repetitions, make several suites, or raise resources.limits.memory of Dragstrip's chart",
+        needed.div_ceil(MIB),
+        limit / MIB
+    )))
 }
 
 /// What of `suite` is to be measured.
 pub fn validate(suite: &BenchmarkSuite) -> Result<Plan, expand::Invalid> {
     let written = Written::of(&suite.spec);
-    expand::plan(suite, &|run| written.check(run).map_err(|why| why.to_string()))
+    expand::plan(suite, &|run| written.check(run))
 }
 
 /// What of `suite`, which has started, is to be measured. What may be named is asked all the same:
 /// nobody else is asked of what patches and axes put in.
 pub fn validate_started(suite: &BenchmarkSuite) -> Plan {
     let written = Written::of(&suite.spec);
-    expand::plan_of_started(suite, &|run| written.check(run).map_err(|why| why.to_string()))
+    expand::plan_of_started(suite, &|run| written.check(run))
 }
 
 #[cfg(test)]
@@ -97,7 +93,6 @@ mod tests {
     #[test]
     fn a_suite_that_has_started_goes_on_by_the_rules_that_it_was_taken_by() {
         let mut declared = spec();
-        declared["run"]["phases"][0]["memtier"]["testTime"] = json!("1500ms");
         declared["maxRuns"] = json!(1);
         let suite = suite_of(declared.clone());
         assert!(validate(&suite).is_err(), "it would not be taken now");

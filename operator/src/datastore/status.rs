@@ -258,7 +258,7 @@ pub fn under_load(
 
 /// A datastore that cannot be built.
 pub fn invalid(invalid: &Invalid) -> Finding {
-    Finding::no(READY, invalid.reason(), invalid.to_string())
+    Finding::no(READY, invalid.reason, invalid.to_string())
 }
 
 /// A datastore whose server must stay as it is while `holder` uses it.

@@ -105,7 +105,7 @@ pub fn info(
     page: &mut Families,
 ) {
     // Refused before: nothing is known of a phase without a tool.
-    let Ok(tool) = tool(declared) else { return };
+    let Some(tool) = tool(declared) else { return };
     let pods = pods.unsigned_abs();
     let knee = measured.and_then(|phase| phase.search.as_ref()?.knee.as_ref());
     let (tool, pods) = match declared.search.as_ref().zip(knee) {

@@ -122,8 +122,8 @@ fn outside_tls(tls: &ClientTls) -> TargetTls {
 }
 
 fn outside(ctx: &Context, run: &ValidatedRun, external: &ExternalTarget) -> TargetState {
-    // Checked by validate.
-    let Ok((host, port)) = host_and_port(&external.address) else {
+    // Admission checks it.
+    let Some((host, port)) = host_and_port(&external.address) else {
         return TargetState::Missing(format!("{:?} is not HOST:PORT", external.address));
     };
     let pods = ctx.world.pods.state();
@@ -160,7 +160,7 @@ pub(super) fn identity(ctx: &Context, run: &ValidatedRun) -> Identity {
     let named = run
         .datastore_name()
         .map(|name| DatastoreKey { namespace: run.holder.namespace.clone(), name: name.to_owned() });
-    let address = run.spec.target.external.as_ref().and_then(|it| host_and_port(&it.address).ok());
+    let address = run.spec.target.external.as_ref().and_then(|it| host_and_port(&it.address));
     let key = named.or_else(|| behind(ctx, run, &pods, &address?.0));
     key.map(|key| Identity::of(servers(&pods, &key), None)).unwrap_or_default()
 }
@@ -209,7 +209,7 @@ pub(super) fn node_of(pod: &Pod) -> Option<String> {
 
 /// The server's certificate is for the Datastore's name, not for a pod's address.
 fn own_tls(tls: &ServerTls, status: &DatastoreStatus) -> TargetTls {
-    let endpoint = status.endpoint.as_deref().and_then(|endpoint| host_and_port(endpoint).ok());
+    let endpoint = status.endpoint.as_deref().and_then(|endpoint| host_and_port(endpoint));
     TargetTls {
         job: JobTls {
             server_name: endpoint.map(|(host, _)| host),
@@ -229,7 +229,7 @@ fn members(status: &[MemberStatus], observation: Option<&Observation>) -> Result
     let all_seen = seen.len() == status.len();
     let member = |(index, member): (usize, &MemberStatus)| {
         let (host, port) = host_and_port(&member.address)
-            .map_err(|_| format!("pod {} has no address yet: {:?}", member.pod, member.address))?;
+            .ok_or_else(|| format!("pod {} has no address yet: {:?}", member.pod, member.address))?;
         let now = seen.get(index).filter(|_| all_seen).map(|truth| truth.run_id.clone());
         Ok(JobMember { host, port, run_id: now.or_else(|| member.run_id.clone()) })
     };

@@ -2,12 +2,8 @@
 //! it ignores `--proactor_threads` under a CPU limit; and it falls back from
 //! `io_uring` to epoll without a word when seccomp forbids it.
 
-use super::{EngineRules, MIB, certificate_file, max_memory, of_line, refused_version, threads};
-use dragstrip_crds::{
-    DatastoreSpec,
-    datastore::{DragonflySpec, IoUring},
-    observed::ServerTruth,
-};
+use super::rules::{EngineRules, MIB, certificate_file, of_line, refused_version, threads, words};
+use dragstrip_crds::{DatastoreSpec, datastore::IoUring, observed::ServerTruth};
 use k8s_openapi::api::core::v1::SeccompProfile;
 
 /// Dragonfly's rules.
@@ -26,36 +22,6 @@ const OBEYS_THREADS: (u64, u64) = (1, 38);
 fn major_minor(version: &str) -> Option<(u64, u64)> {
     let mut numbers = version.trim_start_matches('v').split('.').map(str::parse);
     Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
-}
-
-/// Flags for encrypted connections. An authority makes Dragonfly demand
-/// certificates of its clients, and is what a replica checks its primary by.
-fn encryption(spec: &DatastoreSpec) -> Vec<String> {
-    let Some(tls) = &spec.tls else {
-        return Vec::new();
-    };
-    let mut flags = vec![
-        "--tls".to_owned(),
-        format!("--tls_cert_file={}", certificate_file("tls.crt")),
-        format!("--tls_key_file={}", certificate_file("tls.key")),
-    ];
-    if tls.client_secret_name.is_some() {
-        flags.push(format!("--tls_ca_cert_file={}", certificate_file("ca.crt")));
-    }
-    if spec.replicas > 0 {
-        flags.push("--tls_replication".to_owned());
-    }
-    flags
-}
-
-/// Flags for scripts and cluster clients.
-fn script_flags(declared: DragonflySpec) -> Vec<String> {
-    let flags = [
-        (declared.emulated_cluster, "--cluster_mode=emulated"),
-        (declared.lock_on_hashtags, "--lock_on_hashtags"),
-        (declared.allow_undeclared_keys, "--default_lua_flags=allow-undeclared-keys"),
-    ];
-    flags.into_iter().filter(|(on, _)| *on).map(|(_, flag)| flag.to_owned()).collect()
 }
 
 /// Combinations with which Dragonfly exits, or a replica never gets through.
@@ -78,23 +44,29 @@ impl EngineRules for Dragonfly {
     }
 
     fn command(&self, spec: &DatastoreSpec) -> Vec<String> {
-        let mut command = vec![
-            "dragonfly".to_owned(),
-            "--logtostderr".to_owned(),
-            format!("--port={}", spec.port),
-            format!("--proactor_threads={}", spec.threads),
-            format!("--maxmemory={}", max_memory(spec)),
-            // An empty file name means no snapshot, not even at shutdown.
-            "--dbfilename=".to_owned(),
-            // Otherwise it asks the vendor's server for new versions.
-            "--version_check=false".to_owned(),
+        let (port, threads, memory) = (spec.port, spec.threads, self.max_memory(spec));
+        // An empty file name means no snapshot, not even at shutdown. Without version_check Dragonfly
+        // would query the vendor's server for new versions.
+        let always = format!(
+            "dragonfly --logtostderr --port={port} --proactor_threads={threads} --maxmemory={memory} --dbfilename= --version_check=false"
+        );
+        let [certificate, key, authority] = ["tls.crt", "tls.key", "ca.crt"].map(certificate_file);
+        let encrypted = format!("--tls --tls_cert_file={certificate} --tls_key_file={key}");
+        // An authority makes Dragonfly demand certificates of its clients; a replica checks its
+        // primary by it.
+        let checked = format!("--tls_ca_cert_file={authority}");
+        let (tls, declared) = (spec.tls.as_ref(), spec.dragonfly.unwrap_or_default());
+        let flags = [
+            (true, always.as_str()),
+            (spec.io_uring == IoUring::Disable, "--force_epoll"),
+            (tls.is_some(), &encrypted),
+            (tls.is_some_and(|tls| tls.client_secret_name.is_some()), &checked),
+            (tls.is_some() && spec.replicas > 0, "--tls_replication"),
+            (declared.emulated_cluster, "--cluster_mode=emulated"),
+            (declared.lock_on_hashtags, "--lock_on_hashtags"),
+            (declared.allow_undeclared_keys, "--default_lua_flags=allow-undeclared-keys"),
         ];
-        if spec.io_uring == IoUring::Disable {
-            command.push("--force_epoll".to_owned());
-        }
-        command.extend(encryption(spec));
-        command.extend(script_flags(spec.dragonfly.unwrap_or_default()));
-        command
+        flags.into_iter().filter(|(on, _)| *on).flat_map(|(_, flags)| words(flags)).collect()
     }
 
     fn password_variable(&self) -> Option<&'static str> {
@@ -111,10 +83,10 @@ impl EngineRules for Dragonfly {
 
     fn refuse(&self, spec: &DatastoreSpec) -> Option<String> {
         let needed = MINIMUM_PER_THREAD * threads(spec);
-        if max_memory(spec) < needed {
+        if self.max_memory(spec) < needed {
             return Some(format!(
                 "spec.maxMemory is {} MiB but Dragonfly needs 256 MiB for each of its {} threads: set maxMemory to {}Mi or more, or use fewer threads",
-                max_memory(spec) / MIB,
+                self.max_memory(spec) / MIB,
                 spec.threads,
                 needed / MIB
             ));
@@ -148,15 +120,14 @@ impl EngineRules for Dragonfly {
     }
 
     fn notes(&self, spec: &DatastoreSpec) -> Vec<String> {
-        let old =
-            spec.version.as_deref().and_then(major_minor).is_some_and(|version| version < OBEYS_THREADS);
+        let version = spec.version.as_deref().and_then(major_minor);
         let mut notes = Vec::new();
-        if old {
+        if version.is_some_and(|version| version < OBEYS_THREADS) {
             notes.push(
                 "Dragonfly before 1.38.0 ignores the thread count when the pod has a CPU limit".to_owned(),
             );
         }
-        if spec.version.as_deref().and_then(major_minor).is_some_and(|version| version >= (2, 1)) {
+        if version.is_some_and(|version| version >= (2, 1)) {
             notes.push("Dragonfly 2.1 and later are under the Dragonfly Source Available License; do not compare with 1.x without saying so".to_owned());
         }
         notes

@@ -1,7 +1,7 @@
 //! Garnet. Its threads are a .NET thread pool, which it does not report: the
 //! declared number cannot be verified, and the status says so.
 
-use super::{EngineRules, MIB, max_memory, of_line, password_argument};
+use super::rules::{EngineRules, MIB, of_line, password_argument, words};
 use dragstrip_crds::DatastoreSpec;
 
 /// Garnet's rules.
@@ -16,43 +16,20 @@ impl EngineRules for Garnet {
     /// not fit most pods. The metrics sampling is what makes Garnet count the
     /// commands that the run is checked against.
     fn command(&self, spec: &DatastoreSpec) -> Vec<String> {
-        let (port, memory, threads) =
-            (spec.port.to_string(), max_memory(spec).to_string(), spec.threads.to_string());
-        let mut command: Vec<String> = [
-            "/app/GarnetServer",
-            "--port",
-            &port,
-            "--memory",
-            &memory,
-            "--index",
-            "128m",
-            "--minthreads",
-            &threads,
-            "--maxthreads",
-            &threads,
-            "--protected-mode",
-            "no",
-            "--metrics-sampling-freq",
-            "1",
-        ]
-        .iter()
-        .map(|part| (*part).to_owned())
-        .collect();
+        let (port, threads, memory) = (spec.port, spec.threads, self.max_memory(spec));
+        let mut command = words(&format!(
+            "/app/GarnetServer --port {port} --memory {memory} --index 128m --minthreads {threads} --maxthreads {threads} --protected-mode no --metrics-sampling-freq 1"
+        ));
         if spec.auth_secret_ref.is_some() {
-            command.extend([
-                "--auth".to_owned(),
-                "Password".to_owned(),
-                "--password".to_owned(),
-                password_argument(),
-            ]);
+            command.extend(words(&format!("--auth Password --password {}", password_argument())));
         }
         command
     }
 
     /// The .NET runtime otherwise opens a diagnostics socket in /tmp, which a
     /// read-only root does not have.
-    fn environment(&self) -> Vec<(&'static str, &'static str)> {
-        vec![("DOTNET_EnableDiagnostics", "0")]
+    fn environment(&self) -> &'static [(&'static str, &'static str)] {
+        &[("DOTNET_EnableDiagnostics", "0")]
     }
 
     fn user(&self, _spec: &DatastoreSpec) -> i64 {

@@ -1,7 +1,10 @@
 //! KeyDB. Every server thread accepts and serves connections. Its image has no
 //! fixed user id, so the operator chooses one.
 
-use super::{EngineRules, of_line, redis_family::redis_family, refused_version};
+use super::{
+    redis_family::redis_family,
+    rules::{EngineRules, of_line, refused_version},
+};
 use dragstrip_crds::DatastoreSpec;
 
 /// What runs where the manifest names no version: the last release.
@@ -20,7 +23,12 @@ impl EngineRules for KeyDb {
     }
 
     fn command(&self, spec: &DatastoreSpec) -> Vec<String> {
-        redis_family("keydb-server", &["--server-threads", "N"], spec)
+        redis_family(
+            "keydb-server",
+            &format!("--server-threads {}", spec.threads),
+            spec,
+            self.max_memory(spec),
+        )
     }
 
     fn notes(&self, _spec: &DatastoreSpec) -> Vec<String> {

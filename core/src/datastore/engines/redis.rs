@@ -1,6 +1,9 @@
 //! Redis. `--io-threads` counts the main thread; it is fixed at start-up.
 
-use super::{EngineRules, major, redis_family::redis_family};
+use super::{
+    redis_family::redis_family,
+    rules::{EngineRules, major},
+};
 use dragstrip_crds::DatastoreSpec;
 
 /// Redis' rules.
@@ -17,12 +20,9 @@ impl EngineRules for Redis {
     /// `--io-threads-do-reads` belongs to Redis 6 and 7; Redis 8 always reads in
     /// its threads and still accepts the option.
     fn command(&self, spec: &DatastoreSpec) -> Vec<String> {
-        let flags: &[&str] = if spec.threads > 1 {
-            &["--io-threads", "N", "--io-threads-do-reads", "yes"]
-        } else {
-            &["--io-threads", "N"]
-        };
-        redis_family("redis-server", flags, spec)
+        let reads = if spec.threads > 1 { "--io-threads-do-reads yes" } else { "" };
+        let flags = format!("--io-threads {} {reads}", spec.threads);
+        redis_family("redis-server", &flags, spec, self.max_memory(spec))
     }
 
     fn refuse(&self, spec: &DatastoreSpec) -> Option<String> {

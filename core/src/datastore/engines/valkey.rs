@@ -1,6 +1,6 @@
 //! Valkey. `--io-threads` counts the main thread; reads are always threaded.
 
-use super::{EngineRules, redis_family::redis_family};
+use super::{redis_family::redis_family, rules::EngineRules};
 use dragstrip_crds::DatastoreSpec;
 
 /// Valkey's rules.
@@ -12,6 +12,6 @@ impl EngineRules for Valkey {
     }
 
     fn command(&self, spec: &DatastoreSpec) -> Vec<String> {
-        redis_family("valkey-server", &["--io-threads", "N"], spec)
+        redis_family("valkey-server", &format!("--io-threads {}", spec.threads), spec, self.max_memory(spec))
     }
 }

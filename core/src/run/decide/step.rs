@@ -4,6 +4,9 @@ use crate::trouble::Trouble;
 use dragstrip_crds::run::{FailureStatus, QueueStatus, SetbackStatus};
 use jiff::Timestamp;
 
+/// Step of a failure that a Required check found.
+pub const REQUIREMENT: &str = "Requirement";
+
 /// What a run waits for.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Waiting {

@@ -1,11 +1,11 @@
 use super::*;
 use crate::{
     fixtures::{run, searching, target},
-    run::{search::settle, validate::validate},
+    run::{plan::timing::watchdog_seconds, search::settle, validate::validate},
 };
-use dragstrip_crds::run::{QueueStatus, RunReference, SetbackStatus};
+use dragstrip_crds::run::{FailureStatus, QueueStatus, RunReference, SetbackStatus};
 use dragstrip_results::{
-    result::{Failure, FailureStep},
+    result::{Failure, FailureStep, PodFailure},
     search::SearchPoint,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;

@@ -1,7 +1,7 @@
 //! What the searches of a phase found, as the status shows it. Pure.
 
-use super::{Next, next, so_far};
-use crate::run::validate::Attempt;
+use super::knee::{Next, next, so_far};
+use crate::run::validate::attempt::Attempt;
 use dragstrip_crds::run::{
     KneeStatus, OperationStatus, SearchPointStatus, SearchSpec, SearchStatus, ShareStatus,
 };

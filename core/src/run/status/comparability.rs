@@ -1,8 +1,8 @@
 //! What was measured, on what and with what, as it was seen: what two runs must have in
 //! common to be compared, and what must be known to measure them again. Pure.
 
-use super::Results;
-use crate::{digest::digest, run::validate::ValidatedRun};
+use super::figures::Results;
+use crate::{digest::digest, run::validate::attempt::ValidatedRun};
 use dragstrip_crds::run::{ComparabilityStatus, Fact, NodeStatus, ProvenanceStatus, TargetStatus};
 use dragstrip_results::{result::EnvironmentRecord, usage::ContainerUsage, verdict::placed::Placed};
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,7 +1,7 @@
 //! A run's conditions, from its next step and what was measured. Pure.
 
-use super::{Figures, verdict};
-use crate::run::decide::{Ending, Step, Waiting};
+use super::{figures::Figures, verdict};
+use crate::run::decide::step::{Ending, Step, Waiting};
 use dragstrip_crds::{
     conditions::{
         Finding,

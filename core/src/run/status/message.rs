@@ -1,12 +1,13 @@
 //! A run's phase and message, from its next step. Pure.
 
-use super::REQUIREMENT;
-use crate::lease::NO_RUN;
-use crate::run::{
-    decide::{Ending, Step, Waiting},
-    plan,
-    stored_result::StoredResult,
-    validate::ValidatedRun,
+use crate::{
+    lease::NO_RUN,
+    run::{
+        decide::step::{Ending, REQUIREMENT, Step, Waiting},
+        observe::stored_result::StoredResult,
+        plan,
+        validate::attempt::ValidatedRun,
+    },
 };
 use dragstrip_crds::run::{RunPhase, SetbackStatus};
 use std::collections::BTreeMap;

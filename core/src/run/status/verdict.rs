@@ -1,20 +1,8 @@
 //! What the verdicts of results come to for their run. Pure.
 
-use super::{Figures, REQUIREMENT, Results};
-use crate::run::{
-    decide::{Ending, Step},
-    plan,
-    validate::ValidatedRun,
-};
-use dragstrip_crds::run::{CheckName, FailureStatus, PhaseStatus, Verdict, VerdictReason};
-
-/// Reasons of the results that failed and were not measured again.
-pub(super) fn refused(run: &ValidatedRun, results: &Results) -> Vec<VerdictReason> {
-    let again: Vec<&str> = plan::lost_and_measured_again(run, results).collect();
-    let failed =
-        results.iter().filter(|(name, result)| result.failure.is_some() && !again.contains(&name.as_str()));
-    failed.flat_map(|(_, result)| result.reasons.clone()).collect()
-}
+use super::figures::Figures;
+use crate::run::decide::step::{Ending, REQUIREMENT, Step};
+use dragstrip_crds::run::{CheckName, FailureStatus, PhaseStatus, Verdict};
 
 /// The name of what failed a run outside of its measurements.
 fn failed_for(failure: &FailureStatus) -> String {
@@ -67,15 +55,19 @@ pub(super) fn reported(phases: &[PhaseStatus]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{
+        super::figures::{Results, refused},
+        *,
+    };
     use crate::{
         fixtures::{lost, pod_result, run},
         run::{
             merge::merge,
             summary::{phases, required},
-            validate::validate,
+            validate::{ValidatedRun, validate},
         },
     };
+    use dragstrip_crds::run::VerdictReason;
     use dragstrip_results::result::{FailureStep, RepetitionResult};
     use std::collections::BTreeMap;
 
@@ -101,14 +93,7 @@ mod tests {
     }
 
     fn figures(run: &ValidatedRun, results: &Results) -> Figures {
-        Figures {
-            phases: phases(run, results),
-            nodes: vec![],
-            observed: None,
-            checks: String::new(),
-            refused: refused(run, results),
-            placed: vec![],
-        }
+        Figures { phases: phases(run, results), refused: refused(run, results), ..Figures::default() }
     }
 
     const WELL: Step = Step::Finish(Ending::Succeeded);
@@ -160,14 +145,7 @@ mod tests {
 
     #[test]
     fn a_run_that_failed_before_its_load_is_invalid_for_that() {
-        let nothing = Figures {
-            phases: vec![],
-            nodes: vec![],
-            observed: None,
-            checks: String::new(),
-            refused: vec![],
-            placed: vec![],
-        };
+        let nothing = Figures::default();
         for (step, name) in [
             ("Verification", "NotAsDeclared"),
             ("Placement", "PlacementNotAsDeclared"),

@@ -1,20 +1,21 @@
-//! Rules over a whole phase that admission cannot say. Pure.
+//! Rules over a complete run that the API server's rules cannot express. Pure.
 
-use super::{Invalid, most_pods};
-use crate::{datastore::resources::not_exclusive, run::search::points};
+use super::attempt::most_pods;
+use crate::{
+    datastore::{resources::not_exclusive, room::Room},
+    run::search::point::points,
+};
 use dragstrip_crds::{
     BenchmarkRunSpec,
     datastore::{DatastoreSpec, Engine, ServerProtocol},
     run::{ClientsSpec, PhaseSpec, Raise},
-    units::{Period, thousands},
+    units::thousands,
     workload::{MemtierSpec, memtier_options},
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use std::collections::BTreeMap;
 
-type Amounts = BTreeMap<String, Quantity>;
-
-/// What a declared Datastore speaks.
+/// The protocol that a declared Datastore speaks.
 pub fn protocol(datastore: &DatastoreSpec) -> ServerProtocol {
     match (datastore.engine, &datastore.custom) {
         (Engine::Custom, Some(custom)) => custom.protocol,
@@ -35,79 +36,39 @@ fn needs_resp(phase: &PhaseSpec) -> Option<String> {
             "load writes keys over RESP, the target does not speak it (protocol Tcp): let a phase of its own write them"
         }
         (Some(exec), None) if exec.counter_check => {
-            "exec.counterCheck asks the server over RESP, the target does not speak it (protocol Tcp): leave it out"
+            "exec.counterCheck queries the server over RESP, the target does not speak it (protocol Tcp): leave it out"
         }
         (Some(_), None) => return None,
     };
     Some(format!("phases[{}]: {what}", phase.name))
 }
 
-/// Why the phases of `spec` cannot load what `datastore` declares; `None` when they can.
+/// Why the phases of `spec` cannot load what `datastore` declares; `None` if they can.
 pub fn unsuitable(spec: &BenchmarkRunSpec, datastore: &DatastoreSpec) -> Option<String> {
-    beyond_resp(spec, protocol(datastore))
-        .or_else(|| beyond_topology(spec, datastore.cluster.is_some()))
-        .or_else(|| datastore.cluster.as_ref().and_then(|_| without_replicas(spec)))
-}
-
-/// Which phase wants to read from replicas, where no shard has one.
-fn without_replicas(spec: &BenchmarkRunSpec) -> Option<String> {
-    let wants = |phase: &&PhaseSpec| phase.loadgen.as_ref().is_some_and(|loadgen| loadgen.replica_reads);
-    let phase = spec.phases.iter().find(wants)?;
-    Some(format!(
-        "phases[{}].loadgen.replicaReads needs replicas, and the shards of a Datastore have none: leave it out, or name a cluster that has some as target.external",
-        phase.name
-    ))
-}
-
-/// Why the load generator's phases cannot load a target that is a `cluster`, or that is none.
-fn beyond_topology(spec: &BenchmarkRunSpec, cluster: bool) -> Option<String> {
-    spec.phases.iter().find_map(|phase| {
-        let problem = phase.loadgen.as_ref()?.problem(cluster)?;
-        Some(format!("phases[{}].{problem}", phase.name))
+    let reads_replicas =
+        |phase: &&PhaseSpec| phase.loadgen.as_ref().is_some_and(|loadgen| loadgen.replica_reads);
+    target_problem(spec, protocol(datastore), datastore.cluster.is_some()).or_else(|| {
+        datastore.cluster.as_ref()?;
+        let phase = spec.phases.iter().find(reads_replicas)?;
+        Some(format!(
+            "phases[{}].loadgen.replicaReads needs replicas, and the shards of a Datastore have none: leave it out, or name a cluster that has some as target.external",
+            phase.name
+        ))
     })
 }
 
-/// Why the phases of `spec` cannot load a target that speaks `protocol`; `None` when they can.
-fn beyond_resp(spec: &BenchmarkRunSpec, protocol: ServerProtocol) -> Option<String> {
-    match protocol {
-        ServerProtocol::Resp => None,
-        ServerProtocol::Tcp => spec.phases.iter().find_map(needs_resp),
-    }
+/// Why the phases of `spec` cannot load a target that speaks `protocol` and may be a `cluster`.
+fn target_problem(spec: &BenchmarkRunSpec, protocol: ServerProtocol, cluster: bool) -> Option<String> {
+    let resp = spec.phases.iter().filter(|_| protocol == ServerProtocol::Tcp).find_map(needs_resp);
+    resp.or_else(|| {
+        spec.phases.iter().find_map(|phase| {
+            let problem = phase.loadgen.as_ref()?.problem(cluster)?;
+            Some(format!("phases[{}].{problem}", phase.name))
+        })
+    })
 }
 
-/// Which phase wants the memory of an external target that nobody can read: no observer is
-/// beside it, and over `protocol` it is not told.
-fn beyond_sight(spec: &BenchmarkRunSpec, protocol: ServerProtocol) -> Option<String> {
-    let blind = protocol == ServerProtocol::Tcp;
-    let phase = spec.phases.iter().find(|phase| blind && phase.memory.is_some())?;
-    Some(format!(
-        "phases[{}]: memory of an external target is asked of it over RESP, which it does not speak (protocol Tcp): leave it out, or declare the target as a Datastore",
-        phase.name
-    ))
-}
-
-fn whole_seconds(phase: &PhaseSpec, field: &'static str, given: Option<&Period>) -> Result<(), Invalid> {
-    match given.filter(|period| period.duration().subsec_nanos() != 0) {
-        None => Ok(()),
-        Some(period) => {
-            Err(Invalid::WholeSeconds { phase: phase.name.clone(), field, given: period.to_string() })
-        }
-    }
-}
-
-/// CPUs that a quantity such as 4, 1500m or 2.5 lets a container use, rounded up to whole ones.
-fn whole_cpus(limit: &Quantity) -> Option<i64> {
-    let (number, thousandths) = match limit.0.strip_suffix('m') {
-        Some(number) => (number, 1000.0),
-        None => (limit.0.as_str(), 1.0),
-    };
-    let cpus = (number.parse::<f64>().ok()? / thousandths).ceil();
-    // CPUs of one machine: far below 2^63. What is no number at all becomes 0 or the largest.
-    #[allow(clippy::cast_possible_truncation)]
-    Some(cpus as i64)
-}
-
-/// The threads that load the target in each client pod of `phase`, and the fields that say so.
+/// The threads that load the target in each client pod of `phase`, and the fields that declare them.
 pub fn load_threads(phase: &PhaseSpec) -> Option<(&'static str, i32)> {
     let loadgen = phase.loadgen.as_ref().map(|loadgen| ("loadgen.threads", loadgen.threads));
     let memtier = phase.memtier.as_ref().map(|memtier| ("memtier.threads", memtier.threads));
@@ -119,12 +80,12 @@ pub fn load_threads(phase: &PhaseSpec) -> Option<(&'static str, i32)> {
 /// Why the threads of `phase` would wait for each other within the CPU limit of their pod.
 fn too_many_threads(phase: &PhaseSpec, clients: &ClientsSpec) -> Option<String> {
     let resources = clients.resources.as_ref()?;
-    let cpus = |amounts: &Option<Amounts>| amounts.as_ref()?.get("cpu").cloned();
-    // A request is the limit, too, where CPUs are the client's own.
+    let cpus = |amounts: &Option<BTreeMap<String, Quantity>>| amounts.as_ref()?.get("cpu").cloned();
+    // With exclusive CPUs a request is the limit, too.
     let requested = || clients.cpu.exclusive.then(|| cpus(&resources.requests)).flatten();
     let limit = cpus(&resources.limits).or_else(requested)?;
-    let ((field, threads), cpus) = (load_threads(phase)?, whole_cpus(&limit)?);
-    (i64::from(threads) > cpus).then(|| {
+    let ((field, threads), cpus) = (load_threads(phase)?, Room::number(&limit)?.ceil());
+    (f64::from(threads) > cpus).then(|| {
         format!(
             "{field}: {threads} load threads need a CPU each, and spec.clients.resources.limits.cpu is {}: use at most {cpus} or raise the limit to {threads}",
             limit.0
@@ -132,23 +93,17 @@ fn too_many_threads(phase: &PhaseSpec, clients: &ClientsSpec) -> Option<String> 
     })
 }
 
-/// What resources say against CPUs of the clients' own.
-fn not_whole(clients: &ClientsSpec) -> Option<String> {
-    let resources = clients.resources.as_ref().filter(|_| clients.cpu.exclusive)?;
-    not_exclusive(resources, "clients.resources")
-}
-
-/// Why nobody knows how many CPUs the client of `phase` should have for its own.
+/// Why the exclusive CPUs of `phase`'s client cannot be counted.
 fn unknown_cpus(phase: &PhaseSpec, clients: &ClientsSpec) -> Option<String> {
     let resources = clients.resources.as_ref();
-    let declared = resources.iter().flat_map(|it| [&it.limits, &it.requests]).flatten();
-    let declared = declared.into_iter().any(|amounts| amounts.contains_key("cpu"));
+    let mut declared = resources.iter().flat_map(|it| [&it.limits, &it.requests]).flatten();
+    let declared = declared.any(|amounts| amounts.contains_key("cpu"));
     (clients.cpu.exclusive && phase.exec.is_some() && !declared).then(|| {
         "exec: only its author knows how many CPUs a tool needs: with spec.clients.cpu.exclusive set spec.clients.resources.limits.cpu to a whole number".to_owned()
     })
 }
 
-/// What memtier would refuse of its phase, or measure otherwise than declared.
+/// What memtier would refuse, or measure otherwise than declared.
 fn beyond_memtier(memtier: &MemtierSpec) -> Option<String> {
     let keys = memtier.key_minimum as f64..=memtier.key_maximum as f64;
     if let Some(median) = memtier.key_median.as_ref().filter(|median| !keys.contains(&median.value())) {
@@ -160,22 +115,17 @@ fn beyond_memtier(memtier: &MemtierSpec) -> Option<String> {
     memtier.extra_args.iter().find_map(|argument| memtier_options::refusal(argument))
 }
 
-/// What is wrong with `phase` when `clients` run it.
-fn problem(phase: &PhaseSpec, clients: &ClientsSpec) -> Option<String> {
+/// What is wrong with `phase` if `clients` run it.
+fn phase_problem(phase: &PhaseSpec, clients: &ClientsSpec) -> Option<String> {
     let pods = most_pods(phase, clients.pods);
     let rate = phase.loadgen.as_ref().and_then(|loadgen| loadgen.rate.as_ref());
-    if let Some(rate) = rate.filter(|rate| rate.operations_per_second < i64::from(pods)) {
+    let rates = [
+        rate.map(|rate| ("loadgen.rate.operationsPerSecond", rate.operations_per_second)),
+        phase.search.as_ref().filter(|it| it.raise == Raise::Rate).map(|it| ("search.from", it.from)),
+    ];
+    if let Some((field, rate)) = rates.into_iter().flatten().find(|(_, rate)| *rate < i64::from(pods)) {
         return Some(format!(
-            "loadgen.rate.operationsPerSecond is {} for {pods} client pods together: each needs at least 1; raise it or lower spec.clients.pods",
-            rate.operations_per_second
-        ));
-    }
-    if let Some(search) =
-        phase.search.as_ref().filter(|search| search.raise == Raise::Rate && search.from < i64::from(pods))
-    {
-        return Some(format!(
-            "search.from is {} operations/s for {pods} client pods together: each needs at least 1; raise it or lower spec.clients.pods",
-            search.from
+            "{field} is {rate} operations/s for {pods} client pods together: each needs at least 1; raise it or lower spec.clients.pods"
         ));
     }
     let batch = phase.loadgen.as_ref().and_then(|loadgen| loadgen.batch.as_ref());
@@ -203,10 +153,10 @@ fn problem(phase: &PhaseSpec, clients: &ClientsSpec) -> Option<String> {
     memtier.or_else(|| too_many_threads(phase, clients)).or_else(|| unknown_cpus(phase, clients))
 }
 
-/// Most attempts that a run may have: all of them are looked at in every pass.
+/// Most attempts that a run may have: every pass goes through all of them.
 const MOST_ATTEMPTS: usize = 32_000;
 
-/// Why `spec` with its searches may have more measurements than can be looked at.
+/// Why `spec` with its searches may have too many measurements.
 fn too_many(spec: &BenchmarkRunSpec) -> Option<String> {
     spec.phases.iter().find(|phase| phase.search.is_some())?;
     let points: usize = spec.phases.iter().map(|phase| points(phase).len()).sum();
@@ -221,31 +171,17 @@ fn too_many(spec: &BenchmarkRunSpec) -> Option<String> {
     })
 }
 
-/// Checks every phase of `spec`.
-pub fn check(spec: &BenchmarkRunSpec) -> Result<(), Invalid> {
-    for phase in &spec.phases {
-        if let Some(memtier) = &phase.memtier {
-            whole_seconds(phase, "memtier.testTime", memtier.test_time.as_ref())?;
-            whole_seconds(phase, "warmup", phase.warmup.as_ref())?;
-        }
-        if let Some(problem) = problem(phase, &spec.clients) {
-            return Err(Invalid::Combination { phase: phase.name.clone(), problem });
-        }
-    }
-    if let Some(problem) = not_whole(&spec.clients).or_else(|| too_many(spec)) {
-        return Err(Invalid::Unsuitable(problem));
-    }
-    let target = &spec.target;
-    let external = target.external.as_ref().and_then(|external| {
-        beyond_resp(spec, external.protocol)
-            .or_else(|| beyond_sight(spec, external.protocol))
-            .or_else(|| beyond_topology(spec, external.cluster))
-    });
-    let made = || target.datastore.as_ref().and_then(|datastore| unsuitable(spec, datastore));
-    match external.or_else(made) {
-        None => Ok(()),
-        Some(message) => Err(Invalid::Unsuitable(message)),
-    }
+/// What is wrong with `spec`, with the remedy.
+pub fn problem(spec: &BenchmarkRunSpec) -> Option<String> {
+    let in_phase =
+        |phase: &PhaseSpec| Some(format!("phases[{}].{}", phase.name, phase_problem(phase, &spec.clients)?));
+    let resources = spec.clients.resources.as_ref().filter(|_| spec.clients.cpu.exclusive);
+    let (external, datastore) = (spec.target.external.as_ref(), spec.target.datastore.as_ref());
+    let own = spec.phases.iter().find_map(in_phase);
+    own.or_else(|| resources.and_then(|resources| not_exclusive(resources, "clients.resources")))
+        .or_else(|| too_many(spec))
+        .or_else(|| external.and_then(|it| target_problem(spec, it.protocol, it.cluster)))
+        .or_else(|| datastore.and_then(|datastore| unsuitable(spec, datastore)))
 }
 
 #[cfg(test)]
@@ -304,17 +240,10 @@ mod tests {
             json!({"loadgen": {"duration": "1s", "operations": [{"operation": "Mset", "keys": 10}]}});
         let table = [
             (
-                json!({"memtier": {"testTime": "1500ms"}}),
-                1,
-                redis(),
-                "spec.phases[p].memtier.testTime is 1500ms",
-            ),
-            (with(memtier.clone(), "warmup", json!("1500ms")), 1, redis(), "spec.phases[p].warmup is 1500ms"),
-            (
                 json!({"loadgen": {"duration": "2s", "rate": {"operationsPerSecond": 2}}}),
                 3,
                 redis(),
-                "spec.phases[p].loadgen.rate.operationsPerSecond is 2 for 3 client pods",
+                "spec.phases[p].loadgen.rate.operationsPerSecond is 2 operations/s for 3 client pods",
             ),
             (json!({"loadgen": library}), 2, redis(), "set spec.clients.pods to 1"),
             (with(exec(), "load", json!({"keyMaximum": 9})), 1, redis(), "load.keyPrefix is needed"),
@@ -356,12 +285,6 @@ mod tests {
         }
         assert_eq!(refusal(exec(), 2, etcd()), "", "exec may load what speaks no RESP");
         let settles = with(exec(), "memory", json!({"settle": "60s"}));
-        let http = json!({"external": {"address": "10.0.0.7:80", "protocol": "Tcp"}});
-        let reported = refusal(settles.clone(), 1, http);
-        assert!(
-            reported.contains("phases[p]: memory of an external target is asked of it over RESP"),
-            "{reported}"
-        );
         assert_eq!(refusal(settles, 1, etcd()), "", "the observer beside it reads what the kernel tells");
         assert_eq!(refusal(memtier, 2, redis()), "");
         assert_eq!(refusal(replica_reads("0:1"), 1, external(true)), "");

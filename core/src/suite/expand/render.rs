@@ -1,7 +1,7 @@
 //! The spec of a combination's runs: template, target, patches and values, as it is written and
 //! decoded. Pure.
 
-use super::{PlannedCell, Problem, digest};
+use super::cell::{PlannedCell, digest};
 use dragstrip_crds::{
     BenchmarkRunSpec, BenchmarkSuiteSpec,
     suite::{Axis, Patch, Variant},
@@ -42,49 +42,69 @@ fn changes<'a>(
     of_variant.chain(of_axes.flatten())
 }
 
+/// What is wrong with the runs of a combination: the text before the combination, and after it.
+pub struct Fault(pub String, pub String);
+
+impl Fault {
+    /// The fault of the run itself.
+    pub fn of_run(why: String) -> Self {
+        Self("the run of ".to_owned(), why)
+    }
+
+    /// The text for `cell` and so many other combinations.
+    pub fn text(&self, cell: &str, others: usize) -> String {
+        let more = if others == 0 { String::new() } else { format!(" (and of {others} more)") };
+        format!("{}{cell}{more}{}", self.0, self.1)
+    }
+}
+
 /// The spec of the runs of `cell`, as it is written.
-fn written(spec: &BenchmarkSuiteSpec, cell: &PlannedCell) -> Result<Value, Problem> {
+fn written(spec: &BenchmarkSuiteSpec, cell: &PlannedCell) -> Result<Value, Fault> {
     let mut run = Map::clone(&spec.run.0);
     run.insert("target".to_owned(), Value::Object(spec.variants[cell.variant].target.0.clone()));
     let mut run = Value::Object(run);
     for (field, path, value) in changes(spec, cell) {
-        let reported = |why| Problem::Put { field, cell: cell.words.clone(), path: path.to_owned(), why };
-        put(&mut run, path, value).map_err(reported)?;
+        put(&mut run, path, value)
+            .map_err(|why| Fault(format!("{field} of "), format!(": nothing can be put at {path}: {why}")))?;
     }
     Ok(run)
 }
 
-fn decode(written: &Value, cell: &PlannedCell) -> Result<BenchmarkRunSpec, Problem> {
-    serde_path_to_error::deserialize(written).map_err(|error| Problem::Decode {
-        cell: cell.words.clone(),
-        path: error.path().to_string(),
-        why: error.inner().to_string(),
+fn decode(written: &Value) -> Result<BenchmarkRunSpec, Fault> {
+    serde_path_to_error::deserialize(written).map_err(|error| {
+        Fault::of_run(format!(" is not a BenchmarkRun: {}: {}", error.path(), error.inner()))
     })
 }
 
 /// The spec of the runs of `cell`.
-pub fn decoded(spec: &BenchmarkSuiteSpec, cell: &PlannedCell) -> Result<BenchmarkRunSpec, Problem> {
-    decode(&written(spec, cell)?, cell)
+pub fn decoded(spec: &BenchmarkSuiteSpec, cell: &PlannedCell) -> Result<BenchmarkRunSpec, String> {
+    let decoded = written(spec, cell).and_then(|written| decode(&written));
+    decoded.map_err(|fault| fault.text(&cell.words, 0))
 }
 
-/// Gives each of `cells` the digest of its runs' spec, and has `judge` look at that spec: what is
-/// wrong with them, each cause once, with the first combination that has it, and how many more do.
+/// Gives each of `cells` the digest of its runs' spec, and lets `judge` check that spec. Returns
+/// what is wrong with them: each cause once, with the first combination that has it, and how many
+/// more do.
 pub fn render(
     spec: &BenchmarkSuiteSpec,
     cells: &mut [PlannedCell],
-    mut judge: impl FnMut(&PlannedCell, BenchmarkRunSpec) -> Result<(), Problem>,
-) -> Vec<Problem> {
-    let mut causes: BTreeMap<String, (Problem, usize)> = BTreeMap::new();
+    mut judge: impl FnMut(&PlannedCell, BenchmarkRunSpec) -> Result<(), String>,
+) -> Vec<String> {
+    let mut causes: BTreeMap<String, (Fault, String, usize)> = BTreeMap::new();
     for cell in cells {
         let judged = written(spec, cell).and_then(|written| {
             // What is written stays the same with versions that know more fields and defaults.
             let digest = digest(&[&written.to_string()]);
             cell.given_spec = format!("{:016x}", digest.first_chunk().copied().map_or(0, u64::from_be_bytes));
-            judge(cell, decode(&written, cell)?)
+            let refuse = |why| Fault::of_run(format!(" cannot be measured: {why}"));
+            judge(cell, decode(&written)?).map_err(refuse)
         });
-        if let Err(problem) = judged {
-            causes.entry(problem.cause()).or_insert((problem, 0)).1 += 1;
+        if let Err(fault) = judged {
+            causes
+                .entry(fault.1.clone())
+                .and_modify(|(_, _, others)| *others += 1)
+                .or_insert_with(|| (fault, cell.words.clone(), 0));
         }
     }
-    causes.into_values().map(|(problem, count)| problem.of_several(count)).collect()
+    causes.into_values().map(|(fault, cell, others)| fault.text(&cell, others)).collect()
 }

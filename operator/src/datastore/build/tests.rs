@@ -106,7 +106,7 @@ fn a_cluster_with_every_setting_of_its_pod_and_cpus_of_its_own() {
 fn fewer_cpus_of_its_own_than_threads_are_refused_with_the_remedy() {
     let spec = |cpu: &str| json!({"engine": "Redis", "threads": 4, "cpu": {"exclusive": true}, "resources": {"limits": {"cpu": cpu}}});
     let reported = refused(spec("3"), "64");
-    assert_eq!(reported.reason(), "InvalidCpus");
+    assert_eq!(reported.reason, "InvalidCpus");
     assert!(
         reported.to_string().contains("3 CPUs for 4 threads")
             && reported.to_string().contains("raise cpu to 4"),
@@ -301,7 +301,7 @@ fn ports_and_their_names_are_taken_once() {
         ),
     ] {
         let refusal = refused(spec, "4");
-        assert_eq!(refusal.reason(), "InvalidPorts");
+        assert_eq!(refusal.reason, "InvalidPorts");
         assert!(refusal.to_string().contains(expected), "{refusal}");
     }
 }
@@ -374,7 +374,7 @@ fn dragonfly_with_too_little_memory_is_refused() {
 fn a_memory_limit_below_what_the_server_needs_is_refused() {
     let spec = |limit: &str| json!({"engine": "Redis", "threads": 1, "maxMemory": "1Gi", "resources": {"limits": {"memory": limit}}});
     let refusal = refused(spec("1Gi"), "4");
-    assert_eq!(refusal.reason(), "InvalidMemory");
+    assert_eq!(refusal.reason, "InvalidMemory");
     let text = refusal.to_string();
     assert!(text.contains("spec.resources.limits.memory is 1Gi, but maxMemory (1024 MiB)"), "{text}");
     assert!(text.contains("set the limit to 1096Mi or more, or lower spec.maxMemory"), "{text}");

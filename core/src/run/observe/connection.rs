@@ -1,7 +1,7 @@
 //! How clients reach the servers of a Datastore, kept from a run's first Job on: while the run
 //! holds it the Datastore may be edited, and its servers stay as they are. Pure.
 
-use crate::run::decide::{ReadyTarget, TargetTls};
+use super::target::{ReadyTarget, TargetTls};
 use dragstrip_crds::datastore::{SecretKeyReference, ServerProtocol};
 use serde::{Deserialize, Serialize};
 

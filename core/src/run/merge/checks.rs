@@ -1,10 +1,10 @@
 //! How a repetition's numbers were checked, which checks could not be made, and
 //! what they found. Pure.
 
-use super::{
-    merge::failure,
+use super::failure;
+use crate::run::{
     plan::counted,
-    validate::{Attempt, ValidatedRun},
+    validate::attempt::{Attempt, ValidatedRun},
 };
 use dragstrip_crds::run::CheckName;
 use dragstrip_results::{

@@ -2,11 +2,13 @@
 //! command line from its own processes. From here on both go the same way. Pure.
 
 use super::{
-    clock,
-    decide::{AttemptState, Observed, Remains, TargetState, Turn},
-    plan::Outcome,
+    state::{AttemptState, Observed, Remains, Turn},
     stored_result::StoredResult,
-    validate::{Attempt, ValidatedRun},
+    target::TargetState,
+};
+use crate::run::{
+    plan::{Outcome, clock},
+    validate::attempt::{Attempt, ValidatedRun},
 };
 use dragstrip_crds::BenchmarkRunStatus;
 use dragstrip_results::{

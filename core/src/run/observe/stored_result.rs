@@ -1,7 +1,7 @@
 //! A stored result, as far as its metadata tells: enough to decide on. Pure.
 
-use super::identity::Identity;
-use crate::{labels, run::connection::Connection};
+use super::{connection::Connection, identity::Identity};
+use crate::labels;
 use dragstrip_results::{result::PodFailure, search::SearchPoint, stored};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;

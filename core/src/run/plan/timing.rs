@@ -1,6 +1,6 @@
 //! How long parts of a measurement may take. Pure.
 
-use super::validate::{Attempt, ValidatedRun};
+use crate::run::validate::attempt::{Attempt, ValidatedRun};
 use jiff::{SignedDuration, Timestamp};
 use std::time::Duration;
 
@@ -35,7 +35,12 @@ pub fn lead(pods: u32, head_start: Duration) -> SignedDuration {
 /// When the watchdogs of `attempt` have ended its load that begins at `start`.
 pub fn ends_at(run: &ValidatedRun, attempt: &Attempt, start: Timestamp) -> Timestamp {
     let watchdog = SignedDuration::try_from_secs_f64(watchdog_seconds(run, attempt));
-    start.saturating_add(watchdog.unwrap_or(SignedDuration::MAX)).unwrap_or(Timestamp::MAX)
+    after(start, watchdog.unwrap_or(SignedDuration::MAX))
+}
+
+/// The instant `wait` after `at`, or the last one there is.
+pub(crate) fn after(at: Timestamp, wait: SignedDuration) -> Timestamp {
+    at.saturating_add(wait).unwrap_or(Timestamp::MAX)
 }
 
 /// For how long observers are to sample at most, in seconds.

@@ -1,0 +1,104 @@
+//! A run that can be decided on, and why another one cannot. Pure.
+
+use crate::{lease::Holder, run::search::point::Point};
+use dragstrip_crds::{BenchmarkRunSpec, run::PhaseSpec, workload::LoadSpec};
+use dragstrip_results::protocol::JobTool;
+use jiff::Timestamp;
+use std::sync::Arc;
+
+/// Why a run cannot be measured; the message names field and remedy.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Invalid {
+    /// A rule refuses the spec.
+    #[error("spec.{0}")]
+    Spec(String),
+    /// The object lacks a part that every stored object has.
+    #[error("the object has no {0}")]
+    Incomplete(&'static str),
+}
+
+/// One measurement of a phase.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Attempt {
+    /// Position of the phase in the spec.
+    pub phase_index: usize,
+    pub phase: String,
+    /// Which repetition, from 1.
+    pub repetition: u32,
+    /// Which measurement of that repetition, from 1: later ones follow a lost one.
+    pub measurement: u32,
+    /// Name of its Job and its ConfigMap.
+    pub name: String,
+    pub flush: bool,
+    pub load: Option<LoadSpec>,
+    /// Load of the same kind before the measured part, in seconds.
+    pub warmup_seconds: Option<f64>,
+    /// Share of reads that must find their key, from 0 to 1.
+    pub minimum_hit_ratio: Option<f64>,
+    /// Whether the server may evict keys while the load runs.
+    pub allow_eviction: bool,
+    pub tool: Arc<JobTool>,
+    pub pods: u32,
+    /// Which point of its phase's search it is.
+    pub point: Option<Point>,
+    /// Whether nothing is measured: its search has ended without it.
+    pub skipped: bool,
+}
+
+/// A run that can be decided on.
+#[derive(Debug, Clone)]
+pub struct ValidatedRun {
+    /// Name, namespace and uid: also how it holds a Lease.
+    pub holder: Holder,
+    pub generation: i64,
+    pub created: Timestamp,
+    pub spec: BenchmarkRunSpec,
+    /// Digest of what of it is measured: all but `cancel`, `ttlAfterFinished`,
+    /// `thresholds` and `headline`.
+    pub spec_hash: String,
+    /// Everything that may have to be measured, in order: per repetition as many
+    /// measurements as are allowed, and all phases in each of them, with as many points
+    /// as their searches may need.
+    pub attempts: Vec<Attempt>,
+    /// How many of them one measurement has.
+    pub per_measurement: usize,
+}
+
+impl ValidatedRun {
+    /// The token that requests to the runners of `attempt` carry.
+    pub fn token(&self, attempt: &Attempt) -> String {
+        format!("{}/{}", self.holder.uid, attempt.name)
+    }
+
+    /// The Datastore that the run loads, its own one or another; none for an external target.
+    pub fn datastore_name(&self) -> Option<&str> {
+        let target = &self.spec.target;
+        let own = target.datastore.as_ref().map(|_| self.holder.name.as_str());
+        target.datastore_ref.as_ref().map(|reference| reference.name.as_str()).or(own)
+    }
+
+    /// Most client pods that any phase has.
+    pub fn most_pods(&self) -> u32 {
+        let of_phase = |phase: &PhaseSpec| most_pods(phase, self.spec.clients.pods);
+        count(self.spec.phases.iter().map(of_phase).max().unwrap_or(1))
+    }
+
+    /// How long after the load of `attempt` its servers' memory is read once more, in seconds.
+    pub fn settle_seconds(&self, attempt: &Attempt) -> Option<f64> {
+        self.spec.phases[attempt.phase_index].memory.as_ref().map(|memory| memory.settle.seconds())
+    }
+
+    /// Whether the attempt with `index` is the first of its measurement.
+    pub fn begins_measurement(&self, index: usize) -> bool {
+        index.is_multiple_of(self.per_measurement)
+    }
+}
+
+pub(super) fn count(number: i32) -> u32 {
+    u32::try_from(number).unwrap_or(1)
+}
+
+/// Most client pods of `phase`, when the run has `pods`.
+pub fn most_pods(phase: &PhaseSpec, pods: i32) -> i32 {
+    phase.search.as_ref().map_or(pods, |search| search.most_pods(pods))
+}
